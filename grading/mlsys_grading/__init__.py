@@ -1,0 +1,1 @@
+"""Build, execute, prove and grade the labs. Never part of what a student installs."""
