@@ -39,7 +39,20 @@ _HOME = {
     "unload_ipython_extension": "magics",
 }
 _MODULES = frozenset(
-    {"access", "checks", "coach", "datasets", "device", "magics", "memory", "roofline", "specs", "timing", "widgets", "work"}
+    {
+        "access",
+        "checks",
+        "coach",
+        "datasets",
+        "device",
+        "magics",
+        "memory",
+        "roofline",
+        "specs",
+        "timing",
+        "widgets",
+        "work",
+    }
 )
 
 __all__ = sorted([*_HOME, *_MODULES, "__version__"])

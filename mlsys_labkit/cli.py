@@ -42,7 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def build_parser() -> argparse.ArgumentParser:
     """The parser with every verb that is installed. A verb that does not load is listed with the reason."""
     parser = argparse.ArgumentParser(
-        prog="labkit", description="Labs on machine-learning systems: build, run, prove, grade, and look at this machine."
+        prog="labkit",
+        description="Labs on machine-learning systems: build, run, prove, grade, and look at this machine.",
     )
     parser.add_argument("--version", action="version", version=f"labkit {__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB")

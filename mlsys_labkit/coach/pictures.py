@@ -1,0 +1,63 @@
+"""Pictures that wait for their task: an unsolved one leaves a placeholder instead of an error."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Caption:
+    """A line under a picture, or the frame that stands in for one."""
+
+    text: str
+    waiting: bool = False
+
+    def __str__(self) -> str:
+        return f"[{self.text}: drawn once the task above is solved]" if self.waiting else self.text
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        text = html.escape(self.text)
+        if not self.waiting:
+            return f'<p style="margin:.2em 0 1em;font-size:.92em;font-style:italic;opacity:.85">{text}</p>'
+        return (
+            '<div role="note" style="border:1.5px dashed currentColor;border-radius:8px;opacity:.75;max-width:40em;'
+            'padding:1.4em 1.2em;margin:.4em 0 1em;text-align:center">'
+            f"<em>{text}</em><br>This picture draws itself once the task above is solved.</div>"
+        )
+
+
+@contextmanager
+def picture(caption: str) -> Iterator[None]:
+    """Draw in the body; ``caption`` says what to see. An unsolved task (NotImplementedError) leaves a placeholder.
+
+    Any other error is raised as it is: a picture never hides a bug.
+
+    Example:
+        >>> with picture("nothing yet"):
+        ...     raise NotImplementedError
+        [nothing yet: drawn once the task above is solved]
+    """
+    try:
+        yield
+    except NotImplementedError:
+        _display(Caption(caption, waiting=True))
+    else:
+        _display(Caption(caption))
+
+
+def _display(caption: Caption) -> None:
+    try:
+        from IPython.core.getipython import get_ipython
+        from IPython.display import display
+    except ModuleNotFoundError:
+        print(caption)
+        return
+    if get_ipython() is None:
+        print(caption)
+    else:
+        display(caption)

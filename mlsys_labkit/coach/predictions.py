@@ -1,0 +1,59 @@
+"""Predict before you run: the answer shows once the student has committed."""
+
+from __future__ import annotations
+
+import string
+from dataclasses import dataclass
+from typing import Any
+
+from mlsys_labkit.coach.notes import Note, note
+from mlsys_labkit.errors import LabkitError
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A committed prediction and what was to be learnt from it."""
+
+    right: bool
+    chosen: str
+    answer: str
+    because: str
+
+    def __str__(self) -> str:
+        first = f"Yes: {self.answer}." if self.right else f"You predicted: {self.chosen}. It is: {self.answer}."
+        return f"{first}\n{self.because}"
+
+    __repr__ = __str__
+
+    def _repr_markdown_(self) -> str:
+        return "> **" + str(self).replace("\n", "**\n>\n> ", 1).replace("\n", "\n> ")
+
+
+def predict(task: str, choice: str | None = None) -> Any:
+    """A card with the task's question; commit to an option and it answers.
+
+    ``choice`` ("a", "b", ...) commits from the keyboard alone, for places where no widget draws. Nothing here ever waits for
+    input, so a headless run goes through. Raises LabkitError for an unknown task or letter.
+
+    Example:
+        >>> predict("offset", "b").right  # doctest: +SKIP
+        True
+    """
+    asked = note(task)
+    if not asked.question:
+        raise LabkitError(f"{task!r} asks no question; lk.hint({task!r}) has its hints")
+    if choice is not None:
+        return _commit(asked, choice)
+    from mlsys_labkit import widgets
+
+    return widgets.prediction(
+        question=asked.question, options=list(asked.options), answer=asked.answer, because=asked.because, name=task
+    )
+
+
+def _commit(asked: Note, choice: str) -> Verdict:
+    letters = string.ascii_lowercase[: len(asked.options)]
+    if len(choice) != 1 or choice.lower() not in letters:
+        raise LabkitError(f"choose one of {', '.join(letters)} for {asked.task!r}; you wrote {choice!r}")
+    index = letters.index(choice.lower())
+    return Verdict(index == asked.answer, asked.options[index], asked.options[asked.answer], asked.because)
