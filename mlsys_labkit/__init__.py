@@ -38,22 +38,7 @@ _HOME = {
     "load_ipython_extension": "magics",
     "unload_ipython_extension": "magics",
 }
-_MODULES = frozenset(
-    {
-        "access",
-        "checks",
-        "coach",
-        "datasets",
-        "device",
-        "magics",
-        "memory",
-        "roofline",
-        "specs",
-        "timing",
-        "widgets",
-        "work",
-    }
-)
+_MODULES = frozenset("access checks coach datasets device magics memory roofline specs timing widgets work".split())
 
 __all__ = sorted([*_HOME, *_MODULES, "__version__"])
 

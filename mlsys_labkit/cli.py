@@ -16,7 +16,7 @@ FAILED = 2
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one verb and return the process's exit code: 0 done, 1 the verb found problems, 2 could not run, 130 interrupted."""
+    """Run one verb. Exit code: 0 done, 1 the verb found problems, 2 it could not run, 130 interrupted."""
     parser = build_parser()
     arguments = parser.parse_args(argv)
     if not hasattr(arguments, "run"):
@@ -43,7 +43,7 @@ def build_parser() -> argparse.ArgumentParser:
     """The parser with every verb that is installed. A verb that does not load is listed with the reason."""
     parser = argparse.ArgumentParser(
         prog="labkit",
-        description="Labs on machine-learning systems: build, run, prove, grade, and look at this machine.",
+        description="Labs on machine-learning systems: build, run, prove, look at this machine.",
     )
     parser.add_argument("--version", action="version", version=f"labkit {__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB")

@@ -32,8 +32,8 @@ class Verdict:
 def predict(task: str, choice: str | None = None) -> Any:
     """A card with the task's question; commit to an option and it answers.
 
-    ``choice`` ("a", "b", ...) commits from the keyboard alone, for places where no widget draws. Nothing here ever waits for
-    input, so a headless run goes through. Raises LabkitError for an unknown task or letter.
+    ``choice`` ("a", "b", ...) commits from the keyboard alone, for places where no widget draws. Nothing here
+    ever waits for input, so a headless run goes through. Raises LabkitError for an unknown task or letter.
 
     Example:
         >>> predict("offset", "b").right  # doctest: +SKIP
