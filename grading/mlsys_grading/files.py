@@ -1,0 +1,50 @@
+"""Files that are either the old one or the new one, never half of each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def write_atomic(path: Path, content: str | bytes) -> None:
+    """Write ``content`` beside ``path`` and rename it into place; folders on the way are made.
+
+    A full disk, a read-only folder or Ctrl-C leaves the old file as it was and no scrap beside it.
+    Raises OSError whose ``filename`` is ``path``.
+
+    Example:
+        >>> write_atomic(Path("report/index.html"), "<!doctype html>")  # doctest: +SKIP
+    """
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    scrap = path.with_name(f".{path.name}.{os.getpid()}.part")
+    with _named(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            # Not tempfile: its 0600 would keep a web server or a class from reading the result.
+            with open(scrap, "wb") as file:
+                file.write(data)
+            os.replace(scrap, path)
+        except BaseException:
+            scrap.unlink(missing_ok=True)
+            raise
+
+
+def write_if_changed(path: Path, content: str | bytes) -> bool:
+    """Like :func:`write_atomic`, but leave a file that already holds ``content`` alone; True if it was written."""
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    if path.is_file() and path.read_bytes() == data:
+        return False
+    write_atomic(path, data)
+    return True
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Errors name the file that was asked for: ENOSPC comes without one, others with the scrap's."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(path)
+        raise
