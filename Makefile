@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 # The CPU build of torch is a tenth of the size. Set TORCH_INDEX= (empty) to take whatever the default index has.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 TORCH ?= torch==2.13.0
+TRITON ?=
 CONSTRAINTS ?= constraints.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
@@ -18,7 +19,7 @@ test: $(VENV)/.ready
 	$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
 
 soak: $(VENV)/.ready
-	$(BIN)/python -m pytest -m soak --soak $(ARGS)
+	$(BIN)/python -m pytest -m soak $(ARGS)
 
 lab: $(VENV)/.ready
 	$(BIN)/jupyter lab --notebook-dir=labs
@@ -39,5 +40,5 @@ $(VENV)/.ready: pyproject.toml grading/pyproject.toml $(CONSTRAINTS) Makefile
 	  if command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi -L >/dev/null 2>&1; then $(PIP) install -q -c $(CONSTRAINTS) '.[gpu]'; \
 	  else { test -n '$(TORCH_INDEX)' && $(PIP) install -q --retries 0 --timeout 15 --index-url $(TORCH_INDEX) -c $(CONSTRAINTS) '$(TORCH)' 2>/dev/null; } \
 	    || $(PIP) install -q -c $(CONSTRAINTS) '$(TORCH)'; fi; fi
-	$(PIP) install -q -c $(CONSTRAINTS) -e '.[dev]' -e grading
+	$(PIP) install -q -c $(CONSTRAINTS) -e '.[dev]' -e grading $(TRITON)
 	touch $@

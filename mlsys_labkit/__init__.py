@@ -38,7 +38,8 @@ _HOME = {
     "load_ipython_extension": "magics",
     "unload_ipython_extension": "magics",
 }
-_MODULES = frozenset("access checks coach datasets device magics memory roofline specs timing widgets work".split())
+_MODULES = ("access", "checks", "coach", "datasets", "device", "magics", "memory", "roofline", "specs")
+_MODULES += ("timing", "widgets", "work")
 
 __all__ = sorted([*_HOME, *_MODULES, "__version__"])
 

@@ -60,4 +60,4 @@ def _display(caption: Caption) -> None:
     if get_ipython() is None:
         print(caption)
     else:
-        display(caption)  # type: ignore[no-untyped-call]
+        display(caption)

@@ -1,0 +1,108 @@
+"""``%load_ext mlsys_labkit``: ``%%work``, ``%%trace_memory`` and ``%bench``.
+
+Each is a line of sugar over a plain function, which is what to use outside a notebook:
+``count_work(fn)``, ``trace_memory(fn)`` and ``bench(fn)``.
+"""
+
+from __future__ import annotations
+
+import ast
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlsys_labkit.errors import LabkitError, require
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+
+def load_ipython_extension(shell: InteractiveShell) -> None:
+    """Register the magics with ``shell``; called by ``%load_ext mlsys_labkit``."""
+    shell.register_magic_function(lambda line, cell: work_cell(shell, line, cell), "cell", "work")
+    shell.register_magic_function(lambda line, cell: trace_memory_cell(shell, line, cell), "cell", "trace_memory")
+    shell.register_magic_function(lambda line: bench_line(shell, line), "line", "bench")
+
+
+def unload_ipython_extension(shell: InteractiveShell) -> None:
+    """Take the magics away again."""
+    for kind, name in (("cell", "work"), ("cell", "trace_memory"), ("line", "bench")):
+        shell.magics_manager.magics[kind].pop(name, None)
+
+
+def work_cell(shell: InteractiveShell, line: str, cell: str) -> Any:
+    """``%%work [device]``: count the cell's FLOPs and bytes and place them on a roofline.
+
+    numpy arrays that the cell names are counted through a wrapper while it runs; torch is counted as it is.
+    ``device`` is a key such as ``h100-sxm``; without it, this machine's (or ``LABKIT_DEVICE``'s) roofline serves.
+    """
+    from mlsys_labkit.device import detect
+    from mlsys_labkit.roofline import Roofline
+    from mlsys_labkit.work import counting_work
+
+    space = shell.user_ns
+    named = {node.id for node in ast.walk(ast.parse(shell.transform_cell(cell))) if isinstance(node, ast.Name)}
+    arrays = {name: space[name] for name in named if type(space.get(name)) is np.ndarray}
+    with counting_work() as counter:
+        wrapped = {name: counter.wrap(array) for name, array in arrays.items()}
+        space.update(wrapped)
+        try:
+            _run(shell, cell)
+        finally:
+            space.update({name: arrays[name] for name, array in wrapped.items() if space.get(name) is array})
+    key = line.strip()
+    roofline = Roofline.from_spec(key) if key else Roofline.of(detect())
+    return roofline.place(counter.work)
+
+
+def trace_memory_cell(shell: InteractiveShell, line: str, cell: str) -> Any:
+    """``%%trace_memory [name]``: the cell's live bytes over time; the trace is also kept under ``name``."""
+    from mlsys_labkit.memory import trace_memory
+
+    with trace_memory() as trace:
+        _run(shell, cell)
+    if name := line.strip():
+        if not name.isidentifier():
+            raise LabkitError(f"%%trace_memory keeps its trace under a variable name; {name!r} is not one")
+        shell.user_ns[name] = trace
+    from mlsys_labkit import widgets
+
+    return widgets.memory_timeline(trace)
+
+
+def bench_line(shell: InteractiveShell, line: str) -> Any:
+    """``%bench [-s SECONDS] statement``: time a statement; the median, its interval and a verdict."""
+    from mlsys_labkit.timing import bench
+
+    seconds, statement = _bench_arguments(line)
+    code = compile(shell.transform_cell(statement), "<%bench>", "exec")
+    space = shell.user_ns
+
+    def run() -> None:
+        exec(code, space)
+
+    return bench(run, name=statement.strip()) if seconds is None else bench(run, name=statement, seconds=seconds)
+
+
+def _bench_arguments(line: str) -> tuple[float | None, str]:
+    if not line.strip():
+        raise LabkitError("%bench needs a statement to time, such as: %bench a @ b")
+    if not line.startswith("-s"):
+        return None, line
+    _, seconds, *rest = [*shlex.split(line)[:2], line.split(None, 2)[-1]]
+    try:
+        return float(seconds), rest[0]
+    except ValueError:
+        raise LabkitError(f"%bench -s takes seconds, such as: %bench -s 0.5 a @ b; you wrote {seconds!r}") from None
+
+
+def _run(shell: InteractiveShell, cell: str) -> None:
+    """Run a cell's body in the student's namespace and show its last expression, as a plain cell would."""
+    tree = ast.parse(shell.transform_cell(cell))
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, "<cell>", "exec"), shell.user_ns)
+    if last is not None:
+        value = eval(compile(ast.Expression(last.value), "<cell>", "eval"), shell.user_ns)
+        if value is not None:
+            require("IPython.display", "labs").display(value)

@@ -1,0 +1,97 @@
+"""The ``labkit`` command: one clear line and an exit code for everything that goes wrong."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mlsys_labkit import cli, doctor
+from mlsys_labkit.errors import LabkitError
+
+LABKIT = Path(sys.executable).parent / "labkit"
+
+
+def verb(action):
+    """A stand-in for an installed verb, named ``act``."""
+
+    class Point:
+        name = "act"
+
+        def load(self):
+            return lambda verbs: verbs.add_parser("act").set_defaults(run=action)
+
+    return [Point()]
+
+
+def raising(error: BaseException):
+    def run(_: object) -> int:
+        raise error
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (LabkitError("expected 3, got 4; do this"), 2, "labkit: expected 3, got 4; do this"),
+        (KeyboardInterrupt(), 130, "labkit: interrupted; what was finished is kept"),
+        (
+            OSError(28, "No space left on device", "/full/x"),
+            2,
+            "labkit: No space left on device: /full/x; nothing was half-written",
+        ),
+    ],
+)
+def test_errors_are_one_line(monkeypatch, capsys, error, code, line) -> None:
+    monkeypatch.setattr(cli, "entry_points", lambda group: verb(raising(error)))
+    assert cli.main(["act"]) == code
+    assert capsys.readouterr().err.strip() == line
+
+
+def test_a_verb_that_does_not_load_leaves_the_others(monkeypatch, capsys) -> None:
+    class Broken:
+        name = "act"
+
+        def load(self) -> None:
+            raise ImportError("no nbgrader")
+
+    monkeypatch.setattr(cli, "entry_points", lambda group: [Broken()])
+    assert cli.main(["act", "--anything"]) == 2
+    assert "'act' could not be loaded (no nbgrader)" in capsys.readouterr().err
+    assert cli.main([]) == 0
+
+
+def test_help_lists_every_verb() -> None:
+    done = subprocess.run([LABKIT, "--help"], capture_output=True, text=True, check=True)
+    for name in ("doctor", "build", "run", "prove"):
+        assert name in done.stdout
+    assert "not available" not in done.stdout
+
+
+def test_doctor_json_and_text_agree(capsys) -> None:
+    code = cli.main(["doctor", "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert told["ready"] == (code == 0)
+    names = {finding["name"] for finding in told["findings"]}
+    assert {"python", "numpy", "torch", "cores", "memory", "device", "c++ compiler"} <= names
+    cli.main(["doctor"])
+    text = capsys.readouterr().out
+    assert all(name in text for name in names)
+
+
+def test_doctor_says_how_to_mend(monkeypatch) -> None:
+    monkeypatch.setattr(doctor, "PACKAGES", (("no-such-package", "everything", "widgets", True),))
+    finding = next(finding for finding in doctor.examine() if finding.name == "no-such-package")
+    assert (finding.status, finding.mend) == ("broken", "pip install 'mlsys-labkit[widgets]'")
+
+
+def test_doctor_survives_a_look_that_fails(monkeypatch) -> None:
+    def gpu() -> None:
+        raise RuntimeError("driver gone")
+
+    monkeypatch.setattr(doctor, "_gpu", gpu)
+    assert any(finding.status == "broken" and "driver gone" in finding.detail for finding in doctor.examine())
