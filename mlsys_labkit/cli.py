@@ -60,6 +60,7 @@ def _add_broken(verbs: argparse._SubParsersAction[argparse.ArgumentParser], name
     def fail(_: argparse.Namespace) -> int:
         raise LabkitError(f"the verb {name!r} could not be loaded ({error}); run: pip install --upgrade mlsys-grading")
 
-    parser = verbs.add_parser(name, help=f"not available: {error}")
-    parser.add_argument("rest", nargs=argparse.REMAINDER)
+    # No character starts an option here, so that whatever follows the verb is taken and its own error is told.
+    parser = verbs.add_parser(name, help=f"not available: {error}", prefix_chars="\0", add_help=False)
+    parser.add_argument("rest", nargs="*")
     parser.set_defaults(run=fail)

@@ -82,9 +82,8 @@ def _note(file: str, task: str, table: dict[str, Any]) -> Note:
         if not 2 <= len(table["options"]) <= 6:
             raise refuse(f"offers {len(table['options'])} options; write 2 to 6")
         if not 0 <= table["answer"] < len(table["options"]):
-            raise refuse(
-                f"answer = {table['answer']} is no index into its {len(table['options'])} options (the first is 0)"
-            )
+            last = len(table["options"]) - 1
+            raise refuse(f"answer = {table['answer']}, but its options are numbered 0 to {last}")
     return Note(
         task=task,
         lab=file.removesuffix(".toml"),
