@@ -1,0 +1,5 @@
+"""Small real data that travels with the kit."""
+
+from mlsys_labkit.datasets.word_table import word_groups, words
+
+__all__ = ["word_groups", "words"]
