@@ -1,0 +1,1 @@
+"""The report of a run: pages a person reads, JUnit and JSON that machines read."""

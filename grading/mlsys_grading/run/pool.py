@@ -1,0 +1,140 @@
+"""Runs many notebooks at once: one worker process a notebook, forked from one process that has imported everything.
+
+Importing papermill costs seconds; a fork server pays them once. Threads would not do: papermill changes the process's
+working directory. The parent stays single-threaded, watches deadlines and memory, and outlives whatever a notebook does.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection, wait
+from typing import TYPE_CHECKING, Any
+
+from mlsys_grading.run import processes
+from mlsys_grading.run.result import Failure, NotebookResult
+
+if TYPE_CHECKING:
+    from mlsys_grading.run.worker import Job
+
+TICK_SECONDS = 0.1
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+
+
+@dataclass
+class Running:
+    """A notebook under way, for the pool and for whoever draws progress."""
+
+    job: Job
+    process: Any
+    events: Connection
+    started: float
+    cell: int | None = None
+    cells_done: int = 0
+    peak_bytes: int = 0
+    result: NotebookResult | None = None
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.started
+
+
+Observer = Callable[[Sequence[Running], Sequence[NotebookResult]], None]
+
+
+def execute(
+    jobs: Sequence[Job],
+    at_once: int,
+    notebook_seconds: float,
+    observe: Observer = lambda running, finished: None,
+) -> tuple[list[NotebookResult], bool]:
+    """Execute ``jobs``, ``at_once`` of them at a time, in the order given.
+
+    Returns:
+        A result for each job that was started, in the order of finishing, and whether Ctrl-C cut the run short. A job that
+        was under way then has the status ``interrupted``; nothing that any notebook started is left running.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["mlsys_grading.run.worker", "mlsys_grading.report.lab_page"])
+    waiting = list(jobs)
+    running: list[Running] = []
+    finished: list[NotebookResult] = []
+    try:
+        while waiting or running:
+            while waiting and len(running) < at_once:
+                running.append(_start(context, waiting.pop(0)))
+            wait([one.events for one in running] + [one.process.sentinel for one in running], timeout=TICK_SECONDS)
+            for one in list(running):
+                _listen(one)
+                one.peak_bytes = max(one.peak_bytes, processes.tree_memory_bytes(one.process.pid))
+                result = _ended(one, notebook_seconds)
+                if result is not None:
+                    finished.append(result)
+                    running.remove(one)
+            observe(running, finished)
+    except KeyboardInterrupt:
+        finished += [_stopped(one, "interrupted", None) for one in running]
+        running = []
+        return finished, True
+    finally:
+        for one in running:
+            processes.kill_tree(one.process.pid)
+    return finished, False
+
+
+def _start(context: Any, job: Job) -> Running:
+    from mlsys_grading.run.worker import work
+
+    here, there = context.Pipe(duplex=False)
+    environment = dict(os.environ) | dict.fromkeys(THREAD_VARIABLES, str(job.threads))
+    process = context.Process(target=work, args=(job, environment, there), name=job.name)
+    process.start()
+    there.close()
+    return Running(job, process, here, time.monotonic())
+
+
+def _listen(one: Running) -> None:
+    try:
+        while one.events.poll():
+            message = one.events.recv()
+            if message[0] == "cell":
+                one.cell, one.cells_done = message[1:]
+            else:
+                one.result = message[1]
+    except (EOFError, OSError):
+        return
+
+
+def _ended(one: Running, notebook_seconds: float) -> NotebookResult | None:
+    """The result if the notebook is over, one way or another."""
+    if one.result is not None:
+        one.process.join()
+        return replace(one.result, peak_bytes=max(one.peak_bytes, one.result.peak_bytes or 0) or None)
+    if not one.process.is_alive():
+        _listen(one)
+        if one.result is not None:
+            return _ended(one, notebook_seconds)
+        return _stopped(one, "failed", Failure("set-up", "the worker that ran the notebook died", cell=one.cell))
+    if one.seconds > notebook_seconds:
+        message = f"notebook still running after {notebook_seconds:g} s (--timeout-notebook)"
+        return _stopped(one, "failed", Failure("notebook timeout", message, cell=one.cell))
+    return None
+
+
+def _stopped(one: Running, status: Any, failure: Failure | None) -> NotebookResult:
+    seconds = one.seconds
+    processes.kill_tree(one.process.pid)
+    one.process.join()
+    return NotebookResult(
+        name=one.job.name,
+        title=one.job.title,
+        status=status,
+        fingerprint=one.job.fingerprint,
+        seconds=seconds,
+        cells_total=one.job.cells_total,
+        peak_bytes=one.peak_bytes or None,
+        failure=failure,
+    )

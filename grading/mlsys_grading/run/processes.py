@@ -1,0 +1,121 @@
+"""Process trees: how much memory one holds, and how to end all of it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_KILL_PATIENCE_SECONDS = 5.0
+
+
+def own_descendants() -> None:
+    """Make this process the root that its whole tree hangs on.
+
+    A daemon that a cell starts in a session of its own leaves the kernel's process group; as the subreaper this process
+    inherits it, so that :func:`kill_tree` still finds it. When our own parent dies, SIGTERM comes and ends the tree.
+    """
+    # A handler, not SIG_IGN, for SIGINT: an ignored signal would stay ignored in the kernels across exec.
+    signal.signal(signal.SIGINT, lambda *_: None)
+    signal.signal(signal.SIGTERM, _end_with_tree)
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+
+def _end_with_tree(*_: object) -> None:
+    end_descendants()
+    os._exit(128 + signal.SIGTERM)
+
+
+def end_descendants() -> None:
+    """End everything below this process."""
+    _kill_descendants(psutil.Process())
+
+
+def kill_tree(pid: int) -> None:
+    """End ``pid`` and everything below it; a process that is gone already is fine."""
+    try:
+        root = psutil.Process(pid)
+        # Stopped first: a stopped root starts nothing new and stays the parent of every orphan.
+        root.suspend()
+        _kill_descendants(root)
+        root.kill()
+    except psutil.NoSuchProcess:
+        return
+
+
+def _kill_descendants(root: psutil.Process) -> None:
+    deadline = time.monotonic() + _KILL_PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        alive = [child for child in root.children(recursive=True) if _alive(child)]
+        if not alive:
+            return
+        for child in alive:
+            try:
+                child.kill()
+            except psutil.NoSuchProcess:
+                continue
+        time.sleep(0.01)
+
+
+def _alive(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def tree_memory_bytes(pid: int) -> int:
+    """Memory of everything below ``pid``, without ``pid``: summed PSS, or the largest recorded resident set if larger.
+
+    PSS splits a shared page among its users, so that a library mapped by four kernels counts once. The recorded
+    high-water mark catches a peak between two samples; it exists for one process only, never for a sum.
+    """
+    try:
+        below = psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return 0
+    total = highest = 0
+    for process in below:
+        try:
+            memory = process.memory_full_info()
+        except (psutil.NoSuchProcess, psutil.AccessDenied, OSError):
+            continue
+        total += getattr(memory, "pss", 0) or getattr(memory, "uss", memory.rss)
+        highest = max(highest, high_water_bytes(process.pid))
+    return max(total, highest)
+
+
+def high_water_bytes(pid: int) -> int:
+    """The largest resident set that ``pid`` ever had, as Linux records it (VmHWM); 0 where it cannot be read."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0
+    for line in status.splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def oom_kills() -> int:
+    """How often the kernel has killed for lack of memory in our cgroup or, where that cannot be read, on the machine."""
+    for path in ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control", "/proc/vmstat"):
+        try:
+            lines = Path(path).read_text().splitlines()
+        except OSError:
+            continue
+        for line in lines:
+            name, _, value = line.partition(" ")
+            if name == "oom_kill":
+                return int(value)
+    return 0
