@@ -1,0 +1,592 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+# ---
+
+# %% [markdown]
+# # Lab 00 · Your machine
+#
+# **You will** time code without fooling yourself, see where memory goes, and draw the one picture this course keeps coming back
+# to: the roofline of the machine under your hands.
+#
+# | | |
+# |---|---|
+# | Time | 60 to 90 minutes |
+# | Difficulty | ●○○○○ |
+# | Hardware | any: every mark is earned against a *model* of an H100, never against your own clock |
+# | Before | a little numpy |
+# | Chapters | 0 *Find f, then make it fast* · 5 *Roofline* |
+#
+# Every task has the same rhythm. You **predict** (and commit: a guess you cannot take back is a guess you learn from), you **write**
+# a few lines, you **check**, and then a picture shows what the machine made of it. Stuck? `lk.hint("task_name")` gives a nudge, then a
+# push, then nearly everything.
+
+# %%
+# %load_ext mlsys_labkit
+import math
+
+import numpy as np
+
+import mlsys_labkit as lk
+from mlsys_labkit.checks import expect_close, expect_equal, expect_peak, expect_raises
+
+# %% tags=["parameters"]
+smoke = False  # True makes the measurements short: a quick look, wider intervals
+seed = 0
+
+# %% [markdown]
+# ## 1 · Which machine is this?
+#
+# `lk.detect()` looks for a GPU, and then for everything that limits you: how many cores this process may really use (a container often
+# has fewer than `os.cpu_count()` claims) and how much memory is left before something is killed.
+
+# %%
+device = lk.detect()
+device
+
+# %% [markdown]
+# The rest of this lab compares your machine with one that you may not have. `lk.specs` holds datasheets, each number with its source
+# and its small print:
+
+# %%
+h100 = lk.specs.get("h100-sxm")
+print(f"{h100.name}: {h100.peak('bfloat16') / 1e12:.0f} TFLOP/s in bfloat16, {h100.bandwidth() / 1e12:.2f} TB/s from memory")
+
+# %% [markdown]
+# ## 2 · Time it, honestly
+#
+# One stopwatch reading is an anecdote. The first calls are slow (caches are cold, pages are not there yet, something compiles), later
+# ones are disturbed by everything else that the machine does. Here are forty readings of one function, in microseconds.
+
+# %%
+readings = np.array(
+    [941.0, 402.5, 188.1, 131.0, 104.2, 101.3, 103.9, 100.2, 99.8, 101.1, 100.7, 187.4, 100.1, 99.9, 102.2, 100.4, 101.8, 100.0,
+     99.7, 100.9, 101.5, 100.3, 143.8, 100.6, 99.9, 100.8, 101.2, 100.5, 100.1, 102.7, 99.6, 100.2, 312.9, 100.4, 101.0, 100.7, 99.8,
+     100.3, 101.6, 100.1]
+)
+
+# %%
+lk.predict("warmup_end")
+
+# %% [markdown]
+# ### Task: where does the warm-up end?
+#
+# Take the **median of the second half** as the steady level. The warm-up is the run of **leading** samples that are more than 25 %
+# above it. Spikes later on are noise, not warm-up: they stay.
+
+# %% nbgrader={"grade": false, "grade_id": "warmup_end", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def warmup_end(samples):
+    """Index of the first sample after the warm-up.
+
+    samples: 1-D array of n >= 2 times, in any unit, in the order they were taken. The second half is samples[n // 2:].
+    Returns an int from 0 (no warm-up) to n (it never ended).
+
+    Example: warmup_end(np.array([9.0, 3.0, 1.0, 1.1, 1.0, 1.0])) -> 2
+    """
+    ### BEGIN SOLUTION
+    samples = np.asarray(samples, dtype=float)
+    limit = 1.25 * np.median(samples[len(samples) // 2 :])
+    steady = np.flatnonzero(samples <= limit)
+    return int(steady[0]) if len(steady) else len(samples)
+    ### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "warmup_end_test", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
+expect_equal(warmup_end(np.array([9.0, 3.0, 1.0, 1.1, 1.0, 1.0])), 2, name="the docstring's example")
+expect_equal(warmup_end(np.array([1.0, 1.0, 1.0, 1.0])), 0, name="no warm-up at all")
+expect_equal(warmup_end(readings), 4, name="the readings above")
+### BEGIN HIDDEN TESTS
+# A spike in the steady part is noise: it must not stretch the warm-up.
+expect_equal(warmup_end(np.array([5.0, 1.0, 1.0, 9.0, 1.0, 1.0, 1.0, 1.0])), 1, name="a spike after the warm-up")
+# Exactly 25 % above is not more than 25 % above.
+expect_equal(warmup_end(np.array([1.25, 1.0, 1.0, 1.0])), 0, name="exactly at the limit")
+# Odd length: samples[n // 2:] keeps the middle one. With [8, 4, 1] the second half is [4, 1], its median 2.5, the limit 3.125.
+expect_equal(warmup_end(np.array([8.0, 4.0, 1.0])), 2, name="an odd number of samples")
+# The unit must not matter.
+rng = np.random.default_rng(7)
+for leading in (0, 1, 6):
+    steady = rng.uniform(1.0, 1.05, 30)
+    samples = np.concatenate([steady[:leading] * rng.uniform(2, 9, leading), steady])
+    for unit in (1e-9, 1.0, 1e6):
+        expect_equal(warmup_end(samples * unit), leading, name=f"{leading} slow samples, unit {unit:g}")
+# A machine that only gets faster: nothing before the very end is within the limit.
+expect_equal(warmup_end(np.array([4.0, 4.0, 4.0, 1.0, 1.0])), 3, name="a late end")
+### END HIDDEN TESTS
+
+# %%
+with lk.picture("Forty readings: the grey ones are warm-up, the dashed line is the steady median. The spikes are real, and the median shrugs them off."):
+    import plotly.graph_objects as go
+
+    end = warmup_end(readings)
+    figure = go.Figure()
+    for label, part, marker in (
+        ("warm-up", slice(0, end), {"color": "#888888", "symbol": "x", "size": 9}),
+        ("kept", slice(end, None), {"color": "#0072b2", "size": 8}),
+    ):
+        figure.add_scatter(x=np.arange(len(readings))[part], y=readings[part], mode="markers", name=label, marker=marker)
+    figure.add_hline(y=float(np.median(readings[end:])), line_dash="dash", line_color="#d55e00")
+    figure.update_layout(xaxis_title="sample", yaxis_title="µs", yaxis_type="log", height=320)
+    lk.show(figure, summary=f"{end} warm-up samples, then a steady median of {np.median(readings[end:]):.1f} µs with three spikes.")
+
+# %% [markdown]
+# ### Task: how sure is that median?
+#
+# Sort n independent samples. Each is below the true median with probability ½, so the number that are follows a binomial
+# distribution, whatever the shape of the noise. If $P(X \le l - 1) \le 0.025$ for $X \sim \mathrm{Bin}(n, ½)$, the interval from the
+# $l$-th smallest sample to the $l$-th largest covers the true median at least 95 % of the time. No bell curve is assumed, which is
+# as well, because timings never have one.
+
+# %%
+lk.predict("median_interval")
+
+# %% nbgrader={"grade": false, "grade_id": "median_interval", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def median_interval(samples):
+    """The distribution-free 95 % confidence interval of the median: (low, high), two of the samples.
+
+    samples: 1-D array of n times. l (counted from 1) is the largest rank with P(X <= l - 1) <= 0.025, X ~ Bin(n, 1/2).
+    low is the l-th smallest sample and high the l-th largest. Fewer than six samples have no such l: raise ValueError.
+
+    Example: for 10 samples l = 2, so median_interval(np.arange(10.0)) -> (1.0, 8.0)
+    Reference: W. J. Conover, Practical Nonparametric Statistics, section 3.2.
+    """
+    ### BEGIN SOLUTION
+    n = len(samples)
+    if n < 6:
+        raise ValueError(f"the median of {n} samples has no 95 % interval; take at least 6")
+    tail, rank = 0, 0  # the tail counts outcomes out of 2**n, in whole numbers
+    while (tail + math.comb(n, rank)) * 40 <= 2**n:
+        tail += math.comb(n, rank)
+        rank += 1
+    ordered = np.sort(samples)
+    return float(ordered[rank - 1]), float(ordered[n - rank])
+    ### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "median_interval_test", "locked": true, "points": 12, "schema_version": 3, "solution": false, "task": false}
+expect_close(median_interval(np.arange(10.0)), (1.0, 8.0), name="ranks 2 and 9 of 10")
+expect_raises(ValueError, median_interval, np.arange(5.0))
+### BEGIN HIDDEN TESTS
+# Ranks from the printed table of the binomial (sign-test) interval.
+for n, low, high in ((6, 1, 6), (7, 1, 7), (8, 1, 8), (9, 2, 8), (15, 4, 12), (20, 6, 15), (25, 8, 18), (30, 10, 21), (50, 18, 33), (100, 40, 61)):
+    expect_close(median_interval(np.arange(1.0, n + 1)), (float(low), float(high)), name=f"ranks for {n} samples")
+# Order must not matter, nor may the caller's array be sorted under its feet.
+rng = np.random.default_rng(11)
+samples = rng.exponential(size=30)
+kept = samples.copy()
+expect_close(median_interval(samples), (np.sort(kept)[9], np.sort(kept)[20]), name="unsorted samples")
+expect_close(samples, kept, name="the array you were given, after the call")
+# 1,100 samples: 2**n no longer fits a float, the ranks must still be right (l = 518).
+expect_close(median_interval(np.arange(1.0, 1101)), (518.0, 583.0), name="ranks for 1,100 samples")
+### END HIDDEN TESTS
+
+# %% [markdown]
+# That is what `lk.bench` does for you, and more: it finds the warm-up, goes on until the interval is narrow or the budget is spent, and
+# ends with a verdict. Read the verdict before you read the number.
+
+# %%
+budget = 0.1 if smoke else 0.5
+a = np.random.default_rng(seed).standard_normal((256, 256)).astype(np.float32)
+lk.bench(lambda: a @ a, seconds=budget, name="256 x 256 matmul")
+
+# %% [markdown]
+# To ask *which is faster*, never time one after the other: the machine drifts. `lk.compare` interleaves the two and answers with one of
+# **faster**, **slower**, **same** or **undecided**. The last one is an answer, too.
+
+# %%
+lk.compare(lambda: a.sum(axis=0), lambda: a.sum(axis=1), seconds=budget)
+
+# %% [markdown]
+# ## 3 · Where memory goes
+#
+# `(x - mean) / std` looks innocent. Each operation writes a fresh array, and for a moment several of them are alive together.
+
+# %%
+lk.predict("standardize")
+
+# %%
+def standardize_carelessly(x):
+    centred = x - x.mean()
+    return centred / np.sqrt((centred**2).mean())
+
+
+x = np.random.default_rng(seed).standard_normal(250_000)
+with lk.trace_memory() as trace:
+    standardize_carelessly(x)
+print(f"input {x.nbytes / 1e6:.1f} MB, peak of the new arrays {trace.peak_bytes / 1e6:.1f} MB")
+
+# %% [markdown]
+# ### Task: standardize within one extra array
+#
+# Compute the same numbers while never holding more than **one** array of the input's size beside the input. The input must not change.
+# (`np.subtract(a, b, out=a)` and `a -= b` write into what is already there; `np.dot(a, a)` sums squares without writing any.)
+
+# %% nbgrader={"grade": false, "grade_id": "standardize", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def standardize(x):
+    """(x - mean) / standard deviation, in one new array.
+
+    x: float64 array of n >= 1 elements, 1-D, contiguous, not changed. Returns a new float64 array; zeros if all elements are equal.
+    Peak of new memory: n * 8 bytes and change.
+
+    Example: standardize(np.array([1.0, 3.0])) -> array([-1., 1.])
+    """
+    ### BEGIN SOLUTION
+    out = x - x.mean()
+    deviation = math.sqrt(np.dot(out, out) / len(out))
+    if deviation:
+        out /= deviation
+    return out
+    ### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "standardize_test", "locked": true, "points": 12, "schema_version": 3, "solution": false, "task": false}
+expect_close(standardize(np.array([1.0, 3.0])), np.array([-1.0, 1.0]), name="the docstring's example")
+sample = np.random.default_rng(3).standard_normal(100_000)
+expect_peak(standardize, sample, at_most_bytes=sample.nbytes + 16_384)
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(5)
+for n in (1, 2, 7, 1000):  # one element has no spread; 7 is odd; the rest is ordinary
+    x_in = rng.uniform(-3, 8, n)
+    kept = x_in.copy()
+    spread = np.sqrt(((kept - kept.mean()) ** 2).mean())
+    expected = (kept - kept.mean()) / (spread if spread else 1.0)
+    expect_close(standardize(x_in), expected, atol=1e-9, name=f"{n} elements")
+    expect_close(x_in, kept, name="the input, after the call")
+expect_close(standardize(np.full(9, 4.0)), np.zeros(9), name="all elements equal")
+# Far from zero: the mean square minus the squared mean would lose every digit here.
+far = 1e8 + rng.standard_normal(1000)
+expect_close(standardize(far), (far - far.mean()) / far.std(), rtol=1e-6, atol=1e-6, name="a large mean and a small spread")
+big = rng.standard_normal(400_000)
+expect_peak(standardize, big, at_most_bytes=big.nbytes + 16_384)
+### END HIDDEN TESTS
+
+# %%
+with lk.picture("Live bytes while standardize runs: one array beside the input, where the careless version held three at once."):
+    with lk.trace_memory() as lean:
+        standardize(x)
+    print(f"careless {trace.peak_bytes / x.nbytes:.2f} x the input, yours {lean.peak_bytes / x.nbytes:.2f} x")
+    display(lk.widgets.memory_timeline(trace))
+
+# %% [markdown]
+# ## 4 · The two speeds of a machine
+#
+# A machine does arithmetic at one speed and brings numbers from memory at another. For the second one, copy a large array and divide.
+# Mind the small print: a copy **reads** every byte and **writes** every byte, and GB means $10^9$ (GiB is $2^{30}$).
+
+# %%
+lk.predict("copy_bandwidth")
+
+# %% nbgrader={"grade": false, "grade_id": "copy_bandwidth", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def copy_bandwidth(elements, itemsize, seconds):
+    """Bytes per second that a copy of one array moved to and from memory.
+
+    elements: number of elements; itemsize: bytes of one; seconds: time of the copy, more than 0. Returns a float in B/s.
+
+    Example: copy_bandwidth(1_000_000_000, 4, 0.004) -> 2e12
+    """
+    ### BEGIN SOLUTION
+    return 2 * elements * itemsize / seconds
+    ### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "copy_bandwidth_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+expect_close(copy_bandwidth(1_000_000_000, 4, 0.004), 2e12, name="the docstring's example, in B/s")
+### BEGIN HIDDEN TESTS
+expect_close(copy_bandwidth(1, 8, 2.0), 8.0, name="one double in two seconds")
+expect_close(copy_bandwidth(0, 4, 1.0), 0.0, name="an empty array moves nothing")
+# An H100 copies 1 GiB of bfloat16 at its full 3.35 TB/s in 641 microseconds.
+expect_close(copy_bandwidth(2**29, 2, 2 * 2**30 / 3.35e12), 3.35e12, name="1 GiB at the full speed of an H100")
+### END HIDDEN TESTS
+
+# %%
+with lk.picture("Your machine's two speeds, measured now. They are yours, and nobody grades them."):
+    elements = 4_000_000 if smoke else 16_000_000
+    source, target = np.ones(elements, dtype=np.float32), np.empty(elements, dtype=np.float32)
+    copying = lk.bench(np.copyto, target, source, seconds=budget, name="copy")
+    print(f"memory      {copy_bandwidth(elements, 4, copying.median) / 1e9:8.1f} GB/s   ({copying.verdict})")
+    n = 512 if smoke else 1024
+    square = np.ones((n, n), dtype=np.float32)
+    multiplying = lk.bench(np.matmul, square, square, seconds=budget, name="matmul")
+    print(f"arithmetic  {2 * n**3 / multiplying.median / 1e9:8.1f} GFLOP/s ({multiplying.verdict})")
+    del source, target
+
+# %% [markdown]
+# ## 5 · How much arithmetic for each byte?
+#
+# Three old friends, each with its arithmetic and its least possible traffic: every input read **once**, every output written **once**.
+#
+# | | computes | shapes |
+# |---|---|---|
+# | dot | one number | $n \cdot n$ |
+# | mv | matrix times vector | $(m \times n) \cdot n$ |
+# | mm | matrix times matrix | $(m \times k) \cdot (k \times n)$ |
+#
+# By the field's convention a multiply and an add are two FLOPs, and a dot product of length n counts 2n.
+
+# %%
+lk.predict("costs")
+
+# %% nbgrader={"grade": false, "grade_id": "costs", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def dot_cost(n, itemsize):
+    """(FLOPs, bytes moved) of a dot product of two vectors of n elements. Example: dot_cost(8, 4) -> (16, 68)"""
+    ### BEGIN SOLUTION
+    return 2 * n, (2 * n + 1) * itemsize
+    ### END SOLUTION
+
+
+def mv_cost(m, n, itemsize):
+    """(FLOPs, bytes moved) of an m x n matrix times a vector. Example: mv_cost(2, 3, 4) -> (12, 44)"""
+    ### BEGIN SOLUTION
+    return 2 * m * n, (m * n + n + m) * itemsize
+    ### END SOLUTION
+
+
+def mm_cost(m, n, k, itemsize):
+    """(FLOPs, bytes moved) of an m x k matrix times a k x n matrix. Example: mm_cost(2, 3, 4, 2) -> (48, 52)"""
+    ### BEGIN SOLUTION
+    return 2 * m * n * k, (m * k + k * n + m * n) * itemsize
+    ### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "costs_test", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
+expect_equal(tuple(dot_cost(8, 4)), (16, 68), name="dot_cost(8, 4)")
+expect_equal(tuple(mv_cost(2, 3, 4)), (12, 44), name="mv_cost(2, 3, 4)")
+expect_equal(tuple(mm_cost(2, 3, 4, 2)), (48, 52), name="mm_cost(2, 3, 4, 2)")
+
+# %% nbgrader={"grade": true, "grade_id": "costs_test_ragged", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
+expect_equal(tuple(mm_cost(1, 1, 8, 4)), tuple(dot_cost(8, 4)), name="a 1 x k times k x 1 product is a dot product")
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(13)
+for _ in range(20):  # ragged shapes, 1 included; the traffic is counted from real arrays
+    m, n, k = (int(size) for size in rng.integers(1, 40, 3))
+    for dtype in (np.float16, np.float32, np.float64):
+        left, right = np.ones((m, k), dtype), np.ones((k, n), dtype)
+        moved = left.nbytes + right.nbytes + (left @ right).nbytes
+        expect_equal(tuple(mm_cost(m, n, k, left.itemsize)), (2 * m * n * k, moved), name=f"mm_cost({m}, {n}, {k})")
+        moved = left.nbytes + left[0].nbytes + left[:, 0].nbytes
+        expect_equal(tuple(mv_cost(m, k, left.itemsize)), (2 * m * k, moved), name=f"mv_cost({m}, {k})")
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Now the ratio that decides everything: the **arithmetic intensity**, FLOPs for each byte moved.
+
+# %%
+with lk.picture("The same arithmetic, three fates: a dot product never gets past ¼ FLOP/B in float32, a matmul's intensity grows with its size."):
+    sizes = 2 ** np.arange(3, 14)
+    figure = go.Figure()
+    for label, cost, colour, dash in (
+        ("dot", lambda n: dot_cost(n, 4), "#d55e00", "dot"),
+        ("mv", lambda n: mv_cost(n, n, 4), "#009e73", "dash"),
+        ("mm", lambda n: mm_cost(n, n, n, 4), "#0072b2", "solid"),
+    ):
+        figure.add_scatter(x=sizes, y=[np.divide(*cost(int(n))) for n in sizes], name=label, line={"color": colour, "dash": dash}, mode="lines+markers")
+    figure.update_layout(xaxis_title="n", yaxis_title="FLOP/B", xaxis_type="log", yaxis_type="log", height=340)
+    lk.show(figure, summary="Intensity of dot and mv is flat (1/4 and 1/2 FLOP/B in float32); mm grows as n/6.")
+
+# %% [markdown]
+# ## 6 · The roofline
+#
+# A kernel of intensity $I$ on a machine with peak $P$ (FLOP/s) and bandwidth $B$ (B/s) can run at no more than
+#
+# $$\min(P,\; I \cdot B).$$
+#
+# Left of the **ridge** $P / B$ it starves for bytes, right of it it is limited by arithmetic. (Williams, Waterman and Patterson, 2009.)
+
+# %%
+lk.predict("attainable")
+
+# %% nbgrader={"grade": false, "grade_id": "attainable", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def ridge(peak, bandwidth):
+    """The intensity in FLOP/B at which the two roofs meet. peak in FLOP/s, bandwidth in B/s. Example: ridge(1000.0, 10.0) -> 100.0"""
+    ### BEGIN SOLUTION
+    return peak / bandwidth
+    ### END SOLUTION
+
+
+def attainable(intensity, peak, bandwidth):
+    """The most FLOP/s that a kernel of this intensity (FLOP/B; a number or an array) can reach.
+
+    Example: attainable(4.0, 1000.0, 10.0) -> 40.0
+    """
+    ### BEGIN SOLUTION
+    return np.minimum(peak, np.asarray(intensity) * bandwidth)
+    ### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "attainable_test", "locked": true, "points": 12, "schema_version": 3, "solution": false, "task": false}
+expect_close(ridge(1000.0, 10.0), 100.0, name="ridge(1000, 10)")
+expect_close(attainable(4.0, 1000.0, 10.0), 40.0, name="left of the ridge")
+expect_close(attainable(400.0, 1000.0, 10.0), 1000.0, name="right of the ridge")
+### BEGIN HIDDEN TESTS
+# Three datasheets, ridges worked out by hand: T4 fp16 65e12 / 320e9, A100 bf16 312e12 / 2039e9, H100 bf16 989.4e12 / 3.35e12.
+for peak, bandwidth, expected in ((65e12, 320e9, 203.125), (312e12, 2039e9, 153.0161), (989.4e12, 3.35e12, 295.3433)):
+    expect_close(ridge(peak, bandwidth), expected, rtol=1e-6, name="ridge")
+    expect_close(attainable(expected, peak, bandwidth), peak, rtol=1e-6, name="at the ridge both roofs agree")
+many = np.array([0.0, 0.25, 100.0, 1e9, np.inf])  # inf: a kernel that moves nothing is limited by arithmetic
+expect_close(attainable(many, 1000.0, 10.0), np.array([0.0, 2.5, 1000.0, 1000.0, 1000.0]), name="an array of intensities")
+### END HIDDEN TESTS
+
+# %%
+lk.predict("bound")
+
+# %% [markdown]
+# ### Task: what holds it back?
+#
+# Say for a kernel whether an H100 would be waiting for memory or for arithmetic. The peak depends on the number format: ask the
+# datasheet with `spec.peak(dtype)` and `spec.bandwidth()`. A kernel that sits exactly on the ridge counts as `"compute"`.
+
+# %% nbgrader={"grade": false, "grade_id": "bound", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def bound(flops, bytes_moved, spec, dtype):
+    """"memory" or "compute": which roof limits a kernel on the machine described by spec (a lk.specs.DeviceSpec).
+
+    flops >= 0 and bytes_moved >= 0, not both 0. dtype such as "float32" or "bfloat16".
+    A kernel that moves no bytes is "compute".
+    """
+    ### BEGIN SOLUTION
+    # Compared as products: no division, so no bytes is no special case.
+    return "compute" if flops * spec.bandwidth() >= spec.peak(dtype) * bytes_moved else "memory"
+    ### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "bound_test", "locked": true, "points": 12, "schema_version": 3, "solution": false, "task": false}
+expect_equal(bound(*dot_cost(10**6, 4), h100, "float32"), "memory", name="a dot product")
+expect_equal(bound(*mm_cost(4096, 4096, 4096, 2), h100, "bfloat16"), "compute", name="a large matmul")
+### BEGIN HIDDEN TESTS
+# The same 600-cubed matmul, counted in bytes of each format: 600 / 6 = 100 FLOP/B in float32, against a ridge of 20; 600 / 3 = 200 in
+# bfloat16, against one of 295.
+expect_equal(bound(*mm_cost(600, 600, 600, 4), h100, "float32"), "compute", name="n = 600 in float32")
+expect_equal(bound(*mm_cost(600, 600, 600, 2), h100, "bfloat16"), "memory", name="n = 600 in bfloat16: faster arithmetic starves sooner")
+expect_equal(bound(1.0, 0.0, h100, "float32"), "compute", name="a kernel that moves nothing")
+expect_equal(bound(0.0, 1.0, h100, "float32"), "memory", name="a copy computes nothing")
+expect_equal(bound(h100.peak("float32"), h100.bandwidth(), h100, "float32"), "compute", name="exactly on the ridge")
+# One token of a 7-billion-parameter model in bfloat16 reads every weight for two FLOPs: 1 FLOP/B. A batch of 512 reuses them.
+expect_equal(bound(2 * 7e9, 2 * 7e9, h100, "bfloat16"), "memory", name="decoding one token")
+expect_equal(bound(512 * 2 * 7e9, 2 * 7e9, h100, "bfloat16"), "compute", name="a batch of 512")
+expect_equal(bound(*mm_cost(600, 600, 600, 2), lk.specs.get("t4"), "float16"), "memory", name="the same matmul on a T4: 200 < 203")
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### Task: how large is large enough?
+#
+# From which $n$ on is an $n \times n \times n$ matmul limited by arithmetic?
+
+# %% nbgrader={"grade": false, "grade_id": "large_enough", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def large_enough(peak, bandwidth, itemsize):
+    """The smallest n >= 1 for which an n x n x n matmul reaches the ridge, every matrix moved once.
+
+    peak in FLOP/s, bandwidth in B/s, itemsize in bytes. Returns an int.
+
+    Example: large_enough(1000.0, 10.0, 4) -> 600        (600 / 6 = 100 FLOP/B)
+    """
+    ### BEGIN SOLUTION
+    # 2 n^3 / (3 n^2 itemsize) >= peak / bandwidth
+    n = max(1, math.ceil(1.5 * itemsize * peak / bandwidth))
+    while n > 1 and 2 * (n - 1) * bandwidth >= 3 * itemsize * peak:  # rounding may have carried ceil one too far
+        n -= 1
+    return n
+    ### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "large_enough_test", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
+expect_equal(large_enough(1000.0, 10.0, 4), 600, name="the docstring's example")
+### BEGIN HIDDEN TESTS
+for key, dtype, itemsize in (("h100-sxm", "bfloat16", 2), ("h100-sxm", "float32", 4), ("t4", "float16", 2), ("a100-sxm-80", "tf32", 4)):
+    spec = lk.specs.get(key)
+    needed, there = 3 * itemsize * spec.peak(dtype), 2 * spec.bandwidth()
+    expected = next(n for n in range(1, 5000) if n * there >= needed)
+    expect_equal(large_enough(spec.peak(dtype), spec.bandwidth(), itemsize), expected, name=f"{key} in {dtype}")
+expect_equal(large_enough(1.0, 1e6, 4), 1, name="a slow processor with a fast memory: any size will do")
+expect_equal(large_enough(7.0, 3.0, 1), 4, name="3.5 rounds up")
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### Task: too good to be true
+#
+# A friend measured a kernel on an H100 and is proud of it. The roofline says how fast it can be at best; whoever is faster has
+# **miscounted** (the wrong precision, FLOPs that were never done, a result that came from a cache, a GPU that had not finished).
+
+# %% nbgrader={"grade": false, "grade_id": "fastest_seconds", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def fastest_seconds(flops, bytes_moved, peak, bandwidth):
+    """The least time in seconds that this work can take: it must do all its arithmetic and move all its bytes.
+
+    Example: fastest_seconds(2000.0, 10.0, 1000.0, 10.0) -> 2.0
+    """
+    ### BEGIN SOLUTION
+    return max(flops / peak, bytes_moved / bandwidth)
+    ### END SOLUTION
+
+
+def too_good(seconds, flops, bytes_moved, peak, bandwidth):
+    """True if no machine with these two speeds can have done the work in so little time (2 % are granted to the clock)."""
+    ### BEGIN SOLUTION
+    return bool(seconds < 0.98 * fastest_seconds(flops, bytes_moved, peak, bandwidth))
+    ### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "fastest_seconds_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+expect_close(fastest_seconds(2000.0, 10.0, 1000.0, 10.0), 2.0, name="the docstring's example")
+expect_equal(too_good(1.0, 2000.0, 10.0, 1000.0, 10.0), True, name="twice as fast as the roof allows")
+### BEGIN HIDDEN TESTS
+peak, bandwidth = 989.4e12, 3.35e12
+# A copy of 1 GB: 2 GB moved, no arithmetic.
+expect_close(fastest_seconds(0.0, 2e9, peak, bandwidth), 2e9 / 3.35e12, name="a copy")
+# Arithmetic and traffic overlap: the floor is the longer of the two, not their sum.
+expect_close(fastest_seconds(989.4e12, 3.35e12, peak, bandwidth), 1.0, name="both roofs at once")
+flops, moved = 2 * 4096**3, 3 * 4096**2 * 2
+expect_equal(too_good(100e-6, flops, moved, peak, bandwidth), True, name="4096-cubed in 100 µs would be 1.37 PFLOP/s")
+expect_equal(too_good(200e-6, flops, moved, peak, bandwidth), False, name="4096-cubed in 200 µs")
+floor = flops / peak
+expect_equal(too_good(0.99 * floor, flops, moved, peak, bandwidth), False, name="1 % below the floor is the clock's")
+expect_equal(too_good(0.97 * floor, flops, moved, peak, bandwidth), True, name="3 % below the floor")
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Your own roofline
+#
+# Solid lines were measured on this machine a moment ago. The three points are your dot, mv and mm, counted by your formulas and timed
+# by the kit.
+
+# %%
+with lk.picture("Your machine. The dot product hugs the slope, the matmul reaches for the roof."):
+    roofline = lk.Roofline.measure(seconds=1.0 if smoke else 4.0)
+    rng = np.random.default_rng(seed)
+    n = 512 if smoke else 1024
+    matrix, vector, long = (rng.standard_normal(shape).astype(np.float32) for shape in ((n, n), n, 4 * n * n))
+    points = [
+        lk.Work(name=name, flops=cost[0], bytes_read=cost[1] - out, bytes_written=out, how={"flops": "formula", "bytes_read": "formula"})
+        .with_seconds(lk.bench(function, *arguments, seconds=budget).median)
+        for name, cost, out, function, arguments in (
+            ("dot", dot_cost(4 * n * n, 4), 4, np.dot, (long, long[::-1].copy())),
+            ("mv", mv_cost(n, n, 4), 4 * n, np.dot, (matrix, vector)),
+            ("mm", mm_cost(n, n, n, 4), 4 * n * n, np.matmul, (matrix, matrix)),
+        )
+    ]
+    for point in points:
+        print(roofline.place(point).verdict)
+    display(lk.widgets.roofline(device=roofline, works=points))
+
+# %% [markdown]
+# And the machine that your marks came from. Drag the point; find where bfloat16 pays and where it cannot.
+
+# %%
+lk.widgets.roofline(devices=["h100-sxm", "t4"], works=[lk.Work(name="mm 600, bf16", flops=2 * 600**3, bytes_read=4 * 600**2, bytes_written=2 * 600**2, dtype="bfloat16")])
+
+# %% [markdown]
+# ## On your GPU
+#
+# Not graded. With a GPU this measures its two speeds with CUDA events and a flushed L2; without one it says so.
+
+# %%
+if device.kind == "cuda" and not device.virtual:
+    display(lk.Roofline.measure(device=device, seconds=2.0 if smoke else 8.0))
+else:
+    print("Skipped: no GPU here. Everything above was complete without one.")
+
+# %% [markdown]
+# ## What to take along
+#
+# * One reading is an anecdote. Take many, drop the warm-up, quote the **median with its interval**, and read the verdict first.
+# * Temporaries are the memory you did not write down. Ask for the **peak**, not for the sum.
+# * Intensity decides: **dot** and **mv** live on the slope, **mm** can climb to the roof. Decoding one token of a language model is an mv.
+# * Faster arithmetic moves the ridge to the right: on a better machine *more* kernels are memory bound.
+# * Above the roof is not a record. It is a counting error.
+#
+# Next: **Lab 01 · Linear algebra**, where the bytes behind every `transpose` become visible. Chapter 5 has the roofline's history and its
+# limits.
