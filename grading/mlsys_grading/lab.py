@@ -140,7 +140,7 @@ class Lab:
     def data_files(self) -> list[Path]:
         """What travels with the notebook: everything under ``data/``, in a fixed order."""
         data = self.folder / "data"
-        return sorted(p for p in data.rglob("*") if p.is_file() and not _is_scrap(p)) if data.is_dir() else []
+        return sorted(p for p in data.rglob("*") if p.is_file() and not _is_scrap(p.relative_to(data)))
 
     def where(self, path: Path, line: int = 0) -> str:
         """``path:line`` relative to the checkout, as editors and CI logs make clickable."""
@@ -289,7 +289,7 @@ def _read_text(path: Path) -> str:
 
 
 def _is_scrap(path: Path) -> bool:
-    return any(part.startswith(".") or part == "__pycache__" for part in path.parts[-3:])
+    return any(part.startswith(".") or part == "__pycache__" for part in path.parts)
 
 
 def _one_line(error: BaseException) -> str:

@@ -1,0 +1,23 @@
+"""Arguments that every verb on labs takes."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from mlsys_grading.lab import find_root
+
+
+def add_labs(parser: argparse.ArgumentParser) -> None:
+    """``[LAB...] [--root DIR]``."""
+    parser.add_argument(
+        "labs", nargs="*", metavar="LAB", help="full names or unique beginnings such as lab01; default: all"
+    )
+    parser.add_argument(
+        "--root", type=Path, metavar="DIR", help="the checkout; default: the one around the current folder"
+    )
+
+
+def root_of(arguments: argparse.Namespace) -> Path:
+    """The checkout that was meant; raises LabkitError if there is none."""
+    return find_root(arguments.root)

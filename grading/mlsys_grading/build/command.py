@@ -1,0 +1,87 @@
+"""``labkit build``: from sources to the students' notebooks and nbgrader's sources, one way."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mlsys_grading.arguments import add_labs, root_of
+from mlsys_labkit.errors import LabkitError
+
+if TYPE_CHECKING:
+    from mlsys_grading.lab import Lab
+
+
+def add_parser(subparsers: Any) -> None:
+    """Join the ``labkit`` command."""
+    parser = subparsers.add_parser(
+        "build", help="make student notebooks and nbgrader sources from solutions/", description=__doc__
+    )
+    add_labs(parser)
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit 1 with the stale files if labs/ is not up to date"
+    )
+    parser.add_argument("--force", action="store_true", help="overwrite notebooks in labs/ that somebody has worked in")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """0: built (or up to date); 1: findings, stale files, or notebooks with work in them."""
+    from mlsys_grading.build.lint import lint
+    from mlsys_grading.build.outputs import outputs, stale, strays, worked_in, write
+    from mlsys_grading.lab import choose, read_labs
+
+    root = root_of(arguments)
+    wanted = choose(root, arguments.labs)
+    everything = read_labs(root, wanted)
+    everything += _readable(
+        root, set(choose(root)) - set(wanted)
+    )  # for their task names, which are unique over all labs
+    findings = lint(everything)
+    labs = [lab for lab in everything if lab.name in wanted]
+    problems = [str(finding) for lab in labs for finding in findings[lab.name]]
+    for lab in labs:
+        if findings[lab.name]:
+            continue
+        made = outputs(lab)
+        if arguments.check:
+            problems += [f"{name}: stale; run: labkit build" for name in stale(root, made)]
+        elif (mine := worked_in(root, made)) and not arguments.force:
+            problems += [
+                f"{name}: somebody has worked in it; copy it away, or run: labkit build --force" for name in mine
+            ]
+        else:
+            changed = write(root, made)
+            print(_summary(lab, changed))
+    if not arguments.labs:
+        problems += [f"{name}: no lab makes it; delete it" for name in strays(root, everything)]
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    if problems:
+        print(f"labkit build: {len(problems)} to mend; a lab with findings was not built", file=sys.stderr)
+    elif arguments.check:
+        print(f"labs/ is up to date with {len(labs)} sources")
+    return 1 if problems else 0
+
+
+def _readable(root: Path, names: Iterable[str]) -> list[Lab]:
+    """Labs that were not asked for; one that cannot be read must not stop the others."""
+    from mlsys_grading.lab import read_lab
+
+    found = []
+    for name in sorted(names):
+        with contextlib.suppress(LabkitError):
+            found.append(read_lab(root, name))
+    return found
+
+
+def _summary(lab: Lab, changed: Sequence[Path]) -> str:
+    written = len(changed)
+    return (
+        f"{lab.name:28} {len(lab.tasks):3} tasks {lab.points:5g} points {len(lab.wrong_answers):4} wrong answers   "
+        + (f"{written} files written" if written else "unchanged")
+    )

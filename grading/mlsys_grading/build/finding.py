@@ -1,0 +1,31 @@
+"""What the build objects to, and what to write instead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlsys_grading.lab import Cell, Lab
+
+
+@dataclass(frozen=True, order=True)
+class Finding:
+    """One objection. ``where`` is ``file:line`` relative to the checkout; ``instead`` says what to write."""
+
+    where: str
+    rule: str
+    problem: str
+    instead: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.rule}: {self.problem}; {self.instead}"
+
+
+def at(lab: Lab, cell: Cell, line: int, rule: str, problem: str, instead: str) -> Finding:
+    """A finding in ``cell``; ``line`` counts from 1 within the cell's source."""
+    return Finding(lab.where(lab.path, cell.line + max(line, 1) - 1), rule, problem, instead)
+
+
+def in_file(lab: Lab, path: Path, line: int, rule: str, problem: str, instead: str) -> Finding:
+    """A finding in a file beside the notebook."""
+    return Finding(lab.where(path, line), rule, problem, instead)

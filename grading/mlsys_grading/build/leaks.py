@@ -1,0 +1,152 @@
+"""Would a student's notebook, or a hint, give a solution away?
+
+Text counts as given away when, comments and white space aside, it holds a solution's telling line, telling expression
+or two of its lines in a row; or three hidden test lines in a row outside the tests. Short commonplaces never count.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from mlsys_grading.build import markers
+from mlsys_grading.build.finding import Finding, at, in_file
+from mlsys_grading.build.python import to_python
+from mlsys_grading.lab import Cell, Lab, Task
+
+_LINE = 40  # characters, white space aside, from which one line alone is telling
+_PART = 12  # from which a line counts at all
+_PAIR = 30  # two lines in a row
+_EXPRESSION = 24  # an expression with two operations or more; in a one-statement solution two thirds of it
+_HIDDEN_RUN = 3
+
+
+def check_leaks(lab: Lab) -> Iterator[Finding]:
+    """Findings for every place where a solution or a hidden test can be read."""
+    visible = [(cell, _squeeze_cell(_visible(cell))) for cell in lab.cells]
+    notes = _squeeze(lab.notes_path.read_text(encoding="utf-8")) if lab.notes_path.is_file() else ""
+    for task in lab.tasks:
+        prints = _fingerprints(task)
+        for cell, text in visible:
+            if shown := _first(prints, text):
+                yield at(
+                    lab,
+                    cell,
+                    _line_of(_visible(cell), shown),
+                    "leak",
+                    f"part of the solution of {task.name} can be read here: {shown}",
+                    "leave it out, or say it in other words",
+                )
+        if shown := _first(prints, notes):
+            yield in_file(
+                lab,
+                lab.notes_path,
+                0,
+                "leak",
+                f"part of the solution of {task.name} stands in the coach's notes: {shown}",
+                "hint without saying it",
+            )
+        for test in task.tests:
+            runs = _hidden_runs(test)
+            for cell, text in visible:
+                if not cell.is_test and (shown := _first(runs, text)):
+                    yield at(
+                        lab,
+                        cell,
+                        0,
+                        "leak",
+                        f"hidden tests of {test.grade_id} can be read here: {shown}",
+                        "leave them out",
+                    )
+
+
+def _fingerprints(task: Task) -> list[str]:
+    """The squeezed texts whose presence gives the task away."""
+    source = task.solution.source
+    cut = [text for _, text in markers.cut_text(source, markers.SOLUTION)]
+    lines = [
+        line
+        for line in map(_squeeze, _without_comments(cut))
+        if len(line) >= _PART and not line.startswith(("import", "from"))
+    ]
+    telling = [line for line in lines if len(line) >= _LINE]
+    telling += [a + b for a, b in pairwise(lines) if len(a) + len(b) >= _PAIR]
+    return telling + _telling_expressions(source)
+
+
+def _telling_expressions(source: str) -> list[str]:
+    regions = [r for r in markers.regions(source)[0] if r.what == markers.SOLUTION]
+    try:
+        tree = ast.parse(to_python(source))
+    except SyntaxError:
+        return []
+    statements = [
+        node for node in ast.walk(tree)
+        if isinstance(node, ast.stmt) and any(r.first <= node.lineno <= r.last for r in regions)
+    ]  # fmt: skip
+    least = _EXPRESSION if len(statements) > 1 else _EXPRESSION * 2 // 3
+    found = []
+    for statement in statements:
+        value = getattr(statement, "value", None)
+        if isinstance(statement, ast.Return | ast.Assign | ast.AugAssign | ast.AnnAssign) and value is not None:
+            text = _squeeze(ast.get_source_segment(to_python(source), value) or "")
+            if (
+                len(text) >= least
+                and sum(
+                    isinstance(n, ast.BinOp | ast.Call | ast.Subscript | ast.Compare | ast.comprehension)
+                    for n in ast.walk(value)
+                )
+                >= 2
+            ):
+                found.append(text)
+    return found
+
+
+def _hidden_runs(test: Cell) -> list[str]:
+    cut = [text for _, text in markers.cut_text(test.source, markers.HIDDEN)]
+    lines = [line for line in map(_squeeze, _without_comments(cut)) if len(line) >= _PART]
+    width = min(_HIDDEN_RUN, len(lines))
+    runs = ["".join(lines[i : i + width]) for i in range(len(lines) - width + 1)] if lines else []
+    return [run for run in runs if len(run) >= _PAIR]
+
+
+def _visible(cell: Cell) -> str:
+    """The cell as students see it, cut regions replaced by blank lines so that line numbers stay."""
+    if cell.is_solution and not markers.regions(cell.source)[0]:
+        return ""
+    cut = {number for what in (markers.SOLUTION, markers.HIDDEN) for number, _ in markers.cut_text(cell.source, what)}
+    return "\n".join("" if n in cut else line for n, line in enumerate(cell.source.split("\n"), start=1))
+
+
+def _squeeze_cell(source: str) -> str:
+    return (
+        "".join(line for line in map(_squeeze, _without_comments(source.split("\n"))) if len(line) >= _PART)
+        + "\0"
+        + _squeeze(source)
+    )
+
+
+def _without_comments(lines: Sequence[str]) -> list[str]:
+    return [re.sub(r"(^|\s)#.*$", "", line) for line in lines]
+
+
+def _squeeze(text: str) -> str:
+    return re.sub(r"\s+", "", text)
+
+
+def _first(prints: Sequence[str], text: str) -> str:
+    return next((one for one in prints if one in text), "")
+
+
+def _line_of(source: str, squeezed: str) -> int:
+    """The line where the given-away text begins."""
+    return next(
+        (
+            n
+            for n, line in enumerate(source.split("\n"), start=1)
+            if len(_squeeze(line)) >= _PART and (_squeeze(line) in squeezed or squeezed in _squeeze(line))
+        ),
+        1,
+    )

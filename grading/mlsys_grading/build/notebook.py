@@ -1,0 +1,98 @@
+"""The notebooks made from a lab's source, byte for byte the same each time.
+
+The student's notebook goes through nbgrader's own preprocessors in the order of ``nbgrader generate_assignment``, so
+that an instructor who releases the source with nbgrader hands out the same cells, locks and checksums.
+Reference: https://nbgrader.readthedocs.io/en/stable/user_guide/creating_and_grading_assignments.html
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from typing import TYPE_CHECKING
+
+from mlsys_grading.lab import Cell, Lab
+from mlsys_labkit.errors import LabkitError
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+
+# Written out, because what a kernel reports differs between machines.
+METADATA = {
+    "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
+    "language_info": {
+        "codemirror_mode": {"name": "ipython", "version": 3},
+        "file_extension": ".py",
+        "mimetype": "text/x-python",
+        "name": "python",
+        "nbconvert_exporter": "python",
+        "pygments_lexer": "ipython3",
+    },
+}
+
+
+def source_notebook(lab: Lab) -> NotebookNode:
+    """The lab with its solutions and hidden tests: nbgrader's source, and what ``run`` executes."""
+    from nbformat import v4
+
+    notebook = v4.new_notebook(metadata=copy.deepcopy(METADATA))
+    make = {"code": v4.new_code_cell, "markdown": v4.new_markdown_cell, "raw": v4.new_raw_cell}
+    notebook.cells = [
+        make[cell.kind](cell.source, id=cell_id(lab, cell), metadata=copy.deepcopy(dict(cell.metadata)))
+        for cell in lab.cells
+    ]
+    return notebook
+
+
+def student_notebook(lab: Lab) -> NotebookNode:
+    """The lab as students get it: stubs for solutions, no hidden tests, locks and checksums."""
+    from nbgrader import preprocessors as steps
+
+    return _through(
+        lab,
+        steps.LockCells,
+        steps.ClearSolutions,
+        steps.ClearOutput,
+        steps.CheckCellMetadata,
+        steps.ComputeChecksums,
+        steps.ClearHiddenTests,
+        steps.ClearMarkScheme,
+        steps.ComputeChecksums,
+        steps.CheckCellMetadata,
+    )
+
+
+def unsolved_notebook(lab: Lab) -> NotebookNode:
+    """What nbgrader executes for a student who wrote nothing: stubs for solutions, hidden tests in their places."""
+    from nbgrader import preprocessors as steps
+
+    return _through(lab, steps.ClearSolutions, steps.CheckCellMetadata)
+
+
+def dumps(notebook: NotebookNode) -> str:
+    """The notebook file's text: validated, sorted keys, one trailing newline."""
+    import nbformat
+
+    nbformat.validate(notebook)
+    return nbformat.writes(notebook, version=4).rstrip("\n") + "\n"
+
+
+def cell_id(lab: Lab, cell: Cell) -> str:
+    """A cell's id from what the author wrote (``grade_id``), else from its place (``lab01-003``).
+
+    nbformat allows 64 characters out of ``A-Za-z0-9-_``; anything random would make two builds differ.
+    """
+    if cell.grade_id:
+        return re.sub(r"[^A-Za-z0-9_-]", "-", cell.grade_id)[:64]
+    return f"{lab.name.split('_')[0]}-{cell.index:03d}"
+
+
+def _through(lab: Lab, *steps: type) -> NotebookNode:
+    notebook, resources = source_notebook(lab), {}
+    for step in steps:
+        try:
+            notebook, resources = step()(notebook, resources)
+        except Exception as error:  # nbgrader raises RuntimeError, KeyError, ValidationError, ... for a bad notebook
+            reason = " ".join(str(error).split())
+            raise LabkitError(f"{lab.where(lab.path)}: nbgrader's {step.__name__} refuses it: {reason}") from None
+    return notebook
