@@ -252,7 +252,7 @@ for n in (1, 2, 7, 1000):  # one element has no spread; 7 is odd; the rest is or
     x_in = rng.uniform(-3, 8, n)
     kept = x_in.copy()
     spread = np.sqrt(((kept - kept.mean()) ** 2).mean())
-    expected = (kept - kept.mean()) / (spread if spread else 1.0)
+    expected = (kept - kept.mean()) / (spread or 1.0)
     expect_close(standardize(x_in), expected, atol=1e-9, name=f"{n} elements")
     expect_close(x_in, kept, name="the input, after the call")
 expect_close(standardize(np.full(9, 4.0)), np.zeros(9), name="all elements equal")
