@@ -264,7 +264,7 @@ expect_peak(standardize, big, at_most_bytes=big.nbytes + 16_384)
 ### END HIDDEN TESTS
 
 # %%
-with lk.picture("Live bytes while standardize runs: one array beside the input, where the careless version held three at once."):
+with lk.picture("Live bytes while standardize runs: one array beside the input, where the careless version held two at its peak."):
     with lk.trace_memory() as lean:
         standardize(x)
     print(f"careless {trace.peak_bytes / x.nbytes:.2f} x the input, yours {lean.peak_bytes / x.nbytes:.2f} x")
@@ -469,6 +469,9 @@ expect_equal(bound(*mm_cost(600, 600, 600, 2), lk.specs.get("t4"), "float16"), "
 #
 # From which $n$ on is an $n \times n \times n$ matmul limited by arithmetic?
 
+# %%
+lk.predict("large_enough")
+
 # %% nbgrader={"grade": false, "grade_id": "large_enough", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def large_enough(peak, bandwidth, itemsize):
     """The smallest n >= 1 for which an n x n x n matmul reaches the ridge, every matrix moved once.
@@ -502,6 +505,9 @@ expect_equal(large_enough(7.0, 3.0, 1), 4, name="3.5 rounds up")
 #
 # A friend measured a kernel on an H100 and is proud of it. The roofline says how fast it can be at best; whoever is faster has
 # **miscounted** (the wrong precision, FLOPs that were never done, a result that came from a cache, a GPU that had not finished).
+
+# %%
+lk.predict("fastest_seconds")
 
 # %% nbgrader={"grade": false, "grade_id": "fastest_seconds", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def fastest_seconds(flops, bytes_moved, peak, bandwidth):
