@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from mlsys_labkit.work.count import count_work, counting_work
 from mlsys_labkit.work.record import Work, WorkError
+from mlsys_labkit.work.tally import UncountedWarning
 
-__all__ = ["Work", "WorkError"]
+__all__ = ["UncountedWarning", "Work", "WorkError", "count_work", "counting_work"]
