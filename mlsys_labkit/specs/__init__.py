@@ -181,7 +181,7 @@ def resolve(device_name: str) -> str | None:
 def _nearby(key: str) -> str:
     wanted = key.strip().lower()
     close = [known for known in keys() if wanted and (wanted in known or known in wanted)]
-    close += [known for known in difflib.get_close_matches(wanted, keys(), n=3, cutoff=0.5) if known not in close]
+    close = close or difflib.get_close_matches(wanted, keys(), n=3, cutoff=0.5)
     return f"did you mean {', '.join(close)}?" if close else f"known keys: {', '.join(keys())}"
 
 

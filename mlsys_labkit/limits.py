@@ -1,0 +1,169 @@
+"""What this process may use of the machine: cores and memory after cgroups (v1 and v2), affinity and other tenants.
+
+A container, a hub or Binder gives a notebook a slice of a large host, and ``os.cpu_count()`` tells of the host. Threads
+set from it fight each other; sizes set from it end in the out-of-memory killer. Outside Linux only affinity and memory
+as the system reports them count.
+
+Every function takes ``root``, the directory that stands for ``/``, so that a test can build a machine out of files.
+
+Reference: Linux kernel documentation, "Control Group v2" (cpu.max, memory.max) and "CFS Bandwidth Control" (v1).
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+__all__ = ["cache_bytes", "memory_free_bytes", "memory_limit_bytes", "usable_cores"]
+
+ROOT = Path("/")
+_NO_LIMIT_BYTES = 1 << 60  # cgroup v1 writes "no limit" as a number near 2**63
+
+
+def usable_cores(root: Path = ROOT, visible: int | None = None) -> float:
+    """Cores this process may keep busy: the smaller of affinity and CPU quota. A quota can be a fraction.
+
+    Example:
+        >>> usable_cores() > 0
+        True
+    """
+    quotas = [*_v2_quotas(root), *_v1_quotas(root)]
+    return float(min([visible or _visible_cores(), *quotas]))
+
+
+def memory_limit_bytes(root: Path = ROOT) -> int | None:
+    """Bytes this process may hold at most: physical memory or the tightest cgroup limit; None where nobody can tell."""
+    limits = [limit for limit, _ in _memory_groups(root)]
+    total = _meminfo(root, "MemTotal") or _system_memory("total")
+    return min([*limits, *([total] if total else [])], default=None)
+
+
+def memory_free_bytes(root: Path = ROOT) -> int | None:
+    """Bytes that can be allocated now without swapping or being killed; None where nobody can tell.
+
+    Page cache that the kernel would drop counts as free, as it does in MemAvailable.
+    """
+    rooms = [max(0, limit - used) for limit, used in _memory_groups(root)]
+    available = _meminfo(root, "MemAvailable") or _system_memory("available")
+    return min([*rooms, *([available] if available else [])], default=None)
+
+
+def cache_bytes(root: Path = ROOT) -> dict[str, int]:
+    """Data caches that the first core sees, e.g. ``{"l1": 32768, "l2": 1048576, "l3": 33554432}``; empty if unknown."""
+    caches: dict[str, int] = {}
+    for entry in sorted((root / "sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        level, kind, size = (_read(entry / name) for name in ("level", "type", "size"))
+        match = re.fullmatch(r"(\d+)([KMG]?)", size or "")
+        if level and match and kind in ("Data", "Unified"):
+            caches[f"l{level}"] = int(match[1]) * {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}[match[2]]
+    return caches
+
+
+def _visible_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _v2_quotas(root: Path) -> Iterator[float]:
+    for group in _groups(root, None):
+        quota, _, period = (_read(group / "cpu.max") or "max").partition(" ")
+        if quota.isdigit() and period.isdigit() and int(period):
+            yield int(quota) / int(period)
+
+
+def _v1_quotas(root: Path) -> Iterator[float]:
+    for group in _groups(root, "cpu"):
+        quota, period = _integer(group / "cpu.cfs_quota_us"), _integer(group / "cpu.cfs_period_us")
+        if quota and period and quota > 0:  # -1 is "no limit"
+            yield quota / period
+
+
+def _memory_groups(root: Path) -> Iterator[tuple[int, int]]:
+    """(limit, bytes in use that cannot be reclaimed) of every group above this process that has a limit."""
+    for controller, limit_file, used_file, reclaimable in (
+        (None, "memory.max", "memory.current", "inactive_file"),
+        ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    ):
+        for group in _groups(root, controller):
+            limit = _integer(group / limit_file)
+            if limit is not None and limit < _NO_LIMIT_BYTES:
+                match = re.search(rf"^{reclaimable} (\d+)$", _read(group / "memory.stat") or "", re.MULTILINE)
+                yield limit, max(0, (_integer(group / used_file) or 0) - (int(match[1]) if match else 0))
+
+
+def _groups(root: Path, controller: str | None) -> Iterator[Path]:
+    """The directories of this process's cgroup and of all its ancestors: a limit anywhere on the way holds.
+
+    ``controller`` names a v1 hierarchy, None the unified one.
+    """
+    own = _own_group(root, controller)
+    mount = _mount(root, controller)
+    if own is None or mount is None:
+        return
+    mount_root, mount_point = mount
+    # A container without a cgroup namespace sees the host's path in /proc and only its own subtree mounted.
+    inside = own.relative_to(mount_root) if own.is_relative_to(mount_root) else PurePosixPath()
+    if ".." in inside.parts:
+        inside = PurePosixPath()
+    group = root / mount_point.relative_to("/")
+    yield group
+    for part in inside.parts:
+        group /= part
+        yield group
+
+
+def _own_group(root: Path, controller: str | None) -> PurePosixPath | None:
+    for line in (_read(root / "proc/self/cgroup") or "").splitlines():
+        _, _, rest = line.partition(":")
+        names, _, path = rest.partition(":")
+        if (controller is None and not names) or (controller is not None and controller in names.split(",")):
+            return PurePosixPath(path)
+    return None
+
+
+def _mount(root: Path, controller: str | None) -> tuple[PurePosixPath, PurePosixPath] | None:
+    for line in (_read(root / "proc/self/mountinfo") or "").splitlines():
+        mount, _, system = line.partition(" - ")
+        fields, kind = mount.split(" "), system.split(" ")
+        if len(fields) < 5 or len(kind) < 3:
+            continue
+        unified = kind[0] == "cgroup2"
+        if unified if controller is None else kind[0] == "cgroup" and controller in kind[2].split(","):
+            return PurePosixPath(fields[3]), PurePosixPath(fields[4])
+    return None
+
+
+def _meminfo(root: Path, field: str) -> int | None:
+    match = re.search(rf"^{field}:\s+(\d+) kB$", _read(root / "proc/meminfo") or "", re.MULTILINE)
+    return int(match[1]) * 1024 if match else None
+
+
+def _system_memory(which: str) -> int | None:
+    """Outside Linux: psutil, which comes with every Jupyter kernel, else POSIX for the total."""
+    try:
+        return int(getattr(importlib.import_module("psutil").virtual_memory(), which))
+    except ImportError:
+        pass
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if which == "total" else None
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def _integer(path: Path) -> int | None:
+    text = _read(path)
+    try:
+        return int(text) if text else None
+    except ValueError:
+        return None  # "max"
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return None
