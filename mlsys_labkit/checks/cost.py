@@ -1,0 +1,126 @@
+"""``expect_work`` and ``expect_peak``: did the code move, compute and hold as much as theory says?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from mlsys_labkit.checks.message import CheckError, count, failure
+from mlsys_labkit.checks.plain import plain_array, type_name
+
+_NEXT = {
+    "flops": "count loop iterations times operations an iteration; a multiply and an add are two",
+    "bytes_read": "count elements read times bytes an element, each operand once",
+    "bytes_written": "count elements written times bytes an element",
+    "bytes_moved": "bytes read plus bytes written",
+    "messages": "count the sends of one rank, step by step",
+    "message_bytes": "messages times the bytes in each",
+}
+
+
+def expect_work(
+    work: object,
+    *,
+    flops: float | None = None,
+    bytes_read: float | None = None,
+    bytes_written: float | None = None,
+    bytes_moved: float | None = None,
+    messages: float | None = None,
+    message_bytes: float | None = None,
+    at_least_bytes: float | None = None,
+    at_most_bytes: float | None = None,
+    at_most_flops: float | None = None,
+    rtol: float = 0.0,
+    name: str = "work",
+) -> None:
+    """Check the counts of a ``Work``: FLOPs, bytes, messages; each exact up to ``rtol``, or within the bounds.
+
+    ``at_least_bytes`` and ``at_most_bytes`` bound ``bytes_moved``; a count below the theoretical minimum is as wrong as
+    one above the maximum. Raises CheckError that names the field, the ratio and what it usually means.
+
+    Example:
+        >>> from mlsys_labkit.work import Work
+        >>> expect_work(Work(flops=2e6, bytes_read=8e3), flops=2e6, at_most_bytes=1e4)
+    """
+    from mlsys_labkit.work import Work
+
+    if type(work) is not Work:
+        raise failure(
+            f"{name}: not a Work", expected="an lk.Work", actual=type_name(work), next_step="return lk.Work(...)"
+        )
+    read, written = _number(work.bytes_read, f"{name}.bytes_read"), _number(work.bytes_written, f"{name}.bytes_written")
+    counted = {
+        "flops": _number(work.flops, f"{name}.flops"),
+        "bytes_read": read,
+        "bytes_written": written,
+        "bytes_moved": read + written,
+        "messages": _number(work.messages, f"{name}.messages"),
+        "message_bytes": _number(work.message_bytes, f"{name}.message_bytes"),
+    }
+    exact = {
+        "flops": flops, "bytes_read": bytes_read, "bytes_written": bytes_written, "bytes_moved": bytes_moved,
+        "messages": messages, "message_bytes": message_bytes,
+    }  # fmt: skip
+    for field, want in exact.items():
+        if want is not None and not abs(counted[field] - want) <= rtol * abs(want):
+            raise _off(f"{name}.{field}", field, counted[field], want, "" if rtol == 0 else f" ± {rtol:.2%}")
+    bounds = (("bytes_moved", at_least_bytes, math.inf), ("bytes_moved", 0, at_most_bytes), ("flops", 0, at_most_flops))
+    for field, low, high in bounds:
+        if high is not None and not counted[field] <= high * (1 + rtol):
+            raise _off(f"{name}.{field}: too many", field, counted[field], high, " at most")
+        if low is not None and not counted[field] >= low * (1 - rtol):
+            raise _off(f"{name}.{field}: fewer than theory allows", field, counted[field], low, " at least")
+
+
+def expect_peak(fn: Callable[..., Any], /, *args: Any, at_most_bytes: float, name: str = "", **kwargs: Any) -> Any:
+    """Call ``fn``, check that it never held more than ``at_most_bytes`` of new memory, and return its result.
+
+    Counted are numpy arrays and Python objects (tracemalloc) and torch tensors on any device; the result counts, the
+    arguments do not. Python's own objects are a few KB, and a first call may import modules: leave some slack, and call
+    once before. Raises CheckError, and whatever ``fn`` raises.
+
+    Example:
+        >>> import numpy as np
+        >>> expect_peak(np.zeros, 1000, at_most_bytes=9000).shape
+        (1000,)
+    """
+    from mlsys_labkit.memory import call_traced
+
+    result, trace = call_traced(fn, *args, **kwargs)
+    held = trace.peak_new_bytes + trace.numpy_peak_bytes if trace.tensors else trace.numpy_peak_bytes
+    if held > at_most_bytes:
+        largest = next((tensor for tensor in trace.peak_tensors if not tensor.before), None)
+        raise failure(
+            f"{name or getattr(fn, '__name__', 'the call')}: peak memory too high",
+            expected=f"at most {count(at_most_bytes)} B",
+            actual=f"{count(held)} B ({held / at_most_bytes:.3g}x)" if at_most_bytes else f"{count(held)} B",
+            meaning=f"largest at the peak: {largest}" if largest else "",
+            next_step="keep only what the next step needs: process in blocks, write in place, drop references",
+        )
+    return result
+
+
+def _number(value: object, name: str) -> float:
+    plain = plain_array(value, name)
+    if plain.values.shape or plain.values.dtype.kind not in "iuf":
+        raise failure(
+            f"{name}: not one number", expected="an int or a float", actual=f"{plain.dtype} {plain.values.shape}"
+        )
+    return plain.values.item()  # type: ignore[no-any-return]
+
+
+def _off(headline: str, field: str, came: float, want: float, qualifier: str) -> CheckError:
+    ratio = came / want if want else math.inf
+    meaning = f"{ratio:.4g}x"
+    if field == "flops" and ratio in (0.5, 2):
+        meaning += ": a multiply-add is two operations" if ratio == 0.5 else ": a multiply-add counted twice?"
+    elif field.startswith("bytes") and ratio in (0.125, 0.25, 0.5, 2, 4, 8):
+        meaning += ": the size of an element? float64 has 8 B, float32 4 B, bfloat16 and float16 2 B"
+    return failure(
+        headline,
+        expected=f"{count(want)}{qualifier}",
+        actual=count(came) if math.isfinite(came) else str(came),
+        meaning=meaning,
+        next_step=_NEXT[field],
+    )

@@ -1,0 +1,134 @@
+"""Why are the numbers off? The cheap explanations, tried in order of how much they help."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+# Who computes in the left format by mistake leaves the rounding of the right one.
+_COARSER = {"float64": "float32", "float32": "tf32", "float16": "bfloat16"}
+_MARGIN = 4.0  # beyond tolerance by less than this factor is rounding in any format
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two arrays of one shape, where they differ, and what was allowed. ``scale`` is the rms of ``expected``."""
+
+    actual: npt.NDArray[Any]
+    expected: npt.NDArray[Any]
+    difference: npt.NDArray[np.float64]
+    allowed: npt.NDArray[np.float64]
+    off: npt.NDArray[np.bool_]
+    scale: float
+    format: str
+
+    @cached_property
+    def excess(self) -> npt.NDArray[np.float64]:
+        """Error over allowance; -1 where it is fine."""
+        with np.errstate(divide="ignore", over="ignore"):
+            ratio = np.asarray(np.maximum(self.difference, 5e-324) / self.allowed)
+        return np.where(self.off, ratio, -1.0)
+
+    @cached_property
+    def worst(self) -> tuple[int, ...]:
+        ties = np.where(self.excess == self.excess.max(), self.difference, -1.0)  # allowance 0: all are infinitely off
+        return tuple(int(i) for i in np.unravel_index(int(np.argmax(ties)), ties.shape))
+
+    @cached_property
+    def counts(self) -> tuple[int, int]:
+        """NaN and Inf that were not expected."""
+        a, e = self.actual, self.expected
+        return int(np.sum(np.isnan(a) & ~np.isnan(e))), int(np.sum(np.isinf(a) & ~np.isinf(e)))
+
+    @property
+    def nonfinite(self) -> str:
+        nan, inf = self.counts
+        return f"; unexpected: {nan} NaN, {inf} Inf" if nan or inf else ""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    verdict: str  # "rounding" or "wrong"
+    meaning: str
+    next_step: str
+
+
+def diagnose(c: Comparison, tolerance: Callable[[str], float]) -> Diagnosis:
+    """Say what the differences look like; ``tolerance`` gives the relative tolerance of a format."""
+    nan, inf = c.counts
+    if nan:
+        meaning = "NaN: 0/0, inf - inf, log or sqrt of a negative number, or memory never written"
+        return Diagnosis("wrong", meaning, "find the first step whose result has a NaN")
+    if inf:
+        return Diagnosis(
+            "wrong", "Inf: an overflow, or a division by 0", "scale before exp or a square; guard the divisor"
+        )
+    integers = c.expected.dtype.kind in "biu" and c.actual.dtype.kind in "biu"
+    structure = _structure(c)
+    if structure:
+        return structure
+    if not integers:
+        if c.excess.max() <= _MARGIN:
+            return Diagnosis(
+                "rounding", "close, and just over the tolerance", "sum in a wider dtype or in another order"
+            )
+        coarser = _COARSER.get(c.format)
+        relative_error = float(np.max(c.difference / (np.abs(np.nan_to_num(c.expected)) + c.scale), initial=0.0))
+        if coarser and relative_error <= tolerance(coarser):
+            label = "tf32 or float16" if coarser == "tf32" else coarser
+            return Diagnosis(
+                "rounding",
+                f"off by what rounding to {label} would do, but this is {c.format}",
+                f"look for a cast to {label} on the way, or a difference of nearly equal numbers",
+            )
+        if c.actual.dtype.kind in "iu":
+            meaning = "integers came where fractions were expected"
+            return Diagnosis("wrong", meaning, "divide with / not //, and allocate the result as float")
+    where = _where(c.off)
+    if where:
+        return Diagnosis("wrong", where, "check the bounds and the ragged last row, column or tile")
+    return Diagnosis(
+        "wrong", "the values differ by more than rounding", "compute the element above by hand and compare"
+    )
+
+
+def _structure(c: Comparison) -> Diagnosis | None:
+    """Zeros, transpose, factor, offset: what one slip does to every element."""
+    if c.actual.size < 3 or "c" in c.actual.dtype.kind + c.expected.dtype.kind or not np.isfinite(c.expected).all():
+        return None
+    a, e = c.actual.astype(np.float64), c.expected.astype(np.float64)
+
+    def explains(candidate: npt.NDArray[np.float64]) -> bool:
+        return bool(np.all(np.abs(candidate - e) <= 4 * c.allowed))
+
+    if not a.any():
+        return Diagnosis("wrong", "every element is 0", "was the result ever written to?")
+    if a.ndim == 2 and a.shape[0] == a.shape[1] and explains(a.T):
+        return Diagnosis("wrong", "this is the transpose of what was expected", "swap the two indices")
+    if np.all(e == e.flat[0]):
+        return None  # a constant is any factor and any offset away
+    largest = int(np.argmax(np.abs(e)))
+    factor = float(a.flat[largest] / e.flat[largest])
+    if factor and explains(a / factor):
+        meaning = f"every element is {factor:.6g} times the expected one"
+        return Diagnosis("wrong", meaning, "look for a scale or a sign, missing or applied twice")
+    shift = float(np.mean(a - e))
+    if explains(a - shift):
+        meaning = f"every element is {shift:+.6g} away from the expected one"
+        return Diagnosis("wrong", meaning, "look for a constant added or left out")
+    return None
+
+
+def _where(off: npt.NDArray[np.bool_]) -> str:
+    """Do the wrong elements fill the end of one axis?"""
+    for axis in range(off.ndim):
+        bad = np.asarray(off.any(axis=tuple(i for i in range(off.ndim) if i != axis)))
+        first = int(np.argmax(bad))
+        if first and bad[first:].all():
+            return f"right up to index {first - 1} of axis {axis}, wrong from {first} on"
+    return ""

@@ -1,0 +1,64 @@
+"""``expect_raises``: bad input must be refused, with the right exception and words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from mlsys_labkit.checks.message import failure
+from mlsys_labkit.checks.plain import type_name
+
+E = TypeVar("E", bound=BaseException)
+
+
+def expect_raises(
+    exception: type[E] | tuple[type[E], ...],
+    fn: Callable[..., Any],
+    /,
+    *args: Any,
+    match: str | None = None,
+    **kwargs: Any,
+) -> E:
+    """Call ``fn(*args, **kwargs)`` and check that it raises ``exception``, its text matching the regex ``match``.
+
+    Returns the exception. Raises CheckError if nothing or something else was raised; NotImplementedError (unless that
+    is what is expected), SystemExit and KeyboardInterrupt pass through.
+
+    Example:
+        >>> str(expect_raises(ValueError, int, "x", match="invalid literal"))
+        "invalid literal for int() with base 10: 'x'"
+    """
+    kinds = exception if isinstance(exception, tuple) else (exception,)
+    wanted = " or ".join(kind.__name__ for kind in kinds)
+    name = getattr(fn, "__name__", "the call")
+    try:
+        result = fn(*args, **kwargs)
+    except kinds as error:
+        # A stub's NotImplementedError is a RuntimeError and an Exception too: neither may take it for an answer.
+        if isinstance(error, NotImplementedError) and not any(issubclass(kind, NotImplementedError) for kind in kinds):
+            raise
+        if match is not None and not re.search(match, str(error)):
+            raise failure(
+                f"{name}: the right exception with the wrong words",
+                expected=f"{wanted} with a text that matches {match!r}",
+                actual=f"{type_name(error)}: {error}",
+                next_step="say what was wrong with the input, with the value that came",
+            ) from error
+        return error
+    except NotImplementedError:
+        raise
+    except Exception as error:
+        raise failure(
+            f"{name}: another exception",
+            expected=wanted,
+            actual=f"{type_name(error)}: {error}",
+            next_step="check the input before the line that failed, and raise the expected exception",
+        ) from error
+    raise failure(
+        f"{name}: no exception",
+        expected=wanted,
+        actual=f"a {type_name(result)} was returned",
+        meaning="bad input was taken for good",
+        next_step=f"check the input first and raise {wanted}",
+    )
