@@ -5,6 +5,10 @@ Each function returns a widget: live in JupyterLab, plain HTML where anywidget i
 
 from __future__ import annotations
 
+from mlsys_labkit.widgets.pca_explorer import pca
+from mlsys_labkit.widgets.prediction_card import prediction
+from mlsys_labkit.widgets.roofline_explorer import roofline
 from mlsys_labkit.widgets.stride_viewer import strides
+from mlsys_labkit.widgets.timeline import memory_timeline
 
-__all__ = ["strides"]
+__all__ = ["memory_timeline", "pca", "prediction", "roofline", "strides"]

@@ -1,6 +1,7 @@
 """What every widget shares: one ES module made of three files, and HTML that is alive without a kernel.
 
-A widget is a folder: ``model.py`` and ``model.js`` hold the same pure functions, ``view.js`` draws, ``style.css`` styles.
+A widget is a folder: ``model.py`` and ``model.js`` hold the same pure functions, ``view.js`` draws, ``style.css``
+styles.
 :class:`Kind` joins them and hands out two forms of the same thing:
 
 * with anywidget installed, a live widget whose fields are synced traits;
@@ -65,11 +66,10 @@ class Kind:
         """A self-contained fragment: a static table, replaced by the live view where scripts run. No network."""
         home = f"lk-{secrets.token_hex(6)}"  # random: one page may hold fragments of several kernels
         script = f"{self.esm}\n{_lean(_text('mount.js'))}\nmount({json.dumps(home)}, {_json(state)});"
-        return (
-            f'<div id="{home}"><style>{self.css}</style>'
-            f'<div class="lk lk-static" role="group" aria-label="{html.escape(self.title)}">{self.static(state)}</div></div>'
-            f'<script type="module">\n{script}\n</script>'
+        still = (
+            f'<div class="lk lk-static" role="group" aria-label="{html.escape(self.title)}">{self.static(state)}</div>'
         )
+        return f'<div id="{home}"><style>{self.css}</style>{still}</div><script type="module">\n{script}\n</script>'
 
     def _text(self, name: str) -> str:
         return files(__package__).joinpath(self.folder, name).read_text("utf-8")
