@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from html import escape
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,10 @@ from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from traitlets.config import Config
 
 from mlsys_grading.report.mathml import to_mathml
-from mlsys_grading.run.result import NotebookResult
+from mlsys_grading.report.templates import TEMPLATES, script, stylesheet
+from mlsys_grading.run.job import Job
+from mlsys_grading.run.result import Failure, NotebookResult
 
-TEMPLATES = Path(__file__).parent / "templates"
 PAPERMILL_BANNER = "papermill-error-cell-tag"
 
 # Our widgets and figures carry an HTML twin that is alive without a kernel; the widget view would need a CDN.
@@ -56,6 +57,18 @@ def _latex_output(source: str) -> str:
     return to_mathml(display.group(2), block=True) if display else to_mathml(source.strip().strip("$"))
 
 
+def write_page(job: Job, result: NotebookResult) -> NotebookResult:
+    """Write the notebook's page; a page that cannot be made is a failure of the notebook, not of the run."""
+    try:
+        job.page.write_text(render(job.executed, job.notebook, result), encoding="utf-8")
+    except Exception as error:  # outputs are arbitrary: any layer of the renderer may stumble over one
+        if result.failure is not None:
+            return result
+        failure = Failure("set-up", f"its page could not be rendered: {type(error).__name__}: {error}")
+        return replace(result, status="failed", failure=failure)
+    return replace(result, page=f"notebooks/{job.page.name}")
+
+
 def render(executed: Path, fallback: Path, result: NotebookResult) -> str:
     """The page of one notebook.
 
@@ -84,8 +97,8 @@ def render(executed: Path, fallback: Path, result: NotebookResult) -> str:
     )
     exporter.register_filter("labkit_markdown", _markdown)
     exporter.register_filter("labkit_latex", _latex_output)
-    exporter.register_filter("embed", lambda value: str(value).replace("</script", "<\\/script"))
-    resources: dict[str, Any] = {"labkit": {"result": result, "plotly": needs_plotly(notebook), "escape": escape}}
+    look = {"css": stylesheet("labpage/page.css"), "js": script()}
+    resources: dict[str, Any] = {"labkit": {"result": result, "plotly": needs_plotly(notebook), **look}}
     page, _ = exporter.from_notebook_node(notebook, resources)
     return str(page)
 

@@ -1,7 +1,8 @@
 """Runs many notebooks at once: one worker process a notebook, forked from one process that has imported everything.
 
 Importing papermill costs seconds; a fork server pays them once. Threads would not do: papermill changes the process's
-working directory. The parent stays single-threaded, watches deadlines and memory, and outlives whatever a notebook does.
+working directory. The parent stays single-threaded, watches deadlines and memory, and outlives whatever a notebook
+does.
 """
 
 from __future__ import annotations
@@ -12,16 +13,20 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mlsys_grading.run import processes
+from mlsys_grading.run.job import Job
 from mlsys_grading.run.result import Failure, NotebookResult
 
-if TYPE_CHECKING:
-    from mlsys_grading.run.worker import Job
-
 TICK_SECONDS = 0.1
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
 
 
 @dataclass
@@ -32,6 +37,7 @@ class Running:
     process: Any
     events: Connection
     started: float
+    begun_seconds: float
     cell: int | None = None
     cells_done: int = 0
     peak_bytes: int = 0
@@ -54,18 +60,19 @@ def execute(
     """Execute ``jobs``, ``at_once`` of them at a time, in the order given.
 
     Returns:
-        A result for each job that was started, in the order of finishing, and whether Ctrl-C cut the run short. A job that
-        was under way then has the status ``interrupted``; nothing that any notebook started is left running.
+        A result for each job that was started, in the order of finishing, and whether Ctrl-C cut the run short. A job
+        that was under way then has the status ``interrupted``; nothing that any notebook started is left running.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["mlsys_grading.run.worker", "mlsys_grading.report.lab_page"])
+    context.set_forkserver_preload(["mlsys_grading.run.worker"])
+    begun = time.monotonic()
     waiting = list(jobs)
     running: list[Running] = []
     finished: list[NotebookResult] = []
     try:
         while waiting or running:
             while waiting and len(running) < at_once:
-                running.append(_start(context, waiting.pop(0)))
+                running.append(_start(context, waiting.pop(0), begun))
             wait([one.events for one in running] + [one.process.sentinel for one in running], timeout=TICK_SECONDS)
             for one in list(running):
                 _listen(one)
@@ -85,15 +92,21 @@ def execute(
     return finished, False
 
 
-def _start(context: Any, job: Job) -> Running:
-    from mlsys_grading.run.worker import work
-
+def _start(context: Any, job: Job, begun: float) -> Running:
     here, there = context.Pipe(duplex=False)
     environment = dict(os.environ) | dict.fromkeys(THREAD_VARIABLES, str(job.threads))
-    process = context.Process(target=work, args=(job, environment, there), name=job.name)
+    process = context.Process(target=_work, args=(job, environment, there), name=job.name)
     process.start()
     there.close()
-    return Running(job, process, here, time.monotonic())
+    now = time.monotonic()
+    return Running(job, process, here, now, now - begun)
+
+
+def _work(job: Job, environment: dict[str, str], events: Connection) -> None:
+    # Imported here, in the worker, where it is there already; the parent never pays for it.
+    from mlsys_grading.run.worker import work
+
+    work(job, environment, events)
 
 
 def _listen(one: Running) -> None:
@@ -112,7 +125,8 @@ def _ended(one: Running, notebook_seconds: float) -> NotebookResult | None:
     """The result if the notebook is over, one way or another."""
     if one.result is not None:
         one.process.join()
-        return replace(one.result, peak_bytes=max(one.peak_bytes, one.result.peak_bytes or 0) or None)
+        peak_bytes = max(one.peak_bytes, one.result.peak_bytes or 0) or None
+        return replace(one.result, peak_bytes=peak_bytes, begun_seconds=one.begun_seconds)
     if not one.process.is_alive():
         _listen(one)
         if one.result is not None:
@@ -134,6 +148,7 @@ def _stopped(one: Running, status: Any, failure: Failure | None) -> NotebookResu
         status=status,
         fingerprint=one.job.fingerprint,
         seconds=seconds,
+        begun_seconds=one.begun_seconds,
         cells_total=one.job.cells_total,
         peak_bytes=one.peak_bytes or None,
         failure=failure,

@@ -108,7 +108,7 @@ def high_water_bytes(pid: int) -> int:
 
 
 def oom_kills() -> int:
-    """How often the kernel has killed for lack of memory in our cgroup or, where that cannot be read, on the machine."""
+    """How often the system has killed for lack of memory: in our cgroup or, where that is hidden, on the machine."""
     for path in ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control", "/proc/vmstat"):
         try:
             lines = Path(path).read_text().splitlines()

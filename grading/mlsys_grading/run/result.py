@@ -16,8 +16,8 @@ Kind = Literal["exception", "cell timeout", "notebook timeout", "kernel died", "
 class Failure:
     """Why a notebook failed, and where.
 
-    ``cell`` counts from 1 over all cells of the source notebook, as an editor shows them; ``line`` counts from 1 in that
-    cell. Both are None when the failure belongs to no cell. ``message`` is one line; ``traceback`` is plain text.
+    ``cell`` counts from 1 over all cells of the source notebook, as an editor shows them; ``line`` counts from 1 in
+    that cell. Both are None when the failure belongs to no cell. ``message`` is one line; ``traceback`` is plain text.
     """
 
     kind: Kind
@@ -51,8 +51,9 @@ class CellTime:
 class NotebookResult:
     """One executed notebook.
 
-    ``peak_bytes`` is the larger of the process tree's summed PSS, sampled, and the largest resident set that the
-    operating system recorded for one process of it; None where neither could be read.
+    ``begun_seconds`` counts from the start of the run. ``peak_bytes`` is the larger of the process tree's summed PSS,
+    sampled, and the largest resident set that the operating system recorded for one process of it; None where neither
+    could be read.
     """
 
     name: str
@@ -60,6 +61,7 @@ class NotebookResult:
     status: Status
     fingerprint: str
     seconds: float = 0.0
+    begun_seconds: float = 0.0
     cells_total: int = 0
     cells: tuple[CellTime, ...] = ()
     peak_bytes: int | None = None

@@ -8,7 +8,6 @@ import re
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -20,35 +19,14 @@ from nbclient.exceptions import CellTimeoutError, DeadKernelError
 from papermill.exceptions import PapermillExecutionError
 from papermill.execute import execute_notebook
 
+from mlsys_grading.report import lab_page
 from mlsys_grading.run import processes
+from mlsys_grading.run.job import Job
 from mlsys_grading.run.result import CellTime, Failure, NotebookResult
 
 START_SECONDS = 60
 LOG_TAIL_LINES = 20
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-
-
-@dataclass(frozen=True)
-class Job:
-    """One notebook to execute, with everything its worker needs.
-
-    ``notebook`` is read and never written; ``executed`` and ``page`` are written, ``log`` takes what the kernel says
-    outside of cells; ``cwd`` is where the kernel starts; ``sockets`` is a short folder of this job's own.
-    """
-
-    name: str
-    title: str
-    notebook: Path
-    executed: Path
-    log: Path
-    cwd: Path
-    sockets: Path
-    fingerprint: str
-    smoke: bool = False
-    seed: int = 0
-    cell_seconds: float = 300.0
-    threads: int = 1
-    cells_total: int = 0
 
 
 def work(job: Job, environment: dict[str, str], events: Connection) -> None:
@@ -59,7 +37,7 @@ def work(job: Job, environment: dict[str, str], events: Connection) -> None:
     _redirect_output(job.log)
     logging.getLogger("papermill").setLevel(logging.CRITICAL)  # the log is the kernel's; failures have their own words
     try:
-        result = run_notebook(job, events.send)
+        result = lab_page.write_page(job, run_notebook(job, events.send))
         events.send(("done", result))
         events.close()
     finally:
@@ -107,7 +85,13 @@ def run_notebook(job: Job, tell: Callable[[tuple[Any, ...]], None]) -> NotebookR
         failure = _died(watch, error, job, processes.oom_kills() > oom_kills)
     except NoSuchKernel as error:
         failure = Failure("set-up", f"kernel {error.name!r} is not installed; run: {_install_line(error.name)}")
-    except (nbformat.reader.NotJSONError, nbformat.ValidationError, UnicodeDecodeError, KeyError, AttributeError) as error:
+    except (
+        nbformat.reader.NotJSONError,
+        nbformat.ValidationError,
+        UnicodeDecodeError,
+        KeyError,
+        AttributeError,
+    ) as error:
         failure = Failure("unreadable", f"{job.notebook.name} is not a valid notebook: {_first_line(error)}")
     except OSError as error:
         failure = Failure("set-up", f"{error.strerror or error}: {error.filename or job.notebook}")
@@ -182,7 +166,9 @@ class _Watch:
         expected = sum(bool(cell.cell_type == "code" and cell.source.strip()) for cell in self.source.cells)  # type: ignore[union-attr]
         if len(self.times) >= expected:
             return None
-        return self.fail("exception", f"SystemExit: {expected - len(self.times)} cells were never run", exception="SystemExit")
+        return self.fail(
+            "exception", f"SystemExit: {expected - len(self.times)} cells were never run", exception="SystemExit"
+        )
 
 
 def grade_id(cell: nbformat.NotebookNode | None) -> str | None:
@@ -235,7 +221,7 @@ def _first_line(error: object) -> str:
 
 
 def _redirect_output(log: Path) -> None:
-    """Send what the kernel prints past IPython, a crash's last words for one, to ``log`` and not into the progress bar."""
+    """Send what the kernel prints past IPython, a crash's last words for one, to ``log``, not into the progress bar."""
     target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(target, 1)
     os.dup2(target, 2)

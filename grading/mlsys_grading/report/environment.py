@@ -1,0 +1,48 @@
+"""What a run ran on: the machine and the versions that matter, as plain data."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+PACKAGES = (
+    "mlsys-labkit", "mlsys-grading", "numpy", "torch", "triton", "plotly", "anywidget", "ipykernel",
+    "jupyter_client", "nbclient", "papermill", "nbconvert", "nbgrader",
+)  # fmt: skip
+
+
+def machine() -> dict[str, Any]:
+    """Processor, cores and memory that this process may use, operating system."""
+    from mlsys_labkit.limits import memory_limit_bytes, usable_cores
+
+    return {
+        "processor": _processor(),
+        "usable_cores": usable_cores(),
+        "memory_limit_bytes": memory_limit_bytes(),
+        "system": f"{platform.system()} {platform.release()}",
+        "load_1min": round(os.getloadavg()[0], 2),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Python's version and those of the installed packages among :data:`PACKAGES`."""
+    found = {"Python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

@@ -1,0 +1,88 @@
+"""Writes the whole report beside its place and renames it: a reader finds the old report or the new one, never half."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from mlsys_grading.report import index_page
+from mlsys_grading.report.junit import to_junit
+from mlsys_grading.run.result import NotebookResult, Run, notebook_from_json, to_json
+from mlsys_labkit.errors import LabkitError
+
+DATA = "report.json"
+PLOTLY = "assets/plotly.min.js"
+
+
+@contextmanager
+def staging(out: Path) -> Iterator[Path]:
+    """A folder beside ``out`` to make the report in; gone at the end unless :func:`publish` has moved it.
+
+    Made before anything runs, so that a folder that cannot be written is said before minutes are spent.
+
+    Raises:
+        LabkitError: ``out`` holds something that is no report, or its place cannot be written.
+    """
+    if out.exists() and not (out / DATA).is_file() and (not out.is_dir() or any(out.iterdir())):
+        raise LabkitError(f"--out {out} exists and is no report of labkit run; name a new folder")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        stage = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+    except OSError as error:
+        raise LabkitError(
+            f"cannot write the report to {out}: {error.strerror}; choose another place with --out DIR"
+        ) from None
+    try:
+        (stage / "notebooks").mkdir()
+        stage.chmod(0o755)  # mkdtemp's 0700 would keep a web server or a class from reading it
+        yield stage
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+
+
+def publish(stage: Path, out: Path) -> None:
+    """Put ``stage`` in the place of ``out``."""
+    old = stage.with_name(stage.name + ".old")
+    if out.exists():
+        out.rename(old)
+    try:
+        stage.rename(out)
+    except BaseException:
+        if old.exists():
+            old.rename(out)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def fill(stage: Path, run: Run, roofline: str | None, caption: str) -> None:
+    """Write the front page, JUnit XML, JSON and what the pages load into ``stage``."""
+    (stage / "index.html").write_text(index_page.render(run, roofline, caption), encoding="utf-8")
+    (stage / "junit.xml").write_text(to_junit(run), encoding="utf-8")
+    (stage / DATA).write_text(json.dumps(to_json(run), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    pages = (stage / "notebooks").glob("*.html")
+    if any(f'src="../{PLOTLY}"' in page.read_text("utf-8") for page in pages):
+        from importlib.resources import as_file, files
+
+        (stage / PLOTLY).parent.mkdir(exist_ok=True)
+        with as_file(files("plotly") / "package_data" / "plotly.min.js") as plotly:
+            shutil.copyfile(plotly, stage / PLOTLY)
+
+
+def read_notebooks(out: Path) -> dict[str, NotebookResult]:
+    """The notebooks of the report in ``out`` by name; none where there is no report of this version."""
+    try:
+        data = json.loads((out / DATA).read_text("utf-8"))
+        return {notebook["name"]: notebook_from_json(notebook) for notebook in data["notebooks"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def keep_pages(out: Path, stage: Path, notebooks: Sequence[NotebookResult]) -> None:
+    """Copy what the old report shows of ``notebooks``."""
+    for notebook in notebooks:
+        for file in (out / "notebooks").glob(f"{notebook.name}.*"):
+            shutil.copyfile(file, stage / "notebooks" / file.name)

@@ -1,0 +1,59 @@
+"""``labkit run``: the arguments. What they do is imported when the verb runs, so that ``labkit --help`` stays quick."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Join ``labkit`` as the verb ``run``."""
+    parser = verbs.add_parser(
+        "run",
+        help="execute every lab's solution and write a report",
+        description="Execute the labs' solutions in parallel and write a report: pages, JUnit XML and JSON. "
+        "Exit code 1: a notebook failed; 2: the run could not start; 130: Ctrl-C, what was finished is in the report.",
+    )
+    parser.add_argument(
+        "labs", nargs="*", metavar="LAB", help="names or their beginnings, such as lab01 (default: all)"
+    )
+    parser.add_argument("--jobs", type=_count, metavar="N", help="notebooks at once (default: the cores we may use)")
+    parser.add_argument("--smoke", action="store_true", help="small sizes: every cell runs, in seconds")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="the labs' seed parameter (default: 0)")
+    parser.add_argument(
+        "--timeout-cell", type=_seconds, default=300.0, metavar="S", help="seconds a cell may take (300)"
+    )
+    parser.add_argument(
+        "--timeout-notebook", type=_seconds, default=900.0, metavar="S", help="seconds a notebook may take (900)"
+    )
+    parser.add_argument("--resume", action="store_true", help="skip what passed in the last report and has not changed")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="where the report goes (default: build/report)")
+    parser.add_argument(
+        "--notebooks", type=Path, metavar="DIR", help="execute the notebooks in DIR instead of the labs"
+    )
+    parser.add_argument(
+        "--no-roofline", action="store_true", help="do not measure this machine's roofline for the report"
+    )
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from mlsys_grading.run.verb import run_verb
+
+    return run_verb(arguments)
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1, got {text!r}")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, got {text!r}")
+    return seconds

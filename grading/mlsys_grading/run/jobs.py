@@ -1,0 +1,104 @@
+"""Which notebooks a run executes: the labs' solutions, or the notebooks of a folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from mlsys_labkit.errors import LabkitError
+
+
+@dataclass(frozen=True)
+class Source:
+    """A notebook to execute. ``digest`` changes with anything that could change its result; ``cwd`` is its folder."""
+
+    name: str
+    title: str
+    notebook: Path
+    cwd: Path
+    digest: str
+    code_cells: int
+
+
+def from_labs(wanted: Sequence[str], scratch: Path) -> list[Source]:
+    """The labs' solutions as notebooks under ``scratch``, each in a folder of its own with the lab's data beside it.
+
+    Raises:
+        LabkitError: no checkout here, an unknown lab, or a source that cannot be read.
+    """
+    import jupytext
+
+    from mlsys_grading.lab import find_root, read_labs
+
+    sources = []
+    for lab in read_labs(find_root(), wanted):
+        folder = scratch / lab.name
+        folder.mkdir()
+        notebook = folder / f"{lab.name}.ipynb"
+        text = lab.path.read_text("utf-8")
+        jupytext.write(jupytext.reads(text, fmt="py:percent"), notebook)
+        data = lab.data_files()
+        for file in data:
+            copy = folder / file.relative_to(lab.folder)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, copy)
+        digest = _digest([text.encode(), *(file.read_bytes() for file in data)])
+        sources.append(_source(lab.name, notebook, folder, digest))
+    return sources
+
+
+def from_folder(folder: Path, wanted: Sequence[str]) -> list[Source]:
+    """The notebooks of ``folder`` and its immediate subfolders; they run where they lie.
+
+    Raises:
+        LabkitError: no such folder, no notebook in it, an unknown name, or two notebooks of one name.
+    """
+    if not folder.is_dir():
+        raise LabkitError(f"--notebooks {folder}: no such folder; name one that holds .ipynb files")
+    paths = {path.stem: path for path in sorted([*folder.glob("*.ipynb"), *folder.glob("[!.]*/*.ipynb")])}
+    if not paths:
+        raise LabkitError(f"--notebooks {folder}: no .ipynb files in it or one folder below; name another folder")
+    if unknown := sorted(set(wanted) - set(paths)):
+        raise LabkitError(f"there is no notebook {unknown[0]!r} in {folder}; there are: {', '.join(paths)}")
+    chosen = [paths[name] for name in wanted or paths]
+    return [_source(path.stem, path.resolve(), path.resolve().parent, _digest([path.read_bytes()])) for path in chosen]
+
+
+def kit_digest() -> str:
+    """Changes with every file of the installed kit: a lab that passed on other code has not passed on this."""
+    spec = find_spec("mlsys_labkit")
+    roots = [Path(root) for root in (spec.submodule_search_locations or [])] if spec else []
+    files = sorted(
+        file for root in roots for file in root.rglob("*") if file.is_file() and "__pycache__" not in file.parts
+    )
+    return _digest([part for file in files for part in (file.name.encode(), file.read_bytes())])
+
+
+def _source(name: str, notebook: Path, cwd: Path, digest: str) -> Source:
+    """A notebook that is no JSON still becomes a source: its worker reports it, and the rest goes on."""
+    try:
+        cells = json.loads(notebook.read_bytes())["cells"]
+        code_cells = sum(cell["cell_type"] == "code" and bool("".join(cell["source"]).strip()) for cell in cells)
+        title = next(filter(None, map(_heading, cells)), name)
+    except (ValueError, KeyError, TypeError):
+        code_cells, title = 0, name
+    return Source(name, title, notebook, cwd, digest, code_cells)
+
+
+def _heading(cell: dict[str, object]) -> str:
+    source = cell["source"]
+    text = source if isinstance(source, str) else "".join(source)  # type: ignore[arg-type]
+    lines = text.splitlines() if cell["cell_type"] == "markdown" else []
+    return next((line[2:].strip().replace("*", "").replace("`", "") for line in lines if line.startswith("# ")), "")
+
+
+def _digest(parts: Sequence[bytes]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.hexdigest()
