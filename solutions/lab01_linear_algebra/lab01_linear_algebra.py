@@ -1,0 +1,1359 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Lab 01 · Linear algebra is data movement
+#
+# A matrix has rows and columns. Memory has neither: it is one long line of bytes. Everything in this lab follows from
+# that gap: why a transpose is free, why the same three loops can cost fifteen times the traffic in another order, why
+# $A(Bx)$ and $(AB)x$ are one function at two prices, and how many bytes a transformer needs before it says a word.
+#
+# **You will be able to**
+#
+# - turn an index into a byte address, and make transposes, slices, broadcasts and windows without moving a byte;
+# - predict which cache lines a loop touches, and order a matrix product by it;
+# - read a matrix as data and as a function, and a neuron as a cosine;
+# - write backpropagation by hand and prove it right;
+# - size a transformer to the last parameter, and know where the usual rules of thumb bend.
+#
+# | time | difficulty | hardware | points |
+# |---|---|---|---|
+# | 100 to 120 minutes | ●●○○ | any laptop; a GPU only for the last, ungraded section | 100 in 12 tasks |
+#
+# Reads along with chapter 1, *Tensors and linear algebra*, and chapter 2, *Neurons to transformers*.
+#
+# Each task goes the same way: **predict** (your guess is not graded, committing to it is what teaches), **write**,
+# **check**, then **look**. Stuck? `lk.hint("offset")` gives a nudge, and a stronger one each time you ask.
+
+# %%
+# %load_ext mlsys_labkit
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import plotly.graph_objects as go
+import torch
+from IPython.display import display
+
+import mlsys_labkit as lk
+
+# %% tags=["parameters"]
+smoke = False  # True: smaller pictures, for a quick run through
+seed = 0
+
+# %% [markdown]
+# ## Part 1 · Memory is a line
+#
+# An array is a stretch of memory plus three facts about how to read it: its **shape**, its **strides** (how many bytes
+# to step to reach the next element along each axis) and an **offset** (where element $(0, \dots, 0)$ lies). NumPy,
+# PyTorch and every GPU kernel you will write agree on this. Here are the three facts as a record, and `look`, which
+# reads memory through them. It never copies.
+
+# %% nbgrader={"grade": false, "grade_id": "layout_record", "locked": true, "schema_version": 3, "solution": false, "task": false}
+@dataclass(frozen=True)
+class Layout:
+    """How a stretch of memory is read as an array.
+
+    shape:   the length of each axis
+    strides: bytes from one element to the next along each axis; may be negative, may be 0
+    offset:  bytes from the start of the memory to element (0, ..., 0)
+    """
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int = 0
+
+
+def look(memory, layout):
+    """Read ``memory`` (a 1-D array) through ``layout``. A view: no element moves."""
+    return np.ndarray(layout.shape, memory.dtype, buffer=memory, offset=layout.offset, strides=layout.strides)
+
+
+def layout_of(view, memory):
+    """The layout through which ``view`` reads ``memory``."""
+    start = view.__array_interface__["data"][0] - memory.__array_interface__["data"][0]
+    return Layout(view.shape, view.strides, start)
+
+
+def expect_layout(layout, view, memory, why):
+    """Check ``layout`` against what numpy made. The stride of an axis with fewer than two elements is never used."""
+    expected = layout_of(view, memory)
+    lk.checks.expect_equal(tuple(layout.shape), expected.shape, name=f"shape ({why})")
+    if view.size:
+        used = [axis for axis, length in enumerate(expected.shape) if length > 1]
+        lk.checks.expect_equal(
+            {axis: layout.strides[axis] for axis in used},
+            {axis: expected.strides[axis] for axis in used},
+            name=f"strides in bytes, by axis ({why})",
+        )
+        lk.checks.expect_equal(layout.offset, expected.offset, name=f"offset in bytes ({why})")
+
+
+def memory_strip(layouts, itemsize=8, summary=""):
+    """Draw memory as a line, one row a layout. Colour is the order of first visit; a number counts repeated visits."""
+    last = max(int(np.max(_visits(layout))) for layout in layouts.values()) // itemsize
+    order = np.full((len(layouts), last + 1), np.nan)
+    text = [[""] * (last + 1) for _ in layouts]
+    for row, layout in enumerate(layouts.values()):
+        for when, where in enumerate(_visits(layout) // itemsize):
+            if np.isnan(order[row, where]):
+                order[row, where] = when
+        for where, times in zip(*np.unique(_visits(layout) // itemsize, return_counts=True)):
+            text[row][where] = f"×{times}" if times > 1 else ""
+    figure = go.Figure(
+        go.Heatmap(
+            z=order, y=list(layouts), text=text, texttemplate="%{text}", xgap=1.5, ygap=10, colorscale="Viridis",
+            colorbar={"title": "visited", "tickvals": [0, np.nanmax(order)], "ticktext": ["first", "last"]},
+            hovertemplate="%{y}: element %{x} of memory, visit number %{z}<extra></extra>",
+        )
+    )
+    figure.update_layout(height=110 + 55 * len(layouts), margin={"l": 10, "r": 10, "t": 20, "b": 40})
+    figure.update_xaxes(title="element of memory", showgrid=False)
+    figure.update_yaxes(autorange="reversed", showgrid=False, ticksuffix="  ")
+    lk.show(figure, summary=summary)
+
+
+def _visits(layout):
+    """Byte offsets in the order in which a loop over the array's elements visits them."""
+    steps = np.zeros((), int)
+    for length, stride in zip(layout.shape, layout.strides):
+        steps = steps[..., None] + np.arange(length) * stride
+    return steps.ravel() + layout.offset
+
+
+# %% [markdown]
+# ### Task 1 · From an index to an address
+# *5 points · 5 minutes · ●○○○*
+#
+# Every load that a CPU or a GPU issues starts with this sum. In a kernel, computing addresses is often half of the
+# instructions.
+#
+# $$\text{address}(i_0, i_1, \dots) = \text{offset} + i_0 s_0 + i_1 s_1 + \dots$$
+
+# %%
+lk.predict("offset")
+
+# %% nbgrader={"grade": false, "grade_id": "offset", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def offset(index, strides, start=0):
+    """Byte offset of one element from the start of its memory.
+
+    index:   one integer an axis, 0 <= index[axis] < shape[axis]; () for a scalar
+    strides: bytes per step along each axis; negative and 0 are legal
+    start:   byte offset of element (0, ..., 0)
+    returns: int, bytes
+    raises:  ValueError if index and strides differ in length
+
+    >>> offset((1, 2), strides=(24, 8))
+    40
+    """
+    ### BEGIN SOLUTION
+    return start + sum(i * stride for i, stride in zip(index, strides, strict=True))
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "offset_test", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
+lk.checks.expect_equal(offset((1, 2), strides=(24, 8)), 40, name="bytes to element (1, 2) of a float64 matrix, 3 wide")
+lk.checks.expect_equal(offset((), strides=(), start=16), 16, name="bytes to a scalar: no axis, no step")
+lk.checks.expect_equal(offset((2,), strides=(-8,), start=16), 0, name="bytes to the last of 3, read backwards")
+### BEGIN HIDDEN TESTS
+def addresses(rng):
+    memory = np.arange(5 * 6 * 7, dtype=np.int16)
+    block = memory.reshape(5, 6, 7)
+    cases = {
+        "contiguous": block,
+        "transposed: strides no longer fall from left to right": block.transpose(2, 0, 1),
+        "reversed: strides are negative and the start is not 0": block[::-1, 1::2, ::-3],
+        "broadcast: stride 0 stands still": np.broadcast_to(block[:, :1, 2:], (5, 6, 5)),
+        "a 0-d view in the middle of memory": block[2:3, 3:4, 4:5].reshape(()),
+    }
+    for why, view in cases.items():
+        for _ in range(6):
+            index = tuple(int(rng.integers(length)) for length in view.shape)
+            element = view[(..., *(slice(i, i + 1) for i in index))]
+            yield why, index, layout_of(view, memory), layout_of(element, memory).offset
+
+
+for why, index, layout, expected in addresses(np.random.default_rng(101)):
+    lk.checks.expect_equal(offset(index, layout.strides, layout.offset), expected, name=f"bytes to {index} ({why})")
+lk.checks.expect_raises(ValueError, offset, (1, 2), (56, 8, 1))
+lk.checks.expect_raises(ValueError, offset, (1, 2, 3), (56, 8))
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Sixteen numbers in memory, four readings. Nothing but strides and offset differs between the panels.
+
+# %%
+with lk.picture("One stretch of memory, four matrices: only the strides and the start differ."):
+    readings = {
+        "(32, 8): rows": ((32, 8), 0),
+        "(8, 32): columns": ((8, 32), 0),
+        "(32, −8), start 24: mirrored": ((32, -8), 24),
+        "(0, 8): one row, four times": ((0, 8), 0),
+    }
+    panels = [
+        [[offset((i, j), strides, start) // 8 for j in range(4)] for i in range(4)] for strides, start in readings.values()
+    ]
+    figure = go.Figure()
+    for number, (title, panel) in enumerate(zip(readings, panels), start=1):
+        figure.add_heatmap(
+            z=panel, zmin=0, zmax=15, colorscale="Viridis", showscale=False, texttemplate="%{z}", xgap=2, ygap=2,
+            xaxis=f"x{number}", yaxis=f"y{number}", hovertemplate="row %{y}, column %{x}: element %{z}<extra></extra>",
+        )
+        figure.update_layout({
+            f"xaxis{number}": {"domain": [(number - 1) * 0.255, (number - 1) * 0.255 + 0.235], "title": title, "showticklabels": False},
+            f"yaxis{number}": {"anchor": f"x{number}", "autorange": "reversed", "showticklabels": False},
+        })
+    figure.update_layout(height=270, margin={"l": 10, "r": 10, "t": 10, "b": 50})
+    lk.show(figure, summary="Element numbers that four stride pairs read from the same 16 elements: by rows, by columns, mirrored, and one row repeated.")
+
+# %% [markdown]
+# ### Task 2 · Strides for a fresh array
+# *6 points · 8 minutes · ●○○○*
+#
+# When you allocate an array the framework must choose strides. C, NumPy and PyTorch choose **row-major**: the last axis
+# is the one whose neighbours are neighbours in memory. Whoever walks that axis innermost walks memory in order, and
+# memory rewards it, as Part 3 will show.
+
+# %%
+lk.predict("contiguous_strides")
+
+# %% nbgrader={"grade": false, "grade_id": "contiguous_strides", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def contiguous_strides(shape, itemsize):
+    """Row-major strides: the last axis is contiguous, each axis before it steps over everything after it.
+
+    shape:    length of each axis; () for a scalar. An axis of length 0 counts as 1, as in PyTorch.
+    itemsize: bytes an element
+    returns:  tuple of ints, bytes, one an axis
+
+    >>> contiguous_strides((2, 3, 4), itemsize=8)
+    (96, 32, 8)
+    """
+    ### BEGIN SOLUTION
+    strides, step = [], itemsize
+    for length in reversed(shape):
+        strides.append(step)
+        step *= max(length, 1)
+    return tuple(reversed(strides))
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "contiguous_strides_test", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
+lk.checks.expect_equal(tuple(contiguous_strides((2, 3, 4), itemsize=8)), (96, 32, 8), name="strides of (2, 3, 4) float64")
+lk.checks.expect_equal(tuple(contiguous_strides((5,), itemsize=2)), (2,), name="strides of 5 float16")
+### BEGIN HIDDEN TESTS
+reasons = {
+    (): "a scalar has no axes, hence no strides",
+    (1,): "one element still has a stride",
+    (7, 1, 3): "a length of 1 in the middle: two strides coincide",
+    (1, 1, 6): "lengths of 1 in front",
+    (3, 0, 2): "empty: the stride must not become 0",
+    (0,): "empty vector",
+}
+rng = np.random.default_rng(102)
+for _ in range(12):
+    reasons[tuple(int(n) for n in rng.integers(1, 9, size=rng.integers(1, 6)))] = "ragged random shape"
+for shape, why in reasons.items():
+    for dtype in (torch.int8, torch.float16, torch.float32, torch.complex128):
+        fresh = torch.empty(shape, dtype=dtype, device="meta")
+        expected = tuple(stride * fresh.element_size() for stride in fresh.stride())
+        lk.checks.expect_equal(
+            tuple(contiguous_strides(shape, fresh.element_size())), expected, name=f"strides of {shape} {dtype} ({why})"
+        )
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Play with it: change shape and strides, move along an axis, and watch the address. Which axis is cheap to walk?
+
+# %%
+with lk.picture("Your strides for a 3 × 4 matrix of float64. Step along each axis and watch the address."):
+    elements = [stride // 8 for stride in contiguous_strides((3, 4), 8)]  # the viewer counts in elements
+    display(lk.widgets.strides((3, 4), elements, itemsize=8))
+
+# %% [markdown]
+# ## Part 2 · Views: new arrays at no cost
+#
+# A **view** is a second layout over memory that exists already. Making one takes a few integer operations, whether the
+# array holds a kilobyte or a terabyte. The next three tasks each compute a new `Layout` from an old one: there is not
+# even an array for you to copy. In the fourth you build the view on a real array, and a copy will cost you the marks.
+#
+# ### Task 3 · Transpose
+# *6 points · 6 minutes · ●○○○*
+
+# %%
+lk.predict("transpose")
+
+# %% nbgrader={"grade": false, "grade_id": "transpose", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def transpose(layout, axes):
+    """The layout whose axis ``i`` is ``layout``'s axis ``axes[i]`` (as numpy.transpose and torch.permute define it).
+
+    axes:    a permutation of 0 ... number of axes - 1
+    returns: Layout
+    raises:  ValueError if ``axes`` is not such a permutation
+
+    >>> transpose(Layout((2, 3), (24, 8)), (1, 0))
+    Layout(shape=(3, 2), strides=(8, 24), offset=0)
+    """
+    ### BEGIN SOLUTION
+    if sorted(axes) != list(range(len(layout.shape))):
+        raise ValueError(f"axes must be a permutation of 0 to {len(layout.shape) - 1}, not {axes}")
+    return Layout(
+        tuple(layout.shape[axis] for axis in axes), tuple(layout.strides[axis] for axis in axes), layout.offset
+    )
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "transpose_test", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
+turned = transpose(Layout((2, 3), (24, 8)), (1, 0))
+lk.checks.expect_equal(tuple(turned.shape), (3, 2), name="shape of the transpose")
+lk.checks.expect_equal(tuple(turned.strides), (8, 24), name="strides of the transpose, bytes")
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(103)
+memory = np.arange(720, dtype=np.float32)
+whole = memory.reshape(2, 3, 4, 5, 6)
+cases = {
+    "a scalar: the only permutation is the empty one": (memory[:1].reshape(()), ()),
+    "a vector: nothing to swap": (memory, (0,)),
+    "a 3-cycle is not its own inverse": (memory[:24].reshape(2, 3, 4), (1, 2, 0)),
+    "identity": (memory[:24].reshape(2, 3, 4), (0, 1, 2)),
+    "an input that is a view itself, starting inside memory, negative strides": (whole[1, ::-1, 1:, ::2, 0], (2, 0, 1)),
+    "empty": (whole[:, :0, :, 0, 0], (1, 2, 0)),
+}
+for trial in range(8):
+    cases[f"random permutation {trial}"] = (whole, tuple(int(axis) for axis in rng.permutation(5)))
+for why, (view, axes) in cases.items():
+    expect_layout(transpose(layout_of(view, memory), axes), view.transpose(axes), memory, why)
+for axes in [(0, 0), (0, 1, 2), (1,), (1, 2)]:
+    lk.checks.expect_raises(ValueError, transpose, Layout((2, 3), (24, 8)), axes)
+### END HIDDEN TESTS
+
+# %%
+with lk.picture("A matrix of 4 × 6 and its transpose lie in the same 24 elements. Only the order of the walk differs."):
+    matrix = Layout((4, 6), (48, 8))
+    memory_strip(
+        {"A, row by row": matrix, "A transposed, row by row": transpose(matrix, (1, 0))},
+        summary="Walking A visits memory from left to right; walking its transpose jumps six elements at every step.",
+    )
+
+# %% [markdown]
+# The transpose was free. *Walking* it is not: look at the jumps in the second row. That bill arrives in Task 7.
+
+# %% [markdown]
+# ### Task 4 · Slice
+# *8 points · 10 minutes · ●●○○*
+#
+# `x[4:20:3]` is three integers of arithmetic: where to start, how far to step, how many. Reading backwards is a slice,
+# too. `slice(a, b, c).indices(n)` gives you Python's own rules for omitted, negative and out-of-range bounds.
+
+# %%
+lk.predict("slice_view")
+
+# %% nbgrader={"grade": false, "grade_id": "slice_view", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def slice_view(layout, axis, cut):
+    """The layout of ``layout[..., cut, ...]`` with the slice ``cut`` at ``axis``.
+
+    axis:    0 <= axis < number of axes
+    cut:     a Python slice, with any bounds and any step but 0
+    returns: Layout with the same number of axes
+
+    >>> slice_view(Layout((10,), (8,)), 0, slice(1, 8, 3))
+    Layout(shape=(3,), strides=(24,), offset=8)
+    """
+    ### BEGIN SOLUTION
+    start, stop, step = cut.indices(layout.shape[axis])
+    shape, strides = list(layout.shape), list(layout.strides)
+    shape[axis] = len(range(start, stop, step))
+    strides[axis] *= step
+    return Layout(tuple(shape), tuple(strides), layout.offset + start * layout.strides[axis])
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "slice_view_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+part = slice_view(Layout((10,), (8,)), 0, slice(1, 8, 3))
+lk.checks.expect_equal(tuple(part.shape), (3,), name="shape of x[1:8:3]: elements 1, 4, 7")
+lk.checks.expect_equal(tuple(part.strides), (24,), name="strides of x[1:8:3], bytes")
+lk.checks.expect_equal(part.offset, 8, name="offset of x[1:8:3], bytes")
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(104)
+memory = np.arange(7 * 8 * 9, dtype=np.int32)
+block = memory.reshape(7, 8, 9)
+cases = {
+    "everything": (block, 1, slice(None)),
+    "bounds beyond the end are clipped": (block, 0, slice(2, 99)),
+    "counted from the end": (block, 2, slice(-3, None)),
+    "backwards: starts at the last element": (block, 1, slice(None, None, -1)),
+    "backwards in steps that do not divide the length": (block, 2, slice(None, 1, -3)),
+    "step that does not divide the length: round up": (block, 1, slice(0, 8, 3)),
+    "empty: stop before start": (block, 0, slice(5, 2)),
+    "a slice of a slice: the old offset stays, steps multiply": (block[1:, ::2, ::-1], 1, slice(1, None, 2)),
+    "a stretched axis: stride 0 stays 0": (np.broadcast_to(block[:, :1], (7, 8, 9)), 1, slice(2, 7, 2)),
+    "length 1": (block[3:4], 0, slice(None, None, -1)),
+    "a transposed input: axis 0 is not the largest stride": (block.transpose(2, 0, 1), 0, slice(1, 8, 2)),
+}
+for trial in range(20):
+    bounds = [None if rng.random() < 0.2 else int(rng.integers(-12, 13)) for _ in range(2)]
+    cases[f"random slice {trial}"] = (block, int(rng.integers(3)), slice(*bounds, int(rng.choice([-4, -2, -1, 1, 2, 5]))))
+for why, (view, axis, cut) in cases.items():
+    expected = view[(slice(None),) * axis + (cut,)]
+    expect_layout(slice_view(layout_of(view, memory), axis, cut), expected, memory, f"axis {axis}, {cut}: {why}")
+### END HIDDEN TESTS
+
+# %%
+with lk.picture("Four slices of a 6 × 8 matrix. A column uses one element in eight: remember that gap."):
+    matrix = Layout((6, 8), (64, 8))
+    memory_strip(
+        {
+            "A[2:4]": slice_view(matrix, 0, slice(2, 4)),
+            "A[::2]": slice_view(matrix, 0, slice(None, None, 2)),
+            "A[:, 3:4]": slice_view(matrix, 1, slice(3, 4)),
+            "A[:, ::-3]": slice_view(matrix, 1, slice(None, None, -3)),
+        },
+        summary="Two rows are one block of memory; every other row is three blocks; a column is one element in eight; a reversed slice walks each row backwards.",
+    )
+
+# %% [markdown]
+# ### Task 5 · Broadcast
+# *8 points · 10 minutes · ●●○○*
+#
+# Adding one bias vector to a batch of 4096 rows does not need 4096 biases. A stride of **0** says: stand still. The
+# rules, shared by NumPy and PyTorch: line the shapes up at the *right*; an axis of length 1 may be stretched to any
+# length; axes missing on the left are added; anything else is an error.
+
+# %%
+lk.predict("broadcast")
+
+# %% nbgrader={"grade": false, "grade_id": "broadcast", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def broadcast(layout, shape):
+    """The layout of ``layout`` broadcast to ``shape``, without repeating a byte.
+
+    shape:   the target, at least as many axes as ``layout`` has
+    returns: Layout of exactly that shape
+    raises:  ValueError if the rules forbid it
+
+    >>> broadcast(Layout((3, 1), (8, 8)), (2, 3, 4))
+    Layout(shape=(2, 3, 4), strides=(0, 8, 0), offset=0)
+    """
+    ### BEGIN SOLUTION
+    added = len(shape) - len(layout.shape)
+    if added < 0:
+        raise ValueError(f"cannot broadcast {layout.shape} to fewer axes: {shape}")
+    strides = [0] * added
+    for old, stride, new in zip(layout.shape, layout.strides, shape[added:], strict=True):
+        if old not in (1, new):
+            raise ValueError(f"cannot stretch an axis of length {old} to {new}")
+        strides.append(stride if old == new else 0)
+    return Layout(tuple(shape), tuple(strides), layout.offset)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "broadcast_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+wide = broadcast(Layout((3, 1), (8, 8)), (2, 3, 4))
+lk.checks.expect_equal(tuple(wide.shape), (2, 3, 4), name="shape of the broadcast")
+lk.checks.expect_equal(tuple(wide.strides), (0, 8, 0), name="strides of the broadcast, bytes")
+lk.checks.expect_raises(ValueError, broadcast, Layout((3,), (8,)), (4,))
+### BEGIN HIDDEN TESTS
+memory = np.arange(120, dtype=np.float64)
+cases = {
+    "a scalar to a matrix: every stride is 0": (memory[7:8].reshape(()), (2, 3)),
+    "a scalar to a scalar": (memory[7:8].reshape(()), ()),
+    "a row to many rows": (memory[:5], (4, 5)),
+    "a column to many columns": (memory[:4].reshape(4, 1), (4, 5)),
+    "square on purpose: aligning at the left would fit, too, and be wrong": (memory[:4], (4, 4)),
+    "nothing to do: real strides must survive": (memory.reshape(4, 5, 6)[::-1, ::2], (4, 3, 6)),
+    "stretch between real axes": (memory.reshape(4, 1, 30)[:, :, ::3], (4, 7, 10)),
+    "stretched to length 0: legal, and empty": (memory[:3].reshape(3, 1), (3, 0)),
+    "an offset and a negative stride are kept": (memory[50:20:-3], (2, 10)),
+}
+for why, (view, shape) in cases.items():
+    expect_layout(broadcast(layout_of(view, memory), shape), np.broadcast_to(view, shape), memory, why)
+for small, shape, why in [
+    ((3,), (4,), "3 is neither 1 nor 4"),
+    ((2,), (4,), "2 divides 4, and still is not 1"),
+    ((4, 1), (4,), "axes never vanish"),
+    ((3, 4), (3, 1), "a long axis cannot shrink to 1"),
+    ((2, 3), (2, 3, 4), "shapes line up at the right: 3 meets 4"),
+    ((2,), (0,), "2 cannot become 0"),
+]:
+    lk.checks.expect_raises(ValueError, broadcast, Layout(small, tuple(8 for _ in small)), shape)
+### END HIDDEN TESTS
+
+# %%
+with lk.picture("A bias of 6 numbers, added to 5 rows: 30 reads, 6 elements of memory."):
+    memory_strip(
+        {
+            "bias": Layout((6,), (8,)),
+            "bias over 5 rows": broadcast(Layout((6,), (8,)), (5, 6)),
+            "one column over 5": broadcast(Layout((6, 1), (8, 8)), (6, 5)),
+        },
+        summary="Broadcast to 5 rows, each of the 6 elements of memory is read 5 times; none is stored twice.",
+    )
+
+# %% [markdown]
+# ### Task 6 · Windows
+# *8 points · 10 minutes · ●●○○*
+#
+# A convolution, a moving average, the frames of a speech recogniser: all slide a window along a signal, and the windows
+# overlap. Written out they take `width / step` times the memory. As a view they take none: two axes walk the *same*
+# memory, one in steps of `step` elements, one in steps of 1.
+#
+# Now on a real array, so the check looks at memory: the result must **share** it with `x`. The tool is
+# `np.lib.stride_tricks.as_strided(x, shape, strides, writeable=False)`. It does what you say and checks nothing: wrong
+# strides read other people's memory. (PyTorch's `Tensor.unfold` is this function.)
+
+# %%
+lk.predict("windows")
+
+# %% nbgrader={"grade": false, "grade_id": "windows", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def windows(x, width, step=1):
+    """All full windows of ``width`` elements of ``x``, a new one every ``step`` elements, as a view.
+
+    x:       array [n]; any dtype, any stride
+    width:   elements a window, >= 1;  step: elements between the starts of two windows, >= 1
+    returns: array [count, width] that shares memory with x; result[i, j] is x[i * step + j].
+             count is 0 if x is shorter than one window
+
+    >>> windows(np.arange(5), width=3)
+    array([[0, 1, 2],
+           [1, 2, 3],
+           [2, 3, 4]])
+    """
+    ### BEGIN SOLUTION
+    count = max(0, (len(x) - width) // step + 1)
+    (stride,) = x.strides
+    return np.lib.stride_tricks.as_strided(x, (count, width), (step * stride, stride), writeable=False)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "windows_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+x = np.arange(5)
+lk.checks.expect_equal(windows(x, width=3), np.array([[0, 1, 2], [1, 2, 3], [2, 3, 4]]), name="windows of 3")
+lk.checks.expect_shares_memory(windows(x, width=3), x)
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(106)
+signal = rng.integers(-99, 99, size=41)
+cases = [
+    (signal.astype(np.float32), 5, 1, "4-byte elements: a hard-coded 8 reads past the end"),
+    (signal.astype(np.int8), 4, 3, "1-byte elements, step 3"),
+    (signal.astype(np.float64)[::2], 6, 2, "a strided signal: its own stride counts"),
+    (signal.astype(np.float64)[::-1], 6, 4, "a reversed signal: negative stride"),
+    (signal.astype(np.int16)[:7], 7, 2, "exactly one window"),
+    (signal.astype(np.int16)[:8], 3, 2, "a last element that fills no window"),
+    (signal.astype(np.int16), 1, 1, "windows of one"),
+    (signal.astype(np.int16), 3, 7, "gaps between windows"),
+    (np.broadcast_to(np.float32(3), 9), 4, 2, "a constant, stride 0"),
+]
+for x, width, step, why in cases:
+    starts = range(0, len(x) - width + 1, step)
+    expected = np.stack([np.array(x[start : start + width]) for start in starts])
+    result = windows(x, width, step)
+    lk.checks.expect_equal(result, expected, name=f"windows ({why})")
+    lk.checks.expect_shares_memory(result, x)
+for length in (0, 2):  # shorter than a window: no window, and no error
+    lk.checks.expect_equal(tuple(windows(np.zeros(length), 3).shape), (0, 3), name=f"shape for {length} elements, width 3")
+# A second of sound at 1 MHz in windows of 400: written out it would be 3.2 GB.
+lk.checks.expect_peak(windows, np.zeros(1_000_000), 400, at_most_bytes=64 * 1024)
+### END HIDDEN TESTS
+
+# %%
+with lk.picture("Windows of 4, every 2: each element is stored once and read twice."):
+    signal = np.arange(14.0)
+    memory_strip(
+        {"signal": layout_of(signal, signal), "windows(signal, 4, 2)": layout_of(windows(signal, 4, 2), signal)},
+        summary="The 6 windows of 4 elements read 24 numbers from 14 elements of memory; those in the middle are read twice.",
+    )
+    second = np.zeros(16_000, np.float32)
+    frames = windows(second, width=400, step=160)
+    print(f"One second of speech in 25 ms frames: {frames.nbytes:,} B to read, {second.nbytes:,} B stored, 0 B copied.")
+
+# %% [markdown]
+# ## Part 3 · dot, mv, mm
+#
+# Three operations carry nearly all of machine learning. A **dot** multiplies two vectors and adds up. **mv**, matrix
+# times vector, is one dot a row. **mm**, matrix times matrix, is one mv a column. Count what each computes and what it
+# must move at least (every input read once, every output written once):
+
+# %%
+n = 256
+vector, matrix = np.ones(n), np.ones((n, n))
+for name, work in {
+    "dot": lk.count_work(np.dot, vector, vector),
+    "mv ": lk.count_work(np.dot, matrix, vector),
+    "mm ": lk.count_work(np.dot, matrix, matrix),
+}.items():
+    print(f"{name}  {work.flops:12,.0f} FLOP  {work.bytes_moved:10,.0f} B  {work.intensity:7.3f} FLOP/B")
+
+# %% [markdown]
+# The last column is the **arithmetic intensity**. dot and mv use each number once or twice and then throw it away: they
+# run at the speed of memory on every machine ever sold. Only mm can use a number $n$ times, and only if it
+# finds it still in cache. That is a matter of order.
+#
+# Memory does not hand out single numbers. It hands out **cache lines**, 64 bytes on nearly every CPU (GPUs: 32-byte
+# sectors, same story). Take one float and you pay for sixteen.
+#
+# ### Task 7 · What a view costs to walk
+# *9 points · 12 minutes · ●●●○*
+
+# %%
+lk.predict("lines_touched")
+
+# %% nbgrader={"grade": false, "grade_id": "lines_touched", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def lines_touched(layout, itemsize, line_bytes=64):
+    """How many different cache lines hold at least one byte of the array.
+
+    layout:     the array; its memory starts on a line boundary
+    itemsize:   bytes an element; an element may lie across two lines
+    line_bytes: bytes a line; line k holds bytes k * line_bytes up to, not including, (k + 1) * line_bytes
+    returns:    int; 0 for an empty array
+
+    >>> lines_touched(Layout((8,), (8,)), itemsize=8)         # 64 contiguous bytes
+    1
+    >>> lines_touched(Layout((8,), (512,)), itemsize=8)       # a column of an 8 x 64 matrix
+    8
+    """
+    ### BEGIN SOLUTION
+    first_bytes = np.array([layout.offset])
+    for length, stride in zip(layout.shape, layout.strides, strict=True):
+        first_bytes = (first_bytes[:, None] + stride * np.arange(length)).ravel()
+    lines = set()
+    for byte in (*range(0, itemsize, line_bytes), itemsize - 1):
+        lines.update(((first_bytes + byte) // line_bytes).tolist())
+    return len(lines)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "lines_touched_test", "locked": true, "points": 9, "schema_version": 3, "solution": false, "task": false}
+lk.checks.expect_equal(lines_touched(Layout((8,), (8,)), itemsize=8), 1, name="lines under 64 contiguous bytes")
+lk.checks.expect_equal(lines_touched(Layout((8,), (512,)), itemsize=8), 8, name="lines under a column of 8 rows")
+lk.checks.expect_equal(lines_touched(Layout((8,), (8,), offset=32), itemsize=8), 2, name="lines under 64 bytes that start at byte 32")
+### BEGIN HIDDEN TESTS
+def lines_by_hand(layout, itemsize, line_bytes):
+    """One byte at a time, straight from the definition."""
+    lines = set()
+    for index in itertools.product(*(range(length) for length in layout.shape)):
+        start = layout.offset + sum(i * stride for i, stride in zip(index, layout.strides, strict=True))
+        lines.update((start + byte) // line_bytes for byte in range(itemsize))
+    return len(lines)
+
+
+rng = np.random.default_rng(107)
+cases = [
+    (Layout((), (), 60), 8, "a scalar across a boundary: two lines for one number"),
+    (Layout((), (), 56), 8, "a scalar that just fits"),
+    (Layout((5,), (12,), 0), 12, "12-byte elements straddle lines now and then"),
+    (Layout((100, 50), (0, 0), 128), 4, "stride 0: 5000 reads of one line"),
+    (Layout((0, 9), (72, 8), 0), 8, "empty: nothing is touched"),
+    (Layout((9,), (-64,), 512), 8, "backwards, one line a step"),
+    (Layout((6, 6), (48, 56), 0), 8, "two axes whose steps meet in the same lines"),
+    (Layout((64, 3), (256, 4), 0), 4, "three columns share their lines"),
+    (Layout((33,), (96,), 0), 4, "every other element skips a line and a half"),
+    (Layout((3,), (4096,), 0), 200, "elements longer than a line"),
+    (Layout((25, 4), (8, 200), 0), 8, "a transposed matrix touches what the matrix touches"),
+]
+for trial in range(10):
+    shape = tuple(int(n) for n in rng.integers(1, 8, size=3))
+    strides = tuple(int(s) * 4 for s in rng.integers(-40, 41, size=3))
+    start = sum(-stride * (length - 1) for stride, length in zip(strides, shape) if stride < 0)
+    cases.append((Layout(shape, strides, start + 4 * int(rng.integers(20))), 4, f"random {trial}"))
+for layout, itemsize, why in cases:
+    for line_bytes in (32, 64, 128):
+        lk.checks.expect_equal(
+            lines_touched(layout, itemsize, line_bytes),
+            lines_by_hand(layout, itemsize, line_bytes),
+            name=f"{line_bytes}-byte lines under {layout} ({why})",
+        )
+### END HIDDEN TESTS
+
+# %%
+with lk.picture("Of the bytes that memory delivers, how many did you ask for? float32, 64 × 64, lines of 64 B."):
+    full = Layout((64, 64), (256, 4))
+    asked = {
+        "a row": slice_view(full, 0, slice(5, 6)),
+        "a column": slice_view(full, 1, slice(5, 6)),
+        "every other column": slice_view(full, 1, slice(None, None, 2)),
+        "every 16th column": slice_view(full, 1, slice(None, None, 16)),
+        "the diagonal": Layout((64,), (260,)),
+        "an 8 × 8 tile": slice_view(slice_view(full, 0, slice(0, 8)), 1, slice(0, 8)),
+        "a 16 × 16 tile": slice_view(slice_view(full, 0, slice(0, 16)), 1, slice(0, 16)),
+    }
+    used = [100 * math.prod(view.shape) * 4 / (64 * lines_touched(view, 4)) for view in asked.values()]
+    figure = go.Figure(go.Bar(y=list(asked), x=used, orientation="h", text=[f"{share:.0f} %" for share in used], textposition="auto"))
+    figure.update_layout(height=330, margin={"l": 10, "r": 10, "t": 10, "b": 40})
+    figure.update_xaxes(title="useful bytes, % of the bytes fetched", range=[0, 105])
+    figure.update_yaxes(autorange="reversed", ticksuffix="  ")
+    lk.show(figure, summary="; ".join(f"{name}: {share:.0f} % of the bytes fetched are used" for name, share in zip(asked, used)))
+
+# %% [markdown]
+# ### Task 8 · Three loops, six orders
+# *12 points · 15 minutes · ●●●○*
+#
+# $C_{ij} \mathrel{+}= A_{ik} B_{kj}$ holds whatever the order of the three loops. All six orders multiply the same
+# numbers equally often. They differ in how they walk, and so in how many lines they fetch.
+#
+# Your loops run over spies here: `lk.trace_accesses` writes down every address that you read or write, and an LRU cache
+# of 16 lines (tiny, so that tiny matrices show what large ones do) counts the misses. Choose the order with the
+# **fewest misses of all six**, for row-major float64. One element at a time, please: no `@`, no slices, so that the spies
+# see what the machine would.
+
+# %%
+lk.predict("matmul")
+
+# %% nbgrader={"grade": false, "grade_id": "matmul", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def matmul(a, b, c):
+    """Add the matrix product of ``a`` and ``b`` to ``c``, in place, one element at a time.
+
+    a: [m, k];  b: [k, n];  c: [m, n], which may hold numbers already: they stay in the sum, as in BLAS
+    returns: None
+
+    >>> c = np.ones((1, 1)); matmul(np.array([[2.0]]), np.array([[3.0]]), c); c
+    array([[7.]])
+    """
+    ### BEGIN SOLUTION
+    (m, inner), n = a.shape, b.shape[1]
+    for i in range(m):
+        for k in range(inner):
+            factor = a[i, k]  # stays in a register while a row of b and a row of c stream past
+            for j in range(n):
+                c[i, j] += factor * b[k, j]
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "matmul_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+c = np.ones((1, 1))
+matmul(np.array([[2.0]]), np.array([[3.0]]), c)
+lk.checks.expect_close(c, np.array([[7.0]]), name="1 + 2 * 3")
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(108)
+for m, k, n, why in [
+    (3, 4, 5, "no two lengths alike"),
+    (5, 3, 2, "ragged the other way"),
+    (4, 4, 4, "square: indices that are swapped still fit"),
+    (1, 6, 1, "a dot product"),
+    (6, 1, 5, "an outer product"),
+    (1, 5, 4, "a row times a matrix"),
+    (3, 0, 2, "nothing to add: c stays as it was"),
+    (0, 3, 2, "no rows"),
+]:
+    a, b, c = rng.standard_normal((m, k)), rng.standard_normal((k, n)), rng.standard_normal((m, n))
+    expected = c + a @ b
+    matmul(a, b, c)
+    lk.checks.expect_close(c, expected, name=f"c + a b for {m} x {k} x {n} ({why})")
+a, b, c = rng.standard_normal((4, 3)).T, rng.standard_normal((5, 8))[::-1, ::2].T, np.zeros((3, 5))
+expected = a @ b
+matmul(a, b, c)
+lk.checks.expect_close(c, expected, name="views as inputs: transposed, reversed, strided")
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "matmul_test_lines", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+# float64, m = 12, k = n = 24: a row of a, b or c is 3 lines, all of b is 72, and the cache holds 16.
+trace = lk.trace_accesses(matmul, np.ones((12, 24)), np.ones((24, 24)), np.zeros((12, 24)))
+misses = lk.access.cache_misses(trace, line_bytes=64, lines=16)
+# By theory the best order fetches all of b anew for each row of a, and a and c once. No order can do with less than
+# everything once.
+once, best = 36 + 72 + 36, 12 * 72 + 36 + 36
+lk.checks.expect_work(
+    lk.Work(bytes_read=64 * misses), at_least_bytes=64 * once, at_most_bytes=64 * best, name="lines of 64 B fetched"
+)
+### BEGIN HIDDEN TESTS
+# Ragged rows share lines with their neighbours; b, walked from end to end, still costs its whole lines and no more.
+m, k, n = 11, 27, 21
+trace = lk.trace_accesses(matmul, np.ones((m, k)), np.ones((k, n)), np.zeros((m, n)))
+misses = lk.access.cache_misses(trace, line_bytes=64, lines=16)
+once = (m * k + k * n + m * n) // 8
+best = m * (math.ceil(k * n / 8) + 1) + (math.ceil(m * n / 8) + 1) + (math.ceil(m * k / 8) + 1)
+lk.checks.expect_work(
+    lk.Work(bytes_read=64 * misses), at_least_bytes=64 * once, at_most_bytes=64 * best, name="lines fetched, 11 x 27 x 21"
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# All six orders beside yours. The arithmetic is the same to the last multiplication.
+
+# %%
+def in_order(order):
+    """The product with its loops nested in ``order``, the first letter outermost."""
+
+    def loops(a, b, c):
+        length = {"i": a.shape[0], "j": b.shape[1], "k": a.shape[1]}
+        for index in itertools.product(*(range(length[letter]) for letter in order)):
+            at = dict(zip(order, index))
+            c[at["i"], at["j"]] += a[at["i"], at["k"]] * b[at["k"], at["j"]]
+
+    return loops
+
+
+with lk.picture("Cache misses of the same product in six loop orders; the innermost loop is the last letter."):
+    small = (np.ones((12, 24)), np.ones((24, 24)), np.zeros((12, 24)))
+    candidates = {"yours": matmul} | {"".join(order): in_order(order) for order in itertools.permutations("ijk")}
+    counted = {name: lk.access.cache_misses(lk.trace_accesses(loops, *small), line_bytes=64, lines=16) for name, loops in candidates.items()}
+    figure = go.Figure(go.Bar(x=list(counted), y=list(counted.values()), text=[f"{count:,}" for count in counted.values()], textposition="auto"))
+    figure.update_layout(height=330, margin={"l": 10, "r": 10, "t": 10, "b": 40})
+    figure.update_yaxes(title="misses (16 lines of 64 B)")
+    lk.show(figure, summary="; ".join(f"{name}: {count:,} misses" for name, count in counted.items()))
+
+# %% [markdown]
+# Watch the innermost loop. With $j$ inside, it runs along rows of $B$ and $C$ and uses all eight numbers of every line.
+# With $k$ inside, it runs down a column of $B$: a line a number, gone again before its neighbours are asked for. With $i$ inside it
+# runs down two columns at once: twice as bad again. Even the best order fetches all of $B$ once for every row of $A$; mending *that*
+# is called tiling and gets a lab of its own.
+
+# %% [markdown]
+# ## Part 4 · A matrix is data, a matrix is a function
+#
+# A matrix can be read in two ways. As **data**: a table, one sample a row. As a **function**: $x \mapsto Ax$, which turns,
+# stretches and projects. Multiplying functions composes them: $(AB)x = A(Bx)$, first $B$, then $A$. The order is part of
+# the meaning, even where the shapes would fit both ways: turning and then stretching is not stretching and then turning.
+#
+# A network layer $Y = X W^\top$ is both at once: the rows of $X$ are data, $W$ is the function, learnt.
+# Even a graph is a matrix. Let $G_{ij} = 1$ where an edge leads from $j$ to $i$: then $G$ is a function that moves one step along
+# every edge, and $(G^k)_{ij}$ counts the walks of length $k$.
+#
+# ### Task 9 · One function, two prices
+# *8 points · 8 minutes · ●●○○*
+#
+# Matrix multiplication is associative: brackets never change the function. They change the bill. Apply a chain of
+# matrices to a vector for the fewest FLOPs.
+
+# %%
+lk.predict("apply_chain")
+
+# %% nbgrader={"grade": false, "grade_id": "apply_chain", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def apply_chain(matrices, x):
+    """The product matrices[0] @ matrices[1] @ ... @ matrices[-1] @ x, at the fewest FLOPs.
+
+    matrices: list of torch tensors, [n0, n1], [n1, n2], ...; may be empty: doing nothing is a function, too
+    x:        torch tensor [n_last], a vector
+    returns:  torch tensor [n0]
+
+    >>> apply_chain([torch.tensor([[1., 2., 3.], [4., 5., 6.]])], torch.tensor([7., 8., 9.]))
+    tensor([ 50., 122.])
+    """
+    ### BEGIN SOLUTION
+    for matrix in reversed(matrices):
+        x = matrix @ x
+    return x
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "apply_chain_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+one = [torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])]
+lk.checks.expect_close(apply_chain(one, torch.tensor([7.0, 8.0, 9.0])), torch.tensor([50.0, 122.0]), name="one matrix")
+### BEGIN HIDDEN TESTS
+generator = torch.Generator().manual_seed(109)
+for sizes, why in [
+    ((4, 4, 4, 4), "all square: a reversed chain fits, and is another function"),
+    ((2, 7, 3, 5), "every length different"),
+    ((1, 6, 1), "through a bottleneck of 1"),
+    ((5, 0, 3), "through nothing: the sum over no terms is 0"),
+    ((6,), "an empty chain gives x back"),
+    ((30, 20, 40, 10, 50), "long enough for the order to cost"),
+]:
+    chain = [torch.randn(rows, columns, generator=generator, dtype=torch.float64) for rows, columns in zip(sizes, sizes[1:])]
+    x = torch.randn(sizes[-1], generator=generator, dtype=torch.float64)
+    expected = x.numpy()
+    if chain:
+        product = chain[0].numpy()
+        for matrix in chain[1:]:
+            product = product @ matrix.numpy()
+        expected = product @ x.numpy()
+    lk.checks.expect_close(apply_chain(chain, x), torch.from_numpy(np.asarray(expected)), name=f"chain of {sizes} ({why})")
+# Each matrix has to be used once, at 2 FLOP an element. No order of brackets does better than that.
+for sizes in [(30, 20, 40, 10, 50), (64, 64, 64, 64)]:
+    chain = [torch.randn(rows, columns, generator=generator) for rows, columns in zip(sizes, sizes[1:])]
+    least = sum(2 * rows * columns for rows, columns in zip(sizes, sizes[1:]))
+    lk.checks.expect_work(lk.count_work(apply_chain, chain, torch.ones(sizes[-1])), flops=least)
+### END HIDDEN TESTS
+
+# %%
+with lk.picture("The same function in two bracketings. Double the width: one bill doubles twice, the other three times."):
+    widths = [64, 128, 256] if smoke else [64, 128, 256, 512]
+    bills = {"A(B(Cx)), yours": [], "((AB)C)x": []}
+    for width in widths:
+        chain, x = [torch.ones(width, width)] * 3, torch.ones(width)
+        bills["A(B(Cx)), yours"].append(lk.count_work(apply_chain, chain, x).flops)
+        bills["((AB)C)x"].append(lk.count_work(lambda chain, x: chain[0] @ chain[1] @ chain[2] @ x, chain, x).flops)
+    figure = go.Figure([
+        go.Scatter(x=widths, y=bill, name=name, mode="lines+markers", marker={"symbol": symbol, "size": 9}, line={"dash": dash})
+        for (name, bill), symbol, dash in zip(bills.items(), ["circle", "square"], ["solid", "dash"])
+    ])
+    figure.update_layout(height=330, margin={"l": 10, "r": 10, "t": 10, "b": 40})
+    figure.update_xaxes(type="log", title="width of each matrix", tickvals=widths)
+    figure.update_yaxes(type="log", title="FLOP")
+    ratio = bills["((AB)C)x"][-1] / bills["A(B(Cx)), yours"][-1]
+    lk.show(figure, summary=f"At width {widths[-1]} multiplying the matrices first costs {ratio:.0f} times the FLOPs of applying them one by one.")
+
+# %% [markdown]
+# Remember this picture when you meet low-rank adapters: $(W + BA)x$ is never formed as a matrix; it is run as
+# $Wx + B(Ax)$.
+
+# %% [markdown]
+# ## Part 5 · A neuron has seen this before
+#
+# A neuron takes a dot product of its input with its weights. A dot product measures agreement, mixed up with length:
+# $w \cdot x = \lVert w\rVert \, \lVert x\rVert \cos\theta$. Divide the lengths away and what stays is between −1 and 1: one means *I have
+# seen exactly this before*, zero *nothing to do with me*, minus one *the very opposite*.
+#
+# ### Task 10 · Cosines, for many neurons at once
+# *8 points · 10 minutes · ●●○○*
+#
+# A layer is a matrix of neurons, a batch is a matrix of inputs: all their dot products are one mm. The tempting way,
+# broadcasting to `[batch, neurons, features]` and then summing, gives the same numbers through an array that is
+# `features` times larger than the answer. The check looks at peak memory.
+
+# %%
+lk.predict("cosines")
+
+# %% nbgrader={"grade": false, "grade_id": "cosines", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def cosines(x, w):
+    """Cosine of the angle between every input and every neuron.
+
+    x: [batch, features], one input a row;  w: [neurons, features], one neuron a row; numpy, floating point
+    returns: [batch, neurons]; 0 where the input or the neuron is all zeros (it points nowhere)
+
+    >>> cosines(np.array([[3.0, 4.0]]), np.array([[6.0, 8.0], [-4.0, 3.0]]))
+    array([[1., 0.]])
+    """
+    ### BEGIN SOLUTION
+    def unit(rows):
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+        return rows / np.where(lengths == 0, 1, lengths)
+
+    return unit(x) @ unit(w).T
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "cosines_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+seen = cosines(np.array([[3.0, 4.0]]), np.array([[6.0, 8.0], [-4.0, 3.0]]))
+lk.checks.expect_close(seen, np.array([[1.0, 0.0]]), name="a twice as long neuron and one at a right angle")
+lk.checks.expect_close(cosines(np.zeros((1, 3)), np.ones((2, 3))), np.zeros((1, 2)), name="an input of zeros")
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(110)
+for batch, neurons, features, why in [
+    (5, 3, 7, "no two lengths alike"),
+    (4, 4, 4, "square: a transposed answer would fit"),
+    (1, 6, 2, "one input"),
+    (6, 1, 9, "one neuron"),
+    (3, 2, 1, "one feature: only signs are left"),
+    (0, 3, 4, "an empty batch"),
+]:
+    x, w = rng.standard_normal((batch, features)), rng.standard_normal((neurons, features)) * 30
+    if neurons > 2:
+        w[1] = 0  # a neuron of zeros must not become nan
+    dots = np.einsum("bf,nf->bn", x, w)
+    lengths = np.sqrt(np.einsum("bf,bf->b", x, x))[:, None] * np.sqrt(np.einsum("nf,nf->n", w, w))
+    expected = np.divide(dots, lengths, out=np.zeros_like(dots), where=lengths > 0)
+    lk.checks.expect_close(cosines(x, w), expected, name=f"cosines, {batch} x {neurons} x {features} ({why})")
+    lk.checks.expect_close(cosines(-5 * x, w), -expected, name=f"five times as long, turned round ({why})")
+# Inputs 256 KiB each, answer 128 KiB; [batch, neurons, features] would be 32 MiB.
+x, w = rng.standard_normal((128, 256)), rng.standard_normal((128, 256))
+lk.checks.expect_peak(cosines, x, w, at_most_bytes=2 * 1024**2)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Ten neurons and nothing learnt: each neuron's weights are simply the mean image of one handwritten digit. Every image
+# is then shown to all ten.
+
+# %%
+with lk.picture("How strongly each of ten mean-image neurons lights up, by the digit that is shown to it."):
+    images, labels = lk.datasets.digits()
+    centred = images - images.mean(axis=0)
+    neurons = np.stack([centred[labels == digit].mean(axis=0) for digit in range(10)])
+    activity = cosines(centred, neurons)
+    by_digit = np.stack([activity[labels == digit].mean(axis=0) for digit in range(10)])
+    share = 100 * (activity.argmax(axis=1) == labels).mean()
+    figure = go.Figure(go.Heatmap(
+        z=by_digit, zmin=-1, zmax=1, colorscale="RdBu_r", xgap=1, ygap=1, texttemplate="%{z:.1f}", colorbar={"title": "cosine"},
+        hovertemplate="shown a %{y}, neuron %{x}: %{z:.2f}<extra></extra>",
+    ))
+    figure.update_layout(height=400, width=520, margin={"l": 10, "r": 10, "t": 10, "b": 40})
+    figure.update_xaxes(title="neuron", dtick=1)
+    figure.update_yaxes(title="digit shown", dtick=1, autorange="reversed")
+    lk.show(figure, summary=f"The diagonal is the strongest in every row: the neuron of the digit that is shown lights up most. Taking the strongest neuron as the answer is right for {share:.0f} % of the images.")
+
+# %% [markdown]
+# ### Task 11 · XOR, backwards by hand
+# *13 points · 20 minutes · ●●●○*
+#
+# Stack linear layers and you get a linear layer: $W_2(W_1 x) = (W_2 W_1)x$. Depth without a bend buys nothing. XOR shows what is missing. For a
+# linear score $f(x) = w \cdot x + b$ it holds that $f(0,0) + f(1,1) = f(0,1) + f(1,0)$, so no such score can be low for both pairs on the
+# left and high for both on the right. One hidden layer with a bend can:
+#
+# $$h = \tanh(x W_1^\top + b_1) \qquad z = h\, w_2 + b_2 \qquad p = \frac{1}{1 + e^{-z}} \qquad
+# L = -\frac1n \sum_{\text{samples}} \big( y \log p + (1 - y) \log (1 - p) \big)$$
+#
+# With two hidden neurons that is nine parameters. Forward is given. **Backward** is the same road walked in the other direction: each step
+# takes the gradient of $L$ with respect to its output and turns it into gradients for its inputs and its parameters. The first step
+# is a gift of the logistic function and the cross-entropy together: $\partial L / \partial z = (p - y) / n$.
+
+# %% nbgrader={"grade": false, "grade_id": "xor_forward", "locked": true, "schema_version": 3, "solution": false, "task": false}
+class Net(NamedTuple):
+    """The parameters of the network; also the record for their gradients, shape by shape."""
+
+    w1: np.ndarray  # [hidden, inputs]
+    b1: np.ndarray  # [hidden]
+    w2: np.ndarray  # [hidden]
+    b2: np.ndarray  # [], a single number
+
+
+def forward(net, x):
+    """Hidden activity [n, hidden] and probability of "true" [n] for the inputs x [n, inputs]."""
+    hidden = np.tanh(x @ net.w1.T + net.b1)
+    return hidden, 1 / (1 + np.exp(-(hidden @ net.w2 + net.b2)))
+
+
+# %%
+lk.predict("xor_backward")
+
+# %% nbgrader={"grade": false, "grade_id": "xor_backward", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def backward(net, x, y):
+    """Gradients of the mean cross-entropy L with respect to all parameters, by the chain rule.
+
+    net: Net;  x: [n, inputs];  y: [n], each 0 or 1
+    returns: Net of gradients, each shaped like its parameter
+    """
+    ### BEGIN SOLUTION
+    hidden, p = forward(net, x)
+    dz = (p - y) / len(y)  # [n]
+    dhidden = np.outer(dz, net.w2)  # [n, hidden]
+    dbend = dhidden * (1 - hidden**2)  # the slope of tanh, from its own output
+    return Net(w1=dbend.T @ x, b1=dbend.sum(axis=0), w2=hidden.T @ dz, b2=dz.sum())
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "xor_backward_test", "locked": true, "points": 13, "schema_version": 3, "solution": false, "task": false}
+def loss_of(w1, b1, w2, b2, x, y):
+    """The loss from its definition, in a form that cannot overflow: log(1 + e^z) - y z."""
+    z = np.tanh(x @ w1.T + b1) @ w2 + b2
+    return float(np.mean(np.logaddexp(0, z) - y * z))
+
+
+def by_differences(w1, b1, w2, b2, x, y, step=1e-6):
+    """The gradients with no calculus at all: move one parameter a little each way and look at the loss."""
+    parameters = [np.array(parameter, dtype=np.float64) for parameter in (w1, b1, w2, b2)]
+    gradients = [np.zeros_like(parameter) for parameter in parameters]
+    for parameter, gradient in zip(parameters, gradients):
+        for index in np.ndindex(parameter.shape):
+            kept = parameter[index]
+            sides = []
+            for moved in (kept + step, kept - step):
+                parameter[index] = moved
+                sides.append(loss_of(*parameters, x, y))
+            parameter[index] = kept
+            gradient[index] = (sides[0] - sides[1]) / (2 * step)
+    return gradients
+
+
+def random_case(rng, n, inputs, hidden):
+    net = Net(rng.normal(size=(hidden, inputs)), rng.normal(size=hidden), rng.normal(size=hidden), np.array(rng.normal()))
+    return net, rng.normal(size=(n, inputs)), rng.integers(0, 2, size=n).astype(np.float64)
+
+
+net, x, y = random_case(np.random.default_rng(11), n=4, inputs=2, hidden=2)
+gradients = backward(net, x, y)
+for name, expected in zip(Net._fields, by_differences(*net, x, y)):
+    actual = np.asarray(getattr(gradients, name))
+    lk.checks.expect_equal(actual.shape, expected.shape, name=f"shape of the gradient of {name}")
+    lk.checks.expect_close(actual, expected, rtol=1e-5, atol=1e-8, name=f"gradient of {name} against finite differences")
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(111)
+for n, inputs, hidden, why in [
+    (7, 3, 5, "no two lengths alike"),
+    (3, 3, 3, "square: a transposed gradient would fit"),
+    (1, 2, 4, "one sample"),
+    (9, 1, 1, "one input, one hidden neuron"),
+]:
+    net, x, y = random_case(rng, n, inputs, hidden)
+    leaves = [torch.tensor(parameter, dtype=torch.float64, requires_grad=True) for parameter in net]
+    w1, b1, w2, b2 = leaves
+    z = torch.tanh(torch.from_numpy(x) @ w1.T + b1) @ w2 + b2
+    torch.nn.functional.binary_cross_entropy_with_logits(z, torch.from_numpy(y)).backward()
+    gradients = backward(net, x, y)
+    for name, leaf, differences in zip(Net._fields, leaves, by_differences(*net, x, y)):
+        actual = np.asarray(getattr(gradients, name))
+        lk.checks.expect_equal(actual.shape, differences.shape, name=f"shape of the gradient of {name} ({why})")
+        lk.checks.expect_close(actual, differences, rtol=1e-5, atol=1e-8, name=f"gradient of {name}, finite differences ({why})")
+        # Tighter than differences can reach: the chain rule, not an approximation of it.
+        lk.checks.expect_close(actual, leaf.grad.numpy(), rtol=1e-11, atol=1e-13, name=f"gradient of {name}, autograd ({why})")
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Now let it learn: small steps downhill, from twenty different random starts.
+
+# %%
+lk.predict("xor_starts")
+
+# %%
+with lk.picture("Loss of the nine-parameter network from different random starts. Not every start learns XOR."):
+    x = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+    y = np.array([0.0, 1.0, 1.0, 0.0])
+    runs = []
+    for start in range(6 if smoke else 20):
+        rng = np.random.default_rng([seed, start])
+        net = Net(rng.normal(size=(2, 2)), np.zeros(2), rng.normal(size=2), np.array(0.0))
+        losses = []
+        for step in range(1000):
+            net = Net(*(parameter - 0.5 * gradient for parameter, gradient in zip(net, backward(net, x, y))))
+            if step % 10 == 0:
+                p = forward(net, x)[1]
+                losses.append(-float(np.mean(np.log(np.where(y == 1, p, 1 - p)))))
+        runs.append((losses, net))
+    learnt = [run for run in runs if run[0][-1] < 0.1]
+    stuck = [run for run in runs if run[0][-1] >= 0.1]
+    figure = go.Figure()
+    for group, name, dash in [(learnt, "learnt", "solid"), (stuck, "stuck", "dot")]:
+        for number, (losses, _) in enumerate(group):
+            figure.add_scatter(
+                x=list(range(0, 1000, 10)), y=losses, mode="lines", name=name, legendgroup=name, showlegend=number == 0,
+                line={"dash": dash, "width": 1.5, "color": "#3b82c4" if name == "learnt" else "#d1682f"},
+            )
+    figure.add_hline(y=math.log(2) / 2, line={"dash": "dash", "width": 1}, annotation_text="½ ln 2")
+    figure.update_layout(height=340, margin={"l": 10, "r": 10, "t": 10, "b": 40})
+    figure.update_xaxes(title="step")
+    figure.update_yaxes(title="cross-entropy, nats", type="log")
+    lk.show(figure, summary=f"{len(learnt)} of {len(runs)} starts learn XOR; the others level off near ½ ln 2 = 0.347.")
+
+# %% [markdown]
+# Those that are stuck answer two of the four inputs right and say "one half" to the other two: the mean loss is
+# then $\frac{2 \cdot \ln 2}{4}$. The gradient there is nearly zero: your mathematics is right, the landscape is not kind. Look at the two
+# kinds of net from above:
+
+# %%
+with lk.picture("What a net that learnt and one that is stuck answer over the plane; the four corners are the XOR table."):
+    axis = np.linspace(-0.5, 1.5, 41)
+    plane = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+    figure = go.Figure()
+    kinds = [(name, group[0][1]) for name, group in (("learnt", learnt), ("stuck", stuck)) if group]
+    for number, (name, trained) in enumerate(kinds, start=1):
+        figure.add_heatmap(
+            x=axis, y=axis, z=forward(trained, plane)[1].reshape(41, 41), zmin=0, zmax=1, colorscale="Viridis", xaxis=f"x{number}", yaxis=f"y{number}",
+            colorbar={"title": "p(true)"}, showscale=number == 1, hovertemplate="(%{x:.2f}, %{y:.2f}): %{z:.2f}<extra></extra>",
+        )
+        figure.add_scatter(
+            x=x[:, 0], y=x[:, 1], mode="markers+text", text=[str(int(answer)) for answer in y], textfont={"color": "black"}, showlegend=False,
+            marker={"size": 22, "color": "white", "line": {"width": 1.5, "color": "black"}}, xaxis=f"x{number}", yaxis=f"y{number}", hoverinfo="skip",
+        )
+        figure.update_layout({
+            f"xaxis{number}": {"domain": [(number - 1) * 0.54, (number - 1) * 0.54 + 0.46], "title": name},
+            f"yaxis{number}": {"anchor": f"x{number}"},
+        })
+    figure.update_layout(height=340, margin={"l": 10, "r": 10, "t": 10, "b": 40})
+    lk.show(figure, summary="The net that learnt answers high in a band through (0, 1) and (1, 0) and low at the other two corners; the stuck one separates only some corners.")
+
+# %% [markdown]
+# ## Part 6 · How big is a transformer?
+#
+# Before you buy a GPU, size the model. Two rules of thumb are quoted everywhere, for $N$ layers of width $d$, vocabulary $V$, batch $B$,
+# length $L$, $h$ heads:
+#
+# $$\text{parameters} \approx 12 N d^2 + V d \qquad\qquad \text{activations per layer} \approx 9 B L d + 2 B h L^2 \;\text{ elements}$$
+#
+# Both count *elements*; bytes are two or four times as many, and a GB is $10^9$ of them, a GiB $2^{30}$. Slips between these three are the most
+# common error in published sizings. Below is a real block, in the shape of GPT-2. You will count it exactly, then
+# PyTorch will count it, on the **meta device**: tensors with shapes and no memory, so that GPT-3 fits on a laptop.
+
+# %% nbgrader={"grade": false, "grade_id": "transformer_modules", "locked": true, "schema_version": 3, "solution": false, "task": false}
+class Block(torch.nn.Module):
+    """One pre-norm transformer block, as in GPT-2: every Linear and LayerNorm has a bias."""
+
+    def __init__(self, d, heads):
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = torch.nn.LayerNorm(d), torch.nn.LayerNorm(d)
+        self.qkv, self.out = torch.nn.Linear(d, 3 * d), torch.nn.Linear(d, d)
+        self.up, self.down = torch.nn.Linear(d, 4 * d), torch.nn.Linear(4 * d, d)
+
+    def forward(self, x, fused=False):
+        batch, length, d = x.shape
+        head = (batch, length, self.heads, d // self.heads)
+        q, k, v = (part.view(head).transpose(1, 2) for part in self.qkv(self.norm1(x)).chunk(3, dim=-1))
+        if fused:
+            context = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+        else:
+            scores = q @ k.transpose(2, 3) / math.sqrt(head[-1])
+            context = torch.softmax(scores, dim=-1) @ v
+        x = x + self.out(context.transpose(1, 2).reshape(x.shape))
+        return x + self.down(torch.nn.functional.gelu(self.up(self.norm2(x))))
+
+
+class Transformer(torch.nn.Module):
+    """Token and position embeddings, ``layers`` blocks, a last LayerNorm. The output layer reuses the token embedding."""
+
+    def __init__(self, layers, d, vocab, context, heads=1):
+        super().__init__()
+        self.tokens, self.positions = torch.nn.Embedding(vocab, d), torch.nn.Embedding(context, d)
+        self.blocks = torch.nn.ModuleList(Block(d, heads) for _ in range(layers))
+        self.norm = torch.nn.LayerNorm(d)
+
+    def forward(self, tokens):
+        x = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]
+        for block in self.blocks:
+            x = block(x)
+        return self.norm(x) @ self.tokens.weight.T
+
+
+def kept_for_backward(block, x, **options):
+    """Elements that PyTorch keeps from block(x) until the backward pass, its parameters apart; shared memory once."""
+    parameters = {parameter.untyped_storage().data_ptr() for parameter in block.parameters()}
+    kept = []  # holds on to the tensors, so that no address is used twice
+
+    def pack(tensor):
+        kept.append(tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        block(x, **options)
+    sizes = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() // t.element_size() for t in kept}
+    return sum(size for address, size in sizes.items() if address not in parameters)
+
+
+# %% [markdown]
+# ### Task 12 · Count it to the last one
+# *9 points · 15 minutes · ●●●○*
+#
+# Walk through `Block` and `Transformer` above with a pencil. For the parameters: weights, biases, norms, embeddings. For the activations, what
+# does autograd keep of each step of `Block.forward` (with `fused=False`)?
+#
+# | step | keeps for its backward |
+# |---|---|
+# | `LayerNorm` | its input, and two numbers a token (mean and inverse deviation) |
+# | `Linear` | its input |
+# | `q @ k` and `p @ v` | both factors |
+# | `softmax` | its output |
+# | `gelu` | its input |
+# | `+`, and division by a constant | nothing |
+#
+# A tensor that two steps keep is stored once.
+
+# %%
+lk.predict("transformer_size")
+
+# %% nbgrader={"grade": false, "grade_id": "transformer_size", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def parameter_count(layers, d, vocab, context):
+    """Exactly how many parameters ``Transformer(layers, d, vocab, context)`` has. Returns int, elements."""
+    ### BEGIN SOLUTION
+    block = 12 * d**2 + 13 * d  # 3+1+4+4 matrices; biases 3+1+4+1, two norms of 2
+    return layers * block + vocab * d + context * d + 2 * d
+    ### END SOLUTION
+
+
+def activation_count(batch, length, d, heads):
+    """Exactly how many elements one ``Block(d, heads)`` keeps for backward, from x [batch, length, d]. Returns int."""
+    ### BEGIN SOLUTION
+    wide = 1 + 1 + 3 + 1 + 1 + 1 + 4 + 4  # x, norm1, q k v, context, x after attention, norm2, up, gelu
+    return wide * batch * length * d + batch * heads * length**2 + 4 * batch * length
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "transformer_size_test_parameters", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# GPT-2 small, as published ("124M").
+lk.checks.expect_equal(parameter_count(layers=12, d=768, vocab=50257, context=1024), 124_439_808, name="parameters of GPT-2 small")
+### BEGIN HIDDEN TESTS
+lk.checks.expect_equal(parameter_count(48, 1600, 50257, 1024), 1_557_611_200, name="parameters of GPT-2 XL, as published")
+rng = np.random.default_rng(112)
+cases = [((0, 8, 11, 5), "no layers: embeddings and the last norm"), ((96, 12288, 50257, 2048), "GPT-3")]
+cases += [(tuple(int(rng.integers(1, high)) for high in (5, 300, 900, 200)), f"random {trial}") for trial in range(6)]
+for sizes, why in cases:
+    count = parameter_count(*sizes)
+    with torch.device("meta"):
+        module = Transformer(*sizes)
+    expected = sum(parameter.numel() for parameter in module.parameters())
+    lk.checks.expect_equal(count, expected, name=f"parameters for layers, d, vocab, context = {sizes} ({why})")
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "transformer_size_test_activations", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
+torch.manual_seed(112)
+count = activation_count(batch=2, length=6, d=8, heads=2)
+lk.checks.expect_equal(count, kept_for_backward(Block(8, 2), torch.ones(2, 6, 8)), name="elements kept for backward")
+### BEGIN HIDDEN TESTS
+for batch, length, d, heads, why in [
+    (3, 5, 12, 4, "no two lengths alike"),
+    (1, 40, 8, 8, "long and thin: the L x L part dominates"),
+    (5, 2, 64, 1, "short and wide, one head"),
+    (2, 1, 16, 2, "a single token"),
+]:
+    count = activation_count(batch, length, d, heads)
+    expected = kept_for_backward(Block(d, heads), torch.ones(batch, length, d))
+    lk.checks.expect_equal(count, expected, name=f"elements kept for batch, length, d, heads = {batch, length, d, heads} ({why})")
+### END HIDDEN TESTS
+
+# %% [markdown]
+# How good are the rules? For the parameters, very good from $d \approx 1000$ on: what they leave out (biases, norms,
+# positions) grows like $d$, what they keep like $d^2$.
+
+# %%
+with lk.picture("The rules beside the truth, for a block of d = 2048, 16 heads, batch 8. Fused attention keeps no L × L matrix."):
+    for name, layers, d, context in [("GPT-2 small", 12, 768, 1024), ("GPT-2 XL", 48, 1600, 1024), ("GPT-3", 96, 12288, 2048)]:
+        rule, exact = 12 * layers * d**2 + 50257 * d, parameter_count(layers, d, 50257, context)
+        print(f"{name:12} {exact:>15,} parameters; 12Nd² + Vd is {100 * (exact - rule) / exact:.2f} % short; {2 * exact / 1e9:6.2f} GB = {2 * exact / 2**30:6.2f} GiB in bfloat16")
+    batch, d, heads = 8, 2048, 16
+    lengths = [256, 512, 1024, 2048, 4096, 8192]
+    exact = [activation_count(batch, length, d, heads) for length in lengths]
+    lines = {
+        "rule: 9BLd + 2BhL²": [9 * batch * length * d + 2 * batch * heads * length**2 for length in lengths],
+        "exact, attention written out": exact,
+        # Fused attention keeps one number a query (the log of the softmax's sum) where the written-out one keeps L.
+        "exact, fused attention": [count - batch * heads * length**2 + batch * heads * length for count, length in zip(exact, lengths)],
+    }
+    figure = go.Figure([
+        go.Scatter(x=lengths, y=[2 * count / 1e9 for count in counts], name=name, mode="lines+markers", line={"dash": dash}, marker={"symbol": symbol, "size": 9})
+        for (name, counts), dash, symbol in zip(lines.items(), ["dash", "solid", "dot"], ["diamond", "circle", "square"])
+    ])
+    figure.update_layout(height=380, margin={"l": 10, "r": 10, "t": 10, "b": 40}, legend={"x": 0.02, "y": 0.98})
+    figure.update_xaxes(type="log", title="length L, tokens", tickvals=lengths)
+    figure.update_yaxes(type="log", title="kept a block, GB (2 B an element)")
+    lk.show(figure, summary="; ".join(f"at L = {length}: rule {2 * rule / 1e9:.2f} GB, written out {2 * full / 1e9:.2f} GB, fused {2 * fused / 1e9:.2f} GB" for length, rule, full, fused in zip(lengths, *lines.values())))
+
+# %% [markdown]
+# The rule for the activations counts what one would draw on a whiteboard (the input, q, k, v, the context, the hidden
+# layer; scores and probabilities). Autograd keeps more of the narrow tensors (norms, both sides of the GELU) and
+# fewer of the square ones (the softmax needs its output only). Near $L = d/2$ the two errors cancel, which is
+# why the rule has survived. With fused attention the square term is gone, and with it the reason to fear long sequences in training.
+# A rule of thumb is a hypothesis; you now own the instrument that tests it.
+
+# %% [markdown]
+# ## On your GPU
+#
+# Not graded. Here dot, mv and mm are placed on a roofline: on your GPU's own, with measured times, if you have one;
+# otherwise on the datasheet of an H100, as a model without any time.
+
+# %%
+device = lk.detect()
+n = 1024 if smoke else 4096
+place = "cuda" if device.kind == "cuda" and not device.virtual else "meta"
+vector, matrix = torch.ones(n, device=place), torch.ones(n, n, device=place)
+operations = {"dot": (torch.dot, vector, vector), "mv": (torch.mv, matrix, vector), "mm": (torch.mm, matrix, matrix)}
+roofline = lk.Roofline.of(device) if device.kind == "cuda" else lk.Roofline.from_spec("h100-sxm")
+if place == "cuda":
+    for name, (function, *arguments) in operations.items():
+        timing = lk.bench(function, *arguments, name=name)
+        print(f"{name:4} {timing}")
+        print("     ", roofline.place(lk.count_work(function, *arguments).with_seconds(timing.median)).verdict)
+else:
+    print(f"No time is measured: this is {device.label}. An H100's datasheet says (model, not measured):")
+    for name, (function, *arguments) in operations.items():
+        print(f"{name:4}", roofline.place(lk.count_work(function, *arguments)).verdict)
+roofline
+
+# %% [markdown]
+# ## What to take with you
+#
+# - An array is memory, a shape, strides and an offset. Transposes, slices, broadcasts and windows only edit the last three.
+# - A view is free to make. Walking it costs what its cache lines cost: 64 bytes for every 4 you want, in the worst case.
+# - Loop order changes no result and up to fifteen times the traffic. Let the innermost loop walk rows.
+# - $A(Bx)$, never $(AB)x$, unless many vectors share the product.
+# - A neuron is a dot product; divided by the lengths it says how well the input matches what the neuron knows.
+# - Gradients you can check against differences are gradients you can trust.
+# - $12Nd^2 + Vd$ is safe. $9BLd + 2BhL^2$ depends on how attention is written: measure.
+#
+# **Read on**: chapter 1, *Tensors and linear algebra*, and chapter 2, *Neurons to transformers*. **Next lab**: *PCA*, where matrices become geometry.
