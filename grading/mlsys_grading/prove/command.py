@@ -1,0 +1,63 @@
+"""``labkit prove``: the solution gets full marks, stubs get none, and every tempting wrong answer loses marks."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from mlsys_grading.arguments import add_labs, root_of
+from mlsys_labkit.errors import LabkitError
+
+
+def add_parser(subparsers: Any) -> None:
+    """Join the ``labkit`` command."""
+    parser = subparsers.add_parser("prove", help="prove that each lab's tests test", description=__doc__)
+    add_labs(parser)
+    parser.add_argument("--jobs", type=int, metavar="N", help="workers at a time; default: the cores that may be used")
+    parser.add_argument("--cell-seconds", type=float, default=60.0, metavar="S", help="limit of one cell; default: 60")
+    parser.add_argument("--memory-gib", type=float, default=4.0, metavar="G", help="limit of one worker; default: 4")
+    parser.add_argument("--verbose", action="store_true", help="say which check caught each wrong answer")
+    parser.add_argument("--json", action="store_true", help="print the proofs as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """0: proved; 1: something is not, each with file and line."""
+    import json
+
+    from mlsys_grading.lab import read_labs
+    from mlsys_grading.prove.run import prove
+    from mlsys_grading.prove.table import Progress, details, rows
+
+    if not hasattr(__import__("os"), "fork"):
+        raise LabkitError("proving forks processes, which this system cannot; use Linux, macOS or WSL")
+    labs = read_labs(root_of(arguments), arguments.labs)
+    progress = Progress()
+    try:
+        proofs = prove(
+            labs,
+            arguments.jobs or _cores(),
+            arguments.cell_seconds,
+            int(arguments.memory_gib * 1024**3),
+            progress,
+        )
+    finally:
+        progress.close()
+    if arguments.json:
+        print(json.dumps([proof.to_json() for proof in proofs], indent=2))
+    else:
+        for proof in proofs:
+            print("\n".join(rows(proof)), end="\n\n")
+        if arguments.verbose:
+            print("\n".join(details(proofs)))
+    problems = [problem for proof in proofs for problem in proof.problems]
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return 1 if problems else 0
+
+
+def _cores() -> int:
+    from mlsys_labkit.limits import usable_cores
+
+    return max(1, int(usable_cores()))

@@ -1,0 +1,159 @@
+"""Processes that branch off a running one, each watched by a small supervisor of its own.
+
+A supervisor waits for a free slot, forks the worker, keeps its messages, ends it (and all it started) when a cell runs
+too long, and hands over one result. Since worker and supervisor are forks, a worker starts in the state that its parent
+had at that line: a notebook half run is as cheap a starting point as an empty one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from mlsys_grading.run import processes
+
+Send = Callable[[dict[str, Any]], None]
+Message = dict[str, Any]
+
+
+class Slots:
+    """A fixed number of workers at a time, over all processes of a run: a pipe with one byte a slot, as make has."""
+
+    def __init__(self, count: int) -> None:
+        self._read, self._write = os.pipe()
+        os.write(self._write, b"." * count)
+
+    def take(self) -> None:
+        os.read(self._read, 1)
+
+    def give(self) -> None:
+        os.write(self._write, b".")
+
+
+def threads_alive() -> int:
+    """Threads of this process, those of C libraries too. With more than one, a fork may hang in the child."""
+    try:
+        return len(os.listdir("/proc/self/task"))
+    except OSError:
+        return threading.active_count()
+
+
+def branch(
+    work: Callable[[Send], None],
+    finish: Callable[[Message], None],
+    slots: Slots,
+    cell_seconds: float,
+    memory_bytes: int,
+    react: Callable[[Message], None] = lambda message: None,
+) -> int:
+    """Fork a supervisor that runs ``work`` in a worker and calls ``finish`` once; returns the supervisor's pid.
+
+    ``work`` sends ``{"start": name}`` before each cell, ``{"ran": …}`` after it and ``{"over": True}`` at the end.
+    ``finish`` gets ``{"status": "done" | "timeout" | "died", "at": name, "why": text, "ran": [...]}``; ``react`` sees
+    each other message. Both are called in the supervisor.
+    """
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        processes.own_descendants()
+        slots.take()
+        finish(_supervise(work, slots, cell_seconds, memory_bytes, react))
+        code = 0
+    except BaseException:  # a fork must never run its parent's code on
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def wait_all(pids: list[int]) -> None:
+    """Wait for supervisors to end."""
+    for pid in pids:
+        os.waitpid(pid, 0)
+
+
+def _supervise(
+    work: Callable[[Send], None], slots: Slots, cell_seconds: float, memory_bytes: int, react: Callable[[Message], None]
+) -> Message:
+    read, write = os.pipe()
+    worker = os.fork()
+    if worker == 0:
+        _worker(work, read, write, memory_bytes)
+    os.close(write)
+    result: Message = {"status": "died", "at": "", "why": "", "ran": []}
+    deadline, pending = time.monotonic() + cell_seconds, b""
+    held = True
+    while True:
+        timeout = max(0.0, deadline - time.monotonic()) if held else None
+        ready, _, _ = select.select([read], [], [], timeout)
+        if not ready:
+            result |= {"status": "timeout", "why": f"still running after {cell_seconds:g} s"}
+            processes.kill_tree(worker)
+            break
+        data = os.read(read, 1 << 16)
+        if not data:
+            break
+        *lines, pending = (pending + data).split(b"\n")
+        for line in lines:
+            message = json.loads(line)
+            if "start" in message:
+                result["at"] = message["start"]
+                deadline = time.monotonic() + cell_seconds
+            elif "ran" in message:
+                result["ran"].append(message["ran"])
+            elif "over" in message:
+                result["status"] = "done"
+                slots.give()  # what is left for the worker is waiting for its own branches
+                held = False
+            else:
+                react(message)
+    _, status = os.waitpid(worker, 0)
+    if result["status"] == "died":
+        result["why"] = _ended(status)
+    processes.end_descendants()
+    if held:
+        slots.give()
+    return result
+
+
+def _worker(work: Callable[[Send], None], read: int, write: int, memory_bytes: int) -> None:
+    code = 1
+    try:
+        os.close(read)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        # Data, not address space: CUDA and large reservations map far more than they ever touch.
+        resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
+
+        def send(message: Message) -> None:
+            data = json.dumps(message).encode() + b"\n"
+            while data:
+                data = data[os.write(write, data) :]
+
+        work(send)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _ended(status: int) -> str:
+    code = os.waitstatus_to_exitcode(status)
+    return (
+        f"its process exited with code {code}"
+        if code >= 0
+        else f"its process was ended by {signal.Signals(-code).name}"
+    )

@@ -1,0 +1,126 @@
+"""The clean process that everything forks from: ``python -m mlsys_grading.prove.server PLAN``.
+
+It imports once what the labs import, runs no cell itself, and prints the name of each job as its result is complete.
+For each lab it forks two workers: one runs the stubs, one the solution. At each task the latter forks a branch for
+every wrong answer, so that a wrong answer costs its own cells. Should a cell have started threads, a fork of it could
+hang; then the wrong answer is replayed from the clean process, at the price of the cells before it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from mlsys_grading.files import write_atomic
+from mlsys_grading.prove.forks import Message, Send, Slots, branch, threads_alive, wait_all
+from mlsys_grading.prove.plan import SOLUTION, UNSOLVED, LabPlan, Plan, WrongPlan, from_json, job_name
+from mlsys_grading.prove.shell import CellSource, Shell
+from mlsys_grading.run import processes
+
+
+def main() -> None:
+    plan = from_json(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
+    processes.own_descendants()
+    _import(plan.modules)
+    server = _Server(plan)
+    wait_all([pid for lab in plan.labs for pid in server.start(lab)])
+
+
+def _import(modules: Iterable[str]) -> None:
+    for name in modules:
+        with contextlib.suppress(Exception):  # the cell that imports it will say what is wrong with it
+            importlib.import_module(name)
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)  # a fork after a multi-threaded matmul hangs
+
+
+class _Server:
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._slots = Slots(plan.jobs)
+        self._shell = Shell()
+        sys.path.insert(0, "")  # as in a kernel: modules beside the notebook
+
+    def start(self, lab: LabPlan) -> list[int]:
+        """Fork the two workers of a lab."""
+        cells = [CellSource(**cell) for cell in lab.cells]
+        stubs = [CellSource(c.index, c.name, lab.stubs.get(str(c.index), c.source), c.is_test) for c in cells]
+        replays: list[int] = []
+
+        def solve(send: Send) -> None:
+            os.chdir(lab.cwd)
+            wait_all(self._run_solution(lab, cells, send))
+
+        def replay(message: Message) -> None:
+            wrong = next(one for one in lab.wrong if one.job == message["replay"])
+            replays.append(self._branch(wrong.job, lambda send: self._replay(lab, cells, wrong, send)))
+
+        def solved(result: Message) -> None:
+            self._deliver(job_name(lab.name, SOLUTION), result)
+            wait_all(replays)
+
+        return [
+            self._branch(job_name(lab.name, SOLUTION), solve, finish=solved, react=replay),
+            self._branch(job_name(lab.name, UNSOLVED), lambda send: self._run_in(lab, stubs, send)),
+        ]
+
+    def _run_solution(self, lab: LabPlan, cells: list[CellSource], send: Send) -> list[int]:
+        branches = []
+        for cell in cells:
+            for wrong in (one for one in lab.wrong if one.index == cell.index):
+                if threads_alive() == 1:
+                    branches.append(self._branch(wrong.job, self._wrong_answer(cells, wrong)))
+                else:
+                    send({"replay": wrong.job})
+            self._run([cell], send)
+        send({"over": True})
+        return branches
+
+    def _wrong_answer(self, cells: list[CellSource], wrong: WrongPlan) -> Any:
+        todo = [
+            CellSource(cell.index, cell.name, wrong.source if cell.index == wrong.index else cell.source, cell.is_test)
+            for cell in cells
+            if wrong.index <= cell.index <= wrong.last
+        ]
+
+        def work(send: Send) -> None:
+            self._run(todo, send)
+            send({"over": True})
+
+        return work
+
+    def _replay(self, lab: LabPlan, cells: list[CellSource], wrong: WrongPlan, send: Send) -> None:
+        os.chdir(lab.cwd)
+        for cell in cells:
+            if cell.index < wrong.index:
+                send({"start": cell.name})
+                self._shell.run(cell)
+        self._wrong_answer(cells, wrong)(send)
+
+    def _run_in(self, lab: LabPlan, cells: list[CellSource], send: Send) -> None:
+        os.chdir(lab.cwd)
+        self._run(cells, send)
+        send({"over": True})
+
+    def _run(self, cells: list[CellSource], send: Send) -> None:
+        for cell in cells:
+            send({"start": cell.name})
+            send({"ran": self._shell.run(cell)})
+
+    def _branch(self, job: str, work: Any, finish: Any = None, react: Any = lambda message: None) -> int:
+        finish = finish or (lambda result: self._deliver(job, result))
+        return branch(work, finish, self._slots, self._plan.cell_seconds, self._plan.memory_bytes, react)
+
+    def _deliver(self, job: str, result: Message) -> None:
+        write_atomic(Path(self._plan.results) / f"{job}.json", json.dumps(result))
+        os.write(1, f"{job}\n".encode())  # one short write: lines of several processes never mix
+
+
+if __name__ == "__main__":
+    main()

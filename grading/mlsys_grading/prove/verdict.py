@@ -1,0 +1,248 @@
+"""From what the cells did to what it proves: marks by nbgrader's own rule, and every promise that was not kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from mlsys_grading.lab import Cell, Lab, Task, WrongAnswer
+from mlsys_grading.prove.plan import SOLUTION, UNSOLVED, job_name
+
+Result = Mapping[str, Any]  # of prove.forks.branch
+_SLIPS = {
+    "SyntaxError": "the wrong answer is no Python",
+    "NameError": "the wrong answer uses a name that does not exist",
+    "ImportError": "the wrong answer imports what does not exist",
+    "NotImplementedError": "a wrong answer that does nothing tempts nobody",
+}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A promise not kept, with the place to mend."""
+
+    where: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.text}"
+
+
+@dataclass(frozen=True)
+class WrongProof:
+    """What a wrong answer kept of its task's points, and what caught it. ``slip`` is why that does not count."""
+
+    name: str
+    misconception: str
+    earned: float
+    keeps: float
+    caught_by: str
+    slip: str = ""
+
+    @property
+    def caught(self) -> bool:
+        return not self.slip
+
+
+@dataclass(frozen=True)
+class TaskProof:
+    """One task: points that exist, that the solution earned, that stubs earned, and its wrong answers."""
+
+    name: str
+    points: float
+    solution: float
+    unsolved: float
+    wrong: tuple[WrongProof, ...]
+
+    @property
+    def caught(self) -> int:
+        return sum(wrong.caught for wrong in self.wrong)
+
+
+@dataclass(frozen=True)
+class LabProof:
+    """One lab; proved when there are no problems."""
+
+    name: str
+    tasks: tuple[TaskProof, ...]
+    problems: tuple[Problem, ...]
+    seconds: float  # of all cells that ran, over all workers
+
+    @property
+    def proved(self) -> bool:
+        return not self.problems
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "proved": self.proved}
+
+
+def judge(lab: Lab, results: Mapping[str, Result]) -> LabProof:
+    """Everything that the results prove about a lab; a job without a result is a problem too."""
+    problems: list[Problem] = []
+    solution = _Pass(lab, results.get(job_name(lab.name, SOLUTION)), "the solution", problems)
+    unsolved = _Pass(lab, results.get(job_name(lab.name, UNSOLVED)), "the unsolved notebook", problems)
+    for cell in lab.cells:
+        # What fails solved and unsolved is one thing to mend, and the solution's message is the one that helps.
+        if solution.expect_success(cell):
+            unsolved.expect_stub(cell)
+    tasks = []
+    for task in lab.tasks:
+        if not task.tests:
+            continue
+        proofs = []
+        for wrong in lab.wrong_for(task.name):
+            result = results.get(job_name(lab.name, "wrong", task.name, wrong.name))
+            proofs.append(_judge_wrong(lab, task, wrong, result))
+            if proofs[-1].slip and solution.points(task) == task.points:
+                problems.append(
+                    Problem(lab.where(lab.wrong_path, wrong.line), f"{task.name} / {wrong.name}: {proofs[-1].slip}")
+                )
+        tasks.append(TaskProof(task.name, task.points, solution.points(task), unsolved.points(task), tuple(proofs)))
+    mine = [result for name, result in results.items() if name.startswith(f"{lab.name}.")]
+    seconds = sum(ran["seconds"] for result in mine for ran in result["ran"])
+    return LabProof(lab.name, tuple(tasks), tuple(problems), seconds)
+
+
+def marks(cell: Cell, ran: Mapping[str, Any] | None) -> float:
+    """nbgrader's marks for a test cell: 0 with an error or anything on stderr, a number it ends in, else all points."""
+    import nbformat
+    from nbformat import v4
+    from nbgrader.utils import determine_grade
+
+    if ran is None:
+        return 0.0
+    node = v4.new_code_cell(
+        cell.source, metadata=dict(cell.metadata), outputs=[nbformat.from_dict(o) for o in ran["outputs"]]
+    )
+    try:
+        earned, _ = determine_grade(node)
+    except ValueError:  # more than the cell's points: nbgrader refuses to grade it
+        return 0.0
+    return float(earned or 0.0)
+
+
+class _Pass:
+    """One run of the whole notebook."""
+
+    def __init__(self, lab: Lab, result: Result | None, who: str, problems: list[Problem]) -> None:
+        self._lab, self._who, self._problems = lab, who, problems
+        self._ran = {ran["index"]: ran for ran in result["ran"]} if result else {}
+        self._complete = bool(result) and result["status"] == "done"
+        if result is None:
+            problems.append(Problem(lab.where(lab.path), f"{who} was not run; run it again"))
+        elif result["status"] != "done":
+            cell = next((c for c in lab.cells if result["at"] in (c.grade_id, f"cell {c.index + 1}")), lab.cells[0])
+            self._say(cell, 1, f"{who} stopped in {_name(cell)}: {result['why']}")
+
+    def points(self, task: Task) -> float:
+        return sum(marks(test, self._ran.get(test.index)) for test in task.tests)
+
+    def expect_success(self, cell: Cell) -> bool:
+        ran = self._ran.get(cell.index)
+        before = len(self._problems)
+        if ran is None:
+            return True
+        if error := ran["error"]:
+            if "raises-exception" not in cell.tags:
+                self._say(cell, error["line"] or 1, f"{self._who} fails in {_name(cell)}: {_what(error)}")
+        elif cell.is_test and marks(cell, ran) != cell.points:
+            self._say(
+                cell,
+                1,
+                f"{self._who} gets {marks(cell, ran):g} of {cell.points:g} points in {_name(cell)}: {_odd_output(ran)}",
+            )
+        return len(self._problems) == before
+
+    def expect_stub(self, cell: Cell) -> None:
+        ran = self._ran.get(cell.index)
+        if ran is None:
+            return
+        error = ran["error"]
+        if not cell.is_test:
+            if error and "raises-exception" not in cell.tags:
+                self._say(
+                    cell,
+                    error["line"] or 1,
+                    f"{self._who} fails in {_name(cell)}, which is not graded: {_what(error)}; "
+                    "put what needs a solution into  with lk.picture(...):",
+                )
+        elif error is None:
+            self._say(
+                cell,
+                1,
+                f"{self._who} gets {marks(cell, ran):g} points in {_name(cell)}; call the task's function in it",
+            )
+        elif "NotImplementedError" not in error["kinds"]:
+            self._say(
+                cell,
+                error["line"] or 1,
+                f"{self._who} fails in {_name(cell)} with {_what(error)}, not NotImplementedError; call the stub first",
+            )
+
+    def _say(self, cell: Cell, line: int, text: str) -> None:
+        self._problems.append(Problem(self._lab.where(self._lab.path, cell.line + line - 1), text))
+
+
+def _judge_wrong(lab: Lab, task: Task, wrong: WrongAnswer, result: Result | None) -> WrongProof:
+    def proof(earned: float, caught_by: str, slip: str = "") -> WrongProof:
+        return WrongProof(wrong.name, wrong.misconception, earned, wrong.keeps, caught_by, slip)
+
+    if result is None:
+        return proof(task.points, "", "not run; see what stopped the solution's run")
+    ran = {one["index"]: one for one in result["ran"]}
+    earned = sum(marks(test, ran.get(test.index)) for test in task.tests)
+    if result["status"] != "done":
+        advice = "make it wrong, not endless" if result["status"] == "timeout" else "a wrong answer raises or returns"
+        return proof(earned, "", f"in {result['at']}: {result['why']}; {advice}")
+    definition = ran.get(task.solution.index)
+    if definition and definition["error"]:
+        return proof(earned, "", f"its own cell fails: {_what(definition['error'])}")
+    failed = [test for test in task.tests if test.index in ran and ran[test.index]["error"]]
+    caught_by = "; ".join(_caught_by(lab, test, ran[test.index]["error"]) for test in failed)
+    if earned > wrong.keeps or earned >= task.points:
+        missed = ", ".join(test.grade_id for test in task.tests if test not in failed)
+        kept = f"keeps {earned:g} of {task.points:g} points, {wrong.keeps:g} allowed"
+        return proof(
+            earned,
+            caught_by,
+            f"{kept}; {missed} let pass: {wrong.misconception}",
+        )
+    if not failed:
+        odd = next(
+            (_odd_output(ran[t.index]) for t in task.tests if t.index in ran and marks(t, ran[t.index]) < t.points), ""
+        )
+        return proof(earned, odd, f"no check fails, only {odd}")
+    for test in failed:
+        slip = next((text for kind, text in _SLIPS.items() if kind in ran[test.index]["error"]["kinds"]), "")
+        if slip:
+            return proof(earned, caught_by, f"{_what(ran[test.index]['error'])}: {slip}")
+    return proof(earned, caught_by)
+
+
+def _caught_by(lab: Lab, test: Cell, error: Mapping[str, Any]) -> str:
+    line = error["line"] or 1
+    place = lab.where(lab.path, test.line + line - 1).rpartition(":")[2]
+    return f"{test.grade_id} (line {place}) {error['check'] or error['kinds'][0]}"
+
+
+def _what(error: Mapping[str, Any]) -> str:
+    message = " ".join(str(error["message"]).split())
+    text = f"{error['kinds'][0]}: {message}" if message else str(error["kinds"][0])
+    if error["raised_in"]:
+        text += f" (in {error['raised_in'][0]}, line {error['raised_in'][1]})"
+    return text if len(text) <= 300 else text[:299] + "…"
+
+
+def _odd_output(ran: Mapping[str, Any]) -> str:
+    """Why nbgrader takes marks away although nothing was raised."""
+    for output in ran["outputs"]:
+        if output["output_type"] == "stream":
+            return f"text on stderr ({' '.join(output['text'].split())[:120]!r}), which nbgrader marks as a failure"
+        if output["output_type"] == "execute_result":
+            return f"the cell ends in a value ({output['data']['text/plain'][:60]}), which nbgrader reads as marks"
+    return "nothing odd"
+
+
+def _name(cell: Cell) -> str:
+    return cell.grade_id or f"cell {cell.index + 1}"
