@@ -1,0 +1,79 @@
+"""The magics do what their function twins do, in a real IPython shell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+from mlsys_labkit.errors import LabkitError
+from mlsys_labkit.memory import MemoryTrace
+from mlsys_labkit.timing import Timing
+
+
+@pytest.fixture
+def shell() -> Iterator[InteractiveShell]:
+    shell = InteractiveShell()
+    shell.run_line_magic("load_ext", "mlsys_labkit")
+    yield shell
+    shell.run_line_magic("unload_ext", "mlsys_labkit")
+
+
+def test_work_counts_a_matmul_and_places_it(shell: InteractiveShell) -> None:
+    left = shell.user_ns["left"] = np.ones((30, 20), np.float32)
+    shell.user_ns["right"] = np.ones((20, 10), np.float32)
+    placement = shell.run_cell_magic("work", "h100-sxm", "out = left @ right\n")
+    assert placement.work.flops == 2 * 30 * 20 * 10
+    assert placement.work.bytes_moved == 4 * (30 * 20 + 20 * 10 + 30 * 10)
+    assert placement.bound == "memory"
+    assert shell.user_ns["left"] is left, "the student's array is the student's again"
+    assert shell.user_ns["out"].shape == (30, 10)
+
+
+def test_work_gives_arrays_back_after_an_error(shell: InteractiveShell) -> None:
+    left = shell.user_ns["left"] = np.ones((3, 4))
+    with pytest.raises(ValueError, match="matmul"):
+        shell.run_cell_magic("work", "h100-sxm", "left @ left\n")
+    assert shell.user_ns["left"] is left
+
+
+def test_work_sees_torch(shell: InteractiveShell) -> None:
+    torch = pytest.importorskip("torch")
+    shell.user_ns["t"] = torch.ones(8, 8)
+    assert shell.run_cell_magic("work", "h100-sxm", "t @ t\n").work.flops == 2 * 8**3
+
+
+def test_trace_memory_keeps_its_trace(shell: InteractiveShell) -> None:
+    shell.user_ns["np"] = np
+    shell.run_cell_magic("trace_memory", "seen", "a = np.ones(100_000)\nb = a + 1\n")
+    trace = shell.user_ns["seen"]
+    assert isinstance(trace, MemoryTrace)
+    assert 1_600_000 <= trace.peak_bytes < 1_700_000
+    assert shell.user_ns["b"][0] == 2
+
+
+def test_trace_memory_wants_a_name(shell: InteractiveShell) -> None:
+    with pytest.raises(LabkitError, match="'2 words' is not one"):
+        shell.run_cell_magic("trace_memory", "2 words", "pass\n")
+
+
+def test_bench_times_a_statement(shell: InteractiveShell) -> None:
+    timing = shell.run_line_magic("bench", "-s 0.05 sum(range(1000))")
+    assert isinstance(timing, Timing)
+    assert timing.median > 0
+    assert timing.name == "sum(range(1000))"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"), [("", "%bench needs a statement"), ("-s soon f()", "%bench -s takes seconds")]
+)
+def test_bench_says_what_it_wants(shell: InteractiveShell, line: str, message: str) -> None:
+    with pytest.raises(LabkitError, match=message):
+        shell.run_line_magic("bench", line)
+
+
+def test_last_expression_shows_as_in_a_plain_cell(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
+    shell.run_cell_magic("trace_memory", "", "1 + 1\n")
+    assert "2" in capsys.readouterr().out
