@@ -1,0 +1,1303 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+# ---
+
+# %% [markdown]
+# # Lab 02 · Subspaces and PCA
+#
+# A model turns pictures and words into points in a space of hundreds of dimensions. Most of those dimensions say little.
+# Find the few that matter and you store less, move less and read meaning off a plane. This lab builds principal
+# component analysis four times over, and each time it is the *bytes* that tell the four apart.
+#
+# **You will be able to**
+# - project onto a subspace without ever forming the projection matrix, and say why the error stands at a right angle;
+# - compute principal components by eigendecomposition, by SVD, by power iteration and by a randomized sketch, and choose between them by passes over the data, memory and precision;
+# - predict a reconstruction error from the tail of a spectrum, before reconstructing anything;
+# - compare words inside a semantic subspace, and say when such a comparison means nothing;
+# - run PCA over a stream that is larger than your memory;
+# - replace a trained weight matrix by two thin ones.
+#
+# | minutes | difficulty | hardware | needs | chapter |
+# |---|---|---|---|---|
+# | 90–120 | ●●○ | any machine: 2 cores, 2 GiB, no GPU | lab01, a little linear algebra | 3 · Geometry: subspaces and PCA |
+#
+# 100 points, all graded automatically. The marks are for right answers *and* for how you got them: bytes alive, passes
+# over the data, floating-point operations. Never for time.
+
+# %% nbgrader={"grade": false, "grade_id": "lab02_imports", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %load_ext mlsys_labkit
+from dataclasses import dataclass
+
+import numpy as np
+import plotly.graph_objects as go
+
+import mlsys_labkit as lk
+
+# %% tags=["parameters"]
+smoke = False
+seed = 0
+
+# %% [markdown]
+# ## Two tables of points
+#
+# Every picture in this lab comes from two real tables, one point a row. **Digits**: 1,797 handwritten digits, 8 × 8 pixels
+# of brightness 0 to 16, so 64 numbers each. **Words**: English words as a small sentence model
+# (all-MiniLM-L6-v2) sees them, 384 numbers each. Rows are samples throughout: `X` has shape `[n, d]`.
+
+# %%
+digits, labels = lk.datasets.digits()
+words, table = lk.datasets.words()
+groups = lk.datasets.word_groups()
+row = {word: i for i, word in enumerate(words)}
+
+BLUE, ORANGE, GREEN, GREY = "#3b82f6", "#f97316", "#10b981", "#8a8f98"
+
+
+def gallery(images, titles, diverging=False):
+    """Images [m, 64] side by side; `diverging` draws minus in one colour and plus in another."""
+    images = np.asarray(images, dtype=float).reshape(-1, 8, 8)
+    sheet = np.full((8, 9 * len(images) - 1), np.nan)
+    for i, image in enumerate(images):
+        sheet[:, 9 * i : 9 * i + 8] = image
+    limit = np.nanmax(np.abs(sheet))
+    scale, low = ("RdBu", -limit) if diverging else ("Greys", 0)
+    figure = go.Figure(go.Heatmap(z=sheet, zmin=low, zmax=limit, colorscale=scale, showscale=False, hoverinfo="skip"))
+    for i, title in enumerate(titles):
+        figure.add_annotation(x=9 * i + 3.5, y=-1.2, text=title, showarrow=False)
+    figure.update_xaxes(visible=False)
+    figure.update_yaxes(visible=False, autorange="reversed", scaleanchor="x")
+    figure.update_layout(height=170, margin={"l": 10, "r": 10, "t": 30, "b": 10})
+    return figure
+
+
+print(f"digits {digits.shape}, {digits.nbytes / 1e3:,.0f} kB · words {table.shape}, {table.nbytes / 1e6:.1f} MB")
+lk.show(gallery(digits[:10], [str(label) for label in labels[:10]]), summary="The first ten digits, 0 to 9, as 8 by 8 pixels.")
+
+# %% [markdown]
+# The next cell holds the record that every PCA in this lab returns, and what the tests use to compare answers. Two
+# correct programs may return `v` and `−v`, or two different bases of one plane. So the tests never compare
+# components entry by entry: they measure the **angle** between the subspaces that they span.
+
+# %% nbgrader={"grade": false, "grade_id": "lab02_helpers", "locked": true, "schema_version": 3, "solution": false, "task": false}
+@dataclass(frozen=True)
+class PCA:
+    """mean [d]; components [d, k], orthonormal columns; variances [k] along them, largest first, divisor n − 1."""
+
+    mean: np.ndarray
+    components: np.ndarray
+    variances: np.ndarray
+
+
+def expect_orthonormal(Q, shape, name="components"):
+    """Q has this shape and orthonormal columns."""
+    Q = np.asarray(Q)
+    assert Q.shape == shape, f"{name}: expected shape {shape}, got {Q.shape}; one direction a column"
+    assert np.isfinite(Q).all(), f"{name}: {np.sum(~np.isfinite(Q))} of {Q.size} entries are NaN or infinite"
+    worst = np.abs(Q.T @ Q - np.eye(shape[1])).max(initial=0.0)
+    assert worst < 1e-8, f"{name}: columns must be orthonormal, yet QᵀQ is off the identity by {worst:.1e}"
+
+
+def subspace_angle(P, Q):
+    """Sine of the largest angle between the spans of P and Q, both [d, k] with orthonormal columns: 0 same, 1 at right angles."""
+    return float(np.linalg.norm(P - Q @ (Q.T @ P), 2))
+
+
+def expect_span(actual, expected, at_most=1e-6, name="components"):
+    """`actual` is orthonormal and spans what `expected` [d, k] spans, to an angle whose sine is `at_most`."""
+    expect_orthonormal(actual, expected.shape, name)
+    sine = subspace_angle(np.asarray(actual), expected)
+    assert sine <= at_most, f"{name}: they span another subspace; the sine of the angle is {sine:.1e}, at most {at_most:.0e} is allowed"
+
+
+def planted(rng, n, d, deviations, mean=0.0):
+    """n samples in d dimensions whose standard deviations along a hidden orthonormal basis are exactly `deviations`.
+
+    Returns X [n, d] and the basis V [d, r]. Exact because the scores are orthonormal and orthogonal to the ones vector.
+    """
+    deviations = np.asarray(deviations, dtype=float)
+    scores = rng.standard_normal((n, len(deviations) + 1))
+    scores[:, 0] = 1.0
+    scores = np.linalg.qr(scores)[0][:, 1:]
+    V = np.linalg.qr(rng.standard_normal((d, len(deviations))))[0]
+    return np.sqrt(n - 1) * (scores * deviations) @ V.T + mean, V
+
+
+# %% [markdown]
+# ## 1 · Project, without the projection matrix
+#
+# A subspace is what you can reach by mixing a few vectors, the columns of `basis` $B \in \mathbb{R}^{d \times k}$. The
+# point of it nearest to $x$ is $Bc$ for some $c$, and *nearest* means that the error is orthogonal to every column:
+#
+# $$B^\top (x - Bc) = 0 \;\Longrightarrow\; c = (B^\top B)^{-1} B^\top x, \qquad P = B (B^\top B)^{-1} B^\top .$$
+#
+# $P$ is idempotent, $P^2 = P$: what lies in the subspace stays where it is. It is also a $d \times d$ matrix, and that is
+# where data movement enters. You never need $P$. You need $Px$, and brackets are free.
+
+# %%
+lk.predict("project")
+
+# %% [markdown]
+# **Task `project`** (8 points). Stuck? `lk.hint("project")` gives a nudge, and again for more.
+
+# %% nbgrader={"grade": false, "grade_id": "project", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def project(X, basis):
+    """The nearest point of span(basis) to each row of X.
+
+    X [n, d]; basis [d, k], columns linearly independent but neither orthogonal nor of unit length. Returns [n, d].
+    No array of d × d numbers may ever be alive.
+
+    >>> project(np.array([[3.0, 4.0, 5.0]]), np.array([[1.0, 1.0], [0.0, 1.0], [0.0, 0.0]]))   # the x-y plane
+    array([[3., 4., 0.]])
+    """
+    ### BEGIN SOLUTION
+    Q, _ = np.linalg.qr(basis)  # same span, orthonormal columns: (BᵀB)⁻¹ becomes the identity
+    return (X @ Q) @ Q.T
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "project_test", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
+plane = np.array([[1.0, 1.0], [0.0, 1.0], [0.0, 0.0]])  # skewed on purpose: its columns are not orthogonal
+lk.checks.expect_close(project(np.array([[3.0, 4.0, 5.0]]), plane), np.array([[3.0, 4.0, 0.0]]), name="the point's shadow on the x-y plane")
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(211)
+# (n, d, k): ragged; one sample; a line; the whole space, where nothing may change; fewer samples than directions
+for n, d, k in [(7, 5, 3), (1, 6, 2), (9, 4, 1), (5, 3, 3), (2, 12, 8)]:
+    X, basis = rng.standard_normal((n, d)), rng.standard_normal((d, k))
+    got = project(X.copy(), basis.copy())
+    nearest = (basis @ np.linalg.lstsq(basis, X.T, rcond=None)[0]).T  # least squares is the same question asked differently
+    lk.checks.expect_close(got, nearest, rtol=1e-9, atol=1e-9, name=f"project, n={n} d={d} k={k}")
+    lk.checks.expect_close((X - got) @ basis, np.zeros((n, k)), atol=1e-9, name="error times basis, orthogonal")
+    lk.checks.expect_close(project(got.copy(), basis.copy()), got, rtol=1e-9, atol=1e-9, name="projecting twice, idempotent")
+    # the subspace is what counts: stretch and mix its basis and nothing changes
+    mixed = basis @ (rng.standard_normal((k, k)) + 3 * np.eye(k)) * 1e-3
+    lk.checks.expect_close(project(X.copy(), mixed), nearest, rtol=1e-7, atol=1e-8, name="another basis of one subspace")
+lk.checks.expect_close(project(np.zeros((2, 3)), plane), np.zeros((2, 3)), name="the zero vector")
+# columns 0.001 rad apart: still a plane, and a float64 solver has digits to spare
+close = np.array([[1.0, 1.0], [0.0, 1e-3], [0.0, 0.0]])
+lk.checks.expect_close(project(np.array([[1.0, 2.0, 3.0]]), close), np.array([[1.0, 2.0, 0.0]]), atol=1e-7, name="nearly parallel columns")
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "project_test_bytes", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# d = 2,048 and k = 3: the answer is 131 kB, the projection matrix would be 34 MB.
+rng = np.random.default_rng(212)
+tall = rng.standard_normal((2048, 3))
+few = rng.standard_normal((8, 2048))
+lk.checks.expect_peak(project, few, tall, at_most_bytes=4_000_000)
+### BEGIN HIDDEN TESTS
+# a budget proves nothing about an answer that is not one
+lk.checks.expect_close(project(few, tall), (tall @ np.linalg.lstsq(tall, few.T, rcond=None)[0]).T, rtol=1e-9, atol=1e-9, name="project, d=2048 k=3")
+### END HIDDEN TESTS
+
+# %%
+with lk.picture("Every dashed error meets the line at a right angle: that is all that “nearest” means."):
+    rng = np.random.default_rng(seed)
+    cloud = rng.standard_normal((24, 2)) @ np.array([[2.0, 0.6], [0.0, 0.7]])
+    axis = np.array([[2.0], [1.0]])
+    feet = project(cloud, axis)
+    pairs = np.stack([cloud, feet, np.full_like(cloud, np.nan)], axis=1).reshape(-1, 2)  # NaN lifts the pen
+    figure = go.Figure(
+        [
+            go.Scatter(x=[-6, 6], y=[-3, 3], mode="lines", line={"color": GREY}, name="span(basis)"),
+            go.Scatter(x=pairs[:, 0], y=pairs[:, 1], mode="lines", line={"color": GREY, "dash": "dot"}, name="error"),
+            go.Scatter(x=cloud[:, 0], y=cloud[:, 1], mode="markers", marker={"color": BLUE, "size": 8}, name="x"),
+            go.Scatter(x=feet[:, 0], y=feet[:, 1], mode="markers", marker={"color": ORANGE, "size": 8}, name="Px"),
+        ]
+    )
+    figure.update_yaxes(scaleanchor="x", range=[-3.2, 3.2])
+    figure.update_layout(height=360)
+    lk.show(figure, summary="24 points in the plane and their projections onto the line y = x/2; the errors are perpendicular to it.")
+
+# %% [markdown]
+# ## 2 · Covariance, and the mean that spoils it
+#
+# Which subspace is worth projecting onto? The one along which the data varies. With $\bar x$ the mean row,
+#
+# $$\Sigma = \frac{1}{n-1} \sum_{i=1}^{n} (x_i - \bar x)(x_i - \bar x)^\top \in \mathbb{R}^{d \times d}.$$
+#
+# Textbooks rewrite this as $\overline{x x^\top} - \bar x \bar x^\top$: one pass instead of two. Algebra agrees.
+# Floating-point arithmetic does not.
+
+# %%
+lk.predict("covariance")
+
+# %% nbgrader={"grade": false, "grade_id": "covariance", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def covariance(X):
+    """Sample covariance of the rows of X [n, d] with divisor n − 1. Returns float64 [d, d]; X stays as it was.
+
+    X may be of any real dtype, uint8 pixels included. Raises ValueError for fewer than two rows.
+
+    >>> covariance(np.array([[0.0, 0.0], [2.0, 4.0]]))
+    array([[2., 4.],
+           [4., 8.]])
+    """
+    ### BEGIN SOLUTION
+    n = X.shape[0]
+    if n < 2:
+        raise ValueError(f"covariance needs at least 2 rows, got {n}")
+    centred = X - X.mean(axis=0, dtype=np.float64)
+    return centred.T @ centred / (n - 1)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "covariance_test", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
+lk.checks.expect_close(covariance(np.array([[0.0, 0.0], [2.0, 4.0]])), np.array([[2.0, 4.0], [4.0, 8.0]]), name="two points")
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(221)
+# more rows than columns; fewer (rank deficient); one column; the fewest rows there can be
+for n, d in [(20, 3), (4, 9), (11, 1), (2, 5)]:
+    deviations = rng.uniform(0.5, 3.0, min(n - 1, d))
+    X, V = planted(rng, n, d, deviations, mean=rng.standard_normal(d))
+    before = X.copy()
+    lk.checks.expect_close(covariance(X), V * deviations**2 @ V.T, rtol=1e-9, atol=1e-9, name=f"covariance, n={n} d={d}")
+    lk.checks.expect_close(X, before, rtol=0, atol=0, name="X after the call")
+# a column that never changes has no variance and no covariance
+flat = np.array([[1.0, 7.0], [2.0, 7.0], [4.0, 7.0]])
+lk.checks.expect_close(covariance(flat), np.array([[7 / 3, 0.0], [0.0, 0.0]]), name="a constant column")
+# pixels: a product of two bytes does not fit into a byte
+pixels = rng.integers(0, 256, (30, 4), dtype=np.uint8)
+lk.checks.expect_close(covariance(pixels), np.cov(pixels.astype(float), rowvar=False), rtol=1e-9, name="uint8 pixels")
+# one sample has no spread to estimate: n − 1 is 0
+lk.checks.expect_raises(ValueError, covariance, np.ones((1, 3)))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "covariance_test_offset", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# Seconds since 1970, pressures in pascal, token ids: real columns sit far from zero. Spread 1 around a mean of ten million.
+rng = np.random.default_rng(222)
+X, V = planted(rng, 50, 3, [1.0, 0.5, 0.25], mean=1e7)
+lk.checks.expect_close(covariance(X), V * np.array([1.0, 0.25, 0.0625]) @ V.T, rtol=0, atol=1e-6, name="covariance far from zero")
+
+# %%
+with lk.picture("Covariance of the 64 pixels. The faint grid of period 8 is the image's own rows: a pixel varies with the one below it."):
+    figure = go.Figure(go.Heatmap(z=covariance(digits), colorscale="RdBu", zmid=0, colorbar={"title": "pixel²"}))
+    figure.update_yaxes(autorange="reversed", scaleanchor="x", title="pixel")
+    figure.update_xaxes(title="pixel", constrain="domain")
+    figure.update_layout(height=420)
+    lk.show(figure, summary="Heat map of the 64 by 64 covariance of digit pixels; bands repeat every 8 pixels.")
+
+# %% [markdown]
+# ## 3 · What a subspace keeps, and what it loses
+#
+# Let the columns of $Q$ be orthonormal. Pythagoras splits every centred row into what $Q$ keeps and what it loses,
+# $\|x\|^2 = \|Q^\top x\|^2 + \|x - QQ^\top x\|^2$. Average over rows, and since $\|Q^\top x\|^2 = \operatorname{Tr}(Q^\top x x^\top Q)$,
+#
+# $$\frac{1}{n-1}\sum_i \|Q^\top x_i\|^2 = \operatorname{Tr}(Q^\top \Sigma\, Q) = \sum_j q_j^\top \Sigma\, q_j .$$
+#
+# Read it from right to left: the variance that a subspace captures can be had **without ever forming $\Sigma$**. Turn the
+# axis below and watch the two parts.
+
+# %%
+lk.widgets.pca()
+
+# %%
+lk.predict("variance_split")
+
+# %% nbgrader={"grade": false, "grade_id": "variance_split", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def variance_split(X, Q):
+    """Variance that a subspace keeps, direction by direction, and the variance that it loses.
+
+    X [n, d], n ≥ 2, not centred; Q [d, k] with orthonormal columns. Returns (along [k], lost): the sample variance
+    (divisor n − 1) along each column of Q, and the variance of the rest as one number, never below 0.
+    No array of d × d numbers may ever be alive; a few the size of X may.
+
+    >>> variance_split(np.array([[0.0, 0.0], [2.0, 4.0]]), np.array([[1.0], [0.0]]))   # total 10 = 2 along x + 8 lost
+    (array([2.]), 8.0)
+    """
+    ### BEGIN SOLUTION
+    centred = X - X.mean(axis=0)
+    coordinates = centred @ Q
+    along = np.einsum("nk,nk->k", coordinates, coordinates) / (len(X) - 1)
+    total = np.einsum("nd,nd->", centred, centred) / (len(X) - 1)
+    return along, max(float(total - along.sum()), 0.0)  # rounding may leave −1e-16 where nothing is lost
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "variance_split_test", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
+along, lost = variance_split(np.array([[0.0, 0.0], [2.0, 4.0]]), np.array([[1.0], [0.0]]))
+lk.checks.expect_close(along, np.array([2.0]), name="variance along x")
+lk.checks.expect_close(lost, 8.0, name="variance lost")
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(231)
+# ragged; two samples; more dimensions than samples; a single direction
+for n, d, k in [(30, 6, 2), (2, 4, 3), (5, 17, 4), (12, 3, 1)]:
+    X = rng.standard_normal((n, d)) * rng.uniform(0.2, 4.0, d) + rng.uniform(-50, 50, d)
+    Q = np.linalg.qr(rng.standard_normal((d, k)))[0]
+    sigma = np.cov(X, rowvar=False)
+    along, lost = variance_split(X.copy(), Q.copy())
+    lk.checks.expect_close(along, np.diag(Q.T @ sigma @ Q), rtol=1e-9, atol=1e-9, name=f"qᵀΣq, n={n} d={d} k={k}")
+    residual = X - X.mean(0) - (X - X.mean(0)) @ Q @ Q.T
+    lk.checks.expect_close(lost, np.sum(residual**2) / (n - 1), rtol=1e-8, atol=1e-8, name="variance of the residual")
+    # turning the basis inside its own span shares the variance out differently and keeps the sum
+    turned, still = variance_split(X.copy(), Q @ np.linalg.qr(rng.standard_normal((k, k)))[0])
+    lk.checks.expect_close(np.sum(turned), np.trace(Q.T @ sigma @ Q), rtol=1e-9, name="the trace, which does not see the basis")
+    lk.checks.expect_close(still, lost, rtol=1e-8, atol=1e-8, name="variance lost, same span")
+# the whole space loses nothing: not a little less than nothing either
+for _ in range(20):
+    X = rng.standard_normal((9, 5)) * 10.0 ** rng.integers(-3, 4)
+    lost = variance_split(X, np.linalg.qr(rng.standard_normal((5, 5)))[0])[1]
+    assert 0 <= lost <= 1e-12 * np.sum(X**2), f"lost: all of space keeps everything, so expected 0 up to rounding and never less, got {lost}"
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "variance_split_test_bytes", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# 40 rows of 2,048: X is 0.66 MB, its covariance would be 34 MB.
+rng = np.random.default_rng(232)
+wide = rng.standard_normal((40, 2048))
+frame = np.linalg.qr(rng.standard_normal((2048, 2)))[0]
+lk.checks.expect_peak(variance_split, wide, frame, at_most_bytes=4_000_000)
+### BEGIN HIDDEN TESTS
+lk.checks.expect_close(variance_split(wide, frame)[0], np.var(wide @ frame, axis=0, ddof=1), rtol=1e-9, name="variance along two directions")
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 4 · PCA by eigendecomposition
+#
+# Which $k$ orthonormal directions keep the most? Write $\Sigma = \sum_j \lambda_j v_j v_j^\top$, $\lambda_1 \ge \lambda_2 \ge \dots$
+# For any $Q$ the share of $v_j$ that it covers is $s_j = \|Q^\top v_j\|^2 \in [0, 1]$, and the shares add up to $k$. So
+#
+# $$\operatorname{Tr}(Q^\top \Sigma\, Q) = \sum_j \lambda_j s_j \;\le\; \lambda_1 + \dots + \lambda_k ,$$
+#
+# a budget of $k$ spent on the dearest first. Equality for $Q = [v_1 \dots v_k]$: the top eigenvectors are optimal, and what
+# is lost is the tail $\lambda_{k+1} + \dots + \lambda_d$. That is the whole theorem.
+
+# %%
+lk.predict("pca_eigh")
+
+# %% nbgrader={"grade": false, "grade_id": "pca_eigh", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def pca_eigh(X, k):
+    """The k leading principal components of X [n, d], n ≥ 2, from the eigenvectors of its covariance.
+
+    Returns PCA(mean [d], components [d, k], variances [k]), largest variance first, none negative.
+    Raises ValueError if k > d. X stays as it was.
+
+    >>> pca_eigh(np.array([[0.0, 0.0], [3.0, 4.0], [6.0, 8.0]]), 1).variances   # three points on a line, 5 apart
+    array([25.])
+    """
+    ### BEGIN SOLUTION
+    n, d = X.shape
+    if k > d:
+        raise ValueError(f"asked for {k} components in {d} dimensions")
+    mean = X.mean(axis=0)
+    centred = X - mean
+    values, vectors = np.linalg.eigh(centred.T @ centred / (n - 1))  # ascending
+    return PCA(mean, vectors[:, ::-1][:, :k], np.clip(values[::-1][:k], 0.0, None))
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "pca_eigh_test", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
+line = pca_eigh(np.array([[0.0, 0.0], [3.0, 4.0], [6.0, 8.0]]), 1)
+lk.checks.expect_close(line.variances, np.array([25.0]), name="variance along the line")
+lk.checks.expect_close(line.mean, np.array([3.0, 4.0]), name="mean")
+expect_span(line.components, np.array([[0.6], [0.8]]))
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(241)
+# planted spectra, so the answer is known by construction: tall; square; k = d; one dimension; far from the origin
+for n, d, deviations, k, mean in [
+    (40, 6, [4.0, 3.0, 2.0, 1.0, 0.5, 0.2], 3, 0.0),
+    (7, 6, [5.0, 3.0, 2.0, 1.0, 0.7, 0.3], 6, 2.0),
+    (25, 1, [3.0], 1, -4.0),
+    (30, 10, [2.0, 1.5, 1.0, 0.5], 4, 100.0),
+]:
+    X, V = planted(rng, n, d, deviations, mean)
+    before = X.copy()
+    got = pca_eigh(X, k)
+    lk.checks.expect_close(X, before, rtol=0, atol=0, name="X after the call")
+    lk.checks.expect_close(got.mean, np.full(d, mean), rtol=1e-9, atol=1e-9, name="mean")
+    lk.checks.expect_close(got.variances, np.square(deviations)[:k], rtol=1e-7, atol=1e-9, name=f"variances, n={n} d={d} k={k}")
+    expect_orthonormal(got.components, (d, k))
+    for j in range(1, k + 1):  # each prefix must be the best subspace of its size: the order counts
+        expect_span(np.asarray(got.components)[:, :j], V[:, :j], name=f"first {j} components")
+lk.checks.expect_raises(ValueError, pca_eigh, np.ones((3, 2)), 3)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "pca_eigh_test_degenerate", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# All rows alike: no direction has any variance, and the components must be orthonormal all the same.
+still = pca_eigh(np.full((5, 4), 2.5), 3)
+lk.checks.expect_close(still.variances, np.zeros(3), name="variances of five equal rows")
+expect_orthonormal(still.components, (4, 3))
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(242)
+# a repeated eigenvalue: any basis of that plane will do, and only of that plane
+X, V = planted(rng, 30, 5, [3.0, 2.0, 2.0, 0.5], mean=1.0)
+got = pca_eigh(X, 3)
+lk.checks.expect_close(got.variances, np.array([9.0, 4.0, 4.0]), rtol=1e-8, name="variances with a repeated one")
+expect_span(np.asarray(got.components)[:, :1], V[:, :1], name="first component")
+expect_span(got.components, V[:, :3], name="all three components")
+# fewer samples than dimensions: the covariance has rank n − 1 and its other eigenvalues are zero, give or take rounding.
+# A variance below zero would turn into NaN at the first square root.
+for n, d in [(4, 12), (2, 6), (3, 30)]:
+    X, V = planted(rng, n, d, np.linspace(2.0, 1.0, n - 1), mean=5.0)
+    got = pca_eigh(X, d)
+    expect_orthonormal(got.components, (d, d))
+    expect_span(np.asarray(got.components)[:, : n - 1], V, name="components with variance")
+    assert np.min(got.variances) >= 0, f"variances: a variance cannot be negative, got {np.min(got.variances):.1e}"
+    lk.checks.expect_close(np.asarray(got.variances)[n - 1 :], np.zeros(d - n + 1), atol=1e-10, name="variances beyond the rank")
+### END HIDDEN TESTS
+
+# %%
+with lk.picture("The first eight principal directions of the digits: strokes that, added to the mean with either sign, make figures."):
+    found = pca_eigh(digits, 64)
+    share = found.variances / found.variances.sum()
+    lk.show(
+        gallery(found.components[:, :8].T, [f"{100 * s:.0f} %" for s in share[:8]], diverging=True),
+        summary=f"The first eight principal components as images; they hold {100 * share[:8].sum():.0f} % of the variance.",
+    )
+
+# %% [markdown]
+# ## 5 · PCA by SVD: the same answer, more digits, fewer bytes
+#
+# With $X_c = U S V^\top$ the covariance is $V S^2 V^\top / (n-1)$: the right singular vectors *are* the components. Why bother?
+# Two reasons, and both get marks. Squaring a matrix squares its **condition number**: half of the digits are gone before
+# `eigh` begins. And if $d \gg n$ the **bytes** of $\Sigma$ dwarf those of the data.
+
+# %%
+lk.predict("pca_svd")
+
+# %% nbgrader={"grade": false, "grade_id": "pca_svd", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def pca_svd(X, k):
+    """The k leading principal components of X [n, d], n ≥ 2, from the thin SVD of the centred data; no covariance.
+
+    Returns PCA(mean [d], components [d, k], variances [k]), largest first. Raises ValueError if k > min(n, d).
+
+    >>> pca_svd(np.array([[0.0, 0.0], [3.0, 4.0], [6.0, 8.0]]), 1).variances
+    array([25.])
+    """
+    ### BEGIN SOLUTION
+    n, d = X.shape
+    if k > min(n, d):
+        raise ValueError(f"asked for {k} components of a {n} by {d} matrix, which has {min(n, d)}")
+    mean = X.mean(axis=0)
+    _, singular, Vt = np.linalg.svd(X - mean, full_matrices=False)
+    return PCA(mean, Vt[:k].T, singular[:k] ** 2 / (n - 1))
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "pca_svd_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+line = pca_svd(np.array([[0.0, 0.0], [3.0, 4.0], [6.0, 8.0]]), 1)
+lk.checks.expect_close(line.variances, np.array([25.0]), name="variance along the line")
+expect_span(line.components, np.array([[0.6], [0.8]]))
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(251)
+# tall; wide, where thin means n; square and complete; one column
+for n, d, deviations, k in [(40, 6, [4.0, 3.0, 2.0, 1.0, 0.5, 0.2], 3), (5, 20, [3.0, 2.0, 1.0, 0.5], 4), (7, 6, [6.0, 5.0, 4.0, 3.0, 2.0, 1.0], 6), (9, 1, [2.0], 1)]:
+    mean = rng.uniform(-20, 20, d)
+    X, V = planted(rng, n, d, deviations, mean)
+    got = pca_svd(X.copy(), k)
+    lk.checks.expect_close(got.mean, mean, rtol=1e-9, atol=1e-9, name="mean")
+    lk.checks.expect_close(got.variances, np.square(deviations)[:k], rtol=1e-9, name=f"variances, n={n} d={d} k={k}")
+    for j in range(1, k + 1):
+        expect_span(np.asarray(got.components)[:, :j], V[:, :j], name=f"first {j} components")
+# equal rows: zero variance, and still orthonormal directions
+still = pca_svd(np.full((4, 6), -1.5), 3)
+lk.checks.expect_close(still.variances, np.zeros(3), name="variances of equal rows")
+expect_orthonormal(still.components, (6, 3))
+for shape, k in [((3, 9), 4), ((9, 3), 4)]:  # more directions than there are, on either side
+    lk.checks.expect_raises(ValueError, pca_svd, np.ones(shape), k)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "pca_svd_test_precision", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# One direction a billion times quieter than the loudest: its variance is 1e-18 of the largest, below float64's 2e-16.
+rng = np.random.default_rng(252)
+X, V = planted(rng, 60, 4, [1.0, 1e-3, 1e-6, 1e-9])
+got = pca_svd(X, 4)
+lk.checks.expect_close(np.sqrt(np.maximum(got.variances, 0.0)), np.array([1.0, 1e-3, 1e-6, 1e-9]), rtol=1e-4, atol=0, name="standard deviations")
+
+# %% nbgrader={"grade": true, "grade_id": "pca_svd_test_bytes", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# 24 rows of 2,048: the data is 0.4 MB; a 2,048 × 2,048 anything is 34 MB.
+rng = np.random.default_rng(253)
+wide, V = planted(rng, 24, 2048, [3.0, 2.0, 1.0], mean=1.0)
+lk.checks.expect_peak(pca_svd, wide, 3, at_most_bytes=6_000_000)
+### BEGIN HIDDEN TESTS
+expect_span(pca_svd(wide, 3).components, V, name="components of 24 wide rows")
+### END HIDDEN TESTS
+
+# %%
+with lk.picture("True deviations fall by ten each. Squared, everything below 1e-8 of the largest drowns in rounding; SVD carries on."):
+    true = 10.0 ** -np.arange(13.0)
+    X, _ = planted(np.random.default_rng(seed), 60, 13, true)
+    figure = go.Figure(go.Scatter(y=true, mode="lines", line={"color": GREY, "dash": "dot"}, name="truth"))
+    for fit, colour, name in [(pca_eigh, ORANGE, "eigh of Σ"), (pca_svd, BLUE, "SVD of X")]:
+        seen = np.sqrt(fit(X, 13).variances)
+        figure.add_scatter(y=np.where(seen > 0, seen, np.nan), mode="markers", marker={"color": colour, "size": 9}, name=name)
+    figure.update_yaxes(type="log", exponentformat="power", title="standard deviation found")
+    figure.update_xaxes(title="component")
+    figure.update_layout(height=360)
+    lk.show(figure, summary="On a log scale the SVD follows the true deviations down to about 1e-12; eigh of the covariance levels off near 1e-8.")
+
+# %% [markdown]
+# ## 6 · The error is the tail
+#
+# Keep $k$ coordinates a row, throw the rest away, build the rows again: the mean squared error you will measure is the
+# sum of the variances you dropped. **Not about: equal.** So you can choose $k$ from the spectrum alone, and know
+# the loss before you have compressed one row.
+
+# %%
+lk.predict("rank_for")
+
+# %% nbgrader={"grade": false, "grade_id": "rank_for", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def rank_for(variances, keep):
+    """The smallest k such that dropping all but the first k directions loses at most the share 1 − keep of the variance.
+
+    variances [d], largest first, none negative; keep from 0 (nothing has to stay) to 1 (every direction that has any
+    variance stays, however little). Returns an int from 0 to d. Raises ValueError if keep lies outside [0, 1].
+
+    >>> rank_for(np.array([4.0, 2.0, 1.0, 1.0]), 0.75)   # the tail 1 + 1 is a quarter of 8
+    2
+    """
+    ### BEGIN SOLUTION
+    if not 0 <= keep <= 1:
+        raise ValueError(f"keep is a share from 0 to 1, got {keep}")
+    # tail[k] is lost by keeping k. Summed from its small end: a tiny tail must not drown in the head.
+    tail = np.append(np.cumsum(variances[::-1])[::-1], 0.0)
+    return int(np.argmax(tail <= (1 - keep) * tail[0]))
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "rank_for_test", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
+spectrum = np.array([4.0, 2.0, 1.0, 1.0])
+for keep, k in [(0.5, 1), (0.75, 2), (0.76, 3), (1.0, 4)]:
+    lk.checks.expect_equal(rank_for(spectrum, keep), k, name=f"rank that keeps {keep:.0%} of [4, 2, 1, 1]")
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(261)
+lk.checks.expect_equal(rank_for(spectrum, 0.0), 0, name="rank when nothing has to stay")
+lk.checks.expect_equal(rank_for(np.array([4.0, 2.0, 0.0, 0.0]), 1.0), 2, name="rank, with directions of no variance")
+lk.checks.expect_equal(rank_for(np.zeros(5), 0.9), 0, name="rank of data without variance")
+lk.checks.expect_equal(rank_for(np.array([3.0]), 0.1), 1, name="rank in one dimension")
+# 1 + 1e-17 rounds to 1: a tail found as total minus head would be 0 one direction too early
+lk.checks.expect_equal(rank_for(np.array([1.0, 1e-17]), 1.0), 2, name="rank that keeps a very quiet direction")
+for keep in (-0.1, 1.1):
+    lk.checks.expect_raises(ValueError, rank_for, spectrum, keep)
+# the theorem itself, on data: rebuilding from k directions stays within the budget and from k − 1 does not
+for n, d in [(50, 8), (6, 20)]:
+    X = rng.standard_normal((n, d)) * rng.uniform(0.1, 3.0, d)
+    X -= X.mean(axis=0)
+    U, S, Vt = np.linalg.svd(X, full_matrices=False)
+    for keep in (0.3, 0.8, 0.95):
+        k = rank_for(S**2 / (n - 1), keep)
+        budget = (1 - keep) * np.sum(X**2)
+        assert 1 <= k <= len(S), f"rank: expected 1 to {len(S)}, got {k}"
+        assert np.sum((X - X @ Vt[:k].T @ Vt[:k]) ** 2) <= budget, f"k={k} loses more than {1 - keep:.0%} of the energy"
+        assert np.sum((X - X @ Vt[: k - 1].T @ Vt[: k - 1]) ** 2) > budget, f"k={k} is not the smallest that keeps {keep:.0%}"
+### END HIDDEN TESTS
+
+# %%
+with lk.picture("One digit from ever fewer numbers. The share under each is variance kept, over the whole data set."):
+    found = pca_svd(digits, 64)
+    shown, titles, lines = [digits[3]], ["64 pixels"], []
+    total = found.variances.sum()
+    for keep in (0.95, 0.9, 0.8, 0.6, 0.3):
+        k = rank_for(found.variances, keep)
+        Q = found.components[:, :k]
+        rebuilt = found.mean + (digits - found.mean) @ Q @ Q.T
+        measured = np.sum((digits - rebuilt) ** 2) / (len(digits) - 1)
+        stored = len(digits) * k + 64 * k + 64  # coordinates, directions, mean
+        lines.append(f"keep {keep:.0%}: k = {k:2d}, error measured {measured:7.2f} = tail {found.variances[k:].sum():7.2f}, numbers stored {stored / digits.size:4.0%}")
+        shown.append(np.clip(rebuilt[3], 0, None))
+        titles.append(f"k = {k}")
+    print("\n".join(lines))
+    lk.show(gallery(shown, titles), summary="A handwritten 3 rebuilt from fewer and fewer components; from about ten on it reads as a 3.")
+
+# %% [markdown]
+# ## 7 · Meaning in a subspace
+#
+# The cosine of two embeddings mixes everything a model knows about two words. Often you want one question answered: *alike with
+# respect to what?* If a category (gender, tense, number) is a subspace spanned by `basis`, project both words onto it and
+# take the cosine there:
+#
+# $$\cos_B(x, y) = \frac{Px \cdot Py}{\|Px\| \, \|Py\|}, \qquad \text{share}_B(y) = \frac{\|Py\|^2}{\|y\|^2}.$$
+#
+# The second number is as important as the first. A cosine of 1 between two shadows says nothing if both words stand
+# nearly upright on the plane and hardly cast one. With coordinates $Q^\top y$ a scan over the table touches $k$ numbers a
+# word instead of $d$: that is why search engines do it, too.
+
+# %%
+lk.predict("subspace_cosine")
+
+# %% nbgrader={"grade": false, "grade_id": "subspace_cosine", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def subspace_cosine(x, table, basis):
+    """Cosine of x with every row of table inside span(basis), and how much of each row lies in there.
+
+    x [d]; table [n, d]; basis [d, k], columns independent, not orthonormal. Returns (cosine [n], share [n]).
+    A cosine with a vector of no length in the subspace is 0, and so is the share of a zero row; never NaN.
+    Nothing as large as the table may be made: np.einsum("nd,nd->n", table, table) sums squares without a copy.
+
+    >>> subspace_cosine(np.array([1.0, 0.0, 9.0]), np.array([[2.0, 2.0, 0.0], [0.0, 0.0, 5.0]]), np.eye(3)[:, :2])
+    (array([0.70710678, 0.        ]), array([1., 0.]))
+    """
+    ### BEGIN SOLUTION
+    Q, _ = np.linalg.qr(basis)
+    there, here = table @ Q, x @ Q  # k coordinates each; Q keeps lengths and angles
+    inside = np.einsum("nk,nk->n", there, there)
+    whole = np.einsum("nd,nd->n", table, table)
+    lengths = np.sqrt(inside) * np.linalg.norm(here)
+    cosine = np.divide(there @ here, lengths, out=np.zeros_like(inside), where=lengths > 0)
+    share = np.divide(inside, whole, out=np.zeros_like(inside), where=whole > 0)
+    return cosine, share
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "subspace_cosine_test", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
+floor = np.array([[1.0, 1.0], [0.0, 1.0], [0.0, 0.0]])  # the x-y plane again, by a skewed basis
+cosine, share = subspace_cosine(np.array([1.0, 0.0, 9.0]), np.array([[2.0, 2.0, 0.0], [0.0, 3.0, 3.0], [0.0, 0.0, 5.0]]), floor)
+lk.checks.expect_close(cosine, np.array([0.5**0.5, 0.0, 0.0]), atol=1e-12, name="cosines in the plane")
+lk.checks.expect_close(share, np.array([1.0, 0.5, 0.0]), atol=1e-12, name="shares in the plane")
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(271)
+for n, d, k in [(6, 5, 2), (1, 4, 3), (8, 7, 1), (3, 4, 4)]:  # a single row; a line, where cosines are ±1; all of space
+    x, rows, basis = rng.standard_normal(d), rng.standard_normal((n, d)), rng.standard_normal((d, k)) * 5
+    cosine, share = subspace_cosine(x.copy(), rows.copy(), basis.copy())
+    shadow = lambda v: basis @ np.linalg.lstsq(basis, v, rcond=None)[0]
+    px = shadow(x)
+    for i, y in enumerate(rows):
+        py = shadow(y)
+        lk.checks.expect_close(cosine[i], px @ py / np.sqrt((px @ px) * (py @ py)), rtol=1e-9, atol=1e-9, name=f"cosine {i}, n={n} d={d} k={k}")
+        lk.checks.expect_close(share[i], (py @ py) / (y @ y), rtol=1e-9, atol=1e-9, name=f"share {i}")
+# length says nothing about direction
+lk.checks.expect_close(subspace_cosine(3 * x, rows * 1e-3, basis)[0], cosine, rtol=1e-9, atol=1e-9, name="cosines of rescaled vectors")
+# a zero row is a padding token; a zero query an unknown word; neither may poison a ranking with NaN
+cosine, share = subspace_cosine(np.array([1.0, 2.0, 0.0]), np.zeros((2, 3)), floor)
+lk.checks.expect_close(np.stack([cosine, share]), np.zeros((2, 2)), name="cosine and share of zero rows")
+lk.checks.expect_close(subspace_cosine(np.zeros(3), np.ones((2, 3)), floor)[0], np.zeros(2), name="cosines of a zero query")
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "subspace_cosine_test_bytes", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# A table of 4,000 × 256 is 8.2 MB; two coordinates for each row are 64 kB. Half of the table is a generous budget.
+rng = np.random.default_rng(272)
+rows, pair = rng.standard_normal((4000, 256)), rng.standard_normal((256, 2))
+lk.checks.expect_peak(subspace_cosine, rows[0], rows, pair, at_most_bytes=rows.nbytes // 2)
+### BEGIN HIDDEN TESTS
+lk.checks.expect_close(subspace_cosine(rows[0], rows[:1], pair)[0], np.ones(1), rtol=1e-9, name="cosine of a word with itself")
+### END HIDDEN TESTS
+
+# %% [markdown]
+# **A line that means gender.** Ten pairs (man–woman, king–queen, …) give ten differences; their first uncentred singular direction
+# is one vector. The ten *other* pairs were never used to find it: they are the test. Words are centred on the middle of the
+# ten pairs, for a direction needs an origin.
+
+# %%
+with lk.picture("Held-out pairs. Left, all 384 dimensions: each pair is close. Right, one dimension: −1 where the pair is told apart."):
+    def held_out(first, second):
+        """Cosines of each held-out pair in the whole space and on the line that the other pairs define."""
+        a, b = (table[[row[word] for word in groups[group]]] for group in (first, second))
+        direction = np.linalg.svd(b[::2] - a[::2], full_matrices=False)[2][:1].T
+        middle = (a[::2].mean(axis=0) + b[::2].mean(axis=0)) / 2
+        whole = [subspace_cosine(u, v[None], np.eye(len(u)))[0][0] for u, v in zip(a[1::2], b[1::2])]
+        on_line = [subspace_cosine(u - middle, v[None] - middle, direction)[0][0] for u, v in zip(a[1::2], b[1::2])]
+        return np.array(whole), np.array(on_line)
+
+    figure = go.Figure()
+    kinds = {"gender": ("people/male", "people/female"), "plural": ("count/one", "count/many"), "capital": ("world/country", "world/capital"), "past tense": ("tense/present", "tense/past")}
+    results = {kind: held_out(*pair) for kind, pair in kinds.items()}
+    figure.add_bar(x=list(kinds), y=[whole.mean() for whole, _ in results.values()], name="384 dimensions", marker_color=GREY)
+    figure.add_bar(x=list(kinds), y=[line.mean() for _, line in results.values()], name="the pair's own line", marker_color=BLUE)
+    figure.update_yaxes(title="mean cosine of held-out pairs", range=[-1.05, 1.05])
+    figure.update_layout(height=340, barmode="group")
+    print(" · ".join(f"{kind}: {np.mean(line < 0):.0%} of {len(line)} unseen pairs told apart" for kind, (_, line) in results.items()))
+    lk.show(figure, summary="Held-out pairs have cosines of 0.6 to 0.9 in the whole space and strongly negative ones on the line of their category.")
+
+# %% [markdown]
+# A past tense is harder than a plural: “ran” and “walked” share less than two final s's do. Now three topics span a
+# subspace, and words with two lives stand between them. Read the size of the marker: it is the **share**. Most of what the
+# model knows about “bolt” is elsewhere.
+
+# %%
+with lk.picture("Cosines with two topics inside a three-topic subspace; the larger the marker, the more of the word lies in it."):
+    topics = {
+        "animals": ["animals", "birds", "sea life"],
+        "computing": ["hardware", "programming", "operating systems", "networks"],
+        "food": ["fruit", "vegetables", "food", "drinks"],
+    }
+    centre = table.mean(axis=0)
+    axes = np.stack([table[[row[w] for g in names for w in groups[g]]].mean(axis=0) - centre for names in topics.values()], axis=1)
+    chosen = ["dog", "leopard", "laptop", "compiler", "bread", "cherry", "mouse", "apple", "kernel", "python", "jaguar", "chip", "bark", "crane", "shell", "ruby", "bolt"]
+    vectors = table[[row[word] for word in chosen]] - centre
+    (animal, share), (computing, _) = (subspace_cosine(axes[:, j], vectors, axes) for j in (0, 1))
+    figure = go.Figure(
+        go.Scatter(
+            x=animal, y=computing, mode="markers+text", text=chosen, textposition="top center",
+            marker={"size": 4 + 160 * share, "sizemode": "diameter", "color": [GREY] * 6 + [BLUE] * 11, "opacity": 0.75},
+            customdata=100 * share, hovertemplate="%{text}: animals %{x:.2f}, computing %{y:.2f}, share %{customdata:.0f} %<extra></extra>",
+        )
+    )
+    figure.update_xaxes(title="cosine with “animals”", range=[-1.1, 1.2])
+    figure.update_yaxes(title="cosine with “computing”", range=[-1.0, 1.25])
+    figure.update_layout(height=460, showlegend=False)
+    lk.show(figure, summary="Mouse, chip and shell lie between animals and computing; the subspace holds 13 % of mouse and under 1 % of bolt.")
+
+# %% [markdown]
+# ## 8 · Power iteration: one direction, one product a step
+#
+# A covariance of a million features has $10^{12}$ entries. Nobody forms it, yet its top direction is within reach, because
+# all you need is the product $\Sigma v$. Multiply, normalise, repeat: each step shrinks the angle's tangent
+# to the top direction by $\lambda_2/\lambda_1$. The matrix arrives as a *function*, and every call of it is a pass over the data.
+
+# %%
+lk.predict("power_iteration")
+
+# %% nbgrader={"grade": false, "grade_id": "power_iteration", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def power_iteration(apply, start, steps):
+    """Leading eigenpair of a symmetric positive semidefinite operator that is known only through its products.
+
+    apply(v [d]) -> [d]; start [d], not zero; steps ≥ 1, each with exactly one call of apply. Returns (value, vector):
+    the last product's Rayleigh quotient vᵀ·apply(v), |v| = 1, which costs no further call, and the normalised product.
+    If a product is zero, stop there with (0.0, the unit vector that was multiplied).
+
+    >>> power_iteration(lambda v: np.array([4.0, 1.0]) * v, np.array([1.0, 1.0]), 1)   # (2.5, [4, 1] / √17)
+    (2.5, array([0.9701425 , 0.24253563]))
+    """
+    ### BEGIN SOLUTION
+    v = start / np.linalg.norm(start)
+    value = 0.0
+    for _ in range(steps):
+        product = apply(v)
+        value = float(v @ product)
+        length = np.linalg.norm(product)
+        if length == 0:
+            return 0.0, v
+        v = product / length
+    return value, v
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "power_iteration_test", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
+value, vector = power_iteration(lambda v: np.array([4.0, 1.0]) * v, np.array([1.0, 1.0]), 1)
+lk.checks.expect_close(value, 2.5, name="value after one step from (1, 1)")
+lk.checks.expect_close(vector, np.array([4.0, 1.0]) / 17**0.5, name="vector after one step")
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(281)
+# in two dimensions the path is known in closed form: after t steps the tangent is (λ₂/λ₁)ᵗ times the first one
+for ratio, steps in [(0.5, 1), (0.5, 12), (0.9, 30), (0.0, 3)]:
+    scales = np.array([3.0, 3.0 * ratio])
+    value, vector = power_iteration(lambda v: scales * v, np.array([2.0, 2.0]), steps)
+    tangent = ratio**steps
+    expected = np.array([1.0, tangent]) / np.hypot(1.0, tangent)
+    lk.checks.expect_close(np.abs(vector), expected, rtol=1e-10, atol=1e-12, name=f"vector, ratio {ratio}, {steps} steps")
+    before = ratio ** (2 * (steps - 1))  # the quotient belongs to the vector that went into the last product
+    lk.checks.expect_close(value, 3.0 * (1 + ratio * before) / (1 + before), rtol=1e-10, name=f"value, ratio {ratio}, {steps} steps")
+# a planted covariance in a hidden basis, reached only through X
+X, V = planted(rng, 40, 9, [3.0, 1.0, 0.5], mean=0.0)
+value, vector = power_iteration(lambda v: X.T @ (X @ v) / 39, rng.standard_normal(9), 40)
+lk.checks.expect_close(value, 9.0, rtol=1e-9, name="variance of the top direction")
+expect_span(np.asarray(vector).reshape(9, 1), V[:, :1], name="vector")
+# 1e30 to the 40th power is far beyond 1e308: only a vector normalised at every step survives, and 1e-30 likewise
+for scale in (1e30, 1e-30):
+    value, vector = power_iteration(lambda v: scale * np.array([2.0, 1.0]) * v, np.array([1.0, 1.0]), 40)
+    lk.checks.expect_close(value / scale, 2.0, rtol=1e-9, name=f"value of an operator of size {scale:.0e}")
+    lk.checks.expect_close(np.abs(vector), np.array([1.0, 0.0]), atol=1e-9, name="vector")
+# no variance at all: zero, and a unit vector instead of 0/0
+value, vector = power_iteration(lambda v: 0.0 * v, np.array([3.0, 4.0]), 5)
+lk.checks.expect_close(value, 0.0, name="value of the zero operator")
+lk.checks.expect_close(np.linalg.norm(vector), 1.0, name="length of the vector")
+value, vector = power_iteration(lambda v: 7.0 * v, np.array([-2.0]), 2)  # one dimension
+lk.checks.expect_close(value, 7.0, name="value in one dimension")
+first = np.array([3.0, 4.0])
+power_iteration(lambda v: v, first, 2)
+lk.checks.expect_close(first, np.array([3.0, 4.0]), rtol=0, atol=0, name="start after the call")
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "power_iteration_test_products", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# 100,000 dimensions: the matrix would be 80 GB. Ten steps may call `apply` ten times and hold a handful of vectors.
+calls = 0
+slopes = 1.0 / np.arange(1.0, 100_001.0)
+
+
+def counted(v):
+    global calls
+    calls += 1
+    return slopes * v
+
+
+power_iteration(counted, np.ones(100_000), 10)
+lk.checks.expect_equal(calls, 10, name="products with the operator in 10 steps")
+lk.checks.expect_peak(power_iteration, lambda v: slopes * v, np.ones(100_000), 10, at_most_bytes=10 * slopes.nbytes)
+### BEGIN HIDDEN TESTS
+calls = 0
+value, vector = power_iteration(counted, np.ones(100_000), 25)
+lk.checks.expect_equal(calls, 25, name="products with the operator in 25 steps")
+lk.checks.expect_close(value, 1.0, rtol=1e-6, name="value after 25 steps")
+### END HIDDEN TESTS
+
+# %%
+with lk.picture("Tangent of the angle to the true direction. The slope on this scale is log(λ₂/λ₁): a small gap costs passes, hence bytes."):
+    figure = go.Figure()
+    for ratio, colour in [(0.5, BLUE), (0.8, GREEN), (0.95, ORANGE)]:
+        operator = lambda v: np.array([1.0, ratio]) * v
+        ends = [power_iteration(operator, np.array([1.0, 1.0]), steps)[1] for steps in range(1, 31)]
+        figure.add_scatter(x=np.arange(1, 31), y=[abs(v[1] / v[0]) for v in ends], mode="markers", marker={"color": colour}, name=f"λ₂/λ₁ = {ratio}")
+        figure.add_scatter(x=[0, 30], y=[1, ratio**30], mode="lines", line={"color": colour, "dash": "dot"}, showlegend=False)
+    figure.update_yaxes(type="log", exponentformat="power", title="tangent of the angle")
+    figure.update_xaxes(title="products with Σ, each a pass over the data")
+    figure.update_layout(height=360)
+    lk.show(figure, summary="Straight lines on a log scale: measured angles lie on the theoretical rate for gaps of 0.5, 0.8 and 0.95.")
+
+# %% [markdown]
+# ## 9 · Randomized PCA: a block at a time
+#
+# One vector a pass wastes the pass: for every number that arrives from memory you do two operations. Take a block of
+# $\ell = k + p$ random vectors $\Omega$ instead, and each byte does $\ell$ times the work. With $A$ the centred data,
+#
+# $$Y = A\Omega, \quad Q = \mathrm{qr}(Y), \quad \big[\, W = \mathrm{qr}(A^\top Q),\; Q = \mathrm{qr}(A W) \,\big]^{\,q\text{ times}}, \quad B = A^\top Q = \hat V \hat S \hat U^\top .$$
+#
+# That is $2 + 2q$ passes over $A$ for all $k$ components at once. The `qr` between products is no ornament: without it all
+# $\ell$ columns fall into the top direction, like $\ell$ power iterations that do not know of each other.
+# (Halko, Martinsson and Tropp, 2011.)
+
+# %%
+lk.predict("randomized_pca")
+
+# %% nbgrader={"grade": false, "grade_id": "randomized_pca", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def randomized_pca(times, times_t, d, k, power, rng, oversample=8):
+    """The k leading right singular pairs of a matrix A [n, d] that is known only through products with thin blocks.
+
+    times(W [d, l]) -> A W [n, l];  times_t(Y [n, l]) -> Aᵀ Y [d, l];  each call is one pass over A, and a block may have at
+    most k + oversample columns (and at most d). Exactly 2 + 2·power passes, k ≤ min(n, d). `rng` is a numpy Generator.
+    Returns (components [d, k] with orthonormal columns, singular values [k], largest first).
+
+    >>> A = np.diag([3.0, 2.0, 1.0])
+    >>> randomized_pca(lambda W: A @ W, lambda Y: A.T @ Y, 3, 2, 1, np.random.default_rng(0))[1]
+    array([3., 2.])
+    """
+    ### BEGIN SOLUTION
+    width = min(k + oversample, d)
+    Q, _ = np.linalg.qr(times(rng.standard_normal((d, width))))
+    for _ in range(power):
+        W, _ = np.linalg.qr(times_t(Q))
+        Q, _ = np.linalg.qr(times(W))
+    V, singular, _ = np.linalg.svd(times_t(Q), full_matrices=False)  # d × width: small beside A
+    return V[:, :k], singular[:k]
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "randomized_pca_test", "locked": true, "points": 7, "schema_version": 3, "solution": false, "task": false}
+A = np.diag([3.0, 2.0, 1.0])
+components, singular = randomized_pca(lambda W: A @ W, lambda Y: A.T @ Y, 3, 2, 1, np.random.default_rng(0))
+lk.checks.expect_close(singular, np.array([3.0, 2.0]), rtol=1e-9, name="singular values of diag(3, 2, 1)")
+expect_span(components, np.eye(3)[:, :2])
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(291)
+
+
+def matrix(n, d, values):
+    U = np.linalg.qr(rng.standard_normal((n, len(values))))[0]
+    V = np.linalg.qr(rng.standard_normal((d, len(values))))[0]
+    return (U * values) @ V.T, V
+
+
+# halving values: k = 5 and l = 13, so one power step leaves an error of about (2⁻⁹)³; tall and wide
+for n, d in [(90, 40), (40, 90)]:
+    values = 0.5 ** np.arange(30.0)
+    A, V = matrix(n, d, values)
+    components, singular = randomized_pca(lambda W: A @ W, lambda Y: A.T @ Y, d, 5, 1, np.random.default_rng(7))
+    lk.checks.expect_close(singular, values[:5], rtol=1e-6, name=f"singular values, {n} by {d}")
+    expect_span(components, V[:, :5], at_most=1e-4)
+# 1, 1/10, …, 1e-7: A is applied six times in all, so a block that is not re-orthonormalised holds 1e-42 beside 1
+values = 10.0 ** -np.arange(8.0)
+A, V = matrix(50, 20, values)
+components, singular = randomized_pca(lambda W: A @ W, lambda Y: A.T @ Y, 20, 8, 2, np.random.default_rng(8))
+expect_span(components, V, at_most=1e-5, name="components of a steep spectrum")
+lk.checks.expect_close(singular, values, rtol=1e-5, atol=0, name="singular values of a steep spectrum")
+# slow decay, where a bare sketch is poor: Halko et al., corollary 10.10, bounds the spectral error by (1 + 4√(2d/(k−1)))^(1/(2q+1)) σₖ₊₁
+values = 1 / np.sqrt(np.arange(1.0, 101.0))
+A, V = matrix(200, 100, values)
+components, singular = randomized_pca(lambda W: A @ W, lambda Y: A.T @ Y, 100, 10, 4, np.random.default_rng(9))
+expect_orthonormal(components, (100, 10))
+captured = np.sum((A @ components) ** 2) / np.sum(values[:10] ** 2)
+assert captured > 0.99, f"power = 4 captures {captured:.1%} of what the best 10 directions capture; expected more than 99 %"
+# rank 2 and k = 3: the third direction has no variance, and is orthonormal all the same
+A, V = matrix(12, 6, np.array([2.0, 1.0]))
+components, singular = randomized_pca(lambda W: A @ W, lambda Y: A.T @ Y, 6, 3, 1, np.random.default_rng(10))
+expect_orthonormal(components, (6, 3))
+expect_span(np.asarray(components)[:, :2], V, name="the two components with variance")
+lk.checks.expect_close(singular, np.array([2.0, 1.0, 0.0]), atol=1e-9, name="singular values of rank 2")
+# fewer rows than the block has columns
+A, V = matrix(4, 30, np.array([3.0, 2.0, 1.0]))
+components, singular = randomized_pca(lambda W: A @ W, lambda Y: A.T @ Y, 30, 3, 0, np.random.default_rng(11))
+expect_span(components, V, name="components of four rows")
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "randomized_pca_test_passes", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+rng = np.random.default_rng(292)
+A = rng.standard_normal((300, 80)) * 0.8 ** np.arange(80)
+widths = []
+
+
+def times(W):
+    widths.append(W.shape[1])
+    return A @ W
+
+
+def times_t(Y):
+    widths.append(Y.shape[1])
+    return A.T @ Y
+
+
+for power in (0, 1, 3):
+    widths.clear()
+    randomized_pca(times, times_t, 80, 4, power, np.random.default_rng(power), oversample=5)
+    lk.checks.expect_equal(len(widths), 2 + 2 * power, name=f"passes over the data with power = {power}")
+    assert max(widths) <= 9, f"a block had {max(widths)} columns; at most k + oversample = 9 fit"
+### BEGIN HIDDEN TESTS
+# the passes must have bought something: with the gap of 0.8 per index, three power steps find the plane
+widths.clear()
+components, _ = randomized_pca(times, times_t, 80, 4, 3, np.random.default_rng(5), oversample=5)
+best = np.linalg.svd(A, full_matrices=False)[2][:4].T
+expect_span(components, best, at_most=0.02)
+# a sketch exactly as wide as asked for
+widths.clear()
+randomized_pca(times, times_t, 80, 6, 1, np.random.default_rng(6), oversample=0)
+assert max(widths) <= 6, f"oversample = 0 asks for blocks of 6 columns; one had {max(widths)}"
+### END HIDDEN TESTS
+
+# %%
+with lk.picture("Variance of the words that ten directions miss, relative to the best ten. Two passes are rough, four are good, six are done."):
+    centred = table.astype(np.float64) - table.mean(axis=0, dtype=np.float64)
+    best = np.sum(np.linalg.svd(centred, compute_uv=False)[:10] ** 2)
+    passes, excess = [], []
+    for power in range(5):
+        misses = []
+        for draw in range(2 if smoke else 8):
+            Q, _ = randomized_pca(lambda W: centred @ W, lambda Y: centred.T @ Y, 384, 10, power, np.random.default_rng(seed + draw))
+            misses.append(1 - np.sum((centred @ Q) ** 2) / best)
+        passes += [2 + 2 * power] * len(misses)
+        excess += misses
+    figure = go.Figure(go.Scatter(x=passes, y=excess, mode="markers", marker={"color": BLUE, "size": 8}))
+    figure.update_yaxes(type="log", tickformat=".1%", title="captured less than the best 10")
+    figure.update_xaxes(title="passes over the table", dtick=2)
+    figure.update_layout(height=340)
+    lk.show(figure, summary="The loss against exact PCA falls from several percent with two passes to a thousandth of a percent with ten.")
+
+# %% [markdown]
+# ### Four routes, one roofline
+#
+# Same data, same ten components: 10 million rows of 384 float32 numbers, 15 GB. What does each route ask of an H100? The work is by
+# formula, the machine is a data sheet: **a model, not a measurement**. The covariance does hundreds of operations a byte and meets
+# the compute roof; one vector at a time leaves the tensor of numbers to stream past for next to nothing.
+
+# %%
+n, d, k = 10_000_000, 384, 10
+formula = {"flops": "formula", "bytes_read": "formula"}
+routes = [
+    lk.Work(flops=2 * n * d * d, bytes_read=4 * n * d, name="covariance: 1 pass", how=formula),
+    lk.Work(flops=100 * 4 * n * d, bytes_read=100 * 2 * 4 * n * d, name="power, 100 steps: 200 passes", how=formula),
+    lk.Work(flops=4 * 2 * n * d * (k + 8), bytes_read=4 * 4 * n * d, name="randomized, q = 1: 4 passes", how=formula),
+]
+h100 = lk.Roofline.from_spec("h100-sxm")
+for work in routes:
+    placed = h100.place(work)
+    least = max(work.flops / h100.attainable(1e9), work.bytes_read / (h100.attainable(1e-3) / 1e-3))
+    print(f"{work.name:30s} {work.bytes_read / 1e12:5.2f} TB  {work.intensity:6.1f} FLOP/B  {placed.bound:>7s} bound, at least {1e3 * least:6.1f} ms")
+lk.show(h100.plotly(works=routes), summary="Roofline of an H100: the covariance route is compute bound, power iteration and the randomized block are memory bound.")
+
+# %% [markdown]
+# ## 10 · Streaming PCA: one pass, bounded memory
+#
+# Logs, activations, sensor data: the rows go by once and do not fit. What must you remember of the past to finish the
+# covariance later? Three things: how many rows $n_A$, their mean $\mu_A$, and their scatter $S_A = \sum (x - \mu_A)(x - \mu_A)^\top$. To
+# merge a chunk $B$ into $A$:
+#
+# $$\delta = \mu_B - \mu_A, \qquad S = S_A + S_B + \frac{n_A n_B}{n_A + n_B}\,\delta\delta^\top, \qquad \mu = \mu_A + \frac{n_B}{n_A + n_B}\,\delta .$$
+#
+# Exact, in any order, in $O(d^2)$ memory: the same merge that a thousand machines would use to combine their
+# covariances with one all-reduce (Chan, Golub and LeVeque, 1979). The stream reuses its buffer, as fast readers do: a chunk
+# is yours until you ask for the next.
+
+# %%
+lk.predict("streaming_pca")
+
+# %% nbgrader={"grade": false, "grade_id": "streaming_pca", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def streaming_pca(chunks, d, k):
+    """The k leading principal components of rows that come by once.
+
+    chunks() -> a fresh iterator over float64 arrays [b, d], b ≥ 0 and different from chunk to chunk; call it once. A
+    chunk's memory is overwritten when the next one is asked for. At most about ten d × d matrices may be alive.
+    Returns PCA(mean [d], components [d, k], variances [k]), largest first, none negative.
+    Raises ValueError for fewer than two rows in all.
+
+    >>> streaming_pca(lambda: iter([np.array([[0.0, 0.0]]), np.array([[3.0, 4.0], [6.0, 8.0]])]), 2, 1).variances
+    array([25.])
+    """
+    ### BEGIN SOLUTION
+    n, mean, scatter = 0, np.zeros(d), np.zeros((d, d))
+    for chunk in chunks():
+        b = len(chunk)
+        if b == 0:
+            continue
+        chunk_mean = chunk.mean(axis=0)
+        centred = chunk - chunk_mean
+        delta = chunk_mean - mean
+        scatter += centred.T @ centred
+        scatter += np.outer(delta, delta) * (n * b / (n + b))
+        mean += delta * (b / (n + b))
+        n += b
+    if n < 2:
+        raise ValueError(f"PCA needs at least 2 rows, the stream had {n}")
+    values, vectors = np.linalg.eigh(scatter / (n - 1))
+    return PCA(mean, vectors[:, ::-1][:, :k].copy(), np.clip(values[::-1][:k], 0.0, None))
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": false, "grade_id": "lab02_stream", "locked": true, "schema_version": 3, "solution": false, "task": false}
+def stream(X, sizes):
+    """A `chunks` function over the rows of X in pieces of these sizes, through one buffer; `stream.passes` of it counts calls."""
+    def chunks():
+        chunks.passes += 1
+        buffer = np.empty((max(sizes, default=0), X.shape[1]))
+        start = 0
+        for size in sizes:
+            buffer[:size] = X[start : start + size]
+            start += size
+            yield buffer[:size]
+        buffer[:] = np.nan  # whoever kept a view now holds NaN
+
+    chunks.passes = 0
+    return chunks
+
+
+# %% nbgrader={"grade": true, "grade_id": "streaming_pca_test", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
+line = streaming_pca(lambda: iter([np.array([[0.0, 0.0]]), np.array([[3.0, 4.0], [6.0, 8.0]])]), 2, 1)
+lk.checks.expect_close(line.variances, np.array([25.0]), name="variance along the line")
+expect_span(line.components, np.array([[0.6], [0.8]]))
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(301)
+deviations = [4.0, 3.0, 2.0, 1.0, 0.5]
+X, V = planted(rng, 60, 8, deviations, mean=rng.uniform(-3, 3, 8))
+# in one piece; ragged; row by row, where a chunk has no scatter of its own; with empty chunks first, last and between
+for sizes in [[60], [13, 1, 30, 9, 7], [1] * 60, [0, 20, 0, 0, 40, 0]]:
+    got = streaming_pca(stream(X, sizes), 8, 3)
+    lk.checks.expect_close(got.mean, X.mean(axis=0), rtol=1e-9, name=f"mean, {len(sizes)} chunks")
+    lk.checks.expect_close(got.variances, np.square(deviations)[:3], rtol=1e-8, name=f"variances, {len(sizes)} chunks")
+    for j in (1, 2, 3):
+        expect_span(np.asarray(got.components)[:, :j], V[:, :j], name=f"first {j} components")
+# chunks that differ in their means: sorted data, a drifting sensor. All variance along x is *between* the chunks
+drift = np.repeat(np.arange(6.0), 10)[:, None] * np.array([1.0, 0.0]) + rng.standard_normal((60, 2)) * 1e-3
+got = streaming_pca(stream(drift, [10] * 6), 2, 2)
+lk.checks.expect_close(got.variances, np.linalg.eigvalsh(np.cov(drift, rowvar=False))[::-1], rtol=1e-7, name="variances of drifting chunks")
+# far from the origin: sums of raw squares lose the spread, merged scatters do not
+X, V = planted(rng, 80, 4, [1.0, 0.5, 0.2], mean=1e7)
+got = streaming_pca(stream(X, [17, 33, 30]), 4, 3)
+lk.checks.expect_close(got.variances, np.array([1.0, 0.25, 0.04]), rtol=0, atol=1e-5, name="variances far from the origin")
+# equal rows, fewer rows than dimensions, and too few rows
+still = streaming_pca(stream(np.full((6, 3), 4.0), [2, 4]), 3, 2)
+lk.checks.expect_close(still.variances, np.zeros(2), name="variances of equal rows")
+expect_orthonormal(still.components, (3, 2))
+X, V = planted(rng, 3, 10, [2.0, 1.0])
+got = streaming_pca(stream(X, [1, 2]), 10, 4)
+assert np.min(got.variances) >= 0, f"variances: a variance cannot be negative, got {np.min(got.variances):.1e}"
+expect_span(np.asarray(got.components)[:, :2], V, name="components of three rows")
+for sizes in ([], [0, 0], [1]):
+    lk.checks.expect_raises(ValueError, streaming_pca, stream(np.ones((1, 3)), sizes), 3, 1)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "streaming_pca_test_passes", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+rng = np.random.default_rng(302)
+X, V = planted(rng, 90, 5, [3.0, 2.0, 1.0], mean=2.0)
+once = stream(X, [40, 20, 30])
+expect_span(streaming_pca(once, 5, 2).components, V[:, :2])
+lk.checks.expect_equal(once.passes, 1, name="passes over the stream")
+
+# %% nbgrader={"grade": true, "grade_id": "streaming_pca_test_bytes", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# 12,000 rows of 96 are 9.2 MB and pass in chunks of 64; a 96 × 96 matrix is 74 kB. Ten of those and a few chunks are enough.
+def long_stream():
+    rng = np.random.default_rng(303)
+    for _ in range(12_000 // 64):
+        yield rng.standard_normal((64, 96)) * np.linspace(2.0, 1.0, 96)
+
+
+d2 = 96 * 96 * 8
+lk.checks.expect_peak(streaming_pca, long_stream, 96, 4, at_most_bytes=10 * d2 + 6 * 64 * 96 * 8)
+### BEGIN HIDDEN TESTS
+everything = np.concatenate(list(long_stream()))
+lk.checks.expect_close(streaming_pca(long_stream, 96, 4).variances, np.linalg.eigvalsh(np.cov(everything, rowvar=False))[::-1][:4], rtol=1e-8, name="variances of the long stream")
+### END HIDDEN TESTS
+
+# %%
+with lk.picture("Live bytes while 1 MB and 8 MB of rows go by: the same plateau. Memory is O(d²), whatever n is."):
+    def rows_going_by(count):
+        rng = np.random.default_rng(seed)
+        return lambda: (rng.standard_normal((64, 64)) for _ in range(count))
+
+    peaks = {}
+    for megabytes, count in [(1, 32), (2, 64), (4, 128), (8, 256)]:
+        peaks[megabytes] = lk.trace_memory(streaming_pca, rows_going_by(count), 64, 4).peak_bytes
+    figure = go.Figure(
+        [
+            go.Scatter(x=list(peaks), y=[size * 1.05e6 for size in peaks], mode="lines", line={"color": GREY, "dash": "dot"}, name="keeping every row"),
+            go.Scatter(x=list(peaks), y=list(peaks.values()), mode="markers+lines", line={"color": BLUE}, marker={"size": 9}, name="yours"),
+        ]
+    )
+    figure.update_yaxes(title="peak live bytes", rangemode="tozero", tickformat=".2s")
+    figure.update_xaxes(title="MB of rows in the stream")
+    figure.update_layout(height=320)
+    lk.show(figure, summary="Peak live memory of your streaming PCA stays flat while the stream grows from 1 to 8 MB.")
+
+# %% [markdown]
+# ## 11 · A weight matrix in two thin pieces
+#
+# A layer computes $y = xW$ with $W \in \mathbb{R}^{m \times n}$, and at batch size one every weight is read for two operations: it is
+# its bytes that cost. Keep the $k$ largest singular triples, $W \approx AB$ with $A \in \mathbb{R}^{m \times k}$, $B \in \mathbb{R}^{k \times n}$:
+# the best rank-$k$ approximation there is (Eckart and Young, 1936), with error exactly the tail of the spectrum, $k(m+n)$ numbers
+# instead of $mn$. But mind the brackets.
+
+# %%
+lk.predict("low_rank")
+
+# %% nbgrader={"grade": false, "grade_id": "low_rank", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def factor(W, k):
+    """The best rank-k factors of a weight matrix: W [m, n] ≈ A @ B in the Frobenius norm.
+
+    Returns (A [m, k], B [k, n]), 0 ≤ k ≤ min(m, n).
+
+    >>> A, B = factor(np.diag([5.0, 2.0]), 1)
+    >>> A @ B
+    array([[5., 0.],
+           [0., 0.]])
+    """
+    ### BEGIN SOLUTION
+    U, singular, Vt = np.linalg.svd(W, full_matrices=False)
+    return U[:, :k] * singular[:k], Vt[:k]
+    ### END SOLUTION
+
+
+def apply_factors(X, A, B):
+    """X [b, m] times the factored weight: [b, n], in 2·b·k·(m + n) floating-point operations when b and k are small."""
+    ### BEGIN SOLUTION
+    return (X @ A) @ B
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "low_rank_test", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
+A, B = factor(np.diag([5.0, 2.0]), 1)
+lk.checks.expect_close(np.asarray(A) @ np.asarray(B), np.diag([5.0, 0.0]), atol=1e-12, name="rank 1 of diag(5, 2)")
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(311)
+for m, n in [(12, 7), (6, 15), (9, 9), (1, 5)]:  # tall, wide, square, a single row
+    r = min(m, n)
+    values = np.linspace(3.0, 0.5, r)
+    U, V = (np.linalg.qr(rng.standard_normal((side, r)))[0] for side in (m, n))
+    W = (U * values) @ V.T
+    for k in {0, 1, r // 2, r}:  # nothing; one; half; all of it
+        A, B = (np.asarray(part) for part in factor(W.copy(), k))
+        assert A.shape == (m, k) and B.shape == (k, n), f"factor, k={k}: expected {(m, k)} and {(k, n)}, got {A.shape} and {B.shape}"
+        error = np.linalg.norm(W - A @ B)
+        lk.checks.expect_close(error, np.sqrt(np.sum(values[k:] ** 2)), rtol=1e-8, atol=1e-9, name=f"error at rank {k} of a {m} by {n} matrix, the tail")
+        X = rng.standard_normal((4, m))
+        lk.checks.expect_close(apply_factors(X, A, B), X @ A @ B, rtol=1e-9, atol=1e-9, name="X A B")
+lk.checks.expect_close(np.linalg.norm(np.asarray(factor(np.zeros((3, 4)), 2)[0])), 0.0, name="a weight of zeros")
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "low_rank_test_flops", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# A batch of 4 through a 512 × 768 layer at rank 8: 2·4·8·(512 + 768) = 81,920 operations. W itself would take 38 times that.
+rng = np.random.default_rng(312)
+X, A, B = rng.standard_normal((4, 512)), rng.standard_normal((512, 8)), rng.standard_normal((8, 768))
+apply_factors(X, A, B)
+work = lk.count_work(apply_factors, X, A, B)
+assert 81_920 * 0.99 <= work.flops <= 81_920 * 1.01, f"apply_factors: expected 81,920 FLOPs, counted {work.flops:,.0f}; which product comes first?"
+
+# %% [markdown]
+# **On a network that has really learnt something.** A small classifier (64 → 256 → 256 → 10) trains on 1,437 digits in about a second;
+# 360 digits are held out. Its middle matrix starts as noise $W_0$, which has no small rank, and ends as $W_0 + \Delta W$.
+
+# %%
+def train(steps, hidden=256, batch=64, rate=1e-3):
+    """Adam on a three-layer ReLU network. Returns the weights before and after, and held-out inputs and labels."""
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(digits))
+    learn, held = order[:1437], order[1437:]
+    weights = [rng.standard_normal((a, b)) * np.sqrt(2 / a) for a, b in [(64, hidden), (hidden, hidden), (hidden, 10)]]
+    first = [w.copy() for w in weights]
+    moments = [(np.zeros_like(w), np.zeros_like(w)) for w in weights]
+    for step in range(1, steps + 1):
+        pick = rng.choice(learn, batch)
+        layers = [digits[pick] / 16]
+        for w in weights[:-1]:
+            layers.append(np.maximum(layers[-1] @ w, 0))
+        scores = layers[-1] @ weights[-1]
+        scores = np.exp(scores - scores.max(axis=1, keepdims=True))
+        signal = scores / scores.sum(axis=1, keepdims=True)
+        signal[np.arange(batch), labels[pick]] -= 1
+        for i in (2, 1, 0):
+            gradient = layers[i].T @ signal / batch
+            signal = signal @ weights[i].T * (layers[i] > 0)
+            m, v = moments[i]
+            m += 0.1 * (gradient - m)
+            v += 0.001 * (gradient**2 - v)
+            weights[i] -= rate * (m / (1 - 0.9**step)) / (np.sqrt(v / (1 - 0.999**step)) + 1e-8)
+    return first, weights, digits[held] / 16, labels[held]
+
+
+first, trained, held_images, held_labels = train(100 if smoke else 400)
+
+
+def accuracy(middle):
+    """Share of held-out digits named correctly when `middle(h)` stands in for the middle layer's product."""
+    hidden = np.maximum(held_images @ trained[0], 0)
+    return np.mean((np.maximum(middle(hidden), 0) @ trained[2]).argmax(axis=1) == held_labels)
+
+
+print(f"held-out accuracy {accuracy(lambda h: h @ trained[1]):.1%} with all of W, {trained[1].size:,} weights")
+
+# %%
+with lk.picture("Training moves W along few directions (above). So few suffice: see what rank 16, an eighth of the bytes, still knows (below)."):
+    figure = go.Figure()
+    for name, matrix, colour in [("W₀, noise", first[1], GREY), ("W, trained", trained[1], BLUE), ("ΔW = W − W₀", trained[1] - first[1], ORANGE)]:
+        energy = np.cumsum(np.linalg.svd(matrix, compute_uv=False) ** 2)
+        figure.add_scatter(x=np.arange(1, 257), y=energy / energy[-1], mode="lines", line={"color": colour}, name=name)
+    figure.update_xaxes(title="rank k", type="log")
+    figure.update_yaxes(title="share of ‖·‖² in the first k", tickformat=".0%", rangemode="tozero")
+    figure.update_layout(height=340)
+    lines = []
+    for k in (2, 4, 8, 16, 32, 64):
+        A, B = factor(trained[1], k)
+        lines.append(f"rank {k:3d}: {100 * (A.size + B.size) / trained[1].size:5.1f} % of the bytes, accuracy {accuracy(lambda h: apply_factors(h, A, B)):.1%}")
+    lk.show(figure, summary="Half of the update's energy lies in a handful of directions; noise of the same size spreads over all 256.")
+    print("\n".join(lines))
+
+# %% [markdown]
+# Two lessons stand side by side here. $\Delta W$ has low rank, which is why LoRA may train two thin factors instead of a whole
+# matrix. And $W$ itself has **not**: rank 16 drops most of its energy and hardly any of its accuracy, for inputs only ever use
+# a few of its directions. The norm of an error is a bound, not a verdict. Lab 06 sets low rank against quantization and
+# pruning at equal bytes.
+#
+# ## On your GPU
+#
+# Not graded. Where there is a GPU, the next cell times three routes to the same ten components and places them under its roof. Elsewhere it
+# says why it does nothing.
+
+# %%
+device = lk.detect()
+if device.kind != "cuda" or device.virtual:
+    print(f"Skipped: this needs a CUDA GPU, and here is: {device.label}. Nothing was measured.")
+else:
+    import torch
+
+    rows_on_gpu = torch.randn(200_000, 512, device="cuda") * torch.linspace(3, 0.1, 512, device="cuda")
+    rows_on_gpu -= rows_on_gpu.mean(0)
+    n, d = rows_on_gpu.shape
+    roof = lk.Roofline.of(device)
+    timed = {
+        "covariance + eigh": (lambda: torch.linalg.eigh(rows_on_gpu.T @ rows_on_gpu), 2 * n * d * d, 4 * n * d),
+        "thin SVD": (lambda: torch.linalg.svd(rows_on_gpu, full_matrices=False), 6 * n * d * d, 3 * 4 * n * d),
+        "randomized, q = 1": (lambda: torch.svd_lowrank(rows_on_gpu, q=18, niter=1), 4 * 2 * n * d * 18, 4 * 4 * n * d),
+    }
+    for name, (route, flops, read) in timed.items():
+        timing = lk.bench(route, name=name)
+        work = lk.Work(flops=flops, bytes_read=read, name=name, how={"flops": "formula", "bytes_read": "formula"})
+        print(timing, roof.place(work.with_seconds(timing.median)).verdict, sep="\n  ")
+
+# %% [markdown]
+# ## Take with you
+#
+# - A projection is two thin products. The matrix $P$ exists on paper only.
+# - Kept variance plus lost variance is constant; the best subspace is the top eigenvectors, and the error is the tail. Exactly.
+# - Squaring a matrix spends half of your digits. SVD does not square.
+# - Count passes before you count operations: one vector a pass starves the machine, a block feeds it.
+# - Count, mean and scatter are all that a stream needs to be remembered by.
+# - A cosine in a subspace comes with a share, or it is worth nothing.
+#
+# **Read on:** chapter 3, *Geometry: subspaces and PCA*. **Next:** lab03, the first kernel.
