@@ -1,0 +1,9 @@
+"""Timing: ``bench`` for one function, ``compare`` for two. Never one number alone."""
+
+from __future__ import annotations
+
+from mlsys_labkit.timing.bench import TimingError, bench
+from mlsys_labkit.timing.compare import compare
+from mlsys_labkit.timing.record import Comparison, Timing
+
+__all__ = ["Comparison", "Timing", "TimingError", "bench", "compare"]

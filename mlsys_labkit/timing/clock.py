@@ -1,0 +1,216 @@
+"""Where samples come from: a clock around batches of calls on a CPU, events around each call on a GPU."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from mlsys_labkit.errors import require
+
+Call = Callable[[], object]
+
+
+class Clock(Protocol):
+    """What ``bench`` and ``compare`` need of a machine. Tests inject one whose time is simulated."""
+
+    device: str
+    resolution_seconds: float
+    sample_seconds: float  # a sample is made at least this long, by batching calls
+
+    def time(self, call: Call, calls: int) -> float:
+        """Seconds a call, from ``calls`` calls in a row."""
+        ...
+
+    def now(self) -> float:
+        """Seconds on the wall, for the budget."""
+        ...
+
+    def throttled(self) -> str:
+        """Why the machine ran slower than it could since the clock was made; empty when it did not or cannot tell."""
+        ...
+
+    def launch_overhead_seconds(self) -> float | None:
+        """Time of a kernel that does nothing; None where there are no kernels."""
+        ...
+
+
+class CpuClock:
+    """``perf_counter_ns`` around a batch. When torch has started CUDA, a batch ends when its kernels have."""
+
+    device = "cpu"
+
+    def __init__(self, cpu_stat: Path = Path("/sys/fs/cgroup/cpu.stat")) -> None:
+        self.resolution_seconds = max(time.get_clock_info("perf_counter").resolution, _tick())
+        # Long enough that reading the clock (some 50 ns) costs less than 0.1 %, and short against a scheduler's slice
+        # of a few milliseconds, so that on a busy machine most samples are not interrupted.
+        self.sample_seconds = max(200e-6, 50 * self.resolution_seconds)
+        self._cpu_stat = cpu_stat
+        self._throttled_before = self._throttled_periods()
+        torch = sys.modules.get("torch")
+        self._finish = torch.cuda.synchronize if torch is not None and torch.cuda.is_initialized() else _nothing
+
+    def time(self, call: Call, calls: int) -> float:
+        self._finish()
+        start = time.perf_counter_ns()
+        for _ in range(calls):
+            call()
+        self._finish()
+        return (time.perf_counter_ns() - start) * 1e-9 / calls
+
+    def now(self) -> float:
+        return time.perf_counter()
+
+    def throttled(self) -> str:
+        periods = self._throttled_periods() - self._throttled_before
+        return f"the container's CPU quota stopped this process {periods} times" if periods > 1 else ""
+
+    def launch_overhead_seconds(self) -> float | None:
+        return None
+
+    def _throttled_periods(self) -> int:
+        try:
+            lines = self._cpu_stat.read_text().splitlines()
+        except OSError:
+            return 0
+        return next((int(line.split()[1]) for line in lines if line.startswith("nr_throttled")), 0)
+
+
+class CudaClock:
+    """CUDA events around each call; with ``cold``, the L2 cache is overwritten before each.
+
+    Args:
+        cold: start each call with an L2 that holds nothing of its data, as the first use in a program would find it.
+        torch, nvml: the modules, given so that a test can stand in for a GPU.
+    """
+
+    device = "cuda"
+    resolution_seconds = 0.5e-6  # CUDA Runtime API, cudaEventElapsedTime: about half a microsecond
+    sample_seconds = 0.0  # one event pair a call: the flush must come before each
+
+    def __init__(self, cold: bool = True, torch: Any = None, nvml: Any = None) -> None:
+        self._torch = torch or require("torch", "torch")
+        self._nvml = nvml
+        self._flush: Any = None
+        properties = self._torch.cuda.get_device_properties(self._torch.cuda.current_device())
+        if cold:
+            # Twice the cache: a write as large as the cache may leave ways of it untouched.
+            l2_bytes = int(getattr(properties, "L2_cache_size", 0)) or 64 * 2**20
+            self._flush = self._torch.empty(2 * l2_bytes, dtype=self._torch.int8, device="cuda")
+        self._handle = self._nvml_handle(properties)
+        self._reasons = self._clock_reasons()
+
+    def time(self, call: Call, calls: int) -> float:
+        events = self._torch.cuda.Event
+        pairs = [(events(enable_timing=True), events(enable_timing=True)) for _ in range(calls)]
+        for start, end in pairs:
+            if self._flush is not None:
+                self._flush.zero_()
+            start.record()
+            call()
+            end.record()
+        self._torch.cuda.synchronize()
+        self._reasons |= self._clock_reasons()
+        return sum(float(start.elapsed_time(end)) for start, end in pairs) * 1e-3 / calls
+
+    def now(self) -> float:
+        return time.perf_counter()
+
+    def throttled(self) -> str:
+        names = [text for bit, text in CLOCK_REASONS.items() if self._reasons & bit]
+        return f"the GPU lowered its clock ({', '.join(names)})" if names else ""
+
+    def launch_overhead_seconds(self) -> float | None:
+        one = self._torch.empty(1, device="cuda")
+        flush, self._flush = self._flush, None
+        try:
+            return sorted(self.time(one.zero_, 1) for _ in range(21))[10]
+        finally:
+            self._flush = flush
+
+    def _nvml_handle(self, properties: Any) -> Any:
+        if self._nvml is None:
+            try:
+                self._nvml = require("pynvml", "gpu")
+            except ImportError:
+                return None  # without NVML nothing is known about clocks, and nothing is claimed
+        try:
+            self._nvml.nvmlInit()
+            # By UUID: torch numbers the visible devices, NVML all of them.
+            return self._nvml.nvmlDeviceGetHandleByUUID(f"GPU-{properties.uuid}")
+        except (self._nvml.NVMLError, AttributeError):
+            return None
+
+    def _clock_reasons(self) -> int:
+        if self._handle is None:
+            return 0
+        ask = getattr(self._nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
+        ask = ask or getattr(self._nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", None)
+        try:
+            return int(ask(self._handle)) if ask is not None else 0
+        except self._nvml.NVMLError:
+            return 0
+
+
+# NVML API reference, "Clocks Event Reasons". The power cap (0x4) is left out: under full load a GPU works at it by design.
+CLOCK_REASONS = {0x8: "hardware slowdown", 0x20: "software thermal", 0x40: "hardware thermal", 0x80: "power brake"}
+
+
+def clock_for(device: str | None, args: tuple[object, ...], result: object, cold: bool) -> Clock:
+    """The clock for where the work is: a GPU when a tensor among the arguments or in the result lives on one."""
+    if device == "cuda" or (device is None and any(getattr(item, "is_cuda", False) for item in _flat((args, result)))):
+        return CudaClock(cold=cold)
+    return CpuClock()
+
+
+@contextmanager
+def quiet_collector() -> Iterator[None]:
+    """No garbage collection while samples are taken, as in ``timeit``: a pause of it would hit one sample in many."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def torch_threads() -> int | None:
+    """Threads torch computes with, when torch is loaded."""
+    torch = sys.modules.get("torch")
+    return int(torch.get_num_threads()) if torch is not None and hasattr(torch, "get_num_threads") else None
+
+
+def load() -> float | None:
+    """Mean number of busy processes in the last minute; None on Windows."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+
+
+def _flat(value: object) -> Iterator[object]:
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _flat(item)
+    elif isinstance(value, dict):
+        yield from _flat(list(value.values()))
+    else:
+        yield value
+
+
+def _tick() -> float:
+    """The smallest step the clock is seen to make: on some systems far above what it claims."""
+    steps = []
+    for _ in range(5):
+        start = now = time.perf_counter_ns()
+        while now == start:
+            now = time.perf_counter_ns()
+        steps.append(now - start)
+    return min(steps) * 1e-9
+
+
+def _nothing() -> None:
+    return None

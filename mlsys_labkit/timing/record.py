@@ -1,0 +1,188 @@
+"""``Timing`` and ``Comparison``: what was measured, how sure it is, and what to do about it."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mlsys_labkit.timing.statistics import Values, outliers
+
+if TYPE_CHECKING:
+    from mlsys_labkit.work import Work
+
+# One stylesheet for both themes: it inherits the page's colours and adds only an edge.
+_CARD = "border-left:4px solid {edge};padding:.2em .8em;margin:.3em 0;color:inherit;background:transparent"
+_EDGE = {"stable": "#2a9d5c", "faster": "#2a9d5c", "same": "#3b82c4", "slower": "#c2543d", "undecided": "#b8860b"}
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Samples of one function's run time. All durations are seconds a call.
+
+    Args:
+        samples: the samples kept, in order of time.
+        ci_low, ci_high: 95 % interval of the median.
+        warmup_dropped: samples dropped from the beginning; ``first_call_seconds`` is apart from them.
+        calls_per_sample: calls averaged in one sample, so that it is well above the timer's resolution.
+        verdict: "stable", "noisy", "too_short", "throttled" or "drifting"; ``advice`` says what to do.
+        threads: threads torch uses, or None without torch. load: mean number of busy processes in the last minute.
+        launch_overhead_seconds: the time of a kernel that does nothing; None on a CPU.
+    """
+
+    name: str
+    samples: tuple[float, ...]
+    ci_low: float
+    ci_high: float
+    first_call_seconds: float
+    verdict: str
+    advice: str
+    warmup_dropped: int = 0
+    calls_per_sample: int = 1
+    device: str = "cpu"
+    threads: int | None = None
+    load: float | None = None
+    launch_overhead_seconds: float | None = None
+
+    @property
+    def n(self) -> int:
+        return len(self.samples)
+
+    @property
+    def median(self) -> float:
+        return float(np.median(self._values))
+
+    @property
+    def minimum(self) -> float:
+        return min(self.samples)
+
+    @property
+    def p10(self) -> float:
+        return float(np.percentile(self._values, 10))
+
+    @property
+    def p90(self) -> float:
+        return float(np.percentile(self._values, 90))
+
+    @property
+    def iqr(self) -> float:
+        """Distance between the quartiles."""
+        return float(np.subtract(*np.percentile(self._values, [75, 25])))
+
+    @property
+    def outliers(self) -> int:
+        """Samples beyond three interquartile ranges from the quartiles. They stay in ``samples``."""
+        return outliers(self._values)
+
+    def work(self, work: Work) -> Work:
+        """``work`` with the median as its duration: a measured point for the roofline."""
+        return work.with_seconds(self.median)
+
+    def __str__(self) -> str:
+        return f"{self._headline()}: {self.verdict}\n  {self._details()}" + (f". {self.advice}" if self.advice else "")
+
+    def _repr_html_(self) -> str:
+        name, interval = html.escape(self.name), f"{duration(self.ci_low)} – {duration(self.ci_high)}"
+        return (
+            f'<div style="{_CARD.format(edge=_EDGE.get(self.verdict, "#b8860b"))}"><div><b>{name}</b> '
+            f"<b>{duration(self.median)}</b> <span>(95 % CI {interval}) · {self.verdict}</span></div>"
+            f'<div style="opacity:.75;font-size:90%">{html.escape(self._details())}</div>'
+            + (f"<div>{html.escape(self.advice)}</div>" if self.advice else "")
+            + "</div>"
+        )
+
+    def _headline(self) -> str:
+        return f"{self.name} {duration(self.median)} (95 % CI {duration(self.ci_low)} – {duration(self.ci_high)})"
+
+    def _details(self) -> str:
+        parts = [
+            f"n = {self.n} × {self.calls_per_sample} call{'s' if self.calls_per_sample > 1 else ''}",
+            f"min {duration(self.minimum)}",
+            f"IQR {duration(self.iqr)}",
+            f"{self.outliers} outliers",
+            f"first call {duration(self.first_call_seconds)}",
+            f"{self.warmup_dropped} warm-up samples dropped",
+            self.device,
+        ]
+        if self.launch_overhead_seconds is not None:
+            parts.append(f"empty kernel {duration(self.launch_overhead_seconds)}")
+        if self.threads is not None:
+            parts.append(f"{self.threads} torch thread{'s' if self.threads > 1 else ''}")
+        if self.load is not None:
+            parts.append(f"load {self.load:.1f}")
+        return ", ".join(parts)
+
+    @property
+    def _values(self) -> Values:
+        return np.asarray(self.samples, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Is ``b`` faster than ``a``? Answered by interleaved pairs.
+
+    Args:
+        ratio: time of b over time of a; below 1, b is faster. ci_low, ci_high: its 95 % interval.
+        verdict: "faster" or "slower" (b, by more than the margin), "same" (within the margin) or "undecided".
+        margin: 0.05 means that ratios from 1/1.05 to 1.05 count as the same.
+        pairs: how many times both were timed side by side. a_seconds, b_seconds: medians, seconds a call.
+    """
+
+    ratio: float
+    ci_low: float
+    ci_high: float
+    verdict: str
+    margin: float
+    pairs: int
+    a_seconds: float
+    b_seconds: float
+    a_name: str = "a"
+    b_name: str = "b"
+    advice: str = ""
+    device: str = "cpu"
+    load: float | None = None
+
+    def __str__(self) -> str:
+        return f"{self._sentence()}\n  {self._details()}" + (f". {self.advice}" if self.advice else "")
+
+    def _repr_html_(self) -> str:
+        return (
+            f'<div style="{_CARD.format(edge=_EDGE[self.verdict])}"><div>{html.escape(self._sentence())}</div>'
+            f'<div style="opacity:.75;font-size:90%">{html.escape(self._details())}</div>'
+            + (f"<div>{html.escape(self.advice)}</div>" if self.advice else "")
+            + "</div>"
+        )
+
+    def _sentence(self) -> str:
+        within = f"within {self.margin:.3g}".rstrip("0") if self.margin < 0.001 else f"within {100 * self.margin:.3g} %"
+        verdicts = {
+            "faster": f"{self.b_name} is faster than {self.a_name}: it takes {self.ratio:.3g} × the time",
+            "slower": f"{self.b_name} is slower than {self.a_name}: it takes {self.ratio:.3g} × the time",
+            "same": f"{self.b_name} and {self.a_name} take the same time ({within})",
+            "undecided": f"undecided whether {self.b_name} or {self.a_name} is faster",
+        }
+        return verdicts[self.verdict]
+
+    def _details(self) -> str:
+        load = f", load {self.load:.1f}" if self.load is not None else ""
+        return (
+            f"ratio {self.ratio:.3f} (95 % CI {self.ci_low:.3f} – {self.ci_high:.3f}), {self.pairs} pairs, "
+            f"{self.a_name} {duration(self.a_seconds)}, {self.b_name} {duration(self.b_seconds)}, {self.device}{load}"
+        )
+
+
+def duration(seconds: float) -> str:
+    """Three digits and a unit: 1.5e-6 -> '1.50 µs'."""
+    if not np.isfinite(seconds):
+        return f"{seconds:g} s"
+    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if abs(seconds) >= scale * 0.9995:
+            return f"{_three_digits(seconds / scale)} {unit}"
+    return f"{_three_digits(seconds / 1e-9)} ns"
+
+
+def _three_digits(value: float) -> str:
+    decimals = 2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0
+    return f"{value:.{decimals}f}"
