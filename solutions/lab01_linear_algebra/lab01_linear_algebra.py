@@ -88,6 +88,10 @@ def layout_of(view, memory):
     return Layout(view.shape, view.strides, start)
 
 
+# %% [markdown]
+# Two helpers: one for the checks, one that draws memory as a line.
+
+# %% nbgrader={"grade": false, "grade_id": "layout_helpers", "locked": true, "schema_version": 3, "solution": false, "task": false}
 def expect_layout(layout, view, memory, why):
     """Check ``layout`` against what numpy made. The stride of an axis with fewer than two elements is never used."""
     expected = layout_of(view, memory)
@@ -346,6 +350,8 @@ with lk.picture("A matrix of 4 × 6 and its transpose lie in the same 24 element
         {"A, row by row": matrix, "A transposed, row by row": transpose(matrix, (1, 0))},
         summary="Walking A visits memory from left to right; walking its transpose jumps six elements at every step.",
     )
+    memory = np.arange(24.0)
+    print(look(memory, transpose(matrix, (1, 0))))  # a real array, reading the same 192 bytes
 
 # %% [markdown]
 # The transpose was free. *Walking* it is not: look at the jumps in the second row. That bill arrives in Task 7.
@@ -757,19 +763,29 @@ lk.checks.expect_close(c, expected, name="views as inputs: transposed, reversed,
 
 # %% nbgrader={"grade": true, "grade_id": "matmul_test_lines", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
 # float64, m = 12, k = n = 24: a row of a, b or c is 3 lines, all of b is 72, and the cache holds 16.
-trace = lk.trace_accesses(matmul, np.ones((12, 24)), np.ones((24, 24)), np.zeros((12, 24)))
-misses = lk.access.cache_misses(trace, line_bytes=64, lines=16)
+rng = np.random.default_rng(118)
+a, b, c = rng.standard_normal((12, 24)), rng.standard_normal((24, 24)), np.zeros((12, 24))
+expected = a @ b
+trace = lk.trace_accesses(matmul, a, b, c)
+lk.checks.expect_close(c, expected, name="the product itself: a fast wrong answer is worth nothing")
+misses = lk.access.cache_misses(trace, line_bytes=64, lines=16).misses
+print(f"{misses:,} misses")
 # By theory the best order fetches all of b anew for each row of a, and a and c once. No order can do with less than
 # everything once.
 once, best = 36 + 72 + 36, 12 * 72 + 36 + 36
 lk.checks.expect_work(
     lk.Work(bytes_read=64 * misses), at_least_bytes=64 * once, at_most_bytes=64 * best, name="lines of 64 B fetched"
 )
+# Each multiplication loads its element of b. Registers may save some of these loads; a hidden whole-array product
+# would show far too few.
+lk.checks.expect_work(
+    lk.Work(bytes_read=8 * trace.reads[1]), at_least_bytes=12 * 24 * 24, at_most_bytes=8 * 12 * 24 * 24, name="loads of b"
+)
 ### BEGIN HIDDEN TESTS
 # Ragged rows share lines with their neighbours; b, walked from end to end, still costs its whole lines and no more.
 m, k, n = 11, 27, 21
 trace = lk.trace_accesses(matmul, np.ones((m, k)), np.ones((k, n)), np.zeros((m, n)))
-misses = lk.access.cache_misses(trace, line_bytes=64, lines=16)
+misses = lk.access.cache_misses(trace, line_bytes=64, lines=16).misses
 once = (m * k + k * n + m * n) // 8
 best = m * (math.ceil(k * n / 8) + 1) + (math.ceil(m * n / 8) + 1) + (math.ceil(m * k / 8) + 1)
 lk.checks.expect_work(
@@ -796,7 +812,7 @@ def in_order(order):
 with lk.picture("Cache misses of the same product in six loop orders; the innermost loop is the last letter."):
     small = (np.ones((12, 24)), np.ones((24, 24)), np.zeros((12, 24)))
     candidates = {"yours": matmul} | {"".join(order): in_order(order) for order in itertools.permutations("ijk")}
-    counted = {name: lk.access.cache_misses(lk.trace_accesses(loops, *small), line_bytes=64, lines=16) for name, loops in candidates.items()}
+    counted = {name: lk.access.cache_misses(lk.trace_accesses(loops, *small), line_bytes=64, lines=16).misses for name, loops in candidates.items()}
     figure = go.Figure(go.Bar(x=list(counted), y=list(counted.values()), text=[f"{count:,}" for count in counted.values()], textposition="auto"))
     figure.update_layout(height=330, margin={"l": 10, "r": 10, "t": 10, "b": 40})
     figure.update_yaxes(title="misses (16 lines of 64 B)")

@@ -319,7 +319,7 @@ def matmul(a, b, c):
                 c[i, j] += a[i, k] * b[k, j]
 
 
-# %% wrong={"grade_id": "matmul", "name": "overwrites", "misconception": "the last product is the sum", "keeps": 8}
+# %% wrong={"grade_id": "matmul", "name": "overwrites", "misconception": "the last product is the sum", "keeps": 0}
 def matmul(a, b, c):
     for i in range(a.shape[0]):
         for k in range(a.shape[1]):
@@ -337,7 +337,7 @@ def matmul(a, b, c):
                 c[i, j] += a[i, k] * b[k, j]
 
 
-# %% wrong={"grade_id": "matmul", "name": "b_transposed", "misconception": "row of a times row of b", "keeps": 8}
+# %% wrong={"grade_id": "matmul", "name": "b_transposed", "misconception": "row of a times row of b", "keeps": 0}
 def matmul(a, b, c):
     for i in range(a.shape[0]):
         for j in range(b.shape[1]):
@@ -354,9 +354,14 @@ def matmul(a, b, c):
                 c[i, j] += a[i, k] * b[k, j]
 
 
-# %% wrong={"grade_id": "matmul", "name": "new_array", "misconception": "c = c + ... changes the caller's array", "keeps": 8}
+# %% wrong={"grade_id": "matmul", "name": "new_array", "misconception": "c = c + ... changes the caller's array", "keeps": 0}
 def matmul(a, b, c):
     c = c + a @ b
+
+
+# %% wrong={"grade_id": "matmul", "name": "hidden_product", "misconception": "a whole-array product has no loop order", "keeps": 4}
+def matmul(a, b, c):
+    c += a @ b
 
 
 # %% wrong={"grade_id": "apply_chain", "name": "left_to_right", "misconception": "brackets do not matter, so multiply the matrices first", "keeps": 0}
