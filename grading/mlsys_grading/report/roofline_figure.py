@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+SECONDS = 2.0
+SMOKE_SECONDS = 0.4
+
 
 def draw(measure: bool, smoke: bool) -> tuple[str | None, str]:
-    """An SVG element and its caption; without one the caption says why."""
+    """An SVG element and its caption; without one the caption says why there is none."""
     if not measure:
         return None, "The roofline was not measured in this run."
+    from mlsys_labkit.device import detect
+    from mlsys_labkit.errors import LabkitError
     from mlsys_labkit.roofline import Roofline
 
-    from mlsys_labkit.device import detect
-
     device = detect()
-    roofline = Roofline.of(device)
-    return roofline.svg(), device.label
+    try:
+        roofline = Roofline.of(device, seconds=SMOKE_SECONDS if smoke else SECONDS)
+        return (
+            roofline.svg(),
+            f"{device.label}. Solid: measured on this machine. Dashed: from its datasheet, if on record.",
+        )
+    except LabkitError as error:
+        return None, f"No roofline: {error}"
