@@ -31,7 +31,7 @@ _HOME = {
     "MemoryTrace": "memory",
     "trace_accesses": "access",
     "Roofline": "roofline",
-    "show": "show",
+    "show": "figures",
     "picture": "coach",
     "hint": "coach",
     "predict": "coach",
