@@ -62,7 +62,8 @@ def run(arguments: argparse.Namespace) -> int:
     for problem in problems:
         print(problem, file=sys.stderr)
     if problems:
-        print(f"labkit build: {len(problems)} to mend; a lab with findings was not built", file=sys.stderr)
+        built = "nothing was written" if arguments.check else "a lab with findings was not built"
+        print(f"labkit build: {len(problems)} to mend; {built}", file=sys.stderr)
     elif arguments.check:
         print(f"labs/ is up to date with {len(labs)} sources")
     return 1 if problems else 0
