@@ -509,7 +509,7 @@ def randomized_pca(times, times_t, d, k, power, rng, oversample=8):
     return Vt[:k].T, singular[:k]
 
 
-# %% wrong={"grade_id": "randomized_pca", "name": "no_oversampling", "misconception": "k random vectors are enough for k components", "keeps": 4}
+# %% wrong={"grade_id": "randomized_pca", "name": "no_oversampling", "misconception": "k random vectors are enough for k components", "keeps": 0}
 def randomized_pca(times, times_t, d, k, power, rng, oversample=8):
     Q, _ = np.linalg.qr(times(rng.standard_normal((d, k))))
     for _ in range(power):
