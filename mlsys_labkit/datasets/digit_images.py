@@ -1,7 +1,7 @@
 """Handwritten digits: the test part of the UCI "Optical Recognition of Handwritten Digits" set, 8 × 8 pixels each.
 
-E. Alpaydin and C. Kaynak, UCI Machine Learning Repository, 1998, https://doi.org/10.24432/C50P49, CC BY 4.0. Unchanged but for
-the storage as uint8; the same 1,797 images, in the same order, as ``sklearn.datasets.load_digits``, which a test compares.
+E. Alpaydin and C. Kaynak, UCI Machine Learning Repository, 1998, https://doi.org/10.24432/C50P49, CC BY 4.0. Unchanged
+but for the storage as uint8: the 1,797 images of ``sklearn.datasets.load_digits`` in their order, as a test makes sure.
 """
 
 from __future__ import annotations
