@@ -22,6 +22,7 @@ HEIGHT_PX = 420
 # One figure serves light and dark pages: each of these keeps 3:1 against white and against JupyterLab's dark paper.
 COLORS = ("#2a7fbf", "#cc5a00", "#0b8f70", "#a9609c", "#8a7000", "#7a6fd0", "#7c7c7c")
 INK = "#7a7a7a"
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross", "star")
 GRID = "rgba(128,128,128,0.28)"
 _LISTED = 6
 
@@ -91,7 +92,7 @@ def figure_html(fig: Any, summary: str = "") -> str:
         f'<tr><th scope="row">{html.escape(first)}</th>{"".join(f"<td>{html.escape(cell)}</td>" for cell in rest)}</tr>'
         for first, *rest in _rows(figure)
     )
-    head = "".join(f'<th scope="col">{name}</th>' for name in ("series", "kind", "x", "y", "z"))
+    head = "".join(f'<th scope="col">{name}</th>' for name in ("series", "kind", *_axes(figure)))
     # "<" inside a string would end or bend the script element that holds it
     data = figure.to_json().replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
     script = _DRAW.replace("HOME", f'"{home}"').replace("FIGURE.", "figure.")
@@ -111,6 +112,7 @@ def template() -> Any:
     if TEMPLATE not in io.templates:
         axis = {"gridcolor": GRID, "linecolor": GRID, "zerolinecolor": GRID}
         io.templates[TEMPLATE] = graph.layout.Template(
+            data={"scatter": [{"marker": {"symbol": symbol}} for symbol in SYMBOLS]},  # not told apart by colour alone
             layout={
                 "paper_bgcolor": "rgba(0,0,0,0)",
                 "plot_bgcolor": "rgba(0,0,0,0)",
@@ -123,7 +125,7 @@ def template() -> Any:
                 "margin": {"l": 56, "r": 20, "t": 44, "b": 48},
                 "hovermode": "closest",
                 "title": {"x": 0.02, "xanchor": "left"},
-            }
+            },
         )
     return io.templates[TEMPLATE]
 
@@ -145,10 +147,15 @@ def _default_summary(figure: Any) -> str:
     return f"{title}: {len(figure.data)} series."
 
 
+def _axes(figure: Any) -> list[str]:
+    return [axis for axis in ("x", "y", "z") if any(getattr(trace, axis, None) is not None for trace in figure.data)]
+
+
 def _rows(figure: Any) -> Iterator[list[str]]:
+    axes = _axes(figure)
     for number, trace in enumerate(figure.data, 1):
         name = trace.name or f"series {number}"
-        yield [name, trace.type, *(_cell(getattr(trace, axis, None)) for axis in ("x", "y", "z"))]
+        yield [name, trace.type, *(_cell(getattr(trace, axis, None)) for axis in axes)]
 
 
 def _cell(values: Any) -> str:

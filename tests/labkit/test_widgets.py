@@ -203,6 +203,37 @@ def test_measured_and_datasheet_ceilings_become_two_machines() -> None:
     assert (carried["first"], carried["second"]) == (0, 1)
 
 
+def test_rooflines_and_devices_of_the_kit_are_understood() -> None:
+    import mlsys_labkit as lk
+    from mlsys_labkit import device
+
+    by_key, by_roofline, by_device = (
+        state(widgets.roofline([one]))["machines"][0]
+        for one in ("h100-sxm", lk.Roofline.from_spec("h100-sxm"), device.virtual("h100-sxm"))
+    )
+    assert by_key == by_device
+    assert {**by_key, "name": "", "key": ""} == {**by_roofline, "name": "", "key": ""}
+
+
+def test_a_real_trace_is_drawn_with_its_own_peak() -> None:
+    import mlsys_labkit as lk
+
+    def work() -> None:
+        first = np.ones(5000)
+        second = first + np.ones(0).sum()
+        del first
+        np.ones(100)[:] = second[:100]
+
+    trace = lk.trace_memory(work)
+    widget = widgets.memory_timeline(trace)
+    text = Page(widget.html()).text
+    assert f"The peak is {base.si(trace.peak_bytes, 'B')}" in text
+    assert "test_widgets.py:" in text
+    by_event = np.sum([trace.timeline()[name] for name in widget.categories], axis=0)
+    assert widget.cursor <= int(by_event.argmax())  # events of zero bytes are left out
+    assert sum(event[1] for event in widget.events) == by_event[-1]
+
+
 def test_a_work_with_seconds_is_placed_where_it_was_measured() -> None:
     timed = Work(flops=2e9, bytes_read=1e6, seconds=0.5, name="mm")
     carried = state(widgets.roofline(["t4"], works=[timed, Work(flops=8.0, bytes_read=4.0)]))

@@ -27,7 +27,7 @@ def memory_timeline(trace: Any) -> Any:
         >>> memory_timeline({"events": [{"tensor": 1, "bytes": 4096, "category": "activations", "line": "lab.py:3"}]})
         <Memory timeline>
     """
-    events = list(_events(trace))
+    events = [event for event in _events(trace) if event["bytes"]]  # an empty tensor's free could not be told apart
     if not 1 <= len(events) <= MOST_EVENTS:
         advice = "trace a call that allocates" if not events else "trace a smaller piece of the run"
         raise LabkitError(f"a timeline shows 1 to {MOST_EVENTS} events, got {len(events)}; {advice}")
