@@ -15,6 +15,10 @@ from mlsys_labkit.errors import require
 
 Call = Callable[[], object]
 
+# Long enough that reading the clock (some 50 ns) costs less than 0.1 %, and short against a scheduler's slice of a few
+# milliseconds, so that on a busy machine most samples are not interrupted.
+SAMPLE_SECONDS = 100e-6
+
 
 class Clock(Protocol):
     """What ``bench`` and ``compare`` need of a machine. Tests inject one whose time is simulated."""
@@ -47,9 +51,7 @@ class CpuClock:
 
     def __init__(self, cpu_stat: Path = Path("/sys/fs/cgroup/cpu.stat")) -> None:
         self.resolution_seconds = max(time.get_clock_info("perf_counter").resolution, _tick())
-        # Long enough that reading the clock (some 50 ns) costs less than 0.1 %, and short against a scheduler's slice
-        # of a few milliseconds, so that on a busy machine most samples are not interrupted.
-        self.sample_seconds = max(200e-6, 50 * self.resolution_seconds)
+        self.sample_seconds = max(SAMPLE_SECONDS, 50 * self.resolution_seconds)
         self._cpu_stat = cpu_stat
         self._throttled_before = self._throttled_periods()
         torch = sys.modules.get("torch")
@@ -157,7 +159,7 @@ class CudaClock:
             return 0
 
 
-# NVML API reference, "Clocks Event Reasons". The power cap (0x4) is left out: under full load a GPU works at it by design.
+# NVML API reference, "Clocks Event Reasons". The power cap (0x4) is left out: a busy GPU is meant to meet it.
 CLOCK_REASONS = {0x8: "hardware slowdown", 0x20: "software thermal", 0x40: "hardware thermal", 0x80: "power brake"}
 
 

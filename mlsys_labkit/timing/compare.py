@@ -1,20 +1,20 @@
 """``compare``: which of two functions is faster, answered so that a busy machine cannot answer instead.
 
-The machine's speed wanders by far more than the differences worth finding, and it wanders for both functions alike. So A
-and B are timed side by side, in pairs of samples a fraction of a millisecond long, in random order within each pair;
-the machine's state cancels in the ratio of a pair. The ratios (as logarithms) are grouped into contiguous blocks, and
-the sign test over the blocks' medians gives an interval that holds whatever the shape of the noise.
+The machine's speed wanders by far more than the differences worth finding, and it wanders for both functions alike.
+So A and B are timed side by side, in pairs of samples a fraction of a millisecond long, in random order within each
+pair; the machine's state cancels in the ratio of a pair. The ratios (as logarithms) are grouped into contiguous blocks,
+each block gives the mean of its middle half, and the signed-rank test over the blocks gives the interval.
 
-Equivalence margin, 5 % by default: a ratio of 1.05 lies halfway (geometrically) between equal and the 10 % that is worth
-a student's attention, so that "same" and "slower" need the same precision and neither is the lazy answer. Below it lie
-effects that are real but not of the code: alignment, address bits, the order of two closures in memory.
+Equivalence margin, 5 % by default: a ratio of 1.05 lies halfway (geometrically) between equal and the 10 % that is
+worth a student's attention, so that "same" and "slower" need the same precision and neither is the lazy answer. Below
+it lie effects that are real but not of the code: alignment, address bits, the order of two closures in memory.
 
     slower / faster   the whole interval lies beyond the margin
     same              the whole interval lies within the margin
     undecided         the budget ended first; so does a true ratio at the margin itself
 
-The interval is looked at several times while pairs come in. Each look uses a confidence of 1 - 0.05 / LOOKS (Bonferroni),
-so that the 95 % hold for the interval that is reported.
+The interval is looked at several times while pairs come in. Each look uses a confidence of 1 - 0.05 / LOOKS
+(Bonferroni), so that the 95 % hold for the interval that is reported.
 
 References: Hoefler and Belli, SC'15, rule 8; Chen and Revels, "Robust benchmarking in noisy environments",
 arXiv:1608.04295; Schuirmann, J. Pharmacokinetics and Biopharmaceutics 15(6), 1987 (equivalence by two one-sided tests).
@@ -33,11 +33,11 @@ import numpy as np
 from mlsys_labkit.timing.bench import TimingError, calls_per_sample, check_arguments, function_name
 from mlsys_labkit.timing.clock import Call, Clock, clock_for, load, quiet_collector
 from mlsys_labkit.timing.record import Comparison
-from mlsys_labkit.timing.statistics import Values, block_medians, median_interval, warmup_end
+from mlsys_labkit.timing.statistics import Values, symmetric_centre, warmup_end
 
 MARGIN = 0.05
 LOOKS = 8
-LEAST_PAIRS = 12  # the fewest with which the sign test reaches the confidence of one look, and room for two outliers
+LEAST_PAIRS = 12  # 9 reach the confidence of one look; three more leave room for an outlier
 _FIRST_LOOK = 0.15  # of the budget: long enough to see more than one mood of the machine
 
 
@@ -79,10 +79,10 @@ def compare(
     results = [call() for call in calls]  # the first call of each: compilation and first touch are not compared
     clock = clock_for(device, args, results, cold)
     results.clear()
-    default = tuple(name if name != "function" else letter for name, letter in zip(map(function_name, (a, b)), "ab"))
-    if default[0] == default[1]:
+    default = (function_name(a), function_name(b))
+    if default[0] == default[1] or "function" in default:
         default = ("a", "b")
-    return measure_pairs(calls, clock, seconds, margin, names or (default[0], default[1]), random.Random(seed))
+    return measure_pairs(calls, clock, seconds, margin, names or default, random.Random(seed))
 
 
 def measure_pairs(
@@ -108,13 +108,13 @@ def measure_pairs(
             if len(times[0]) < LEAST_PAIRS or clock.now() - start < look:
                 continue
             ratios = _log_ratios(times)
-            interval = median_interval(ratios, confidence)
+            interval = symmetric_centre(ratios, confidence)
             decided = interval.low > limit or interval.high < -limit or -limit <= interval.low <= interval.high <= limit
             # A slow function may have run past several looks: the confidence was spent for each of them.
             look = next((later for later in looks if later > clock.now() - start), math.inf)
             if decided or clock.now() - start >= seconds:
                 break
-    ratio = float(np.median(block_medians(ratios)))
+    ratio = interval.value
     verdict = _verdict(interval.low, interval.high, limit)
     advice = ""
     if verdict == "undecided":
@@ -151,7 +151,7 @@ def _look_times(seconds: float) -> list[float]:
 def _log_ratios(times: tuple[list[float], list[float]]) -> Values:
     """log(b / a) of each pair after both are warm."""
     a, b = np.asarray(times[0]), np.asarray(times[1])
-    tiny = np.finfo(np.float64).tiny  # a clock that did not tick: the ratio is wild, and the sign test bears it
+    tiny = np.finfo(np.float64).tiny  # a clock that did not tick: the ratio is wild, and ranks bear it
     ratios: Values = np.log(np.maximum(b, tiny)) - np.log(np.maximum(a, tiny))
     warm = max(warmup_end(a), warmup_end(b))
     return ratios[min(warm, max(0, len(ratios) - LEAST_PAIRS)) :]

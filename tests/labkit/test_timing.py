@@ -1,0 +1,425 @@
+"""bench and compare on machines whose time is simulated: what they conclude, when they stop, what they say."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import random
+import types
+
+import numpy as np
+import pytest
+
+from mlsys_labkit.errors import LabkitError
+from mlsys_labkit.timing import Comparison, Timing, TimingError, bench, compare
+from mlsys_labkit.timing.bench import measure
+from mlsys_labkit.timing.clock import SAMPLE_SECONDS, CpuClock, CudaClock
+from mlsys_labkit.timing.compare import measure_pairs
+from mlsys_labkit.timing.record import duration
+from mlsys_labkit.work import Work
+
+
+class SimulatedClock:
+    """A machine on which ``call()`` returns its cost in seconds and ``mood(t)`` says how slow the machine is at t."""
+
+    def __init__(self, mood=lambda t: 1.0, *, seed=0, spread=0.02, spikes=0.0, resolution=1e-9, device="cpu"):
+        self.device, self.resolution_seconds, self.sample_seconds = device, resolution, SAMPLE_SECONDS
+        self.mood, self.rng, self.spread, self.spikes = mood, np.random.default_rng(seed), spread, spikes
+        self.seconds, self.why, self.overhead = 0.0, "", None
+
+    def time(self, call, calls):
+        spent = call() * calls * self.mood(self.seconds) * self.rng.lognormal(0, self.spread)
+        if self.rng.random() < self.spikes:
+            spent += self.rng.exponential(3e-3)  # another process got the core
+        self.seconds += spent
+        return spent / calls
+
+    def now(self):
+        return self.seconds
+
+    def throttled(self):
+        return self.why
+
+    def launch_overhead_seconds(self):
+        return self.overhead
+
+
+def run(clock, cost=1e-3, seconds=1.0, target=None):
+    return measure(lambda: cost, clock, 0.5, seconds, target, "f")
+
+
+def pair(clock, ratio, seconds=1.0, cost=50e-6, margin=0.05):
+    return measure_pairs((lambda: cost, lambda: cost * ratio), clock, seconds, margin, ("a", "b"), random.Random(1))
+
+
+# --- bench ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_quiet_machine_gives_a_stable_verdict_and_the_true_time():
+    timing = run(SimulatedClock())
+    assert timing.verdict == "stable"
+    assert timing.median == pytest.approx(1e-3, rel=0.01)
+    assert timing.ci_low <= timing.median <= timing.ci_high
+    assert timing.first_call_seconds == 0.5
+    assert timing.advice == ""
+
+
+def test_sampling_stops_early_when_the_interval_is_narrow_but_not_at_once():
+    clock = SimulatedClock()
+    run(clock)
+    assert 0.2 <= clock.seconds < 0.5
+
+
+def test_noise_uses_the_whole_budget_and_is_called_noisy():
+    clock = SimulatedClock(spread=0.8)
+    timing = run(clock, cost=20e-3)
+    assert clock.seconds >= 1.0
+    assert timing.verdict == "noisy"
+    assert "more seconds" in timing.advice
+
+
+def test_two_speeds_are_called_noisy_even_when_the_median_is_certain():
+    rng = np.random.default_rng(0)
+    timing = run(SimulatedClock(lambda t: 1.0 if rng.random() < 0.6 else 2.0))
+    assert timing.verdict == "noisy"
+    assert ".samples" in timing.advice
+
+
+def test_there_are_never_fewer_than_ten_samples():
+    timing = run(SimulatedClock(), cost=5.0, seconds=0.01)
+    assert timing.n >= 10
+
+
+def test_warmup_is_dropped_counted_and_leaves_no_trace_in_the_median():
+    clock = SimulatedClock(lambda t: 3.0 if t < 0.1 else 1.0)
+    timing = run(clock)
+    assert timing.warmup_dropped >= 30
+    assert timing.median == pytest.approx(1e-3, rel=0.01)
+    assert timing.verdict == "stable"
+
+
+def test_a_ramp_is_drifting_and_a_late_step_up_is_throttled():
+    assert run(SimulatedClock(lambda t: 1 + t, spread=0.1), seconds=2, target=1e-4).verdict == "drifting"
+    stepped = run(SimulatedClock(lambda t: 1.0 if t < 1.2 else 1.5), seconds=2, target=1e-4)
+    assert stepped.verdict == "throttled"
+    assert "slower" in stepped.advice
+
+
+def test_what_the_machine_says_of_its_clock_comes_before_what_samples_look_like():
+    clock = SimulatedClock()
+    clock.why = "the GPU lowered its clock (hardware thermal)"
+    timing = run(clock)
+    assert timing.verdict == "throttled"
+    assert "hardware thermal" in timing.advice
+
+
+def test_short_functions_are_batched_well_above_the_resolution():
+    timing = run(SimulatedClock(), cost=100e-9)
+    assert timing.calls_per_sample * 100e-9 >= 80e-6
+    assert timing.verdict == "stable"
+    assert timing.median == pytest.approx(100e-9, rel=0.02)
+
+
+def test_a_kernel_as_short_as_a_launch_is_too_short():
+    clock = SimulatedClock(device="cuda")
+    clock.sample_seconds, clock.overhead = 0.0, 4e-6
+    timing = run(clock, cost=5e-6, seconds=0.01)
+    assert timing.verdict == "too_short"
+    assert "4.00 µs" in timing.advice
+    assert "empty kernel 4.00 µs" in str(timing)
+
+
+def test_a_coarse_clock_is_too_short_when_batching_cannot_help(monkeypatch):
+    import importlib
+
+    # the package's attribute `bench` is the function
+    monkeypatch.setattr(importlib.import_module("mlsys_labkit.timing.bench"), "_MOST_CALLS", 4)
+    assert run(SimulatedClock(resolution=1e-3), cost=1e-6, seconds=0.001).verdict == "too_short"
+
+
+def test_the_interval_narrows_to_the_target_asked_for():
+    timing = run(SimulatedClock(spread=0.1), target=0.005, seconds=20)
+    assert (timing.ci_high - timing.ci_low) / 2 / timing.median <= 0.005
+
+
+def test_attaching_a_timing_to_work_gives_a_measured_rate():
+    timing = Timing("f", (1e-3,) * 10, 1e-3, 1e-3, 1.0, "stable", "")
+    work = timing.work(Work(flops=2e6, how={"flops": "counted"}))
+    assert work.flops_per_second == pytest.approx(2e9)
+    assert work.how == {"flops": "counted", "seconds": "measured"}
+
+
+# --- compare --------------------------------------------------------------------------------------------------------
+
+
+def restless(seed):
+    """A shared machine: slow phases of 5 to 80 ms, up to 2.5x, and a drift on top."""
+    rng = np.random.default_rng(seed)
+    ends = np.cumsum(rng.uniform(5e-3, 80e-3, 400))
+    factors = rng.choice([1.0, 1.2, 1.7, 2.5], 400)
+    return lambda t: factors[min(399, int(np.searchsorted(ends, t)))] * (1 + 0.3 * t)
+
+
+MACHINES = {
+    "quiet": lambda seed: SimulatedClock(seed=seed, spread=0.01),
+    "noisy": lambda seed: SimulatedClock(seed=seed, spread=0.25),
+    "interrupted": lambda seed: SimulatedClock(seed=seed, spread=0.05, spikes=0.1),
+    "restless": lambda seed: SimulatedClock(restless(seed), seed=seed, spread=0.15, spikes=0.05),
+}
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize(("ratio", "verdict"), [(1.0, "same"), (1.1, "slower"), (1 / 1.1, "faster")])
+def test_compare_is_right_95_times_in_100_on_simulated_machines(machine, ratio, verdict):
+    verdicts = [pair(MACHINES[machine](seed), ratio).verdict for seed in range(100)]
+    assert verdicts.count(verdict) >= 95
+    assert set(verdicts) <= {verdict, "undecided"}, "unsure is allowed, wrong is not"
+
+
+def test_the_interval_covers_the_true_ratio_as_often_as_it_says_although_it_was_looked_at_often():
+    results = [pair(SimulatedClock(seed=seed, spread=0.4), 1.02, seconds=0.3) for seed in range(200)]
+    assert sum(result.ci_low <= 1.02 <= result.ci_high for result in results) >= 186
+
+
+def test_a_ratio_at_the_margin_is_undecided_or_nothing_worse():
+    verdicts = [pair(SimulatedClock(seed=seed, spread=0.1), 1.05, seconds=0.3).verdict for seed in range(60)]
+    assert verdicts.count("undecided") >= 54
+
+
+def test_a_machine_too_noisy_for_the_budget_is_undecided_with_advice():
+    result = pair(SimulatedClock(spread=1.5), 1.1, seconds=0.05)
+    assert result.verdict == "undecided"
+    assert "more seconds" in result.advice
+
+
+def test_slow_functions_still_get_enough_pairs():
+    result = pair(SimulatedClock(spread=0.01), 1.1, seconds=0.1, cost=1.0)
+    assert result.pairs >= 10
+    assert result.verdict == "slower"
+
+
+def test_the_margin_is_the_callers():
+    assert pair(SimulatedClock(), 1.1, margin=0.25).verdict == "same"
+    assert pair(SimulatedClock(), 1.02, margin=0.005).verdict == "slower"
+
+
+def test_the_order_within_a_pair_is_random():
+    """A machine that is slower for whoever runs second must not favour a or b."""
+
+    class Second(SimulatedClock):
+        count = 0
+
+        def time(self, call, calls):
+            Second.count += 1
+            return super().time(call, calls) * (1.3 if Second.count % 2 else 1.0)
+
+    verdicts = [pair(Second(seed=seed), 1.0).verdict for seed in range(10)]
+    assert "faster" not in verdicts
+    assert "slower" not in verdicts
+
+
+# --- the real clock, without asserting on its time --------------------------------------------------------------------
+
+
+def test_bench_calls_the_function_with_its_arguments_and_restores_the_collector():
+    seen = set()
+    timing = bench(lambda *args: seen.add(args), 1, "x", seconds=0.01)
+    assert seen == {(1, "x")}
+    assert timing.n >= 10
+    assert timing.device == "cpu"
+    assert gc.isenabled()
+
+
+def test_compare_calls_both():
+    counts = [0, 0]
+
+    def count(which):
+        counts[which] += 1
+
+    result = compare(lambda: count(0), lambda: count(1), seconds=0.02)
+    assert min(counts) >= result.pairs >= 10
+    assert result.verdict in ("faster", "slower", "same", "undecided")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: bench(3), "pass fn itself"),
+        (lambda: bench(sum, [], seconds=0), "positive time budget"),
+        (lambda: bench(sum, [], target=-1), "positive fraction"),
+        (lambda: compare(sum, None), "pass b itself"),
+        (lambda: compare(sum, sum, [], margin=2), "margin is 2"),
+    ],
+)
+def test_what_cannot_be_timed_is_refused_in_one_line(call, message):
+    with pytest.raises(TimingError, match=message) as caught:
+        call()
+    assert isinstance(caught.value, LabkitError)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_error_of_the_function_passes_through():
+    with pytest.raises(ZeroDivisionError):
+        bench(lambda: 1 / 0)
+    assert gc.isenabled()
+
+
+def test_a_cpu_quota_that_bites_is_reported(tmp_path):
+    stat = tmp_path / "cpu.stat"
+    stat.write_text("nr_periods 10\nnr_throttled 3\n")
+    clock = CpuClock(cpu_stat=stat)
+    assert clock.throttled() == ""
+    stat.write_text("nr_periods 20\nnr_throttled 9\n")
+    assert "6 times" in clock.throttled()
+    assert CpuClock(cpu_stat=tmp_path / "none").throttled() == ""
+
+
+# --- a GPU made of Python -------------------------------------------------------------------------------------------
+
+
+class FakeCuda:
+    """Enough of torch.cuda to time by events: a stream of operations with durations, on one simulated GPU clock."""
+
+    int8 = "int8"
+
+    def __init__(self, l2_bytes=50 * 2**20):
+        self.seconds, self.log, fake = 0.0, [], self
+
+        class Event:
+            def __init__(self, enable_timing):
+                assert enable_timing
+
+            def record(self):
+                self.at = fake.seconds
+
+            def elapsed_time(self, other):
+                return (other.at - self.at) * 1e3
+
+        class Buffer:
+            def __init__(self, size):
+                self.size = size
+
+            def zero_(self):
+                fake.log.append(("zero", self.size))
+                fake.seconds += 2e-6 if self.size == 1 else 40e-6
+
+        self.empty = lambda size, **kwargs: Buffer(size)
+        properties = types.SimpleNamespace(L2_cache_size=l2_bytes, uuid="1234")
+        self.cuda = types.SimpleNamespace(
+            Event=Event, synchronize=lambda: None, current_device=lambda: 0, get_device_properties=lambda _: properties
+        )
+
+    def kernel(self, seconds):
+        def launch():
+            self.log.append(("kernel", seconds))
+            self.seconds += seconds
+
+        return launch
+
+
+class FakeNvml:
+    NVMLError = type("NVMLError", (Exception,), {})
+
+    def __init__(self, reasons=(0,), found=True):
+        self.reasons, self.found = itertools.chain(reasons, itertools.repeat(0)), found
+
+    def nvmlInit(self):
+        pass
+
+    def nvmlDeviceGetHandleByUUID(self, uuid):
+        assert uuid == "GPU-1234"
+        if not self.found:
+            raise self.NVMLError
+        return "handle"
+
+    def nvmlDeviceGetCurrentClocksEventReasons(self, handle):
+        return next(self.reasons)
+
+
+def test_cuda_events_time_the_kernel_and_not_the_flush():
+    gpu = FakeCuda()
+    clock = CudaClock(torch=gpu, nvml=FakeNvml())
+    assert clock.time(gpu.kernel(100e-6), 3) == pytest.approx(100e-6)
+    assert gpu.log == [("zero", 100 * 2**20), ("kernel", 100e-6)] * 3, "twice the L2 is overwritten before each call"
+
+
+def test_a_warm_cache_is_left_alone_on_request():
+    gpu = FakeCuda()
+    CudaClock(cold=False, torch=gpu, nvml=FakeNvml()).time(gpu.kernel(1e-6), 2)
+    assert gpu.log == [("kernel", 1e-6)] * 2
+
+
+def test_launch_overhead_is_the_time_of_an_empty_kernel_and_leaves_the_flush_on():
+    gpu = FakeCuda()
+    clock = CudaClock(torch=gpu, nvml=FakeNvml())
+    assert clock.launch_overhead_seconds() == pytest.approx(2e-6)
+    clock.time(gpu.kernel(1e-6), 1)
+    assert gpu.log[-2] == ("zero", 100 * 2**20)
+
+
+def test_clock_reasons_seen_during_the_run_are_named_and_the_power_cap_is_not_one():
+    gpu = FakeCuda()
+    clock = CudaClock(torch=gpu, nvml=FakeNvml([0, 0x40 | 0x4, 0]))
+    for _ in range(3):
+        clock.time(gpu.kernel(1e-6), 1)
+    assert clock.throttled() == "the GPU lowered its clock (hardware thermal)"
+    quiet = CudaClock(torch=gpu, nvml=FakeNvml([0x4] * 9))
+    quiet.time(gpu.kernel(1e-6), 1)
+    assert quiet.throttled() == ""
+
+
+def test_without_nvml_nothing_is_claimed_about_clocks():
+    gpu = FakeCuda()
+    clock = CudaClock(torch=gpu, nvml=FakeNvml(found=False))
+    clock.time(gpu.kernel(1e-6), 1)
+    assert clock.throttled() == ""
+
+
+# --- what a person sees ---------------------------------------------------------------------------------------------
+
+
+def test_timing_reads_as_two_lines_with_everything_stated():
+    samples = tuple(np.linspace(1e-3, 1.1e-3, 21))
+    timing = Timing("f<x>", samples, 1.02e-3, 1.08e-3, 0.5, "stable", "", 4, 8, threads=2, load=1.25)
+    text = str(timing)
+    assert text.splitlines()[0] == "f<x> 1.05 ms (95 % CI 1.02 ms – 1.08 ms): stable"
+    assert len(text.splitlines()) == 2
+    for stated in ("n = 21 × 8 calls", "min 1.00 ms", "first call 500 ms", "4 warm-up", "2 torch threads", "load 1.2"):
+        assert stated in text
+    assert (timing.p10, timing.p90) == (pytest.approx(1.01e-3), pytest.approx(1.09e-3))
+    assert timing.iqr == pytest.approx(0.05e-3)
+
+
+@pytest.mark.parametrize("verdict", ["faster", "slower", "same", "undecided"])
+def test_a_comparison_is_a_sentence_about_b(verdict):
+    result = Comparison(0.5, 0.48, 0.53, verdict, 0.05, 100, 2e-3, 1e-3, "loop", "vector")
+    text = str(result)
+    assert "vector" in text.splitlines()[0]
+    assert verdict in text
+    assert "0.480 – 0.530" in text
+    assert len(text.splitlines()) == 2
+
+
+def test_html_escapes_names_and_takes_its_colours_from_the_page():
+    timing = Timing("<b>", (1.0,) * 10, 1.0, 1.0, 1.0, "noisy", "do <this>")
+    comparison = Comparison(1, 1, 1, "same", 0.05, 10, 1, 1, "<i>", "b")
+    for page in (timing._repr_html_(), comparison._repr_html_()):
+        assert "<this>" not in page
+        assert "<i>" not in page
+        assert "color:inherit" in page
+        assert "background:transparent" in page
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0.00 ns"),
+        (1.5e-9, "1.50 ns"),
+        (999.9e-9, "1.00 µs"),
+        (12.34e-6, "12.3 µs"),
+        (0.1234, "123 ms"),
+        (75, "75.0 s"),
+    ],
+)
+def test_durations_have_three_digits_and_a_unit(seconds, text):
+    assert duration(seconds) == text
