@@ -1,0 +1,183 @@
+"""``MemoryTrace``: one stream of allocations and frees, and the questions one asks of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+CATEGORIES = ("parameters", "gradients", "activations", "optimizer", "other")
+# A tensor keeps the strongest claim ever made on it: what becomes a .grad was a gradient from the start.
+_STRENGTH = {"other": 0, "activations": 1, "optimizer": 2, "gradients": 3, "parameters": 4}
+
+
+@dataclass(frozen=True)
+class TracedTensor:
+    """One allocation: a tensor's storage or an array's data.
+
+    Args:
+        bytes: as asked for.
+        dtype, shape: of the tensor that first held it; "" and None for numpy, which allocates before it has a shape.
+        device: "cpu", "cuda:0", ...
+        category: "parameters", "gradients", "activations", "optimizer" or "other".
+        line: where the user's code allocated it, "train.py:12" or "In[3]:2"; "" if unknown.
+        code: the text of that line.
+        before: alive before the trace began.
+    """
+
+    bytes: int
+    dtype: str
+    shape: tuple[int, ...] | None
+    device: str
+    category: str
+    line: str
+    code: str
+    before: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.code if self.shape is None else f"{self.dtype} {self.shape}"
+
+    def __str__(self) -> str:
+        what = "numpy array" if self.shape is None else f"{self.dtype} {self.shape}"
+        return f"{what}, {self.bytes} B, {self.category}{', made at ' * bool(self.line)}{self.line}"
+
+
+@dataclass(frozen=True)
+class MemoryEvent:
+    """``bytes`` is positive for an allocation, negative for a free; ``tensor`` is an index into ``trace.tensors``."""
+
+    tensor: int
+    bytes: int
+    category: str
+    line: str
+    name: str
+
+
+@dataclass(eq=False)
+class MemoryTrace:
+    """What ``trace_memory`` recorded; complete when its block has ended.
+
+    Args:
+        tensors: everything that was alive, in order of appearance.
+        stream: (index of the tensor, bytes gained or lost) in order, without the tensors that were there before.
+        python_peak_bytes: growth of Python's own heap at its peak, numpy's data and the tracer's notes included.
+        resident_before_bytes, resident_after_bytes: the process's resident set; None where it cannot be read.
+        cuda: torch's allocator, "allocated", "reserved" and their peaks; None without CUDA.
+    """
+
+    tensors: list[TracedTensor] = field(default_factory=list)
+    stream: list[tuple[int, int]] = field(default_factory=list)
+    python_peak_bytes: int = 0
+    resident_before_bytes: int | None = None
+    resident_after_bytes: int | None = None
+    cuda: Mapping[str, int] | None = None
+
+    @property
+    def events(self) -> list[MemoryEvent]:
+        """The whole stream; it begins with the tensors that were alive before."""
+        out = []
+        for index, size in self._deltas():
+            tensor = self.tensors[index]
+            out.append(MemoryEvent(index, size, tensor.category, tensor.line, tensor.name))
+        return out
+
+    def timeline(self) -> dict[str, npt.NDArray[np.int64]]:
+        """Live bytes after each event: arrays of equal length, "event" and one for each category.
+
+        Example:
+            >>> trace = MemoryTrace()
+            >>> trace.free(trace.allocate(TracedTensor(8, "float64", (1,), "cpu", "other", "", "")))
+            >>> trace.timeline()["other"].tolist()
+            [8, 0]
+        """
+        deltas = self._deltas()
+        gains = np.zeros((len(CATEGORIES), len(deltas)), dtype=np.int64)
+        for at, (index, size) in enumerate(deltas):
+            gains[CATEGORIES.index(self.tensors[index].category), at] = size
+        return {"event": np.arange(len(deltas)), **dict(zip(CATEGORIES, np.cumsum(gains, axis=1), strict=True))}
+
+    @property
+    def peak_bytes(self) -> int:
+        """Most bytes alive at one time."""
+        return int(self._live().max(initial=0))
+
+    @property
+    def peak_event(self) -> int:
+        """The event after which the peak is first reached."""
+        live = self._live()
+        return int(np.argmax(live)) if live.size else 0
+
+    @property
+    def peak_by_category(self) -> dict[str, int]:
+        lines = self.timeline()
+        return {name: int(lines[name][self.peak_event]) if self.tensors else 0 for name in CATEGORIES}
+
+    @property
+    def peak_new_bytes(self) -> int:
+        """The peak of what was allocated inside the trace, without what was alive before."""
+        return replace(self, stream=[e for e in self.stream if not self.tensors[e[0]].before])._peak_of_stream()
+
+    @property
+    def peak_tensors(self) -> tuple[TracedTensor, ...]:
+        """Alive at the peak, largest first."""
+        alive: dict[int, None] = {}
+        for index, size in self._deltas()[: self.peak_event + 1]:
+            if size > 0:
+                alive[index] = None
+            else:
+                alive.pop(index)
+        return tuple(sorted((self.tensors[index] for index in alive), key=lambda tensor: -tensor.bytes))
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(tensor.device for tensor in self.tensors))
+
+    def on(self, device: str) -> MemoryTrace:
+        """The same trace, of one device ("cuda" is every "cuda:0", "cuda:1", ...)."""
+        keep = [one.device == device or one.device.startswith(f"{device}:") for one in self.tensors]
+        numbers = np.cumsum(keep) - 1
+        return replace(
+            self,
+            tensors=[one for one, kept in zip(self.tensors, keep, strict=True) if kept],
+            stream=[(int(numbers[index]), size) for index, size in self.stream if keep[index]],
+        )
+
+    def allocate(self, tensor: TracedTensor) -> int:
+        """Add a tensor, and its event unless it was there before; its index."""
+        self.tensors.append(tensor)
+        if not tensor.before:
+            self.stream.append((len(self.tensors) - 1, tensor.bytes))
+        return len(self.tensors) - 1
+
+    def free(self, index: int) -> None:
+        self.stream.append((index, -self.tensors[index].bytes))
+
+    def mark(self, index: int, category: str) -> None:
+        """Claim a tensor for a category; a weaker claim than the present one changes nothing."""
+        if _STRENGTH[category] > _STRENGTH[self.tensors[index].category]:
+            self.tensors[index] = replace(self.tensors[index], category=category)
+
+    def _deltas(self) -> list[tuple[int, int]]:
+        return [(i, tensor.bytes) for i, tensor in enumerate(self.tensors) if tensor.before] + self.stream
+
+    def _live(self) -> npt.NDArray[np.int64]:
+        return np.cumsum([size for _, size in self._deltas()], dtype=np.int64)
+
+    def _peak_of_stream(self) -> int:
+        return int(np.cumsum([size for _, size in self.stream], dtype=np.int64).max(initial=0))
+
+    def __str__(self) -> str:
+        from mlsys_labkit.memory.report import text
+
+        return text(self)
+
+    def _repr_html_(self) -> str:
+        from mlsys_labkit.memory.report import html
+
+        return html(self)
+
+    def __repr__(self) -> str:
+        return f"MemoryTrace(peak_bytes={self.peak_bytes}, events={len(self._deltas())})"

@@ -1,0 +1,44 @@
+"""The line of the user's own code that is running now, above all the library frames."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+import sysconfig
+from functools import lru_cache
+from pathlib import Path, PurePath
+from types import FrameType
+
+_LIBRARIES = (sysconfig.get_paths()["stdlib"], str(Path(__file__).resolve().parents[1]))
+
+
+def user_line() -> tuple[str, str]:
+    """("train.py:12", "y = layer(x)"); ("", "") where no frame is the user's (a thread of autograd's, say)."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if not _is_library(frame.f_code.co_filename):
+            return _describe(frame.f_code.co_filename, frame.f_lineno)
+        frame = frame.f_back
+    return "", ""
+
+
+@lru_cache(maxsize=4096)
+def _is_library(filename: str) -> bool:
+    return (
+        filename.startswith(("<frozen", "<__array_function__", *_LIBRARIES))
+        or "site-packages" in filename
+        or "dist-packages" in filename
+    )
+
+
+@lru_cache(maxsize=4096)
+def _describe(filename: str, number: int) -> tuple[str, str]:
+    return f"{_cell(filename) or PurePath(filename).name}:{number}", linecache.getline(filename, number).strip()
+
+
+def _cell(filename: str) -> str:
+    """In[3] for a file that IPython made of a cell."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    named = shell.compile.format_code_name(filename) if shell else None
+    return named[1] if named else ""
