@@ -7,6 +7,8 @@ had at that line: a notebook half run is as cheap a starting point as an empty o
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import json
 import os
 import resource
@@ -20,6 +22,8 @@ from collections.abc import Callable
 from typing import Any
 
 from mlsys_grading.run import processes
+
+_PR_SET_PDEATHSIG = 1
 
 Send = Callable[[dict[str, Any]], None]
 Message = dict[str, Any]
@@ -57,7 +61,8 @@ def branch(
 ) -> int:
     """Fork a supervisor that runs ``work`` in a worker and calls ``finish`` once; returns the supervisor's pid.
 
-    ``work`` sends ``{"start": name}`` before each cell, ``{"ran": …}`` after it and ``{"over": True}`` at the end.
+    ``work`` sends ``{"start": name}`` before each cell, ``{"ran": …}`` after it, ``{"branched": pid}`` for each branch
+    of its own and ``{"over": True}`` at the end; the supervisor waits for those branches.
     ``finish`` gets ``{"status": "done" | "timeout" | "died", "at": name, "why": text, "ran": [...]}``; ``react`` sees
     each other message. Both are called in the supervisor.
     """
@@ -66,7 +71,7 @@ def branch(
         return pid
     code = 1
     try:
-        processes.own_descendants()
+        _leave_parent()
         slots.take()
         finish(_supervise(work, slots, cell_seconds, memory_bytes, react))
         code = 0
@@ -78,9 +83,24 @@ def branch(
 
 
 def wait_all(pids: list[int]) -> None:
-    """Wait for supervisors to end."""
+    """Wait for supervisors to end, also for those inherited from a worker that is gone."""
     for pid in pids:
-        os.waitpid(pid, 0)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, 0)
+
+
+_pipe_of_worker: int | None = None  # in a worker: where its messages go
+
+
+def _leave_parent() -> None:
+    """Make a fresh supervisor independent of the worker it was forked from, should that die in a later cell."""
+    global _pipe_of_worker
+    processes.own_descendants()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0)
+    if _pipe_of_worker is not None:
+        os.close(_pipe_of_worker)  # or the death of that worker would go unseen as long as we live
+        _pipe_of_worker = None
 
 
 def _supervise(
@@ -92,14 +112,13 @@ def _supervise(
         _worker(work, read, write, memory_bytes)
     os.close(write)
     result: Message = {"status": "died", "at": "", "why": "", "ran": []}
+    branches: list[int] = []
     deadline, pending = time.monotonic() + cell_seconds, b""
-    held = True
     while True:
-        timeout = max(0.0, deadline - time.monotonic()) if held else None
-        ready, _, _ = select.select([read], [], [], timeout)
+        ready, _, _ = select.select([read], [], [], max(0.0, deadline - time.monotonic()))
         if not ready:
             result |= {"status": "timeout", "why": f"still running after {cell_seconds:g} s"}
-            processes.kill_tree(worker)
+            os.kill(worker, signal.SIGKILL)  # alone: its branches are sound, and we inherit them
             break
         data = os.read(read, 1 << 16)
         if not data:
@@ -114,22 +133,24 @@ def _supervise(
                 result["ran"].append(message["ran"])
             elif "over" in message:
                 result["status"] = "done"
-                slots.give()  # what is left for the worker is waiting for its own branches
-                held = False
+            elif "branched" in message:
+                branches.append(message["branched"])
             else:
                 react(message)
     _, status = os.waitpid(worker, 0)
     if result["status"] == "died":
         result["why"] = _ended(status)
+    slots.give()
+    wait_all(branches)
     processes.end_descendants()
-    if held:
-        slots.give()
     return result
 
 
 def _worker(work: Callable[[Send], None], read: int, write: int, memory_bytes: int) -> None:
+    global _pipe_of_worker
     code = 1
     try:
+        _pipe_of_worker = write
         os.close(read)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -55,7 +55,7 @@ class _Server:
 
         def solve(send: Send) -> None:
             os.chdir(lab.cwd)
-            wait_all(self._run_solution(lab, cells, send))
+            self._run_solution(lab, cells, send)
 
         def replay(message: Message) -> None:
             wrong = next(one for one in lab.wrong if one.job == message["replay"])
@@ -70,17 +70,15 @@ class _Server:
             self._branch(job_name(lab.name, UNSOLVED), lambda send: self._run_in(lab, stubs, send)),
         ]
 
-    def _run_solution(self, lab: LabPlan, cells: list[CellSource], send: Send) -> list[int]:
-        branches = []
+    def _run_solution(self, lab: LabPlan, cells: list[CellSource], send: Send) -> None:
         for cell in cells:
             for wrong in (one for one in lab.wrong if one.index == cell.index):
                 if threads_alive() == 1:
-                    branches.append(self._branch(wrong.job, self._wrong_answer(cells, wrong)))
+                    send({"branched": self._branch(wrong.job, self._wrong_answer(cells, wrong))})
                 else:
                     send({"replay": wrong.job})
             self._run([cell], send)
         send({"over": True})
-        return branches
 
     def _wrong_answer(self, cells: list[CellSource], wrong: WrongPlan) -> Any:
         todo = [
