@@ -38,6 +38,7 @@
 # %load_ext mlsys_labkit
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from dataclasses import dataclass
@@ -62,6 +63,7 @@ seed = 0
 # PyTorch and every GPU kernel you will write agree on this. Here are the three facts as a record, and `look`, which
 # reads memory through them. It never copies.
 
+
 # %% nbgrader={"grade": false, "grade_id": "layout_record", "locked": true, "schema_version": 3, "solution": false, "task": false}
 @dataclass(frozen=True)
 class Layout:
@@ -82,60 +84,104 @@ def look(memory, layout):
     return np.ndarray(layout.shape, memory.dtype, buffer=memory, offset=layout.offset, strides=layout.strides)
 
 
+# %% [markdown]
+# The next cell holds what the checks and the pictures share. Nothing in it is part of a task; run it and go on.
+
+
+# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "layout_helpers", "locked": true, "schema_version": 3, "solution": false, "task": false}
+def expect_layout(actual, expected, why):
+    """Check one layout against another. The stride of an axis with fewer than two elements is never used."""
+    lk.checks.expect_equal(type(actual).__name__, "Layout", name=f"type of the result ({why})")
+    lk.checks.expect_equal(tuple(actual.shape), expected.shape, name=f"shape ({why})")
+    lk.checks.expect_equal(len(actual.strides), len(expected.strides), name=f"number of strides ({why})")
+    if 0 not in expected.shape:
+        used = [axis for axis, length in enumerate(expected.shape) if length > 1]
+        lk.checks.expect_equal(
+            {axis: actual.strides[axis] for axis in used},
+            {axis: expected.strides[axis] for axis in used},
+            name=f"strides in bytes, by axis ({why})",
+        )
+        lk.checks.expect_equal(actual.offset, expected.offset, name=f"offset in bytes ({why})")
+
+
 def layout_of(view, memory):
-    """The layout through which ``view`` reads ``memory``."""
+    """The layout through which the numpy array ``view`` reads ``memory``."""
     start = view.__array_interface__["data"][0] - memory.__array_interface__["data"][0]
     return Layout(view.shape, view.strides, start)
 
 
-# %% [markdown]
-# Two helpers: one for the checks, one that draws memory as a line.
-
-# %% nbgrader={"grade": false, "grade_id": "layout_helpers", "locked": true, "schema_version": 3, "solution": false, "task": false}
-def expect_layout(layout, view, memory, why):
-    """Check ``layout`` against what numpy made. The stride of an axis with fewer than two elements is never used."""
-    expected = layout_of(view, memory)
-    lk.checks.expect_equal(tuple(layout.shape), expected.shape, name=f"shape ({why})")
-    if view.size:
-        used = [axis for axis, length in enumerate(expected.shape) if length > 1]
-        lk.checks.expect_equal(
-            {axis: layout.strides[axis] for axis in used},
-            {axis: expected.strides[axis] for axis in used},
-            name=f"strides in bytes, by axis ({why})",
-        )
-        lk.checks.expect_equal(layout.offset, expected.offset, name=f"offset in bytes ({why})")
-
-
-def memory_strip(layouts, itemsize=8, summary=""):
-    """Draw memory as a line, one row a layout. Colour is the order of first visit; a number counts repeated visits."""
-    last = max(int(np.max(_visits(layout))) for layout in layouts.values()) // itemsize
-    order = np.full((len(layouts), last + 1), np.nan)
-    text = [[""] * (last + 1) for _ in layouts]
-    for row, layout in enumerate(layouts.values()):
-        for when, where in enumerate(_visits(layout) // itemsize):
-            if np.isnan(order[row, where]):
-                order[row, where] = when
-        for where, times in zip(*np.unique(_visits(layout) // itemsize, return_counts=True)):
-            text[row][where] = f"×{times}" if times > 1 else ""
-    figure = go.Figure(
-        go.Heatmap(
-            z=order, y=list(layouts), text=text, texttemplate="%{text}", xgap=1.5, ygap=10, colorscale="Viridis",
-            colorbar={"title": "visited", "tickvals": [0, np.nanmax(order)], "ticktext": ["first", "last"]},
-            hovertemplate="%{y}: element %{x} of memory, visit number %{z}<extra></extra>",
-        )
-    )
-    figure.update_layout(height=110 + 55 * len(layouts), margin={"l": 10, "r": 10, "t": 20, "b": 40})
-    figure.update_xaxes(title="element of memory", showgrid=False)
-    figure.update_yaxes(autorange="reversed", showgrid=False, ticksuffix="  ")
-    lk.show(figure, summary=summary)
-
-
-def _visits(layout):
+def visited_bytes(layout):
     """Byte offsets in the order in which a loop over the array's elements visits them."""
     steps = np.zeros((), int)
     for length, stride in zip(layout.shape, layout.strides):
         steps = steps[..., None] + np.arange(length) * stride
     return steps.ravel() + layout.offset
+
+
+def memory_strip(layouts, summary, itemsize=8):
+    """Draw memory as a line, one row a layout. Colour is the order of first visit; ×n marks elements read n times."""
+    visits = {name: visited_bytes(layout) // itemsize for name, layout in layouts.items()}
+    elements = np.arange(min(map(min, visits.values())), max(map(max, visits.values())) + 1)
+    order, text = np.full((len(visits), len(elements)), np.nan), np.full((len(visits), len(elements)), "", dtype=object)
+    for row, walk in enumerate(visits.values()):
+        places, first, times = np.unique(walk - elements[0], return_index=True, return_counts=True)
+        order[row, places] = first / max(len(walk) - 1, 1)
+        text[row, places] = [f"×{count}" if count > 1 else "" for count in times]
+    bar = {"title": "visited", "tickvals": [0, 1], "ticktext": ["first", "last"]}
+    figure = go.Figure()
+    figure.add_heatmap(z=order, x=elements, y=list(visits), text=text, texttemplate="%{text}", colorbar=bar)
+    hover = "%{y}: element %{x} of memory<extra></extra>"
+    figure.update_traces(xgap=1.5, ygap=10, colorscale="Viridis", hoverongaps=False, hovertemplate=hover)
+    figure.update_yaxes(autorange="reversed", showgrid=False, ticksuffix="  ")
+    figure.update_xaxes(title="element of memory", showgrid=False)
+    finish(figure, 110 + 55 * len(visits), summary)
+
+
+def heatmaps(panels, summary, zmin, zmax, axis=None, corners=(), **options):
+    """Matrices side by side under one colour scale."""
+    figure, width = go.Figure(), 1 / len(panels)
+    for number, (title, values) in enumerate(panels.items()):
+        which = {"xaxis": f"x{number + 1}", "yaxis": f"y{number + 1}"}
+        figure.add_heatmap(z=values, x=axis, y=axis, zmin=zmin, zmax=zmax, showscale=number == 0, **which, **options)
+        for x, y, label in corners:
+            figure.add_scatter(
+                x=[x], y=[y], text=label, mode="markers+text", showlegend=False, hoverinfo="skip", **which
+            )
+        across = {"domain": [number * width, (number + 0.9) * width], "title": title, "showgrid": False}
+        down = {"anchor": f"x{number + 1}", "autorange": True if corners else "reversed", "showgrid": False}
+        figure.update_layout({f"xaxis{number + 1}": across, f"yaxis{number + 1}": down})
+    marker = {"size": 22, "color": "white", "line": {"width": 1.5, "color": "black"}}
+    figure.update_traces(marker=marker, textfont={"color": "black"}, selector={"type": "scatter"})
+    finish(figure, 320, summary)
+
+
+def bars(values, title, summary, unit=""):
+    """One horizontal bar a name."""
+    figure = go.Figure()
+    text = [f"{value:,.0f}{unit}" for value in values.values()]
+    figure.add_bar(y=list(values), x=list(values.values()), text=text, orientation="h")
+    figure.update_traces(textposition="outside", cliponaxis=False)
+    figure.update_xaxes(title=title, range=[0, 1.12 * max(values.values())])
+    figure.update_yaxes(autorange="reversed", ticksuffix="  ")
+    finish(figure, 100 + 32 * len(values), summary)
+
+
+def curves(series, x, x_title, y_title, summary):
+    """Lines on two logarithmic axes, told apart by colour, dash and marker."""
+    figure = go.Figure()
+    styles = [("solid", "circle"), ("dash", "square"), ("dot", "diamond")]
+    for (name, values), (dash, symbol) in zip(series.items(), styles):
+        line, marker = {"dash": dash}, {"symbol": symbol, "size": 9}
+        figure.add_scatter(x=x, y=values, name=name, mode="lines+markers", line=line, marker=marker)
+    figure.update_xaxes(type="log", title=x_title, tickvals=x)
+    figure.update_yaxes(type="log", title=y_title)
+    figure.update_layout(legend={"orientation": "h", "y": 1.02, "yanchor": "bottom"})
+    finish(figure, 380, summary)
+
+
+def finish(figure, height, summary):
+    figure.update_layout(height=height, margin={"l": 10, "r": 10, "t": 20, "b": 40})
+    lk.show(figure, summary=summary)
 
 
 # %% [markdown]
@@ -149,6 +195,7 @@ def _visits(layout):
 
 # %%
 lk.predict("offset")
+
 
 # %% nbgrader={"grade": false, "grade_id": "offset", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def offset(index, strides, start=0):
@@ -172,6 +219,8 @@ def offset(index, strides, start=0):
 lk.checks.expect_equal(offset((1, 2), strides=(24, 8)), 40, name="bytes to element (1, 2) of a float64 matrix, 3 wide")
 lk.checks.expect_equal(offset((), strides=(), start=16), 16, name="bytes to a scalar: no axis, no step")
 lk.checks.expect_equal(offset((2,), strides=(-8,), start=16), 0, name="bytes to the last of 3, read backwards")
+
+
 ### BEGIN HIDDEN TESTS
 def addresses(rng):
     memory = np.arange(5 * 6 * 7, dtype=np.int16)
@@ -204,24 +253,17 @@ with lk.picture("One stretch of memory, four matrices: only the strides and the 
     readings = {
         "(32, 8): rows": ((32, 8), 0),
         "(8, 32): columns": ((8, 32), 0),
-        "(32, −8), start 24: mirrored": ((32, -8), 24),
-        "(0, 8): one row, four times": ((0, 8), 0),
+        "(32, −8), start 24": ((32, -8), 24),
+        "(0, 8): one row": ((0, 8), 0),
     }
-    panels = [
-        [[offset((i, j), strides, start) // 8 for j in range(4)] for i in range(4)] for strides, start in readings.values()
-    ]
-    figure = go.Figure()
-    for number, (title, panel) in enumerate(zip(readings, panels), start=1):
-        figure.add_heatmap(
-            z=panel, zmin=0, zmax=15, colorscale="Viridis", showscale=False, texttemplate="%{z}", xgap=2, ygap=2,
-            xaxis=f"x{number}", yaxis=f"y{number}", hovertemplate="row %{y}, column %{x}: element %{z}<extra></extra>",
-        )
-        figure.update_layout({
-            f"xaxis{number}": {"domain": [(number - 1) * 0.255, (number - 1) * 0.255 + 0.235], "title": title, "showticklabels": False},
-            f"yaxis{number}": {"anchor": f"x{number}", "autorange": "reversed", "showticklabels": False},
-        })
-    figure.update_layout(height=270, margin={"l": 10, "r": 10, "t": 10, "b": 50})
-    lk.show(figure, summary="Element numbers that four stride pairs read from the same 16 elements: by rows, by columns, mirrored, and one row repeated.")
+    panels = {
+        name: [[offset((i, j), strides, start) // 8 for j in range(4)] for i in range(4)]
+        for name, (strides, start) in readings.items()
+    }
+    told = (
+        "Element numbers read by four stride pairs: by rows, by columns, every row backwards, and one row four times."
+    )
+    heatmaps(panels, told, 0, 15, texttemplate="%{z}", colorscale="Viridis", xgap=2, ygap=2)
 
 # %% [markdown]
 # ### Task 2 · Strides for a fresh array
@@ -233,6 +275,7 @@ with lk.picture("One stretch of memory, four matrices: only the strides and the 
 
 # %%
 lk.predict("contiguous_strides")
+
 
 # %% nbgrader={"grade": false, "grade_id": "contiguous_strides", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def contiguous_strides(shape, itemsize):
@@ -255,7 +298,9 @@ def contiguous_strides(shape, itemsize):
 
 
 # %% nbgrader={"grade": true, "grade_id": "contiguous_strides_test", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
-lk.checks.expect_equal(tuple(contiguous_strides((2, 3, 4), itemsize=8)), (96, 32, 8), name="strides of (2, 3, 4) float64")
+lk.checks.expect_equal(
+    tuple(contiguous_strides((2, 3, 4), itemsize=8)), (96, 32, 8), name="strides of (2, 3, 4) float64"
+)
 lk.checks.expect_equal(tuple(contiguous_strides((5,), itemsize=2)), (2,), name="strides of 5 float16")
 ### BEGIN HIDDEN TESTS
 reasons = {
@@ -299,6 +344,7 @@ with lk.picture("Your strides for a 3 × 4 matrix of float64. Step along each ax
 # %%
 lk.predict("transpose")
 
+
 # %% nbgrader={"grade": false, "grade_id": "transpose", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def transpose(layout, axes):
     """The layout whose axis ``i`` is ``layout``'s axis ``axes[i]`` (as numpy.transpose and torch.permute define it).
@@ -321,8 +367,7 @@ def transpose(layout, axes):
 
 # %% nbgrader={"grade": true, "grade_id": "transpose_test", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
 turned = transpose(Layout((2, 3), (24, 8)), (1, 0))
-lk.checks.expect_equal(tuple(turned.shape), (3, 2), name="shape of the transpose")
-lk.checks.expect_equal(tuple(turned.strides), (8, 24), name="strides of the transpose, bytes")
+expect_layout(turned, Layout((3, 2), (8, 24)), "the docstring's example")
 ### BEGIN HIDDEN TESTS
 rng = np.random.default_rng(103)
 memory = np.arange(720, dtype=np.float32)
@@ -338,7 +383,7 @@ cases = {
 for trial in range(8):
     cases[f"random permutation {trial}"] = (whole, tuple(int(axis) for axis in rng.permutation(5)))
 for why, (view, axes) in cases.items():
-    expect_layout(transpose(layout_of(view, memory), axes), view.transpose(axes), memory, why)
+    expect_layout(transpose(layout_of(view, memory), axes), layout_of(view.transpose(axes), memory), why)
 for axes in [(0, 0), (0, 1, 2), (1,), (1, 2)]:
     lk.checks.expect_raises(ValueError, transpose, Layout((2, 3), (24, 8)), axes)
 ### END HIDDEN TESTS
@@ -346,10 +391,8 @@ for axes in [(0, 0), (0, 1, 2), (1,), (1, 2)]:
 # %%
 with lk.picture("A matrix of 4 × 6 and its transpose lie in the same 24 elements. Only the order of the walk differs."):
     matrix = Layout((4, 6), (48, 8))
-    memory_strip(
-        {"A, row by row": matrix, "A transposed, row by row": transpose(matrix, (1, 0))},
-        summary="Walking A visits memory from left to right; walking its transpose jumps six elements at every step.",
-    )
+    told = "Walking A visits memory from left to right; walking its transpose jumps six elements at every step."
+    memory_strip({"A, row by row": matrix, "Aᵀ, row by row": transpose(matrix, (1, 0))}, told)
     memory = np.arange(24.0)
     print(look(memory, transpose(matrix, (1, 0))))  # a real array, reading the same 192 bytes
 
@@ -365,6 +408,7 @@ with lk.picture("A matrix of 4 × 6 and its transpose lie in the same 24 element
 
 # %%
 lk.predict("slice_view")
+
 
 # %% nbgrader={"grade": false, "grade_id": "slice_view", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def slice_view(layout, axis, cut):
@@ -388,9 +432,7 @@ def slice_view(layout, axis, cut):
 
 # %% nbgrader={"grade": true, "grade_id": "slice_view_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
 part = slice_view(Layout((10,), (8,)), 0, slice(1, 8, 3))
-lk.checks.expect_equal(tuple(part.shape), (3,), name="shape of x[1:8:3]: elements 1, 4, 7")
-lk.checks.expect_equal(tuple(part.strides), (24,), name="strides of x[1:8:3], bytes")
-lk.checks.expect_equal(part.offset, 8, name="offset of x[1:8:3], bytes")
+expect_layout(part, Layout((3,), (24,), 8), "x[1:8:3] is elements 1, 4, 7")
 ### BEGIN HIDDEN TESTS
 rng = np.random.default_rng(104)
 memory = np.arange(7 * 8 * 9, dtype=np.int32)
@@ -410,24 +452,28 @@ cases = {
 }
 for trial in range(20):
     bounds = [None if rng.random() < 0.2 else int(rng.integers(-12, 13)) for _ in range(2)]
-    cases[f"random slice {trial}"] = (block, int(rng.integers(3)), slice(*bounds, int(rng.choice([-4, -2, -1, 1, 2, 5]))))
+    cases[f"random slice {trial}"] = (
+        block,
+        int(rng.integers(3)),
+        slice(*bounds, int(rng.choice([-4, -2, -1, 1, 2, 5]))),
+    )
 for why, (view, axis, cut) in cases.items():
     expected = view[(slice(None),) * axis + (cut,)]
-    expect_layout(slice_view(layout_of(view, memory), axis, cut), expected, memory, f"axis {axis}, {cut}: {why}")
+    expect_layout(
+        slice_view(layout_of(view, memory), axis, cut), layout_of(expected, memory), f"axis {axis}, {cut}: {why}"
+    )
 ### END HIDDEN TESTS
 
 # %%
 with lk.picture("Four slices of a 6 × 8 matrix. A column uses one element in eight: remember that gap."):
     matrix = Layout((6, 8), (64, 8))
-    memory_strip(
-        {
-            "A[2:4]": slice_view(matrix, 0, slice(2, 4)),
-            "A[::2]": slice_view(matrix, 0, slice(None, None, 2)),
-            "A[:, 3:4]": slice_view(matrix, 1, slice(3, 4)),
-            "A[:, ::-3]": slice_view(matrix, 1, slice(None, None, -3)),
-        },
-        summary="Two rows are one block of memory; every other row is three blocks; a column is one element in eight; a reversed slice walks each row backwards.",
-    )
+    slices = {
+        "A[2:4]": slice_view(matrix, 0, slice(2, 4)),
+        "A[::2]": slice_view(matrix, 0, slice(None, None, 2)),
+        "A[:, 3:4]": slice_view(matrix, 1, slice(3, 4)),
+        "A[:, ::-3]": slice_view(matrix, 1, slice(None, None, -3)),
+    }
+    memory_strip(slices, "Two rows are one block; every other row is three; a column is one element in eight.")
 
 # %% [markdown]
 # ### Task 5 · Broadcast
@@ -439,6 +485,7 @@ with lk.picture("Four slices of a 6 × 8 matrix. A column uses one element in ei
 
 # %%
 lk.predict("broadcast")
+
 
 # %% nbgrader={"grade": false, "grade_id": "broadcast", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def broadcast(layout, shape):
@@ -466,8 +513,7 @@ def broadcast(layout, shape):
 
 # %% nbgrader={"grade": true, "grade_id": "broadcast_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
 wide = broadcast(Layout((3, 1), (8, 8)), (2, 3, 4))
-lk.checks.expect_equal(tuple(wide.shape), (2, 3, 4), name="shape of the broadcast")
-lk.checks.expect_equal(tuple(wide.strides), (0, 8, 0), name="strides of the broadcast, bytes")
+expect_layout(wide, Layout((2, 3, 4), (0, 8, 0)), "the docstring's example")
 lk.checks.expect_raises(ValueError, broadcast, Layout((3,), (8,)), (4,))
 ### BEGIN HIDDEN TESTS
 memory = np.arange(120, dtype=np.float64)
@@ -483,7 +529,7 @@ cases = {
     "an offset and a negative stride are kept": (memory[50:20:-3], (2, 10)),
 }
 for why, (view, shape) in cases.items():
-    expect_layout(broadcast(layout_of(view, memory), shape), np.broadcast_to(view, shape), memory, why)
+    expect_layout(broadcast(layout_of(view, memory), shape), layout_of(np.broadcast_to(view, shape), memory), why)
 for small, shape, why in [
     ((3,), (4,), "3 is neither 1 nor 4"),
     ((2,), (4,), "2 divides 4, and still is not 1"),
@@ -497,14 +543,12 @@ for small, shape, why in [
 
 # %%
 with lk.picture("A bias of 6 numbers, added to 5 rows: 30 reads, 6 elements of memory."):
-    memory_strip(
-        {
-            "bias": Layout((6,), (8,)),
-            "bias over 5 rows": broadcast(Layout((6,), (8,)), (5, 6)),
-            "one column over 5": broadcast(Layout((6, 1), (8, 8)), (6, 5)),
-        },
-        summary="Broadcast to 5 rows, each of the 6 elements of memory is read 5 times; none is stored twice.",
-    )
+    rows = {
+        "bias": Layout((6,), (8,)),
+        "bias over 5 rows": broadcast(Layout((6,), (8,)), (5, 6)),
+        "a column over 5": broadcast(Layout((6, 1), (8, 8)), (6, 5)),
+    }
+    memory_strip(rows, "Broadcast, each of the 6 elements is read 5 times; none is stored twice.")
 
 # %% [markdown]
 # ### Task 6 · Windows
@@ -520,6 +564,7 @@ with lk.picture("A bias of 6 numbers, added to 5 rows: 30 reads, 6 elements of m
 
 # %%
 lk.predict("windows")
+
 
 # %% nbgrader={"grade": false, "grade_id": "windows", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def windows(x, width, step=1):
@@ -567,18 +612,18 @@ for x, width, step, why in cases:
     lk.checks.expect_equal(result, expected, name=f"windows ({why})")
     lk.checks.expect_shares_memory(result, x)
 for length in (0, 2):  # shorter than a window: no window, and no error
-    lk.checks.expect_equal(tuple(windows(np.zeros(length), 3).shape), (0, 3), name=f"shape for {length} elements, width 3")
+    lk.checks.expect_equal(
+        tuple(windows(np.zeros(length), 3).shape), (0, 3), name=f"shape for {length} elements, width 3"
+    )
 # A second of sound at 1 MHz in windows of 400: written out it would be 3.2 GB.
 lk.checks.expect_peak(windows, np.zeros(1_000_000), 400, at_most_bytes=64 * 1024)
 ### END HIDDEN TESTS
 
 # %%
-with lk.picture("Windows of 4, every 2: each element is stored once and read twice."):
+with lk.picture("Windows of 4, every 2: what lies inside is stored once and read twice."):
     signal = np.arange(14.0)
-    memory_strip(
-        {"signal": layout_of(signal, signal), "windows(signal, 4, 2)": layout_of(windows(signal, 4, 2), signal)},
-        summary="The 6 windows of 4 elements read 24 numbers from 14 elements of memory; those in the middle are read twice.",
-    )
+    rows = {"signal": layout_of(signal, signal), "windows of 4, every 2": layout_of(windows(signal, 4, 2), signal)}
+    memory_strip(rows, "6 windows of 4 read 24 numbers from 14 elements; those in the middle are read twice.")
     second = np.zeros(16_000, np.float32)
     frames = windows(second, width=400, step=160)
     print(f"One second of speech in 25 ms frames: {frames.nbytes:,} B to read, {second.nbytes:,} B stored, 0 B copied.")
@@ -592,18 +637,18 @@ with lk.picture("Windows of 4, every 2: each element is stored once and read twi
 
 # %%
 n = 256
-vector, matrix = np.ones(n), np.ones((n, n))
+x, y, a, b = np.ones(n), np.ones(n), np.ones((n, n)), np.ones((n, n))
 for name, work in {
-    "dot": lk.count_work(np.dot, vector, vector),
-    "mv ": lk.count_work(np.dot, matrix, vector),
-    "mm ": lk.count_work(np.dot, matrix, matrix),
+    "dot": lk.count_work(np.dot, x, y),
+    "mv": lk.count_work(np.dot, a, x),
+    "mm": lk.count_work(np.dot, a, b),
 }.items():
-    print(f"{name}  {work.flops:12,.0f} FLOP  {work.bytes_moved:10,.0f} B  {work.intensity:7.3f} FLOP/B")
+    print(f"{name:4}{work.flops:12,.0f} FLOP {work.bytes_moved:11,.0f} B {work.intensity:8.3f} FLOP/B")
 
 # %% [markdown]
-# The last column is the **arithmetic intensity**. dot and mv use each number once or twice and then throw it away: they
-# run at the speed of memory on every machine ever sold. Only mm can use a number $n$ times, and only if it
-# finds it still in cache. That is a matter of order.
+# The last column is the **arithmetic intensity**. A dot uses each number once and throws it away, and so does an mv with
+# its matrix: both run at the speed of memory on every machine you can buy today. Only mm can use a number $n$ times, and
+# only if it finds it still in cache. That is a matter of order.
 #
 # Memory does not hand out single numbers. It hands out **cache lines**, 64 bytes on nearly every CPU (GPUs: 32-byte
 # sectors, same story). Take one float and you pay for sixteen.
@@ -613,6 +658,7 @@ for name, work in {
 
 # %%
 lk.predict("lines_touched")
+
 
 # %% nbgrader={"grade": false, "grade_id": "lines_touched", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def lines_touched(layout, itemsize, line_bytes=64):
@@ -642,7 +688,11 @@ def lines_touched(layout, itemsize, line_bytes=64):
 # %% nbgrader={"grade": true, "grade_id": "lines_touched_test", "locked": true, "points": 9, "schema_version": 3, "solution": false, "task": false}
 lk.checks.expect_equal(lines_touched(Layout((8,), (8,)), itemsize=8), 1, name="lines under 64 contiguous bytes")
 lk.checks.expect_equal(lines_touched(Layout((8,), (512,)), itemsize=8), 8, name="lines under a column of 8 rows")
-lk.checks.expect_equal(lines_touched(Layout((8,), (8,), offset=32), itemsize=8), 2, name="lines under 64 bytes that start at byte 32")
+lk.checks.expect_equal(
+    lines_touched(Layout((8,), (8,), offset=32), itemsize=8), 2, name="lines under 64 bytes that start at byte 32"
+)
+
+
 ### BEGIN HIDDEN TESTS
 def lines_by_hand(layout, itemsize, line_bytes):
     """One byte at a time, straight from the definition."""
@@ -693,12 +743,9 @@ with lk.picture("Of the bytes that memory delivers, how many did you ask for? fl
         "an 8 × 8 tile": slice_view(slice_view(full, 0, slice(0, 8)), 1, slice(0, 8)),
         "a 16 × 16 tile": slice_view(slice_view(full, 0, slice(0, 16)), 1, slice(0, 16)),
     }
-    used = [100 * math.prod(view.shape) * 4 / (64 * lines_touched(view, 4)) for view in asked.values()]
-    figure = go.Figure(go.Bar(y=list(asked), x=used, orientation="h", text=[f"{share:.0f} %" for share in used], textposition="auto"))
-    figure.update_layout(height=330, margin={"l": 10, "r": 10, "t": 10, "b": 40})
-    figure.update_xaxes(title="useful bytes, % of the bytes fetched", range=[0, 105])
-    figure.update_yaxes(autorange="reversed", ticksuffix="  ")
-    lk.show(figure, summary="; ".join(f"{name}: {share:.0f} % of the bytes fetched are used" for name, share in zip(asked, used)))
+    used = {name: 100 * math.prod(view.shape) * 4 / (64 * lines_touched(view, 4)) for name, view in asked.items()}
+    told = "; ".join(f"{name}: {share:.0f} % of the bytes fetched are used" for name, share in used.items())
+    bars(used, "useful bytes, % of the bytes fetched", told, unit=" %")
 
 # %% [markdown]
 # ### Task 8 · Three loops, six orders
@@ -714,6 +761,7 @@ with lk.picture("Of the bytes that memory delivers, how many did you ask for? fl
 
 # %%
 lk.predict("matmul")
+
 
 # %% nbgrader={"grade": false, "grade_id": "matmul", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def matmul(a, b, c):
@@ -779,7 +827,10 @@ lk.checks.expect_work(
 # Each multiplication loads its element of b. Registers may save some of these loads; a hidden whole-array product
 # would show far too few.
 lk.checks.expect_work(
-    lk.Work(bytes_read=8 * trace.reads[1]), at_least_bytes=12 * 24 * 24, at_most_bytes=8 * 12 * 24 * 24, name="loads of b"
+    lk.Work(bytes_read=8 * trace.reads[1]),
+    at_least_bytes=12 * 24 * 24,
+    at_most_bytes=8 * 12 * 24 * 24,
+    name="loads of b",
 )
 ### BEGIN HIDDEN TESTS
 # Ragged rows share lines with their neighbours; b, walked from end to end, still costs its whole lines and no more.
@@ -789,12 +840,16 @@ misses = lk.access.cache_misses(trace, line_bytes=64, lines=16).misses
 once = (m * k + k * n + m * n) // 8
 best = m * (math.ceil(k * n / 8) + 1) + (math.ceil(m * n / 8) + 1) + (math.ceil(m * k / 8) + 1)
 lk.checks.expect_work(
-    lk.Work(bytes_read=64 * misses), at_least_bytes=64 * once, at_most_bytes=64 * best, name="lines fetched, 11 x 27 x 21"
+    lk.Work(bytes_read=64 * misses),
+    at_least_bytes=64 * once,
+    at_most_bytes=64 * best,
+    name="lines fetched, 11 x 27 x 21",
 )
 ### END HIDDEN TESTS
 
 # %% [markdown]
 # All six orders beside yours. The arithmetic is the same to the last multiplication.
+
 
 # %%
 def in_order(order):
@@ -809,14 +864,15 @@ def in_order(order):
     return loops
 
 
-with lk.picture("Cache misses of the same product in six loop orders; the innermost loop is the last letter."):
+with lk.picture("Cache misses of one product in six loop orders (the last letter is the innermost loop)."):
     small = (np.ones((12, 24)), np.ones((24, 24)), np.zeros((12, 24)))
     candidates = {"yours": matmul} | {"".join(order): in_order(order) for order in itertools.permutations("ijk")}
-    counted = {name: lk.access.cache_misses(lk.trace_accesses(loops, *small), line_bytes=64, lines=16).misses for name, loops in candidates.items()}
-    figure = go.Figure(go.Bar(x=list(counted), y=list(counted.values()), text=[f"{count:,}" for count in counted.values()], textposition="auto"))
-    figure.update_layout(height=330, margin={"l": 10, "r": 10, "t": 10, "b": 40})
-    figure.update_yaxes(title="misses (16 lines of 64 B)")
-    lk.show(figure, summary="; ".join(f"{name}: {count:,} misses" for name, count in counted.items()))
+    counted = {
+        name: lk.access.cache_misses(lk.trace_accesses(loops, *small), line_bytes=64, lines=16).misses
+        for name, loops in candidates.items()
+    }
+    told = "; ".join(f"{name}: {count:,} misses" for name, count in counted.items())
+    bars(counted, "misses, 16 lines of 64 B", told)
 
 # %% [markdown]
 # Watch the innermost loop. With $j$ inside, it runs along rows of $B$ and $C$ and uses all eight numbers of every line.
@@ -843,6 +899,7 @@ with lk.picture("Cache misses of the same product in six loop orders; the innerm
 
 # %%
 lk.predict("apply_chain")
+
 
 # %% nbgrader={"grade": false, "grade_id": "apply_chain", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def apply_chain(matrices, x):
@@ -875,7 +932,9 @@ for sizes, why in [
     ((6,), "an empty chain gives x back"),
     ((30, 20, 40, 10, 50), "long enough for the order to cost"),
 ]:
-    chain = [torch.randn(rows, columns, generator=generator, dtype=torch.float64) for rows, columns in zip(sizes, sizes[1:])]
+    chain = [
+        torch.randn(rows, columns, generator=generator, dtype=torch.float64) for rows, columns in zip(sizes, sizes[1:])
+    ]
     x = torch.randn(sizes[-1], generator=generator, dtype=torch.float64)
     expected = x.numpy()
     if chain:
@@ -883,7 +942,9 @@ for sizes, why in [
         for matrix in chain[1:]:
             product = product @ matrix.numpy()
         expected = product @ x.numpy()
-    lk.checks.expect_close(apply_chain(chain, x), torch.from_numpy(np.asarray(expected)), name=f"chain of {sizes} ({why})")
+    lk.checks.expect_close(
+        apply_chain(chain, x), torch.from_numpy(np.asarray(expected)), name=f"chain of {sizes} ({why})"
+    )
 # Each matrix has to be used once, at 2 FLOP an element. No order of brackets does better than that.
 for sizes in [(30, 20, 40, 10, 50), (64, 64, 64, 64)]:
     chain = [torch.randn(rows, columns, generator=generator) for rows, columns in zip(sizes, sizes[1:])]
@@ -892,26 +953,20 @@ for sizes in [(30, 20, 40, 10, 50), (64, 64, 64, 64)]:
 ### END HIDDEN TESTS
 
 # %%
-with lk.picture("The same function in two bracketings. Double the width: one bill doubles twice, the other three times."):
+with lk.picture("One function in two bracketings. At twice the width one costs 4 times as much, the other 8 times."):
     widths = [64, 128, 256] if smoke else [64, 128, 256, 512]
     bills = {"A(B(Cx)), yours": [], "((AB)C)x": []}
     for width in widths:
         chain, x = [torch.ones(width, width)] * 3, torch.ones(width)
         bills["A(B(Cx)), yours"].append(lk.count_work(apply_chain, chain, x).flops)
         bills["((AB)C)x"].append(lk.count_work(lambda chain, x: chain[0] @ chain[1] @ chain[2] @ x, chain, x).flops)
-    figure = go.Figure([
-        go.Scatter(x=widths, y=bill, name=name, mode="lines+markers", marker={"symbol": symbol, "size": 9}, line={"dash": dash})
-        for (name, bill), symbol, dash in zip(bills.items(), ["circle", "square"], ["solid", "dash"])
-    ])
-    figure.update_layout(height=330, margin={"l": 10, "r": 10, "t": 10, "b": 40})
-    figure.update_xaxes(type="log", title="width of each matrix", tickvals=widths)
-    figure.update_yaxes(type="log", title="FLOP")
     ratio = bills["((AB)C)x"][-1] / bills["A(B(Cx)), yours"][-1]
-    lk.show(figure, summary=f"At width {widths[-1]} multiplying the matrices first costs {ratio:.0f} times the FLOPs of applying them one by one.")
+    told = f"At width {widths[-1]}, multiplying the matrices first costs {ratio:.0f} times the FLOPs."
+    curves(bills, widths, "width of each matrix", "FLOP", told)
 
 # %% [markdown]
-# Remember this picture when you meet low-rank adapters: $(W + BA)x$ is never formed as a matrix; it is run as
-# $Wx + B(Ax)$.
+# Remember this picture when you meet low-rank adapters: while they train, $(W + BA)x$ is run as $Wx + B(Ax)$, and $BA$
+# is never formed.
 
 # %% [markdown]
 # ## Part 5 · A neuron has seen this before
@@ -930,6 +985,7 @@ with lk.picture("The same function in two bracketings. Double the width: one bil
 # %%
 lk.predict("cosines")
 
+
 # %% nbgrader={"grade": false, "grade_id": "cosines", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def cosines(x, w):
     """Cosine of the angle between every input and every neuron.
@@ -940,6 +996,7 @@ def cosines(x, w):
     >>> cosines(np.array([[3.0, 4.0]]), np.array([[6.0, 8.0], [-4.0, 3.0]]))
     array([[1., 0.]])
     """
+
     ### BEGIN SOLUTION
     def unit(rows):
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
@@ -988,14 +1045,10 @@ with lk.picture("How strongly each of ten mean-image neurons lights up, by the d
     activity = cosines(centred, neurons)
     by_digit = np.stack([activity[labels == digit].mean(axis=0) for digit in range(10)])
     share = 100 * (activity.argmax(axis=1) == labels).mean()
-    figure = go.Figure(go.Heatmap(
-        z=by_digit, zmin=-1, zmax=1, colorscale="RdBu_r", xgap=1, ygap=1, texttemplate="%{z:.1f}", colorbar={"title": "cosine"},
-        hovertemplate="shown a %{y}, neuron %{x}: %{z:.2f}<extra></extra>",
-    ))
-    figure.update_layout(height=400, width=520, margin={"l": 10, "r": 10, "t": 10, "b": 40})
-    figure.update_xaxes(title="neuron", dtick=1)
-    figure.update_yaxes(title="digit shown", dtick=1, autorange="reversed")
-    lk.show(figure, summary=f"The diagonal is the strongest in every row: the neuron of the digit that is shown lights up most. Taking the strongest neuron as the answer is right for {share:.0f} % of the images.")
+    told = f"Each digit lights up its own neuron most; the strongest neuron is right for {share:.0f} % of the images."
+    panel = {"neuron (rows: digit shown)": by_digit}
+    heatmaps(panel, told, -1, 1, axis=list(range(10)), texttemplate="%{z:.1f}", colorscale="RdBu_r", xgap=1, ygap=1)
+    print(told)
 
 # %% [markdown]
 # ### Task 11 · XOR, backwards by hand
@@ -1011,6 +1064,7 @@ with lk.picture("How strongly each of ten mean-image neurons lights up, by the d
 # With two hidden neurons that is nine parameters. Forward is given. **Backward** is the same road walked in the other direction: each step
 # takes the gradient of $L$ with respect to its output and turns it into gradients for its inputs and its parameters. The first step
 # is a gift of the logistic function and the cross-entropy together: $\partial L / \partial z = (p - y) / n$.
+
 
 # %% nbgrader={"grade": false, "grade_id": "xor_forward", "locked": true, "schema_version": 3, "solution": false, "task": false}
 class Net(NamedTuple):
@@ -1030,6 +1084,7 @@ def forward(net, x):
 
 # %%
 lk.predict("xor_backward")
+
 
 # %% nbgrader={"grade": false, "grade_id": "xor_backward", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def backward(net, x, y):
@@ -1071,7 +1126,9 @@ def by_differences(w1, b1, w2, b2, x, y, step=1e-6):
 
 
 def random_case(rng, n, inputs, hidden):
-    net = Net(rng.normal(size=(hidden, inputs)), rng.normal(size=hidden), rng.normal(size=hidden), np.array(rng.normal()))
+    net = Net(
+        rng.normal(size=(hidden, inputs)), rng.normal(size=hidden), rng.normal(size=hidden), np.array(rng.normal())
+    )
     return net, rng.normal(size=(n, inputs)), rng.integers(0, 2, size=n).astype(np.float64)
 
 
@@ -1080,7 +1137,9 @@ gradients = backward(net, x, y)
 for name, expected in zip(Net._fields, by_differences(*net, x, y)):
     actual = np.asarray(getattr(gradients, name))
     lk.checks.expect_equal(actual.shape, expected.shape, name=f"shape of the gradient of {name}")
-    lk.checks.expect_close(actual, expected, rtol=1e-5, atol=1e-8, name=f"gradient of {name} against finite differences")
+    lk.checks.expect_close(
+        actual, expected, rtol=1e-5, atol=1e-8, name=f"gradient of {name} against finite differences"
+    )
 ### BEGIN HIDDEN TESTS
 rng = np.random.default_rng(111)
 for n, inputs, hidden, why in [
@@ -1098,9 +1157,13 @@ for n, inputs, hidden, why in [
     for name, leaf, differences in zip(Net._fields, leaves, by_differences(*net, x, y)):
         actual = np.asarray(getattr(gradients, name))
         lk.checks.expect_equal(actual.shape, differences.shape, name=f"shape of the gradient of {name} ({why})")
-        lk.checks.expect_close(actual, differences, rtol=1e-5, atol=1e-8, name=f"gradient of {name}, finite differences ({why})")
+        lk.checks.expect_close(
+            actual, differences, rtol=1e-5, atol=1e-8, name=f"gradient of {name}, finite differences ({why})"
+        )
         # Tighter than differences can reach: the chain rule, not an approximation of it.
-        lk.checks.expect_close(actual, leaf.grad.numpy(), rtol=1e-11, atol=1e-13, name=f"gradient of {name}, autograd ({why})")
+        lk.checks.expect_close(
+            actual, leaf.grad.numpy(), rtol=1e-11, atol=1e-13, name=f"gradient of {name}, autograd ({why})"
+        )
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1110,34 +1173,35 @@ for n, inputs, hidden, why in [
 lk.predict("xor_starts")
 
 # %%
+x = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+y = np.array([0.0, 1.0, 1.0, 0.0])
+
+
+@functools.cache
+def train(start):
+    """1000 steps downhill from the random start of that number: the losses on the way, and the net."""
+    rng = np.random.default_rng([seed, start])
+    net, losses = Net(rng.normal(size=(2, 2)), np.zeros(2), rng.normal(size=2), np.array(0.0)), []
+    for step in range(1000):
+        net = Net(*(parameter - 0.5 * gradient for parameter, gradient in zip(net, backward(net, x, y))))
+        p = forward(net, x)[1]
+        losses.append(-float(np.mean(np.log(np.where(y == 1, p, 1 - p)))))
+    return losses, net
+
+
 with lk.picture("Loss of the nine-parameter network from different random starts. Not every start learns XOR."):
-    x = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
-    y = np.array([0.0, 1.0, 1.0, 0.0])
-    runs = []
-    for start in range(6 if smoke else 20):
-        rng = np.random.default_rng([seed, start])
-        net = Net(rng.normal(size=(2, 2)), np.zeros(2), rng.normal(size=2), np.array(0.0))
-        losses = []
-        for step in range(1000):
-            net = Net(*(parameter - 0.5 * gradient for parameter, gradient in zip(net, backward(net, x, y))))
-            if step % 10 == 0:
-                p = forward(net, x)[1]
-                losses.append(-float(np.mean(np.log(np.where(y == 1, p, 1 - p)))))
-        runs.append((losses, net))
-    learnt = [run for run in runs if run[0][-1] < 0.1]
-    stuck = [run for run in runs if run[0][-1] >= 0.1]
-    figure = go.Figure()
-    for group, name, dash in [(learnt, "learnt", "solid"), (stuck, "stuck", "dot")]:
-        for number, (losses, _) in enumerate(group):
-            figure.add_scatter(
-                x=list(range(0, 1000, 10)), y=losses, mode="lines", name=name, legendgroup=name, showlegend=number == 0,
-                line={"dash": dash, "width": 1.5, "color": "#3b82c4" if name == "learnt" else "#d1682f"},
-            )
+    figure, told = go.Figure(), []
+    runs = [train(start) for start in range(6 if smoke else 20)]
+    for kind, dash, color in [("learnt", "solid", "#2a7fbf"), ("stuck", "dot", "#cc5a00")]:
+        group = [losses for losses, _ in runs if (losses[-1] < 0.1) == (kind == "learnt")]
+        for number, losses in enumerate(group):
+            line = {"dash": dash, "width": 1.5, "color": color}
+            figure.add_scatter(x=np.arange(0, 1000, 10), y=losses[::10], name=kind, line=line, showlegend=number == 0)
+        told.append(f"{len(group)} starts: {kind}")
     figure.add_hline(y=math.log(2) / 2, line={"dash": "dash", "width": 1}, annotation_text="½ ln 2")
-    figure.update_layout(height=340, margin={"l": 10, "r": 10, "t": 10, "b": 40})
     figure.update_xaxes(title="step")
     figure.update_yaxes(title="cross-entropy, nats", type="log")
-    lk.show(figure, summary=f"{len(learnt)} of {len(runs)} starts learn XOR; the others level off near ½ ln 2 = 0.347.")
+    finish(figure, 340, "; ".join(told) + ", level near ½ ln 2 = 0.347")
 
 # %% [markdown]
 # Those that are stuck answer two of the four inputs right and say "one half" to the other two: the mean loss is
@@ -1145,26 +1209,17 @@ with lk.picture("Loss of the nine-parameter network from different random starts
 # kinds of net from above:
 
 # %%
-with lk.picture("What a net that learnt and one that is stuck answer over the plane; the four corners are the XOR table."):
+with lk.picture("What two trained networks answer over the plane. The white corners are the XOR table."):
+    by_loss = sorted((train(start) for start in range(6 if smoke else 20)), key=lambda run: run[0][-1])
     axis = np.linspace(-0.5, 1.5, 41)
     plane = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
-    figure = go.Figure()
-    kinds = [(name, group[0][1]) for name, group in (("learnt", learnt), ("stuck", stuck)) if group]
-    for number, (name, trained) in enumerate(kinds, start=1):
-        figure.add_heatmap(
-            x=axis, y=axis, z=forward(trained, plane)[1].reshape(41, 41), zmin=0, zmax=1, colorscale="Viridis", xaxis=f"x{number}", yaxis=f"y{number}",
-            colorbar={"title": "p(true)"}, showscale=number == 1, hovertemplate="(%{x:.2f}, %{y:.2f}): %{z:.2f}<extra></extra>",
-        )
-        figure.add_scatter(
-            x=x[:, 0], y=x[:, 1], mode="markers+text", text=[str(int(answer)) for answer in y], textfont={"color": "black"}, showlegend=False,
-            marker={"size": 22, "color": "white", "line": {"width": 1.5, "color": "black"}}, xaxis=f"x{number}", yaxis=f"y{number}", hoverinfo="skip",
-        )
-        figure.update_layout({
-            f"xaxis{number}": {"domain": [(number - 1) * 0.54, (number - 1) * 0.54 + 0.46], "title": name},
-            f"yaxis{number}": {"anchor": f"x{number}"},
-        })
-    figure.update_layout(height=340, margin={"l": 10, "r": 10, "t": 10, "b": 40})
-    lk.show(figure, summary="The net that learnt answers high in a band through (0, 1) and (1, 0) and low at the other two corners; the stuck one separates only some corners.")
+    panels = {
+        f"{name}, loss {losses[-1]:.3f}": forward(net, plane)[1].reshape(41, 41)
+        for name, (losses, net) in [("the best start", by_loss[0]), ("the worst", by_loss[-1])]
+    }
+    corners = [(*point, str(int(answer))) for point, answer in zip(x, y)]
+    told = "The best is high in a band through (0, 1) and (1, 0); the worst tells only some corners apart."
+    heatmaps(panels, told, 0, 1, axis=axis, corners=corners, colorscale="Viridis", colorbar={"title": "p"})
 
 # %% [markdown]
 # ## Part 6 · How big is a transformer?
@@ -1177,6 +1232,7 @@ with lk.picture("What a net that learnt and one that is stuck answer over the pl
 # Both count *elements*; bytes are two or four times as many, and a GB is $10^9$ of them, a GiB $2^{30}$. Slips between these three are the most
 # common error in published sizings. Below is a real block, in the shape of GPT-2. You will count it exactly, then
 # PyTorch will count it, on the **meta device**: tensors with shapes and no memory, so that GPT-3 fits on a laptop.
+
 
 # %% nbgrader={"grade": false, "grade_id": "transformer_modules", "locked": true, "schema_version": 3, "solution": false, "task": false}
 class Block(torch.nn.Module):
@@ -1254,6 +1310,7 @@ def kept_for_backward(block, x, **options):
 # %%
 lk.predict("transformer_size")
 
+
 # %% nbgrader={"grade": false, "grade_id": "transformer_size", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def parameter_count(layers, d, vocab, context):
     """Exactly how many parameters ``Transformer(layers, d, vocab, context)`` has. Returns int, elements."""
@@ -1273,9 +1330,13 @@ def activation_count(batch, length, d, heads):
 
 # %% nbgrader={"grade": true, "grade_id": "transformer_size_test_parameters", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
 # GPT-2 small, as published ("124M").
-lk.checks.expect_equal(parameter_count(layers=12, d=768, vocab=50257, context=1024), 124_439_808, name="parameters of GPT-2 small")
+lk.checks.expect_equal(
+    parameter_count(layers=12, d=768, vocab=50257, context=1024), 124_439_808, name="parameters of GPT-2 small"
+)
 ### BEGIN HIDDEN TESTS
-lk.checks.expect_equal(parameter_count(48, 1600, 50257, 1024), 1_557_611_200, name="parameters of GPT-2 XL, as published")
+lk.checks.expect_equal(
+    parameter_count(48, 1600, 50257, 1024), 1_557_611_200, name="parameters of GPT-2 XL, as published"
+)
 rng = np.random.default_rng(112)
 cases = [((0, 8, 11, 5), "no layers: embeddings and the last norm"), ((96, 12288, 50257, 2048), "GPT-3")]
 cases += [(tuple(int(rng.integers(1, high)) for high in (5, 300, 900, 200)), f"random {trial}") for trial in range(6)]
@@ -1300,7 +1361,9 @@ for batch, length, d, heads, why in [
 ]:
     count = activation_count(batch, length, d, heads)
     expected = kept_for_backward(Block(d, heads), torch.ones(batch, length, d))
-    lk.checks.expect_equal(count, expected, name=f"elements kept for batch, length, d, heads = {batch, length, d, heads} ({why})")
+    lk.checks.expect_equal(
+        count, expected, name=f"elements kept for batch, length, d, heads = {batch, length, d, heads} ({why})"
+    )
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1308,33 +1371,34 @@ for batch, length, d, heads, why in [
 # positions) grows like $d$, what they keep like $d^2$.
 
 # %%
-with lk.picture("The rules beside the truth, for a block of d = 2048, 16 heads, batch 8. Fused attention keeps no L × L matrix."):
-    for name, layers, d, context in [("GPT-2 small", 12, 768, 1024), ("GPT-2 XL", 48, 1600, 1024), ("GPT-3", 96, 12288, 2048)]:
-        rule, exact = 12 * layers * d**2 + 50257 * d, parameter_count(layers, d, 50257, context)
-        print(f"{name:12} {exact:>15,} parameters; 12Nd² + Vd is {100 * (exact - rule) / exact:.2f} % short; {2 * exact / 1e9:6.2f} GB = {2 * exact / 2**30:6.2f} GiB in bfloat16")
-    batch, d, heads = 8, 2048, 16
-    lengths = [256, 512, 1024, 2048, 4096, 8192]
-    exact = [activation_count(batch, length, d, heads) for length in lengths]
-    lines = {
-        "rule: 9BLd + 2BhL²": [9 * batch * length * d + 2 * batch * heads * length**2 for length in lengths],
-        "exact, attention written out": exact,
-        # Fused attention keeps one number a query (the log of the softmax's sum) where the written-out one keeps L.
-        "exact, fused attention": [count - batch * heads * length**2 + batch * heads * length for count, length in zip(exact, lengths)],
+with lk.picture("Three counts of what one block keeps for backward: d = 2048, 16 heads, batch 8, 2 B an element."):
+    models = {
+        "GPT-2 small": (12, 768, 50257, 1024),
+        "GPT-2 XL": (48, 1600, 50257, 1024),
+        "GPT-3": (96, 12288, 50257, 2048),
     }
-    figure = go.Figure([
-        go.Scatter(x=lengths, y=[2 * count / 1e9 for count in counts], name=name, mode="lines+markers", line={"dash": dash}, marker={"symbol": symbol, "size": 9})
-        for (name, counts), dash, symbol in zip(lines.items(), ["dash", "solid", "dot"], ["diamond", "circle", "square"])
-    ])
-    figure.update_layout(height=380, margin={"l": 10, "r": 10, "t": 10, "b": 40}, legend={"x": 0.02, "y": 0.98})
-    figure.update_xaxes(type="log", title="length L, tokens", tickvals=lengths)
-    figure.update_yaxes(type="log", title="kept a block, GB (2 B an element)")
-    lk.show(figure, summary="; ".join(f"at L = {length}: rule {2 * rule / 1e9:.2f} GB, written out {2 * full / 1e9:.2f} GB, fused {2 * fused / 1e9:.2f} GB" for length, rule, full, fused in zip(lengths, *lines.values())))
+    for name, (layers, d, vocab, context) in models.items():
+        rule, exact = 12 * layers * d**2 + vocab * d, parameter_count(layers, d, vocab, context)
+        print(f"{name:12} {exact:>15,} parameters, the rule is {100 * (exact - rule) / exact:.2f} % short;", end=" ")
+        print(f"in bfloat16 {2 * exact / 1e9:6.2f} GB = {2 * exact / 2**30:6.2f} GiB")
+    batch, d, heads, lengths = 8, 2048, 16, [256, 512, 1024, 2048, 4096, 8192]
+    counts = {
+        "rule: 9BLd + 2BhL²": [9 * batch * n * d + 2 * batch * heads * n**2 for n in lengths],
+        "exact, attention written out": [activation_count(batch, n, d, heads) for n in lengths],
+        # Fused attention keeps one number a query, the log of the softmax's sum, instead of a row of L probabilities.
+        "exact, fused attention": [activation_count(batch, n, d, heads) - batch * heads * (n**2 - n) for n in lengths],
+    }
+    gigabytes = {name: [2 * count / 1e9 for count in series] for name, series in counts.items()}
+    told = "; ".join(
+        f"{name}: {series[0]:.2f} GB at L = 256, {series[-1]:.0f} GB at 8192" for name, series in gigabytes.items()
+    )
+    curves(gigabytes, lengths, "length L, tokens", "kept for backward, GB", told)
 
 # %% [markdown]
 # The rule for the activations counts what one would draw on a whiteboard (the input, q, k, v, the context, the hidden
 # layer; scores and probabilities). Autograd keeps more of the narrow tensors (norms, both sides of the GELU) and
-# fewer of the square ones (the softmax needs its output only). Near $L = d/2$ the two errors cancel, which is
-# why the rule has survived. With fused attention the square term is gone, and with it the reason to fear long sequences in training.
+# fewer of the square ones (the softmax needs its output only). Where $hL = 7d$, here at $L = 896$, the two errors cancel,
+# which is why the rule has survived. Fused attention drops the square from memory; from the FLOPs it does not.
 # A rule of thumb is a hypothesis; you now own the instrument that tests it.
 
 # %% [markdown]
@@ -1347,8 +1411,8 @@ with lk.picture("The rules beside the truth, for a block of d = 2048, 16 heads, 
 device = lk.detect()
 n = 1024 if smoke else 4096
 place = "cuda" if device.kind == "cuda" and not device.virtual else "meta"
-vector, matrix = torch.ones(n, device=place), torch.ones(n, n, device=place)
-operations = {"dot": (torch.dot, vector, vector), "mv": (torch.mv, matrix, vector), "mm": (torch.mm, matrix, matrix)}
+x, y, a, b = (torch.ones(shape, device=place) for shape in [(n,), (n,), (n, n), (n, n)])
+operations = {"dot": (torch.dot, x, y), "mv": (torch.mv, a, x), "mm": (torch.mm, a, b)}
 roofline = lk.Roofline.of(device) if device.kind == "cuda" else lk.Roofline.from_spec("h100-sxm")
 if place == "cuda":
     for name, (function, *arguments) in operations.items():
