@@ -89,13 +89,13 @@ def detect(
     return _cpu()
 
 
-def virtual(key: str) -> Device:
-    """A device made of the datasheet ``key``, with this machine's cores to run the model on.
+def virtual(key: str | DeviceSpec) -> Device:
+    """A device made of a datasheet (or its key), with this machine's cores to run the model on.
 
     Raises:
         UnknownDeviceError: no such spec.
     """
-    spec = specs.get(key)
+    spec = specs.get(key) if isinstance(key, str) else key
     return Device(
         name=spec.name,
         kind="cpu" if spec.kind == "cpu" else "cuda",

@@ -1,0 +1,84 @@
+"""The roofline as a plotly figure, for those who want to zoom and hover. The same choices as the SVG view."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from mlsys_labkit.device import VIRTUAL_LABEL
+from mlsys_labkit.errors import require
+from mlsys_labkit.roofline.layout import slope_start, view
+from mlsys_labkit.roofline.model import Roofline
+from mlsys_labkit.roofline.units import plain, si
+from mlsys_labkit.work import Work
+
+# Middle tones that stand out on a white and on a black page alike: a figure cannot follow the page's theme.
+COMPUTE, MEMORY, RAN, WRONG = "#2f7fd0", "#d0731c", "#159a78", "#d9453c"
+
+
+def figure(
+    roofline: Roofline, works: Sequence[Work] = (), *, dtypes: Sequence[str] | None = None, level: str = "dram"
+) -> Any:
+    """A ``plotly.graph_objects.Figure``; arguments as for ``roofline.svg.draw``.
+
+    Raises:
+        MissingExtraError: plotly is not installed.
+
+    Example:
+        >>> figure(Roofline.from_spec("t4")).layout.xaxis.type  # doctest: +SKIP
+        'log'
+    """
+    go = require("plotly.graph_objects", "widgets")
+    shown = view(roofline, works, dtypes, level)
+    chart = go.Figure()
+    top = max(c.value for c in shown.compute)
+    for ceiling in (*shown.memory, *shown.compute):
+        if ceiling.kind == "memory":
+            x = [10 ** slope_start(ceiling, shown), min(top / ceiling.value, 10 ** shown.x[1])]
+        else:
+            own = [m.value for m in shown.memory if m.origin == ceiling.origin] or [shown.top_bandwidth]
+            x = [max(ceiling.value / max(own), 10 ** shown.x[0]), 10 ** shown.x[1]]
+        chart.add_scatter(
+            x=x,
+            y=[ceiling.attainable(value) for value in x],
+            mode="lines",
+            name=f"{ceiling.label} {si(ceiling.value, ceiling.unit)}, {ceiling.origin}",
+            line={
+                "color": COMPUTE if ceiling.kind == "compute" else MEMORY,
+                "dash": "dash" if ceiling.origin == "datasheet" else "solid",
+                "width": 2,
+            },
+            hovertext=ceiling.source,
+            hoverinfo="name+text",
+        )
+    for placed, speed in shown.points:
+        timed = placed.achieved_flops_per_second is not None
+        chart.add_scatter(
+            x=[placed.intensity],
+            y=[speed],
+            mode="markers+text",
+            name=placed.work.name or "work",
+            text=[placed.work.name or "work"],
+            textposition="bottom right",
+            hovertext=f"{placed.verdict}<br>{plain(placed.intensity)} FLOP/B, {si(speed, 'FLOP/s')}",
+            hoverinfo="text",
+            showlegend=False,
+            marker={
+                "size": 12,
+                "color": WRONG if placed.above_roof else RAN,
+                "symbol": "x" if placed.above_roof else "circle" if timed else "diamond-open",
+            },
+        )
+    title = f"{roofline.device.name}{f' ({VIRTUAL_LABEL})' if roofline.virtual else ''}"
+    chart.update_layout(
+        title=title,
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        legend={"orientation": "h", "y": -0.2},
+        margin={"t": 48, "r": 16},
+    )
+    grid = {"type": "log", "gridcolor": "rgba(128,128,128,0.25)", "dtick": 1, "exponentformat": "SI"}
+    chart.update_xaxes(title="arithmetic intensity (FLOP/B)", range=list(shown.x), **{**grid, "exponentformat": "none"})
+    chart.update_yaxes(title="FLOP/s", range=[math.floor(shown.y[0]), shown.y[1]], **grid)
+    return chart

@@ -1,0 +1,336 @@
+"""The roofline as inline SVG: follows the page's light or dark theme, and reads aloud as a list of facts."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from mlsys_labkit.device import VIRTUAL_LABEL
+from mlsys_labkit.roofline.labels import Board, Spot, spread
+from mlsys_labkit.roofline.layout import View, ridge_of, slope_start, view
+from mlsys_labkit.roofline.model import Ceiling, Roofline
+from mlsys_labkit.roofline.place import Placement
+from mlsys_labkit.roofline.units import plain, si
+from mlsys_labkit.work import Work
+
+WIDTH, HEIGHT = 860.0, 500.0
+LEFT, TOP, RIGHT, BOTTOM = 76.0, 66.0, 640.0, 446.0  # the plot; right of it stand the names of the compute ceilings
+
+STYLE = """
+.lk-roofline { color-scheme: light dark; display: block; width: 100%; max-width: 860px; height: auto;
+  --ink: light-dark(#1b2027, #e7eaee); --soft: light-dark(#56606b, #a4adb8); --rule: light-dark(#d9dee4, #353c46);
+  --paper: var(--jp-layout-color1, light-dark(#ffffff, #15181d)); --compute: light-dark(#0a5fa5, #66b2f4);
+  --memory: light-dark(#ad4e00, #f2a553); --point: light-dark(#04735a, #48c7a2); --wrong: light-dark(#b3261e, #ff8f86);
+  color: var(--ink, currentColor);
+  font: 12px/1 var(--jp-ui-font-family, system-ui, -apple-system, "Segoe UI", sans-serif);
+  font-variant-numeric: tabular-nums; }
+[data-jp-theme-light="true"] .lk-roofline, [data-theme="light"] .lk-roofline { color-scheme: light; }
+[data-jp-theme-light="false"] .lk-roofline, [data-theme="dark"] .lk-roofline { color-scheme: dark; }
+.lk-roofline text { fill: currentColor; }
+.lk-roofline .soft { fill: var(--soft); }
+.lk-roofline .name { font-size: 15px; font-weight: 600; }
+.lk-roofline .model { fill: var(--memory); font-weight: 600; }
+.lk-roofline .halo { paint-order: stroke; stroke: var(--paper); stroke-width: 4px; stroke-linejoin: round; }
+.lk-roofline .grid { stroke: var(--rule); stroke-width: 1; }
+.lk-roofline .axis { stroke: var(--soft); stroke-width: 1; fill: none; }
+.lk-roofline .compute { stroke: var(--compute); stroke-width: 2; fill: none; }
+.lk-roofline .memory { stroke: var(--memory); stroke-width: 2; fill: none; }
+.lk-roofline .datasheet { stroke-dasharray: 8 5; }
+.lk-roofline .measured { stroke-width: 2.5; }
+.lk-roofline .leader { stroke: var(--soft); stroke-width: 1; fill: none; opacity: 0.7; }
+.lk-roofline text.compute { fill: var(--compute); stroke: none; }
+.lk-roofline text.memory { fill: var(--memory); stroke: var(--paper); stroke-width: 4px; }
+.lk-roofline .under { fill: var(--compute); opacity: 0.06; stroke: none; }
+.lk-roofline .ridge { fill: var(--paper); stroke: var(--compute); stroke-width: 2; }
+.lk-roofline .plumb { stroke: var(--compute); stroke-width: 1; stroke-dasharray: 1 4; stroke-linecap: round; }
+.lk-roofline .gap { stroke: var(--point); stroke-width: 1; stroke-dasharray: 2 3; }
+.lk-roofline .ran { fill: var(--point); stroke: var(--paper); stroke-width: 1.5; }
+.lk-roofline .bound { fill: var(--paper); stroke: var(--point); stroke-width: 2; }
+.lk-roofline .wrong { stroke: var(--wrong); stroke-width: 3; fill: none; stroke-linecap: round; }
+.lk-roofline text.wrong { fill: var(--wrong); stroke: var(--paper); stroke-width: 4px; }
+"""
+
+
+def draw(
+    roofline: Roofline, works: Sequence[Work] = (), *, dtypes: Sequence[str] | None = None, level: str = "dram"
+) -> str:
+    """The chart as one ``<svg>`` element.
+
+    Dashed lines are datasheet ceilings, solid ones measured; a filled dot was timed, an open diamond stands where its
+    work would run at best, a cross is above the roof. ``dtypes`` limits the compute ceilings, ``level`` is where the
+    bytes of ``works`` come from.
+
+    Example:
+        >>> draw(Roofline.from_spec("t4")).startswith('<svg class="lk-roofline"')
+        True
+    """
+    shown = view(roofline, works, dtypes, level)
+    spoken = describe(roofline, shown)
+    key = hashlib.sha256(spoken.encode()).hexdigest()[:8]  # ids are unique in the page and equal in every build
+    parts = [
+        f'<svg class="lk-roofline" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH:g} {HEIGHT:g}" role="img" '
+        f'aria-labelledby="lk-{key}-t lk-{key}-d">',
+        f'<title id="lk-{key}-t">Roofline of {escape(_title(roofline))}</title>',
+        f'<desc id="lk-{key}-d">{escape(spoken)}</desc>',
+        f"<style>{STYLE}</style>",
+        *_heading(roofline, shown),
+        *_axes(shown),
+        *_Chart(roofline, shown, level).parts(),
+        "</svg>",
+    ]
+    return "\n".join(parts)
+
+
+def describe(roofline: Roofline, shown: View) -> str:
+    """The chart in sentences, for those who cannot see it."""
+    ceilings = [f"{c.label} {si(c.value, c.unit)} ({c.origin})" for c in (*shown.memory, *shown.compute)]
+    verdicts = [placed.verdict for placed, _ in shown.points]
+    mark = f" {VIRTUAL_LABEL.capitalize()}." if roofline.virtual else ""
+    return " ".join([f"Attainable FLOP/s over arithmetic intensity.{mark} Ceilings: {'; '.join(ceilings)}.", *verdicts])
+
+
+def _title(roofline: Roofline) -> str:
+    return roofline.device.label if roofline.virtual else roofline.device.name
+
+
+def _x(shown: View, log: float) -> float:
+    return LEFT + (log - shown.x[0]) / (shown.x[1] - shown.x[0]) * (RIGHT - LEFT)
+
+
+def _y(shown: View, log: float) -> float:
+    return BOTTOM - (log - shown.y[0]) / (shown.y[1] - shown.y[0]) * (BOTTOM - TOP)
+
+
+def _line(css: str, x1: float, y1: float, x2: float, y2: float) -> str:
+    return f'<line class="{css}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
+
+
+def _text(css: str, spot: Spot, text: str) -> str:
+    turn = f' transform="rotate({spot.angle:.1f} {spot.x:.1f} {spot.y:.1f})"' if spot.angle else ""
+    anchor = "" if spot.anchor == "start" else f' text-anchor="{spot.anchor}"'
+    return f'<text class="{css}" x="{spot.x:.1f}" y="{spot.y:.1f}"{anchor}{turn}>{escape(text)}</text>'
+
+
+def _heading(roofline: Roofline, shown: View) -> Iterator[str]:
+    yield _text("name", Spot(LEFT, 22), roofline.device.name)
+    origins = {c.origin for c in (*shown.compute, *shown.memory)}
+    x = LEFT
+    if roofline.virtual:
+        yield _text("model", Spot(x, 44), VIRTUAL_LABEL)
+        x += 158
+    for origin in ("datasheet", "measured"):
+        if origin in origins:
+            yield _line(f"compute {origin}", x, 40, x + 34, 40)
+            yield _text("soft", Spot(x + 41, 44), origin)
+            x += 128
+    if any(p.achieved_flops_per_second for p, _ in shown.points):
+        yield f'<circle class="ran" cx="{x + 6:g}" cy="40" r="5"/>' + _text("soft", Spot(x + 18, 44), "timed")
+        x += 76
+    if any(not p.achieved_flops_per_second for p, _ in shown.points):
+        yield _diamond(x + 6, 40) + _text("soft", Spot(x + 18, 44), "at best")
+
+
+def _diamond(x: float, y: float) -> str:
+    return f'<path class="bound" d="M{x:.1f},{y - 6:.1f} l6,6 l-6,6 l-6,-6 z"/>'
+
+
+def _axes(shown: View) -> Iterator[str]:
+    for at, digit in _ticks(shown.x):
+        x = _x(shown, at)
+        if digit == 1:
+            name = f"{10.0**at:g}" if at < 4 else f"{10 ** (at - 3):g} k"
+            yield _line("grid", x, TOP, x, BOTTOM) + _text("soft", Spot(x, BOTTOM + 20, anchor="middle"), name)
+        yield _line("axis", x, BOTTOM, x, BOTTOM + (6 if digit == 1 else 3))
+    few = shown.y[1] - shown.y[0] < 2.5
+    for at, digit in _ticks(shown.y):
+        y = _y(shown, at)
+        if digit == 1 or (few and digit in (2, 5)):
+            yield _line("grid", LEFT, y, RIGHT, y)
+            yield _text("soft", Spot(LEFT - 10, y + 4, anchor="end"), si(10.0**at, "").strip())
+        yield _line("axis", LEFT - (6 if digit == 1 else 3), y, LEFT, y)
+    yield f'<path class="axis" d="M{LEFT:g},{TOP:g} V{BOTTOM:g} H{RIGHT:g}"/>'
+    yield _text("soft", Spot((LEFT + RIGHT) / 2, BOTTOM + 44, anchor="middle"), "arithmetic intensity (FLOP/B)")
+    yield _text("soft", Spot(18, (TOP + BOTTOM) / 2, -90, "middle"), "FLOP/s")
+
+
+def _ticks(span: tuple[float, float]) -> Iterator[tuple[float, int]]:
+    """(log10 of the value, its leading digit) of every tick in the span."""
+    for decade in range(math.floor(span[0]), math.ceil(span[1]) + 1):
+        for digit in range(1, 10):
+            at = decade + math.log10(digit)
+            if span[0] <= at <= span[1]:
+                yield at, digit
+
+
+class _Chart:
+    """Lines first, then points, then text: each text looks for a place that is still free."""
+
+    def __init__(self, roofline: Roofline, shown: View, level: str) -> None:
+        self.roofline, self.shown, self.level = roofline, shown, level
+        self.board = Board(LEFT + 2, TOP + 2, RIGHT - 2, BOTTOM - 2)
+        # Slope of a bandwidth in the picture, in degrees: the same for all, as the axes are logarithmic.
+        rise = (BOTTOM - TOP) / (shown.y[1] - shown.y[0])
+        run = (RIGHT - LEFT) / (shown.x[1] - shown.x[0])
+        self.angle = -math.degrees(math.atan2(rise, run))
+
+    def parts(self) -> Iterator[str]:
+        yield from self._under()
+        yield from self._memory_lines()
+        yield from self._compute_lines()
+        yield from self._ridges()
+        yield from self._point_marks()
+        yield from self._compute_names()
+        yield from self._memory_names()
+        yield from self._point_names()
+        yield from self._ridge_names()
+
+    def _x(self, log: float) -> float:
+        return _x(self.shown, log)
+
+    def _y(self, log: float) -> float:
+        return _y(self.shown, log)
+
+    def _slope(self, memory: Ceiling) -> tuple[float, float, float, float]:
+        """The visible part of a bandwidth, up to the highest compute ceiling."""
+        start = slope_start(memory, self.shown)
+        end = min(ridge_of(max(self.shown.compute, key=lambda c: c.value), memory), self.shown.x[1])
+        log = math.log10(memory.value)
+        return self._x(start), self._y(start + log), self._x(end), self._y(end + log)
+
+    def _start(self, compute: Ceiling) -> float:
+        """px where a compute ceiling meets the fastest memory of its own origin."""
+        own = [m.value for m in self.shown.memory if m.origin == compute.origin] or [self.shown.top_bandwidth]
+        return self._x(max(self.shown.x[0], math.log10(compute.value / max(own))))
+
+    def _under(self) -> Iterator[str]:
+        memory = self.roofline.memory(self.level)
+        top = max(
+            (c.value for c in self.shown.compute if c.origin == memory.origin), default=self.shown.compute[0].value
+        )
+        start, corner = slope_start(memory, self.shown), math.log10(top / memory.value)
+        yield (
+            f'<path class="under" d="M{self._x(start):.1f},{self._y(start + math.log10(memory.value)):.1f} '
+            f'L{self._x(corner):.1f},{self._y(math.log10(top)):.1f} H{RIGHT:g} V{BOTTOM:g} H{self._x(start):.1f} z"/>'
+        )
+
+    def _memory_lines(self) -> Iterator[str]:
+        for memory in self.shown.memory:
+            line = self._slope(memory)
+            self.board.block_line(*line)
+            yield _line(f"memory {memory.origin}", *line)
+
+    def _compute_lines(self) -> Iterator[str]:
+        for compute in self.shown.compute:
+            y = self._y(math.log10(compute.value))
+            self.board.block_line(self._start(compute), y, RIGHT, y)
+            yield _line(f"compute {compute.origin}", self._start(compute), y, RIGHT, y)
+
+    def _compute_names(self) -> Iterator[str]:
+        both = len({c.origin for c in self.shown.compute}) > 1
+        same: dict[tuple[float, str], list[Ceiling]] = {}
+        for compute in sorted(self.shown.compute, key=lambda c: (-c.value, c.origin)):
+            same.setdefault((compute.value, compute.origin), []).append(compute)
+        lines = [self._y(math.log10(value)) for value, _ in same]
+        for ((value, origin), group), y, name_y in zip(
+            same.items(), lines, spread(lines, 17, TOP, BOTTOM - 4), strict=True
+        ):
+            yield f'<path class="leader" d="M{RIGHT + 2:g},{y:.1f} L{RIGHT + 14:g},{name_y:.1f} h5"/>'
+            text = f"{', '.join(c.label for c in group)} {si(value, 'FLOP/s')}"
+            text += " measured" if both and origin == "measured" else ""
+            yield _text("compute", Spot(RIGHT + 23, name_y + 4), text)
+
+    def _memory_names(self) -> Iterator[str]:
+        """One label a level: above its line, but under the slowest one, where there is room."""
+        turn = math.radians(self.angle)
+        levels: dict[str | None, list[Ceiling]] = {}
+        for memory in sorted(self.shown.memory, key=lambda m: m.value):
+            levels.setdefault(memory.level, []).append(memory)
+        for rank, group in enumerate(levels.values()):
+            numbers = [si(m.value, "B/s").split(" ", 1) for m in group]
+            if len({unit for _, unit in numbers}) == 1:  # "2.95 of 3.35 TB/s": measured of datasheet
+                numbers = [[number, ""] for number, _ in numbers[:-1]] + numbers[-1:]
+            text = f"{group[0].label} {' of '.join(' '.join(part).strip() for part in numbers)}"
+            sides = (-18.0, 7.0) if rank == 0 and len(levels) > 1 else (7.0, -18.0)
+            spots = []
+            for side in sides:
+                x1, y1, x2, y2 = self._slope(group[0] if side < 0 else group[-1])
+                spots += [
+                    Spot(
+                        x1 + part * (x2 - x1) + side * math.sin(turn),
+                        y1 + part * (y2 - y1) - side * math.cos(turn),
+                        self.angle,
+                        "middle",
+                    )
+                    for part in (0.5, 0.4, 0.6, 0.3, 0.7, 0.45, 0.55, 0.35, 0.65, 0.22, 0.75, 0.8)
+                ]
+            yield _text("memory halo", self.board.put(text, spots), text)
+
+    def _point_marks(self) -> Iterator[str]:
+        for placed, speed in self.shown.points:
+            x, y = self._x(math.log10(placed.intensity)), self._y(math.log10(speed))
+            roof = self._y(math.log10(placed.attainable_flops_per_second))
+            self.board.block(x, y, 12)
+            if placed.above_roof:
+                yield f'<path class="wrong" d="M{x - 5:.1f},{y - 5:.1f} l10,10 m0,-10 l-10,10"/>'
+            elif placed.achieved_flops_per_second:
+                if y - roof > 12:
+                    self.board.block_line(x, y, x, roof, 4)
+                    yield _line("gap", x, y - 6, x, roof + 2)
+                yield f'<circle class="ran" cx="{x:.1f}" cy="{y:.1f}" r="6"/>'
+            else:
+                yield _diamond(x, y)
+
+    def _point_names(self) -> Iterator[str]:
+        for placed, speed in sorted(self.shown.points, key=lambda point: not point[0].above_roof):
+            x, y = self._x(math.log10(placed.intensity)), self._y(math.log10(speed))
+            text = _point_text(placed)
+            spots = [
+                Spot(x + dx, y + dy, anchor=anchor)
+                for reach in (0, 14, 28, 44)
+                for dx, dy, anchor in (
+                    (11, 4 + reach, "start"),
+                    (11, 22 + reach, "start"),
+                    (-11, 4 - reach, "end"),
+                    (-11, -10 - reach, "end"),
+                    (11, -12 - reach, "start"),
+                    (0, 24 + reach, "middle"),
+                    (0, -14 - reach, "middle"),
+                    (-11, 22 + reach, "end"),
+                )
+            ]
+            css = "wrong halo" if placed.above_roof else "halo"
+            yield _text(css, self.board.put(text, spots), text)
+
+    def _peaks(self) -> list[tuple[float, float]]:
+        """(peak, px of its ridge) of each compute ceiling that answers questions."""
+        memory = self.roofline.memory(self.level)
+        peaks = sorted({c.value for c in self.shown.compute if self.roofline.compute(str(c.dtype)) is c})
+        return [(peak, self._x(math.log10(peak / memory.value))) for peak in peaks]
+
+    def _ridges(self) -> Iterator[str]:
+        for peak, x in self._peaks():
+            y = self._y(math.log10(peak))
+            yield _line("plumb", x, y + 6, x, BOTTOM)
+            yield f'<circle class="ridge" cx="{x:.1f}" cy="{y:.1f}" r="4"/>'
+
+    def _ridge_names(self) -> Iterator[str]:
+        memory, peaks = self.roofline.memory(self.level), self._peaks()
+        for _, x in peaks:
+            self.board.block_line(x, BOTTOM - 100, x, BOTTOM, 2)
+        for peak, x in peaks:
+            spots = [
+                Spot(x + side * 6, BOTTOM - 8 - 16 * row, anchor="start" if side > 0 else "end")
+                for row in range(6)
+                for side in ((1, -1) if peak == peaks[-1][0] else (-1, 1))
+            ]
+            text = f"ridge {plain(peak / memory.value)}"
+            yield _text("soft halo", self.board.put(text, spots), text)
+
+
+def _point_text(placed: Placement) -> str:
+    name = placed.work.name or "work"
+    if placed.above_roof:
+        return f"{name}: above the roof"
+    return f"{name} {placed.fraction:.0%}" if placed.fraction is not None else name
