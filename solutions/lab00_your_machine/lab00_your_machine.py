@@ -491,7 +491,7 @@ def large_enough(peak, bandwidth, itemsize):
 # %% nbgrader={"grade": true, "grade_id": "large_enough_test", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
 expect_equal(large_enough(1000.0, 10.0, 4), 600, name="the docstring's example")
 ### BEGIN HIDDEN TESTS
-for key, dtype, itemsize in (("h100-sxm", "bfloat16", 2), ("h100-sxm", "float32", 4), ("t4", "float16", 2), ("a100-sxm-80", "tf32", 4)):
+for key, dtype, itemsize in (("h100-sxm", "bfloat16", 2), ("h100-sxm", "float32", 4), ("t4", "float16", 2), ("a100-sxm-80gb", "tf32", 4)):
     spec = lk.specs.get(key)
     needed, there = 3 * itemsize * spec.peak(dtype), 2 * spec.bandwidth()
     expected = next(n for n in range(1, 5000) if n * there >= needed)
