@@ -29,6 +29,9 @@ class AlwaysEqual:
     def __ne__(self, other):
         return False
 
+    def __repr__(self):
+        return "AlwaysEqual()"  # an address here would give each test worker other test names
+
     __hash__ = object.__hash__
 
     def __array__(self, dtype=None, copy=None):
