@@ -119,13 +119,13 @@ def _ceiling(kind: Literal["compute", "memory"], name: str, probe: Probe, second
 
 
 def _sized(kernels: Kernels, dtype: str, seconds: float) -> Probe:
-    """Double n until a product shows the machine's speed and not its start-up, while ten still fit ``seconds``."""
+    """Double n until a product shows the machine's speed and not its start-up, while twenty still fit ``seconds``."""
     clock = clock_for(kernels.device, (), None, cold=False)
     n = 256
     while True:
         probe = kernels.matmul(dtype, n)
         probe.call()
-        if 8 * min(clock.time(probe.call, 1) for _ in range(2)) > seconds / 5 or n >= 8192:
+        if 8 * min(clock.time(probe.call, 1) for _ in range(2)) > seconds / 10 or n >= 8192:
             return probe
         n *= 2
 

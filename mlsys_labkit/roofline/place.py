@@ -107,8 +107,10 @@ def _accuse(roofline: Roofline, work: Work, limit: Ceiling, speed: float, *, lev
             "byte and FLOP counting (data that is reused moves once)",
             "precision (bytes an element)",
         ]
+    busy = " Or the machine was busy when its ceilings were measured: try Roofline.measure(refresh=True)."
+    again = busy if limit.origin == "measured" else ""
     found = f"{si(speed, limit.unit)} against {si(limit.value, limit.unit)} of {limit.label} ({limit.origin})"
     return (
         f"{work.name or 'This work'} is above the roof: {found}. No run beats the hardware, so this is an error in the "
-        f"counting: check {', '.join(suspects)} and units (ms for s, GB for GiB)."
+        f"counting: check {', '.join(suspects)} and units (ms for s, GB for GiB).{again}"
     )

@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from html import escape
+from importlib.resources import files
 
 from mlsys_labkit.device import VIRTUAL_LABEL
 from mlsys_labkit.roofline.labels import Board, Spot, spread
@@ -18,39 +19,7 @@ from mlsys_labkit.work import Work
 WIDTH, HEIGHT = 860.0, 500.0
 LEFT, TOP, RIGHT, BOTTOM = 76.0, 66.0, 640.0, 446.0  # the plot; right of it stand the names of the compute ceilings
 
-STYLE = """
-.lk-roofline { color-scheme: light dark; display: block; width: 100%; max-width: 860px; height: auto;
-  --ink: light-dark(#1b2027, #e7eaee); --soft: light-dark(#56606b, #a4adb8); --rule: light-dark(#d9dee4, #353c46);
-  --paper: var(--jp-layout-color1, light-dark(#ffffff, #15181d)); --compute: light-dark(#0a5fa5, #66b2f4);
-  --memory: light-dark(#ad4e00, #f2a553); --point: light-dark(#04735a, #48c7a2); --wrong: light-dark(#b3261e, #ff8f86);
-  color: var(--ink, currentColor);
-  font: 12px/1 var(--jp-ui-font-family, system-ui, -apple-system, "Segoe UI", sans-serif);
-  font-variant-numeric: tabular-nums; }
-[data-jp-theme-light="true"] .lk-roofline, [data-theme="light"] .lk-roofline { color-scheme: light; }
-[data-jp-theme-light="false"] .lk-roofline, [data-theme="dark"] .lk-roofline { color-scheme: dark; }
-.lk-roofline text { fill: currentColor; }
-.lk-roofline .soft { fill: var(--soft); }
-.lk-roofline .name { font-size: 15px; font-weight: 600; }
-.lk-roofline .model { fill: var(--memory); font-weight: 600; }
-.lk-roofline .halo { paint-order: stroke; stroke: var(--paper); stroke-width: 4px; stroke-linejoin: round; }
-.lk-roofline .grid { stroke: var(--rule); stroke-width: 1; }
-.lk-roofline .axis { stroke: var(--soft); stroke-width: 1; fill: none; }
-.lk-roofline .compute { stroke: var(--compute); stroke-width: 2; fill: none; }
-.lk-roofline .memory { stroke: var(--memory); stroke-width: 2; fill: none; }
-.lk-roofline .datasheet { stroke-dasharray: 8 5; }
-.lk-roofline .measured { stroke-width: 2.5; }
-.lk-roofline .leader { stroke: var(--soft); stroke-width: 1; fill: none; opacity: 0.7; }
-.lk-roofline text.compute { fill: var(--compute); stroke: none; }
-.lk-roofline text.memory { fill: var(--memory); stroke: var(--paper); stroke-width: 4px; }
-.lk-roofline .under { fill: var(--compute); opacity: 0.06; stroke: none; }
-.lk-roofline .ridge { fill: var(--paper); stroke: var(--compute); stroke-width: 2; }
-.lk-roofline .plumb { stroke: var(--compute); stroke-width: 1; stroke-dasharray: 1 4; stroke-linecap: round; }
-.lk-roofline .gap { stroke: var(--point); stroke-width: 1; stroke-dasharray: 2 3; }
-.lk-roofline .ran { fill: var(--point); stroke: var(--paper); stroke-width: 1.5; }
-.lk-roofline .bound { fill: var(--paper); stroke: var(--point); stroke-width: 2; }
-.lk-roofline .wrong { stroke: var(--wrong); stroke-width: 3; fill: none; stroke-linecap: round; }
-.lk-roofline text.wrong { fill: var(--wrong); stroke: var(--paper); stroke-width: 4px; }
-"""
+STYLE = files(__package__).joinpath("svg.css").read_text(encoding="utf-8")
 
 
 def draw(
