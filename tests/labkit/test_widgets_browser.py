@@ -73,7 +73,13 @@ def test_reads_with_scripts_off(show: Open, make: Callable[[], Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("attribute", "dark"), [('data-jp-theme-light="false"', True), ('data-jp-theme-light="true"', False)]
+    ("attribute", "dark"),
+    [
+        ('data-jp-theme-light="false"', True),
+        ('data-jp-theme-light="true"', False),
+        ('data-theme="dark"', True),
+        ('data-theme="light"', False),
+    ],
 )
 def test_the_theme_of_the_page_wins_over_the_system(show: Open, attribute: str, dark: bool) -> None:
     page = show(widgets.strides().html(), scheme="light" if dark else "dark", body=attribute)
@@ -132,6 +138,7 @@ def test_strides_slice_and_broadcast_stay_views(show: Open) -> None:
 def test_roofline_slider_moves_the_point_over_the_ridge(show: Open) -> None:
     page = show(widgets.roofline(["h100-sxm", "t4"]).html())
     assert "memory bound" in says(page)
+    assert page.locator("label span", has_text="Arithmetic").is_visible()
     before = page.locator("svg.lk-plot").inner_html()
     arithmetic = page.get_by_role("slider", name="Arithmetic")
     arithmetic.focus()

@@ -46,6 +46,7 @@ def view(shape: tuple[int, ...], strides: tuple[int, ...], offset: int = 0) -> s
 VIEWS = [
     *(view(shape, strided.contiguous(shape)) for shape in [(1,), (5,), (3, 4), (4, 1), (2, 3, 4), (1, 1, 1), (16, 16)]),
     view((4, 3), (1, 4)),
+    view((1, 3), (99, 1)),
     view((3, 4), (0, 1)),
     view((3,), (-1,), 2),
     view((2, 5), (7, -1), 4),
@@ -56,6 +57,7 @@ EVENTS = [
     [],
     [[0, 8, 0, 0]],
     [[0, 8, 0, 0], [1, 8, 1, 1], [0, -8, 0, 0], [2, 8, 1, 2], [1, -8, 1, 1]],
+    [[0, 2, 0, 0], [1, 9, 1, 0], [2, 5, 0, 0], [3, 9, 0, 0]],
     [[0, 5, 1, 0], [0, -5, 1, 0], [0, 7, 0, 1], [1, 7, 0, 1]],
 ]
 POINTS = [RNG.normal(size=(40, dims)) @ RNG.normal(size=(dims, dims)) for dims in (2, 3, 5)]
@@ -226,6 +228,20 @@ def test_places_lines_and_bounds_of_any_strides(
     distinct, moves = strided.lines(one, itemsize, 64)
     assert distinct == len(np.unique(bytes_ >> 6))
     assert moves == np.count_nonzero(np.diff(bytes_ >> 6))
+
+
+def test_the_stride_of_an_axis_of_length_one_does_not_matter() -> None:
+    assert strided.is_contiguous(strided.View((1, 3), (99, 1)))
+    assert not strided.is_contiguous(strided.View((2, 3), (99, 1)))
+
+
+def test_tensors_alive_come_largest_first_then_oldest_first() -> None:
+    assert [event[0] for event in memory.alive([[0, 2, 0, 0], [1, 9, 1, 0], [2, 5, 0, 0], [3, 9, 0, 0]], 3)] == [
+        1,
+        3,
+        2,
+        0,
+    ]
 
 
 def test_column_walk_of_a_row_major_matrix_changes_line_at_every_step() -> None:
