@@ -39,6 +39,7 @@ class Running:
     started: float
     begun_seconds: float
     cell: int | None = None
+    grade_id: str | None = None
     cells_done: int = 0
     peak_bytes: int = 0
     result: NotebookResult | None = None
@@ -114,7 +115,7 @@ def _listen(one: Running) -> None:
         while one.events.poll():
             message = one.events.recv()
             if message[0] == "cell":
-                one.cell, one.cells_done = message[1:]
+                one.cell, one.grade_id, one.cells_done = message[1:]
             else:
                 one.result = message[1]
     except (EOFError, OSError):
@@ -131,10 +132,14 @@ def _ended(one: Running, notebook_seconds: float) -> NotebookResult | None:
         _listen(one)
         if one.result is not None:
             return _ended(one, notebook_seconds)
-        return _stopped(one, "failed", Failure("set-up", "the worker that ran the notebook died", cell=one.cell))
+        return _stopped(
+            one,
+            "failed",
+            Failure("set-up", "the worker that ran the notebook died", cell=one.cell, grade_id=one.grade_id),
+        )
     if one.seconds > notebook_seconds:
         message = f"notebook still running after {notebook_seconds:g} s (--timeout-notebook)"
-        return _stopped(one, "failed", Failure("notebook timeout", message, cell=one.cell))
+        return _stopped(one, "failed", Failure("notebook timeout", message, cell=one.cell, grade_id=one.grade_id))
     return None
 
 

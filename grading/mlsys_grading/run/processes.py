@@ -6,12 +6,14 @@ import ctypes
 import os
 import signal
 import sys
+import threading
 import time
+from multiprocessing import parent_process
+from multiprocessing.connection import wait
 from pathlib import Path
 
 import psutil
 
-_PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _KILL_PATIENCE_SECONDS = 5.0
 
@@ -20,7 +22,7 @@ def own_descendants() -> None:
     """Make this process the root that its whole tree hangs on.
 
     A daemon that a cell starts in a session of its own leaves the kernel's process group; as the subreaper this process
-    inherits it, so that :func:`kill_tree` still finds it. When our own parent dies, SIGTERM comes and ends the tree.
+    inherits it, so that :func:`kill_tree` still finds it. When the process that asked for us dies, all of this ends.
     """
     # A handler, not SIG_IGN, for SIGINT: an ignored signal would stay ignored in the kernels across exec.
     signal.signal(signal.SIGINT, lambda *_: None)
@@ -28,7 +30,15 @@ def own_descendants() -> None:
     if sys.platform == "linux":
         libc = ctypes.CDLL(None, use_errno=True)
         libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    # Not PR_SET_PDEATHSIG: our parent by pid is the fork server, and that one lives on as long as we do.
+    parent = parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        _end_with_tree()
 
 
 def _end_with_tree(*_: object) -> None:
