@@ -53,6 +53,7 @@ def figure(
             hoverinfo="name+text",
         )
     for placed, speed in shown.points:
+        crowded = any(1 < other.intensity / placed.intensity < 5 for other, _ in shown.points)
         timed = placed.achieved_flops_per_second is not None
         chart.add_scatter(
             x=[placed.intensity],
@@ -60,7 +61,7 @@ def figure(
             mode="markers+text",
             name=placed.work.name or "work",
             text=[placed.work.name or "work"],
-            textposition="bottom right",
+            textposition="top left" if crowded else "bottom right",
             hovertext=f"{placed.verdict}<br>{plain(placed.intensity)} FLOP/B, {si(speed, 'FLOP/s')}",
             hoverinfo="text",
             showlegend=False,
@@ -78,7 +79,13 @@ def figure(
         legend={"orientation": "h", "y": -0.2},
         margin={"t": 48, "r": 16},
     )
-    grid = {"type": "log", "gridcolor": "rgba(128,128,128,0.25)", "dtick": 1, "exponentformat": "SI"}
-    chart.update_xaxes(title="arithmetic intensity (FLOP/B)", range=list(shown.x), **{**grid, "exponentformat": "none"})
-    chart.update_yaxes(title="FLOP/s", range=[math.floor(shown.y[0]), shown.y[1]], **grid)
+    grid = {"type": "log", "gridcolor": "rgba(128,128,128,0.25)"}
+    decades = range(math.floor(shown.y[0]), math.ceil(shown.y[1]))
+    names = [si(10.0**decade, "").strip() for decade in decades]
+    chart.update_xaxes(
+        title="arithmetic intensity (FLOP/B)", range=list(shown.x), dtick=1, exponentformat="none", **grid
+    )
+    chart.update_yaxes(
+        title="FLOP/s", range=list(shown.y), tickvals=[10.0**decade for decade in decades], ticktext=names, **grid
+    )
     return chart

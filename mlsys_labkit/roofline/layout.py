@@ -33,7 +33,8 @@ def view(roofline: Roofline, works: Sequence[Work], dtypes: Sequence[str] | None
     """Choose what to show. A work without seconds stands on its roof; one without FLOPs has no place on these axes."""
     placed = [roofline.place(work, level) for work in works if work.flops and math.isfinite(work.intensity)]
     points = tuple((p, p.achieved_flops_per_second or p.attainable_flops_per_second) for p in placed)
-    wanted = set(dtypes or [*SHOWN, *(p.work.dtype for p in placed)])
+    half = () if "bfloat16" in roofline.dtypes() else ("float16",)  # Volta and Turing
+    wanted = set(dtypes or [*SHOWN, *half, *(p.work.dtype for p in placed)])
     compute = tuple(c for c in roofline.ceilings if c.dtype and (c.dtype in wanted))
     if not compute:
         compute = tuple(c for c in roofline.ceilings if c.kind == "compute")

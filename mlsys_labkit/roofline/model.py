@@ -181,7 +181,7 @@ class Roofline:
 
 def datasheet_ceilings(spec: DeviceSpec) -> tuple[Ceiling, ...]:
     """Ceilings of a datasheet: dense peaks and bandwidths. Sparse peaks make none."""
-    socket = " a socket" if spec.kind == "cpu" else ""
+    socket = " (socket)" if spec.kind == "cpu" else ""
     compute = [
         Ceiling("compute", f"{dtype}{socket}", f.value, dtype=dtype, source=f"{f.source} ({f.date}): {f.condition}")
         for dtype, f in spec.peaks.items()

@@ -380,7 +380,7 @@ def test_a_real_device_keeps_its_datasheet_beside_the_measurement(cache: Path, m
     roofline = Roofline.of(Device(name=spec.names[0], kind="cpu", spec=spec, cores=4))
     assert {c.origin for c in roofline.ceilings} == {"datasheet", "measured"}
     assert roofline.compute("float32").origin == "measured"
-    assert "a socket" in roofline.compute("float32", "datasheet").label
+    assert "(socket)" in roofline.compute("float32", "datasheet").label
 
 
 # -------------------------------------------------------------------------------------------------- drawing
@@ -461,6 +461,13 @@ def test_lines_and_points_stand_where_the_ticks_say() -> None:
     assert float(str(point.get("cx"))) == pytest.approx(x(math.log10(4096 / 3)), abs=0.5)
     assert float(str(point.get("cy"))) == pytest.approx(y(math.log10(650e12)) - 4, abs=0.5)
     assert "ridge 295" in texts(root)
+
+
+def test_a_gpu_without_bfloat16_shows_its_float16() -> None:
+    assert "float16 65 TFLOP/s" in texts(parsed(Roofline.from_spec("t4")))
+    assert not any("float16 989" in text and "bfloat16" not in text for text in texts(parsed(H100)))
+    assert "float16 989 TFLOP/s" in texts(parsed(H100, dtypes=["float16"]))
+    assert any("tf32 495 TFLOP/s" in text for text in texts(parsed(H100, matmul(dtype="tf32"))))
 
 
 def test_above_the_roof_is_marked_as_wrong() -> None:
