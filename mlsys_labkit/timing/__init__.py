@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mlsys_labkit.timing.bench import TimingError, bench
+from mlsys_labkit.timing.bench import bench
+from mlsys_labkit.timing.clock import TimingError
 from mlsys_labkit.timing.compare import compare
 from mlsys_labkit.timing.record import Comparison, Timing
 

@@ -8,8 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from mlsys_labkit.errors import LabkitError
-from mlsys_labkit.timing.clock import Call, Clock, clock_for, load, quiet_collector, torch_threads
+from mlsys_labkit.timing.clock import (
+    Call,
+    Clock,
+    CpuClock,
+    TimingError,
+    clock_for,
+    load,
+    quiet_collector,
+    torch_threads,
+)
 from mlsys_labkit.timing.record import Timing, duration
 from mlsys_labkit.timing.statistics import Interval, Values, median_interval, trend, warmup_end
 
@@ -17,10 +25,6 @@ LEAST_SAMPLES = 10
 TARGETS = {"cpu": 0.05, "cuda": 0.02}  # half-width of the interval over the median at which sampling stops
 _MOST_CALLS = 1 << 22
 _NOISY_SPREAD = 0.25  # interquartile range over median from which a median alone misleads
-
-
-class TimingError(LabkitError, ValueError):
-    """Something that cannot be timed."""
 
 
 def bench(
@@ -60,9 +64,8 @@ def bench(
     if target is not None and not target > 0:
         raise TimingError(f"target is {target}, expected a positive fraction such as 0.05")
     call: Call = functools.partial(fn, *args)
-    first = clock_for(device if device == "cpu" else "cpu", (), None, cold)
     results: list[object] = []
-    first_call = first.time(lambda: results.append(call()), 1)
+    first_call = CpuClock().time(lambda: results.append(call()), 1)
     clock = clock_for(device, args, results, cold)
     results.clear()
     return measure(call, clock, first_call, seconds, target, name or function_name(fn))

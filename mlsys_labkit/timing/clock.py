@@ -11,13 +11,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from mlsys_labkit.errors import require
+from mlsys_labkit.errors import LabkitError, require
 
 Call = Callable[[], object]
 
 # Long enough that reading the clock (some 50 ns) costs less than 0.1 %, and short against a scheduler's slice of a few
 # milliseconds, so that on a busy machine most samples are not interrupted.
 SAMPLE_SECONDS = 100e-6
+
+
+class TimingError(LabkitError, ValueError):
+    """Something that cannot be timed."""
 
 
 class Clock(Protocol):
@@ -165,6 +169,10 @@ CLOCK_REASONS = {0x8: "hardware slowdown", 0x20: "software thermal", 0x40: "hard
 
 def clock_for(device: str | None, args: tuple[object, ...], result: object, cold: bool) -> Clock:
     """The clock for where the work is: a GPU when a tensor among the arguments or in the result lives on one."""
+    if device not in (None, "cpu", "cuda"):
+        raise TimingError(f"device is {device!r}, expected 'cpu' or 'cuda', or nothing to go by the tensors")
+    if device == "cuda" and not require("torch", "torch").cuda.is_available():
+        raise TimingError("device is 'cuda' and torch finds no CUDA GPU here; leave device out to time on the CPU")
     if device == "cuda" or (device is None and any(getattr(item, "is_cuda", False) for item in _flat((args, result)))):
         return CudaClock(cold=cold)
     return CpuClock()

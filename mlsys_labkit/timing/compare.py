@@ -30,8 +30,8 @@ from typing import Any
 
 import numpy as np
 
-from mlsys_labkit.timing.bench import TimingError, calls_per_sample, check_arguments, function_name
-from mlsys_labkit.timing.clock import Call, Clock, clock_for, load, quiet_collector
+from mlsys_labkit.timing.bench import calls_per_sample, check_arguments, function_name
+from mlsys_labkit.timing.clock import Call, Clock, TimingError, clock_for, load, quiet_collector
 from mlsys_labkit.timing.record import Comparison
 from mlsys_labkit.timing.statistics import Values, symmetric_centre, warmup_end
 

@@ -248,6 +248,7 @@ def test_compare_calls_both():
         (lambda: bench(sum, [], seconds=0), "positive time budget"),
         (lambda: bench(sum, [], target=-1), "positive fraction"),
         (lambda: compare(sum, None), "pass b itself"),
+        (lambda: bench(sum, [], device="gpu"), "expected 'cpu' or 'cuda'"),
         (lambda: compare(sum, sum, [], margin=2), "margin is 2"),
     ],
 )
@@ -256,6 +257,13 @@ def test_what_cannot_be_timed_is_refused_in_one_line(call, message):
         call()
     assert isinstance(caught.value, LabkitError)
     assert "\n" not in str(caught.value)
+
+
+def test_asking_for_a_gpu_where_there_is_none_says_so(monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(TimingError, match="no CUDA GPU here"):
+        bench(sum, [], device="cuda")
 
 
 def test_an_error_of_the_function_passes_through():
