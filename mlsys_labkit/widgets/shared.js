@@ -12,6 +12,9 @@ const h = (tag, attributes, ...children) => build(document.createElement(tag), a
 const s = (tag, attributes, ...children) =>
   build(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 
+// JupyterLab takes arrows, space and letters for itself, before the page sees them, unless the element in focus says no.
+const KEYS = { "data-lm-suppress-shortcuts": "true" };
+
 const PREFIXES = ["", "k", "M", "G", "T", "P", "E"];
 export function si(value, unit = "") {
   let power = 0, size = Math.abs(value);
@@ -43,7 +46,7 @@ function frame(el, name, title, lead) {
 
 function slider(label, { min, max, step = 1, value, show = String, input }) {
   const output = h("output", {}, show(value));
-  const range = h("input", { type: "range", min, max, step, value, "aria-label": label, "aria-valuetext": show(value) });
+  const range = h("input", { ...KEYS, type: "range", min, max, step, value, "aria-label": label, "aria-valuetext": show(value) });
   const put = (next) => {
     range.value = next;
     output.textContent = show(next);
@@ -54,12 +57,12 @@ function slider(label, { min, max, step = 1, value, show = String, input }) {
 }
 
 function choice(label, options, value, change) {
-  const select = h("select", { onchange: () => change(select.value) },
+  const select = h("select", { ...KEYS, onchange: () => change(select.value) },
     options.map(([key, text]) => h("option", { value: key, selected: key === value }, text)));
   return { el: h("label", { class: "lk-field" }, h("span", {}, label), select), select };
 }
 
-const button = (label, onclick, extra) => h("button", { type: "button", onclick, ...extra }, label);
+const button = (label, onclick, extra) => h("button", { ...KEYS, type: "button", onclick, ...extra }, label);
 
 function grid(caption, head, rows) {
   return h("table", {}, h("caption", {}, caption),

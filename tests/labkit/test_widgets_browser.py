@@ -67,6 +67,17 @@ def test_draws_without_kernel_or_network(show: Open, make: Callable[[], Any], wi
 
 
 @all_widgets
+def test_controls_keep_their_keys_from_jupyterlab(show: Open, make: Callable[[], Any]) -> None:
+    """JupyterLab's shortcuts see a key first; on a slider or a radio button ArrowDown would select the next cell.
+
+    It lets an element in focus opt out by this attribute; text fields are spared anyway.
+    """
+    page = show(make().html())
+    for control in page.locator("section.lk").locator("button, select, input:not([type=text])").all():
+        assert control.get_attribute("data-lm-suppress-shortcuts") == "true", control.evaluate("node => node.outerHTML")
+
+
+@all_widgets
 def test_reads_with_scripts_off(show: Open, make: Callable[[], Any]) -> None:
     page = show(make().html(), scripts=False)
     assert page.locator(".lk-static table").first.is_visible()

@@ -12,7 +12,7 @@ function render({ model, el }) {
   const angle = slider("Direction", { min: 0, max: 179, value: model.get("angle"), show: degrees, input: (v) => set({ angle: v }) });
   const tilt = slider("Tilt", { min: -90, max: 90, value: model.get("tilt"), show: degrees, input: (v) => set({ tilt: v }) });
   const turn = slider("Turn the view", { min: 0, max: 359, value: 30, show: degrees, input: () => draw() });
-  const tick = h("input", { type: "checkbox", onchange: () => set({ axes: tick.checked }) });
+  const tick = h("input", { ...KEYS, type: "checkbox", onchange: () => set({ axes: tick.checked }) });
   const best = button("Jump to the best", () => {
     const u = axes[0], out = dims === 3 ? (Math.asin(Math.min(1, Math.max(-1, u[2]))) * 180) / Math.PI : 0;
     const flat = (Math.atan2(u[1], u[0]) * 180) / Math.PI, flipped = Math.round(flat) < 0 || Math.round(flat) > 179;

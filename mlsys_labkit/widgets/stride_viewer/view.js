@@ -102,7 +102,7 @@ function render({ model, el }) {
 
     cells = spots.map((spot, i) => {
       const bad = spot < 0 || spot >= size;
-      return h("button", { type: "button", class: `lk-cell${bad ? " bad" : ""}`, style: shade(i), "aria-label": tell(view, i),
+      return h("button", { ...KEYS, type: "button", class: `lk-cell${bad ? " bad" : ""}`, style: shade(i), "aria-label": tell(view, i),
         onfocus: () => light(i), onmouseenter: () => light(i), onkeydown: key }, bad ? `×${spot}` : String(spot));
     });
     const width = view.shape[view.shape.length - 1], blocks = view.shape.length === 3 ? view.shape[0] : 1;
