@@ -270,7 +270,10 @@ class _Chart:
                 )
             ]
             css = "wrong halo" if placed.above_roof else "halo"
-            yield _text(css, self.board.put(text, spots), text)
+            spot = self.board.put(text, spots)
+            if abs(spot.y - y) > 40:  # too far to be seen as the point's own
+                yield _line("leader", x, y + math.copysign(9, spot.y - y), x, spot.y - (12 if spot.y > y else -4))
+            yield _text(css, spot, text)
 
     def _peaks(self) -> list[tuple[float, float]]:
         """(peak, px of its ridge) of each compute ceiling that answers questions."""
