@@ -24,6 +24,7 @@ from typing import Any
 from mlsys_grading.run import processes
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 
 Send = Callable[[dict[str, Any]], None]
 Message = dict[str, Any]
@@ -57,14 +58,14 @@ def branch(
     slots: Slots,
     cell_seconds: float,
     memory_bytes: int,
-    react: Callable[[Message], None] = lambda message: None,
+    fork_for: Callable[[Message], int] | None = None,
 ) -> int:
     """Fork a supervisor that runs ``work`` in a worker and calls ``finish`` once; returns the supervisor's pid.
 
     ``work`` sends ``{"start": name}`` before each cell, ``{"ran": …}`` after it, ``{"branched": pid}`` for each branch
     of its own and ``{"over": True}`` at the end; the supervisor waits for those branches.
-    ``finish`` gets ``{"status": "done" | "timeout" | "died", "at": name, "why": text, "ran": [...]}``; ``react`` sees
-    each other message. Both are called in the supervisor.
+    ``finish`` gets ``{"status": "done" | "timeout" | "died", "at": name, "why": text, "ran": [...]}``. On any other
+    message ``fork_for`` branches off the supervisor, which has run no cell, and returns the pid.
     """
     pid = os.fork()
     if pid:
@@ -73,7 +74,7 @@ def branch(
     try:
         _leave_parent()
         slots.take()
-        finish(_supervise(work, slots, cell_seconds, memory_bytes, react))
+        finish(_supervise(work, slots, cell_seconds, memory_bytes, fork_for))
         code = 0
     except BaseException:  # a fork must never run its parent's code on
         traceback.print_exc()
@@ -89,22 +90,42 @@ def wait_all(pids: list[int]) -> None:
             os.waitpid(pid, 0)
 
 
+def own_tree(*, ends_with_parent: bool) -> None:
+    """Become the process that everything below hangs on, daemons too, and that ends it all on SIGTERM.
+
+    Without a thread, unlike :func:`mlsys_grading.run.processes.own_descendants`: what comes next is a fork.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _end_with_tree)
+    if sys.platform == "linux":
+        prctl = ctypes.CDLL(None).prctl
+        prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM if ends_with_parent else 0, 0, 0, 0)
+
+
+def _end_with_tree(*_: object) -> None:
+    processes.end_descendants()
+    os._exit(128 + signal.SIGTERM)
+
+
 _pipe_of_worker: int | None = None  # in a worker: where its messages go
 
 
 def _leave_parent() -> None:
     """Make a fresh supervisor independent of the worker it was forked from, should that die in a later cell."""
     global _pipe_of_worker
-    processes.own_descendants()
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0)
+    own_tree(ends_with_parent=False)
     if _pipe_of_worker is not None:
         os.close(_pipe_of_worker)  # or the death of that worker would go unseen as long as we live
         _pipe_of_worker = None
 
 
 def _supervise(
-    work: Callable[[Send], None], slots: Slots, cell_seconds: float, memory_bytes: int, react: Callable[[Message], None]
+    work: Callable[[Send], None],
+    slots: Slots,
+    cell_seconds: float,
+    memory_bytes: int,
+    fork_for: Callable[[Message], int] | None,
 ) -> Message:
     read, write = os.pipe()
     worker = os.fork()
@@ -135,8 +156,8 @@ def _supervise(
                 result["status"] = "done"
             elif "branched" in message:
                 branches.append(message["branched"])
-            else:
-                react(message)
+            elif fork_for is not None:
+                branches.append(fork_for(message))
     _, status = os.waitpid(worker, 0)
     if result["status"] == "died":
         result["why"] = _ended(status)

@@ -13,20 +13,18 @@ import importlib
 import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
 from mlsys_grading.files import write_atomic
-from mlsys_grading.prove.forks import Message, Send, Slots, branch, threads_alive, wait_all
+from mlsys_grading.prove.forks import Message, Send, Slots, branch, own_tree, threads_alive, wait_all
 from mlsys_grading.prove.plan import SOLUTION, UNSOLVED, LabPlan, Plan, WrongPlan, from_json, job_name
 from mlsys_grading.prove.shell import CellSource, Shell
-from mlsys_grading.run import processes
 
 
 def main() -> None:
     plan = from_json(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
-    processes.own_descendants()
+    own_tree(ends_with_parent=True)
     _import(plan.modules)
     server = _Server(plan)
     wait_all([pid for lab in plan.labs for pid in server.start(lab)])
@@ -51,22 +49,17 @@ class _Server:
         """Fork the two workers of a lab."""
         cells = [CellSource(**cell) for cell in lab.cells]
         stubs = [CellSource(c.index, c.name, lab.stubs.get(str(c.index), c.source), c.is_test) for c in cells]
-        replays: list[int] = []
 
         def solve(send: Send) -> None:
             os.chdir(lab.cwd)
             self._run_solution(lab, cells, send)
 
-        def replay(message: Message) -> None:
+        def replay(message: Message) -> int:
             wrong = next(one for one in lab.wrong if one.job == message["replay"])
-            replays.append(self._branch(wrong.job, lambda send: self._replay(lab, cells, wrong, send)))
-
-        def solved(result: Message) -> None:
-            self._deliver(job_name(lab.name, SOLUTION), result)
-            wait_all(replays)
+            return self._branch(wrong.job, lambda send: self._replay(lab, cells, wrong, send))
 
         return [
-            self._branch(job_name(lab.name, SOLUTION), solve, finish=solved, react=replay),
+            self._branch(job_name(lab.name, SOLUTION), solve, fork_for=replay),
             self._branch(job_name(lab.name, UNSOLVED), lambda send: self._run_in(lab, stubs, send)),
         ]
 
@@ -80,7 +73,7 @@ class _Server:
             self._run([cell], send)
         send({"over": True})
 
-    def _wrong_answer(self, cells: list[CellSource], wrong: WrongPlan) -> Any:
+    def _wrong_answer(self, cells: list[CellSource], wrong: WrongPlan) -> Callable[[Send], None]:
         todo = [
             CellSource(cell.index, cell.name, wrong.source if cell.index == wrong.index else cell.source, cell.is_test)
             for cell in cells
@@ -111,9 +104,11 @@ class _Server:
             send({"start": cell.name})
             send({"ran": self._shell.run(cell)})
 
-    def _branch(self, job: str, work: Any, finish: Any = None, react: Any = lambda message: None) -> int:
-        finish = finish or (lambda result: self._deliver(job, result))
-        return branch(work, finish, self._slots, self._plan.cell_seconds, self._plan.memory_bytes, react)
+    def _branch(self, job: str, work: Callable[[Send], None], fork_for: Callable[[Message], int] | None = None) -> int:
+        def finish(result: Message) -> None:
+            self._deliver(job, result)
+
+        return branch(work, finish, self._slots, self._plan.cell_seconds, self._plan.memory_bytes, fork_for)
 
     def _deliver(self, job: str, result: Message) -> None:
         write_atomic(Path(self._plan.results) / f"{job}.json", json.dumps(result))

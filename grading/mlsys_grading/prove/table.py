@@ -47,9 +47,9 @@ def _fine(task: TaskProof) -> bool:
 class Progress:
     """A bar with the time that is left, on a terminal only."""
 
-    def __init__(self, stream: TextIO = sys.stderr) -> None:
-        self._stream = stream
-        self._live = stream.isatty()
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._live = self._stream.isatty()
         self._started = time.monotonic()
 
     def __call__(self, done: int, total: int, job: str) -> None:
