@@ -15,12 +15,14 @@ from __future__ import annotations
 from mlsys_labkit.checks.close import expect_close
 from mlsys_labkit.checks.cost import expect_peak, expect_work
 from mlsys_labkit.checks.equal import expect_equal
+from mlsys_labkit.checks.locality import expect_cache_misses
 from mlsys_labkit.checks.message import CheckError
 from mlsys_labkit.checks.raises import expect_raises
 from mlsys_labkit.checks.sharing import expect_copy, expect_shares_memory
 
 __all__ = [
     "CheckError",
+    "expect_cache_misses",
     "expect_close",
     "expect_copy",
     "expect_equal",
