@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+
 from mlsys_grading.report import environment
 
 RESULTS = Path(__file__).parent / "results" / "execute.json"
@@ -117,8 +118,8 @@ def make_notebooks(folder: Path, count: int, labs: bool) -> str:
 def lab_notebooks() -> dict[str, Any]:
     """The labs' solutions by name; empty outside a checkout."""
     import jupytext
-    from mlsys_grading.lab import find_root, read_labs
 
+    from mlsys_grading.lab import find_root, read_labs
     from mlsys_labkit.errors import LabkitError
 
     try:

@@ -63,7 +63,7 @@ def _facts(run: Run) -> list[tuple[str, str, str, str]]:
             "At once",
             str(run.jobs),
             "kernels",
-            f"{run.threads_per_kernel} thread{'s' * (run.threads_per_kernel > 1)} each",
+            _threads(run),
         ),
         ("Code cells", f"{cells}", "run", "smoke sizes" if run.smoke else "full sizes"),
     ]
@@ -104,9 +104,13 @@ def _machine_rows(run: Run) -> list[tuple[str, str]]:
         ("Memory this run may use", _gib(machine["memory_limit_bytes"])),
         ("System", machine["system"]),
         ("Load before the run", f"{machine['load_1min']:g}"),
-        ("Kernels at once", f"{run.jobs}, {run.threads_per_kernel} threads each"),
+        ("Kernels at once", f"{run.jobs}, {_threads(run)}"),
         ("Parameters", f"smoke = {run.smoke}, seed = {run.seed}"),
     ]
+
+
+def _threads(run: Run) -> str:
+    return f"{run.threads_per_kernel} thread{'s' * (run.threads_per_kernel > 1)} each"
 
 
 def _gib(size: int | None) -> str:
