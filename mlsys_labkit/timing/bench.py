@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,6 @@ from mlsys_labkit.timing.clock import (
     CpuClock,
     TimingError,
     clock_for,
-    load,
     quiet_collector,
     torch_threads,
 )
@@ -84,6 +84,11 @@ def measure(call: Call, clock: Clock, first_call: float, seconds: float, target:
     interval = _interval(kept)
     overhead = clock.launch_overhead_seconds()
     verdict, advice = _judge(kept, interval, clock, calls, target, overhead)
+    load, cores = clock.load(), os.cpu_count() or 1
+    if clock.device == "cpu" and load is not None and load > cores:
+        # A steady crowd gives steady samples: threads that wait for a core wait for the same slice each time.
+        crowd = f"Load {load:.1f} on {cores} cores: others take part in this time; close them, or trust compare alone"
+        advice = f"{advice}. {crowd}" if advice else crowd
     return Timing(
         name=name,
         samples=tuple(kept.tolist()),
@@ -96,7 +101,7 @@ def measure(call: Call, clock: Clock, first_call: float, seconds: float, target:
         calls_per_sample=calls,
         device=clock.device,
         threads=torch_threads(),
-        load=load(),
+        load=load,
         launch_overhead_seconds=overhead,
     )
 

@@ -43,12 +43,26 @@ class Clock(Protocol):
         """Why the machine ran slower than it could since the clock was made; empty when it did not or cannot tell."""
         ...
 
+    def load(self) -> float | None:
+        """Mean number of busy processes on the host in the last minute; None where nobody can tell."""
+        ...
+
     def launch_overhead_seconds(self) -> float | None:
         """Time of a kernel that does nothing; None where there are no kernels."""
         ...
 
 
-class CpuClock:
+class _HostClock:
+    """What both clocks read of the host."""
+
+    def now(self) -> float:
+        return time.perf_counter()
+
+    def load(self) -> float | None:
+        return os.getloadavg()[0] if hasattr(os, "getloadavg") else None  # Windows has none
+
+
+class CpuClock(_HostClock):
     """``perf_counter_ns`` around a batch. When torch has started CUDA, a batch ends when its kernels have."""
 
     device = "cpu"
@@ -69,9 +83,6 @@ class CpuClock:
         self._finish()
         return (time.perf_counter_ns() - start) * 1e-9 / calls
 
-    def now(self) -> float:
-        return time.perf_counter()
-
     def throttled(self) -> str:
         periods = self._throttled_periods() - self._throttled_before
         return f"the container's CPU quota stopped this process {periods} times" if periods > 1 else ""
@@ -87,7 +98,7 @@ class CpuClock:
         return next((int(line.split()[1]) for line in lines if line.startswith("nr_throttled")), 0)
 
 
-class CudaClock:
+class CudaClock(_HostClock):
     """CUDA events around each call; with ``cold``, the L2 cache is overwritten before each.
 
     Args:
@@ -123,9 +134,6 @@ class CudaClock:
         self._torch.cuda.synchronize()
         self._reasons |= self._clock_reasons()
         return sum(float(start.elapsed_time(end)) for start, end in pairs) * 1e-3 / calls
-
-    def now(self) -> float:
-        return time.perf_counter()
 
     def throttled(self) -> str:
         names = [text for bit, text in CLOCK_REASONS.items() if self._reasons & bit]
@@ -194,11 +202,6 @@ def torch_threads() -> int | None:
     """Threads torch computes with, when torch is loaded."""
     torch = sys.modules.get("torch")
     return int(torch.get_num_threads()) if torch is not None and hasattr(torch, "get_num_threads") else None
-
-
-def load() -> float | None:
-    """Mean number of busy processes in the last minute; None on Windows."""
-    return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
 
 
 def _flat(value: object) -> Iterator[object]:

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from mlsys_labkit.timing.bench import calls_per_sample, check_arguments, function_name
-from mlsys_labkit.timing.clock import Call, Clock, TimingError, clock_for, load, quiet_collector
+from mlsys_labkit.timing.clock import Call, Clock, TimingError, clock_for, quiet_collector
 from mlsys_labkit.timing.record import Comparison
 from mlsys_labkit.timing.statistics import Values, symmetric_centre, warmup_end
 
@@ -133,7 +133,7 @@ def measure_pairs(
         b_name=names[1],
         advice=advice,
         device=clock.device,
-        load=load(),
+        load=clock.load(),
     )
 
 

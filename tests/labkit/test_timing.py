@@ -25,7 +25,7 @@ class SimulatedClock:
     def __init__(self, mood=lambda t: 1.0, *, seed=0, spread=0.02, spikes=0.0, resolution=1e-9, device="cpu"):
         self.device, self.resolution_seconds, self.sample_seconds = device, resolution, SAMPLE_SECONDS
         self.mood, self.rng, self.spread, self.spikes = mood, np.random.default_rng(seed), spread, spikes
-        self.seconds, self.why, self.overhead = 0.0, "", None
+        self.seconds, self.why, self.overhead, self.busy = 0.0, "", None, None
 
     def time(self, call, calls):
         spent = call() * calls * self.mood(self.seconds) * self.rng.lognormal(0, self.spread)
@@ -42,6 +42,9 @@ class SimulatedClock:
 
     def launch_overhead_seconds(self):
         return self.overhead
+
+    def load(self):
+        return self.busy
 
 
 def run(clock, cost=1e-3, seconds=1.0, target=None):
@@ -118,6 +121,15 @@ def test_short_functions_are_batched_well_above_the_resolution():
     assert timing.calls_per_sample * 100e-9 >= 80e-6
     assert timing.verdict == "stable"
     assert timing.median == pytest.approx(100e-9, rel=0.02)
+
+
+def test_a_crowded_host_is_named_even_when_the_samples_are_steady():
+    clock = SimulatedClock()
+    clock.busy = 1000.0
+    timing = run(clock)
+    assert timing.verdict == "stable"
+    assert "Load 1000.0" in timing.advice
+    assert "load 1000.0" in str(timing)
 
 
 def test_a_kernel_as_short_as_a_launch_is_too_short():
