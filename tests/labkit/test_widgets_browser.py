@@ -128,6 +128,7 @@ def test_strides_show_aliases_bounds_and_lines(show: Open) -> None:
     page.keyboard.press("Enter")
     assert value(page, "elements outside memory") == "8"  # places 20 to 35, twice, of 32
     assert "undefined behaviour" in says(page)
+    assert page.locator(".lk-code").inner_text() == "x.as_strided((2, 16), (0, 1), 20)"
     page.get_by_label("Shape").fill("2, banana")
     page.keyboard.press("Enter")
     assert page.get_by_label("Shape").get_attribute("aria-invalid") == "true"

@@ -6,7 +6,9 @@ function render({ model, el }) {
   const size = model.get("size"), itemsize = model.get("itemsize"), perLine = LINE / itemsize;
   const start = { shape: model.get("shape"), strides: model.get("strides"), offset: model.get("offset") };
   const now = () => ({ shape: model.get("shape"), strides: model.get("strides"), offset: model.get("offset") });
-  let code = "x", at = 0;
+  const named = (view) => isContiguous(view) && view.offset === 0 && prod(view.shape) === size ? "x"
+    : `x.as_strided((${view.shape.join(", ")}), (${view.strides.join(", ")}), ${view.offset})`;
+  let code = named(start), at = 0;
 
   const entry = (label, read) => {
     const input = h("input", { type: "text", inputmode: "numeric", autocomplete: "off", spellcheck: "false", class: "mono" });
@@ -18,7 +20,7 @@ function render({ model, el }) {
         ui.says.textContent = `${label}: whole numbers, at most 3 axes, each at least 1, at most ${MOST} elements in all.`;
         return;
       }
-      code = "view";
+      code = named(view);
       go(view);
     });
     return { el: h("label", { class: "lk-field" }, h("span", {}, label), input), input };
@@ -45,7 +47,7 @@ function render({ model, el }) {
   ];
   ui.controls.append(shape.el, strides.el, offset.el,
     h("div", { class: "lk-buttons", role: "group", "aria-label": "Operations that make a new view" },
-      acts.map((a) => a.node), button("Reset", () => { code = "x"; go(start); })));
+      acts.map((a) => a.node), button("Reset", () => { code = named(start); go(start); })));
 
   const formula = h("p", { class: "lk-formula mono" });
   const tensor = h("div", { class: "lk-tensor", role: "group", "aria-label": "The view's elements: arrow keys move" });
@@ -115,7 +117,7 @@ function render({ model, el }) {
       onmouseenter: () => first.has(i) && light(first.get(i)) }, String(i)));
     memory.replaceChildren(...Array.from({ length: Math.ceil(size / perLine) }, (_, line) =>
       h("div", { class: "lk-line" }, h("span", { class: "lk-tag" }, `line ${line}`),
-        h("div", { style: `grid-template-columns:repeat(${perLine},minmax(20px,1fr))` }, slots.slice(line * perLine, (line + 1) * perLine)))));
+        h("div", { style: `grid-template-columns:repeat(${perLine},minmax(16px,1fr))` }, slots.slice(line * perLine, (line + 1) * perLine)))));
 
     const [distinct, moves] = lines(view, itemsize, LINE), shared = aliases(view), lost = outside(view, size);
     const dense = isContiguous(view);
