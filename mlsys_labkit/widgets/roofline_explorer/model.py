@@ -29,7 +29,7 @@ def attainable(intensity: float, peak: float, bandwidth: float) -> float:
         >>> attainable(0.25, peak=67e12, bandwidth=3.35e12)
         837500000000.0
     """
-    return min(peak, intensity * bandwidth)
+    return min(intensity * bandwidth, peak)
 
 
 def bound(intensity: float, peak: float, bandwidth: float) -> str:
