@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from mlsys_grading.lab import find_root
+from mlsys_labkit.errors import require
 
 
 def add_labs(parser: argparse.ArgumentParser) -> None:
@@ -19,5 +20,7 @@ def add_labs(parser: argparse.ArgumentParser) -> None:
 
 
 def root_of(arguments: argparse.Namespace) -> Path:
-    """The checkout that was meant; raises LabkitError if there is none."""
+    """The checkout that was meant; raises LabkitError if there is none, or a library to read its labs is missing."""
+    for module in ("jupytext", "nbformat", "nbgrader", "IPython"):
+        require(module, "grading")
     return find_root(arguments.root)

@@ -15,11 +15,11 @@ import nbformat
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from mlsys_grading import files
 from mlsys_grading.build.lint import lint
 from mlsys_grading.build.notebook import dumps, student_notebook
 from mlsys_grading.lab import read_lab
-
 from mlsys_labkit.cli import main
 from tests.grading.course import FIXTURE, LAB, Course
 from tests.grading.nbgrader_cli import NbgraderCourse
@@ -241,6 +241,15 @@ def test_ctrl_c_while_writing_leaves_nothing(course: Course, monkeypatch: pytest
     monkeypatch.setattr(files.os, "replace", interrupt)
     assert build(course) == 130
     assert course.files() == {}
+
+
+@pytest.mark.parametrize("verb", ["build", "prove"])
+def test_a_missing_library_names_the_extra(course: Course, verb: str) -> None:
+    code = "import sys; sys.modules['jupytext'] = None; from mlsys_labkit.cli import main; sys.exit(main())"
+    done = subprocess.run([sys.executable, "-c", code, verb, "--root", course.root], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "pip install 'mlsys-labkit[grading]'" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_outside_a_checkout_it_says_where_to_go(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

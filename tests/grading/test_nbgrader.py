@@ -7,10 +7,10 @@ from pathlib import Path
 
 import nbformat
 import pytest
+
 from mlsys_grading.build.notebook import dumps, source_notebook
 from mlsys_grading.lab import Lab, lab_names, read_lab
 from mlsys_grading.prove.run import prove
-
 from tests.conftest import ROOT
 from tests.grading.course import FIXTURE
 from tests.grading.nbgrader_cli import NbgraderCourse

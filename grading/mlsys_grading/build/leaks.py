@@ -20,7 +20,9 @@ _LINE = 40  # characters, white space aside, from which one line alone is tellin
 _PART = 12  # from which a line counts at all
 _PAIR = 30  # two lines in a row
 _EXPRESSION = 24  # an expression with two operations or more; in a one-statement solution two thirds of it
+_LONG_EXPRESSION = 36  # an expression with one
 _HIDDEN_RUN = 3
+_OPERATIONS = (ast.BinOp, ast.Call, ast.Subscript, ast.Compare, ast.comprehension)
 
 
 def check_leaks(lab: Lab) -> Iterator[Finding]:
@@ -92,14 +94,8 @@ def _telling_expressions(source: str) -> list[str]:
         value = getattr(statement, "value", None)
         if isinstance(statement, ast.Return | ast.Assign | ast.AugAssign | ast.AnnAssign) and value is not None:
             text = _squeeze(ast.get_source_segment(to_python(source), value) or "")
-            if (
-                len(text) >= least
-                and sum(
-                    isinstance(n, ast.BinOp | ast.Call | ast.Subscript | ast.Compare | ast.comprehension)
-                    for n in ast.walk(value)
-                )
-                >= 2
-            ):
+            operations = sum(isinstance(node, _OPERATIONS) for node in ast.walk(value))
+            if operations and len(text) >= (least if operations > 1 else _LONG_EXPRESSION):
                 found.append(text)
     return found
 
