@@ -24,6 +24,8 @@ from tests.grading.run_helpers import labkit, marked_processes, run_labkit, writ
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="labkit run needs a Unix")
 
 BIG_BYTES = 300_000_000
+# In a session of its own, and orphaned at once: neither process group nor parent leads from the kernel to it.
+DAEMON = "import subprocess\nsubprocess.run(['sh', '-c', 'setsid sleep 600 &'])"
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +45,8 @@ def run(tmp_path_factory):
     write_notebook(labs, "big", f"import numpy as np\nx = np.ones({BIG_BYTES}, dtype=np.uint8)\nsize = x.nbytes\ndel x")
     child = f"x = b'1' * {BIG_BYTES}; import time; time.sleep(1)"
     write_notebook(labs, "forks", f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {child!r}])")
+    gone = f"x = b'1' * {BIG_BYTES}\ndel x\nimport os, time\ntime.sleep(1)\nos._exit(0)"
+    write_notebook(labs, "big_then_gone", gone)
     write_notebook(labs, "no_kernel", "a = 1", kernel="no-such-kernel")
     write_notebook(labs, "no_parameters", "assert 'smoke' not in globals()", parameters=False)
     (labs / "torn.ipynb").write_text('{"cells": [{"cell_type": "co')
@@ -62,7 +66,7 @@ def test_a_failure_makes_the_exit_code_1_and_the_rest_goes_on(run):
         "forks",
         "no_parameters",
     }
-    assert len(notebooks) == 13
+    assert len(notebooks) == 14
     assert "Traceback" not in process.stderr
 
 
@@ -118,11 +122,11 @@ def test_what_cannot_start_is_said_in_one_line(run, name, kind, words):
     assert "\n" not in failure["message"]
 
 
-def test_peak_memory_sees_a_short_peak_and_a_child(run):
+def test_peak_memory_sees_a_short_peak_a_child_and_a_kernel_that_died(run):
     # An idle kernel is far below 150 MB, so that a peak near BIG_BYTES can only be the array's own.
     idle = run[2]["good"]["peak_bytes"]
     assert 20e6 < idle < 150e6
-    for name in ("big", "forks"):
+    for name in ("big", "forks", "big_then_gone"):
         assert BIG_BYTES < run[2][name]["peak_bytes"] < BIG_BYTES + 250e6
 
 
@@ -146,7 +150,7 @@ def test_junit_has_one_case_a_notebook(run):
     cases = {case.get("name"): case for case in suite.findall("testcase")}
     assert set(cases) == set(run[2])
     counts = {name: int(suite.get(name)) for name in ("tests", "failures", "errors", "skipped")}
-    assert counts == {"tests": 13, "failures": 6, "errors": 3, "skipped": 0}
+    assert counts == {"tests": 14, "failures": 7, "errors": 3, "skipped": 0}
     failure = cases["raises"].find("failure")
     assert failure.get("message") == "cell 4 (raises_1), line 3: ZeroDivisionError: division by zero"
     assert failure.get("type") == "ZeroDivisionError"
@@ -155,7 +159,7 @@ def test_junit_has_one_case_a_notebook(run):
 
 def test_progress_without_a_terminal_is_one_line_a_notebook(run):
     lines = run[0].stdout.splitlines()
-    assert len(lines) == 13 + 1
+    assert len(lines) == 14 + 1
     assert "\x1b" not in run[0].stdout
     assert any("raises" in line and "cell 4 (raises_1), line 3" in line for line in lines)
 
@@ -216,10 +220,9 @@ def test_threads_are_shared_out_and_sockets_are_files(tmp_path):
 
 def interrupt(tmp_path: Path, mark: str, labs: int, patience: float) -> tuple[int, str, float]:
     """Ctrl-C, as a terminal sends it (to the whole group), to a run with ``labs`` busy notebooks."""
-    daemon = "import subprocess\nsubprocess.Popen(['sleep', '600'], start_new_session=True)\n"
     write_notebook(tmp_path / "labs", "a_quick", "print('done')")
     for number in range(labs):
-        write_notebook(tmp_path / "labs", f"busy{number}", f"{daemon}open('started{number}', 'w')\nwhile True: pass")
+        write_notebook(tmp_path / "labs", f"busy{number}", f"{DAEMON}\nopen('started{number}', 'w')\nwhile True: pass")
     command = [labkit(), "run", "--notebooks", "labs", "--out", "out", "--no-roofline", "--jobs", str(labs + 1)]
     environment = dict(os.environ) | {"LABKIT_TEST_MARK": mark}
     process = subprocess.Popen(
@@ -263,8 +266,7 @@ def test_ctrl_c_leaves_nothing_running_and_keeps_what_was_finished(tmp_path):
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds left-over processes through /proc")
 def test_killing_labkit_itself_leaves_nothing_running(tmp_path):
     mark = f"mark-{os.getpid()}-{tmp_path.name}"
-    daemon = "import subprocess\nsubprocess.Popen(['sleep', '600'], start_new_session=True)"
-    write_notebook(tmp_path / "labs", "busy", f"{daemon}\nopen('started', 'w')\nwhile True: pass")
+    write_notebook(tmp_path / "labs", "busy", f"{DAEMON}\nopen('started', 'w')\nwhile True: pass")
     command = [labkit(), "run", "--notebooks", "labs", "--out", "out", "--no-roofline"]
     process = subprocess.Popen(command, cwd=tmp_path, env=dict(os.environ) | {"LABKIT_TEST_MARK": mark})
     deadline = time.monotonic() + 60
