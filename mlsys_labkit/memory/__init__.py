@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, overload
 
 from mlsys_labkit.memory.numpy_tracer import tracing_numpy
-from mlsys_labkit.memory.process import cuda_figures, measuring_python, reset_cuda_peak, resident_bytes
+from mlsys_labkit.memory.process import cuda_figures, reset_cuda_peak, resident_bytes
 from mlsys_labkit.memory.trace import CATEGORIES, MemoryEvent, MemoryTrace, TracedTensor
 
 __all__ = ["CATEGORIES", "MemoryEvent", "MemoryTrace", "TracedTensor", "call_traced", "trace_memory"]
@@ -28,20 +28,21 @@ def trace_memory(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Memory
 def trace_memory(
     fn: Callable[..., Any] | None = None, /, *args: Any, **kwargs: Any
 ) -> MemoryTrace | AbstractContextManager[MemoryTrace]:
-    """Record every allocation and free of torch tensors (any device, fake ones too) and numpy arrays.
+    """Record what torch tensors (any device, fake ones too) and numpy arrays hold, over time.
 
     ``trace_memory(fn, *args)`` runs the call, drops its result and returns the trace; without arguments it is a context
     manager that gives the trace, complete after the block. Sizes are the bytes asked for: not what an allocator rounds
     up, nor scratch memory inside a kernel. Tensors made before count from the start if the code uses them; numpy arrays
-    count only if they are made inside. Code under torch.compile and other threads' numpy arrays are not seen.
+    count only if they are made inside. torch is seen at each operation (not inside torch.compile), numpy at each line
+    of your own code: what came and went within one line is shown as one temporary.
 
     Example:
         >>> import numpy as np
         >>> trace_memory(np.zeros, 1000).peak_bytes
         8000
 
-    Reference: torch.utils._python_dispatch.TorchDispatchMode; NEP 49, data allocation strategies,
-    https://numpy.org/neps/nep-0049.html
+    Reference: torch.utils._python_dispatch.TorchDispatchMode; numpy.lib.tracemalloc_domain,
+    https://numpy.org/doc/stable/reference/generated/numpy.lib.tracemalloc_domain.html
     """
     return _tracing() if fn is None else call_traced(fn, *args, **kwargs)[1]
 
@@ -57,16 +58,16 @@ def call_traced(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> tuple[A
 def _tracing() -> Iterator[MemoryTrace]:
     trace = MemoryTrace()
     gc.collect()  # cycles left by earlier code would be freed inside, at a moment of the collector's choice
+    tracer = None
     with ExitStack() as stack:
         if "torch" in sys.modules:  # without torch there are no tensors, and importing it takes seconds
             from mlsys_labkit.memory.torch_tracer import TorchTracer
 
-            stack.enter_context(TorchTracer(trace))
+            tracer = stack.enter_context(TorchTracer(trace))
             reset_cuda_peak()
         trace.resident_before_bytes = resident_bytes()
         stack.callback(_measure_at_the_end, trace)
-        stack.enter_context(measuring_python(trace))
-        stack.enter_context(tracing_numpy(trace))
+        stack.enter_context(tracing_numpy(trace, lambda: tracer.operations if tracer else 0))
         yield trace
 
 

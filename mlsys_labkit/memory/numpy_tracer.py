@@ -1,109 +1,155 @@
-"""Every allocation of numpy's array data, through the memory handler that numpy lets one install (NEP 49).
+"""numpy's arrays over time, from tracemalloc (numpy reports its data there), sampled at each line of the user's code.
 
-tracemalloc sees the same blocks, but tells only a running total that Python's own objects share; the handler is exact
-to the byte and tells each block from the next. The handler belongs to a context variable, so other threads keep theirs.
+tracemalloc says how many bytes live now and at most since the last look, and lists the blocks with the line of each.
+Looking at every line of the user's own functions turns that into a stream: blocks that appeared, blocks that went, and
+a temporary for what came and went within the line. (A memory handler of numpy's own, NEP 49, would tell each block at
+once; but it is called while exceptions are in flight, where no Python code may run.)
 """
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Iterator
+import sys
+import tracemalloc
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import numpy as np
 
 from mlsys_labkit.memory.trace import MemoryTrace, TracedTensor
-from mlsys_labkit.memory.user_line import user_line
+from mlsys_labkit.memory.user_line import describe, is_library
 
-_MALLOC = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
-_CALLOC = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)
-_REALLOC = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
-_FREE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+_NOTICEABLE = 1024  # bytes; below this a line's change is taken for Python's own small objects
+_FRAMES = 16  # deep enough to find the user's line above numpy's
+_ARRAYS = tracemalloc.DomainFilter(True, np.lib.tracemalloc_domain)
 
-_SET_HANDLER, _GET_HANDLER = 304, 305  # places in numpy's C API table, fixed for good by its ABI
-
-
-class _Handler(ctypes.Structure):
-    """PyDataMem_Handler of numpy/ndarraytypes.h, version 1."""
-
-    _fields_ = (
-        ("name", ctypes.c_char * 127),
-        ("version", ctypes.c_uint8),
-        ("context", ctypes.c_void_p),
-        ("malloc", _MALLOC),
-        ("calloc", _CALLOC),
-        ("realloc", _REALLOC),
-        ("free", _FREE),
-    )
+Block = tuple[str, str, int]  # line, code, bytes
 
 
-# Every handler ever installed, by the address of the one its calls now go to. An array keeps its handler for life, so
-# the structs are never released (200 B a trace).
-_delegates: dict[int, list[_Handler]] = {}
+class _Sampler:
+    """One trace's view of the heap. ``held`` and ``peak`` are the user's bytes: what looking costs is left out."""
+
+    def __init__(self, trace: MemoryTrace, operations: Callable[[], int]) -> None:
+        self._trace, self._operations = trace, operations
+        self._seen = 0
+        self._old = _blocks()
+        self._live: dict[Block, list[int]] = {}
+        self._held = 0
+        self.peak = 0
+        self.line = ("", "")
+
+    def look(self, gained: int, highest: int, blocks: Counter[Block] | None) -> None:
+        """``gained`` bytes since the last look, ``highest`` at most in between; ``blocks`` if they may have changed."""
+        self.peak = max(self.peak, self._held + highest)
+        self._held += gained
+        if blocks is None:
+            return
+        made, gone = list((blocks - self._old).elements()), list((self._old - blocks).elements())
+        self._old = blocks
+        # Between torch operations the passing bytes are the torch tracer's own.
+        passing = highest - sum(size for _, _, size in made) if self._operations() == self._seen else 0
+        self._seen = self._operations()
+        if passing < -_NOTICEABLE:  # what went made room for what came
+            self._free(gone)
+            gone = []
+        for line, code, size in made:
+            self._live.setdefault((line, code, size), []).append(self._allocate(size, line, code))
+        if passing >= _NOTICEABLE:
+            self._trace.free(self._allocate(passing, *self.line))
+        self._free(gone)
+
+    def _allocate(self, size: int, line: str, code: str) -> int:
+        return self._trace.allocate(TracedTensor(size, "", None, "cpu", "other", line, code))
+
+    def _free(self, blocks: list[Block]) -> None:
+        for block in blocks:
+            if self._live.get(block):  # arrays from before the trace are not in it
+                self._trace.free(self._live[block].pop(0))
+
+    def on_call(self, frame: FrameType, event: str, arg: Any) -> Any:
+        if is_library(frame.f_code.co_filename):
+            return None
+        self.on_line(frame, "line", arg)
+        return self.on_line
+
+    def on_line(self, frame: FrameType, event: str, arg: Any) -> Any:
+        _look()
+        following: FrameType | None = frame.f_back if event == "return" else frame
+        if following is not None and not is_library(following.f_code.co_filename):
+            self.line = describe(following.f_code.co_filename, following.f_lineno)
+        return self.on_line
+
+
+_samplers: list[_Sampler] = []
+_base = 0  # bytes traced just after the last look
+
+
+def _look(always: bool = False) -> None:
+    global _base
+    now, highest = tracemalloc.get_traced_memory()
+    changed = always or abs(now - _base) >= _NOTICEABLE or highest - _base >= _NOTICEABLE
+    blocks = _blocks() if changed and _samplers else None
+    for sampler in _samplers:
+        sampler.look(now - _base, highest - _base, blocks)
+    del blocks
+    _start_afresh()
+
+
+def _start_afresh() -> None:
+    global _base
+    tracemalloc.reset_peak()
+    _base = tracemalloc.get_traced_memory()[0]
+
+
+def _blocks() -> Counter[Block]:
+    found: Counter[Block] = Counter()
+    for one in tracemalloc.take_snapshot().filter_traces([_ARRAYS]).traces:
+        users = (frame for frame in reversed(one.traceback) if not is_library(frame.filename))
+        frame = next(users, None)
+        found[(*(describe(frame.filename, frame.lineno) if frame else ("", "")), one.size)] += 1
+    return found
 
 
 @contextmanager
-def tracing_numpy(trace: MemoryTrace) -> Iterator[None]:
-    """Record numpy's allocations in ``trace`` while the block runs."""
-    set_handler, get_handler, pointer_of, capsule_of = _api()
-    outer = get_handler()
-    below = ctypes.cast(pointer_of(outer, b"mem_handler"), ctypes.POINTER(_Handler)).contents
-    live: dict[int, int] = {}
+def tracing_numpy(trace: MemoryTrace, operations: Callable[[], int] = lambda: 0) -> Iterator[None]:
+    """Record numpy's arrays in ``trace`` and Python's peak in ``trace.python_peak_bytes``. Blocks may nest.
 
-    def allocated(address: int | None, size: int) -> int | None:
-        if address and size:
-            line, code = user_line()
-            live[address] = trace.allocate(TracedTensor(size, "", None, "cpu", "other", line, code))
-        return address
+    ``operations`` tells how many torch operations have been traced so far.
 
-    def freed(address: int | None) -> None:
-        index = live.pop(address, None) if address else None
-        if index is not None:
-            trace.free(index)
-
-    def malloc(_: int, size: int) -> int | None:
-        return allocated(below.malloc(below.context, size), size)
-
-    def calloc(_: int, count: int, size: int) -> int | None:
-        return allocated(below.calloc(below.context, count, size), count * size)
-
-    def realloc(_: int, address: int | None, size: int) -> int | None:
-        moved = below.realloc(below.context, address, size)
-        if moved:
-            freed(address)
-        return allocated(moved, size)
-
-    def free(_: int, address: int | None, size: int) -> None:
-        freed(address)
-        below.free(below.context, address, size)
-
-    handler = _Handler(b"mlsys_labkit", 1, None, _MALLOC(malloc), _CALLOC(calloc), _REALLOC(realloc), _FREE(free))
-    calls = (handler.malloc, handler.calloc, handler.realloc, handler.free)
-    set_handler(capsule_of(ctypes.addressof(handler), b"mem_handler", None))
+    Line by line unless a debugger, a coverage tool or an outer trace has the trace function: then only begin and end.
+    """
+    ours = not tracemalloc.is_tracing()
+    if ours:
+        tracemalloc.start(_FRAMES)
+    _look(always=True)
+    sampler = _Sampler(trace, operations)
+    _samplers.append(sampler)
+    free = sys.gettrace() is None
+    user = _user_frame()
+    if free:
+        sys.settrace(sampler.on_call)
+        if user is not None:
+            user.f_trace = sampler.on_line
+            sampler.line = describe(user.f_code.co_filename, user.f_lineno)
+    _start_afresh()
     try:
         yield
     finally:
-        set_handler(outer)
-        # Arrays made inside are freed later, perhaps while the interpreter shuts down: their calls, and those of traces
-        # nested in this one, go straight to the handler below from now on, and no longer through Python.
-        done = [handler, *_delegates.pop(ctypes.addressof(handler), [])]
-        for one in done:
-            one.context, one.malloc, one.calloc = below.context, below.malloc, below.calloc
-            one.realloc, one.free = below.realloc, below.free
-        _delegates.setdefault(ctypes.addressof(below), []).extend(done)
-        del calls
+        if free:
+            sys.settrace(None)
+            if user is not None:
+                user.f_trace = None
+        _look(always=True)
+        _samplers.remove(sampler)
+        trace.python_peak_bytes = sampler.peak
+        if ours:
+            tracemalloc.stop()
 
 
-def _api() -> tuple[Any, Any, Any, Any]:
-    """PyDataMem_SetHandler and _GetHandler, PyCapsule_GetPointer and _New."""
-    python = ctypes.pythonapi
-    pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", python))
-    capsule_of = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
-        ("PyCapsule_New", python)
-    )
-    core: Any = getattr(np, "_core", None) or np.core
-    table = ctypes.cast(pointer_of(core._multiarray_umath._ARRAY_API, None), ctypes.POINTER(ctypes.c_void_p))
-    set_handler = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(table[_SET_HANDLER])
-    get_handler = ctypes.PYFUNCTYPE(ctypes.py_object)(table[_GET_HANDLER])
-    return set_handler, get_handler, pointer_of, capsule_of
+def _user_frame() -> FrameType | None:
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and is_library(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame

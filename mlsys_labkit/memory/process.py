@@ -1,15 +1,11 @@
-"""Memory as the process, Python's heap and torch's CUDA allocator see it."""
+"""Memory as the operating system and torch's CUDA allocator see it."""
 
 from __future__ import annotations
 
 import os
 import sys
-import tracemalloc
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-
-from mlsys_labkit.memory.trace import MemoryTrace
 
 
 def resident_bytes() -> int | None:
@@ -19,35 +15,6 @@ def resident_bytes() -> int | None:
     except OSError:
         return None
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
-
-
-_watching: list[MemoryTrace] = []
-
-
-@contextmanager
-def measuring_python(trace: MemoryTrace) -> Iterator[None]:
-    """Fill ``trace.python_peak_bytes`` by tracemalloc. Blocks may nest, and tracemalloc may be running already."""
-    ours = not tracemalloc.is_tracing()
-    if ours:
-        tracemalloc.start()
-    _note_peak()  # before the reset below takes it from the blocks around this one
-    tracemalloc.reset_peak()
-    base, outer = tracemalloc.get_traced_memory()[0], list(_watching)
-    _watching.append(trace)
-    try:
-        yield
-    finally:
-        _note_peak()
-        _watching[:] = outer
-        trace.python_peak_bytes = max(0, trace.python_peak_bytes - base)
-        if ours:
-            tracemalloc.stop()
-
-
-def _note_peak() -> None:
-    peak = tracemalloc.get_traced_memory()[1]
-    for trace in _watching:
-        trace.python_peak_bytes = max(trace.python_peak_bytes, peak)
 
 
 def reset_cuda_peak() -> None:

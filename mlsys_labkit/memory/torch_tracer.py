@@ -31,6 +31,7 @@ class TorchTracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._known: dict[int, tuple[weakref.ref[Any], int]] = {}
         self._older: dict[int, weakref.ref[Any]] = {}
         self._hooked = WeakIdKeyDictionary()
+        self.operations = 0
         self._in_step = False
         self._line = ("", "")
         self._undo = ExitStack()
@@ -53,6 +54,7 @@ class TorchTracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._known.clear()  # and with the weak references their callbacks
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.operations += 1
         inputs = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
         for tensor in inputs:
             self._see(tensor)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -63,7 +63,7 @@ class MemoryTrace:
     Args:
         tensors: everything that was alive, in order of appearance.
         stream: (index of the tensor, bytes gained or lost) in order, without the tensors that were there before.
-        python_peak_bytes: growth of Python's own heap at its peak, numpy's data and the tracer's notes included.
+        python_peak_bytes: growth at its peak of what tracemalloc sees: numpy's data and all Python objects.
         resident_before_bytes, resident_after_bytes: the process's resident set; None where it cannot be read.
         cuda: torch's allocator, "allocated", "reserved" and their peaks; None without CUDA.
     """
@@ -128,7 +128,7 @@ class MemoryTrace:
             if size > 0:
                 alive[index] = None
             else:
-                alive.pop(index)
+                alive.pop(index, None)
         return tuple(sorted((self.tensors[index] for index in alive), key=lambda tensor: -tensor.bytes))
 
     @property
@@ -137,12 +137,16 @@ class MemoryTrace:
 
     def on(self, device: str) -> MemoryTrace:
         """The same trace, of one device ("cuda" is every "cuda:0", "cuda:1", ...)."""
-        keep = [one.device == device or one.device.startswith(f"{device}:") for one in self.tensors]
-        numbers = np.cumsum(keep) - 1
+        here = [one.device == device or one.device.startswith(f"{device}:") for one in self.tensors]
+        return self.only([index for index, kept in enumerate(here) if kept])
+
+    def only(self, indices: Sequence[int]) -> MemoryTrace:
+        """The same trace, of the tensors with these indices."""
+        new = {index: number for number, index in enumerate(indices)}
         return replace(
             self,
-            tensors=[one for one, kept in zip(self.tensors, keep, strict=True) if kept],
-            stream=[(int(numbers[index]), size) for index, size in self.stream if keep[index]],
+            tensors=[self.tensors[index] for index in indices],
+            stream=[(new[index], size) for index, size in self.stream if index in new],
         )
 
     def allocate(self, tensor: TracedTensor) -> int:

@@ -16,14 +16,14 @@ def user_line() -> tuple[str, str]:
     """("train.py:12", "y = layer(x)"); ("", "") where no frame is the user's (a thread of autograd's, say)."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if not _is_library(frame.f_code.co_filename):
-            return _describe(frame.f_code.co_filename, frame.f_lineno)
+        if not is_library(frame.f_code.co_filename):
+            return describe(frame.f_code.co_filename, frame.f_lineno)
         frame = frame.f_back
     return "", ""
 
 
 @lru_cache(maxsize=4096)
-def _is_library(filename: str) -> bool:
+def is_library(filename: str) -> bool:
     return (
         filename.startswith(("<frozen", "<__array_function__", *_LIBRARIES))
         or "site-packages" in filename
@@ -32,7 +32,7 @@ def _is_library(filename: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _describe(filename: str, number: int) -> tuple[str, str]:
+def describe(filename: str, number: int) -> tuple[str, str]:
     return f"{_cell(filename) or PurePath(filename).name}:{number}", linecache.getline(filename, number).strip()
 
 
