@@ -120,7 +120,15 @@ def visited_bytes(layout):
 
 def memory_strip(layouts, summary, itemsize=8):
     """Draw memory as a line, one row a layout. Colour is the order of first visit; ×n marks elements read n times."""
-    visits = {name: visited_bytes(layout) // itemsize for name, layout in layouts.items()}
+    visits = {}
+    for name, layout in layouts.items():
+        walk = visited_bytes(layout) // itemsize
+        if len(walk) and walk.min() > -100 and walk.max() < 300:
+            visits[name] = walk
+        else:
+            print(f"{name}: not drawn, it is empty or reads other memory than this (a copy?)")
+    if not visits:
+        return
     elements = np.arange(min(map(min, visits.values())), max(map(max, visits.values())) + 1)
     order, text = np.full((len(visits), len(elements)), np.nan), np.full((len(visits), len(elements)), "", dtype=object)
     for row, walk in enumerate(visits.values()):
@@ -223,33 +231,29 @@ def offset(index, strides, start=0):
 
 
 # %% nbgrader={"grade": true, "grade_id": "offset_test", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
-lk.checks.expect_equal(offset((1, 2), strides=(24, 8)), 40, name="bytes to element (1, 2) of a float64 matrix, 3 wide")
-lk.checks.expect_equal(offset((), strides=(), start=16), 16, name="bytes to a scalar: no axis, no step")
-lk.checks.expect_equal(offset((2,), strides=(-8,), start=16), 0, name="bytes to the last of 3, read backwards")
-
-
+lk.checks.expect_equal(offset((1, 2), strides=(24, 8)), 40, name="a float64 matrix, 3 wide")
+lk.checks.expect_equal(offset((), strides=(), start=16), 16, name="a scalar: no axis, no step")
+lk.checks.expect_equal(offset((2,), strides=(-8,), start=16), 0, name="the last of 3, backwards")
 ### BEGIN HIDDEN TESTS
-def addresses(rng):
-    memory = np.arange(5 * 6 * 7, dtype=np.int16)
-    block = memory.reshape(5, 6, 7)
-    cases = {
-        "contiguous": block,
-        "transposed: strides no longer fall from left to right": block.transpose(2, 0, 1),
-        "reversed: strides are negative and the start is not 0": block[::-1, 1::2, ::-3],
-        "broadcast: stride 0 stands still": np.broadcast_to(block[:, :1, 2:], (5, 6, 5)),
-        "a 0-d view in the middle of memory": block[2:3, 3:4, 4:5].reshape(()),
-    }
-    for why, view in cases.items():
-        for _ in range(6):
-            index = tuple(int(rng.integers(length)) for length in view.shape)
-            element = view[(..., *(slice(i, i + 1) for i in index))]
-            yield why, index, layout_of(view, memory), layout_of(element, memory).offset
-
-
-for why, index, layout, expected in addresses(np.random.default_rng(101)):
-    lk.checks.expect_equal(offset(index, layout.strides, layout.offset), expected, name=f"bytes to {index} ({why})")
-lk.checks.expect_raises(ValueError, offset, (1, 2), (56, 8, 1))
-_ = lk.checks.expect_raises(ValueError, offset, (1, 2, 3), (56, 8))
+rng = np.random.default_rng(101)
+memory = np.arange(5 * 6 * 7, dtype=np.int16)
+block = memory.reshape(5, 6, 7)
+cases = {
+    "contiguous": block,
+    "transposed: strides no longer fall from left to right": block.transpose(2, 0, 1),
+    "reversed: strides are negative and the start is not 0": block[::-1, 1::2, ::-3],
+    "broadcast: stride 0 stands still": np.broadcast_to(block[:, :1, 2:], (5, 6, 5)),
+    "a 0-d view in the middle of memory": block[2:3, 3:4, 4:5].reshape(()),
+}
+for why, view in cases.items():
+    layout = layout_of(view, memory)
+    for _ in range(6):
+        index = tuple(int(rng.integers(length)) for length in view.shape)
+        element = view[(..., *(slice(i, i + 1) for i in index))]
+        expected = layout_of(element, memory).offset
+        lk.checks.expect_equal(offset(index, layout.strides, layout.offset), expected, name=f"{index} ({why})")
+for index in [(1, 2), (1, 2, 3, 4)]:
+    lk.checks.expect_raises(ValueError, offset, index, (56, 8, 1))
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -704,9 +708,10 @@ lk.checks.expect_equal(lines_touched(Layout((8,), (512,)), itemsize=8), 8, name=
 lk.checks.expect_equal(
     lines_touched(Layout((8,), (8,), offset=32), itemsize=8), 2, name="lines under 64 bytes that start at byte 32"
 )
-
-
 ### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(107)
+
+
 def lines_by_hand(layout, itemsize, line_bytes):
     """One byte at a time, straight from the definition."""
     lines = set()
@@ -716,7 +721,6 @@ def lines_by_hand(layout, itemsize, line_bytes):
     return len(lines)
 
 
-rng = np.random.default_rng(107)
 cases = [
     (Layout((), (), 60), 8, "a scalar across a boundary: two lines for one number"),
     (Layout((), (), 56), 8, "a scalar that just fits"),
@@ -829,14 +833,14 @@ a, b, c = rng.standard_normal((12, 24)), rng.standard_normal((24, 24)), np.zeros
 expected = a @ b
 trace = lk.trace_accesses(matmul, a, b, c)
 lk.checks.expect_close(c, expected, name="the product itself: a fast wrong answer is worth nothing")
-# By theory the best order fetches all of b anew for each row of a, and a and c once. No order can do with less than
-# everything once.
-lk.checks.expect_cache_misses(trace, at_least=36 + 72 + 36, at_most=12 * 72 + 36 + 36, line_bytes=64, lines=16)
+# 144 lines are everything once; 936 are what the best of the six orders fetches.
+lk.checks.expect_cache_misses(trace, at_least=144, at_most=936, line_bytes=64, lines=16)
 # Each multiplication loads its element of b. Registers may save some of these loads; a whole-array product would show
 # far too few.
 loads = lk.Work(bytes_read=8 * trace.reads[1])
 lk.checks.expect_work(loads, at_least_bytes=12 * 24 * 24, name="loads of elements of b")
 ### BEGIN HIDDEN TESTS
+# By theory the best order fetches all of b anew for each row of a, and a and c once: 12 * 72 + 36 + 36 = 936 above.
 # Ragged rows share lines with their neighbours; b, walked from end to end, still costs its whole lines and no more.
 m, k, n = 11, 27, 21
 trace = lk.trace_accesses(matmul, np.ones((m, k)), np.ones((k, n)), np.zeros((m, n)))
