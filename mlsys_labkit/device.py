@@ -9,6 +9,7 @@ says "model, not measured".
 
 from __future__ import annotations
 
+import html
 import importlib
 import os
 import platform
@@ -59,6 +60,28 @@ class Device:
         memory = f", {self.memory_bytes / 2**30:.1f} GiB" if self.memory_bytes else ""
         unknown = "" if self.kind == "cpu" or self.spec else ", no datasheet on record"
         return f"{self.name}, {units}{memory}{unknown}"
+
+    def _repr_html_(self) -> str:
+        def binary(size: int | None) -> str:
+            return "" if size is None else f"{size / 2**30:.1f} GiB" if size >= 2**30 else f"{size / 2**20:.3g} MiB"
+
+        facts = {
+            "host cores we may use": f"{self.cores:g}",
+            "memory": binary(self.memory_bytes),
+            "free now": binary(self.memory_free_bytes),
+            "SMs": str(self.sms or ""),
+            "L2 cache" if self.kind == "cuda" else "L2 cache a core": binary(self.l2_bytes),
+            "compute capability": self.compute_capability or "",
+            "datasheet": self.spec.key if self.spec else "none on record: measured instead, never guessed",
+        }
+        left = 'style="text-align:left"'
+        rows = "".join(
+            f'<tr><th scope="row" {left}>{fact}</th><td {left}>{html.escape(value)}</td></tr>'
+            for fact, value in facts.items()
+            if value
+        )
+        note = f" ({VIRTUAL_LABEL})" if self.virtual else ""
+        return f"<div><p><b>{html.escape(self.name)}</b>{note}</p><table>{rows}</table></div>"
 
 
 def detect(

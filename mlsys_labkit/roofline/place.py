@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -36,6 +37,11 @@ class Placement:
 
     def __str__(self) -> str:
         return self.verdict
+
+    def _repr_html_(self) -> str:
+        edge = "#c2543d" if self.above_roof else "#3b82c4" if self.bound == "memory" else "#2a9d5c"
+        style = f"border-left:4px solid {edge};padding:.2em .8em;margin:.3em 0;color:inherit;background:transparent"
+        return f'<div style="{style}">{html.escape(self.verdict)}</div>'
 
 
 def place(roofline: Roofline, work: Work, level: str = "dram") -> Placement:

@@ -373,3 +373,32 @@ def test_narrow_formats_of_numpy_and_torch_get_the_same_tolerance(name):
     texts = [message(checks.expect_close, zero, np.ones(3)) for zero in zeros]
     assert texts[0] == texts[1]
     assert f"({name})" in texts[0]
+
+
+def test_ipython_shows_the_readers_line_and_the_message_without_frames_of_the_kit(capsys):
+    from IPython.core.interactiveshell import InteractiveShell
+
+    shell = InteractiveShell()
+    shell.run_cell("from mlsys_labkit.checks import expect_close\nwrong = 1.0\nexpect_close(wrong, 2.0, name='half')")
+    shown = capsys.readouterr().out
+    assert "line 3:" in shown
+    assert "expect_close(wrong, 2.0, name='half')" in shown
+    assert "CheckError" in shown
+    assert "expected  2" in shown
+    assert "next" in shown
+    assert "close.py" not in shown
+    assert "raise failure" not in shown
+
+
+def test_ipython_shows_where_the_students_own_exception_came_from(capsys):
+    from IPython.core.interactiveshell import InteractiveShell
+
+    shell = InteractiveShell()
+    shell.run_cell(
+        "from mlsys_labkit.checks import expect_raises\ndef f():\n    return {}['b']\nexpect_raises(ValueError, f)"
+    )
+    shown = capsys.readouterr().out
+    assert "line 3:" in shown
+    assert "return {}['b']" in shown
+    assert shown.index("KeyError") < shown.index("CheckError")
+    assert "raises.py" not in shown

@@ -175,3 +175,20 @@ def test_the_cpu_name_is_the_kernels(tmp_path: Path) -> None:
     cpuinfo.write_text("processor\t: 0\nmodel name\t: AMD EPYC 9654 96-Core Processor\n")
     assert device_room._cpu_name(cpuinfo) == "AMD EPYC 9654 96-Core Processor"
     assert device_room._cpu_name(tmp_path / "none")
+
+
+def test_a_notebook_shows_a_device_as_a_table_in_binary_units_and_says_when_it_is_a_model() -> None:
+    here = Device(
+        "A <fast> CPU", "cpu", cores=2.5, memory_bytes=16 * 2**30, memory_free_bytes=3 * 2**29, l2_bytes=2**20
+    )
+    page = here._repr_html_()
+    assert "A &lt;fast&gt; CPU" in page
+    assert "<fast>" not in page
+    for shown in ("2.5", "16.0 GiB", "1.5 GiB", "1 MiB", "never guessed"):
+        assert shown in page
+    assert "SMs" not in page
+    assert "None" not in page
+    assert "not measured" not in page
+    model = detect({"LABKIT_DEVICE": "t4"})._repr_html_()
+    assert "model, not measured" in model
+    assert '<td style="text-align:left">40</td>' in model

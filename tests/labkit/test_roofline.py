@@ -586,3 +586,11 @@ def test_a_label_takes_the_first_free_spot() -> None:
     assert board.put("label", [outside, on_line, free]) is free
     assert board.put("label", [free, Spot(20, 140)]).y == 140, "a label is an obstacle for the next"
     assert board.put("label", [on_line]) is on_line, "rather on a line than not at all"
+
+
+def test_a_notebook_shows_a_placement_as_its_sentence() -> None:
+    placement = H100.place(Work(name="a<b", flops=1.0, bytes_read=1.0, dtype="bfloat16"))
+    assert "a&lt;b is memory bound at 1 FLOP/B" in placement._repr_html_()
+    beyond = H100.place(Work(flops=1e15, bytes_read=1.0, dtype="bfloat16", seconds=0.5))
+    assert "above the roof" in beyond._repr_html_()
+    assert "#c2543d" in beyond._repr_html_()
