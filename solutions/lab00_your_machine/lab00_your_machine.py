@@ -16,17 +16,16 @@
 # **You will** time code without fooling yourself, see where memory goes, and draw the one picture this course keeps coming back
 # to: the roofline of the machine under your hands.
 #
-# | | |
-# |---|---|
-# | Time | 60 to 90 minutes |
-# | Difficulty | ●○○○○ |
-# | Hardware | any: every mark is earned against a *model* of an H100, never against your own clock |
-# | Before | a little numpy |
-# | Chapters | 0 *Find f, then make it fast* · 5 *Roofline* |
+# | time | difficulty | hardware | points |
+# |---|---|---|---|
+# | 60 to 90 minutes | ●○○○○ | any laptop; a GPU only for the last, ungraded section | 100 in 9 tasks |
 #
-# Every task has the same rhythm. You **predict** (and commit: a guess you cannot take back is a guess you learn from), you **write**
-# a few lines, you **check**, and then a picture shows what the machine made of it. Stuck? `lk.hint("task_name")` gives a nudge, then a
-# push, then nearly everything.
+# Needs a little numpy. Reads along with chapter 0, *Find f, then make it fast*, and chapter 5, *Roofline*.
+#
+# Each task goes the same way: **predict** (your guess is not graded, committing to it is what teaches), **write**, **check**, then
+# **look**. Your marks come from arithmetic and from counted bytes, never from your clock: a slow laptop loses nothing.
+#
+# Stuck? `lk.hint("warmup_end")` in a new cell gives a nudge, and a stronger one each time you ask.
 
 # %%
 # %load_ext mlsys_labkit
@@ -57,7 +56,9 @@ device
 
 # %%
 h100 = lk.specs.get("h100-sxm")
-print(f"{h100.name}: {h100.peak('bfloat16') / 1e12:.0f} TFLOP/s in bfloat16, {h100.bandwidth() / 1e12:.2f} TB/s from memory")
+print(h100.name)
+print(f"{h100.peak('bfloat16') / 1e12:6.0f} TFLOP/s of arithmetic in bfloat16, dense")
+print(f"{h100.bandwidth() / 1e12:6.2f} TB/s from memory")
 
 # %% [markdown]
 # ## 2 · Time it, honestly
@@ -66,11 +67,12 @@ print(f"{h100.name}: {h100.peak('bfloat16') / 1e12:.0f} TFLOP/s in bfloat16, {h1
 # ones are disturbed by everything else that the machine does. Here are forty readings of one function, in microseconds.
 
 # %%
-readings = np.array(
-    [941.0, 402.5, 188.1, 131.0, 104.2, 101.3, 103.9, 100.2, 99.8, 101.1, 100.7, 187.4, 100.1, 99.9, 102.2, 100.4, 101.8, 100.0,
-     99.7, 100.9, 101.5, 100.3, 143.8, 100.6, 99.9, 100.8, 101.2, 100.5, 100.1, 102.7, 99.6, 100.2, 312.9, 100.4, 101.0, 100.7, 99.8,
-     100.3, 101.6, 100.1]
-)
+readings = np.array([
+    941.0, 402.5, 188.1, 131.0, 104.2, 101.3, 103.9, 100.2, 99.8, 101.1,
+    100.7, 187.4, 100.1, 99.9, 102.2, 100.4, 101.8, 100.0, 99.7, 100.9,
+    101.5, 100.3, 143.8, 100.6, 99.9, 100.8, 101.2, 100.5, 100.1, 102.7,
+    99.6, 100.2, 312.9, 100.4, 101.0, 100.7, 99.8, 100.3, 101.6, 100.1,
+])
 
 # %%
 lk.predict("warmup_end")
@@ -78,14 +80,15 @@ lk.predict("warmup_end")
 # %% [markdown]
 # ### Task: where does the warm-up end?
 #
-# Take the **median of the second half** as the steady level. The warm-up is the run of **leading** samples that are more than 25 %
+# Take the **median of the second half** as the steady level. The warm-up is the run of **leading** samples that are more than 25 %
 # above it. Spikes later on are noise, not warm-up: they stay.
 
 # %% nbgrader={"grade": false, "grade_id": "warmup_end", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def warmup_end(samples):
     """Index of the first sample after the warm-up.
 
-    samples: 1-D array of n >= 2 times, in any unit, in the order they were taken. The second half is samples[n // 2:].
+    samples: 1-D array of n >= 2 times, in any unit, in the order they were taken.
+    The second half is samples[n // 2:].
     Returns an int from 0 (no warm-up) to n (it never ended).
 
     Example: warmup_end(np.array([9.0, 3.0, 1.0, 1.1, 1.0, 1.0])) -> 2
@@ -120,27 +123,35 @@ expect_equal(warmup_end(np.array([4.0, 4.0, 4.0, 1.0, 1.0])), 3, name="a late en
 ### END HIDDEN TESTS
 
 # %%
-with lk.picture("Forty readings: the grey ones are warm-up, the dashed line is the steady median. The spikes are real, and the median shrugs them off."):
+with lk.picture(
+    "Forty readings: crosses are warm-up, the dashed line is the median of the rest. "
+    "The spikes are real, and the median shrugs them off."
+):
     import plotly.graph_objects as go
 
     end = warmup_end(readings)
     figure = go.Figure()
     for label, part, marker in (
-        ("warm-up", slice(0, end), {"color": "#888888", "symbol": "x", "size": 9}),
-        ("kept", slice(end, None), {"color": "#0072b2", "size": 8}),
+        ("warm-up", slice(0, end), {"color": "gray", "symbol": "x", "size": 9}),
+        ("kept", slice(end, None), {"symbol": "circle", "size": 8}),
     ):
-        figure.add_scatter(x=np.arange(len(readings))[part], y=readings[part], mode="markers", name=label, marker=marker)
-    figure.add_hline(y=float(np.median(readings[end:])), line_dash="dash", line_color="#d55e00")
-    figure.update_layout(xaxis_title="sample", yaxis_title="µs", yaxis_type="log", height=320)
-    lk.show(figure, summary=f"{end} warm-up samples, then a steady median of {np.median(readings[end:]):.1f} µs with three spikes.")
+        x, y = np.arange(len(readings))[part], readings[part]
+        figure.add_scatter(x=x, y=y, mode="markers", name=label, marker=marker)
+    middle = float(np.median(readings[end:]))
+    figure.add_hline(y=middle, line_dash="dash", line_color="#cc5a00")
+    figure.update_layout(xaxis_title="sample", yaxis_title="time in µs", height=320)
+    figure.update_yaxes(type="log", tickvals=[100, 200, 500, 1000])
+    slow = int(np.sum(readings[end:] > 1.25 * middle))
+    lk.show(figure, summary=f"{end} warm-up samples, then a median of {middle:.1f} µs and {slow} spikes.")
 
 # %% [markdown]
 # ### Task: how sure is that median?
 #
-# Sort n independent samples. Each is below the true median with probability ½, so the number that are follows a binomial
-# distribution, whatever the shape of the noise. If $P(X \le l - 1) \le 0.025$ for $X \sim \mathrm{Bin}(n, ½)$, the interval from the
-# $l$-th smallest sample to the $l$-th largest covers the true median at least 95 % of the time. No bell curve is assumed, which is
-# as well, because timings never have one.
+# Sort n independent samples. Each lies below the true median with probability one half, so *how many* do follows a binomial
+# distribution, whatever the shape of the noise.
+#
+# If $P(X \le l - 1) \le 0.025$ for $X \sim \mathrm{Bin}(n, \tfrac12)$, the interval from the $l$-th smallest sample to the $l$-th largest
+# covers the true median at least 95 % of the time. No bell curve is assumed, and that is as well: timings hardly ever have one.
 
 # %%
 lk.predict("median_interval")
@@ -149,8 +160,10 @@ lk.predict("median_interval")
 def median_interval(samples):
     """The distribution-free 95 % confidence interval of the median: (low, high), two of the samples.
 
-    samples: 1-D array of n times. l (counted from 1) is the largest rank with P(X <= l - 1) <= 0.025, X ~ Bin(n, 1/2).
-    low is the l-th smallest sample and high the l-th largest. Fewer than six samples have no such l: raise ValueError.
+    samples: 1-D array of n times.
+    l, counted from 1, is the largest rank with P(X <= l - 1) <= 0.025, X ~ Bin(n, 1/2).
+    low is the l-th smallest sample and high the l-th largest.
+    Fewer than six samples have no such l: raise ValueError.
 
     Example: for 10 samples l = 2, so median_interval(np.arange(10.0)) -> (1.0, 8.0)
     Reference: W. J. Conover, Practical Nonparametric Statistics, section 3.2.
@@ -172,7 +185,8 @@ expect_close(median_interval(np.arange(10.0)), (1.0, 8.0), name="ranks 2 and 9 o
 expect_raises(ValueError, median_interval, np.arange(5.0))
 ### BEGIN HIDDEN TESTS
 # Ranks from the printed table of the binomial (sign-test) interval.
-for n, low, high in ((6, 1, 6), (7, 1, 7), (8, 1, 8), (9, 2, 8), (15, 4, 12), (20, 6, 15), (25, 8, 18), (30, 10, 21), (50, 18, 33), (100, 40, 61)):
+table = ((6, 1, 6), (7, 1, 7), (8, 1, 8), (9, 2, 8), (15, 4, 12), (20, 6, 15), (25, 8, 18), (30, 10, 21))
+for n, low, high in (*table, (50, 18, 33), (100, 40, 61)):
     expect_close(median_interval(np.arange(1.0, n + 1)), (float(low), float(high)), name=f"ranks for {n} samples")
 # Order must not matter, nor may the caller's array be sorted under its feet.
 rng = np.random.default_rng(11)
@@ -189,7 +203,7 @@ expect_close(median_interval(np.arange(1.0, 1101)), (518.0, 583.0), name="ranks 
 # ends with a verdict. Read the verdict before you read the number.
 
 # %%
-budget = 0.1 if smoke else 0.5
+budget = 0.1 if smoke else 0.3  # seconds for each measurement
 a = np.random.default_rng(seed).standard_normal((256, 256)).astype(np.float32)
 lk.bench(lambda: a @ a, seconds=budget, name="256 x 256 matmul")
 
@@ -198,7 +212,8 @@ lk.bench(lambda: a @ a, seconds=budget, name="256 x 256 matmul")
 # **faster**, **slower**, **same** or **undecided**. The last one is an answer, too.
 
 # %%
-lk.compare(lambda: a.sum(axis=0), lambda: a.sum(axis=1), seconds=budget)
+down, across = (lambda: a.sum(axis=0)), (lambda: a.sum(axis=1))
+lk.compare(down, across, seconds=budget, names=("sum(axis=0)", "sum(axis=1)"))
 
 # %% [markdown]
 # ## 3 · Where memory goes
@@ -206,18 +221,22 @@ lk.compare(lambda: a.sum(axis=0), lambda: a.sum(axis=1), seconds=budget)
 # `(x - mean) / std` looks innocent. Each operation writes a fresh array, and for a moment several of them are alive together.
 
 # %%
-lk.predict("standardize")
-
-# %%
 def standardize_carelessly(x):
     centred = x - x.mean()
     return centred / np.sqrt((centred**2).mean())
 
+# %%
+lk.predict("standardize")
 
+# %% [markdown]
+# Now watch it. Each step of the timeline is one array that is born or dies; the table names the line that made it.
+
+# %%
 x = np.random.default_rng(seed).standard_normal(250_000)
-with lk.trace_memory() as trace:
+with lk.trace_memory() as careless:
     standardize_carelessly(x)
-print(f"input {x.nbytes / 1e6:.1f} MB, peak of the new arrays {trace.peak_bytes / 1e6:.1f} MB")
+print(f"x has {x.nbytes / 1e6:.1f} MB, the new arrays peak at {careless.peak_bytes / 1e6:.1f} MB")
+lk.widgets.memory_timeline(careless)
 
 # %% [markdown]
 # ### Task: standardize within one extra array
@@ -229,8 +248,9 @@ print(f"input {x.nbytes / 1e6:.1f} MB, peak of the new arrays {trace.peak_bytes 
 def standardize(x):
     """(x - mean) / standard deviation, in one new array.
 
-    x: float64 array of n >= 1 elements, 1-D, contiguous, not changed. Returns a new float64 array; zeros if all elements are equal.
-    Peak of new memory: n * 8 bytes and change.
+    x: float64 array of n >= 1 elements, 1-D, contiguous, not changed.
+    Returns a new float64 array; zeros if all elements are equal.
+    Peak of new memory: n * 8 bytes, and at most 16 KiB of small change.
 
     Example: standardize(np.array([1.0, 3.0])) -> array([-1., 1.])
     """
@@ -245,7 +265,9 @@ def standardize(x):
 # %% nbgrader={"grade": true, "grade_id": "standardize_test", "locked": true, "points": 12, "schema_version": 3, "solution": false, "task": false}
 expect_close(standardize(np.array([1.0, 3.0])), np.array([-1.0, 1.0]), name="the docstring's example")
 sample = np.random.default_rng(3).standard_normal(100_000)
-expect_peak(standardize, sample, at_most_bytes=sample.nbytes + 16_384)
+result = expect_peak(standardize, sample, at_most_bytes=sample.nbytes + 16_384)
+expect_close(result.mean(), 0.0, atol=1e-9, name="the mean of what you return")
+expect_close(result.std(), 1.0, name="the standard deviation of what you return")
 ### BEGIN HIDDEN TESTS
 rng = np.random.default_rng(5)
 for n in (1, 2, 7, 1000):  # one element has no spread; 7 is odd; the rest is ordinary
@@ -260,21 +282,26 @@ expect_close(standardize(np.full(9, 4.0)), np.zeros(9), name="all elements equal
 far = 1e8 + rng.standard_normal(1000)
 expect_close(standardize(far), (far - far.mean()) / far.std(), rtol=1e-6, atol=1e-6, name="a large mean and a small spread")
 big = rng.standard_normal(400_000)
-expect_peak(standardize, big, at_most_bytes=big.nbytes + 16_384)
+big_result = expect_peak(standardize, big, at_most_bytes=big.nbytes + 16_384)
 ### END HIDDEN TESTS
 
 # %%
-with lk.picture("Live bytes while standardize runs: one array beside the input, where the careless version held two at its peak."):
-    with lk.trace_memory() as lean:
+with lk.picture("The same numbers from your version: one array where the careless one held two."):
+    with lk.trace_memory() as yours:
         standardize(x)
-    print(f"careless {trace.peak_bytes / x.nbytes:.2f} x the input, yours {lean.peak_bytes / x.nbytes:.2f} x")
-    display(lk.widgets.memory_timeline(trace))
+    for name, one in (("careless", careless), ("yours", yours)):
+        print(f"{name:9} {one.peak_bytes / x.nbytes:.2f} times x")
+    display(lk.widgets.memory_timeline(yours))
 
 # %% [markdown]
 # ## 4 · The two speeds of a machine
 #
-# A machine does arithmetic at one speed and brings numbers from memory at another. For the second one, copy a large array and divide.
-# Mind the small print: a copy **reads** every byte and **writes** every byte, and GB means $10^9$ (GiB is $2^{30}$).
+# A machine does arithmetic at one speed and brings numbers from memory at another.
+
+# %% [markdown]
+# ### Task: the speed of memory
+#
+# Copy a large array, and divide bytes by seconds. Mind the units: GB is $10^9$ bytes (GiB is $2^{30}$).
 
 # %%
 lk.predict("copy_bandwidth")
@@ -283,7 +310,8 @@ lk.predict("copy_bandwidth")
 def copy_bandwidth(elements, itemsize, seconds):
     """Bytes per second that a copy of one array moved to and from memory.
 
-    elements: number of elements; itemsize: bytes of one; seconds: time of the copy, more than 0. Returns a float in B/s.
+    elements: number of elements; itemsize: bytes of one; seconds: time of the copy, more than 0.
+    Returns a float in B/s.
 
     Example: copy_bandwidth(1_000_000_000, 4, 0.004) -> 2e12
     """
@@ -302,18 +330,21 @@ expect_close(copy_bandwidth(2**29, 2, 2 * 2**30 / 3.35e12), 3.35e12, name="1 GiB
 
 # %%
 with lk.picture("Your machine's two speeds, measured now. They are yours, and nobody grades them."):
-    elements = 4_000_000 if smoke else 16_000_000
-    source, target = np.ones(elements, dtype=np.float32), np.empty(elements, dtype=np.float32)
+    elements = 16_000_000  # 64 MB an array: more than most caches hold
+    source, target = np.ones(elements, np.float32), np.empty(elements, np.float32)
     copying = lk.bench(np.copyto, target, source, seconds=budget, name="copy")
-    print(f"memory      {copy_bandwidth(elements, 4, copying.median) / 1e9:8.1f} GB/s   ({copying.verdict})")
-    n = 512 if smoke else 1024
-    square = np.ones((n, n), dtype=np.float32)
+    bandwidth = copy_bandwidth(elements, 4, copying.median)
+    print(f"memory      {bandwidth / 1e9:8.1f} GB/s     ({copying.verdict})")
+    n = 512
+    square = np.ones((n, n), np.float32)
     multiplying = lk.bench(np.matmul, square, square, seconds=budget, name="matmul")
-    print(f"arithmetic  {2 * n**3 / multiplying.median / 1e9:8.1f} GFLOP/s ({multiplying.verdict})")
+    print(f"arithmetic  {2 * n**3 / multiplying.median / 1e9:8.1f} GFLOP/s  ({multiplying.verdict})")
     del source, target
 
 # %% [markdown]
 # ## 5 · How much arithmetic for each byte?
+#
+# ### Task: count it
 #
 # Three old friends, each with its arithmetic and its least possible traffic: every input read **once**, every output written **once**.
 #
@@ -323,28 +354,37 @@ with lk.picture("Your machine's two speeds, measured now. They are yours, and no
 # | mv | matrix times vector | $(m \times n) \cdot n$ |
 # | mm | matrix times matrix | $(m \times k) \cdot (k \times n)$ |
 #
-# By the field's convention a multiply and an add are two FLOPs, and a dot product of length n counts 2n.
+# By the field's convention a multiply and an add are two FLOPs, and a dot product of length $n$ counts $2n$.
 
 # %%
 lk.predict("costs")
 
 # %% nbgrader={"grade": false, "grade_id": "costs", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def dot_cost(n, itemsize):
-    """(FLOPs, bytes moved) of a dot product of two vectors of n elements. Example: dot_cost(8, 4) -> (16, 68)"""
+    """(FLOPs, bytes moved) of a dot product of two vectors of n elements.
+
+    Example: dot_cost(8, 4) -> (16, 68)
+    """
     ### BEGIN SOLUTION
     return 2 * n, (2 * n + 1) * itemsize
     ### END SOLUTION
 
 
 def mv_cost(m, n, itemsize):
-    """(FLOPs, bytes moved) of an m x n matrix times a vector. Example: mv_cost(2, 3, 4) -> (12, 44)"""
+    """(FLOPs, bytes moved) of an m x n matrix times a vector.
+
+    Example: mv_cost(2, 3, 4) -> (12, 44)
+    """
     ### BEGIN SOLUTION
     return 2 * m * n, (m * n + n + m) * itemsize
     ### END SOLUTION
 
 
 def mm_cost(m, n, k, itemsize):
-    """(FLOPs, bytes moved) of an m x k matrix times a k x n matrix. Example: mm_cost(2, 3, 4, 2) -> (48, 52)"""
+    """(FLOPs, bytes moved) of an m x k matrix times a k x n matrix.
+
+    Example: mm_cost(2, 3, 4, 2) -> (48, 52)
+    """
     ### BEGIN SOLUTION
     return 2 * m * n * k, (m * k + k * n + m * n) * itemsize
     ### END SOLUTION
@@ -355,7 +395,7 @@ expect_equal(tuple(mv_cost(2, 3, 4)), (12, 44), name="mv_cost(2, 3, 4)")
 expect_equal(tuple(mm_cost(2, 3, 4, 2)), (48, 52), name="mm_cost(2, 3, 4, 2)")
 
 # %% nbgrader={"grade": true, "grade_id": "costs_test_ragged", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
-expect_equal(tuple(mm_cost(1, 1, 8, 4)), tuple(dot_cost(8, 4)), name="a 1 x k times k x 1 product is a dot product")
+expect_equal(tuple(mm_cost(1, 1, 8, 4)), tuple(dot_cost(8, 4)), name="1 x 8 times 8 x 1, a dot product")
 ### BEGIN HIDDEN TESTS
 rng = np.random.default_rng(13)
 for _ in range(20):  # ragged shapes, 1 included; the traffic is counted from real arrays
@@ -372,17 +412,23 @@ for _ in range(20):  # ragged shapes, 1 included; the traffic is counted from re
 # Now the ratio that decides everything: the **arithmetic intensity**, FLOPs for each byte moved.
 
 # %%
-with lk.picture("The same arithmetic, three fates: a dot product never gets past ¼ FLOP/B in float32, a matmul's intensity grows with its size."):
+with lk.picture(
+    "Three fates: in float32 a dot product stays at ¼ FLOP/B and a matrix-vector product at ½, "
+    "however large. Only a matmul's intensity grows with its size."
+):
     sizes = 2 ** np.arange(3, 14)
     figure = go.Figure()
-    for label, cost, colour, dash in (
-        ("dot", lambda n: dot_cost(n, 4), "#d55e00", "dot"),
-        ("mv", lambda n: mv_cost(n, n, 4), "#009e73", "dash"),
-        ("mm", lambda n: mm_cost(n, n, n, 4), "#0072b2", "solid"),
+    for label, cost, dash in (
+        ("mm", lambda n: mm_cost(n, n, n, 4), "solid"),
+        ("mv", lambda n: mv_cost(n, n, 4), "dash"),
+        ("dot", lambda n: dot_cost(n, 4), "dot"),
     ):
-        figure.add_scatter(x=sizes, y=[np.divide(*cost(int(n))) for n in sizes], name=label, line={"color": colour, "dash": dash}, mode="lines+markers")
-    figure.update_layout(xaxis_title="n", yaxis_title="FLOP/B", xaxis_type="log", yaxis_type="log", height=340)
-    lk.show(figure, summary="Intensity of dot and mv is flat (1/4 and 1/2 FLOP/B in float32); mm grows as n/6.")
+        intensity = [np.divide(*cost(int(n))) for n in sizes]
+        figure.add_scatter(x=sizes, y=intensity, name=label, line_dash=dash, mode="lines+markers")
+    figure.update_layout(xaxis_title="n", yaxis_title="FLOP/B", height=340)
+    figure.update_xaxes(type="log", tickvals=sizes[::2], ticktext=[f"{n}" for n in sizes[::2]])
+    figure.update_yaxes(type="log", tickvals=[0.25, 0.5, 1, 10, 100, 1000])
+    lk.show(figure, summary="dot stays at 1/4 FLOP/B and mv at 1/2 in float32; mm grows as n/6.")
 
 # %% [markdown]
 # ## 6 · The roofline
@@ -393,12 +439,20 @@ with lk.picture("The same arithmetic, three fates: a dot product never gets past
 #
 # Left of the **ridge** $P / B$ it starves for bytes, right of it it is limited by arithmetic. (Williams, Waterman and Patterson, 2009.)
 
+# %% [markdown]
+# ### Task: draw the roof
+#
+# Two lines of code for the picture that this course keeps coming back to.
+
 # %%
 lk.predict("attainable")
 
 # %% nbgrader={"grade": false, "grade_id": "attainable", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def ridge(peak, bandwidth):
-    """The intensity in FLOP/B at which the two roofs meet. peak in FLOP/s, bandwidth in B/s. Example: ridge(1000.0, 10.0) -> 100.0"""
+    """The intensity in FLOP/B at which the two roofs meet. peak in FLOP/s, bandwidth in B/s.
+
+    Example: ridge(1000.0, 10.0) -> 100.0
+    """
     ### BEGIN SOLUTION
     return peak / bandwidth
     ### END SOLUTION
@@ -426,19 +480,20 @@ many = np.array([0.0, 0.25, 100.0, 1e9, np.inf])  # inf: a kernel that moves not
 expect_close(attainable(many, 1000.0, 10.0), np.array([0.0, 2.5, 1000.0, 1000.0, 1000.0]), name="an array of intensities")
 ### END HIDDEN TESTS
 
-# %%
-lk.predict("bound")
-
 # %% [markdown]
 # ### Task: what holds it back?
 #
 # Say for a kernel whether an H100 would be waiting for memory or for arithmetic. The peak depends on the number format: ask the
 # datasheet with `spec.peak(dtype)` and `spec.bandwidth()`. A kernel that sits exactly on the ridge counts as `"compute"`.
 
+# %%
+lk.predict("bound")
+
 # %% nbgrader={"grade": false, "grade_id": "bound", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def bound(flops, bytes_moved, spec, dtype):
-    """"memory" or "compute": which roof limits a kernel on the machine described by spec (a lk.specs.DeviceSpec).
+    """Which roof limits a kernel on the machine that spec (a lk.specs.DeviceSpec) describes?
 
+    Returns "memory" or "compute".
     flops >= 0 and bytes_moved >= 0, not both 0. dtype such as "float32" or "bfloat16".
     A kernel that moves no bytes is "compute".
     """
@@ -450,11 +505,10 @@ def bound(flops, bytes_moved, spec, dtype):
 # %% nbgrader={"grade": true, "grade_id": "bound_test", "locked": true, "points": 12, "schema_version": 3, "solution": false, "task": false}
 expect_equal(bound(*dot_cost(10**6, 4), h100, "float32"), "memory", name="a dot product")
 expect_equal(bound(*mm_cost(4096, 4096, 4096, 2), h100, "bfloat16"), "compute", name="a large matmul")
+# The same 600-cubed matmul in two formats: 100 FLOP/B against a ridge of 20, 200 against one of 295.
+expect_equal(bound(*mm_cost(600, 600, 600, 4), h100, "float32"), "compute", name="n = 600, float32")
+expect_equal(bound(*mm_cost(600, 600, 600, 2), h100, "bfloat16"), "memory", name="n = 600, bfloat16")
 ### BEGIN HIDDEN TESTS
-# The same 600-cubed matmul, counted in bytes of each format: 600 / 6 = 100 FLOP/B in float32, against a ridge of 20; 600 / 3 = 200 in
-# bfloat16, against one of 295.
-expect_equal(bound(*mm_cost(600, 600, 600, 4), h100, "float32"), "compute", name="n = 600 in float32")
-expect_equal(bound(*mm_cost(600, 600, 600, 2), h100, "bfloat16"), "memory", name="n = 600 in bfloat16: faster arithmetic starves sooner")
 expect_equal(bound(1.0, 0.0, h100, "float32"), "compute", name="a kernel that moves nothing")
 expect_equal(bound(0.0, 1.0, h100, "float32"), "memory", name="a copy computes nothing")
 expect_equal(bound(h100.peak("float32"), h100.bandwidth(), h100, "float32"), "compute", name="exactly on the ridge")
@@ -478,7 +532,7 @@ def large_enough(peak, bandwidth, itemsize):
 
     peak in FLOP/s, bandwidth in B/s, itemsize in bytes. Returns an int.
 
-    Example: large_enough(1000.0, 10.0, 4) -> 600        (600 / 6 = 100 FLOP/B)
+    Example: large_enough(1000.0, 10.0, 4) -> 600    (600 / 6 = 100 FLOP/B)
     """
     ### BEGIN SOLUTION
     # 2 n^3 / (3 n^2 itemsize) >= peak / bandwidth
@@ -490,6 +544,7 @@ def large_enough(peak, bandwidth, itemsize):
 
 # %% nbgrader={"grade": true, "grade_id": "large_enough_test", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
 expect_equal(large_enough(1000.0, 10.0, 4), 600, name="the docstring's example")
+expect_equal(large_enough(h100.peak("bfloat16"), h100.bandwidth(), 2), 887, name="an H100 in bfloat16")
 ### BEGIN HIDDEN TESTS
 for key, dtype, itemsize in (("h100-sxm", "bfloat16", 2), ("h100-sxm", "float32", 4), ("t4", "float16", 2), ("a100-sxm-80gb", "tf32", 4)):
     spec = lk.specs.get(key)
@@ -511,7 +566,9 @@ lk.predict("fastest_seconds")
 
 # %% nbgrader={"grade": false, "grade_id": "fastest_seconds", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def fastest_seconds(flops, bytes_moved, peak, bandwidth):
-    """The least time in seconds that this work can take: it must do all its arithmetic and move all its bytes.
+    """The least time in seconds that this work can take.
+
+    It must do all its arithmetic and move all its bytes; peak in FLOP/s, bandwidth in B/s.
 
     Example: fastest_seconds(2000.0, 10.0, 1000.0, 10.0) -> 2.0
     """
@@ -521,7 +578,10 @@ def fastest_seconds(flops, bytes_moved, peak, bandwidth):
 
 
 def too_good(seconds, flops, bytes_moved, peak, bandwidth):
-    """True if no machine with these two speeds can have done the work in so little time (2 % are granted to the clock)."""
+    """True if no machine with these two speeds can have done the work in so few seconds.
+
+    The clock is granted 2 %: only a time below 0.98 of the least is too good.
+    """
     ### BEGIN SOLUTION
     return bool(seconds < 0.98 * fastest_seconds(flops, bytes_moved, peak, bandwidth))
     ### END SOLUTION
@@ -529,6 +589,7 @@ def too_good(seconds, flops, bytes_moved, peak, bandwidth):
 # %% nbgrader={"grade": true, "grade_id": "fastest_seconds_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
 expect_close(fastest_seconds(2000.0, 10.0, 1000.0, 10.0), 2.0, name="the docstring's example")
 expect_equal(too_good(1.0, 2000.0, 10.0, 1000.0, 10.0), True, name="twice as fast as the roof allows")
+expect_equal(too_good(3.0, 2000.0, 10.0, 1000.0, 10.0), False, name="slower than the roof allows")
 ### BEGIN HIDDEN TESTS
 peak, bandwidth = 989.4e12, 3.35e12
 # A copy of 1 GB: 2 GB moved, no arithmetic.
@@ -544,46 +605,64 @@ expect_equal(too_good(0.97 * floor, flops, moved, peak, bandwidth), True, name="
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## Your own roofline
+# ## 7 · Your own roofline
 #
-# Solid lines were measured on this machine a moment ago. The three points are your dot, mv and mm, counted by your formulas and timed
-# by the kit.
+# Solid lines are measured on this machine's processor. The diamonds are your dot, mv and mm: **counted by your formulas**, timed by
+# the kit. The matrix has 151 MB on purpose. In a cache it would leave the slope behind, for the slope is the speed of memory.
 
 # %%
 with lk.picture("Your machine. The dot product hugs the slope, the matmul reaches for the roof."):
-    roofline = lk.Roofline.measure(seconds=1.0 if smoke else 4.0)
-    rng = np.random.default_rng(seed)
-    n = 512 if smoke else 1024
-    matrix, vector, long = (rng.standard_normal(shape).astype(np.float32) for shape in ((n, n), n, 4 * n * n))
-    points = [
-        lk.Work(name=name, flops=cost[0], bytes_read=cost[1] - out, bytes_written=out, how={"flops": "formula", "bytes_read": "formula"})
-        .with_seconds(lk.bench(function, *arguments, seconds=budget).median)
-        for name, cost, out, function, arguments in (
-            ("dot", dot_cost(4 * n * n, 4), 4, np.dot, (long, long[::-1].copy())),
-            ("mv", mv_cost(n, n, 4), 4 * n, np.dot, (matrix, vector)),
-            ("mm", mm_cost(n, n, n, 4), 4 * n * n, np.matmul, (matrix, matrix)),
-        )
-    ]
-    for point in points:
-        print(roofline.place(point).verdict)
+    n, k = 6144, 1024
+    matrix, vector, square = (np.ones(shape, np.float32) for shape in ((n, n), n, (k, k)))
+    upper, lower = matrix.reshape(2, -1)
+    cases = (
+        ("dot", dot_cost(n * n // 2, 4), 4, np.dot, (upper, lower)),
+        ("mv", mv_cost(n, n, 4), 4 * n, np.matmul, (matrix, vector)),
+        ("mm", mm_cost(k, k, k, 4), 4 * k * k, np.matmul, (square, square)),
+    )
+    cpu = lk.detect({}, probes=())  # the points run on the processor, whatever GPU sits beside it
+    roofline = lk.Roofline.measure(seconds=1.0 if smoke else 3.0, device=cpu)
+    points = []
+    for name, (flops, moved), written, function, inputs in cases:
+        work = lk.Work(name=name, flops=flops, bytes_read=moved - written, bytes_written=written)
+        timing = lk.bench(function, *inputs, seconds=budget)
+        points.append(work.with_seconds(timing.median))
+        display(roofline.place(points[-1]))
     display(lk.widgets.roofline(device=roofline, works=points))
+    del matrix, upper, lower, cases, inputs
 
 # %% [markdown]
-# And the machine that your marks came from. Drag the point; find where bfloat16 pays and where it cannot.
-
-# %%
-lk.widgets.roofline(devices=["h100-sxm", "t4"], works=[lk.Work(name="mm 600, bf16", flops=2 * 600**3, bytes_read=4 * 600**2, bytes_written=2 * 600**2, dtype="bfloat16")])
-
-# %% [markdown]
-# ## On your GPU
+# Low on the roof? The picture does not scold you. A busy machine, one that lends you half a core, or a small matmul on many threads all
+# look like this. And a dot product may stand up to a third *above* the slope: the slope was measured by an addition, and before most
+# processors write a cache line they read it, traffic that the usual count leaves out.
 #
-# Not graded. With a GPU this measures its two speeds with CUDA events and a flushed L2; without one it says so.
+# Now the machine that your marks came from, beside its predecessor. Set *Work* to a matmul and find the size from which the H100 is limited
+# by arithmetic: you computed it in `large_enough`. Why does the older A100 get there sooner?
 
 # %%
-if device.kind == "cuda" and not device.virtual:
-    display(lk.Roofline.measure(device=device, seconds=2.0 if smoke else 8.0))
+area = 2 * 600**2  # bytes of one matrix in bfloat16
+small = lk.Work(name="mm 600", flops=2 * 600**3, bytes_read=2 * area, bytes_written=area, dtype="bfloat16")
+lk.widgets.roofline(devices=["h100-sxm", "a100-sxm-80gb"], works=[small], dtype="bfloat16")
+
+# %% [markdown]
+# ## 8 · On your GPU
+#
+# Not graded. With an NVIDIA GPU and torch, this measures its roof beside the datasheet's: timed by CUDA events, its memory over arrays far
+# larger than its L2 cache. Without one the cell says what is missing.
+
+# %%
+if device.virtual:
+    print(f"Not measured: LABKIT_DEVICE asks for a model ({device.name}), and a model has no clock.")
+    print("Unset it and restart the kernel to measure the hardware that is here.")
+elif device.kind == "cuda":
+    try:
+        display(lk.Roofline.measure(device=device, seconds=2.0 if smoke else 6.0))
+    except lk.LabkitError as problem:
+        print(f"Not measured on {device.name}: {problem}")
 else:
-    print("Skipped: no GPU here. Everything above was complete without one.")
+    print("Not measured: neither NVIDIA's driver nor torch reports a GPU on this machine.")
+    print("You miss no marks: everything above is complete without one.")
+    print("You expected one to be here? `labkit doctor` in a terminal says what is wrong.")
 
 # %% [markdown]
 # ## What to take along
