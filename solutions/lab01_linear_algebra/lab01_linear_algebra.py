@@ -969,7 +969,37 @@ with lk.picture("One function in two bracketings. At twice the width one costs 4
     curves(bills, widths, "width of each matrix", "FLOP", told)
 
 # %% [markdown]
-# Remember this picture when you meet low-rank adapters: while they train, $(W + BA)x$ is run as $Wx + B(Ax)$, and $BA$
+# The same function in motion. Stretching and then turning is not turning and then stretching, although all shapes fit:
+
+# %%
+with lk.picture("A flag, stretched first or turned first. Read a product from right to left."):
+    flag = np.array([[0, 0], [0, 2], [1.2, 1.5], [0, 1]], dtype=float)
+    stretch, turn = torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([[0.0, -1.0], [1.0, 0.0]])
+    figure = go.Figure()
+    for name, chain, dash in [
+        ("the flag", [], "solid"),
+        ("turn · stretch: stretched first", [turn, stretch], "dash"),
+        ("stretch · turn: turned first", [stretch, turn], "dot"),
+    ]:
+        moved = np.array([apply_chain(chain, torch.tensor(point, dtype=torch.float32)).numpy() for point in flag])
+        figure.add_scatter(x=moved[:, 0], y=moved[:, 1], name=name, mode="lines", fill="toself", line={"dash": dash})
+    figure.update_yaxes(scaleanchor="x")
+    finish(figure, 320, "Stretched first, the turned flag is short and thick; turned first, it is long and thin.")
+
+# %% [markdown]
+# And as a graph: four stations on a ring line with one shortcut. Each application of $G$ walks one edge.
+
+# %%
+with lk.picture("In how many ways can you be at each station after 0 to 4 steps from station 0?"):
+    graph = torch.zeros(4, 4)
+    for here, there in [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)]:
+        graph[there, here] = 1
+    start = torch.tensor([1.0, 0.0, 0.0, 0.0])
+    for steps in range(5):
+        print(f"{steps} steps:", apply_chain([graph] * steps, start).int().tolist())
+
+# %% [markdown]
+# Remember the two prices when you meet low-rank adapters: while they train, $(W + BA)x$ is run as $Wx + B(Ax)$, and $BA$
 # is never formed.
 
 # %% [markdown]
@@ -1035,6 +1065,13 @@ for batch, neurons, features, why in [
     lk.checks.expect_close(cosines(x, w), expected, name=f"cosines, {batch} x {neurons} x {features} ({why})")
     lk.checks.expect_close(cosines(-5 * x, w), -expected, name=f"five times as long, turned round ({why})")
 ### END HIDDEN TESTS
+
+# %%
+with lk.picture("Peak of new memory for 128 inputs, 128 neurons, 256 features in float64."):
+    x, w = np.ones((128, 256)), np.ones((128, 256))
+    ways = {"one mm, yours": cosines, "broadcast, then sum": lambda x, w: (x[:, None, :] * w).sum(axis=2)}
+    peaks = {name: lk.trace_memory(way, x, w).peak_new_bytes / 1e6 for name, way in ways.items()}
+    bars(peaks, "MB", "; ".join(f"{name}: {peak:.1f} MB" for name, peak in peaks.items()), unit=" MB")
 
 # %% [markdown]
 # Ten neurons and nothing learnt: each neuron's weights are simply the mean image of one handwritten digit. Every image
