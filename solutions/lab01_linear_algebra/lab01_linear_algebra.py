@@ -984,18 +984,18 @@ with lk.picture("A flag, stretched first or turned first. Read a product from ri
         moved = np.array([apply_chain(chain, torch.tensor(point, dtype=torch.float32)).numpy() for point in flag])
         figure.add_scatter(x=moved[:, 0], y=moved[:, 1], name=name, mode="lines", fill="toself", line={"dash": dash})
     figure.update_yaxes(scaleanchor="x")
-    finish(figure, 320, "Stretched first, the turned flag is short and thick; turned first, it is long and thin.")
+    finish(figure, 320, "Stretched first, the cloth gets longer; turned first, the pole does.")
 
 # %% [markdown]
 # And as a graph: four stations on a ring line with one shortcut. Each application of $G$ walks one edge.
 
 # %%
-with lk.picture("In how many ways can you be at each station after 0 to 4 steps from station 0?"):
+with lk.picture("In how many ways can you be at each station after 0 to 6 steps from station 0?"):
     graph = torch.zeros(4, 4)
     for here, there in [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)]:
         graph[there, here] = 1
     start = torch.tensor([1.0, 0.0, 0.0, 0.0])
-    for steps in range(5):
+    for steps in range(7):
         print(f"{steps} steps:", apply_chain([graph] * steps, start).int().tolist())
 
 # %% [markdown]
@@ -1027,8 +1027,8 @@ def cosines(x, w):
     x: [batch, features], one input a row;  w: [neurons, features], one neuron a row; numpy, floating point
     returns: [batch, neurons]; 0 where the input or the neuron is all zeros (it points nowhere)
 
-    >>> cosines(np.array([[3.0, 4.0]]), np.array([[6.0, 8.0], [-4.0, 3.0]]))
-    array([[1., 0.]])
+    >>> cosines(np.array([[0.0, 2.0]]), np.array([[0.0, 5.0], [3.0, 0.0], [0.0, -1.0]]))
+    array([[ 1.,  0., -1.]])
     """
 
     ### BEGIN SOLUTION
