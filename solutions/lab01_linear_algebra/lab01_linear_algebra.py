@@ -1132,6 +1132,10 @@ def backward(net, x, y):
 
     net: Net;  x: [n, inputs];  y: [n], each 0 or 1
     returns: Net of gradients, each shaped like its parameter
+
+    >>> zeros = Net(np.zeros((2, 2)), np.zeros(2), np.zeros(2), np.array(0.0))  # answers 1/2 to everything
+    >>> float(backward(zeros, np.zeros((4, 2)), np.array([1.0, 1.0, 1.0, 0.0])).b2)
+    -0.25
     """
     ### BEGIN SOLUTION
     hidden, p = forward(net, x)
@@ -1359,7 +1363,11 @@ lk.predict("transformer_size")
 
 # %% nbgrader={"grade": false, "grade_id": "transformer_size", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def parameter_count(layers, d, vocab, context):
-    """Exactly how many parameters ``Transformer(layers, d, vocab, context)`` has. Returns int, elements."""
+    """Exactly how many parameters ``Transformer(layers, d, vocab, context)`` has. Returns int, elements.
+
+    >>> parameter_count(layers=1, d=2, vocab=3, context=4)
+    92
+    """
     ### BEGIN SOLUTION
     block = 12 * d**2 + 13 * d  # 3+1+4+4 matrices; biases 3+1+4+1, two norms of 2
     return layers * block + vocab * d + context * d + 2 * d
@@ -1367,7 +1375,11 @@ def parameter_count(layers, d, vocab, context):
 
 
 def activation_count(batch, length, d, heads):
-    """Exactly how many elements one ``Block(d, heads)`` keeps for backward, from x [batch, length, d]. Returns int."""
+    """Exactly how many elements one ``Block(d, heads)`` keeps for backward, from x [batch, length, d]. Returns int.
+
+    >>> activation_count(batch=1, length=1, d=1, heads=1)
+    21
+    """
     ### BEGIN SOLUTION
     wide = 1 + 1 + 3 + 1 + 1 + 1 + 4 + 4  # x, norm1, q k v, context, x after attention, norm2, up, gelu
     return wide * batch * length * d + batch * heads * length**2 + 4 * batch * length
