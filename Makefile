@@ -33,12 +33,16 @@ lint: $(VENV)/.ready
 clean:
 	rm -rf build dist
 
-$(VENV)/.ready: pyproject.toml grading/pyproject.toml $(CONSTRAINTS) Makefile
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "mlsys-labkit needs Python 3.11 or newer; set PYTHON=python3.11")'
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	if ! $(BIN)/python -c 'import torch' 2>/dev/null; then \
-	  if command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi -L >/dev/null 2>&1; then $(PIP) install -q -c $(CONSTRAINTS) '.[gpu]'; \
-	  else { test -n '$(TORCH_INDEX)' && $(PIP) install -q --retries 0 --timeout 15 --index-url $(TORCH_INDEX) -c $(CONSTRAINTS) '$(TORCH)' 2>/dev/null; } \
-	    || $(PIP) install -q -c $(CONSTRAINTS) '$(TORCH)'; fi; fi
-	$(PIP) install -q -c $(CONSTRAINTS) -e '.[dev]' -e grading $(TRITON)
-	touch $@
+# Written only when everything went in, so that an interrupted set-up is taken up again by the next make.
+$(VENV)/.ready: pyproject.toml grading/pyproject.toml $(wildcard $(CONSTRAINTS)) Makefile
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "mlsys-labkit needs Python 3.11 or newer; say: make PYTHON=python3.11")'
+	@echo "Setting up $(VENV): a few minutes the first time, nothing later."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "Python cannot make environments: install python3-venv"; exit 1; }
+	@$(BIN)/python -c 'import torch' 2>/dev/null \
+	  || { nvidia-smi -L >/dev/null 2>&1 && echo "  torch for the GPU" && $(PIP) install -q -c $(CONSTRAINTS) '$(TORCH)' triton nvidia-ml-py; } \
+	  || { test -n '$(TORCH_INDEX)' && echo "  torch, CPU build" \
+	       && $(PIP) install -q --retries 0 --timeout 15 --index-url $(TORCH_INDEX) -c $(CONSTRAINTS) '$(TORCH)' 2>/dev/null; } \
+	  || { echo "  torch from the default index" && $(PIP) install -q -c $(CONSTRAINTS) '$(TORCH)'; }
+	@echo "  the kit, its graders and the tools"
+	@$(PIP) install -q -c $(CONSTRAINTS) -e '.[dev]' -e grading $(TRITON)
+	@touch $@
