@@ -621,7 +621,8 @@ with lk.picture("Your machine. The dot product hugs the slope, the matmul reache
         ("mm", mm_cost(k, k, k, 4), 4 * k * k, np.matmul, (square, square)),
     )
     cpu = lk.detect({}, probes=())  # the points run on the processor, whatever GPU sits beside it
-    roofline = lk.Roofline.measure(seconds=1.0 if smoke else 3.0, device=cpu)
+    # refresh: a roof kept from a busier day would sit below today's points
+    roofline = lk.Roofline.measure(seconds=1.0 if smoke else 3.0, device=cpu, refresh=True)
     points = []
     for name, (flops, moved), written, function, inputs in cases:
         work = lk.Work(name=name, flops=flops, bytes_read=moved - written, bytes_written=written)
@@ -632,12 +633,13 @@ with lk.picture("Your machine. The dot product hugs the slope, the matmul reache
     del matrix, upper, lower, cases, inputs
 
 # %% [markdown]
-# Low on the roof? The picture does not scold you. A busy machine, one that lends you half a core, or a small matmul on many threads all
-# look like this. And a dot product may stand up to a third *above* the slope: the slope was measured by an addition, and before most
-# processors write a cache line they read it, traffic that the usual count leaves out.
-#
-# Now the machine that your marks came from, beside its predecessor. Set *Work* to a matmul and find the size from which the H100 is limited
-# by arithmetic: you computed it in `large_enough`. Why does the older A100 get there sooner?
+# Low under the roof? That is no mark lost, it is a finding: other programs share your cores and your memory, and one `bench` of a third of
+# a second meets them or does not. *Above* the roof? Then the machine was busier when the roof was measured. Run the cell again, and read
+# both as what they are: readings.
+
+# %% [markdown]
+# Now the machine that your marks came from, beside its predecessor. Set *Work* to a matrix product and find the size from which the H100 is
+# limited by arithmetic: you computed it in `large_enough`. Why does the older A100 get there sooner?
 
 # %%
 area = 2 * 600**2  # bytes of one matrix in bfloat16
