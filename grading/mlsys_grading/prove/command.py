@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from typing import Any
 
@@ -30,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     from mlsys_grading.prove.run import prove
     from mlsys_grading.prove.table import Progress, details, rows
 
-    if not hasattr(__import__("os"), "fork"):
+    if not hasattr(os, "fork"):
         raise LabkitError("proving forks processes, which this system cannot; use Linux, macOS or WSL")
     labs = read_labs(root_of(arguments), arguments.labs)
     progress = Progress()
