@@ -1463,7 +1463,7 @@ with lk.picture("Three counts of what one block keeps for backward: d = 2048, 16
 # ## On your GPU
 #
 # Not graded. Here dot, mv and mm are placed on a roofline: on your GPU's own, with measured times, if you have one;
-# otherwise on the datasheet of an H100, as a model without any time.
+# otherwise on a datasheet (of an H100, if `LABKIT_DEVICE` names no other), as a model without any time.
 
 # %%
 device = lk.detect()
@@ -1479,7 +1479,7 @@ if place == "cuda":
         works[name] = works[name].with_seconds(timing.median)
         print(timing)
 else:
-    print(f"No time is measured: this is {device.label}. The datasheet of an H100 says, as a model:")
+    print(f"Timing skipped: no GPU here. What follows is {roofline.device.label}.")
 for work in works.values():
     print(roofline.place(work).verdict)
 HTML(roofline.svg(works.values()))
