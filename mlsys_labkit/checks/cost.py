@@ -97,7 +97,10 @@ def expect_peak(fn: Callable[..., Any], /, *args: Any, at_most_bytes: float, nam
     if held <= at_most_bytes:
         return result
     largest = next((tensor for tensor in trace.peak_tensors if not tensor.before), None)
-    where = f"the largest of them: {largest}" if largest else "it is in Python objects: a list, bytes"
+    if largest is None or trace.peak_new_bytes < held / 2:
+        where = "most of it is in Python objects: a list, bytes"
+    else:
+        where = f"the largest of them: {largest}"
     raise failure(
         f"{name or getattr(fn, '__name__', 'the call')}: peak memory too high",
         expected=f"at most {count(at_most_bytes)} B of new memory",

@@ -22,6 +22,10 @@ from mlsys_labkit.memory.trace import MemoryTrace, TracedTensor
 from mlsys_labkit.memory.user_line import describe, is_library
 
 _NOTICEABLE = 1024  # bytes; below this a line's change is taken for Python's own small objects
+# A listing costs time in proportion to the blocks there are: asking for this many bytes of change a block keeps a loop
+# that fills a list from paying squared.
+_BYTES_A_BLOCK = 32
+_TEMPORARY = 16 * 1024  # smaller ones cannot be told from those of Python and of the tracer
 _FRAMES = 16  # deep enough to find the user's line above numpy's
 _ARRAYS = tracemalloc.DomainFilter(True, np.lib.tracemalloc_domain)
 
@@ -40,23 +44,23 @@ class _Sampler:
         self.peak = 0
         self.line = ("", "")
 
-    def look(self, gained: int, highest: int, blocks: Counter[Block] | None) -> None:
-        """``gained`` bytes since the last look, ``highest`` at most in between; ``blocks`` if they may have changed."""
+    def look(self, gained: int, highest: int, blocks: Counter[Block]) -> None:
+        """``gained`` bytes since the last look, ``highest`` at most in between; ``blocks`` are alive now."""
         self.peak = max(self.peak, self._held + highest)
         self._held += gained
-        if blocks is None:
-            return
         made, gone = list((blocks - self._old).elements()), list((self._old - blocks).elements())
         self._old = blocks
         # Between torch operations the passing bytes are the torch tracer's own.
-        passing = highest - sum(size for _, _, size in made) if self._operations() == self._seen else 0
+        came, went = (sum(size for _, _, size in some) for some in (made, gone))
+        kept_by_python = max(0, gained - came + went)
+        passing = highest - came - kept_by_python if self._operations() == self._seen else 0
         self._seen = self._operations()
         if passing < -_NOTICEABLE:  # what went made room for what came
             self._free(gone)
             gone = []
         for line, code, size in made:
             self._live.setdefault((line, code, size), []).append(self._allocate(size, line, code))
-        if passing >= _NOTICEABLE:
+        if passing >= _TEMPORARY:
             self._trace.free(self._allocate(passing, *self.line))
         self._free(gone)
 
@@ -84,13 +88,16 @@ class _Sampler:
 
 _samplers: list[_Sampler] = []
 _base = 0  # bytes traced just after the last look
+_listed = 0  # blocks of any kind in the last listing
 
 
 def _look(always: bool = False) -> None:
     global _base
     now, highest = tracemalloc.get_traced_memory()
-    changed = always or abs(now - _base) >= _NOTICEABLE or highest - _base >= _NOTICEABLE
-    blocks = _blocks() if changed and _samplers else None
+    enough = max(_NOTICEABLE, _BYTES_A_BLOCK * _listed)
+    if not (always or abs(now - _base) >= enough or highest - _base >= enough):
+        return  # and the change adds up until the next look
+    blocks = _blocks()
     for sampler in _samplers:
         sampler.look(now - _base, highest - _base, blocks)
     del blocks
@@ -104,8 +111,11 @@ def _start_afresh() -> None:
 
 
 def _blocks() -> Counter[Block]:
+    global _listed
     found: Counter[Block] = Counter()
-    for one in tracemalloc.take_snapshot().filter_traces([_ARRAYS]).traces:
+    snapshot = tracemalloc.take_snapshot()
+    _listed = len(snapshot.traces)
+    for one in snapshot.filter_traces([_ARRAYS]).traces:
         users = (frame for frame in reversed(one.traceback) if not is_library(frame.filename))
         frame = next(users, None)
         found[(*(describe(frame.filename, frame.lineno) if frame else ("", "")), one.size)] += 1

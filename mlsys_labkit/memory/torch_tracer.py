@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import torch
+import torch._dynamo  # a dispatch mode's first operation imports it: not while memory is being traced
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_leaves
@@ -37,9 +38,11 @@ class TorchTracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._undo = ExitStack()
 
     def __enter__(self) -> TorchTracer:
-        for thing in gc.get_objects():
-            if issubclass(type(thing), torch.Tensor):
-                self._older.update((storage._cdata, weakref.ref(storage)) for storage, _ in _storages(thing))
+        with torch._C.DisableTorchFunctionSubclass():  # a subclass may answer anything, even about its storage
+            for thing in gc.get_objects():
+                if issubclass(type(thing), torch.Tensor):
+                    self._older.update((storage._cdata, weakref.ref(storage)) for storage, _ in _storages(thing))
+                    self._await_gradient(thing)  # backward may write a gradient without an operation on its leaf
         for register, hook in (
             (register_optimizer_step_pre_hook, self._before_step),
             (register_optimizer_step_post_hook, self._after_step),
@@ -56,8 +59,9 @@ class TorchTracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.operations += 1
         inputs = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
-        for tensor in inputs:
-            self._see(tensor)
+        if func is not torch.ops.aten.lift_fresh.default:  # torch.tensor(): what it gives counts, real or fake, once
+            for tensor in inputs:
+                self._see(tensor)
         category = "activations" if self._is_forward(inputs) else "other"
         out = func(*args, **(kwargs or {}))
         for tensor in tree_leaves(out):
@@ -97,11 +101,15 @@ class TorchTracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self._record(storage, view, category, before)
         if isinstance(tensor, torch.nn.Parameter):
             self._mark(tensor, "parameters")
+        self._await_gradient(tensor)
+        if tensor.is_leaf:
+            self._has_gradient(tensor)
+
+    def _await_gradient(self, tensor: torch.Tensor) -> None:
         if tensor.requires_grad and tensor.is_leaf and tensor not in self._hooked:
             self._hooked[tensor] = True
             handle = tensor.register_post_accumulate_grad_hook(self._has_gradient)  # type: ignore[no-untyped-call]
             self._undo.callback(handle.remove)
-            self._has_gradient(tensor)
 
     def _record(self, storage: Any, view: torch.Tensor, category: str, before: bool) -> None:
         key = storage._cdata
@@ -129,9 +137,10 @@ class TorchTracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._trace.mark(index, category)
 
     def _has_gradient(self, leaf: torch.Tensor) -> None:
-        if leaf.grad is not None:
-            self._see(leaf.grad)
-            self._mark(leaf.grad, "gradients")
+        gradient = leaf.grad
+        if gradient is not None:
+            self._see(gradient)
+            self._mark(gradient, "gradients")
 
     def _before_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         self._in_step = True
