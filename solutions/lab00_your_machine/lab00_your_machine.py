@@ -138,7 +138,7 @@ with lk.picture(
         x, y = np.arange(len(readings))[part], readings[part]
         figure.add_scatter(x=x, y=y, mode="markers", name=label, marker=marker)
     middle = float(np.median(readings[end:]))
-    figure.add_hline(y=middle, line_dash="dash", line_color="#cc5a00")
+    figure.add_hline(y=middle, line_dash="dash", line_color="#2a7fbf")
     figure.update_layout(xaxis_title="sample", yaxis_title="time in µs", height=320)
     figure.update_yaxes(type="log", tickvals=[100, 200, 500, 1000])
     slow = int(np.sum(readings[end:] > 1.25 * middle))
@@ -622,7 +622,7 @@ with lk.picture("Your machine. The dot product hugs the slope, the matmul reache
     )
     cpu = lk.detect({}, probes=())  # the points run on the processor, whatever GPU sits beside it
     # refresh: a roof kept from a busier day would sit below today's points
-    roofline = lk.Roofline.measure(seconds=1.0 if smoke else 3.0, device=cpu, refresh=True)
+    roofline = lk.Roofline.measure(seconds=0.5 if smoke else 2.0, device=cpu, refresh=True)
     points = []
     for name, (flops, moved), written, function, inputs in cases:
         work = lk.Work(name=name, flops=flops, bytes_read=moved - written, bytes_written=written)
