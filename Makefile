@@ -19,7 +19,7 @@ test: $(VENV)/.ready
 	$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
 
 soak: $(VENV)/.ready
-	$(BIN)/python -m pytest -m soak $(ARGS)
+	$(BIN)/python benchmarks/soak.py $(ARGS)
 
 lab: $(VENV)/.ready
 	$(BIN)/jupyter lab --notebook-dir=labs
