@@ -21,6 +21,9 @@ test: $(VENV)/.ready
 soak: $(VENV)/.ready
 	$(BIN)/python benchmarks/soak.py $(ARGS)
 
+bench: $(VENV)/.ready
+	$(BIN)/python benchmarks/startup.py && $(BIN)/python benchmarks/timer.py && $(BIN)/python benchmarks/execute.py
+
 lab: $(VENV)/.ready
 	$(BIN)/jupyter lab --notebook-dir=labs
 

@@ -12,22 +12,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import nbformat
+from record import write_result
 
-from mlsys_grading.report import environment
+from mlsys_labkit.limits import usable_cores
 
-RESULTS = Path(__file__).parent / "results" / "execute.json"
 RATIO_BAR = 3.0
 PEAK_BAR_BYTES = 2 * 2**30
 COUNT = 12
@@ -47,14 +45,12 @@ def main() -> int:
     record = {"notebooks": count, "kind": kind, **record}
     report(record)
     if not arguments.quick:
-        RESULTS.parent.mkdir(exist_ok=True)
-        RESULTS.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        write_result("execute", record)
     return 0 if record["ratio"] >= RATIO_BAR and record["largest_peak_bytes"] < PEAK_BAR_BYTES else 1
 
 
 def measure(folder: Path, rounds: int, count: int) -> dict[str, Any]:
     """Alternate the two so that a drifting machine meets both; the ratio is the median over the rounds' ratios."""
-    machine = environment.machine()
     ours, theirs, peaks = [], [], {}
     for number in range(rounds):
         order = [("labkit", ours), ("papermill", theirs)]
@@ -73,9 +69,6 @@ def measure(folder: Path, rounds: int, count: int) -> dict[str, Any]:
         "largest_peak_bytes": max(peaks.values()),
         "peak_bytes": peaks,
         "order": "alternating, labkit first",
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": machine,
-        "versions": environment.versions(),
     }
 
 
@@ -150,8 +143,7 @@ def generated(number: int) -> Any:
 
 def report(record: dict[str, Any]) -> None:
     ratio, peak = record["ratio"], record["largest_peak_bytes"]
-    cores = record["machine"]["usable_cores"]
-    print(f"{record['notebooks']} notebooks ({record['kind']}) on {cores:g} cores, load {os.getloadavg()[0]:.1f}")
+    print(f"{record['notebooks']} notebooks ({record['kind']}) on {usable_cores():g} cores")
     print(f"labkit run is {ratio:.2f}x as fast as papermill one after another (bar: {RATIO_BAR:g}x on 4 cores)")
     for name, size in record["peak_bytes"].items():
         print(f"  {name:<32} peak {size / 2**20:7.0f} MiB")
