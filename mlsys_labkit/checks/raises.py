@@ -4,30 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from mlsys_labkit.checks.message import failure
 from mlsys_labkit.checks.plain import type_name
 
-E = TypeVar("E", bound=BaseException)
-
 
 def expect_raises(
-    exception: type[E] | tuple[type[E], ...],
+    exception: type[BaseException] | tuple[type[BaseException], ...],
     fn: Callable[..., Any],
     /,
     *args: Any,
     match: str | None = None,
     **kwargs: Any,
-) -> E:
+) -> None:
     """Call ``fn(*args, **kwargs)`` and check that it raises ``exception``, its text matching the regex ``match``.
 
-    Returns the exception. Raises CheckError if nothing or something else was raised; NotImplementedError (unless that
-    is what is expected), SystemExit and KeyboardInterrupt pass through.
+    Returns nothing, so that a test cell may end in it: a cell's last value is shown. Raises CheckError if nothing or
+    something else was raised; NotImplementedError (unless expected), SystemExit and KeyboardInterrupt pass through.
 
     Example:
-        >>> str(expect_raises(ValueError, int, "x", match="invalid literal"))
-        "invalid literal for int() with base 10: 'x'"
+        >>> expect_raises(ValueError, int, "x", match="invalid literal")
     """
     kinds = exception if isinstance(exception, tuple) else (exception,)
     wanted = " or ".join(kind.__name__ for kind in kinds)
@@ -45,7 +42,7 @@ def expect_raises(
                 actual=f"{type_name(error)}: {error}",
                 next_step="say what was wrong with the input, with the value that came",
             ) from error
-        return error
+        return
     except NotImplementedError:
         raise
     except Exception as error:

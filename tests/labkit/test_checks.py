@@ -245,8 +245,7 @@ def stub(*_):
 
 
 def test_expect_raises():
-    error = checks.expect_raises((KeyError, ValueError), int, "x", match="invalid")
-    assert isinstance(error, ValueError)
+    assert checks.expect_raises((KeyError, ValueError), int, "x", match="invalid") is None
     assert "no exception" in message(checks.expect_raises, ValueError, int, "3")
     assert "another exception" in message(checks.expect_raises, KeyError, int, "x")
     assert "wrong words" in message(checks.expect_raises, ValueError, int, "x", match="three")
@@ -275,7 +274,7 @@ def test_an_unsolved_stub_passes_through_every_check():
         with pytest.raises(NotImplementedError) as caught:
             check()
         assert type(caught.value) is NotImplementedError
-    assert isinstance(checks.expect_raises(NotImplementedError, stub), NotImplementedError)
+    checks.expect_raises(NotImplementedError, stub)
 
 
 # ---- sharing
