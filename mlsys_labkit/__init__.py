@@ -38,8 +38,10 @@ _HOME = {
     "load_ipython_extension": "magics",
     "unload_ipython_extension": "magics",
 }
-_MODULES = ("access", "checks", "coach", "datasets", "device", "magics", "memory", "roofline", "specs")
-_MODULES += ("timing", "widgets", "work")
+_MODULES = (
+    *("access", "checks", "coach", "datasets", "device", "magics"),
+    *("memory", "roofline", "specs", "timing", "widgets", "work"),
+)
 
 __all__ = sorted([*_HOME, *_MODULES, "__version__"])
 

@@ -77,6 +77,9 @@ def _machine() -> Iterator[Finding]:
     cores, free = usable_cores(), memory_free_bytes()
     share = f"{cores:g} of {os.cpu_count()}"
     yield Finding("cores", "ok", f"{share} usable by this process (affinity and cgroup quota)")
+    if free is None:
+        yield Finding("memory", "absent", "free memory cannot be read here", "pip install psutil to see it")
+        return
     enough = free >= 2 * 2**30
     yield Finding(
         "memory",

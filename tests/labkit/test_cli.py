@@ -95,3 +95,9 @@ def test_doctor_survives_a_look_that_fails(monkeypatch) -> None:
 
     monkeypatch.setattr(doctor, "_gpu", gpu)
     assert any(finding.status == "broken" and "driver gone" in finding.detail for finding in doctor.examine())
+
+
+def test_doctor_says_when_free_memory_cannot_be_read(monkeypatch) -> None:
+    monkeypatch.setattr("mlsys_labkit.limits.memory_free_bytes", lambda: None)  # macOS without psutil
+    finding = next(finding for finding in doctor.examine() if finding.name == "memory")
+    assert (finding.status, finding.mend) == ("absent", "pip install psutil to see it")
