@@ -52,13 +52,14 @@ def compare(
     device: str | None = None,
     seed: int = 0,
 ) -> Comparison:
-    """Say whether ``b(*args)`` is faster than, slower than, or as fast as ``a(*args)``, or that it cannot be told.
+    """Is ``b(*args)`` "faster" than ``a(*args)``, "slower", the "same", or "undecided"? The verdict is about ``b``.
 
     Args:
-        a, b: functions that do the same work on every call.
+        a: the baseline, what there was before. b: the candidate, which the answer is about. Functions that do the same
+            work on every call.
         seconds: time budget, s; it ends earlier when the answer is clear, and later when 12 pairs take longer.
         margin: differences up to this fraction count as the same.
-        names: what to call them in the answer.
+        names: what to call a and b in the answer, in this order; by default their own names if those differ.
         cold, device: as for ``bench``.
         seed: of the order within pairs.
 
@@ -66,8 +67,8 @@ def compare(
         TimingError: ``a`` or ``b`` is not callable, or ``seconds`` or ``margin`` is not positive.
 
     Example:
-        >>> work = lambda n: sum(range(n))
-        >>> compare(lambda: work(1000), lambda: work(3000), seconds=0.2).verdict
+        >>> numbers = list(range(3000))
+        >>> compare(lambda: sum(numbers[:1000]), lambda: sum(numbers), seconds=0.2).verdict  # the second adds 3000
         'slower'
 
     Reference: Hoefler and Belli, "Scientific benchmarking of parallel computing systems", SC'15.

@@ -410,14 +410,36 @@ def test_timing_reads_as_two_lines_with_everything_stated():
     assert timing.iqr == pytest.approx(0.05e-3)
 
 
-@pytest.mark.parametrize("verdict", ["faster", "slower", "same", "undecided"])
-def test_a_comparison_is_a_sentence_about_b(verdict):
-    result = Comparison(0.5, 0.48, 0.53, verdict, 0.05, 100, 2e-3, 1e-3, "loop", "vector")
-    text = str(result)
-    assert "vector" in text.splitlines()[0]
-    assert verdict in text
-    assert "0.480 – 0.530" in text
-    assert len(text.splitlines()) == 2
+@pytest.mark.parametrize(
+    ("ratio", "verdict", "sentence"),
+    [
+        (0.5, "faster", "vector is 2.00× faster than loop"),
+        (1.1, "slower", "vector is 1.10× slower than loop"),
+        (1.0, "same", "vector takes the same time as loop, within 5 %"),
+        (1.05, "undecided", "undecided whether vector is faster or slower than loop"),
+    ],
+)
+def test_a_comparison_is_a_sentence_about_b(ratio, verdict, sentence):
+    a_seconds = 2e-3
+    b_seconds = ratio * a_seconds
+    result = Comparison(ratio, ratio - 0.02, ratio + 0.03, verdict, 0.05, 100, a_seconds, b_seconds, "loop", "vector")
+    first, second = str(result).splitlines()
+    assert first == sentence
+    assert sentence in result._repr_html_()
+    assert second.startswith(f"  time of vector / time of loop = {ratio:.3f} (95 % CI {ratio - 0.02:.3f} – ")
+    assert "loop 2.00 ms" in second
+
+
+def test_compare_names_the_second_function_as_the_subject():
+    def little():
+        return sum(range(10))
+
+    def much():
+        return sum(range(10_000))
+
+    assert str(compare(little, much, seconds=0.02)).splitlines()[0].startswith("much is ")
+    assert "slower than little" in str(compare(little, much, seconds=0.02))
+    assert "b is " in str(compare(lambda: little(), lambda: much(), seconds=0.02))
 
 
 def test_html_escapes_names_and_takes_its_colours_from_the_page():
