@@ -25,6 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(arguments.run(arguments) or 0)
     except KeyboardInterrupt:
+        sys.stdout.flush()  # in a pipe, what the verb said last would else come after this line
         print("\nlabkit: interrupted; what was finished is kept", file=sys.stderr)
         return INTERRUPTED
     except LabkitError as error:
