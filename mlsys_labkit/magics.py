@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
     """Register the magics with ``shell``; called by ``%load_ext mlsys_labkit``."""
-    shell.register_magic_function(lambda line, cell: work_cell(shell, line, cell), "cell", "work")
-    shell.register_magic_function(lambda line, cell: trace_memory_cell(shell, line, cell), "cell", "trace_memory")
-    shell.register_magic_function(lambda line: bench_line(shell, line), "line", "bench")
+    register = shell.magics_manager.register_function
+    register(lambda line, cell: work_cell(shell, line, cell), "cell", "work")
+    register(lambda line, cell: trace_memory_cell(shell, line, cell), "cell", "trace_memory")
+    register(lambda line: bench_line(shell, line), "line", "bench")
 
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:
@@ -41,6 +42,8 @@ def work_cell(shell: InteractiveShell, line: str, cell: str) -> Any:
     from mlsys_labkit.roofline import Roofline
     from mlsys_labkit.work import counting_work
 
+    key = line.strip()
+    roofline = Roofline.from_spec(key) if key else Roofline.of(detect())
     space = shell.user_ns
     named = {node.id for node in ast.walk(ast.parse(shell.transform_cell(cell))) if isinstance(node, ast.Name)}
     arrays = {name: space[name] for name in named if type(space.get(name)) is np.ndarray}
@@ -51,24 +54,28 @@ def work_cell(shell: InteractiveShell, line: str, cell: str) -> Any:
             _run(shell, cell)
         finally:
             space.update({name: arrays[name] for name, array in wrapped.items() if space.get(name) is array})
-    key = line.strip()
-    roofline = Roofline.from_spec(key) if key else Roofline.of(detect())
     return roofline.place(counter.work)
 
 
 def trace_memory_cell(shell: InteractiveShell, line: str, cell: str) -> Any:
-    """``%%trace_memory [name]``: the cell's live bytes over time; the trace is also kept under ``name``."""
+    """``%%trace_memory [name]``: the cell's live bytes over time; the trace is also kept under ``name``.
+
+    Shown as a timeline, or as a table where there are no events or too many for one.
+    """
+    from mlsys_labkit import widgets
     from mlsys_labkit.memory import trace_memory
 
+    name = line.strip()
+    if name and not name.isidentifier():
+        raise LabkitError(f"%%trace_memory keeps its trace under a variable name; {name!r} is not one")
     with trace_memory() as trace:
         _run(shell, cell)
-    if name := line.strip():
-        if not name.isidentifier():
-            raise LabkitError(f"%%trace_memory keeps its trace under a variable name; {name!r} is not one")
+    if name:
         shell.user_ns[name] = trace
-    from mlsys_labkit import widgets
-
-    return widgets.memory_timeline(trace)
+    try:
+        return widgets.memory_timeline(trace)
+    except LabkitError:  # no event, or more than a timeline can show: the trace itself is a table
+        return trace
 
 
 def bench_line(shell: InteractiveShell, line: str) -> Any:

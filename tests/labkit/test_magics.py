@@ -56,7 +56,14 @@ def test_trace_memory_keeps_its_trace(shell: InteractiveShell) -> None:
 
 def test_trace_memory_wants_a_name(shell: InteractiveShell) -> None:
     with pytest.raises(LabkitError, match="'2 words' is not one"):
-        shell.run_cell_magic("trace_memory", "2 words", "pass\n")
+        shell.run_cell_magic("trace_memory", "2 words", "ran = True\n")
+    assert "ran" not in shell.user_ns, "refused before an hour's run, not after it"
+
+
+def test_work_wants_a_device_that_is_on_record(shell: InteractiveShell) -> None:
+    with pytest.raises(LabkitError, match="h100-sxm"):
+        shell.run_cell_magic("work", "h100-smx", "ran = True\n")
+    assert "ran" not in shell.user_ns
 
 
 def test_bench_times_a_statement(shell: InteractiveShell) -> None:
@@ -75,5 +82,13 @@ def test_bench_says_what_it_wants(shell: InteractiveShell, line: str, message: s
 
 
 def test_last_expression_shows_as_in_a_plain_cell(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
-    shell.run_cell_magic("trace_memory", "", "1 + 1\n")
+    shown = shell.run_cell_magic("trace_memory", "", "1 + 1\n")
     assert "2" in capsys.readouterr().out
+    assert "peak 0 B" in str(shown)
+
+
+def test_more_events_than_a_timeline_holds_are_a_table(shell: InteractiveShell) -> None:
+    shell.run_cell("import torch")
+    shown = shell.run_cell_magic("trace_memory", "", "for _ in range(3000):\n    torch.zeros(10)\n")
+    assert len(shown.events) >= 6000
+    assert "peak" in str(shown)
