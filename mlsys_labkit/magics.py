@@ -35,12 +35,14 @@ def unload_ipython_extension(shell: InteractiveShell) -> None:
 def work_cell(shell: InteractiveShell, line: str, cell: str) -> Any:
     """``%%work [device]``: count the cell's FLOPs and bytes and place them on a roofline.
 
-    numpy arrays that the cell names are counted through a wrapper while it runs; torch is counted as it is.
+    numpy arrays that the cell names are counted through a wrapper while it runs, and plain again afterwards; torch is
+    counted as it is.
     ``device`` is a key such as ``h100-sxm``; without it, this machine's (or ``LABKIT_DEVICE``'s) roofline serves.
     """
     from mlsys_labkit.device import detect
     from mlsys_labkit.roofline import Roofline
     from mlsys_labkit.work import counting_work
+    from mlsys_labkit.work.numpy_counter import CountedArray
 
     key = line.strip()
     roofline = Roofline.from_spec(key) if key else Roofline.of(detect())
@@ -53,7 +55,9 @@ def work_cell(shell: InteractiveShell, line: str, cell: str) -> Any:
         try:
             _run(shell, cell)
         finally:
-            space.update({name: arrays[name] for name, array in wrapped.items() if space.get(name) is array})
+            counted = {name: value for name, value in space.items() if isinstance(value, CountedArray)}
+            for name, value in counted.items():
+                space[name] = arrays[name] if value is wrapped.get(name) else value.view(np.ndarray)[()]
     return roofline.place(counter.work)
 
 

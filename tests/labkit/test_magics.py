@@ -29,7 +29,16 @@ def test_work_counts_a_matmul_and_places_it(shell: InteractiveShell) -> None:
     assert placement.work.bytes_moved == 4 * (30 * 20 + 20 * 10 + 30 * 10)
     assert placement.bound == "memory"
     assert shell.user_ns["left"] is left, "the student's array is the student's again"
+    assert type(shell.user_ns["out"]) is np.ndarray
     assert shell.user_ns["out"].shape == (30, 10)
+
+
+def test_work_leaves_plain_numbers_and_arrays(shell: InteractiveShell) -> None:
+    shell.user_ns["x"] = np.arange(4.0)
+    shell.run_cell_magic("work", "h100-sxm", "total = x.sum()\nview = x[1:]\nx = x * 2\n")
+    assert [type(shell.user_ns[name]) for name in ("total", "view", "x")] == [np.float64, np.ndarray, np.ndarray]
+    assert shell.user_ns["view"].tolist() == [1, 2, 3]
+    assert shell.user_ns["x"].tolist() == [0, 2, 4, 6]
 
 
 def test_work_gives_arrays_back_after_an_error(shell: InteractiveShell) -> None:
