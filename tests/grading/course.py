@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from mlsys_grading.build.finding import Finding
+from mlsys_grading.build.lint import lint
+from mlsys_grading.lab import read_lab
+
 FIXTURE = Path(__file__).parent / "fixtures" / "course"
 LAB = "lab90_tiny"
+TEST_LINE = "expect_equal(scaled([], 2).size, 0)"  # the one line of scaled_test_empty
 
 
 class Course:
@@ -46,3 +51,7 @@ class Course:
         known = {path.relative_to(FIXTURE) for path in FIXTURE.rglob("*")}
         found = (path for path in sorted(self.root.rglob("*")) if path.is_file())
         return {str(p.relative_to(self.root)): p.read_bytes() for p in found if p.relative_to(self.root) not in known}
+
+    def findings(self) -> list[Finding]:
+        """What the build objects to."""
+        return lint([read_lab(self.root, LAB)])[LAB]

@@ -112,8 +112,7 @@ def _visible(cell: Cell) -> str:
     """The cell as students see it, cut regions replaced by blank lines so that line numbers stay."""
     if cell.is_solution and not markers.regions(cell.source)[0]:
         return ""
-    cut = {number for what in (markers.SOLUTION, markers.HIDDEN) for number, _ in markers.cut_text(cell.source, what)}
-    return "\n".join("" if n in cut else line for n, line in enumerate(cell.source.split("\n"), start=1))
+    return markers.without(cell.source, markers.SOLUTION, markers.HIDDEN)
 
 
 def _squeeze_cell(source: str) -> str:

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mlsys_grading.build import structure
 from mlsys_grading.build.finding import Finding
+from mlsys_grading.build.form.cells import unique_tasks
+from mlsys_grading.build.form.check import check_form
 from mlsys_grading.build.leaks import check_leaks
-from mlsys_grading.build.rules import check_tests
+from mlsys_grading.build.rules.check import check_tests
 from mlsys_grading.lab import Lab
 
 
 def lint(labs: Sequence[Lab]) -> dict[str, list[Finding]]:
     """Findings by lab name, in the order of files and lines; a lab without any is fit to be built."""
     found = {lab.name: _lint_one(lab) for lab in labs}
-    for finding in structure.unique_tasks(labs):
+    for finding in unique_tasks(labs):
         next(found[lab.name] for lab in labs if finding.where.startswith(lab.where(lab.path))).append(finding)
     return found
 
 
 def _lint_one(lab: Lab) -> list[Finding]:
-    findings = [finding for rule in structure.RULES for finding in rule(lab)]
-    findings += check_tests(lab)
-    findings += check_leaks(lab)
-    return sorted(set(findings), key=_by_line)
+    findings = {*check_form(lab), *check_tests(lab), *check_leaks(lab)}
+    return sorted(findings, key=_by_line)
 
 
 def _by_line(finding: Finding) -> tuple[str, int, Finding]:

@@ -68,3 +68,9 @@ def cut_text(source: str, what: str) -> list[tuple[int, str]]:
         if region.what == what
         for number in range(region.first, region.last + 1)
     ]
+
+
+def without(source: str, *kinds: str) -> str:
+    """A cell without the regions of these kinds, blank lines in their place so that line numbers stay."""
+    cut = {number for what in kinds for number, _ in cut_text(source, what)}
+    return "\n".join("" if n in cut else line for n, line in enumerate(source.split("\n"), start=1))

@@ -49,6 +49,11 @@ def dotted(node: ast.AST, names: Mapping[str, str]) -> str:
     return ".".join([names.get(node.id, node.id), *reversed(parts)])
 
 
+def attribute(node: ast.AST) -> str:
+    """``base`` for ``x.base``; empty for anything but an attribute."""
+    return node.attr if isinstance(node, ast.Attribute) else ""
+
+
 def calls(tree: ast.AST) -> Iterator[ast.Call]:
     """Every call, in the order of the lines."""
     found = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]

@@ -1,0 +1,36 @@
+"""Rule 7: a test cell shows no value."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from mlsys_grading.build.rules.cell import Objection, TestCell
+
+_RETURN_NOTHING = ("expect_", "assert_")  # beginnings: our checks, and those of numpy.testing and torch.testing
+_RETURN_SOMETHING = ("expect_peak",)
+
+
+def shown_value(cell: TestCell) -> Iterator[Objection]:
+    """nbgrader reads a number that a test cell ends in as its marks, and for a student any value there is noise."""
+    for tree in (cell.tree, cell.visible):
+        last = tree.body[-1] if tree.body else None
+        if isinstance(last, ast.Expr) and not _shows_nothing(cell, last.value):
+            yield (
+                last.lineno,
+                f"the cell ends in a value, {_shortened(ast.unparse(last))}, which nbgrader may read as marks",
+                "write  _ = ...  or move it up",
+            )
+
+
+def _shows_nothing(cell: TestCell, value: ast.expr) -> bool:
+    if isinstance(value, ast.Constant):
+        return value.value is None
+    if not isinstance(value, ast.Call):
+        return False
+    name = cell.called(value).rpartition(".")[2]
+    return name in ("print", "display") or (name.startswith(_RETURN_NOTHING) and name not in _RETURN_SOMETHING)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 60 else text[:59] + "…"
