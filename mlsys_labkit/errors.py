@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 import importlib
+import traceback
+from pathlib import Path
 from types import ModuleType
+
+_KIT = str(Path(__file__).parent)
+_RED, _PLAIN = "\x1b[31m", "\x1b[39m"
 
 
 class LabkitError(Exception):
     """Base of every deliberate error. Its text is one line, fit to be shown to a student without a traceback."""
 
+    def _render_traceback_(self) -> list[str]:
+        """What IPython prints: the reader's own lines and the message. Frames of the kit would only bury it."""
+        lines = []
+        for error in (self.__cause__, self):  # the student's exception first, where it is what did not hold
+            if error:
+                lines += [f"{_RED}line {at.lineno}:{_PLAIN} {at.line}" for at in _readers_frames(error) if at.line]
+                lines += ["", f"{_RED}{type(error).__name__}{_PLAIN}: {error}", ""]
+        return lines[:-1]
+
 
 class MissingExtraError(LabkitError, ImportError):
     """A part of the kit needs a library that an optional extra installs."""
+
+
+def _readers_frames(error: BaseException) -> list[traceback.FrameSummary]:
+    frames = traceback.extract_tb(error.__traceback__)
+    return [frame for frame in frames if "IPython" not in frame.filename and not frame.filename.startswith(_KIT)]
 
 
 def require(module: str, extra: str) -> ModuleType:

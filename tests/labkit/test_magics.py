@@ -101,3 +101,15 @@ def test_more_events_than_a_timeline_holds_are_a_table(shell: InteractiveShell) 
     shown = shell.run_cell_magic("trace_memory", "", "for _ in range(3000):\n    torch.zeros(10)\n")
     assert len(shown.events) >= 6000
     assert "peak" in str(shown)
+
+
+@pytest.mark.parametrize("call", ["lk.hint('ofset')", "lk.Roofline.from_spec('h100')", "lk.checks.expect_equal(1, 2)"])
+def test_an_error_of_the_kit_is_the_readers_line_and_the_message(
+    shell: InteractiveShell, capsys: pytest.CaptureFixture[str], call: str
+) -> None:
+    shell.run_cell("import mlsys_labkit as lk")
+    shell.run_cell(call)
+    shown = capsys.readouterr().out
+    assert call in shown
+    assert "Error" in shown
+    assert "mlsys_labkit/" not in shown, "no frames of the kit"
