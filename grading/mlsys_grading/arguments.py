@@ -19,8 +19,13 @@ def add_labs(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def need(*modules: str) -> None:
+    """Raise MissingExtraError, one line with what to install, unless all of ``modules`` can be imported."""
+    for module in modules:
+        require(module, "grading")
+
+
 def root_of(arguments: argparse.Namespace) -> Path:
     """The checkout that was meant; raises LabkitError if there is none, or a library to read its labs is missing."""
-    for module in ("jupytext", "nbformat", "nbgrader", "IPython"):
-        require(module, "grading")
+    need("jupytext", "nbformat", "nbgrader", "IPython")
     return find_root(arguments.root)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -141,6 +142,13 @@ class Lab:
         """What travels with the notebook: everything under ``data/``, in a fixed order."""
         data = self.folder / "data"
         return sorted(p for p in data.rglob("*") if p.is_file() and not _is_scrap(p.relative_to(data)))
+
+    def copy_data(self, folder: Path) -> None:
+        """Put the data beside a notebook in ``folder``."""
+        for file in self.data_files():
+            target = folder / file.relative_to(self.folder)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, target)
 
     def where(self, path: Path, line: int = 0) -> str:
         """``path:line`` relative to the checkout, as editors and CI logs make clickable."""

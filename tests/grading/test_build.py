@@ -243,7 +243,7 @@ def test_ctrl_c_while_writing_leaves_nothing(course: Course, monkeypatch: pytest
     assert course.files() == {}
 
 
-@pytest.mark.parametrize("verb", ["build", "prove"])
+@pytest.mark.parametrize("verb", ["build", "prove", "run"])
 def test_a_missing_library_names_the_extra(course: Course, verb: str) -> None:
     code = "import sys; sys.modules['jupytext'] = None; from mlsys_labkit.cli import main; sys.exit(main())"
     done = subprocess.run([sys.executable, "-c", code, verb, "--root", course.root], capture_output=True, text=True)

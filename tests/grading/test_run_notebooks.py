@@ -17,7 +17,8 @@ import jsonschema
 import nbformat
 import pytest
 
-from mlsys_grading.run import processes, worker
+from mlsys_grading import processes
+from mlsys_grading.run import worker
 from mlsys_grading.run.job import Job
 from tests.grading.run_helpers import labkit, marked_processes, run_labkit, write_notebook
 

@@ -42,6 +42,11 @@ def test_missing_and_empty_folders(labs, capsys, tmp_path):
     assert "no .ipynb files" in refuse(capsys, "--notebooks", tmp_path / "empty")
 
 
+def test_two_notebooks_of_one_name(labs, capsys):
+    write_notebook(labs / "deeper", "lab01", "a = 1")
+    assert "rename one" in refuse(capsys, "--notebooks", labs)
+
+
 def test_outside_a_checkout(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert "checkout" in refuse(capsys)

@@ -8,7 +8,6 @@ had at that line: a notebook half run is as cheap a starting point as an empty o
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import resource
@@ -21,10 +20,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from mlsys_grading.run import processes
-
-_PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
+from mlsys_grading import processes
 
 Send = Callable[[dict[str, Any]], None]
 Message = dict[str, Any]
@@ -90,31 +86,13 @@ def wait_all(pids: list[int]) -> None:
             os.waitpid(pid, 0)
 
 
-def own_tree(*, ends_with_parent: bool) -> None:
-    """Become the process that everything below hangs on, daemons too, and that ends it all on SIGTERM.
-
-    Without a thread, unlike :func:`mlsys_grading.run.processes.own_descendants`: what comes next is a fork.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _end_with_tree)
-    if sys.platform == "linux":
-        prctl = ctypes.CDLL(None).prctl
-        prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM if ends_with_parent else 0, 0, 0, 0)
-
-
-def _end_with_tree(*_: object) -> None:
-    processes.end_descendants()
-    os._exit(128 + signal.SIGTERM)
-
-
 _pipe_of_worker: int | None = None  # in a worker: where its messages go
 
 
 def _leave_parent() -> None:
     """Make a fresh supervisor independent of the worker it was forked from, should that die in a later cell."""
     global _pipe_of_worker
-    own_tree(ends_with_parent=False)
+    processes.own_descendants()
     if _pipe_of_worker is not None:
         os.close(_pipe_of_worker)  # or the death of that worker would go unseen as long as we live
         _pipe_of_worker = None

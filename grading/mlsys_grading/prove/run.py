@@ -6,27 +6,20 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mlsys_grading import processes
 from mlsys_grading.build.python import imported_names, parse
 from mlsys_grading.lab import Lab
 from mlsys_grading.prove.plan import Plan, job_names, plan_lab, to_json
 from mlsys_grading.prove.verdict import LabProof, judge
-from mlsys_grading.run import processes
+from mlsys_grading.scratch import scratch_folder
 from mlsys_labkit.errors import LabkitError
 
 CELL_SECONDS = 60.0
 MEMORY_BYTES = 4 * 1024**3
-_ONE_THREAD = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-)
 
 Observer = Callable[[int, int, str], None]  # jobs done, jobs in all, the job just done
 
@@ -43,9 +36,9 @@ def prove(
     A cell may take ``cell_seconds``; a worker may hold ``memory_bytes`` of its own data. Nothing that a cell started is
     left running, also after Ctrl-C. Raises LabkitError if the clean process cannot start.
     """
-    with tempfile.TemporaryDirectory(prefix="labkit-prove-") as scratch:
-        plan = _plan(labs, Path(scratch), jobs, cell_seconds, memory_bytes)
-        results = _run(plan, Path(scratch), observe)
+    with scratch_folder("labkit") as scratch:
+        plan = _plan(labs, scratch, jobs, cell_seconds, memory_bytes)
+        results = _run(plan, scratch, observe)
     return [judge(lab, results) for lab in labs]
 
 
@@ -54,10 +47,7 @@ def _plan(labs: Sequence[Lab], scratch: Path, jobs: int, cell_seconds: float, me
     for lab in labs:
         cwd = scratch / "labs" / lab.name
         cwd.mkdir(parents=True)
-        for file in lab.data_files():
-            target = cwd / file.relative_to(lab.folder)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(file.read_bytes())
+        lab.copy_data(cwd)
         plans.append(plan_lab(lab, cwd))
     results = scratch / "results"
     results.mkdir()
@@ -105,7 +95,7 @@ def _run(plan: Plan, scratch: Path, observe: Observer) -> Mapping[str, Any]:
 
 def _environment(scratch: Path) -> dict[str, str]:
     environment = dict(os.environ)
-    environment.update(dict.fromkeys(_ONE_THREAD, "1"))
+    environment.update(processes.thread_variables(1))
     environment.setdefault("MPLBACKEND", "Agg")
     environment["IPYTHONDIR"] = str(scratch / "ipython")  # nobody's start-up files
     environment["NBGRADER_EXECUTION"] = "autograde"  # as nbgrader sets it

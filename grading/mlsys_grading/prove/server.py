@@ -16,15 +16,17 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from mlsys_grading import processes
 from mlsys_grading.files import write_atomic
-from mlsys_grading.prove.forks import Message, Send, Slots, branch, own_tree, threads_alive, wait_all
+from mlsys_grading.prove.forks import Message, Send, Slots, branch, threads_alive, wait_all
 from mlsys_grading.prove.plan import SOLUTION, UNSOLVED, LabPlan, Plan, WrongPlan, from_json, job_name
 from mlsys_grading.prove.shell import CellSource, Shell
 
 
 def main() -> None:
     plan = from_json(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
-    own_tree(ends_with_parent=True)
+    processes.own_descendants()
+    processes.end_with_parent()
     _import(plan.modules)
     server = _Server(plan)
     wait_all([pid for lab in plan.labs for pid in server.start(lab)])

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from mlsys_grading.report import index_page
 from mlsys_grading.report.junit import to_junit
 from mlsys_grading.run.result import NotebookResult, Run, notebook_from_json, to_json
+from mlsys_grading.scratch import abandoned, scratch_folder
 from mlsys_labkit.errors import LabkitError
 
 DATA = "report.json"
 PLOTLY = "assets/plotly.min.js"
+_OLD = ".old"
 
 
 @contextmanager
@@ -29,24 +31,33 @@ def staging(out: Path) -> Iterator[Path]:
     """
     if out.exists() and not (out / DATA).is_file() and (not out.is_dir() or any(out.iterdir())):
         raise LabkitError(f"--out {out} exists and is no report of labkit run; name a new folder")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        stage = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
-    except OSError as error:
-        raise LabkitError(
-            f"cannot write the report to {out}: {error.strerror}; choose another place with --out DIR"
-        ) from None
-    try:
-        (stage / "notebooks").mkdir()
-        stage.chmod(0o755)  # mkdtemp's 0700 would keep a web server or a class from reading it
+    with ExitStack() as stack:
+        try:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            _settle(out)
+            stage = stack.enter_context(scratch_folder(f".{out.name}", out.parent))
+            (stage / "notebooks").mkdir()
+            stage.chmod(0o755)  # a scratch folder's 0700 would keep a web server or a class from reading it
+        except OSError as error:
+            raise LabkitError(
+                f"cannot write the report to {out}: {error.strerror}; choose another place with --out DIR"
+            ) from None
         yield stage
-    finally:
-        shutil.rmtree(stage, ignore_errors=True)
+
+
+def _settle(out: Path) -> None:
+    """Finish what a :func:`publish` that was killed between its two renames had begun."""
+    for old in out.parent.glob(f"{glob.escape(f'.{out.name}')}-*{_OLD}"):
+        if abandoned(old):
+            if out.exists():
+                shutil.rmtree(old, ignore_errors=True)
+            else:
+                old.rename(out)
 
 
 def publish(stage: Path, out: Path) -> None:
     """Put ``stage`` in the place of ``out``."""
-    old = stage.with_name(stage.name + ".old")
+    old = stage.with_name(stage.name + _OLD)
     if out.exists():
         out.rename(old)
     try:

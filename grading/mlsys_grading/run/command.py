@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from mlsys_grading.arguments import add_labs, need
+
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Join ``labkit`` as the verb ``run``."""
@@ -14,9 +16,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         description="Execute the labs' solutions in parallel and write a report: pages, JUnit XML and JSON. "
         "Exit code 1: a notebook failed; 2: the run could not start; 130: Ctrl-C, what was finished is in the report.",
     )
-    parser.add_argument(
-        "labs", nargs="*", metavar="LAB", help="names or their beginnings, such as lab01 (default: all)"
-    )
+    add_labs(parser)
     parser.add_argument("--jobs", type=_count, metavar="N", help="notebooks at once (default: the cores we may use)")
     parser.add_argument("--smoke", action="store_true", help="small sizes: every cell runs, in seconds")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="the labs' seed parameter (default: 0)")
@@ -38,6 +38,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    need("IPython", "jupytext", "latex2mathml", "nbclient", "nbconvert", "nbformat", "papermill", "psutil")
     from mlsys_grading.run.verb import run_verb
 
     return run_verb(arguments)

@@ -12,21 +12,15 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from mlsys_grading.run import processes
+from mlsys_grading import processes
 from mlsys_grading.run.job import Job
 from mlsys_grading.run.result import Failure, NotebookResult
 
 TICK_SECONDS = 0.1
-THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-)
 
 
 @dataclass
@@ -66,6 +60,8 @@ def execute(
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["mlsys_grading.run.worker"])
+    with processes.interrupts_held():  # or Ctrl-C would end the server, with a traceback, while it still imports
+        forkserver.ensure_running()
     begun = time.monotonic()
     waiting = list(jobs)
     running: list[Running] = []
@@ -95,7 +91,7 @@ def execute(
 
 def _start(context: Any, job: Job, begun: float) -> Running:
     here, there = context.Pipe(duplex=False)
-    environment = dict(os.environ) | dict.fromkeys(THREAD_VARIABLES, str(job.threads))
+    environment = dict(os.environ) | processes.thread_variables(job.threads)
     process = context.Process(target=_work, args=(job, environment, there), name=job.name)
     process.start()
     there.close()

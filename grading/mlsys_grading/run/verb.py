@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import tempfile
 import time
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 
+from mlsys_grading.arguments import root_of
+from mlsys_grading.lab import read_labs
 from mlsys_grading.report import environment, roofline_figure, write
-from mlsys_grading.run import jobs as choose
 from mlsys_grading.run import pool
 from mlsys_grading.run.job import Job
-from mlsys_grading.run.jobs import Source
 from mlsys_grading.run.progress import Progress, clock
 from mlsys_grading.run.result import NotebookResult, Run
-
-# The path of a Unix socket has room for 107 bytes, and ours end in /000/k-ipc-1.
-_LONGEST_SCRATCH = 80
+from mlsys_grading.run.sources import Source, from_folder, from_labs, kit_digest
+from mlsys_grading.scratch import scratch_folder
 
 
 def run_verb(arguments: Namespace) -> int:
@@ -35,7 +32,7 @@ def run_verb(arguments: Namespace) -> int:
         KeyboardInterrupt: Ctrl-C, after the report of what was finished has been written.
     """
     out = (arguments.out or _default_out(arguments)).resolve()
-    with write.staging(out) as stage, _scratch() as scratch:
+    with write.staging(out) as stage, scratch_folder("labkit") as scratch:
         sources = _sources(arguments, scratch)
         run = _execute(arguments, sources, stage, scratch, before=write.read_notebooks(out), out=out)
         figure, caption = roofline_figure.draw(
@@ -62,7 +59,7 @@ def _execute(
 
     started, clock_started = datetime.now(UTC).astimezone(), time.monotonic()
     machine = environment.machine()
-    kit = choose.kit_digest()
+    kit = kit_digest()
     prints = {
         source.name: sha256(f"{source.digest} {kit} {arguments.smoke} {arguments.seed}".encode()).hexdigest()
         for source in sources
@@ -110,8 +107,8 @@ def _execute(
 
 def _sources(arguments: Namespace, scratch: Path) -> list[Source]:
     if arguments.notebooks is not None:
-        return choose.from_folder(arguments.notebooks, arguments.labs)
-    return choose.from_labs(arguments.labs, scratch)
+        return from_folder(arguments.notebooks, arguments.labs)
+    return from_labs(read_labs(root_of(arguments), arguments.labs), scratch)
 
 
 def _weights(sources: Sequence[Source], before: dict[str, NotebookResult]) -> dict[str, float]:
@@ -156,22 +153,8 @@ def _not_run(source: Source) -> NotebookResult:
 
 
 def _default_out(arguments: Namespace) -> Path:
-    from mlsys_grading.lab import find_root
-
-    root = Path.cwd() if arguments.notebooks is not None else find_root()
+    root = Path.cwd() if arguments.notebooks is not None else root_of(arguments)
     return root / "build" / "report"
-
-
-@contextmanager
-def _scratch() -> Iterator[Path]:
-    place = tempfile.gettempdir()
-    if len(os.fsencode(place)) > _LONGEST_SCRATCH - 15:
-        place = "/tmp"
-    folder = Path(tempfile.mkdtemp(prefix="labkit-", dir=place))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _shown(path: Path) -> str:

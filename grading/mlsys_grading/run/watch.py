@@ -11,7 +11,7 @@ import nbformat
 from jupyter_client.manager import AsyncKernelManager
 from papermill.exceptions import PapermillExecutionError
 
-from mlsys_grading.run import processes
+from mlsys_grading import processes
 from mlsys_grading.run.result import CellTime, Failure, Kind
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")

@@ -18,8 +18,8 @@ from nbclient.exceptions import CellTimeoutError, DeadKernelError
 from papermill.exceptions import PapermillExecutionError
 from papermill.execute import execute_notebook
 
+from mlsys_grading import processes
 from mlsys_grading.report import lab_page
-from mlsys_grading.run import processes
 from mlsys_grading.run.job import Job
 from mlsys_grading.run.result import Failure, NotebookResult
 from mlsys_grading.run.watch import Watch, first_line, plain
@@ -31,6 +31,7 @@ LOG_TAIL_LINES = 20
 def work(job: Job, environment: dict[str, str], events: Connection) -> None:
     """Execute ``job``; send ``("cell", number, grade_id, done)`` at each code cell, ``("done", result)`` at the end."""
     processes.own_descendants()
+    processes.end_with_asker()
     os.environ.clear()
     os.environ.update(environment)
     _redirect_output(job.log)

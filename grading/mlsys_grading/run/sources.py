@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from mlsys_grading.build.notebook import dumps, source_notebook
+from mlsys_grading.lab import Lab
 from mlsys_labkit.errors import LabkitError
 
 
@@ -25,29 +26,16 @@ class Source:
     code_cells: int
 
 
-def from_labs(wanted: Sequence[str], scratch: Path) -> list[Source]:
-    """The labs' solutions as notebooks under ``scratch``, each in a folder of its own with the lab's data beside it.
-
-    Raises:
-        LabkitError: no checkout here, an unknown lab, or a source that cannot be read.
-    """
-    import jupytext
-
-    from mlsys_grading.lab import find_root, read_labs
-
+def from_labs(labs: Sequence[Lab], scratch: Path) -> list[Source]:
+    """The labs' solutions as notebooks under ``scratch``, each in a folder of its own with the lab's data beside it."""
     sources = []
-    for lab in read_labs(find_root(), wanted):
+    for lab in labs:
         folder = scratch / lab.name
         folder.mkdir()
         notebook = folder / f"{lab.name}.ipynb"
-        text = lab.path.read_text("utf-8")
-        jupytext.write(jupytext.reads(text, fmt="py:percent"), notebook)
-        data = lab.data_files()
-        for file in data:
-            copy = folder / file.relative_to(lab.folder)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, copy)
-        digest = _digest([text.encode(), *(file.read_bytes() for file in data)])
+        notebook.write_text(dumps(source_notebook(lab)), encoding="utf-8")
+        lab.copy_data(folder)
+        digest = _digest([notebook.read_bytes(), *(file.read_bytes() for file in lab.data_files())])
         sources.append(_source(lab.name, notebook, folder, digest))
     return sources
 
@@ -60,7 +48,13 @@ def from_folder(folder: Path, wanted: Sequence[str]) -> list[Source]:
     """
     if not folder.is_dir():
         raise LabkitError(f"--notebooks {folder}: no such folder; name one that holds .ipynb files")
-    paths = {path.stem: path for path in sorted([*folder.glob("*.ipynb"), *folder.glob("[!.]*/*.ipynb")])}
+    paths: dict[str, Path] = {}
+    for path in sorted([*folder.glob("*.ipynb"), *folder.glob("[!.]*/*.ipynb")]):
+        if path.stem in paths:
+            raise LabkitError(
+                f"{paths[path.stem]} and {path} have one name, and a report has one page a name; rename one"
+            )
+        paths[path.stem] = path
     if not paths:
         raise LabkitError(f"--notebooks {folder}: no .ipynb files in it or one folder below; name another folder")
     if unknown := sorted(set(wanted) - set(paths)):

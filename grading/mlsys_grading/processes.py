@@ -1,4 +1,4 @@
-"""Process trees: how much memory one holds, and how to end all of it."""
+"""Process trees: what each may use, how much memory it holds, and how to end all of it."""
 
 from __future__ import annotations
 
@@ -8,37 +8,77 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing import parent_process
 from multiprocessing.connection import wait
 from pathlib import Path
 
 import psutil
 
+_PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _KILL_PATIENCE_SECONDS = 5.0
+_THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+
+
+def thread_variables(threads: int) -> dict[str, str]:
+    """The environment that keeps numerical libraries to ``threads`` threads a process."""
+    return dict.fromkeys(_THREAD_VARIABLES, str(threads))
 
 
 def own_descendants() -> None:
-    """Make this process the root that its whole tree hangs on.
+    """Make this process the root that its whole tree hangs on, and end that tree on SIGTERM.
 
-    A daemon that a cell starts in a session of its own leaves the kernel's process group; as the subreaper this process
-    inherits it, so that :func:`kill_tree` still finds it. When the process that asked for us dies, all of this ends.
+    A daemon that a cell starts in a session of its own leaves the process group; as the subreaper this process inherits
+    it, so that :func:`kill_tree` still finds it. Ctrl-C is left to the process that asked for us.
     """
     # A handler, not SIG_IGN, for SIGINT: an ignored signal would stay ignored in the kernels across exec.
     signal.signal(signal.SIGINT, lambda *_: None)
     signal.signal(signal.SIGTERM, _end_with_tree)
-    if sys.platform == "linux":
-        libc = ctypes.CDLL(None, use_errno=True)
-        libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # our starter may have held it, see below
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def _end_with_parent() -> None:
-    # Not PR_SET_PDEATHSIG: our parent by pid is the fork server, and that one lives on as long as we do.
-    parent = parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
+@contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Hold Ctrl-C back: here until the end of the block, and in the processes that are started in it for good."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def end_with_parent() -> None:
+    """SIGTERM to this process when the one that started it dies; Linux only, and no thread, so that forks stay safe."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def end_with_asker() -> None:
+    """End this tree when the process dies that asked multiprocessing's fork server for it.
+
+    Not :func:`end_with_parent`: our parent by pid is the fork server, and that one lives on as long as we do.
+    """
+    threading.Thread(target=_wait_for_asker, daemon=True).start()
+
+
+def _wait_for_asker() -> None:
+    asker = parent_process()
+    if asker is not None:
+        wait([asker.sentinel])
         _end_with_tree()
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
 def _end_with_tree(*_: object) -> None:
