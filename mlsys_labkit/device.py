@@ -115,6 +115,10 @@ def detect(
 def virtual(key: str | DeviceSpec) -> Device:
     """A device made of a datasheet (or its key), with this machine's cores to run the model on.
 
+    Example:
+        >>> virtual("a10").label
+        'NVIDIA A10 (model, not measured)'
+
     Raises:
         UnknownDeviceError: no such spec.
     """

@@ -52,7 +52,9 @@ def show(fig: Any, summary: str = "") -> None:
     Reference: Jupyter documentation, "Rich output: MIME bundles".
 
     Example:
-        >>> show(go.Figure(go.Bar(y=[1, 4])), summary="The second bar is four times the first.")  # doctest: +SKIP
+        >>> import plotly.graph_objects as go
+        >>> show(go.Figure(go.Bar(y=[1, 4])), summary="The second bar is four times the first.")
+        The second bar is four times the first.
     """
     figure = _styled(fig)
     if "google.colab" in sys.modules:  # Colab draws no plotly MIME and loads no plotly.js of its own

@@ -19,7 +19,15 @@ if TYPE_CHECKING:
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """Register the magics with ``shell``; called by ``%load_ext mlsys_labkit``."""
+    """Register the magics with ``shell``; called by ``%load_ext mlsys_labkit``.
+
+    Example:
+        >>> from IPython.core.interactiveshell import InteractiveShell
+        >>> shell = InteractiveShell()
+        >>> load_ipython_extension(shell)
+        >>> shell.run_line_magic("bench", "-s 0.05 sum(range(1000))").device
+        'cpu'
+    """
     register = shell.magics_manager.register_function
     register(lambda line, cell: work_cell(shell, line, cell), "cell", "work")
     register(lambda line, cell: trace_memory_cell(shell, line, cell), "cell", "trace_memory")
@@ -27,7 +35,16 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
 
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:
-    """Take the magics away again."""
+    """Take the magics away again.
+
+    Example:
+        >>> from IPython.core.interactiveshell import InteractiveShell
+        >>> shell = InteractiveShell()
+        >>> load_ipython_extension(shell)
+        >>> unload_ipython_extension(shell)
+        >>> shell.find_line_magic("bench") is None
+        True
+    """
     for kind, name in (("cell", "work"), ("cell", "trace_memory"), ("line", "bench")):
         shell.magics_manager.magics[kind].pop(name, None)
 

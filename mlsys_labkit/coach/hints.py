@@ -43,8 +43,8 @@ def hint(task: str, rung: int | None = None) -> Hint:
     ``rung`` (1 is the first) asks for a certain one. Raises LabkitError for an unknown task or rung.
 
     Example:
-        >>> hint("offset").rung, hint("offset").rung  # doctest: +SKIP
-        (1, 2)
+        >>> print(hint("offset", 1).ahead)
+        `lk.hint("offset")` again for the next of 3.
     """
     ladder = note(task).hints
     if not ladder:

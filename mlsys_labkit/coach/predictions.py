@@ -36,8 +36,8 @@ def predict(task: str, choice: str | None = None) -> Any:
     ever waits for input, so a headless run goes through. Raises LabkitError for an unknown task or letter.
 
     Example:
-        >>> predict("offset", "b").right  # doctest: +SKIP
-        True
+        >>> predict("offset", "a").right
+        False
     """
     asked = note(task)
     if not asked.question:

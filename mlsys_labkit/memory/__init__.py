@@ -48,7 +48,14 @@ def trace_memory(
 
 
 def call_traced(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> tuple[Any, MemoryTrace]:
-    """The result of ``fn(*args, **kwargs)`` and the trace of the call."""
+    """The result of ``fn(*args, **kwargs)`` and the trace of the call.
+
+    Example:
+        >>> import numpy as np
+        >>> result, trace = call_traced(np.zeros, 1000)
+        >>> result.nbytes, trace.peak_bytes
+        (8000, 8000)
+    """
     with _tracing() as trace:
         result = fn(*args, **kwargs)
     return result, trace

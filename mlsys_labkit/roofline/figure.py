@@ -26,7 +26,7 @@ def figure(
         MissingExtraError: plotly is not installed.
 
     Example:
-        >>> figure(Roofline.from_spec("t4")).layout.xaxis.type  # doctest: +SKIP
+        >>> figure(Roofline.from_spec("t4")).layout.xaxis.type
         'log'
     """
     go = require("plotly.graph_objects", "widgets")

@@ -145,7 +145,12 @@ class DeviceSpec:
 
 
 def keys() -> tuple[str, ...]:
-    """All spec keys, in the order of ``hardware.toml``."""
+    """All spec keys, in the order of ``hardware.toml``.
+
+    Example:
+        >>> [key for key in keys() if key.startswith("h")]
+        ['h100-sxm', 'h100-pcie', 'h200']
+    """
     return tuple(_table())
 
 

@@ -35,8 +35,9 @@ class Kind:
     """One kind of widget: its folder, its synced fields, and how to say it without scripts.
 
     Example:
-        >>> KIND = Kind("strides", "Stride viewer", ("shape", "strides"), lambda state: "<p>…</p>")  # doctest: +SKIP
-        >>> KIND.show({"shape": [3, 4], "strides": [4, 1]})  # doctest: +SKIP
+        >>> kind = Kind("stride_viewer", "Stride viewer", ("shape", "strides"), lambda state: "<p>…</p>")
+        >>> kind.show({"shape": [3, 4], "strides": [4, 1]})
+        <Stride viewer>
     """
 
     folder: str

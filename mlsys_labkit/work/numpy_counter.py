@@ -165,7 +165,7 @@ class CountedArray(np.ndarray[Any, Any]):
 
 
 def _counted_method(name: str) -> Callable[..., Any]:
-    @functools.wraps(getattr(np.ndarray, name))
+    @functools.wraps(getattr(np.ndarray, name), assigned=("__name__",))
     def method(self: CountedArray, *args: Any, **kwargs: Any) -> Any:
         with self._tally.paused():
             result = getattr(_plain(self), name)(*_plain(args), **_plain(kwargs))

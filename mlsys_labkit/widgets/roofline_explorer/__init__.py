@@ -29,7 +29,7 @@ def roofline(
     Reference: Williams, Waterman, Patterson, "Roofline", CACM 52(4), 2009.
 
     Example:
-        >>> roofline(["h100-sxm", "a100-80"], dtype="bfloat16")  # doctest: +SKIP
+        >>> roofline(["h100-sxm", "a100-sxm-80gb"], dtype="bfloat16")
         <Roofline explorer>
     """
     if devices is None:
