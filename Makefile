@@ -25,7 +25,7 @@ bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/startup.py && $(BIN)/python benchmarks/timer.py && $(BIN)/python benchmarks/execute.py
 
 lab: $(VENV)/.ready
-	$(BIN)/jupyter lab --notebook-dir=labs
+	$(BIN)/jupyter lab --notebook-dir=labs $(if $(filter 0,$(shell id -u)),--allow-root)
 
 build: $(VENV)/.ready
 	$(BIN)/labkit build
