@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, overload
 
-from mlsys_labkit.memory.numpy_tracer import tracing_numpy
+from mlsys_labkit.memory.numpy_tracer import tracing_numpy, unseen
 from mlsys_labkit.memory.process import cuda_figures, reset_cuda_peak, resident_bytes
 from mlsys_labkit.memory.trace import CATEGORIES, MemoryEvent, MemoryTrace, TracedTensor
 
@@ -70,7 +70,8 @@ def _tracing() -> Iterator[MemoryTrace]:
         if "torch" in sys.modules:  # without torch there are no tensors, and importing it takes seconds
             from mlsys_labkit.memory.torch_tracer import TorchTracer
 
-            tracer = stack.enter_context(TorchTracer(trace))
+            with unseen():  # listing the tensors that are alive takes megabytes: they are not an outer trace's
+                tracer = stack.enter_context(TorchTracer(trace))
             reset_cuda_peak()
         trace.resident_before_bytes = resident_bytes()
         stack.callback(_measure_at_the_end, trace)

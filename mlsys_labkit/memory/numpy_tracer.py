@@ -73,7 +73,9 @@ class _Sampler:
                 self._trace.free(self._live[block].pop(0))
 
     def on_call(self, frame: FrameType, event: str, arg: Any) -> Any:
-        if is_library(frame.f_code.co_filename):
+        name = frame.f_code.co_filename
+        # namedtuple, dataclass and their like run code of theirs as "<string>"; python -c runs the user's so.
+        if is_library(name) or (name == "<string>" and frame.f_globals.get("__name__") != "__main__"):
             return None
         self.on_line(frame, "line", arg)
         return self.on_line
@@ -120,6 +122,16 @@ def _blocks() -> Counter[Block]:
         frame = next(users, None)
         found[(*(describe(frame.filename, frame.lineno) if frame else ("", "")), one.size)] += 1
     return found
+
+
+@contextmanager
+def unseen() -> Iterator[None]:
+    """What is allocated and freed inside, by a tracer that sets itself up, counts in no trace's Python peak."""
+    if _samplers:
+        _look(always=True)
+    yield
+    if _samplers:
+        _start_afresh()
 
 
 @contextmanager
