@@ -19,7 +19,7 @@ def write_atomic(path: Path, content: str | bytes) -> None:
     """
     data = content.encode("utf-8") if isinstance(content, str) else content
     scrap = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with _named(path):
+    with named(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             # Not tempfile: its 0600 would keep a web server or a class from reading the result.
@@ -41,8 +41,8 @@ def write_if_changed(path: Path, content: str | bytes) -> bool:
 
 
 @contextmanager
-def _named(path: Path) -> Iterator[None]:
-    """Errors name the file that was asked for: ENOSPC comes without one, others with the scrap's."""
+def named(path: Path) -> Iterator[None]:
+    """Let each OSError name what was asked for: ENOSPC comes without a name, others with a scrap's."""
     try:
         yield
     except OSError as error:

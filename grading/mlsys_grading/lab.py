@@ -205,7 +205,10 @@ def read_labs(root: Path, wanted: Iterable[str] = ()) -> list[Lab]:
 def read_lab(root: Path, name: str) -> Lab:
     """Read one lab by its full name. Raises LabkitError with file and line for a source that cannot be read."""
     folder = root / "solutions" / name
-    notebook, cells = _read_percent(folder / f"{name}.py")
+    path = folder / f"{name}.py"
+    notebook, cells = _read_percent(path)
+    if not cells:
+        raise LabkitError(f"{path}: there is no cell; start one with  # %%")
     wrong = _read_wrong_answers(folder / "wrong_answers.py")
     return Lab(root, name, cells, wrong, notebook.metadata)
 
@@ -289,11 +292,16 @@ def _code(cell: Cell) -> bool:
 
 def _read_text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise LabkitError(f"{path} is missing; a lab's source has the name of its folder") from None
     except UnicodeDecodeError as error:
         raise LabkitError(f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8") from None
+    if "\0" in text:
+        raise LabkitError(
+            f"{path}:{text[: text.index(chr(0))].count(chr(10)) + 1}: a NUL byte, which no source has; cut it"
+        )
+    return text
 
 
 def _is_scrap(path: Path) -> bool:

@@ -166,6 +166,8 @@ def test_an_ambiguous_beginning_is_refused(course: Course, capsys: pytest.Captur
     ("damage", "said"),
     [
         (lambda c: c.source.write_bytes(b"# %%\n\xff\xfe"), "not UTF-8 at byte"),
+        (lambda c: c.source.write_bytes(b"# %%\nx = 1\n\0\n"), ".py:3: a NUL byte"),
+        (lambda c: c.source.write_bytes(b""), "there is no cell"),
         (lambda c: c.source.unlink(), "is missing; a lab's source has the name of its folder"),
         (
             lambda c: c.edit(c.source, "# %% [markdown]\n# # Lab", "x = 1\n\n# %% [markdown]\n# # Lab"),
@@ -179,7 +181,7 @@ def test_an_ambiguous_beginning_is_refused(course: Course, capsys: pytest.Captur
         ),
         (lambda c: c.edit(c.source, "#   kernelspec:", "#   kernelspec: ]["), "not a percent-format notebook"),
     ],
-    ids=["bytes", "no file", "text first", "keeps", "no name", "bad json", "bad yaml"],
+    ids=["bytes", "nul", "empty", "no file", "text first", "keeps", "no name", "bad json", "bad yaml"],
 )
 def test_a_corrupt_source_is_one_line(
     course: Course, capsys: pytest.CaptureFixture[str], damage: object, said: str

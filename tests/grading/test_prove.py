@@ -270,6 +270,14 @@ def test_the_cell_runs_where_and_as_a_kernel_would_run_it(course: Course, capsys
     assert (code, said) == (0, "")
 
 
+def test_a_lab_without_a_graded_task_is_not_proved(course: Course, capsys: pytest.CaptureFixture[str]) -> None:
+    course.source.write_text("# %%\nx = 1\n")
+    course.wrong.unlink()
+    code, proof, said = prove(course, capsys)
+    assert (code, proof["proved"]) == (1, False)
+    assert said == "solutions/lab90_tiny/lab90_tiny.py: there is no graded task, so that nothing is proved; write one\n"
+
+
 def test_a_lab_that_does_not_exist_is_one_line(course: Course, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["prove", "lab12", "--root", str(course.root)]) == 2
     assert capsys.readouterr().err == "labkit: there is no lab 'lab12'; the labs are: lab90_tiny\n"

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import jsonschema
 import nbformat
+import psutil
 import pytest
 
 from mlsys_grading import processes
@@ -262,6 +263,32 @@ def test_ctrl_c_leaves_nothing_running_and_keeps_what_was_finished(tmp_path):
     assert states == {"a_quick": "passed", "busy0": "interrupted", "busy1": "interrupted"}
     assert report["interrupted"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["labs", "out"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds left-over processes through /proc")
+def test_ctrl_c_while_the_fork_server_still_imports_is_one_line(tmp_path):
+    write_notebook(tmp_path / "labs", "quick", "a = 1")
+    mark = f"mark-{os.getpid()}-{tmp_path.name}"
+    process = subprocess.Popen(
+        [labkit(), "run", "--notebooks", "labs", "--out", "out", "--no-roofline"],
+        cwd=tmp_path,
+        env=dict(os.environ) | {"LABKIT_TEST_MARK": mark},
+        start_new_session=True,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    deadline = time.monotonic() + 60
+    while not any("forkserver" in " ".join(psutil.Process(pid).cmdline()) for pid in marked_processes(mark)):
+        assert time.monotonic() < deadline, "there never was a fork server"
+        time.sleep(0.02)
+    time.sleep(0.3)  # into its imports, which take seconds
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, said.strip()) == (130, "labkit: interrupted; what was finished is kept")
+    while marked_processes(mark) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert marked_processes(mark) == []
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds left-over processes through /proc")

@@ -39,6 +39,7 @@ def test_unknown_name_lists_what_there_is(labs, capsys):
 def test_missing_and_empty_folders(labs, capsys, tmp_path):
     assert "no such folder" in refuse(capsys, "--notebooks", tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "folder.ipynb").mkdir()
     assert "no .ipynb files" in refuse(capsys, "--notebooks", tmp_path / "empty")
 
 
@@ -94,7 +95,7 @@ def test_a_full_disk_while_the_report_is_written_leaves_the_old_one(labs, tmp_pa
 
     monkeypatch.setattr(write, "fill", full)
     assert main(["run", "--notebooks", str(labs), "--out", str(out), "--no-roofline"]) == 2
-    assert "No space left on device" in capsys.readouterr().err
+    assert f"No space left on device: {out}; nothing" in capsys.readouterr().err
     assert (out / write.DATA).read_text() == "{}"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["labs", "out"]
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from mlsys_grading import processes
 from mlsys_grading.build.python import imported_names, parse
+from mlsys_grading.files import write_atomic
 from mlsys_grading.lab import Lab
 from mlsys_grading.prove.plan import Plan, job_names, plan_lab, to_json
 from mlsys_grading.prove.verdict import LabProof, judge
@@ -63,7 +64,7 @@ def _modules(labs: Sequence[Lab]) -> list[str]:
 
 
 def _run(plan: Plan, scratch: Path, observe: Observer) -> Mapping[str, Any]:
-    (scratch / "plan.json").write_text(json.dumps(to_json(plan)), encoding="utf-8")
+    write_atomic(scratch / "plan.json", json.dumps(to_json(plan)))
     total, done = len(job_names(plan)), 0
     observe(0, total, "")
     log = scratch / "server.log"
@@ -80,8 +81,11 @@ def _run(plan: Plan, scratch: Path, observe: Observer) -> Mapping[str, Any]:
         try:
             assert server.stdout is not None
             for line in server.stdout:
+                job, _, problem = line.rstrip("\n").partition("\t")
+                if problem:
+                    raise LabkitError(f"{problem}; make room, or set TMPDIR to another place")
                 done += 1
-                observe(done, total, line.strip())
+                observe(done, total, job)
             server.wait()
         finally:
             processes.kill_tree(server.pid)

@@ -1,9 +1,10 @@
 """The clean process that everything forks from: ``python -m mlsys_grading.prove.server PLAN``.
 
-It imports once what the labs import, runs no cell itself, and prints the name of each job as its result is complete.
-For each lab it forks two workers: one runs the stubs, one the solution. At each task the latter forks a branch for
-every wrong answer, so that a wrong answer costs its own cells. Should a cell have started threads, a fork of it could
-hang; then the wrong answer is replayed from the clean process, at the price of the cells before it.
+It imports once what the labs import, runs no cell itself, and prints the name of each job as its result is complete or,
+after a tab, why that cannot be written. For each lab it forks two workers: one runs the stubs, one the solution. At
+each task the latter forks a branch for every wrong answer, so that a wrong answer costs its own cells. Should a cell
+have started threads, a fork of it could hang; then the wrong answer is replayed from the clean process, at the price of
+the cells before it.
 """
 
 from __future__ import annotations
@@ -113,8 +114,12 @@ class _Server:
         return branch(work, finish, self._slots, self._plan.cell_seconds, self._plan.memory_bytes, fork_for)
 
     def _deliver(self, job: str, result: Message) -> None:
-        write_atomic(Path(self._plan.results) / f"{job}.json", json.dumps(result))
-        os.write(1, f"{job}\n".encode())  # one short write: lines of several processes never mix
+        said = job
+        try:
+            write_atomic(Path(self._plan.results) / f"{job}.json", json.dumps(result))
+        except OSError as error:
+            said += f"\t{error.strerror}: {error.filename}"
+        os.write(1, f"{said}\n".encode())  # one short write: lines of several processes never mix
 
 
 if __name__ == "__main__":

@@ -99,6 +99,8 @@ def judge(lab: Lab, results: Mapping[str, Result]) -> LabProof:
                     Problem(lab.where(lab.wrong_path, wrong.line), f"{task.name} / {wrong.name}: {proofs[-1].slip}")
                 )
         tasks.append(TaskProof(task.name, task.points, solution.points(task), unsolved.points(task), tuple(proofs)))
+    if not tasks:
+        problems.append(Problem(lab.where(lab.path), "there is no graded task, so that nothing is proved; write one"))
     mine = [result for name, result in results.items() if name.startswith(f"{lab.name}.")]
     seconds = sum(ran["seconds"] for result in mine for ran in result["ran"])
     return LabProof(lab.name, tuple(tasks), tuple(problems), seconds)

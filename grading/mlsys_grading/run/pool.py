@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from multiprocessing import forkserver
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -60,8 +60,7 @@ def execute(
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["mlsys_grading.run.worker"])
-    with processes.interrupts_held():  # or Ctrl-C would end the server, with a traceback, while it still imports
-        forkserver.ensure_running()
+    resource_tracker.ensure_running()  # now: its start lets held signals through
     begun = time.monotonic()
     waiting = list(jobs)
     running: list[Running] = []
@@ -69,7 +68,9 @@ def execute(
     try:
         while waiting or running:
             while waiting and len(running) < at_once:
-                running.append(_start(context, waiting.pop(0), begun))
+                # Or Ctrl-C would end the fork server while it imports, or lose the worker that it is about to fork.
+                with processes.interrupts_held():
+                    running.append(_start(context, waiting.pop(0), begun))
             wait([one.events for one in running] + [one.process.sentinel for one in running], timeout=TICK_SECONDS)
             for one in list(running):
                 _listen(one)

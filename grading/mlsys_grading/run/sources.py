@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from mlsys_grading.build.notebook import dumps, source_notebook
+from mlsys_grading.files import write_atomic
 from mlsys_grading.lab import Lab
 from mlsys_labkit.errors import LabkitError
 
@@ -33,7 +34,7 @@ def from_labs(labs: Sequence[Lab], scratch: Path) -> list[Source]:
         folder = scratch / lab.name
         folder.mkdir()
         notebook = folder / f"{lab.name}.ipynb"
-        notebook.write_text(dumps(source_notebook(lab)), encoding="utf-8")
+        write_atomic(notebook, dumps(source_notebook(lab)))
         lab.copy_data(folder)
         digest = _digest([notebook.read_bytes(), *(file.read_bytes() for file in lab.data_files())])
         sources.append(_source(lab.name, notebook, folder, digest))
@@ -50,6 +51,8 @@ def from_folder(folder: Path, wanted: Sequence[str]) -> list[Source]:
         raise LabkitError(f"--notebooks {folder}: no such folder; name one that holds .ipynb files")
     paths: dict[str, Path] = {}
     for path in sorted([*folder.glob("*.ipynb"), *folder.glob("[!.]*/*.ipynb")]):
+        if not path.is_file():
+            continue
         if path.stem in paths:
             raise LabkitError(
                 f"{paths[path.stem]} and {path} have one name, and a report has one page a name; rename one"

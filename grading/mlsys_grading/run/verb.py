@@ -14,6 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from mlsys_grading.arguments import root_of
+from mlsys_grading.files import named
 from mlsys_grading.lab import read_labs
 from mlsys_grading.report import environment, roofline_figure, write
 from mlsys_grading.run import pool
@@ -38,8 +39,9 @@ def run_verb(arguments: Namespace) -> int:
         figure, caption = roofline_figure.draw(
             measure=not (arguments.no_roofline or run.interrupted), smoke=arguments.smoke
         )
-        write.fill(stage, run, figure, caption)
-        write.publish(stage, out)
+        with named(out):
+            write.fill(stage, run, figure, caption)
+            write.publish(stage, out)
     page = _shown(out / "index.html")
     print(f"{run.count('passed')} of {len(run.notebooks)} passed in {clock(run.seconds)}; report: {page}")
     if run.interrupted:
