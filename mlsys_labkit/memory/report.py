@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from mlsys_labkit.memory.trace import CATEGORIES, MemoryTrace
+from mlsys_labkit.units import si
 
 _MOST_TENSORS = 8
 
@@ -44,35 +45,28 @@ def _cell(content: str, align: str = "left") -> str:
     return f'<td style="text-align:{align}">{escape(content)}</td>'
 
 
-def si(size: float) -> str:
-    """Bytes in SI units: 67 149 824 is 67.1 MB."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if abs(size) < 1000:
-            return f"{size:.4g} {unit}"
-        size /= 1000
-    return f"{size:.4g} TB"
-
-
 Content = tuple[str, list[tuple[str, str, float]], list[tuple[str, str, str, str, str]], list[str]]
 
 
 def _content(trace: MemoryTrace) -> Content:
     peak, by_category, at_peak = trace.peak_bytes, trace.peak_by_category, trace.peak_tensors
-    headline = f"peak {si(peak)} after event {trace.peak_event} of {len(trace.events)}"
+    headline = f"peak {si(peak, 'B')} after event {trace.peak_event} of {len(trace.events)}"
     if len(trace.devices) > 1:
-        headline += " (" + ", ".join(f"{one}: peak {si(trace.on(one).peak_bytes)}" for one in trace.devices) + ")"
-    categories = [(name, si(by_category[name]), by_category[name] / peak) for name in CATEGORIES if by_category[name]]
+        headline += " (" + ", ".join(f"{one}: peak {si(trace.on(one).peak_bytes, 'B')}" for one in trace.devices) + ")"
+    categories = [
+        (name, si(by_category[name], "B"), by_category[name] / peak) for name in CATEGORIES if by_category[name]
+    ]
     tensors = []
     for one in at_peak[:_MOST_TENSORS]:
         name = "numpy" if one.shape is None else one.name
-        tensors.append((si(one.bytes), one.category, name, "before" if one.before else one.line, one.code))
+        tensors.append((si(one.bytes, "B"), one.category, name, "before" if one.before else one.line, one.code))
     notes = []
     if len(at_peak) > _MOST_TENSORS:
         rest = sum(one.bytes for one in at_peak[_MOST_TENSORS:])
-        notes.append(f"and {len(at_peak) - _MOST_TENSORS} smaller, {si(rest)} together")
+        notes.append(f"and {len(at_peak) - _MOST_TENSORS} smaller, {si(rest, 'B')} together")
     if trace.resident_before_bytes is not None and trace.resident_after_bytes is not None:
         change = trace.resident_after_bytes - trace.resident_before_bytes
-        notes.append(f"process: resident {si(trace.resident_after_bytes)}, {si(change)} more than before")
+        notes.append(f"process: resident {si(trace.resident_after_bytes, 'B')}, {si(change, 'B')} more than before")
     if trace.cuda is not None:
-        notes.append("CUDA allocator: " + ", ".join(f"{name} {si(size)}" for name, size in trace.cuda.items()))
+        notes.append("CUDA allocator: " + ", ".join(f"{name} {si(size, 'B')}" for name, size in trace.cuda.items()))
     return headline, categories, tensors, notes

@@ -10,7 +10,7 @@ from mlsys_labkit.device import VIRTUAL_LABEL
 from mlsys_labkit.errors import require
 from mlsys_labkit.roofline.layout import slope_start, view
 from mlsys_labkit.roofline.model import Roofline
-from mlsys_labkit.roofline.units import plain, si
+from mlsys_labkit.units import plain, si
 from mlsys_labkit.work import Work
 
 # Middle tones that stand out on a white and on a black page alike: a figure cannot follow the page's theme.

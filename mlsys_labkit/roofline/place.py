@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from mlsys_labkit.roofline.units import plain, si
+from mlsys_labkit.units import plain, si
 
 if TYPE_CHECKING:
     from mlsys_labkit.roofline.model import Ceiling, Roofline

@@ -13,7 +13,7 @@ from mlsys_labkit.roofline.labels import Board, Spot, spread
 from mlsys_labkit.roofline.layout import View, ridge_of, slope_start, view
 from mlsys_labkit.roofline.model import Ceiling, Roofline
 from mlsys_labkit.roofline.place import Placement
-from mlsys_labkit.roofline.units import plain, si
+from mlsys_labkit.units import plain, si
 from mlsys_labkit.work import Work
 
 WIDTH, HEIGHT = 860.0, 500.0

@@ -9,13 +9,14 @@ from types import MappingProxyType
 from typing import Any
 
 from mlsys_labkit.errors import LabkitError
+from mlsys_labkit.specs import DTYPES as PEAK_DTYPES
+from mlsys_labkit.units import si
 
 # From the most to the least direct evidence: a sum is only as good as its weakest part, so addition keeps the later.
 PROVENANCE = ("measured", "counted", "simulated", "formula", "model")
 QUANTITIES = ("flops", "bytes_read", "bytes_written", "messages", "message_bytes", "seconds")
 # The rest have no peak in any spec: integer code can be counted, and is not placed under a floating-point roof.
-ROOFED_DTYPES = ("float64", "float32", "tf32", "bfloat16", "float16", "float8", "float4", "int8")
-DTYPES = (*ROOFED_DTYPES, "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")
+DTYPES = (*PEAK_DTYPES, "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")
 
 
 class WorkError(LabkitError, ValueError):
@@ -119,14 +120,14 @@ class Work:
         return hash((*(getattr(self, q) for q in QUANTITIES), self.dtype, self.name, frozenset(self.how.items())))
 
     def __str__(self) -> str:
-        parts = [f"{_si(self.flops)}FLOP ({self.dtype})", f"{_si(self.bytes_read)}B read"]
-        parts.append(f"{_si(self.bytes_written)}B written")
+        parts = [f"{si(self.flops, 'FLOP')} ({self.dtype})", f"{si(self.bytes_read, 'B')} read"]
+        parts.append(f"{si(self.bytes_written, 'B')} written")
         if self.messages:
-            parts.append(f"{self.messages} messages of {_si(self.message_bytes)}B in all")
+            parts.append(f"{self.messages} messages of {si(self.message_bytes, 'B')} in all")
         if self.bytes_moved:
             parts.append(f"{self.intensity:.3g} FLOP/B")
         if self.seconds is not None:
-            parts.append(f"{_si(self.seconds)}s")
+            parts.append(f"{si(self.seconds, 's')}")
         return f"{self._who()}: {', '.join(parts)}"
 
     def _who(self) -> str:
@@ -161,15 +162,3 @@ def _joint_provenance(a: Work, b: Work) -> dict[str, str]:
     if a.seconds is None or b.seconds is None:
         joint.pop("seconds", None)
     return joint
-
-
-def _si(value: float) -> str:
-    """SI prefixes (powers of 1000): 2048 -> '2.05 k'."""
-    if value == 0 or not math.isfinite(value):
-        return f"{value:g} "
-    power = min(5, max(-3, math.floor(math.log10(abs(value)) / 3)))
-    scaled = value / 1000**power
-    if abs(float(f"{scaled:.3g}")) >= 1000 and power < 5:
-        power += 1
-        scaled = value / 1000**power
-    return f"{scaled:.3g} {('n', 'µ', 'm', '', 'k', 'M', 'G', 'T', 'P')[power + 3]}"

@@ -313,7 +313,7 @@ def test_reports_read_well():
     with trace_memory() as trace:
         out = model(torch.ones(1, 1000))
     text = str(trace)
-    assert text.startswith("peak 4.008 MB after event 3 of 4") or "peak 4.00" in text
+    assert text.startswith("peak 4.01 MB after event ")  # weights 4 MB, input and output 4 kB each
     assert "parameters" in text
     assert "float32 (1000, 1000)" in text
     html = trace._repr_html_()

@@ -21,7 +21,7 @@ from mlsys_labkit.device import Device
 from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.roofline import Ceiling, Roofline, measure, store
 from mlsys_labkit.roofline.labels import Board, Spot, spread
-from mlsys_labkit.roofline.units import plain, si
+from mlsys_labkit.units import plain, si
 from mlsys_labkit.work import Work, WorkError
 
 H100 = Roofline.from_spec("h100-sxm")
