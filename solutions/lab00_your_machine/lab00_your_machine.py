@@ -13,35 +13,40 @@
 # %% [markdown]
 # # Lab 00 · Your machine
 #
-# **You will** time code without fooling yourself, see where memory goes, and draw the one picture this course keeps coming back
-# to: the roofline of the machine under your hands.
+# A kernel is as fast as its machine lets it be, and most people have never measured theirs. Here you time it without
+# fooling yourself, see where memory goes, and draw the one picture this course keeps coming back to: the roofline.
+#
+# **You will be able to**
+#
+# - quote a time with its interval, and know when not to believe it;
+# - find the memory that nobody wrote down, and do with half of it;
+# - count the FLOPs and the bytes of dot, mv and mm;
+# - say from a datasheet what holds a kernel back, and when a measurement cannot be true.
 #
 # | time | difficulty | hardware | points |
 # |---|---|---|---|
-# | 60 to 90 minutes | ●○○○○ | any laptop; a GPU only for the last, ungraded section | 100 in 9 tasks |
+# | 75 minutes | ●○○○ | any laptop; a GPU only for the last, ungraded section | 100 in 9 tasks |
 #
 # Needs a little numpy. Reads along with chapter 0, *Find f, then make it fast*, and chapter 5, *Roofline*.
 #
-# Each task goes the same way: **predict** (your guess is not graded, committing to it is what teaches), **write**, **check**, then
-# **look**. Your marks come from arithmetic and from counted bytes, never from your clock: a slow laptop loses nothing.
-#
-# Stuck? `lk.hint("warmup_end")` in a new cell gives a nudge, and a stronger one each time you ask.
+# Each task goes the same way: **predict** (your guess is not graded, committing to it is what teaches), **write**,
+# **check**, then **look**. Marks come from right answers and from counted bytes, passes and FLOPs, never from a clock:
+# a slow laptop loses nothing. Stuck? `lk.hint("warmup_end")` in a new cell gives a nudge, and a stronger one each time you ask.
 
-# %%
+# %% nbgrader={"grade": false, "grade_id": "lab00_imports", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # %load_ext mlsys_labkit
 import math
 
 import numpy as np
 
 import mlsys_labkit as lk
-from mlsys_labkit.checks import expect_close, expect_equal, expect_peak, expect_raises
 
 # %% tags=["parameters"]
-smoke = False  # True makes the measurements short: a quick look, wider intervals
+smoke = False  # True: shorter measurements and smaller pictures, for a quick run through
 seed = 0
 
 # %% [markdown]
-# ## 1 · Which machine is this?
+# ## Part 1 · Which machine is this?
 #
 # `lk.detect()` looks for a GPU, and then for everything that limits you: how many cores this process may really use (a container often
 # has fewer than `os.cpu_count()` claims) and how much memory is left before something is killed.
@@ -54,34 +59,36 @@ device
 # The rest of this lab compares your machine with one that you may not have. `lk.specs` holds datasheets, each number with its source
 # and its small print:
 
-# %%
+# %% nbgrader={"grade": false, "grade_id": "lab00_h100", "locked": true, "schema_version": 3, "solution": false, "task": false}
 h100 = lk.specs.get("h100-sxm")
 print(h100.name)
 print(f"{h100.peak('bfloat16') / 1e12:6.0f} TFLOP/s of arithmetic in bfloat16, dense")
 print(f"{h100.bandwidth() / 1e12:6.2f} TB/s from memory")
 
 # %% [markdown]
-# ## 2 · Time it, honestly
+# ## Part 2 · Time it, honestly
 #
 # One stopwatch reading is an anecdote. The first calls are slow (caches are cold, pages are not there yet, something compiles), later
 # ones are disturbed by everything else that the machine does. Here are forty readings of one function, in microseconds.
 
-# %%
+# %% nbgrader={"grade": false, "grade_id": "lab00_readings", "locked": true, "schema_version": 3, "solution": false, "task": false}
 readings = np.array([
     941.0, 402.5, 188.1, 131.0, 104.2, 101.3, 103.9, 100.2, 99.8, 101.1,
     100.7, 187.4, 100.1, 99.9, 102.2, 100.4, 101.8, 100.0, 99.7, 100.9,
     101.5, 100.3, 143.8, 100.6, 99.9, 100.8, 101.2, 100.5, 100.1, 102.7,
     99.6, 100.2, 312.9, 100.4, 101.0, 100.7, 99.8, 100.3, 101.6, 100.1,
-])
+])  # fmt: skip
+
+# %% [markdown]
+# ### Task 1 · Where does the warm-up end?
+# *10 points · 8 minutes · ●○○○*
+#
+# Take the **median of the second half** as the steady level. The warm-up is the run of **leading** samples that are more than 25 %
+# above it. Spikes later on are noise, not warm-up: they stay.
 
 # %%
 lk.predict("warmup_end")
 
-# %% [markdown]
-# ### Task: where does the warm-up end?
-#
-# Take the **median of the second half** as the steady level. The warm-up is the run of **leading** samples that are more than 25 %
-# above it. Spikes later on are noise, not warm-up: they stay.
 
 # %% nbgrader={"grade": false, "grade_id": "warmup_end", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def warmup_end(samples):
@@ -100,26 +107,29 @@ def warmup_end(samples):
     return int(steady[0]) if len(steady) else len(samples)
     ### END SOLUTION
 
+
 # %% nbgrader={"grade": true, "grade_id": "warmup_end_test", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
-expect_equal(warmup_end(np.array([9.0, 3.0, 1.0, 1.1, 1.0, 1.0])), 2, name="the docstring's example")
-expect_equal(warmup_end(np.array([1.0, 1.0, 1.0, 1.0])), 0, name="no warm-up at all")
-expect_equal(warmup_end(readings), 4, name="the readings above")
+lk.checks.expect_equal(warmup_end(np.array([9.0, 3.0, 1.0, 1.1, 1.0, 1.0])), 2, name="the docstring's example")
+lk.checks.expect_equal(warmup_end(np.array([1.0, 1.0, 1.0, 1.0])), 0, name="no warm-up at all")
+lk.checks.expect_equal(warmup_end(readings), 4, name="the readings above")
 ### BEGIN HIDDEN TESTS
 # A spike in the steady part is noise: it must not stretch the warm-up.
-expect_equal(warmup_end(np.array([5.0, 1.0, 1.0, 9.0, 1.0, 1.0, 1.0, 1.0])), 1, name="a spike after the warm-up")
+lk.checks.expect_equal(
+    warmup_end(np.array([5.0, 1.0, 1.0, 9.0, 1.0, 1.0, 1.0, 1.0])), 1, name="a spike after the warm-up"
+)
 # Exactly 25 % above is not more than 25 % above.
-expect_equal(warmup_end(np.array([1.25, 1.0, 1.0, 1.0])), 0, name="exactly at the limit")
+lk.checks.expect_equal(warmup_end(np.array([1.25, 1.0, 1.0, 1.0])), 0, name="exactly at the limit")
 # Odd length: samples[n // 2:] keeps the middle one. With [8, 4, 1] the second half is [4, 1], its median 2.5, the limit 3.125.
-expect_equal(warmup_end(np.array([8.0, 4.0, 1.0])), 2, name="an odd number of samples")
+lk.checks.expect_equal(warmup_end(np.array([8.0, 4.0, 1.0])), 2, name="an odd number of samples")
 # The unit must not matter.
 rng = np.random.default_rng(7)
 for leading in (0, 1, 6):
     steady = rng.uniform(1.0, 1.05, 30)
     samples = np.concatenate([steady[:leading] * rng.uniform(2, 9, leading), steady])
     for unit in (1e-9, 1.0, 1e6):
-        expect_equal(warmup_end(samples * unit), leading, name=f"{leading} slow samples, unit {unit:g}")
+        lk.checks.expect_equal(warmup_end(samples * unit), leading, name=f"{leading} slow samples, unit {unit:g}")
 # A machine that only gets faster: nothing before the very end is within the limit.
-expect_equal(warmup_end(np.array([4.0, 4.0, 4.0, 1.0, 1.0])), 3, name="a late end")
+lk.checks.expect_equal(warmup_end(np.array([4.0, 4.0, 4.0, 1.0, 1.0])), 3, name="a late end")
 ### END HIDDEN TESTS
 
 # %%
@@ -145,7 +155,8 @@ with lk.picture(
     lk.show(figure, summary=f"{end} warm-up samples, then a median of {middle:.1f} µs and {slow} spikes.")
 
 # %% [markdown]
-# ### Task: how sure is that median?
+# ### Task 2 · How sure is that median?
+# *12 points · 12 minutes · ●●○○*
 #
 # Sort n independent samples. Each lies below the true median with probability one half, so *how many* do follows a binomial
 # distribution, whatever the shape of the noise.
@@ -155,6 +166,7 @@ with lk.picture(
 
 # %%
 lk.predict("median_interval")
+
 
 # %% nbgrader={"grade": false, "grade_id": "median_interval", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def median_interval(samples):
@@ -180,22 +192,25 @@ def median_interval(samples):
     return float(ordered[rank - 1]), float(ordered[n - rank])
     ### END SOLUTION
 
+
 # %% nbgrader={"grade": true, "grade_id": "median_interval_test", "locked": true, "points": 12, "schema_version": 3, "solution": false, "task": false}
-expect_close(median_interval(np.arange(10.0)), (1.0, 8.0), name="ranks 2 and 9 of 10")
-expect_raises(ValueError, median_interval, np.arange(5.0))
+lk.checks.expect_close(median_interval(np.arange(10.0)), (1.0, 8.0), name="ranks 2 and 9 of 10")
+lk.checks.expect_raises(ValueError, median_interval, np.arange(5.0))
 ### BEGIN HIDDEN TESTS
 # Ranks from the printed table of the binomial (sign-test) interval.
 table = ((6, 1, 6), (7, 1, 7), (8, 1, 8), (9, 2, 8), (15, 4, 12), (20, 6, 15), (25, 8, 18), (30, 10, 21))
 for n, low, high in (*table, (50, 18, 33), (100, 40, 61)):
-    expect_close(median_interval(np.arange(1.0, n + 1)), (float(low), float(high)), name=f"ranks for {n} samples")
+    lk.checks.expect_close(
+        median_interval(np.arange(1.0, n + 1)), (float(low), float(high)), name=f"ranks for {n} samples"
+    )
 # Order must not matter, nor may the caller's array be sorted under its feet.
 rng = np.random.default_rng(11)
 samples = rng.exponential(size=30)
 kept = samples.copy()
-expect_close(median_interval(samples), (np.sort(kept)[9], np.sort(kept)[20]), name="unsorted samples")
-expect_close(samples, kept, name="the array you were given, after the call")
+lk.checks.expect_close(median_interval(samples), (np.sort(kept)[9], np.sort(kept)[20]), name="unsorted samples")
+lk.checks.expect_close(samples, kept, name="the array you were given, after the call")
 # 1,100 samples: 2**n no longer fits a float, the ranks must still be right (l = 518).
-expect_close(median_interval(np.arange(1.0, 1101)), (518.0, 583.0), name="ranks for 1,100 samples")
+lk.checks.expect_close(median_interval(np.arange(1.0, 1101)), (518.0, 583.0), name="ranks for 1,100 samples")
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -216,14 +231,22 @@ down, across = (lambda: a.sum(axis=0)), (lambda: a.sum(axis=1))
 lk.compare(down, across, seconds=budget, names=("sum(axis=0)", "sum(axis=1)"))
 
 # %% [markdown]
-# ## 3 · Where memory goes
+# ## Part 3 · Where memory goes
+#
+# An array lives as long as somebody refers to it. What counts on a machine is the **peak**: the bytes alive at the worst moment. Past
+# the memory you have, a program is not slow, it is dead.
+#
+# ### Task 3 · Standardize within one extra array
+# *12 points · 10 minutes · ●●○○*
 #
 # `(x - mean) / std` looks innocent. Each operation writes a fresh array, and for a moment several of them are alive together.
+
 
 # %%
 def standardize_carelessly(x):
     centred = x - x.mean()
     return centred / np.sqrt((centred**2).mean())
+
 
 # %%
 lk.predict("standardize")
@@ -239,10 +262,9 @@ print(f"x has {x.nbytes / 1e6:.1f} MB, the new arrays peak at {careless.peak_byt
 lk.widgets.memory_timeline(careless)
 
 # %% [markdown]
-# ### Task: standardize within one extra array
-#
-# Compute the same numbers while never holding more than **one** array of the input's size beside the input. The input must not change.
+# Your turn. Compute the same numbers while never holding more than **one** array of the input's size beside the input. The input must not change.
 # (`np.subtract(a, b, out=a)` and `a -= b` write into what is already there; `np.dot(a, a)` sums squares without writing any.)
+
 
 # %% nbgrader={"grade": false, "grade_id": "standardize", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def standardize(x):
@@ -262,12 +284,13 @@ def standardize(x):
     return out
     ### END SOLUTION
 
+
 # %% nbgrader={"grade": true, "grade_id": "standardize_test", "locked": true, "points": 12, "schema_version": 3, "solution": false, "task": false}
-expect_close(standardize(np.array([1.0, 3.0])), np.array([-1.0, 1.0]), name="the docstring's example")
-sample = np.random.default_rng(3).standard_normal(100_000)
-result = expect_peak(standardize, sample, at_most_bytes=sample.nbytes + 16_384)
-expect_close(result.mean(), 0.0, atol=1e-9, name="the mean of what you return")
-expect_close(result.std(), 1.0, name="the standard deviation of what you return")
+lk.checks.expect_close(standardize(np.array([1.0, 3.0])), np.array([-1.0, 1.0]), name="the docstring's example")
+sample = np.random.default_rng(3).standard_normal(20_000)
+result = lk.checks.expect_peak(standardize, sample, at_most_bytes=sample.nbytes + 16_384)
+lk.checks.expect_close(result.mean(), 0.0, atol=1e-9, name="the mean of what you return")
+lk.checks.expect_close(result.std(), 1.0, name="the standard deviation of what you return")
 ### BEGIN HIDDEN TESTS
 rng = np.random.default_rng(5)
 for n in (1, 2, 7, 1000):  # one element has no spread; 7 is odd; the rest is ordinary
@@ -275,14 +298,18 @@ for n in (1, 2, 7, 1000):  # one element has no spread; 7 is odd; the rest is or
     kept = x_in.copy()
     spread = np.sqrt(((kept - kept.mean()) ** 2).mean())
     expected = (kept - kept.mean()) / (spread or 1.0)
-    expect_close(standardize(x_in), expected, atol=1e-9, name=f"{n} elements")
-    expect_close(x_in, kept, name="the input, after the call")
-expect_close(standardize(np.full(9, 4.0)), np.zeros(9), name="all elements equal")
+    lk.checks.expect_close(standardize(x_in), expected, atol=1e-9, name=f"{n} elements")
+    lk.checks.expect_close(x_in, kept, name="the input, after the call")
+lk.checks.expect_close(standardize(np.full(9, 4.0)), np.zeros(9), name="all elements equal")
 # Far from zero: the mean square minus the squared mean would lose every digit here.
 far = 1e8 + rng.standard_normal(1000)
-expect_close(standardize(far), (far - far.mean()) / far.std(), rtol=1e-6, atol=1e-6, name="a large mean and a small spread")
-big = rng.standard_normal(400_000)
-big_result = expect_peak(standardize, big, at_most_bytes=big.nbytes + 16_384)
+lk.checks.expect_close(
+    standardize(far), (far - far.mean()) / far.std(), rtol=1e-6, atol=1e-6, name="a large mean and a small spread"
+)
+# The small change stays small: it must not grow with the input.
+big = rng.standard_normal(60_000)
+result = lk.checks.expect_peak(standardize, big, at_most_bytes=big.nbytes + 16_384)
+lk.checks.expect_close(result, (big - big.mean()) / big.std(), atol=1e-9, name="60,000 elements")
 ### END HIDDEN TESTS
 
 # %%
@@ -294,17 +321,18 @@ with lk.picture("The same numbers from your version: one array where the careles
     display(lk.widgets.memory_timeline(yours))
 
 # %% [markdown]
-# ## 4 · The two speeds of a machine
+# ## Part 4 · The two speeds of a machine
 #
 # A machine does arithmetic at one speed and brings numbers from memory at another.
-
-# %% [markdown]
-# ### Task: the speed of memory
+#
+# ### Task 4 · The speed of memory
+# *8 points · 4 minutes · ●○○○*
 #
 # Copy a large array, and divide bytes by seconds. Mind the units: GB is $10^9$ bytes (GiB is $2^{30}$).
 
 # %%
 lk.predict("copy_bandwidth")
+
 
 # %% nbgrader={"grade": false, "grade_id": "copy_bandwidth", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def copy_bandwidth(elements, itemsize, seconds):
@@ -319,13 +347,16 @@ def copy_bandwidth(elements, itemsize, seconds):
     return 2 * elements * itemsize / seconds
     ### END SOLUTION
 
+
 # %% nbgrader={"grade": true, "grade_id": "copy_bandwidth_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
-expect_close(copy_bandwidth(1_000_000_000, 4, 0.004), 2e12, name="the docstring's example, in B/s")
+lk.checks.expect_close(copy_bandwidth(1_000_000_000, 4, 0.004), 2e12, name="the docstring's example, in B/s")
 ### BEGIN HIDDEN TESTS
-expect_close(copy_bandwidth(1, 8, 2.0), 8.0, name="one double in two seconds")
-expect_close(copy_bandwidth(0, 4, 1.0), 0.0, name="an empty array moves nothing")
+lk.checks.expect_close(copy_bandwidth(1, 8, 2.0), 8.0, name="one double in two seconds")
+lk.checks.expect_close(copy_bandwidth(0, 4, 1.0), 0.0, name="an empty array moves nothing")
 # An H100 copies 1 GiB of bfloat16 at its full 3.35 TB/s in 641 microseconds.
-expect_close(copy_bandwidth(2**29, 2, 2 * 2**30 / 3.35e12), 3.35e12, name="1 GiB at the full speed of an H100")
+lk.checks.expect_close(
+    copy_bandwidth(2**29, 2, 2 * 2**30 / 3.35e12), 3.35e12, name="1 GiB at the full speed of an H100"
+)
 ### END HIDDEN TESTS
 
 # %%
@@ -342,9 +373,10 @@ with lk.picture("Your machine's two speeds, measured now. They are yours, and no
     del source, target
 
 # %% [markdown]
-# ## 5 · How much arithmetic for each byte?
+# ## Part 5 · How much arithmetic for each byte?
 #
-# ### Task: count it
+# ### Task 5 · Count it
+# *16 points · 10 minutes · ●○○○*
 #
 # Three old friends, each with its arithmetic and its least possible traffic: every input read **once**, every output written **once**.
 #
@@ -358,6 +390,7 @@ with lk.picture("Your machine's two speeds, measured now. They are yours, and no
 
 # %%
 lk.predict("costs")
+
 
 # %% nbgrader={"grade": false, "grade_id": "costs", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def dot_cost(n, itemsize):
@@ -389,13 +422,14 @@ def mm_cost(m, n, k, itemsize):
     return 2 * m * n * k, (m * k + k * n + m * n) * itemsize
     ### END SOLUTION
 
+
 # %% nbgrader={"grade": true, "grade_id": "costs_test", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
-expect_equal(tuple(dot_cost(8, 4)), (16, 68), name="dot_cost(8, 4)")
-expect_equal(tuple(mv_cost(2, 3, 4)), (12, 44), name="mv_cost(2, 3, 4)")
-expect_equal(tuple(mm_cost(2, 3, 4, 2)), (48, 52), name="mm_cost(2, 3, 4, 2)")
+lk.checks.expect_close(dot_cost(8, 4), (16, 68), name="(FLOPs, bytes) of dot_cost(8, 4)")
+lk.checks.expect_close(mv_cost(2, 3, 4), (12, 44), name="(FLOPs, bytes) of mv_cost(2, 3, 4)")
+lk.checks.expect_close(mm_cost(2, 3, 4, 2), (48, 52), name="(FLOPs, bytes) of mm_cost(2, 3, 4, 2)")
 
 # %% nbgrader={"grade": true, "grade_id": "costs_test_ragged", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
-expect_equal(tuple(mm_cost(1, 1, 8, 4)), tuple(dot_cost(8, 4)), name="1 x 8 times 8 x 1, a dot product")
+lk.checks.expect_close(mm_cost(1, 1, 8, 4), dot_cost(8, 4), name="1 x 8 times 8 x 1, a dot product")
 ### BEGIN HIDDEN TESTS
 rng = np.random.default_rng(13)
 for _ in range(20):  # ragged shapes, 1 included; the traffic is counted from real arrays
@@ -403,9 +437,9 @@ for _ in range(20):  # ragged shapes, 1 included; the traffic is counted from re
     for dtype in (np.float16, np.float32, np.float64):
         left, right = np.ones((m, k), dtype), np.ones((k, n), dtype)
         moved = left.nbytes + right.nbytes + (left @ right).nbytes
-        expect_equal(tuple(mm_cost(m, n, k, left.itemsize)), (2 * m * n * k, moved), name=f"mm_cost({m}, {n}, {k})")
+        lk.checks.expect_close(mm_cost(m, n, k, left.itemsize), (2 * m * n * k, moved), name=f"mm_cost({m}, {n}, {k})")
         moved = left.nbytes + left[0].nbytes + left[:, 0].nbytes
-        expect_equal(tuple(mv_cost(m, k, left.itemsize)), (2 * m * k, moved), name=f"mv_cost({m}, {k})")
+        lk.checks.expect_close(mv_cost(m, k, left.itemsize), (2 * m * k, moved), name=f"mv_cost({m}, {k})")
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -431,21 +465,22 @@ with lk.picture(
     lk.show(figure, summary="dot stays at 1/4 FLOP/B and mv at 1/2 in float32; mm grows as n/6.")
 
 # %% [markdown]
-# ## 6 · The roofline
+# ## Part 6 · The roofline
 #
 # A kernel of intensity $I$ on a machine with peak $P$ (FLOP/s) and bandwidth $B$ (B/s) can run at no more than
 #
 # $$\min(P,\; I \cdot B).$$
 #
-# Left of the **ridge** $P / B$ it starves for bytes, right of it it is limited by arithmetic. (Williams, Waterman and Patterson, 2009.)
-
-# %% [markdown]
-# ### Task: draw the roof
+# Left of the **ridge** $P / B$ it starves for bytes, right of it arithmetic is the limit. (Williams, Waterman and Patterson, 2009.)
+#
+# ### Task 6 · Draw the roof
+# *12 points · 6 minutes · ●○○○*
 #
 # Two lines of code for the picture that this course keeps coming back to.
 
 # %%
 lk.predict("attainable")
+
 
 # %% nbgrader={"grade": false, "grade_id": "attainable", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def ridge(peak, bandwidth):
@@ -467,27 +502,32 @@ def attainable(intensity, peak, bandwidth):
     return np.minimum(peak, np.asarray(intensity) * bandwidth)
     ### END SOLUTION
 
+
 # %% nbgrader={"grade": true, "grade_id": "attainable_test", "locked": true, "points": 12, "schema_version": 3, "solution": false, "task": false}
-expect_close(ridge(1000.0, 10.0), 100.0, name="ridge(1000, 10)")
-expect_close(attainable(4.0, 1000.0, 10.0), 40.0, name="left of the ridge")
-expect_close(attainable(400.0, 1000.0, 10.0), 1000.0, name="right of the ridge")
+lk.checks.expect_close(ridge(1000.0, 10.0), 100.0, name="ridge(1000, 10)")
+lk.checks.expect_close(attainable(4.0, 1000.0, 10.0), 40.0, name="left of the ridge")
+lk.checks.expect_close(attainable(400.0, 1000.0, 10.0), 1000.0, name="right of the ridge")
 ### BEGIN HIDDEN TESTS
 # Three datasheets, ridges worked out by hand: T4 fp16 65e12 / 320e9, A100 bf16 312e12 / 2039e9, H100 bf16 989.4e12 / 3.35e12.
 for peak, bandwidth, expected in ((65e12, 320e9, 203.125), (312e12, 2039e9, 153.0161), (989.4e12, 3.35e12, 295.3433)):
-    expect_close(ridge(peak, bandwidth), expected, rtol=1e-6, name="ridge")
-    expect_close(attainable(expected, peak, bandwidth), peak, rtol=1e-6, name="at the ridge both roofs agree")
+    lk.checks.expect_close(ridge(peak, bandwidth), expected, rtol=1e-6, name="ridge")
+    lk.checks.expect_close(attainable(expected, peak, bandwidth), peak, rtol=1e-6, name="at the ridge both roofs agree")
 many = np.array([0.0, 0.25, 100.0, 1e9, np.inf])  # inf: a kernel that moves nothing is limited by arithmetic
-expect_close(attainable(many, 1000.0, 10.0), np.array([0.0, 2.5, 1000.0, 1000.0, 1000.0]), name="an array of intensities")
+lk.checks.expect_close(
+    attainable(many, 1000.0, 10.0), np.array([0.0, 2.5, 1000.0, 1000.0, 1000.0]), name="an array of intensities"
+)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ### Task: what holds it back?
+# ### Task 7 · What holds it back?
+# *12 points · 8 minutes · ●●○○*
 #
 # Say for a kernel whether an H100 would be waiting for memory or for arithmetic. The peak depends on the number format: ask the
 # datasheet with `spec.peak(dtype)` and `spec.bandwidth()`. A kernel that sits exactly on the ridge counts as `"compute"`.
 
 # %%
 lk.predict("bound")
+
 
 # %% nbgrader={"grade": false, "grade_id": "bound", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def bound(flops, bytes_moved, spec, dtype):
@@ -502,29 +542,38 @@ def bound(flops, bytes_moved, spec, dtype):
     return "compute" if flops * spec.bandwidth() >= spec.peak(dtype) * bytes_moved else "memory"
     ### END SOLUTION
 
+
 # %% nbgrader={"grade": true, "grade_id": "bound_test", "locked": true, "points": 12, "schema_version": 3, "solution": false, "task": false}
-expect_equal(bound(*dot_cost(10**6, 4), h100, "float32"), "memory", name="a dot product")
-expect_equal(bound(*mm_cost(4096, 4096, 4096, 2), h100, "bfloat16"), "compute", name="a large matmul")
+lk.checks.expect_equal(bound(*dot_cost(10**6, 4), h100, "float32"), "memory", name="a dot product")
+lk.checks.expect_equal(bound(*mm_cost(4096, 4096, 4096, 2), h100, "bfloat16"), "compute", name="a large matmul")
 # The same 600-cubed matmul in two formats: 100 FLOP/B against a ridge of 20, 200 against one of 295.
-expect_equal(bound(*mm_cost(600, 600, 600, 4), h100, "float32"), "compute", name="n = 600, float32")
-expect_equal(bound(*mm_cost(600, 600, 600, 2), h100, "bfloat16"), "memory", name="n = 600, bfloat16")
+lk.checks.expect_equal(bound(*mm_cost(600, 600, 600, 4), h100, "float32"), "compute", name="n = 600, float32")
+lk.checks.expect_equal(bound(*mm_cost(600, 600, 600, 2), h100, "bfloat16"), "memory", name="n = 600, bfloat16")
 ### BEGIN HIDDEN TESTS
-expect_equal(bound(1.0, 0.0, h100, "float32"), "compute", name="a kernel that moves nothing")
-expect_equal(bound(0.0, 1.0, h100, "float32"), "memory", name="a copy computes nothing")
-expect_equal(bound(h100.peak("float32"), h100.bandwidth(), h100, "float32"), "compute", name="exactly on the ridge")
+lk.checks.expect_equal(bound(1.0, 0.0, h100, "float32"), "compute", name="a kernel that moves nothing")
+lk.checks.expect_equal(bound(0.0, 1.0, h100, "float32"), "memory", name="a copy computes nothing")
+lk.checks.expect_equal(
+    bound(h100.peak("float32"), h100.bandwidth(), h100, "float32"), "compute", name="exactly on the ridge"
+)
 # One token of a 7-billion-parameter model in bfloat16 reads every weight for two FLOPs: 1 FLOP/B. A batch of 512 reuses them.
-expect_equal(bound(2 * 7e9, 2 * 7e9, h100, "bfloat16"), "memory", name="decoding one token")
-expect_equal(bound(512 * 2 * 7e9, 2 * 7e9, h100, "bfloat16"), "compute", name="a batch of 512")
-expect_equal(bound(*mm_cost(600, 600, 600, 2), lk.specs.get("t4"), "float16"), "memory", name="the same matmul on a T4: 200 < 203")
+lk.checks.expect_equal(bound(2 * 7e9, 2 * 7e9, h100, "bfloat16"), "memory", name="decoding one token")
+lk.checks.expect_equal(bound(512 * 2 * 7e9, 2 * 7e9, h100, "bfloat16"), "compute", name="a batch of 512")
+lk.checks.expect_equal(
+    bound(*mm_cost(600, 600, 600, 2), lk.specs.get("t4"), "float16"),
+    "memory",
+    name="the same matmul on a T4: 200 < 203",
+)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ### Task: how large is large enough?
+# ### Task 8 · How large is large enough?
+# *10 points · 8 minutes · ●●○○*
 #
 # From which $n$ on is an $n \times n \times n$ matmul limited by arithmetic?
 
 # %%
 lk.predict("large_enough")
+
 
 # %% nbgrader={"grade": false, "grade_id": "large_enough", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def large_enough(peak, bandwidth, itemsize):
@@ -542,27 +591,37 @@ def large_enough(peak, bandwidth, itemsize):
     return n
     ### END SOLUTION
 
+
 # %% nbgrader={"grade": true, "grade_id": "large_enough_test", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
-expect_equal(large_enough(1000.0, 10.0, 4), 600, name="the docstring's example")
-expect_equal(large_enough(h100.peak("bfloat16"), h100.bandwidth(), 2), 887, name="an H100 in bfloat16")
+lk.checks.expect_equal(large_enough(1000.0, 10.0, 4), 600, name="the docstring's example")
+lk.checks.expect_equal(large_enough(h100.peak("bfloat16"), h100.bandwidth(), 2), 887, name="an H100 in bfloat16")
 ### BEGIN HIDDEN TESTS
-for key, dtype, itemsize in (("h100-sxm", "bfloat16", 2), ("h100-sxm", "float32", 4), ("t4", "float16", 2), ("a100-sxm-80gb", "tf32", 4)):
+for key, dtype, itemsize in (
+    ("h100-sxm", "bfloat16", 2),
+    ("h100-sxm", "float32", 4),
+    ("t4", "float16", 2),
+    ("a100-sxm-80gb", "tf32", 4),
+):
     spec = lk.specs.get(key)
     needed, there = 3 * itemsize * spec.peak(dtype), 2 * spec.bandwidth()
     expected = next(n for n in range(1, 5000) if n * there >= needed)
-    expect_equal(large_enough(spec.peak(dtype), spec.bandwidth(), itemsize), expected, name=f"{key} in {dtype}")
-expect_equal(large_enough(1.0, 1e6, 4), 1, name="a slow processor with a fast memory: any size will do")
-expect_equal(large_enough(7.0, 3.0, 1), 4, name="3.5 rounds up")
+    lk.checks.expect_equal(
+        large_enough(spec.peak(dtype), spec.bandwidth(), itemsize), expected, name=f"{key} in {dtype}"
+    )
+lk.checks.expect_equal(large_enough(1.0, 1e6, 4), 1, name="a slow processor with a fast memory: any size will do")
+lk.checks.expect_equal(large_enough(7.0, 3.0, 1), 4, name="3.5 rounds up")
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ### Task: too good to be true
+# ### Task 9 · Too good to be true
+# *8 points · 9 minutes · ●●○○*
 #
 # A friend measured a kernel on an H100 and is proud of it. The roofline says how fast it can be at best; whoever is faster has
 # **miscounted** (the wrong precision, FLOPs that were never done, a result that came from a cache, a GPU that had not finished).
 
 # %%
 lk.predict("fastest_seconds")
+
 
 # %% nbgrader={"grade": false, "grade_id": "fastest_seconds", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def fastest_seconds(flops, bytes_moved, peak, bandwidth):
@@ -586,26 +645,31 @@ def too_good(seconds, flops, bytes_moved, peak, bandwidth):
     return bool(seconds < 0.98 * fastest_seconds(flops, bytes_moved, peak, bandwidth))
     ### END SOLUTION
 
+
 # %% nbgrader={"grade": true, "grade_id": "fastest_seconds_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
-expect_close(fastest_seconds(2000.0, 10.0, 1000.0, 10.0), 2.0, name="the docstring's example")
-expect_equal(too_good(1.0, 2000.0, 10.0, 1000.0, 10.0), True, name="twice as fast as the roof allows")
-expect_equal(too_good(3.0, 2000.0, 10.0, 1000.0, 10.0), False, name="slower than the roof allows")
+lk.checks.expect_close(fastest_seconds(2000.0, 10.0, 1000.0, 10.0), 2.0, name="the docstring's example")
+lk.checks.expect_equal(too_good(1.0, 2000.0, 10.0, 1000.0, 10.0), True, name="twice as fast as the roof allows")
+lk.checks.expect_equal(too_good(3.0, 2000.0, 10.0, 1000.0, 10.0), False, name="slower than the roof allows")
 ### BEGIN HIDDEN TESTS
 peak, bandwidth = 989.4e12, 3.35e12
 # A copy of 1 GB: 2 GB moved, no arithmetic.
-expect_close(fastest_seconds(0.0, 2e9, peak, bandwidth), 2e9 / 3.35e12, name="a copy")
+lk.checks.expect_close(fastest_seconds(0.0, 2e9, peak, bandwidth), 2e9 / 3.35e12, name="a copy")
 # Arithmetic and traffic overlap: the floor is the longer of the two, not their sum.
-expect_close(fastest_seconds(989.4e12, 3.35e12, peak, bandwidth), 1.0, name="both roofs at once")
+lk.checks.expect_close(fastest_seconds(989.4e12, 3.35e12, peak, bandwidth), 1.0, name="both roofs at once")
 flops, moved = 2 * 4096**3, 3 * 4096**2 * 2
-expect_equal(too_good(100e-6, flops, moved, peak, bandwidth), True, name="4096-cubed in 100 µs would be 1.37 PFLOP/s")
-expect_equal(too_good(200e-6, flops, moved, peak, bandwidth), False, name="4096-cubed in 200 µs")
+lk.checks.expect_equal(
+    too_good(100e-6, flops, moved, peak, bandwidth), True, name="4096-cubed in 100 µs would be 1.37 PFLOP/s"
+)
+lk.checks.expect_equal(too_good(200e-6, flops, moved, peak, bandwidth), False, name="4096-cubed in 200 µs")
 floor = flops / peak
-expect_equal(too_good(0.99 * floor, flops, moved, peak, bandwidth), False, name="1 % below the floor is the clock's")
-expect_equal(too_good(0.97 * floor, flops, moved, peak, bandwidth), True, name="3 % below the floor")
+lk.checks.expect_equal(
+    too_good(0.99 * floor, flops, moved, peak, bandwidth), False, name="1 % below the floor is the clock's"
+)
+lk.checks.expect_equal(too_good(0.97 * floor, flops, moved, peak, bandwidth), True, name="3 % below the floor")
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 7 · Your own roofline
+# ## Part 7 · Your own roofline
 #
 # Solid lines are measured on this machine's processor. The diamonds are your dot, mv and mm: **counted by your formulas**, timed by
 # the kit. The matrix has 151 MB on purpose. In a cache it would leave the slope behind, for the slope is the speed of memory.
@@ -647,7 +711,7 @@ small = lk.Work(name="mm 600", flops=2 * 600**3, bytes_read=2 * area, bytes_writ
 lk.widgets.roofline(devices=["h100-sxm", "a100-sxm-80gb"], works=[small], dtype="bfloat16")
 
 # %% [markdown]
-# ## 8 · On your GPU
+# ## On your GPU
 #
 # Not graded. With an NVIDIA GPU and torch, this measures its roof beside the datasheet's: timed by CUDA events, its memory over arrays far
 # larger than its L2 cache. Without one the cell says what is missing.
@@ -669,11 +733,13 @@ else:
 # %% [markdown]
 # ## What to take along
 #
-# * One reading is an anecdote. Take many, drop the warm-up, quote the **median with its interval**, and read the verdict first.
-# * Temporaries are the memory you did not write down. Ask for the **peak**, not for the sum.
-# * Intensity decides: **dot** and **mv** live on the slope, **mm** can climb to the roof. Decoding one token of a language model is an mv.
-# * Faster arithmetic moves the ridge to the right: on a better machine *more* kernels are memory bound.
-# * Above the roof is not a record. It is a counting error.
+# - One reading is an anecdote. Take many, drop the warm-up, quote the **median with its interval**, and read the verdict first.
+# - Temporaries are the memory you did not write down. Ask for the **peak**, not for the sum.
+# - Intensity decides: **dot** and **mv** live on the slope, **mm** can climb to the roof. Decoding one token of a language model is an mv.
+# - Faster arithmetic moves the ridge to the right: on a better machine *more* kernels are memory bound.
+# - Above the roof is not a record. It is a counting error.
 #
-# Next: **Lab 01 · Linear algebra**, where the bytes behind every `transpose` become visible. Chapter 5 has the roofline's history and its
-# limits.
+# ## Next
+#
+# Chapter 5, *Roofline*, has the picture's history and its limits. **Lab 01 · Linear algebra is data movement** shows the bytes behind
+# every transpose.

@@ -1,21 +1,21 @@
 # ---
 # jupyter:
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
 #   jupytext:
 #     text_representation:
 #       extension: .py
 #       format_name: percent
-#   kernelspec:
-#     display_name: Python 3
-#     language: python
-#     name: python3
 # ---
 
 # %% [markdown]
 # # Lab 01 · Linear algebra is data movement
 #
-# A matrix has rows and columns. Memory has neither: it is one long line of bytes. Everything in this lab follows from
-# that gap: why a transpose is free, why the same three loops can cost fifteen times the traffic in another order, why
-# $A(Bx)$ and $(AB)x$ are one function at two prices, and how many bytes a transformer needs before it says a word.
+# A matrix has rows and columns; memory is one long line of bytes. Everything in this lab follows from that gap: why a
+# transpose is free, why the same three loops can cost fifteen times the traffic in another order, why $A(Bx)$ and
+# $(AB)x$ are one function at two prices, and how many bytes a transformer needs before it says a word.
 #
 # **You will be able to**
 #
@@ -27,14 +27,16 @@
 #
 # | time | difficulty | hardware | points |
 # |---|---|---|---|
-# | 100 to 120 minutes | ●●○○ | any laptop; a GPU only for the last, ungraded section | 100 in 12 tasks |
+# | 120 minutes | ●●○○ | any laptop; a GPU only for the last, ungraded section | 100 in 12 tasks |
 #
-# Reads along with chapter 1, *Tensors and linear algebra*, and chapter 2, *Neurons to transformers*.
+# Needs numpy and lab 00. Reads along with chapter 1, *Tensors and linear algebra*, and chapter 2, *Neurons to
+# transformers*.
 #
 # Each task goes the same way: **predict** (your guess is not graded, committing to it is what teaches), **write**,
-# **check**, then **look**. Stuck? `lk.hint("offset")` gives a nudge, and a stronger one each time you ask.
+# **check**, then **look**. Marks come from right answers and from counted bytes, passes and FLOPs, never from a clock:
+# a slow laptop loses nothing. Stuck? `lk.hint("offset")` in a new cell gives a nudge, and a stronger one each time you ask.
 
-# %%
+# %% nbgrader={"grade": false, "grade_id": "lab01_imports", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # %load_ext mlsys_labkit
 from __future__ import annotations
 
@@ -52,7 +54,7 @@ from IPython.display import HTML, display
 import mlsys_labkit as lk
 
 # %% tags=["parameters"]
-smoke = False  # True: smaller pictures, for a quick run through
+smoke = False  # True: shorter measurements and smaller pictures, for a quick run through
 seed = 0
 
 # %% [markdown]
@@ -278,7 +280,7 @@ with lk.picture("One stretch of memory, four matrices: only the strides and the 
 
 # %% [markdown]
 # ### Task 2 · Strides for a fresh array
-# *6 points · 8 minutes · ●○○○*
+# *6 points · 6 minutes · ●○○○*
 #
 # When you allocate an array the framework must choose strides. C, NumPy and PyTorch choose **row-major**: the last axis
 # is the one whose neighbours are neighbours in memory. Whoever walks that axis innermost walks memory in order, and
@@ -350,7 +352,7 @@ with lk.picture("Your strides for a 3 × 4 matrix of float64. Step along each ax
 # even an array for you to copy. In the fourth you build the view on a real array, and a copy will cost you the marks.
 #
 # ### Task 3 · Transpose
-# *6 points · 6 minutes · ●○○○*
+# *6 points · 5 minutes · ●○○○*
 
 # %%
 lk.predict("transpose")
@@ -414,7 +416,7 @@ with lk.picture("A matrix of 4 × 6 and its transpose lie in the same 24 element
 
 # %% [markdown]
 # ### Task 4 · Slice
-# *8 points · 10 minutes · ●●○○*
+# *8 points · 8 minutes · ●●○○*
 #
 # `x[4:20:3]` is three integers of arithmetic: where to start, how far to step, how many. Reading backwards is a slice,
 # too. `slice(a, b, c).indices(n)` gives you Python's own rules for omitted, negative and out-of-range bounds.
@@ -490,7 +492,7 @@ with lk.picture("Four slices of a 6 × 8 matrix. A column uses one element in ei
 
 # %% [markdown]
 # ### Task 5 · Broadcast
-# *8 points · 10 minutes · ●●○○*
+# *8 points · 8 minutes · ●●○○*
 #
 # Adding one bias vector to a batch of 4096 rows does not need 4096 biases. A stride of **0** says: stand still. The
 # rules, shared by NumPy and PyTorch: line the shapes up at the *right*; an axis of length 1 may be stretched to any
@@ -833,8 +835,9 @@ a, b, c = rng.standard_normal((12, 24)), rng.standard_normal((24, 24)), np.zeros
 expected = a @ b
 trace = lk.trace_accesses(matmul, a, b, c)
 lk.checks.expect_close(c, expected, name="the product itself: a fast wrong answer is worth nothing")
-# 144 lines are everything once; 936 are what the best of the six orders fetches.
-lk.checks.expect_cache_misses(trace, at_least=144, at_most=936, line_bytes=64, lines=16)
+# 144 lines are everything once; 936 are what the best of the six orders fetches. 36 more are for those who load a row of
+# c first and store it last: the same order, and the row is fetched twice. The next best order fetches 1,224.
+lk.checks.expect_cache_misses(trace, at_least=144, at_most=936 + 36, line_bytes=64, lines=16)
 # Each multiplication loads its element of b. Registers may save some of these loads; a whole-array product would show
 # far too few.
 loads = lk.Work(bytes_read=8 * trace.reads[1])
@@ -845,7 +848,7 @@ lk.checks.expect_work(loads, at_least_bytes=12 * 24 * 24, name="loads of element
 m, k, n = 11, 27, 21
 trace = lk.trace_accesses(matmul, np.ones((m, k)), np.ones((k, n)), np.zeros((m, n)))
 once = (m * k + k * n + m * n) // 8
-best = m * (math.ceil(k * n / 8) + 1) + (math.ceil(m * n / 8) + 1) + (math.ceil(m * k / 8) + 1)
+best = m * (math.ceil(k * n / 8) + 1) + 2 * (math.ceil(m * n / 8) + 1) + (math.ceil(m * k / 8) + 1)
 lk.checks.expect_cache_misses(trace, at_least=once, at_most=best, line_bytes=64, lines=16, name="11 x 27 x 21")
 ### END HIDDEN TESTS
 
@@ -1010,7 +1013,7 @@ with lk.picture("In how many ways can you be at each station after 0 to 6 steps 
 # seen exactly this before*, zero *nothing to do with me*, minus one *the very opposite*.
 #
 # ### Task 10 · Cosines, for many neurons at once
-# *8 points · 10 minutes · ●●○○*
+# *8 points · 8 minutes · ●●○○*
 #
 # A layer is a matrix of neurons, a batch is a matrix of inputs: all their dot products are one mm. The tempting way,
 # broadcasting to `[batch, neurons, features]` and then summing, gives the same numbers through an array that is
@@ -1485,7 +1488,7 @@ for work in works.values():
 HTML(roofline.svg(works.values()))
 
 # %% [markdown]
-# ## What to take with you
+# ## What to take along
 #
 # - An array is memory, a shape, strides and an offset. Transposes, slices, broadcasts and windows only edit the last three.
 # - A view is free to make. Walking it costs what its cache lines cost: 64 bytes for every 4 you want, in the worst case.
@@ -1495,4 +1498,7 @@ HTML(roofline.svg(works.values()))
 # - Gradients you can check against differences are gradients you can trust.
 # - $12Nd^2 + Vd$ is safe. $9BLd + 2BhL^2$ depends on how attention is written: measure.
 #
-# **Read on**: chapter 1, *Tensors and linear algebra*, and chapter 2, *Neurons to transformers*. **Next lab**: *PCA*, where matrices become geometry.
+# ## Next
+#
+# Chapter 1, *Tensors and linear algebra*, and chapter 2, *Neurons to transformers*, tell the story behind the numbers.
+# In **Lab 02 · Subspaces and PCA** matrices become geometry.

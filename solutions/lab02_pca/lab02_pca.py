@@ -13,28 +13,28 @@
 # %% [markdown]
 # # Lab 02 · Subspaces and PCA
 #
-# A model turns pictures and words into points in a space of hundreds of dimensions. Most of those dimensions say little.
-# Find the few that matter and you store less, move less and read meaning off a plane. This lab builds principal
-# component analysis four times over, and each time it is the *bytes* that tell the four apart.
+# A model turns pictures and words into points in a space of hundreds of dimensions, and a few directions among them say
+# nearly everything. This lab finds those directions in four ways, and it is the *bytes* that tell the four apart.
 #
 # **You will be able to**
+#
 # - project onto a subspace without ever forming the projection matrix, and say why the error stands at a right angle;
-# - compute principal components by eigendecomposition, by SVD, by power iteration and by a randomized sketch, and choose between them by passes over the data, memory and precision;
+# - compute principal components by eigendecomposition, by SVD, by power iteration and by a randomized sketch, and choose
+#   between them by passes over the data, memory and precision;
 # - predict a reconstruction error from the tail of a spectrum, before reconstructing anything;
 # - compare words inside a semantic subspace, and say when such a comparison means nothing;
 # - run PCA over a stream that is larger than your memory;
 # - replace a trained weight matrix by two thin ones.
 #
-# | | |
-# |---|---|
-# | Time | 90 to 120 minutes |
-# | Difficulty | ●●○○○ |
-# | Hardware | any: 2 cores, 2 GiB, no GPU |
-# | Before | lab 01; what an eigenvector is |
-# | Chapter | 3 *Geometry: subspaces and PCA* |
+# | time | difficulty | hardware | points |
+# |---|---|---|---|
+# | 120 minutes | ●●●○ | any laptop; a GPU only for the last, ungraded section | 100 in 11 tasks |
 #
-# 100 points, all graded automatically. The marks are for right answers *and* for how you got them: bytes alive, passes
-# over the data, floating-point operations. Never for time.
+# Needs lab 01, and what an eigenvector is. Reads along with chapter 3, *Geometry: subspaces and PCA*.
+#
+# Each task goes the same way: **predict** (your guess is not graded, committing to it is what teaches), **write**,
+# **check**, then **look**. Marks come from right answers and from counted bytes, passes and FLOPs, never from a clock:
+# a slow laptop loses nothing. Stuck? `lk.hint("project")` in a new cell gives a nudge, and a stronger one each time you ask.
 
 # %% nbgrader={"grade": false, "grade_id": "lab02_imports", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # %load_ext mlsys_labkit
@@ -46,7 +46,7 @@ import plotly.graph_objects as go
 import mlsys_labkit as lk
 
 # %% tags=["parameters"]
-smoke = False
+smoke = False  # True: shorter measurements and smaller pictures, for a quick run through
 seed = 0
 
 # %% [markdown]
@@ -151,7 +151,7 @@ def products(A):
 
 
 # %% [markdown]
-# ## 1 · Project, without the projection matrix
+# ## Part 1 · Project, without the projection matrix
 #
 # A subspace is what you can reach by mixing a few vectors, the columns of `basis` $B \in \mathbb{R}^{d \times k}$. The
 # point of it nearest to $x$ is $Bc$ for some $c$, and *nearest* means that the error is orthogonal to every column:
@@ -161,11 +161,14 @@ def products(A):
 # $P$ is idempotent, $P^2 = P$: what lies in the subspace stays where it is. It is also a $d \times d$ matrix, and that is
 # where data movement enters. You never need $P$. You need $Px$, and brackets are free.
 
+# %% [markdown]
+# ### Task 1 · Project onto a subspace
+# *8 points · 10 minutes · ●○○○*
+#
+# Return the nearest point of the subspace for each row of `X`, without an array of $d \times d$ numbers.
+
 # %%
 lk.predict("project")
-
-# %% [markdown]
-# **Task `project`** (8 points). Stuck? `lk.hint("project")` gives a nudge, and again for more.
 
 
 # %% nbgrader={"grade": false, "grade_id": "project", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -250,7 +253,7 @@ with lk.picture("Every dashed error meets the line at a right angle: that is all
     )
 
 # %% [markdown]
-# ## 2 · Covariance, and the mean that spoils it
+# ## Part 2 · Covariance, and the mean that spoils it
 #
 # Which subspace is worth projecting onto? The one along which the data varies. With $\bar x$ the mean row,
 #
@@ -258,6 +261,12 @@ with lk.picture("Every dashed error meets the line at a right angle: that is all
 #
 # Textbooks rewrite this as $\overline{x x^\top} - \bar x \bar x^\top$: one pass instead of two. Algebra agrees.
 # Floating-point arithmetic does not.
+
+# %% [markdown]
+# ### Task 2 · A covariance that survives its mean
+# *8 points · 8 minutes · ●●○○*
+#
+# Write it so that pixels in bytes and columns far from zero come out right.
 
 # %%
 lk.predict("covariance")
@@ -326,7 +335,7 @@ with lk.picture(
     lk.show(figure, summary="Heat map of the 64 by 64 covariance of digit pixels; bands repeat every 8 pixels.")
 
 # %% [markdown]
-# ## 3 · What a subspace keeps, and what it loses
+# ## Part 3 · What a subspace keeps, and what it loses
 #
 # Let the columns of $Q$ be orthonormal. Pythagoras splits every centred row into what $Q$ keeps and what it loses,
 # $\|x\|^2 = \|Q^\top x\|^2 + \|x - QQ^\top x\|^2$. Average over rows, and since $\|Q^\top x\|^2 = \operatorname{Tr}(Q^\top x x^\top Q)$,
@@ -338,6 +347,12 @@ with lk.picture(
 
 # %%
 lk.widgets.pca(digits[:300])
+
+# %% [markdown]
+# ### Task 3 · What is kept, and what is lost
+# *8 points · 10 minutes · ●●○○*
+#
+# Compute both parts without $\Sigma$.
 
 # %%
 lk.predict("variance_split")
@@ -404,7 +419,7 @@ lk.checks.expect_close(along, np.var(wide @ frame, axis=0, ddof=1), rtol=1e-9, n
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 4 · PCA by eigendecomposition
+# ## Part 4 · PCA by eigendecomposition
 #
 # Which $k$ orthonormal directions keep the most? Write $\Sigma = \sum_j \lambda_j v_j v_j^\top$, $\lambda_1 \ge \lambda_2 \ge \dots$
 # For any $Q$ the share of $v_j$ that it covers is $s_j = \|Q^\top v_j\|^2 \in [0, 1]$, and the shares add up to $k$. So
@@ -413,6 +428,12 @@ lk.checks.expect_close(along, np.var(wide @ frame, axis=0, ddof=1), rtol=1e-9, n
 #
 # a budget of $k$ spent on the dearest first. Equality for $Q = [v_1 \dots v_k]$: the top eigenvectors are optimal, and what
 # is lost is the tail $\lambda_{k+1} + \dots + \lambda_d$. That is the whole theorem.
+
+# %% [markdown]
+# ### Task 4 · The top eigenvectors
+# *10 points · 12 minutes · ●●○○*
+#
+# Turn the theorem into code, and mind what rounding does to an eigenvalue that is zero.
 
 # %%
 lk.predict("pca_eigh")
@@ -503,11 +524,17 @@ with lk.picture("The first eight principal directions: strokes that, added to th
     )
 
 # %% [markdown]
-# ## 5 · PCA by SVD: the same answer, more digits, fewer bytes
+# ## Part 5 · PCA by SVD: the same answer, more digits, fewer bytes
 #
 # With $X_c = U S V^\top$ the covariance is $V S^2 V^\top / (n-1)$: the right singular vectors *are* the components. Why bother?
 # Two reasons, and both get marks. Squaring a matrix squares its **condition number**: half of the digits are gone before
 # `eigh` begins. And if $d \gg n$ the **bytes** of $\Sigma$ dwarf those of the data.
+
+# %% [markdown]
+# ### Task 5 · Components without a covariance
+# *10 points · 10 minutes · ●●○○*
+#
+# The same three fields as before, from the data themselves.
 
 # %%
 lk.predict("pca_svd")
@@ -599,11 +626,17 @@ with lk.picture(
     lk.show(figure, summary="SVD follows the true deviations down to 1e-12; eigh of the covariance is lost below 1e-8.")
 
 # %% [markdown]
-# ## 6 · The error is the tail
+# ## Part 6 · The error is the tail
 #
 # Keep $k$ coordinates a row, throw the rest away, build the rows again: the mean squared error you will measure is the
 # sum of the variances you dropped. **Not about: equal.** So you can choose $k$ from the spectrum alone, and know
 # the loss before you have compressed one row.
+
+# %% [markdown]
+# ### Task 6 · How many directions?
+# *6 points · 10 minutes · ●●●○*
+#
+# Find the smallest $k$ that keeps a given share, whatever the rounding.
 
 # %%
 lk.predict("rank_for")
@@ -677,7 +710,7 @@ with lk.picture("One digit from ever fewer numbers. The share under each is vari
     lk.show(gallery(shown, titles), summary="A handwritten 3, rebuilt from fewer and fewer components.")
 
 # %% [markdown]
-# ## 7 · Meaning in a subspace
+# ## Part 7 · Meaning in a subspace
 #
 # The cosine of two embeddings mixes everything a model knows about two words. Often you want one question answered: *alike with
 # respect to what?* If a category (gender, tense, number) is a subspace spanned by `basis`, project both words onto it and
@@ -688,6 +721,12 @@ with lk.picture("One digit from ever fewer numbers. The share under each is vari
 # The second number is as important as the first. A cosine of 1 between two shadows says nothing if both words stand
 # nearly upright on the plane and hardly cast one. With coordinates $Q^\top y$ a scan over the table touches $k$ numbers a
 # word instead of $d$: that is why search engines do it, too.
+
+# %% [markdown]
+# ### Task 7 · Cosine and share inside a subspace
+# *8 points · 12 minutes · ●●●○*
+#
+# Scan a whole table, without a second table beside it.
 
 # %%
 lk.predict("subspace_cosine")
@@ -857,11 +896,17 @@ with lk.picture(
     )
 
 # %% [markdown]
-# ## 8 · Power iteration: one direction, one product a step
+# ## Part 8 · Power iteration: one direction, one product a step
 #
 # A covariance of a million features has $10^{12}$ entries. Nobody forms it, yet its top direction is within reach, because
 # all you need is the product $\Sigma v$. Multiply, normalise, repeat: each step shrinks the angle's tangent
 # to the top direction by $\lambda_2/\lambda_1$. The matrix arrives as a *function*, and every call of it is a pass over the data.
+
+# %% [markdown]
+# ### Task 8 · Multiply, normalise, repeat
+# *10 points · 10 minutes · ●●○○*
+#
+# One call of `apply` a step, and a handful of vectors.
 
 # %%
 lk.predict("power_iteration")
@@ -981,7 +1026,7 @@ with lk.picture(
     )
 
 # %% [markdown]
-# ## 9 · Randomized PCA: a block at a time
+# ## Part 9 · Randomized PCA: a block at a time
 #
 # One vector a pass wastes the pass: for every number that arrives from memory you do two operations. Take a block of
 # $\ell = k + p$ random vectors $\Omega$ instead, and each byte does $\ell$ times the work. With $A$ the centred data,
@@ -991,6 +1036,12 @@ with lk.picture(
 # That is $2 + 2q$ passes over $A$ for all $k$ components at once. The `qr` between products is no ornament: without it all
 # $\ell$ columns fall into the top direction, like $\ell$ power iterations that do not know of each other.
 # (Halko, Martinsson and Tropp, 2011.)
+
+# %% [markdown]
+# ### Task 9 · A block of random directions
+# *11 points · 15 minutes · ●●●○*
+#
+# Follow the formula; the passes and the width of the blocks are counted.
 
 # %%
 lk.predict("randomized_pca")
@@ -1150,7 +1201,7 @@ for work in routes:
 lk.widgets.roofline(["h100-sxm"], works=routes)
 
 # %% [markdown]
-# ## 10 · Streaming PCA: one pass, bounded memory
+# ## Part 10 · Streaming PCA: one pass, bounded memory
 #
 # Logs, activations, sensor data: the rows go by once and do not fit. What must you remember of the past to finish the
 # covariance later? Three things: how many rows $n_A$, their mean $\mu_A$, and their scatter $S_A = \sum (x - \mu_A)(x - \mu_A)^\top$. To
@@ -1161,6 +1212,12 @@ lk.widgets.roofline(["h100-sxm"], works=routes)
 # Exact, in any order, in $O(d^2)$ memory: the same merge that a thousand machines would use to combine their
 # covariances with one all-reduce (Chan, Golub and LeVeque, 1979). The stream reuses its buffer, as fast readers do: a chunk
 # is yours until you ask for the next.
+
+# %% [markdown]
+# ### Task 10 · PCA over a stream
+# *13 points · 15 minutes · ●●●○*
+#
+# One pass, and memory that does not grow with the stream.
 
 # %%
 lk.predict("streaming_pca")
@@ -1295,12 +1352,18 @@ with lk.picture(
     display(lk.widgets.memory_timeline(trace))
 
 # %% [markdown]
-# ## 11 · A weight matrix in two thin pieces
+# ## Part 11 · A weight matrix in two thin pieces
 #
 # A layer computes $y = xW$ with $W \in \mathbb{R}^{m \times n}$, and at batch size one every weight is read for two operations: it is
 # its bytes that cost. Keep the $k$ largest singular triples, $W \approx AB$ with $A \in \mathbb{R}^{m \times k}$, $B \in \mathbb{R}^{k \times n}$:
 # the best rank-$k$ approximation there is (Eckart and Young, 1936), with error exactly the tail of the spectrum, $k(m+n)$ numbers
 # instead of $mn$. But mind the brackets.
+
+# %% [markdown]
+# ### Task 11 · Two thin factors
+# *8 points · 8 minutes · ●●○○*
+#
+# Factor the weight, then multiply by it without ever putting it together again.
 
 # %%
 lk.predict("low_rank")
@@ -1355,7 +1418,8 @@ for m, n in [(12, 7), (6, 15), (9, 9), (1, 5)]:  # tall, wide, square, a single 
         )
         X = rng.standard_normal((4, m))
         lk.checks.expect_close(apply_factors(X, A, B), X @ A @ B, rtol=1e-9, atol=1e-9, name="X A B")
-lk.checks.expect_close(np.linalg.norm(np.asarray(factor(np.zeros((3, 4)), 2)[0])), 0.0, name="a weight of zeros")
+A, B = (np.asarray(part) for part in factor(np.zeros((3, 4)), 2))
+lk.checks.expect_close(A @ B, np.zeros((3, 4)), name="A B for a weight of zeros")
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "low_rank_test_flops", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
@@ -1439,8 +1503,8 @@ with lk.picture(
 # %% [markdown]
 # Two lessons stand side by side here. $\Delta W$ has low rank, which is why LoRA may train two thin factors instead of a whole
 # matrix. And $W$ itself has **not**: rank 16 drops most of its energy and hardly any of its accuracy, for inputs only ever use
-# a few of its directions. The norm of an error is a bound, not a verdict. Lab 06 sets low rank against quantization and
-# pruning at equal bytes.
+# a few of its directions. The norm of an error is a bound, not a verdict. A later lab
+# sets low rank against quantization and pruning at equal bytes.
 #
 # ## On your GPU
 #
@@ -1469,7 +1533,7 @@ else:
         print(timing, roof.place(work.with_seconds(timing.median)).verdict, sep="\n  ")
 
 # %% [markdown]
-# ## Take with you
+# ## What to take along
 #
 # - A projection is two thin products. The matrix $P$ exists on paper only.
 # - Kept variance plus lost variance is constant; the best subspace is the top eigenvectors, and the error is the tail. Exactly.
@@ -1478,4 +1542,7 @@ else:
 # - Count, mean and scatter are all that a stream needs to be remembered by.
 # - A cosine in a subspace comes with a share, or it is worth nothing.
 #
-# **Read on:** chapter 3, *Geometry: subspaces and PCA*. **Next:** lab03, the first kernel.
+# ## Next
+#
+# Chapter 3, *Geometry: subspaces and PCA*, has the proofs at leisure. After it come the kernels: the same bytes, moved by
+# thousands of threads at once.
