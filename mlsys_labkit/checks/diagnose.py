@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +14,24 @@ import numpy.typing as npt
 # Who computes in the left format by mistake leaves the rounding of the right one.
 _COARSER = {"float64": "float32", "float32": "tf32", "float16": "bfloat16"}
 _MARGIN = 4.0  # beyond tolerance by less than this factor is rounding in any format
+_ONE_SIDE = "did each byte count in and out, and a multiply-add as two operations?"
+_PREFIX = "which unit was asked for? k, M, G are powers of 1000, Ki, Mi, Gi powers of 1024"
+# One number has no structure to recognise, but these factors are hardly ever an accident.
+_SLIPS = {
+    0.5: ("half of", _ONE_SIDE),
+    2.0: ("twice", _ONE_SIDE),
+    -1.0: ("minus", "look for a sign, or a difference the wrong way round"),
+    100.0: ("100 times", "a share or a percentage?"),
+    0.01: ("a hundredth of", "a share or a percentage?"),
+    **{n: (f"{n:.0f} times", "are these bytes, bits or elements?") for n in (4.0, 8.0)},
+    **{1 / n: (f"1/{n} of", "are these bytes, bits or elements?") for n in (4, 8)},
+    **{1000.0**n: (f"1000{e} times", _PREFIX) for n, e in ((1, ""), (2, "²"), (3, "³"))},
+    **{1000.0**-n: (f"1/1000{e} of", _PREFIX) for n, e in ((1, ""), (2, "²"), (3, "³"))},
+    **{1024.0**n: (f"1024{e} times", _PREFIX) for n, e in ((1, ""), (2, "²"), (3, "³"))},
+    **{1024.0**-n: (f"1/1024{e} of", _PREFIX) for n, e in ((1, ""), (2, "²"), (3, "³"))},
+    **{1.024**n: (f"(1024/1000){e} times", _PREFIX) for n, e in ((1, ""), (2, "²"), (3, "³"))},
+    **{1.024**-n: (f"(1000/1024){e} times", _PREFIX) for n, e in ((1, ""), (2, "²"), (3, "³"))},
+}
 
 
 @dataclass(frozen=True)
@@ -69,7 +88,7 @@ def diagnose(c: Comparison, tolerance: Callable[[str], float]) -> Diagnosis:
             "wrong", "Inf: an overflow, or a division by 0", "scale before exp or a square; guard the divisor"
         )
     integers = c.expected.dtype.kind in "biu" and c.actual.dtype.kind in "biu"
-    structure = _structure(c)
+    structure = _slip(c) or _structure(c)
     if structure:
         return structure
     if not integers:
@@ -83,8 +102,9 @@ def diagnose(c: Comparison, tolerance: Callable[[str], float]) -> Diagnosis:
             label = "tf32 or float16" if coarser == "tf32" else coarser
             return Diagnosis(
                 "rounding",
-                f"off by what rounding to {label} would do, but this is {c.format}",
-                f"look for a cast to {label} on the way, or a difference of nearly equal numbers",
+                f"as many digits are right as {label} has, but this is {c.format}",
+                f"look for a cast to {label} on the way; without one, digits are lost where nearly equal numbers are "
+                "subtracted or a matrix is squared",
             )
         if c.actual.dtype.kind in "iu":
             meaning = "integers came where fractions were expected"
@@ -95,6 +115,19 @@ def diagnose(c: Comparison, tolerance: Callable[[str], float]) -> Diagnosis:
     return Diagnosis(
         "wrong", "the values differ by more than rounding", "compute the element above by hand and compare"
     )
+
+
+def _slip(c: Comparison) -> Diagnosis | None:
+    """One number: a unit, a factor or a sign."""
+    if c.actual.size != 1 or "c" in c.actual.dtype.kind + c.expected.dtype.kind:
+        return None
+    a, e = float(c.actual.flat[0]), float(c.expected.flat[0])
+    if not (e and math.isfinite(a) and math.isfinite(e)):
+        return None
+    for factor, (words, next_step) in _SLIPS.items():
+        if math.isclose(a, factor * e, rel_tol=1e-9):
+            return Diagnosis("wrong", f"{words} the expected value", next_step)
+    return None
 
 
 def _structure(c: Comparison) -> Diagnosis | None:

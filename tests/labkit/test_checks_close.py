@@ -95,6 +95,38 @@ def test_structured_slips_are_named():
 
 
 @pytest.mark.parametrize(
+    ("factor", "words"),
+    [
+        (0.5, "half of the expected value"),
+        (2, "twice the expected value"),
+        (-1, "minus the expected value"),
+        (100, "100 times the expected value"),
+        (0.25, "1/4 of the expected value"),
+        (1000, "1000 times the expected value"),
+        (1e-9, "1/1000³ of the expected value"),
+        (2**20, "1024² times the expected value"),
+        (2**-30, "1/1024³ of the expected value"),
+        (2**30 / 1e9, "(1024/1000)³ times the expected value"),
+        (1e9 / 2**30, "(1000/1024)³ times the expected value"),
+        (3, "more than rounding"),
+        (0.45, "more than rounding"),
+    ],
+)
+def test_a_single_number_off_by_a_known_factor_says_so(factor, words):
+    for expected in (3.35e12, -7.0, np.array([0.1])):
+        assert words in message(np.multiply(factor, expected), expected)
+    assert "half of the expected value" in message(41, 82)
+
+
+def test_digits_lost_to_arithmetic_are_not_blamed_on_a_cast_alone():
+    x = 1e4 + np.random.default_rng(2).standard_normal(1000)
+    textbook = np.mean(x**2) - np.mean(x) ** 2  # all of it in float64; 1e8 against 1 leaves half of the digits
+    text = message(textbook, np.var(x), rtol=1e-14)
+    assert text.startswith("result: rounding")
+    assert "subtracted or a matrix is squared" in text
+
+
+@pytest.mark.parametrize(
     ("actual", "expected", "words"),
     [
         (np.ones((3, 2)), np.ones((2, 3)), "axes are reversed"),
