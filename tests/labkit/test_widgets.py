@@ -252,6 +252,7 @@ def test_pca_shows_many_dimensions_on_the_leading_axes_and_says_so() -> None:
 @pytest.mark.parametrize(
     ("make", "says"),
     [
+        (lambda: widgets.strides(np.ones((3, 4))), "got ndarray; pass x.shape"),
         (lambda: widgets.strides((3, 0)), "at least 1"),
         (lambda: widgets.strides((2, 2, 2, 2)), "1 to 3 axes"),
         (lambda: widgets.strides((2, 2), strides=(1,)), "2 strides"),
