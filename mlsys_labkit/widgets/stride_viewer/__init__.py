@@ -36,7 +36,9 @@ def strides(
     try:
         lengths = tuple(int(length) for length in shape)
     except TypeError:
-        raise LabkitError(f"shape is a list of lengths such as (3, 4), got {type(shape).__name__}; pass x.shape") from None
+        raise LabkitError(
+            f"shape is a list of lengths such as (3, 4), got {type(shape).__name__}; pass x.shape"
+        ) from None
     if not 1 <= len(lengths) <= 3 or min(lengths) < 1 or prod(lengths) > MOST_ELEMENTS:
         raise LabkitError(f"shape needs 1 to 3 axes of at least 1 and at most {MOST_ELEMENTS} elements, got {lengths}")
     steps = model.contiguous(lengths) if strides is None else tuple(int(step) for step in strides)
