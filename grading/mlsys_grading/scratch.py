@@ -16,13 +16,10 @@ from pathlib import Path
 GRACE_SECONDS = 60.0  # between the making of a folder and its lock, and between the two renames of a report
 _SUFFIX = ".scratch"
 
-# The path of a Unix socket has room for 103 bytes on macOS, and ours end in /labkit-00000000.scratch/00000000/k-ipc-1.
-_LONGEST_PLACE = 50
-
 
 @contextmanager
 def scratch_folder(name: str, place: Path | None = None) -> Iterator[Path]:
-    """A new folder ``place/name-xxxxxxxx.scratch`` of this process's own, with a path short enough for sockets in it.
+    """A new folder ``place/name-xxxxxxxx.scratch`` of this process's own; ``place`` is the temporary folder by default.
 
     It is removed at the end, unless it has been renamed. Raises OSError if it cannot be made.
 
@@ -31,7 +28,7 @@ def scratch_folder(name: str, place: Path | None = None) -> Iterator[Path]:
         ...     folder.is_dir()
         True
     """
-    place = place or _temporary()
+    place = place or Path(tempfile.gettempdir())
     sweep(name, place)
     folder = Path(tempfile.mkdtemp(prefix=f"{name}-", suffix=_SUFFIX, dir=place))
     lock = -1
@@ -67,8 +64,3 @@ def abandoned(folder: Path) -> bool:
         return False
     finally:
         os.close(lock)
-
-
-def _temporary() -> Path:
-    place = tempfile.gettempdir()
-    return Path(place if len(os.fsencode(place)) <= _LONGEST_PLACE else "/tmp")

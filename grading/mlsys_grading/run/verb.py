@@ -24,6 +24,9 @@ from mlsys_grading.run.result import NotebookResult, Run
 from mlsys_grading.run.sources import Source, from_folder, from_labs, kit_digest
 from mlsys_grading.scratch import scratch_folder
 
+# The path of a Unix socket has room for 103 bytes on macOS, and ours end in /labkit-00000000.scratch/00000000/k-ipc-1.
+_LONGEST_PLACE = 60
+
 
 def run_verb(arguments: Namespace) -> int:
     """Execute the labs that ``arguments`` name, write the report, and return the exit code.
@@ -33,7 +36,7 @@ def run_verb(arguments: Namespace) -> int:
         KeyboardInterrupt: Ctrl-C, after the report of what was finished has been written.
     """
     out = (arguments.out or _default_out(arguments)).resolve()
-    with write.staging(out) as stage, scratch_folder("labkit") as scratch:
+    with write.staging(out) as stage, scratch_folder("labkit", _place_for_sockets()) as scratch:
         sources = _sources(arguments, scratch)
         run = _execute(arguments, sources, stage, scratch, before=write.read_notebooks(out), out=out)
         figure, caption = roofline_figure.draw(
@@ -157,6 +160,11 @@ def _not_run(source: Source) -> NotebookResult:
 def _default_out(arguments: Namespace) -> Path:
     root = Path.cwd() if arguments.notebooks is not None else root_of(arguments)
     return root / "build" / "report"
+
+
+def _place_for_sockets() -> Path:
+    place = tempfile.gettempdir()
+    return Path(place if len(os.fsencode(place)) <= _LONGEST_PLACE else "/tmp")
 
 
 def _shown(path: Path) -> str:
