@@ -38,8 +38,6 @@
 
 # %% nbgrader={"grade": false, "grade_id": "lab01_imports", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # %load_ext mlsys_labkit
-from __future__ import annotations
-
 import functools
 import itertools
 import math
@@ -1101,8 +1099,9 @@ with lk.picture("How strongly each of ten mean-image neurons lights up, by the d
 # linear score $f(x) = w \cdot x + b$ it holds that $f(0,0) + f(1,1) = f(0,1) + f(1,0)$, so no such score can be low for both pairs on the
 # left and high for both on the right. One hidden layer with a bend can:
 #
-# $$h = \tanh(x W_1^\top + b_1) \qquad z = h\, w_2 + b_2 \qquad p = \frac{1}{1 + e^{-z}} \qquad
-# L = -\frac1n \sum_{\text{samples}} \big( y \log p + (1 - y) \log (1 - p) \big)$$
+# $$h = \tanh(x W_1^\top + b_1) \qquad z = h\, w_2 + b_2 \qquad p = \frac{1}{1 + e^{-z}}$$
+#
+# $$L = -\frac1n \sum_{\text{samples}} \big( y \log p + (1 - y) \log (1 - p) \big)$$
 #
 # With two hidden neurons that is nine parameters. Forward is given. **Backward** is the same road walked in the other direction: each step
 # takes the gradient of $L$ with respect to its output and turns it into gradients for its inputs and its parameters. The first step
@@ -1280,7 +1279,9 @@ with lk.picture("What two trained networks answer over the plane. The white corn
 # Before you buy a GPU, size the model. Two rules of thumb are quoted everywhere, for $N$ layers of width $d$, vocabulary $V$, batch $B$,
 # length $L$, $h$ heads:
 #
-# $$\text{parameters} \approx 12 N d^2 + V d \qquad\qquad \text{activations per layer} \approx 9 B L d + 2 B h L^2 \;\text{ elements}$$
+# $$\text{parameters} \approx 12 N d^2 + V d$$
+#
+# $$\text{activations per layer} \approx 9 B L d + 2 B h L^2 \;\text{ elements}$$
 #
 # Both count *elements*; bytes are two or four times as many, and a GB is $10^9$ of them, a GiB $2^{30}$. Slips between these three are the most
 # common error in published sizings. Below is a real block, in the shape of GPT-2. You will count it exactly, then

@@ -342,11 +342,7 @@ with lk.picture(
 #
 # $$\frac{1}{n-1}\sum_i \|Q^\top x_i\|^2 = \operatorname{Tr}(Q^\top \Sigma\, Q) = \sum_j q_j^\top \Sigma\, q_j .$$
 #
-# Read it from right to left: the variance that a subspace captures can be had **without ever forming $\Sigma$**. Turn the
-# direction below through 300 of the digits, seen on their three leading axes, and watch the two parts.
-
-# %%
-lk.widgets.pca(digits[:300])
+# Read it from right to left: the variance that a subspace captures can be had **without ever forming $\Sigma$**.
 
 # %% [markdown]
 # ### Task 3 · What is kept, and what is lost
@@ -356,6 +352,12 @@ lk.widgets.pca(digits[:300])
 
 # %%
 lk.predict("variance_split")
+
+# %% [markdown]
+# Now turn the direction through 300 of the digits, seen on their three leading axes, and watch the two parts.
+
+# %%
+lk.widgets.pca(digits[:300])
 
 
 # %% nbgrader={"grade": false, "grade_id": "variance_split", "locked": false, "schema_version": 3, "solution": true, "task": false}
