@@ -50,7 +50,7 @@ def _compare(actual: Any, expected: Any, name: str, depth: int) -> None:
             f"{name}: wrong type",
             expected=f"{type_name(expected)} {_text(expected)}",
             actual=f"{type_name(actual)} {_text(actual)}",
-            next_step=f"return a {type_name(expected)}",
+            next_step=f"return {'an' if type_name(expected)[0] in 'aeiou' else 'a'} {type_name(expected)}",
         )
     if kind in (list, tuple):
         _compare_sequences(list(kind.__iter__(actual)), list(kind.__iter__(expected)), name, depth)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 
 import numpy as np
@@ -347,6 +348,13 @@ def test_numpys_inner_steps_are_not_counted_twice():
 
 
 # --- refusals -------------------------------------------------------------------------------------------------------
+
+
+def test_multi_dot_counts_the_products_in_the_order_it_chose():
+    x, a, b = array(4, 512), array(512, 8), array(8, 768)
+    work = count_work(np.linalg.multi_dot, [x, a, b])
+    assert work.flops == 2 * 4 * 8 * (512 + 768)  # a b first would take 2 * 512 * 768 * (8 + 4)
+    assert work == dataclasses.replace(count_work(lambda x, a, b: x.dot(a).dot(b), x, a, b), name=work.name)
 
 
 def test_an_operation_without_a_rule_warns_and_leaves_flops_unproven():
