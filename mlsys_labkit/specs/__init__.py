@@ -66,6 +66,7 @@ class DeviceSpec:
 
     ``peaks`` (FLOP/s, dense only) and ``bandwidths`` (B/s; "dram", "shared", "l3") make ceilings. ``sparse_peaks`` is
     kept for the record and never makes one. ``facts`` holds SMs, clock and sizes; the properties read it.
+    ``document`` is where the vendor describes the device; each figure says where it was read, often a copy of that.
     """
 
     key: str
@@ -74,6 +75,8 @@ class DeviceSpec:
     vendor: str
     kind: str
     year: int
+    document: str
+    document_url: str
     compute_capability: str | None = None
     facts: Mapping[str, Figure] = field(default_factory=dict)
     peaks: Mapping[str, Figure] = field(default_factory=dict)
@@ -233,6 +236,8 @@ def _spec(key: str, entry: dict[str, Any], sources: dict[str, Any]) -> DeviceSpe
         vendor=entry["vendor"],
         kind=entry["kind"],
         year=entry["year"],
+        document=entry["document"]["title"],
+        document_url=entry["document"]["url"],
         compute_capability=entry.get("compute_capability"),
         facts=figures("facts", None),
         peaks=figures("peaks", "FLOP/s"),

@@ -46,6 +46,13 @@ def test_the_table_holds_the_devices_students_meet() -> None:
 
 
 @BY_KEY
+def test_a_doubt_can_be_settled_at_the_vendors(spec: DeviceSpec) -> None:
+    host = spec.document_url.split("/")[2]
+    assert host.endswith(f".{spec.vendor.lower()}.com")
+    assert spec.document
+
+
+@BY_KEY
 def test_every_number_says_where_it_was_read_and_under_which_condition(spec: DeviceSpec) -> None:
     assert {"sms", "clock"} <= spec.facts.keys()
     for figure in figures(spec):
