@@ -220,7 +220,7 @@ def test_threads_are_shared_out_and_sockets_are_files(tmp_path):
     assert int(threads) == report["threads_per_kernel"] == max(1, int(report["machine"]["usable_cores"]) // 2)
 
 
-def interrupt(tmp_path: Path, mark: str, labs: int, patience: float) -> tuple[int, str, float]:
+def interrupt(tmp_path: Path, mark: str, labs: int, patience: float) -> tuple[int, str]:
     """Ctrl-C, as a terminal sends it (to the whole group), to a run with ``labs`` busy notebooks."""
     write_notebook(tmp_path / "labs", "a_quick", "print('done')")
     for number in range(labs):
@@ -237,20 +237,23 @@ def interrupt(tmp_path: Path, mark: str, labs: int, patience: float) -> tuple[in
         stderr=subprocess.STDOUT,
     )
     deadline = time.monotonic() + patience
-    while len(list((tmp_path / "labs").glob("started*"))) < labs:
-        assert time.monotonic() < deadline, "the notebooks never started"
-        time.sleep(0.05)
-    while "a_quick" not in process.stdout.readline():
-        assert time.monotonic() < deadline, "the quick notebook never finished"
-    os.killpg(process.pid, signal.SIGINT)
-    output, _ = process.communicate(timeout=patience)
-    return process.returncode, output, patience
+    try:
+        while len(list((tmp_path / "labs").glob("started*"))) < labs:
+            assert time.monotonic() < deadline, "the notebooks never started"
+            time.sleep(0.05)
+        while "a_quick" not in process.stdout.readline():
+            assert time.monotonic() < deadline, "the quick notebook never finished"
+        os.killpg(process.pid, signal.SIGINT)
+        output, _ = process.communicate(timeout=patience)
+    finally:
+        process.kill()  # a run that did not end ends its notebooks when it dies
+    return process.returncode, output
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds left-over processes through /proc")
 def test_ctrl_c_leaves_nothing_running_and_keeps_what_was_finished(tmp_path):
     mark = f"mark-{os.getpid()}-{tmp_path.name}"
-    code, output, _ = interrupt(tmp_path, mark, labs=2, patience=60)
+    code, output = interrupt(tmp_path, mark, labs=2, patience=60)
     assert code == 130, output
     assert "Traceback" not in output
     assert "interrupted" in output.splitlines()[-1]
@@ -313,7 +316,7 @@ def test_killing_labkit_itself_leaves_nothing_running(tmp_path):
 @pytest.mark.parametrize("round_", range(10))
 def test_ctrl_c_again_and_again(tmp_path, round_):
     mark = f"mark-{os.getpid()}-{tmp_path.name}"
-    code, output, _ = interrupt(tmp_path, mark, labs=6, patience=120)
+    code, output = interrupt(tmp_path, mark, labs=6, patience=120)
     assert code == 130, output
     deadline = time.monotonic() + 30
     while marked_processes(mark) and time.monotonic() < deadline:
