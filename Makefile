@@ -45,7 +45,7 @@ $(VENV)/.ready: pyproject.toml grading/pyproject.toml $(wildcard $(CONSTRAINTS))
 	  || { nvidia-smi -L >/dev/null 2>&1 && echo "  torch for the GPU" && $(PIP) install -q -c $(CONSTRAINTS) '$(TORCH)' triton nvidia-ml-py; } \
 	  || { test -n '$(TORCH_INDEX)' && echo "  torch, CPU build" \
 	       && $(PIP) install -q --retries 0 --timeout 15 --index-url $(TORCH_INDEX) -c $(CONSTRAINTS) '$(TORCH)' 2>/dev/null; } \
-	  || { echo "  torch from the default index" && $(PIP) install -q -c $(CONSTRAINTS) '$(TORCH)'; }
-	@echo "  the kit, its graders and the tools"
+	  || { echo "  no CPU build from there; torch from the default index, which may be larger" && $(PIP) install -q -c $(CONSTRAINTS) '$(TORCH)'; }
+	@echo "  the kit, its graders and the tools (the longest step; it prints nothing)"
 	@$(PIP) install -q -c $(CONSTRAINTS) -e '.[dev]' -e grading $(TRITON)
 	@touch $@

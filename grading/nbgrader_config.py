@@ -3,7 +3,10 @@
     mkdir my-course && cd my-course
     cp CHECKOUT/grading/nbgrader_config.py . && cp -r CHECKOUT/build/source .     # after: labkit build
     nbgrader generate_assignment lab00_your_machine                               # -> release/, for students
+    mkdir -p submitted/STUDENT/lab00_your_machine         # one folder a student; the notebook keeps its name
+    cp THEIR_NOTEBOOK submitted/STUDENT/lab00_your_machine/lab00_your_machine.ipynb
     nbgrader autograde lab00_your_machine && nbgrader generate_feedback lab00_your_machine
+    nbgrader export                                       # -> grades.csv
 
 Run ``nbgrader`` with its environment's ``bin`` on PATH: it starts ``alembic`` by name to set up its database.
 Reference: https://nbgrader.readthedocs.io/en/stable/configuration/config_options.html

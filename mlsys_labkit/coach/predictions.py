@@ -29,11 +29,15 @@ class Verdict:
         return "> **" + str(self).replace("\n", "**\n>\n> ", 1).replace("\n", "\n> ")
 
 
-def predict(task: str, choice: str | None = None) -> Any:
+_committed: dict[str, int] = {}  # by task, so that running the cell again does not take the commitment back
+
+
+def predict(task: str, choice: str | None = None, *, again: bool = False) -> Any:
     """A card with the task's question; commit to an option and it answers.
 
     ``choice`` ("a", "b", ...) commits from the keyboard alone, for places where no widget draws. Nothing here
-    ever waits for input, so a headless run goes through. Raises LabkitError for an unknown task or letter.
+    ever waits for input, so a headless run goes through. A commitment lasts as long as the kernel; ``again`` asks
+    afresh. Raises LabkitError for an unknown task or letter.
 
     Example:
         >>> predict("offset", "a").right
@@ -46,14 +50,24 @@ def predict(task: str, choice: str | None = None) -> Any:
         return _commit(asked, choice)
     from mlsys_labkit import widgets
 
-    return widgets.prediction(
-        question=asked.question, options=list(asked.options), answer=asked.answer, because=asked.because, name=task
+    if again:
+        _committed.pop(task, None)
+    card = widgets.prediction(
+        question=asked.question,
+        options=list(asked.options),
+        answer=asked.answer,
+        because=asked.because,
+        name=task,
+        choice=_committed.get(task),
     )
+    if hasattr(card, "observe"):  # without anywidget the card lives in the page alone
+        card.observe(lambda change: _committed.update({task: change["new"]}), "choice")
+    return card
 
 
 def _commit(asked: Note, choice: str) -> Verdict:
     letters = string.ascii_lowercase[: len(asked.options)]
     if len(choice) != 1 or choice.lower() not in letters:
         raise LabkitError(f"choose one of {', '.join(letters)} for {asked.task!r}; you wrote {choice!r}")
-    index = letters.index(choice.lower())
+    index = _committed[asked.task] = letters.index(choice.lower())
     return Verdict(index == asked.answer, asked.options[index], asked.options[asked.answer], asked.because)

@@ -54,6 +54,17 @@ def test_committing_reveals_the_answer() -> None:
 
 
 @pytest.mark.usefixtures("written")
+def test_running_the_cell_again_keeps_the_commitment() -> None:
+    card = coach.predict("slice_rows", again=True)
+    assert card.choice is None
+    card.choice = 2  # what the Commit button sends
+    assert coach.predict("slice_rows").choice == 2
+    coach.predict("slice_rows", "a")
+    assert coach.predict("slice_rows").choice == 0
+    assert coach.predict("slice_rows", again=True).choice is None
+
+
+@pytest.mark.usefixtures("written")
 def test_the_card_asks_without_waiting() -> None:
     assert "How many bytes move?" in coach.predict("slice_rows")._repr_mimebundle_()[0]["text/html"]
 

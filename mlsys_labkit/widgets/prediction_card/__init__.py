@@ -10,10 +10,13 @@ from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.widgets.base import Kind, paragraph, table
 
 
-def prediction(question: str, options: Sequence[str], answer: int, because: str, name: str = "") -> Any:
+def prediction(
+    question: str, options: Sequence[str], answer: int, because: str, name: str = "", choice: int | None = None
+) -> Any:
     """A question with ``options``; the explanation ``because`` appears only after the reader has committed.
 
-    ``answer`` is the index of the right option. On a live widget ``choice`` is the committed index, None before.
+    ``answer`` is the index of the right option. On a live widget ``choice`` is the committed index, None before; a
+    ``choice`` passed in makes an answered card.
     Raises LabkitError with fewer than two options, or an answer that is none of them.
     Reference: Crouch, Fagen, Callan, Mazur, "Classroom demonstrations: Learning tools or entertainment?", 2004.
 
@@ -32,7 +35,7 @@ def prediction(question: str, options: Sequence[str], answer: int, because: str,
             "answer": int(answer),
             "because": because,
             "name": name,
-            "choice": None,
+            "choice": choice,
         }
     )
 
