@@ -638,7 +638,7 @@ with lk.picture(
 # ### Task 6 · How many directions?
 # *6 points · 10 minutes · ●●●○*
 #
-# Find the smallest $k$ that keeps a given share, whatever the rounding.
+# Find the smallest $k$ that keeps a given share, and sum the tail from its small end.
 
 # %%
 lk.predict("rank_for")
@@ -649,7 +649,8 @@ def rank_for(variances, keep):
     """The smallest k whose first k directions lose at most the share 1 − keep of the variance.
 
     variances [d], largest first, none negative; keep from 0 (nothing has to stay) to 1 (every direction that has any
-    variance stays, however little). Returns an int from 0 to d. Raises ValueError if keep lies outside [0, 1].
+    variance stays, however little), taken as the float it is: no tolerance.
+    Returns an int from 0 to d. Raises ValueError if keep lies outside [0, 1].
 
     >>> rank_for(np.array([4.0, 2.0, 1.0, 1.0]), 0.75)   # the tail 1 + 1 is a quarter of 8
     2
@@ -739,7 +740,7 @@ def subspace_cosine(x, table, basis):
     """Cosine of x with every row of table inside span(basis), and how much of each row lies in there.
 
     x [d]; table [n, d]; basis [d, k], columns independent, not orthonormal. Returns (cosine [n], share [n]).
-    A cosine with a vector of no length in the subspace is 0, and so is the share of a zero row; never NaN.
+    A cosine with a vector of exactly no length in the subspace is 0, and so is the share of a zero row; never NaN.
     Nothing as large as the table may be made: np.einsum("nd,nd->n", table, table) sums squares without a copy.
 
     >>> subspace_cosine(np.array([1.0, 0.0, 9.0]), np.array([[2.0, 2.0, 0.0], [0.0, 0.0, 5.0]]), np.eye(3)[:, :2])
@@ -1229,8 +1230,8 @@ lk.predict("streaming_pca")
 def streaming_pca(chunks, d, k):
     """The k leading principal components of rows that come by once.
 
-    chunks() -> a fresh iterator over float64 arrays [b, d], b ≥ 0 and different from chunk to chunk; call it once. A
-    chunk's memory is overwritten when the next one is asked for. At most about ten d × d matrices may be alive.
+    chunks() -> a fresh iterator over float64 arrays [b, d], b ≥ 0 and different from chunk to chunk; call it once; k ≤ d.
+    A chunk's memory is overwritten when the next one is asked for. At most about ten d × d matrices may be alive.
     Returns PCA(mean [d], components [d, k], variances [k]), largest first, none negative.
     Raises ValueError for fewer than two rows in all.
 
