@@ -1,0 +1,168 @@
+// launch.h: what kernel<<<grid, block, shared, stream>>>(arguments) becomes.
+//
+// The rewriter turns it into lk::launch("kernel", kernel, lk::configure(grid, block, shared, stream))(arguments), so that the
+// configuration and the arguments are converted as the language converts them in a call.
+#pragma once
+
+#include <cstddef>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "lk/host/errors.h"
+#include "lk/host/streams.h"
+
+// Code between the simulator and a kernel is not the student's: it is neither counted nor checked.
+#define LK_UNRECORDED __attribute__((no_sanitize("thread"), no_sanitize_coverage))
+
+namespace lk {
+
+struct Configuration {
+    dim3 grid;
+    dim3 block;
+    size_t shared_bytes;
+    cudaStream_t stream;
+    bool cooperative;
+    const char* file;
+    int line;
+};
+
+inline Configuration configure(dim3 grid, dim3 block, size_t shared_bytes = 0, cudaStream_t stream = 0,
+                               const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    return {grid, block, shared_bytes, stream, false, file, line};
+}
+
+// Streams that are written as the integer 0 in a variable.
+inline Configuration configure(dim3 grid, dim3 block, size_t shared_bytes, int, const char* file = __builtin_FILE(),
+                               int line = __builtin_LINE()) {
+    return {grid, block, shared_bytes, nullptr, false, file, line};
+}
+
+}  // namespace lk
+
+extern "C" {
+// body(frame) runs one thread of the kernel. kernel may be nullptr where only a call of it can be written down.
+cudaError_t lk_program_launch(const char* name, const void* kernel, const lk::Configuration* configuration,
+                              void (*body)(void**), void** frame);
+// What a kernel is to receive for this pointer: one that faults when the pointer is the host's own.
+const void* lk_program_argument(const void* pointer);
+}
+
+namespace lk {
+
+// A pointer that the host passes to a kernel must be one that a GPU can follow.
+template <class T>
+void check_argument(T& argument) {
+    if constexpr (std::is_pointer_v<T>) {
+        if constexpr (!std::is_function_v<std::remove_pointer_t<T>>) {
+            const void* address = const_cast<const void*>(static_cast<const volatile void*>(argument));
+            argument = static_cast<T>(const_cast<void*>(lk_program_argument(address)));
+        }
+    }
+}
+
+// A kernel whose parameters are known: arguments convert to them as in a call.
+template <class... Parameters>
+class TypedLaunch {
+public:
+    TypedLaunch(const char* name, void (*kernel)(Parameters...), const Configuration& configuration)
+        : name_(name), kernel_(kernel), configuration_(configuration) {}
+
+    cudaError_t operator()(std::remove_const_t<Parameters>... arguments) const {
+        (check_argument(arguments), ...);
+        Frame frame{kernel_, {&arguments...}};
+        return lk_program_launch(name_, reinterpret_cast<const void*>(kernel_), &configuration_, run,
+                                 reinterpret_cast<void**>(&frame));
+    }
+
+private:
+    struct Frame {
+        void (*kernel)(Parameters...);
+        std::tuple<std::remove_const_t<Parameters>*...> arguments;
+    };
+
+    LK_UNRECORDED static void run(void** context) {
+        call(reinterpret_cast<Frame*>(context), std::index_sequence_for<Parameters...>());
+    }
+
+    template <size_t... I>
+    LK_UNRECORDED __attribute__((always_inline)) static inline void call(Frame* frame, std::index_sequence<I...>) {
+        frame->kernel(*std::get<I>(frame->arguments)...);
+    }
+
+    const char* name_;
+    void (*kernel_)(Parameters...);
+    Configuration configuration_;
+};
+
+// A kernel that only a call can choose (an overload, a template whose arguments are deduced): call is that call.
+template <class Call>
+class DeducedLaunch {
+public:
+    DeducedLaunch(const char* name, Call call, const Configuration& configuration)
+        : name_(name), call_(call), configuration_(configuration) {}
+
+    template <class... Arguments>
+    cudaError_t operator()(Arguments... arguments) const {
+        (check_argument(arguments), ...);
+        Frame<Arguments...> frame{&call_, {&arguments...}};
+        return lk_program_launch(name_, nullptr, &configuration_, run<Arguments...>, reinterpret_cast<void**>(&frame));
+    }
+
+private:
+    template <class... Arguments>
+    struct Frame {
+        const Call* call;
+        std::tuple<Arguments*...> arguments;
+    };
+
+    template <class... Arguments>
+    LK_UNRECORDED static void run(void** context) {
+        invoke(reinterpret_cast<Frame<Arguments...>*>(context), std::index_sequence_for<Arguments...>());
+    }
+
+    template <class... Arguments, size_t... I>
+    LK_UNRECORDED __attribute__((always_inline)) static inline void invoke(Frame<Arguments...>* frame,
+                                                                           std::index_sequence<I...>) {
+        (*frame->call)(*std::get<I>(frame->arguments)...);
+    }
+
+    const char* name_;
+    Call call_;
+    Configuration configuration_;
+};
+
+template <class... Parameters>
+TypedLaunch<Parameters...> launch(const char* name, void (*kernel)(Parameters...), const Configuration& configuration) {
+    return {name, kernel, configuration};
+}
+
+template <class Call>
+DeducedLaunch<Call> launch(const char* name, Call call, const Configuration& configuration) {
+    return {name, call, configuration};
+}
+
+// cudaLaunchKernel: arguments come as an array of pointers to them.
+template <class... Parameters, size_t... I>
+cudaError_t launch_with_addresses(void (*kernel)(Parameters...), const Configuration& configuration, void** arguments,
+                                  std::index_sequence<I...>) {
+    return launch("", kernel, configuration)(*static_cast<std::remove_const_t<Parameters>*>(arguments[I])...);
+}
+
+}  // namespace lk
+
+template <class... Parameters>
+cudaError_t cudaLaunchKernel(void (*kernel)(Parameters...), dim3 grid, dim3 block, void** arguments,
+                             size_t shared_bytes = 0, cudaStream_t stream = 0, const char* file = __builtin_FILE(),
+                             int line = __builtin_LINE()) {
+    const lk::Configuration configuration = {grid, block, shared_bytes, stream, false, file, line};
+    return lk::launch_with_addresses(kernel, configuration, arguments, std::index_sequence_for<Parameters...>());
+}
+
+template <class... Parameters>
+cudaError_t cudaLaunchCooperativeKernel(void (*kernel)(Parameters...), dim3 grid, dim3 block, void** arguments,
+                                        size_t shared_bytes = 0, cudaStream_t stream = 0,
+                                        const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    const lk::Configuration configuration = {grid, block, shared_bytes, stream, true, file, line};
+    return lk::launch_with_addresses(kernel, configuration, arguments, std::index_sequence_for<Parameters...>());
+}
