@@ -1,0 +1,78 @@
+// abi.h: what a compiled kernel calls in the worker, and what the worker calls in a kernel. Plain C names, no other header.
+//
+// The two builds of a kernel call the same functions. In the instrumented one gcc adds calls to __tsan_* before loads and
+// stores and to __sanitizer_cov_trace_pc at the start of every basic block (hooks.cpp).
+#pragma once
+
+extern "C" {
+
+struct lk_uint3 {
+    unsigned x, y, z;
+};
+
+// The builtin variables themselves. Defined by the worker, which writes them when it enters a thread, a block, a launch; a
+// kernel declares them const, since no thread ever sees its own change, and gcc then keeps them in registers.
+#ifdef LK_WORKER
+extern thread_local lk_uint3 lk_thread_index, lk_block_index, lk_block_extent, lk_grid_extent;
+#else
+extern const thread_local lk_uint3 lk_thread_index __attribute__((tls_model("initial-exec")));
+extern const thread_local lk_uint3 lk_block_index __attribute__((tls_model("initial-exec")));
+extern const thread_local lk_uint3 lk_block_extent __attribute__((tls_model("initial-exec")));
+extern const thread_local lk_uint3 lk_grid_extent __attribute__((tls_model("initial-exec")));
+#endif
+unsigned lk_lane() __attribute__((const));
+unsigned lk_smid() __attribute__((const));
+
+// Block barriers. `site` says which barrier of the source this is: the line in the low 20 bits; the bits above may tell
+// calls on one line apart (__COUNTER__). gcc may copy a call, so its address says nothing.
+void lk_block_barrier(int site);
+enum { lk_reduce_count = 0, lk_reduce_and = 1, lk_reduce_or = 2 };
+int lk_block_barrier_reduce(int reduction, int predicate, int site);
+void lk_grid_barrier();
+
+// Waits while *word == value; other threads of the block, then other blocks, run meanwhile. What cuda::barrier and named
+// barriers are made of. lk_yield lets others run once (__nanosleep, a spin loop's body).
+void lk_wait_while_equal(const unsigned* word, unsigned value);
+void lk_yield();
+// What happened before a release of `object` happened before whatever follows an acquire of it.
+void lk_release(const void* object);
+void lk_acquire(const void* object);
+
+// Warp operations. Lanes named in mask that have not exited must all call the same one with the same mask.
+void lk_warp_barrier(unsigned mask);
+unsigned lk_ballot(unsigned mask, int predicate);
+enum { lk_shuffle_index = 0, lk_shuffle_up = 1, lk_shuffle_down = 2, lk_shuffle_xor = 3 };
+// A lane that reads a lane that is not there gets zeros, and there is a finding. `size` bytes; width a power of two to 32.
+void lk_shuffle(unsigned mask, const void* value, void* result, int size, int mode, int argument, int width);
+// The lanes of mask whose value has the same bytes as the caller's.
+unsigned lk_match(unsigned mask, const void* value, int size);
+// values: room for 32 x size bytes; lane i's value is copied to place i, zeros for lanes that are not there. Returns the
+// lanes that are. What reductions, scans and tensor-core operations are made of.
+unsigned lk_gather(unsigned mask, const void* value, void* values, int size);
+// The lanes that are at this call together.
+unsigned lk_active_mask();
+
+// Called in the instrumented build only (__SANITIZE_THREAD__): accesses that the compiler's own calls do not show.
+void lk_atomic(void* address, int size);
+void lk_read(const void* address, unsigned long size);
+void lk_write(void* address, unsigned long size);
+
+// The C library as a kernel sees it. Outside a kernel (host code of a whole program) they are the C library's own.
+int lk_printf(const char* format, ...) __attribute__((format(printf, 1, 2)));
+long lk_clock();
+long long lk_clock64();
+long long lk_global_timer();  // ns
+void* lk_memcpy(void* to, const void* from, unsigned long size);
+void* lk_memmove(void* to, const void* from, unsigned long size);
+void* lk_memset(void* to, int byte, unsigned long size);
+void* lk_malloc(unsigned long size);
+void lk_free(void* pointer);
+void lk_assert_fail(const char* expression, const char* file, unsigned line, const char* function) __attribute__((noreturn));
+void lk_trap() __attribute__((noreturn));
+
+// Exported by every kernel.so.
+//   int lk_kernel_count();
+//   void lk_run_<i>(void** arguments);           runs one thread
+//   void lk_describe_<i>(char* text);            its parameters
+//   char* lk_shared_anchor();                    the calling OS thread's dynamic shared memory
+}
