@@ -1,6 +1,6 @@
 // protocol.h: the memory that notebook and worker share to talk. One request is under way at a time.
 //
-// Mirrored in simulator/protocol.py, which compares the sizes below with its own when the worker starts.
+// No member is padded. Mirrored in simulator/protocol.py, which compares the sizes below with its own when the worker starts.
 #pragma once
 
 #include <atomic>
@@ -65,7 +65,7 @@ struct Reply {
     uint64_t text_bytes;
     double seconds;
     Section sections[kSections];
-    char error[1024];
+    char error[1032];
 };
 
 struct Output {
@@ -81,7 +81,7 @@ struct Control {
     Change changes[kChanges];
     alignas(16) unsigned char payload[kPayloadBytes];
     Output output;
-    alignas(4096) unsigned char results[kResultBytes];
+    alignas(16) unsigned char results[kResultBytes];
 };
 
 }  // namespace lk::protocol

@@ -1,0 +1,181 @@
+"""One worker process: start it, ring, wait so that Ctrl-C gets through, notice its death, end it."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import mmap
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from mlsys_labkit import limits
+from mlsys_labkit.cuda.errors import WorkerError
+from mlsys_labkit.cuda.simulator import protocol
+
+__all__ = ["WorkerProcess"]
+
+_START_SECONDS = 30.0
+_STOP_SECONDS = 0.15  # a request that is cancelled has this long to end before its process is killed
+_SLICE_SECONDS = 0.05  # between looks at the output of a running kernel
+_LAST_WORDS_BYTES = 4096
+_NOTEBOOK_SPIN_SECONDS = 100e-6  # a sleeping process takes 50 us to wake, longer than a small launch takes
+_WORKER_SPIN_MICROSECONDS = 200
+_SIGNALS = {
+    signal.SIGSEGV: "SIGSEGV (it touched an address that is not its own)",
+    signal.SIGBUS: "SIGBUS (the memory behind an address is gone)",
+    signal.SIGABRT: "SIGABRT (abort, or a smashed stack or heap)",
+    signal.SIGILL: "SIGILL (an illegal instruction)",
+    signal.SIGFPE: "SIGFPE (an integer division)",
+    signal.SIGTERM: "SIGTERM (someone ended it)",
+}
+
+
+class WorkerProcess:
+    """A worker, from its start to its death. One request is under way at a time; callers see to that.
+
+    Attributes:
+        control: the shared memory; fill in ``control.request``, then ``submit`` and ``wait``.
+        arena_address: where the worker sees the arena.
+    """
+
+    def __init__(self, executable: Path, arena_file: int, arena_bytes: int, arena_address: int) -> None:
+        cores = limits.usable_cores()
+        self._spin_seconds = _NOTEBOOK_SPIN_SECONDS if cores >= 2 else 0.0
+        control_file = os.memfd_create("labkit-control", os.MFD_CLOEXEC)
+        os.ftruncate(control_file, ctypes.sizeof(protocol.Control))
+        self._memory = mmap.mmap(control_file, ctypes.sizeof(protocol.Control))
+        self.control = protocol.Control.from_buffer(self._memory)
+        self._submitted = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._completed = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        lifeline_end, self._lifeline = os.pipe()
+        self._errors, errors_end = os.pipe()
+        os.set_blocking(self._errors, False)
+        os.set_blocking(errors_end, False)  # a worker that fills the pipe loses its words rather than its time
+        inherited = (control_file, arena_file, self._submitted, self._completed, lifeline_end)
+        numbers = (arena_bytes, arena_address, max(1, int(cores)), _WORKER_SPIN_MICROSECONDS if cores >= 2 else 0)
+        self._process = subprocess.Popen(
+            [str(executable), *map(str, inherited), *map(str, numbers)],
+            stdin=subprocess.DEVNULL,
+            stdout=errors_end,
+            stderr=errors_end,
+            pass_fds=inherited,
+        )
+        for file in (control_file, lifeline_end, errors_end):
+            os.close(file)
+        self._last_words = b""
+        self._pending = True  # its first reply is Hello
+        self._sequence = 0
+        self._poll = select.poll()
+        self._pidfd: int | None = None
+        with contextlib.suppress(OSError, AttributeError):  # refused by some sandboxes: the pipe's end has to do
+            self._pidfd = os.pidfd_open(self._process.pid)
+            self._poll.register(self._pidfd, select.POLLIN)
+        for file in (self._completed, self._errors):
+            self._poll.register(file, select.POLLIN)
+        if not self.wait(_START_SECONDS):
+            self.kill()
+            raise WorkerError(f"the simulator's worker process did not start within {_START_SECONDS:.0f} s; try again")
+        self.arena_address = int(self.control.hello.arena_address)
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def submit(self) -> None:
+        """Hand ``control.request`` over."""
+        self._pending = True
+        self._sequence += 1
+        self.control.request.sequence = self._sequence
+        os.eventfd_write(self._submitted, 1)
+
+    def wait(self, seconds: float, on_slice: Callable[[], None] = lambda: None) -> bool:
+        """Wait for the reply, at most ``seconds``: False when that was too short. Raises WorkerError when it died."""
+        now = time.monotonic()
+        deadline, spin_end = now + seconds, now + min(seconds, self._spin_seconds)
+        while True:
+            remaining = deadline - now
+            events = self._poll.poll(0 if now < spin_end else 1000 * max(0.0, min(_SLICE_SECONDS, remaining)))
+            if events and self._take_reply():
+                return True
+            if events:
+                self._notice(events)
+            now = time.monotonic()
+            if now >= spin_end:
+                on_slice()
+            if now >= deadline:
+                return False
+
+    def stop(self, seconds: float = _STOP_SECONDS) -> bool:
+        """End the request under way: cancel it, or else kill the process. True when its reply came after all."""
+        if not self._pending:
+            return False
+        with contextlib.suppress(WorkerError, OSError):
+            os.write(self._lifeline, self._sequence.to_bytes(8, sys.byteorder))
+            if self.wait(seconds):
+                return True
+        self.kill()
+        return False
+
+    def kill(self) -> None:
+        self._process.kill()
+        self.close()
+
+    def close(self) -> None:
+        """End the process if it is still there and let go of everything but the shared memory."""
+        if self._lifeline < 0:
+            return
+        os.close(self._lifeline)  # an idle worker leaves at once, and so does one with a kernel under way
+        self._lifeline = -1
+        try:
+            self._process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._close_files()
+
+    def disown(self) -> None:
+        """In a forked child: the process belongs to the parent, and must not outlive it because of us."""
+        os.close(self._lifeline)
+        self._lifeline = -1
+        self._process.returncode = 0  # ours to forget, not to wait for
+        self._close_files()
+
+    def _close_files(self) -> None:
+        for file in (self._submitted, self._completed, self._errors, self._pidfd):
+            if file is not None:
+                os.close(file)
+
+    def _take_reply(self) -> bool:
+        try:
+            os.eventfd_read(self._completed)
+        except BlockingIOError:
+            return False
+        self._pending = False
+        return True
+
+    def _notice(self, events: list[tuple[int, int]]) -> None:
+        """Keep the worker's last words; raise WorkerError when it is dead."""
+        with contextlib.suppress(BlockingIOError):
+            self._last_words = (self._last_words + os.read(self._errors, 1 << 16))[-_LAST_WORDS_BYTES:]
+        ended = any(file == self._pidfd or (file == self._errors and event & select.POLLHUP) for file, event in events)
+        if ended and not self._take_reply():
+            self.close()
+            raise WorkerError(f"{_obituary(self._process.returncode, self._last_words)}; device arrays are safe, go on")
+
+
+def _obituary(status: int, last_words: bytes) -> str:
+    """What killed the worker, in one line."""
+    if status >= 0:
+        cause = f"called exit({status})"
+    elif -status == signal.SIGKILL:
+        cause = "was killed (SIGKILL), by the system's out-of-memory killer unless someone did it by hand"
+    else:
+        cause = f"died of {_SIGNALS.get(-status) or signal.Signals(-status).name}"
+    lines = last_words.decode(errors="replace").strip().splitlines()
+    return f"the kernel's process {cause}" + (f' and said "{lines[-1].strip()}"' if lines else "")

@@ -1,0 +1,120 @@
+"""The memory that notebook and worker share to talk: ``native/runtime/protocol.h`` as ctypes structures.
+
+``Hello`` carries the worker's own sizes, so that a layout that drifted is an error at start and not garbage later.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import c_char, c_double, c_ubyte, c_uint32, c_uint64
+from enum import IntEnum
+
+__all__ = [
+    "CHANGES",
+    "MODES",
+    "OUTPUT_BYTES",
+    "PAYLOAD_BYTES",
+    "SECTIONS",
+    "VERSION",
+    "Change",
+    "Command",
+    "Control",
+    "Reply",
+    "Request",
+    "own_sizes",
+]
+
+VERSION = 1
+PAYLOAD_BYTES = 64 << 10
+OUTPUT_BYTES = 1 << 20
+RESULT_BYTES = 256 << 20
+CHANGES = 4096
+SECTIONS = ("findings", "sites", "steps", "samples", "totals")
+MODES = {"run": 0, "check": 1, "profile": 2}
+
+
+class Command(IntEnum):
+    SYNC = 1
+    LOAD = 2
+    UNLOAD = 3
+    LAUNCH = 4
+    QUIT = 5
+
+
+class Hello(ctypes.Structure):
+    _fields_ = (
+        ("version", c_uint32),
+        ("size_of_change", c_uint32),
+        ("size_of_request", c_uint32),
+        ("size_of_reply", c_uint32),
+        ("size_of_control", c_uint32),
+        ("size_of_records", c_uint32 * len(SECTIONS)),
+        ("arena_address", c_uint64),
+    )
+
+
+class Change(ctypes.Structure):
+    _fields_ = (("offset", c_uint64), ("bytes", c_uint64))
+
+
+class Request(ctypes.Structure):
+    _fields_ = (
+        ("command", c_uint32),
+        ("changes", c_uint32),
+        ("module", c_uint32),
+        ("kernel", c_uint32),
+        ("grid", c_uint32 * 3),
+        ("block", c_uint32 * 3),
+        ("shared_bytes", c_uint32),
+        ("mode", c_uint32),
+        ("cooperative", c_uint32),
+        ("arguments", c_uint32),
+        ("payload_bytes", c_uint32),
+        ("reserved", c_uint32),
+        ("sequence", c_uint64),
+        ("seed", c_uint64),
+        ("sample_blocks", c_uint64),
+    )
+
+
+class Section(ctypes.Structure):
+    _fields_ = (("offset", c_uint64), ("bytes", c_uint64))
+
+
+class Reply(ctypes.Structure):
+    _fields_ = (
+        ("failed", c_uint32),
+        ("module", c_uint32),
+        ("text_address", c_uint64),
+        ("text_bytes", c_uint64),
+        ("seconds", c_double),
+        ("sections", Section * len(SECTIONS)),
+        ("error", c_char * 1032),
+    )
+
+
+class Output(ctypes.Structure):
+    _fields_ = (("bytes", c_uint64), ("dropped", c_uint64), ("text", c_char * OUTPUT_BYTES))
+
+
+class Control(ctypes.Structure):
+    _fields_ = (
+        ("hello", Hello),
+        ("request", Request),
+        ("reply", Reply),
+        ("changes", Change * CHANGES),
+        ("payload", c_ubyte * PAYLOAD_BYTES),
+        ("output", Output),
+        ("results", c_ubyte * RESULT_BYTES),
+    )
+
+
+def own_sizes() -> dict[str, int]:
+    """Sizes in bytes that the worker's Hello has to agree with."""
+    return {
+        "version": VERSION,
+        "size_of_change": ctypes.sizeof(Change),
+        "size_of_request": ctypes.sizeof(Request),
+        "size_of_reply": ctypes.sizeof(Reply),
+        "size_of_control": ctypes.sizeof(Control),
+    }
