@@ -73,6 +73,6 @@ void lk_trap() __attribute__((noreturn));
 // Exported by every kernel.so.
 //   int lk_kernel_count();
 //   void lk_run_<i>(void** arguments);           runs one thread
-//   void lk_describe_<i>(char* text);            its parameters
+//   const char* lk_describe_<i>();               its parameters, one a line
 //   char* lk_shared_anchor();                    the calling OS thread's dynamic shared memory
 }

@@ -1,0 +1,1 @@
+"""From the student's source to a kernel.so that the worker loads."""
