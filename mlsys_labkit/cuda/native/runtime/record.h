@@ -1,0 +1,106 @@
+// record.h: what the hooks and the scheduler tell of a launch, turned into counts (profile) and findings (check).
+//
+// One LaunchRecord a launch, made by the engine; one Recorder for each operating-system thread that runs blocks.
+// Neither knows of fibers: the engine says which thread of the block is at work.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "findings.h"
+#include "records.h"
+
+namespace lk {
+
+struct AddressRange {
+    uint64_t begin = 0;
+    uint64_t end = 0;
+    bool holds(uint64_t address, uint64_t bytes) const {
+        return address - begin < end - begin && bytes <= end - address;
+    }
+};
+
+// A __shared__ array, as bytes from the start of the kernel's thread-local segment.
+struct SharedArray {
+    uint64_t offset;
+    uint64_t bytes;
+};
+
+struct LaunchDescription {
+    bool check = false;    // races, bounds, uninitialised reads
+    bool profile = false;  // counts
+    uint64_t blocks_total = 0;
+    uint32_t threads_per_block = 0;
+    uint64_t object_address = 0;            // where kernel.so is loaded: pc - object_address crosses to Python
+    AddressRange text;                      // its code, absolute
+    AddressRange data;                      // its __device__ variables, absolute
+    AddressRange constants;                 // __constant__ variables and literals: read through another cache, not counted
+    AddressRange heap;                      // of the device's malloc; empty when there is none
+    uint64_t shared_segment_bytes = 0;      // the kernel's thread-local segment
+    std::vector<SharedArray> shared_arrays;  // static ones, and the dynamic one with the bytes of this launch
+};
+
+// Whether the access may be carried out. stop: it would harm the worker; the engine ends the launch.
+enum class Verdict { proceed, stop };
+
+class LaunchRecord;
+
+class Recorder {
+public:
+    // shared_segment: where this operating-system thread keeps the kernel's thread-local segment.
+    Recorder(LaunchRecord& launch, uint64_t shared_segment);
+    ~Recorder();
+    Recorder(const Recorder&) = delete;
+    Recorder& operator=(const Recorder&) = delete;
+
+    void begin_block(uint64_t block);
+    void end_block();
+
+    // Before the access happens. thread: linear in the block. Not for the thread's own stack.
+    // bytes is 1, 2, 4, 8 or 16 and the type is aligned to it; anything else goes through access_range.
+    Verdict access(uint32_t thread, uint64_t address, uint32_t bytes, Op op, uint64_t pc);
+    Verdict access_range(uint32_t thread, uint64_t address, uint64_t bytes, Op op, uint64_t pc);
+
+    // Ends a step: what the lanes of one warp did since the last call is grouped into requests.
+    void flush();
+    // The lanes in mask of one warp begin the basic block at pc (the address after its trace hook).
+    void step(uint64_t pc, uint32_t mask);
+
+    // Every live thread of the block has arrived, none has gone on.
+    void block_barrier();
+    // The same for __syncwarp over the lanes in mask. Shuffles and votes do not order memory and are not told.
+    void warp_barrier(uint32_t warp, uint32_t mask);
+    // __threadfence and its kin.
+    void fence();
+
+private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+class LaunchRecord {
+public:
+    LaunchRecord(const LaunchDescription& description, Findings& findings);
+    ~LaunchRecord();
+    LaunchRecord(const LaunchRecord&) = delete;
+    LaunchRecord& operator=(const LaunchRecord&) = delete;
+
+    // All blocks have arrived at a grid barrier and none has gone on.
+    void grid_barrier();
+
+    // After every Recorder is gone. Empty where the launch was not profiled.
+    std::vector<SiteCount> sites() const;
+    std::vector<StepCount> steps() const;
+    std::vector<RequestSample> samples() const;
+    // Totals, then BufferUse, then bitmaps.
+    std::vector<unsigned char> totals() const;
+
+    struct State;
+    State& state() { return *state_; }
+
+private:
+    std::unique_ptr<State> state_;
+};
+
+}  // namespace lk
