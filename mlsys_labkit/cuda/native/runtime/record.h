@@ -44,8 +44,19 @@ struct LaunchDescription {
 // Whether the access may be carried out. stop: it would harm the worker; the engine ends the launch.
 enum class Verdict { proceed, stop };
 
+// One access that lanes of a warp made together.
+struct Request {
+    uint64_t pc;
+    uint32_t bytes;  // a lane: 1, 2, 4, 8 or 16
+    Op op;
+    uint32_t mask;  // never 0
+    uint32_t warp;  // in the block
+    uint64_t addresses[32];  // of the lanes in mask
+};
+
 class LaunchRecord;
 
+// Of one block while it is resident; used again for the next one. (Blocks of a grid barrier share an operating-system thread.)
 class Recorder {
 public:
     // shared_segment: where this operating-system thread keeps the kernel's thread-local segment.
@@ -62,9 +73,10 @@ public:
     Verdict access(uint32_t thread, uint64_t address, uint32_t bytes, Op op, uint64_t pc);
     Verdict access_range(uint32_t thread, uint64_t address, uint64_t bytes, Op op, uint64_t pc);
 
-    // Ends a step: what the lanes of one warp did since the last call is grouped into requests.
-    void flush();
-    // The lanes in mask of one warp begin the basic block at pc (the address after its trace hook).
+    // profile: one access of a warp, which the engine has put together (lockstep.h); counts it. In profile the engine calls
+    // neither access nor access_range, and for check neither request nor step.
+    void request(const Request& request);
+    // profile: the lanes in mask of one warp begin the basic block at pc (the address after its trace hook).
     void step(uint64_t pc, uint32_t mask);
 
     // Every live thread of the block has arrived, none has gone on.
@@ -73,6 +85,9 @@ public:
     void warp_barrier(uint32_t warp, uint32_t mask);
     // __threadfence and its kin.
     void fence();
+    // cuda::barrier: what a thread did before release(object) happened before what follows an acquire(object).
+    void release(uint32_t thread, uint64_t object);
+    void acquire(uint32_t thread, uint64_t object);
 
 private:
     struct State;
