@@ -8,7 +8,19 @@ from __future__ import annotations
 from mlsys_labkit.widgets.pca_explorer import pca
 from mlsys_labkit.widgets.prediction_card import prediction
 from mlsys_labkit.widgets.roofline_explorer import roofline
+from mlsys_labkit.widgets.source_view import annotated_source
 from mlsys_labkit.widgets.stride_viewer import strides
+from mlsys_labkit.widgets.tile_walker import tile_walk
 from mlsys_labkit.widgets.timeline import memory_timeline
+from mlsys_labkit.widgets.warp_map import warp_access
 
-__all__ = ["memory_timeline", "pca", "prediction", "roofline", "strides"]
+__all__ = [
+    "annotated_source",
+    "memory_timeline",
+    "pca",
+    "prediction",
+    "roofline",
+    "strides",
+    "tile_walk",
+    "warp_access",
+]

@@ -25,6 +25,8 @@ export function si(value, unit = "") {
 }
 const plain = (value) => (Math.abs(value) >= 1e4 ? si(value) : String(Number(value.toPrecision(3))));
 
+const whole = (value) => value.toLocaleString("en").replaceAll(",", "\u202f"); // a count in full, in thin groups
+
 let made = 0;
 const unique = (stem) => `${stem}-${Date.now().toString(36)}-${(made += 1)}`;
 

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import itertools
-import json
 import math
-import shutil
-import subprocess
-from collections.abc import Callable
-from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +17,7 @@ from mlsys_labkit.widgets.pca_explorer import model as pca
 from mlsys_labkit.widgets.roofline_explorer import model as roof
 from mlsys_labkit.widgets.stride_viewer import model as strided
 from mlsys_labkit.widgets.timeline import model as memory
+from tests.labkit import twins
 
 WIDGETS = Path(base.__file__).parent
 SOURCES = {
@@ -32,7 +27,7 @@ SOURCES = {
     "memory": WIDGETS / "timeline/model.js",
     "pca": WIDGETS / "pca_explorer/model.js",
 }
-Call = tuple[str, str, list[Any]]
+MODULES = {"shared": base, "strided": strided, "roof": roof, "memory": memory, "pca": pca}
 
 # --- the calls whose answers must agree ------------------------------------------------------------------------------
 
@@ -65,8 +60,8 @@ COVARIANCES = [np.cov(cloud.T, bias=True) for cloud in POINTS]
 SIZES = [1e-12, 3.35e12, 0.0, -4096.0, 999.4, 999.6, 1000.0, 1e6, 0.00123, 7.0, 12345.0, 1e18, 9.99e20, 0.25]
 
 
-def _calls() -> list[Call]:
-    calls: list[Call] = [("shared", "si", [size, unit]) for size in SIZES for unit in ("B", "")]
+def _calls() -> list[twins.Call]:
+    calls: list[twins.Call] = [("shared", "si", [size, unit]) for size in SIZES for unit in ("B", "")]
     for one in VIEWS:
         calls += [("strided", name, [one]) for name in ("places", "isContiguous", "aliases", "transpose")]
         calls += [("strided", "outside", [one, 12]), ("strided", "broadcast", [one, 3])]
@@ -92,83 +87,16 @@ def _calls() -> list[Call]:
     return [*calls, *(("pca", "tail", [[4.0, 2.0, 1.0], k]) for k in range(4))]
 
 
-def _plain(value: Any) -> Any:
-    if is_dataclass(value) and not isinstance(value, type):
-        return _plain(asdict(value))
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
-
-
-def _in_python(call: Call) -> Any:
-    room, name, arguments = call
-    module = {"shared": base, "strided": strided, "roof": roof, "memory": memory, "pca": pca}[room]
-    snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
-    return _plain(getattr(module, snake)(*arguments))
-
-
-# --- the same calls in JavaScript ------------------------------------------------------------------------------------
-
-RUN = """async (job) => {
-  const rooms = {};
-  for (const [name, source] of Object.entries(job.sources)) rooms[name] = await import(source);
-  return job.calls.map(([room, name, given]) => rooms[room][name](...given));
-}"""
-
-
-def _job() -> dict[str, Any]:
-    encoded = {name: base64.b64encode(path.read_bytes()).decode() for name, path in SOURCES.items()}
-    return {
-        "sources": {name: f"data:text/javascript;base64,{text}" for name, text in encoded.items()},
-        "calls": [[room, name, _plain(arguments)] for room, name, arguments in _calls()],
-    }
-
-
-@pytest.fixture
-def in_node() -> Callable[[], list[Any]]:
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("needs node to run the JavaScript models; install the package nodejs")
-
-    def run() -> list[Any]:
-        read = "const job = JSON.parse(require('fs').readFileSync(0));"
-        code = f"{read} ({RUN})(job).then(answers => console.log(JSON.stringify(answers)))"
-        done = subprocess.run([node, "-e", code], input=json.dumps(_job()), capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, done.stderr
-        return list(json.loads(done.stdout))
-
-    return run
-
-
-def test_the_javascript_models_give_the_same_answers_in_node(in_node: Callable[[], list[Any]]) -> None:
-    _compare(in_node())
+def test_the_javascript_models_give_the_same_answers_in_node() -> None:
+    assert len(_calls()) > 400
+    twins.compare(MODULES, _calls(), twins.in_node(SOURCES, _calls()))
 
 
 @pytest.mark.browser
 def test_the_javascript_models_give_the_same_answers_in_a_browser(browser: Any) -> None:
     page = browser.new_page()
-    _compare(page.evaluate(RUN, _job()))
+    twins.compare(MODULES, _calls(), page.evaluate(twins.RUN, twins.job(SOURCES, _calls())))
     page.close()
-
-
-def _compare(answers: list[Any]) -> None:
-    calls = _calls()
-    assert len(answers) == len(calls) > 400
-    for call, answer in zip(calls, answers, strict=True):
-        expected = _in_python(call)
-        assert _same(answer, expected), f"{call}: Python says {expected}, JavaScript {answer}"
-
-
-def _same(a: Any, b: Any) -> bool:
-    if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(map(_same, a, b))
-    if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(_same(a[name], b[name]) for name in a)
-    if isinstance(a, bool | str) or isinstance(b, bool | str):
-        return bool(a == b) and type(a) is type(b)
-    return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
 
 
 # --- oracles: NumPy's views, theory, brute force ---------------------------------------------------------------------
