@@ -12,8 +12,6 @@
 #include "lk/host/errors.h"
 #include "lk/host/streams.h"
 
-// Code between the simulator and a kernel is not the student's: it is neither counted nor checked.
-#define LK_UNRECORDED __attribute__((no_sanitize("thread"), no_sanitize_coverage))
 
 namespace lk {
 

@@ -1,0 +1,4 @@
+// cuda_device_runtime_api.h: all of it is in every kernel from the start.
+#pragma once
+
+#include "lk/prelude.h"

@@ -1,0 +1,13 @@
+// cuda_fp16.h: half and half2.
+#pragma once
+
+#include "lk/half.h"
+
+typedef __half half;
+typedef __half2 half2;
+typedef __half nv_half;
+typedef __half __nv_half;
+typedef __half2 nv_half2;
+typedef __half2 __nv_half2;
+
+using namespace lk::half_functions;

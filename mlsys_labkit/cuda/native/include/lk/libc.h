@@ -1,0 +1,22 @@
+// libc.h: printf, assert, clock, memcpy and malloc of a kernel are the worker's: the same names and types, other symbols.
+//
+// No macros, so that a member called printf or std::memcpy still means what it says. <cassert> stays as it is: its macro
+// calls __assert_fail.
+#pragma once
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+
+extern "C" {
+int printf(const char* __restrict format, ...) __asm__("lk_printf") __attribute__((format(printf, 1, 2)));
+clock_t clock() noexcept __asm__("lk_clock");
+void* memcpy(void* __restrict to, const void* __restrict from, size_t size) noexcept __asm__("lk_memcpy");
+void* memmove(void* to, const void* from, size_t size) noexcept __asm__("lk_memmove");
+void* memset(void* to, int value, size_t size) noexcept __asm__("lk_memset");
+void* malloc(size_t size) noexcept __asm__("lk_malloc");
+void free(void* address) noexcept __asm__("lk_free");
+void __assert_fail(const char* expression, const char* file, unsigned line, const char* function) noexcept
+    __asm__("lk_assert_fail") __attribute__((noreturn));
+}

@@ -1,0 +1,38 @@
+// synchronize.h: barriers, fences, clocks, and how a kernel stops.
+#pragma once
+
+#include "lk/builtins.h"
+
+// The line of the call tells barriers apart.
+LK_INLINE void __syncthreads(int line = __builtin_LINE()) { lk_block_barrier(line); }
+
+LK_INLINE int __syncthreads_count(int predicate, int line = __builtin_LINE()) {
+    return lk_block_barrier_reduce(lk_reduce_count, predicate != 0, line);
+}
+
+LK_INLINE int __syncthreads_and(int predicate, int line = __builtin_LINE()) {
+    return lk_block_barrier_reduce(lk_reduce_and, predicate != 0, line);
+}
+
+LK_INLINE int __syncthreads_or(int predicate, int line = __builtin_LINE()) {
+    return lk_block_barrier_reduce(lk_reduce_or, predicate != 0, line);
+}
+
+LK_INLINE void __syncwarp(unsigned mask = 0xffffffffu) { lk_warp_barrier(mask); }
+
+// Threads of a block take turns on one core, so only gcc has to be kept from reordering.
+LK_INLINE void __threadfence_block() { __asm__ volatile("" ::: "memory"); }
+
+LK_OPAQUE inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+
+LK_INLINE void __threadfence_system() { __threadfence(); }
+
+LK_INLINE void __nanosleep(unsigned) { lk_yield(); }
+
+LK_INLINE long long clock64() { return lk_clock64(); }
+
+LK_INLINE void __trap() { lk_trap(); }
+
+LK_INLINE void __brkpt() {}
+
+LK_INLINE void __prof_trigger(int) {}
