@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Kind", "Token", "code_tokens", "matching", "tokenize"]
+__all__ = ["Kind", "Token", "code_tokens", "enabled_tokens", "matching", "tokenize"]
 
 Kind = Literal["identifier", "number", "string", "character", "punctuation", "comment", "directive", "space"]
 
@@ -55,7 +55,7 @@ def tokenize(text: str) -> list[Token]:
 
 def code_tokens(tokens: Sequence[Token]) -> list[Token]:
     """Without what a compiler's parser does not see: comments, space and directives, and blocks under ``#if 0``."""
-    return [token for token in _enabled(tokens) if token.kind not in ("comment", "space", "directive")]
+    return [token for token in enabled_tokens(tokens) if token.kind not in ("comment", "space", "directive")]
 
 
 def matching(code: Sequence[Token], opening: int) -> int:
@@ -104,7 +104,8 @@ def _directive(text: str, start: int) -> str:
     return text[start:at]
 
 
-def _enabled(tokens: Sequence[Token]) -> Iterator[Token]:
+def enabled_tokens(tokens: Sequence[Token]) -> Iterator[Token]:
+    """Without blocks under ``#if 0``."""
     depth = 0  # of conditions inside a block that #if 0 takes out; 0 outside of one
     for token in tokens:
         if token.kind == "directive":

@@ -1,0 +1,62 @@
+// context.cpp: the error state of a whole program, see context.h.
+#include "context.h"
+
+#include <cstdio>
+
+namespace lk::host {
+
+cudaError_t Context::finish(cudaError_t error) {
+    if (error != cudaSuccess) last_ = error;
+    return error;
+}
+
+cudaError_t Context::synchronize() {
+    if (!held_output_.empty()) {
+        fwrite(held_output_.data(), 1, held_output_.size(), stdout);
+        fflush(stdout);
+        held_output_.clear();
+    }
+    if (pending_ != cudaSuccess) {
+        sticky_ = pending_;
+        last_ = pending_;
+        pending_ = cudaSuccess;
+    }
+    return sticky_;
+}
+
+void Context::fault(cudaError_t error) {
+    if (pending_ == cudaSuccess) pending_ = error;
+}
+
+void Context::reset() {
+    last_ = pending_ = sticky_ = cudaSuccess;
+}
+
+cudaError_t Context::take_last() {
+    const cudaError_t error = peek_last();
+    last_ = cudaSuccess;
+    return error;
+}
+
+cudaError_t Context::peek_last() const {
+    return sticky_ != cudaSuccess ? sticky_ : last_;
+}
+
+Context& context() {
+    static Context state;
+    return state;
+}
+
+}  // namespace lk::host
+
+using lk::host::context;
+
+extern "C" cudaError_t cudaGetLastError() {
+    const std::lock_guard<std::recursive_mutex> held(context().lock);
+    return context().take_last();
+}
+
+extern "C" cudaError_t cudaPeekAtLastError() {
+    const std::lock_guard<std::recursive_mutex> held(context().lock);
+    return context().peek_last();
+}

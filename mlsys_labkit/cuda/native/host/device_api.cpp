@@ -1,0 +1,263 @@
+// device_api.cpp: the one virtual GPU: an H100 (sm_90) by its limits, and a simulator by its name.
+#include <cstdio>
+#include <cstring>
+
+#include "context.h"
+#include "heap.h"
+#include "lk/host/device.h"
+
+using namespace lk::host;
+
+namespace {
+
+// Limits of compute capability 9.0: CUDA C++ Programming Guide, "Technical specifications per compute capability".
+constexpr int kib = 1024;
+
+cudaDeviceProp virtual_h100() {
+    cudaDeviceProp gpu{};
+    snprintf(gpu.name, sizeof gpu.name, "Virtual H100 (simulated on a CPU by mlsys-labkit)");
+    gpu.totalGlobalMem = heap().total_bytes();
+    gpu.sharedMemPerBlock = 48 * kib;
+    gpu.sharedMemPerBlockOptin = 227 * kib;
+    gpu.sharedMemPerMultiprocessor = 228 * kib;
+    gpu.reservedSharedMemPerBlock = 1 * kib;
+    gpu.regsPerBlock = 65536;
+    gpu.regsPerMultiprocessor = 65536;
+    gpu.warpSize = 32;
+    gpu.memPitch = 2147483647;
+    gpu.maxThreadsPerBlock = 1024;
+    gpu.maxThreadsPerMultiProcessor = 2048;
+    gpu.maxBlocksPerMultiProcessor = 32;
+    const int threads_of_dimension[3] = {1024, 1024, 64};
+    const int blocks_of_dimension[3] = {2147483647, 65535, 65535};
+    memcpy(gpu.maxThreadsDim, threads_of_dimension, sizeof gpu.maxThreadsDim);
+    memcpy(gpu.maxGridSize, blocks_of_dimension, sizeof gpu.maxGridSize);
+    gpu.clockRate = 1980000;
+    gpu.memoryClockRate = 2619000;
+    gpu.memoryBusWidth = 5120;
+    gpu.l2CacheSize = 50 * kib * kib;
+    gpu.totalConstMem = 64 * kib;
+    gpu.major = 9;
+    gpu.minor = 0;
+    gpu.textureAlignment = 512;
+    gpu.texturePitchAlignment = 32;
+    gpu.surfaceAlignment = 512;
+    gpu.multiProcessorCount = 132;
+    gpu.asyncEngineCount = 3;
+    gpu.deviceOverlap = 1;
+    gpu.canMapHostMemory = 1;
+    gpu.concurrentKernels = 1;
+    gpu.ECCEnabled = 1;
+    gpu.pciBusID = 1;
+    gpu.unifiedAddressing = 1;
+    gpu.streamPrioritiesSupported = 1;
+    gpu.globalL1CacheSupported = 1;
+    gpu.localL1CacheSupported = 1;
+    gpu.managedMemory = 1;
+    gpu.concurrentManagedAccess = 1;
+    gpu.singleToDoublePrecisionPerfRatio = 2;
+    gpu.computePreemptionSupported = 1;
+    gpu.cooperativeLaunch = 1;
+    gpu.hostRegisterSupported = 1;
+    gpu.memoryPoolsSupported = 0;
+    return gpu;
+}
+
+int attribute_of(const cudaDeviceProp& gpu, cudaDeviceAttr attribute) {
+    switch (attribute) {
+        case cudaDevAttrMaxThreadsPerBlock: return gpu.maxThreadsPerBlock;
+        case cudaDevAttrMaxBlockDimX: return gpu.maxThreadsDim[0];
+        case cudaDevAttrMaxBlockDimY: return gpu.maxThreadsDim[1];
+        case cudaDevAttrMaxBlockDimZ: return gpu.maxThreadsDim[2];
+        case cudaDevAttrMaxGridDimX: return gpu.maxGridSize[0];
+        case cudaDevAttrMaxGridDimY: return gpu.maxGridSize[1];
+        case cudaDevAttrMaxGridDimZ: return gpu.maxGridSize[2];
+        case cudaDevAttrMaxSharedMemoryPerBlock: return static_cast<int>(gpu.sharedMemPerBlock);
+        case cudaDevAttrTotalConstantMemory: return static_cast<int>(gpu.totalConstMem);
+        case cudaDevAttrWarpSize: return gpu.warpSize;
+        case cudaDevAttrMaxRegistersPerBlock: return gpu.regsPerBlock;
+        case cudaDevAttrClockRate: return gpu.clockRate;
+        case cudaDevAttrMultiProcessorCount: return gpu.multiProcessorCount;
+        case cudaDevAttrKernelExecTimeout: return gpu.kernelExecTimeoutEnabled;
+        case cudaDevAttrIntegrated: return gpu.integrated;
+        case cudaDevAttrCanMapHostMemory: return gpu.canMapHostMemory;
+        case cudaDevAttrComputeMode: return gpu.computeMode;
+        case cudaDevAttrConcurrentKernels: return gpu.concurrentKernels;
+        case cudaDevAttrEccEnabled: return gpu.ECCEnabled;
+        case cudaDevAttrPciBusId: return gpu.pciBusID;
+        case cudaDevAttrPciDeviceId: return gpu.pciDeviceID;
+        case cudaDevAttrTccDriver: return gpu.tccDriver;
+        case cudaDevAttrMemoryClockRate: return gpu.memoryClockRate;
+        case cudaDevAttrGlobalMemoryBusWidth: return gpu.memoryBusWidth;
+        case cudaDevAttrL2CacheSize: return gpu.l2CacheSize;
+        case cudaDevAttrMaxThreadsPerMultiProcessor: return gpu.maxThreadsPerMultiProcessor;
+        case cudaDevAttrAsyncEngineCount: return gpu.asyncEngineCount;
+        case cudaDevAttrUnifiedAddressing: return gpu.unifiedAddressing;
+        case cudaDevAttrComputeCapabilityMajor: return gpu.major;
+        case cudaDevAttrComputeCapabilityMinor: return gpu.minor;
+        case cudaDevAttrStreamPrioritiesSupported: return gpu.streamPrioritiesSupported;
+        case cudaDevAttrGlobalL1CacheSupported: return gpu.globalL1CacheSupported;
+        case cudaDevAttrLocalL1CacheSupported: return gpu.localL1CacheSupported;
+        case cudaDevAttrMaxSharedMemoryPerMultiprocessor: return static_cast<int>(gpu.sharedMemPerMultiprocessor);
+        case cudaDevAttrMaxRegistersPerMultiprocessor: return gpu.regsPerMultiprocessor;
+        case cudaDevAttrManagedMemory: return gpu.managedMemory;
+        case cudaDevAttrHostNativeAtomicSupported: return gpu.hostNativeAtomicSupported;
+        case cudaDevAttrSingleToDoublePrecisionPerfRatio: return gpu.singleToDoublePrecisionPerfRatio;
+        case cudaDevAttrPageableMemoryAccess: return gpu.pageableMemoryAccess;
+        case cudaDevAttrConcurrentManagedAccess: return gpu.concurrentManagedAccess;
+        case cudaDevAttrComputePreemptionSupported: return gpu.computePreemptionSupported;
+        case cudaDevAttrCooperativeLaunch: return gpu.cooperativeLaunch;
+        case cudaDevAttrMaxSharedMemoryPerBlockOptin: return static_cast<int>(gpu.sharedMemPerBlockOptin);
+        case cudaDevAttrHostRegisterSupported: return gpu.hostRegisterSupported;
+        case cudaDevAttrDirectManagedMemAccessFromHost: return gpu.directManagedMemAccessFromHost;
+        case cudaDevAttrMaxBlocksPerMultiprocessor: return gpu.maxBlocksPerMultiProcessor;
+        case cudaDevAttrReservedSharedMemoryPerBlock: return static_cast<int>(gpu.reservedSharedMemPerBlock);
+        case cudaDevAttrMemoryPoolsSupported: return gpu.memoryPoolsSupported;
+        case cudaDevAttrClusterLaunch: return gpu.clusterLaunch;
+    }
+    return 0;
+}
+
+size_t limits[8] = {1024, 1 << 20, 8 << 20, 2, 2048, 64};
+
+cudaError_t only_device_0(int device) {
+    return device == 0 ? cudaSuccess : cudaErrorInvalidDevice;
+}
+
+}  // namespace
+
+extern "C" cudaError_t cudaGetDeviceCount(int* count) {
+    return api([=] {
+        *count = 1;
+        return cudaSuccess;
+    });
+}
+
+extern "C" cudaError_t cudaGetDevice(int* device) {
+    return api([=] {
+        *device = 0;
+        return cudaSuccess;
+    });
+}
+
+extern "C" cudaError_t cudaSetDevice(int device) {
+    return api([=] { return only_device_0(device); });
+}
+
+extern "C" cudaError_t cudaSetDeviceFlags(unsigned int) {
+    return api([] { return cudaSuccess; });
+}
+
+extern "C" cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+    return api([=] {
+        if (!properties) return cudaErrorInvalidValue;
+        if (device != 0) return cudaErrorInvalidDevice;
+        *properties = virtual_h100();
+        return cudaSuccess;
+    });
+}
+
+extern "C" cudaError_t cudaChooseDevice(int* device, const cudaDeviceProp*) {
+    return cudaGetDevice(device);
+}
+
+extern "C" cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+    return api([=] {
+        if (device != 0) return cudaErrorInvalidDevice;
+        *value = attribute_of(virtual_h100(), attribute);
+        return cudaSuccess;
+    });
+}
+
+extern "C" cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
+    return api([=] {
+        if (device != 0) return cudaErrorInvalidDevice;
+        snprintf(id, static_cast<size_t>(length), "0000:01:00.0");
+        return cudaSuccess;
+    });
+}
+
+extern "C" cudaError_t cudaDeviceSynchronize() {
+    return api_after_wait([] { return cudaSuccess; });
+}
+
+extern "C" cudaError_t cudaDeviceReset() {
+    Context& state = context();
+    const std::lock_guard<std::recursive_mutex> held(state.lock);
+    state.synchronize();
+    heap().clear();
+    state.reset();
+    return cudaSuccess;
+}
+
+extern "C" cudaError_t cudaDeviceSetLimit(cudaLimit limit, size_t value) {
+    return api([=] {
+        if (limit < 0 || limit > cudaLimitMaxL2FetchGranularity) return cudaErrorUnsupportedLimit;
+        limits[limit] = value;
+        return cudaSuccess;
+    });
+}
+
+extern "C" cudaError_t cudaDeviceGetLimit(size_t* value, cudaLimit limit) {
+    return api([=] {
+        if (limit < 0 || limit > cudaLimitMaxL2FetchGranularity) return cudaErrorUnsupportedLimit;
+        *value = limits[limit];
+        return cudaSuccess;
+    });
+}
+
+extern "C" cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache) {
+    return api([] { return cudaSuccess; });
+}
+
+extern "C" cudaError_t cudaDeviceGetCacheConfig(cudaFuncCache* preference) {
+    return api([=] {
+        *preference = cudaFuncCachePreferNone;
+        return cudaSuccess;
+    });
+}
+
+extern "C" cudaError_t cudaDeviceSetSharedMemConfig(cudaSharedMemConfig) {
+    return api([] { return cudaSuccess; });
+}
+
+extern "C" cudaError_t cudaDeviceGetSharedMemConfig(cudaSharedMemConfig* config) {
+    return api([=] {
+        *config = cudaSharedMemBankSizeFourByte;
+        return cudaSuccess;
+    });
+}
+
+extern "C" cudaError_t cudaDeviceCanAccessPeer(int* can_access, int device, int peer) {
+    return api([=] {
+        *can_access = 0;
+        return device == 0 && peer == 0 ? cudaSuccess : cudaErrorInvalidDevice;
+    });
+}
+
+extern "C" cudaError_t cudaDeviceEnablePeerAccess(int, unsigned int) {
+    return api([] { return cudaErrorInvalidDevice; });
+}
+
+extern "C" cudaError_t cudaDeviceDisablePeerAccess(int) {
+    return api([] { return cudaErrorPeerAccessNotEnabled; });
+}
+
+extern "C" cudaError_t cudaDriverGetVersion(int* version) {
+    return api([=] {
+        *version = 13000;
+        return cudaSuccess;
+    });
+}
+
+extern "C" cudaError_t cudaRuntimeGetVersion(int* version) {
+    return cudaDriverGetVersion(version);
+}
+
+extern "C" cudaError_t cudaProfilerStart() {
+    return api([] { return cudaSuccess; });
+}
+
+extern "C" cudaError_t cudaProfilerStop() {
+    return api([] { return cudaSuccess; });
+}

@@ -1,0 +1,101 @@
+// heap.cpp: the memory of a whole program, see heap.h.
+#include "heap.h"
+
+#include <algorithm>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "memory.h"
+
+namespace lk::host {
+
+namespace {
+
+constexpr size_t h100_bytes = size_t{80} << 30;
+
+}  // namespace
+
+// No more than half of this machine's memory: a program that fills the GPU must not fill the machine.
+Heap::Heap() {
+    const size_t physical = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    total_bytes_ = std::min(h100_bytes, physical / 2);
+}
+
+void* Heap::allocate(size_t bytes, Kind kind) {
+    if (bytes > free_bytes()) return nullptr;
+    void* data = device_memory().allocate(bytes);
+    if (!data) return nullptr;
+    const uint64_t begin = reinterpret_cast<uint64_t>(data);
+    allocations_[begin] = {bytes, kind};
+    used_bytes_ += bytes;
+    if (opened_ == 0) protect(begin, allocations_[begin], false);
+    return data;
+}
+
+bool Heap::release(void* address, bool pinned) {
+    const auto found = allocations_.find(reinterpret_cast<uint64_t>(address));
+    if (found == allocations_.end() || found->second.kind == Kind::registered) return false;
+    if ((found->second.kind == Kind::pinned) != pinned) return false;
+    device_memory().release(address);
+    used_bytes_ -= found->second.bytes;
+    allocations_.erase(found);
+    return true;
+}
+
+bool Heap::enlist(void* address, size_t bytes) {
+    return allocations_.insert({reinterpret_cast<uint64_t>(address), {bytes, Kind::registered}}).second;
+}
+
+bool Heap::delist(void* address) {
+    const auto found = allocations_.find(reinterpret_cast<uint64_t>(address));
+    if (found == allocations_.end() || found->second.kind != Kind::registered) return false;
+    allocations_.erase(found);
+    return true;
+}
+
+void Heap::clear() {
+    for (const auto& [begin, allocation] : allocations_) {
+        if (allocation.kind != Kind::registered) device_memory().release(reinterpret_cast<void*>(begin));
+    }
+    allocations_.clear();
+    used_bytes_ = 0;
+}
+
+const Allocation* Heap::find(const void* address, uint64_t* begin) const {
+    const uint64_t at = reinterpret_cast<uint64_t>(address);
+    auto after = allocations_.upper_bound(at);
+    if (after == allocations_.begin()) return nullptr;
+    --after;
+    const uint64_t past = after->first + std::max<size_t>(after->second.bytes, 1);
+    if (at >= past) return nullptr;
+    if (begin) *begin = after->first;
+    return &after->second;
+}
+
+void Heap::protect(uint64_t begin, const Allocation& allocation, bool open) const {
+    if (allocation.kind != Kind::device) return;
+    const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+    const uint64_t first = begin / page * page;
+    const uint64_t past = (begin + std::max<size_t>(allocation.bytes, 1) + page - 1) / page * page;
+    mprotect(reinterpret_cast<void*>(first), past - first, open ? PROT_READ | PROT_WRITE : PROT_NONE);
+}
+
+void Heap::protect_all(bool open) const {
+    for (const auto& [begin, allocation] : allocations_) protect(begin, allocation, open);
+}
+
+Heap::Opened::Opened() {
+    if (heap().opened_++ == 0) heap().protect_all(true);
+}
+
+Heap::Opened::~Opened() {
+    if (--heap().opened_ == 0) heap().protect_all(false);
+}
+
+Heap& heap() {
+    static Heap the_heap;
+    return the_heap;
+}
+
+}  // namespace lk::host

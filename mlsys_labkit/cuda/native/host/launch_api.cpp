@@ -1,0 +1,160 @@
+// launch_api.cpp: from kernel<<<...>>>() to the engine, and from what the engine found to CUDA's errors.
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include <cxxabi.h>
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include "context.h"
+#include "engine.h"
+#include "functions_api.h"
+#include "heap.h"
+#include "image.h"
+#include "journal.h"
+#include "outcome.h"
+#include "settings.h"
+
+#include "lk/qualifiers.h"
+#include "lk/vectors.h"
+
+#include "lk/host/launch.h"
+
+using namespace lk::host;
+
+namespace {
+
+constexpr uint64_t most_threads = 1024;
+constexpr int multiprocessors = 132;
+constexpr size_t most_shared_bytes = 227 * 1024;
+// Host pointers move to addresses where nothing is mapped, so that a kernel that follows one faults.
+constexpr uint64_t host_pointer_mask = 0x0fffffffffffull;
+constexpr uint64_t host_pointer_base = 0x100000000000ull;
+
+uint64_t launches = 0;
+bool passed_host_pointer = false;
+
+std::string kernel_name(const char* name, const void* kernel) {
+    if (name && *name) return name;
+    Dl_info symbol{};
+    if (!kernel || !dladdr(kernel, &symbol) || !symbol.dli_sname || symbol.dli_saddr != kernel) return "kernel";
+    int status = 0;
+    char* plain = abi::__cxa_demangle(symbol.dli_sname, nullptr, nullptr, &status);
+    std::string text = status == 0 ? plain : symbol.dli_sname;
+    free(plain);
+    text = text.substr(0, text.find('('));
+    const size_t result = text.rfind(' ', text.find('<'));  // a template's name begins with its return type
+    return result == std::string::npos ? text : text.substr(result + 1);
+}
+
+std::string triple(const dim3& size) {
+    char text[64];
+    snprintf(text, sizeof text, "[%u, %u, %u]", size.x, size.y, size.z);
+    return text;
+}
+
+bool valid_extents(const dim3& grid, const dim3& block) {
+    const uint64_t threads = uint64_t{block.x} * block.y * block.z;
+    if (threads == 0 || threads > most_threads || block.x > 1024 || block.y > 1024 || block.z > 64) return false;
+    return grid.x > 0 && grid.y > 0 && grid.z > 0 && grid.x <= 0x7fffffffu && grid.y <= 65535 && grid.z <= 65535;
+}
+
+cudaError_t refusal(const lk::Configuration& configuration, const void* kernel) {
+    if (!valid_extents(configuration.grid, configuration.block)) return cudaErrorInvalidConfiguration;
+    if (configuration.shared_bytes > allowed_dynamic_shared_bytes(kernel)) return cudaErrorInvalidValue;
+    if (configuration.shared_bytes > most_shared_bytes) return cudaErrorInvalidValue;
+    if (!configuration.cooperative) return cudaSuccess;
+    const dim3& grid = configuration.grid;
+    const dim3& block = configuration.block;
+    const uint64_t blocks = uint64_t{grid.x} * grid.y * grid.z;
+    const int resident = resident_blocks(static_cast<int>(block.x * block.y * block.z), configuration.shared_bytes);
+    const bool fits = blocks <= uint64_t(multiprocessors) * static_cast<uint64_t>(resident);
+    return fits ? cudaSuccess : cudaErrorCooperativeLaunchTooLarge;
+}
+
+void stop_at_limit() {
+    if (launches < settings().launch_limit) return;
+    fflush(stdout);
+    journal().note_once("stopped after " + std::to_string(launches) + " launches");
+    _exit(exit_after_launch_limit);
+}
+
+void write_down(const std::string& name, const lk::Configuration& configuration, const Outcome& outcome,
+                cudaError_t error) {
+    std::string line = "{\"record\": \"launch\", \"name\": " + quoted(name);
+    line += ", \"file\": " + quoted(configuration.file) + ", \"line\": " + std::to_string(configuration.line);
+    line += ", \"grid\": " + triple(configuration.grid) + ", \"block\": " + triple(configuration.block);
+    line += ", \"shared_bytes\": " + std::to_string(configuration.shared_bytes);
+    line += ", \"seconds\": " + std::to_string(outcome.seconds);
+    line += ", \"error\": " + quoted(error == cudaSuccess ? "" : cudaGetErrorName(error));
+    line += ", \"host_pointer\": " + std::string(passed_host_pointer ? "true" : "false");
+    line += ", \"sections\": [";
+    for (size_t i = 0; i < outcome.sections.size(); ++i) {
+        line += (i ? ", " : "") + std::to_string(outcome.sections[i].size());
+    }
+    journal().write(line + "]}", outcome.sections);
+}
+
+void hold_text(const char* text, size_t bytes) {
+    context().hold_output(std::string(text, bytes));
+}
+
+Outcome run(const lk::Configuration& configuration, void (*body)(void**), void** frame) {
+    lk::Launch launch;
+    launch.module = &program_module();
+    launch.run = body;
+    launch.arguments = frame;
+    launch.grid = {configuration.grid.x, configuration.grid.y, configuration.grid.z};
+    launch.block = {configuration.block.x, configuration.block.y, configuration.block.z};
+    launch.shared_bytes = static_cast<uint32_t>(configuration.shared_bytes);
+    launch.mode = settings().mode;
+    launch.seed = settings().seed;
+    launch.timeout_seconds = seconds_left();
+    const Heap::Opened open;
+    return run_and_collect(launch, launches <= settings().profile_limit);
+}
+
+}  // namespace
+
+extern "C" cudaError_t lk_program_launch(const char* name, const void* kernel, const lk::Configuration* configuration,
+                                         void (*body)(void**), void** frame) {
+    const std::lock_guard<std::recursive_mutex> held(context().lock);
+    const bool host_pointer = passed_host_pointer;
+    if (context().broken() != cudaSuccess) {
+        passed_host_pointer = false;
+        return context().broken();
+    }
+    stop_at_limit();
+    ++launches;
+    const std::string label = kernel_name(name, kernel);
+    const cudaError_t refused = refusal(*configuration, kernel);
+    if (refused != cudaSuccess) {
+        write_down(label, *configuration, {}, refused);
+        passed_host_pointer = false;
+        return context().finish(refused);
+    }
+    lk::print_text = hold_text;
+    const Outcome outcome = run(*configuration, body, frame);
+    write_down(label, *configuration, outcome, outcome.error);
+    passed_host_pointer = false;
+    if (outcome.error != cudaSuccess) {
+        context().fault(outcome.error);
+        if (host_pointer) journal().note_once("kernel " + label + " was passed a pointer to host memory; a GPU follows "
+                                              "only pointers from cudaMalloc, cudaMallocManaged or cudaHostAlloc");
+    }
+    return cudaSuccess;
+}
+
+extern "C" const void* lk_program_argument(const void* pointer) {
+    const std::lock_guard<std::recursive_mutex> held(context().lock);
+    const uint64_t address = reinterpret_cast<uint64_t>(pointer);
+    if (!pointer || heap().find(pointer, nullptr)) return pointer;
+    uint64_t begin = 0;
+    const char* before = static_cast<const char*>(pointer) - 1;
+    if (heap().find(before, &begin)) return pointer;  // one past the end of an array
+    if (address >= program_image().begin && address < program_image().end) return pointer;
+    passed_host_pointer = true;
+    return reinterpret_cast<const void*>((address & host_pointer_mask) | host_pointer_base);
+}

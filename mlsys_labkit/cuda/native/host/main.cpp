@@ -1,0 +1,69 @@
+// main.cpp: the process of a whole program: loads the student's program, made into a shared object, and calls its main.
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+
+#include <dlfcn.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "context.h"
+#include "crash.h"
+#include "image.h"
+#include "journal.h"
+#include "module.h"
+#include "outcome.h"
+#include "settings.h"
+
+namespace {
+
+using namespace lk::host;
+
+constexpr int cannot_load = 127;
+
+void say_what_was_lost() {
+    const size_t bytes = context().held_output_bytes();
+    if (bytes == 0) return;
+    journal().note_once("kernels printed " + std::to_string(bytes) +
+                        " bytes that nobody waited for; call cudaDeviceSynchronize() before main ends");
+}
+
+void become_expendable(const char* parent) {
+    const rlimit no_core{0, 0};
+    setrlimit(RLIMIT_CORE, &no_core);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != atoi(parent)) _exit(cannot_load);
+}
+
+}  // namespace
+
+// program_runner PROGRAM.so PARENT_PID NAME ARGUMENTS...
+int main(int count, char** arguments) {
+    if (count < 4) {
+        fputs("this program is started by mlsys_labkit.cuda\n", stderr);
+        return cannot_load;
+    }
+    become_expendable(arguments[2]);
+    settings();
+    watch_for_crashes();
+    atexit(say_what_was_lost);
+    int (*program)(int, char**) = nullptr;
+    try {
+        const lk::LoadedModule loaded = lk::load_module(arguments[1]);
+        program_module() = loaded.module;
+        program_image() = {loaded.load_address, loaded.load_address + loaded.load_bytes};
+        program = reinterpret_cast<int (*)(int, char**)>(dlsym(loaded.module.handle, "main"));
+    } catch (const std::exception& error) {
+        fprintf(stderr, "labkit: the program cannot be loaded: %s\n", error.what());
+        return cannot_load;
+    }
+    if (!program) {
+        fputs("labkit: the program has no main\n", stderr);
+        return cannot_load;
+    }
+    journal().write("{\"record\": \"image\", \"address\": " + std::to_string(program_image().begin) + "}");
+    exit(program(count - 3, arguments + 3));
+}
