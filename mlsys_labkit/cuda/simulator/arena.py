@@ -96,7 +96,7 @@ class Arena:
     Attributes:
         file: descriptor of the file that the worker maps.
         window_bytes: size of the file; sparse, so it costs nothing.
-        changes: (offset, bytes) of buffers that came, (offset, 0) of buffers that went, since the list was last emptied.
+        changes: (offset, bytes) of buffers that came, (offset, 0) of those that went, since it was last emptied.
     """
 
     def __init__(self, memory_free_bytes: Callable[[], int | None] = limits.memory_free_bytes) -> None:
@@ -161,7 +161,9 @@ class Arena:
 
     def _require(self, nbytes: int) -> None:
         if len(self._buffers) >= _MOST_BUFFERS:
-            raise CudaError(f"out of memory: {_MOST_BUFFERS:,} buffers are alive; free some, or pack them into one array")
+            raise CudaError(
+                f"out of memory: {_MOST_BUFFERS:,} buffers are alive; free some, or pack them into one array"
+            )
         self._unchecked_bytes += nbytes
         if self._unchecked_bytes <= _UNCHECKED_BYTES:
             return
@@ -208,7 +210,9 @@ def _create() -> tuple[int, mmap.mmap]:
             size //= 2
             continue
         mapping.madvise(mmap.MADV_DONTDUMP)  # a core dump would walk the whole window
-        fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)  # so that a kernel cannot cut it off
+        fcntl.fcntl(
+            file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
+        )  # so that a kernel cannot cut it off
         return file, mapping
     os.close(file)
     raise CudaError(

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import atexit
+import os
+import struct
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsys_labkit.cuda.errors import CudaError, LaunchError, WorkerError
+from mlsys_labkit.cuda.simulator import protocol, runtime
+from mlsys_labkit.cuda.simulator.arena import Arena
+from mlsys_labkit.cuda.simulator.process import Printer, WorkerProcess
+from mlsys_labkit.cuda.simulator.protocol import Command
+
 __all__ = ["DeviceBuffer", "LaunchRequest", "LaunchResult", "LoadedModule", "Simulator"]
 
 Mode = Literal["run", "check", "profile"]
+
+_LOAD_SECONDS = 30.0  # static initialisers of the student's code run in it
+_STOP_SECONDS = 1.0
+_START_ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
@@ -57,36 +72,217 @@ class LaunchResult:
 
 
 class DeviceBuffer:
-    """A range of the simulator's memory, mapped in the notebook and in the worker."""
+    """A range of the simulator's memory, mapped in the notebook and in the worker. Freed when nobody refers to it."""
 
-    address: int  # what a kernel sees; 256-byte aligned
-    nbytes: int
+    __slots__ = ("_offset", "_simulator", "nbytes")
+
+    def __init__(self, simulator: Simulator, offset: int, nbytes: int) -> None:
+        self._simulator = simulator
+        self._offset: int | None = offset
+        self.nbytes = nbytes
+
+    @property
+    def address(self) -> int:
+        """What a kernel sees; 256-byte aligned. Raises CudaError when this process cannot use the buffer."""
+        if self._offset is None:
+            raise CudaError("this device memory was freed; allocate it again")
+        if self._simulator is not Simulator.current():
+            raise CudaError(
+                "this device memory belongs to the process that forked this one; copy it: to_device(array.numpy())"
+            )
+        return self._simulator.arena_address + self._offset
 
     def view(self) -> NDArray[np.uint8]:
-        """The bytes themselves, shape (nbytes,): no copy."""
-        raise NotImplementedError
+        """The bytes themselves, shape (nbytes,): no copy. Raises CudaError after ``free``."""
+        if self._offset is None:
+            raise CudaError("this device memory was freed; allocate it again")
+        return self._simulator.view(self._offset, self.nbytes)
 
     def free(self) -> None:
         """Give the range back. Freeing twice does nothing; a kernel that still uses the address faults."""
-        raise NotImplementedError
+        offset, self._offset = self._offset, None
+        if offset is not None:
+            self._simulator.release(offset)
+
+    def __del__(self) -> None:
+        if self._offset is not None:
+            self._simulator.release(self._offset)
 
 
 class Simulator:
-    """The one worker process of this interpreter, started by its first use and again after it died."""
+    """The one worker process of this interpreter, started by its first use and again after it died.
+
+    Safe from several threads: one launch at a time, the others wait.
+    """
+
+    _current: ClassVar[Simulator | None] = None
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # not reentrant: a finalizer that runs meanwhile must not get in
+        self._arena = Arena()
+        self._arena_address = 0
+        self._worker: WorkerProcess | None = None
+        self._loaded = 0
+        self._worker_modules: dict[int, int] = {}  # LoadedModule.id -> number in the worker that lives now
 
     @staticmethod
     def current() -> Simulator:
         """The simulator of this process (a forked child gets its own)."""
-        raise NotImplementedError
+        with _current_lock:
+            if Simulator._current is None:
+                Simulator._current = Simulator()
+            return Simulator._current
+
+    @property
+    def arena_address(self) -> int:
+        """Where device memory begins for kernels: the same for the life of the notebook, whatever worker runs."""
+        if not self._arena_address:
+            with self._lock:
+                self._living_worker()
+        return self._arena_address
 
     def load(self, path: Path) -> LoadedModule:
-        """Load a compiled kernel.so in the worker."""
-        raise NotImplementedError
+        """Load a compiled kernel.so in the worker. Raises WorkerError when that fails."""
+        with self._lock:
+            worker = self._living_worker()
+            number = self._load(worker, path)
+            reply = worker.control.reply
+            self._loaded += 1
+            module = LoadedModule(
+                id=self._loaded,
+                path=path,
+                descriptors=tuple(worker.section(0).decode().split("\0")[:-1]),
+                text_address=reply.text_address,
+                text_bytes=reply.text_bytes,
+            )
+            self._worker_modules[module.id] = number
+            return module
 
     def allocate(self, nbytes: int) -> DeviceBuffer:
         """Device memory, uninitialised. Raises CudaError ("out of memory") when the machine cannot hold it."""
-        raise NotImplementedError
+        with self._lock:
+            return DeviceBuffer(self, self._arena.allocate(nbytes), nbytes)
+
+    def view(self, offset: int, nbytes: int) -> NDArray[np.uint8]:
+        return self._arena.view(offset, nbytes)
+
+    def release(self, offset: int) -> None:
+        """Free the buffer at ``offset``: at once, or after the launch that is under way."""
+        self._arena.drop(offset)
+        if self._lock.acquire(blocking=False):
+            try:
+                self._arena.collect()
+            finally:
+                self._lock.release()
 
     def launch(self, request: LaunchRequest) -> LaunchResult:
-        """Run to the end. Raises WorkerError when the worker died, KeyboardInterrupt when interrupted."""
-        raise NotImplementedError
+        """Run to the end; what the kernel prints goes to sys.stdout meanwhile.
+
+        Raises LaunchError when the launch is refused, KeyboardInterrupt when interrupted, WorkerError when the worker died
+        or did not stop in time: the next launch starts another, and device arrays keep their content.
+        """
+        with self._lock:
+            worker = self._living_worker()
+            number = self._worker_modules.get(request.module.id)
+            if number is None:
+                number = self._worker_modules[request.module.id] = self._load(worker, request.module.path)
+            message = worker.control.request
+            message.module = number
+            message.kernel = request.kernel_index
+            message.grid[:] = request.grid
+            message.block[:] = request.block
+            message.shared_bytes = request.shared_bytes
+            message.mode = protocol.MODES[request.mode]
+            message.cooperative = request.cooperative
+            message.seed = request.seed
+            message.sample_blocks = request.sample_blocks
+            message.timeout_seconds = request.timeout_s
+            message.arguments = len(request.argument_offsets)
+            offsets = struct.pack(f"={len(request.argument_offsets)}I", *request.argument_offsets)
+            printer = Printer(worker)
+            # The engine stops a kernel that takes too long, and says where it was; a worker that cannot is killed.
+            limit = request.timeout_s + _STOP_SECONDS
+            try:
+                self._ask(worker, Command.LAUNCH, offsets + request.packed_arguments, limit, printer.show_new)
+            finally:
+                printer.finish()
+            reply = worker.control.reply
+            if reply.failed:
+                raise LaunchError(reply.error.decode())
+            findings, sites, steps, samples, totals = map(worker.section, range(len(protocol.SECTIONS)))
+            return LaunchResult(findings, sites, steps, samples, totals, printer.text, reply.seconds)
+
+    def close(self) -> None:
+        """End the worker. Device arrays stay readable, and the next launch starts another."""
+        with self._lock:
+            if self._worker:
+                self._worker.close()
+            self._worker = None
+
+    def _living_worker(self) -> WorkerProcess:
+        """The worker, ready for a request and in step with the arena after its next one."""
+        if self._worker:
+            self._worker.stop()  # what a second Ctrl-C may have left under way
+            if self._worker.alive:
+                return self._worker
+            self._worker.close()
+        for _ in range(_START_ATTEMPTS):
+            self._worker = WorkerProcess(
+                runtime.worker(), self._arena.file, self._arena.window_bytes, self._arena_address
+            )
+            if self._worker.arena_address:
+                break
+            self._worker.close()  # the system happened to put a library where our buffers were
+        else:
+            raise WorkerError("device memory cannot be mapped where it was; restart the notebook's kernel")
+        self._arena_address = self._worker.arena_address
+        self._worker_modules.clear()
+        self._arena.collect()
+        self._arena.changes = self._arena.live()
+        return self._worker
+
+    def _load(self, worker: WorkerProcess, path: Path) -> int:
+        self._ask(worker, Command.LOAD, os.fsencode(path) + b"\0", _LOAD_SECONDS)
+        reply = worker.control.reply
+        if reply.failed:
+            raise WorkerError(f"{path.name} does not load: {reply.error.decode()}")
+        return int(reply.module)
+
+    def _ask(
+        self,
+        worker: WorkerProcess,
+        command: Command,
+        payload: bytes,
+        seconds: float,
+        on_slice: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._arena.collect()
+        while len(self._arena.changes) > protocol.CHANGES:
+            worker.ask(Command.SYNC, b"", self._take_changes(), _LOAD_SECONDS)
+        worker.ask(command, payload, self._take_changes(), seconds, on_slice)
+
+    def _take_changes(self) -> list[tuple[int, int]]:
+        changes = self._arena.changes
+        self._arena.changes = changes[protocol.CHANGES :]
+        return changes[: protocol.CHANGES]
+
+
+_current_lock = threading.Lock()
+
+
+def _after_fork_in_child() -> None:
+    """The child starts its own worker; the parent's keeps only the parent's files open."""
+    global _current_lock
+    _current_lock = threading.Lock()
+    inherited, Simulator._current = Simulator._current, None
+    if inherited and inherited._worker:
+        inherited._worker.disown()
+
+
+@atexit.register
+def _at_exit() -> None:
+    if Simulator._current:
+        Simulator._current.close()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import ctypes
 import mmap
@@ -15,10 +16,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mlsys_labkit import limits
-from mlsys_labkit.cuda.errors import WorkerError
+from mlsys_labkit.cuda.errors import CudaError, LaunchError, WorkerError
 from mlsys_labkit.cuda.simulator import protocol
 
-__all__ = ["WorkerProcess"]
+__all__ = ["Printer", "WorkerProcess"]
 
 _START_SECONDS = 30.0
 _STOP_SECONDS = 0.15  # a request that is cancelled has this long to end before its process is killed
@@ -26,7 +27,10 @@ _SLICE_SECONDS = 0.05  # between looks at the output of a running kernel
 _LAST_WORDS_BYTES = 4096
 _NOTEBOOK_SPIN_SECONDS = 100e-6  # a sleeping process takes 50 us to wake, longer than a small launch takes
 _WORKER_SPIN_MICROSECONDS = 200
-_SIGNALS = {
+_PAYLOAD = protocol.Control.payload.offset
+_TEXT = protocol.Control.output.offset + protocol.Output.text.offset
+_GO_ON = "device arrays keep their content, and the next launch starts another"
+_SIGNALS: dict[int, str] = {
     signal.SIGSEGV: "SIGSEGV (it touched an address that is not its own)",
     signal.SIGBUS: "SIGBUS (the memory behind an address is gone)",
     signal.SIGABRT: "SIGABRT (abort, or a smashed stack or heap)",
@@ -58,13 +62,14 @@ class WorkerProcess:
         os.set_blocking(self._errors, False)
         os.set_blocking(errors_end, False)  # a worker that fills the pipe loses its words rather than its time
         inherited = (control_file, arena_file, self._submitted, self._completed, lifeline_end)
-        numbers = (arena_bytes, arena_address, max(1, int(cores)), _WORKER_SPIN_MICROSECONDS if cores >= 2 else 0)
+        numbers = (arena_bytes, arena_address, _WORKER_SPIN_MICROSECONDS if cores >= 2 else 0)
         self._process = subprocess.Popen(
             [str(executable), *map(str, inherited), *map(str, numbers)],
             stdin=subprocess.DEVNULL,
             stdout=errors_end,
             stderr=errors_end,
             pass_fds=inherited,
+            env={"LK_CUDA_THREADS": str(max(1, int(cores))), **os.environ},
         )
         for file in (control_file, lifeline_end, errors_end):
             os.close(file)
@@ -87,12 +92,50 @@ class WorkerProcess:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def submit(self) -> None:
-        """Hand ``control.request`` over."""
-        self._pending = True
+    def ask(
+        self,
+        command: protocol.Command,
+        payload: bytes,
+        changes: list[tuple[int, int]],
+        seconds: float,
+        on_slice: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Hand ``control.request`` over and wait for ``control.reply``. Whatever happens, none is under way after.
+
+        Raises WorkerError when the worker died or had to be killed, CudaError when it cannot map a buffer.
+        """
+        if len(payload) > protocol.PAYLOAD_BYTES:
+            raise LaunchError(f"the arguments take {len(payload):,} bytes; a launch has room for 32,764")
+        request = self.control.request
+        request.command = command
+        request.changes = len(changes)
+        for place, change in enumerate(changes):
+            self.control.changes[place] = change
+        request.payload_bytes = len(payload)
+        self._memory[_PAYLOAD : _PAYLOAD + len(payload)] = payload
         self._sequence += 1
-        self.control.request.sequence = self._sequence
-        os.eventfd_write(self._submitted, 1)
+        request.sequence = self._sequence
+        try:
+            self._pending = True
+            os.eventfd_write(self._submitted, 1)
+            answered = self.wait(seconds, on_slice)
+        except BaseException:
+            self.stop()
+            raise
+        if not answered and not self.stop():
+            raise WorkerError(f"the kernel's process did not answer for {seconds:.0f} s and was killed; {_GO_ON}")
+        if self.control.reply.failed == protocol.OUT_OF_MAPPINGS:
+            raise CudaError(f"out of memory: {self.control.reply.error.decode()}; free device arrays")
+
+    def section(self, index: int) -> bytes:
+        """A part of the reply."""
+        part = self.control.reply.sections[index]
+        start = protocol.Control.results.offset + part.offset
+        return self._memory[start : start + part.bytes]
+
+    def printed(self, begin: int, end: int) -> bytes:
+        """Text that the kernel has printed."""
+        return self._memory[_TEXT + begin : _TEXT + end]
 
     def wait(self, seconds: float, on_slice: Callable[[], None] = lambda: None) -> bool:
         """Wait for the reply, at most ``seconds``: False when that was too short. Raises WorkerError when it died."""
@@ -166,7 +209,40 @@ class WorkerProcess:
         ended = any(file == self._pidfd or (file == self._errors and event & select.POLLHUP) for file, event in events)
         if ended and not self._take_reply():
             self.close()
-            raise WorkerError(f"{_obituary(self._process.returncode, self._last_words)}; device arrays are safe, go on")
+            raise WorkerError(f"{_obituary(self._process.returncode, self._last_words)}; {_GO_ON}")
+
+
+class Printer:
+    """Shows on sys.stdout what a launch prints, while it runs, and keeps it in ``text``."""
+
+    def __init__(self, worker: WorkerProcess) -> None:
+        self.text = ""
+        self._worker = worker
+        self._shown = self._seen = 0
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def show_new(self) -> None:
+        """Show what was there at the last look: a system call ago, so that the text itself has arrived, too."""
+        self._show(self._seen)
+        self._seen = min(self._worker.control.output.bytes, protocol.OUTPUT_BYTES)
+
+    def finish(self) -> None:
+        """Show the rest, and say how much found no room."""
+        self._show(min(self._worker.control.output.bytes, protocol.OUTPUT_BYTES), final=True)
+        if dropped := self._worker.control.output.dropped:
+            self._write(
+                f"\n[the kernel printed {dropped:,} bytes more; the first {protocol.OUTPUT_BYTES:,} are kept]\n"
+            )
+
+    def _show(self, end: int, final: bool = False) -> None:
+        if end > self._shown or final:
+            self._write(self._decoder.decode(self._worker.printed(self._shown, end), final))
+            self._shown = end
+
+    def _write(self, text: str) -> None:
+        if text:
+            self.text += text
+            sys.stdout.write(text)
 
 
 def _obituary(status: int, last_words: bytes) -> str:
@@ -176,6 +252,6 @@ def _obituary(status: int, last_words: bytes) -> str:
     elif -status == signal.SIGKILL:
         cause = "was killed (SIGKILL), by the system's out-of-memory killer unless someone did it by hand"
     else:
-        cause = f"died of {_SIGNALS.get(-status) or signal.Signals(-status).name}"
+        cause = f"died of {_SIGNALS.get(-status) or f'signal {-status}'}"
     lines = last_words.decode(errors="replace").strip().splitlines()
     return f"the kernel's process {cause}" + (f' and said "{lines[-1].strip()}"' if lines else "")

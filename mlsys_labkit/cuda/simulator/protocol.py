@@ -13,7 +13,9 @@ __all__ = [
     "CHANGES",
     "MODES",
     "OUTPUT_BYTES",
+    "OUT_OF_MAPPINGS",
     "PAYLOAD_BYTES",
+    "REFUSED",
     "SECTIONS",
     "VERSION",
     "Change",
@@ -29,6 +31,7 @@ PAYLOAD_BYTES = 64 << 10
 OUTPUT_BYTES = 1 << 20
 RESULT_BYTES = 256 << 20
 CHANGES = 4096
+REFUSED, OUT_OF_MAPPINGS = 1, 2  # Reply.failed
 SECTIONS = ("findings", "sites", "steps", "samples", "totals")
 MODES = {"run": 0, "check": 1, "profile": 2}
 
@@ -36,9 +39,7 @@ MODES = {"run": 0, "check": 1, "profile": 2}
 class Command(IntEnum):
     SYNC = 1
     LOAD = 2
-    UNLOAD = 3
-    LAUNCH = 4
-    QUIT = 5
+    LAUNCH = 3
 
 
 class Hello(ctypes.Structure):
@@ -74,6 +75,7 @@ class Request(ctypes.Structure):
         ("sequence", c_uint64),
         ("seed", c_uint64),
         ("sample_blocks", c_uint64),
+        ("timeout_seconds", c_double),
     )
 
 

@@ -52,7 +52,8 @@ const protocol::Request& Channel::wait() {
 
 void Channel::add_section(unsigned section, const void* data, size_t bytes) {
     if (bytes > protocol::kResultBytes - result_bytes_) {
-        fail("the results of this launch do not fit in " + std::to_string(protocol::kResultBytes >> 20) + " MiB");
+        fail(protocol::Failure::refused,
+             "the results of this launch do not fit in " + std::to_string(protocol::kResultBytes >> 20) + " MiB");
         return;
     }
     if (bytes) std::memcpy(control_->results + result_bytes_, data, bytes);
@@ -60,9 +61,9 @@ void Channel::add_section(unsigned section, const void* data, size_t bytes) {
     result_bytes_ += bytes + (-bytes & 15);  // the next one is aligned for any struct
 }
 
-void Channel::fail(const std::string& why) {
+void Channel::fail(protocol::Failure failure, const std::string& why) {
     protocol::Reply& reply = control_->reply;
-    reply.failed = 1;
+    reply.failed = static_cast<uint32_t>(failure);
     const size_t length = std::min(why.size(), sizeof reply.error - 1);
     std::memcpy(reply.error, why.data(), length);
     reply.error[length] = 0;

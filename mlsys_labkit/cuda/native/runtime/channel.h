@@ -30,7 +30,7 @@ public:
     const protocol::Request& wait();
     // Copies bytes into the result area as a section of the reply.
     void add_section(unsigned section, const void* data, size_t bytes);
-    void fail(const std::string& why);
+    void fail(protocol::Failure failure, const std::string& why);
     void complete();
 
     // Text for the cell's standard output, from any thread.

@@ -32,7 +32,9 @@ struct Change {
     uint64_t bytes;   // 0: the buffer that began there is gone
 };
 
-enum class Command : uint32_t { sync = 1, load, unload, launch, quit };
+enum class Command : uint32_t { sync = 1, load, launch };
+
+enum class Failure : uint32_t { none, refused, out_of_mappings };
 
 struct Request {
     uint32_t command;
@@ -50,6 +52,7 @@ struct Request {
     uint64_t sequence;       // counts requests: a cancellation names the one it means
     uint64_t seed;
     uint64_t sample_blocks;  // 0: every block
+    double timeout_seconds;
 };
 
 // A part of the result area: findings, sites, steps, samples, totals of a launch; descriptors of a load.
@@ -59,7 +62,7 @@ struct Section {
 };
 
 struct Reply {
-    uint32_t failed;  // error says why
+    uint32_t failed;  // a Failure; error says more
     uint32_t module;
     uint64_t text_address;
     uint64_t text_bytes;

@@ -1,5 +1,5 @@
-// memory.cpp: device memory, see memory.h.
-#include "memory.h"
+// device_memory.cpp: device memory, see device_memory.h.
+#include "device_memory.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-// memory.h: device memory: which addresses a kernel may touch, and which buffer each belongs to.
+// device_memory.h: device memory: which addresses a kernel may touch, and which buffer each belongs to.
 //
 // Around every buffer lie unmapped addresses, 8 GB of them where there is room, so that any int index into it either hits
 // the buffer or faults. Data ends as close to the upper guard as cudaMalloc's alignment of 256 bytes allows.

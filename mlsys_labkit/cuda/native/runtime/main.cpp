@@ -1,0 +1,183 @@
+// main.cpp: the worker process: runs the kernels of one notebook, so that what they break is not the notebook.
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <fstream>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "channel.h"
+#include "engine.h"
+#include "device_memory.h"
+#include "module.h"
+#include "output.h"
+#include "records.h"
+
+namespace {
+
+using namespace lk;
+using protocol::Command;
+using protocol::Failure;
+
+constexpr uint64_t kUsualArenaAddress = uint64_t{1} << 44;  // between programs and libraries on 47-bit addresses
+
+Channel* the_channel;
+pid_t notebook;
+
+// Which request runs and which one the notebook has given up; a cancellation may come before its request, or too late.
+std::mutex cancellation_mutex;
+uint64_t running_sequence;
+uint64_t cancelled_sequence;
+std::atomic<bool> cancelled{false};
+
+void print_to_cell(const char* text, size_t bytes) { the_channel->print(text, bytes); }
+
+// PR_SET_PDEATHSIG fires when the thread that started us ends, which need not be the end of the notebook.
+void leave_if_orphaned(int) {
+    if (getppid() != notebook) _exit(0);
+}
+
+void become_expendable() {
+    notebook = getppid();
+    std::signal(SIGINT, SIG_IGN);  // Ctrl-C reaches the whole process group; the notebook decides what it means
+    std::signal(SIGUSR1, leave_if_orphaned);
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, nullptr);
+    prctl(PR_SET_PDEATHSIG, SIGUSR1);
+    if (getppid() != notebook) _exit(0);
+    const rlimit no_core{0, 0};
+    setrlimit(RLIMIT_CORE, &no_core);
+    std::ofstream("/proc/self/oom_score_adj") << 500;  // when memory runs out, us rather than the notebook
+}
+
+void say_hello(Channel& channel, int arena_file, size_t arena_bytes, uint64_t arena_address) {
+    DeviceMemory& memory = device_memory();
+    const bool anywhere = arena_address == 0;
+    if (!memory.open_arena(arena_file, arena_bytes, anywhere ? kUsualArenaAddress : arena_address) && anywhere) {
+        memory.open_arena(arena_file, arena_bytes, 0);
+    }
+    protocol::Hello& hello = channel.control().hello;
+    hello.version = protocol::kVersion;
+    hello.size_of_change = sizeof(protocol::Change);
+    hello.size_of_request = sizeof(protocol::Request);
+    hello.size_of_reply = sizeof(protocol::Reply);
+    hello.size_of_control = sizeof(protocol::Control);
+    const uint32_t records[] = {sizeof(FindingRecord), sizeof(SiteCount), sizeof(StepCount), sizeof(RequestSample),
+                                sizeof(Totals)};
+    std::memcpy(hello.size_of_records, records, sizeof records);
+    hello.arena_address = memory.arena_address();
+    channel.complete();
+}
+
+bool apply_changes(Channel& channel, uint32_t count) {
+    DeviceMemory& memory = device_memory();
+    bool all = true;
+    for (uint32_t i = 0; i < count; ++i) {
+        const protocol::Change change = channel.control().changes[i];
+        if (change.bytes == 0) {
+            memory.detach(change.offset);
+        } else {
+            all = memory.attach(change.offset, change.bytes) && all;
+        }
+    }
+    return all;
+}
+
+void load(Channel& channel, std::vector<LoadedModule>& modules) {
+    modules.push_back(load_module(reinterpret_cast<const char*>(channel.control().payload)));
+    const LoadedModule& loaded = modules.back();
+    std::string descriptions;
+    for (const Kernel& kernel : loaded.kernels) descriptions.append(kernel.description).push_back('\0');
+    channel.add_section(0, descriptions.data(), descriptions.size());
+    protocol::Reply& reply = channel.control().reply;
+    reply.module = static_cast<uint32_t>(modules.size() - 1);
+    reply.text_address = loaded.load_address;
+    reply.text_bytes = loaded.load_bytes;
+}
+
+void launch(Channel& channel, const std::vector<LoadedModule>& modules, const protocol::Request& request) {
+    const LoadedModule& loaded = modules.at(request.module);
+    unsigned char* payload = channel.control().payload;
+    const uint32_t* offsets = reinterpret_cast<const uint32_t*>(payload);
+    // A copy, aligned for any type, that a wild store of the kernel is unlikely to meet.
+    const size_t offset_bytes = request.arguments * sizeof(uint32_t);
+    std::vector<std::max_align_t> packed(request.payload_bytes / sizeof(std::max_align_t) + 1);
+    std::memcpy(packed.data(), payload + offset_bytes, request.payload_bytes - offset_bytes);
+    std::vector<void*> arguments;
+    for (uint32_t i = 0; i < request.arguments; ++i) {
+        arguments.push_back(reinterpret_cast<char*>(packed.data()) + offsets[i]);
+    }
+    Launch launch;
+    launch.module = &loaded.module;
+    launch.run = loaded.kernels.at(request.kernel).run;
+    launch.arguments = arguments.data();
+    launch.grid = {request.grid[0], request.grid[1], request.grid[2]};
+    launch.block = {request.block[0], request.block[1], request.block[2]};
+    launch.shared_bytes = request.shared_bytes;
+    launch.mode = static_cast<Mode>(request.mode);
+    launch.seed = request.seed;
+    launch.sample_blocks = request.sample_blocks;
+    launch.timeout_seconds = request.timeout_seconds;
+    launch.cancelled = &cancelled;
+    run_launch(launch);
+    channel.control().reply.seconds = launch.seconds;
+}
+
+void begin_request(uint64_t sequence) {
+    const std::lock_guard<std::mutex> lock(cancellation_mutex);
+    running_sequence = sequence;
+    cancelled = cancelled_sequence == sequence;
+}
+
+void cancel(uint64_t sequence) {
+    const std::lock_guard<std::mutex> lock(cancellation_mutex);
+    cancelled_sequence = sequence;
+    if (running_sequence == sequence) cancelled = true;
+}
+
+void answer(Channel& channel, std::vector<LoadedModule>& modules) {
+    const protocol::Request& request = channel.wait();
+    begin_request(request.sequence);
+    try {
+        if (!apply_changes(channel, request.changes)) {
+            channel.fail(Failure::out_of_mappings, "the system has no room for another mapping");
+        } else if (request.command == static_cast<uint32_t>(Command::load)) {
+            load(channel, modules);
+        } else if (request.command == static_cast<uint32_t>(Command::launch)) {
+            launch(channel, modules, request);
+        }
+    } catch (const std::exception& error) {
+        channel.fail(Failure::refused, error.what());
+    }
+    channel.complete();
+}
+
+}  // namespace
+
+// worker CONTROL ARENA SUBMITTED COMPLETED LIFELINE ARENA_BYTES ARENA_ADDRESS SPIN_MICROSECONDS
+int main(int count, char** arguments) {
+    if (count != 9) {
+        std::fputs("this program is started by mlsys_labkit.cuda\n", stderr);
+        return 2;
+    }
+    const auto number = [arguments](int place) { return std::strtoull(arguments[place], nullptr, 10); };
+    const auto file = [&number](int place) { return static_cast<int>(number(place)); };
+    become_expendable();
+    Channel channel({file(1), file(3), file(4), file(5)}, static_cast<unsigned>(number(8)));
+    the_channel = &channel;
+    print_text = print_to_cell;
+    channel.watch_lifeline(cancel);
+    say_hello(channel, file(2), number(6), number(7));
+    std::vector<LoadedModule> modules;
+    for (;;) answer(channel, modules);
+}

@@ -1,0 +1,26 @@
+// module.h: opens a kernel.so and learns from it what the engine and the recorder need.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine.h"
+
+namespace lk {
+
+struct Kernel {
+    void (*run)(void** arguments);
+    const char* description;
+};
+
+struct LoadedModule {
+    Module module;
+    u64 load_address = 0;  // program counter - load_address = address in the ELF file
+    u64 load_bytes = 0;    // to the end of its last segment
+    std::vector<Kernel> kernels;
+};
+
+// Runs the static initialisers of the student's code. Throws std::runtime_error.
+LoadedModule load_module(const std::string& path);
+
+}  // namespace lk

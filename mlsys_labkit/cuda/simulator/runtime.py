@@ -1,0 +1,78 @@
+"""The worker's executable, compiled on first use from the C++ that the package ships as text."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from mlsys_labkit.cuda.build.cache import Cache, digest
+from mlsys_labkit.cuda.build.toolchain import Toolchain, find_toolchain
+from mlsys_labkit.cuda.errors import CudaError
+
+__all__ = ["library", "worker"]
+
+_SOURCE = Path(__file__).parent.parent / "native" / "runtime"
+_FLAGS = ("-std=c++17", "-O2", "-g1", "-fPIC", "-pthread", "-fno-omit-frame-pointer")
+_OF_THE_WORKER_ALONE = ("main.o", "channel.o")
+
+
+def worker() -> Path:
+    """The worker process's executable. Kernels find the functions they call in it.
+
+    Raises CudaError when there is no compiler, or it refuses the source.
+    """
+    return _built() / "worker"
+
+
+def library() -> Path:
+    """All but the conversation with a notebook, as a static library for programs with a main of their own.
+
+    Link it whole (``-Wl,--whole-archive``) and with ``-rdynamic``, since kernels look up its functions by name.
+    """
+    return _built() / "libruntime.a"
+
+
+@functools.cache
+def _built() -> Path:
+    toolchain = find_toolchain()
+    files = sorted(_SOURCE.glob("*.h")) + sorted(_SOURCE.glob("*.cpp"))
+    parts = [part for file in files for part in (file.name, file.read_bytes())]
+    name = f"runtime-{digest(toolchain.identity, *_FLAGS, *parts)}"
+    return Cache().fetch(name, lambda folder: _build(folder, toolchain))
+
+
+def _build(folder: Path, toolchain: Toolchain) -> None:
+    sources = sorted(_SOURCE.glob("*.cpp"))
+    objects = [folder / f"{source.stem}.o" for source in sources]
+
+    def compile_one(source: Path, target: Path) -> None:
+        _run([*toolchain.command, *_FLAGS, "-c", str(source), "-o", str(target)])
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(compile_one, sources, objects))
+    everything = [str(target) for target in objects]
+    _run([*toolchain.command, "-pthread", "-rdynamic", *everything, "-ldl", "-o", str(folder / "worker")])
+    _run(
+        [
+            "ar",
+            "rcs",
+            str(folder / "libruntime.a"),
+            *(each for each in everything if Path(each).name not in _OF_THE_WORKER_ALONE),
+        ]
+    )
+    for target in objects:
+        target.unlink()
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        errors = (
+            [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines() or ["no message"]
+        )
+        raise CudaError(
+            f"the simulator could not be compiled: {errors[0]}; is g++ complete? try: {command[0]} --version"
+        )
