@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "memory.h"
+#include "device_memory.h"
 
 namespace lk::host {
 
