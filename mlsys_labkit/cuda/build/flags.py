@@ -34,8 +34,8 @@ _FAST = (
     "-march=native",
     "-fno-trapping-math",
 )
-# gcc's calls to __tsan_* are the hooks. Its passes that merge or copy code after the calls went in, or that speculate, would
-# count accesses that the source does not make, or move them to lines that did not make them.
+# gcc's calls to __tsan_* are the hooks. Passes that merge or copy code, or that speculate, would count accesses that the
+# source does not make, or move them to lines that did not make them.
 _INSTRUMENTED = (
     "-O2",
     "-fsanitize=thread",
@@ -64,5 +64,5 @@ def compile_flags(build: Build, toolchain: Toolchain) -> tuple[str, ...]:
 
 
 def link_flags() -> tuple[str, ...]:
-    """Of the module: what it calls in the worker stays open until it is loaded, and is bound then, not in mid-kernel."""
-    return ("-shared", "-Wl,-z,now", "-Wl,--build-id=none")
+    """Of a module. What it calls in the worker is open until it is loaded; anything else that is open is warned of."""
+    return ("-shared", "-Wl,-z,now", "-Wl,--build-id=none", "-Wl,-z,defs", "-Wl,--warn-unresolved-symbols")

@@ -1,0 +1,80 @@
+"""kernel.so: compiled once a build, kept in the cache, never loaded by this process."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from mlsys_labkit.cuda.build import compiler
+from mlsys_labkit.cuda.build.cache import Cache, digest
+from mlsys_labkit.cuda.build.diagnostics import compile_error, linker_diagnostics, read_diagnostics
+from mlsys_labkit.cuda.build.flags import Build, compile_flags, link_flags
+from mlsys_labkit.cuda.build.headers import HEADER, PRELUDE, headers_identity, precompiled, precompiled_name
+from mlsys_labkit.cuda.build.toolchain import Toolchain
+from mlsys_labkit.cuda.build.unit import EXPORTS, Unit
+
+__all__ = ["CompiledModule", "compile_module"]
+
+_RUNTIMES_OWN = re.compile(r"^(?:lk_|__tsan_|__sanitizer_cov_)")
+
+
+@dataclass(frozen=True)
+class CompiledModule:
+    """A kernel.so and what it was made from.
+
+    Attributes:
+        path: the file; its folder is an entry of the cache.
+        unit: its source; ``unit.kernels`` are those that can be called, in their order.
+    """
+
+    path: Path
+    unit: Unit
+    build: Build
+
+
+def compile_module(
+    unit: Unit, build: Build, toolchain: Toolchain, cache: Cache, beside: Callable[[], Any] | None = None
+) -> CompiledModule:
+    """The compiled unit, from the cache if it is there.
+
+    ``beside`` is other work that the first launch will need: it is done meanwhile, if anything has to be compiled.
+
+    Raises CompileError for a source that g++ refuses, CudaError when the machine cannot compile it.
+    """
+    flags = compile_flags(build, toolchain)
+    name = f"kernel-{digest(unit.identity(), toolchain.identity, toolchain.cpu, headers_identity(), *flags)}"
+
+    def make(folder: Path) -> None:
+        with ThreadPoolExecutor(2) as pool:
+            waiting = [pool.submit(beside)] if beside else []
+            if (cache.folder / precompiled_name(build, toolchain)).is_dir():
+                header = precompiled(build, toolchain, cache)
+            else:  # this one reads the headers themselves, and need not wait for their precompiled form
+                waiting.append(pool.submit(precompiled, build, toolchain, cache))
+                header = folder / HEADER
+                header.write_text(PRELUDE, encoding="utf-8")
+            _compile(unit, [*flags, "-include", str(header)], folder, toolchain)
+            for one in waiting:
+                one.result()
+
+    entry = cache.fetch(name, make)
+    return CompiledModule(entry / "kernel.so", unit, build)
+
+
+def _compile(unit: Unit, flags: list[str], folder: Path, toolchain: Toolchain) -> None:
+    (folder / "unit.cpp").write_text(unit.text(), encoding="utf-8", errors="surrogateescape", newline="")
+    beside = [f"-iquote{unit.folder}"] if unit.folder else []
+    command = [*flags, *beside, f"-ffile-prefix-map={folder}=.", *link_flags(), "unit.cpp", "-o", "kernel.so"]
+    try:
+        said = compiler.run(toolchain, command, folder)
+    except compiler.CompilerFailed as failed:
+        said = failed.text
+        diagnostics = read_diagnostics(said, unit.name, unit.source) or linker_diagnostics(said)
+        raise compile_error(diagnostics, said) from None
+    undefined = [one for one in linker_diagnostics(said) if not _RUNTIMES_OWN.match(one.text)]
+    if undefined:
+        raise compile_error(undefined, said)

@@ -1,0 +1,69 @@
+"""What is compiled: the student's source, the kernels to make callable, and all that the result depends on."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlsys_labkit.cuda.build.cache import digest
+from mlsys_labkit.cuda.source.rewrite import rewrite
+
+__all__ = ["EXPORTS", "Unit", "included_files"]
+
+EXPORTS = "<kernels>"  # the file name of the lines behind the source: line i makes kernel i callable
+LARGEST_DYNAMIC_BYTES = 227 << 10  # of shared memory that a block may ask for on sm_90
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One source and what to make of it.
+
+    Attributes:
+        source: the student's text.
+        kernels: expressions that name kernels, such as ``("matmul<16>",)``.
+        defines: macros for it, as ``-D`` would set them.
+        name: the file name that errors and line tables use.
+        folder: where ``#include "..."`` looks; None for nowhere.
+        graded: whether the counters are marks.
+    """
+
+    source: str
+    kernels: tuple[str, ...]
+    defines: tuple[tuple[str, str], ...] = ()
+    name: str = "kernel.cu"
+    folder: Path | None = None
+    graded: bool = False
+
+    def identity(self) -> str:
+        """Changes with anything that the compiled kernel depends on, headers, compiler and flags aside."""
+        files = included_files(self.source, self.folder)
+        contents = [part for path in files for part in (str(path), path.read_bytes())]
+        options = [part for pair in self.defines for part in pair]
+        return digest(self.source, "\n".join(self.kernels), "\n".join(options), self.name, str(self.graded), *contents)
+
+    def text(self) -> str:
+        """What g++ compiles, behind the precompiled headers."""
+        source, dynamic = rewrite(self.source)
+        before = [f"#define {name} {value}" for name, value in self.defines]
+        behind = [f"LK_EXPORT({number}, {kernel})" for number, kernel in enumerate(self.kernels)]
+        behind.append(f"LK_EXPORT_MODULE({len(self.kernels)}, {LARGEST_DYNAMIC_BYTES if dynamic else 16})")
+        return "\n".join([*before, f'#line 1 "{self.name}"', source, f'#line 1 "{EXPORTS}"', *behind, ""])
+
+
+def included_files(source: str, folder: Path | None) -> tuple[Path, ...]:
+    """Files beside the source that it includes in quotes, and what they include."""
+    found: dict[Path, None] = {}
+    waiting = [(source, folder)]
+    while waiting and folder is not None:
+        text, beside = waiting.pop()
+        for name in _INCLUDE.findall(text):
+            for base in (beside, folder):
+                path = (base / name).resolve() if base else None
+                if path and path.is_file():
+                    if path not in found:
+                        found[path] = None
+                        waiting.append((path.read_text(encoding="utf-8", errors="replace"), path.parent))
+                    break
+    return tuple(found)
