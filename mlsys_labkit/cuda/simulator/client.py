@@ -178,7 +178,7 @@ class Simulator:
     def launch(self, request: LaunchRequest) -> LaunchResult:
         """Run to the end; what the kernel prints goes to sys.stdout meanwhile.
 
-        Raises LaunchError when the launch is refused, KeyboardInterrupt when interrupted, WorkerError when the worker died
+        Raises LaunchError when the launch is refused, KeyboardInterrupt when interrupted, WorkerError when it died
         or did not stop in time: the next launch starts another, and device arrays keep their content.
         """
         with self._lock:

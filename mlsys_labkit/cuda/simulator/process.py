@@ -86,6 +86,13 @@ class WorkerProcess:
         if not self.wait(_START_SECONDS):
             self.kill()
             raise WorkerError(f"the simulator's worker process did not start within {_START_SECONDS:.0f} s; try again")
+        if differing := {
+            name for name, size in protocol.own_sizes().items() if getattr(self.control.hello, name) != size
+        }:
+            self.close()
+            raise WorkerError(
+                f"the worker lays out {', '.join(sorted(differing))} in another way; reinstall mlsys-labkit"
+            )
         self.arena_address = int(self.control.hello.arena_address)
 
     @property
@@ -123,7 +130,7 @@ class WorkerProcess:
             self.stop()
             raise
         if not answered and not self.stop():
-            raise WorkerError(f"the kernel's process did not answer for {seconds:.0f} s and was killed; {_GO_ON}")
+            raise WorkerError(f"the kernel's process did not answer for {seconds:g} s and was killed; {_GO_ON}")
         if self.control.reply.failed == protocol.OUT_OF_MAPPINGS:
             raise CudaError(f"out of memory: {self.control.reply.error.decode()}; free device arrays")
 

@@ -91,7 +91,7 @@ class Reply(ctypes.Structure):
         ("text_bytes", c_uint64),
         ("seconds", c_double),
         ("sections", Section * len(SECTIONS)),
-        ("error", c_char * 1032),
+        ("error", c_char * 1024),
     )
 
 

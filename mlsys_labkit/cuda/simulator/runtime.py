@@ -70,9 +70,6 @@ def _build(folder: Path, toolchain: Toolchain) -> None:
 def _run(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        errors = (
-            [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines() or ["no message"]
-        )
-        raise CudaError(
-            f"the simulator could not be compiled: {errors[0]}; is g++ complete? try: {command[0]} --version"
-        )
+        lines = done.stderr.splitlines()
+        cause = next((line for line in lines if "undefined" in line or "error:" in line), "it says nothing")
+        raise CudaError(f"the simulator could not be compiled: {cause}; is g++ complete? try: {command[0]} --version")

@@ -68,7 +68,7 @@ struct Reply {
     uint64_t text_bytes;
     double seconds;
     Section sections[kSections];
-    char error[1032];
+    char error[1024];
 };
 
 struct Output {
