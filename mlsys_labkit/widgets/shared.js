@@ -58,6 +58,12 @@ function slider(label, { min, max, step = 1, value, show = String, input }) {
   return { el: h("label", { class: "lk-field" }, h("span", {}, label), output, range), put, range };
 }
 
+// A slider over the values of a list, for steps that are not even.
+function ladder(label, list, value, show, input) {
+  const field = slider(label, { min: 0, max: list.length - 1, value: list.indexOf(value), show: (i) => show(list[i]), input: (i) => input(list[i]) });
+  return { ...field, put: (next) => field.put(list.indexOf(next)) };
+}
+
 function choice(label, options, value, change) {
   const select = h("select", { ...KEYS, onchange: () => change(select.value) },
     options.map(([key, text]) => h("option", { value: key, selected: key === value }, text)));

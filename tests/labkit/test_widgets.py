@@ -18,6 +18,7 @@ from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.widgets import base
 from mlsys_labkit.work import Work
 from tests.conftest import python
+from tests.cuda import sample_profile as sample
 
 LIMIT_BYTES = 30_000
 EVENTS = [
@@ -31,6 +32,9 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "roofline": lambda: widgets.roofline(["h100-sxm", "t4"], works=[Work(flops=2e6, bytes_read=8e6, name="dot")]),
     "memory": lambda: widgets.memory_timeline({"events": EVENTS}),
     "pca": lambda: widgets.pca(CLOUD),
+    "source": lambda: widgets.annotated_source(sample.profile(), [sample.finding()]),
+    "warp": lambda: widgets.warp_access(sample.profile(), line=10),
+    "tiles": lambda: widgets.tile_walk(100, 16, register=2),
     "prediction": lambda: widgets.prediction("Does x.T copy?", ["yes", "no"], 1, "Only the strides change.", "view"),
 }
 all_widgets = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
@@ -266,6 +270,19 @@ def test_pca_shows_many_dimensions_on_the_leading_axes_and_says_so() -> None:
         (lambda: widgets.pca([[1.0, 2.0]]), "shape (1, 2)"),
         (lambda: widgets.pca([[1.0, np.nan], [0.0, 1.0]]), "finite"),
         (lambda: widgets.pca([[1.0, 2.0], [0.0, 1.0]], spectrum=[1.0, 2.0]), "largest first"),
+        (lambda: widgets.annotated_source(42), "pass the profile"),
+        (lambda: widgets.annotated_source(sample.profile(), heat="speed"), "wavefronts"),
+        (lambda: widgets.annotated_source(sample.profile(), line=99), "lines 1 to 11"),
+        (lambda: widgets.warp_access(line=3), "pass the profile too"),
+        (lambda: widgets.warp_access(42), "pass the profile"),
+        (lambda: widgets.warp_access(sample.profile(), line=4), "lines with requests: 6, 10"),
+        (lambda: widgets.warp_access(sample.profile(samples=())), "recorded no request"),
+        (lambda: widgets.warp_access(pattern="recorded"), "not known"),
+        (lambda: widgets.warp_access(formula="lane +"), "ends too soon"),
+        (lambda: widgets.warp_access(bytes_per_lane=3), "bytes_per_lane"),
+        (lambda: widgets.tile_walk(0), "n from 1"),
+        (lambda: widgets.tile_walk(64, 5), "tile in"),
+        (lambda: widgets.tile_walk(64, 4, register=8), "at most the tile of 4"),
         (lambda: widgets.prediction("q", ["a"], 0, ""), "at least 2"),
         (lambda: widgets.prediction("q", ["a", "b"], 2, ""), "index"),
     ],

@@ -1,9 +1,11 @@
 const HEATS = {
-  sectors: { label: "Global sectors a request", unit: "sectors a request", full: 32, floor: true },
-  wavefronts: { label: "Shared wavefronts a request", unit: "wavefronts a request", full: 32, floor: true },
-  requests: { label: "Requests", unit: "requests" },
-  steps: { label: "Lane-steps (work done)", unit: "lane-steps" },
+  sectors: { label: "Global sectors a request", unit: "sector", of: " a request", full: 32, floor: true },
+  wavefronts: { label: "Shared wavefronts a request", unit: "wavefront", of: " a request", full: 32, floor: true },
+  requests: { label: "Requests", unit: "request", of: "" },
+  steps: { label: "Lane-steps (work done)", unit: "lane-step", of: "" },
 };
+const number = (value, kind) => (kind.floor ? plain(value) : whole(value));
+const amount = (value, kind) => `${number(value, kind)} ${kind.unit}${value === 1 ? "" : "s"}${kind.of}`;
 
 function render({ model, el }) {
   const ui = frame(el, "source", `Annotated source: ${model.get("title")}`,
@@ -50,14 +52,14 @@ function render({ model, el }) {
       const [, value, floor] = heats.get(i + 1) || [0, 0, 0], bar = row.querySelector(".lk-bar"), wide = (part) => `width:${((100 * part) / full).toFixed(1)}%`;
       bar.replaceChildren(...(value ? [h("i", { style: wide(Math.min(floor, value)) }), h("i", { style: wide(Math.max(0, value - floor)) })] : []));
       bar.style.visibility = value ? "" : "hidden";
-      row.querySelector(".lk-value").textContent = value ? (kind.floor ? plain(value) : whole(value)) : "";
+      row.querySelector(".lk-value").textContent = value ? number(value, kind) : "";
       row.tabIndex = i + 1 === chosen ? 0 : -1;
       row.setAttribute("aria-selected", i + 1 === chosen);
-      row.setAttribute("aria-label", [`Line ${i + 1}: ${code[i].trim() || "empty"}`, value && `${kind.floor ? plain(value) : whole(value)} ${kind.unit}${kind.floor ? `, at best ${plain(floor)}` : ""}`,
+      row.setAttribute("aria-label", [`Line ${i + 1}: ${code[i].trim() || "empty"}`, value && `${amount(value, kind)}${kind.floor ? `, at best ${plain(floor)}` : ""}`,
         on(i + 1).length && `${on(i + 1).length} finding${on(i + 1).length > 1 ? "s" : ""}`].filter(Boolean).join("; "));
     });
     ui.stage.querySelector(".lk-key").replaceChildren(
-      h("span", {}, h("span", { class: "lk-bar" }, h("i", { style: "width:100%" })), kind.floor ? `needed by the bytes themselves (a full bar is ${plain(full)})` : `${kind.unit} (a full bar is ${plain(full)})`),
+      h("span", {}, h("span", { class: "lk-bar" }, h("i", { style: "width:100%" })), kind.floor ? `needed by the bytes themselves (a full bar is ${plain(full)})` : `${kind.unit}s (a full bar is ${whole(full)})`),
       kind.floor ? h("span", {}, h("span", { class: "lk-bar" }, h("i", {}), h("i", { style: "width:100%" })), "more than needed") : "");
     report(chosen, heats.get(chosen), kind);
   }
@@ -86,7 +88,7 @@ function render({ model, el }) {
       : worst[FIELD.space] === "global" ? `${plain(excess(worst))} times the sectors that the bytes need: neighbouring lanes should touch neighbouring addresses.`
         : `${plain(excess(worst))} times the wavefronts needed: lanes queue at the same bank, in different words.`;
     const errors = on(line).map((one) => `Finding: ${one.kind}.`).join(" ");
-    ui.says.textContent = [`Line ${line}:`, row && `${kind.floor ? plain(row[1]) : whole(row[1])} ${kind.unit}.`, words, errors].filter(Boolean).join(" ");
+    ui.says.textContent = [`Line ${line}:`, row && `${amount(row[1], kind)}.`, words, errors].filter(Boolean).join(" ");
   }
   const quit = follow(model, ["heat", "line"], draw);
   draw();

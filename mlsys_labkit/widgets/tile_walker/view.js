@@ -14,8 +14,7 @@ function render({ model, el }) {
     put(model, { ...next, register: Math.min(next.register, next.tile), block: clamp(next.block, across * across - 1), step: clamp(next.step, across - 1) });
     draw();
   };
-  const of = (label, list, name) => slider(label, { min: 0, max: list.length - 1, value: list.indexOf(get(name)), show: (i) => (name === "n" ? String(list[i]) : `${list[i]} x ${list[i]}`),
-    input: (i) => { pause(); set({ [name]: list[i], block: 0, step: 0 }); } });
+  const of = (label, list, name) => ladder(label, list, get(name), (v) => (name === "n" ? String(v) : `${v} x ${v}`), (v) => { pause(); set({ [name]: v, block: 0, step: 0 }); });
   const n = of("n (rows and columns)", sizes, "n"), tile = of("Tile", tiles, "tile"), register = of("Register tile of a thread", get("registers"), "register");
   const across = () => steps(get("n"), get("tile"));
   const block = slider("Block (row, column)", { min: 0, max: 1, value: 0, show: (b) => `${Math.floor(b / across())}, ${b % across()}`, input: (b) => { pause(); set({ block: b, step: 0 }); } });
@@ -25,7 +24,7 @@ function render({ model, el }) {
     set({ block: Math.floor(at / count), step: at % count });
   };
   let timer = null;
-  const play = button("Play", () => (timer ? pause() : start()));
+  const play = button("Play", () => (timer ? (pause(), draw()) : start()));
   const start = () => { timer = setInterval(() => (el.isConnected ? move(1) : pause()), PACE); draw(); };
   const pause = () => { clearInterval(timer); timer = null; };
   ui.controls.append(n.el, tile.el, register.el, block.el, step.el, h("div", { class: "lk-buttons" },
@@ -83,7 +82,7 @@ function render({ model, el }) {
   }
   function report() {
     const N = get("n"), T = get("tile"), R = get("register");
-    facts.replaceChildren(grid("What the tile costs and saves", ["", "this tile", "naive"], [
+    facts.replaceChildren(grid("What the tile costs and saves", ["what", "this tile", "naive"], [
       ["loaded from global memory", si(loadedBytes(N, T, item), "B"), si(loadedBytes(N, 1, item), "B")],
       [`formula 2·n³/tile·${item} B`, si((2 * N ** 3 * item) / T, "B"), si(2 * N ** 3 * item, "B")],
       ["times each element of A and B is loaded", String(across()), String(N)],
@@ -98,9 +97,8 @@ function render({ model, el }) {
   const view = fit(plot, paint);
   function draw() {
     const count = across();
-    [[n, sizes, "n"], [tile, tiles, "tile"], [register, get("registers"), "register"]].forEach(([field, list, name]) => field.put(list.indexOf(get(name))));
     register.range.max = get("registers").filter((r) => r <= get("tile")).length - 1;
-    register.put(get("registers").indexOf(get("register")));
+    [[n, "n"], [tile, "tile"], [register, "register"]].forEach(([field, name]) => field.put(get(name)));
     block.range.max = count * count - 1;
     step.range.max = count - 1;
     block.put(get("block"));

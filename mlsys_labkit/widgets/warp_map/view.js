@@ -67,7 +67,7 @@ function render({ model, el }) {
     for (let i = 0; i < 32; i += 1) {
       top.push(s("g", { class: `lk-lane${lanes[i] === null ? " off" : ""}${inPhase(i) ? "" : " dim"}${i === chosen ? " on" : ""}`, onclick: () => set({ lane: i }) },
         s("rect", { x: X(i) + 0.5, y: 1, width: cell - 1, height: 18, rx: 2 }),
-        text || i % 4 === 0 ? s("text", { x: X(i) + cell / 2, y: 14, "text-anchor": "middle" }, String(i)) : null));
+        text ? s("text", { x: X(i) + cell / 2, y: 14, "text-anchor": "middle" }, String(i)) : null));
     }
     const column = [];
     for (let i = 0; i < 32; i += global ? 8 : text ? 1 : 4) {
@@ -97,7 +97,7 @@ function render({ model, el }) {
     const said = where + tell(lanes, bytes, global, found, waves, depth);
     const many = lines.length - drawn.length;
     plot.replaceChildren(s("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": said }, top, column, map, link, bars));
-    more.textContent = `${many ? `${many} more rows of 128 B are not drawn. ` : ""}A row is 128 bytes from the byte on its left; a number names the lane that asks for the word${global ? "; framed sectors are fetched whole" : ""}.`;
+    more.textContent = `${many ? `${many} more rows of 128 B are not drawn. ` : ""}A row is 128 bytes from the byte on its left${text ? "; a number names the lane that asks for the word" : ""}${global ? "; framed sectors are fetched whole" : ""}.`;
     ui.says.textContent = said;
     detail.textContent = about(chosen, at, bytes, global, group, waves);
     report(lanes, bytes, global, found, waves);
@@ -122,7 +122,7 @@ function render({ model, el }) {
   }
   function report(lanes, bytes, global, found, waves) {
     const total = waves.reduce((a, b) => a + b, 0);
-    facts.replaceChildren(grid("This request in numbers", ["", "here", "at best"], global ? [
+    facts.replaceChildren(grid("This request in numbers", ["what", "here", "at best"], global ? [
       ["sectors of 32 B", String(found.length), String(idealSectors(lanes, bytes))],
       ["bytes fetched", String(32 * found.length), String(32 * idealSectors(lanes, bytes))],
       ["bytes asked for (distinct)", String(distinctBytes(lanes, bytes)), ""],
