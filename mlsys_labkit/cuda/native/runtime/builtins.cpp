@@ -1,0 +1,94 @@
+// builtins.cpp: the C library as a kernel sees it. Outside kernels (host code of a whole program) it is the C library's own.
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+
+#include "device_heap.h"
+#include "hooks.h"
+#include "output.h"
+
+using namespace lk;
+
+namespace {
+
+long long nanoseconds() {
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1'000'000'000ll + now.tv_nsec;
+}
+
+// Longer text of one call is cut, as CUDA's own buffer would.
+constexpr size_t kPrintBytes = 8192;
+
+}  // namespace
+
+int lk_printf(const char* format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    char text[kPrintBytes];
+    int length = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (length > 0) print_text(text, std::min(size_t(length), sizeof text - 1));
+    return length;
+}
+
+// One tick a nanosecond: a GPU at 1 GHz. Differences order events; they do not tell a GPU's time.
+long long lk_clock64() { return nanoseconds(); }
+long lk_clock() { return current() ? nanoseconds() : clock(); }
+long long lk_global_timer() { return nanoseconds(); }
+
+unsigned lk_smid() { return current() ? unsigned(current()->number % pool_size()) : 0; }
+
+void* lk_memcpy(void* to, const void* from, unsigned long size) {
+    u64 pc = reinterpret_cast<u64>(__builtin_return_address(0));
+    record_range(reinterpret_cast<u64>(from), size, Op::load, pc);
+    record_range(reinterpret_cast<u64>(to), size, Op::store, pc);
+    return memcpy(to, from, size);
+}
+
+void* lk_memmove(void* to, const void* from, unsigned long size) {
+    u64 pc = reinterpret_cast<u64>(__builtin_return_address(0));
+    record_range(reinterpret_cast<u64>(from), size, Op::load, pc);
+    record_range(reinterpret_cast<u64>(to), size, Op::store, pc);
+    return memmove(to, from, size);
+}
+
+void* lk_memset(void* to, int byte, unsigned long size) {
+    record_range(reinterpret_cast<u64>(to), size, Op::store, reinterpret_cast<u64>(__builtin_return_address(0)));
+    return memset(to, byte, size);
+}
+
+void lk_assert_fail(const char* expression, const char* file, unsigned line, const char* function) {
+    Block* block = current();
+    if (!block) {
+        fprintf(stderr, "%s:%u: %s: Assertion `%s' failed.\n", file, line, function, expression);
+        abort();
+    }
+    FindingRecord finding = make_finding(enter_runtime(), FindingKind::assertion);
+    snprintf(finding.text, sizeof finding.text, "%s", expression);
+    block->launch->findings.report(finding);
+    stop_launch(*block);
+}
+
+void lk_trap() {
+    if (!current()) abort();
+    Block& block = enter_runtime();
+    block.launch->findings.report(make_finding(block, FindingKind::trap));
+    stop_launch(block);
+}
+
+void* lk_malloc(unsigned long size) { return current() ? heap_allocate(size) : malloc(size); }
+
+void lk_free(void* pointer) {
+    if (!pointer) return;
+    if (!current() && !in_heap(pointer)) return free(pointer);
+    if (heap_release(pointer) || !current()) return;
+    Block& block = enter_runtime();
+    FindingRecord finding = make_finding(block, FindingKind::illegal_address);
+    finding.address = reinterpret_cast<u64>(pointer);
+    block.launch->findings.report(finding);
+    stop_launch(block);
+}

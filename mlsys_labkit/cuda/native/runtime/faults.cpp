@@ -1,0 +1,104 @@
+// faults.cpp: signal handlers. They run on a stack of their own after a fault, since a fiber's may have overflowed, and on the
+// fiber's stack after an interruption, so that the fiber can be left in the middle of it and gone on with later.
+#include "faults.h"
+
+#include <ucontext.h>
+
+#include <cstdlib>
+
+#include "device_memory.h"
+#include "scheduler.h"
+
+namespace lk {
+
+namespace {
+
+constexpr size_t kSignalStackBytes = 64 << 10;
+
+u64 program_counter(const ucontext_t& context) {
+#if defined(__x86_64__)
+    return u64(context.uc_mcontext.gregs[REG_RIP]);
+#elif defined(__aarch64__)
+    return context.uc_mcontext.pc;
+#endif
+}
+
+u64 stack_pointer(const ucontext_t& context) {
+#if defined(__x86_64__)
+    return u64(context.uc_mcontext.gregs[REG_RSP]);
+#elif defined(__aarch64__)
+    return context.uc_mcontext.sp;
+#endif
+}
+
+bool in_kernel_text(const Block& block, u64 pc) {
+    const Module& module = *block.launch->module;
+    return pc - module.text_begin < module.text_end - module.text_begin;
+}
+
+void report_here(Block& block, FindingKind kind, u64 pc, u64 address) {
+    // A fault outside the kernel's code happened in what it called last; the place it called from is not known here.
+    FindingRecord finding = make_finding(block, kind, block.thread_number, in_kernel_text(block, pc) ? pc + 1 : 0);
+    finding.address = address;
+    if (const Buffer* near = address ? device_memory().nearest(address) : nullptr) {
+        finding.begin = near->begin;
+        finding.end = near->end;
+    }
+    block.launch->findings.try_report(finding);
+}
+
+void on_fault(int signal, siginfo_t* info, void* opaque) {
+    const auto& context = *static_cast<const ucontext_t*>(opaque);
+    Block* block = current();
+    if (!block || !is_local(stack_pointer(context))) {
+        // Not a kernel's: die as if there were no handler.
+        ::signal(signal, SIG_DFL);
+        raise(signal);
+        return;
+    }
+    u64 address = signal == SIGFPE ? 0 : reinterpret_cast<u64>(info->si_addr);
+    bool overflow = in_stack_guard(address) || in_stack_guard(stack_pointer(context));
+    FindingKind kind = signal == SIGFPE ? FindingKind::division_by_zero
+                       : overflow       ? FindingKind::stack_overflow
+                       : signal == SIGILL || signal == SIGTRAP ? FindingKind::trap
+                                                               : FindingKind::illegal_address;
+    report_here(*block, kind, program_counter(context), overflow ? 0 : address);
+    stop_launch(*block);
+}
+
+// Only a plain run is interrupted, and only in the kernel's own code: there the runtime holds no lock and is in no half-done
+// state. The instrumented build looks at each basic block whether its turn is over.
+void on_interrupt(int, siginfo_t*, void* opaque) {
+    Block* block = current();
+    if (!block || block->mode != Mode::run) return;
+    u64 pc = program_counter(*static_cast<const ucontext_t*>(opaque));
+    if (!in_kernel_text(*block, pc)) return;
+    if (stopped(*block)) {
+        if (block->launch->timed_out) report_here(*block, FindingKind::timeout, pc, 0);
+        stop_launch(*block);
+    }
+    block->warp_budget = 0;
+    pause(*block);
+}
+
+}  // namespace
+
+void install_fault_handlers() {
+    struct sigaction action {};
+    action.sa_sigaction = on_fault;
+    // SA_NODEFER: the handler never returns, it switches away; the signal must be able to come again.
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+    for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}) sigaction(signal, &action, nullptr);
+    action.sa_sigaction = on_interrupt;
+    action.sa_flags = SA_SIGINFO | SA_NODEFER | SA_RESTART;
+    sigaction(kInterrupt, &action, nullptr);
+}
+
+void prepare_thread_for_faults() {
+    stack_t stack{};
+    stack.ss_sp = malloc(kSignalStackBytes);
+    stack.ss_size = kSignalStackBytes;
+    sigaltstack(&stack, nullptr);
+}
+
+}  // namespace lk

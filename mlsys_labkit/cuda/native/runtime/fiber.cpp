@@ -1,0 +1,141 @@
+// fiber.cpp: the context switch (x86-64 and aarch64), and stacks with guards below them.
+#include "fiber.h"
+
+#include <sys/mman.h>
+
+#include <cstring>
+#include <mutex>
+
+namespace lk {
+
+uint64_t stacks_begin = 0;
+uint64_t stacks_bytes = 0;
+
+namespace {
+
+// CUDA lets a thread have 512 KB of local memory. Only pages that are touched cost memory.
+constexpr size_t kStackBytes = 640 << 10;
+constexpr size_t kGuardBytes = 64 << 10;  // kernels probe every page of a large frame (-fstack-clash-protection)
+constexpr size_t kStride = kStackBytes + kGuardBytes;
+constexpr size_t kReservations[] = {200'000, 20'000, 4'000};  // stacks: fewer where addresses are limited
+
+std::mutex mutex;
+size_t made = 0;
+
+bool reserve_stacks() {
+    for (size_t count : kReservations) {
+        void* start = mmap(nullptr, count * kStride, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (start == MAP_FAILED) continue;
+        stacks_begin = reinterpret_cast<uint64_t>(start);
+        stacks_bytes = count * kStride;
+        return true;
+    }
+    return false;
+}
+
+}  // namespace
+
+#if defined(__x86_64__)
+asm(R"(
+.text
+.globl lk_switch
+.hidden lk_switch
+.type lk_switch,@function
+lk_switch:
+    pushq %rbp
+    pushq %rbx
+    pushq %r12
+    pushq %r13
+    pushq %r14
+    pushq %r15
+    movq %rsp,(%rdi)
+    movq %rsi,%rsp
+    popq %r15
+    popq %r14
+    popq %r13
+    popq %r12
+    popq %rbx
+    popq %rbp
+    ret
+.size lk_switch,.-lk_switch
+)");
+
+void reset_fiber(Fiber* fiber, void (*entry)()) {
+    auto* stack = reinterpret_cast<uint64_t*>(reinterpret_cast<uint64_t>(fiber->top) & ~15ull);
+    *--stack = 0;  // where entry() would return to: ends a debugger's backtrace, and aligns the stack as a call does
+    *--stack = reinterpret_cast<uint64_t>(entry);
+    for (int saved_register = 0; saved_register < 6; saved_register++) *--stack = 0;
+    fiber->stack_pointer = stack;
+}
+#elif defined(__aarch64__)
+asm(R"(
+.text
+.globl lk_switch
+.hidden lk_switch
+.type lk_switch,%function
+lk_switch:
+    sub sp, sp, #160
+    stp x19, x20, [sp, #0]
+    stp x21, x22, [sp, #16]
+    stp x23, x24, [sp, #32]
+    stp x25, x26, [sp, #48]
+    stp x27, x28, [sp, #64]
+    stp x29, x30, [sp, #80]
+    stp d8, d9, [sp, #96]
+    stp d10, d11, [sp, #112]
+    stp d12, d13, [sp, #128]
+    stp d14, d15, [sp, #144]
+    mov x9, sp
+    str x9, [x0]
+    mov sp, x1
+    ldp x19, x20, [sp, #0]
+    ldp x21, x22, [sp, #16]
+    ldp x23, x24, [sp, #32]
+    ldp x25, x26, [sp, #48]
+    ldp x27, x28, [sp, #64]
+    ldp x29, x30, [sp, #80]
+    ldp d8, d9, [sp, #96]
+    ldp d10, d11, [sp, #112]
+    ldp d12, d13, [sp, #128]
+    ldp d14, d15, [sp, #144]
+    add sp, sp, #160
+    ret
+.size lk_switch,.-lk_switch
+)");
+
+void reset_fiber(Fiber* fiber, void (*entry)()) {
+    constexpr size_t kSavedBytes = 160;
+    constexpr size_t kReturnRegister = 88;  // x30
+    char* stack = reinterpret_cast<char*>((reinterpret_cast<uint64_t>(fiber->top) & ~15ull) - kSavedBytes);
+    memset(stack, 0, kSavedBytes);
+    memcpy(stack + kReturnRegister, &entry, sizeof entry);
+    fiber->stack_pointer = stack;
+}
+#else
+#error "fibers are written for x86-64 and aarch64"
+#endif
+
+Fiber* make_fiber(void (*entry)()) {
+    std::lock_guard lock(mutex);
+    if (!stacks_begin && !reserve_stacks()) return nullptr;
+    if ((made + 1) * kStride > stacks_bytes) return nullptr;
+    char* low = reinterpret_cast<char*>(stacks_begin) + made * kStride + kGuardBytes;
+    bool usable = mprotect(low, kStackBytes, PROT_READ | PROT_WRITE) == 0;
+    // Every guard costs two of the 65,530 mappings that Linux gives a process: a very large grid's last stacks go without.
+    if (!usable) usable = mprotect(low - kGuardBytes, kStride, PROT_READ | PROT_WRITE) == 0;
+    if (!usable) return nullptr;
+    // Tops at different distances from a page boundary, or all stacks would compete for the same few cache sets.
+    constexpr size_t kStep = 320;
+    constexpr size_t kSteps = 60;
+    char* top = low + kStackBytes - 64 - made % kSteps * kStep;
+    made++;
+    auto* fiber = new Fiber{nullptr, top, low};
+    reset_fiber(fiber, entry);
+    return fiber;
+}
+
+bool in_stack_guard(uint64_t address) {
+    return address - stacks_begin < stacks_bytes && (address - stacks_begin) % kStride < kGuardBytes;
+}
+
+}  // namespace lk

@@ -1,0 +1,167 @@
+// hooks.cpp: what gcc calls in the instrumented build: before every load and store, and at the start of every basic block.
+#include "hooks.h"
+
+#include <algorithm>
+
+namespace lk {
+
+namespace {
+
+// The widest access of a GPU.
+constexpr u64 kWidest = 16;
+
+// The parts in which a GPU would make an access of this size, aligned as its address and its size allow.
+u64 part_of(u64 address, u64 bytes) {
+    u64 largest = kWidest | address | bytes;
+    return largest & (~largest + 1);
+}
+
+}  // namespace
+
+void record_range(u64 address, u64 bytes, Op op, u64 pc) {
+    Block* block = current();
+    if (!block || !bytes) return;
+    u64 part = part_of(address, bytes);
+    for (u64 end = address + bytes; address < end; address += part) record_access(*block, address, u8(part), op, pc);
+}
+
+void end_turn(Block& block, u64 pc, u64 depth) {
+    block.thread->pc = pc;
+    block.thread->frame_depth = u32(depth);
+    if (stopped(block)) {
+        if (block.launch->timed_out) block.launch->findings.report(make_finding(block, FindingKind::timeout));
+        stop_launch(block);
+    }
+    pause(block);
+}
+
+}  // namespace lk
+
+using namespace lk;
+
+#define HOOK_PC reinterpret_cast<u64>(__builtin_return_address(0))
+
+extern "C" {
+
+void __sanitizer_cov_trace_pc() {
+    Block* block = current();
+    if (!block) return;
+    u64 pc = HOOK_PC;
+    u64 depth = u64(block->stack_top - static_cast<const char*>(__builtin_frame_address(0)));
+    if (LaneTrace* trace = block->trace) {
+        while (!trace->has_room()) {
+            end_turn(*block, pc, depth);
+            trace = block->trace;
+        }
+        u32 offset = u32(pc - block->launch->module->text_begin);
+        trace->push({place_rank(depth, offset), offset, 0, Op::load, Kind::step});
+    } else if (--block->countdown == 0) {
+        block->warp_budget = 0;
+        end_turn(*block, pc, depth);
+    }
+}
+
+#define ACCESS_HOOKS(bytes)                                                                                            \
+    void __tsan_read##bytes(void* address) { record_here(address, bytes, Op::load, HOOK_PC); }                        \
+    void __tsan_write##bytes(void* address) { record_here(address, bytes, Op::store, HOOK_PC); }                      \
+    void __tsan_unaligned_read##bytes(void* address) { record_here(address, bytes, Op::load, HOOK_PC); }              \
+    void __tsan_unaligned_write##bytes(void* address) { record_here(address, bytes, Op::store, HOOK_PC); }            \
+    void __tsan_volatile_read##bytes(void* address) { record_volatile(address, bytes, Op::volatile_load, HOOK_PC); }  \
+    void __tsan_volatile_write##bytes(void* address) { record_volatile(address, bytes, Op::volatile_store, HOOK_PC); }
+
+ACCESS_HOOKS(1)
+ACCESS_HOOKS(2)
+ACCESS_HOOKS(4)
+ACCESS_HOOKS(8)
+ACCESS_HOOKS(16)
+
+void __tsan_read_range(void* address, unsigned long bytes) {
+    record_range(reinterpret_cast<u64>(address), bytes, Op::load, HOOK_PC);
+}
+
+void __tsan_write_range(void* address, unsigned long bytes) {
+    record_range(reinterpret_cast<u64>(address), bytes, Op::store, HOOK_PC);
+}
+
+void __tsan_init() {}
+void __tsan_func_entry(void*) {}
+void __tsan_func_exit() {}
+void __tsan_vptr_update(void**, void*) {}
+void __tsan_vptr_read(void**) {}
+
+// Atomic operations that the source spells in C++'s own way.
+#define ATOMIC_HOOKS(bits, Word)                                                                                       \
+    Word __tsan_atomic##bits##_load(const volatile Word* address, int) {                                               \
+        record_here(const_cast<Word*>(address), sizeof(Word), Op::atomic, HOOK_PC);                                    \
+        return __atomic_load_n(address, __ATOMIC_SEQ_CST);                                                             \
+    }                                                                                                                  \
+    void __tsan_atomic##bits##_store(volatile Word* address, Word value, int) {                                        \
+        record_here(const_cast<Word*>(address), sizeof(Word), Op::atomic, HOOK_PC);                                    \
+        __atomic_store_n(address, value, __ATOMIC_SEQ_CST);                                                            \
+    }                                                                                                                  \
+    Word __tsan_atomic##bits##_exchange(volatile Word* address, Word value, int) {                                     \
+        record_here(const_cast<Word*>(address), sizeof(Word), Op::atomic, HOOK_PC);                                    \
+        return __atomic_exchange_n(address, value, __ATOMIC_SEQ_CST);                                                  \
+    }                                                                                                                  \
+    int __tsan_atomic##bits##_compare_exchange_strong(volatile Word* address, Word* expected, Word value, int, int) {  \
+        record_here(const_cast<Word*>(address), sizeof(Word), Op::compare, HOOK_PC);                                   \
+        return __atomic_compare_exchange_n(address, expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);       \
+    }                                                                                                                  \
+    int __tsan_atomic##bits##_compare_exchange_weak(volatile Word* address, Word* expected, Word value, int, int) {    \
+        record_here(const_cast<Word*>(address), sizeof(Word), Op::compare, HOOK_PC);                                   \
+        return __atomic_compare_exchange_n(address, expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);       \
+    }                                                                                                                  \
+    Word __tsan_atomic##bits##_compare_exchange_val(volatile Word* address, Word expected, Word value, int, int) {     \
+        record_here(const_cast<Word*>(address), sizeof(Word), Op::compare, HOOK_PC);                                   \
+        __atomic_compare_exchange_n(address, &expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);             \
+        return expected;                                                                                               \
+    }                                                                                                                  \
+    FETCH_HOOK(bits, Word, add)                                                                                        \
+    FETCH_HOOK(bits, Word, sub)                                                                                        \
+    FETCH_HOOK(bits, Word, and)                                                                                        \
+    FETCH_HOOK(bits, Word, or)                                                                                         \
+    FETCH_HOOK(bits, Word, xor)                                                                                        \
+    FETCH_HOOK(bits, Word, nand)
+
+#define FETCH_HOOK(bits, Word, operation)                                                          \
+    Word __tsan_atomic##bits##_fetch_##operation(volatile Word* address, Word value, int) {        \
+        record_here(const_cast<Word*>(address), sizeof(Word), Op::atomic, HOOK_PC);                \
+        return __atomic_fetch_##operation(address, value, __ATOMIC_SEQ_CST);                       \
+    }
+
+ATOMIC_HOOKS(8, u8)
+ATOMIC_HOOKS(16, u16)
+ATOMIC_HOOKS(32, u32)
+ATOMIC_HOOKS(64, u64)
+
+void __tsan_atomic_thread_fence(int) {
+    Block* block = current();
+    if (block && block->mode == Mode::check) block->recorder->fence();
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+void __tsan_atomic_signal_fence(int) {}
+
+// What headers say of accesses that the compiler's own calls do not show.
+void lk_atomic(void* address, int bytes) { record_range(reinterpret_cast<u64>(address), u64(bytes), Op::atomic, HOOK_PC); }
+
+void lk_compare(void* address, int bytes) { record_range(reinterpret_cast<u64>(address), u64(bytes), Op::compare, HOOK_PC); }
+
+void lk_read(const void* address, unsigned long bytes) {
+    record_range(reinterpret_cast<u64>(address), bytes, Op::load, HOOK_PC);
+}
+
+void lk_write(void* address, unsigned long bytes) {
+    record_range(reinterpret_cast<u64>(address), bytes, Op::store, HOOK_PC);
+}
+
+// -fsanitize=integer-divide-by-zero, where the processor does not fault by itself (aarch64).
+[[noreturn]] static void division_by_zero(u64 pc) {
+    Block* block = current();
+    if (!block) __builtin_trap();
+    block->launch->findings.report(make_finding(*block, FindingKind::division_by_zero, block->thread_number, pc));
+    stop_launch(*block);
+}
+void __ubsan_handle_divrem_overflow(void*, void*, void*) { division_by_zero(HOOK_PC); }
+void __ubsan_handle_divrem_overflow_abort(void*, void*, void*) { division_by_zero(HOOK_PC); }
+}

@@ -1,0 +1,82 @@
+// scheduler.h: what the files of the engine share: turns of lanes, waits, and the OS thread that runs blocks.
+#pragma once
+
+#include "lockstep.h"
+
+namespace lk {
+
+// How many basic blocks a thread runs before others get a turn, where something may be spinning.
+constexpr u32 kLongTurn = 1 << 16;
+constexpr u32 kShortTurn = 1 << 9;
+
+// xorshift64*: orders of lanes, warps and blocks under a seed.
+class Random {
+public:
+    explicit Random(u64 seed) : state_(seed * 0x9E3779B97F4A7C15 | 1) {}
+    u32 next() {
+        state_ ^= state_ >> 12;
+        state_ ^= state_ << 25;
+        state_ ^= state_ >> 27;
+        return u32(state_ * 0x2545F4914F6CDD1D >> 32);
+    }
+
+private:
+    u64 state_;
+};
+
+// An OS thread of the pool, as far as the blocks on it are concerned.
+struct Worker {
+    void* scheduler = nullptr;  // the stack pointer of its own stack while a fiber runs
+    std::vector<Fiber*> free_fibers;
+    std::vector<std::unique_ptr<Trace>> free_traces;
+    Random random{1};
+    bool shuffled = false;       // by a seed
+    u32 turn = kLongTurn;        // how long a turn is now, in basic blocks
+    std::atomic<u64> turns{0};   // counts them, for the monitor
+};
+
+enum class Outcome { finished, at_grid_barrier, spinning, stopped };
+
+// block.cpp
+void start_block(Block& block, u64 number);
+// Runs a block until it is done or cannot go on without other blocks.
+Outcome run_block(Block& block);
+
+// warp.cpp
+// Runs a warp until no lane of it can go on, or its turn is over.
+void run_warp(Block& block, u32 warp);
+// From a fiber: waits until all lanes of the warp that can come here have come; those at one place go on together.
+u32 meet(Block& block);
+// Explains the first lane that waits for a warp operation which can never happen. False when there is none.
+bool report_stuck_operation(Block& block);
+
+// turns.cpp
+void give_turns(Block& block, u32 warp, u32 lanes);  // from the scheduler: returns when each has run
+void pause(Block& block);                            // from a fiber: until its next turn
+void abandon_block(Block& block);                    // that was stopped: takes its fibers back
+
+// lockstep.cpp
+void take_trace(Worker& worker, Warp& warp);
+void give_trace_back(Worker& worker, Warp& warp);
+void trace_resume(Block& block);  // the current thread goes on after a wait
+
+// In a function that a kernel calls: notes where the kernel stands, for reports and for putting lanes side by side.
+__attribute__((always_inline)) inline Block& enter_runtime() {
+    Block& block = *current();
+    block.thread->pc = reinterpret_cast<u64>(__builtin_return_address(0));
+    block.thread->frame_depth = u32(block.stack_top - static_cast<const char*>(__builtin_frame_address(0)));
+    return block;
+}
+
+// findings: about the thread that runs, or another one. pc is absolute, just behind the instruction meant; 0: none.
+FindingRecord make_finding(const Block& block, FindingKind kind, u32 thread_number, u64 pc);
+inline FindingRecord make_finding(const Block& block, FindingKind kind) {
+    return make_finding(block, kind, block.thread_number, block.thread->pc);
+}
+u64 file_pc(const Block& block, u64 pc);
+
+inline u32 current_bit(const Block& block) { return 1u << block.lane(); }
+inline bool stopped(const Block& block) { return block.launch->stopped.load(std::memory_order_relaxed); }
+inline u32 lowest_lane(u32 mask) { return u32(__builtin_ctz(mask)); }
+
+}  // namespace lk

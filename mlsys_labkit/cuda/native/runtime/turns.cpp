@@ -1,0 +1,127 @@
+// turns.cpp: fibers of a warp run one after another; each hands over to the next without coming back to the scheduler.
+#include "lockstep.h"
+#include "scheduler.h"
+
+thread_local lk_uint3 lk_thread_index __attribute__((tls_model("initial-exec")));
+thread_local lk_uint3 lk_block_index __attribute__((tls_model("initial-exec")));
+thread_local lk_uint3 lk_block_extent __attribute__((tls_model("initial-exec")));
+thread_local lk_uint3 lk_grid_extent __attribute__((tls_model("initial-exec")));
+
+namespace lk {
+
+thread_local Block* current_block = nullptr;
+
+namespace {
+
+void fiber_main();
+
+Fiber* take_fiber(Worker& worker) {
+    if (worker.free_fibers.empty()) {
+        Fiber* fiber = make_fiber(fiber_main);
+        return fiber;
+    }
+    Fiber* fiber = worker.free_fibers.back();
+    worker.free_fibers.pop_back();
+    return fiber;
+}
+
+u32 pick_lane(Worker& worker, u32 lanes) {
+    if (!worker.shuffled) return lowest_lane(lanes);
+    u32 rotation = worker.random.next() % kWarpSize;
+    u32 rotated = rotation ? lanes >> rotation | lanes << (kWarpSize - rotation) : lanes;
+    return (lowest_lane(rotated) + rotation) % kWarpSize;
+}
+
+// The next lane to run becomes the current thread. `spare` is a fiber that has nothing more to do, or nullptr; it is used
+// for a thread that begins, else left to the free list. nullptr: no lane is left, or there is no stack for it.
+Fiber* next_turn(Block& block, Fiber* spare) {
+    Worker& worker = *block.worker;
+    Thread* thread = nullptr;
+    if (block.turns) {
+        u32 lane = pick_lane(worker, block.turns);
+        block.turns &= ~(1u << lane);
+        block.thread_number = block.warp * kWarpSize + lane;
+        thread = &block.threads[block.thread_number];
+        if (!thread->fiber) {
+            thread->fiber = spare ? spare : take_fiber(worker);
+            spare = nullptr;
+        }
+    }
+    if (spare) worker.free_fibers.push_back(spare);
+    if (!thread) return nullptr;
+    if (!thread->fiber) {
+        block.launch->failure = "too many threads wait at once: no stack is left for another one";
+        block.launch->stopped = true;
+        return nullptr;
+    }
+    block.thread = thread;
+    block.stack_top = thread->fiber->top;
+    block.countdown = worker.turn;
+    Trace* trace = block.warps[block.warp].trace;
+    block.trace = trace ? &trace->lanes[block.lane()] : nullptr;
+    lk_thread_index = thread->index;
+    worker.turns.store(worker.turns.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    return thread->fiber;
+}
+
+// Runs one thread of a kernel after another: whichever is current.
+void fiber_main() {
+    for (;;) {
+        Block& block = *current_block;
+        block.thread->pc = 0;
+        block.thread->frame_depth = 0;
+        trace_resume(block);
+        block.launch->run(block.launch->arguments);
+        Warp& warp = block.warps[block.warp];
+        u32 bit = 1u << block.lane();
+        warp.ready &= ~bit;
+        warp.done |= bit;
+        Fiber* self = block.thread->fiber;
+        block.thread->fiber = nullptr;
+        Fiber* next = next_turn(block, self);
+        if (next != self) lk_switch(&self->stack_pointer, next ? next->stack_pointer : block.worker->scheduler);
+    }
+}
+
+}  // namespace
+
+void give_turns(Block& block, u32 warp, u32 lanes) {
+    block.warp = warp;
+    block.turns = lanes;
+    if (Fiber* fiber = next_turn(block, nullptr)) lk_switch(&block.worker->scheduler, fiber->stack_pointer);
+}
+
+void pause(Block& block) {
+    Fiber* self = block.thread->fiber;
+    Fiber* next = next_turn(block, nullptr);
+    lk_switch(&self->stack_pointer, next ? next->stack_pointer : block.worker->scheduler);
+}
+
+void stop_launch(Block& block) {
+    block.launch->stopped = true;
+    void* abandoned;
+    lk_switch(&abandoned, block.worker->scheduler);
+    __builtin_unreachable();
+}
+
+void abandon_block(Block& block) {
+    for (Thread& thread : block.threads) {
+        if (!thread.fiber) continue;
+        reset_fiber(thread.fiber, fiber_main);
+        block.worker->free_fibers.push_back(thread.fiber);
+        thread.fiber = nullptr;
+    }
+    for (Warp& warp : block.warps) {
+        if (warp.trace) give_trace_back(*block.worker, warp);
+    }
+}
+
+FindingRecord make_finding(const Block& block, FindingKind kind, u32 thread_number, u64 pc) {
+    FindingRecord finding = new_finding(kind, block.number, thread_number);
+    finding.pc = file_pc(block, pc);
+    return finding;
+}
+
+u64 file_pc(const Block& block, u64 pc) { return pc ? pc - block.launch->description.object_address : 0; }
+
+}  // namespace lk

@@ -1,0 +1,291 @@
+// warp.cpp: lanes of a warp that act together: shuffles, votes, barriers, and meetings of lanes that stand at one place.
+//
+// A lane that calls a warp operation leaves a note of it on its stack and waits. When all lanes named in the mask have done
+// so, or have left the kernel, the scheduler carries the operation out from note to note, and all of them may go on.
+#include <algorithm>
+#include <cstring>
+
+#include "lockstep.h"
+#include "scheduler.h"
+
+namespace lk {
+
+enum class Operation : u8 { barrier, ballot, shuffle, match, gather };
+
+struct WarpOperation {
+    Operation kind;
+    u32 mask;
+    int size = 0;
+    const void* value = nullptr;
+    void* result = nullptr;
+    int mode = 0;
+    int argument = 0;
+    int width = int(kWarpSize);
+    bool predicate = false;
+    u32 answer = 0;
+};
+
+namespace {
+
+// How often lanes at another place may be let go from a meeting before a lane: it may be what they are waiting for.
+constexpr u32 kPatience = 256;
+
+Thread& thread_of(Block& block, u32 lane) { return block.threads[block.warp * kWarpSize + lane]; }
+WarpOperation& operation_of(Block& block, u32 lane) { return *thread_of(block, lane).operation; }
+
+// The lane whose value `lane` reads.
+u32 shuffle_source(const WarpOperation& operation, u32 lane) {
+    u32 width = u32(operation.width);
+    u32 place = lane % width;
+    u32 base = lane - place;
+    u32 argument = u32(operation.argument);
+    switch (operation.mode) {
+        case lk_shuffle_index: return base + argument % width;
+        case lk_shuffle_up: return argument > place ? lane : lane - argument;
+        case lk_shuffle_down: return argument >= width - place ? lane : lane + argument;
+        default: return (lane ^ argument) < base + width ? lane ^ argument : lane;
+    }
+}
+
+void report_absent_lane(Block& block, u32 lane, u32 absent, u32 mask) {
+    u32 first = block.warp * kWarpSize;
+    FindingRecord finding = make_finding(block, FindingKind::absent_lane, first + lane, thread_of(block, lane).pc);
+    if (first + absent < block.thread_count) finding.other_thread = first + absent;
+    finding.values[0] = mask;
+    finding.values[1] = absent;
+    block.launch->findings.report(finding);
+}
+
+void shuffle(Block& block, u32 group) {
+    for (u32 lanes = group; lanes; lanes &= lanes - 1) {
+        u32 lane = lowest_lane(lanes);
+        WarpOperation& operation = operation_of(block, lane);
+        u32 source = shuffle_source(operation, lane);
+        if (group >> source & 1) {
+            memcpy(operation.result, operation_of(block, source).value, size_t(operation.size));
+            continue;
+        }
+        memset(operation.result, 0, size_t(operation.size));
+        report_absent_lane(block, lane, source, operation.mask);
+    }
+}
+
+void ballot(Block& block, u32 group) {
+    u32 votes = 0;
+    for (u32 lanes = group; lanes; lanes &= lanes - 1) {
+        u32 lane = lowest_lane(lanes);
+        votes |= u32(operation_of(block, lane).predicate) << lane;
+    }
+    for (u32 lanes = group; lanes; lanes &= lanes - 1) operation_of(block, lowest_lane(lanes)).answer = votes;
+}
+
+void match(Block& block, u32 group) {
+    for (u32 left = group; left;) {
+        const WarpOperation& first = operation_of(block, lowest_lane(left));
+        u32 equal = 0;
+        for (u32 lanes = left; lanes; lanes &= lanes - 1) {
+            u32 lane = lowest_lane(lanes);
+            bool same = memcmp(first.value, operation_of(block, lane).value, size_t(first.size)) == 0;
+            equal |= u32(same) << lane;
+        }
+        for (u32 lanes = equal; lanes; lanes &= lanes - 1) operation_of(block, lowest_lane(lanes)).answer = equal;
+        left &= ~equal;
+    }
+}
+
+void gather(Block& block, u32 group) {
+    for (u32 lanes = group; lanes; lanes &= lanes - 1) {
+        WarpOperation& operation = operation_of(block, lowest_lane(lanes));
+        size_t size = size_t(operation.size);
+        memset(operation.result, 0, size * kWarpSize);
+        for (u32 sources = group; sources; sources &= sources - 1) {
+            u32 source = lowest_lane(sources);
+            memcpy(static_cast<char*>(operation.result) + source * size, operation_of(block, source).value, size);
+        }
+        operation.answer = group;
+    }
+}
+
+void carry_out(Block& block, u32 group) {
+    switch (operation_of(block, lowest_lane(group)).kind) {
+        case Operation::barrier:
+            if (block.recorder) block.recorder->warp_barrier(block.warp, group);
+            break;
+        case Operation::ballot: ballot(block, group); break;
+        case Operation::shuffle: shuffle(block, group); break;
+        case Operation::match: match(block, group); break;
+        case Operation::gather: gather(block, group); break;
+    }
+}
+
+// The lanes that a lane's operation still has to do with: those of its mask that exist and have not exited.
+u32 partners(const Warp& warp, u32 mask) { return mask & warp.lanes & ~warp.done; }
+
+// Carries out whatever warp operation is complete. False when none is.
+bool complete_operations(Block& block) {
+    Warp& warp = block.warps[block.warp];
+    bool any = false;
+    for (u32 left = warp.at_operation; left;) {
+        u32 lane = lowest_lane(left);
+        const WarpOperation& operation = operation_of(block, lane);
+        u32 group = partners(warp, operation.mask);
+        left &= ~(1u << lane);
+        if (group & ~warp.at_operation) continue;
+        bool agreed = true;
+        for (u32 lanes = group; lanes; lanes &= lanes - 1) {
+            const WarpOperation& other = operation_of(block, lowest_lane(lanes));
+            agreed = agreed && other.kind == operation.kind && other.size == operation.size &&
+                     partners(warp, other.mask) == group;
+        }
+        if (!agreed) continue;
+        carry_out(block, group);
+        warp.at_operation &= ~group;
+        warp.ready |= group;
+        left &= ~group;
+        any = true;
+    }
+    return any;
+}
+
+// Lets the lanes go that met at the place that comes first: the deepest frame, the lowest address.
+void open_meeting(Block& block) {
+    Warp& warp = block.warps[block.warp];
+    auto rank = [&](u32 lane) {
+        const Thread& thread = thread_of(block, lane);
+        u64 place = place_rank(thread.frame_depth, thread.pc - block.launch->module->text_begin);
+        return thread.patience >= kPatience ? ~u64{0} : place;
+    };
+    u64 best = 0;
+    for (u32 lanes = warp.at_meeting; lanes; lanes &= lanes - 1) best = std::max(best, rank(lowest_lane(lanes)));
+    u32 group = 0;
+    for (u32 lanes = warp.at_meeting; lanes; lanes &= lanes - 1) {
+        u32 lane = lowest_lane(lanes);
+        bool goes = rank(lane) == best;
+        group |= u32(goes) << lane;
+        thread_of(block, lane).patience = goes ? 0 : thread_of(block, lane).patience + 1;
+    }
+    warp.met = group;
+    warp.at_meeting &= ~group;
+    warp.ready |= group;
+}
+
+u32 wait_for_others(Block& block, WarpOperation& operation) {
+    Warp& warp = block.warps[block.warp];
+    u32 bit = current_bit(block);
+    if (!(operation.mask & bit)) {
+        report_absent_lane(block, block.lane(), block.lane(), operation.mask);
+        operation.mask |= bit;
+    }
+    block.thread->operation = &operation;
+    warp.ready &= ~bit;
+    warp.at_operation |= bit;
+    pause(block);
+    trace_resume(block);
+    return operation.answer;
+}
+
+}  // namespace
+
+void run_warp(Block& block, u32 warp_number) {
+    Warp& warp = block.warps[warp_number];
+    bool traced = block.mode == Mode::profile;
+    if (traced && !warp.trace) take_trace(*block.worker, warp);
+    block.warp = warp_number;
+    block.warp_budget = block.worker->turn;
+    while (!stopped(block)) {
+        if (warp.ready) {
+            if (block.warp_budget <= 0) {
+                // Something may be spinning: from now on others get their turns sooner.
+                u32& turn = block.worker->turn;
+                turn = std::max(kShortTurn, turn / 2);
+                return;
+            }
+            if (traced) block.warp_budget -= kTurnEvents;
+            give_turns(block, warp_number, traced ? lanes_with_room(warp) : warp.ready);
+            if (traced && !stopped(block)) replay(block, warp_number);
+        } else if (warp.at_operation && complete_operations(block)) {
+            continue;
+        } else if (warp.at_meeting) {
+            open_meeting(block);
+        } else {
+            break;
+        }
+    }
+    if (traced) give_trace_back(*block.worker, warp);
+}
+
+// Until all lanes of the warp that can come here have come, so that those at one place go on together.
+u32 meet(Block& block) {
+    Warp& warp = block.warps[block.warp];
+    u32 bit = current_bit(block);
+    warp.ready &= ~bit;
+    warp.at_meeting |= bit;
+    pause(block);
+    trace_resume(block);
+    return warp.met;
+}
+
+bool report_stuck_operation(Block& block) {
+    for (u32 warp_number = 0; warp_number < block.warp_count; warp_number++) {
+        const Warp& warp = block.warps[warp_number];
+        if (!warp.at_operation) continue;
+        u32 lane = lowest_lane(warp.at_operation);
+        u32 first = warp_number * kWarpSize;
+        const Thread& thread = block.threads[first + lane];
+        u32 mask = thread.operation->mask;
+        u32 missing = partners(warp, mask) & ~warp.at_operation;
+        u32 others = missing ? missing : warp.at_operation & ~(1u << lane);
+        FindingRecord finding = make_finding(block, FindingKind::divergent_barrier, first + lane, thread.pc);
+        finding.values[0] = mask;
+        finding.values[1] = warp.at_operation;
+        if (others) {
+            finding.other_thread = first + lowest_lane(others);
+            finding.other_pc = file_pc(block, block.threads[finding.other_thread].pc);
+        }
+        block.launch->findings.report(finding);
+        return true;
+    }
+    return false;
+}
+
+}  // namespace lk
+
+using namespace lk;
+
+void lk_warp_barrier(unsigned mask) {
+    Block& block = enter_runtime();
+    WarpOperation operation{Operation::barrier, mask};
+    wait_for_others(block, operation);
+}
+
+unsigned lk_ballot(unsigned mask, int predicate) {
+    Block& block = enter_runtime();
+    WarpOperation operation{Operation::ballot, mask};
+    operation.predicate = predicate != 0;
+    return wait_for_others(block, operation);
+}
+
+void lk_shuffle(unsigned mask, const void* value, void* result, int size, int mode, int argument, int width) {
+    Block& block = enter_runtime();
+    WarpOperation operation{Operation::shuffle, mask, size, value, result, mode, argument, width};
+    wait_for_others(block, operation);
+}
+
+unsigned lk_match(unsigned mask, const void* value, int size) {
+    Block& block = enter_runtime();
+    WarpOperation operation{Operation::match, mask, size, value};
+    return wait_for_others(block, operation);
+}
+
+unsigned lk_gather(unsigned mask, const void* value, void* values, int size) {
+    Block& block = enter_runtime();
+    WarpOperation operation{Operation::gather, mask, size, value, values};
+    return wait_for_others(block, operation);
+}
+
+unsigned lk_active_mask() {
+    Block& block = enter_runtime();
+    return meet(block);
+}
+
+unsigned lk_lane() { return current()->lane(); }
