@@ -8,6 +8,7 @@
 #include <exception>
 #include <fstream>
 #include <mutex>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -105,6 +106,11 @@ void load(Channel& channel, std::vector<LoadedModule>& modules) {
     reply.text_bytes = loaded.load_bytes;
 }
 
+template <typename Record>
+void add_records(Channel& channel, unsigned section, const std::vector<Record>& records) {
+    channel.add_section(section, records.data(), records.size() * sizeof(Record));
+}
+
 void launch(Channel& channel, const std::vector<LoadedModule>& modules, const protocol::Request& request) {
     const LoadedModule& loaded = modules.at(request.module);
     unsigned char* payload = channel.control().payload;
@@ -129,8 +135,16 @@ void launch(Channel& channel, const std::vector<LoadedModule>& modules, const pr
     launch.sample_blocks = request.sample_blocks;
     launch.timeout_seconds = request.timeout_seconds;
     launch.cancelled = &cancelled;
+    launch.description = loaded.describe_launch(request.shared_bytes);
     run_launch(launch);
+    if (launch.failure) throw std::runtime_error(launch.failure);
     channel.control().reply.seconds = launch.seconds;
+    add_records(channel, 0, launch.findings.records());
+    if (!launch.record) return;
+    add_records(channel, 1, launch.record->sites());
+    add_records(channel, 2, launch.record->steps());
+    add_records(channel, 3, launch.record->samples());
+    add_records(channel, 4, launch.record->totals());
 }
 
 void begin_request(uint64_t sequence) {

@@ -2,6 +2,7 @@
 #include "module.h"
 
 #include <algorithm>
+#include <map>
 #include <stdexcept>
 
 #include "symbols.h"
@@ -26,15 +27,33 @@ int read_segments(dl_phdr_info* object, size_t, void* data) {
     if (object->dlpi_addr != loaded.load_address) return 0;
     for (int i = 0; i < object->dlpi_phnum; ++i) {
         const ElfW(Phdr)& segment = object->dlpi_phdr[i];
-        const u64 end = segment.p_vaddr + segment.p_memsz;
-        if (segment.p_type == PT_LOAD) loaded.load_bytes = std::max<u64>(loaded.load_bytes, end);
-        if (segment.p_type == PT_LOAD && (segment.p_flags & PF_X)) {
-            loaded.module.text_begin = loaded.load_address + segment.p_vaddr;
-            loaded.module.text_end = loaded.load_address + end;
-        }
+        const u64 begin = loaded.load_address + segment.p_vaddr;
+        const AddressRange range{begin, begin + segment.p_memsz};
         if (segment.p_type == PT_TLS) loaded.module.shared_bytes = static_cast<u32>(segment.p_memsz);
+        if (segment.p_type != PT_LOAD) continue;
+        loaded.load_bytes = std::max(loaded.load_bytes, range.end - loaded.load_address);
+        if (segment.p_flags & PF_X) {
+            loaded.description.text = range;
+        } else if (segment.p_flags & PF_W) {
+            loaded.description.data = range;
+        } else if (loaded.description.text.end) {  // the read-only segment before the code holds the loader's tables
+            loaded.description.constants = range;
+        }
     }
     return 1;
+}
+
+void read_shared_arrays(const std::vector<Symbol>& symbols, LoadedModule& loaded) {
+    std::map<u64, u64> arrays;  // sorted by offset; an array may have several names
+    for (const Symbol& symbol : symbols) {
+        if (!symbol.defined || !symbol.is_thread_local || symbol.bytes == 0) continue;
+        if (symbol.name == "lk_dynamic_shared") {
+            loaded.dynamic_shared = {symbol.value, symbol.bytes};
+        } else {
+            arrays[symbol.value] = std::max(arrays[symbol.value], symbol.bytes);
+        }
+    }
+    for (const auto& [offset, bytes] : arrays) loaded.description.shared_arrays.push_back({offset, bytes});
 }
 
 }  // namespace
@@ -49,7 +68,12 @@ LoadedModule load_module(const std::string& path) {
     loaded.module.handle = handle;
     loaded.module.shared_anchor = symbol<char* (*)()>(handle, "lk_shared_anchor");
     dl_iterate_phdr(read_segments, &loaded);
+    loaded.description.object_address = loaded.load_address;
+    loaded.description.shared_segment_bytes = loaded.module.shared_bytes;
+    loaded.module.text_begin = loaded.description.text.begin;
+    loaded.module.text_end = loaded.description.text.end;
     const std::vector<Symbol> symbols = read_symbols(path);
+    read_shared_arrays(symbols, loaded);
     loaded.module.instrumented = std::any_of(symbols.begin(), symbols.end(), [](const Symbol& each) {
         return !each.defined && each.name == "__sanitizer_cov_trace_pc";
     });
@@ -60,6 +84,14 @@ LoadedModule load_module(const std::string& path) {
                                   symbol<const char* (*)()>(handle, "lk_describe_" + number)()});
     }
     return loaded;
+}
+
+LaunchDescription LoadedModule::describe_launch(u64 dynamic_shared_bytes) const {
+    LaunchDescription launch = description;
+    // A kernel without a dynamic array may be given memory for one: nothing can reach it.
+    const u64 bytes = std::min(dynamic_shared_bytes, dynamic_shared.bytes);
+    if (bytes) launch.shared_arrays.push_back({dynamic_shared.offset, bytes});
+    return launch;
 }
 
 }  // namespace lk

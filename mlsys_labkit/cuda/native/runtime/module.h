@@ -18,6 +18,10 @@ struct LoadedModule {
     u64 load_address = 0;  // program counter - load_address = address in the ELF file
     u64 load_bytes = 0;    // to the end of its last segment
     std::vector<Kernel> kernels;
+    SharedArray dynamic_shared{};  // and how much of it a launch may have
+    LaunchDescription description;  // what is the same for every launch
+
+    LaunchDescription describe_launch(u64 dynamic_shared_bytes) const;
 };
 
 // Runs the static initialisers of the student's code. Throws std::runtime_error.

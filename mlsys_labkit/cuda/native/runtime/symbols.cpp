@@ -38,11 +38,8 @@ std::vector<Symbol> read_symbols(const std::string& path) {
         const char* text = table<char>(file, names.sh_offset, names.sh_size);
         for (uint64_t at = 0; at < section.sh_size / sizeof(Elf64_Sym); ++at) {
             const Elf64_Sym& symbol = symbols[at];
-            const int type = ELF64_ST_TYPE(symbol.st_info);
-            const bool in_section = symbol.st_shndx != SHN_UNDEF && symbol.st_shndx < header->e_shnum;
             found.push_back({text + symbol.st_name, symbol.st_value, symbol.st_size, symbol.st_shndx != SHN_UNDEF,
-                             type == STT_TLS, type == STT_OBJECT,
-                             in_section && (sections[symbol.st_shndx].sh_flags & SHF_WRITE) != 0});
+                             ELF64_ST_TYPE(symbol.st_info) == STT_TLS});
         }
     }
     return found;

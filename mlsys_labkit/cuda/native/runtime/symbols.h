@@ -13,8 +13,6 @@ struct Symbol {
     uint64_t bytes;
     bool defined;
     bool is_thread_local;
-    bool is_variable;
-    bool writable;  // its section
 };
 
 // Throws std::runtime_error when the file is no 64-bit ELF file of this machine.
