@@ -13,7 +13,7 @@ from pathlib import Path
 from mlsys_labkit.cuda.build.toolchain import Toolchain
 from mlsys_labkit.cuda.errors import CompileError, CudaError
 
-__all__ = ["CompilerFailed", "Run", "compile_seconds", "run"]
+__all__ = ["CompilerFailed", "compile_seconds", "run"]
 
 LIMIT_SECONDS = 60.0
 
@@ -36,7 +36,7 @@ def run(toolchain: Toolchain, arguments: Sequence[str | os.PathLike[str]], folde
     Raises CompilerFailed when it refuses its input, CompileError when it takes too long, CudaError when it is the
     machine that fails it.
     """
-    command = [*toolchain.command, *map(os.fspath, arguments)]
+    command = [*toolchain.command, *(os.fspath(argument) for argument in arguments)]
     seconds = compile_seconds()
     environment = {**os.environ, "LC_ALL": "C", "TMPDIR": os.fspath(folder)}
     process = subprocess.Popen(
@@ -48,7 +48,7 @@ def run(toolchain: Toolchain, arguments: Sequence[str | os.PathLike[str]], folde
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        start_new_session=True,  # cc1plus and the linker are children of g++: they end with it, and Ctrl-C is ours to handle
+        start_new_session=True,  # so that its children end with it, and Ctrl-C is ours to handle
     )
     try:
         said, _ = process.communicate(timeout=seconds)
@@ -69,5 +69,7 @@ def run(toolchain: Toolchain, arguments: Sequence[str | os.PathLike[str]], folde
     if process.returncode < 0 or "Killed signal terminated program" in said:
         raise CudaError("g++ was killed, most likely because memory ran out; close other notebooks and try again")
     if "internal compiler error" in said:
-        raise CudaError(f"g++ {toolchain.version} crashed on this source; try another version (CXX=g++-13)\n{said[-2000:]}")
+        raise CudaError(
+            f"g++ {toolchain.version} crashed on this source; try another version (CXX=g++-13)\n{said[-2000:]}"
+        )
     raise CompilerFailed(said)

@@ -9,8 +9,12 @@ from mlsys_labkit.cuda.errors import CompileError, Diagnostic
 
 __all__ = ["compile_error", "read_diagnostics"]
 
-_MESSAGE = re.compile(r"^(?P<file>[^\s:][^:]*):(?P<line>\d+):(?:(?P<column>\d+):)? (?P<kind>fatal error|error): (?P<text>.*)$")
-_REQUIRED = re.compile(r"^(?P<file>[^\s:][^:]*):(?P<line>\d+):(?:(?P<column>\d+):)?\s+(?:required from|in .constexpr. expansion)")
+_MESSAGE = re.compile(
+    r"^(?P<file>[^\s:][^:]*):(?P<line>\d+):(?:(?P<column>\d+):)? (?P<kind>fatal error|error): (?P<text>.*)$"
+)
+_REQUIRED = re.compile(
+    r"^(?P<file>[^\s:][^:]*):(?P<line>\d+):(?:(?P<column>\d+):)?\s+(?:required from|in .constexpr. expansion)"
+)
 _INCLUDED = re.compile(r"^(?:In file included from|\s+from) (?P<file>[^:]+):(?P<line>\d+)")
 _UNDEFINED = re.compile(r"undefined reference to [`'](?P<name>[^']+)'|multiple definition of [`'](?P<other>[^']+)'")
 
@@ -18,7 +22,10 @@ _UNDEFINED = re.compile(r"undefined reference to [`'](?P<name>[^']+)'|multiple d
 _HINTS = (
     (re.compile(r"‘(\w+)’ was not declared in this scope"), "{0} is not declared here"),
     (re.compile(r"exception handling disabled"), "device code knows no exceptions: no try, catch or throw"),
-    (re.compile(r"expected ‘;’ before .*|expected ‘,’ or ‘;’ before .*"), "a semicolon is missing before this, or on the line above"),
+    (
+        re.compile(r"expected ‘;’ before .*|expected ‘,’ or ‘;’ before .*"),
+        "a semicolon is missing before this, or on the line above",
+    ),
     (re.compile(r"‘__asm__’|impossible constraint in ‘asm’"), "inline PTX runs on a GPU only"),
 )
 

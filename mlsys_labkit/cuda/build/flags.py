@@ -34,8 +34,8 @@ _FAST = (
     "-march=native",
     "-fno-trapping-math",
 )
-# gcc's calls to __tsan_* are the hooks. Passes that merge or copy code, or that speculate, would count accesses that the
-# source does not make, or move them to lines that did not make them.
+# gcc's calls to __tsan_* are the hooks. Passes that merge or copy code, or that speculate, would count accesses that
+# the source does not make, or move them to lines that did not make them.
 _INSTRUMENTED = (
     "-O2",
     "-fsanitize=thread",

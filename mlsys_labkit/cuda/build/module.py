@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,9 @@ from mlsys_labkit.cuda.build.cache import Cache, digest
 from mlsys_labkit.cuda.build.diagnostics import compile_error, linker_diagnostics, read_diagnostics
 from mlsys_labkit.cuda.build.flags import Build, compile_flags, link_flags
 from mlsys_labkit.cuda.build.headers import HEADER, PRELUDE, headers_identity, precompiled, precompiled_name
+from mlsys_labkit.cuda.build.red_zones import with_red_zones
 from mlsys_labkit.cuda.build.toolchain import Toolchain
-from mlsys_labkit.cuda.build.unit import EXPORTS, Unit
+from mlsys_labkit.cuda.build.unit import Unit
 
 __all__ = ["CompiledModule", "compile_module"]
 
@@ -68,9 +69,14 @@ def compile_module(
 def _compile(unit: Unit, flags: list[str], folder: Path, toolchain: Toolchain) -> None:
     (folder / "unit.cpp").write_text(unit.text(), encoding="utf-8", errors="surrogateescape", newline="")
     beside = [f"-iquote{unit.folder}"] if unit.folder else []
-    command = [*flags, *beside, f"-ffile-prefix-map={folder}=.", *link_flags(), "unit.cpp", "-o", "kernel.so"]
     try:
-        said = compiler.run(toolchain, command, folder)
+        compiler.run(toolchain, [*flags, *beside, f"-ffile-prefix-map={folder}=.", "-S", "unit.cpp"], folder)
+        assembly = folder / "unit.s"
+        if "-fsanitize=thread" in flags:
+            text = assembly.read_text(encoding="utf-8", errors="surrogateescape")
+            assembly.write_text(with_red_zones(text), encoding="utf-8", errors="surrogateescape")
+        said = compiler.run(toolchain, [*link_flags(), "unit.s", "-o", "kernel.so"], folder)
+        assembly.unlink()
     except compiler.CompilerFailed as failed:
         said = failed.text
         diagnostics = read_diagnostics(said, unit.name, unit.source) or linker_diagnostics(said)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from mlsys_labkit.cuda.build.cache import digest
 from mlsys_labkit.cuda.source.rewrite import rewrite
+from mlsys_labkit.cuda.source.shared import SYMBOL, dynamic_arrays
+from mlsys_labkit.cuda.source.tokens import tokenize
 
 __all__ = ["EXPORTS", "Unit", "included_files"]
 
@@ -45,11 +47,12 @@ class Unit:
 
     def text(self) -> str:
         """What g++ compiles, behind the precompiled headers."""
-        source, dynamic = rewrite(self.source)
+        dynamic = dynamic_arrays(tokenize(self.source))
         before = [f"#define {name} {value}" for name, value in self.defines]
         behind = [f"LK_EXPORT({number}, {kernel})" for number, kernel in enumerate(self.kernels)]
         behind.append(f"LK_EXPORT_MODULE({len(self.kernels)}, {LARGEST_DYNAMIC_BYTES if dynamic else 16})")
-        return "\n".join([*before, f'#line 1 "{self.name}"', source, f'#line 1 "{EXPORTS}"', *behind, ""])
+        behind += [f'asm(".globl {name}\\n.hidden {name}\\n.set {name}, {SYMBOL}\\n.size {name}, 0");' for name in dynamic]
+        return "\n".join([*before, f'#line 1 "{self.name}"', rewrite(self.source), f'#line 1 "{EXPORTS}"', *behind, ""])
 
 
 def included_files(source: str, folder: Path | None) -> tuple[Path, ...]:

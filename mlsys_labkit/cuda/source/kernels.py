@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mlsys_labkit.cuda.errors import CompileError
+from mlsys_labkit.cuda.source.scopes import namespaces
 from mlsys_labkit.cuda.source.tokens import Token, code_tokens, matching, tokenize
 
 __all__ = ["KernelDefinition", "choose_kernels", "find_kernels"]
@@ -94,36 +95,17 @@ def _template_without_arguments(kernel: KernelDefinition) -> CompileError:
 
 
 def _definitions(source: str, code: Sequence[Token]) -> Iterator[KernelDefinition]:
-    scopes: list[str] = []  # of each open brace: the namespace it opens, "" for anything else
+    around = namespaces(code)
     index = 0
     while index < len(code):
-        text = code[index].text
-        if text == "namespace":
-            names, index = _namespace(code, index + 1)
-            if index < len(code) and code[index].text == "{":
-                scopes.append(names)
-        elif text == "{":
-            scopes.append("")
-        elif text == "}" and scopes:
-            scopes.pop()
-        elif text == "__global__":
-            header = _header(code, index)
-            if header:
-                name, opening, closing = header
-                qualified = "::".join([scope for scope in scopes if scope] + [code[name].text])
-                parameters = source[code[opening].end : code[closing].start]
-                yield KernelDefinition(qualified, code[name].line, parameters, _template(source, code, index))
-                index = closing
+        header = _header(code, index) if code[index].text == "__global__" else None
+        if header:
+            name, opening, closing = header
+            qualified = "::".join([*filter(None, around[index]), code[name].text])
+            parameters = source[code[opening].end : code[closing].start]
+            yield KernelDefinition(qualified, code[name].line, parameters, _template(source, code, index))
+            index = closing
         index += 1
-
-
-def _namespace(code: Sequence[Token], index: int) -> tuple[str, int]:
-    names = []
-    while index < len(code) and (code[index].kind == "identifier" or code[index].text == "::"):
-        if code[index].kind == "identifier" and code[index].text != "inline":
-            names.append(code[index].text)
-        index += 1
-    return "::".join(names), index
 
 
 def _header(code: Sequence[Token], index: int) -> tuple[int, int, int] | None:

@@ -4,30 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from mlsys_labkit.cuda.source.scopes import ANONYMOUS, namespaces
 from mlsys_labkit.cuda.source.tokens import Token, code_tokens, matching
 
-__all__ = ["SYMBOL", "shared_edits"]
+__all__ = ["SYMBOL", "dynamic_arrays"]
 
-SYMBOL = "lk_dynamic_shared"  # defined behind the source
+SYMBOL = "lk_dynamic_shared"  # the one array that all of them are other names of
 
 
-def shared_edits(tokens: Sequence[Token]) -> Iterator[tuple[int, int, str]]:
-    """Insertions that bind each of them to one symbol by an asm label, whatever its name, type and scope.
+def dynamic_arrays(tokens: Sequence[Token]) -> tuple[str, ...]:
+    """The names that the linker knows them by. A declaration in a function belongs to the namespace around it.
 
     Example:
         >>> from mlsys_labkit.cuda.source.tokens import tokenize
-        >>> [start for start, _, _ in shared_edits(tokenize("extern __shared__ float4 a[], b[][4];"))]
-        [27, 34]
+        >>> dynamic_arrays(tokenize("extern __shared__ float4 a[], b[][4]; namespace q { extern __shared__ int c[]; }"))
+        ('a', 'b', '_ZN1q1cE')
     """
     code = code_tokens(tokens)
+    around = namespaces(code)
+    found: dict[str, None] = {}
     for index, token in enumerate(code):
-        if token.text == "__shared__" and "extern" in _statement_words(code, index):
-            for end in _declarators(code, index):
-                yield end, end, f' __asm__("{SYMBOL}") __attribute__((__visibility__("hidden")))'
+        if token.text == "__shared__" and "extern" in _specifiers(code, index):
+            for name in _declarators(code, index):
+                found[_mangled((*around[index], name))] = None
+    return tuple(found)
 
 
-def _statement_words(code: Sequence[Token], index: int) -> set[str]:
-    """The declaration's specifiers, on both sides of ``__shared__``."""
+def _mangled(path: tuple[str, ...]) -> str:
+    """As the Itanium C++ ABI writes a variable's name."""
+    if len(path) == 1:
+        return path[0]
+    parts = ("_GLOBAL__N_1" if name == ANONYMOUS else name for name in path)
+    return "_ZN" + "".join(f"{len(part)}{part}" for part in parts) + "E"
+
+
+def _specifiers(code: Sequence[Token], index: int) -> set[str]:
+    """Words of the declaration, on both sides of ``__shared__``."""
     begin = index
     while begin > 0 and code[begin - 1].text not in (";", "{", "}", ")"):
         begin -= 1
@@ -37,21 +49,19 @@ def _statement_words(code: Sequence[Token], index: int) -> set[str]:
     return {token.text for token in code[begin:end]}
 
 
-def _declarators(code: Sequence[Token], index: int) -> Iterator[int]:
-    """Where each declarator ends: behind its last bracket."""
+def _declarators(code: Sequence[Token], index: int) -> Iterator[str]:
+    """The names in front of the brackets."""
     angles = 0
-    while index < len(code) and code[index].text not in (";", "{", "}"):
-        text = code[index].text
-        if text == "(":
-            index = matching(code, index)
+    while index + 1 < len(code) and code[index].text not in (";", "{", "}"):
+        text, following = code[index].text, code[index + 1].text
+        if text == "(" or (text == "[" and following == "["):
+            index = matching(code, index)  # an alignment, an attribute
         elif text in ("<", ">"):
             angles += 1 if text == "<" else -1
-        elif text == "[" and not angles:
-            if code[index - 1].text == "[" or (index + 1 < len(code) and code[index + 1].text == "["):
-                index = matching(code, index)  # an attribute
-            else:
-                while index + 1 < len(code) and code[index].text == "[":
-                    index = matching(code, index) + 1
-                index -= 1
-                yield code[index].end
+        elif following == "[" and code[index].kind == "identifier" and not angles:
+            yield text
+            index += 1
+            while index + 1 < len(code) and code[index].text == "[":
+                index = matching(code, index) + 1
+            continue
         index += 1
