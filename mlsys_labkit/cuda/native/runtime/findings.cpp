@@ -47,16 +47,27 @@ bool Findings::try_report(const FindingRecord& finding) {
     return true;
 }
 
-void Findings::add(const FindingRecord& unordered) {
+bool Findings::count_again(const FindingRecord& finding) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    FindingRecord* before = known(in_order(finding));
+    if (before) before->count += finding.count;
+    return before != nullptr;
+}
+
+FindingRecord* Findings::known(const FindingRecord& ordered) {
+    const auto found = std::find_if(records_.begin(), records_.end(),
+                                    [&](const FindingRecord& each) { return same_place(each, ordered); });
+    return found == records_.end() ? nullptr : &*found;
+}
+
+void Findings::add(const FindingRecord& finding) {
     if (records_.capacity() == 0) records_.reserve(kMost);
     reported_.fetch_add(1, std::memory_order_relaxed);
-    const FindingRecord finding = in_order(unordered);
-    const auto known = std::find_if(records_.begin(), records_.end(),
-                                    [&](const FindingRecord& each) { return same_place(each, finding); });
-    if (known != records_.end()) {
-        known->count += finding.count;
+    const FindingRecord ordered = in_order(finding);
+    if (FindingRecord* before = known(ordered)) {
+        before->count += ordered.count;
     } else if (records_.size() < kMost) {
-        records_.push_back(finding);
+        records_.push_back(ordered);
     } else {
         dropped_++;
     }

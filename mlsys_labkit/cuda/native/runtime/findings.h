@@ -21,6 +21,9 @@ public:
     // Takes a lock: not for signal handlers.
     void report(const FindingRecord& finding);
 
+    // Adds to the count of what has been reported; false when it has not been.
+    bool count_again(const FindingRecord& finding);
+
     // For signal handlers: gives up, and returns false, when the lock is taken.
     bool try_report(const FindingRecord& finding);
 
@@ -29,6 +32,7 @@ public:
     uint64_t dropped() const { return dropped_; }
 
 private:
+    FindingRecord* known(const FindingRecord& ordered);
     void add(const FindingRecord& finding);
 
     std::mutex mutex_;

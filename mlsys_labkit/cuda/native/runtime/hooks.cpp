@@ -28,10 +28,7 @@ void record_range(u64 address, u64 bytes, Op op, u64 pc) {
 void end_turn(Block& block, u64 pc, u64 depth) {
     block.thread->pc = pc;
     block.thread->frame_depth = u32(depth);
-    if (stopped(block)) {
-        if (block.launch->timed_out) block.launch->findings.report(make_finding(block, FindingKind::timeout));
-        stop_launch(block);
-    }
+    if (stopped(block)) stop_launch(block);
     pause(block);
 }
 
@@ -64,8 +61,8 @@ void __sanitizer_cov_trace_pc() {
 #define ACCESS_HOOKS(bytes)                                                                                            \
     void __tsan_read##bytes(void* address) { record_here(address, bytes, Op::load, HOOK_PC); }                        \
     void __tsan_write##bytes(void* address) { record_here(address, bytes, Op::store, HOOK_PC); }                      \
-    void __tsan_unaligned_read##bytes(void* address) { record_here(address, bytes, Op::load, HOOK_PC); }              \
-    void __tsan_unaligned_write##bytes(void* address) { record_here(address, bytes, Op::store, HOOK_PC); }            \
+    void __tsan_unaligned_read##bytes(void* at) { record_range(reinterpret_cast<u64>(at), bytes, Op::load, HOOK_PC); }    \
+    void __tsan_unaligned_write##bytes(void* at) { record_range(reinterpret_cast<u64>(at), bytes, Op::store, HOOK_PC); }  \
     void __tsan_volatile_read##bytes(void* address) { record_volatile(address, bytes, Op::volatile_load, HOOK_PC); }  \
     void __tsan_volatile_write##bytes(void* address) { record_volatile(address, bytes, Op::volatile_store, HOOK_PC); }
 
@@ -136,7 +133,7 @@ ATOMIC_HOOKS(64, u64)
 
 void __tsan_atomic_thread_fence(int) {
     Block* block = current();
-    if (block && block->mode == Mode::check) block->recorder->fence();
+    if (block && block->mode == Mode::check) block->recorder->fence(block->thread_number);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 

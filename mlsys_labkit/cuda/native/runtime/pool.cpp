@@ -144,6 +144,7 @@ void run_launch(Launch& launch) {
     auto begin = Clock::now();
     for (u32 i = 0; i < count; i++) threads[i]->give(job);
     watch(job, count, begin);
+    if (launch.record) launch.record->finish();
     launch.seconds = duration<double>(Clock::now() - begin).count();
 }
 

@@ -36,7 +36,6 @@ struct LaunchDescription {
     AddressRange text;                      // its code, absolute
     AddressRange data;                      // its __device__ variables, absolute
     AddressRange constants;                 // __constant__ variables and literals: read through another cache, not counted
-    AddressRange heap;                      // of the device's malloc; empty when there is none
     uint64_t shared_segment_bytes = 0;      // the kernel's thread-local segment
     std::vector<SharedArray> shared_arrays;  // static ones, and the dynamic one with the bytes of this launch
 };
@@ -83,8 +82,8 @@ public:
     void block_barrier();
     // The same for __syncwarp over the lanes in mask. Shuffles and votes do not order memory and are not told.
     void warp_barrier(uint32_t warp, uint32_t mask);
-    // __threadfence and its kin.
-    void fence();
+    // __threadfence and its kin, by one thread.
+    void fence(uint32_t thread);
     // cuda::barrier: what a thread did before release(object) happened before what follows an acquire(object).
     void release(uint32_t thread, uint64_t object);
     void acquire(uint32_t thread, uint64_t object);
@@ -104,7 +103,9 @@ public:
     // All blocks have arrived at a grid barrier and none has gone on.
     void grid_barrier();
 
-    // After every Recorder is gone. Empty where the launch was not profiled.
+    // After every Recorder is gone: reports what could only be decided at the end.
+    void finish();
+    // After finish. Empty where the launch was not profiled.
     std::vector<SiteCount> sites() const;
     std::vector<StepCount> steps() const;
     std::vector<RequestSample> samples() const;

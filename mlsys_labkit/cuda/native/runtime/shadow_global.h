@@ -1,0 +1,70 @@
+// shadow_global.h: who touched each byte of device memory, in any block of the launch: races between any two threads.
+//
+// Shadows are kept from launch to launch and never cleared: cells of earlier launches are known by their segments. The address
+// ranges are reserved when a buffer is first seen; memory is taken where a kernel reads (8 bytes a word), where it writes (as
+// much again), and where it does so byte by byte (8 bytes a byte).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "shadow_cell.h"
+#include "sites.h"
+
+namespace lk {
+
+class GlobalShadow {
+public:
+    GlobalShadow(uint64_t begin, uint64_t end);
+    ~GlobalShadow();
+    GlobalShadow(const GlobalShadow&) = delete;
+    GlobalShadow& operator=(const GlobalShadow&) = delete;
+
+    uint64_t begin() const { return begin_; }
+    uint64_t end() const { return end_; }
+    bool holds(uint64_t address, uint64_t bytes) const {
+        return address - begin_ < end_ - begin_ && bytes <= end_ - address;
+    }
+    void clear();
+
+    // The range lies within the buffer.
+    Clash access(const Present& now, uint64_t address, uint32_t bytes, const Sites& sites);
+    Cell last_read(uint64_t address) const;
+
+private:
+    using Cells = std::atomic<uint64_t>;
+    void look_at_bytes(const Present& now, uint64_t word, uint64_t first, uint64_t end, const Sites& sites, Clash& clash);
+
+    uint64_t begin_;
+    uint64_t end_;
+    uint64_t origin_;  // begin, rounded down to a word
+    void* reservation_ = nullptr;
+    uint64_t reserved_bytes_ = 0;
+    Cells* word_writes_ = nullptr;
+    Cells* word_reads_ = nullptr;
+    Cells* byte_writes_ = nullptr;
+    Cells* byte_reads_ = nullptr;
+};
+
+// The shadows of this process, of which buffers come and go between launches.
+class GlobalShadows {
+public:
+    static GlobalShadows& instance();
+    struct Range {
+        uint64_t begin;
+        uint64_t end;
+    };
+    // Before a launch: makes what is missing, forgets what is gone. clear: segments are numbered afresh.
+    void begin_launch(std::vector<Range> ranges, bool clear);
+    // After a launch: gives memory back when it is more than a machine can spare.
+    void end_launch();
+    // The one that holds this byte, or nullptr.
+    GlobalShadow* find(uint64_t address) const;
+
+private:
+    std::vector<std::unique_ptr<GlobalShadow>> shadows_;  // sorted
+};
+
+}  // namespace lk

@@ -1,0 +1,40 @@
+// shadow_shared.h: who touched each byte of a block's shared memory: races and reads of what nobody wrote.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+
+#include "shadow_cell.h"
+#include "sites.h"
+
+namespace lk {
+
+// One per resident block. A word has one pair of cells until its bytes are accessed apart; then each byte has its own.
+class SharedShadow {
+public:
+    explicit SharedShadow(uint64_t bytes);
+
+    // offset: from the start of the thread-local segment; the range lies within it.
+    Clash access(const Present& now, uint64_t offset, uint32_t bytes, const Sites& sites);
+    // The cells of a byte, for CAS loops: who read it.
+    Cell last_read(uint64_t offset) const;
+
+private:
+    struct Cells {
+        uint64_t write;
+        uint64_t read;
+    };
+    struct Free {
+        void operator()(Cells* cells) const { std::free(cells); }
+    };
+    using Array = std::unique_ptr<Cells[], Free>;
+    static Array make(uint64_t count);
+    void split(uint64_t word);
+    void unite(uint64_t word);
+
+    Array words_;
+    Array bytes_;
+};
+
+}  // namespace lk
