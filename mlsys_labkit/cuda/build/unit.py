@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from mlsys_labkit.cuda.source.rewrite import rewrite
 from mlsys_labkit.cuda.source.shared import SYMBOL, dynamic_arrays
 from mlsys_labkit.cuda.source.tokens import tokenize
 
-__all__ = ["EXPORTS", "Unit", "included_files"]
+__all__ = ["EXPORTS", "Unit", "included_files", "module_exports"]
 
 EXPORTS = "<kernels>"  # the file name of the lines behind the source: line i makes kernel i callable
 LARGEST_DYNAMIC_BYTES = 227 << 10  # of shared memory that a block may ask for on sm_90
@@ -47,12 +48,17 @@ class Unit:
 
     def text(self) -> str:
         """What g++ compiles, behind the precompiled headers."""
-        dynamic = dynamic_arrays(tokenize(self.source))
         before = [f"#define {name} {value}" for name, value in self.defines]
-        behind = [f"LK_EXPORT({number}, {kernel})" for number, kernel in enumerate(self.kernels)]
-        behind.append(f"LK_EXPORT_MODULE({len(self.kernels)}, {LARGEST_DYNAMIC_BYTES if dynamic else 16})")
-        behind += [f'asm(".globl {name}\\n.hidden {name}\\n.set {name}, {SYMBOL}\\n.size {name}, 0");' for name in dynamic]
+        behind = module_exports(self.kernels, dynamic_arrays(tokenize(self.source)))
         return "\n".join([*before, f'#line 1 "{self.name}"', rewrite(self.source), f'#line 1 "{EXPORTS}"', *behind, ""])
+
+
+def module_exports(kernels: Sequence[str], dynamic: Sequence[str]) -> list[str]:
+    """The lines behind a source: its kernels made callable, its dynamic shared arrays bound to the one there is."""
+    aliases = [f'asm(".globl {name}\\n.hidden {name}\\n.set {name}, {SYMBOL}\\n.size {name}, 0");' for name in dynamic]
+    exports = [f"LK_EXPORT({number}, {kernel})" for number, kernel in enumerate(kernels)]
+    room = LARGEST_DYNAMIC_BYTES if dynamic else 16
+    return [*exports, f"LK_EXPORT_MODULE({len(kernels)}, {room})", *aliases]
 
 
 def included_files(source: str, folder: Path | None) -> tuple[Path, ...]:

@@ -1,6 +1,6 @@
 """Turn a CUDA program into C++ that g++ takes, by inserting text only: no line moves.
 
-``kernel<<<grid, block>>>(a, n)`` becomes ``lk::launch("kernel", kernel, lk::configure(grid, block))(a, n)``.
+``kernel<<<grid, block>>>(a, n)`` becomes ``lk_launch("kernel", kernel, lk_configure(grid, block))(a, n)``.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def rewrite(text: str, kernels: KernelNames, defines: Mapping[str, object] | Non
 
     Example:
         >>> rewrite("go<<<1, n>>>(p, NULL);", find_kernels(["__global__ void go(int* p, int* q) {}"]))
-        'lk::launch("go", go, lk::configure(1, n))(p, NULL);'
+        'lk_launch("go", go, lk_configure(1, n))(p, NULL);'
     """
     text = _with_defines(text, defines or {})
     code = mask(text)
@@ -117,15 +117,15 @@ def _launch_edits(code: str, kernels: KernelNames) -> Iterator[tuple[int, int, s
         begin, end = _kernel_expression(code, start)
         expression = code[begin:end]
         arguments_end = matching(code, parenthesis)
-        label = "" if _in_directive(code, begin) else " ".join(expression.replace("\\\n", " ").split())
+        label = "" if _in_directive(code, begin) else " ".join(re.sub(r'["\\\\]', " ", expression).split())
         if _chosen_by_call(expression, kernels):
-            yield begin, begin, f'lk::launch("{label}", [=](auto... lk_a) LK_UNRECORDED {{ '
-            yield end, start + 3, code[end:start] + "(lk_a...); }, lk::configure("
+            yield begin, begin, f'lk_launch("{label}", [=](auto... lk_a) LK_UNRECORDED {{ '
+            yield end, start + 3, code[end:start] + "(lk_a...); }, lk_configure("
             for null in _NULL.finditer(code, parenthesis, arguments_end):
                 yield null.start(), null.end(), "nullptr"
         else:
-            yield begin, begin, f'lk::launch("{label}", '
-            yield start, start + 3, ", lk::configure("
+            yield begin, begin, f'lk_launch("{label}", '
+            yield start, start + 3, ", lk_configure("
         yield close, close + 3, "))"
 
 

@@ -28,6 +28,13 @@ void Context::fault(cudaError_t error) {
     if (pending_ == cudaSuccess) pending_ = error;
 }
 
+// CUDA's buffer is as large by default (cudaLimitPrintfFifoSize); text beyond it is lost there, too.
+void Context::hold_output(const char* text, size_t bytes) {
+    const std::lock_guard<std::mutex> held(output_lock_);
+    constexpr size_t most_bytes = 1 << 20;
+    if (held_output_.size() + bytes <= most_bytes) held_output_.append(text, bytes);
+}
+
 void Context::reset() {
     last_ = pending_ = sticky_ = cudaSuccess;
 }

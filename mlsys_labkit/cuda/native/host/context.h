@@ -27,7 +27,8 @@ public:
     // A kernel faulted; nobody has been told.
     void fault(cudaError_t error);
     // Text of a kernel's printf, held back until the host waits, as the GPU does.
-    void hold_output(const std::string& text) { held_output_ += text; }
+    // Called by the engine's threads while the host's waits for them with the lock.
+    void hold_output(const char* text, size_t bytes);
     size_t held_output_bytes() const { return held_output_.size(); }
     // cudaDeviceReset.
     void reset();
@@ -39,6 +40,7 @@ private:
     cudaError_t last_ = cudaSuccess;
     cudaError_t pending_ = cudaSuccess;
     cudaError_t sticky_ = cudaSuccess;
+    std::mutex output_lock_;
     std::string held_output_;
 };
 

@@ -9,7 +9,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include "engine.h"
+#include "faults.h"
 #include "heap.h"
 #include "image.h"
 #include "journal.h"
@@ -73,6 +73,7 @@ void watch_for_crashes() {
     stack.ss_sp = malloc(stack_bytes);  // lives as long as the process: a stack overflow has no other place to run
     stack.ss_size = stack_bytes;
     sigaltstack(&stack, nullptr);
+    fault_outside_kernels = on_crash;  // the engine's handlers replace these at the first launch
     struct sigaction action {};
     action.sa_sigaction = on_crash;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;

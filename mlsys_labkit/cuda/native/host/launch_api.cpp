@@ -1,6 +1,7 @@
 // launch_api.cpp: from kernel<<<...>>>() to the engine, and from what the engine found to CUDA's errors.
 #include <cstdio>
 #include <cstdlib>
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "image.h"
 #include "journal.h"
 #include "outcome.h"
+#include "output.h"
 #include "settings.h"
 
 #include "lk/qualifiers.h"
@@ -98,12 +100,12 @@ void write_down(const std::string& name, const lk::Configuration& configuration,
 }
 
 void hold_text(const char* text, size_t bytes) {
-    context().hold_output(std::string(text, bytes));
+    context().hold_output(text, bytes);
 }
 
 Outcome run(const lk::Configuration& configuration, void (*body)(void**), void** frame) {
     lk::Launch launch;
-    launch.module = &program_module();
+    launch.module = &program().module;
     launch.run = body;
     launch.arguments = frame;
     launch.grid = {configuration.grid.x, configuration.grid.y, configuration.grid.z};
@@ -111,7 +113,8 @@ Outcome run(const lk::Configuration& configuration, void (*body)(void**), void**
     launch.shared_bytes = static_cast<uint32_t>(configuration.shared_bytes);
     launch.mode = settings().mode;
     launch.seed = settings().seed;
-    launch.timeout_seconds = seconds_left();
+    launch.timeout_seconds = std::max(seconds_left(), 0.01);
+    launch.description = program().describe_launch(configuration.shared_bytes);
     const Heap::Opened open;
     return run_and_collect(launch, launches <= settings().profile_limit);
 }

@@ -14,7 +14,6 @@
 #include "crash.h"
 #include "image.h"
 #include "journal.h"
-#include "module.h"
 #include "outcome.h"
 #include "settings.h"
 
@@ -50,20 +49,20 @@ int main(int count, char** arguments) {
     settings();
     watch_for_crashes();
     atexit(say_what_was_lost);
-    int (*program)(int, char**) = nullptr;
+    int (*students_main)(int, char**) = nullptr;
     try {
-        const lk::LoadedModule loaded = lk::load_module(arguments[1]);
-        program_module() = loaded.module;
+        lk::LoadedModule& loaded = lk::host::program();
+        loaded = lk::load_module(arguments[1]);
         program_image() = {loaded.load_address, loaded.load_address + loaded.load_bytes};
-        program = reinterpret_cast<int (*)(int, char**)>(dlsym(loaded.module.handle, "main"));
+        students_main = reinterpret_cast<int (*)(int, char**)>(dlsym(loaded.module.handle, "main"));
     } catch (const std::exception& error) {
         fprintf(stderr, "labkit: the program cannot be loaded: %s\n", error.what());
         return cannot_load;
     }
-    if (!program) {
+    if (!students_main) {
         fputs("labkit: the program has no main\n", stderr);
         return cannot_load;
     }
     journal().write("{\"record\": \"image\", \"address\": " + std::to_string(program_image().begin) + "}");
-    exit(program(count - 3, arguments + 3));
+    exit(students_main(count - 3, arguments + 3));
 }

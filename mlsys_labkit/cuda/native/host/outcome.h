@@ -6,7 +6,7 @@
 
 #include "engine.h"
 #include "lk/host/errors.h"
-#include "output.h"
+#include "module.h"
 
 namespace lk::host {
 
@@ -16,8 +16,8 @@ struct Outcome {
     std::vector<std::string> sections;  // findings, sites, steps, samples, totals: arrays of the structs in records.h
 };
 
-// The program's code and shared memory, as the engine wants to know them.
-Module& program_module();
+// The student's program, once it is loaded.
+LoadedModule& program();
 
 // with_counts: a profile's sites, steps, samples and totals too; findings always.
 Outcome run_and_collect(Launch& launch, bool with_counts);

@@ -28,6 +28,11 @@ constexpr size_t kPrintBytes = 8192;
 int lk_printf(const char* format, ...) {
     va_list arguments;
     va_start(arguments, format);
+    if (!current()) {
+        int printed = vprintf(format, arguments);
+        va_end(arguments);
+        return printed;
+    }
     char text[kPrintBytes];
     int length = vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);

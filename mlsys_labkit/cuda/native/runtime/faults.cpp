@@ -51,9 +51,7 @@ void on_fault(int signal, siginfo_t* info, void* opaque) {
     const auto& context = *static_cast<const ucontext_t*>(opaque);
     Block* block = current();
     if (!block || !is_local(stack_pointer(context))) {
-        // Not a kernel's: die as if there were no handler.
-        ::signal(signal, SIG_DFL);
-        raise(signal);
+        fault_outside_kernels(signal, info, opaque);
         return;
     }
     u64 address = signal == SIGFPE ? 0 : reinterpret_cast<u64>(info->si_addr);
@@ -73,15 +71,20 @@ void on_interrupt(int, siginfo_t*, void* opaque) {
     if (!block || block->mode != Mode::run) return;
     u64 pc = program_counter(*static_cast<const ucontext_t*>(opaque));
     if (!in_kernel_text(*block, pc)) return;
-    if (stopped(*block)) {
-        if (block->launch->timed_out) report_here(*block, FindingKind::timeout, pc, 0);
-        stop_launch(*block);
-    }
+    block->thread->pc = pc + 1;
+    if (stopped(*block)) stop_launch(*block);
     block->warp_budget = 0;
     pause(*block);
 }
 
+void die_as_without_handler(int signal, siginfo_t*, void*) {
+    ::signal(signal, SIG_DFL);
+    raise(signal);
+}
+
 }  // namespace
+
+void (*fault_outside_kernels)(int signal, siginfo_t* info, void* context) = die_as_without_handler;
 
 void install_fault_handlers() {
     struct sigaction action {};

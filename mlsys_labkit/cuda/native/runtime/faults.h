@@ -8,6 +8,9 @@ namespace lk {
 // Sent to an OS thread that may be spinning, or is to stop.
 constexpr int kInterrupt = SIGURG;
 
+// What a fault of host code ends in; a program's own runner may say more than the system does.
+extern void (*fault_outside_kernels)(int signal, siginfo_t* info, void* context);
+
 void install_fault_handlers();      // once in the process
 void prepare_thread_for_faults();   // once on every thread of the pool
 

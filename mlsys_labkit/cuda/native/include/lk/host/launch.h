@@ -1,6 +1,6 @@
 // launch.h: what kernel<<<grid, block, shared, stream>>>(arguments) becomes.
 //
-// The rewriter turns it into lk::launch("kernel", kernel, lk::configure(grid, block, shared, stream))(arguments), so that the
+// The rewriter turns it into lk_launch("kernel", kernel, lk_configure(grid, block, shared, stream))(arguments), so that the
 // configuration and the arguments are converted as the language converts them in a call.
 #pragma once
 
@@ -11,7 +11,6 @@
 
 #include "lk/host/errors.h"
 #include "lk/host/streams.h"
-
 
 namespace lk {
 
@@ -24,17 +23,6 @@ struct Configuration {
     const char* file;
     int line;
 };
-
-inline Configuration configure(dim3 grid, dim3 block, size_t shared_bytes = 0, cudaStream_t stream = 0,
-                               const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
-    return {grid, block, shared_bytes, stream, false, file, line};
-}
-
-// Streams that are written as the integer 0 in a variable.
-inline Configuration configure(dim3 grid, dim3 block, size_t shared_bytes, int, const char* file = __builtin_FILE(),
-                               int line = __builtin_LINE()) {
-    return {grid, block, shared_bytes, nullptr, false, file, line};
-}
 
 }  // namespace lk
 
@@ -66,7 +54,7 @@ public:
     TypedLaunch(const char* name, void (*kernel)(Parameters...), const Configuration& configuration)
         : name_(name), kernel_(kernel), configuration_(configuration) {}
 
-    cudaError_t operator()(std::remove_const_t<Parameters>... arguments) const {
+    cudaError_t operator()(Parameters... arguments) const {
         (check_argument(arguments), ...);
         Frame frame{kernel_, {&arguments...}};
         return lk_program_launch(name_, reinterpret_cast<const void*>(kernel_), &configuration_, run,
@@ -76,7 +64,7 @@ public:
 private:
     struct Frame {
         void (*kernel)(Parameters...);
-        std::tuple<std::remove_const_t<Parameters>*...> arguments;
+        std::tuple<Parameters*...> arguments;
     };
 
     LK_UNRECORDED static void run(void** context) {
@@ -130,24 +118,36 @@ private:
     Configuration configuration_;
 };
 
-template <class... Parameters>
-TypedLaunch<Parameters...> launch(const char* name, void (*kernel)(Parameters...), const Configuration& configuration) {
-    return {name, kernel, configuration};
-}
-
-template <class Call>
-DeducedLaunch<Call> launch(const char* name, Call call, const Configuration& configuration) {
-    return {name, call, configuration};
-}
-
 // cudaLaunchKernel: arguments come as an array of pointers to them.
 template <class... Parameters, size_t... I>
 cudaError_t launch_with_addresses(void (*kernel)(Parameters...), const Configuration& configuration, void** arguments,
                                   std::index_sequence<I...>) {
-    return launch("", kernel, configuration)(*static_cast<std::remove_const_t<Parameters>*>(arguments[I])...);
+    return TypedLaunch<Parameters...>("", kernel, configuration)(*static_cast<Parameters*>(arguments[I])...);
 }
 
 }  // namespace lk
+
+inline lk::Configuration lk_configure(dim3 grid, dim3 block, size_t shared_bytes = 0, cudaStream_t stream = 0,
+                                      const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    return {grid, block, shared_bytes, stream, false, file, line};
+}
+
+// Streams that are written as the integer 0 in a variable.
+inline lk::Configuration lk_configure(dim3 grid, dim3 block, size_t shared_bytes, int,
+                                      const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    return {grid, block, shared_bytes, nullptr, false, file, line};
+}
+
+template <class... Parameters>
+lk::TypedLaunch<Parameters...> lk_launch(const char* name, void (*kernel)(Parameters...),
+                                         const lk::Configuration& configuration) {
+    return {name, kernel, configuration};
+}
+
+template <class Call>
+lk::DeducedLaunch<Call> lk_launch(const char* name, Call call, const lk::Configuration& configuration) {
+    return {name, call, configuration};
+}
 
 template <class... Parameters>
 cudaError_t cudaLaunchKernel(void (*kernel)(Parameters...), dim3 grid, dim3 block, void** arguments,

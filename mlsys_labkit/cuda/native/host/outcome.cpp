@@ -1,0 +1,64 @@
+// outcome.cpp: see outcome.h.
+#include "outcome.h"
+
+namespace lk::host {
+
+namespace {
+
+// After these CUDA says nothing: the launch's result is wrong, or right by luck.
+bool is_survived(FindingKind kind) {
+    return kind == FindingKind::shared_race || kind == FindingKind::global_race ||
+           kind == FindingKind::uninitialized_shared || kind == FindingKind::absent_lane;
+}
+
+cudaError_t error_for(FindingKind kind) {
+    switch (kind) {
+        case FindingKind::out_of_bounds:
+        case FindingKind::shared_out_of_bounds:
+        case FindingKind::illegal_address:
+        case FindingKind::stack_overflow: return cudaErrorIllegalAddress;
+        case FindingKind::misaligned: return cudaErrorMisalignedAddress;
+        case FindingKind::assertion: return cudaErrorAssert;
+        case FindingKind::timeout: return cudaErrorLaunchTimeout;
+        default: return cudaErrorLaunchFailure;
+    }
+}
+
+template <class Record>
+std::string bytes_of(const std::vector<Record>& records) {
+    return std::string(reinterpret_cast<const char*>(records.data()), records.size() * sizeof(Record));
+}
+
+cudaError_t error_of(const Launch& launch) {
+    if (launch.failure) return cudaErrorLaunchFailure;
+    if (!launch.stopped) return cudaSuccess;
+    for (const FindingRecord& finding : launch.findings.records()) {
+        const auto kind = static_cast<FindingKind>(finding.kind);
+        if (!is_survived(kind)) return error_for(kind);
+    }
+    return launch.timed_out ? cudaErrorLaunchTimeout : cudaErrorLaunchFailure;
+}
+
+}  // namespace
+
+LoadedModule& program() {
+    static LoadedModule the_program;
+    return the_program;
+}
+
+Outcome run_and_collect(Launch& launch, bool with_counts) {
+    run_launch(launch);
+    Outcome outcome;
+    outcome.error = error_of(launch);
+    outcome.seconds = launch.seconds;
+    outcome.sections.push_back(bytes_of(launch.findings.records()));
+    if (launch.record && with_counts) {
+        outcome.sections.push_back(bytes_of(launch.record->sites()));
+        outcome.sections.push_back(bytes_of(launch.record->steps()));
+        outcome.sections.push_back(bytes_of(launch.record->samples()));
+        outcome.sections.push_back(bytes_of(launch.record->totals()));
+    }
+    return outcome;
+}
+
+}  // namespace lk::host

@@ -1,0 +1,273 @@
+"""A whole program: its text made C++, compiled into a shared object, and the process that runs such objects."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlsys_labkit.cuda.build import compiler
+from mlsys_labkit.cuda.build.cache import Cache, digest
+from mlsys_labkit.cuda.build.diagnostics import compile_error, linker_diagnostics, read_diagnostics
+from mlsys_labkit.cuda.build.flags import INCLUDE, RUNTIME, Build, compile_flags, link_flags
+from mlsys_labkit.cuda.build.headers import headers_identity
+from mlsys_labkit.cuda.build.red_zones import with_red_zones
+from mlsys_labkit.cuda.build.toolchain import Toolchain
+from mlsys_labkit.cuda.build.unit import EXPORTS, module_exports
+from mlsys_labkit.cuda.errors import CompileError, CudaError, Diagnostic
+from mlsys_labkit.cuda.program.left_out import left_out, no_dynamic_parallelism
+from mlsys_labkit.cuda.program.mask import mask
+from mlsys_labkit.cuda.program.rewrite import find_kernels, rewrite
+from mlsys_labkit.cuda.simulator import runtime
+from mlsys_labkit.cuda.source.rewrite import rewrite as rewrite_for_gcc
+from mlsys_labkit.cuda.source.shared import dynamic_arrays
+from mlsys_labkit.cuda.source.tokens import tokenize
+
+__all__ = ["CompiledProgram", "ProgramSource", "compile_program", "runner"]
+
+_HOST = INCLUDE.parent / "host"
+_PRELUDE = '#include "lk/prelude.h"\n#include "lk/export.h"\n#include "lk/host/runtime.h"\n'
+_RUNNER_FLAGS = ("-std=c++17", "-O2", "-g1", "-fPIC", "-pthread", f"-I{INCLUDE}", f"-I{RUNTIME}")
+_INCLUDED = re.compile(r'^([ \t]*#[ \t]*include[ \t]*)(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
+_OPENMP = re.compile(r"#[ \t]*pragma[ \t]+omp\b|#[ \t]*include[ \t]*<omp\.h>")
+
+
+@dataclass(frozen=True)
+class ProgramSource:
+    """A program and the headers beside it.
+
+    Attributes:
+        name: of the main file, as ``__FILE__`` and errors say it.
+        text: of the main file.
+        headers: of each header in quotes that is there: its name from the main file's folder, its text.
+        folder: of the main file; where the program runs.
+        defines: sizes that replace the source's own.
+    """
+
+    name: str
+    text: str
+    headers: tuple[tuple[str, str], ...]
+    folder: Path
+    defines: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def read(cls, path_or_source: str | os.PathLike[str], defines: Mapping[str, object] | None = None) -> ProgramSource:
+        """From a file, or from the text itself (anything with a line break or a brace is text).
+
+        Raises CudaError when there is no such file.
+        """
+        given = os.fspath(path_or_source)
+        chosen = tuple((name, str(value)) for name, value in (defines or {}).items())
+        if isinstance(path_or_source, str) and re.search(r"[\n{;]", given):
+            return cls("program.cu", given, _headers(given, Path.cwd()), Path.cwd(), chosen)
+        path = Path(given).expanduser()
+        try:
+            text = path.read_text(encoding="utf-8", errors="surrogateescape")
+        except OSError as error:
+            raise CudaError(f"{given} cannot be read: {error.strerror}; pass the path of a .cu file, or its text") from None
+        folder = path.resolve().parent
+        return cls(path.name, text, _headers(text, folder), folder, chosen)
+
+    def identity(self) -> str:
+        """Changes with anything in the text."""
+        parts = [part for pair in (*self.headers, *self.defines) for part in pair]
+        return digest(self.name, self.text, str(len(self.headers)), *(part.encode("utf-8", "replace") for part in parts))
+
+
+@dataclass(frozen=True)
+class CompiledProgram:
+    """A program's shared object. ``path`` lies in the cache."""
+
+    path: Path
+    source: ProgramSource
+    build: Build
+
+
+def compile_program(source: ProgramSource, build: Build, toolchain: Toolchain, cache: Cache) -> CompiledProgram:
+    """The compiled program, from the cache if it is there.
+
+    Raises CompileError for a source that g++ refuses or that uses what is left out, CudaError when the machine fails.
+    """
+    flags = _flags(source, build, toolchain)
+    name = f"program-{digest(source.identity(), toolchain.identity, toolchain.cpu, headers_identity(), *flags)}"
+
+    def make(folder: Path) -> None:
+        with ThreadPoolExecutor(1) as pool:
+            ready = pool.submit(runner, toolchain, cache)
+            _compile(source, flags, folder, toolchain, cache)
+            known = _defined_in(ready.result())
+            _link(source, flags, folder, toolchain, known)
+
+    entry = cache.fetch(name, make)
+    return CompiledProgram(entry / "program.so", source, build)
+
+
+def runner(toolchain: Toolchain, cache: Cache) -> Path:
+    """The executable that loads a program and calls its main.
+
+    Raises CudaError when it cannot be compiled.
+    """
+    library = runtime.library()
+    files = sorted(_HOST.glob("*.h")) + sorted(_HOST.glob("*.cpp"))
+    content = [part for file in files for part in (file.name, file.read_bytes())]
+    name = f"runner-{digest(toolchain.identity, os.fspath(library), headers_identity(), *_RUNNER_FLAGS, *content)}"
+    return cache.fetch(name, lambda folder: _build_runner(folder, toolchain, library)) / "runner"
+
+
+def _build_runner(folder: Path, toolchain: Toolchain, library: Path) -> None:
+    sources = sorted(_HOST.glob("*.cpp"))
+    objects = [f"{source.stem}.o" for source in sources]
+    try:
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            done = [
+                pool.submit(compiler.run, toolchain, [*_RUNNER_FLAGS, "-c", source, "-o", target], folder)
+                for source, target in zip(sources, objects, strict=True)
+            ]
+            for one in done:
+                one.result()
+        whole = ["-Wl,--whole-archive", library, "-Wl,--no-whole-archive"]
+        compiler.run(toolchain, ["-pthread", "-rdynamic", *objects, *whole, "-ldl", "-o", "runner"], folder)
+    except compiler.CompilerFailed as failed:
+        first = next((line for line in failed.text.splitlines() if "error" in line or "undefined" in line), "")
+        raise CudaError(f"the runner of programs does not compile with g++ {toolchain.version}: {first}") from None
+    for target in objects:
+        (folder / target).unlink()
+
+
+def _flags(source: ProgramSource, build: Build, toolchain: Toolchain) -> list[str]:
+    flags = [flag for flag in compile_flags(build, toolchain) if flag != "-fno-exceptions"]
+    # With this sanitizer asked for, gcc leaves alone a function that ends without its return, which nvcc's host compiler at
+    # -O0 forgives and -O2 would run into whatever code stands behind it.
+    flags += ["-fsanitize=unreachable", "-fsanitize-undefined-trap-on-error"]
+    texts = [source.text, *(text for _, text in source.headers)]
+    return [*flags, "-fopenmp"] if any(_OPENMP.search(text) for text in texts) else flags
+
+
+def _precompiled(flags: list[str], toolchain: Toolchain, cache: Cache) -> Path:
+    def make(folder: Path) -> None:
+        (folder / "program.h").write_text(_PRELUDE, encoding="utf-8")
+        try:
+            compiler.run(toolchain, [*flags, "-x", "c++-header", "program.h", "-o", "program.h.gch"], folder)
+        except compiler.CompilerFailed as failed:
+            first = next((line for line in failed.text.splitlines() if "error" in line), failed.text[-300:])
+            raise CudaError(f"the CUDA headers do not compile with g++ {toolchain.version}: {first}") from None
+
+    name = f"program-headers-{digest(toolchain.identity, toolchain.cpu, headers_identity(), *flags)}"
+    return cache.fetch(name, make) / "program.h"
+
+
+def _compile(source: ProgramSource, flags: list[str], folder: Path, toolchain: Toolchain, cache: Cache) -> None:
+    nested = no_dynamic_parallelism(source.text)
+    for name, text in source.headers:
+        nested += no_dynamic_parallelism(text, name)
+    if nested:
+        raise compile_error(nested, "")
+    _write_sources(source, folder)
+    header = _precompiled(flags, toolchain, cache)
+    before = ["-include", header, f"-iquote{source.folder}", f"-ffile-prefix-map={folder}=."]
+    try:
+        compiler.run(toolchain, [*flags, *before, "-S", "program.cpp"], folder)
+    except compiler.CompilerFailed as failed:
+        raise _refused(source, failed.text) from None
+    if "-fsanitize=thread" in flags:
+        assembly = folder / "program.s"
+        text = assembly.read_text(encoding="utf-8", errors="surrogateescape")
+        assembly.write_text(with_red_zones(text), encoding="utf-8", errors="surrogateescape")
+
+
+def _link(source: ProgramSource, flags: list[str], folder: Path, toolchain: Toolchain, known: frozenset[str]) -> None:
+    openmp = [flag for flag in flags if flag == "-fopenmp"]
+    try:
+        said = compiler.run(toolchain, [*link_flags(), *openmp, "program.s", "-o", "program.so"], folder)
+    except compiler.CompilerFailed as failed:
+        said = failed.text
+        raise compile_error(linker_diagnostics(said), said) from None
+    finally:
+        (folder / "program.s").unlink(missing_ok=True)
+    missing = [one for one in linker_diagnostics(said) if one.text.split()[0].split("(")[0] not in known]
+    if missing:
+        raise compile_error(missing, said)
+
+
+def _refused(source: ProgramSource, said: str) -> CompileError:
+    """What was left out on purpose comes first: it explains the compiler's complaints."""
+    known = left_out(source.text)
+    for name, text in source.headers:
+        known += left_out(text, name)
+    complaints = read_diagnostics(said, source.name, source.text)
+    return compile_error([*known[:3], *complaints], said)
+
+
+def _write_sources(source: ProgramSource, folder: Path) -> None:
+    names = {name: f"header{number}.h" for number, (name, _) in enumerate(source.headers)}
+    texts = [source.text, *(text for _, text in source.headers)]
+    kernels = find_kernels(texts)
+    defines = dict(source.defines)
+    own = {name for name in defines if not any(re.search(rf"\b{re.escape(name)}\b", mask(text)) for text in texts)}
+    written = []
+    for name, text in ((source.name, source.text), *source.headers):
+        changed = rewrite_for_gcc(rewrite(text, kernels, defines))
+        written.append((name, _redirect(changed, Path(name).parent, names)))
+    before = "".join(f"#define {name} {defines[name]}\n" for name in sorted(own))
+    main_name, main_text = written[0]
+    dynamic = dict.fromkeys(name for text in texts for name in dynamic_arrays(tokenize(text)))
+    behind = f'\n#line 1 "{EXPORTS}"\n' + "\n".join(module_exports((), tuple(dynamic))) + "\n"
+    _write(folder / "program.cpp", f'{before}#line 1 "{main_name}"\n{main_text}{behind}')
+    for name, text in written[1:]:
+        _write(folder / names[name], f'#line 1 "{name}"\n{text}\n')
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8", errors="surrogateescape", newline="")
+
+
+def _redirect(text: str, beside: Path, names: Mapping[str, str]) -> str:
+    """Includes of headers that were rewritten lead to their new text."""
+
+    def replaced(found: re.Match[str]) -> str:
+        wanted = found[2] or found[3]
+        for name in (os.path.normpath(beside / wanted), os.path.normpath(wanted)):
+            if name in names:
+                return f'{found[1]}"{names[name]}"'
+        stand_in = INCLUDE / Path(wanted).name
+        if found[2] and stand_in.is_file():  # "../common/helper_cuda.h" of a tree that is not here
+            return f"{found[1]}<{stand_in.name}>"
+        return found[0]
+
+    return _INCLUDED.sub(replaced, text)
+
+
+def _headers(text: str, folder: Path) -> tuple[tuple[str, str], ...]:
+    """Every header that the program includes and that lies where it says, with its name from the program's folder."""
+    found: dict[str, str] = {}
+    waiting = [(text, Path())]
+    while waiting:
+        including, beside = waiting.pop()
+        for include in _INCLUDED.finditer(including):
+            wanted = include[2] or include[3]
+            for name in (os.path.normpath(beside / wanted), os.path.normpath(wanted)):
+                path = folder / name
+                if name in found:
+                    break
+                if path.is_file():
+                    found[name] = path.read_text(encoding="utf-8", errors="surrogateescape")
+                    waiting.append((found[name], Path(name).parent))
+                    break
+    return tuple(found.items())
+
+
+@functools.lru_cache(maxsize=4)
+def _defined_in(executable: Path) -> frozenset[str]:
+    try:
+        said = subprocess.run(
+            ["nm", "-DC", "--defined-only", os.fspath(executable)], capture_output=True, text=True, check=True
+        ).stdout
+    except (OSError, subprocess.CalledProcessError):
+        raise CudaError("nm is not there or fails; it comes with g++: sudo apt install binutils") from None
+    names = (line.split(maxsplit=2)[2] for line in said.splitlines() if len(line.split(maxsplit=2)) == 3)
+    return frozenset(name.split("(")[0] for name in names)
