@@ -34,6 +34,7 @@ public:
             }
             run(*block);
         }
+        if (launch_.timed_out) report_timeout();
         for (Block* block : resident_) abandon_block(*block);
     }
 
@@ -132,6 +133,14 @@ private:
             case Outcome::spinning:
             case Outcome::stopped: break;
         }
+    }
+
+    // Where the thread that ran last stands.
+    void report_timeout() {
+        if (resident_.empty()) return;
+        bool here = std::find(resident_.begin(), resident_.end(), in_memory_) != resident_.end();
+        const Block& block = here ? *in_memory_ : *resident_[0];
+        if (block.thread) launch_.findings.report(make_finding(block, FindingKind::timeout));
     }
 
     Worker& worker_;

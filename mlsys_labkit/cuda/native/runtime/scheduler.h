@@ -7,7 +7,7 @@ namespace lk {
 
 // How many basic blocks a thread runs before others get a turn, where something may be spinning.
 constexpr u32 kLongTurn = 1 << 16;
-constexpr u32 kShortTurn = 1 << 9;
+constexpr u32 kShortTurn = 1 << 11;
 
 // xorshift64*: orders of lanes, warps and blocks under a seed.
 class Random {

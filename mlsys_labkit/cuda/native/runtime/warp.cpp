@@ -28,7 +28,7 @@ struct WarpOperation {
 namespace {
 
 // How often lanes at another place may be let go from a meeting before a lane: it may be what they are waiting for.
-constexpr u32 kPatience = 256;
+constexpr u32 kPatience = 32;
 
 Thread& thread_of(Block& block, u32 lane) { return block.threads[block.warp * kWarpSize + lane]; }
 WarpOperation& operation_of(Block& block, u32 lane) { return *thread_of(block, lane).operation; }
@@ -200,13 +200,14 @@ void run_warp(Block& block, u32 warp_number) {
                 turn = std::max(kShortTurn, turn / 2);
                 return;
             }
-            if (traced) block.warp_budget -= kTurnEvents;
             give_turns(block, warp_number, traced ? lanes_with_room(warp) : warp.ready);
             if (traced && !stopped(block)) replay(block, warp_number);
+            if (warp.ready) block.warp_budget -= kTurnEvents;
         } else if (warp.at_operation && complete_operations(block)) {
-            continue;
+            block.warp_budget--;
         } else if (warp.at_meeting) {
             open_meeting(block);
+            block.warp_budget -= kTurnEvents;
         } else {
             break;
         }
