@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
+import stat
+from collections.abc import Iterable
 from pathlib import Path
 
 from mlsys_labkit.cuda.build import compiler
@@ -12,7 +14,7 @@ from mlsys_labkit.cuda.build.flags import INCLUDE, RUNTIME, Build, compile_flags
 from mlsys_labkit.cuda.build.toolchain import Toolchain
 from mlsys_labkit.cuda.errors import CudaError
 
-__all__ = ["PRELUDE", "headers_identity", "precompiled", "precompiled_name"]
+__all__ = ["HEADER", "PRELUDE", "headers_identity", "kit_identity", "precompiled", "precompiled_name"]
 
 PRELUDE = '#include "lk/prelude.h"\n#include "lk/export.h"\n'
 HEADER = "labkit.h"
@@ -20,12 +22,21 @@ HEADER = "labkit.h"
 
 def headers_identity() -> str:
     """Changes with any of the headers."""
-    files = sorted(path for folder in (INCLUDE, RUNTIME) for path in folder.rglob("*") if path.is_file())
-    stats = [(os.fspath(path), path.stat()) for path in files]
-    return _contents(tuple((name, stat.st_mtime_ns, stat.st_size) for name, stat in stats if not name.endswith(".cpp")))
+    return _identity((*INCLUDE.rglob("*"), *RUNTIME.glob("*.h")))
 
 
-@functools.lru_cache(maxsize=4)
+def kit_identity() -> str:
+    """Changes with the headers, and with how the student's source is read, changed and compiled."""
+    here = Path(__file__).parent
+    return headers_identity() + _identity((*here.glob("*.py"), *here.with_name("source").glob("*.py")))
+
+
+def _identity(paths: Iterable[Path]) -> str:
+    stats = [(os.fspath(path), path.stat()) for path in sorted(paths)]
+    return _contents(tuple((name, one.st_mtime_ns, one.st_size) for name, one in stats if stat.S_ISREG(one.st_mode)))
+
+
+@functools.lru_cache(maxsize=8)
 def _contents(files: tuple[tuple[str, int, int], ...]) -> str:
     return digest(*(part for name, _, _ in files for part in (name, Path(name).read_bytes())))
 

@@ -13,7 +13,7 @@ from mlsys_labkit.cuda.build import compiler
 from mlsys_labkit.cuda.build.cache import Cache, digest
 from mlsys_labkit.cuda.build.diagnostics import compile_error, linker_diagnostics, read_diagnostics
 from mlsys_labkit.cuda.build.flags import Build, compile_flags, link_flags
-from mlsys_labkit.cuda.build.headers import HEADER, PRELUDE, headers_identity, precompiled, precompiled_name
+from mlsys_labkit.cuda.build.headers import HEADER, PRELUDE, kit_identity, precompiled, precompiled_name
 from mlsys_labkit.cuda.build.red_zones import with_red_zones
 from mlsys_labkit.cuda.build.toolchain import Toolchain
 from mlsys_labkit.cuda.build.unit import Unit
@@ -47,7 +47,7 @@ def compile_module(
     Raises CompileError for a source that g++ refuses, CudaError when the machine cannot compile it.
     """
     flags = compile_flags(build, toolchain)
-    name = f"kernel-{digest(unit.identity(), toolchain.identity, toolchain.cpu, headers_identity(), *flags)}"
+    name = f"kernel-{digest(unit.identity(), toolchain.identity, toolchain.cpu, kit_identity(), *flags)}"
 
     def make(folder: Path) -> None:
         with ThreadPoolExecutor(2) as pool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -55,10 +56,26 @@ class Unit:
 
 def module_exports(kernels: Sequence[str], dynamic: Sequence[str]) -> list[str]:
     """The lines behind a source: its kernels made callable, its dynamic shared arrays bound to the one there is."""
-    aliases = [f'asm(".globl {name}\\n.hidden {name}\\n.set {name}, {SYMBOL}\\n.size {name}, 0");' for name in dynamic]
     exports = [f"LK_EXPORT({number}, {kernel})" for number, kernel in enumerate(kernels)]
-    room = LARGEST_DYNAMIC_BYTES if dynamic else 16
-    return [*exports, f"LK_EXPORT_MODULE({len(kernels)}, {room})", *aliases]
+    return [*exports, f"LK_EXPORT_MODULE({len(kernels)})", _dynamic_shared(dynamic)]
+
+
+def _dynamic_shared(names: Sequence[str]) -> str:
+    """The array, and the student's names for it: labels without a size, or they would look like static arrays.
+
+    Written in assembly, since no declaration in C++ gives one array several names that work in templates, too.
+    """
+    size = LARGEST_DYNAMIC_BYTES if names else 16
+    lines = [
+        '.pushsection .tbss,"awT",%nobits',
+        ".balign 128",
+        *(line for name in (*names, SYMBOL) for line in (f".globl {name}", f".hidden {name}", f"{name}:")),
+        f".type {SYMBOL},%object",
+        f".size {SYMBOL},{size}",
+        f".zero {size}",
+        ".popsection",
+    ]
+    return f"asm({json.dumps(chr(10).join(lines))});"
 
 
 def included_files(source: str, folder: Path | None) -> tuple[Path, ...]:

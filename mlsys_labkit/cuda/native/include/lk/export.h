@@ -127,9 +127,8 @@ LK_UNRECORDED __attribute__((always_inline)) inline void run(void (*)(Parameters
         return lk_text.characters;                                    \
     }
 
-// Behind the last kernel: how many there are, and the array that every `extern __shared__` array is another name of.
-#define LK_EXPORT_MODULE(lk_kernels, lk_bytes)                                                                       \
-    extern "C" __attribute__((__visibility__("hidden"), __aligned__(128))) thread_local char lk_dynamic_shared[lk_bytes]; \
-    thread_local char lk_dynamic_shared[lk_bytes];                                                                   \
-    LK_VISIBLE int lk_kernel_count() { return lk_kernels; }                                                          \
+// Behind the last kernel: how many there are, and where dynamic shared memory begins. build/unit.py defines the array.
+#define LK_EXPORT_MODULE(lk_kernels)                                                                             \
+    extern "C" __attribute__((__visibility__("hidden"))) thread_local char lk_dynamic_shared[];                  \
+    LK_VISIBLE int lk_kernel_count() { return lk_kernels; }                                                      \
     LK_VISIBLE char* lk_shared_anchor() { return lk_dynamic_shared; }

@@ -1,0 +1,93 @@
+"""A kernel's parameters, as the compiler described them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["Kind", "Parameter", "read_parameters", "signature"]
+
+Kind = Literal["pointer", "integer", "unsigned", "float", "half", "bfloat16", "bool", "record", "void"]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a kernel.
+
+    Attributes:
+        name: from the source; empty where the source does not tell.
+        type: as the compiler writes it, such as ``"const float*"``.
+        kind, nbytes, alignment: of the value that is passed.
+        element_kind, element_bytes, is_const: of what a pointer points to.
+    """
+
+    name: str
+    type: str
+    kind: Kind
+    nbytes: int
+    alignment: int
+    element_kind: Kind = "void"
+    element_bytes: int = 1
+    is_const: bool = False
+
+    @property
+    def element_type(self) -> str:
+        """``"float"`` of ``"const float*"``."""
+        return self.type.removesuffix("*").strip().removeprefix("const ")
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.name}".strip()
+
+
+def read_parameters(description: str, source_text: str = "") -> tuple[Parameter, ...]:
+    """Parameters from what ``lk_describe`` says, with names from the source text between the kernel's parentheses.
+
+    Example:
+        >>> read_parameters("pointer\\t8\\t8\\tfloat\\t4\\tconst\\tconst float*\\n", "const float* a")[0].name
+        'a'
+    """
+    rows = [line.split("\t") for line in description.splitlines()]
+    names = _names(source_text)
+    if len(names) != len(rows):
+        names = [""] * len(rows)
+    return tuple(_parameter(name, row) for name, row in zip(names, rows, strict=True))
+
+
+def signature(name: str, parameters: Sequence[Parameter]) -> str:
+    """The kernel as a C++ declaration would show it."""
+    return f"{name}({', '.join(map(str, parameters))})"
+
+
+def _parameter(name: str, row: Sequence[str]) -> Parameter:
+    kind, nbytes, alignment, element_kind, element_bytes, constness, written = row
+    plain = Parameter(name, written, kind, int(nbytes), int(alignment))  # type: ignore[arg-type]
+    if kind != "pointer":
+        return plain
+    return Parameter(
+        name,
+        written,
+        plain.kind,
+        plain.nbytes,
+        plain.alignment,
+        element_kind,
+        int(element_bytes),
+        constness == "const",  # type: ignore[arg-type]
+    )
+
+
+def _names(text: str) -> list[str]:
+    """The last word of each parameter, its default left out; nothing where one is not a plain declaration."""
+    text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.DOTALL)
+    parts, depth, current = [], 0, ""
+    for character in text:
+        depth += {"(": 1, "<": 1, "[": 1, "{": 1, ")": -1, ">": -1, "]": -1, "}": -1}.get(character, 0)
+        if character == "," and depth == 0:
+            parts.append(current)
+            current = ""
+        else:
+            current += character
+    parts.append(current)
+    words = [re.search(r"(\w+)\s*(?:\[[^\]]*\]\s*)*$", part.split("=")[0].strip()) for part in parts if part.strip()]
+    return [word[1] if word else "" for word in words]
