@@ -38,7 +38,7 @@ class RangeAllocator:
     """Page ranges in a window of addresses, each at least a guard away from its neighbours and from the ends.
 
     A freed range is used again for the same number of bytes. When the window is used up, freed ranges are forgotten and
-    the largest gap is carved anew; when no gap is large enough the guards shrink.
+    the largest gap is carved anew; when no gap is large enough, the guards in it shrink.
     """
 
     def __init__(
@@ -54,6 +54,7 @@ class RangeAllocator:
         self._page_bytes = page_bytes
         self._freed: dict[int, list[int]] = {}  # bytes -> offsets, the last freed last
         self._gap = (0, window_bytes)
+        self._largest_guard_bytes = guard_bytes
         self._on_forget = on_forget
 
     def take(self, nbytes: int) -> int:
@@ -83,6 +84,7 @@ class RangeAllocator:
         starts = sorted(self.live)
         begins = [0, *(start + self.live[start] for start in starts)]
         begin, end = max(zip(begins, [*starts, self._window_bytes], strict=True), key=lambda gap: gap[1] - gap[0])
+        self.guard_bytes = self._largest_guard_bytes
         while self.guard_bytes > _SMALLEST_GUARD and begin + size + 2 * self.guard_bytes > end:
             self.guard_bytes //= 2
         if begin + size + 2 * self.guard_bytes > end:
