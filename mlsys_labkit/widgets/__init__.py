@@ -5,6 +5,7 @@ Each function returns a widget: live in JupyterLab, plain HTML where anywidget i
 
 from __future__ import annotations
 
+from mlsys_labkit.widgets.occupancy_explorer import occupancy
 from mlsys_labkit.widgets.pca_explorer import pca
 from mlsys_labkit.widgets.prediction_card import prediction
 from mlsys_labkit.widgets.roofline_explorer import roofline
@@ -17,6 +18,7 @@ from mlsys_labkit.widgets.warp_map import warp_access
 __all__ = [
     "annotated_source",
     "memory_timeline",
+    "occupancy",
     "pca",
     "prediction",
     "roofline",

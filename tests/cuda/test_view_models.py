@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from mlsys_labkit.cuda.nvidia.occupancy import LIMITS, occupancy
 from mlsys_labkit.widgets import base
 from mlsys_labkit.widgets.source_view import model as source
 from mlsys_labkit.widgets.tile_walker import model as tiles
@@ -19,11 +22,21 @@ from mlsys_labkit.widgets.warp_map import model as warp
 from tests.labkit import twins
 
 WIDGETS = Path(base.__file__).parent
-MODULES = {"source": source, "warp": warp, "tiles": tiles}
+
+
+def resident(limits: dict[str, Any], threads: int, registers: int, shared_bytes: int) -> dict[str, Any]:
+    """The kit's calculator, in the words of its JavaScript twin."""
+    found = occupancy(limits["name"], threads, registers, shared_bytes)
+    allowed = dict(found.blocks_allowed)
+    return {"blocks": found.blocks_per_sm, "warps": found.warps, "allowed": allowed, "limits": list(found.limits)}
+
+
+MODULES = {"source": source, "warp": warp, "tiles": tiles, "occupancy": SimpleNamespace(occupancy=resident)}
 SOURCES = {
     "source": WIDGETS / "source_view/model.js",
     "warp": WIDGETS / "warp_map/model.js",
     "tiles": WIDGETS / "tile_walker/model.js",
+    "occupancy": WIDGETS / "occupancy_explorer/model.js",
 }
 REQUESTS = {
     "coalesced": [4 * lane for lane in range(32)],
@@ -48,6 +61,7 @@ COUNTS = [
     [3, "shared", "load", 4, 10, 320, 0, 10, 0, 10, 1],
     [9, "global", "atomic", 4, 0, 0, 0, 0, 0, 0, 0],
 ]
+SHARED = (0, 1, 1024, 8192, 49_152, 101_000, 166_912, 232_448, 232_449)
 STEPS = [[9, 64], [3, 320], [7, 1280]]
 
 
@@ -70,6 +84,10 @@ def _calls() -> list[twins.Call]:
     for metric in ("sectors", "wavefronts", "requests", "steps"):
         rows = source.heat(COUNTS, STEPS, metric)
         calls += [("source", "heat", [COUNTS, STEPS, metric]), ("source", "hottest", [rows])]
+    for arch, limits in LIMITS.items():
+        row = {**asdict(limits), "name": arch}
+        grid = itertools.product((1, 32, 100, 256, 768, 1024, 1056), (0, 16, 33, 64, 168, 255, 256), SHARED)
+        calls += [("occupancy", "occupancy", [row, *point]) for point in grid]
     return [*calls, ("source", "hottest", [[]]), *(("source", "excess", [count]) for count in COUNTS)]
 
 

@@ -233,3 +233,37 @@ def test_tiles_do_not_play_where_motion_is_unwelcome(show: Open) -> None:
     page.get_by_role("button", name="Next step").click()
     assert page.get_by_role("button", name="Play").count() == 0
     assert says(page).startswith("Block 0 of 16, step 2 of 4.")
+
+
+# --- occupancy -------------------------------------------------------------------------------------------------------
+
+
+def test_occupancy_of_a_known_case_and_what_would_help(show: Open) -> None:
+    page = show(widgets.occupancy("sm_90", threads=256, registers=40).html())
+    # 40 registers x 32 lanes are 1280 of 16384 a quarter: 12 warps, 48 an SM, 6 blocks of 8. With 32: 64 warps.
+    assert says(page) == (
+        "6 blocks of 8 warps fill 48 of 64 warp slots: 75 % occupancy. The limit: registers. "
+        "At 32 registers it would be 8 blocks."
+    )
+    assert (value(page, "warp slots"), value(page, "registers")) == ("8", "6")
+    assert page.locator(".lk-warp.even, .lk-warp.odd").count() == 48
+    registers = page.get_by_role("slider", name="Registers a thread")
+    for _ in range(8):
+        registers.press("ArrowLeft")
+    assert registers.get_attribute("aria-valuetext") == "32"
+    assert "100 % occupancy. The limit: warp slots and registers." in says(page)
+
+
+def test_occupancy_changes_with_the_architecture_and_says_when_nothing_fits(show: Open) -> None:
+    page = show(widgets.occupancy("sm_90", threads=100, registers=32, shared_bytes=100 * 1024).html())
+    # 101 KiB with what is reserved: two in 228 KiB, one in the 164 KiB of sm_80, none in the 100 KiB of sm_86
+    assert says(page).startswith("2 blocks of 4 warps fill 8 of 64 warp slots: 12.5 %")
+    assert "28 lanes of each block's last warp never work." in says(page)
+    page.get_by_label("Architecture").select_option("sm_80")
+    assert says(page).startswith("1 block of 4 warps fill")
+    page.get_by_label("Architecture").select_option("sm_86")
+    assert says(page) == "No block fits: one block asks for more shared memory than sm_86 has. The launch fails."
+    assert page.locator("svg[role=img]").count() == 4  # the slots and three curves
+
+
+# --- the roofline ----------------------------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "source": lambda: widgets.annotated_source(sample.profile(), [sample.finding()]),
     "warp": lambda: widgets.warp_access(sample.profile(), line=10),
     "tiles": lambda: widgets.tile_walk(100, 16, register=2),
+    "occupancy": lambda: widgets.occupancy("sm_90", threads=256, registers=40, shared_bytes=8192),
     "prediction": lambda: widgets.prediction("Does x.T copy?", ["yes", "no"], 1, "Only the strides change.", "view"),
 }
 all_widgets = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
@@ -283,6 +284,9 @@ def test_pca_shows_many_dimensions_on_the_leading_axes_and_says_so() -> None:
         (lambda: widgets.tile_walk(0), "n from 1"),
         (lambda: widgets.tile_walk(64, 5), "tile in"),
         (lambda: widgets.tile_walk(64, 4, register=8), "at most the tile of 4"),
+        (lambda: widgets.occupancy("sm_20"), "sm_90"),
+        (lambda: widgets.occupancy(threads=0), "1 to 1024 threads"),
+        (lambda: widgets.occupancy(shared_bytes=10**6), "shared_bytes"),
         (lambda: widgets.prediction("q", ["a"], 0, ""), "at least 2"),
         (lambda: widgets.prediction("q", ["a", "b"], 2, ""), "index"),
     ],

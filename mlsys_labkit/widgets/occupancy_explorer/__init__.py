@@ -50,9 +50,17 @@ def _static(state: Mapping[str, Any]) -> str:
     for key, limits in state["architectures"]:
         found = calculate(key, threads, registers, shared)
         share = plain(100 * found.warps / limits["warps_per_sm"])
-        rows.append([key, found.blocks_per_sm, f"{found.warps} of {limits['warps_per_sm']}", f"{share} %", found.limit])
+        rows.append(
+            [
+                key,
+                found.blocks_per_sm,
+                f"{found.warps} of {limits['warps_per_sm']}",
+                f"{share} %",
+                " and ".join(found.limits),
+            ]
+        )
     caption = f"{threads} threads a block, {registers} registers a thread, {si(shared, 'B')} of shared memory a block"
-    head = ["architecture", "blocks an SM", "warps", "occupancy", "limit"]
+    head = ["architecture", "blocks an SM", "warps", "limit"]
     return table(caption, head, rows) + paragraph(f"Shown first: {state['architecture']}.")
 
 

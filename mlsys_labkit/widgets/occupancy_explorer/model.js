@@ -1,20 +1,20 @@
-// Twin of mlsys_labkit.cuda.nvidia.occupancy; `limits` is its table's row of one architecture.
-const LIMITS = ["warps", "blocks", "registers", "shared"];
-const roundUp = (value, unit) => Math.ceil(value / unit) * unit;
-export function blocksBy(limits, threads, registers, sharedBytes) {
-  const warps = Math.ceil(threads / 32), perWarp = roundUp(registers * 32, limits.register_unit);
-  const tooMany = registers > limits.registers_per_thread || perWarp * roundUp(warps, limits.partitions) > limits.registers_per_block;
-  const room = Math.floor(limits.registers_per_sm / limits.partitions / perWarp) * limits.partitions;
-  const shared = roundUp(sharedBytes + limits.shared_reserved, limits.shared_unit);
-  return {
-    warps: threads > limits.threads_per_block ? 0 : Math.floor(limits.warps_per_sm / warps),
-    blocks: limits.blocks_per_sm,
-    registers: tooMany ? 0 : perWarp ? Math.floor(room / warps) : null,
-    shared: sharedBytes > limits.shared_per_block ? 0 : shared ? Math.floor(limits.shared_per_sm / shared) : null,
-  };
+// Twin of mlsys_labkit.cuda.nvidia.occupancy for a kernel with one barrier; `limits` is its table's row of an architecture.
+const WARP = 32;
+const roundUp = (amount, unit) => Math.ceil(amount / unit) * unit;
+function byRegisters(limits, warps, registers) {
+  const perWarp = roundUp(registers * WARP, limits.register_unit), perBlock = perWarp * roundUp(warps, limits.warp_unit);
+  if (registers > limits.registers_per_thread || perBlock > limits.registers_per_block) return 0;
+  return Math.floor((Math.floor(limits.registers_per_sm / limits.warp_unit / perWarp) * limits.warp_unit) / warps);
+}
+export function blocksAllowed(limits, threads, registers, sharedBytes) {
+  const warps = Math.ceil(threads / WARP), shared = roundUp(sharedBytes + limits.shared_reserved, limits.shared_unit);
+  const allowed = { warps: threads <= limits.threads_per_block ? Math.floor(limits.warps_per_sm / warps) : 0, blocks: limits.blocks_per_sm };
+  if (registers) allowed.registers = byRegisters(limits, warps, registers);
+  if (shared) allowed["shared memory"] = shared <= limits.shared_per_block + limits.shared_reserved ? Math.floor(limits.shared_per_sm / shared) : 0;
+  if (limits.barriers_per_sm) allowed.barriers = limits.barriers_per_sm;
+  return allowed;
 }
 export function occupancy(limits, threads, registers, sharedBytes) {
-  const by = blocksBy(limits, threads, registers, sharedBytes), known = LIMITS.filter((name) => by[name] !== null);
-  const blocks = Math.min(...known.map((name) => by[name]));
-  return { blocks, warps: blocks * Math.ceil(threads / 32), limit: known.find((name) => by[name] === blocks) };
+  const allowed = blocksAllowed(limits, threads, registers, sharedBytes), blocks = Math.min(...Object.values(allowed));
+  return { blocks, warps: blocks * Math.ceil(threads / WARP), allowed, limits: Object.keys(allowed).filter((name) => allowed[name] === blocks) };
 }

@@ -1,4 +1,4 @@
-const WORDS = { warps: "warp slots", blocks: "block slots", registers: "registers", shared: "shared memory" };
+const WORDS = { warps: "warp slots", blocks: "block slots" }, named = (limit) => WORDS[limit] || limit;
 
 function render({ model, el }) {
   const ui = frame(el, "occupancy", "Occupancy of a streaming multiprocessor",
@@ -11,7 +11,7 @@ function render({ model, el }) {
   const units = { registers: " registers", shared: "" };
   const show = { threads: whole, registers: String, shared: (bytes) => `${plain(bytes / 1024)} KiB` };
   const names = { threads: "Threads a block", registers: "Registers a thread", shared: "Shared, a block" };
-  const architecture = choice("Architecture", [...table.keys()].map((key) => [key, key]), get("architecture"), (v) => set({ architecture: v }));
+  const architecture = choice("Architecture", [...table.keys()].map((key) => [key, `${key}: ${table.get(key).name}`]), get("architecture"), (v) => set({ architecture: v }));
   const fields = Object.keys(lists).map((key) => ladder(names[key], lists[key], get(key), show[key], (value) => set({ [key]: value })));
   ui.controls.append(architecture.el, ...fields.map((field) => field.el));
   const at = (changed) => {
@@ -44,23 +44,24 @@ function render({ model, el }) {
   }
   // The largest value below the present one that lets another block in.
   function relief(key) {
+    if (!key) return "";
     const now = at({}).blocks, better = lists[key].filter((value) => value < get(key) && at({ [key]: value }).blocks > now).pop();
     return better === undefined ? "" : ` At ${show[key](better)}${units[key]} it would be ${at({ [key]: better }).blocks} blocks.`;
   }
   function sentence() {
     const result = at({}), each = Math.ceil(get("threads") / 32);
-    if (!result.blocks) return `No block fits: too much of ${WORDS[result.limit]} for one block on ${get("architecture")}. The launch fails.`;
-    const head = `${result.blocks} block${result.blocks > 1 ? "s" : ""} of ${each} warp${each > 1 ? "s" : ""} fill ${result.warps} of ${limits().warps_per_sm} warp slots: ${plain(share(result))} % occupancy. The limit: ${WORDS[result.limit]}.`;
+    if (!result.blocks) return `No block fits: one block asks for more ${result.limits.map(named).join(" and ")} than ${get("architecture")} has. The launch fails.`;
+    const head = `${result.blocks} block${result.blocks > 1 ? "s" : ""} of ${each} warp${each > 1 ? "s" : ""} fill ${result.warps} of ${limits().warps_per_sm} warp slots: ${plain(share(result))} % occupancy. The limit: ${result.limits.map(named).join(" and ")}.`;
     const waste = get("threads") % 32 ? ` ${32 - (get("threads") % 32)} lanes of each block's last warp never work.` : "";
-    return head + (["registers", "shared"].includes(result.limit) ? relief(result.limit) : "") + waste;
+    return head + (result.limits.length > 1 ? "" : relief({ registers: "registers", "shared memory": "shared" }[result.limits[0]])) + waste;
   }
   function paint(width) {
-    const by = blocksBy(limits(), get("threads"), get("registers"), get("shared")), result = at({});
+    const result = at({});
     sm.replaceChildren(slots(Math.min(width, 16 * 46)));
     const columns = width >= 620 ? 3 : 1, wide = Math.floor((width - (columns - 1) * 18) / columns);
     curves.replaceChildren(...Object.keys(lists).map((key) => curve(key, wide)));
-    facts.replaceChildren(grid("How many blocks each resource would allow", ["resource", "blocks", "verdict"], Object.keys(WORDS).map((name) =>
-      [WORDS[name], by[name] === null ? "any" : String(by[name]), by[name] === result.blocks ? "← the limit" : ""])));
+    facts.replaceChildren(grid("How many blocks each resource would allow", ["resource", "blocks", "verdict"], Object.entries(result.allowed).map(([name, blocks]) =>
+      [named(name), String(blocks), blocks === result.blocks ? "← the limit" : ""])));
     ui.says.textContent = sentence();
   }
   const sm = h("div", { class: "lk-sm" }), curves = h("div", { class: "lk-curves" }), facts = h("div", { class: "lk-scroll" }), box = h("div", {}, h("h4", {}, "Warp slots of one SM, with the number of the block in each"), sm, h("h4", {}, "What if? Occupancy against each resource"), curves);
