@@ -37,6 +37,8 @@ int lk_printf(const char* format, ...) {
     int length = vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     if (length > 0) print_text(text, std::min(size_t(length), sizeof text - 1));
+    // An interruption waits for the kernel's own code, which a kernel that prints without end is hardly ever in.
+    if (stopped(*current())) stop_launch(enter_runtime());
     return length;
 }
 
