@@ -62,8 +62,8 @@ int main()
     thrust::device_vector<int> P(S.size());
     thrust::exclusive_scan(S.begin(), S.end(), P.begin());
     ok = ok && P[99] == 3 * 98 * 99 / 2;
-    thrust::inclusive_scan(thrust::device, P.begin(), P.begin() + 3, P.begin());
-    ok = ok && P[2] == 3 + 0 + 0 + 6;
+    thrust::inclusive_scan(thrust::device, P.begin(), P.begin() + 4, P.begin());
+    ok = ok && P[3] == 0 + 0 + 3 + 9;
 
     thrust::device_vector<float> X(10, 2.0f), Y(10);
     thrust::fill(Y.begin(), Y.end(), 1.0f);

@@ -6,7 +6,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "context.h"
 #include "device_memory.h"
+#include "engine.h"
 
 namespace lk::host {
 
@@ -85,12 +87,12 @@ void Heap::protect_all(bool open) const {
     for (const auto& [begin, allocation] : allocations_) protect(begin, allocation, open);
 }
 
-Heap::Opened::Opened() {
-    if (heap().opened_++ == 0) heap().protect_all(true);
+void Heap::open() {
+    if (opened_++ == 0) protect_all(true);
 }
 
-Heap::Opened::~Opened() {
-    if (--heap().opened_ == 0) heap().protect_all(false);
+void Heap::close() {
+    if (--opened_ == 0) protect_all(false);
 }
 
 Heap& heap() {
@@ -99,3 +101,16 @@ Heap& heap() {
 }
 
 }  // namespace lk::host
+
+// For stand-ins of libraries that work on device memory from host code. A kernel's thread finds it open.
+extern "C" void lk_open_device_memory() {
+    if (lk::current()) return;
+    const std::lock_guard<std::recursive_mutex> held(lk::host::context().lock);
+    lk::host::heap().open();
+}
+
+extern "C" void lk_close_device_memory() {
+    if (lk::current()) return;
+    const std::lock_guard<std::recursive_mutex> held(lk::host::context().lock);
+    lk::host::heap().close();
+}

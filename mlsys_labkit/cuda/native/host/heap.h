@@ -33,14 +33,9 @@ public:
     size_t total_bytes() const { return total_bytes_; }
     size_t free_bytes() const { return total_bytes_ - used_bytes_; }
 
-    // While one of these lives, this process may touch device memory.
-    class Opened {
-    public:
-        Opened();
-        ~Opened();
-        Opened(const Opened&) = delete;
-        Opened& operator=(const Opened&) = delete;
-    };
+    // Between these, this process may touch device memory. They nest.
+    void open();
+    void close();
 
 private:
     Heap();
@@ -55,5 +50,14 @@ private:
 };
 
 Heap& heap();
+
+// Device memory is open while one of these lives.
+class Opened {
+public:
+    Opened() { heap().open(); }
+    ~Opened() { heap().close(); }
+    Opened(const Opened&) = delete;
+    Opened& operator=(const Opened&) = delete;
+};
 
 }  // namespace lk::host

@@ -115,7 +115,7 @@ Outcome run(const lk::Configuration& configuration, void (*body)(void**), void**
     launch.seed = settings().seed;
     launch.timeout_seconds = std::max(seconds_left(), 0.01);
     launch.description = program().describe_launch(configuration.shared_bytes);
-    const Heap::Opened open;
+    const Opened open;
     return run_and_collect(launch, launches <= settings().profile_limit);
 }
 

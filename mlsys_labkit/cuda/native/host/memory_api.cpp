@@ -75,7 +75,7 @@ cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) 
     if (bytes == 0) return cudaSuccess;
     const cudaError_t error = check_copy(to, from, bytes, bytes, kind);
     if (error != cudaSuccess) return error;
-    const Heap::Opened open;
+    const Opened open;
     memmove(to, from, bytes);
     return cudaSuccess;
 }
@@ -88,7 +88,7 @@ cudaError_t copy_rows(void* to, size_t to_pitch, const void* from, size_t from_p
     const size_t from_bytes = from_pitch * (height - 1) + width;
     const cudaError_t error = check_copy(to, from, to_bytes, from_bytes, kind);
     if (error != cudaSuccess) return error;
-    const Heap::Opened open;
+    const Opened open;
     for (size_t row = 0; row < height; ++row) {
         memmove(static_cast<char*>(to) + row * to_pitch, static_cast<const char*>(from) + row * from_pitch, width);
     }
@@ -98,7 +98,7 @@ cudaError_t copy_rows(void* to, size_t to_pitch, const void* from, size_t from_p
 cudaError_t fill(void* pointer, int value, size_t bytes) {
     if (bytes == 0) return cudaSuccess;
     if (!pointer || plainly_host(pointer) || !fits(pointer, bytes, true)) return cudaErrorInvalidValue;
-    const Heap::Opened open;
+    const Opened open;
     memset(pointer, value, bytes);
     return cudaSuccess;
 }
@@ -239,7 +239,7 @@ extern "C" cudaError_t lk_copy_to_symbol(const void* symbol, size_t symbol_bytes
                                          size_t offset, cudaMemcpyKind) {
     return api_after_wait([=] {
         if (!from || offset > symbol_bytes || bytes > symbol_bytes - offset) return cudaErrorInvalidValue;
-        const Heap::Opened open;
+        const Opened open;
         memmove(static_cast<char*>(const_cast<void*>(symbol)) + offset, from, bytes);
         return cudaSuccess;
     });
@@ -249,7 +249,7 @@ extern "C" cudaError_t lk_copy_from_symbol(void* to, const void* symbol, size_t 
                                            size_t offset, cudaMemcpyKind) {
     return api_after_wait([=] {
         if (!to || offset > symbol_bytes || bytes > symbol_bytes - offset) return cudaErrorInvalidValue;
-        const Heap::Opened open;
+        const Opened open;
         memmove(to, static_cast<const char*>(symbol) + offset, bytes);
         return cudaSuccess;
     });

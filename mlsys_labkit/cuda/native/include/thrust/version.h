@@ -1,0 +1,7 @@
+// version.h: the version whose interface the stand-in for Thrust follows.
+#pragma once
+
+#define THRUST_VERSION 300000
+#define THRUST_MAJOR_VERSION 3
+#define THRUST_MINOR_VERSION 0
+#define THRUST_SUBMINOR_VERSION 0
