@@ -15,8 +15,8 @@ class Finding:
 
     Attributes:
         kind: "out_of_bounds", "shared_out_of_bounds", "uninitialized_shared", "shared_race", "global_race",
-            "divergent_barrier", "exited_before_barrier", "absent_lane", "division_by_zero", "stack_overflow", "timeout",
-            "assertion", "trap", "illegal_address", "misaligned" or "unrecorded_store".
+            "divergent_barrier", "exited_before_barrier", "absent_lane", "division_by_zero", "stack_overflow",
+            "timeout", "assertion", "trap", "illegal_address", "misaligned" or "unrecorded_store".
         message: one sentence, without the source lines.
         line: of the source, from 1; 0 where it is not known. ``source_line`` is its text.
         block, thread: indices (x, y, z) of the one that did it first; None where nobody in particular did.
@@ -30,7 +30,7 @@ class Finding:
         shared race: read and write of s[1] are not ordered
           line 4: x = s[t + 1];
 
-    Reference: NVIDIA, "Compute Sanitizer", whose tools memcheck, racecheck, initcheck and synccheck name the same errors.
+    Reference: NVIDIA, "Compute Sanitizer": memcheck, racecheck, initcheck and synccheck name the same errors.
     """
 
     kind: str

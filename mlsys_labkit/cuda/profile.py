@@ -14,9 +14,8 @@ __all__ = ["LineCount", "Profile", "RequestSample"]
 Space = Literal["global", "shared"]
 Op = Literal["load", "store", "atomic"]
 SECTOR_BYTES = 32
-_COUNTS = (
-    "requests", "lanes", "sectors", "wavefronts", "ideal_sectors", "ideal_wavefronts",
-)  # fmt: skip
+# In the order of native/runtime/records.h.
+COUNTS = ("requests", "lanes", "sectors", "wavefronts", "ideal_sectors", "ideal_wavefronts")
 
 
 @dataclass(frozen=True)
@@ -31,8 +30,8 @@ class LineCount:
         space: "global" or "shared"; op: "load", "store" or "atomic"; bytes_per_lane: 1, 2, 4, 8 or 16.
         requests: warp-wide memory instructions. lanes: active lanes, summed over requests.
         sectors: distinct 32-byte sectors of global memory; ideal_sectors: as many as the distinct bytes would fill.
-        wavefronts: passes over the banks of shared memory; ideal_wavefronts: one for each group of lanes served together.
-            Of a global atomic: the most lanes on one address.
+        wavefronts: passes over the banks of shared memory; ideal_wavefronts: one for each group of lanes that is
+            served together. Of a global atomic: the most lanes on one address.
         worst: most sectors (global) or wavefronts (shared) in one request.
         executed: lanes that passed the line, summed over the basic block of it that ran most.
     """
@@ -76,8 +75,8 @@ class RequestSample:
 class Profile:
     """What one launch did, by a source-level model of an NVIDIA GPU: nothing in it was measured on one.
 
-    Lanes of a warp run in lockstep, one basic block at a time. Every access of the source counts, as the compiler for the
-    CPU left it: a GPU compiler may merge neighbouring ones. No cache is modelled.
+    Lanes of a warp run in lockstep, one basic block at a time. Every access of the source counts, as the compiler for
+    the CPU left it: a GPU compiler may merge neighbouring ones. No cache is modelled.
 
     Attributes:
         kernel, source, grid, block, shared_bytes: what was launched.
@@ -124,8 +123,8 @@ class Profile:
             >>> Profile("add", "", (2, 1, 1), (32, 1, 1), 0, (line,)).total("global", "load", "sectors")
             8
         """
-        if name not in _COUNTS:
-            raise LabkitError(f"there is no count {name!r}; expected one of {', '.join(_COUNTS)}")
+        if name not in COUNTS:
+            raise LabkitError(f"there is no count {name!r}; expected one of {', '.join(COUNTS)}")
         return sum(getattr(each, name) for each in self.lines if each.space == space and op in (None, each.op))
 
     def line(self, number: int) -> tuple[LineCount, ...]:
@@ -204,7 +203,7 @@ class Profile:
 
     @property
     def worst_bank_conflict(self) -> int:
-        """Most wavefronts that one group of lanes needed: 1 is free of conflicts, 32 the worst; 0 without shared memory."""
+        """Most wavefronts that one group of lanes needed: 1 without conflicts, at worst 32; 0 without shared memory."""
         return max((each.worst for each in self.lines if each.space == "shared"), default=0)
 
     @property

@@ -1,0 +1,122 @@
+"""Floating-point instructions of each basic block of kernel.so, read from its machine code.
+
+The instrumented build calls ``__sanitizer_cov_trace_pc`` at the start of every basic block, and a profile says with how
+many lanes each of them ran: the product is the kernel's FLOPs. It is the CPU's code that is read, compiled without
+vector units or FMA in mind, so that ``a * b + c`` is two instructions and two FLOPs, as an FMA is on a GPU.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from mlsys_labkit.cuda.errors import CudaError
+
+__all__ = ["BlockCode", "basic_blocks"]
+
+_TRACE = "__sanitizer_cov_trace_pc"
+_PLACE = re.compile(r"^(?P<file>\S.*):(?P<line>\d+)(?: \(discriminator \d+\))?$")
+_INSTRUCTION = re.compile(r"^\s+(?P<address>[0-9a-f]+):\s+(?P<name>\S+)\s*(?P<operands>.*)$")
+_CALLED = re.compile(r"<(?P<name>[^@>+]+)")
+# x86-64: addss, mulsd, sqrtss, maxsd, vaddss, vfmadd231ss and their packed forms.
+_X86 = re.compile(r"^v?(?P<op>add|sub|mul|div|sqrt|min|max|fn?m(?:add|sub)\d{3})(?P<form>[sp])(?P<type>[sd])$")
+_AARCH64 = re.compile(r"^f(?P<op>n?m(?:add|sub)|ml[as]|add|n?mul|sub|div|sqrt|abd|(?:min|max)(?:nm)?)$")
+_MATH = frozenset(
+    "acos acosh asin asinh atan atan2 atanh cbrt cos cosh erf erfc exp exp2 exp10 expm1 fdim fma fmax fmin fmod "  # noqa: SIM905
+    "hypot j0 j1 jn ldexp lgamma log log10 log1p log2 pow remainder rsqrt sin sincos sinh sqrt tan tanh tgamma y0 "
+    "y1 yn".split()
+)
+_TWO = frozenset({"fma", "sincos"})
+
+
+@dataclass(frozen=True)
+class BlockCode:
+    """One basic block. The counts are FLOPs of one lane that runs it once; math functions count one each."""
+
+    float32: int = 0
+    float64: int = 0
+    math: int = 0
+    lines: frozenset[int] = field(default_factory=frozenset)  # of the source
+
+
+@lru_cache(maxsize=32)
+def basic_blocks(path: Path, source_name: str) -> Mapping[int, BlockCode]:
+    """Code of every traced basic block of a module, by the address behind its call of the trace hook.
+
+    ``source_name`` is what the line table calls the student's source. Code that the trace does not see, such as a
+    branch inside one expression that the compiler made, belongs to the block before it.
+
+    Raises CudaError when objdump is not there. Reference: binutils' objdump; Intel SDM vol. 2; Arm ARM, C7.
+    """
+    blocks: dict[int, BlockCode] = {}
+    address, counts, lines = 0, {"float32": 0, "float64": 0, "math": 0}, set[int]()
+    begins = False
+    for at, name, operands, line in _instructions(path, source_name):
+        if begins:
+            address, begins = at, False
+        if _TRACE in operands:
+            if address:
+                blocks[address] = BlockCode(**counts, lines=frozenset(lines))
+            counts, lines, begins = dict.fromkeys(counts, 0), set(), True
+        for kind, flops in _flops(name, operands):
+            counts[kind] += flops
+        if line:
+            lines.add(line)
+    if address:
+        blocks[address] = BlockCode(**counts, lines=frozenset(lines))
+    return blocks
+
+
+def _instructions(path: Path, source_name: str) -> Iterator[tuple[int, str, str, int]]:
+    """Address, mnemonic, operands and source line of each instruction."""
+    command = ["objdump", "-d", "-l", "--no-show-raw-insn", os.fspath(path)]
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, errors="replace", check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        raise CudaError("objdump is not there or fails; it comes with g++: sudo apt install binutils") from None
+    line = 0
+    for text in said.splitlines():
+        if found := _INSTRUCTION.match(text):
+            yield int(found["address"], 16), found["name"], found["operands"], line
+        elif place := _PLACE.match(text):
+            own = os.path.normpath(place["file"]) == source_name
+            line = int(place["line"]) if own else 0
+
+
+def _flops(name: str, operands: str) -> Iterator[tuple[str, int]]:
+    if name.startswith(("call", "bl", "jmp", "b")) and (called := _CALLED.search(operands)):
+        function = called["name"].removesuffix("f")
+        function = function if function in _MATH else called["name"]
+        if function in _MATH:
+            yield "math", 2 if function in _TWO else 1
+        return
+    if x86 := _X86.match(name):
+        operations = 2 if x86["op"].startswith("f") else 1
+        yield (
+            "float32" if x86["type"] == "s" else "float64",
+            operations * _lanes_x86(x86["form"], x86["type"], operands),
+        )
+    elif arm := _AARCH64.match(name):
+        operations = 2 if "ml" in arm["op"] or "madd" in arm["op"] or "msub" in arm["op"] else 1
+        yield from ((kind, operations * lanes) for kind, lanes in _lanes_aarch64(operands))
+
+
+def _lanes_x86(form: str, element: str, operands: str) -> int:
+    if form == "s":
+        return 1
+    vector_bytes = 64 if "%zmm" in operands else 32 if "%ymm" in operands else 16
+    return vector_bytes // (4 if element == "s" else 8)
+
+
+def _lanes_aarch64(operands: str) -> Iterator[tuple[str, int]]:
+    """From the first register: s0, d0, v0.4s, v0.2d; half precision (h0, v0.8h) counts as float32."""
+    register = operands.split(",", 1)[0].strip()
+    if vector := re.fullmatch(r"v\d+\.(\d+)([hsd])", register):
+        yield ("float64" if vector[2] == "d" else "float32"), int(vector[1])
+    elif register[:1] in ("s", "h", "d"):
+        yield ("float64" if register[0] == "d" else "float32"), 1
