@@ -96,6 +96,10 @@ class WorkerProcess:
         self.arena_address = int(self.control.hello.arena_address)
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
     def alive(self) -> bool:
         return self._process.poll() is None
 

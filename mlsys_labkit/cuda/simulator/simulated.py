@@ -1,12 +1,12 @@
-"""A compiled source on the simulator: its two builds, each compiled when it is first needed, loaded in the worker alone."""
+"""A source on the simulator: two builds, each compiled when it is first needed, and loaded in the worker alone."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from mlsys_labkit.cuda import arguments
@@ -14,14 +14,14 @@ from mlsys_labkit.cuda.build.cache import Cache
 from mlsys_labkit.cuda.build.flags import Build
 from mlsys_labkit.cuda.build.lines import LineTable
 from mlsys_labkit.cuda.build.module import CompiledModule, compile_module
-from mlsys_labkit.cuda.build.symbols import SharedArray, read_symbols, shared_arrays
+from mlsys_labkit.cuda.build.symbols import read_symbols, shared_arrays
 from mlsys_labkit.cuda.build.toolchain import Toolchain, find_toolchain
 from mlsys_labkit.cuda.build.unit import Unit
 from mlsys_labkit.cuda.parameters import Parameter, read_parameters
 from mlsys_labkit.cuda.shape import LaunchShape
 from mlsys_labkit.cuda.simulator import runtime
 from mlsys_labkit.cuda.simulator.client import LaunchRequest, LaunchResult, LoadedModule, Mode, Simulator
-from mlsys_labkit.cuda.simulator.launched import Launched
+from mlsys_labkit.cuda.simulator.decode import LaunchContext, NamedRange
 from mlsys_labkit.cuda.source.shared import SYMBOL
 
 __all__ = ["SimulatedModule", "launch_seconds"]
@@ -48,11 +48,12 @@ class _Loaded:
         return LineTable(self.compiled.path, self.compiled.unit.name)
 
     @cached_property
-    def shared_arrays(self) -> tuple[SharedArray, ...]:
-        return shared_arrays(self.compiled.path)
+    def static_arrays(self) -> tuple[NamedRange, ...]:
+        arrays = shared_arrays(self.compiled.path)
+        return tuple(NamedRange(array.name, array.offset, array.offset + array.nbytes) for array in arrays)
 
     @cached_property
-    def dynamic_shared_offset(self) -> int:
+    def dynamic_offset(self) -> int:
         return next(symbol.value for symbol in read_symbols(self.compiled.path) if symbol.name == SYMBOL)
 
 
@@ -64,6 +65,7 @@ class SimulatedModule:
         self._cache = Cache()
         self._parameter_texts = parameter_texts
         self._builds: dict[Build, _Loaded] = {}
+        self._read: dict[int, tuple[Parameter, ...]] = {}
         self._fast = compile_module(unit, Build.FAST, self._toolchain, self._cache, beside=runtime.worker)
         self.unit = self._fast.unit
 
@@ -80,8 +82,8 @@ class SimulatedModule:
         seed: int = 0,
         sample_blocks: int = 0,
         seconds: float | None = None,
-    ) -> tuple[LaunchResult, Launched]:
-        """Run kernel ``index`` to its end and bring back what it wrote."""
+    ) -> tuple[LaunchResult, Callable[[], LaunchContext]]:
+        """Run kernel ``index`` to its end and bring back what it wrote; the second value tells what its records mean."""
         loaded = self._loaded(Build.FAST if mode == "run" else Build.INSTRUMENTED)
         name = self.unit.kernels[index]
         bound = arguments.bind(name, self._parameters(loaded, index), values, loaded.simulator.allocate)
@@ -99,27 +101,31 @@ class SimulatedModule:
                     seed=seed,
                     sample_blocks=sample_blocks,
                     timeout_s=launch_seconds() if seconds is None else seconds,
-                    cooperative=True,
                 )
             )
             bound.copy_back()
         finally:
             bound.release()
-        launched = Launched(
+        return result, partial(self._context, loaded, name, shape, bound.arrays)
+
+    def _context(self, loaded: _Loaded, name: str, shape: LaunchShape, arrays: tuple[NamedRange, ...]) -> LaunchContext:
+        begin = loaded.dynamic_offset
+        dynamic = NamedRange("dynamic shared memory", begin, begin + shape.shared_bytes)
+        return LaunchContext(
             kernel=name,
             source=self.unit.source,
-            shape=shape,
-            load_address=loaded.module.text_address,
+            grid=shape.grid,
+            block=shape.block,
+            shared_bytes=shape.shared_bytes,
             lines=loaded.lines,
-            shared_arrays=loaded.shared_arrays if mode != "run" or result.findings else (),
-            dynamic_shared_offset=loaded.dynamic_shared_offset if mode != "run" or result.findings else 0,
-            arrays=bound.arrays,
+            arrays=arrays,
+            shared_arrays=(*loaded.static_arrays, dynamic),
         )
-        return result, launched
 
     def _parameters(self, loaded: _Loaded, index: int) -> tuple[Parameter, ...]:
-        text = self._parameter_texts[index] if index < len(self._parameter_texts) else ""
-        return read_parameters(loaded.module.descriptors[index], text)
+        if index not in self._read:
+            self._read[index] = read_parameters(loaded.module.descriptors[index], self._parameter_texts[index])
+        return self._read[index]
 
     def _loaded(self, build: Build) -> _Loaded:
         simulator = Simulator.current()

@@ -1,0 +1,115 @@
+"""Kernels that do to their process what must not harm the notebook, and a way to launch them."""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsys_labkit.cuda.build.cache import Cache
+from mlsys_labkit.cuda.build.flags import Build
+from mlsys_labkit.cuda.build.module import compile_module
+from mlsys_labkit.cuda.build.toolchain import find_toolchain
+from mlsys_labkit.cuda.build.unit import Unit
+from mlsys_labkit.cuda.simulator.client import DeviceBuffer, LaunchRequest, LaunchResult, LoadedModule, Simulator
+
+SOURCE = r"""
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <unistd.h>
+
+__global__ void add(const float* x, float* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] += x[i];
+}
+
+__global__ void store_address(float** place, float* target) { *place = target; }
+__global__ void follow_address(float** place, float value) { **place = value; }
+
+__global__ void leave(int status) { exit(status); }
+__global__ void give_up() { abort(); }
+__global__ void die_of(int signal) { kill(getpid(), signal); }
+__global__ void smash_thread() {
+    char* own = reinterpret_cast<char*>(&errno);
+    for (int i = -2048; i < 2048; i++) own[i] = 0x55;
+}
+
+__global__ void spin() {
+    volatile int turns = 0;
+    while (true) turns = turns + 1;
+}
+__global__ void sleep_in_the_kernel_of_the_system() {
+    while (true) sleep(1);
+}
+
+__global__ void count(int n) {
+    for (int i = 0; i < n; i++) printf("%d\n", i);
+}
+__global__ void speak_in_bytes() { printf("\xc3\xa4\xff|"); }
+__global__ void chatter() {
+    while (true) printf("%01000d\n", 7);
+}
+__global__ void say_and_leave() {
+    printf("last words\n");
+    exit(0);
+}
+__global__ void complain_and_leave() {
+    write(2, "oh dear\n", 8);
+    exit(1);
+}
+
+struct Large {
+    int values[8000];
+};
+__global__ void read_large(Large large, int* sum) {
+    for (int i = 0; i < 8000; i++) *sum += large.values[i];
+}
+"""
+NAMES = tuple(re.findall(r"__global__ void (\w+)", SOURCE))
+
+
+class Kernels:
+    """The kernels, loaded in a simulator. ``run`` takes arguments as (struct format, value) pairs or device buffers."""
+
+    def __init__(self, simulator: Simulator) -> None:
+        self.simulator = simulator
+        compiled = compile_module(Unit(SOURCE, NAMES), Build.FAST, find_toolchain(), Cache())
+        self.module: LoadedModule = simulator.load(compiled.path)
+
+    def run(self, name: str, *arguments: Any, grid: int = 1, block: int = 1, timeout_s: float = 60.0) -> LaunchResult:
+        packed, offsets = b"", []
+        for argument in arguments:
+            form, value = ("Q", argument.address) if isinstance(argument, DeviceBuffer) else argument
+            data = value if form == "s" else struct.pack(form, value)
+            packed += bytes(-len(packed) % 8)
+            offsets.append(len(packed))
+            packed += data
+        request = LaunchRequest(
+            module=self.module,
+            kernel_index=NAMES.index(name),
+            grid=(grid, 1, 1),
+            block=(block, 1, 1),
+            packed_arguments=packed,
+            argument_offsets=tuple(offsets),
+            timeout_s=timeout_s,
+        )
+        return self.simulator.launch(request)
+
+    def array(self, values: Any) -> tuple[DeviceBuffer, NDArray[np.float32]]:
+        """A device buffer with these floats, and the notebook's view of it."""
+        host = np.asarray(values, np.float32)
+        buffer = self.simulator.allocate(host.nbytes)
+        view = buffer.view().view(np.float32)
+        view[:] = host
+        return buffer, view
+
+    def add(self, n: int = 1000) -> bool:
+        """Whether a small addition comes out right: the worker works."""
+        x, _ = self.array(np.arange(n))
+        y, result = self.array(np.full(n, 2))
+        self.run("add", x, y, ("i", n), grid=-(-n // 128), block=128)
+        return bool((result == np.arange(n, dtype=np.float32) + 2).all())
