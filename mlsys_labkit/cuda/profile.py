@@ -230,7 +230,7 @@ class Profile:
             bytes_read=scale * SECTOR_BYTES * (self.global_load_sectors + atomics),
             bytes_written=scale * SECTOR_BYTES * (self.global_store_sectors + atomics),
             dtype="float64" if double else "float32",
-            name=self.kernel,
+            name=f"{self.kernel} ({self.label}, no caches)",
             how=dict.fromkeys(("flops", "bytes_read", "bytes_written"), "model" if self.sampled else "simulated"),
         )
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
+import shutil
+import subprocess
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +16,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+import mlsys_labkit.cuda as cuda_package
 from mlsys_labkit.cuda.nvidia.occupancy import LIMITS, occupancy
 from mlsys_labkit.widgets import base
 from mlsys_labkit.widgets.source_view import model as source
@@ -70,6 +74,7 @@ def _calls() -> list[twins.Call]:
     for lanes, size in itertools.product(REQUESTS.values(), (1, 2, 4, 8, 12, 16, 32)):
         names = ("sectors", "distinctBytes", "idealSectors", "efficiency", "wavefronts")
         calls += [("warp", name, [lanes, size]) for name in names]
+        calls += [("warp", "wavefronts", [lanes, size, True]), ("warp", "sameAddress", [lanes])]
         calls += [("warp", "bankDepths", [lanes, size, which]) for which in range(32 // warp.phase_lanes(size))]
     texts = [*FORMULAS, *(values[1] for values in PRESETS.values())]
     calls += [("warp", "places", [text, {"i": i, "k": k}]) for text in texts for i, k in ((0, 1), (3, 5))]
@@ -144,10 +149,75 @@ def test_wavefronts_of_a_request_equal_theory(pattern: str, size: int, wavefront
     assert warp.wavefronts(lanes, size) == wavefronts
 
 
-offsets = st.lists(st.one_of(st.none(), st.integers(-300, 3000)), min_size=32, max_size=32)
+# --- the simulator's own counting ------------------------------------------------------------------------------------
+
+HARNESS = """
+#include "request_cost.h"
+extern "C" void cost(uint32_t mask, uint32_t bytes, bool atomic, const uint64_t* addresses, uint32_t* out) {
+    const lk::WarpAccess access{mask, bytes, atomic, addresses};
+    const lk::GlobalCost global = lk::global_cost(access);
+    const lk::SharedCost shared = lk::shared_cost(access);
+    const uint32_t all[] = {global.sectors, global.ideal_sectors, global.same_address,
+                            shared.wavefronts, shared.ideal_wavefronts, shared.worst};
+    for (int i = 0; i < 6; i++) out[i] = all[i];
+}
+"""
 
 
-@given(offsets, st.sampled_from([1, 2, 4, 8, 16]))
+def offsets(least: int) -> st.SearchStrategy[list[int | None]]:
+    return st.lists(st.one_of(st.none(), st.integers(least, 3000)), min_size=32, max_size=32)
+
+
+@pytest.fixture(scope="module")
+def simulator_cost(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The C++ that costs a request in the simulator, called with offsets as the model is."""
+    if shutil.which("g++") is None:
+        pytest.skip("needs g++ to compile the simulator's counting")
+    folder = tmp_path_factory.mktemp("cost")
+    (folder / "harness.cpp").write_text(HARNESS)
+    runtime = Path(cuda_package.__path__[0]) / "native/runtime"
+    parts = [folder / "harness.cpp", runtime / "request_cost.cpp"]
+    command = ["g++", "-std=c++17", "-O1", "-shared", "-fPIC", f"-I{runtime}", *map(str, parts), "-o", "cost.so"]
+    subprocess.run(command, cwd=folder, check=True)
+    cost = ctypes.CDLL(str(folder / "cost.so")).cost
+
+    def call(lanes: list[int | None], size: int, atomic: bool) -> list[int]:
+        mask = sum(1 << lane for lane, at in enumerate(lanes) if at is not None)
+        addresses = (ctypes.c_uint64 * 32)(*[4096 + (at or 0) for at in lanes])
+        found = (ctypes.c_uint32 * 6)()
+        cost(mask, size, ctypes.c_bool(atomic), addresses, found)
+        return list(found)
+
+    return call
+
+
+@given(offsets(0), st.sampled_from([1, 2, 4, 8, 16]), st.sampled_from([1, 2, 4, 32]), st.booleans())
+def test_a_request_costs_what_the_simulator_counts(
+    simulator_cost: Any, places: list[int | None], size: int, stride: int, atomic: bool
+) -> None:
+    lanes = [None if place is None else place // stride * stride * size for place in places]
+    assume(any(at is not None for at in lanes))
+    waves = warp.wavefronts(lanes, size, atomic)
+    assert simulator_cost(lanes, size, atomic) == [
+        len(warp.sectors(lanes, size)),
+        warp.ideal_sectors(lanes, size),
+        warp.same_address(lanes),
+        sum(waves),
+        sum(wave > 0 for wave in waves),
+        max(waves),
+    ]
+
+
+def test_atomics_on_one_address_take_turns() -> None:
+    assert warp.wavefronts([0] * 32, 4, atomic=True) == [32]
+    assert warp.wavefronts([0] * 32, 4) == [1]
+    assert warp.same_address([8, None, 8, 4]) == 2
+    assert warp.same_address([None]) == 0
+
+
+@given(
+    st.lists(st.one_of(st.none(), st.integers(-300, 3000)), min_size=32, max_size=32), st.sampled_from([1, 2, 4, 8, 16])
+)
 def test_any_request_agrees_with_counting_byte_by_byte(places: list[int | None], size: int) -> None:
     lanes = [None if place is None else place * size for place in places]
     touched = {at + byte for at in lanes if at is not None for byte in range(size)}

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import mlsys_labkit as lk
 from mlsys_labkit import widgets
 from tests.cuda import sample_profile as sample
 from tests.labkit.test_widgets_browser import Open, says, show, value
@@ -71,7 +72,7 @@ def test_source_heat_switches_between_its_measures(show: Open) -> None:
         "sectors": ["4", "4"],
         "wavefronts": ["1", "32"],
         "requests": ["256", "256"],
-        "steps": ["4\u202f096", "4\u202f096"],
+        "steps": ["4\u202f096"] * 3,  # and line 7, the barrier
     }
     page.get_by_role("button", name="Hottest line").click()
     assert says(page).startswith("Line 6")  # a tie: the first
@@ -83,7 +84,7 @@ def test_source_heat_switches_between_its_measures(show: Open) -> None:
 
 
 def test_source_buttons_go_round_the_findings(show: Open) -> None:
-    found = [sample.finding(line=10), sample.finding(line=6, other_line=None), sample.finding(line=None)]
+    found = [sample.finding(line=10), sample.finding(line=6, other_line=0), sample.finding(line=0)]
     page = show(widgets.annotated_source(sample.profile(), found).html())
     seen = []
     for _ in range(3):
@@ -267,3 +268,11 @@ def test_occupancy_changes_with_the_architecture_and_says_when_nothing_fits(show
 
 
 # --- the roofline ----------------------------------------------------------------------------------------------------
+
+
+def test_a_profile_is_placed_under_the_roof_and_says_what_it_is(show: Open) -> None:
+    work = sample.profile(flops=64 * 64).work  # 128 requests of 4 sectors each way are 2 x 16384 B
+    verdict = lk.Roofline.from_spec("h100-sxm").place(work).verdict
+    assert verdict.startswith("transpose (source-level model, no caches) is memory bound at 0.125 FLOP/B")
+    page = show(widgets.roofline(["h100-sxm"], works=[work]).html())
+    assert page.locator(".lk-work text").text_content() == "transpose (source-level model, no caches)"

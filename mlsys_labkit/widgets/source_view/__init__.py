@@ -31,9 +31,19 @@ def annotated_source(
     default that of the first two whose worst line is further above what its bytes need.
     ``line`` is the line that is chosen first, by default that of the first finding, or the hottest.
     Raises LabkitError for anything but a profile, another ``heat``, or a line that the source does not have.
+
+    Example:
+        >>> from mlsys_labkit.cuda.profile import LineCount, Profile
+        >>> source = "__global__ void fill(float* x) { x[threadIdx.x] = 1; }"
+        >>> stores = LineCount(1, "fill", "global", "store", 4, 1, 32, 4, 0, 4, 0, 4, 32)
+        >>> annotated_source(Profile("fill", source, (1, 1, 1), (32, 1, 1), 0, (stores,)))
+        <Annotated source>
+
     Reference: NVIDIA, "Nsight Compute" documentation, source page.
     """
-    if not all(hasattr(profile, name) for name in ("source", "lines", "label")):
+    from mlsys_labkit.cuda.profile import Profile
+
+    if not isinstance(profile, Profile):
         raise LabkitError(
             f"expected what kernel.profile[grid, block](...) returns, got {type(profile).__name__}; pass the profile"
         )
@@ -46,7 +56,7 @@ def annotated_source(
             *(count.wavefronts, count.ideal_sectors, count.ideal_wavefronts, count.worst),
         ]
         for count in profile.lines
-        if count.requests
+        if count.requests and 1 <= count.line <= len(code)  # 0: code that is not the student's
     ]
     heat = heat or max(model.PER_REQUEST, key=lambda metric: model.most_excess(counts, metric))
     steps: dict[int, int] = {}
@@ -63,7 +73,7 @@ def annotated_source(
             "note": _note(profile),
             "code": code,
             "counts": counts,
-            "steps": [[at, done] for at, done in sorted(steps.items()) if done],
+            "steps": [[at, done] for at, done in sorted(steps.items()) if done and 1 <= at <= len(code)],
             "findings": marks,
             "heat": heat,
             "line": chosen,
@@ -73,8 +83,8 @@ def annotated_source(
 
 def _mark(finding: Finding) -> State:
     return {
-        "line": finding.line or 0,
-        "other": finding.other_line or 0,
+        "line": finding.line,
+        "other": finding.other_line,
         "kind": finding.kind.replace("_", " "),
         "message": finding.message,
     }
@@ -88,8 +98,7 @@ def _dims(sizes: Sequence[int]) -> str:
 
 
 def _note(profile: Profile) -> str:
-    sampled = profile.blocks_run < profile.blocks_total
-    part = f"; {profile.blocks_run} of {profile.blocks_total} blocks were run" if sampled else ""
+    part = f"; {profile.blocks_run} of {profile.blocks_total} blocks were run" if profile.sampled else ""
     return f"{profile.label[:1].upper()}{profile.label[1:]}: counted from the source as written, not on a GPU{part}."
 
 

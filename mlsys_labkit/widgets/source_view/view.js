@@ -78,10 +78,11 @@ function render({ model, el }) {
           tell("active lanes a request", (count) => per(count, "lanes")),
           tell("sectors a request", (count) => local(count, per(count, "sectors"), "–")),
           tell("wavefronts a request", (count) => local(count, "–", per(count, "wavefronts"))),
+          own.some((count) => count[FIELD.op] === "atomic") ? tell("lanes on one address", (count) => (count[FIELD.op] === "atomic" ? per(count, "wavefronts") : "–")) : null,
           tell("at best", (count) => per(count, local(count, "idealSectors", "idealWavefronts"))),
           tell("worst request", (count) => String(count[FIELD.worst])),
           tell("times the least traffic", (count) => `${plain(excess(count))}×`),
-        ])) : h("p", { class: "lk-note" }, steps ? "No access to global or shared memory here." : "No code runs on this line, or none was counted."),
+        ].filter(Boolean))) : h("p", { class: "lk-note" }, steps ? "No access to global or shared memory here." : "No code runs on this line, or none was counted."),
       h("p", { class: "lk-note" }, steps ? `${whole(steps[1])} lane-steps: each counts one lane passing this line once.` : ""));
     const worst = own.reduce((best, count) => (!best || excess(count) > excess(best) ? count : best), null);
     const words = !worst ? "No memory access on this line." : excess(worst) < 1.05 ? "As little traffic as the bytes need."

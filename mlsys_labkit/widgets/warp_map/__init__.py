@@ -11,7 +11,7 @@ from mlsys_labkit.widgets.base import Kind, State, paragraph, table
 from mlsys_labkit.widgets.warp_map import model
 
 if TYPE_CHECKING:
-    from mlsys_labkit.cuda.profile import Profile
+    from mlsys_labkit.cuda.profile import Profile, RequestSample
 
 SIZES = (1, 2, 4, 8, 16)
 SPACES = ("global", "shared")
@@ -98,19 +98,20 @@ def _recorded(profile: Any, line: int | None) -> tuple[list[State], list[list[An
         if line is not None:
             raise LabkitError(f"line {line} of which kernel? pass the profile too: warp_access(profile, line={line})")
         return [], [], 0
-    if not hasattr(profile, "samples"):
+    from mlsys_labkit.cuda.profile import Profile
+
+    if not isinstance(profile, Profile):
         raise LabkitError(
             f"expected what kernel.profile[grid, block](...) returns, got {type(profile).__name__}; pass the profile"
         )
     kept = sorted(profile.samples, key=lambda sample: sample.line)
     if not kept:
         raise LabkitError("this profile recorded no request; profile a kernel that reads or writes memory")
-    sites: dict[tuple[Any, ...], int] = {}
+    sites: dict[tuple[int, str, str, int, str], int] = {}
     samples = []
     for sample in kept:
-        key = (sample.line, sample.space, sample.op, sample.bytes_per_lane, sample.array)
-        site = sites.setdefault(key, len(sites))
-        samples.append([site, f"block {_index(sample.block)}, warp {sample.warp}", list(sample.lanes)])
+        site = sites.setdefault(_key(sample), len(sites))
+        samples.append([site, f"block {sample.block}, warp {sample.warp}", list(sample.lanes)])
     lines = sorted({key[0] for key in sites})
     if line is not None and line not in lines:
         raise LabkitError(f"no request was recorded on line {line}; lines with requests: {', '.join(map(str, lines))}")
@@ -121,24 +122,25 @@ def _recorded(profile: Any, line: int | None) -> tuple[list[State], list[list[An
     return [dict(zip(fields, key, strict=True)) for key in sites], ordered[:MOST_SAMPLES], first
 
 
-def _index(block: Any) -> str:
-    return str(tuple(block)) if isinstance(block, tuple | list) else str(block)
+def _key(sample: RequestSample) -> tuple[int, str, str, int, str]:
+    return sample.line, sample.space, sample.op, sample.bytes_per_lane, sample.array
 
 
-def _request(state: Mapping[str, Any]) -> tuple[str, list[int | None], int, str]:
-    """The name, lanes, bytes a lane and space of the request that is shown."""
+def _request(state: Mapping[str, Any]) -> tuple[str, list[int | None], int, str, bool]:
+    """The name, lanes, bytes a lane, space and atomicity of the request that is shown."""
     if state["pattern"] == RECORDED:
         site = state["sites"][state["site"]]
         mine = [sample for sample in state["samples"] if sample[0] == state["site"]]
         _, where, lanes = mine[min(state["request"], len(mine) - 1)]
-        return f"Line {site['line']}, {site['op']} of {site['array']}, {where}", lanes, site["size"], site["space"]
+        name = f"Line {site['line']}, {site['op']} of {site['array'] or 'memory'}, {where}"
+        return name, lanes, site["size"], site["space"], site["op"] == "atomic"
     spots = model.places(state["formula"], {"i": state["request"], "k": state["k"]})
     name = f"Element {state['formula']} of each lane (i = {state['request']}, k = {state['k']})"
-    return name, [spot * state["size"] for spot in spots], state["size"], state["space"]
+    return name, [spot * state["size"] for spot in spots], state["size"], state["space"], False
 
 
 def _static(state: Mapping[str, Any]) -> str:
-    name, lanes, size, space = _request(state)
+    name, lanes, size, space, atomic = _request(state)
     if space == "global":
         found = model.sectors(lanes, size)
         facts = (
@@ -146,7 +148,7 @@ def _static(state: Mapping[str, Any]) -> str:
             f"{plain(100 * model.efficiency(lanes, size))} % of the bytes fetched were asked for."
         )
     else:
-        waves = model.wavefronts(lanes, size)
+        waves = model.wavefronts(lanes, size, atomic)
         facts = f"{sum(waves)} wavefronts, at best {sum(wave > 0 for wave in waves)}."
     rows = [
         [f"lane {lane}", at, at // model.SECTOR_BYTES, at // model.WORD_BYTES % model.BANKS]

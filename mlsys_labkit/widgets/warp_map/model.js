@@ -22,8 +22,13 @@ export function bankDepths(lanes, size, which = 0) {
   for (const word of units(phase(lanes, size, which), size, WORD)) depths[((word % BANKS) + BANKS) % BANKS] += 1;
   return depths;
 }
-export const wavefronts = (lanes, size) =>
-  Array.from({ length: WARP / phaseLanes(size) }, (_, which) => Math.max(...bankDepths(lanes, size, which)));
+export function sameAddress(lanes) {
+  const counts = new Map();
+  lanes.forEach((at) => { if (at !== null) counts.set(at, (counts.get(at) || 0) + 1); });
+  return Math.max(0, ...counts.values());
+}
+export const wavefronts = (lanes, size, atomic = false) => Array.from({ length: WARP / phaseLanes(size) }, (_, which) =>
+  Math.max(...bankDepths(lanes, size, which), atomic ? sameAddress(phase(lanes, size, which)) : 0));
 
 const LEVEL = { "|": 1, "^": 2, "&": 3, "<<": 4, ">>": 4, "+": 5, "-": 5, "*": 6, "/": 6, "%": 6 };
 const TOKEN = /\d+|[A-Za-z_]\w*|<<|>>|[-+*/%&|^()]/g;

@@ -73,9 +73,16 @@ def bank_depths(lanes: Lanes, size: int, which: int = 0) -> list[int]:
     return [words[bank] for bank in range(BANKS)]
 
 
-def wavefronts(lanes: Lanes, size: int) -> list[int]:
+def same_address(lanes: Lanes) -> int:
+    """The most lanes on one address: atomics there take turns."""
+    return max(Counter(at for at in lanes if at is not None).values(), default=0)
+
+
+def wavefronts(lanes: Lanes, size: int, atomic: bool = False) -> list[int]:
     """Wavefronts of each phase: 1 without a conflict, n for an n-way conflict, 0 when none of its lanes is active."""
-    return [max(bank_depths(lanes, size, which)) for which in range(WARP // phase_lanes(size))]
+    phases = range(WARP // phase_lanes(size))
+    turns = [same_address(phase(lanes, size, which)) if atomic else 0 for which in phases]
+    return [max(*bank_depths(lanes, size, which), turns[which]) for which in phases]
 
 
 # --- formulas --------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ function render({ model, el }) {
     const [, , formula, size, space, k] = presets.find((one) => one[0] === key) || [];
     set(formula ? { pattern: key, formula, size, space, k, request: 0 } : { pattern: key, request: 0 });
   });
-  const site = choice("Access", sites.map((one, i) => [String(i), `line ${one.line}: ${one.space} ${one.op} of ${one.array}, ${one.size} B`]), String(get("site")), (v) => set({ site: Number(v), request: 0 }));
+  const site = choice("Access", sites.map((one, i) => [String(i), `line ${one.line}: ${one.space} ${one.op}${one.array && ` of ${one.array}`}, ${one.size} B`]), String(get("site")), (v) => set({ site: Number(v), request: 0 }));
   const formula = h("input", { type: "text", autocomplete: "off", spellcheck: "false", class: "mono", value: get("formula") });
   formula.addEventListener("change", () => {
     try {
@@ -40,17 +40,17 @@ function render({ model, el }) {
   function shown() {
     if (!recorded()) {
       try {
-        return { lanes: places(get("formula"), { i: get("request"), k: get("k") }).map((at) => at * get("size")), size: get("size"), space: get("space"), where: "" };
+        return { lanes: places(get("formula"), { i: get("request"), k: get("k") }).map((at) => at * get("size")), size: get("size"), space: get("space"), atomic: false, where: "" };
       } catch (error) {
-        return { lanes: Array(32).fill(null), size: get("size"), space: get("space"), where: `Formula: ${error.message}. ` };
+        return { lanes: Array(32).fill(null), size: get("size"), space: get("space"), atomic: false, where: `Formula: ${error.message}. ` };
       }
     }
     const one = sites[get("site")], [, where, lanes] = mine()[Math.min(get("request"), last())];
-    return { lanes, size: one.size, space: one.space, where: `Line ${one.line}, ${where}: ` };
+    return { lanes, size: one.size, space: one.space, atomic: one.op === "atomic", where: `Line ${one.line}, ${where}: ` };
   }
 
   function paint(width) {
-    const { lanes, size: bytes, space: kind, where } = shown(), global = kind === "global", chosen = get("lane");
+    const { lanes, size: bytes, space: kind, atomic, where } = shown(), global = kind === "global", chosen = get("lane");
     const words = new Map();
     lanes.forEach((at, i) => {
       if (at === null) return;
@@ -58,7 +58,7 @@ function render({ model, el }) {
     });
     const found = sectors(lanes, bytes), lines = [...new Set([...words.keys()].map((w) => Math.floor(w / 32)))].sort((a, b) => a - b);
     const drawn = lines.slice(0, MOST_ROWS), left = width < 520 ? 46 : 62, cell = (width - left - 2) / 32, high = drawn.length > 12 ? 16 : 22;
-    const head = 62, text = cell >= 17, waves = wavefronts(lanes, bytes), group = Math.floor(chosen / phaseLanes(bytes)), depth = bankDepths(lanes, bytes, group);
+    const head = 62, text = cell >= 17, waves = wavefronts(lanes, bytes, atomic), group = Math.floor(chosen / phaseLanes(bytes)), depth = bankDepths(lanes, bytes, group);
     const X = (i) => left + i * cell, Y = (i) => head + i * high, foot = Y(drawn.length) + 8, height = foot + (global ? 4 : 62);
     const at = lanes[chosen], word = at === null ? null : Math.floor(at / 4);
     const inPhase = (lane) => global || Math.floor(lane / phaseLanes(bytes)) === group;
@@ -94,25 +94,26 @@ function render({ model, el }) {
       ...depth.map((n, i) => n ? s("g", { class: `lk-depth${n > 1 ? " clash" : ""}` },
         s("rect", { x: X(i) + 1, width: cell - 2, y: foot + 40 - (30 * n) / Math.max(4, most), height: (30 * n) / Math.max(4, most) }),
         text || n === most ? s("text", { class: "small", x: X(i) + cell / 2, y: foot + 54, "text-anchor": "middle" }, String(n)) : null) : null)];
-    const said = where + tell(lanes, bytes, global, found, waves, depth);
+    const said = where + tell(lanes, bytes, global, found, waves, atomic);
     const many = lines.length - drawn.length;
     plot.replaceChildren(s("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": said }, top, column, map, link, bars));
     more.textContent = `${many ? `${many} more rows of 128 B are not drawn. ` : ""}A row is 128 bytes from the byte on its left${text ? "; a number names the lane that asks for the word" : ""}${global ? "; framed sectors are fetched whole" : ""}.`;
     ui.says.textContent = said;
     detail.textContent = about(chosen, at, bytes, global, group, waves);
-    report(lanes, bytes, global, found, waves);
+    report(lanes, bytes, global, found, waves, atomic);
   }
 
-  function tell(lanes, bytes, global, found, waves, depth) {
+  function tell(lanes, bytes, global, found, waves, atomic) {
     const active = lanes.filter((at) => at !== null).length;
     if (!active) return "No lane is active.";
+    const turns = atomic && sameAddress(lanes) > 1 ? ` ${sameAddress(lanes)} atomics on one address take turns.` : "";
     const who = `${active} ${active === 1 ? "lane asks" : "lanes ask"} for ${bytes} B each: `;
     if (global) {
       const least = idealSectors(lanes, bytes), fine = found.length === least;
-      return `${who}${distinctBytes(lanes, bytes)} distinct bytes in ${found.length} sector${found.length > 1 ? "s" : ""}, ${fine ? "as few as there can be" : `where ${least} would do`}. ${plain(100 * efficiency(lanes, bytes))} % of the ${32 * found.length} B fetched were asked for.`;
+      return `${who}${distinctBytes(lanes, bytes)} distinct bytes in ${found.length} sector${found.length > 1 ? "s" : ""}, ${fine ? "as few as there can be" : `where ${least} would do`}. ${plain(100 * efficiency(lanes, bytes))} % of the ${32 * found.length} B fetched were asked for.${turns}`;
     }
-    const total = waves.reduce((a, b) => a + b, 0), least = waves.filter(Boolean).length, worst = Math.max(...waves);
-    return `${who}${total} wavefront${total > 1 ? "s" : ""}${least > 1 ? ` in ${least} phases of ${phaseLanes(bytes)} lanes` : ""}. ${worst > 1 ? `A ${worst}-way bank conflict: ${worst} different words in one bank.` : "No bank conflict: no bank is asked for two different words at once."}`;
+    const total = waves.reduce((a, b) => a + b, 0), least = waves.filter(Boolean).length, conflict = Math.max(...waves.map((_, which) => Math.max(...bankDepths(lanes, bytes, which))));
+    return `${who}${total} wavefront${total > 1 ? "s" : ""}${least > 1 ? ` in ${least} phases of ${phaseLanes(bytes)} lanes` : ""}. ${conflict > 1 ? `A ${conflict}-way bank conflict: ${conflict} different words in one bank.` : "No bank conflict: no bank is asked for two different words at once."}${turns}`;
   }
   function about(chosen, at, bytes, global, group, waves) {
     if (at === null) return `Lane ${chosen} is inactive.`;
@@ -120,16 +121,16 @@ function render({ model, el }) {
     return global ? `Lane ${chosen}: byte ${at}, sector ${Math.floor(at / 32)} (bytes ${32 * Math.floor(at / 32)} to ${32 * Math.floor(at / 32) + 31}).`
       : `Lane ${chosen}: byte ${at}, word ${Math.floor(at / 4)}, bank ${bank}${bytes > 4 ? ` to ${(bank + bytes / 4 - 1) % 32}; phase ${group + 1} of ${waves.length} (the others are dimmed)` : ""}.`;
   }
-  function report(lanes, bytes, global, found, waves) {
+  function report(lanes, bytes, global, found, waves, atomic) {
     const total = waves.reduce((a, b) => a + b, 0);
-    facts.replaceChildren(grid("This request in numbers", ["what", "here", "at best"], global ? [
+    facts.replaceChildren(grid("This request in numbers", ["what", "here", "at best"], (global ? [
       ["sectors of 32 B", String(found.length), String(idealSectors(lanes, bytes))],
       ["bytes fetched", String(32 * found.length), String(32 * idealSectors(lanes, bytes))],
       ["bytes asked for (distinct)", String(distinctBytes(lanes, bytes)), ""],
     ] : [
       ["wavefronts", String(total), String(waves.filter(Boolean).length)],
-      ["largest conflict", `${Math.max(...waves)}-way`, "1-way"],
-    ]));
+      ["most in one phase", String(Math.max(...waves)), "1"],
+    ]).concat(atomic ? [["lanes on one address", String(sameAddress(lanes)), "1"]] : [])));
   }
 
   const plot = h("div", {}), detail = h("p", { class: "lk-detail mono" }), more = h("p", { class: "lk-note" }), facts = h("div", { class: "lk-scroll" });
