@@ -10,7 +10,7 @@ function render({ model, el }) {
   const lists = { threads: upTo(1024, 32, get("threads")).filter(Boolean), registers: upTo(255, 1, get("registers")).filter((n) => n >= 16 || n === get("registers")), shared: upTo(most, 1024, get("shared")) };
   const units = { registers: " registers", shared: "" };
   const show = { threads: whole, registers: String, shared: (bytes) => `${plain(bytes / 1024)} KiB` };
-  const names = { threads: "Threads a block", registers: "Registers a thread", shared: "Shared, a block" };
+  const names = { threads: "Threads a block", registers: "Registers a thread", shared: "Shared memory" };
   const architecture = choice("Architecture", [...table.keys()].map((key) => [key, `${key}: ${table.get(key).name}`]), get("architecture"), (v) => set({ architecture: v }));
   const fields = Object.keys(lists).map((key) => ladder(names[key], lists[key], get(key), show[key], (value) => set({ [key]: value })));
   ui.controls.append(architecture.el, ...fields.map((field) => field.el));
