@@ -31,6 +31,7 @@ from mlsys_labkit.cuda.source.tokens import tokenize
 __all__ = ["CompiledProgram", "ProgramSource", "compile_program", "runner"]
 
 _HOST = INCLUDE.parent / "host"
+_TEXTBOOK = INCLUDE / "textbook"  # headers that books ship, and that programs copied from them go without
 _PRELUDE = '#include "lk/prelude.h"\n#include "lk/export.h"\n#include "lk/host/runtime.h"\n'
 _RUNNER_FLAGS = ("-std=c++17", "-O2", "-g1", "-fPIC", "-pthread", f"-I{INCLUDE}", f"-I{RUNTIME}")
 _INCLUDED = re.compile(r'^([ \t]*#[ \t]*include[ \t]*)(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
@@ -234,9 +235,10 @@ def _redirect(text: str, beside: Path, names: Mapping[str, str]) -> str:
         for name in (os.path.normpath(beside / wanted), os.path.normpath(wanted)):
             if name in names:
                 return f'{found[1]}"{names[name]}"'
-        stand_in = INCLUDE / Path(wanted).name
-        if found[2] and stand_in.is_file():  # "../common/helper_cuda.h" of a tree that is not here
-            return f"{found[1]}<{stand_in.name}>"
+        if found[2]:  # "../common/book.h" of a tree that is not here
+            for folder in (_TEXTBOOK, INCLUDE):
+                if (folder / Path(wanted).name).is_file():
+                    return f'{found[1]}"{folder / Path(wanted).name}"'
         return found[0]
 
     return _INCLUDED.sub(replaced, text)

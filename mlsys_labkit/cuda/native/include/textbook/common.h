@@ -1,0 +1,32 @@
+// common.h: what the programs of "Professional CUDA C Programming" (Cheng, Grossman, McKercher) expect of it.
+#pragma once
+
+#include <cstdio>
+#include <cstdlib>
+
+#include <sys/time.h>
+
+#define CHECK(call)                                                                     \
+    {                                                                                   \
+        const cudaError_t error = call;                                                 \
+        if (error != cudaSuccess) {                                                     \
+            fprintf(stderr, "Error: %s:%d, ", __FILE__, __LINE__);                      \
+            fprintf(stderr, "code: %d, reason: %s\n", error, cudaGetErrorString(error)); \
+            exit(1);                                                                    \
+        }                                                                               \
+    }
+
+#define CHECK_CUBLAS(call)                                                                 \
+    {                                                                                      \
+        const auto error = call;                                                           \
+        if (error != 0) {                                                                  \
+            fprintf(stderr, "Got CUBLAS error %d at %s:%d\n", int(error), __FILE__, __LINE__); \
+            exit(1);                                                                       \
+        }                                                                                  \
+    }
+
+inline double seconds() {
+    timeval now;
+    gettimeofday(&now, nullptr);
+    return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_usec) * 1e-6;
+}
