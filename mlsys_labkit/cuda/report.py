@@ -187,6 +187,6 @@ def _annotated(profile: Profile) -> str:
             f'<tr><td class="n">{number}</td><td>{bar}</td><td class="n">{shown}</td><td>{escape(text)}</td></tr>'
         )
     return (
-        '<table class="code"><thead><tr><th class="n">line</th><th>heat</th><th class="n">lanes</th><th>source</th></tr>'
-        f"</thead><tbody>{''.join(rows)}</tbody></table>"
+        '<table class="code"><thead><tr><th class="n">line</th><th>heat</th><th class="n">lanes</th><th>source</th>'
+        f"</tr></thead><tbody>{''.join(rows)}</tbody></table>"
     )

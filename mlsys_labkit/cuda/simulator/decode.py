@@ -203,7 +203,10 @@ def _line_counts(
         for name in COUNTS:
             numbers[name] += int(site[name])
         numbers["worst"] = max(numbers["worst"], int(site["worst"]))
-    counts = [LineCount(*key, **numbers, executed=executed.get(key[0], 0)) for key, numbers in sums.items()]
+    counts = [
+        LineCount(line, function, space, op, nbytes, **numbers, executed=executed.get(line, 0))
+        for (line, function, space, op, nbytes), numbers in sums.items()
+    ]
     functions = {places[pc].line: places[pc].function for pc in steps["pc"].tolist()}
     nothing = dict.fromkeys((*COUNTS, "worst"), 0)
     quiet = executed.keys() - {count.line for count in counts}
