@@ -24,6 +24,8 @@ _BOTH = (
     "-fno-strict-aliasing",  # kernels read floats as float4 and as int, and nvcc lets them
     "-fwrapv",  # as ptxas does
     "-fno-builtin-printf",  # it is bound to the simulator's, which puts would not be
+    "-fno-optimize-sibling-calls",  # who called a barrier or a hook is its return address
+    "-fstack-clash-protection",  # a large frame touches each page, so that it meets the guard below its stack
     "-U_FORTIFY_SOURCE",
     "-fdiagnostics-color=never",
     "-fno-diagnostics-show-caret",
@@ -34,19 +36,30 @@ _FAST = (
     "-march=native",
     "-fno-trapping-math",
 )
-# gcc's calls to __tsan_* are the hooks. Passes that merge or copy code, or that speculate, would count accesses that
-# the source does not make, or move them to lines that did not make them.
+# gcc's calls to __tsan_* are the hooks. They go in after inlining, redundancy elimination and partial redundancy elimination
+# (which keep the loads that CUDA's own compiler would keep) and before vectorisation. Each flag stops a pass that would
+# break one of three promises.
 _INSTRUMENTED = (
     "-O2",
     "-fsanitize=thread",
     "-fsanitize-coverage=trace-pc",
     "--param=tsan-instrument-func-entry-exit=0",
+    "--param=tsan-distinguish-volatile=1",  # lanes of a warp are in step at volatile accesses
+    # An access is counted on the line that makes it, and only if it is made.
+    "-fno-hoist-adjacent-loads",  # loads both sides of an if, whichever is taken
     "-fno-code-hoisting",
-    "-fno-tree-dominator-opts",
+    "-fno-crossjumping",  # both merge equal code of different lines
+    "-fno-tree-tail-merge",
+    "-fno-ipa-icf",  # the same for equal functions
+    # A basic block of the source is one basic block, and a later one has a higher address: lanes meet by that.
     "-fno-thread-jumps",
-    "-fno-crossjumping",
+    "-fno-tree-dominator-opts",  # threads jumps too
+    "-fno-partial-inlining",
     "-fno-reorder-blocks",
     "-fno-reorder-blocks-and-partition",
+    # A basic block's floating-point instructions are those of its source.
+    "-ffp-contract=off",
+    "-fno-tree-vectorize",
 )
 
 

@@ -24,7 +24,9 @@
 #endif
 
 // One block runs on one thread of the operating system, so that what is local to that thread is shared by the block.
-#define __shared__ __attribute__((aligned(16))) thread_local
+// constinit: an array of a class with constructors gets no guard variable, which all threads would read and one would write;
+// and a class that needs one to run is refused, as by nvcc.
+#define __shared__ __constinit __attribute__((aligned(16))) thread_local
 
 #define __forceinline__ inline __attribute__((always_inline))
 #define __align__(bytes) __attribute__((aligned(bytes)))
