@@ -36,7 +36,7 @@ _FAST = (
     "-march=native",
     "-fno-trapping-math",
 )
-# gcc's calls to __tsan_* are the hooks. They go in after inlining, redundancy elimination and partial redundancy elimination
+# gcc's calls to __tsan_* are the hooks. They go in after inlining and the elimination of (partial) redundancies
 # (which keep the loads that CUDA's own compiler would keep) and before vectorisation. Each flag stops a pass that would
 # break one of three promises.
 _INSTRUMENTED = (
