@@ -21,20 +21,12 @@ from mlsys_labkit.cuda.host_array import HostArray, as_host_array
 from mlsys_labkit.cuda.parameters import Parameter, signature
 from mlsys_labkit.cuda.scalars import shown, value_bytes
 from mlsys_labkit.cuda.simulator.client import DeviceBuffer
+from mlsys_labkit.cuda.simulator.decode import NamedRange
 
-__all__ = ["ArrayRange", "BoundArguments", "bind"]
+__all__ = ["BoundArguments", "bind"]
 
 LARGEST_BYTES = 32_764  # of all arguments, since CUDA 12.1 on sm_70 and newer
 _FIRST_ADDRESS = 1 << 32  # smaller numbers were meant as numbers
-
-
-@dataclass(frozen=True)
-class ArrayRange:
-    """Where an argument's elements lie in device memory."""
-
-    name: str
-    address: int
-    nbytes: int
 
 
 @dataclass
@@ -49,7 +41,7 @@ class BoundArguments:
 
     packed: bytes
     offsets: tuple[int, ...]
-    arrays: tuple[ArrayRange, ...]
+    arrays: tuple[NamedRange, ...]
     _keep: list[Any] = field(default_factory=list)
     _returns: list[tuple[NDArray[np.uint8], NDArray[np.uint8]]] = field(default_factory=list)
 
@@ -119,13 +111,13 @@ def _place(
     values: list[Any],
     bound: BoundArguments,
     allocate: Callable[[int], DeviceBuffer],
-) -> list[ArrayRange]:
+) -> list[NamedRange]:
     """Give each array of the notebook its place in device memory, overlapping ones a common one; fill in ``values``."""
     arrays = []
     names = [parameter.name or f"argument {number}" for number, parameter in enumerate(parameters, start=1)]
     for index, argument in enumerate(arguments):
         if isinstance(argument, DeviceArray):
-            arrays.append(ArrayRange(names[index], argument.address, argument.nbytes))
+            arrays.append(_range(names[index], argument.address, argument.nbytes, parameters[index]))
             bound._keep.append(argument)
     placed = [(host, index) for index, host in enumerate(hosts) if host is not None]
     for group in _overlapping(placed):
@@ -140,10 +132,14 @@ def _place(
             mine[...] = host.raw
             bound._keep.append(host)
             values[index] = buffer.address + offset
-            arrays.append(ArrayRange(names[index], buffer.address + offset, host.nbytes))
+            arrays.append(_range(names[index], values[index], host.nbytes, parameters[index]))
             if not parameters[index].is_const:
                 bound._returns.append((host.raw, mine))
     return arrays
+
+
+def _range(name: str, address: int, nbytes: int, parameter: Parameter) -> NamedRange:
+    return NamedRange(name, address, address + nbytes, parameter.element_bytes)
 
 
 def _overlapping(placed: Sequence[tuple[HostArray, int]]) -> list[list[tuple[HostArray, int]]]:

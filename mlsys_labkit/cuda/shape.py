@@ -61,8 +61,8 @@ def launch_shape(key: Any, static_shared_bytes: int = 0) -> LaunchShape:
     shape = LaunchShape(grid, block, _whole("shared_bytes", key[2]) if len(key) == 3 else 0)
     if shape.threads_per_block > MOST_THREADS_PER_BLOCK:
         raise LaunchError(
-            f"invalid configuration argument: a block of {_shown(block)} has {shape.threads_per_block:,} threads, and at "
-            f"most {MOST_THREADS_PER_BLOCK:,} are allowed; use smaller blocks and more of them"
+            f"invalid configuration argument: a block of {_shown(block)} has {shape.threads_per_block:,} threads, "
+            f"and at most {MOST_THREADS_PER_BLOCK:,} are allowed; use smaller blocks and more of them"
         )
     if shape.shared_bytes < 0:
         raise LaunchError(f"invalid argument: shared_bytes is {shape.shared_bytes}, and the least is 0")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mlsys_labkit.cuda.source.shared import SYMBOL
 
-__all__ = ["SharedArray", "Symbol", "demangle", "read_symbols", "shared_arrays"]
+__all__ = ["SharedArray", "Symbol", "demangle", "is_called", "read_symbols", "shared_arrays"]
 
 _SYMBOL_TABLE = 2
 _THREAD_LOCAL = 6
@@ -77,6 +77,17 @@ def demangle(names: Iterable[str]) -> Iterator[str]:
         return iter(())
     said = subprocess.run(["c++filt"], input="\n".join(wanted), capture_output=True, text=True, check=True).stdout
     return iter(said.splitlines())
+
+
+def is_called(function: str, kernel: str) -> bool:
+    """Whether a demangled function such as ``void q::scale<4>(float*)`` is the one that the source calls ``q::scale<4>``.
+
+    Example:
+        >>> is_called("void q::scale<4, float>(float*)", "q::scale<4>")
+        True
+    """
+    plain = function.split("(", 1)[0].split("<", 1)[0].split(" ")[-1]
+    return plain == kernel.split("<", 1)[0].replace(" ", "")
 
 
 def _split(name: str) -> tuple[str, str]:

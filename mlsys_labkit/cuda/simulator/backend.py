@@ -51,9 +51,7 @@ class SimulatorBackend:
     def _launch(
         self, mode: Mode, index: int, shape: LaunchShape, arguments: tuple[Any, ...], options: Options
     ) -> tuple[LaunchResult, Callable[[], LaunchContext]]:
-        return self._module.launch(
-            index, shape, arguments, mode, options.seed, options.sample_blocks, options.seconds
-        )
+        return self._module.launch(index, shape, arguments, mode, options.seed, options.sample_blocks, options.seconds)
 
 
 def _failure(findings: list[Finding]) -> KernelError:

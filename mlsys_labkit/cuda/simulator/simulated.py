@@ -14,18 +14,20 @@ from mlsys_labkit.cuda.build.cache import Cache
 from mlsys_labkit.cuda.build.flags import Build
 from mlsys_labkit.cuda.build.lines import LineTable
 from mlsys_labkit.cuda.build.module import CompiledModule, compile_module
-from mlsys_labkit.cuda.build.symbols import read_symbols, shared_arrays
+from mlsys_labkit.cuda.build.symbols import is_called, read_symbols, shared_arrays
 from mlsys_labkit.cuda.build.toolchain import Toolchain, find_toolchain
 from mlsys_labkit.cuda.build.unit import Unit
+from mlsys_labkit.cuda.errors import CompileError
 from mlsys_labkit.cuda.parameters import Parameter, read_parameters
 from mlsys_labkit.cuda.shape import LaunchShape
 from mlsys_labkit.cuda.simulator import runtime
 from mlsys_labkit.cuda.simulator.client import LaunchRequest, LaunchResult, LoadedModule, Mode, Simulator
-from mlsys_labkit.cuda.simulator.decode import LaunchContext, NamedRange
+from mlsys_labkit.cuda.simulator.decode import DYNAMIC, LaunchContext, NamedRange
 from mlsys_labkit.cuda.source.shared import SYMBOL
 
 __all__ = ["SimulatedModule", "launch_seconds"]
 
+MOST_STATIC_BYTES = 48 << 10
 _LOOK_SECONDS = 60.0  # the cache is asked so often whether a kernel.so is still there, which also keeps it there
 
 
@@ -68,10 +70,32 @@ class SimulatedModule:
         self._read: dict[int, tuple[Parameter, ...]] = {}
         self._fast = compile_module(unit, Build.FAST, self._toolchain, self._cache, beside=runtime.worker)
         self.unit = self._fast.unit
+        self._shared_arrays = shared_arrays(self._fast.path)
+        self._static_bytes: dict[int, int] = {}
+        self._check_static_shared()
 
     def parameters(self, index: int) -> tuple[Parameter, ...]:
         """Of kernel ``index``; loads the module to ask it."""
         return self._parameters(self._loaded(Build.FAST), index)
+
+    def static_shared_bytes(self, index: int) -> int:
+        """Of the ``__shared__`` arrays that kernel ``index`` declares, and those at file scope."""
+        if index not in self._static_bytes:
+            self._static_bytes[index] = sum(
+                array.nbytes
+                for array in self._shared_arrays
+                if not array.function or is_called(array.function, self.unit.kernels[index])
+            )
+        return self._static_bytes[index]
+
+    def _check_static_shared(self) -> None:
+        for index, kernel in enumerate(self.unit.kernels):
+            nbytes = self.static_shared_bytes(index)
+            if nbytes > MOST_STATIC_BYTES:
+                raise CompileError(
+                    f"{kernel} uses too much shared data: its __shared__ arrays have {nbytes:,} bytes and "
+                    f"{MOST_STATIC_BYTES:,} are allowed (48 KiB); use smaller tiles, or extern __shared__"
+                )
 
     def launch(
         self,
@@ -83,7 +107,7 @@ class SimulatedModule:
         sample_blocks: int = 0,
         seconds: float | None = None,
     ) -> tuple[LaunchResult, Callable[[], LaunchContext]]:
-        """Run kernel ``index`` to its end and bring back what it wrote; the second value tells what its records mean."""
+        """Run kernel ``index`` and bring back what it wrote. The second value tells what the records mean."""
         loaded = self._loaded(Build.FAST if mode == "run" else Build.INSTRUMENTED)
         name = self.unit.kernels[index]
         bound = arguments.bind(name, self._parameters(loaded, index), values, loaded.simulator.allocate)
@@ -110,7 +134,7 @@ class SimulatedModule:
 
     def _context(self, loaded: _Loaded, name: str, shape: LaunchShape, arrays: tuple[NamedRange, ...]) -> LaunchContext:
         begin = loaded.dynamic_offset
-        dynamic = NamedRange("dynamic shared memory", begin, begin + shape.shared_bytes)
+        dynamic = NamedRange(DYNAMIC, begin, begin + shape.shared_bytes)
         return LaunchContext(
             kernel=name,
             source=self.unit.source,

@@ -1,0 +1,211 @@
+"""From CUDA C++ text to kernels."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from mlsys_labkit.cuda.build.headers import kit_identity
+from mlsys_labkit.cuda.build.unit import EXPORTS, Unit
+from mlsys_labkit.cuda.errors import CompileError, CudaError, Diagnostic
+from mlsys_labkit.cuda.kernel import Backend, Kernel
+from mlsys_labkit.cuda.simulator.backend import SimulatorBackend
+from mlsys_labkit.cuda.simulator.simulated import SimulatedModule
+from mlsys_labkit.cuda.source.kernels import KernelDefinition, choose_kernels, find_kernels
+from mlsys_labkit.cuda.source.stub import is_unsolved
+from mlsys_labkit.cuda.unsolved import UnsolvedBackend
+
+__all__ = ["BackendName", "Kernels", "compile", "compile_all"]
+
+BackendName = Literal["auto", "simulator", "gpu"]
+Source = str | os.PathLike[str]
+
+
+class Kernels(Mapping[str, Kernel]):
+    """The kernels of one source, by name: ``kernels.scale`` or ``kernels["scale"]``.
+
+    Example:
+        >>> two = compile_all("__global__ void a(int* p) { *p = 1; }  __global__ void b(int* p) { *p = 2; }")
+        >>> list(two), two.b.name
+        (['a', 'b'], 'b')
+    """
+
+    def __init__(self, kernels: Mapping[str, Kernel], missing: Kernel | None = None) -> None:
+        self._kernels = dict(kernels)
+        self._missing = missing  # what any name of an unsolved source stands for
+
+    def __getitem__(self, name: str) -> Kernel:
+        if self._missing and name not in self._kernels:
+            return self._missing
+        return self._kernels[name]
+
+    def __getattr__(self, name: str) -> Kernel:
+        if name.startswith("_") or (name not in self._kernels and not self._missing):
+            raise AttributeError(f"no kernel is called {name!r}; there are: {', '.join(self._kernels)}")
+        return self[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._kernels)
+
+    def __len__(self) -> int:
+        return len(self._kernels)
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self._kernels]
+
+    def __repr__(self) -> str:
+        return f"<kernels {', '.join(self._kernels)}>"
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What ``compile`` was asked for."""
+
+    text: str
+    file_name: str
+    folder: Path
+    backend: BackendName
+    graded: bool
+    defines: tuple[tuple[str, str], ...]
+    strict: bool | None
+
+
+def compile(
+    source: Source,
+    name: str | None = None,
+    *,
+    backend: BackendName = "auto",
+    graded: bool = False,
+    defines: Mapping[str, Any] | None = None,
+    strict: bool | None = None,
+) -> Kernel:
+    """Compile CUDA C++ and return the kernel called ``name``, such as ``"matmul<16>"`` for an instance of a template.
+
+    ``source`` is the text, or a path; ``#include "..."`` looks beside the file, or in the current folder. ``name`` may
+    be left out where there is one kernel. ``backend`` is ``"simulator"``, ``"gpu"``, or ``"auto"``: a GPU where there
+    is one. ``defines`` are macros, as ``nvcc -D`` sets them. ``graded`` refuses what could reach around the counters.
+    ``strict`` asks NVIDIA's compiler, too; left out, it is asked for its words when g++ refuses the source.
+
+    A source with nbgrader's stub in it compiles; its kernel raises NotImplementedError when it is launched.
+
+    Raises CompileError with ``diagnostics`` that point at lines of the source, and CudaError where nothing can be
+    compiled.
+
+    Example:
+        >>> fill = compile("template <int N> __global__ void fill(int* x) { x[threadIdx.x] = N; }", "fill<7>")
+        >>> fill.signature
+        'fill<7>(int* x)'
+
+    Reference: CUDA C++ programming guide, "C++ language extensions".
+    """
+    request = _request(source, backend, graded, defines, strict)
+    if is_unsolved(request.text):
+        return _unsolved(name or "kernel", request)
+    kernels = find_kernels(request.text)
+    chosen = choose_kernels(kernels, name)
+    made = _make(request, chosen, kernels, may_drop=name is None)
+    if len(made) > 1:
+        raise CompileError(
+            f"the source defines {len(made)} kernels: {', '.join(made)}; "
+            f"say which: compile(source, {next(iter(made))!r}), or take them all with compile_all(source)"
+        )
+    return next(iter(made.values()))
+
+
+def compile_all(
+    source: Source,
+    *,
+    backend: BackendName = "auto",
+    graded: bool = False,
+    defines: Mapping[str, Any] | None = None,
+    strict: bool | None = None,
+) -> Kernels:
+    """Compile CUDA C++ and return all its kernels that need no template arguments; see ``compile``.
+
+    Example:
+        >>> len(compile_all("__global__ void a() {}"))
+        1
+    """
+    request = _request(source, backend, graded, defines, strict)
+    if is_unsolved(request.text):
+        return Kernels({}, _unsolved("kernel", request))
+    kernels = find_kernels(request.text)
+    return Kernels(_make(request, choose_kernels(kernels, None), kernels, may_drop=True))
+
+
+def _request(
+    source: Source, backend: BackendName, graded: bool, defines: Mapping[str, Any] | None, strict: bool | None
+) -> _Request:
+    if backend not in ("auto", "simulator", "gpu"):
+        raise CudaError(f"backend is 'auto', 'simulator' or 'gpu'; got {backend!r}")
+    pairs = tuple((key, _macro(value)) for key, value in (defines or {}).items())
+    if isinstance(source, str):
+        return _Request(source, "kernel.cu", Path.cwd(), backend, graded, pairs, strict)
+    path = Path(source)
+    try:
+        text = path.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError as error:
+        raise CudaError(
+            f"{path} cannot be read: {error.strerror}; pass a path to CUDA C++, or the text itself"
+        ) from None
+    return _Request(text, path.name, path.resolve().parent, backend, graded, pairs, strict)
+
+
+def _macro(value: Any) -> str:
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def _unsolved(name: str, request: _Request) -> Kernel:
+    return Kernel(name, request.text, UnsolvedBackend(), 0, request.defines)
+
+
+def _make(
+    request: _Request, chosen: tuple[str, ...], kernels: tuple[KernelDefinition, ...], may_drop: bool
+) -> dict[str, Kernel]:
+    texts = {kernel.name: kernel.parameters for kernel in kernels}
+    backend, names = _backend(request, chosen, texts, may_drop)
+    return {name: Kernel(name, request.text, backend, index, request.defines) for index, name in enumerate(names)}
+
+
+def _backend(
+    request: _Request, chosen: tuple[str, ...], texts: Mapping[str, str], may_drop: bool
+) -> tuple[Backend, tuple[str, ...]]:
+    module = _simulated(request, chosen, texts, may_drop)
+    return SimulatorBackend(module), module.unit.kernels
+
+
+def _simulated(request: _Request, chosen: tuple[str, ...], texts: Mapping[str, str], may_drop: bool) -> SimulatedModule:
+    """The module, without those kernels that no compiler gets to see: they stand behind an #ifdef that is off."""
+    while True:
+        unit = Unit(request.text, chosen, request.defines, request.file_name, request.folder, request.graded)
+        parameter_texts = tuple(texts.get(name.split("<")[0], "") for name in chosen)
+        try:
+            return _module(unit, parameter_texts)
+        except CompileError as error:
+            numbers = {one.line - 1 for one in error.diagnostics if one.file == EXPORTS}
+            if not numbers:
+                raise
+            left = tuple(name for number, name in enumerate(chosen) if number not in numbers)
+            if not may_drop or not left:
+                raise _about_exports(error, chosen) from None
+            chosen = left
+
+
+def _about_exports(error: CompileError, chosen: tuple[str, ...]) -> CompileError:
+    """Complaints about a line of ours, told of the kernel that the line names."""
+    told = tuple(Diagnostic(0, 0, f"{chosen[one.line - 1]}: {one.text}") for one in error.diagnostics)
+    return CompileError("\n".join(map(str, told)), told)
+
+
+@functools.lru_cache(maxsize=64)
+def _remembered(unit: Unit, parameter_texts: tuple[str, ...], identity: tuple[str, str, str | None]) -> SimulatedModule:
+    return SimulatedModule(unit, parameter_texts)
+
+
+def _module(unit: Unit, parameter_texts: tuple[str, ...]) -> SimulatedModule:
+    """Compiled once an interpreter, as long as nothing it depends on changes."""
+    return _remembered(unit, parameter_texts, (unit.identity(), kit_identity(), os.environ.get("CXX")))
