@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from mlsys_labkit.cuda.finding import Finding, Index
@@ -60,7 +61,17 @@ def decode_findings(result: Recorded, context: LaunchContext) -> list[Finding]:
                 int(record["count"]),
             )
         )
-    return sorted(findings, key=lambda finding: (finding.line, finding.other_line, finding.kind))
+    return _merged(sorted(findings, key=lambda finding: (finding.line, finding.other_line, finding.kind)))
+
+
+def _merged(findings: list[Finding]) -> list[Finding]:
+    """One finding for what is one mistake to a reader: ``bins[x]++`` races as read and write and as two writes."""
+    merged: dict[tuple[str, int, int, str], Finding] = {}
+    for finding in findings:
+        key = (finding.kind, finding.line, finding.other_line, finding.array)
+        known = merged.get(key)
+        merged[key] = replace(known, count=known.count + finding.count) if known else finding
+    return list(merged.values())
 
 
 class _Case:
@@ -122,6 +133,8 @@ class _Case:
         size = self.array.element_bytes
         if size and self.offset % size == 0:
             return f"{self.array.name}[{self.offset // size}]"
+        if self.is_shared and self.bytes and self.offset % self.bytes == 0:  # its type and rows are not known
+            return f"element {self.offset // self.bytes} of {self.array.name}"
         return f"byte {self.offset} of {self.array.name}"
 
     @property
@@ -171,11 +184,11 @@ def _uninitialized(case: _Case) -> str:
 def _race(case: _Case) -> str:
     own, other = case.nouns
     where = f"line {case.line}" if case.line == case.other_line else f"lines {case.line} and {case.other_line}"
-    remedy = "no barrier lies between them"
-    if case.other_block != case.block and case.other_block is not None:
-        remedy = "nothing orders two blocks"
-    elif case.other_thread and case.thread and case.same_warp:
-        remedy = "not even lanes of a warp are ordered without __syncwarp()"
+    remedy = "no __syncthreads() orders them"
+    if case.other_block not in (None, case.block):
+        remedy = "nothing orders the blocks of a launch: use an atomic, or a second launch"
+    elif case.same_warp:
+        remedy = "no __syncwarp() or __syncthreads() orders them"
     if own == other and case.line == case.other_line:
         return f"{case.element}: {own}s by {case.who} and by {case.other} at {where}: {remedy}"
     return f"{case.element}: {own} by {case.who} and {other} by {case.other} at {where}: {remedy}"
