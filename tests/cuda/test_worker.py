@@ -436,12 +436,14 @@ def test_worker_and_notebook_agree_on_every_size(kernels: Kernels) -> None:
     assert kernels.add()
     worker = kernels.simulator._worker
     assert worker
-    assert {name: getattr(worker.control.hello, name) for name in protocol.own_sizes()} == protocol.own_sizes()
+    assert protocol.workers_sizes(worker.control) == protocol.own_sizes()
+    assert 0 not in protocol.workers_sizes(worker.control).values()
 
 
-@pytest.mark.parametrize("name", ["version", "size_of_request", "size_of_control"])
+@pytest.mark.parametrize("name", ["version", "size_of_control", "size_of_records"])
 def test_another_layout_is_an_error_at_start(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr(protocol, "own_sizes", lambda: {name: 12345})
+    drifted = {**protocol.own_sizes(), name: 12345}
+    monkeypatch.setattr(protocol, "own_sizes", lambda: drifted)
     simulator = Simulator()
     with pytest.raises(WorkerError, match=f"lays out {name} in another way; reinstall"):
         _ = simulator.arena_address

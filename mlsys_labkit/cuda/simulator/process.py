@@ -86,13 +86,10 @@ class WorkerProcess:
         if not self.wait(_START_SECONDS):
             self.kill()
             raise WorkerError(f"the simulator's worker process did not start within {_START_SECONDS:.0f} s; try again")
-        if differing := {
-            name for name, size in protocol.own_sizes().items() if getattr(self.control.hello, name) != size
-        }:
+        own, workers = protocol.own_sizes(), protocol.workers_sizes(self.control)
+        if differing := [name for name, size in own.items() if workers[name] != size]:
             self.close()
-            raise WorkerError(
-                f"the worker lays out {', '.join(sorted(differing))} in another way; reinstall mlsys-labkit"
-            )
+            raise WorkerError(f"the worker lays out {', '.join(differing)} in another way; reinstall mlsys-labkit")
         self.arena_address = int(self.control.hello.arena_address)
 
     @property

@@ -9,6 +9,8 @@ import ctypes
 from ctypes import c_char, c_double, c_ubyte, c_uint32, c_uint64
 from enum import IntEnum
 
+from mlsys_labkit.cuda.simulator.decode import RECORDS
+
 __all__ = [
     "CHANGES",
     "MODES",
@@ -24,6 +26,7 @@ __all__ = [
     "Reply",
     "Request",
     "own_sizes",
+    "workers_sizes",
 ]
 
 VERSION = 1
@@ -111,12 +114,20 @@ class Control(ctypes.Structure):
     )
 
 
-def own_sizes() -> dict[str, int]:
-    """Sizes in bytes that the worker's Hello has to agree with."""
+def own_sizes() -> dict[str, int | tuple[int, ...]]:
+    """Sizes in bytes that the worker's Hello has to agree with, those of the records included."""
     return {
         "version": VERSION,
         "size_of_change": ctypes.sizeof(Change),
         "size_of_request": ctypes.sizeof(Request),
         "size_of_reply": ctypes.sizeof(Reply),
         "size_of_control": ctypes.sizeof(Control),
+        "size_of_records": tuple(RECORDS[section].itemsize for section in SECTIONS),
     }
+
+
+def workers_sizes(control: Control) -> dict[str, int | tuple[int, ...]]:
+    """The same, as the worker that is at the other end was compiled."""
+    hello = control.hello
+    sizes = {name: getattr(hello, name) for name in own_sizes()}
+    return {**sizes, "size_of_records": tuple(hello.size_of_records)}
