@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Kind", "Parameter", "read_parameters", "signature"]
+__all__ = ["Kind", "Parameter", "parameter_names", "read_parameters", "signature"]
 
 Kind = Literal["pointer", "integer", "unsigned", "float", "half", "bfloat16", "bool", "record", "void"]
 
@@ -49,7 +49,7 @@ def read_parameters(description: str, source_text: str = "") -> tuple[Parameter,
         'a'
     """
     rows = [line.split("\t") for line in description.splitlines()]
-    names = _names(source_text)
+    names = parameter_names(source_text)
     if len(names) != len(rows):
         names = [""] * len(rows)
     return tuple(_parameter(name, row) for name, row in zip(names, rows, strict=True))
@@ -77,7 +77,7 @@ def _parameter(name: str, row: Sequence[str]) -> Parameter:
     )
 
 
-def _names(text: str) -> list[str]:
+def parameter_names(text: str) -> list[str]:
     """The last word of each parameter, its default left out; nothing where one is not a plain declaration."""
     text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.DOTALL)
     parts, depth, current = [], 0, ""

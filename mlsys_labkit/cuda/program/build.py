@@ -22,7 +22,7 @@ from mlsys_labkit.cuda.build.unit import EXPORTS, module_exports
 from mlsys_labkit.cuda.errors import CompileError, CudaError, Diagnostic
 from mlsys_labkit.cuda.program.left_out import left_out, no_dynamic_parallelism
 from mlsys_labkit.cuda.program.mask import mask
-from mlsys_labkit.cuda.program.rewrite import find_kernels, rewrite
+from mlsys_labkit.cuda.program.rewrite import find_kernels, rewrite, with_defines
 from mlsys_labkit.cuda.simulator import runtime
 from mlsys_labkit.cuda.source.rewrite import rewrite as rewrite_for_gcc
 from mlsys_labkit.cuda.source.shared import dynamic_arrays
@@ -73,6 +73,10 @@ class ProgramSource:
             raise CudaError(f"{given} cannot be read: {error.strerror}; pass the path of a .cu file, or its text") from None
         folder = path.resolve().parent
         return cls(path.name, text, _headers(text, folder), folder, chosen)
+
+    def replaced(self) -> str:
+        """The main file with the sizes replaced, for a compiler that takes CUDA as it is."""
+        return with_defines(self.text, dict(self.defines))
 
     def identity(self) -> str:
         """Changes with anything in the text."""

@@ -30,6 +30,7 @@ class KernelNames:
 
     template_parameters: Mapping[str, int]  # of each kernel template: how many there are
     call_only: frozenset[str]  # overloaded, or with default arguments: only a call can choose
+    parameters: Mapping[str, str]  # the text between each kernel's parentheses
 
     def needs_call(self, name: str, written: int) -> bool:
         """Whether `name` (with `written` template arguments after it) is no single function yet."""
@@ -53,6 +54,7 @@ def find_kernels(texts: Iterable[str]) -> KernelNames:
         ({'fill': 1}, ['go'])
     """
     templates: dict[str, int] = {}
+    texts_of: dict[str, str] = {}
     signatures: dict[str, set[str]] = {}
     call_only: set[str] = set()
     for text in texts:
@@ -62,6 +64,7 @@ def find_kernels(texts: Iterable[str]) -> KernelNames:
             if header is None:
                 continue
             name, parameters = header
+            texts_of[name] = parameters
             before = code[_statement_start(code, found.start()) : found.start()]
             if "template" in before:
                 templates[name] = max(templates.get(name, 0), _template_arity(before))
@@ -69,7 +72,7 @@ def find_kernels(texts: Iterable[str]) -> KernelNames:
             if "=" in parameters:
                 call_only.add(name)
     call_only |= {name for name, seen in signatures.items() if len(seen) > 1}
-    return KernelNames(templates, frozenset(call_only))
+    return KernelNames(templates, frozenset(call_only), texts_of)
 
 
 def rewrite(text: str, kernels: KernelNames, defines: Mapping[str, object] | None = None) -> str:
@@ -79,7 +82,7 @@ def rewrite(text: str, kernels: KernelNames, defines: Mapping[str, object] | Non
         >>> rewrite("go<<<1, n>>>(p, NULL);", find_kernels(["__global__ void go(int* p, int* q) {}"]))
         'lk_launch("go", go, lk_configure(1, n))(p, NULL);'
     """
-    text = _with_defines(text, defines or {})
+    text = with_defines(text, defines or {})
     code = mask(text)
     edits = [*_launch_edits(code, kernels), *_cast_edits(code)]
     for start, end, replacement in sorted(edits, reverse=True):
@@ -299,7 +302,7 @@ def _parameter_types(parameters: str) -> str:
     return ",".join(types)
 
 
-def _with_defines(text: str, defines: Mapping[str, object]) -> str:
+def with_defines(text: str, defines: Mapping[str, object]) -> str:
     """Replace the source's own sizes: `#define N ...` and `const int N = ...`."""
     if not defines:
         return text

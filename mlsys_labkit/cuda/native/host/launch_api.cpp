@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <cxxabi.h>
@@ -35,8 +36,21 @@ constexpr size_t most_shared_bytes = 227 * 1024;
 constexpr uint64_t host_pointer_mask = 0x0fffffffffffull;
 constexpr uint64_t host_pointer_base = 0x100000000000ull;
 
+// A buffer that the launch under way was given, by the number of its parameter.
+struct GivenBuffer {
+    int parameter;
+    uint64_t begin;
+    uint64_t end;
+    size_t element_bytes;
+};
+
+struct GivenArguments {
+    std::vector<GivenBuffer> buffers;
+    bool host_pointer = false;
+};
+
 uint64_t launches = 0;
-bool passed_host_pointer = false;
+thread_local GivenArguments given;  // arguments are converted on the thread that launches, before the launch
 
 std::string kernel_name(const char* name, const void* kernel) {
     if (name && *name) return name;
@@ -83,15 +97,21 @@ void stop_at_limit() {
     _exit(exit_after_launch_limit);
 }
 
-void write_down(const std::string& name, const lk::Configuration& configuration, const Outcome& outcome,
-                cudaError_t error) {
+void write_down(const std::string& name, const lk::Configuration& configuration, const GivenArguments& arguments,
+                const Outcome& outcome, cudaError_t error) {
     std::string line = "{\"record\": \"launch\", \"name\": " + quoted(name);
     line += ", \"file\": " + quoted(configuration.file) + ", \"line\": " + std::to_string(configuration.line);
     line += ", \"grid\": " + triple(configuration.grid) + ", \"block\": " + triple(configuration.block);
     line += ", \"shared_bytes\": " + std::to_string(configuration.shared_bytes);
     line += ", \"seconds\": " + std::to_string(outcome.seconds);
     line += ", \"error\": " + quoted(error == cudaSuccess ? "" : cudaGetErrorName(error));
-    line += ", \"host_pointer\": " + std::string(passed_host_pointer ? "true" : "false");
+    line += ", \"buffers\": [";
+    for (const GivenBuffer& buffer : arguments.buffers) {
+        if (&buffer != arguments.buffers.data()) line += ", ";
+        line += "[" + std::to_string(buffer.parameter) + ", " + std::to_string(buffer.begin) + ", " +
+                std::to_string(buffer.end) + ", " + std::to_string(buffer.element_bytes) + "]";
+    }
+    line += "]";
     line += ", \"sections\": [";
     for (size_t i = 0; i < outcome.sections.size(); ++i) {
         line += (i ? ", " : "") + std::to_string(outcome.sections[i].size());
@@ -124,40 +144,39 @@ Outcome run(const lk::Configuration& configuration, void (*body)(void**), void**
 extern "C" cudaError_t lk_program_launch(const char* name, const void* kernel, const lk::Configuration* configuration,
                                          void (*body)(void**), void** frame) {
     const std::lock_guard<std::recursive_mutex> held(context().lock);
-    const bool host_pointer = passed_host_pointer;
-    if (context().broken() != cudaSuccess) {
-        passed_host_pointer = false;
-        return context().broken();
-    }
+    const GivenArguments arguments = std::exchange(given, {});
+    if (context().broken() != cudaSuccess) return context().broken();
     stop_at_limit();
     ++launches;
     const std::string label = kernel_name(name, kernel);
     const cudaError_t refused = refusal(*configuration, kernel);
     if (refused != cudaSuccess) {
-        write_down(label, *configuration, {}, refused);
-        passed_host_pointer = false;
+        write_down(label, *configuration, arguments, {}, refused);
         return context().finish(refused);
     }
     lk::print_text = hold_text;
     const Outcome outcome = run(*configuration, body, frame);
-    write_down(label, *configuration, outcome, outcome.error);
-    passed_host_pointer = false;
+    write_down(label, *configuration, arguments, outcome, outcome.error);
     if (outcome.error != cudaSuccess) {
         context().fault(outcome.error);
-        if (host_pointer) journal().note_once("kernel " + label + " was passed a pointer to host memory; a GPU follows "
+        if (arguments.host_pointer) journal().note_once("kernel " + label + " was passed a pointer to host memory; a GPU follows "
                                               "only pointers from cudaMalloc, cudaMallocManaged or cudaHostAlloc");
     }
     return cudaSuccess;
 }
 
-extern "C" const void* lk_program_argument(const void* pointer) {
+extern "C" const void* lk_program_argument(const void* pointer, int number, size_t element_bytes) {
     const std::lock_guard<std::recursive_mutex> held(context().lock);
-    const uint64_t address = reinterpret_cast<uint64_t>(pointer);
-    if (!pointer || heap().find(pointer, nullptr)) return pointer;
+    if (!pointer) return pointer;
     uint64_t begin = 0;
-    const char* before = static_cast<const char*>(pointer) - 1;
-    if (heap().find(before, &begin)) return pointer;  // one past the end of an array
+    const Allocation* allocation = heap().find(pointer, &begin);
+    if (!allocation) allocation = heap().find(static_cast<const char*>(pointer) - 1, &begin);  // one past an array's end
+    if (allocation) {
+        given.buffers.push_back({number, begin, begin + allocation->bytes, element_bytes});
+        return pointer;
+    }
+    const uint64_t address = reinterpret_cast<uint64_t>(pointer);
     if (address >= program_image().begin && address < program_image().end) return pointer;
-    passed_host_pointer = true;
+    given.host_pointer = true;
     return reinterpret_cast<const void*>((address & host_pointer_mask) | host_pointer_base);
 }

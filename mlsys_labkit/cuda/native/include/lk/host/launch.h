@@ -30,21 +30,30 @@ extern "C" {
 // body(frame) runs one thread of the kernel. kernel may be nullptr where only a call of it can be written down.
 cudaError_t lk_program_launch(const char* name, const void* kernel, const lk::Configuration* configuration,
                               void (*body)(void**), void** frame);
-// What a kernel is to receive for this pointer: one that faults when the pointer is the host's own.
-const void* lk_program_argument(const void* pointer);
+// What the kernel is to receive for its parameter `number`: a pointer that faults when this one is the host's own.
+const void* lk_program_argument(const void* pointer, int number, size_t element_bytes);
 }
 
 namespace lk {
 
 // A pointer that the host passes to a kernel must be one that a GPU can follow.
 template <class T>
-void check_argument(T& argument) {
+void check_argument(T& argument, int number) {
     if constexpr (std::is_pointer_v<T>) {
-        if constexpr (!std::is_function_v<std::remove_pointer_t<T>>) {
+        using Element = std::remove_pointer_t<T>;
+        if constexpr (!std::is_function_v<Element>) {
+            size_t element_bytes = 0;
+            if constexpr (!std::is_void_v<Element>) element_bytes = sizeof(Element);
             const void* address = const_cast<const void*>(static_cast<const volatile void*>(argument));
-            argument = static_cast<T>(const_cast<void*>(lk_program_argument(address)));
+            argument = static_cast<T>(const_cast<void*>(lk_program_argument(address, number, element_bytes)));
         }
     }
+}
+
+template <class... Arguments>
+void check_arguments(Arguments&... arguments) {
+    int number = 0;
+    (check_argument(arguments, number++), ...);
 }
 
 // A kernel whose parameters are known: arguments convert to them as in a call.
@@ -55,7 +64,7 @@ public:
         : name_(name), kernel_(kernel), configuration_(configuration) {}
 
     cudaError_t operator()(Parameters... arguments) const {
-        (check_argument(arguments), ...);
+        check_arguments(arguments...);
         Frame frame{kernel_, {&arguments...}};
         return lk_program_launch(name_, reinterpret_cast<const void*>(kernel_), &configuration_, run,
                                  reinterpret_cast<void**>(&frame));
@@ -90,7 +99,7 @@ public:
 
     template <class... Arguments>
     cudaError_t operator()(Arguments... arguments) const {
-        (check_argument(arguments), ...);
+        check_arguments(arguments...);
         Frame<Arguments...> frame{&call_, {&arguments...}};
         return lk_program_launch(name_, nullptr, &configuration_, run<Arguments...>, reinterpret_cast<void**>(&frame));
     }

@@ -1,0 +1,192 @@
+"""The records that a program's process writes (native/host/journal.h), as launches, findings and profiles."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from mlsys_labkit.cuda.build.flags import Build
+from mlsys_labkit.cuda.build.lines import LineTable, Location
+from mlsys_labkit.cuda.build.symbols import read_symbols, shared_arrays
+from mlsys_labkit.cuda.finding import Finding
+from mlsys_labkit.cuda.parameters import parameter_names
+from mlsys_labkit.cuda.profile import Profile
+from mlsys_labkit.cuda.program.build import CompiledProgram, ProgramSource
+from mlsys_labkit.cuda.program.result import Launch
+from mlsys_labkit.cuda.program.rewrite import find_kernels
+from mlsys_labkit.cuda.simulator.decode import DYNAMIC, LaunchContext, NamedRange, decode_profile
+from mlsys_labkit.cuda.simulator.explain import decode_findings
+from mlsys_labkit.cuda.source.shared import SYMBOL
+
+__all__ = ["Story", "read_story"]
+
+
+@dataclass(frozen=True)
+class Story:
+    """All that the records of one run say."""
+
+    launches: tuple[Launch, ...]
+    findings: tuple[Finding, ...]
+    profiles: tuple[Profile, ...]
+    notes: tuple[str, ...]
+    crash: str  # one line, empty when there was none
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    """A launch's sections, as simulator.decode wants them."""
+
+    findings: bytes
+    sites: bytes
+    steps: bytes
+    samples: bytes
+    totals: bytes
+    seconds: float
+
+
+def read_story(path: Path, program: CompiledProgram) -> Story:
+    """Read the file of records. A record that was cut off by the end of the process is left out."""
+    lines = _ProgramLines(program)
+    launches: list[Launch] = []
+    findings: dict[tuple[Any, ...], Finding] = {}
+    profiles: list[Profile] = []
+    notes: list[str] = []
+    crash = ""
+    image = 0
+    for record, sections in _records(path):
+        if record["record"] == "image":
+            image = record["address"]
+        elif record["record"] == "note":
+            notes.append(record["text"])
+        elif record["record"] == "crash":
+            crash = _crash(record, image, lines)
+        else:
+            launch = _launch(record)
+            launches.append(launch)
+            recorded = _recorded(sections, launch.seconds)
+            context = lines.context(launch, record["buffers"])
+            for finding in map(lines.own, decode_findings(recorded, context) if recorded.findings else ()):
+                key = (finding.kind, finding.line, finding.other_line, finding.source_line)
+                seen = findings.get(key)
+                findings[key] = replace(seen, count=seen.count + finding.count) if seen else finding
+            if program.build is Build.INSTRUMENTED and recorded.totals and recorded.sites + recorded.steps:
+                profiles.append(decode_profile(recorded, context))
+    return Story(tuple(launches), tuple(findings.values()), tuple(profiles), tuple(notes), crash)
+
+
+def _records(path: Path) -> Iterator[tuple[dict[str, Any], list[bytes]]]:
+    data = path.read_bytes() if path.exists() else b""
+    at = 0
+    while (end := data.find(b"\n", at)) >= 0:
+        record = json.loads(data[at:end].decode("utf-8", "replace"))
+        at = end + 1
+        sections = []
+        for length in record.get("sections", ()):
+            sections.append(data[at : at + length])
+            at += length
+        if at > len(data):
+            return
+        yield record, sections
+
+
+def _launch(record: Mapping[str, Any]) -> Launch:
+    return Launch(
+        kernel=record["name"],
+        line=record["line"],
+        file=record["file"],
+        grid=tuple(record["grid"]),
+        block=tuple(record["block"]),
+        shared_bytes=record["shared_bytes"],
+        error=record["error"],
+        seconds=record["seconds"],
+    )
+
+
+def _recorded(sections: list[bytes], seconds: float) -> _Recorded:
+    findings, sites, steps, samples, totals = [*sections, *[b""] * 5][:5]
+    return _Recorded(findings, sites, steps, samples, totals, seconds)
+
+
+def _crash(record: Mapping[str, Any], image: int, lines: _ProgramLines) -> str:
+    name = signal.Signals(record["signal"]).name
+    pc = record["pc"] - image
+    place = lines.table.locate([pc])[pc] if image and pc > 0 else Location(0)
+    where = f"{place.file or lines.source.name}:{place.line}: " if place.line else ""
+    if record["memory"]:
+        return f"{where}host code follows a pointer to device memory ({name}); copy the data with cudaMemcpy first"
+    what = {
+        "SIGSEGV": "host code touches an address that is not the program's",
+        "SIGFPE": "host code divides an integer by zero",
+        "SIGABRT": "the program ended itself (abort, an assertion, an exception that nobody caught)",
+    }
+    return f"{where}{what.get(name, 'host code crashed')} ({name})"
+
+
+class _ProgramLines:
+    """The line table of a program, its headers numbered on behind its main file, so that a line is one number."""
+
+    def __init__(self, program: CompiledProgram) -> None:
+        self.source: ProgramSource = program.source
+        self.path = program.path
+        self.source_name = program.source.name
+        self.table = LineTable(program.path, program.source.name)
+        self._main_lines = program.source.text.count("\n") + 1
+        self._first: dict[str, int] = {}
+        texts = [program.source.text]
+        at = self._main_lines
+        for name, text in program.source.headers:
+            self._first[name] = at
+            texts.append(text)
+            at += text.count("\n") + 1
+        self.text = "\n".join(texts)
+        self._names = find_kernels(texts).parameters
+        self._arrays: tuple[NamedRange, ...] | None = None
+
+    def locate(self, addresses: Iterable[int]) -> dict[int, Location]:
+        """As LineTable.locate, with lines of ``text``."""
+        found = self.table.locate(addresses)
+        return {address: self._moved(place) for address, place in found.items()}
+
+    def _moved(self, place: Location) -> Location:
+        if not place.file:
+            return place
+        first = self._first.get(place.file)
+        return Location(0, place.function) if first is None else replace(place, line=first + place.line, file="")
+
+    def context(self, launch: Launch, buffers: Iterable[tuple[int, int, int, int]]) -> LaunchContext:
+        plain = launch.kernel.split("<")[0].split("::")[-1].strip("() ")
+        names = parameter_names(self._names.get(plain, ""))
+        return LaunchContext(
+            kernel=launch.kernel,
+            source=self.text,
+            grid=launch.grid,
+            block=launch.block,
+            shared_bytes=launch.shared_bytes,
+            lines=self,
+            arrays=[
+                NamedRange(names[number] if number < len(names) else f"argument {number + 1}", begin, end, size)
+                for number, begin, end, size in buffers
+            ],
+            shared_arrays=self._shared_arrays(launch.shared_bytes),
+        )
+
+    def _shared_arrays(self, dynamic_bytes: int) -> list[NamedRange]:
+        if self._arrays is None:
+            arrays = shared_arrays(self.path)
+            self._arrays = tuple(NamedRange(each.name, each.offset, each.offset + each.nbytes) for each in arrays)
+            self._dynamic = next(each.value for each in read_symbols(self.path) if each.name == SYMBOL)
+        return [*self._arrays, NamedRange(DYNAMIC, self._dynamic, self._dynamic + dynamic_bytes)]
+
+    def own(self, finding: Finding) -> Finding:
+        """A finding with the numbers that its own file gives its lines."""
+        if finding.line <= self._main_lines:
+            return finding
+        name = max((name for name, first in self._first.items() if first < finding.line), key=self._first.__getitem__)
+        first = self._first[name]
+        other = finding.other_line - first if finding.other_line > first else finding.other_line
+        message = f"{finding.message} (in {name})"
+        return replace(finding, line=finding.line - first, other_line=other, message=message)

@@ -1,0 +1,227 @@
+"""``run_program``: a textbook ``.cu`` file with a main of its own, unedited."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Literal
+
+from mlsys_labkit.cuda.build.cache import Cache
+from mlsys_labkit.cuda.build.flags import Build
+from mlsys_labkit.cuda.build.toolchain import find_toolchain
+from mlsys_labkit.cuda.errors import CudaError
+from mlsys_labkit.cuda.program.build import CompiledProgram, ProgramSource, compile_program, runner
+from mlsys_labkit.cuda.program.records import read_story
+from mlsys_labkit.cuda.program.result import ProgramResult
+
+__all__ = ["run_program"]
+
+OUTPUT_BYTES = 1 << 20  # of stdout, and of stderr: what a notebook can show
+_STOPPED = 124
+_GRACE_SECONDS = 2.0  # a kernel's own time limit comes first, and names the line
+
+
+def run_program(
+    path_or_source: str | os.PathLike[str],
+    args: Sequence[object] = (),
+    *,
+    defines: Mapping[str, object] | None = None,
+    check: bool = False,
+    profile: bool = False,
+    launch_limit: int | None = None,
+    timeout: float = 60.0,
+    backend: Literal["auto", "simulator", "gpu"] = "auto",
+    echo: bool = False,
+) -> ProgramResult:
+    """Compile and run a whole CUDA program: its main, its allocations, its launches.
+
+    It runs in a process of its own, in the file's folder, with empty standard input. Times that its events tell are the
+    simulator's.
+
+    Args:
+        path_or_source: a ``.cu`` file, or its text.
+        args: what main finds in argv, after the program's name.
+        defines: sizes that replace the source's own: ``{"N": 1024}`` over ``#define N (1 << 24)`` or ``const int N = ...``.
+        check: look for races, accesses out of bounds and the like in every launch.
+        profile: count what every launch does to memory (the first 100 launches).
+        launch_limit: end the program before it launches more often.
+        timeout: seconds for the whole program.
+        backend: "gpu" compiles with nvcc and runs on the GPU, without check and profile; "auto" does so where both are.
+        echo: show the output while the program runs.
+
+    Raises CompileError for a source that does not compile or uses what the simulator leaves out, CudaError where the
+    machine cannot run it, ValueError for check and profile together.
+
+    Example:
+        >>> result = run_program('''
+        ... #include <cstdio>
+        ... __global__ void hello() { printf("thread %d\\\\n", threadIdx.x); }
+        ... int main() { hello<<<1, 2>>>(); cudaDeviceSynchronize(); }''')
+        >>> print(result.stdout, end="")
+        thread 0
+        thread 1
+
+    Reference: NVIDIA, "CUDA C++ Programming Guide", chapter 3, "Programming Interface".
+    """
+    if check and profile:
+        raise ValueError("check and profile are two runs; ask for one of them at a time")
+    source = ProgramSource.read(path_or_source, defines)
+    if backend == "gpu" or (backend == "auto" and not (check or profile) and _gpu_is_here()):
+        return _run_on_gpu(source, args, timeout, echo)
+    toolchain, cache = find_toolchain(), Cache()
+    build = Build.INSTRUMENTED if check or profile else Build.FAST
+    program = compile_program(source, build, toolchain, cache)
+    mode = "check" if check else "profile" if profile else "run"
+    with tempfile.TemporaryDirectory(prefix="labkit-program-") as folder:
+        records = Path(folder) / "records"
+        environment = {
+            **os.environ,
+            "LK_RECORDS": os.fspath(records),
+            "LK_MODE": mode,
+            "LK_SECONDS": str(timeout),
+            **({"LK_LAUNCH_LIMIT": str(launch_limit)} if launch_limit is not None else {}),
+        }
+        name = f"./{Path(source.name).stem}"
+        command = [runner(toolchain, cache), program.path, str(os.getpid()), name, *map(str, args)]
+        finished = _watch(command, source.folder, environment, timeout + _GRACE_SECONDS, echo)
+        return _result(finished, records, program, launch_limit, timeout)
+
+
+class _Finished:
+    """A process that has ended: its code, what it said, and whether its time was up."""
+
+    def __init__(self, returncode: int, stdout: str, stderr: str, timed_out: bool) -> None:
+        self.returncode, self.stdout, self.stderr, self.timed_out = returncode, stdout, stderr, timed_out
+
+
+def _result(
+    finished: _Finished, records: Path, program: CompiledProgram, launch_limit: int | None, timeout: float
+) -> ProgramResult:
+    story = read_story(records, program)
+    stopped, stderr = "", finished.stderr
+    if finished.timed_out:
+        stopped = f"stopped after {timeout:g} s; pass timeout=, or smaller sizes with defines="
+    elif launch_limit is not None and finished.returncode == _STOPPED and len(story.launches) >= launch_limit:
+        stopped = f"stopped after {launch_limit} launches"
+    elif finished.returncode < 0 or story.crash:
+        stopped = story.crash or f"ended by {signal.Signals(-finished.returncode).name}"
+    if stopped and stopped not in stderr:
+        stderr += f"labkit: {stopped}\n"
+    return ProgramResult(
+        returncode=_STOPPED if finished.timed_out else finished.returncode,
+        stdout=finished.stdout,
+        stderr=stderr,
+        launches=story.launches,
+        findings=story.findings,
+        profiles=story.profiles,
+        notes=story.notes,
+        stopped=stopped,
+    )
+
+
+def _watch(
+    command: Sequence[str | os.PathLike[str]],
+    folder: Path,
+    environment: Mapping[str, str],
+    seconds: float,
+    echo: bool,
+) -> _Finished:
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,  # Ctrl-C is ours: it ends the program, and whatever the program started
+    )
+    assert process.stdout and process.stderr
+    streams: dict[IO[bytes], _Capture] = {
+        process.stdout: _Capture(sys.stdout if echo else None),
+        process.stderr: _Capture(sys.stderr if echo else None),
+    }
+    try:
+        timed_out = not _drain(streams, time.monotonic() + seconds)
+        if not timed_out:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(1.0)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        returncode = process.wait()
+        for stream in streams:
+            stream.close()
+    stdout, stderr = (capture.text() for capture in streams.values())
+    return _Finished(returncode, stdout, stderr, timed_out)
+
+
+class _Capture:
+    """What one stream says, up to a limit; the rest is read and counted."""
+
+    def __init__(self, echo: IO[str] | None) -> None:
+        self._kept = bytearray()
+        self._dropped = 0
+        self._echo = echo
+
+    def add(self, data: bytes) -> None:
+        room = OUTPUT_BYTES - len(self._kept)
+        self._kept += data[:room]
+        self._dropped += max(0, len(data) - room)
+        if self._echo and room > 0:
+            self._echo.write(data[:room].decode("utf-8", "replace"))
+            self._echo.flush()
+
+    def text(self) -> str:
+        text = self._kept.decode("utf-8", "replace")
+        return text + (f"\n[labkit: {self._dropped:,} more bytes]\n" if self._dropped else "")
+
+
+def _drain(streams: Mapping[IO[bytes], _Capture], end: float) -> bool:
+    """Read until both streams end (True) or the time does (False)."""
+    with selectors.DefaultSelector() as selector:
+        for stream in streams:
+            selector.register(stream, selectors.EVENT_READ)
+        while selector.get_map():
+            left = end - time.monotonic()
+            if left <= 0:
+                return False
+            for key, _ in selector.select(min(left, 0.25)):
+                data = os.read(key.fd, 1 << 16)
+                if data:
+                    streams[key.fileobj].add(data)  # type: ignore[index]
+                else:
+                    selector.unregister(key.fileobj)
+    return True
+
+
+def _gpu_is_here() -> bool:
+    return shutil.which("nvcc") is not None and Path("/dev/nvidia0").exists()
+
+
+def _run_on_gpu(source: ProgramSource, args: Sequence[object], timeout: float, echo: bool) -> ProgramResult:
+    """Through nvcc. Sizes are replaced in the text, as for the simulator; nothing else is."""
+    nvcc = shutil.which("nvcc")
+    if nvcc is None or not _gpu_is_here():
+        missing = "nvcc is not installed" if nvcc is None else "there is no NVIDIA GPU"
+        raise CudaError(f"backend='gpu' needs nvcc and a GPU, and {missing}; leave backend away to use the simulator")
+    with tempfile.TemporaryDirectory(prefix="labkit-program-") as folder:
+        text = source.replaced()
+        (Path(folder) / source.name).write_text(text, encoding="utf-8", errors="surrogateescape")
+        command = [nvcc, "-O2", "-arch=native", f"-I{source.folder}", "-o", "program", source.name]
+        built = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        if built.returncode:
+            raise CudaError(f"nvcc refuses {source.name}:\n{built.stderr.strip()[-2000:]}")
+        program = [Path(folder) / "program", *map(str, args)]
+        finished = _watch(program, source.folder, os.environ, timeout, echo)
+    stopped = f"stopped after {timeout:g} s" if finished.timed_out else ""
+    code = _STOPPED if finished.timed_out else finished.returncode
+    return ProgramResult(code, finished.stdout, finished.stderr, stopped=stopped, backend="gpu")
