@@ -23,6 +23,13 @@ long long nanoseconds() {
 // Longer text of one call is cut, as CUDA's own buffer would.
 constexpr size_t kPrintBytes = 8192;
 
+// At the end of a call: an interruption waits for the kernel's own code, and a kernel that prints without end is hardly ever
+// in it.
+__attribute__((always_inline)) inline void leave_if_stopped() {
+    Block* block = current();
+    if (block && stopped(*block)) stop_launch(enter_runtime());
+}
+
 }  // namespace
 
 int lk_printf(const char* format, ...) {
@@ -37,8 +44,7 @@ int lk_printf(const char* format, ...) {
     int length = vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     if (length > 0) print_text(text, std::min(size_t(length), sizeof text - 1));
-    // An interruption waits for the kernel's own code, which a kernel that prints without end is hardly ever in.
-    if (stopped(*current())) stop_launch(enter_runtime());
+    leave_if_stopped();
     return length;
 }
 
@@ -53,19 +59,25 @@ void* lk_memcpy(void* to, const void* from, unsigned long size) {
     u64 pc = reinterpret_cast<u64>(__builtin_return_address(0));
     record_range(reinterpret_cast<u64>(from), size, Op::load, pc);
     record_range(reinterpret_cast<u64>(to), size, Op::store, pc);
-    return memcpy(to, from, size);
+    memcpy(to, from, size);
+    leave_if_stopped();
+    return to;
 }
 
 void* lk_memmove(void* to, const void* from, unsigned long size) {
     u64 pc = reinterpret_cast<u64>(__builtin_return_address(0));
     record_range(reinterpret_cast<u64>(from), size, Op::load, pc);
     record_range(reinterpret_cast<u64>(to), size, Op::store, pc);
-    return memmove(to, from, size);
+    memmove(to, from, size);
+    leave_if_stopped();
+    return to;
 }
 
 void* lk_memset(void* to, int byte, unsigned long size) {
     record_range(reinterpret_cast<u64>(to), size, Op::store, reinterpret_cast<u64>(__builtin_return_address(0)));
-    return memset(to, byte, size);
+    memset(to, byte, size);
+    leave_if_stopped();
+    return to;
 }
 
 void lk_assert_fail(const char* expression, const char* file, unsigned line, const char* function) {
@@ -87,7 +99,10 @@ void lk_trap() {
     stop_launch(block);
 }
 
-void* lk_malloc(unsigned long size) { return current() ? heap_allocate(size) : malloc(size); }
+void* lk_malloc(unsigned long size) {
+    leave_if_stopped();
+    return current() ? heap_allocate(size) : malloc(size);
+}
 
 void lk_free(void* pointer) {
     if (!pointer) return;
