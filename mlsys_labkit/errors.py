@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 _KIT = str(Path(__file__).parent)
+_MAGIC = "get_ipython().run_cell_magic("  # the whole cell on one line
 _RED, _PLAIN = "\x1b[31m", "\x1b[39m"
 
 
@@ -19,7 +20,8 @@ class LabkitError(Exception):
         lines = []
         for error in (self.__cause__, self):  # the student's exception first, where it is what did not hold
             if error:
-                lines += [f"{_RED}line {at.lineno}:{_PLAIN} {at.line}" for at in _readers_frames(error) if at.line]
+                frames = [at for at in _readers_frames(error) if at.line and not at.line.startswith(_MAGIC)]
+                lines += [f"{_RED}line {at.lineno}:{_PLAIN} {at.line}" for at in frames]
                 lines += ["", f"{_RED}{type(error).__name__}{_PLAIN}: {error}", ""]
         return lines[:-1]
 

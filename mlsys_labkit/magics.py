@@ -1,7 +1,7 @@
-"""``%load_ext mlsys_labkit``: ``%%work``, ``%%trace_memory`` and ``%bench``.
+"""``%load_ext mlsys_labkit``: ``%%work``, ``%%trace_memory``, ``%%cuda`` and ``%bench``.
 
 Each is a line of sugar over a plain function, which is what to use outside a notebook:
-``count_work(fn)``, ``trace_memory(fn)`` and ``bench(fn)``.
+``count_work(fn)``, ``trace_memory(fn)``, ``cuda.compile(source)`` and ``bench(fn)``.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     register = shell.magics_manager.register_function
     register(lambda line, cell: work_cell(shell, line, cell), "cell", "work")
     register(lambda line, cell: trace_memory_cell(shell, line, cell), "cell", "trace_memory")
+    register(lambda line, cell: cuda_cell(shell, line, cell), "cell", "cuda")
     register(lambda line: bench_line(shell, line), "line", "bench")
 
 
@@ -45,7 +46,7 @@ def unload_ipython_extension(shell: InteractiveShell) -> None:
         >>> shell.find_line_magic("bench") is None
         True
     """
-    for kind, name in (("cell", "work"), ("cell", "trace_memory"), ("line", "bench")):
+    for kind, name in (("cell", "work"), ("cell", "trace_memory"), ("cell", "cuda"), ("line", "bench")):
         shell.magics_manager.magics[kind].pop(name, None)
 
 
@@ -97,6 +98,18 @@ def trace_memory_cell(shell: InteractiveShell, line: str, cell: str) -> Any:
         return widgets.memory_timeline(trace)
     except LabkitError:  # no event, or more than a timeline can show: the trace itself is a table
         return trace
+
+
+def cuda_cell(shell: InteractiveShell, line: str, cell: str) -> None:
+    """``%%cuda name [--graded] [--backend simulator|gpu] [-D SIZE=16] [kernel]``: compile the cell's CUDA C++.
+
+    The kernel is kept under ``name``; several kernels are kept as ``name.first``, ``name.second``, unless ``kernel``
+    says which one is meant, such as ``matmul<16>``. Line numbers in messages are the cell's own.
+    """
+    from mlsys_labkit.cuda.cell import compile_cell
+
+    name, made = compile_cell(line, cell)
+    shell.user_ns[name] = made
 
 
 def bench_line(shell: InteractiveShell, line: str) -> Any:

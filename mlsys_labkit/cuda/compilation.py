@@ -17,7 +17,7 @@ from mlsys_labkit.cuda.simulator.backend import SimulatorBackend
 from mlsys_labkit.cuda.simulator.simulated import SimulatedModule
 from mlsys_labkit.cuda.source.kernels import KernelDefinition, choose_kernels, find_kernels
 from mlsys_labkit.cuda.source.stub import is_unsolved
-from mlsys_labkit.cuda.unsolved import UnsolvedBackend
+from mlsys_labkit.cuda.unsolved import UnsolvedKernel
 
 __all__ = ["BackendName", "Kernels", "compile", "compile_all"]
 
@@ -34,17 +34,14 @@ class Kernels(Mapping[str, Kernel]):
         (['a', 'b'], 'b')
     """
 
-    def __init__(self, kernels: Mapping[str, Kernel], missing: Kernel | None = None) -> None:
+    def __init__(self, kernels: Mapping[str, Kernel]) -> None:
         self._kernels = dict(kernels)
-        self._missing = missing  # what any name of an unsolved source stands for
 
     def __getitem__(self, name: str) -> Kernel:
-        if self._missing and name not in self._kernels:
-            return self._missing
         return self._kernels[name]
 
     def __getattr__(self, name: str) -> Kernel:
-        if name.startswith("_") or (name not in self._kernels and not self._missing):
+        if name.startswith("_") or name not in self._kernels:
             raise AttributeError(f"no kernel is called {name!r}; there are: {', '.join(self._kernels)}")
         return self[name]
 
@@ -104,7 +101,7 @@ def compile(
     """
     request = _request(source, backend, graded, defines, strict)
     if is_unsolved(request.text):
-        return _unsolved(name or "kernel", request)
+        return UnsolvedKernel(name or "kernel", request.text)
     kernels = find_kernels(request.text)
     chosen = choose_kernels(kernels, name)
     made = _make(request, chosen, kernels, may_drop=name is None)
@@ -132,7 +129,8 @@ def compile_all(
     """
     request = _request(source, backend, graded, defines, strict)
     if is_unsolved(request.text):
-        return Kernels({}, _unsolved("kernel", request))
+        names = [kernel.name for kernel in find_kernels(request.text)]
+        return Kernels({name: UnsolvedKernel(name, request.text) for name in names})
     kernels = find_kernels(request.text)
     return Kernels(_make(request, choose_kernels(kernels, None), kernels, may_drop=True))
 
@@ -157,10 +155,6 @@ def _request(
 
 def _macro(value: Any) -> str:
     return str(int(value)) if isinstance(value, bool) else str(value)
-
-
-def _unsolved(name: str, request: _Request) -> Kernel:
-    return Kernel(name, request.text, UnsolvedBackend(), 0, request.defines)
 
 
 def _make(

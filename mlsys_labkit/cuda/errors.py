@@ -10,7 +10,16 @@ from mlsys_labkit.errors import LabkitError
 if TYPE_CHECKING:
     from mlsys_labkit.cuda.finding import Finding
 
-__all__ = ["ArgumentError", "CompileError", "CudaError", "Diagnostic", "KernelError", "LaunchError", "WorkerError"]
+__all__ = [
+    "ArgumentError",
+    "CompileError",
+    "CudaError",
+    "Diagnostic",
+    "KernelError",
+    "LaunchError",
+    "UnsolvedError",
+    "WorkerError",
+]
 
 
 class CudaError(LabkitError):
@@ -65,6 +74,10 @@ class KernelError(CudaError):
     def __init__(self, text: str, findings: tuple[Finding, ...] = ()) -> None:
         super().__init__(text)
         self.findings = findings
+
+
+class UnsolvedError(CudaError, NotImplementedError):
+    """A kernel that nobody has written yet was launched."""
 
 
 class WorkerError(CudaError):

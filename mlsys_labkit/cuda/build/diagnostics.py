@@ -20,13 +20,11 @@ _UNDEFINED = re.compile(r"undefined reference to [`'](?P<name>[^']+)'|multiple d
 
 # What a word of g++'s means to somebody who wrote CUDA.
 _HINTS = (
-    (re.compile(r"‘(\w+)’ was not declared in this scope"), "{0} is not declared here"),
+    (re.compile(r"^'(\w+)' was not declared in this scope(?:; did you mean '(\w+)'\?)?"), "{0} is not declared here"),
     (re.compile(r"exception handling disabled"), "device code knows no exceptions: no try, catch or throw"),
-    (
-        re.compile(r"expected ‘;’ before .*|expected ‘,’ or ‘;’ before .*"),
-        "a semicolon is missing before this, or on the line above",
-    ),
-    (re.compile(r"‘__asm__’|impossible constraint in ‘asm’"), "inline PTX runs on a GPU only"),
+    (re.compile(r"^expected ('[^']+' or )?';' before"), "a semicolon is missing, here or on the line above"),
+    (re.compile(r"(?:impossible constraint|invalid 'asm')"), "inline PTX runs on a GPU only"),
+    (re.compile(r"^assignment of read-only location"), "this writes through a pointer to const"),
 )
 
 

@@ -80,7 +80,7 @@ def demangle(names: Iterable[str]) -> Iterator[str]:
 
 
 def is_called(function: str, kernel: str) -> bool:
-    """Whether a demangled function such as ``void q::scale<4>(float*)`` is the one that the source calls ``q::scale<4>``.
+    """Whether a demangled function is the one that the source calls ``kernel``.
 
     Example:
         >>> is_called("void q::scale<4, float>(float*)", "q::scale<4>")
