@@ -22,6 +22,7 @@ from mlsys_labkit.cuda.errors import CudaError
 from mlsys_labkit.cuda.program.build import CompiledProgram, ProgramSource, compile_program, runner
 from mlsys_labkit.cuda.program.records import read_story
 from mlsys_labkit.cuda.program.result import ProgramResult
+from mlsys_labkit.cuda.source.volatile import has_volatile_accesses
 
 __all__ = ["run_program"]
 
@@ -78,7 +79,9 @@ def run_program(
     if backend == "gpu" or (backend == "auto" and not (check or profile) and _gpu_is_here()):
         return _run_on_gpu(source, args, timeout, echo)
     toolchain, cache = find_toolchain(), Cache()
-    build = Build.INSTRUMENTED if check or profile else Build.FAST
+    texts = (source.text, *(text for _, text in source.headers))
+    in_step = any(has_volatile_accesses(text) for text in texts)
+    build = Build.INSTRUMENTED if check or profile or in_step else Build.FAST
     program = compile_program(source, build, toolchain, cache)
     mode = "check" if check else "profile" if profile else "run"
     with tempfile.TemporaryDirectory(prefix="labkit-program-") as folder:

@@ -24,6 +24,7 @@ from mlsys_labkit.cuda.simulator import runtime
 from mlsys_labkit.cuda.simulator.client import LaunchRequest, LaunchResult, LoadedModule, Mode, Simulator
 from mlsys_labkit.cuda.simulator.decode import DYNAMIC, LaunchContext, NamedRange
 from mlsys_labkit.cuda.source.shared import SYMBOL
+from mlsys_labkit.cuda.source.volatile import has_volatile_accesses
 
 __all__ = ["SimulatedModule", "launch_seconds"]
 
@@ -70,6 +71,7 @@ class SimulatedModule:
         self._read: dict[int, tuple[Parameter, ...]] = {}
         self._fast = compile_module(unit, Build.FAST, self._toolchain, self._cache, beside=runtime.worker)
         self.unit = self._fast.unit
+        self._plain = Build.INSTRUMENTED if has_volatile_accesses(self.unit.source) else Build.FAST
         self._shared_arrays = shared_arrays(self._fast.path)
         self._static_bytes: dict[int, int] = {}
         self._check_static_shared()
@@ -108,7 +110,7 @@ class SimulatedModule:
         seconds: float | None = None,
     ) -> tuple[LaunchResult, Callable[[], LaunchContext]]:
         """Run kernel ``index`` and bring back what it wrote. The second value tells what the records mean."""
-        loaded = self._loaded(Build.FAST if mode == "run" else Build.INSTRUMENTED)
+        loaded = self._loaded(self._plain if mode == "run" else Build.INSTRUMENTED)
         name = self.unit.kernels[index]
         bound = arguments.bind(name, self._parameters(loaded, index), values, loaded.simulator.allocate)
         try:

@@ -1,0 +1,27 @@
+"""Whether a source leaves to volatile what ``__syncwarp`` is for."""
+
+from __future__ import annotations
+
+from mlsys_labkit.cuda.source.tokens import code_tokens, tokenize
+
+__all__ = ["has_volatile_accesses"]
+
+_ASSEMBLY = ("asm", "__asm__", "__asm")
+
+
+def has_volatile_accesses(source: str) -> bool:
+    """Whether memory is accessed as volatile: code of the time before ``__syncwarp`` counts on the lanes of a warp being
+    in step there, and threads that wait for a flag spin there. A plain launch of it runs the instrumented build, whose
+    hooks keep the lanes in step and let others run; ``asm volatile`` is no access.
+
+    Example:
+        >>> has_volatile_accesses("volatile float* s = sums; s[t] += s[t + 16];"), has_volatile_accesses("asm volatile(x);")
+        (True, False)
+
+    Reference: Harris, "Optimizing Parallel Reduction in CUDA" (2007), "Unrolling the last warp".
+    """
+    tokens = code_tokens(tokenize(source))
+    return any(
+        token.text == "volatile" and (place == 0 or tokens[place - 1].text not in _ASSEMBLY)
+        for place, token in enumerate(tokens)
+    )
