@@ -67,10 +67,12 @@ def compile_module(
 
 
 def _compile(unit: Unit, flags: list[str], folder: Path, toolchain: Toolchain) -> None:
-    (folder / "unit.cpp").write_text(unit.text(), encoding="utf-8", errors="surrogateescape", newline="")
+    # The file has the source's name: where gcc adds a discriminator, addr2line takes that name over what #line says.
+    (folder / unit.name).write_text(unit.text(), encoding="utf-8", errors="surrogateescape", newline="")
     beside = [f"-iquote{unit.folder}"] if unit.folder else []
+    translate = ["-x", "c++", "-S", unit.name, "-o", "unit.s"]
     try:
-        compiler.run(toolchain, [*flags, *beside, f"-ffile-prefix-map={folder}=.", "-S", "unit.cpp"], folder)
+        compiler.run(toolchain, [*flags, *beside, f"-ffile-prefix-map={folder}=.", *translate], folder)
         assembly = folder / "unit.s"
         if "-fsanitize=thread" in flags:
             text = assembly.read_text(encoding="utf-8", errors="surrogateescape")
