@@ -78,11 +78,6 @@ class ProgramSource:
         """The main file with the sizes replaced, for a compiler that takes CUDA as it is."""
         return with_defines(self.text, dict(self.defines))
 
-    def identity(self) -> str:
-        """Changes with anything in the text."""
-        parts = [part for pair in (*self.headers, *self.defines) for part in pair]
-        return digest(self.name, self.text, str(len(self.headers)), *(part.encode("utf-8", "replace") for part in parts))
-
 
 @dataclass(frozen=True)
 class CompiledProgram:
@@ -99,12 +94,14 @@ def compile_program(source: ProgramSource, build: Build, toolchain: Toolchain, c
     Raises CompileError for a source that g++ refuses or that uses what is left out, CudaError when the machine fails.
     """
     flags = _flags(source, build, toolchain)
-    name = f"program-{digest(source.identity(), toolchain.identity, toolchain.cpu, headers_identity(), *flags)}"
+    files = _files(source)
+    parts = [part for pair in files.items() for part in pair]
+    name = f"program-{digest(*parts, toolchain.identity, toolchain.cpu, headers_identity(), *flags)}"
 
     def make(folder: Path) -> None:
         with ThreadPoolExecutor(1) as pool:
             ready = pool.submit(runner, toolchain, cache)
-            _compile(source, flags, folder, toolchain, cache)
+            _compile(source, files, flags, folder, toolchain, cache)
             known = _defined_in(ready.result())
             _link(source, flags, folder, toolchain, known)
 
@@ -166,17 +163,21 @@ def _precompiled(flags: list[str], toolchain: Toolchain, cache: Cache) -> Path:
     return cache.fetch(name, make) / "program.h"
 
 
-def _compile(source: ProgramSource, flags: list[str], folder: Path, toolchain: Toolchain, cache: Cache) -> None:
+def _compile(
+    source: ProgramSource, files: Mapping[str, str], flags: list[str], folder: Path, toolchain: Toolchain, cache: Cache
+) -> None:
     nested = no_dynamic_parallelism(source.text)
     for name, text in source.headers:
         nested += no_dynamic_parallelism(text, name)
     if nested:
         raise compile_error(nested, "")
-    _write_sources(source, folder)
+    # The main file keeps its name: some tools take the name of the file that was compiled over what #line says.
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8", errors="surrogateescape", newline="")
     header = _precompiled(flags, toolchain, cache)
     before = ["-include", header, f"-iquote{source.folder}", f"-ffile-prefix-map={folder}=."]
     try:
-        compiler.run(toolchain, [*flags, *before, "-S", "program.cpp"], folder)
+        compiler.run(toolchain, [*flags, *before, "-x", "c++", "-S", source.name, "-o", "program.s"], folder)
     except compiler.CompilerFailed as failed:
         raise _refused(source, failed.text) from None
     if "-fsanitize=thread" in flags:
@@ -208,7 +209,8 @@ def _refused(source: ProgramSource, said: str) -> CompileError:
     return compile_error([*known[:3], *complaints], said)
 
 
-def _write_sources(source: ProgramSource, folder: Path) -> None:
+def _files(source: ProgramSource) -> dict[str, str]:
+    """What g++ reads: the main file first, under its own name, and the headers under new ones."""
     names = {name: f"header{number}.h" for number, (name, _) in enumerate(source.headers)}
     texts = [source.text, *(text for _, text in source.headers)]
     kernels = find_kernels(texts)
@@ -222,13 +224,8 @@ def _write_sources(source: ProgramSource, folder: Path) -> None:
     main_name, main_text = written[0]
     dynamic = dict.fromkeys(name for text in texts for name in dynamic_arrays(tokenize(text)))
     behind = f'\n#line 1 "{EXPORTS}"\n' + "\n".join(module_exports((), tuple(dynamic))) + "\n"
-    _write(folder / "program.cpp", f'{before}#line 1 "{main_name}"\n{main_text}{behind}')
-    for name, text in written[1:]:
-        _write(folder / names[name], f'#line 1 "{name}"\n{text}\n')
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8", errors="surrogateescape", newline="")
+    files = {main_name: f'{before}#line 1 "{main_name}"\n{main_text}{behind}'}
+    return files | {names[name]: f'#line 1 "{name}"\n{text}\n' for name, text in written[1:]}
 
 
 def _redirect(text: str, beside: Path, names: Mapping[str, str]) -> str:
