@@ -10,12 +10,14 @@ _ASSEMBLY = ("asm", "__asm__", "__asm")
 
 
 def has_volatile_accesses(source: str) -> bool:
-    """Whether memory is accessed as volatile: code of the time before ``__syncwarp`` counts on the lanes of a warp being
-    in step there, and threads that wait for a flag spin there. A plain launch of it runs the instrumented build, whose
-    hooks keep the lanes in step and let others run; ``asm volatile`` is no access.
+    """Whether memory is accessed as volatile.
+
+    Code of the time before ``__syncwarp`` counts on the lanes of a warp being in step at such accesses, and threads
+    that wait for a flag spin there. So a plain launch of it runs the instrumented build: its hooks keep lanes in step
+    and let others run. ``asm volatile`` is no access.
 
     Example:
-        >>> has_volatile_accesses("volatile float* s = sums; s[t] += s[t + 16];"), has_volatile_accesses("asm volatile(x);")
+        >>> has_volatile_accesses("volatile float* s = sums;"), has_volatile_accesses("asm volatile(x);")
         (True, False)
 
     Reference: Harris, "Optimizing Parallel Reduction in CUDA" (2007), "Unrolling the last warp".
