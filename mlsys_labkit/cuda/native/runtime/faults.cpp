@@ -64,11 +64,12 @@ void on_fault(int signal, siginfo_t* info, void* opaque) {
     stop_launch(*block);
 }
 
-// Only a plain run is interrupted, and only in the kernel's own code: there the runtime holds no lock and is in no half-done
-// state. The instrumented build looks at each basic block whether its turn is over.
+// Only the kernel's own code is interrupted: there the runtime holds no lock and is in no half-done state. The instrumented
+// build looks at each basic block whether its turn is over, and is interrupted only to stop: gcc leaves an empty endless loop
+// without a hook.
 void on_interrupt(int, siginfo_t*, void* opaque) {
     Block* block = current();
-    if (!block || block->mode != Mode::run) return;
+    if (!block || (block->mode != Mode::run && !stopped(*block))) return;
     u64 pc = program_counter(*static_cast<const ucontext_t*>(opaque));
     if (!in_kernel_text(*block, pc)) return;
     block->thread->pc = pc + 1;

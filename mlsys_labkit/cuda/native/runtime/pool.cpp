@@ -107,7 +107,7 @@ void watch(Job& job, u32 threads, Clock::time_point begin) {
         bool cancelled = launch.cancelled && launch.cancelled->load(std::memory_order_relaxed);
         if (late && !launch.stopped) launch.timed_out = true;
         if (late || cancelled) launch.stopped = true;
-        if (launch.mode == Mode::run) {
+        if (launch.mode == Mode::run || launch.stopped) {
             for (u32 i = 0; i < threads; i++) {
                 PoolThread& thread = *pool()[i];
                 if (!thread.is_stuck() && !launch.stopped) continue;
