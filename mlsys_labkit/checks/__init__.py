@@ -3,6 +3,7 @@
     from mlsys_labkit import checks
 
     checks.expect_close(student_matmul(a, b), a.double() @ b.double(), k=a.shape[1], name="C")
+    checks.expect_clean(matmul, (grid, block, (a, b, c, n)))
     checks.expect_work(work, flops=2 * m * n * k, at_most_bytes=4 * (m * k + k * n + m * n))
 
 Two rules hold for all of them. No comparison, conversion or repr of a student's class is ever run: values are read as
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from mlsys_labkit.checks.close import expect_close
 from mlsys_labkit.checks.cost import expect_peak, expect_work
+from mlsys_labkit.checks.cuda import ImpossibleCountError, expect_clean, expect_counters
 from mlsys_labkit.checks.equal import expect_equal
 from mlsys_labkit.checks.locality import expect_cache_misses
 from mlsys_labkit.checks.message import CheckError
@@ -22,9 +24,12 @@ from mlsys_labkit.checks.sharing import expect_copy, expect_shares_memory
 
 __all__ = [
     "CheckError",
+    "ImpossibleCountError",
     "expect_cache_misses",
+    "expect_clean",
     "expect_close",
     "expect_copy",
+    "expect_counters",
     "expect_equal",
     "expect_peak",
     "expect_raises",

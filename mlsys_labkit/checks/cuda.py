@@ -1,0 +1,220 @@
+"""``expect_clean`` and ``expect_counters``: is a CUDA kernel free of errors, and does it move what theory says?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mlsys_labkit.checks.message import CheckError, count, failure
+from mlsys_labkit.checks.plain import type_name
+
+if TYPE_CHECKING:
+    from mlsys_labkit.cuda.finding import Finding
+    from mlsys_labkit.cuda.profile import Profile
+
+
+class ImpossibleCountError(CheckError):
+    """A kernel counted less than any kernel that does this work can: it did not do the work, or went past the count."""
+
+
+@dataclass(frozen=True)
+class _Counter:
+    """Which lines of a profile make up a counter, and what to say of it. Without ``field`` no line is to blame."""
+
+    field: str
+    space: str
+    ops: tuple[str, ...]
+    meaning: str
+    next_step: str
+
+
+_OPS = ("load", "store", "atomic")
+_SECTORS = (
+    "32 neighbouring floats are 4 sectors, a column of a matrix 32",
+    "threadIdx.x should step through neighbouring elements: which index does it appear in?",
+)
+_REQUESTS = (
+    "one request is one warp passing one access once",
+    "count warps times the accesses that each of them passes; which is made more often than it has to be?",
+)
+_WAVEFRONTS = (
+    "lanes of one request asked the same bank for different words",
+    "pad each row of the shared tile by one element, or let threadIdx.x be its last index",
+)
+_PLAIN: dict[str, _Counter] = {
+    "bank_conflicts": _Counter("wavefronts", "shared", _OPS, *_WAVEFRONTS),
+    "worst_bank_conflict": _Counter("wavefronts", "shared", _OPS, *_WAVEFRONTS),
+    "barriers": _Counter(
+        "", "", (), "each block counts once for every __syncthreads() it passes", "which barrier orders nothing?"
+    ),
+    "warp_barriers": _Counter(
+        "", "", (), "each warp counts once for every __syncwarp() it passes", "which barrier orders nothing?"
+    ),
+    "simt_efficiency": _Counter(
+        "", "", (), "lanes stand idle while others of their warp work", "branch by warp and not by lane"
+    ),
+    "flops": _Counter("", "", (), "a multiply-add is two operations", "count loop iterations times operations in each"),
+    "bytes_read": _Counter(
+        "sectors", "global", ("load",), "distinct bytes of global memory", "is every input element read?"
+    ),
+    "bytes_written": _Counter(
+        "sectors", "global", ("store",), "distinct bytes of global memory", "is every output element written?"
+    ),
+}
+
+
+def _known() -> dict[str, _Counter]:
+    names = dict(_PLAIN)
+    for op in _OPS:
+        for space, field, words in (("global", "sectors", _SECTORS), ("shared", "wavefronts", _WAVEFRONTS)):
+            per = f"{field}_per_{op}_request" if space == "global" else f"{field}_per_shared_{op}"
+            names[f"{space}_{op}_requests"] = _Counter("requests", space, (op,), *_REQUESTS)
+            names[f"{space}_{op}_{field}"] = names[per] = _Counter(field, space, (op,), *words)
+    return names
+
+
+COUNTERS = _known()
+
+
+def expect_clean(kernel: object, *launches: tuple[Any, ...], name: str = "") -> None:
+    """Check that ``kernel`` runs without a finding: no race, no access out of bounds, no barrier that a thread misses.
+
+    A launch is ``(grid, block, arguments)`` or ``(grid, block, shared_bytes, arguments)``, with ``arguments`` a tuple;
+    arrays are written as in any launch. Raises CheckError with the first finding in plain words, and whatever the
+    launch raises; a kernel that is still a stub raises NotImplementedError.
+
+    Example:
+        >>> import numpy as np
+        >>> from mlsys_labkit import cuda
+        >>> twice = cuda.compile("__global__ void twice(float* x) { x[threadIdx.x] *= 2; }")
+        >>> expect_clean(twice, (1, 4, (np.ones(4, np.float32),)))
+    """
+    from mlsys_labkit.cuda.kernel import Kernel
+    from mlsys_labkit.cuda.unsolved import UnsolvedKernel
+
+    if type(kernel) is not Kernel and type(kernel) is not UnsolvedKernel:
+        raise failure(
+            f"{name or 'the kernel'}: not a kernel",
+            expected="what lk.cuda.compile(...) or %%cuda makes",
+            actual=type_name(kernel),
+            next_step="pass the kernel itself, not its source or its result",
+        )
+    for launch in launches:
+        grid, block, *shared_bytes, arguments = launch
+        findings = kernel.check[(grid, block, *shared_bytes)](*arguments)
+        if findings:
+            raise _unclean(findings, f"{name or kernel.name}, grid {grid}, block {block}")
+
+
+def _unclean(findings: Sequence[Finding], name: str) -> CheckError:
+    first, others = findings[0], len(findings) - 1
+    where = f"line {first.line}: {first.source_line.strip()}" if first.line else ""
+    two = first.other_line and first.other_line != first.line
+    other = f"; with line {first.other_line}: {first.other_source_line.strip()}" if two else ""
+    more = f" (and {others} more {'finding' if others == 1 else 'findings'})" if others else ""
+    return failure(
+        f"{name}: {first.kind.replace('_', ' ')}",
+        expected="no finding",
+        actual=first.message + more,
+        meaning=where + other,
+        next_step="run kernel.check[grid, block](...) on this launch, and mend the first finding first",
+    )
+
+
+def expect_counters(profile: object, *, name: str = "", rtol: float = 0.0, **bounds: float) -> None:
+    """Check counters of a ``Profile``: each exact up to ``rtol``, or within bounds.
+
+    A keyword is a counter (see ``COUNTERS``: ``global_load_sectors``, ``sectors_per_load_request``, ``bank_conflicts``,
+    ``barriers``, ...) for an exact count, or one with ``at_most_`` or ``at_least_`` before it. ``at_least_`` is what no
+    kernel can do without: fewer raise ImpossibleCountError, before anything else is looked at. Otherwise raises
+    CheckError that names the counter, the ratio and the line that counted most.
+
+    Example:
+        >>> import numpy as np
+        >>> from mlsys_labkit import cuda
+        >>> twice = cuda.compile("__global__ void twice(float* x) { x[threadIdx.x] *= 2; }")
+        >>> profile = twice.profile[1, 32](np.ones(32, np.float32))
+        >>> expect_counters(profile, sectors_per_load_request=4, at_least_global_store_sectors=4, barriers=0)
+
+    Reference: NVIDIA, "Nsight Compute" documentation, memory tables: requests, sectors and wavefronts.
+    """
+    from mlsys_labkit.cuda.profile import Profile
+
+    asked = [_split(keyword, wanted) for keyword, wanted in bounds.items()]
+    if type(profile) is not Profile:
+        raise failure(
+            f"{name or 'the profile'}: not a profile",
+            expected="what kernel.profile[grid, block](...) returns",
+            actual=type_name(profile),
+            next_step="pass the profile, not the kernel",
+        )
+    for how, counter, wanted in sorted(asked, key=lambda one: one[0] != "at_least"):
+        came = value(profile, counter)
+        slack = rtol * abs(wanted)
+        over, under = came > wanted + slack, came < wanted - slack
+        if how == "at_least" and under:
+            raise _impossible(profile, name, counter, came, wanted)
+        if (how != "at_least" and over) or (how == "" and under):
+            raise _off(profile, name, how, counter, came, wanted)
+
+
+def value(profile: Profile, counter: str) -> float:
+    """One counter of a profile; those a request are ratios, 0 where there was no request."""
+    if counter in _PLAIN:
+        return float(getattr(profile, counter))
+    found = COUNTERS[counter]
+    (op,) = found.ops
+    amount, requests = (profile.total(found.space, op, name) for name in (found.field, "requests"))
+    return amount / max(1, requests) if "_per_" in counter else float(amount)
+
+
+def _split(keyword: str, wanted: float) -> tuple[str, str, float]:
+    how = next((prefix for prefix in ("at_most", "at_least") if keyword.startswith(f"{prefix}_")), "")
+    counter = keyword.removeprefix(f"{how}_") if how else keyword
+    if counter not in COUNTERS:
+        raise TypeError(f"expect_counters knows no counter {counter!r}; choose one of {', '.join(COUNTERS)}")
+    return how, counter, wanted
+
+
+def _impossible(profile: Profile, name: str, counter: str, came: float, wanted: float) -> ImpossibleCountError:
+    what = failure(
+        f"{_head(profile, name, counter)}: fewer than any kernel needs for this work",
+        expected=f"at least {count(wanted)}{_extent(profile)}",
+        actual=count(came),
+        meaning="some elements were never touched, or something kept accesses from being counted",
+        next_step="read every input and write every output through the kernel's own pointers, in plain C++",
+    )
+    return ImpossibleCountError(str(what))
+
+
+def _off(profile: Profile, name: str, how: str, counter: str, came: float, wanted: float) -> CheckError:
+    found = COUNTERS[counter]
+    times = f" ({came / wanted:.3g}x)" if wanted else ""
+    blame = _heaviest(profile, found) if came > wanted else ""
+    return failure(
+        f"{_head(profile, name, counter)}: {'too many' if came > wanted else 'too few'}",
+        expected=("at most " if how else "") + count(wanted) + _extent(profile),
+        actual=count(came) + times,
+        meaning="; ".join(part for part in (found.meaning, blame) if part),
+        next_step=found.next_step,
+    )
+
+
+def _head(profile: Profile, name: str, counter: str) -> str:
+    return f"{name or profile.kernel}: {counter.replace('_', ' ')}"
+
+
+def _extent(profile: Profile) -> str:
+    """Said where only some blocks ran, for then every total is theirs alone."""
+    return f" in {count(profile.blocks_run)} of {count(profile.blocks_total)} blocks" if profile.sampled else ""
+
+
+def _heaviest(profile: Profile, counter: _Counter) -> str:
+    """The line that adds most to a counter, in words."""
+    lines = [line for line in profile.lines if line.space == counter.space and line.op in counter.ops]
+    if not lines:
+        return ""
+    most = max(lines, key=lambda line: (getattr(line, counter.field), -line.line))
+    text = profile.source.splitlines()[most.line - 1].strip() if profile.source else ""
+    return f"most at line {most.line}: {text}"
