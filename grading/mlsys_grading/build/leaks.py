@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from mlsys_grading.build import markers
+from mlsys_grading.build.cpp import is_cpp
 from mlsys_grading.build.finding import Finding, at, in_file
 from mlsys_grading.build.python import to_python
 from mlsys_grading.lab import Cell, Lab, Task
@@ -70,7 +71,7 @@ def _fingerprints(task: Task) -> list[str]:
     cut = [text for _, text in markers.cut_text(source, markers.SOLUTION)]
     lines = [
         line
-        for line in map(_squeeze, _without_comments(cut))
+        for line in map(_squeeze, _without_comments(cut, is_cpp(source)))
         if len(line) >= _PART and not line.startswith(("import", "from"))
     ]
     telling = [line for line in lines if len(line) >= _LINE]
@@ -79,6 +80,8 @@ def _fingerprints(task: Task) -> list[str]:
 
 
 def _telling_expressions(source: str) -> list[str]:
+    if is_cpp(source):
+        return _telling_cpp(source)
     regions = [r for r in markers.regions(source)[0] if r.what == markers.SOLUTION]
     try:
         tree = ast.parse(to_python(source))
@@ -100,6 +103,21 @@ def _telling_expressions(source: str) -> list[str]:
     return found
 
 
+def _telling_cpp(source: str) -> list[str]:
+    """What a kernel's solution assigns or returns, by the same measure: C++ is read here as far as its semicolons."""
+    cut = [text for _, text in markers.cut_text(source, markers.SOLUTION)]
+    statements = [_squeeze(one) for one in re.split(r"[;{}]", "\n".join(_without_comments(cut, cpp=True)))]
+    statements = [one for one in statements if one]
+    least = _EXPRESSION if len(statements) > 1 else _EXPRESSION * 2 // 3
+    found = []
+    for statement in statements:
+        value = re.search(r"(?:(?<![=!<>])=(?!=)|^return)(.*)", statement)
+        operations = len(re.findall(r"[-+*/%&|<>^([]", value[1])) if value else 0
+        if value and operations and len(value[1]) >= (least if operations > 1 else _LONG_EXPRESSION):
+            found.append(value[1])
+    return found
+
+
 def _hidden_runs(test: Cell) -> list[str]:
     cut = [text for _, text in markers.cut_text(test.source, markers.HIDDEN)]
     lines = [line for line in map(_squeeze, _without_comments(cut)) if len(line) >= _PART]
@@ -117,14 +135,16 @@ def _visible(cell: Cell) -> str:
 
 def _squeeze_cell(source: str) -> str:
     return (
-        "".join(line for line in map(_squeeze, _without_comments(source.split("\n"))) if len(line) >= _PART)
+        "".join(
+            line for line in map(_squeeze, _without_comments(source.split("\n"), is_cpp(source))) if len(line) >= _PART
+        )
         + "\0"
         + _squeeze(source)
     )
 
 
-def _without_comments(lines: Sequence[str]) -> list[str]:
-    return [re.sub(r"(^|\s)#.*$", "", line) for line in lines]
+def _without_comments(lines: Sequence[str], cpp: bool = False) -> list[str]:
+    return [re.sub(r"//.*$" if cpp else r"(^|\s)#.*$", "", line) for line in lines]
 
 
 def _squeeze(text: str) -> str:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from mlsys_grading.build import markers
+from mlsys_grading.build.cpp import is_cpp
 from mlsys_grading.build.finding import Finding, at
 from mlsys_grading.build.python import to_python
 from mlsys_grading.lab import Lab
@@ -48,8 +49,13 @@ def balanced(lab: Lab) -> Iterator[Finding]:
 
 
 def stub_inside_function(lab: Lab) -> Iterator[Finding]:
-    """A stub at the top of a cell fails there, and the test fails with NameError in place of NotImplementedError."""
+    """A stub at the top of a cell fails there, and the test fails with NameError in place of NotImplementedError.
+
+    A stub in C++ is found by ``%%cuda``, wherever it stands, and raises when the kernel is launched.
+    """
     for task in lab.tasks:
+        if is_cpp(task.solution.source):
+            continue
         lines = task.solution.source.split("\n")
         for region in markers.regions(task.solution.source)[0]:
             if region.what == markers.SOLUTION and not lines[region.first - 2].startswith((" ", "\t")):

@@ -30,10 +30,18 @@ def expected_after_in_place_call(cell: TestCell) -> Iterator[Objection]:
                 touched.pop(name, None)
             if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
                 call = statement.value
-                if isinstance(call.func, ast.Name) and call.func.id in cell.student.functions:
+                called = _called(call.func)
+                if called in cell.student.functions:
                     for argument in call.args:
                         if isinstance(argument, ast.Name):
-                            touched[argument.id] = (call.func.id, statement.lineno)
+                            touched[argument.id] = (called, statement.lineno)
+
+
+def _called(function: ast.expr) -> str:
+    """``f`` of ``f(x)``, and of a launch ``f[grid, block](x)``."""
+    if isinstance(function, ast.Subscript):
+        function = function.value
+    return function.id if isinstance(function, ast.Name) else ""
 
 
 def _blocks(tree: ast.AST) -> Iterator[list[ast.stmt]]:

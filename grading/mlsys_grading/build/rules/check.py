@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Mapping
 
+from mlsys_grading.build.cpp import bound_name
 from mlsys_grading.build.finding import Finding, at
 from mlsys_grading.build.markers import HIDDEN, without
 from mlsys_grading.build.python import imported_names, parse
@@ -44,6 +45,8 @@ def check_tests(lab: Lab) -> Iterator[Finding]:
 def _student(solutions: Iterator[Cell]) -> Student:
     functions, classes, annotated = set(), set(), {}
     for cell in solutions:
+        if kernel := bound_name(cell.source):
+            functions.add(kernel)
         for node in parse(cell.source).body:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 functions.add(node.name)
