@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 from mlsys_labkit.cuda.errors import CudaError, LaunchError, WorkerError
-from mlsys_labkit.cuda.simulator import process, protocol
-from mlsys_labkit.cuda.simulator.client import Simulator
+from mlsys_labkit.cuda.simulator import decode, process, protocol
+from mlsys_labkit.cuda.simulator.client import Mode, Simulator
 from tests.cuda.worker_kernels import Kernels
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -131,13 +131,21 @@ def test_deaths_leave_no_open_files_behind(kernels: Kernels) -> None:
 # Endless kernels ----------------------------------------------------------------------------------
 
 
-def test_a_kernel_without_end_is_stopped_at_its_timeout_and_the_worker_lives(kernels: Kernels) -> None:
+@pytest.mark.parametrize("mode", ["run", "check", "profile"])
+@pytest.mark.parametrize("name", ["spin", "spin_without_a_trace", "spin_in_the_library", "spin_at_barriers"])
+def test_a_kernel_without_end_is_stopped_at_its_timeout_and_the_worker_lives(
+    kernels: Kernels, name: str, mode: Mode
+) -> None:
+    data, _ = kernels.array(np.zeros(1000))
+    arguments = [data] if name == "spin_in_the_library" else []
     assert kernels.add()
     before = pid(kernels)
-    result = kernels.run("spin", timeout_s=0.2)
-    assert len(result.findings) > 0  # which says timeout, and where
-    assert pid(kernels) == before
+    result = kernels.run(name, *arguments, grid=8, block=64, mode=mode, timeout_s=0.1)
+    finding = np.frombuffer(result.findings, decode.FINDING)[0]
+    assert finding["kind"] == 11  # timeout, as records.h counts
+    assert finding["pc"] > 0  # where
     assert kernels.add()
+    assert pid(kernels) == before
 
 
 def test_a_worker_that_cannot_be_stopped_is_killed(kernels: Kernels, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,6 +216,7 @@ import os, sys, threading, time
 from mlsys_labkit.cuda.simulator.client import Simulator
 from tests.cuda.worker_kernels import Kernels
 kernels = Kernels(Simulator.current())
+kernels.add()
 print(kernels.simulator._worker.pid, flush=True)
 """
 
@@ -236,13 +245,13 @@ def test_the_worker_outlives_the_thread_that_started_it() -> None:
 import threading, time
 from mlsys_labkit.cuda.simulator.client import Simulator
 from tests.cuda.worker_kernels import Kernels
-made = []
-thread = threading.Thread(target=lambda: made.append(Kernels(Simulator.current())))
+kernels = Kernels(Simulator.current())
+thread = threading.Thread(target=kernels.add)
 thread.start()
 thread.join()
-before = made[0].simulator._worker.pid
+before = kernels.simulator._worker.pid
 time.sleep(0.2)
-print(made[0].add(), made[0].simulator._worker.pid == before, flush=True)
+print(kernels.add(), kernels.simulator._worker.pid == before, flush=True)
 """
     with notebook(script) as running:
         assert running.stdout.readline() == "True True\n"

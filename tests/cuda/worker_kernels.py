@@ -14,12 +14,13 @@ from mlsys_labkit.cuda.build.flags import Build
 from mlsys_labkit.cuda.build.module import compile_module
 from mlsys_labkit.cuda.build.toolchain import find_toolchain
 from mlsys_labkit.cuda.build.unit import Unit
-from mlsys_labkit.cuda.simulator.client import DeviceBuffer, LaunchRequest, LaunchResult, LoadedModule, Simulator
+from mlsys_labkit.cuda.simulator.client import DeviceBuffer, LaunchRequest, LaunchResult, LoadedModule, Mode, Simulator
 
 SOURCE = r"""
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <unistd.h>
 
 __global__ void add(const float* x, float* y, int n) {
@@ -42,8 +43,14 @@ __global__ void spin() {
     volatile int turns = 0;
     while (true) turns = turns + 1;
 }
-__global__ void sleep_in_the_kernel_of_the_system() {
-    while (true) sleep(1);
+__global__ void spin_without_a_trace() {
+    while (true) free(malloc(100));  // which gcc takes out
+}
+__global__ void spin_in_the_library(char* data) {
+    while (true) memset(data, 0, 4000);
+}
+__global__ void spin_at_barriers() {
+    while (true) __syncthreads();
 }
 
 __global__ void count(int n) {
@@ -77,10 +84,23 @@ class Kernels:
 
     def __init__(self, simulator: Simulator) -> None:
         self.simulator = simulator
-        compiled = compile_module(Unit(SOURCE, NAMES), Build.FAST, find_toolchain(), Cache())
-        self.module: LoadedModule = simulator.load(compiled.path)
+        self.modules: dict[Build, LoadedModule] = {}
 
-    def run(self, name: str, *arguments: Any, grid: int = 1, block: int = 1, timeout_s: float = 60.0) -> LaunchResult:
+    def module(self, build: Build) -> LoadedModule:
+        if build not in self.modules:
+            compiled = compile_module(Unit(SOURCE, NAMES), build, find_toolchain(), Cache())
+            self.modules[build] = self.simulator.load(compiled.path)
+        return self.modules[build]
+
+    def run(
+        self,
+        name: str,
+        *arguments: Any,
+        grid: int = 1,
+        block: int = 1,
+        mode: Mode = "run",
+        timeout_s: float = 60.0,
+    ) -> LaunchResult:
         packed, offsets = b"", []
         for argument in arguments:
             form, value = ("Q", argument.address) if isinstance(argument, DeviceBuffer) else argument
@@ -89,12 +109,13 @@ class Kernels:
             offsets.append(len(packed))
             packed += data
         request = LaunchRequest(
-            module=self.module,
+            module=self.module(Build.FAST if mode == "run" else Build.INSTRUMENTED),
             kernel_index=NAMES.index(name),
             grid=(grid, 1, 1),
             block=(block, 1, 1),
             packed_arguments=packed,
             argument_offsets=tuple(offsets),
+            mode=mode,
             timeout_s=timeout_s,
         )
         return self.simulator.launch(request)
