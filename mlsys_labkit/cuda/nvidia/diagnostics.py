@@ -1,0 +1,67 @@
+"""What NVRTC says, as diagnostics that point into the student's source."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from mlsys_labkit.cuda.errors import Diagnostic
+
+__all__ = ["JIT_MODE", "Complaint", "read_log"]
+
+JIT_MODE = re.compile(r"in JIT mode")
+"""In an error that NVRTC alone makes: host code beside a kernel is no mistake."""
+
+_HEAD = re.compile(
+    r"^(?:(?P<file>\S[^\n]*?)\((?P<line>\d+)\)|At end of source): "
+    r"(?P<kind>catastrophic error|internal error|error|warning|remark|note)(?: #(?P<number>[\w-]+))?: (?P<text>.*)$"
+)
+_ASSEMBLER = re.compile(r"^ptxas (?P<kind>error|fatal|warning)\s*:\s*(?P<text>.*)$")
+_GENERAL = re.compile(r"^nvrtc: error: (?P<text>.*)$")
+_NAME_MAP = "__nv_name_map"  # where NVRTC looks up the kernel by its name, after the source
+_INDENT = 2  # spaces before a line of source that is shown, and before the caret under it
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """A diagnostic and how bad it is."""
+
+    severity: Literal["error", "warning"]
+    diagnostic: Diagnostic
+
+
+def read_log(log: str, file: str, source: str) -> tuple[Complaint, ...]:
+    """Errors and warnings of NVRTC and its assembler, the errors first, each in the order of the log.
+
+    ``file`` is the name that the source was compiled under. Lines and columns count from 1.
+    """
+    lines, shown = source.split("\n"), log.splitlines()
+    found = []
+    for index, text in enumerate(shown):
+        if head := _HEAD.match(text):
+            if head["kind"] in ("remark", "note"):
+                continue
+            severity: Literal["error", "warning"] = "warning" if head["kind"] == "warning" else "error"
+            found.append(Complaint(severity, _diagnostic(head, shown[index + 1 : index + 3], file, lines)))
+        elif general := _ASSEMBLER.match(text) or _GENERAL.match(text):
+            bad = "kind" not in general.groupdict() or general["kind"] != "warning"
+            found.append(Complaint("error" if bad else "warning", Diagnostic(0, 0, general["text"].strip())))
+    return tuple(sorted(dict.fromkeys(found), key=lambda complaint: complaint.severity))
+
+
+def _diagnostic(head: re.Match[str], after: list[str], file: str, lines: list[str]) -> Diagnostic:
+    if head["file"] is None:  # at the end of the source: a bracket or a comment is open
+        return Diagnostic(len(lines), 0, head["text"], lines[-1])
+    if head["file"] == _NAME_MAP:
+        return Diagnostic(0, 0, head["text"])
+    line = int(head["line"])
+    column = _column(after[0], after[1]) if len(after) == 2 and after[1].strip() == "^" else 0
+    if head["file"] != file:
+        return Diagnostic(line, column, head["text"], after[0][_INDENT:] if after else "", head["file"])
+    return Diagnostic(line, column, head["text"], lines[line - 1] if line <= len(lines) else "")
+
+
+def _column(shown: str, caret: str) -> int:
+    """In characters; NVRTC puts its caret by the bytes of the line above it."""
+    return len(shown.encode()[: caret.index("^")].decode(errors="ignore")) + 1 - _INDENT

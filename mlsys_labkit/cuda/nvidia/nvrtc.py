@@ -1,0 +1,197 @@
+"""NVRTC, NVIDIA's run-time compiler: PTX, machine code and CUDA's own words for any GPU, on a machine without one."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mlsys_labkit.cuda.build.cache import Cache, digest
+from mlsys_labkit.cuda.build.compiler import compile_seconds
+from mlsys_labkit.cuda.errors import CompileError, CudaError, Diagnostic
+from mlsys_labkit.cuda.nvidia import nvrtc_process
+from mlsys_labkit.cuda.nvidia.device_code import without_host_code
+from mlsys_labkit.cuda.nvidia.diagnostics import JIT_MODE, Complaint, read_log
+from mlsys_labkit.cuda.nvidia.headers import PRELUDE, supplied_headers
+from mlsys_labkit.cuda.nvidia.libraries import Nvrtc, find_nvrtc, toolkit_headers
+from mlsys_labkit.errors import MissingExtraError
+
+__all__ = ["Compiled", "available", "check", "compile"]
+
+_FILE = "kernel.cu"
+_ROUNDS = 4  # of taking host code out: what stood before may have hidden more
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A source compiled for one architecture.
+
+    Attributes:
+        symbol: the kernel's name in the module, ``"_Z5scalePf"``; empty when no kernel was named.
+        ptx: NVIDIA's portable assembly of the whole source. cubin: machine code for ``arch``, an ELF file.
+        log: what the compiler and its assembler printed.
+    """
+
+    arch: str
+    symbol: str
+    ptx: str
+    cubin: bytes
+    log: str
+
+
+def available() -> bool:
+    """Whether NVRTC is installed."""
+    try:
+        find_nvrtc()
+    except MissingExtraError:
+        return False
+    return True
+
+
+def compile(
+    source: str,
+    name: str | None = None,
+    arch: str = "sm_90",
+    *,
+    defines: Mapping[str, object] | None = None,
+    options: Sequence[str] = (),
+) -> Compiled:
+    """Compile a source as it stands, with an instance of ``name`` such as ``"matmul<16>"`` in it.
+
+    Host code is left out (NVRTC has no host) and what nvcc includes by itself is included; nothing else is changed, and
+    lines stay where they are. The outcome is kept on disk.
+
+    Raises:
+        CompileError: CUDA refuses the source; ``diagnostics`` says where, in CUDA's own words.
+        CudaError: this NVRTC does not know ``arch``.
+        MissingExtraError: NVRTC is not installed.
+
+    Example:
+        >>> double = "__global__ void twice(float* x) { x[threadIdx.x] *= 2; }"
+        >>> compile(double, "twice", "sm_90").symbol
+        '_Z5twicePf'
+
+    Reference: NVIDIA, NVRTC documentation.
+    """
+    library, cache = find_nvrtc(), Cache()
+    chosen = [
+        f"--gpu-architecture={arch}",
+        "--std=c++17",
+        f"--pre-include={PRELUDE}",
+        "--ptxas-options=-v",
+        *(f"--define-macro={key}={value}" for key, value in (defines or {}).items()),
+        *options,
+    ]
+    headers = supplied_headers()
+    identity = digest(library.identity, source, name or "", *chosen, *headers, *headers.values())
+    include = [f"--include-path={folder}" for folder in _include_folders(library, cache)]
+    request: dict[str, Any] = {
+        "source": source,
+        "file": _FILE,
+        "names": [name] if name else [],
+        "headers": headers,
+        "options": [*chosen, *include],
+    }
+    entry = cache.fetch(f"nvrtc-{identity}", lambda folder: _compile_into(folder, library, request, arch))
+    reply = json.loads((entry / "reply.json").read_text(encoding="utf-8"))
+    return Compiled(
+        arch=arch,
+        symbol=reply["symbols"][0] if reply["symbols"] else "",
+        ptx=(entry / "kernel.ptx").read_text(encoding="utf-8"),
+        cubin=(entry / "kernel.cubin").read_bytes(),
+        log=reply["log"],
+    )
+
+
+def check(
+    source: str, name: str | None = None, arch: str = "sm_90", *, defines: Mapping[str, object] | None = None
+) -> tuple[Diagnostic, ...]:
+    """Everything that CUDA refuses in a source, in CUDA's own words; empty when it compiles.
+
+    Raises MissingExtraError when NVRTC is not installed.
+
+    Example:
+        >>> for complaint in check("__global__ void k(float* x) {\\n  x[0] = y;\\n}", "k"):
+        ...     print(complaint)
+        line 2: identifier "y" is undefined: x[0] = y;
+    """
+    try:
+        compile(source, name, arch, defines=defines)
+    except CompileError as error:
+        return error.diagnostics
+    return ()
+
+
+def _compile_into(folder: Path, library: Nvrtc, request: dict[str, Any], arch: str) -> None:
+    original = request["source"]
+    request = request | {"folder": str(folder)}
+    for _ in range(_ROUNDS):
+        reply = _run(library, request)
+        if reply["status"] == "NVRTC_SUCCESS":
+            (folder / "reply.json").write_text(json.dumps(reply), encoding="utf-8")
+            return
+        if arch not in _known(reply["architectures"]):
+            known = ", ".join(reply["architectures"])
+            raise CudaError(f"NVRTC {reply['version']} does not compile for {arch!r}; it knows {known}")
+        complaints = read_log(reply["log"], _FILE, original)
+        host = [one for one in complaints if JIT_MODE.search(one.diagnostic.text) and not one.diagnostic.file]
+        places = [(one.diagnostic.line, one.diagnostic.column) for one in host]
+        request["source"] = without_host_code(request["source"], places)
+        if not host:
+            break
+    raise _refusal(complaints, reply)
+
+
+def _refusal(complaints: Sequence[Complaint], reply: Mapping[str, Any]) -> CompileError:
+    errors = tuple(one.diagnostic for one in complaints if one.severity == "error")
+    if not errors:
+        said = str(reply["log"]).strip() or "it says nothing"
+        errors = (Diagnostic(0, 0, f"NVRTC {reply['version']} fails with {reply['status']}: {said[-500:]}"),)
+    more = [f"and {len(errors) - _SHOWN} more"] if len(errors) > _SHOWN else []
+    return CompileError("\n".join([*map(str, errors[:_SHOWN]), *more]), errors)
+
+
+def _known(architectures: Sequence[str]) -> set[str]:
+    """Each also with its family's and its own special features."""
+    return {name + suffix for name in architectures for suffix in ("", "a", "f")}
+
+
+def _include_folders(library: Nvrtc, cache: Cache) -> tuple[Path, ...]:
+    """CUDA's headers (cuda_fp16.h, cooperative_groups.h, cuda/barrier, ...): NVRTC's own, else a toolkit's."""
+    folder = cache.fetch(f"headers-{digest(library.identity)}", lambda making: _unpack_headers(making, library))
+    if (folder / "cuda_fp16.h").exists():
+        return (folder, folder / "cccl")
+    return toolkit_headers()
+
+
+def _unpack_headers(folder: Path, library: Nvrtc) -> None:
+    _run(library, {"headers_folder": str(folder)})
+
+
+def _run(library: Nvrtc, request: Mapping[str, Any]) -> dict[str, Any]:
+    paths = {"library": str(library.library), "builtins": str(library.builtins) if library.builtins else None}
+    seconds = compile_seconds()
+    try:
+        ran = subprocess.run(
+            [sys.executable, "-I", "-S", str(Path(nvrtc_process.__file__))],
+            input=json.dumps(paths | dict(request)),
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+        )
+    except subprocess.TimeoutExpired:
+        raise CompileError(
+            f"NVRTC did not finish within {seconds:g} s and was stopped; take away #pragma unroll, "
+            "or templates that expand into each other"
+        ) from None
+    if ran.returncode:
+        last = re.sub(r"\s+", " ", ran.stderr.strip().splitlines()[-1] if ran.stderr.strip() else "no message")
+        raise CudaError(f"NVRTC ({library.library}) ended with {ran.returncode}: {last}")
+    reply: dict[str, Any] = json.loads(ran.stdout)
+    return reply
