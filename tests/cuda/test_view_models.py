@@ -282,11 +282,18 @@ def test_tiling_formula(tile: int) -> None:
 
 
 def test_heat_is_a_mean_over_the_requests_of_a_line_in_its_own_space() -> None:
-    assert source.heat(COUNTS, STEPS, "sectors") == [[7, (320 + 240) / 40, (40 + 240) / 40]]
-    assert source.heat(COUNTS, STEPS, "wavefronts") == [[3, 1, 1], [7, 2, 1]]
-    assert source.heat(COUNTS, STEPS, "requests") == [[3, 10, 10], [7, 50, 50]]
+    assert source.heat(COUNTS, STEPS, "sectors") == [[7, (320 + 240) / 40, (40 + 240) / 40, 40]]
+    assert source.heat(COUNTS, STEPS, "wavefronts") == [[3, 1, 1, 10], [7, 2, 1, 10]]
+    assert source.heat(COUNTS, STEPS, "requests") == [[3, 10, 10, 1], [7, 50, 50, 1]]
     assert source.hottest(source.heat(COUNTS, STEPS, "wavefronts")) == 7
     assert source.excess(COUNTS[0]) == 8
+
+
+def test_the_hottest_line_is_the_one_that_moves_most_too_much() -> None:
+    once = [2, "global", "store", 4, 1, 32, 32, 0, 4, 0, 32]  # 28 sectors too many, once
+    often = [5, "global", "load", 4, 100, 3200, 800, 0, 400, 0, 8]  # 4 too many, a hundred times
+    assert source.hottest(source.heat([once, often], [], "sectors")) == 5
+    assert source.most_excess([once, often], "sectors") == 400
 
 
 def test_presets_teach_what_they_say() -> None:

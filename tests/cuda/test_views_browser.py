@@ -104,6 +104,8 @@ def test_source_keeps_the_chosen_line_in_sight(show: Open) -> None:
     chosen(page).focus()
     page.keyboard.press("End")
     assert in_sight()
+    late = show(widgets.annotated_source(sample.profile(source=long), line=150).html())
+    late.wait_for_function("document.querySelector('.lk-code').scrollTop > 1000")  # without a touch
     assert chosen(page).bounding_box()["y"] < 700  # and inside the window
     before = page.evaluate("scrollY")
     page.get_by_role("button", name="Hottest line").click()
@@ -167,6 +169,8 @@ def test_warp_steps_through_the_requests_of_a_line(show: Open) -> None:
     assert page.locator(".lk-lane.off").count() == 16
     page.get_by_role("button", name="Next request").click()  # there is no further request
     assert page.get_by_role("slider", name="Request").get_attribute("aria-valuetext") == "2 of 2"
+    page.get_by_role("button", name="Previous request").click()
+    assert page.get_by_role("slider", name="Request").get_attribute("aria-valuetext") == "1 of 2"
     access = page.get_by_label("Access")
     access.select_option(label="line 10: global store of out, 4 B")
     assert "128 distinct bytes in 4 sectors" in says(page)

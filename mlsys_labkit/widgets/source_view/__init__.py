@@ -28,7 +28,7 @@ def annotated_source(
     """The kernel's source with a heat bar a line, the numbers of a chosen line, and findings where they stand.
 
     ``heat`` is "sectors" or "wavefronts" (a request: global or shared traffic), "requests" or "steps" (lane-steps); by
-    default that of the first two whose worst line is further above what its bytes need.
+    default that of the first two whose worst line has more above what its bytes need.
     ``line`` is the line that is chosen first, by default that of the first finding, or the hottest.
     Raises LabkitError for anything but a profile, another ``heat``, or a line that the source does not have.
 

@@ -19,17 +19,19 @@ Count = Sequence[Any]
 
 
 def heat(counts: Sequence[Count], steps: Sequence[list[int]], metric: str) -> list[list[float]]:
-    """``[line, value, floor]`` of each line that has a value, by line; ``floor`` is what no access could do without.
+    """``[line, value, floor, times]`` of each line that has a value, by line.
+
+    ``floor`` is what no access could do without; value and floor count ``times`` over.
 
     ``metric`` is "sectors" or "wavefronts" (a request), "requests", or "steps" (lane-steps). The last two have no floor
     of their own: it equals the value.
 
     Example:
         >>> heat([[7, "global", "load", 4, 10, 320, 320, 0, 40, 0, 32]], [], "sectors")
-        [[7, 32.0, 4.0]]
+        [[7, 32.0, 4.0, 10]]
     """
     if metric == "steps":
-        return [[line, value, value] for line, value in sorted(steps)]
+        return [[line, value, value, 1] for line, value in sorted(steps)]
     space, top, low = PER_REQUEST.get(metric, (None, REQUESTS, REQUESTS))
     sums: dict[int, list[int]] = {}
     for count in counts:
@@ -38,22 +40,28 @@ def heat(counts: Sequence[Count], steps: Sequence[list[int]], metric: str) -> li
             for slot, field in enumerate((REQUESTS, top, low)):
                 total[slot] += count[field]
     return [
-        [line, value / (requests if space else 1), floor / (requests if space else 1)]
+        [line, value / times, floor / times, times]
         for line, (requests, value, floor) in sorted(sums.items())
+        for times in [requests if space else 1]
     ]
 
 
 def hottest(rows: Sequence[Sequence[float]]) -> int | None:
-    """The line furthest above its floor; among equals the one with the largest value, then the first."""
-    return int(max(rows, key=lambda row: (row[1] - row[2], row[1], -row[0]))[0]) if rows else None
+    """The line with most above its floor in all; among equals the one with most in all, then the first."""
+    return int(max(rows, key=lambda row: (_surplus(row), row[1] * row[3], -row[0]))[0]) if rows else None
 
 
 def most_excess(counts: Sequence[Count], metric: str) -> float:
-    """How far the worst line lies above its floor."""
-    return max((value - floor for _, value, floor in heat(counts, [], metric)), default=-1.0)
+    """How much the worst line has above its floor in all."""
+    return max(map(_surplus, heat(counts, [], metric)), default=-1.0)
 
 
 def excess(count: Count) -> float:
     """How many times the least traffic an access made: sectors in global memory, wavefronts in shared; 1 is best."""
     top, low = (SECTORS, IDEAL_SECTORS) if count[SPACE] == "global" else (WAVEFRONTS, IDEAL_WAVEFRONTS)
     return count[top] / count[low] if count[low] else 1.0
+
+
+def _surplus(row: Sequence[float]) -> float:
+    _, value, floor, times = row
+    return (value - floor) * times

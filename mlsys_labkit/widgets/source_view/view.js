@@ -14,9 +14,12 @@ function render({ model, el }) {
   const go = (line, focus) => {
     put(model, { line: Math.min(code.length, Math.max(1, line)) });
     draw();
+    if (focus) rows[model.get("line") - 1].focus();
+    sight();
+  };
+  // Only the list scrolls, never the page.
+  const sight = () => {
     const row = rows[model.get("line") - 1];
-    if (focus) row.focus();
-    // Only the list scrolls, never the page.
     list.scrollTop = Math.max(Math.min(list.scrollTop, row.offsetTop - list.offsetTop - 30), row.offsetTop + row.offsetHeight + 30 - list.offsetTop - list.clientHeight);
   };
   const on = (line) => findings.filter((one) => one.line === line);
@@ -93,6 +96,8 @@ function render({ model, el }) {
   }
   const quit = follow(model, ["heat", "line"], draw);
   draw();
-  return quit;
+  const laid = new ResizeObserver(() => { if (list.clientHeight) { sight(); laid.disconnect(); } });
+  laid.observe(list);
+  return () => { quit(); laid.disconnect(); };
 }
 export default { render };

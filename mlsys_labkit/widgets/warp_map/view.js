@@ -97,7 +97,7 @@ function render({ model, el }) {
     const said = where + tell(lanes, bytes, global, found, waves, atomic);
     const many = lines.length - drawn.length;
     plot.replaceChildren(s("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": said }, top, column, map, link, bars));
-    more.textContent = `${many ? `${many} more rows of 128 B are not drawn. ` : ""}A row is 128 bytes from the byte on its left${text ? "; a number names the lane that asks for the word" : ""}${global ? "; framed sectors are fetched whole" : ""}.`;
+    more.textContent = `${many ? `${many} more rows of 128 B are not drawn. ` : ""}A row is 128 bytes from the byte on its left${text ? "; a number names the lane that asks for the word, ×2 that two lanes do" : ""}${global ? "; framed sectors are fetched whole" : ""}.`;
     ui.says.textContent = said;
     detail.textContent = about(chosen, at, bytes, global, group, waves);
     report(lanes, bytes, global, found, waves, atomic);
