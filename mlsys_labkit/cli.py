@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from importlib.metadata import entry_points
 
 from mlsys_labkit import __version__, doctor
+from mlsys_labkit.cuda.program import command as program_command
 from mlsys_labkit.errors import LabkitError
 
 GROUP = "mlsys_labkit.commands"
@@ -49,6 +50,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"labkit {__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB")
     doctor.add_parser(verbs)
+    program_command.add_parser(verbs)
     for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
         try:
             point.load()(verbs)

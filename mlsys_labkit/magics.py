@@ -1,7 +1,8 @@
-"""``%load_ext mlsys_labkit``: ``%%work``, ``%%trace_memory``, ``%%cuda`` and ``%bench``.
+"""``%load_ext mlsys_labkit``: ``%%work``, ``%%trace_memory``, ``%%cuda``, ``%%cu`` and ``%bench``.
 
 Each is a line of sugar over a plain function, which is what to use outside a notebook:
-``count_work(fn)``, ``trace_memory(fn)``, ``cuda.compile(source)`` and ``bench(fn)``.
+``count_work(fn)``, ``trace_memory(fn)``, ``cuda.compile(source)``,
+``cuda.run_program(source)`` and ``bench(fn)``.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     register(lambda line, cell: work_cell(shell, line, cell), "cell", "work")
     register(lambda line, cell: trace_memory_cell(shell, line, cell), "cell", "trace_memory")
     register(lambda line, cell: cuda_cell(shell, line, cell), "cell", "cuda")
+    register(cu_cell, "cell", "cu")
     register(lambda line: bench_line(shell, line), "line", "bench")
 
 
@@ -46,7 +48,8 @@ def unload_ipython_extension(shell: InteractiveShell) -> None:
         >>> shell.find_line_magic("bench") is None
         True
     """
-    for kind, name in (("cell", "work"), ("cell", "trace_memory"), ("cell", "cuda"), ("line", "bench")):
+    cells = ("work", "trace_memory", "cuda", "cu")
+    for kind, name in (*(("cell", cell) for cell in cells), ("line", "bench")):
         shell.magics_manager.magics[kind].pop(name, None)
 
 
@@ -110,6 +113,16 @@ def cuda_cell(shell: InteractiveShell, line: str, cell: str) -> None:
 
     name, made = compile_cell(line, cell)
     shell.user_ns[name] = made
+
+
+def cu_cell(line: str, cell: str) -> Any:
+    """``%%cu [--check | --profile] [-D N=1024] [arguments]``: run the cell, a whole CUDA program with a main.
+
+    The output is shown as it comes, and the findings or profiles after it. Line numbers in messages are the cell's own.
+    """
+    from mlsys_labkit.cuda.program.command import run_cell
+
+    return run_cell(line, cell)
 
 
 def bench_line(shell: InteractiveShell, line: str) -> Any:

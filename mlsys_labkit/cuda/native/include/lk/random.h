@@ -70,7 +70,7 @@ LK_OPAQUE inline void seed(curandStateXORWOW& state, uint64_t seed, uint64_t sub
     const uint32_t high = 2591861531u * (static_cast<uint32_t>(seed >> 32) ^ 0xf7dcefddu);
     state = {};
     state.d = 6615241u + high + low + 362437u * static_cast<uint32_t>(offset);
-    state.v = {123456789u + low, 362436069u ^ low, 521288629u + high, 88675123u ^ high, 5783321u + low};
+    state.v = {{123456789u + low, 362436069u ^ low, 521288629u + high, 88675123u ^ high, 5783321u + low}};
     jump(state.v, subsequence, subsequence_exponent);
     jump(state.v, offset, 0);
 }
@@ -88,7 +88,7 @@ LK_OPAQUE inline void seed(curandStatePhilox4_32_10& state, uint64_t seed, uint6
 LK_OPAQUE inline uint32_t next(curandStateXORWOW& state) {
     xorwow_step(state.v);
     state.d += 362437u;
-    return state.v[4] + state.d;
+    return state.v.word[4] + state.d;
 }
 
 LK_OPAQUE inline uint32_t next(curandStatePhilox4_32_10& state) {
@@ -132,9 +132,9 @@ LK_OPAQUE float2 next_normal_pair(State& state) {
 
 template <class State>
 LK_OPAQUE double2 next_normal_pair_double(State& state) {
-    const double radius = std::sqrt(-2.0 * std::log(next_uniform_double(state)));
+    const double radius = sqrt(-2.0 * log(next_uniform_double(state)));
     const double angle = two_pi * next_uniform_double(state);
-    return {radius * std::sin(angle), radius * std::cos(angle)};
+    return {radius * sin(angle), radius * cos(angle)};
 }
 
 template <class State>
@@ -160,7 +160,7 @@ template <class State>
 LK_OPAQUE uint32_t next_poisson(State& state, double mean) {
     uint32_t events = 0;
     for (constexpr double part = 500; mean > 0; mean -= part) {
-        const double least = std::exp(-std::fmin(mean, part));
+        const double least = exp(-fmin(mean, part));
         for (double product = next_uniform_double(state); product > least; product *= next_uniform_double(state)) ++events;
     }
     return events;

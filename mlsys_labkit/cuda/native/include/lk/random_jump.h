@@ -1,9 +1,9 @@
 // random_jump.h: far jumps of the XORWOW generator. One step is a linear map of its 160 bits, so 2^n steps are a power of it.
+//
+// Plain arrays: the members of std::array would be recorded as a kernel's own code.
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <vector>
 
 #include "lk/qualifiers.h"
 
@@ -11,59 +11,58 @@ namespace lk::random {
 
 constexpr int words = 5;
 constexpr int bits = 32 * words;
-using XorwowBits = std::array<uint32_t, words>;
-using LinearMap = std::array<XorwowBits, bits>;  // the image of each bit
+
+struct XorwowBits {
+    uint32_t word[words];
+};
+
+// The image of each bit.
+struct LinearMap {
+    XorwowBits image[bits];
+};
 
 LK_UNRECORDED inline void xorwow_step(XorwowBits& v) {
-    const uint32_t t = v[0] ^ (v[0] >> 2);
-    v[0] = v[1];
-    v[1] = v[2];
-    v[2] = v[3];
-    v[3] = v[4];
-    v[4] = (v[4] ^ (v[4] << 4)) ^ (t ^ (t << 1));
+    const uint32_t t = v.word[0] ^ (v.word[0] >> 2);
+    v.word[0] = v.word[1];
+    v.word[1] = v.word[2];
+    v.word[2] = v.word[3];
+    v.word[3] = v.word[4];
+    v.word[4] = (v.word[4] ^ (v.word[4] << 4)) ^ (t ^ (t << 1));
 }
 
 LK_UNRECORDED inline XorwowBits image_of(const LinearMap& map, const XorwowBits& v) {
-    XorwowBits image{};
+    XorwowBits sum{};
     for (int bit = 0; bit < bits; ++bit) {
-        if ((v[bit / 32] >> (bit % 32) & 1) == 0) continue;
-        for (int word = 0; word < words; ++word) image[word] ^= map[bit][word];
+        if ((v.word[bit / 32] >> (bit % 32) & 1) == 0) continue;
+        for (int i = 0; i < words; ++i) sum.word[i] ^= map.image[bit].word[i];
     }
-    return image;
+    return sum;
 }
 
-LK_UNRECORDED inline LinearMap squared(const LinearMap& map) {
-    LinearMap twice;
-    for (int bit = 0; bit < bits; ++bit) twice[bit] = image_of(map, map[bit]);
-    return twice;
-}
-
-LK_UNRECORDED inline LinearMap one_step() {
-    LinearMap map{};
-    for (int bit = 0; bit < bits; ++bit) {
-        map[bit][bit / 32] = 1u << (bit % 32);
-        xorwow_step(map[bit]);
-    }
-    return map;
-}
+constexpr int subsequence_exponent = 67;  // cuRAND's subsequences are 2^67 numbers apart
 
 // Map number n makes 2^n steps.
-constexpr int subsequence_exponent = 67;  // cuRAND's subsequences are so far apart
-constexpr int most_exponent = subsequence_exponent + 64;
+struct JumpTable {
+    LinearMap maps[subsequence_exponent + 64];
 
-LK_OPAQUE inline const std::vector<LinearMap>& jumps() {
-    static const std::vector<LinearMap> maps = [] {
-        std::vector<LinearMap> powers{one_step()};
-        for (int n = 1; n < most_exponent; ++n) powers.push_back(squared(powers.back()));
-        return powers;
-    }();
-    return maps;
-}
+    LK_UNRECORDED JumpTable() {
+        for (int bit = 0; bit < bits; ++bit) {
+            XorwowBits one{};
+            one.word[bit / 32] = 1u << (bit % 32);
+            xorwow_step(one);
+            maps[0].image[bit] = one;
+        }
+        for (int n = 1; n < subsequence_exponent + 64; ++n) {
+            for (int bit = 0; bit < bits; ++bit) maps[n].image[bit] = image_of(maps[n - 1], maps[n - 1].image[bit]);
+        }
+    }
+};
 
 // Makes count * 2^exponent steps.
-LK_UNRECORDED inline void jump(XorwowBits& v, uint64_t count, int exponent) {
+LK_OPAQUE inline void jump(XorwowBits& v, uint64_t count, int exponent) {
+    static const JumpTable table;
     for (int n = 0; count >> n; ++n) {
-        if (count >> n & 1) v = image_of(jumps()[static_cast<size_t>(exponent + n)], v);
+        if (count >> n & 1) v = image_of(table.maps[exponent + n], v);
     }
 }
 

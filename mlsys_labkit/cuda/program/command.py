@@ -1,0 +1,84 @@
+"""``labkit cu file.cu`` and ``%%cu``: one set of options, two doors."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from typing import Any, NoReturn
+
+from mlsys_labkit.errors import LabkitError
+
+__all__ = ["add_parser", "run_cell"]
+
+FAILED = 1
+
+
+def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Join the ``labkit`` command."""
+    parser = verbs.add_parser("cu", help="run a whole CUDA program (a .cu file with main), with or without a GPU")
+    parser.add_argument("file", help="the .cu file")
+    _add_options(parser)
+    parser.set_defaults(run=_run)
+
+
+def run_cell(line: str, cell: str) -> Any:
+    """``%%cu [options] [arguments]``: run the cell, a whole program; the result is shown where there is something to see.
+
+    The first line of the source stands for the magic's own, so that line numbers are the cell's.
+
+    Raises LabkitError for a line that cannot be read, and whatever ``run_program`` raises.
+
+    Example:
+        >>> run_cell("-D N=3", "#include <cstdio>\\n#define N 1000\\nint main() { std::printf(\\"%d\\\\n\\", N); }")
+        3
+    """
+    from mlsys_labkit.cuda.program.run import run_program
+
+    options = _CellParser(prog="%%cu", add_help=False, allow_abbrev=False)
+    _add_options(options)
+    chosen = options.parse_args(shlex.split(line))
+    result = run_program(f"// %%cu {line}\n{cell}", chosen.arguments, **_keywords(chosen), echo=True)
+    silent = result.returncode == 0 and not (result.findings or result.profiles or result.stopped)
+    return None if silent else result
+
+
+def _run(chosen: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from mlsys_labkit.cuda.program.run import run_program
+
+    result = run_program(Path(chosen.file), chosen.arguments, **_keywords(chosen), echo=True)
+    if result.stopped:
+        print(f"labkit: {result.stopped}")
+    if chosen.check or chosen.profile or result.findings:
+        print(result)
+    return FAILED if result.findings and chosen.check else result.returncode
+
+
+def _keywords(chosen: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "defines": dict(pair.split("=", 1) if "=" in pair else (pair, "1") for pair in chosen.define),
+        "check": chosen.check,
+        "profile": chosen.profile,
+        "launch_limit": chosen.limit,
+        "timeout": chosen.timeout,
+        "backend": chosen.backend,
+    }
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--check", action="store_true", help="look for races, accesses out of bounds and the like")
+    mode.add_argument("--profile", action="store_true", help="count what every launch does to memory")
+    parser.add_argument("-D", "--define", action="append", default=[], metavar="N=1024", help="replace a size")
+    parser.add_argument("--limit", type=int, metavar="LAUNCHES", help="stop after so many launches")
+    parser.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS", help="of the whole program (60)")
+    parser.add_argument("--backend", choices=("auto", "simulator", "gpu"), default="auto")
+    parser.add_argument("arguments", nargs="*", help="the program's own; put -- before the first that begins with -")
+
+
+class _CellParser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise LabkitError(
+            f"%%cu: {message}; write %%cu [--check | --profile] [-D N=1024] [--limit LAUNCHES] [--timeout SECONDS] [arguments]"
+        )
