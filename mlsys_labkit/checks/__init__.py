@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from mlsys_labkit.checks.close import expect_close
 from mlsys_labkit.checks.cost import expect_peak, expect_work
-from mlsys_labkit.checks.cuda import ImpossibleCountError, expect_clean, expect_counters
+from mlsys_labkit.checks.cuda import ImpossibleCountError, expect_clean, expect_counters, graded_kernel
 from mlsys_labkit.checks.equal import expect_equal
 from mlsys_labkit.checks.locality import expect_cache_misses
 from mlsys_labkit.checks.message import CheckError
@@ -35,4 +35,5 @@ __all__ = [
     "expect_raises",
     "expect_shares_memory",
     "expect_work",
+    "graded_kernel",
 ]

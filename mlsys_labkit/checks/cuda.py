@@ -11,6 +11,7 @@ from mlsys_labkit.checks.plain import type_name
 
 if TYPE_CHECKING:
     from mlsys_labkit.cuda.finding import Finding
+    from mlsys_labkit.cuda.kernel import Kernel
     from mlsys_labkit.cuda.profile import Profile
 
 
@@ -75,6 +76,39 @@ def _known() -> dict[str, _Counter]:
 
 
 COUNTERS = _known()
+
+
+def graded_kernel(kernel: object, name: str | None = None) -> Kernel:
+    """The same kernel, compiled afresh from its source under the rules for graded kernels, for the simulator.
+
+    Marks hang on counters, so what a test measures is made from the student's text alone, and a source that could reach
+    around the counters (attributes, pragmas beside unroll, assembly, foreign headers) is refused. ``name`` picks a
+    kernel of a cell that has several.
+
+    Raises NotImplementedError for a kernel that is still a stub, CompileError for a source that does not compile or is
+    refused, and CheckError for what is no kernel.
+
+    Example:
+        >>> from mlsys_labkit import cuda
+        >>> graded_kernel(cuda.compile("__global__ void f(float* x) { x[threadIdx.x] = 1.0f; }")).name
+        'f'
+    """
+    from mlsys_labkit.cuda.compilation import Kernels, compile
+    from mlsys_labkit.cuda.kernel import Kernel
+    from mlsys_labkit.cuda.unsolved import UnsolvedKernel
+
+    chosen = next(iter(kernel.values()), None) if type(kernel) is Kernels else kernel
+    if type(chosen) is UnsolvedKernel:
+        raise NotImplementedError(f"{name or chosen.name} is not written yet")
+    if type(chosen) is not Kernel:
+        raise failure(
+            f"{name or 'the kernel'}: not a kernel",
+            expected="what %%cuda or lk.cuda.compile(...) makes",
+            actual=type_name(kernel),
+            next_step="run the %%cuda cell of this task again",
+        )
+    defines = dict(chosen._defines)
+    return compile(chosen.source, name or chosen.name, backend="simulator", graded=True, defines=defines)
 
 
 def expect_clean(kernel: object, *launches: tuple[Any, ...], name: str = "") -> None:

@@ -23,6 +23,7 @@ _PAIR = 30  # two lines in a row
 _EXPRESSION = 24  # an expression with two operations or more; in a one-statement solution two thirds of it
 _LONG_EXPRESSION = 36  # an expression with one
 _HIDDEN_RUN = 3
+_INDEX = re.compile(r"(int|unsigned|auto|const|size_t|\w+=)*(blockIdx|blockDim|threadIdx|gridDim|[.xyz*+();])+")
 _OPERATIONS = (ast.BinOp, ast.Call, ast.Subscript, ast.Compare, ast.comprehension)
 
 
@@ -72,7 +73,7 @@ def _fingerprints(task: Task) -> list[str]:
     lines = [
         line
         for line in map(_squeeze, _without_comments(cut, is_cpp(source)))
-        if len(line) >= _PART and not line.startswith(("import", "from"))
+        if len(line) >= _PART and not line.startswith(("import", "from")) and not _is_commonplace(line)
     ]
     telling = [line for line in lines if len(line) >= _LINE]
     telling += [a + b for a, b in pairwise(lines) if len(a) + len(b) >= _PAIR]
@@ -113,9 +114,14 @@ def _telling_cpp(source: str) -> list[str]:
     for statement in statements:
         value = re.search(r"(?:(?<![=!<>])=(?!=)|^return)(.*)", statement)
         operations = len(re.findall(r"[-+*/%&|<>^([]", value[1])) if value else 0
-        if value and operations and len(value[1]) >= (least if operations > 1 else _LONG_EXPRESSION):
+        if value and operations and not _is_commonplace(value[1]) and len(value[1]) >= (least if operations > 1 else _LONG_EXPRESSION):
             found.append(value[1])
     return found
+
+
+def _is_commonplace(line: str) -> bool:
+    """A thread's place in the grid, which every kernel finds with the same words."""
+    return _INDEX.fullmatch(line) is not None
 
 
 def _hidden_runs(test: Cell) -> list[str]:
