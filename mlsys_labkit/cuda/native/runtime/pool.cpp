@@ -35,7 +35,7 @@ struct Job {
 
 class PoolThread {
 public:
-    explicit PoolThread(u32 number) : number_(number), thread_([this] { loop(); }) { thread_.detach(); }
+    explicit PoolThread(u32 number) : number_(number), thread_([this] { loop(); }) {}
 
     void give(Job& job) {
         {
@@ -52,11 +52,10 @@ public:
         turns_seen_ = turns;
         return stuck;
     }
-    void interrupt() { pthread_kill(thread_id_, kInterrupt); }
+    void interrupt() { pthread_kill(thread_.native_handle(), kInterrupt); }
 
 private:
     void loop() {
-        thread_id_ = pthread_self();
         prepare_thread_for_faults();
         std::unique_lock lock(mutex_);
         for (;;) {
@@ -82,8 +81,7 @@ private:
     Job* job_ = nullptr;
     Worker worker_;
     u64 turns_seen_ = 0;
-    pthread_t thread_id_{};
-    std::thread thread_;
+    std::thread thread_;  // last, so that it finds the rest made; it ends with the process
 };
 
 std::vector<std::unique_ptr<PoolThread>>& pool() {
