@@ -85,6 +85,7 @@ struct Recorder::State {
           order(launch.objects, launch.description.threads_per_block),
           shared(launch.description.check ? shared_bytes : 0),
           counts(launch.description.profile ? launch.description.text : AddressRange{}),
+          recent_reads(launch.description.check ? launch.description.threads_per_block : 0),
           shadow_of_site(launch.description.check ? Sites::kMost : 0) {}
 
     // A store that clashed with another store: a race unless it leaves the bytes as they are.
@@ -120,6 +121,7 @@ struct Recorder::State {
     BlockOrder order;
     SharedShadow shared;
     Counts counts;
+    RecentReads recent_reads;
     std::vector<GlobalShadow*> shadow_of_site;  // the buffer an instruction was last seen in
     TouchedBuffer* last_touched = nullptr;
     Doubt doubt;
@@ -141,6 +143,8 @@ Verdict Recorder::State::access(uint32_t thread, uint64_t address, uint32_t byte
     now.cell.clock = order.clock(thread / kWarpLanes).of(thread % kWarpLanes);
     now.cell.site = launch.sites.number(pc, op);
     now.cell.width = kOneLane;
+    if (op == Op::load) recent_reads.add(thread, address, now.cell.site);
+    if (op == Op::compare) recent_reads.recheck(thread, address, launch.sites);
     if (bytes <= 16 && (bytes & (bytes - 1)) == 0 && address % bytes != 0) {
         launch.report(finding(FindingKind::misaligned, now, address, bytes, pc));
     }
@@ -156,10 +160,6 @@ Verdict Recorder::State::access_shared(const Present& now, uint64_t address, uin
         launch.report(finding(FindingKind::shared_out_of_bounds, now, offset, bytes, pc));
         return last < owner.size() ? Verdict::proceed : Verdict::stop;
     }
-    if (now.op == Op::compare) {
-        const Cell reader = shared.last_read(offset);
-        if (reader.segment >= order.first() && reader.thread == now.cell.thread) launch.sites.mark_rechecked(reader.site);
-    }
     if (is_atomic(now.op)) order.atomic(now.cell.thread, address, writes(now.op), reads(now.op));
     judge(shared.access(now, offset, bytes, launch.sites), now, true, address, bytes, pc);
     return Verdict::proceed;
@@ -174,13 +174,6 @@ Verdict Recorder::State::access_global(const Present& now, uint64_t address, uin
             const bool allowed = in_heap(reinterpret_cast<void*>(address)) ||
                                  launch.description.constants.holds(address, bytes);
             return allowed ? Verdict::proceed : out_of_bounds(now, address, bytes, pc);
-        }
-    }
-    if (now.op == Op::compare) {
-        const Cell reader = shadow->last_read(address);
-        const AnyBlock where{order};
-        if (where.live(reader) && reader.thread == now.cell.thread && where.same_block(reader)) {
-            launch.sites.mark_rechecked(reader.site);
         }
     }
     if (is_atomic(now.op) || is_volatile(now.op)) order.atomic(now.cell.thread, address, writes(now.op), reads(now.op));

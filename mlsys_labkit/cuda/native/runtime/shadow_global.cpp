@@ -128,13 +128,6 @@ void GlobalShadow::look_at_bytes(const Present& now, uint64_t word, uint64_t fir
     }
 }
 
-Cell GlobalShadow::last_read(uint64_t address) const {
-    if (!reservation_) return {};
-    const uint64_t byte = address - origin_;
-    const uint64_t word = word_reads_[byte / 4].load();
-    return Cell::unpack(word == kSplit ? byte_reads_[byte].load() : word);
-}
-
 GlobalShadows& GlobalShadows::instance() {
     static GlobalShadows shadows;
     return shadows;

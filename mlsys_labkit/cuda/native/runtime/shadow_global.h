@@ -31,7 +31,6 @@ public:
 
     // The range lies within the buffer.
     Clash access(const Present& now, uint64_t address, uint32_t bytes, const Sites& sites);
-    Cell last_read(uint64_t address) const;
 
 private:
     using Cells = std::atomic<uint64_t>;

@@ -66,9 +66,4 @@ Clash SharedShadow::access(const Present& now, uint64_t offset, uint32_t bytes, 
     return clash;
 }
 
-Cell SharedShadow::last_read(uint64_t offset) const {
-    const Cells& word = words_[offset / 4];
-    return Cell::unpack(word.write == kSplit ? bytes_[offset].read : word.read);
-}
-
 }  // namespace lk

@@ -17,8 +17,6 @@ public:
 
     // offset: from the start of the thread-local segment; the range lies within it.
     Clash access(const Present& now, uint64_t offset, uint32_t bytes, const Sites& sites);
-    // The cells of a byte, for CAS loops: who read it.
-    Cell last_read(uint64_t offset) const;
 
 private:
     struct Cells {

@@ -60,4 +60,33 @@ private:
     std::mutex mutex_;
 };
 
+// Of each thread of a block, where its last few plain reads went.
+class RecentReads {
+public:
+    explicit RecentReads(uint32_t threads) : reads_(threads) {}
+
+    void add(uint32_t thread, uint64_t address, uint32_t site) {
+        Thread& own = reads_[thread];
+        own.addresses[own.next] = address;
+        own.sites[own.next] = static_cast<uint16_t>(site);
+        own.next = (own.next + 1) % kKept;
+    }
+    // A compare-and-swap, minimum or maximum of the thread on a word that it has read: see Sites::mark_rechecked.
+    void recheck(uint32_t thread, uint64_t address, Sites& sites) const {
+        const Thread& own = reads_[thread];
+        for (uint32_t i = 0; i < kKept; i++) {
+            if (own.addresses[i] == address) sites.mark_rechecked(own.sites[i]);
+        }
+    }
+
+private:
+    static constexpr uint32_t kKept = 8;
+    struct Thread {
+        uint64_t addresses[kKept] = {};
+        uint16_t sites[kKept] = {};
+        uint32_t next = 0;
+    };
+    std::vector<Thread> reads_;
+};
+
 }  // namespace lk

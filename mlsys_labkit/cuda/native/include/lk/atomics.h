@@ -48,10 +48,11 @@ LK_OPAQUE Value exchange_opaque(Value* address, Operation operation) {
     return exchange_by(address, operation);
 }
 
-template <class Value, class Operation>
+// compares: it may leave the word as it is, whatever was read before. A plain read with one of these after it is no race.
+template <bool compares = false, class Value, class Operation>
 LK_INLINE Value atomic(Value* address, Operation operation) {
 #ifdef __SANITIZE_THREAD__
-    lk_atomic(address, sizeof(Value));
+    compares ? lk_compare(address, sizeof(Value)) : lk_atomic(address, sizeof(Value));
     return exchange_opaque(address, operation);
 #else
     return exchange_by(address, operation);
@@ -60,9 +61,9 @@ LK_INLINE Value atomic(Value* address, Operation operation) {
 
 // An operation that changes nothing is how threads wait for each other (a lock that is taken, a flag not yet set): as threads
 // of a block take turns, the others must get theirs.
-template <class Value, class Operation>
+template <bool compares = false, class Value, class Operation>
 LK_INLINE Value polling_atomic(Value* address, Operation operation) {
-    Value old = atomic(address, operation);
+    Value old = atomic<compares>(address, operation);
     if (__builtin_expect(operation(old) == old, 0)) {
         lk_yield();
     }
@@ -96,7 +97,7 @@ struct AddsAtomically {
     template <class Value>                                                        \
     LK_INLINE Value name(Value* address, lk::Given<Value> value) {                \
         static_assert(allowed, #name " takes the address of " types);             \
-        return lk::kind(address, [=](Value old) { return Value(result); });       \
+        return lk::kind(address, [=](Value old) LK_UNRECORDED { return Value(result); });       \
     }                                                                             \
     template <class Value>                                                        \
     LK_INLINE Value name##_block(Value* address, lk::Given<Value> value) {        \
@@ -111,8 +112,8 @@ struct AddsAtomically {
 LK_ATOMIC(atomicAdd, lk::AddsAtomically<Value>::value, "int, unsigned, unsigned long long, float, double, or half, bfloat16 and their pairs", polling_atomic, old + value)
 LK_ATOMIC(atomicSub, (lk::is_one_of<Value, int, unsigned>), "int or unsigned", atomic, old - value)
 LK_ATOMIC(atomicExch, (lk::is_one_of<Value, int, unsigned, lk::Unsigned64, float>), "int, unsigned, unsigned long long or float", polling_atomic, value)
-LK_ATOMIC(atomicMin, (lk::is_one_of<Value, int, unsigned, lk::Unsigned64, long long>), "int, unsigned, long long or unsigned long long", atomic, value < old ? value : old)
-LK_ATOMIC(atomicMax, (lk::is_one_of<Value, int, unsigned, lk::Unsigned64, long long>), "int, unsigned, long long or unsigned long long", atomic, old < value ? value : old)
+LK_ATOMIC(atomicMin, (lk::is_one_of<Value, int, unsigned, lk::Unsigned64, long long>), "int, unsigned, long long or unsigned long long", atomic<true>, value < old ? value : old)
+LK_ATOMIC(atomicMax, (lk::is_one_of<Value, int, unsigned, lk::Unsigned64, long long>), "int, unsigned, long long or unsigned long long", atomic<true>, old < value ? value : old)
 LK_ATOMIC(atomicInc, (lk::is_one_of<Value, unsigned>), "unsigned", atomic, old >= value ? 0 : old + 1)
 LK_ATOMIC(atomicDec, (lk::is_one_of<Value, unsigned>), "unsigned", atomic, old == 0 || old > value ? value : old - 1)
 LK_ATOMIC(atomicAnd, (lk::is_one_of<Value, int, unsigned, lk::Unsigned64>), "int, unsigned or unsigned long long", atomic, old & value)
@@ -124,7 +125,7 @@ template <class Value>
 LK_INLINE Value atomicCAS(Value* address, lk::Given<Value> expected, lk::Given<Value> value) {
     static_assert(lk::is_one_of<Value, int, unsigned, lk::Unsigned64, unsigned short>,
                   "atomicCAS takes the address of int, unsigned, unsigned long long or unsigned short");
-    return lk::polling_atomic(address, [=](Value old) { return old == expected ? value : old; });
+    return lk::polling_atomic<true>(address, [=](Value old) LK_UNRECORDED { return old == expected ? value : old; });
 }
 
 template <class Value>
@@ -146,7 +147,7 @@ LK_OPAQUE Vector add_members(Vector* address, Vector value) {
     const float* more = reinterpret_cast<const float*>(&value);
     Vector old;
     for (int i = 0; i < members; ++i) {
-        reinterpret_cast<float*>(&old)[i] = exchange_by(numbers + i, [=](float number) { return number + more[i]; });
+        reinterpret_cast<float*>(&old)[i] = exchange_by(numbers + i, [=](float number) LK_UNRECORDED { return number + more[i]; });
     }
     return old;
 }

@@ -20,10 +20,10 @@ LK_INLINE int __syncthreads_or(int predicate, int line = __builtin_LINE()) {
 
 LK_INLINE void __syncwarp(unsigned mask = 0xffffffffu) { lk_warp_barrier(mask); }
 
-// Threads of a block take turns on one core, so only gcc has to be kept from reordering.
-LK_INLINE void __threadfence_block() { __asm__ volatile("" ::: "memory"); }
+// The instrumented build is told of every fence.
+LK_INLINE void __threadfence_block() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
 
-LK_OPAQUE inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+LK_INLINE void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
 LK_INLINE void __threadfence_system() { __threadfence(); }
 
