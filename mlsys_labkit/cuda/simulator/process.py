@@ -162,13 +162,13 @@ class WorkerProcess:
             if now >= deadline:
                 return False
 
-    def stop(self, seconds: float = _STOP_SECONDS) -> bool:
+    def stop(self) -> bool:
         """End the request under way: cancel it, or else kill the process. True when its reply came after all."""
         if not self._pending:
             return False
         with contextlib.suppress(WorkerError, OSError):
             os.write(self._lifeline, self._sequence.to_bytes(8, sys.byteorder))
-            if self.wait(seconds):
+            if self.wait(_STOP_SECONDS):
                 return True
         self.kill()
         return False
