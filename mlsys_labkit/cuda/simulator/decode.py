@@ -69,12 +69,18 @@ RECORDS: Mapping[str, np.dtype[Any]] = {
 class Recorded(Protocol):
     """The part of simulator.client.LaunchResult that is decoded."""
 
-    findings: bytes
-    sites: bytes
-    steps: bytes
-    samples: bytes
-    totals: bytes
-    seconds: float
+    @property
+    def findings(self) -> bytes: ...
+    @property
+    def sites(self) -> bytes: ...
+    @property
+    def steps(self) -> bytes: ...
+    @property
+    def samples(self) -> bytes: ...
+    @property
+    def totals(self) -> bytes: ...
+    @property
+    def seconds(self) -> float: ...
 
 
 class Located(Protocol):
