@@ -46,6 +46,7 @@ _INSTRUMENTED = (
     "--param=tsan-instrument-func-entry-exit=0",
     "--param=tsan-distinguish-volatile=1",  # lanes of a warp are in step at volatile accesses
     # An access is counted on the line that makes it, and only if it is made.
+    "-fno-tree-sink",  # moves a load that is made too early into the if that needs it
     "-fno-hoist-adjacent-loads",  # loads both sides of an if, whichever is taken
     "-fno-code-hoisting",
     "-fno-crossjumping",  # both merge equal code of different lines
