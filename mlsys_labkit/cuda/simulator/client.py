@@ -123,6 +123,7 @@ class Simulator:
         self._arena_address = 0
         self._worker: WorkerProcess | None = None
         self._loaded = 0
+        self._disowned = False
         self._worker_modules: dict[int, int] = {}  # LoadedModule.id -> number in the worker that lives now
 
     @staticmethod
@@ -168,6 +169,8 @@ class Simulator:
 
     def release(self, offset: int) -> None:
         """Free the buffer at ``offset``: at once, or after the launch that is under way."""
+        if self._disowned:
+            return
         self._arena.drop(offset)
         if self._lock.acquire(blocking=False):
             try:
@@ -218,6 +221,12 @@ class Simulator:
             if self._worker:
                 self._worker.close()
             self._worker = None
+
+    def disown(self) -> None:
+        """In a forked child: worker and memory are the parent's; arrays stay readable, and freeing them does nothing."""
+        self._disowned = True
+        if self._worker:
+            self._worker.disown()
 
     def _living_worker(self) -> WorkerProcess:
         """The worker, ready for a request and in step with the arena after its next one."""
@@ -275,8 +284,8 @@ def _after_fork_in_child() -> None:
     global _current_lock
     _current_lock = threading.Lock()
     inherited, Simulator._current = Simulator._current, None
-    if inherited and inherited._worker:
-        inherited._worker.disown()
+    if inherited:
+        inherited.disown()
 
 
 @atexit.register
