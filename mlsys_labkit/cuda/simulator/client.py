@@ -223,7 +223,7 @@ class Simulator:
             self._worker = None
 
     def disown(self) -> None:
-        """In a forked child: worker and memory are the parent's; arrays stay readable, and freeing them does nothing."""
+        """In a forked child: worker and memory are the parent's; arrays stay readable, freeing them does nothing."""
         self._disowned = True
         if self._worker:
             self._worker.disown()
