@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mlsys_labkit.cuda import arguments
 from mlsys_labkit.cuda.build.cache import Cache
 from mlsys_labkit.cuda.build.flags import Build
@@ -17,12 +20,13 @@ from mlsys_labkit.cuda.build.module import CompiledModule, compile_module
 from mlsys_labkit.cuda.build.symbols import is_called, read_symbols, shared_arrays
 from mlsys_labkit.cuda.build.toolchain import Toolchain, find_toolchain
 from mlsys_labkit.cuda.build.unit import Unit
-from mlsys_labkit.cuda.errors import CompileError
+from mlsys_labkit.cuda.errors import CompileError, KernelError
 from mlsys_labkit.cuda.parameters import Parameter, read_parameters
 from mlsys_labkit.cuda.shape import LaunchShape
 from mlsys_labkit.cuda.simulator import runtime
 from mlsys_labkit.cuda.simulator.client import LaunchRequest, LaunchResult, LoadedModule, Mode, Simulator
 from mlsys_labkit.cuda.simulator.decode import DYNAMIC, LaunchContext, NamedRange
+from mlsys_labkit.cuda.simulator.witness import unrecorded_stores
 from mlsys_labkit.cuda.source.shared import SYMBOL
 from mlsys_labkit.cuda.source.volatile import has_volatile_accesses
 
@@ -113,7 +117,9 @@ class SimulatedModule:
         loaded = self._loaded(self._plain if mode == "run" else Build.INSTRUMENTED)
         name = self.unit.kernels[index]
         bound = arguments.bind(name, self._parameters(loaded, index), values, loaded.simulator.allocate)
+        witnessed = self.unit.graded and mode == "profile"
         try:
+            before = _contents(loaded.simulator, bound.arrays) if witnessed else {}
             result = loaded.simulator.launch(
                 LaunchRequest(
                     module=loaded.module,
@@ -129,6 +135,8 @@ class SimulatedModule:
                     timeout_s=launch_seconds() if seconds is None else seconds,
                 )
             )
+            if witnessed and (hidden := unrecorded_stores(result, before, _contents(loaded.simulator, bound.arrays))):
+                raise KernelError("\n".join(map(str, hidden)), tuple(hidden))
             bound.copy_back()
         finally:
             bound.release()
@@ -165,3 +173,8 @@ class SimulatedModule:
         loaded = _Loaded(compiled, simulator.load(compiled.path), simulator, time.monotonic())
         self._builds[build] = loaded
         return loaded
+
+
+def _contents(simulator: Simulator, arrays: Sequence[NamedRange]) -> dict[NamedRange, NDArray[np.uint8]]:
+    offsets = {array: array.begin - simulator.arena_address for array in arrays}
+    return {array: simulator.view(offset, array.end - array.begin).copy() for array, offset in offsets.items()}
