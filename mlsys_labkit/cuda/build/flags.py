@@ -78,5 +78,7 @@ def compile_flags(build: Build, toolchain: Toolchain) -> tuple[str, ...]:
 
 
 def link_flags() -> tuple[str, ...]:
-    """Of a module. What it calls in the worker is open until it is loaded; anything else that is open is warned of."""
-    return ("-shared", "-Wl,-z,now", "-Wl,--build-id=none", "-Wl,-z,defs", "-Wl,--warn-unresolved-symbols")
+    """Of a module. What it calls in the worker is open until it is loaded, and read-only from then on; anything else
+    that is open is warned of.
+    """
+    return ("-shared", "-Wl,-z,relro,-z,now", "-Wl,--build-id=none", "-Wl,-z,defs", "-Wl,--warn-unresolved-symbols")

@@ -16,7 +16,7 @@ from mlsys_labkit.cuda.errors import CudaError
 
 __all__ = ["HEADER", "PRELUDE", "headers_identity", "kit_identity", "precompiled", "precompiled_name"]
 
-PRELUDE = '#include "lk/prelude.h"\n#include "lk/export.h"\n'
+PRELUDE = '#include "lk/kernel.h"\n'
 HEADER = "labkit.h"
 
 
@@ -44,7 +44,7 @@ def _contents(files: tuple[tuple[str, int, int], ...]) -> str:
 def precompiled_name(build: Build, toolchain: Toolchain) -> str:
     """The cache entry's name."""
     flags = compile_flags(build, toolchain)
-    return f"headers-{build.value}-{digest(toolchain.identity, toolchain.cpu, headers_identity(), *flags)}"
+    return f"headers-{build.value}-{digest(toolchain.identity, toolchain.cpu, headers_identity(), PRELUDE, *flags)}"
 
 
 def precompiled(build: Build, toolchain: Toolchain, cache: Cache) -> Path:

@@ -13,6 +13,7 @@ from mlsys_labkit.cuda.build import compiler
 from mlsys_labkit.cuda.build.cache import Cache, digest
 from mlsys_labkit.cuda.build.diagnostics import compile_error, linker_diagnostics, read_diagnostics
 from mlsys_labkit.cuda.build.flags import Build, compile_flags, link_flags
+from mlsys_labkit.cuda.build.graded import check_module, check_text
 from mlsys_labkit.cuda.build.headers import HEADER, PRELUDE, kit_identity, precompiled, precompiled_name
 from mlsys_labkit.cuda.build.red_zones import with_red_zones
 from mlsys_labkit.cuda.build.toolchain import Toolchain
@@ -70,6 +71,8 @@ def _compile(unit: Unit, flags: list[str], folder: Path, toolchain: Toolchain) -
     # The file has the source's name: where gcc adds a discriminator, addr2line takes that name over what #line says.
     (folder / unit.name).write_text(unit.text(), encoding="utf-8", errors="surrogateescape", newline="")
     beside = [f"-iquote{unit.folder}"] if unit.folder else []
+    if unit.graded:
+        check_text(unit, toolchain, folder)
     translate = ["-x", "c++", "-S", unit.name, "-o", "unit.s"]
     try:
         compiler.run(toolchain, [*flags, *beside, f"-ffile-prefix-map={folder}=.", *translate], folder)
@@ -78,6 +81,8 @@ def _compile(unit: Unit, flags: list[str], folder: Path, toolchain: Toolchain) -
             text = assembly.read_text(encoding="utf-8", errors="surrogateescape")
             assembly.write_text(with_red_zones(text), encoding="utf-8", errors="surrogateescape")
         said = compiler.run(toolchain, [*link_flags(), "unit.s", "-o", "kernel.so"], folder)
+        if unit.graded:
+            check_module(folder / "kernel.so", assembly.read_text(encoding="utf-8", errors="surrogateescape"))
         assembly.unlink()
     except compiler.CompilerFailed as failed:
         said = failed.text

@@ -1,0 +1,194 @@
+"""Graded kernels: every trick that could keep an access from being counted is refused, ordinary CUDA C++ is not."""
+
+# ruff: noqa: E501 - a table of forgeries reads best with one a line
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlsys_labkit import cuda
+from mlsys_labkit.cuda.source.rules import violations
+
+KERNEL = "__global__ void k(float* x, int n) {{ {0} }}"
+BODY = "int i = threadIdx.x; if (i < n) x[i] = 2 * x[i];"
+
+# name, source, line that is blamed
+FORGERIES: list[tuple[str, str, int]] = [
+    ("gnu attribute", '__attribute__((no_sanitize("thread")))\n__global__ void k(float* x, int n) { x[0] = n; }', 1),
+    ("attribute without underscores", "__attribute((noinline)) __global__ void k(float* x, int n) {}", 1),
+    ("standard attribute", '[[gnu::no_sanitize("thread")]] __global__ void k(float* x, int n) {}', 1),
+    ("attribute with using", "[[using gnu: noipa]] __global__ void k(float* x, int n) {}", 1),
+    ("attribute over two tokens", "[ [gnu::noipa] ] __global__ void k(float* x, int n) {}", 1),
+    ("optimize pragma", '#pragma GCC optimize("no-tree-vrp")\n' + KERNEL.format(BODY), 1),
+    ("pragma push_options", "#pragma GCC push_options\n" + KERNEL.format(BODY), 1),
+    ("spaced pragma", "  #   pragma   omp simd\n" + KERNEL.format(BODY), 1),
+    ("pragma operator", KERNEL.format('_Pragma("GCC optimize(0)") x[0] = 1;'), 1),
+    ("pragma in a macro", '#define GO _Pragma("GCC unroll 4")\n' + KERNEL.format(BODY), 1),
+    ("assembly", KERNEL.format('\n asm volatile("movl $1, (%0)" :: "r"(x));'), 2),
+    ("assembly, reserved spelling", KERNEL.format('__asm__("nop");'), 1),
+    ("assembly at file scope", 'asm(".globl __tsan_write4");\n' + KERNEL.format(BODY), 1),
+    ("assembly label", 'void other(float*) asm("memcpy");\n' + KERNEL.format(BODY), 1),
+    ("host header", "#include <sys/mman.h>\n" + KERNEL.format(BODY), 1),
+    ("vector intrinsics header", "#include <immintrin.h>\n" + KERNEL.format(BODY), 1),
+    ("vector intrinsic", KERNEL.format("_mm_storeu_ps(x, v);"), 1),
+    ("threads header", "#include <thread>\n" + KERNEL.format(BODY), 1),
+    ("own file", '#include "/tmp/helper.h"\n' + KERNEL.format(BODY), 1),
+    ("header by macro", "#define WHERE <unistd.h>\n#include WHERE\n" + KERNEL.format(BODY), 2),
+    ("include_next", "#include_next <math.h>\n" + KERNEL.format(BODY), 1),
+    ("import", "#import <math.h>\n" + KERNEL.format(BODY), 1),
+    ("continued name", KERNEL.format("__attri\\\nbute__((noipa)) int y; x[0] = y;"), 1),
+    ("continued comment", "// nothing here \\\n__attribute__((noipa))\n" + KERNEL.format(BODY), 1),
+    ("continued directive word", "#prag\\\nma GCC optimize(0)\n" + KERNEL.format(BODY), 1),
+    ("pasted tokens", "#define GLUE(a, b) a##b\nGLUE(__attri, bute__)((noipa)) " + KERNEL.format(BODY), 1),
+    ("pasted with a digraph", "#define GLUE(a, b) a%:%:b\n" + KERNEL.format(BODY), 1),
+    ("digraph directive", '%:pragma GCC optimize("O0")\n' + KERNEL.format(BODY), 1),
+    ("digraph brackets", "<:<:gnu::noipa:>:> " + KERNEL.format(BODY), 1),
+    ("trigraph", "??=pragma GCC optimize(0)\n" + KERNEL.format(BODY), 1),
+    ("universal character name", KERNEL.format("\\u005f_tsan_func_entry(x);"), 1),
+    ("line directive", '#line 1 "lk/atomics.h"\n' + KERNEL.format(BODY), 1),
+    ("line directive without its name", '# 1 "lk/atomics.h" 1 3\n' + KERNEL.format(BODY), 1),
+    ("macro that is an attribute", "#define quick __attribute__((noipa))\n" + KERNEL.format(BODY), 1),
+    ("CUDA's word redefined", "#define __shared__\n" + KERNEL.format(BODY), 1),
+    ("CUDA's word undefined", "#undef __global__\n" + KERNEL.format(BODY), 1),
+    ("which build is it", "#ifdef __SANITIZE_THREAD__\n#endif\n" + KERNEL.format(BODY), 1),
+    ("which machine is it", "#if defined(__AVX2__)\n#endif\n" + KERNEL.format(BODY), 1),
+    ("is it the simulator", "#ifndef __MLSYS_LABKIT__\n#endif\n" + KERNEL.format(BODY), 1),
+    ("has_attribute", "#if __has_attribute(noipa)\n#endif\n" + KERNEL.format(BODY), 1),
+    ("simulator's function", KERNEL.format("lk_read(x, 0);"), 1),
+    ("simulator's namespace", KERNEL.format("if constexpr (lk::recording) x[0] = 1;"), 1),
+    ("simulator's macro", "LK_UNRECORDED " + KERNEL.format(BODY), 1),
+    ("own hook", "void __tsan_write4(void*) {}\n" + KERNEL.format(BODY), 1),
+    ("own hook, C linkage", 'extern "C" void __tsan_read4(void* p) {}\n' + KERNEL.format(BODY), 1),
+    ("own coverage hook", "void __sanitizer_cov_trace_pc() {}\n" + KERNEL.format(BODY), 1),
+    ("declared elsewhere", 'extern "C" long syscall(long, ...);\n' + KERNEL.format(BODY), 1),
+    ("block of declarations", 'extern "C" { int puts(const char*); }\n' + KERNEL.format(BODY), 1),
+    ("variable elsewhere", "extern float counters[];\n" + KERNEL.format(BODY), 1),
+    ("compiler's store", KERNEL.format("__builtin_memset(x, 0, 4 * n);"), 1),
+    ("compiler's atomics", KERNEL.format("__sync_fetch_and_add((int*)x, 1);"), 1),
+    ("compiler's atomics, new", KERNEL.format("__atomic_store_n((int*)x, 1, 0);"), 1),
+    ("thread-local variable", "thread_local float tile[32];\n" + KERNEL.format("tile[0] = x[0];"), 1),
+    ("a clock", KERNEL.format("long long t = clock64(); x[0] = t;"), 1),
+    ("results through pointers", KERNEL.format("sincosf(x[0], x + 1, x + 2);"), 1),
+    ("namespace of the library", "namespace cooperative_groups { inline int f() { return 1; } }\n" + KERNEL.format(BODY), 1),
+    ("raw string", KERNEL.format('const char* s = R"(" ; asm("nop"); const char* t = ")"; x[0] = s[0];'), 1),
+    ("comment in a raw string", KERNEL.format('const char* s = R"x(/*)x"; asm("nop"); /*)x"*/ x[0] = 1;'), 1),
+    ("digit separator as a quote", KERNEL.format("int y = 1'0; asm(\"nop\"); int z = 1'0; x[0] = y + z;"), 1),
+    ("carriage return ends a comment", "// quiet\rasm(\"nop\");\n" + KERNEL.format(BODY), 1),
+]  # fmt: skip
+
+# refused only when the compiler's work is looked at
+COMPILED: list[tuple[str, str, str]] = [
+    ("system call", "#include <cstdio>\n" + KERNEL.format('FILE* f = fopen("/proc/self/maps", "r"); x[0] = f != nullptr;'), "fopen"),
+    ("standard output stream", KERNEL.format("std::cout << x[0];"), "std::cout"),
+    ("library function that stores", KERNEL.format('strcpy((char*)x, (const char*)(x + n));'), "strcpy"),
+    ("wide copy", KERNEL.format("wmemcpy((wchar_t*)x, (wchar_t*)(x + n), n);"), "wmemcpy"),
+    ("code that runs at load", "struct A { int y; A() { y = printf(\"loaded\"); } };\nA a;\n" + KERNEL.format("x[0] = a.y;"), "initial value"),
+    ("inline variable that runs at load", "__device__ float f(float y) { volatile float z = y; return sqrtf(z); }\ninline float a = f(3);\n" + KERNEL.format("x[0] = a;"), "initial value"),
+    ("code that runs at exit", KERNEL.format("quick_exit(0);"), "quick_exit"),
+    ("environment", KERNEL.format('x[0] = getenv("HOME") != nullptr;'), "getenv"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("source", "line"), [case[1:] for case in FORGERIES], ids=[case[0] for case in FORGERIES])
+def test_a_forgery_is_refused_where_it_stands(source: str, line: int) -> None:
+    found = violations(source)
+    assert found
+    assert found[0].line == line
+    with pytest.raises(cuda.CompileError, match="graded") as caught:
+        cuda.compile(source, "k", graded=True, backend="simulator")
+    assert caught.value.diagnostics[0].line == line
+
+
+@pytest.mark.parametrize(("source", "said"), [case[1:] for case in COMPILED], ids=[case[0] for case in COMPILED])
+def test_a_forgery_is_refused_by_what_it_compiles_to(source: str, said: str) -> None:
+    assert not violations(source)
+    with pytest.raises(cuda.CompileError, match="graded") as caught:
+        cuda.compile(source, "k", graded=True, backend="simulator")
+    assert said in str(caught.value)
+    # what is refused above is C++ that runs: without the rule it would have been a kernel
+    assert cuda.compile(source, "k", backend="simulator").name == "k"
+
+
+ORDINARY = r"""
+#include <cuda_runtime.h>
+#include <cuda_fp16.h>
+#include <cmath>
+#define TILE 8
+#define INDEX(row, column, width) ((row) * (width) + \
+                                   (column))
+constexpr int kWarp = 32;  // doesn't matter: "quoted"
+struct __align__(8) Pair { float value; int index; };
+template <typename T> __device__ __forceinline__ T larger(T a, T b) { return a > b ? a : b; }
+namespace tools { [[nodiscard]] __device__ __noinline__ float half_of(float x) { return x / 2; } }
+extern "C" __global__ void __launch_bounds__(64) k(const float* __restrict__ x, float* y, Pair* pairs, int n)
+{
+    __shared__ float tile[TILE][TILE + 1];
+    extern __shared__ float room[];
+    const int i = blockIdx.x * blockDim.x + threadIdx.x, lane = threadIdx.x % kWarp;
+    float sum = 0.0f, corners[4] = {};
+    if (i < n) {
+        tile[threadIdx.x / TILE][threadIdx.x % TILE] = x[i];
+        room[threadIdx.x] = __ldg(x + i);
+    }
+    __syncthreads();
+    #pragma unroll
+    for (int j = 0; j < 4; ++j) corners[j] = fmaxf(corners[j], expf(-x[j]) + sinf(x[j]) * cosf(x[j]) + __fdividef(1.0f, 3.0f));
+    #pragma unroll 2
+    for (int j = 0; j < n; ++j) sum += corners[j % 4] + larger(room[j % 64], tools::half_of(rsqrtf(x[j] + 1.0f)));
+    sum += __shfl_down_sync(0xffffffff, sum, 16) + __popc(__ballot_sync(0xffffffff, lane < 3));
+    if (i < n) { pairs[i] = Pair{sum, i}; y[i] = __half2float(__float2half(sum)); }
+    if (threadIdx.x == 0) atomicAdd(&y[0], 1.0f);
+    if (i == 0) printf("n is %d\n", n);
+    assert(n > 0);
+}
+"""
+
+
+def test_an_ordinary_kernel_is_not_refused() -> None:
+    kernel = cuda.compile(ORDINARY, graded=True, backend="simulator")
+    x, y, pairs = np.ones(64, np.float32), np.zeros(64, np.float32), np.zeros((64, 2), np.float32)
+    kernel[1, 64, 256](x, y, pairs, 64)
+    assert kernel.profile[1, 64, 256](x, y, pairs, 64).global_load_requests > 0
+    assert np.isfinite(y).all()
+
+
+def test_both_builds_are_looked_at() -> None:
+    """The instrumented build is compiled at the first profile, under the same rules."""
+    source = KERNEL.format("x[0] = sqrtf(x[1]); for (int j = 0; j < n; ++j) x[j] = 0;")
+    kernel = cuda.compile(source, graded=True, backend="simulator")
+    assert kernel.profile[1, 1](np.ones(4, np.float32), 4).global_store_requests == 5
+
+
+def test_a_copy_that_the_compiler_makes_is_counted() -> None:
+    """Structs are copied by calls of gcc's own, which must not be a way around the count."""
+    source = """struct Big { float v[32]; };
+    __global__ void k(Big* to, const Big* from) { to[threadIdx.x] = from[threadIdx.x]; }"""
+    kernel = cuda.compile(source, graded=True, backend="simulator")
+    to, source_array = np.zeros(64, np.float32), np.arange(64, dtype=np.float32)
+    profile = kernel.profile[1, 2](to, source_array)
+    assert (profile.bytes_read, profile.bytes_written) == (256, 256)
+    np.testing.assert_array_equal(to, source_array)
+
+
+def test_names_that_only_a_macro_spells_are_found() -> None:
+    """Read again when macros are expanded: the first look must not be the only one."""
+    expanded = subprocess.run(
+        ["g++", "-E", "-P", "-x", "c++", "-"],
+        input="#define A(x, y) x##y\nA(__attri, bute__)((noipa)) void f();",
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert violations(expanded)
+
+
+def test_a_wild_store_while_counting_is_no_profile(tmp_path: Path) -> None:
+    """A kernel that writes over the simulator's own memory is stopped before it does."""
+    source = KERNEL.format("auto f = &printf; char* p = *(char**)&f; for (long j = 0; j < n; ++j) p[j * 4096] = 1;")
+    kernel = cuda.compile(source, "k", graded=True, backend="simulator")
+    with pytest.raises(cuda.KernelError):
+        kernel.profile[1, 1](np.ones(4, np.float32), 1)
