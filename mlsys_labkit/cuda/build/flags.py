@@ -17,6 +17,7 @@ _BOTH = (
     "-fPIC",
     "-w",  # nvcc does not know g++'s warnings, and a student does not need them
     "-g1",  # lines and inlined calls, no variables
+    "-gdwarf-4",  # in version 5, addr2line of binutils 2.40 takes the first file of a header's code for the source
     "-fno-extern-tls-init",  # a thread-local array that is declared extern is plain memory, with no initialiser to call
     "-fno-gnu-unique",  # templates' __shared__ arrays: of this module alone, and the module can be unloaded
     "-fno-exceptions",

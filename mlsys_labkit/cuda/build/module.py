@@ -68,14 +68,12 @@ def compile_module(
 
 
 def _compile(unit: Unit, flags: list[str], folder: Path, toolchain: Toolchain) -> None:
-    # The file has the source's name: where gcc adds a discriminator, addr2line takes that name over what #line says.
-    (folder / unit.name).write_text(unit.text(), encoding="utf-8", errors="surrogateescape", newline="")
+    (folder / "unit.cpp").write_text(unit.text(), encoding="utf-8", errors="surrogateescape", newline="")
     beside = [f"-iquote{unit.folder}"] if unit.folder else []
     if unit.graded:
         check_text(unit, toolchain, folder)
-    translate = ["-x", "c++", "-S", unit.name, "-o", "unit.s"]
     try:
-        compiler.run(toolchain, [*flags, *beside, f"-ffile-prefix-map={folder}=.", *translate], folder)
+        compiler.run(toolchain, [*flags, *beside, f"-ffile-prefix-map={folder}=.", "-S", "unit.cpp"], folder)
         assembly = folder / "unit.s"
         if "-fsanitize=thread" in flags:
             text = assembly.read_text(encoding="utf-8", errors="surrogateescape")

@@ -19,9 +19,8 @@ from mlsys_labkit.cuda.build.headers import headers_identity
 from mlsys_labkit.cuda.build.red_zones import with_red_zones
 from mlsys_labkit.cuda.build.toolchain import Toolchain
 from mlsys_labkit.cuda.build.unit import EXPORTS, module_exports
-from mlsys_labkit.cuda.errors import CompileError, CudaError, Diagnostic
+from mlsys_labkit.cuda.errors import CompileError, CudaError
 from mlsys_labkit.cuda.program.left_out import left_out, no_dynamic_parallelism
-from mlsys_labkit.cuda.program.mask import mask
 from mlsys_labkit.cuda.program.rewrite import find_kernels, rewrite, with_defines
 from mlsys_labkit.cuda.simulator import runtime
 from mlsys_labkit.cuda.source.rewrite import rewrite as rewrite_for_gcc
@@ -70,7 +69,9 @@ class ProgramSource:
         try:
             text = path.read_text(encoding="utf-8", errors="surrogateescape")
         except OSError as error:
-            raise CudaError(f"{given} cannot be read: {error.strerror}; pass the path of a .cu file, or its text") from None
+            raise CudaError(
+                f"{given} cannot be read: {error.strerror}; pass the path of a .cu file, or its text"
+            ) from None
         folder = path.resolve().parent
         return cls(path.name, text, _headers(text, folder), folder, chosen)
 
@@ -171,13 +172,12 @@ def _compile(
         nested += no_dynamic_parallelism(text, name)
     if nested:
         raise compile_error(nested, "")
-    # The main file keeps its name: some tools take the name of the file that was compiled over what #line says.
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8", errors="surrogateescape", newline="")
     header = _precompiled(flags, toolchain, cache)
     before = ["-include", header, f"-iquote{source.folder}", f"-ffile-prefix-map={folder}=."]
     try:
-        compiler.run(toolchain, [*flags, *before, "-x", "c++", "-S", source.name, "-o", "program.s"], folder)
+        compiler.run(toolchain, [*flags, *before, "-S", "program.cpp"], folder)
     except compiler.CompilerFailed as failed:
         raise _refused(source, failed.text) from None
     if "-fsanitize=thread" in flags:
@@ -210,12 +210,12 @@ def _refused(source: ProgramSource, said: str) -> CompileError:
 
 
 def _files(source: ProgramSource) -> dict[str, str]:
-    """What g++ reads: the main file first, under its own name, and the headers under new ones."""
+    """What g++ reads: the main file first, and the headers."""
     names = {name: f"header{number}.h" for number, (name, _) in enumerate(source.headers)}
     texts = [source.text, *(text for _, text in source.headers)]
     kernels = find_kernels(texts)
     defines = dict(source.defines)
-    own = {name for name in defines if not any(re.search(rf"\b{re.escape(name)}\b", mask(text)) for text in texts)}
+    own = {name for name in defines if all(with_defines(text, {name: defines[name]}) == text for text in texts)}
     written = []
     for name, text in ((source.name, source.text), *source.headers):
         changed = rewrite_for_gcc(rewrite(text, kernels, defines))
@@ -224,7 +224,7 @@ def _files(source: ProgramSource) -> dict[str, str]:
     main_name, main_text = written[0]
     dynamic = dict.fromkeys(name for text in texts for name in dynamic_arrays(tokenize(text)))
     behind = f'\n#line 1 "{EXPORTS}"\n' + "\n".join(module_exports((), tuple(dynamic))) + "\n"
-    files = {main_name: f'{before}#line 1 "{main_name}"\n{main_text}{behind}'}
+    files = {"program.cpp": f'{before}#line 1 "{main_name}"\n{main_text}{behind}'}
     return files | {names[name]: f'#line 1 "{name}"\n{text}\n' for name, text in written[1:]}
 
 

@@ -18,6 +18,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser = verbs.add_parser("cu", help="run a whole CUDA program (a .cu file with main), with or without a GPU")
     parser.add_argument("file", help="the .cu file")
     _add_options(parser)
+    parser.add_argument("rest", nargs=argparse.REMAINDER, metavar="arguments", help="the program's own, best after --")
     parser.set_defaults(run=_run)
 
 
@@ -34,10 +35,8 @@ def run_cell(line: str, cell: str) -> Any:
     """
     from mlsys_labkit.cuda.program.run import run_program
 
-    options = _CellParser(prog="%%cu", add_help=False, allow_abbrev=False)
-    _add_options(options)
-    chosen = options.parse_args(shlex.split(line))
-    result = run_program(f"// %%cu {line}\n{cell}", chosen.arguments, **_keywords(chosen), echo=True)
+    chosen, arguments = _read(shlex.split(line), argparse.Namespace(), _CellParser)
+    result = run_program(f"// %%cu {line}\n{cell}", arguments, **_keywords(chosen), echo=True)
     silent = result.returncode == 0 and not (result.findings or result.profiles or result.stopped)
     return None if silent else result
 
@@ -47,7 +46,8 @@ def _run(chosen: argparse.Namespace) -> int:
 
     from mlsys_labkit.cuda.program.run import run_program
 
-    result = run_program(Path(chosen.file), chosen.arguments, **_keywords(chosen), echo=True)
+    chosen, arguments = _read(chosen.rest, chosen, argparse.ArgumentParser)
+    result = run_program(Path(chosen.file), arguments, **_keywords(chosen), echo=True)
     if result.stopped:
         print(f"labkit: {result.stopped}")
     if chosen.check or chosen.profile or result.findings:
@@ -66,6 +66,18 @@ def _keywords(chosen: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def _read(
+    words: list[str], chosen: argparse.Namespace, make: type[argparse.ArgumentParser]
+) -> tuple[argparse.Namespace, list[str]]:
+    """Options, and the program's own arguments: all plain words, and everything behind --."""
+    cut = words.index("--") if "--" in words else len(words)
+    parser = make(prog="labkit cu" if make is argparse.ArgumentParser else "%%cu", add_help=False, allow_abbrev=False)
+    _add_options(parser)
+    parser.add_argument("words", nargs="*")
+    parser.parse_intermixed_args(words[:cut], chosen)
+    return chosen, [*chosen.words, *words[cut + 1 :]]
+
+
 def _add_options(parser: argparse.ArgumentParser) -> None:
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--check", action="store_true", help="look for races, accesses out of bounds and the like")
@@ -74,7 +86,6 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=int, metavar="LAUNCHES", help="stop after so many launches")
     parser.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS", help="of the whole program (60)")
     parser.add_argument("--backend", choices=("auto", "simulator", "gpu"), default="auto")
-    parser.add_argument("arguments", nargs="*", help="the program's own; put -- before the first that begins with -")
 
 
 class _CellParser(argparse.ArgumentParser):

@@ -12,11 +12,17 @@ from mlsys_labkit.cuda.program.rewrite import device_launches
 __all__ = ["left_out", "no_dynamic_parallelism"]
 
 _FEATURES = (
-    (r"\btexture\s*<|\bcudaTextureObject_t\b|\bcudaBindTexture\w*|\btex[123]D\w*\s*[<(]|\bcudaTextureDesc\b", "textures"),
+    (
+        r"\btexture\s*<|\bcudaTextureObject_t\b|\bcudaBindTexture\w*|\btex[123]D\w*\s*[<(]|\bcudaTextureDesc\b",
+        "textures",
+    ),
     (r"\bsurface\s*<|\bcudaSurfaceObject_t\b|\bsurf[123]D(?:read|write)\b", "surfaces"),
     (r"\bcudaArray_t\b|\bcudaMallocArray\b|\bcudaMalloc3DArray\b|\bcudaMemcpy3D\w*\b", "CUDA arrays"),
     (r"\bcudaGraph\w+|\bcudaStream(?:Begin|End)Capture\b", "CUDA graphs"),
-    (r"\bcu(?:Init|DeviceGet\w*|Ctx\w+|Module\w+|LaunchKernel\w*|Mem(?:Alloc|Free|cpy)\w*|Link\w+)\s*\(", "the driver API"),
+    (
+        r"\bcu(?:Init|DeviceGet\w*|Ctx\w+|Module\w+|LaunchKernel\w*|Mem(?:Alloc|Free|cpy)\w*|Link\w+)\s*\(",
+        "the driver API",
+    ),
     (r"\bnvrtc\w+\s*\(", "NVRTC"),
     (r"\bcudaIpc\w+\s*\(", "sharing memory between processes"),
     (r"\bcudaMemcpyPeer\w*|\bcudaMemcpy3DPeer\w*", "several GPUs"),
@@ -54,7 +60,13 @@ def left_out(text: str, file: str = "") -> list[Diagnostic]:
         ['line 1: CUDA graphs are left out of the simulator; a GPU is needed: cudaGraph_t graph;']
     """
     return [
-        Diagnostic(line, 0, f"{what} {'are' if what.endswith('s') and what != 'OpenGL' else 'is'} left out of the simulator; a GPU is needed", shown, file)
+        Diagnostic(
+            line,
+            0,
+            f"{what} {'are' if what.endswith('s') and what != 'OpenGL' else 'is'} left out of the simulator; a GPU is needed",
+            shown,
+            file,
+        )
         for line, what, shown in sorted(_uses(text))
     ]
 

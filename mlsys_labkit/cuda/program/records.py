@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,9 @@ from mlsys_labkit.cuda.simulator.explain import decode_findings
 from mlsys_labkit.cuda.source.shared import SYMBOL
 
 __all__ = ["Story", "read_story"]
+
+_HOST = "host memory "  # marks an argument that points to it
+_HOST_END = 0x200000000000  # of the addresses that host pointers are moved to (native/host/launch_api.cpp)
 
 
 @dataclass(frozen=True)
@@ -126,6 +129,20 @@ def _crash(record: Mapping[str, Any], image: int, lines: _ProgramLines) -> str:
     return f"{where}{what.get(name, 'host code crashed')} ({name})"
 
 
+def _named(names: Sequence[str], buffers: Iterable[Sequence[int]]) -> list[NamedRange]:
+    """Buffers by the names of their parameters. Host memory has no length: it reaches to the next of its kind."""
+    named = []
+    end_of_host = _HOST_END
+    for number, begin, end, size in sorted(buffers, key=lambda each: each[1], reverse=True):
+        name = names[number] if number < len(names) and names[number] else f"argument {number + 1}"
+        if begin == end:
+            named.append(NamedRange(_HOST + name, begin, end_of_host, size))
+            end_of_host = begin
+        else:
+            named.append(NamedRange(name, begin, end, size))
+    return named
+
+
 class _ProgramLines:
     """The line table of a program, its headers numbered on behind its main file, so that a line is one number."""
 
@@ -167,10 +184,7 @@ class _ProgramLines:
             block=launch.block,
             shared_bytes=launch.shared_bytes,
             lines=self,
-            arrays=[
-                NamedRange(names[number] if number < len(names) else f"argument {number + 1}", begin, end, size)
-                for number, begin, end, size in buffers
-            ],
+            arrays=_named(names, buffers),
             shared_arrays=self._shared_arrays(launch.shared_bytes),
         )
 
@@ -183,6 +197,10 @@ class _ProgramLines:
 
     def own(self, finding: Finding) -> Finding:
         """A finding with the numbers that its own file gives its lines."""
+        if finding.array.startswith(_HOST):
+            name = finding.array.removeprefix(_HOST)
+            message = f"a kernel follows {name}, a pointer to host memory; pass it memory from cudaMalloc"
+            finding = replace(finding, kind="illegal_address", message=message, array=name, offset=None)
         if finding.line <= self._main_lines:
             return finding
         name = max((name for name, first in self._first.items() if first < finding.line), key=self._first.__getitem__)

@@ -34,7 +34,9 @@ class KernelNames:
 
     def needs_call(self, name: str, written: int) -> bool:
         """Whether `name` (with `written` template arguments after it) is no single function yet."""
-        return name in self.call_only or (name in self.template_parameters and self.template_parameters[name] != written)
+        return name in self.call_only or (
+            name in self.template_parameters and self.template_parameters[name] != written
+        )
 
 
 @dataclass(frozen=True)
@@ -328,7 +330,7 @@ def with_defines(text: str, defines: Mapping[str, object]) -> str:
 
 def _in_directive(code: str, at: int) -> bool:
     start = code.rfind("\n", 0, at) + 1
-    while start > 1 and code[:start - 1].endswith("\\"):
+    while start > 1 and code[: start - 1].endswith("\\"):
         start = code.rfind("\n", 0, start - 1) + 1
     return code[start:at].lstrip().startswith("#")
 

@@ -36,7 +36,7 @@ constexpr size_t most_shared_bytes = 227 * 1024;
 constexpr uint64_t host_pointer_mask = 0x0fffffffffffull;
 constexpr uint64_t host_pointer_base = 0x100000000000ull;
 
-// A buffer that the launch under way was given, by the number of its parameter.
+// What a pointer among the arguments of the launch under way leads to; begin == end: host memory, moved to begin.
 struct GivenBuffer {
     int parameter;
     uint64_t begin;
@@ -177,6 +177,8 @@ extern "C" const void* lk_program_argument(const void* pointer, int number, size
     }
     const uint64_t address = reinterpret_cast<uint64_t>(pointer);
     if (address >= program_image().begin && address < program_image().end) return pointer;
+    const uint64_t moved = (address & host_pointer_mask) | host_pointer_base;
     given.host_pointer = true;
-    return reinterpret_cast<const void*>((address & host_pointer_mask) | host_pointer_base);
+    given.buffers.push_back({number, moved, moved, element_bytes});
+    return reinterpret_cast<const void*>(moved);
 }

@@ -1,0 +1,355 @@
+"""run_program at its edges: sizes, limits, crashes, what is left out, and the two other doors, %%cu and labkit cu."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlsys_labkit.cli import main as labkit
+from mlsys_labkit.cuda import run_program
+from mlsys_labkit.cuda.errors import CompileError, CudaError
+from mlsys_labkit.cuda.program.command import run_cell
+from mlsys_labkit.cuda.program.mask import mask
+from mlsys_labkit.cuda.program.rewrite import find_kernels, rewrite
+
+HELLO = """
+#include <cstdio>
+#define N 5
+const int M = 7;
+__global__ void mark(int* p) { p[threadIdx.x] = 1; }
+int main(int count, char** arguments) {
+  int* d;
+  cudaMalloc(&d, 64 * sizeof(int));
+  for (int i = 0; i < N; ++i) mark<<<1, M>>>(d);
+  std::printf("%d %d %d", N, M, count);
+  for (int i = 1; i < count; ++i) std::printf(" %s", arguments[i]);
+  std::printf("\\n");
+}
+"""
+
+
+def run(source: str, *args: object, **options: object):
+    return run_program(source, args, **{"backend": "simulator", **options})
+
+
+def test_arguments_reach_main() -> None:
+    assert run(HELLO, "a b", 3).stdout == "5 7 3 a b 3\n"
+
+
+def test_sizes_are_replaced_where_the_source_sets_them() -> None:
+    result = run(HELLO, defines={"N": 2, "M": 9})
+    assert result.stdout == "2 9 1\n"
+    assert [launch.block for launch in result.launches] == [(9, 1, 1)] * 2
+
+
+def test_a_size_that_the_source_does_not_set_is_defined_for_it() -> None:
+    source = '#include <cstdio>\n#ifndef SIZE\n#define SIZE 1\n#endif\nint main() { std::printf("%d", SIZE); }'
+    assert run(source, defines={"SIZE": 8}).stdout == "8"
+    assert run('#include <cstdio>\nint main() { std::printf("%d", SIZE); }', defines={"SIZE": 8}).stdout == "8"
+
+
+def test_launches_are_told_with_their_lines() -> None:
+    (first, *_) = run(HELLO).launches
+    assert (first.kernel, first.file, first.line, first.grid, first.error) == ("mark", "program.cu", 9, (1, 1, 1), "")
+
+
+def test_the_program_is_ended_before_one_launch_too_many() -> None:
+    result = run(HELLO, launch_limit=3)
+    assert (len(result.launches), result.returncode) == (3, 124)
+    assert "stopped after 3 launches" in result.stopped and "stopped after 3 launches" in result.stderr
+
+
+def test_a_program_that_does_not_end_is_ended() -> None:
+    begun = time.monotonic()
+    result = run("int main() { for (volatile int i = 0;; ++i) {} }", timeout=1)
+    assert "stopped after 1 s" in result.stopped and result.returncode == 124
+    assert time.monotonic() - begun < 30
+
+
+@pytest.mark.parametrize("mode", ["run", "check", "profile"])
+def test_a_kernel_that_does_not_end_is_a_cuda_error_and_a_finding(mode: str) -> None:
+    source = """#include <cstdio>
+__global__ void spin(volatile int* p) {
+  while (*p == 0) {
+  }
+}
+int main() {
+  int* d;
+  cudaMalloc(&d, 4);
+  spin<<<1, 1>>>(d);
+  std::puts(cudaGetErrorName(cudaDeviceSynchronize()));
+}"""
+    result = run(source, timeout=1.5, check=mode == "check", profile=mode == "profile")
+    assert result.stdout == "cudaErrorLaunchTimeout\n"
+    assert [finding.kind for finding in result.findings] == ["timeout"]
+    assert result.findings[0].line in (2, 3)
+
+
+def test_host_code_that_follows_a_device_pointer_crashes_with_its_line() -> None:
+    source = "#include <cstdio>\nint main() {\n  float* d;\n  cudaMalloc(&d, 400);\n  d[3] = 1;\n}"
+    result = run(source)
+    assert result.returncode == -signal.SIGSEGV
+    assert result.stopped.startswith("program.cu:5: host code follows a pointer to device memory")
+
+
+def test_the_line_is_told_when_a_library_function_follows_it() -> None:
+    source = "#include <cstring>\nint main() {\n  char h[64], *d;\n  cudaMalloc(&d, 64);\n  std::memcpy(h, d, 64);\n  return h[0];\n}"
+    assert "device memory" in run(source).stopped
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("int* p = nullptr; *p = 1;", "SIGSEGV"),
+        ("std::abort();", "SIGABRT"),
+        ("throw 1;", "SIGABRT"),
+        ("volatile int z = 0, y = 5; y = y / z;", "SIGFPE"),
+    ],
+)
+def test_a_crash_of_host_code_is_one_line(body: str, words: str) -> None:
+    result = run(f"#include <cstdlib>\nint main() {{ {body} }}")
+    assert words in result.stopped and "\n" not in result.stopped and result.returncode < 0
+
+
+def test_a_function_without_its_return_does_not_crash() -> None:
+    source = "int setup(int n) { if (n > 5) return 1; }\nint main() { setup(1); setup(2); return 3; }"
+    assert run(source).returncode == 3
+
+
+def test_exit_codes_and_exit_calls_pass_through() -> None:
+    assert run("int main() { return 7; }").returncode == 7
+    assert run("#include <cstdlib>\n__global__ void k() {}\nint main() { k<<<1, 1>>>(); exit(9); }").returncode == 9
+
+
+def test_output_beyond_the_limit_is_counted_not_kept() -> None:
+    source = "#include <cstdio>\nint main() { for (int i = 0; i < 3000000; ++i) std::putchar('x'); }"
+    result = run(source)
+    assert len(result.stdout) < 1_100_000 and "more bytes" in result.stdout and result.returncode == 0
+
+
+def test_standard_input_is_empty_and_the_folder_is_the_files_own(tmp_path: Path) -> None:
+    (tmp_path / "data.txt").write_text("42")
+    program = tmp_path / "reader.cu"
+    program.write_text(
+        '#include <cstdio>\nint main() { int n = 0; FILE* f = fopen("data.txt", "r"); fscanf(f, "%d", &n);\n'
+        'printf("%d %d %s", n, getchar(), __FILE__); }'
+    )
+    assert run_program(program, backend="simulator").stdout == f"42 {-1} reader.cu"
+
+
+def test_printf_of_a_kernel_shows_when_the_host_waits() -> None:
+    source = """#include <cstdio>
+__global__ void hello() { printf("kernel\\n"); }
+int main() { hello<<<1, 1>>>(); printf("host\\n"); WAIT }"""
+    assert run(source.replace("WAIT", "cudaDeviceSynchronize();")).stdout == "host\nkernel\n"
+    lost = run(source.replace("WAIT", ""))
+    assert lost.stdout == "host\n"
+    assert any("cudaDeviceSynchronize" in note for note in lost.notes)
+
+
+def test_times_of_events_are_labelled() -> None:
+    source = """#include <cstdio>
+int main() { cudaEvent_t a, b; float ms = -1; cudaEventCreate(&a); cudaEventCreate(&b); cudaEventRecord(a);
+cudaEventRecord(b); cudaEventElapsedTime(&ms, a, b); printf("%d", ms >= 0); }"""
+    result = run(source)
+    assert result.stdout == "1"
+    assert any("simulated, not a GPU's time" in note for note in result.notes)
+    assert "simulated, not a GPU's time" in result.stderr
+
+
+def test_compile_errors_name_the_students_line_and_header(tmp_path: Path) -> None:
+    with pytest.raises(CompileError) as caught:
+        run("int main() {\n  int x = 1\n  return x;\n}")
+    assert caught.value.diagnostics[0].line in (2, 3)
+    (tmp_path / "kernels.h").write_text("#pragma once\n__global__ void k() { undeclared = 1; }\n")
+    (tmp_path / "main.cu").write_text('#include "kernels.h"\nint main() { k<<<1, 1>>>(); }\n')
+    with pytest.raises(CompileError, match="undeclared"):
+        run_program(tmp_path / "main.cu")
+
+
+def test_a_function_that_is_never_defined_is_named() -> None:
+    with pytest.raises(CompileError, match="helper"):
+        run("void helper(int);\nint main() { helper(1); }")
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "name"),
+    [
+        ("\ntexture<float, 1> t;\nint main() {}", 2, "textures"),
+        ("int main() {\n  cudaGraph_t g;\n}", 2, "CUDA graphs"),
+        ("#include <cuda.h>\nint main() {\n  cuInit(0);\n}", 3, "the driver API"),
+        ("#include <cub/cub.cuh>\nint main() {}", 1, "CUB"),
+        ("#include <cufft.h>\nint main() {}", 1, "cuFFT"),
+        ("__global__ void b() {}\n__global__ void a() { b<<<1, 1>>>(); }\nint main() {}", 2, "dynamic parallelism"),
+    ],
+)
+def test_what_is_left_out_says_so_by_name_with_its_line(source: str, line: int, name: str) -> None:
+    with pytest.raises(CompileError, match=name) as caught:
+        run(source)
+    first = caught.value.diagnostics[0]
+    assert (first.line, name in first.text) == (line, True)
+
+
+def test_a_file_that_is_not_there_is_an_error() -> None:
+    with pytest.raises(CudaError, match="nowhere.cu cannot be read"):
+        run_program("nowhere.cu")
+
+
+def test_check_and_profile_together_are_refused() -> None:
+    with pytest.raises(ValueError, match="one of them"):
+        run_program(HELLO, check=True, profile=True)
+
+
+def test_kernels_in_headers_keep_their_own_lines(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "k.cuh").write_text("#pragma once\n__global__ void out(int* p) {\n  p[99] = 1;\n}\n")
+    program = tmp_path / "main.cu"
+    program.write_text('#include "sub/k.cuh"\nint main() {\n  int* d;\n  cudaMalloc(&d, 4);\n  out<<<1, 1>>>(d);\n}\n')
+    (finding,) = run_program(program, check=True).findings
+    assert (finding.kind, finding.line, finding.source_line.strip()) == ("out_of_bounds", 3, "p[99] = 1;")
+    assert "k.cuh" in finding.message
+
+
+def test_one_virtual_gpu_behaves_as_a_machine_with_one() -> None:
+    source = """#include <cstdio>
+int main() {
+  int n = 0; cudaGetDeviceCount(&n);
+  cudaDeviceProp p; cudaGetDeviceProperties(&p, 0);
+  size_t free_bytes, total; cudaMemGetInfo(&free_bytes, &total);
+  void* big; cudaError_t e = cudaMalloc(&big, total + 1);
+  printf("%d %d.%d %d %s %s", n, p.major, p.minor, p.warpSize, cudaGetErrorName(cudaSetDevice(1)), cudaGetErrorName(e));
+}"""
+    assert run(source).stdout == "1 9.0 32 cudaErrorInvalidDevice cudaErrorMemoryAllocation"
+
+
+def test_launches_in_all_their_forms() -> None:
+    source = """#include <cstdio>
+template <typename T, int K = 2> __global__ void add(T* p, T v) { *p += v * K; }
+__global__ void over(int* p) { *p += 1; }
+__global__ void over(int* p, int v) { *p += v; }
+__global__ void standard(int* p, int v = 3) { *p += v; }
+__global__ void maybe(int* p, const int* q) { if (!q) *p += 1; }
+namespace n { namespace m { __global__ void deep(int* p) { *p += 5; } } struct S { static void go(int*); }; }
+template <int B> struct Runner { template <class T> static void run(T* p) { add<T, B><<<dim3(1), B / B>>>(p, T(1)); } };
+#define CONFIG 1, 1
+#define GO(kernel, ...) \\
+    kernel<<<CONFIG, 0, \\
+             0>>>(__VA_ARGS__)
+static __global__ void hidden(int* p) { *p += 1; }
+struct Pair { int a; int* p; };
+__global__ void by_value(Pair pair, const float f) { *pair.p += pair.a + (f > 1); }
+template <class F> __global__ void apply(int* p, F f) { f(p); }
+void use(void (*k)(int*), int* p) { k<<<1, 1>>>(p); }
+int main() {
+  int *d, h = 0;
+  cudaMalloc(&d, sizeof(int)); cudaMemset(d, 0, sizeof(int));
+  add<<<1, 1>>>(d, 1);                              // 2
+  add<int><<<1, 1>>>(d, 1); add<int, 4><<<1, 1>>>(d, 1);  // 8
+  over<<<1, 1>>>(d); over<<<1, 1>>>(d, 2);          // 11
+  standard<<<1, 1>>>(d);                            // 14
+  maybe<<<1, 1>>>(d, NULL); maybe<<<1, 1>>>(d, 0); maybe<<<1, 1>>>(d, nullptr);  // 17
+  n::m::deep<<<CONFIG>>>(d); GO(hidden, d);         // 23
+  Runner<1>::run(d);                                // 24
+  by_value<<<1, 1>>>({2, d}, 2);                    // 27
+  apply<<<1, 1>>>(d, [=] __device__ (int* p) { *p += 1; });  // 28
+  void (*f)(int*) = hidden; f<<<1, 1>>>(d); (hidden)<<<1, 1>>>(d); use(hidden, d);  // 31
+  int v = 4; void* args[] = {&d, &v}; cudaLaunchKernel((const void*)standard, dim3(1), dim3(1), args, 0, 0);  // 35
+  cudaStream_t s = 0; over <<< 1 , 1 , 0 , s >>> ( d );  // 36
+  if (h == 0) over<<<1, 1>>>(d); else over<<<1, 1>>>(d, 100);  // 37
+  cudaMemcpy(&h, d, sizeof h, cudaMemcpyDeviceToHost);
+  printf("%d %s", h, cudaGetErrorName(cudaGetLastError()));
+}"""
+    assert run(source).stdout == "37 cudaSuccess"
+
+
+def test_ctrl_c_ends_the_program_at_once() -> None:
+    code = (
+        "from mlsys_labkit.cuda import run_program\n"
+        "print('go', flush=True)\n"
+        "run_program('int main() { for (volatile int i = 0;; ++i) {} }', backend='simulator')"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout and process.stdout.readline() == b"go\n"
+    time.sleep(3)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert b"KeyboardInterrupt" in said
+
+
+def test_no_process_is_left_behind() -> None:
+    result = run(
+        '#include <cstdio>\n#include <unistd.h>\nint main() { if (fork() == 0) sleep(600); printf("%d", getpid()); }',
+        timeout=2,
+    )
+    assert not Path(f"/proc/{result.stdout or 0}").exists() or result.stdout == ""
+
+
+def test_the_cell_shows_output_and_keeps_its_line_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cell("-D N=1 --backend simulator x", HELLO) is None
+    assert capsys.readouterr().out == "1 7 2 x\n"
+    result = run_cell(
+        "--check",
+        "__global__ void k(int* p) {\n  p[9] = 1;\n}\nint main() { int* d; cudaMalloc(&d, 4); k<<<1, 1>>>(d); }",
+    )
+    assert [finding.line for finding in result.findings] == [
+        3
+    ]  # the second line of the cell's body, the magic's being 1
+
+
+def test_the_command_runs_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "hello.cu").write_text(HELLO)
+    assert labkit(["cu", str(tmp_path / "hello.cu"), "--backend", "simulator", "-D", "N=2", "--", "-v"]) == 0
+    assert capsys.readouterr().out == "2 7 2 -v\n"
+    assert labkit(["cu", str(tmp_path / "hello.cu"), "--check"]) == 0
+    assert "5 launches" in capsys.readouterr().out
+    assert labkit(["cu", str(tmp_path / "none.cu")]) == 2
+
+
+# ---- the rewriter: no line moves, and nothing but launches changes
+
+TEXTS = st.lists(
+    st.sampled_from(
+        ["k<<<1, 2>>>(a)", "k<int><<<g,\n b>>>(a)", '"<<<"', "// <<<1>>>(\n", "/* k<<<1,1>>>(x)\n*/", "#if 0\nk<<<\n#endif\n",
+         "a << b", "x >>> y", "'\\''", "R\"(k<<<1,1>>>(a))\"", "#define L(k) \\\n k<<<1,1>>>()\n", "{", "}", ";\n", " ", "\\\n", "<<<", ")", "1'000"]
+    ),
+    max_size=30,
+)  # fmt: skip
+
+
+@given(TEXTS)
+def test_no_line_moves(pieces: list[str]) -> None:
+    text = "".join(pieces)
+    assert rewrite(text, find_kernels([text])).count("\n") == text.count("\n")
+
+
+@given(TEXTS)
+def test_the_mask_keeps_every_position(pieces: list[str]) -> None:
+    text = "".join(pieces)
+    masked = mask(text)
+    assert len(masked) == len(text)
+    assert [i for i, c in enumerate(text) if c == "\n"] == [i for i, c in enumerate(masked) if c == "\n"]
+
+
+def test_error_names_and_texts_are_cudas_own() -> None:
+    libraries = sorted(Path("/usr/local").glob("cuda*/lib64/libcudart.so*"))
+    if not libraries:
+        pytest.skip("the CUDA runtime is not installed: nothing to compare with")
+    runtime = ctypes.CDLL(os.fspath(libraries[0]))
+    runtime.cudaGetErrorName.restype = runtime.cudaGetErrorString.restype = ctypes.c_char_p
+    expected = [
+        f"{code} {runtime.cudaGetErrorName(code).decode()} {runtime.cudaGetErrorString(code).decode()}"
+        for code in range(1000)
+    ]
+    source = """#include <cstdio>
+int main() { for (int i = 0; i < 1000; ++i) { cudaError_t e = (cudaError_t)i;
+  printf("%d %s %s\\n", i, cudaGetErrorName(e), cudaGetErrorString(e)); } }"""
+    assert run(source).stdout.splitlines() == expected
