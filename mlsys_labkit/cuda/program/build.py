@@ -133,7 +133,7 @@ def _build_runner(folder: Path, toolchain: Toolchain, library: Path) -> None:
             ]
             for one in done:
                 one.result()
-        whole = ["-Wl,--whole-archive", library, "-Wl,--no-whole-archive"]
+        whole = ["-Wl,--whole-archive", os.fspath(library), "-Wl,--no-whole-archive"]
         compiler.run(toolchain, ["-pthread", "-rdynamic", *objects, *whole, "-ldl", "-o", "runner"], folder)
     except compiler.CompilerFailed as failed:
         first = next((line for line in failed.text.splitlines() if "error" in line or "undefined" in line), "")
@@ -144,8 +144,8 @@ def _build_runner(folder: Path, toolchain: Toolchain, library: Path) -> None:
 
 def _flags(source: ProgramSource, build: Build, toolchain: Toolchain) -> list[str]:
     flags = [flag for flag in compile_flags(build, toolchain) if flag != "-fno-exceptions"]
-    # With this sanitizer asked for, gcc leaves alone a function that ends without its return, which nvcc's host compiler at
-    # -O0 forgives and -O2 would run into whatever code stands behind it.
+    # With this sanitizer asked for, gcc leaves alone a function that ends without its return. -O0 forgives it, and -O2 would
+    # run into whatever code stands behind it.
     flags += ["-fsanitize=unreachable", "-fsanitize-undefined-trap-on-error"]
     texts = [source.text, *(text for _, text in source.headers)]
     return [*flags, "-fopenmp"] if any(_OPENMP.search(text) for text in texts) else flags
@@ -175,7 +175,7 @@ def _compile(
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8", errors="surrogateescape", newline="")
     header = _precompiled(flags, toolchain, cache)
-    before = ["-include", header, f"-iquote{source.folder}", f"-ffile-prefix-map={folder}=."]
+    before = ["-include", os.fspath(header), f"-iquote{source.folder}", f"-ffile-prefix-map={folder}=."]
     try:
         compiler.run(toolchain, [*flags, *before, "-S", "program.cpp"], folder)
     except compiler.CompilerFailed as failed:

@@ -23,7 +23,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def run_cell(line: str, cell: str) -> Any:
-    """``%%cu [options] [arguments]``: run the cell, a whole program; the result is shown where there is something to see.
+    """``%%cu [options] [arguments]``: run the cell, a whole program; shows its result where there is something to see.
 
     The first line of the source stands for the magic's own, so that line numbers are the cell's.
 
@@ -91,5 +91,6 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 class _CellParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise LabkitError(
-            f"%%cu: {message}; write %%cu [--check | --profile] [-D N=1024] [--limit LAUNCHES] [--timeout SECONDS] [arguments]"
+            f"%%cu: {message}; write "
+            "%%cu [--check | --profile] [-D N=1024] [--limit LAUNCHES] [--timeout SECONDS] [arguments]"
         )

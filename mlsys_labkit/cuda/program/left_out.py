@@ -57,13 +57,13 @@ def left_out(text: str, file: str = "") -> list[Diagnostic]:
 
     Example:
         >>> [str(one) for one in left_out("cudaGraph_t graph;")]
-        ['line 1: CUDA graphs are left out of the simulator; a GPU is needed: cudaGraph_t graph;']
+        ['line 1: CUDA graphs: left out of the simulator; a GPU is needed: cudaGraph_t graph;']
     """
     return [
         Diagnostic(
             line,
             0,
-            f"{what} {'are' if what.endswith('s') and what != 'OpenGL' else 'is'} left out of the simulator; a GPU is needed",
+            f"{what}: left out of the simulator; a GPU is needed",
             shown,
             file,
         )

@@ -51,7 +51,7 @@ def run_program(
     Args:
         path_or_source: a ``.cu`` file, or its text.
         args: what main finds in argv, after the program's name.
-        defines: sizes that replace the source's own: ``{"N": 1024}`` over ``#define N (1 << 24)`` or ``const int N = ...``.
+        defines: sizes that replace the source's own: ``{"N": 1024}`` over ``#define N (1 << 24)`` or ``const int N = 99``.
         check: look for races, accesses out of bounds and the like in every launch.
         profile: count what every launch does to memory (the first 100 launches).
         launch_limit: end the program before it launches more often.
@@ -94,7 +94,13 @@ def run_program(
             **({"LK_LAUNCH_LIMIT": str(launch_limit)} if launch_limit is not None else {}),
         }
         name = f"./{Path(source.name).stem}"
-        command = [runner(toolchain, cache), program.path, str(os.getpid()), name, *map(str, args)]
+        command = [
+            os.fspath(runner(toolchain, cache)),
+            os.fspath(program.path),
+            str(os.getpid()),
+            name,
+            *map(str, args),
+        ]
         finished = _watch(command, source.folder, environment, timeout + _GRACE_SECONDS, echo)
         return _result(finished, records, program, launch_limit, timeout)
 
@@ -132,7 +138,7 @@ def _result(
 
 
 def _watch(
-    command: Sequence[str | os.PathLike[str]],
+    command: Sequence[str],
     folder: Path,
     environment: Mapping[str, str],
     seconds: float,
@@ -147,7 +153,8 @@ def _watch(
         stderr=subprocess.PIPE,
         start_new_session=True,  # Ctrl-C is ours: it ends the program, and whatever the program started
     )
-    assert process.stdout and process.stderr
+    assert process.stdout
+    assert process.stderr
     streams: dict[IO[bytes], _Capture] = {
         process.stdout: _Capture(sys.stdout if echo else None),
         process.stderr: _Capture(sys.stderr if echo else None),
@@ -223,7 +230,7 @@ def _run_on_gpu(source: ProgramSource, args: Sequence[object], timeout: float, e
         built = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         if built.returncode:
             raise CudaError(f"nvcc refuses {source.name}:\n{built.stderr.strip()[-2000:]}")
-        program = [Path(folder) / "program", *map(str, args)]
+        program = [os.path.join(folder, "program"), *map(str, args)]
         finished = _watch(program, source.folder, os.environ, timeout, echo)
     stopped = f"stopped after {timeout:g} s" if finished.timed_out else ""
     code = _STOPPED if finished.timed_out else finished.returncode
