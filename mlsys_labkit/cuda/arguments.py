@@ -158,6 +158,8 @@ def _overlapping(placed: Sequence[tuple[HostArray, int]]) -> list[list[tuple[Hos
 def _pointer(label: str, parameter: Parameter, argument: Any) -> tuple[Any, HostArray | None]:
     """A device address, or the host array that gets one."""
     if isinstance(argument, DeviceArray):
+        if argument.on_gpu:
+            raise ArgumentError(f"{label} lies on the GPU, and this kernel runs in the simulator; pass its .numpy()")
         check_elements(label, parameter, argument.dtype, argument.nbytes)
         return argument.address, None
     if isinstance(argument, int | np.integer) and not isinstance(argument, bool):

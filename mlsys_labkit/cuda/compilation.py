@@ -11,8 +11,9 @@ from typing import Any, Literal
 
 from mlsys_labkit.cuda.build.headers import kit_identity
 from mlsys_labkit.cuda.build.unit import EXPORTS, Unit
-from mlsys_labkit.cuda.errors import CompileError, CudaError, Diagnostic
+from mlsys_labkit.cuda.errors import CompileError, CudaError, Diagnostic, GradedError
 from mlsys_labkit.cuda.kernel import Backend, Kernel
+from mlsys_labkit.cuda.nvidia.gpu import GpuBackend, the_gpu, why_no_gpu
 from mlsys_labkit.cuda.simulator.backend import SimulatorBackend
 from mlsys_labkit.cuda.simulator.simulated import SimulatedModule
 from mlsys_labkit.cuda.source.kernels import KernelDefinition, choose_kernels, find_kernels
@@ -161,15 +162,45 @@ def _make(
     request: _Request, chosen: tuple[str, ...], kernels: tuple[KernelDefinition, ...], may_drop: bool
 ) -> dict[str, Kernel]:
     texts = {kernel.name: kernel.parameters for kernel in kernels}
-    backend, names = _backend(request, chosen, texts, may_drop)
+    try:
+        backend, names = _backend(request, chosen, texts, may_drop)
+    except CompileError as error:
+        raise _in_cudas_words(request, chosen, error) from None
+    if request.strict and (told := _nvrtc_says(request, names)):
+        raise CompileError("\n".join(map(str, told)), told)
     return {name: Kernel(name, request.text, backend, index, request.defines) for index, name in enumerate(names)}
 
 
 def _backend(
     request: _Request, chosen: tuple[str, ...], texts: Mapping[str, str], may_drop: bool
 ) -> tuple[Backend, tuple[str, ...]]:
+    if request.backend == "gpu":
+        the_gpu()  # raises why there is none, before anything is compiled
     module = _simulated(request, chosen, texts, may_drop)
-    return SimulatorBackend(module), module.unit.kernels
+    simulator, names = SimulatorBackend(module), module.unit.kernels
+    if request.backend == "simulator" or (request.backend == "auto" and why_no_gpu()):
+        return simulator, names
+    return GpuBackend(request.text, names, dict(request.defines), simulator), names
+
+
+def _in_cudas_words(request: _Request, chosen: tuple[str, ...], error: CompileError) -> CompileError:
+    """The same refusal as NVIDIA's compiler puts it, where it is installed and refuses the source as well."""
+    from mlsys_labkit.cuda.nvidia import nvrtc
+
+    if isinstance(error, GradedError) or not error.diagnostics or request.strict is False or not nvrtc.available():
+        return error
+    try:
+        told = _nvrtc_says(request, chosen)
+    except CudaError:
+        return error
+    return CompileError("\n".join(map(str, told[:5])), told) if told else error
+
+
+def _nvrtc_says(request: _Request, names: tuple[str, ...]) -> tuple[Diagnostic, ...]:
+    from mlsys_labkit.cuda.nvidia import nvrtc
+
+    complaints = [nvrtc.check(request.text, name, defines=dict(request.defines)) for name in names[:1]]
+    return tuple(one for told in complaints for one in told)
 
 
 def _simulated(request: _Request, chosen: tuple[str, ...], texts: Mapping[str, str], may_drop: bool) -> SimulatedModule:

@@ -13,12 +13,13 @@ __all__ = ["DeviceArray", "empty", "to_device", "zeros"]
 
 
 class DeviceArray:
-    """A contiguous array in the simulator's device memory.
+    """A contiguous array in device memory: a GPU's where kernels run on one by themselves, else the simulator's.
 
     Attributes:
         shape: as numpy's.
         dtype: as numpy's.
         nbytes: of all its elements.
+        on_gpu: False for the simulator's memory.
 
     Example:
         >>> to_device([1.0, 2.0]).numpy()
@@ -37,12 +38,14 @@ class DeviceArray:
         self.nbytes = (
             int(np.prod(self.shape, dtype=object)) * self.dtype.itemsize if self.shape else self.dtype.itemsize
         )
-        self._buffer = Simulator.current().allocate(self.nbytes)
+        gpu = _gpu()
+        self._buffer: Any = gpu.allocate(self.nbytes) if gpu else Simulator.current().allocate(self.nbytes)
+        self.on_gpu = gpu is not None
 
     @property
     def address(self) -> int:
         """What a kernel sees as the pointer to the first element. Raises CudaError after ``free``."""
-        return self._buffer.address
+        return int(self._buffer.address)
 
     @property
     def size(self) -> int:
@@ -56,14 +59,17 @@ class DeviceArray:
 
     def numpy(self) -> NDArray[Any]:
         """A copy of what is there now."""
-        return self._view().copy()
+        return self._view() if self.on_gpu else self._view().copy()
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         return self.numpy() if dtype is None else self.numpy().astype(dtype)
 
     def copy_from(self, values: ArrayLike) -> DeviceArray:
         """Overwrite all elements; ``values`` broadcast as in an assignment."""
-        self._view()[...] = values
+        view = self._view()
+        view[...] = values
+        if self.on_gpu:
+            self._buffer.write(view.reshape(-1).view(np.uint8))
         return self
 
     def free(self) -> None:
@@ -71,10 +77,19 @@ class DeviceArray:
         self._buffer.free()
 
     def _view(self) -> NDArray[Any]:
-        return self._buffer.view().view(self.dtype).reshape(self.shape)
+        """The memory itself; a copy of a GPU's, which this process cannot reach."""
+        raw: NDArray[np.uint8] = self._buffer.view()
+        return raw.view(self.dtype).reshape(self.shape)
 
     def __repr__(self) -> str:
         return f"DeviceArray(shape={self.shape}, dtype={self.dtype})"
+
+
+def _gpu() -> Any:
+    """Where kernels run by themselves, arrays go, too."""
+    from mlsys_labkit.cuda.nvidia.gpu import the_gpu, why_no_gpu
+
+    return None if why_no_gpu() else the_gpu()
 
 
 def to_device(values: Any) -> DeviceArray:

@@ -88,6 +88,8 @@ class Profile:
         instructions: lanes' executions by kind, such as {"float32": ..., "global load": ...}.
         bytes_read, bytes_written: distinct bytes of global memory.
         seconds: the simulator took; it says nothing about a GPU.
+        gpu, gpu_seconds: the GPU that ran the same launch as a whole, and its time by events; empty and None where it
+            was not measured.
 
     Reference: NVIDIA, "Nsight Compute Documentation", Kernel Profiling Guide, for requests, sectors and wavefronts.
     """
@@ -110,6 +112,8 @@ class Profile:
     bytes_read: int = 0
     bytes_written: int = 0
     seconds: float = 0.0
+    gpu: str = ""
+    gpu_seconds: float | None = None
 
     label = "source-level model"
 

@@ -7,6 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from mlsys_labkit.cuda.profile import SECTOR_BYTES
+from mlsys_labkit.timing.record import duration
 from mlsys_labkit.units import plain, si
 
 if TYPE_CHECKING:
@@ -159,7 +160,10 @@ def _a_request(profile: Profile) -> str:
 
 def _caveat(profile: Profile) -> str:
     part = f"; {profile.blocks_run:,} of {profile.blocks_total:,} blocks were run" if profile.sampled else ""
-    return f"{profile.label}: counted from the source as written, not measured on a GPU, no caches{part}"
+    caveat = f"{profile.label}: counted from the source as written, not measured on a GPU, no caches{part}"
+    if profile.gpu_seconds is None:
+        return caveat
+    return f"{caveat}. Measured on {profile.gpu}: the whole launch took {duration(profile.gpu_seconds)}"
 
 
 def _class(column: int) -> str:

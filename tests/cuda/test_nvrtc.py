@@ -361,6 +361,20 @@ def test_nothing_is_compiled_twice(cache: Path, monkeypatch: pytest.MonkeyPatch)
     assert nvrtc.compile(ONE, "one", "sm_86") == first
 
 
+@pytest.mark.parametrize("name", ["all", "abs", "spaced::min"])
+def test_a_kernel_may_be_called_like_one_of_cudas_functions(name: str) -> None:
+    plain = name.removeprefix("spaced::")
+    source = f"__global__ void {plain}(int* x) {{ x[0] = 1; }}"
+    compiled = nvrtc.compile(f"namespace spaced {{ {source} }}" if plain != name else source, name)
+    assert plain in compiled.symbol
+    assert f".entry {compiled.symbol}(" in compiled.ptx
+
+
+def test_overloads_are_ambiguous() -> None:
+    source = "__global__ void k(int* x) { x[0] = 1; }\n__global__ void k(float* x) { x[0] = 1; }"
+    assert 'cannot determine which instance of overloaded function "k"' in nvrtc.check(source, "k")[0].text
+
+
 # --- The table of limits ------------------------------------------------------------------------------------------
 
 

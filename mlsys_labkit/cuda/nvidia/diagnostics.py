@@ -8,7 +8,7 @@ from typing import Literal
 
 from mlsys_labkit.cuda.errors import Diagnostic
 
-__all__ = ["JIT_MODE", "Complaint", "read_log"]
+__all__ = ["JIT_MODE", "NAME_LOOKUP", "Complaint", "read_log"]
 
 JIT_MODE = re.compile(r"in JIT mode")
 """In an error that NVRTC alone makes: host code beside a kernel is no mistake."""
@@ -19,7 +19,8 @@ _HEAD = re.compile(
 )
 _ASSEMBLER = re.compile(r"^ptxas (?P<kind>error|fatal|warning)\s*:\s*(?P<text>.*)$")
 _GENERAL = re.compile(r"^nvrtc: error: (?P<text>.*)$")
-_NAME_MAP = "__nv_name_map"  # where NVRTC looks up the kernel by its name, after the source
+NAME_LOOKUP = "__nv_name_map"
+"""The file of complaints about the kernel's name, which NVRTC looks up after the source."""
 _INDENT = 2  # spaces before a line of source that is shown, and before the caret under it
 
 
@@ -53,8 +54,8 @@ def read_log(log: str, file: str, source: str) -> tuple[Complaint, ...]:
 def _diagnostic(head: re.Match[str], after: list[str], file: str, lines: list[str]) -> Diagnostic:
     if head["file"] is None:  # at the end of the source: a bracket or a comment is open
         return Diagnostic(len(lines), 0, head["text"], lines[-1])
-    if head["file"] == _NAME_MAP:
-        return Diagnostic(0, 0, head["text"])
+    if head["file"] == NAME_LOOKUP:
+        return Diagnostic(0, 0, head["text"], file=NAME_LOOKUP)
     line = int(head["line"])
     column = _column(after[0], after[1]) if len(after) == 2 and after[1].strip() == "^" else 0
     if head["file"] != file:

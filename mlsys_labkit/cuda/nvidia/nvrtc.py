@@ -14,9 +14,9 @@ from typing import Any
 from mlsys_labkit.cuda.build.cache import Cache, digest
 from mlsys_labkit.cuda.build.compiler import compile_seconds
 from mlsys_labkit.cuda.errors import CompileError, CudaError, Diagnostic
-from mlsys_labkit.cuda.nvidia import nvrtc_process
+from mlsys_labkit.cuda.nvidia import nvrtc_process, ptxas
 from mlsys_labkit.cuda.nvidia.device_code import without_host_code
-from mlsys_labkit.cuda.nvidia.diagnostics import JIT_MODE, Complaint, read_log
+from mlsys_labkit.cuda.nvidia.diagnostics import JIT_MODE, NAME_LOOKUP, Complaint, read_log
 from mlsys_labkit.cuda.nvidia.headers import PRELUDE, supplied_headers
 from mlsys_labkit.cuda.nvidia.libraries import Nvrtc, find_nvrtc, toolkit_headers
 from mlsys_labkit.errors import MissingExtraError
@@ -24,6 +24,7 @@ from mlsys_labkit.errors import MissingExtraError
 __all__ = ["Compiled", "available", "check", "compile"]
 
 _FILE = "kernel.cu"
+_SUCCESS = "NVRTC_SUCCESS"
 _ROUNDS = 4  # of taking host code out: what stood before may have hidden more
 _SHOWN = 5
 
@@ -129,23 +130,48 @@ def check(
 
 
 def _compile_into(folder: Path, library: Nvrtc, request: dict[str, Any], arch: str) -> None:
-    original = request["source"]
     request = request | {"folder": str(folder)}
+    reply, complaints = _compile_device_code(library, request)
+    if reply["status"] != _SUCCESS and arch not in _known(reply["architectures"]):
+        known = ", ".join(reply["architectures"])
+        raise CudaError(f"NVRTC {reply['version']} does not compile for {arch!r}; it knows {known}")
+    if _concern_the_name_alone(complaints):
+        # A kernel called like one of CUDA's own functions, such as all(), is ambiguous to look up and fine to launch.
+        nameless, _ = _compile_device_code(library, request | {"names": []})
+        nameless["symbols"] = _entries(nameless["log"], request["names"][0])
+        if nameless["symbols"]:
+            reply = nameless
+    if reply["status"] != _SUCCESS:
+        raise _refusal(complaints, reply)
+    (folder / "reply.json").write_text(json.dumps(reply), encoding="utf-8")
+
+
+def _compile_device_code(library: Nvrtc, request: dict[str, Any]) -> tuple[dict[str, Any], tuple[Complaint, ...]]:
+    """NVRTC's answer once it has nothing more to say against host code, and what else it has to say."""
+    original = request["source"]
     for _ in range(_ROUNDS):
         reply = _run(library, request)
-        if reply["status"] == "NVRTC_SUCCESS":
-            (folder / "reply.json").write_text(json.dumps(reply), encoding="utf-8")
-            return
-        if arch not in _known(reply["architectures"]):
-            known = ", ".join(reply["architectures"])
-            raise CudaError(f"NVRTC {reply['version']} does not compile for {arch!r}; it knows {known}")
         complaints = read_log(reply["log"], _FILE, original)
-        host = [one for one in complaints if JIT_MODE.search(one.diagnostic.text) and not one.diagnostic.file]
-        places = [(one.diagnostic.line, one.diagnostic.column) for one in host]
-        request["source"] = without_host_code(request["source"], places)
-        if not host:
+        host = [one.diagnostic for one in complaints if JIT_MODE.search(one.diagnostic.text)]
+        if reply["status"] == _SUCCESS or not host:
             break
-    raise _refusal(complaints, reply)
+        places = [(one.line, one.column) for one in host if not one.file]
+        request = request | {"source": without_host_code(request["source"], places)}
+    return reply, complaints
+
+
+def _concern_the_name_alone(complaints: Sequence[Complaint]) -> bool:
+    errors = [one.diagnostic for one in complaints if one.severity == "error"]
+    return bool(errors) and all(one.file == NAME_LOOKUP for one in errors)
+
+
+def _entries(log: str, name: str) -> list[str]:
+    """The one kernel in the assembler's report whose symbol stands for ``name`` without template arguments."""
+    parts = name.removeprefix("::").split("::")
+    mangled = "".join(f"{len(part)}{part}" for part in parts)
+    begin = f"_ZN{mangled}E" if len(parts) > 1 else f"_Z{mangled}"
+    found = [symbol for symbol in ptxas.read_report(log) if symbol == name or symbol.startswith(begin)]
+    return found if len(found) == 1 else []
 
 
 def _refusal(complaints: Sequence[Complaint], reply: Mapping[str, Any]) -> CompileError:

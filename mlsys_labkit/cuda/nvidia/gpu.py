@@ -1,0 +1,250 @@
+"""A real GPU as a kernel's backend: the same source through NVRTC, launched, timed, its errors in plain words.
+
+What a GPU cannot tell (sectors, bank conflicts, races) the simulator does, on a part of the grid.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsys_labkit.cuda.arguments import bind
+from mlsys_labkit.cuda.device_array import DeviceArray
+from mlsys_labkit.cuda.elements import check_elements
+from mlsys_labkit.cuda.errors import ArgumentError, CudaError, LaunchError
+from mlsys_labkit.cuda.finding import Finding
+from mlsys_labkit.cuda.kernel import Backend, Options
+from mlsys_labkit.cuda.nvidia import nvrtc
+from mlsys_labkit.cuda.nvidia.driver import Gpu, GpuMemory
+from mlsys_labkit.cuda.nvidia.occupancy import LIMITS, limits_of
+from mlsys_labkit.cuda.parameters import Parameter
+from mlsys_labkit.cuda.profile import Profile
+from mlsys_labkit.cuda.shape import LaunchShape
+from mlsys_labkit.cuda.source.tokens import code_tokens, tokenize
+from mlsys_labkit.errors import MissingExtraError
+
+__all__ = ["GpuBackend", "the_gpu", "why_no_gpu"]
+
+PROFILED_BLOCKS = 256  # of a grid that was made for a GPU: enough to see every kind of block, seconds and not hours
+_HINTS = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-gpu", "/proc/driver/nvidia")
+_GRID_WORDS = ("this_grid", "grid_group")  # all blocks have to be resident at once: a cooperative launch
+_PROBE = "__global__ void probe(int* x) { x[threadIdx.x] = threadIdx.x * 3 + 1; }"
+
+
+@functools.cache
+def the_gpu() -> Gpu:
+    """The GPU of this process, after a small kernel has run on it.
+
+    Raises CudaError, or MissingExtraError, that says in one line why there is none.
+    """
+    if not any(Path(hint).exists() for hint in _HINTS):
+        raise CudaError("this machine has no NVIDIA GPU, or its driver is not installed (nvidia-smi shows it)")
+    gpu = Gpu()
+    _probe(gpu)
+    return gpu
+
+
+@functools.cache
+def why_no_gpu() -> str:
+    """Why ``backend="auto"`` takes the simulator; empty when there is a GPU that works."""
+    try:
+        the_gpu()
+    except (CudaError, MissingExtraError) as error:
+        return str(error)
+    return ""
+
+
+class GpuBackend:
+    """Runs the kernels of one source on a GPU.
+
+    Args:
+        names: the kernels, by index. simulator: the same kernels there, for profile, check and signatures.
+        gpu: ``the_gpu()`` unless a test stands in for one.
+    """
+
+    name = "gpu"
+
+    def __init__(
+        self,
+        source: str,
+        names: Sequence[str],
+        defines: Mapping[str, object],
+        simulator: Backend,
+        gpu: Gpu | None = None,
+    ) -> None:
+        self._source = source
+        self._names = tuple(names)
+        self._defines = dict(defines)
+        self._simulator = simulator
+        self._gpu = gpu or the_gpu()
+        self._kernels: dict[int, Any] = {}
+        self._syncs_grid = any(token.text in _GRID_WORDS for token in code_tokens(tokenize(source)))
+        for index in range(len(self._names)):
+            self._kernel(index)  # what NVIDIA's compiler refuses is told when the source is compiled
+
+    def parameters(self, index: int) -> tuple[Parameter, ...]:
+        return self._simulator.parameters(index)
+
+    def static_shared_bytes(self, index: int) -> int:
+        return self._simulator.static_shared_bytes(index)
+
+    def run(self, index: int, shape: LaunchShape, arguments: tuple[Any, ...], options: Options) -> None:
+        self._launch(index, shape, arguments, timed=False)
+
+    def profile(self, index: int, shape: LaunchShape, arguments: tuple[Any, ...], options: Options) -> Profile:
+        """The simulator's counters of some blocks, on copies; then the launch itself on the GPU, timed."""
+        blocks = options.sample_blocks or (PROFILED_BLOCKS if shape.blocks > PROFILED_BLOCKS else 0)
+        copies, _ = on_host(arguments)
+        profile = self._simulator.profile(index, shape, copies, replace(options, sample_blocks=blocks))
+        seconds = self._launch(index, shape, arguments, timed=True)
+        return replace(profile, gpu=self._gpu.name, gpu_seconds=seconds)
+
+    def check(self, index: int, shape: LaunchShape, arguments: tuple[Any, ...], options: Options) -> list[Finding]:
+        """By the simulator, whose results come back to the arrays as a launch's would."""
+        copies, bring_back = on_host(arguments)
+        found = self._simulator.check(index, shape, copies, options)
+        bring_back()
+        return found
+
+    def _launch(self, index: int, shape: LaunchShape, arguments: tuple[Any, ...], timed: bool) -> float:
+        self._check_shape(index, shape)
+        gpu, name, parameters = self._gpu, self._names[index], self.parameters(index)
+        staged: list[_Staged] = []
+
+        def allocate(nbytes: int) -> Any:
+            staged.append(_Staged(gpu.allocate(nbytes)))
+            return staged[-1]
+
+        values = arguments
+        if len(arguments) == len(parameters):
+            pairs = zip(parameters, arguments, strict=True)
+            values = tuple(_address(name, number, *pair) for number, pair in enumerate(pairs, start=1))
+        try:
+            bound = bind(name, parameters, values, allocate)
+            for one in staged:
+                gpu.upload(one.address, one.staging)
+            kernel = self._kernel(index)
+
+            def start() -> None:
+                gpu.launch(kernel, shape, bound.packed, bound.offsets, self._syncs_grid)
+
+            seconds = gpu.timed(start) if timed else math.nan
+            if not timed:
+                start()
+            if staged:
+                gpu.synchronize()
+            for one in staged:
+                gpu.download(one.staging, one.address)
+            bound.copy_back()
+        finally:
+            for one in staged:
+                one.free()
+        return seconds
+
+    def _kernel(self, index: int) -> Any:
+        if index not in self._kernels:
+            options = ("--generate-line-info",)
+            compiled = nvrtc.compile(
+                self._source, self._names[index], self._gpu.arch, defines=self._defines, options=options
+            )
+            self._kernels[index] = self._gpu.load(compiled.cubin, compiled.symbol)
+        return self._kernels[index]
+
+    def _check_shape(self, index: int, shape: LaunchShape) -> None:
+        if self._gpu.arch not in LIMITS:
+            return
+        most = limits_of(self._gpu.arch).shared_per_block
+        wanted = shape.shared_bytes + self.static_shared_bytes(index)
+        if wanted > most:
+            raise LaunchError(
+                f"invalid argument: a block asks for {wanted:,} bytes of shared memory, and {self._gpu.name} "
+                f"({self._gpu.arch}) has {most:,} for one; use a smaller tile"
+            )
+
+
+class _Staged:
+    """Device memory and the host's copy of it: to ``bind`` it looks like memory that both can reach."""
+
+    def __init__(self, memory: GpuMemory) -> None:
+        self._memory = memory
+        self.staging = np.empty(memory.nbytes, np.uint8)
+
+    @property
+    def address(self) -> int:
+        return self._memory.address
+
+    def view(self) -> NDArray[np.uint8]:
+        return self.staging
+
+    def free(self) -> None:
+        self._memory.free()
+
+
+def on_host(arguments: Sequence[Any]) -> tuple[tuple[Any, ...], Callable[[], None]]:
+    """Copies that the simulator can take, and how to bring what it wrote there back. One array twice stays one."""
+    copies: dict[int, Any] = {}
+    for argument in arguments:
+        if id(argument) in copies:
+            continue
+        if isinstance(argument, DeviceArray):
+            copies[id(argument)] = argument.numpy()
+        elif _is_torch(argument):
+            copies[id(argument)] = argument.detach().cpu().clone()
+        else:
+            copies[id(argument)] = argument.copy() if isinstance(argument, np.ndarray) else argument
+
+    def bring_back() -> None:
+        for argument in arguments:
+            copy = copies[id(argument)]
+            if isinstance(argument, DeviceArray):
+                argument.copy_from(copy)
+            elif _is_torch(argument):
+                argument.detach().copy_(copy)
+            elif isinstance(argument, np.ndarray) and argument.flags.writeable:
+                np.copyto(argument, copy)
+
+    return tuple(copies[id(argument)] for argument in arguments), bring_back
+
+
+def _address(kernel: str, number: int, parameter: Parameter, argument: Any) -> Any:
+    """The address of what lies on the GPU already; host arrays and numbers as they are."""
+    label = f"argument {number}" + (f" ({parameter.name})" if parameter.name else "") + f" of {kernel}"
+    if isinstance(argument, DeviceArray):
+        if not argument.on_gpu:
+            return argument._view()  # the simulator's memory: copied in and out like an array of the notebook
+        check_elements(label, parameter, argument.dtype, argument.nbytes)
+        return argument.address
+    if not _is_torch(argument) or not argument.is_cuda or parameter.kind != "pointer":
+        return argument
+    if not argument.is_contiguous():
+        raise ArgumentError(
+            f"{label} has shape {tuple(argument.shape)} and strides {argument.stride()}: its elements are not in a "
+            "row, as the kernel's pointer says; pass tensor.contiguous()"
+        )
+    element = str(argument.dtype).removeprefix("torch.")
+    dtype = element if element == "bfloat16" else np.dtype(element)
+    check_elements(label, parameter, dtype, argument.numel() * argument.element_size())
+    return int(argument.data_ptr())
+
+
+def _is_torch(argument: Any) -> bool:
+    return type(argument).__module__.split(".")[0] == "torch" and hasattr(argument, "data_ptr")
+
+
+def _probe(gpu: Gpu) -> None:
+    """Run one warp, as no query tells a GPU that works from one that does not."""
+    compiled = nvrtc.compile(_PROBE, "probe", gpu.arch)
+    memory = gpu.allocate(32 * 4)
+    packed = memory.address.to_bytes(8, "little")
+    gpu.launch(gpu.load(compiled.cubin, compiled.symbol), LaunchShape((1, 1, 1), (32, 1, 1)), packed, (0,))
+    found = memory.view().view(np.int32)
+    memory.free()
+    if not np.array_equal(found, np.arange(32) * 3 + 1):
+        raise CudaError(f"{gpu.name} computes wrong numbers: a kernel of one warp gave {found[:4].tolist()} ...")
