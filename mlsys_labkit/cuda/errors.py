@@ -15,6 +15,7 @@ __all__ = [
     "CompileError",
     "CudaError",
     "Diagnostic",
+    "GradedError",
     "KernelError",
     "LaunchError",
     "UnsolvedError",
@@ -54,6 +55,10 @@ class CompileError(CudaError):
     def __init__(self, text: str, diagnostics: tuple[Diagnostic, ...] = ()) -> None:
         super().__init__(text)
         self.diagnostics = diagnostics
+
+
+class GradedError(CompileError):
+    """A graded kernel holds something that could go around the counters."""
 
 
 class LaunchError(CudaError, ValueError):

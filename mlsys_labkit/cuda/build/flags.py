@@ -25,6 +25,9 @@ _BOTH = (
     "-fno-strict-aliasing",  # kernels read floats as float4 and as int, and nvcc lets them
     "-fwrapv",  # as ptxas does
     "-fno-builtin-printf",  # it is bound to the simulator's, which puts would not be
+    "-fno-crossjumping",  # lanes that call __activemask on two sides of an if are not together
+    "-fno-tree-tail-merge",
+    "-fno-finite-loops",  # a loop that never ends is not left out, but reported
     "-fno-optimize-sibling-calls",  # who called a barrier or a hook is its return address
     "-fstack-clash-protection",  # a large frame touches each page, so that it meets the guard below its stack
     "-U_FORTIFY_SOURCE",
@@ -49,9 +52,7 @@ _INSTRUMENTED = (
     # An access is counted on the line that makes it, and only if it is made.
     "-fno-tree-sink",  # moves a load that is made too early into the if that needs it
     "-fno-hoist-adjacent-loads",  # loads both sides of an if, whichever is taken
-    "-fno-code-hoisting",
-    "-fno-crossjumping",  # both merge equal code of different lines
-    "-fno-tree-tail-merge",
+    "-fno-code-hoisting",  # merges equal code of different lines
     "-fno-ipa-icf",  # the same for equal functions
     # A basic block of the source is one basic block, and a later one has a higher address: lanes meet by that.
     "-fno-thread-jumps",

@@ -10,7 +10,7 @@ from mlsys_labkit.cuda.build import compiler
 from mlsys_labkit.cuda.build.symbols import demangle, read_symbols
 from mlsys_labkit.cuda.build.toolchain import Toolchain
 from mlsys_labkit.cuda.build.unit import Unit
-from mlsys_labkit.cuda.errors import CompileError, Diagnostic
+from mlsys_labkit.cuda.errors import Diagnostic, GradedError
 from mlsys_labkit.cuda.source.rules import violations
 
 __all__ = ["check_module", "check_text"]
@@ -60,7 +60,7 @@ _INITIALISER = re.compile(
 
 
 def check_text(unit: Unit, toolchain: Toolchain, folder: Path) -> None:
-    """Raise CompileError for what a graded kernel may not contain, as it stands and with its macros expanded."""
+    """Raise GradedError for what a graded kernel may not contain, as it stands and with its macros expanded."""
     found = [(one.line, one.reason) for one in violations(unit.source)]
     if not found:
         found = [(one.line, one.reason) for one in violations(_expanded(unit, toolchain, folder))]
@@ -69,7 +69,7 @@ def check_text(unit: Unit, toolchain: Toolchain, folder: Path) -> None:
 
 
 def check_module(path: Path, assembly: str) -> None:
-    """Raise CompileError for a kernel.so that reaches for more than arithmetic, or that runs code when it is loaded."""
+    """Raise GradedError for a kernel.so that reaches for more than arithmetic, or that runs code when it is loaded."""
     undefined, defined = set(), set()
     for symbol in read_symbols(path):
         name = symbol.name.split("@")[0]
@@ -109,8 +109,8 @@ def _expanded(unit: Unit, toolchain: Toolchain, folder: Path) -> str:
     return "\n".join(lines.get(at, "") for at in range(1, max(lines, default=0) + 1))
 
 
-def _refused(diagnostics: Sequence[Diagnostic]) -> CompileError:
-    return CompileError(
+def _refused(diagnostics: Sequence[Diagnostic]) -> GradedError:
+    return GradedError(
         "\n".join(["this kernel is graded, and graded kernels may not do this:", *map(str, diagnostics[:5])]),
         tuple(diagnostics),
     )
