@@ -1,8 +1,8 @@
 """Requests are formed from the lanes that a GPU would have together.
 
-Compared with an interpreter of structured programs, which runs a warp the way SIMT hardware is described: a mask of active
-lanes, both sides of a branch one after the other, lanes that leave a loop waiting behind it. Programs are generated; every
-load has a line of its own.
+Compared with an interpreter of structured programs, which runs a warp the way SIMT hardware is described: a mask of
+active lanes, both sides of a branch one after the other, lanes that leave a loop waiting behind it. Programs are
+generated; every load has a line of its own.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from mlsys_labkit import cuda
@@ -181,7 +181,14 @@ class Warp:
         return broke, continued
 
 
-@settings(max_examples=4, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+# Not shrunk: each attempt is a compilation.
+@settings(
+    max_examples=4,
+    deadline=None,
+    derandomize=True,
+    phases=(Phase.generate,),
+    suppress_health_check=list(HealthCheck),
+)
 @given(st.lists(programs(), min_size=8, max_size=8), st.integers(0, 2**32 - 1))
 def test_requests_of_random_programs(batch: list[tuple[Statement, ...]], seed: int) -> None:
     text = Text()

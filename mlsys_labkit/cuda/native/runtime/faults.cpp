@@ -4,6 +4,7 @@
 
 #include <ucontext.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "device_memory.h"
@@ -36,9 +37,20 @@ bool in_kernel_text(const Block& block, u64 pc) {
     return pc - module.text_begin < module.text_end - module.text_begin;
 }
 
-void report_here(Block& block, FindingKind kind, u64 pc, u64 address) {
-    // A fault outside the kernel's code happened in what it called last; the place it called from is not known here.
-    FindingRecord finding = make_finding(block, kind, block.thread_number, in_kernel_text(block, pc) ? pc + 1 : 0);
+// Where in the kernel's code the fault is, or where that code called what faults: the nearest return address into it.
+u64 place_in_kernel(const Block& block, u64 pc, u64 stack) {
+    constexpr u64 kWords = 128;
+    if (in_kernel_text(block, pc)) return pc + 1;
+    u64 low = reinterpret_cast<u64>(block.thread->fiber->low);
+    u64 top = reinterpret_cast<u64>(block.stack_top);
+    const u64* word = reinterpret_cast<const u64*>(std::max(stack, low) & ~7ull);
+    const u64* end = std::min(word + kWords, reinterpret_cast<const u64*>(top & ~7ull));
+    word = std::find_if(word, end, [&](u64 value) { return in_kernel_text(block, value); });
+    return word < end ? *word : 0;
+}
+
+void report_here(Block& block, FindingKind kind, u64 place, u64 address) {
+    FindingRecord finding = make_finding(block, kind, block.thread_number, place);
     finding.address = address;
     if (const Buffer* near = address ? device_memory().nearest(address) : nullptr) {
         finding.begin = near->begin;
@@ -60,7 +72,8 @@ void on_fault(int signal, siginfo_t* info, void* opaque) {
                        : overflow       ? FindingKind::stack_overflow
                        : signal == SIGILL || signal == SIGTRAP ? FindingKind::trap
                                                                : FindingKind::illegal_address;
-    report_here(*block, kind, program_counter(context), overflow ? 0 : address);
+    u64 place = place_in_kernel(*block, program_counter(context), stack_pointer(context));
+    report_here(*block, kind, place, overflow ? 0 : address);
     stop_launch(*block);
 }
 
