@@ -270,7 +270,7 @@ def test_a_kernel_that_never_ends_is_stopped_and_says_where(kernels: Kernels, ke
     ],
 )
 def test_faults(kernels: Kernels, kernel: str, kind: str, run: str) -> None:
-    out = ints(64)
+    out = ints(128)
     launcher = {"launch": kernels[kernel], "check": kernels[kernel].check, "profile": kernels[kernel].profile}[run]
     if run == "check":
         findings = launcher[2, 64](out)
