@@ -316,7 +316,7 @@ def test_two_processes_run_kernels_at_once() -> None:
         assert one.stdout.readline() == other.stdout.readline() == "True\n"
 
 
-def test_the_worker_is_alone_with_its_files_and_dumps_no_core(kernels: Kernels) -> None:
+def test_the_worker_is_alone_with_its_files_dumps_no_core_and_goes_first_when_memory_runs_out(kernels: Kernels) -> None:
     assert kernels.add()
     extra = os.open("/dev/null", os.O_RDONLY)
     os.set_inheritable(extra, True)
@@ -329,6 +329,7 @@ def test_the_worker_is_alone_with_its_files_and_dumps_no_core(kernels: Kernels) 
         *["anon_inode"] * 2,
         *["pipe"] * 3,
     ]
+    assert Path(f"/proc/{pid(kernels)}/oom_score_adj").read_text() == "500\n"  # rather than the notebook
     limits = Path(f"/proc/{pid(kernels)}/limits").read_text()
     assert next(line for line in limits.splitlines() if "core file" in line).split()[4:6] == ["0", "0"]
 

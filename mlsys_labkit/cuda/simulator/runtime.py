@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-import os
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from mlsys_labkit import limits
 from mlsys_labkit.cuda.build.cache import Cache, digest
 from mlsys_labkit.cuda.build.toolchain import Toolchain, find_toolchain
 from mlsys_labkit.cuda.errors import CudaError
@@ -15,7 +15,8 @@ from mlsys_labkit.cuda.errors import CudaError
 __all__ = ["library", "worker"]
 
 _SOURCE = Path(__file__).parent.parent / "native" / "runtime"
-_FLAGS = ("-std=c++17", "-O2", "-g1", "-fPIC", "-pthread", "-fno-omit-frame-pointer")
+_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-pthread")
+_COMMON = "engine.h"  # what most files include: read once, and kept as the compiler's own form of it
 _OF_THE_WORKER_ALONE = ("main.o", "channel.o")
 
 
@@ -45,25 +46,20 @@ def _built() -> Path:
 
 
 def _build(folder: Path, toolchain: Toolchain) -> None:
-    sources = sorted(_SOURCE.glob("*.cpp"))
+    sources = sorted(_SOURCE.glob("*.cpp"), key=lambda source: -source.stat().st_size)  # what takes longest goes first
     objects = [folder / f"{source.stem}.o" for source in sources]
+    common = folder / _COMMON
+    _run([*toolchain.command, *_FLAGS, "-w", "-x", "c++-header", str(_SOURCE / _COMMON), "-o", f"{common}.gch"])
 
     def compile_one(source: Path, target: Path) -> None:
-        _run([*toolchain.command, *_FLAGS, "-c", str(source), "-o", str(target)])
+        _run([*toolchain.command, *_FLAGS, "-include", str(common), "-c", str(source), "-o", str(target)])
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(max(1, int(limits.usable_cores()))) as pool:
         list(pool.map(compile_one, sources, objects))
-    everything = [str(target) for target in objects]
-    _run([*toolchain.command, "-pthread", "-rdynamic", *everything, "-ldl", "-o", str(folder / "worker")])
-    _run(
-        [
-            "ar",
-            "rcs",
-            str(folder / "libruntime.a"),
-            *(each for each in everything if Path(each).name not in _OF_THE_WORKER_ALONE),
-        ]
-    )
-    for target in objects:
+    _run([*toolchain.command, "-pthread", "-rdynamic", *map(str, objects), "-ldl", "-o", str(folder / "worker")])
+    shared = [str(each) for each in objects if each.name not in _OF_THE_WORKER_ALONE]
+    _run(["ar", "rcs", str(folder / "libruntime.a"), *shared])
+    for target in (*objects, folder / f"{_COMMON}.gch"):
         target.unlink()
 
 
