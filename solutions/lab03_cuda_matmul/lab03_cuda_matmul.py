@@ -1,0 +1,802 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+# ---
+
+# %% [markdown]
+# # Lab 03 · CUDA: from one thread to a matrix product
+#
+# A GPU runs thousands of threads, and the memory system sees none of them. It sees **warps**: 32 threads that ask for data
+# together. Two kernels with the same arithmetic can differ eightfold in what they ask for, and this lab is where you
+# learn to see why before you run anything.
+#
+# **You will be able to**
+#
+# - choose a grid that covers ragged data, and guard its edge;
+# - write kernels in CUDA C++: vector add, a grid-stride loop, a matrix product, a stencil;
+# - predict the 32-byte sectors that a warp's request touches, and index so that they are few;
+# - tell divergence that costs from divergence that does not;
+# - read what a checker says of an access out of bounds, and mend it;
+# - say how many blocks fit on an H100's SM, and what keeps the next one out.
+#
+# | time | difficulty | hardware | points |
+# |---|---|---|---|
+# | 150 minutes | ●●○○ | any Linux machine with a C++ compiler; a GPU only for the last, ungraded section | 100 in 10 tasks |
+#
+# Needs lab 01 (strides), and enough C to read a `for` loop. Reads along with chapter 6, *CUDA*.
+#
+# Each task goes the same way: **predict** (your guess is not graded, committing to it is what teaches), **write**,
+# **check**, then **look**. Marks come from right answers and from counted requests and sectors, never from a clock:
+# a slow laptop loses nothing. Stuck? `lk.hint("vector_add")` in a new cell gives a nudge, and a stronger one each time you ask.
+
+# %% nbgrader={"grade": false, "grade_id": "lab03_imports", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %load_ext mlsys_labkit
+import math
+
+import numpy as np
+
+import mlsys_labkit as lk
+
+# %% tags=["parameters"]
+smoke = False  # True: smaller pictures, for a quick run through
+seed = 0
+
+# %% [markdown]
+# ## Your kernels run here
+#
+# A cell that starts with `%%cuda name` holds CUDA C++. It is compiled, and `name` becomes a kernel that you launch from
+# Python as `name[grid, block](arguments)`. Where there is an NVIDIA GPU it runs there. Elsewhere it runs on your CPU, block by
+# block and warp by warp, and either way the kit can do what only a profiler and a sanitizer do on a GPU:
+#
+# - `name[grid, block](…)` runs it;
+# - `name.check[grid, block](…)` runs it and lists races, accesses out of bounds and barriers gone wrong;
+# - `name.profile[grid, block](…)` runs it and counts, line by line, what its warps asked of memory.
+#
+# The counts are a **source-level model**: each access in your source, warp by warp, with no caches behind it. They are the same on
+# every machine, which is why they can be marks. The next cell is there to be run, not to be written.
+
+# %%
+# %%cuda hello
+__global__ void hello(int* out)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    out[i] = 100 * blockIdx.x + threadIdx.x;
+}
+
+# %%
+numbers = np.zeros(12, dtype=np.int32)
+hello[3, 4](numbers)  # 3 blocks of 4 threads
+print(numbers.reshape(3, 4))  # a row a block
+
+# %% [markdown]
+# ## Part 1 · Cover the data
+#
+# A launch names a grid of blocks, and all blocks have one size. Data seldom divides by it: 1,000 items in blocks of 256 need
+# four blocks, and 24 threads of the last one have nothing to do. You round up on the host, and each thread asks on the device whether
+# its item exists.
+
+# %% [markdown]
+# ### Task 1 · How many blocks?
+# *8 points · 8 minutes · ●○○○*
+#
+# Matrices have `rows × columns`, launches have `(x, y)`. Neighbouring threads differ in `x`, neighbouring elements of a
+# row-major matrix in the column: so **x runs along columns**. Keep that in mind for the rest of the lab.
+
+# %%
+lk.predict("launch_shape")
+
+
+# %% nbgrader={"grade": false, "grade_id": "launch_shape", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def launch_shape(rows, columns, block=(32, 8)):
+    """The smallest grid (x, y) of blocks (x, y) that covers a matrix [rows, columns], and the threads without an element.
+
+    Returns ((grid_x, grid_y), idle). x runs along columns. Integers only: floating point loses count above 2**53.
+
+    >>> launch_shape(10, 100, block=(32, 8))   # 4 x 2 blocks of 256 threads for 1,000 elements
+    ((4, 2), 1048)
+    """
+    ### BEGIN SOLUTION
+    x, y = block
+    grid = (-(-columns // x), -(-rows // y))
+    return grid, grid[0] * x * grid[1] * y - rows * columns
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "launch_shape_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+assert launch_shape(10, 100, block=(32, 8)) == ((4, 2), 1048)
+assert launch_shape(8, 32, block=(32, 8)) == ((1, 1), 0)  # an exact fit needs no block to spare
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(311)
+for _ in range(50):
+    rows, columns = (int(v) for v in rng.integers(1, 500, 2))
+    block = tuple(int(v) for v in rng.integers(1, 33, 2))
+    (x, y), idle = launch_shape(rows, columns, block)
+    assert x * block[0] >= columns and y * block[1] >= rows, f"{rows} x {columns} in {block}: grid {(x, y)} leaves some out"
+    assert (x - 1) * block[0] < columns and (y - 1) * block[1] < rows, f"{rows} x {columns} in {block}: {(x, y)} is too many"
+    assert idle == x * y * block[0] * block[1] - rows * columns, f"{rows} x {columns} in {block}: idle threads"
+big = 2**53 + 1
+assert launch_shape(1, big, block=(1, 1)) == ((big, 1), 0), "round up with integers: a float cannot hold 2**53 + 1"
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### Task 2 · Vector add
+# *10 points · 12 minutes · ●○○○*
+#
+# The first kernel everybody writes, and the first bug everybody writes with it: the last block has threads beyond the end.
+
+# %%
+lk.predict("vector_add")
+
+# %% nbgrader={"grade": false, "grade_id": "vector_add", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%cuda vector_add
+// c[i] = a[i] + b[i] for 0 <= i < n. One thread an element; the grid covers n and may be larger.
+__global__ void vector_add(const float* a, const float* b, float* c, int n)
+{
+    ### BEGIN SOLUTION
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        c[i] = a[i] + b[i];
+    }
+    ### END SOLUTION
+}
+
+# %% nbgrader={"grade": true, "grade_id": "vector_add_test", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
+kernel = lk.checks.graded_kernel(vector_add)
+rng = np.random.default_rng(321)
+a, b = rng.standard_normal((2, 1000), dtype=np.float32)
+c = np.zeros(1000, np.float32)
+kernel[4, 256](a, b, c, 1000)
+lk.checks.expect_close(c, a + b, rtol=1e-6, atol=1e-6, name="vector_add, n=1000")
+lk.checks.expect_clean(kernel, (4, 256, (a, b, c, 1000)))
+### BEGIN HIDDEN TESTS
+for n, grid, block in [(1, 1, 32), (33, 2, 32), (999, 8, 128), (1024, 4, 256), (5, 3, 64)]:
+    a, b = rng.standard_normal((2, n), dtype=np.float32)
+    c = np.full(n, np.nan, np.float32)
+    lk.checks.expect_clean(kernel, (grid, block, (a, b, c, n)))
+    lk.checks.expect_close(c, a + b, rtol=1e-6, atol=1e-6, name=f"vector_add, n={n}, grid {grid}, block {block}")
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "vector_add_test_traffic", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# 1,024 elements are 32 warps: each makes two loads and a store, and each of those is four sectors of 32 bytes.
+kernel = lk.checks.graded_kernel(vector_add)
+a, b = np.random.default_rng(322).standard_normal((2, 1024), dtype=np.float32)
+c = np.zeros(1024, np.float32)
+profile = kernel.profile[4, 256](a, b, c, 1024)
+lk.checks.expect_close(c, a + b, rtol=1e-6, atol=1e-6, name="c, while it was profiled")
+lk.checks.expect_counters(profile, global_load_requests=64, global_store_requests=32, name="vector_add")
+lk.checks.expect_counters(profile, sectors_per_load_request=4, sectors_per_store_request=4, name="vector_add")
+
+# %%
+with lk.picture("Your kernel with its traffic beside each line. Hover, or use the arrow keys."):
+    a, b, c = (np.ones(1000, np.float32) for _ in range(3))
+    display(lk.widgets.annotated_source(vector_add.profile[4, 256](a, b, c, 1000)))
+
+# %% [markdown]
+# ### Task 3 · A loop that fits any grid
+# *10 points · 12 minutes · ●●○○*
+#
+# One thread an element ties the grid to the data. A **grid-stride loop** unties them: each thread takes its element, then the one
+# a whole grid further, until the data ends. The grid can then be what the machine likes. There are two ways to
+# deal elements to threads, and only one keeps a warp's 32 elements side by side.
+
+# %%
+lk.predict("saxpy")
+
+# %% nbgrader={"grade": false, "grade_id": "saxpy", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%cuda saxpy
+// y[i] = alpha * x[i] + y[i] for 0 <= i < n, right for every grid and block, however small or large.
+__global__ void saxpy(int n, float alpha, const float* x, float* y)
+{
+    ### BEGIN SOLUTION
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
+        y[i] = alpha * x[i] + y[i];
+    }
+    ### END SOLUTION
+}
+
+# %% nbgrader={"grade": true, "grade_id": "saxpy_test", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
+kernel = lk.checks.graded_kernel(saxpy)
+rng = np.random.default_rng(331)
+x, y = rng.standard_normal((2, 1000), dtype=np.float32)
+expected = 3.0 * x + y
+kernel[2, 64](1000, 3.0, x, y)
+lk.checks.expect_close(y, expected, rtol=1e-5, atol=1e-5, name="saxpy, 128 threads for 1,000 elements")
+### BEGIN HIDDEN TESTS
+for n, grid, block in [(1000, 1, 32), (1000, 64, 128), (7, 1, 1), (257, 3, 96), (4096, 2, 128)]:
+    x, y = rng.standard_normal((2, n), dtype=np.float32)
+    expected = np.float32(-0.5) * x + y
+    lk.checks.expect_clean(kernel, (grid, block, (n, -0.5, x, y)))
+    lk.checks.expect_close(y, expected, rtol=1e-5, atol=1e-5, name=f"saxpy, n={n}, grid {grid}, block {block}")
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "saxpy_test_traffic", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# 4,096 elements dealt to 256 threads: 128 warp-wide passes, each two loads and a store of four sectors.
+kernel = lk.checks.graded_kernel(saxpy)
+x, y = np.zeros(4096, np.float32), np.zeros(4096, np.float32)
+profile = kernel.profile[2, 128](4096, 2.0, x, y)
+lk.checks.expect_counters(profile, global_load_requests=256, global_load_sectors=1024, name="saxpy")
+lk.checks.expect_counters(profile, global_store_requests=128, global_store_sectors=512, name="saxpy")
+
+# %% [markdown]
+# ## Part 2 · What a warp asks for
+#
+# When a warp executes a load, its lanes' addresses become **one request**. Global memory answers in **sectors** of 32 bytes.
+# Neighbouring floats share a sector by eights, so the best a full warp can do with 4-byte elements is 4 sectors; the worst is 32, one
+# each, of which it throws seven eighths away.
+
+# %% [markdown]
+# ### Task 4 · Count the sectors
+# *10 points · 12 minutes · ●●○○*
+
+# %%
+lk.predict("request_sectors")
+
+
+# %% nbgrader={"grade": false, "grade_id": "request_sectors", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def request_sectors(addresses, bytes_per_lane=4):
+    """Distinct 32-byte sectors that one request of a warp touches.
+
+    addresses: a byte address for each of up to 32 lanes, or None for a lane that is masked off.
+    bytes_per_lane: what each lane reads from its address on, 1 to 16. An access may straddle two sectors.
+
+    >>> request_sectors([4 * lane for lane in range(32)])   # 32 neighbouring floats
+    4
+    """
+    ### BEGIN SOLUTION
+    touched = set()
+    for address in addresses:
+        if address is not None:
+            touched.update(range(address // 32, (address + bytes_per_lane - 1) // 32 + 1))
+    return len(touched)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "request_sectors_test", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
+lanes = range(32)
+assert request_sectors([4 * lane for lane in lanes]) == 4
+assert request_sectors([0] * 32) == 1  # all lanes want one word: it is fetched once
+assert request_sectors([512 * lane for lane in lanes]) == 32  # a column of a 128-wide matrix
+### BEGIN HIDDEN TESTS
+assert request_sectors([4 + 4 * lane for lane in lanes]) == 5, "shifted by one float, a row of 32 reaches into a fifth sector"
+assert request_sectors([4 * lane if lane < 10 else None for lane in lanes]) == 2, "masked lanes ask for nothing"
+assert request_sectors([None] * 32) == 0, "nobody asks"
+assert request_sectors([16 * lane for lane in lanes], bytes_per_lane=16) == 16, "float4"
+assert request_sectors([2 * lane for lane in lanes], bytes_per_lane=2) == 2, "half"
+assert request_sectors([30], bytes_per_lane=4) == 2, "bytes 30 to 33 lie in two sectors"
+rng = np.random.default_rng(341)
+for _ in range(60):
+    size = int(rng.choice([1, 2, 4, 8, 16]))
+    starts = rng.integers(0, 4096, 32)
+    asked = [int(start) if keep else None for start, keep in zip(starts, rng.random(32) < 0.8)]
+    # mark every byte, then see which sectors carry a mark
+    memory = np.zeros(8192, bool)
+    for start in asked:
+        if start is not None:
+            memory[start : start + size] = True
+    assert request_sectors(asked, size) == memory.reshape(-1, 32).any(axis=1).sum(), f"{size} bytes a lane at random"
+### END HIDDEN TESTS
+
+# %%
+with lk.picture("A warp over memory. Try the stride, the column and the float4; count the coloured sectors."):
+    request_sectors([0])
+    display(lk.widgets.warp_access(pattern="strided", k=3))
+
+# %% [markdown]
+# ## Part 3 · A matrix product, twice
+#
+# $C = AB$ with $A$ of $m \times k$ and $B$ of $k \times n$, all row-major: element $(i, j)$ of a matrix with $n$ columns is at `i * n + j`.
+
+# %% [markdown]
+# ### Task 5 · One thread, one element
+# *12 points · 15 minutes · ●●○○*
+#
+# Each thread computes one element of $C$: a row of $A$ against a column of $B$. The sizes are ragged. Nothing else is asked yet.
+
+# %%
+lk.predict("matmul_naive")
+
+# %% nbgrader={"grade": false, "grade_id": "matmul_naive", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%cuda matmul_naive
+// C[m, n] = A[m, k] B[k, n], row-major. 2-D blocks of any shape; the grid covers n in x and m in y, and may be larger.
+__global__ void matmul_naive(const float* A, const float* B, float* C, int m, int n, int k)
+{
+    ### BEGIN SOLUTION
+    int column = blockIdx.x * blockDim.x + threadIdx.x;
+    int row = blockIdx.y * blockDim.y + threadIdx.y;
+    if (row < m && column < n) {
+        float sum = 0.0f;
+        for (int p = 0; p < k; ++p) {
+            sum += A[row * k + p] * B[p * n + column];
+        }
+        C[row * n + column] = sum;
+    }
+    ### END SOLUTION
+}
+
+# %% nbgrader={"grade": true, "grade_id": "matmul_naive_test", "locked": true, "points": 12, "schema_version": 3, "solution": false, "task": false}
+kernel = lk.checks.graded_kernel(matmul_naive)
+rng = np.random.default_rng(351)
+A, B = rng.standard_normal((5, 7), dtype=np.float32), rng.standard_normal((7, 3), dtype=np.float32)
+C = np.full((5, 3), np.nan, np.float32)
+lk.checks.expect_clean(kernel, ((1, 1), (8, 8), (A, B, C, 5, 3, 7)))
+lk.checks.expect_close(C, A.astype(float) @ B, rtol=1e-5, atol=1e-5, name="C, 5 x 7 times 7 x 3")
+### BEGIN HIDDEN TESTS
+# wide, tall, one row, one column, k = 1, exact fit, a grid with blocks to spare
+for m, n, k, grid, block in [
+    (3, 40, 6, (3, 1), (16, 4)),
+    (40, 3, 6, (1, 10), (16, 4)),
+    (1, 33, 9, (2, 1), (32, 2)),
+    (33, 1, 9, (1, 9), (8, 4)),
+    (6, 6, 1, (1, 1), (8, 8)),
+    (16, 16, 16, (2, 2), (8, 8)),
+    (9, 10, 11, (4, 5), (8, 4)),
+]:
+    A, B = rng.standard_normal((m, k), dtype=np.float32), rng.standard_normal((k, n), dtype=np.float32)
+    C = np.full((m, n), np.nan, np.float32)
+    lk.checks.expect_clean(kernel, (grid, block, (A, B, C, m, n, k)))
+    # float32 sums of k products: k + 1 roundings at most, each 2**-24 of the sum of magnitudes
+    bound = (k + 1) * 2.0**-23 * (np.abs(A).astype(float) @ np.abs(B)).max()
+    lk.checks.expect_close(C, A.astype(float) @ B, rtol=0, atol=bound, name=f"C, {m} x {k} times {k} x {n}")
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### Task 6 · Who is a warp?
+# *14 points · 20 minutes · ●●●○*
+#
+# Your kernel of task 5 is right for blocks of any shape, and that includes a bad one: blocks of `(1, 32)` threads. A warp is 32
+# threads in the order of `threadIdx.x` first, so here its lanes stand in one **column** of $C$. Profile it before you read on.
+
+# %%
+with lk.picture("Your product in blocks of one column: the requests of each line, and the sectors they cost."):
+    A, B, C = (np.ones((64, 64), np.float32) for _ in range(3))
+    columns = matmul_naive.profile[(64, 2), (1, 32)](A, B, C, 64, 64, 64)
+    display(lk.widgets.annotated_source(columns))
+
+# %% [markdown]
+# 33 sectors for the two loads of a step: 32 for a column of $A$, one for the element of $B$ that all lanes share. Now think of the
+# warp that you want. Its 32 threads should share one row of $A$ (one sector: a **broadcast**) and read 32 neighbours of a row of $B$
+# (four sectors). Write the kernel for **one-dimensional blocks**: 256 threads, so 8 warps, each with 32 columns of one row. The
+# grid is `(columns / 32, rows / 8)`, both rounded up, so you have to find `row` and `column` from `threadIdx.x` alone.
+
+# %%
+lk.predict("matmul_coalesced")
+
+# %% nbgrader={"grade": false, "grade_id": "matmul_coalesced", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%cuda matmul_coalesced
+// C[m, n] = A[m, k] B[k, n], row-major. Blocks of 256 threads in x: each block computes 8 rows and 32 columns of C,
+// block (x, y) those from row 8 * y and column 32 * x on. The grid covers C and may be larger.
+__global__ void matmul_coalesced(const float* A, const float* B, float* C, int m, int n, int k)
+{
+    ### BEGIN SOLUTION
+    int column = blockIdx.x * 32 + threadIdx.x % 32;
+    int row = blockIdx.y * 8 + threadIdx.x / 32;
+    if (row < m && column < n) {
+        float sum = 0.0f;
+        for (int p = 0; p < k; ++p) {
+            sum += A[row * k + p] * B[p * n + column];
+        }
+        C[row * n + column] = sum;
+    }
+    ### END SOLUTION
+}
+
+# %% nbgrader={"grade": true, "grade_id": "matmul_coalesced_test", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
+kernel = lk.checks.graded_kernel(matmul_coalesced)
+rng = np.random.default_rng(361)
+A, B = rng.standard_normal((10, 7), dtype=np.float32), rng.standard_normal((7, 40), dtype=np.float32)
+C = np.full((10, 40), np.nan, np.float32)
+lk.checks.expect_clean(kernel, ((2, 2), 256, (A, B, C, 10, 40, 7)))
+lk.checks.expect_close(C, A.astype(float) @ B, rtol=1e-5, atol=1e-5, name="C, 10 x 7 times 7 x 40")
+### BEGIN HIDDEN TESTS
+for m, n, k, grid in [(1, 1, 1, (1, 1)), (8, 32, 5, (1, 1)), (9, 33, 12, (2, 2)), (3, 100, 4, (4, 1)), (30, 5, 8, (2, 5))]:
+    A, B = rng.standard_normal((m, k), dtype=np.float32), rng.standard_normal((k, n), dtype=np.float32)
+    C = np.full((m, n), np.nan, np.float32)
+    lk.checks.expect_clean(kernel, (grid, 256, (A, B, C, m, n, k)))
+    bound = (k + 1) * 2.0**-23 * (np.abs(A).astype(float) @ np.abs(B)).max()
+    lk.checks.expect_close(C, A.astype(float) @ B, rtol=0, atol=bound, name=f"C, {m} x {k} times {k} x {n}")
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "matmul_coalesced_test_traffic", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+# 64 x 64 x 64: 128 warps, 64 steps each. A step is one sector of A and four of B; the store is four sectors a warp.
+kernel = lk.checks.graded_kernel(matmul_coalesced)
+A, B, C = (np.ones((64, 64), np.float32) for _ in range(3))
+profile = kernel.profile[(2, 8), 256](A, B, C, 64, 64, 64)
+lk.checks.expect_counters(profile, at_least_global_load_sectors=2 * 64 * 64 // 8, name="matmul_coalesced")
+lk.checks.expect_counters(profile, at_most_global_load_sectors=128 * 64 * (1 + 4), name="matmul_coalesced")
+lk.checks.expect_counters(profile, at_most_global_load_requests=128 * 64 * 2, global_store_sectors=128 * 4, name="matmul_coalesced")
+
+# %%
+with lk.picture("Same arithmetic, other warps: what the two launches ask of memory."):
+    A, B, C = (np.ones((64, 64), np.float32) for _ in range(3))
+    coalesced = matmul_coalesced.profile[(2, 8), 256](A, B, C, 64, 64, 64)
+    columns = matmul_naive.profile[(64, 2), (1, 32)](A, B, C, 64, 64, 64)
+    for name, seen in (("columns", columns), ("coalesced", coalesced)):
+        print(f"{name:10s} {seen.sectors_per_load_request:5.2f} sectors a request, {seen.work.bytes_read / 1e3:7.1f} kB")
+    display(lk.widgets.warp_access(coalesced))
+
+# %% [markdown]
+# A quarter of a FLOP a byte or so, both: no cache stands in this model, and none could be counted on. Each element of $A$ and $B$ is
+# asked for again by every warp that needs it. Lab 04 ends that.
+#
+# ## Part 4 · Divergence
+#
+# A warp has one program counter to share. When its lanes disagree about an `if`, both sides are executed one after the other,
+# each with part of the lanes. **SIMT efficiency** is the share of lanes at work, over all steps.
+
+# %% [markdown]
+# ### Task 7 · Branch by warp
+# *8 points · 12 minutes · ●●○○*
+#
+# The kernel below sends even elements one way and odd ones the other, and every warp has both. Which thread takes which
+# element is up to you. Deal them so that whole warps agree.
+
+# %%
+# %%cuda alternate_slow
+__device__ float even_path(float v) { for (int s = 0; s < 16; ++s) v = sqrtf(v + 1.0f); return v; }
+__device__ float odd_path(float v) { for (int s = 0; s < 16; ++s) v = v * 0.5f + 1.0f; return v; }
+
+__global__ void alternate_slow(const float* x, float* y, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = i % 2 ? odd_path(x[i]) : even_path(x[i]);
+}
+
+# %%
+lk.predict("alternate")
+
+# %% nbgrader={"grade": false, "grade_id": "alternate", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%cuda alternate
+__device__ float even_path(float v) { for (int s = 0; s < 16; ++s) v = sqrtf(v + 1.0f); return v; }
+__device__ float odd_path(float v) { for (int s = 0; s < 16; ++s) v = v * 0.5f + 1.0f; return v; }
+
+// What alternate_slow computes, for n elements with n a multiple of 64, in blocks of a multiple of 64 threads that cover n.
+__global__ void alternate(const float* x, float* y, int n)
+{
+    ### BEGIN SOLUTION
+    int thread = blockIdx.x * blockDim.x + threadIdx.x;
+    int pair = thread / 64;  // two warps share 64 elements: one takes the even ones, one the odd ones
+    int odd = thread / 32 % 2;
+    int i = 64 * pair + 2 * (thread % 32) + odd;
+    if (i < n) {
+        y[i] = odd ? odd_path(x[i]) : even_path(x[i]);
+    }
+    ### END SOLUTION
+}
+
+# %% nbgrader={"grade": true, "grade_id": "alternate_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+kernel = lk.checks.graded_kernel(alternate)
+rng = np.random.default_rng(371)
+
+
+def alternate_expected(x):
+    even, odd = x.astype(float).copy(), x.astype(float).copy()
+    for _ in range(16):
+        even, odd = np.sqrt(even + 1), odd * 0.5 + 1
+    return np.where(np.arange(len(x)) % 2 == 0, even, odd)
+
+
+x, y = rng.random(128, dtype=np.float32), np.full(128, np.nan, np.float32)
+lk.checks.expect_clean(kernel, (2, 64, (x, y, 128)))
+lk.checks.expect_close(y, alternate_expected(x), rtol=1e-5, name="alternate, n=128")
+### BEGIN HIDDEN TESTS
+for n, grid, block in [(64, 1, 64), (320, 5, 64), (320, 3, 128), (1024, 4, 256)]:
+    x, y = rng.random(n, dtype=np.float32), np.full(n, np.nan, np.float32)
+    lk.checks.expect_clean(kernel, (grid, block, (x, y, n)))
+    lk.checks.expect_close(y, alternate_expected(x), rtol=1e-5, name=f"alternate, n={n}, grid {grid}, block {block}")
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "alternate_test_simt", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+kernel = lk.checks.graded_kernel(alternate)
+x, y = np.random.default_rng(372).random(512, dtype=np.float32), np.zeros(512, np.float32)
+profile = kernel.profile[2, 256](x, y, 512)
+lk.checks.expect_close(y, alternate_expected(x), rtol=1e-5, name="y, while it was profiled")
+lk.checks.expect_counters(profile, simt_efficiency=1.0, at_most_flops=512 * 32, name="alternate")
+lk.checks.expect_counters(profile, global_load_requests=16, global_store_requests=16, name="alternate")
+
+# %%
+with lk.picture("Steps that warps take, and the share of lanes at work in them."):
+    x, y = np.ones(512, np.float32), np.zeros(512, np.float32)
+    for each in (alternate_slow, alternate):
+        seen = each.profile[2, 256](x, y, 512)
+        print(
+            f"{each.name:15s} {seen.steps:5d} warp steps, SIMT efficiency {seen.simt_efficiency:4.0%}, "
+            f"{seen.sectors_per_load_request:.0f} sectors a load"
+        )
+
+# %% [markdown]
+# Half the steps, at a price: each warp now reads every second float, 8 sectors where 4 would do. Divergence and coalescing often pull in
+# opposite directions. Which one to pay for depends on what the branches cost.
+#
+# ## Part 5 · Neighbours
+
+# %% [markdown]
+# ### Task 8 · A five-point stencil
+# *12 points · 20 minutes · ●●○○*
+#
+# Heat spreads: a cell's next value is the mean of its four neighbours and itself, and the rim stays as it is. Each thread has
+# one cell; the rim's threads must not look over the edge.
+
+# %%
+lk.predict("stencil")
+
+# %% nbgrader={"grade": false, "grade_id": "stencil", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%cuda stencil
+// out[r, c] = (in[r, c] + its neighbours above, below, left and right) / 5 inside; out = in on the rim.
+// in and out are [rows, columns], row-major, and differ. 2-D blocks; the grid covers columns in x and rows in y.
+__global__ void stencil(const float* in, float* out, int rows, int columns)
+{
+    ### BEGIN SOLUTION
+    int c = blockIdx.x * blockDim.x + threadIdx.x;
+    int r = blockIdx.y * blockDim.y + threadIdx.y;
+    if (r >= rows || c >= columns) return;
+    int i = r * columns + c;
+    float value = in[i];
+    if (r > 0 && r < rows - 1 && c > 0 && c < columns - 1) {
+        value = (value + in[i - columns] + in[i + columns] + in[i - 1] + in[i + 1]) / 5.0f;
+    }
+    out[i] = value;
+    ### END SOLUTION
+}
+
+# %% nbgrader={"grade": true, "grade_id": "stencil_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+kernel = lk.checks.graded_kernel(stencil)
+rng = np.random.default_rng(381)
+
+
+def stencil_expected(grid):
+    out = grid.astype(float)
+    inner = out[1:-1, 1:-1] + out[:-2, 1:-1] + out[2:, 1:-1] + out[1:-1, :-2] + out[1:-1, 2:]
+    out[1:-1, 1:-1] = inner / 5
+    return out
+
+
+plate = rng.standard_normal((6, 9), dtype=np.float32)
+out = np.full((6, 9), np.nan, np.float32)
+lk.checks.expect_clean(kernel, ((2, 2), (8, 4), (plate, out, 6, 9)))
+lk.checks.expect_close(out, stencil_expected(plate), rtol=1e-5, atol=1e-6, name="a 6 x 9 plate")
+### BEGIN HIDDEN TESTS
+for rows, columns, grid, block in [(3, 3, (1, 1), (8, 8)), (1, 5, (1, 1), (8, 2)), (5, 1, (1, 3), (4, 2)), (2, 2, (1, 1), (4, 4)), (17, 40, (3, 3), (16, 8))]:
+    plate = rng.standard_normal((rows, columns), dtype=np.float32)
+    out = np.full((rows, columns), np.nan, np.float32)
+    lk.checks.expect_clean(kernel, (grid, block, (plate, out, rows, columns)))
+    expected = stencil_expected(plate) if min(rows, columns) > 2 else plate.astype(float)
+    lk.checks.expect_close(out, expected, rtol=1e-5, atol=1e-6, name=f"a {rows} x {columns} plate")
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "stencil_test_traffic", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# 32 x 128 cells in blocks of 32 x 8: 128 warps, each a piece of one row. Five loads are enough, and the rows at the rim need one.
+kernel = lk.checks.graded_kernel(stencil)
+plate = np.random.default_rng(382).standard_normal((32, 128), dtype=np.float32)
+out = np.zeros((32, 128), np.float32)
+profile = kernel.profile[(4, 4), (32, 8)](plate, out, 32, 128)
+lk.checks.expect_close(out, stencil_expected(plate), rtol=1e-5, atol=1e-6, name="out, while it was profiled")
+lk.checks.expect_counters(profile, global_store_requests=128, global_store_sectors=512, name="stencil")
+lk.checks.expect_counters(profile, at_least_global_load_requests=128, at_most_global_load_requests=5 * 128, name="stencil")
+lk.checks.expect_counters(profile, bytes_read=32 * 128 * 4, name="stencil")
+
+# %%
+with lk.picture("A hot spot on a cold plate, after 0, 8 and 64 of your steps."):
+    import plotly.graph_objects as go
+    from plotly.subplots import make_subplots
+
+    plate = np.zeros((48, 64), np.float32)
+    plate[20:26, 24:40] = 1.0
+    figure = make_subplots(1, 3, subplot_titles=["start", "8 steps", "64 steps"])
+    steps = 0
+    for place, until in enumerate([0, 8, 64], start=1):
+        while steps < until:
+            out = np.zeros_like(plate)
+            stencil[(2, 6), (32, 8)](plate, out, 48, 64)
+            plate, steps = out, steps + 1
+        figure.add_trace(go.Heatmap(z=plate, colorscale="Inferno", showscale=False, zmin=0, zmax=1), 1, place)
+    figure.update_layout(height=240, margin={"l": 10, "r": 10, "t": 30, "b": 10})
+    lk.show(figure, summary="A bright rectangle spreads and fades as the stencil is applied 8 and 64 times.")
+
+# %% [markdown]
+# ## Part 6 · Errors, on purpose
+#
+# On a GPU, a store one element past the end usually hits somebody else's data and nobody says a word. Here are three mistakes and what the kit
+# says of each. Nothing breaks: kernels run in a process of their own.
+
+# %%
+# %%cuda past_the_end
+__global__ void past_the_end(float* x, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i <= n) x[i] = 2.0f * x[i];
+}
+
+# %%
+small = np.ones(100, np.float32)
+for finding in past_the_end.check[1, 128](small, 100):
+    print(finding, "\n")
+for attempt in (
+    lambda: past_the_end[1, 128](np.ones(100), 100),  # numpy's default is float64
+    lambda: past_the_end[1, 1025](small, 100),
+):
+    try:
+        attempt()
+    except lk.LabkitError as error:
+        print(f"{type(error).__name__}: {error}\n")
+
+# %% [markdown]
+# ### Task 9 · Find the fault
+# *8 points · 15 minutes · ●●○○*
+#
+# This kernel sums each row of a matrix whose rows are stored with a **pitch**: `pitch` elements from one row to the next, of
+# which the first `columns` count. Its author tested it with `pitch == columns` and 32 rows. Let `check` tell you what is wrong,
+# with the launch below; then write it right.
+
+# %%
+# %%cuda row_sums_broken
+__global__ void row_sums_broken(const float* x, float* sums, int rows, int columns, int pitch)
+{
+    int r = blockIdx.x * blockDim.x + threadIdx.x;
+    if (r > rows) return;
+    float sum = 0.0f;
+    for (int c = 0; c <= columns; ++c) sum += x[r * columns + c];
+    sums[r] = sum;
+}
+
+# %%
+# Two rows of three, stored four apart.
+padded = np.array([[1, 2, 3, 0], [4, 5, 6, 0]], np.float32)
+sums = np.zeros(2, np.float32)
+for finding in row_sums_broken.check[1, 32](padded, sums, 2, 3, 4):
+    print(finding, "\n")
+print(sums, "should be [6. 15.]")
+
+# %%
+lk.predict("row_sums")
+
+# %% nbgrader={"grade": false, "grade_id": "row_sums", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%cuda row_sums
+// sums[r] = x[r, 0] + ... + x[r, columns - 1], rows stored `pitch` elements apart. One thread a row.
+__global__ void row_sums(const float* x, float* sums, int rows, int columns, int pitch)
+{
+    ### BEGIN SOLUTION
+    int r = blockIdx.x * blockDim.x + threadIdx.x;
+    if (r >= rows) return;
+    float sum = 0.0f;
+    for (int c = 0; c < columns; ++c) sum += x[r * pitch + c];
+    sums[r] = sum;
+    ### END SOLUTION
+}
+
+# %% nbgrader={"grade": true, "grade_id": "row_sums_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+kernel = lk.checks.graded_kernel(row_sums)
+padded = np.array([[1, 2, 3, 0], [4, 5, 6, 0]], np.float32)
+sums = np.zeros(2, np.float32)
+lk.checks.expect_clean(kernel, (1, 32, (padded, sums, 2, 3, 4)))
+lk.checks.expect_close(sums, np.array([6.0, 15.0]), rtol=1e-6, name="row sums of 2 x 3, pitch 4")
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(391)
+# rows that end where the buffer ends; a padding full of numbers that must not be added; one row, one column
+for rows, columns, pitch, grid, block in [(33, 5, 5, 2, 32), (7, 4, 9, 1, 32), (1, 6, 8, 1, 1), (40, 1, 3, 3, 16)]:
+    x = rng.standard_normal(rows * pitch, dtype=np.float32)
+    x = x[: (rows - 1) * pitch + columns].copy()  # the last row has no padding behind it
+    sums = np.full(rows, np.nan, np.float32)
+    expected = np.array([x[r * pitch : r * pitch + columns].astype(float).sum() for r in range(rows)])
+    lk.checks.expect_clean(kernel, (grid, block, (x, sums, rows, columns, pitch)))
+    lk.checks.expect_close(sums, expected, rtol=1e-5, atol=1e-5, name=f"row sums, {rows} x {columns}, pitch {pitch}")
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Part 7 · How many blocks fit?
+#
+# A streaming multiprocessor hides memory's latency with other warps, as many as fit. Three things run out: threads, registers and
+# shared memory. The limits below are those of compute capability 9.0, an H100, from the CUDA programming guide.
+
+# %% nbgrader={"grade": false, "grade_id": "lab03_limits", "locked": true, "schema_version": 3, "solution": false, "task": false}
+SM_90 = {
+    "warps": 64,  # resident on an SM
+    "blocks": 32,
+    "registers": 65_536,  # of 32 bits
+    "registers_unit": 256,  # allocated to a warp in steps of this many
+    "shared_bytes": 233_472,  # 228 KiB
+    "shared_reserved": 1_024,  # bytes that the system takes in every block
+    "shared_unit": 128,  # allocated in steps of this many bytes
+}
+
+# %% [markdown]
+# ### Task 10 · Blocks on an SM
+# *8 points · 15 minutes · ●●○○*
+
+# %%
+lk.predict("blocks_per_sm")
+
+
+# %% nbgrader={"grade": false, "grade_id": "blocks_per_sm", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def blocks_per_sm(threads, registers, shared_bytes, limits=SM_90):
+    """Blocks of a kernel that are resident on one SM: the least that warps, blocks, registers and shared memory allow.
+
+    threads a block (whole warps are allocated), registers a thread, shared bytes a block. A warp's registers,
+    32 x registers, round up to limits["registers_unit"]; a block's shared memory, with limits["shared_reserved"] on top,
+    to limits["shared_unit"]. Each of an SM's four partitions has a quarter of its registers, and a warp's registers lie in one.
+
+    >>> blocks_per_sm(threads=256, registers=32, shared_bytes=0)
+    8
+    """
+    ### BEGIN SOLUTION
+    warps = -(-threads // 32)
+    by_warps = limits["warps"] // warps
+    unit = limits["registers_unit"]
+    a_warp = -(-32 * registers // unit) * unit
+    by_registers = 4 * (limits["registers"] // 4 // a_warp) // warps
+    unit = limits["shared_unit"]
+    a_block = -(-(shared_bytes + limits["shared_reserved"]) // unit) * unit
+    by_shared = limits["shared_bytes"] // a_block
+    return min(by_warps, limits["blocks"], by_registers, by_shared)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "blocks_per_sm_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+assert blocks_per_sm(threads=256, registers=32, shared_bytes=0) == 8  # 64 warps: full
+assert blocks_per_sm(threads=1024, registers=64, shared_bytes=0) == 1  # registers
+assert blocks_per_sm(threads=128, registers=32, shared_bytes=49_152) == 4  # shared memory
+### BEGIN HIDDEN TESTS
+assert blocks_per_sm(threads=32, registers=16, shared_bytes=0) == 32, "no more than 32 blocks, however small"
+assert blocks_per_sm(threads=33, registers=32, shared_bytes=0) == 32, "33 threads are two warps"
+assert blocks_per_sm(threads=65, registers=32, shared_bytes=0) == 21, "65 threads are three warps"
+assert blocks_per_sm(threads=256, registers=33, shared_bytes=0) == 6, "33 registers cost as much as 40"
+assert blocks_per_sm(threads=1024, registers=33, shared_bytes=0) == 1, "and 32 warps of 40 registers fit once"
+assert blocks_per_sm(threads=64, registers=16, shared_bytes=232_448) == 1, "227 KiB and the reserve fill an SM"
+assert blocks_per_sm(threads=64, registers=16, shared_bytes=115_712) == 2, "113 KiB each, and the reserve twice"
+assert blocks_per_sm(threads=64, registers=16, shared_bytes=115_713) == 1, "one byte more rounds up to another 128"
+### END HIDDEN TESTS
+
+# %%
+with lk.picture("Turn the sliders: what keeps the next block out?"):
+    blocks_per_sm(256, 32, 0)
+    display(lk.widgets.occupancy("sm_90", threads=256, registers=40, shared_bytes=8192))
+
+# %% [markdown]
+# How many registers does your kernel take? NVIDIA's own compiler knows, and it needs no GPU to say so.
+
+# %%
+with lk.picture("What NVIDIA's compiler makes of your kernel for an H100."):
+    try:
+        print(matmul_coalesced.resources("sm_90"))
+    except lk.cuda.CudaError as error:
+        print(f"Skipped: {error}")
+
+# %% [markdown]
+# ## On your GPU
+#
+# Not graded. Where there is a GPU, the next cell times the two products at 2,048 and says how they compare. Elsewhere it says why it
+# does nothing.
+
+# %%
+device = lk.detect()
+if device.kind != "cuda" or device.virtual:
+    print(f"Skipped: this needs a CUDA GPU, and here is: {device.label}. Nothing was measured.")
+else:
+    import torch
+
+    size = 2048
+    A, B, C = (torch.randn(size, size, device="cuda") for _ in range(3))
+    roof = lk.Roofline.of(device)
+    for each, launch in ((matmul_swapped, ((64, 256), (32, 8))), (matmul_coalesced, ((64, 256), 256))):
+        timing = lk.bench(lambda: each[launch](A, B, C, size, size, size), name=each.name)
+        work = lk.Work(flops=2 * size**3, bytes_read=8 * size**2, bytes_written=4 * size**2, name=each.name)
+        print(timing, roof.place(work.with_seconds(timing.median)).verdict, sep="\n  ")
+
+# %% [markdown]
+# ## What to take along
+#
+# - Round the grid up, guard the edge; a grid-stride loop needs neither to match.
+# - Memory sees warps: 32 lanes, one request, sectors of 32 bytes. Four is a full row of floats, 32 is a column.
+# - `threadIdx.x` runs along the last index of a row-major array. Everything else follows.
+# - Lanes that disagree wait for each other; warps that disagree do not.
+# - A right answer proves little. Run `check` before you believe it.
+#
+# ## Next
+#
+# Chapter 6, *CUDA*, tells where grids and warps come from. Lab 04 keeps the coalesced warps and stops asking for the same bytes twice.
