@@ -12,7 +12,7 @@ from mlsys_labkit.checks.plain import type_name
 if TYPE_CHECKING:
     from mlsys_labkit.cuda.finding import Finding
     from mlsys_labkit.cuda.kernel import Kernel
-    from mlsys_labkit.cuda.profile import Profile
+    from mlsys_labkit.cuda.profile import LineCount, Profile
 
 
 class ImpossibleCountError(CheckError):
@@ -41,11 +41,11 @@ _REQUESTS = (
 )
 _WAVEFRONTS = (
     "lanes of one request asked the same bank for different words",
-    "pad each row of the shared tile by one element, or let threadIdx.x be its last index",
+    "take the words that the 32 lanes ask for modulo 32, and pad the rows of the shared tile until no two agree",
 )
 _PLAIN: dict[str, _Counter] = {
-    "bank_conflicts": _Counter("wavefronts", "shared", _OPS, *_WAVEFRONTS),
-    "worst_bank_conflict": _Counter("wavefronts", "shared", _OPS, *_WAVEFRONTS),
+    "bank_conflicts": _Counter("conflicts", "shared", _OPS, *_WAVEFRONTS),
+    "worst_bank_conflict": _Counter("worst", "shared", _OPS, *_WAVEFRONTS),
     "barriers": _Counter(
         "", "", (), "each block counts once for every __syncthreads() it passes", "which barrier orders nothing?"
     ),
@@ -203,6 +203,11 @@ def value(profile: Profile, counter: str) -> float:
     return amount / max(1, requests) if "_per_" in counter else float(amount)
 
 
+def _amount(line: LineCount, field: str) -> int:
+    """What a line adds: one with many wavefronts and no conflict is not to blame for conflicts."""
+    return line.wavefronts - line.ideal_wavefronts if field == "conflicts" else int(getattr(line, field))
+
+
 def _split(keyword: str, wanted: float) -> tuple[str, str, float]:
     how = next((prefix for prefix in ("at_most", "at_least") if keyword.startswith(f"{prefix}_")), "")
     counter = keyword.removeprefix(f"{how}_") if how else keyword
@@ -249,6 +254,6 @@ def _heaviest(profile: Profile, counter: _Counter) -> str:
     lines = [line for line in profile.lines if line.space == counter.space and line.op in counter.ops]
     if not lines:
         return ""
-    most = max(lines, key=lambda line: (getattr(line, counter.field), -line.line))
+    most = max(lines, key=lambda line: (_amount(line, counter.field), -line.line))
     text = profile.source.splitlines()[most.line - 1].strip() if profile.source else ""
     return f"most at line {most.line}: {text}"

@@ -132,9 +132,26 @@ def test_conflicts_are_told_with_the_line_that_queues(transposed: Any) -> None:
         f"  actual    {128 * 31:,}".replace(",", " "),
     ]
     assert "most at line 11: out[y * n + x] = tile[threadIdx.x][threadIdx.y];" in text
-    assert "pad each row" in text
+    assert "pad the rows" in text
     expect_counters(transposed, worst_bank_conflict=32, barriers=4, shared_load_wavefronts=128 * 32)
     expect_counters(transposed, wavefronts_per_shared_store=1, sectors_per_store_request=4)
+
+
+def test_a_line_that_is_busy_without_conflicts_is_not_blamed_for_them() -> None:
+    source = """
+__global__ void rows(float* x)
+{
+    __shared__ float s[64];
+    s[2 * threadIdx.x] = x[threadIdx.x];
+    float sum = 0.0f;
+    for (int i = 0; i < 50; ++i) sum += s[2 * (i % 32)];
+    x[threadIdx.x] = sum;
+}
+"""
+    profile = lk.cuda.compile(source).profile[1, 32](np.ones(32, np.float32))
+    expect_counters(profile, shared_load_wavefronts=50, shared_store_wavefronts=2, worst_bank_conflict=2)
+    assert "most at line 5: s[2 * threadIdx.x]" in message(expect_counters, profile, bank_conflicts=0)
+    assert "most at line 5: s[2 * threadIdx.x]" in message(expect_counters, profile, worst_bank_conflict=1)
 
 
 def test_too_many_gives_the_ratio_and_too_few_is_told_too(added: Any) -> None:
