@@ -25,7 +25,7 @@ _CONSTANT = re.compile(
     re.MULTILINE,
 )
 _COUNTED = re.compile(
-    r"^ (?:const )?(?:unsigned |int |size_t |long |auto |short )*(\w+) = (\w+) ; \1 (<|<=|! =) (\w+) ; "
+    r"^ (?:const )?(?:unsigned |int |size_t |long |auto |short )*(\w+) = (\w+) ; \1 (<|< =|! =) (\w+) ; "
     r"(?:\1 \+ \+|\+ \+ \1|\1 \+ = (\w+)) $"
 )
 
@@ -110,7 +110,7 @@ def _trips(code: Sequence[Token], loop: int, constants: Mapping[str, int]) -> in
     first, last, step = (_number(text, constants) for text in (found[2], found[4], found[5] or "1"))
     if first is None or last is None or not step:
         return None
-    return max(1, -(-(last - first + (found[3] == "<=")) // step))
+    return max(1, -(-(last - first + (found[3] == "< =")) // step))
 
 
 def _number(text: str, constants: Mapping[str, int]) -> int | None:
