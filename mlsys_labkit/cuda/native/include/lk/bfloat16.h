@@ -89,14 +89,10 @@ struct alignas(4) __nv_bfloat162 {
     __nv_bfloat16 x, y;
 
     __nv_bfloat162() = default;
-    __nv_bfloat162(const __nv_bfloat162&) = default;
     __nv_bfloat162(const __nv_bfloat16& low, const __nv_bfloat16& high) : x(low), y(high) {}
     __nv_bfloat162(const __nv_bfloat162_raw& raw) : x(__nv_bfloat16_raw{raw.x}), y(__nv_bfloat16_raw{raw.y}) {}
     operator __nv_bfloat162_raw() const { return {x.lk_bits, y.lk_bits}; }
-    LK_WHOLE(__nv_bfloat162, (x = from.x, y = from.y))
-#ifndef __SANITIZE_THREAD__
-    __nv_bfloat162& operator=(const __nv_bfloat162&) = default;
-#endif
+    LK_WHOLE
 };
 
 #define LK_NUMBER __nv_bfloat16

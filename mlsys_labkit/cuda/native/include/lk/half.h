@@ -78,14 +78,10 @@ struct alignas(4) __half2 {
     __half x, y;
 
     __half2() = default;
-    __half2(const __half2&) = default;
     __half2(const __half& low, const __half& high) : x(low), y(high) {}
     __half2(const __half2_raw& raw) : x(__half_raw{raw.x}), y(__half_raw{raw.y}) {}
     operator __half2_raw() const { return {x.lk_bits, y.lk_bits}; }
-    LK_WHOLE(__half2, (x = from.x, y = from.y))
-#ifndef __SANITIZE_THREAD__
-    __half2& operator=(const __half2&) = default;
-#endif
+    LK_WHOLE
 };
 
 #define LK_NUMBER __half

@@ -16,4 +16,3 @@
 #include "lk/minmax.h"
 #include "lk/half.h"
 #include "lk/bfloat16.h"
-#include "lk/launch.h"

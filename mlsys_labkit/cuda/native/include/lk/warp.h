@@ -92,13 +92,13 @@ LK_INLINE unsigned __match_all_sync(unsigned mask, Value value, int* all) {
 }
 
 // clang-format off
-LK_INLINE unsigned __reduce_add_sync(unsigned mask, unsigned value) { return lk::fold(mask, value, [](unsigned a, unsigned b) { return a + b; }); }
-LK_INLINE unsigned __reduce_min_sync(unsigned mask, unsigned value) { return lk::fold(mask, value, [](unsigned a, unsigned b) { return b < a ? b : a; }); }
-LK_INLINE unsigned __reduce_max_sync(unsigned mask, unsigned value) { return lk::fold(mask, value, [](unsigned a, unsigned b) { return a < b ? b : a; }); }
+LK_INLINE unsigned __reduce_add_sync(unsigned mask, unsigned value) { return lk::fold(mask, value, [](unsigned a, unsigned b) LK_UNRECORDED { return a + b; }); }
+LK_INLINE unsigned __reduce_min_sync(unsigned mask, unsigned value) { return lk::fold(mask, value, [](unsigned a, unsigned b) LK_UNRECORDED { return b < a ? b : a; }); }
+LK_INLINE unsigned __reduce_max_sync(unsigned mask, unsigned value) { return lk::fold(mask, value, [](unsigned a, unsigned b) LK_UNRECORDED { return a < b ? b : a; }); }
 LK_INLINE int __reduce_add_sync(unsigned mask, int value) { return int(__reduce_add_sync(mask, unsigned(value))); }
-LK_INLINE int __reduce_min_sync(unsigned mask, int value) { return lk::fold(mask, value, [](int a, int b) { return b < a ? b : a; }); }
-LK_INLINE int __reduce_max_sync(unsigned mask, int value) { return lk::fold(mask, value, [](int a, int b) { return a < b ? b : a; }); }
-LK_INLINE unsigned __reduce_and_sync(unsigned mask, unsigned value) { return lk::fold(mask, value, [](unsigned a, unsigned b) { return a & b; }); }
-LK_INLINE unsigned __reduce_or_sync(unsigned mask, unsigned value) { return lk::fold(mask, value, [](unsigned a, unsigned b) { return a | b; }); }
-LK_INLINE unsigned __reduce_xor_sync(unsigned mask, unsigned value) { return lk::fold(mask, value, [](unsigned a, unsigned b) { return a ^ b; }); }
+LK_INLINE int __reduce_min_sync(unsigned mask, int value) { return lk::fold(mask, value, [](int a, int b) LK_UNRECORDED { return b < a ? b : a; }); }
+LK_INLINE int __reduce_max_sync(unsigned mask, int value) { return lk::fold(mask, value, [](int a, int b) LK_UNRECORDED { return a < b ? b : a; }); }
+LK_INLINE unsigned __reduce_and_sync(unsigned mask, unsigned value) { return lk::fold(mask, value, [](unsigned a, unsigned b) LK_UNRECORDED { return a & b; }); }
+LK_INLINE unsigned __reduce_or_sync(unsigned mask, unsigned value) { return lk::fold(mask, value, [](unsigned a, unsigned b) LK_UNRECORDED { return a | b; }); }
+LK_INLINE unsigned __reduce_xor_sync(unsigned mask, unsigned value) { return lk::fold(mask, value, [](unsigned a, unsigned b) LK_UNRECORDED { return a ^ b; }); }
 // clang-format on
