@@ -199,9 +199,4 @@ void BlockOrder::acquire(uint32_t thread, uint64_t object) {
     acquired_ = true;
 }
 
-uint32_t BlockOrder::segment() {
-    if (segment_ == 0) segment_ = segments_.allocate(block_);
-    return segment_;
-}
-
 }  // namespace lk

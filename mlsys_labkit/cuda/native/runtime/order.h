@@ -118,7 +118,11 @@ public:
     void acquire(uint32_t thread, uint64_t object);
 
     uint64_t block() const { return block_; }
-    uint32_t segment();                       // of what happens now
+    // Of what happens now.
+    uint32_t segment() {
+        if (segment_ == 0) segment_ = segments_.allocate(block_);
+        return segment_;
+    }
     uint32_t floor() const { return floor_; }  // segments of this block below are ordered before now
     uint32_t first() const { return first_; }  // segments below are not of this block
     const WarpClock& clock(uint32_t warp) const { return warps_[warp].clock; }

@@ -161,7 +161,8 @@ Verdict Recorder::State::access_shared(const Present& now, uint64_t address, uin
         return last < owner.size() ? Verdict::proceed : Verdict::stop;
     }
     if (is_atomic(now.op)) order.atomic(now.cell.thread, address, writes(now.op), reads(now.op));
-    judge(shared.access(now, offset, bytes, launch.sites), now, true, address, bytes, pc);
+    const Clash clash = shared.access(now, offset, bytes, launch.sites);
+    if (clash.any()) judge(clash, now, true, address, bytes, pc);
     return Verdict::proceed;
 }
 
@@ -178,7 +179,8 @@ Verdict Recorder::State::access_global(const Present& now, uint64_t address, uin
     }
     if (is_atomic(now.op) || is_volatile(now.op)) order.atomic(now.cell.thread, address, writes(now.op), reads(now.op));
     if (writes(now.op)) storing.store(address);
-    judge(shadow->access(now, address, bytes, launch.sites), now, false, address, bytes, pc);
+    const Clash clash = shadow->access(now, address, bytes, launch.sites);
+    if (clash.with_read || clash.with_write) judge(clash, now, false, address, bytes, pc);
     return Verdict::proceed;
 }
 

@@ -1,15 +1,16 @@
-// shadow_cell.h: who last wrote, and who has read, a byte or a word: 8 bytes each, and when two accesses clash.
+// shadow_cell.h: who wrote, read and updated atomically a byte or a word: 8 bytes for each, and when two accesses clash.
 //
-// Both shadows, of shared and of global memory, keep a cell for the last write and a cell for the reads since. One cell holds
-// one access, and for how wide a group it stands: reads that are not ordered among each other merge into the smallest group
-// that holds them all (an aligned group of lanes, a block, several blocks), and so do writes that are no race (atomics, equal
-// values). Nothing depends on which access came first, so that a race is found under every schedule.
+// Both shadows, of shared and of global memory, keep a cell for plain writes, one for reads and one for atomics. A cell holds
+// one access, and for how wide a group it stands: accesses that are not ordered among each other merge into the smallest group
+// that holds them all (an aligned group of lanes, a block, several blocks). No kind hides another, and nothing depends on
+// which access came first, so that a race is found under every schedule.
 #pragma once
 
 #include <cstdint>
 
 #include "order.h"
 #include "records.h"
+#include "sites.h"
 
 namespace lk {
 
@@ -57,6 +58,7 @@ inline bool is_load(Op op) { return op == Op::load || op == Op::volatile_load; }
 
 // Where the accesses of one block are looked at: all of them in shared memory.
 struct SameBlock {
+    static constexpr bool kVolatileIsAtomic = false;  // code of the time before __syncwarp
     const BlockOrder& order;
     bool live(const Cell& cell) const { return cell.segment >= order.first(); }
     bool same_block(const Cell&) const { return true; }
@@ -64,6 +66,7 @@ struct SameBlock {
 };
 
 struct AnyBlock {
+    static constexpr bool kVolatileIsAtomic = true;  // a flag
     const BlockOrder& order;
     bool live(const Cell& cell) const { return cell.segment >= order.segments().floor(); }
     bool same_block(const Cell& cell) const { return block(cell) == order.block(); }
@@ -123,39 +126,53 @@ Cell joined(const Where& where, const Cell& past, const Present& now) {
     return group;
 }
 
+// The cells of a byte or a word.
+enum Plane : uint32_t { kWrites = 0, kReads = 1, kAtomics = 2 };
+constexpr uint32_t kPlanes = 3;
+
+inline Plane plane_of(Op op, bool volatile_is_atomic) {
+    if (is_load(op)) return kReads;
+    return is_atomic(op) || (volatile_is_atomic && op == Op::volatile_store) ? kAtomics : kWrites;
+}
+
 // What the present access found.
 struct Clash {
     bool with_read = false;
-    bool with_write = false;
+    bool with_write = false;     // or with an atomic
     bool uninitialized = false;  // nothing of this block has written here
+    bool any() const { return with_read | with_write | uninitialized; }
     Cell read{};
     Cell write{};
 };
 
-// Slot: load(), and update(f), which replaces the bits by f(bits) and returns what they were.
-// The own access is recorded first and the other cell looked at afterwards: of two threads that come at once, one sees the other.
-template <class Where, class Slot, class Exempt>
-void look(const Where& where, Slot write, Slot read, const Present& now, const Exempt& exempt, Clash& clash) {
-    const auto join = [&](uint64_t bits) { return joined(where, Cell::unpack(bits), now).pack(); };
-    const bool loads = is_load(now.op);
-    const uint64_t own = loads ? read.update(join) : write.update(join);
-    const uint64_t write_bits = loads ? write.load() : own;
-    if (own == kSplit || write_bits == kSplit) return;  // split a moment ago, by another: the caller comes again
-    const Cell last_write = Cell::unpack(write_bits);
-    if (!where.live(last_write)) {
-        clash.uninitialized = true;
-    } else if (!clash.with_write && !exempt(last_write) && !ordered(where, last_write, now)) {
-        clash.with_write = true;
-        clash.write = last_write;
-    }
-    if (loads) return;
-    const uint64_t read_bits = read.load();
-    if (read_bits == kSplit) return;
-    const Cell last_read = Cell::unpack(read_bits);
-    if (where.live(last_read) && !clash.with_read && !exempt(last_read) && !ordered(where, last_read, now)) {
-        clash.with_read = true;
-        clash.read = last_read;
-    }
+// Cells: load(plane), and update(plane, f), which replaces the bits by f(bits) and returns what they were. atomics_seen: false
+// spares a look at cells that nobody has written.
+// The own access is recorded first and the other cells looked at afterwards: of two threads that come at once, one sees the
+// other. False when another thread is splitting the word: look at its bytes instead.
+template <class Where, class Cells, class Seen>
+bool look(const Where& where, const Cells& cells, const Present& now, const Sites& sites, const Seen& atomics_seen, Clash& clash) {
+    const bool flags = Where::kVolatileIsAtomic;
+    const Plane own = plane_of(now.op, flags);
+    const uint64_t before = cells.update(own, [&](uint64_t bits) { return joined(where, Cell::unpack(bits), now).pack(); });
+    bool whole = before != kSplit;
+    bool written = false;
+    const auto compare = [&](uint64_t bits, bool& clashes, Cell& with) {
+        const Cell past = Cell::unpack(bits);
+        whole &= bits != kSplit;
+        if (!whole || !where.live(past)) return;
+        const Op past_op = sites.op(past.site);
+        written |= !is_load(past_op);
+        const bool both_flags = flags && (is_volatile(now.op) || own == kAtomics) && (is_volatile(past_op) || is_atomic(past_op));
+        if (clashes || both_flags || ordered(where, past, now)) return;
+        clashes = true;
+        with = past;
+    };
+    compare(own == kWrites ? before : cells.load(kWrites), clash.with_write, clash.write);
+    if (own != kAtomics && atomics_seen()) compare(cells.load(kAtomics), clash.with_write, clash.write);
+    if (own != kReads) compare(cells.load(kReads), clash.with_read, clash.read);
+    if (own == kAtomics) written |= where.live(Cell::unpack(before));
+    clash.uninitialized |= !written;
+    return whole;
 }
 
 }  // namespace lk

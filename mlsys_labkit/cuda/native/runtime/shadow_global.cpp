@@ -10,22 +10,8 @@ namespace lk {
 namespace {
 
 constexpr uint64_t kMostKeptBytes = uint64_t{256} << 20;    // of data whose shadow stays in memory between launches
+constexpr uint64_t kPage = 4096;
 constexpr uint64_t kHugePage = uint64_t{2} << 20;
-
-// Blocks on other threads of the operating system look at the same cells.
-struct AtomicSlot {
-    std::atomic<uint64_t>& bits;
-    uint64_t load() const { return bits.load(); }
-    template <class F>
-    uint64_t update(const F& change) const {
-        uint64_t before = bits.load(std::memory_order_relaxed);
-        for (;;) {
-            if (before == kSplit) return before;
-            const uint64_t after = change(before);
-            if (after == before || bits.compare_exchange_weak(before, after)) return before;
-        }
-    }
-};
 
 // Splitting a word takes a lock, and so does every access to the bytes of a split word.
 class WordLock {
@@ -46,9 +32,6 @@ private:
 
 std::atomic_flag WordLock::locks_[WordLock::kLocks] = {};
 
-// Atomics and volatile accesses are flags that threads may share.
-bool is_flag(Op op) { return is_atomic(op) || is_volatile(op); }
-
 // Moves a word's cell to its bytes.
 void split(std::atomic<uint64_t>& word, std::atomic<uint64_t>* bytes) {
     uint64_t bits = word.load();
@@ -58,32 +41,46 @@ void split(std::atomic<uint64_t>& word, std::atomic<uint64_t>* bytes) {
     }
 }
 
-void unite(std::atomic<uint64_t>& word, const std::atomic<uint64_t>* bytes) {
-    const uint64_t first = bytes[0].load(std::memory_order_relaxed);
-    for (uint32_t byte = 1; byte < 4; byte++) {
-        if (bytes[byte].load(std::memory_order_relaxed) != first) return;
-    }
-    word.store(first);
-}
-
 }  // namespace
 
+// Blocks on other threads of the operating system look at the same cells.
+struct GlobalShadow::PlaneCells {
+    Cell64* const* planes;
+    uint64_t index;
+
+    uint64_t load(Plane which) const { return planes[which][index].load(); }
+    template <class F>
+    uint64_t update(Plane which, const F& change) const {
+        Cell64& cell = planes[which][index];
+        uint64_t before = cell.load(std::memory_order_relaxed);
+        for (;;) {
+            if (before == kSplit) return before;
+            const uint64_t after = change(before);
+            if (after == before || cell.compare_exchange_weak(before, after)) return before;
+        }
+    }
+};
+
 GlobalShadow::GlobalShadow(uint64_t begin, uint64_t end) : begin_(begin), end_(end), origin_(begin & ~uint64_t{3}) {
-    const auto whole_pages = [](uint64_t cells) { return (cells * sizeof(Cells) + kHugePage) & ~(kHugePage - 1); };
     const uint64_t words = (end - origin_ + 3) / 4;
-    const uint64_t word_bytes = words * sizeof(Cells) < kHugePage ? (words * sizeof(Cells) + 4095) & ~uint64_t{4095} : whole_pages(words);
-    const uint64_t byte_bytes = words * 4 * sizeof(Cells) < kHugePage ? (words * 32 + 4095) & ~uint64_t{4095} : whole_pages(4 * words);
-    reserved_bytes_ = 2 * word_bytes + 2 * byte_bytes;
+    const auto plane_bytes = [](uint64_t cells) {
+        const uint64_t bytes = cells * sizeof(Cell64);
+        const uint64_t page = bytes < kHugePage ? kPage : kHugePage;
+        return (bytes + page - 1) & ~(page - 1);
+    };
+    const uint64_t word_plane = plane_bytes(words);
+    const uint64_t byte_plane = plane_bytes(4 * words);
+    reserved_bytes_ = kPlanes * (word_plane + byte_plane);
     void* start = mmap(nullptr, reserved_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (start == MAP_FAILED) return;  // no addresses left: this buffer's races are not looked for
     madvise(start, reserved_bytes_, MADV_DONTDUMP);
     madvise(start, reserved_bytes_, MADV_HUGEPAGE);
     reservation_ = start;
     char* at = static_cast<char*>(start);
-    word_writes_ = reinterpret_cast<Cells*>(at);
-    word_reads_ = reinterpret_cast<Cells*>(at + word_bytes);
-    byte_writes_ = reinterpret_cast<Cells*>(at + 2 * word_bytes);
-    byte_reads_ = reinterpret_cast<Cells*>(at + 2 * word_bytes + byte_bytes);
+    for (uint32_t plane = 0; plane < kPlanes; plane++) {
+        words_[plane] = reinterpret_cast<Cell64*>(at + plane * word_plane);
+        bytes_[plane] = reinterpret_cast<Cell64*>(at + kPlanes * word_plane + plane * byte_plane);
+    }
 }
 
 GlobalShadow::~GlobalShadow() {
@@ -92,21 +89,20 @@ GlobalShadow::~GlobalShadow() {
 
 void GlobalShadow::clear() {
     if (reservation_) madvise(reservation_, reserved_bytes_, MADV_DONTNEED);
+    atomics_segment_ = 0;
 }
 
 Clash GlobalShadow::access(const Present& now, uint64_t address, uint32_t bytes, const Sites& sites) {
     Clash clash;
     if (!reservation_) return clash;
     const AnyBlock where{now.order};
-    const auto exempt = [&](const Cell& past) { return is_flag(now.op) && is_flag(sites.op(past.site)); };
+    if (plane_of(now.op, true) == kAtomics) atomics_segment_ = now.cell.segment;
+    const auto atomics_seen = [&] { return atomics_segment_ >= now.order.segments().floor(); };
     const uint64_t first = address - origin_;
     const uint64_t end = first + bytes;
     for (uint64_t word = first / 4; word * 4 < end; word++) {
         const bool whole = word * 4 >= first && word * 4 + 4 <= end;
-        if (whole && word_writes_[word].load() != kSplit && word_reads_[word].load() != kSplit) {
-            look(where, AtomicSlot{word_writes_[word]}, AtomicSlot{word_reads_[word]}, now, exempt, clash);
-            if (word_writes_[word].load() != kSplit && word_reads_[word].load() != kSplit) continue;
-        }
+        if (whole && !is_split(word) && look(where, PlaneCells{words_, word}, now, sites, atomics_seen, clash)) continue;
         look_at_bytes(now, word, first, end, sites, clash);
     }
     return clash;
@@ -115,17 +111,21 @@ Clash GlobalShadow::access(const Present& now, uint64_t address, uint32_t bytes,
 void GlobalShadow::look_at_bytes(const Present& now, uint64_t word, uint64_t first, uint64_t end, const Sites& sites,
                                  Clash& clash) {
     const AnyBlock where{now.order};
-    const auto exempt = [&](const Cell& past) { return is_flag(now.op) && is_flag(sites.op(past.site)); };
+    const auto atomics_seen = [] { return true; };
     const WordLock lock(word);
-    split(word_writes_[word], &byte_writes_[4 * word]);
-    split(word_reads_[word], &byte_reads_[4 * word]);
+    for (uint32_t plane = 0; plane < kPlanes; plane++) split(words_[plane][word], &bytes_[plane][4 * word]);
     for (uint64_t byte = std::max(first, word * 4); byte < std::min(end, word * 4 + 4); byte++) {
-        look(where, AtomicSlot{byte_writes_[byte]}, AtomicSlot{byte_reads_[byte]}, now, exempt, clash);
+        look(where, PlaneCells{bytes_, byte}, now, sites, atomics_seen, clash);
     }
-    if (first <= word * 4 && word * 4 + 4 <= end) {
-        unite(word_writes_[word], &byte_writes_[4 * word]);
-        unite(word_reads_[word], &byte_reads_[4 * word]);
+    if (first > word * 4 || word * 4 + 4 > end) return;
+    const auto whole = [&](Cell64* const* bytes, uint32_t plane) {
+        const uint64_t one = bytes[plane][4 * word];
+        return bytes[plane][4 * word + 1] == one && bytes[plane][4 * word + 2] == one && bytes[plane][4 * word + 3] == one;
+    };
+    for (uint32_t plane = 0; plane < kPlanes; plane++) {
+        if (!whole(bytes_, plane)) return;
     }
+    for (uint32_t plane = kPlanes; plane-- > 0;) words_[plane][word] = bytes_[plane][4 * word].load();
 }
 
 GlobalShadows& GlobalShadows::instance() {

@@ -2,7 +2,7 @@
 //
 // Shadows are kept from launch to launch and never cleared: cells of earlier launches are known by their segments. The address
 // ranges are reserved when a buffer is first seen; memory is taken where a kernel reads (8 bytes a word), where it writes (as
-// much again), and where it does so byte by byte (8 bytes a byte).
+// much again), where it updates atomically (the same), and where it does so byte by byte (8 bytes a byte).
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "shadow_cell.h"
-#include "sites.h"
 
 namespace lk {
 
@@ -33,7 +32,10 @@ public:
     Clash access(const Present& now, uint64_t address, uint32_t bytes, const Sites& sites);
 
 private:
-    using Cells = std::atomic<uint64_t>;
+    using Cell64 = std::atomic<uint64_t>;
+    struct PlaneCells;
+    // All planes of a word are split together, the first one first.
+    bool is_split(uint64_t word) const { return words_[kWrites][word].load(std::memory_order_relaxed) == kSplit; }
     void look_at_bytes(const Present& now, uint64_t word, uint64_t first, uint64_t end, const Sites& sites, Clash& clash);
 
     uint64_t begin_;
@@ -41,10 +43,9 @@ private:
     uint64_t origin_;  // begin, rounded down to a word
     void* reservation_ = nullptr;
     uint64_t reserved_bytes_ = 0;
-    Cells* word_writes_ = nullptr;
-    Cells* word_reads_ = nullptr;
-    Cells* byte_writes_ = nullptr;
-    Cells* byte_reads_ = nullptr;
+    Cell64* words_[kPlanes] = {};
+    Cell64* bytes_[kPlanes] = {};
+    std::atomic<uint32_t> atomics_segment_{0};  // of the last atomic in the buffer
 };
 
 // The shadows of this process, of which buffers come and go between launches.

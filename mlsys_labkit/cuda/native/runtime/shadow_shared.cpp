@@ -1,6 +1,7 @@
 // shadow_shared.cpp: see shadow_shared.h.
 #include "shadow_shared.h"
 
+#include <algorithm>
 #include <new>
 
 namespace lk {
@@ -8,13 +9,13 @@ namespace lk {
 namespace {
 
 // A block runs on one thread of the operating system: no atomics.
-struct PlainSlot {
-    uint64_t& bits;
-    uint64_t load() const { return bits; }
+struct PlainCells {
+    uint64_t* plane;
+    uint64_t load(Plane which) const { return plane[which]; }
     template <class F>
-    uint64_t update(const F& change) const {
-        const uint64_t before = bits;
-        bits = change(before);
+    uint64_t update(Plane which, const F& change) const {
+        const uint64_t before = plane[which];
+        plane[which] = change(before);
         return before;
     }
 };
@@ -30,37 +31,33 @@ SharedShadow::Array SharedShadow::make(uint64_t count) {
 SharedShadow::SharedShadow(uint64_t bytes) : words_(make(bytes / 4 + 1)), bytes_(make(bytes + 4)) {}
 
 void SharedShadow::split(uint64_t word) {
-    if (words_[word].write == kSplit) return;
-    for (uint64_t byte = 4 * word; byte < 4 * word + 4; byte++) bytes_[byte] = words_[word];
-    words_[word].write = kSplit;
+    if (is_split(word)) return;
+    std::fill_n(&bytes_[4 * word], 4, words_[word]);
+    words_[word].plane[kWrites] = kSplit;
 }
 
 void SharedShadow::unite(uint64_t word) {
-    const Cells& first = bytes_[4 * word];
-    for (uint64_t byte = 4 * word + 1; byte < 4 * word + 4; byte++) {
-        if (bytes_[byte].write != first.write || bytes_[byte].read != first.read) return;
-    }
-    words_[word] = first;
+    const Cells* bytes = &bytes_[4 * word];
+    const auto same = [&](const Cells& each) { return std::equal(each.plane, each.plane + kPlanes, bytes[0].plane); };
+    if (std::all_of(bytes, bytes + 4, same)) words_[word] = bytes[0];
 }
 
 Clash SharedShadow::access(const Present& now, uint64_t offset, uint32_t bytes, const Sites& sites) {
     const SameBlock where{now.order};
-    const auto exempt = [&](const Cell& past) { return is_atomic(now.op) && is_atomic(sites.op(past.site)); };
     Clash clash;
+    atomics_seen_ |= is_atomic(now.op);
     const auto look_at = [&](Cells& cells) {
-        look(where, PlainSlot{cells.write}, PlainSlot{cells.read}, now, exempt, clash);
+        look(where, PlainCells{cells.plane}, now, sites, [this] { return atomics_seen_; }, clash);
     };
     const uint64_t end = offset + bytes;
     for (uint64_t word = offset / 4; word * 4 < end; word++) {
         const bool whole = word * 4 >= offset && word * 4 + 4 <= end;
-        if (whole && words_[word].write != kSplit) {
+        if (whole && !is_split(word)) {
             look_at(words_[word]);
             continue;
         }
         split(word);
-        for (uint64_t byte = word * 4; byte < word * 4 + 4; byte++) {
-            if (byte >= offset && byte < end) look_at(bytes_[byte]);
-        }
+        for (uint64_t byte = std::max(offset, word * 4); byte < std::min(end, word * 4 + 4); byte++) look_at(bytes_[byte]);
         if (whole) unite(word);
     }
     return clash;

@@ -6,11 +6,10 @@
 #include <memory>
 
 #include "shadow_cell.h"
-#include "sites.h"
 
 namespace lk {
 
-// One per resident block. A word has one pair of cells until its bytes are accessed apart; then each byte has its own.
+// One per resident block. A word has one set of cells until its bytes are accessed apart; then each byte has its own.
 class SharedShadow {
 public:
     explicit SharedShadow(uint64_t bytes);
@@ -20,8 +19,7 @@ public:
 
 private:
     struct Cells {
-        uint64_t write;
-        uint64_t read;
+        uint64_t plane[kPlanes];
     };
     struct Free {
         void operator()(Cells* cells) const { std::free(cells); }
@@ -30,9 +28,11 @@ private:
     static Array make(uint64_t count);
     void split(uint64_t word);
     void unite(uint64_t word);
+    bool is_split(uint64_t word) const { return words_[word].plane[kWrites] == kSplit; }
 
     Array words_;
     Array bytes_;
+    bool atomics_seen_ = false;
 };
 
 }  // namespace lk
