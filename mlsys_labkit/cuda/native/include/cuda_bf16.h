@@ -1,7 +1,7 @@
 // cuda_bf16.h: nv_bfloat16 and nv_bfloat162.
 #pragma once
 
-#include "lk/bfloat16.h"
+#include "lk/convert16.h"
 
 typedef __nv_bfloat16 nv_bfloat16;
 typedef __nv_bfloat162 nv_bfloat162;

@@ -1,7 +1,7 @@
 // cuda_fp16.h: half and half2.
 #pragma once
 
-#include "lk/half.h"
+#include "lk/convert16.h"
 
 typedef __half half;
 typedef __half2 half2;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstdio>
 
 #include "helper_string.h"
 #include "helper_timer.h"
@@ -25,4 +26,14 @@ bool compareData(const T* reference, const T* data, const unsigned int count, co
         if (std::fabs(double(reference[i]) - double(data[i])) > double(epsilon)) ++wrong;
     }
     return double(wrong) <= double(threshold) * count;
+}
+
+// One number a line, as the samples' regression files have them.
+template <class T, class S>
+bool sdkWriteFile(const char* name, const T* data, unsigned int count, const S, bool, bool append = false) {
+    FILE* file = std::fopen(name, append ? "a" : "w");
+    if (!file) return false;
+    for (unsigned int i = 0; i < count; ++i) std::fprintf(file, "%g ", static_cast<double>(data[i]));
+    std::fclose(file);
+    return true;
 }

@@ -14,5 +14,7 @@
 #include "lk/atomics.h"
 #include "lk/memory.h"
 #include "lk/minmax.h"
+#include "lk/bits.h"
+#include "lk/floats.h"
 #include "lk/half.h"
-#include "lk/bfloat16.h"
+#include "lk/convert16.h"

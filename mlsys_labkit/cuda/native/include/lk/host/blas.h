@@ -1,6 +1,8 @@
 // blas.h: the part of cuBLAS that courses use.
 #pragma once
 
+#include "lk/half.h"
+
 #include "lk/host/memory.h"
 #include "lk/host/streams.h"
 
@@ -26,6 +28,17 @@ typedef enum {
     CUBLAS_TF32_TENSOR_OP_MATH = 3,
 } cublasMath_t;
 
+typedef enum { CUDA_R_32F = 0, CUDA_R_64F = 1, CUDA_R_16F = 2, CUDA_R_16BF = 14 } cudaDataType_t;
+typedef cudaDataType_t cudaDataType;
+typedef enum {
+    CUBLAS_COMPUTE_16F = 64,
+    CUBLAS_COMPUTE_32F = 68,
+    CUBLAS_COMPUTE_32F_FAST_16F = 74,
+    CUBLAS_COMPUTE_32F_FAST_TF32 = 77,
+    CUBLAS_COMPUTE_64F = 70,
+} cublasComputeType_t;
+typedef enum { CUBLAS_GEMM_DEFAULT = -1, CUBLAS_GEMM_DFALT = -1, CUBLAS_GEMM_DEFAULT_TENSOR_OP = 99 } cublasGemmAlgo_t;
+
 struct cublasContext;
 typedef cublasContext* cublasHandle_t;
 
@@ -50,6 +63,14 @@ cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t op_a, cublas
 cublasStatus_t cublasDgemm(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k,
                            const double* alpha, const double* a, int lda, const double* b, int ldb, const double* beta,
                            double* c, int ldc);
+cublasStatus_t cublasHgemm(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k,
+                           const __half* alpha, const __half* a, int lda, const __half* b, int ldb, const __half* beta,
+                           __half* c, int ldc);
+// Sums in float, or in double where the result is; alpha and beta are of the type that it sums in.
+cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k,
+                            const void* alpha, const void* a, cudaDataType_t type_a, int lda, const void* b,
+                            cudaDataType_t type_b, int ldb, const void* beta, void* c, cudaDataType_t type_c, int ldc,
+                            cublasComputeType_t compute, cublasGemmAlgo_t algorithm);
 cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m,
                                          int n, int k, const float* alpha, const float* a, int lda, long long stride_a,
                                          const float* b, int ldb, long long stride_b, const float* beta, float* c,
