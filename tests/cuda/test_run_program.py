@@ -327,8 +327,8 @@ def test_the_command_runs_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[s
 TEXTS = st.lists(
     st.sampled_from(
         ["k<<<1, 2>>>(a)", "k<int><<<g,\n b>>>(a)", '"<<<"', "// <<<1>>>(\n", "/* k<<<1,1>>>(x)\n*/",
-         "#if 0\nk<<<\n#endif\n", "a << b", "x >>> y", "'\\''", "R\"(k<<<1,1>>>(a))\"", "#define L(k) \\\n k<<<1,1>>>()\n",
-         "{", "}", ";\n", " ", "\\\n", "<<<", ")", "1'000"]
+         "#if 0\nk<<<\n#endif\n", "a << b", "x >>> y", "'\\''", "R\"(k<<<1,1>>>(a))\"", "{",
+         "#define L(k) \\\n k<<<1,1>>>()\n", "}", ";\n", " ", "\\\n", "<<<", ")", "1'000"]
     ),
     max_size=30,
 )  # fmt: skip

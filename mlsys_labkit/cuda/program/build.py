@@ -6,7 +6,7 @@ import functools
 import os
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -144,8 +144,8 @@ def _build_runner(folder: Path, toolchain: Toolchain, library: Path) -> None:
 
 def _flags(source: ProgramSource, build: Build, toolchain: Toolchain) -> list[str]:
     flags = [flag for flag in compile_flags(build, toolchain) if flag != "-fno-exceptions"]
-    # With this sanitizer asked for, gcc leaves alone a function that ends without its return. -O0 forgives it, and -O2 would
-    # run into whatever code stands behind it.
+    # With this sanitizer asked for, gcc leaves a function alone that ends without its return. -O0 forgives it; -O2
+    # would run into whatever code stands behind it.
     flags += ["-fsanitize=unreachable", "-fsanitize-undefined-trap-on-error"]
     texts = [source.text, *(text for _, text in source.headers)]
     return [*flags, "-fopenmp"] if any(_OPENMP.search(text) for text in texts) else flags
@@ -233,7 +233,7 @@ def _redirect(text: str, beside: Path, names: Mapping[str, str]) -> str:
 
     def replaced(found: re.Match[str]) -> str:
         wanted = found[2] or found[3]
-        for name in (os.path.normpath(beside / wanted), os.path.normpath(wanted)):
+        for name in _candidates(wanted, beside):
             if name in names:
                 return f'{found[1]}"{names[name]}"'
         if found[2]:  # "../common/book.h" of a tree that is not here
@@ -245,6 +245,15 @@ def _redirect(text: str, beside: Path, names: Mapping[str, str]) -> str:
     return _INCLUDED.sub(replaced, text)
 
 
+def _candidates(wanted: str, beside: Path) -> Iterator[str]:
+    """Where a header may lie, seen from the program's folder: a tree's makefile would say -I../include."""
+    yield os.path.normpath(beside / wanted)
+    yield os.path.normpath(wanted)
+    for up in ("", "..", "../..", "../../.."):
+        for name in ("include", "inc", "common", "Common", "utils", "."):
+            yield os.path.normpath(os.path.join(up, name, wanted))
+
+
 def _headers(text: str, folder: Path) -> tuple[tuple[str, str], ...]:
     """Every header that the program includes and that lies where it says, with its name from the program's folder."""
     found: dict[str, str] = {}
@@ -253,7 +262,7 @@ def _headers(text: str, folder: Path) -> tuple[tuple[str, str], ...]:
         including, beside = waiting.pop()
         for include in _INCLUDED.finditer(including):
             wanted = include[2] or include[3]
-            for name in (os.path.normpath(beside / wanted), os.path.normpath(wanted)):
+            for name in _candidates(wanted, beside):
                 path = folder / name
                 if name in found:
                     break

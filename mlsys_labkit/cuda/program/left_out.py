@@ -26,7 +26,7 @@ _FEATURES = (
     (r"\bnvrtc\w+\s*\(", "NVRTC"),
     (r"\bcudaIpc\w+\s*\(", "sharing memory between processes"),
     (r"\bcudaMemcpyPeer\w*|\bcudaMemcpy3DPeer\w*", "several GPUs"),
-    (r"\bcudaMemPool\w+|\bcudaDeviceGetDefaultMemPool\b|\bcudaMallocFromPoolAsync\b", "memory pools"),
+    (r"\bcudaMemPoolCreate\b|\bcudaMallocFromPoolAsync\b", "memory pools of one's own"),
     (r"\bcuda(?:Graphics|GL|EGL|Import|External)\w+", "graphics interoperability"),
     (r"\b__cluster_dims__\b|\bcudaLaunchKernelEx\w*|\bcluster_group\b", "thread block clusters"),
 )

@@ -15,7 +15,8 @@ _KERNEL = re.compile(r"\b__global__\b")
 _DEVICE = re.compile(r"\b(?:__global__|__device__)\b")
 _ATTRIBUTE = re.compile(r"(?:__launch_bounds__|__cluster_dims__|__maxnreg__|__attribute__|alignas|__align__)\s*\(")
 _BEFORE_PARAMETERS = re.compile(r"([A-Za-z_]\w*)\s*(<[^;{}()]*>)?\s*\(")
-_LAUNCH = re.compile(r"<<<")
+_LAUNCH = re.compile(r"<<[ \t]*<")  # some editors write << <
+_END_OF_CONFIGURATION = re.compile(r">>[ \t]*>")
 _CAST = re.compile(r"\b(cudaLaunch(?:Cooperative)?Kernel)\s*\(\s*(\(\s*(?:const\s+)?void\s*(?:const\s*)?\*\s*\)\s*)")
 _REINTERPRET = re.compile(
     r"\b(cudaLaunch(?:Cooperative)?Kernel)\s*\(\s*((?:reinterpret|static)_cast\s*<\s*(?:const\s+)?void\s*\*\s*>)"
@@ -111,27 +112,32 @@ def device_launches(text: str) -> list[DeviceLaunch]:
 
 
 def _launch_edits(code: str, kernels: KernelNames) -> Iterator[tuple[int, int, str]]:
+    done = 0
     for found in _LAUNCH.finditer(code):
         start = found.start()
-        close = _configuration_end(code, found.end())
-        if close is None:
+        closing = _configuration_end(code, found.end())
+        if closing is None:
             continue
-        parenthesis = _skip_space(code, close + 3)
+        close, behind = closing
+        parenthesis = _skip_space(code, behind)
         if code[parenthesis : parenthesis + 1] != "(":
             continue
         begin, end = _kernel_expression(code, start)
+        if begin == end or close < done:
+            continue  # no launch, whatever it is: the compiler will say so
+        done = behind
         expression = code[begin:end]
         arguments_end = matching(code, parenthesis)
         label = "" if _in_directive(code, begin) else " ".join(re.sub(r'["\\\\]', " ", expression).split())
         if _chosen_by_call(expression, kernels):
             yield begin, begin, f'lk_launch("{label}", [=](auto... lk_a) LK_UNRECORDED {{ '
-            yield end, start + 3, code[end:start] + "(lk_a...); }, lk_configure("
+            yield end, found.end(), code[end : found.end() - len(found[0])] + "(lk_a...); }, lk_configure("
             for null in _NULL.finditer(code, parenthesis, arguments_end):
                 yield null.start(), null.end(), "nullptr"
         else:
             yield begin, begin, f'lk_launch("{label}", '
-            yield start, start + 3, ", lk_configure("
-        yield close, close + 3, "))"
+            yield start, found.end(), ", lk_configure("
+        yield close, behind, "))"
 
 
 def _cast_edits(code: str) -> Iterator[tuple[int, int, str]]:
@@ -187,7 +193,8 @@ def _kernel_expression(code: str, launch: int) -> tuple[int, int]:
     return begin, end
 
 
-def _configuration_end(code: str, start: int) -> int | None:
+def _configuration_end(code: str, start: int) -> tuple[int, int] | None:
+    """Where >>> begins and ends."""
     depth = 0
     for at in range(start, len(code)):
         if code[at] in "([{":
@@ -196,8 +203,8 @@ def _configuration_end(code: str, start: int) -> int | None:
             depth -= 1
             if depth < 0:
                 return None
-        elif depth == 0 and code.startswith(">>>", at):
-            return at
+        elif depth == 0 and (found := _END_OF_CONFIGURATION.match(code, at)):
+            return at, found.end()
     return None
 
 

@@ -51,7 +51,7 @@ def run_program(
     Args:
         path_or_source: a ``.cu`` file, or its text.
         args: what main finds in argv, after the program's name.
-        defines: sizes that replace the source's own: ``{"N": 1024}`` over ``#define N (1 << 24)`` or ``const int N = 99``.
+        defines: sizes in place of the source's: ``{"N": 1024}`` over ``#define N (1 << 24)`` or ``const int N = 99``.
         check: look for races, accesses out of bounds and the like in every launch.
         profile: count what every launch does to memory (the first 100 launches).
         launch_limit: end the program before it launches more often.

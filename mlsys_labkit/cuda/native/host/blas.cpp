@@ -48,6 +48,46 @@ cublasStatus_t gemm(cublasOperation_t op_a, cublasOperation_t op_b, int m, int n
     return CUBLAS_STATUS_SUCCESS;
 }
 
+// An element of a matrix of half or single precision, as float.
+class Elements {
+public:
+    Elements(const void* data, cudaDataType_t type, int rows, cublasOperation_t op)
+        : data_(data), type_(type), rows_(rows), op_(op) {}
+
+    float at(int row, int column) const {
+        if (type_ == CUDA_R_16F) return static_cast<float>(element(static_cast<const __half*>(data_), rows_, op_, row, column));
+        return element(static_cast<const float*>(data_), rows_, op_, row, column);
+    }
+
+private:
+    const void* data_;
+    cudaDataType_t type_;
+    int rows_;
+    cublasOperation_t op_;
+};
+
+void store(void* data, cudaDataType_t type, size_t place, float value) {
+    if (type == CUDA_R_16F) {
+        static_cast<__half*>(data)[place] = __half(value);
+    } else {
+        static_cast<float*>(data)[place] = value;
+    }
+}
+
+cublasStatus_t mixed_gemm(const Elements& a, const Elements& b, int m, int n, int k, float alpha, float beta, void* c,
+                          cudaDataType_t type_c, int ldc) {
+    const Elements old(c, type_c, ldc, CUBLAS_OP_N);
+    for (int column = 0; column < n; ++column) {
+        for (int row = 0; row < m; ++row) {
+            float sum = 0;
+            for (int i = 0; i < k; ++i) sum += a.at(row, i) * b.at(i, column);
+            const float before = beta == 0 ? 0 : beta * old.at(row, column);
+            store(c, type_c, size_t(column) * size_t(ldc) + size_t(row), alpha * sum + before);
+        }
+    }
+    return CUBLAS_STATUS_SUCCESS;
+}
+
 template <class T>
 cublasStatus_t gemv(cublasOperation_t op, int m, int n, T alpha, const T* a, int lda, const T* x, int x_step, T beta, T* y,
                     int y_step) {
@@ -202,6 +242,37 @@ cublasStatus_t cublasDgemm(cublasHandle_t handle, cublasOperation_t op_a, cublas
                            const double* alpha, const double* a, int lda, const double* b, int ldb, const double* beta,
                            double* c, int ldc) {
     return run(handle, [=] { return gemm(op_a, op_b, m, n, k, *alpha, a, lda, b, ldb, *beta, c, ldc); });
+}
+
+cublasStatus_t cublasHgemm(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k,
+                           const __half* alpha, const __half* a, int lda, const __half* b, int ldb, const __half* beta,
+                           __half* c, int ldc) {
+    return run(handle, [=] {
+        return mixed_gemm({a, CUDA_R_16F, lda, op_a}, {b, CUDA_R_16F, ldb, op_b}, m, n, k, static_cast<float>(*alpha),
+                          static_cast<float>(*beta), c, CUDA_R_16F, ldc);
+    });
+}
+
+cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k,
+                            const void* alpha, const void* a, cudaDataType_t type_a, int lda, const void* b,
+                            cudaDataType_t type_b, int ldb, const void* beta, void* c, cudaDataType_t type_c, int ldc,
+                            cublasComputeType_t compute, cublasGemmAlgo_t) {
+    if (compute == CUBLAS_COMPUTE_64F) {
+        return cublasDgemm(handle, op_a, op_b, m, n, k, static_cast<const double*>(alpha), static_cast<const double*>(a),
+                           lda, static_cast<const double*>(b), ldb, static_cast<const double*>(beta),
+                           static_cast<double*>(c), ldc);
+    }
+    for (const cudaDataType_t type : {type_a, type_b, type_c}) {
+        if (type != CUDA_R_16F && type != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
+    }
+    const bool in_half = compute == CUBLAS_COMPUTE_16F;
+    return run(handle, [=] {
+        const auto scalar = [in_half](const void* value) {
+            return in_half ? static_cast<float>(*static_cast<const __half*>(value)) : *static_cast<const float*>(value);
+        };
+        return mixed_gemm({a, type_a, lda, op_a}, {b, type_b, ldb, op_b}, m, n, k, scalar(alpha), scalar(beta), c, type_c,
+                          ldc);
+    });
 }
 
 cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m,

@@ -59,7 +59,7 @@ cudaDeviceProp virtual_h100() {
     gpu.computePreemptionSupported = 1;
     gpu.cooperativeLaunch = 1;
     gpu.hostRegisterSupported = 1;
-    gpu.memoryPoolsSupported = 0;
+    gpu.memoryPoolsSupported = 1;
     return gpu;
 }
 

@@ -103,8 +103,21 @@ cudaError_t fill(void* pointer, int value, size_t bytes) {
     return cudaSuccess;
 }
 
+// Hints are for managed memory, or for a variable marked __managed__.
 cudaError_t accept_hint(const void* pointer) {
-    return api([=] { return heap().find(pointer, nullptr) ? cudaSuccess : cudaErrorInvalidValue; });
+    return api([=] {
+        const Allocation* allocation = heap().find(pointer, nullptr);
+        const bool managed = allocation ? allocation->kind == Kind::managed : in_program(pointer);
+        return managed ? cudaSuccess : cudaErrorInvalidValue;
+    });
+}
+
+cudaError_t the_only_pool(cudaMemPool_t* pool, int device) {
+    return api([=] {
+        if (device != 0) return cudaErrorInvalidDevice;
+        *pool = reinterpret_cast<cudaMemPool_t>(1);
+        return cudaSuccess;
+    });
 }
 
 }  // namespace
@@ -272,5 +285,21 @@ cudaError_t cudaMemAdvise(const void* pointer, size_t, cudaMemoryAdvise, cudaMem
 }
 
 cudaError_t cudaStreamAttachMemAsync(cudaStream_t, void*, size_t, unsigned int) {
+    return api([] { return cudaSuccess; });
+}
+
+extern "C" cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
+    return the_only_pool(pool, device);
+}
+
+extern "C" cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* pool, int device) {
+    return the_only_pool(pool, device);
+}
+
+extern "C" cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) {
+    return api([] { return cudaSuccess; });
+}
+
+extern "C" cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) {
     return api([] { return cudaSuccess; });
 }

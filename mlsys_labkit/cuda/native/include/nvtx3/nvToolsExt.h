@@ -1,0 +1,4 @@
+// nvToolsExt.h: see nvToolsExt.h.
+#pragma once
+
+#include "../nvToolsExt.h"

@@ -1,0 +1,4 @@
+// nvToolsExtCuda.h: see nvToolsExt.h.
+#pragma once
+
+#include "../nvToolsExt.h"

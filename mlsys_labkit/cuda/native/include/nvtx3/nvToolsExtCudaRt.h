@@ -1,0 +1,4 @@
+// nvToolsExtCudaRt.h: see nvToolsExt.h.
+#pragma once
+
+#include "../nvToolsExt.h"
