@@ -1,0 +1,843 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+# ---
+
+# %% [markdown]
+# # Lab 04 · Staying local: tiles, registers, shuffles
+#
+# A naive matrix product asks global memory for every operand of every multiplication. All of them have been there before. This lab
+# keeps them: in shared memory for a block, in registers for a thread, in a shuffle for a warp. Each level pays twice, in
+# bytes not moved and in a new way of going wrong.
+#
+# **You will be able to**
+#
+# - say from a tile's size how many bytes a matrix product moves, and write the kernel that moves no more;
+# - place barriers: two a tile, no more, no fewer, and never in a branch;
+# - lay out shared memory so that 32 lanes use 32 banks;
+# - compute several outputs a thread, load four floats at once, reduce by shuffles, count in private bins;
+# - find the races and edge errors that get published.
+#
+# | time | difficulty | hardware | points |
+# |---|---|---|---|
+# | 180 minutes | ●●●○ | any Linux machine with a C++ compiler; a GPU only for the last, ungraded section | 100 in 10 tasks |
+#
+# Needs lab 03. Reads along with chapter 7, *Staying local: tiling*.
+#
+# Each task goes the same way: **predict** (your guess is not graded, committing to it is what teaches), **write**,
+# **check**, then **look**. Marks come from right answers and from counted sectors, wavefronts and barriers, never from a clock:
+# a slow laptop loses nothing. Stuck? `lk.hint("matmul_tiled")` in a new cell gives a nudge, and a stronger one each time you ask.
+
+# %% nbgrader={"grade": false, "grade_id": "lab04_imports", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %load_ext mlsys_labkit
+import numpy as np
+
+import mlsys_labkit as lk
+
+
+def whole(rng, *shape):
+    """Random whole numbers from -99 to 99 as float32: sums of them below 2**24 are exact, in whatever order they are added."""
+    return rng.integers(-99, 100, shape).astype(np.float32)
+
+
+# %% tags=["parameters"]
+smoke = False  # True: smaller pictures, for a quick run through
+seed = 0
+
+# %% [markdown]
+# Lab 03 told what `check` and `profile` do. The counts are a **source-level model**: each access in your source, warp by
+# warp, with no caches behind it. They are the same on every machine, which is why they can be marks.
+#
+# ## Part 1 · What a tile saves
+#
+# Cut $C$ into tiles of $T \times T$ and let a block compute one. It walks along $k$: load a $T \times T$ tile of $A$ and one of $B$, use each
+# element $T$ times, go on. Every element of $A$ is then loaded once for each *tile column* of $C$, not once for each column.
+# Press play, and watch the two tiles walk.
+
+# %%
+lk.widgets.tile_walk(n=64, tile=16)
+
+# %% [markdown]
+# ### Task 1 · Bytes of a tiled product
+# *8 points · 10 minutes · ●○○○*
+#
+# Before the kernel, its bill. The sizes are ragged: a tile that sticks out reads only what exists.
+
+# %%
+lk.predict("tile_traffic")
+
+
+# %% nbgrader={"grade": false, "grade_id": "tile_traffic", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def tile_traffic(m, n, k, tile, bytes_per_element=4):
+    """Bytes that C[m, n] = A[m, k] B[k, n] moves with square tiles: (read, written, shared memory a block).
+
+    Every tile of C reads the rows of A and the columns of B that it needs, once; elements outside the matrices are not read.
+    Each element of C is written once. A block holds one tile of A and one of B in shared memory.
+
+    >>> tile_traffic(64, 64, 64, 16)
+    (131072, 16384, 2048)
+    """
+    ### BEGIN SOLUTION
+    tile_rows, tile_columns = -(-m // tile), -(-n // tile)
+    read = tile_columns * m * k + tile_rows * k * n
+    return read * bytes_per_element, m * n * bytes_per_element, 2 * tile * tile * bytes_per_element
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "tile_traffic_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+assert tile_traffic(64, 64, 64, 16) == (131_072, 16_384, 2_048)
+assert tile_traffic(64, 64, 64, 1)[0] == 2 * 64**3 * 4  # a tile of one: every operand of every product
+### BEGIN HIDDEN TESTS
+assert tile_traffic(64, 64, 64, 64)[0] == 2 * 64 * 64 * 4, "one tile reads each matrix once"
+assert tile_traffic(48, 32, 16, 16, bytes_per_element=2) == (2 * (2 * 48 * 16 + 3 * 16 * 32), 2 * 48 * 32, 2 * 2 * 256)
+rng = np.random.default_rng(411)
+for _ in range(20):
+    m, n, k, tile = (int(v) for v in rng.integers(1, 40, 4))
+    read = 0
+    for row in range(0, m, tile):  # what the blocks really read, one by one
+        for column in range(0, n, tile):
+            read += k * (min(tile, m - row) + min(tile, n - column))
+    assert tile_traffic(m, n, k, tile)[0] == 4 * read, f"m={m} n={n} k={k} tile={tile}"
+### END HIDDEN TESTS
+
+# %% [markdown]
+# For a large cube of side $n$ that is $8n^3/T$ bytes for $2n^3$ FLOPs: an intensity of $T/4$ FLOP a byte. An H100 needs about 20 before its FP32
+# units, and not its memory, set the pace. Keep the number for task 5.
+#
+# ## Part 2 · Shared memory and barriers
+#
+# `__shared__` arrays belong to a block. Threads write them for each other, so every reader must know that the writers are done, and
+# every writer that the readers are: `__syncthreads()` lets nobody pass until all threads of the block have arrived.
+
+# %% [markdown]
+# ### Task 2 · The tiled matrix product
+# *16 points · 35 minutes · ●●●○*
+#
+# A block of $T \times T$ threads computes a tile of $C$. Matrices are ragged: where a tile sticks out, put zeros into shared memory, and
+# let every thread, inside or not, load, wait and wait again.
+
+# %%
+lk.predict("matmul_tiled")
+
+# %% nbgrader={"grade": false, "grade_id": "matmul_tiled", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%cuda matmul_tiled matmul_tiled<16>
+// C[m, n] = A[m, k] B[k, n], row-major. Blocks of T x T threads; block (x, y) computes the tile of C from row T * y and column T * x.
+template <int T>
+__global__ void matmul_tiled(const float* A, const float* B, float* C, int m, int n, int k)
+{
+    ### BEGIN SOLUTION
+    __shared__ float a[T][T];
+    __shared__ float b[T][T];
+    int tx = threadIdx.x, ty = threadIdx.y;
+    int column = blockIdx.x * T + tx;
+    int row = blockIdx.y * T + ty;
+    float sum = 0.0f;
+    for (int from = 0; from < k; from += T) {
+        a[ty][tx] = row < m && from + tx < k ? A[row * k + from + tx] : 0.0f;
+        b[ty][tx] = from + ty < k && column < n ? B[(from + ty) * n + column] : 0.0f;
+        __syncthreads();  // the tiles are whole
+        for (int p = 0; p < T; ++p) sum += a[ty][p] * b[p][tx];
+        __syncthreads();  // and nobody needs them any more
+    }
+    if (row < m && column < n) C[row * n + column] = sum;
+    ### END SOLUTION
+}
+
+# %% nbgrader={"grade": true, "grade_id": "matmul_tiled_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+kernel = lk.checks.graded_kernel(matmul_tiled)
+rng = np.random.default_rng(421)
+A, B = whole(rng, 32, 48), whole(rng, 48, 32)
+C = np.full((32, 32), np.nan, np.float32)
+lk.checks.expect_clean(kernel, ((2, 2), (16, 16), (A, B, C, 32, 32, 48)))
+lk.checks.expect_close(C, A @ B, rtol=0, name="C, 32 x 48 times 48 x 32")
+### BEGIN HIDDEN TESTS
+# an exact fit, one past it, less than a tile, one element, one step; every edge ragged
+for m, n, k in [(16, 16, 16), (17, 33, 5), (1, 1, 40), (40, 3, 17), (5, 50, 1), (31, 31, 31)]:
+    A, B = whole(rng, m, k), whole(rng, k, n)
+    C = np.full((m, n), np.nan, np.float32)
+    lk.checks.expect_clean(kernel, ((-(-n // 16), -(-m // 16)), (16, 16), (A, B, C, m, n, k)))
+    lk.checks.expect_close(C, A @ B, rtol=0, name=f"C, {m} x {k} times {k} x {n}")
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "matmul_tiled_test_traffic", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+# 64 x 64 x 64 in 4 x 4 blocks, 4 tiles along k: 2 x 64³ / 16 floats read, eight to a sector; two barriers a tile.
+kernel = lk.checks.graded_kernel(matmul_tiled)
+rng = np.random.default_rng(422)
+A, B, C = whole(rng, 64, 64), whole(rng, 64, 64), np.zeros((64, 64), np.float32)
+profile = kernel.profile[(4, 4), (16, 16)](A, B, C, 64, 64, 64)
+lk.checks.expect_close(C, A @ B, rtol=0, name="C, while it was profiled")
+lk.checks.expect_counters(profile, at_least_global_load_sectors=2 * 64 * 64 // 8, name="matmul_tiled")
+lk.checks.expect_counters(profile, at_most_global_load_sectors=2 * 64**3 // 16 // 8, name="matmul_tiled")
+lk.checks.expect_counters(profile, bank_conflicts=0, at_most_barriers=16 * 4 * 2, name="matmul_tiled")
+lk.checks.expect_counters(profile, global_store_sectors=64 * 64 // 8, name="matmul_tiled")
+
+# %%
+with lk.picture("Your tiled product, line by line: global traffic is rare now, shared traffic is everywhere."):
+    A, B, C = (np.ones((64, 64), np.float32) for _ in range(3))
+    tiled = matmul_tiled.profile[(4, 4), (16, 16)](A, B, C, 64, 64, 64)
+    display(lk.widgets.annotated_source(tiled))
+
+# %% [markdown]
+# ### Task 3 · The race that gives the right answer
+# *8 points · 12 minutes · ●●○○*
+#
+# A long vector comes in pieces of 128. In each piece, every element is to be replaced by its right neighbour minus itself; beyond
+# the piece's end stands a zero. A block takes one piece after the other through one shared array.
+
+# %%
+# %%cuda differences_racy
+__global__ void differences_racy(const float* x, float* y, int pieces)
+{
+    __shared__ float s[128];
+    int tid = threadIdx.x;
+    for (int p = blockIdx.x; p < pieces; p += gridDim.x) {
+        int gid = p * 128 + tid;
+        s[tid] = x[gid];
+        __syncthreads();
+        y[gid] = (tid == 127 ? 0.0f : s[tid + 1]) - s[tid];
+    }
+}
+
+# %%
+x, y = np.arange(512, dtype=np.float32) ** 2, np.zeros(512, np.float32)
+right = np.diff(x.reshape(4, 128), axis=1, append=0).ravel()
+for _ in range(10):
+    differences_racy[2, 128](x, y, 4)
+    print(np.array_equal(y, right), end=" ")
+
+# %% [markdown]
+# Ten out of ten. That is luck: threads happened to be taken in rising order. `seeded` takes them in another one, which any GPU is free to do,
+# and `check` needs no luck at all.
+
+# %%
+for order in range(1, 6):
+    differences_racy.seeded(order)[2, 128](x, y, 4)
+    print(f"order {order}: {np.count_nonzero(y != right):3d} of 512 wrong")
+for finding in differences_racy.check[2, 128](x, y, 4):
+    print(f"\n{finding}")
+
+# %% [markdown]
+# A warp that is done with one piece runs ahead to the next, and overwrites what a slower one has still to read. Write the kernel without
+# the race, and with no more barriers than it needs.
+
+# %%
+lk.predict("differences")
+
+# %% nbgrader={"grade": false, "grade_id": "differences", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%cuda differences
+// y[i] = x[i + 1] - x[i] in each piece of 128, y[i] = 0 - x[i] at its end. Blocks of 128 threads, any grid.
+// Each element of x is read from global memory once.
+__global__ void differences(const float* x, float* y, int pieces)
+{
+    __shared__ float piece[128];
+    int t = threadIdx.x;
+    for (int p = blockIdx.x; p < pieces; p += gridDim.x) {
+        ### BEGIN SOLUTION
+        float mine = x[128 * p + t];
+        piece[t] = mine;
+        __syncthreads();  // the piece is whole
+        float next = t < 127 ? piece[t + 1] : 0.0f;
+        __syncthreads();  // and everybody has what they need of it
+        y[128 * p + t] = next - mine;
+        ### END SOLUTION
+    }
+}
+
+# %% nbgrader={"grade": true, "grade_id": "differences_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+kernel = lk.checks.graded_kernel(differences)
+x, y = np.arange(512, dtype=np.float32) ** 2, np.zeros(512, np.float32)
+lk.checks.expect_clean(kernel, (2, 128, (x, y, 4)))
+lk.checks.expect_close(y.reshape(4, 128), np.diff(x.reshape(4, 128), axis=1, append=0), rtol=0, name="differences of four pieces")
+# 8 pieces of 4 warps: a load and a store each, four sectors; two barriers a piece
+x, y = whole(np.random.default_rng(431), 1024), np.zeros(1024, np.float32)
+profile = kernel.profile[2, 128](x, y, 8)
+lk.checks.expect_close(y.reshape(8, 128), np.diff(x.reshape(8, 128), axis=1, append=0), rtol=0, name="y, while it was profiled")
+lk.checks.expect_counters(profile, global_load_requests=32, global_load_sectors=128, name="differences")
+lk.checks.expect_counters(profile, global_store_requests=32, global_store_sectors=128, name="differences")
+lk.checks.expect_counters(profile, at_most_barriers=2 * 8, bank_conflicts=0, name="differences")
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(432)
+# one piece, blocks without a piece, unequal shares, all in one block
+for pieces, grid in [(1, 1), (3, 8), (9, 2), (5, 1)]:
+    x, y = whole(rng, 128 * pieces), np.full(128 * pieces, np.nan, np.float32)
+    lk.checks.expect_clean(kernel, (grid, 128, (x, y, pieces)))
+    expected = np.diff(x.reshape(-1, 128), axis=1, append=0)
+    lk.checks.expect_close(y.reshape(-1, 128), expected, rtol=0, name=f"differences, {pieces} pieces, {grid} blocks")
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Part 3 · Banks
+#
+# Shared memory has 32 banks, each 4 bytes wide: word $w$ lives in bank $w \bmod 32$. A request is served in one **wavefront** when no bank is
+# asked for two different words. A column of a `float[32][32]` lies in one bank, so its 32 lanes take 32 wavefronts.
+
+# %% [markdown]
+# ### Task 4 · Transpose
+# *12 points · 20 minutes · ●●○○*
+#
+# A naive transpose either reads or writes columns of global memory: 32 sectors a request. Take the detour through a shared tile so
+# that both sides are rows, and lay the tile out so that its columns are not one bank.
+
+# %%
+lk.predict("transpose_tiled")
+
+# %% nbgrader={"grade": false, "grade_id": "transpose_tiled", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%cuda transpose_tiled
+// out[columns, rows] = in[rows, columns] transposed. Blocks of 32 x 8 threads; block (x, y) takes the 32 x 32 tile of `in`
+// from row 32 * y and column 32 * x, so each thread moves four elements. Any rows and columns.
+__global__ void transpose_tiled(const float* in, float* out, int rows, int columns)
+{
+    ### BEGIN SOLUTION
+    __shared__ float tile[32][33];  // one float of padding: a column now visits every bank
+    int x = blockIdx.x * 32 + threadIdx.x;
+    int y = blockIdx.y * 32 + threadIdx.y;
+    for (int j = 0; j < 32; j += 8) {
+        if (x < columns && y + j < rows) tile[threadIdx.y + j][threadIdx.x] = in[(y + j) * columns + x];
+    }
+    __syncthreads();
+    x = blockIdx.y * 32 + threadIdx.x;
+    y = blockIdx.x * 32 + threadIdx.y;
+    for (int j = 0; j < 32; j += 8) {
+        if (x < rows && y + j < columns) out[(y + j) * rows + x] = tile[threadIdx.x][threadIdx.y + j];
+    }
+    ### END SOLUTION
+}
+
+# %% nbgrader={"grade": true, "grade_id": "transpose_tiled_test", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
+kernel = lk.checks.graded_kernel(transpose_tiled)
+rng = np.random.default_rng(441)
+matrix, out = whole(rng, 64, 32), np.full((32, 64), np.nan, np.float32)
+lk.checks.expect_clean(kernel, ((1, 2), (32, 8), (matrix, out, 64, 32)))
+lk.checks.expect_close(out, matrix.T, rtol=0, name="64 x 32 transposed")
+### BEGIN HIDDEN TESTS
+for rows, columns in [(1, 1), (33, 5), (5, 33), (40, 70), (32, 32)]:
+    matrix, out = whole(rng, rows, columns), np.full((columns, rows), np.nan, np.float32)
+    lk.checks.expect_clean(kernel, ((-(-columns // 32), -(-rows // 32)), (32, 8), (matrix, out, rows, columns)))
+    lk.checks.expect_close(out, matrix.T, rtol=0, name=f"{rows} x {columns} transposed")
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "transpose_tiled_test_traffic", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
+# 64 x 64: 128 rows of 32 floats in and as many out, four sectors each, and no bank asked twice.
+kernel = lk.checks.graded_kernel(transpose_tiled)
+matrix, out = whole(np.random.default_rng(442), 64, 64), np.zeros((64, 64), np.float32)
+profile = kernel.profile[(2, 2), (32, 8)](matrix, out, 64, 64)
+lk.checks.expect_close(out, matrix.T, rtol=0, name="out, while it was profiled")
+lk.checks.expect_counters(profile, global_load_sectors=512, global_store_sectors=512, name="transpose_tiled")
+lk.checks.expect_counters(profile, bank_conflicts=0, at_most_barriers=4, name="transpose_tiled")
+
+# %%
+with lk.picture("A warp reads your tile's column. Step through its requests; then choose the unpadded tile."):
+    matrix, out = np.ones((64, 64), np.float32), np.zeros((64, 64), np.float32)
+    display(lk.widgets.warp_access(transpose_tiled.profile[(2, 2), (32, 8)](matrix, out, 64, 64)))
+
+# %% [markdown]
+# ## Part 4 · Registers, and wider loads
+#
+# The tiled product loads two floats from shared memory for every multiply-add. A thread that computes $4 \times 4$ outputs loads eight for
+# sixteen. That is tiling again, one level further in.
+
+# %% [markdown]
+# ### Task 5 · Sixteen outputs a thread
+# *14 points · 35 minutes · ●●●●*
+#
+# Blocks of $16 \times 16$ threads compute $64 \times 64$ tiles of $C$ and walk along $k$ in steps of 16. To spread neighbouring outputs over
+# neighbouring threads, let thread $(x, y)$ own rows $y, y + 16, y + 32, y + 48$ of the tile and columns $x, x + 16, x + 32, x + 48$.
+
+# %%
+lk.predict("matmul_registers")
+
+# %% nbgrader={"grade": false, "grade_id": "matmul_registers", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%cuda matmul_registers
+// C[m, n] = A[m, k] B[k, n], row-major, any sizes. Blocks of 16 x 16 threads, each block a 64 x 64 tile of C.
+__global__ void matmul_registers(const float* A, const float* B, float* C, int m, int n, int k)
+{
+    ### BEGIN SOLUTION
+    __shared__ float a[64][16];  // [row][p]: a warp reads two rows, 16 banks apart
+    __shared__ float b[16][80];  // [p][column], padded: the two rows that a warp writes lie 16 banks apart, too
+    int tx = threadIdx.x, ty = threadIdx.y;
+    int row = blockIdx.y * 64, column = blockIdx.x * 64;
+    float sum[4][4] = {};
+    for (int from = 0; from < k; from += 16) {
+        for (int i = 0; i < 64; i += 16) {
+            int r = row + ty + i, c = column + tx + i;
+            a[ty + i][tx] = r < m && from + tx < k ? A[r * k + from + tx] : 0.0f;
+            b[ty][tx + i] = from + ty < k && c < n ? B[(from + ty) * n + c] : 0.0f;
+        }
+        __syncthreads();
+        for (int p = 0; p < 16; ++p) {
+            float x[4], y[4];
+            for (int i = 0; i < 4; ++i) x[i] = a[ty + 16 * i][p];
+            for (int j = 0; j < 4; ++j) y[j] = b[p][tx + 16 * j];
+            for (int i = 0; i < 4; ++i) {
+                for (int j = 0; j < 4; ++j) sum[i][j] += x[i] * y[j];
+            }
+        }
+        __syncthreads();
+    }
+    for (int i = 0; i < 4; ++i) {
+        for (int j = 0; j < 4; ++j) {
+            int r = row + ty + 16 * i, c = column + tx + 16 * j;
+            if (r < m && c < n) C[r * n + c] = sum[i][j];
+        }
+    }
+    ### END SOLUTION
+}
+
+# %% nbgrader={"grade": true, "grade_id": "matmul_registers_test", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
+kernel = lk.checks.graded_kernel(matmul_registers)
+rng = np.random.default_rng(451)
+A, B = whole(rng, 64, 32), whole(rng, 32, 64)
+C = np.full((64, 64), np.nan, np.float32)
+lk.checks.expect_clean(kernel, (1, (16, 16), (A, B, C, 64, 64, 32)))
+lk.checks.expect_close(C, A @ B, rtol=0, name="C, 64 x 32 times 32 x 64")
+### BEGIN HIDDEN TESTS
+for m, n, k in [(1, 1, 1), (65, 64, 16), (64, 65, 17), (30, 100, 7), (128, 64, 20)]:
+    A, B = whole(rng, m, k), whole(rng, k, n)
+    C = np.full((m, n), np.nan, np.float32)
+    lk.checks.expect_clean(kernel, ((-(-n // 64), -(-m // 64)), (16, 16), (A, B, C, m, n, k)))
+    lk.checks.expect_close(C, A @ B, rtol=0, name=f"C, {m} x {k} times {k} x {n}")
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "matmul_registers_test_traffic", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+# 128 x 128 x 64: 4 blocks of 8 warps, 4 steps of 16 along k. Global traffic of a 64-wide tile, and eight shared loads for 16 FMAs.
+kernel = lk.checks.graded_kernel(matmul_registers)
+rng = np.random.default_rng(452)
+A, B, C = whole(rng, 128, 64), whole(rng, 64, 128), np.zeros((128, 128), np.float32)
+profile = kernel.profile[(2, 2), (16, 16)](A, B, C, 128, 128, 64)
+lk.checks.expect_close(C, A @ B, rtol=0, name="C, while it was profiled")
+lk.checks.expect_counters(profile, at_least_global_load_sectors=2 * 128 * 64 // 8, name="matmul_registers")
+lk.checks.expect_counters(profile, at_most_global_load_sectors=2 * 2 * 128 * 64 // 8, name="matmul_registers")
+lk.checks.expect_counters(profile, at_most_shared_load_requests=4 * 8 * 64 * 8, at_most_barriers=4 * 4 * 2, name="matmul_registers")
+lk.checks.expect_counters(profile, bank_conflicts=0, name="matmul_registers")
+
+# %%
+with lk.picture("From naive to tiled to registers: the same FLOPs, under an H100's roof."):
+    n = 128
+    A, B, C = (np.ones((n, n), np.float32) for _ in range(3))
+    # Lab 03's coalesced kernel: five sectors for a warp's 32 multiply-adds.
+    naive = lk.Work(flops=2 * n**3, bytes_read=5 * n**3, bytes_written=4 * n**2, name="one output a thread, from global memory (theory)")
+    works = [
+        naive,
+        matmul_tiled.profile[(8, 8), (16, 16)](A, B, C, 128, 128, 128).work,
+        matmul_registers.profile[(2, 2), (16, 16)](A, B, C, 128, 128, 128).work,
+    ]
+    for work in works:
+        print(f"{work.bytes_moved / 1e3:8.1f} kB, {work.intensity:5.2f} FLOP/B   {work.name}")
+    display(lk.widgets.roofline(["h100-sxm"], works=works))
+
+# %% [markdown]
+# ### Task 6 · Four floats at once
+# *8 points · 12 minutes · ●●○○*
+#
+# A `float4` is 16 bytes, and one request can carry 16 bytes a lane: a quarter of the requests for the same sectors. The address has to be
+# a multiple of 16, and $n$ need not be a multiple of 4.
+
+# %%
+lk.predict("scale4")
+
+# %% nbgrader={"grade": false, "grade_id": "scale4", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%cuda scale4
+// y[i] = alpha * x[i] for 0 <= i < n. x and y start at multiples of 16 bytes; n is any number; the grid has at least (n + 3) / 4 threads.
+__global__ void scale4(const float* x, float* y, float alpha, int n)
+{
+    ### BEGIN SOLUTION
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (4 * i + 3 < n) {
+        float4 v = reinterpret_cast<const float4*>(x)[i];
+        v.x *= alpha;
+        v.y *= alpha;
+        v.z *= alpha;
+        v.w *= alpha;
+        reinterpret_cast<float4*>(y)[i] = v;
+    } else {
+        for (int j = 4 * i; j < n; ++j) y[j] = alpha * x[j];
+    }
+    ### END SOLUTION
+}
+
+# %% nbgrader={"grade": true, "grade_id": "scale4_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+kernel = lk.checks.graded_kernel(scale4)
+rng = np.random.default_rng(461)
+x, y = rng.standard_normal(1024, dtype=np.float32), np.full(1024, np.nan, np.float32)
+lk.checks.expect_clean(kernel, (4, 64, (x, y, 2.5, 1024)))
+lk.checks.expect_close(y, 2.5 * x, rtol=1e-6, name="scale4, n=1024")
+# 1,024 floats are 256 float4, eight warps: eight requests each way, sixteen sectors a request.
+profile = kernel.profile[4, 64](x, y, 2.5, 1024)
+lk.checks.expect_counters(profile, global_load_requests=8, global_store_requests=8, name="scale4")
+lk.checks.expect_counters(profile, global_load_sectors=128, global_store_sectors=128, name="scale4")
+### BEGIN HIDDEN TESTS
+for n, grid, block in [(1, 1, 32), (3, 1, 32), (5, 1, 32), (130, 2, 32), (1023, 4, 64), (1025, 5, 64)]:
+    x, y = rng.standard_normal(n, dtype=np.float32), np.full(n, np.nan, np.float32)
+    lk.checks.expect_clean(kernel, (grid, block, (x, y, -0.5, n)))
+    lk.checks.expect_close(y, -0.5 * x, rtol=1e-6, name=f"scale4, n={n}")
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Part 5 · Reductions
+#
+# A sum is a tree. Which thread adds which pair decides everything: whether lanes idle in the middle of warps, and whether neighbours fight over a
+# bank.
+
+# %% [markdown]
+# ### Task 7 · A tree in shared memory
+# *10 points · 20 minutes · ●●○○*
+#
+# Each block sums 512 elements with 256 threads. Take *sequential addressing*: halve the distance each round and let the first threads add.
+
+# %%
+lk.predict("block_sum")
+
+# %% nbgrader={"grade": false, "grade_id": "block_sum", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%cuda block_sum
+// sums[b] = the sum of x[512 b] ... x[512 b + 511], as far as they exist (n elements in all). Blocks of 256 threads.
+__global__ void block_sum(const float* x, float* sums, int n)
+{
+    ### BEGIN SOLUTION
+    __shared__ float part[256];
+    int t = threadIdx.x;
+    int i = blockIdx.x * 512 + t;
+    part[t] = (i < n ? x[i] : 0.0f) + (i + 256 < n ? x[i + 256] : 0.0f);
+    for (int distance = 128; distance > 0; distance /= 2) {
+        __syncthreads();
+        if (t < distance) part[t] += part[t + distance];
+    }
+    if (t == 0) sums[blockIdx.x] = part[0];
+    ### END SOLUTION
+}
+
+# %% nbgrader={"grade": true, "grade_id": "block_sum_test", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
+kernel = lk.checks.graded_kernel(block_sum)
+rng = np.random.default_rng(471)
+x, sums = whole(rng, 2048), np.full(4, np.nan, np.float32)
+lk.checks.expect_clean(kernel, (4, 256, (x, sums, 2048)))
+lk.checks.expect_close(sums, x.reshape(4, 512).sum(axis=1), rtol=0, name="four sums of 512")
+### BEGIN HIDDEN TESTS
+for n in [1, 255, 257, 512, 513, 1500]:
+    x, sums = whole(rng, n), np.full(-(-n // 512), np.nan, np.float32)
+    lk.checks.expect_clean(kernel, (len(sums), 256, (x, sums, n)))
+    lk.checks.expect_close(sums, np.add.reduceat(x, np.arange(0, n, 512)), rtol=0, name=f"block_sum, n={n}")
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "block_sum_test_traffic", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
+# 4 blocks: two coalesced loads a warp, eight halvings, a barrier before each.
+kernel = lk.checks.graded_kernel(block_sum)
+x, sums = whole(np.random.default_rng(472), 2048), np.zeros(4, np.float32)
+profile = kernel.profile[4, 256](x, sums, 2048)
+lk.checks.expect_close(sums, x.reshape(4, 512).sum(axis=1), rtol=0, name="sums, while they were profiled")
+lk.checks.expect_counters(profile, global_load_requests=64, global_load_sectors=256, bank_conflicts=0, name="block_sum")
+lk.checks.expect_counters(profile, at_most_barriers=4 * 9, name="block_sum")
+# 8 warps fill the array; the eight rounds keep 4, 2, 1, 1, 1, 1, 1, 1 warps busy, with two loads each; one load gets the sum
+lk.checks.expect_counters(profile, at_most_shared_store_requests=4 * (8 + 12), at_most_shared_load_requests=4 * (24 + 1), name="block_sum")
+
+# %% [markdown]
+# ### Task 8 · A tree without memory
+# *8 points · 20 minutes · ●●●○*
+#
+# Lanes of a warp can hand each other registers: `__shfl_down_sync(0xffffffff, v, d)` gives a lane the `v` of the lane `d` further on. Five of them
+# sum a warp. Shared memory is left with one float a warp, and the block with one barrier.
+
+# %%
+lk.predict("shuffle_sum")
+
+# %% nbgrader={"grade": false, "grade_id": "shuffle_sum", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%cuda shuffle_sum
+// What block_sum computes, with one barrier a block. Blocks of 256 threads.
+__global__ void shuffle_sum(const float* x, float* sums, int n)
+{
+    ### BEGIN SOLUTION
+    __shared__ float part[8];
+    int t = threadIdx.x;
+    int i = blockIdx.x * 512 + t;
+    float v = (i < n ? x[i] : 0.0f) + (i + 256 < n ? x[i + 256] : 0.0f);
+    for (int d = 16; d > 0; d /= 2) v += __shfl_down_sync(0xffffffff, v, d);
+    if (t % 32 == 0) part[t / 32] = v;
+    __syncthreads();
+    if (t < 32) {
+        v = t < 8 ? part[t] : 0.0f;
+        for (int d = 4; d > 0; d /= 2) v += __shfl_down_sync(0xffffffff, v, d);
+        if (t == 0) sums[blockIdx.x] = v;
+    }
+    ### END SOLUTION
+}
+
+# %% nbgrader={"grade": true, "grade_id": "shuffle_sum_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+kernel = lk.checks.graded_kernel(shuffle_sum)
+rng = np.random.default_rng(481)
+x, sums = whole(rng, 2048), np.full(4, np.nan, np.float32)
+lk.checks.expect_clean(kernel, (4, 256, (x, sums, 2048)))
+lk.checks.expect_close(sums, x.reshape(4, 512).sum(axis=1), rtol=0, name="four sums of 512")
+# 4 blocks of 8 warps: two loads a warp; one barrier, and shared memory touched once for each warp's sum
+profile = kernel.profile[4, 256](x, sums, 2048)
+lk.checks.expect_counters(profile, at_most_barriers=4, global_load_requests=64, name="shuffle_sum")
+lk.checks.expect_counters(profile, at_most_shared_store_requests=4 * 8, at_most_shared_load_requests=4 * 8, name="shuffle_sum")
+### BEGIN HIDDEN TESTS
+for n in [1, 31, 33, 256, 700, 1025]:
+    x, sums = whole(rng, n), np.full(-(-n // 512), np.nan, np.float32)
+    lk.checks.expect_clean(kernel, (len(sums), 256, (x, sums, n)))
+    lk.checks.expect_close(sums, np.add.reduceat(x, np.arange(0, n, 512)), rtol=0, name=f"shuffle_sum, n={n}")
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Part 6 · Histograms
+
+# %% [markdown]
+# ### Task 9 · Private bins
+# *8 points · 20 minutes · ●●●○*
+#
+# `atomicAdd` on one histogram in global memory is right, and every block queues for the same few words. Give each block **its own** bins in shared memory, and
+# add them to the others once, at the end.
+
+# %%
+lk.predict("histogram")
+
+# %% nbgrader={"grade": false, "grade_id": "histogram", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%cuda histogram
+// counts[v] += how often v occurs in values[0 .. n - 1], 0 <= v < 256. Any grid and block; counts may hold earlier counts.
+__global__ void histogram(const unsigned char* values, unsigned int* counts, int n)
+{
+    ### BEGIN SOLUTION
+    __shared__ unsigned int bins[256];
+    for (int b = threadIdx.x; b < 256; b += blockDim.x) bins[b] = 0;
+    __syncthreads();
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
+        atomicAdd(&bins[values[i]], 1u);
+    }
+    __syncthreads();
+    for (int b = threadIdx.x; b < 256; b += blockDim.x) {
+        if (bins[b] > 0) atomicAdd(&counts[b], bins[b]);
+    }
+    ### END SOLUTION
+}
+
+# %% nbgrader={"grade": true, "grade_id": "histogram_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+kernel = lk.checks.graded_kernel(histogram)
+rng = np.random.default_rng(491)
+values, counts = rng.integers(0, 256, 5000, dtype=np.uint8), np.zeros(256, np.uint32)
+lk.checks.expect_clean(kernel, (4, 128, (values, counts, 5000)))
+lk.checks.expect_close(counts, np.bincount(values, minlength=256), rtol=0, name="counts of 5,000 values")
+profile = kernel.profile[4, 128](values, counts, 5000)
+# at most one global atomic a bin and block, and a warp makes 32 of them in one request
+lk.checks.expect_counters(profile, at_most_global_atomic_requests=4 * 256 // 32, name="histogram")
+lk.checks.expect_counters(profile, at_least_bytes_read=5000, name="histogram")
+### BEGIN HIDDEN TESTS
+for n, grid, block, high in [(1, 1, 32, 256), (100, 3, 64, 1), (999, 2, 256, 7), (4096, 8, 32, 256), (300, 2, 96, 256)]:
+    values, counts = rng.integers(0, high, n, dtype=np.uint8), np.full(256, 3, np.uint32)
+    lk.checks.expect_clean(kernel, (grid, block, (values, counts, n)))
+    lk.checks.expect_close(counts, np.bincount(values, minlength=256) + 3, rtol=0, name=f"histogram, n={n}, values below {high}")
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Part 7 · Four published mistakes
+#
+# Kernels like these four have stood in repositories with many stars. Each is short, looks right, and passes its author's test.
+
+# %% [markdown]
+# ### Task 10 · Debug
+# *8 points · 25 minutes · ●●●○*
+#
+# Run the launches below, read what `check` says, then write all four without their mistake. Each is marked by itself.
+
+# %%
+# %%cuda normalize_broken
+// Each block divides its 64 elements by the largest of them. x has 64 * gridDim.x elements.
+__global__ void normalize_broken(float* x)
+{
+    __shared__ float sdata[64];
+    int tid = threadIdx.x;
+    float v = x[blockDim.x * blockIdx.x + tid];
+    sdata[tid] = v;
+    for (int s = 32; s > 0; s >>= 1) {
+        __syncthreads();
+        if (tid < s) sdata[tid] = fmaxf(sdata[tid], sdata[tid + s]);
+    }
+    __syncthreads();
+    float largest = sdata[0];
+    sdata[tid] = v / largest;
+    x[blockDim.x * blockIdx.x + tid] = sdata[tid];
+}
+
+# %%
+# %%cuda clamp_broken
+// x[i] = max(x[i], 0) for 0 <= i < n.
+__global__ void clamp_broken(float* x, int n)
+{
+    int gid = blockDim.x * blockIdx.x + threadIdx.x;
+    if (gid > n) return;
+    x[gid] = fmaxf(x[gid], 0.0f);
+}
+
+# %%
+# %%cuda blur_broken
+// out[i] = (in[i - 1] + in[i] + in[i + 1]) / 3, with 0 beyond the ends. Blocks of 64 threads that cover n.
+__global__ void blur_broken(const float* in, float* out, int n)
+{
+    __shared__ float sdata[66];
+    int gid = blockDim.x * blockIdx.x + threadIdx.x;
+    int lid = threadIdx.x + 1;
+    sdata[lid] = gid < n ? in[gid] : 0.0f;
+    __syncthreads();
+    if (gid < n) out[gid] = (sdata[lid - 1] + sdata[lid] + sdata[lid + 1]) / 3.0f;
+}
+
+# %%
+# %%cuda prefix_broken
+// out[i] = in[b] + ... + in[i], where b is the first element of i's block of 64. Blocks of 64 threads that cover n.
+__global__ void prefix_broken(const float* in, float* out, int n)
+{
+    __shared__ float sdata[64];
+    int tid = threadIdx.x;
+    int gid = blockDim.x * blockIdx.x + tid;
+    if (gid >= n) return;
+    sdata[tid] = in[gid];
+    __syncthreads();
+    for (int s = 1; s < 64; s <<= 1) {
+        float left = tid >= s ? sdata[tid - s] : 0.0f;
+        __syncthreads();
+        sdata[tid] += left;
+        __syncthreads();
+    }
+    out[gid] = sdata[tid];
+}
+
+# %%
+x = np.arange(1, 101, dtype=np.float32)
+for kernel, grid, block, arguments in (
+    (normalize_broken, 1, 64, (x[:64].copy(),)),
+    (clamp_broken, 1, 128, (x.copy(), 100)),
+    (blur_broken, 2, 64, (x, np.zeros(100, np.float32), 100)),
+    (prefix_broken, 2, 64, (x, np.zeros(100, np.float32), 100)),
+):
+    findings = kernel.check[grid, block](*arguments)
+    print(f"--- {kernel.name}[{grid}, {block}]: {len(findings)} kinds of finding, the first is\n{findings[0]}\n")
+
+# %%
+lk.predict("debug")
+
+# %% nbgrader={"grade": false, "grade_id": "debug", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%cuda debug
+// The four kernels, mended. They are called normalize, clamp, blur and prefix_sum, and have the parameters and the launches
+// of the broken ones.
+### BEGIN SOLUTION
+__global__ void normalize(float* x)
+{
+    __shared__ float s[64];
+    int t = threadIdx.x;
+    float v = x[blockIdx.x * 64 + t];
+    s[t] = v;
+    for (int d = 32; d > 0; d /= 2) {
+        __syncthreads();
+        if (t < d) s[t] = fmaxf(s[t], s[t + d]);
+    }
+    __syncthreads();
+    x[blockIdx.x * 64 + t] = v / s[0];  // no need to write to what others still read
+}
+
+__global__ void clamp(float* x, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] = fmaxf(x[i], 0.0f);
+}
+
+__global__ void blur(const float* in, float* out, int n)
+{
+    __shared__ float s[66];
+    int i = blockIdx.x * 64 + threadIdx.x;
+    int t = threadIdx.x + 1;
+    s[t] = i < n ? in[i] : 0.0f;
+    if (t == 1) s[0] = i > 0 ? in[i - 1] : 0.0f;
+    if (t == 64) s[65] = i + 1 < n ? in[i + 1] : 0.0f;
+    __syncthreads();
+    if (i < n) out[i] = (s[t - 1] + s[t] + s[t + 1]) / 3.0f;
+}
+
+__global__ void prefix_sum(const float* in, float* out, int n)
+{
+    __shared__ float s[64];
+    int t = threadIdx.x;
+    int i = blockIdx.x * 64 + t;
+    s[t] = i < n ? in[i] : 0.0f;  // everybody stays, for everybody is waited for
+    __syncthreads();
+    for (int d = 1; d < 64; d *= 2) {
+        float add = t >= d ? s[t - d] : 0.0f;
+        __syncthreads();
+        s[t] += add;
+        __syncthreads();
+    }
+    if (i < n) out[i] = s[t];
+}
+### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "debug_test_normalize", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+normalize = lk.checks.graded_kernel(debug, "normalize")
+rng = np.random.default_rng(401)
+x = rng.random(192, dtype=np.float32) + 0.5
+expected = (x.reshape(3, 64) / x.reshape(3, 64).max(axis=1, keepdims=True)).ravel()
+lk.checks.expect_clean(normalize, (3, 64, (x,)))
+lk.checks.expect_close(x, expected, rtol=1e-6, name="normalize")
+
+# %% nbgrader={"grade": true, "grade_id": "debug_test_clamp", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+clamp = lk.checks.graded_kernel(debug, "clamp")
+rng = np.random.default_rng(402)
+for n in (100, 128, 1):
+    x = rng.standard_normal(n, dtype=np.float32)
+    expected = np.maximum(x, 0)
+    lk.checks.expect_clean(clamp, (1, 128, (x, n)))
+    lk.checks.expect_close(x, expected, rtol=0, name=f"clamp, n={n}")
+
+# %% nbgrader={"grade": true, "grade_id": "debug_test_blur", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+blur = lk.checks.graded_kernel(debug, "blur")
+rng = np.random.default_rng(403)
+for n in (100, 128, 64, 65, 1):
+    x, out = rng.standard_normal(n, dtype=np.float32), np.full(n, np.nan, np.float32)
+    lk.checks.expect_clean(blur, (-(-n // 64), 64, (x, out, n)))
+    lk.checks.expect_close(out, np.convolve(x, np.ones(3) / 3, mode="full")[1:-1], rtol=1e-5, atol=1e-6, name=f"blur, n={n}")
+
+# %% nbgrader={"grade": true, "grade_id": "debug_test_prefix", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+prefix_sum = lk.checks.graded_kernel(debug, "prefix_sum")
+rng = np.random.default_rng(404)
+for n in (100, 128, 1):
+    x, out = whole(rng, n), np.full(n, np.nan, np.float32)
+    expected = np.concatenate([np.cumsum(x[b : b + 64]) for b in range(0, n, 64)])
+    lk.checks.expect_clean(prefix_sum, (-(-n // 64), 64, (x, out, n)))
+    lk.checks.expect_close(out, expected, rtol=0, name=f"prefix_sum, n={n}")
+
+# %% [markdown]
+# ## On your GPU
+#
+# Not graded. Where there is a GPU, the next cell times your products at 2,048 against the library's. Elsewhere it says why it does nothing.
+
+# %%
+device = lk.detect()
+if device.kind != "cuda" or device.virtual:
+    print(f"Skipped: this needs a CUDA GPU, and here is: {device.label}. Nothing was measured.")
+else:
+    import torch
+
+    size = 2048
+    A, B, C = (torch.randn(size, size, device="cuda") for _ in range(3))
+    library = lk.bench(torch.matmul, A, B, name="torch.matmul")
+    print(library)
+    for each, launch in ((matmul_tiled, ((128, 128), (16, 16))), (matmul_registers, ((32, 32), (16, 16)))):
+        timing = lk.bench(lambda: each[launch](A, B, C, size, size, size), name=each.name)
+        print(timing, f"  {library.median / timing.median:.0%} of the library's speed", sep="\n")
+
+# %% [markdown]
+# ## What to take along
+#
+# - A tile of $T$ divides global traffic by $T$. Registers do to shared memory what shared memory does to global.
+# - Two barriers a tile: one before anybody reads, one before anybody overwrites.
+# - A column of a 32-wide shared array is one bank. One float of padding makes it 32.
+# - A race that gives the right answer is a race. Only a checker sees it.
+# - All threads of a block go to every barrier, also those with nothing to do.
+#
+# ## Next
+#
+# Chapter 7, *Staying local: tiling*, follows the bytes from HBM to the register. Lab 05 writes the same kernels in Triton, where tiles are the
+# language.
