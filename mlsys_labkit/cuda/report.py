@@ -38,7 +38,7 @@ _NOTE = {
     "worst": "most in one request",
 }
 _STYLE = """
-.lk-profile{font:13px/1.45 system-ui,sans-serif;color-scheme:light dark}
+.lk-profile{font:13px/1.45 system-ui,sans-serif}
 .lk-profile table{border-collapse:collapse;margin:.4em 0}
 .lk-profile th,.lk-profile td{padding:.1em .6em;text-align:left;border:0;background:none}
 .lk-profile th{border-bottom:1px solid currentColor;font-weight:600}
