@@ -1,7 +1,8 @@
-"""What g++ gets to see of a student's source: the same lines, with CUDA's own pragmas made g++'s."""
+"""What g++ gets to see of a student's source: the same lines, with CUDA's own pragmas and alignments made g++'s."""
 
 from __future__ import annotations
 
+from mlsys_labkit.cuda.source.alignment import alignment_edits
 from mlsys_labkit.cuda.source.tokens import tokenize
 from mlsys_labkit.cuda.source.unroll import unroll_edits
 
@@ -16,6 +17,7 @@ def rewrite(source: str) -> str:
         '#pragma GCC unroll 4\\nfor (int i = 0; i < n; ++i) f(i);'
     """
     tokens = tokenize(source)
-    for start, end, text in sorted(unroll_edits(source, tokens), reverse=True):
+    edits = [*unroll_edits(source, tokens), *alignment_edits(source, tokens)]
+    for start, end, text in sorted(edits, reverse=True):
         source = source[:start] + text + source[end:]
     return source
