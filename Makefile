@@ -23,6 +23,7 @@ soak: $(VENV)/.ready
 
 bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/startup.py && $(BIN)/python benchmarks/timer.py && $(BIN)/python benchmarks/execute.py
+	$(BIN)/python benchmarks/cuda_simulator.py
 
 lab: $(VENV)/.ready
 	$(BIN)/jupyter lab --notebook-dir=labs $(if $(filter 0,$(shell id -u)),--allow-root)

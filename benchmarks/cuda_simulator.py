@@ -1,0 +1,286 @@
+"""The CUDA simulator against its bars: each a ratio or a time, and what it is compared with measured in the same run.
+
+    python benchmarks/cuda_simulator.py [--only tiled naive ...] [--numba PYTHON]
+
+    tiled      tiled matmul, 64 cubed, against the CUDA simulator of numba
+    naive      naive matmul, 512 cubed, against the same loops in C++ with OpenMP, by the same g++
+    profile    counting against running, for the naive and a warp-tiled matmul, 256 cubed
+    compile    the first kernel of a fresh cache, the next one, an unchanged one
+    check      races and bounds of a vector add, 1 M and 16 M elements
+    launch     an empty kernel on device arrays
+    processes  two processes that compile one kernel into one empty cache at once
+
+Both sides of a ratio are the best of several runs; a launch is the median of thousands. numba is installed into a
+throwaway environment for this run; ``--numba`` names a Python that has it. Prints a table and writes
+results/cuda_simulator.json with the machine. The exit status is the number of bars that do not hold. That the counters
+equal theory, and that no finding is false or missing, is for tests/cuda to show. No GPU is measured here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from record import write_result
+
+from mlsys_labkit import cuda
+from mlsys_labkit.limits import usable_cores
+
+HERE = Path(__file__).parent
+KERNELS = HERE / "kernels"
+REPEATS = 7
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One bar: what came out, the most (or least) it may be, and the figures it was made of."""
+
+    name: str
+    value: float
+    bound: float
+    unit: str
+    figures: dict[str, float]
+    at_least: bool = False
+
+    @property
+    def holds(self) -> bool:
+        return self.value >= self.bound if self.at_least else self.value <= self.bound
+
+    def __str__(self) -> str:
+        sign = "≥" if self.at_least else "≤"
+        figures = ", ".join(f"{name} {value:.4g}" for name, value in self.figures.items())
+        verdict = "ok" if self.holds else "NOT MET"
+        return f"{self.name:<44}{self.value:>10.4g}  {sign} {self.bound:<6g} {self.unit:<10} {verdict:<8} {figures}"
+
+
+def seconds(call: Callable[[], object], repeats: int = REPEATS) -> float:
+    """The best of ``repeats`` calls, after one that does not count: what others on the machine disturb least."""
+    call()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def source(name: str) -> str:
+    return (KERNELS / name).read_text(encoding="utf-8")
+
+
+def matrices(n: int) -> tuple[cuda.DeviceArray, cuda.DeviceArray, cuda.DeviceArray]:
+    rng = np.random.default_rng(0)
+    a, b = (cuda.to_device(rng.standard_normal((n, n), dtype=np.float32)) for _ in range(2))
+    return a, b, cuda.zeros((n, n))
+
+
+def right(a: cuda.DeviceArray, b: cuda.DeviceArray, c: cuda.DeviceArray) -> None:
+    np.testing.assert_allclose(c.numpy(), a.numpy() @ b.numpy(), rtol=2e-3, atol=2e-3)
+
+
+# --- The bars -----------------------------------------------------------------------------------------------------
+
+
+def tiled(numba: str | None) -> list[Bar]:
+    n, tile = 64, 16
+    kernel = cuda.compile(source("tiled_matmul.cu"), f"matmul<{tile}>", backend="simulator")
+    a, b, c = matrices(n)
+    launch = kernel[(n // tile, n // tile), (tile, tile)]
+    ours = seconds(lambda: launch(a, b, c, n))
+    right(a, b, c)
+    with numba_python(numba) as python:
+        if python is None:
+            return []
+        environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1"}
+        command = [python, str(KERNELS / "numba_tiled_matmul.py"), str(n), str(tile)]
+        said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    theirs = float(json.loads(said)["seconds"])
+    figures = {"ours ms": ours * 1e3, "numba s": theirs}
+    return [Bar("tiled 64 cubed, numba's simulator / ours", theirs / ours, 1000, "x", figures, at_least=True)]
+
+
+def naive(_: str | None) -> list[Bar]:
+    n = 512
+    kernel = cuda.compile(source("naive_matmul.cu"), "matmul", backend="simulator")
+    a, b, c = matrices(n)
+    launch = kernel[(n // 16, n // 16), (16, 16)]
+    with tempfile.TemporaryDirectory() as folder:
+        library = Path(folder) / "loops.so"
+        flags = ["-O2", "-fopenmp", "-march=native", "-shared", "-fPIC"]
+        subprocess.run(["g++", *flags, str(KERNELS / "naive_loops.cpp"), "-o", str(library)], check=True)
+        loops = ctypes.CDLL(str(library)).matmul
+        host_a, host_b, host_c = a.numpy(), b.numpy(), np.zeros((n, n), np.float32)
+        pointers = [array.ctypes.data_as(ctypes.c_void_p) for array in (host_a, host_b, host_c)]
+        ours = seconds(lambda: launch(a, b, c, n))
+        plain = seconds(lambda: loops(*pointers, ctypes.c_int(n)))
+    right(a, b, c)
+    np.testing.assert_allclose(host_c, c.numpy(), rtol=2e-3, atol=2e-3)
+    figures = {"ours ms": ours * 1e3, "C++ ms": plain * 1e3}
+    return [Bar("naive 512 cubed, ours / C++ with OpenMP", ours / plain, 3, "x", figures)]
+
+
+def profile(_: str | None) -> list[Bar]:
+    n, bars = 256, []
+    shapes = {
+        ("naive_matmul.cu", "matmul"): ((n // 16, n // 16), (16, 16)),
+        ("warp_tiled_matmul.cu", "matmul"): ((n // 64, n // 64), 128),
+    }
+    for (file, name), (grid, block) in shapes.items():
+        kernel = cuda.compile(source(file), name, backend="simulator")
+        a, b, c = matrices(n)
+        run, count = kernel[grid, block], kernel.profile[grid, block]
+        fast = seconds(lambda run=run, a=a, b=b, c=c: run(a, b, c, n))
+        right(a, b, c)
+        counted = seconds(lambda count=count, a=a, b=b, c=c: count(a, b, c, n), repeats=3)
+        figures = {"run ms": fast * 1e3, "profile ms": counted * 1e3}
+        bars.append(Bar(f"profile / run, {file.removesuffix('.cu')} 256", counted / fast, 60, "x", figures))
+    return bars
+
+
+def compile_times(_: str | None) -> list[Bar]:
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "LABKIT_CUDA_CACHE": folder}
+        command = [sys.executable, str(KERNELS / "compile_times.py")]
+        fresh = json.loads(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+        again = json.loads(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+    first = {"with its first launch s": fresh["first_launch"]}
+    kept = {"in another process ms": again["first"] * 1e3}
+    return [
+        Bar("first compile, fresh cache", fresh["first"], 4, "s", first),
+        Bar("next compile", fresh["next"], 0.4, "s", {"with its first launch s": fresh["next_launch"]}),
+        Bar("unchanged source", fresh["unchanged"] * 1e3, 10, "ms", kept),
+    ]
+
+
+def check(_: str | None) -> list[Bar]:
+    kernel = cuda.compile(source("vector_add.cu"), "add", backend="simulator")
+    times, peaks = {}, {}
+    for elements in (1 << 20, 1 << 24):
+        x, y, z = (cuda.to_device(np.ones(elements, np.float32)) for _ in range(3))
+        launch = kernel.check[elements // 256, 256]
+        found: list[object] = []
+        times[elements] = seconds(lambda: found.extend(launch(x, y, z, elements)), repeats=3)  # noqa: B023
+        assert not found, found
+        peaks[elements] = worker_peak_bytes()
+        for array in (x, y, z):
+            array.free()
+    small, large = (times[elements] / elements * 1e9 for elements in times)
+    figures = {"1 M s": times[1 << 20], "16 M s": times[1 << 24], "worker's peak GiB": peaks[1 << 24] / 2**30}
+    return [
+        Bar("check of a vector add, 16 M elements", times[1 << 24], 4, "s", figures),
+        Bar("check an element, 16 M / 1 M", large / small, 1.5, "x", {"1 M ns": small, "16 M ns": large}),
+    ]
+
+
+def launch(_: str | None) -> list[Bar]:
+    kernel = cuda.compile(source("empty.cu"), "empty", backend="simulator")
+    x = cuda.zeros(1)
+    empty = kernel[1, 32]
+    times = []
+    for _repeat in range(2000):
+        start = time.perf_counter()
+        empty(x)
+        times.append(time.perf_counter() - start)
+    percentiles = np.percentile(times[200:], [50, 90, 99]) * 1e3
+    figures = {"90th percentile ms": float(percentiles[1]), "99th percentile ms": float(percentiles[2])}
+    return [Bar("empty launch on a device array", float(percentiles[0]), 0.2, "ms", figures)]
+
+
+def processes(_: str | None) -> list[Bar]:
+    rounds, failed, took = 3, 0, []
+    for _round in range(rounds):
+        with tempfile.TemporaryDirectory() as folder:
+            environment = {**os.environ, "LABKIT_CUDA_CACHE": folder}
+            start = time.perf_counter()
+            command = [sys.executable, str(KERNELS / "compile_times.py")]
+            both = [
+                subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                for _ in range(2)
+            ]
+            failed += sum(1 for process in both if process.communicate() and process.returncode)
+            took.append(time.perf_counter() - start)
+    figures = {"rounds": rounds, "s a round": statistics.median(took)}
+    return [Bar("two processes, one kernel, one empty cache", failed, 0, "failures", figures)]
+
+
+BARS = {
+    "tiled": tiled,
+    "naive": naive,
+    "profile": profile,
+    "compile": compile_times,
+    "check": check,
+    "launch": launch,
+    "processes": processes,
+}
+
+
+# --- What they need -----------------------------------------------------------------------------------------------
+
+
+class numba_python:
+    """A Python with numba: the one given, or a throwaway environment; None, and the reason printed, without either."""
+
+    def __init__(self, given: str | None) -> None:
+        self._given = given
+        self._folder = tempfile.TemporaryDirectory()
+
+    def __enter__(self) -> str | None:
+        if self._given:
+            return self._given
+        folder = Path(self._folder.name)
+        python = str(folder / "bin" / "python")
+        print("installing numba into a throwaway environment ...", flush=True)
+        venv.create(folder, with_pip=True)
+        quiet = ["-m", "pip", "install", "-q", "--disable-pip-version-check", "numba"]
+        done = subprocess.run([python, *quiet], capture_output=True, text=True)
+        if done.returncode:
+            print(f"tiled: skipped, numba does not install: {done.stderr.strip().splitlines()[-1]}")
+            return None
+        return python
+
+    def __exit__(self, *_: object) -> None:
+        self._folder.cleanup()
+
+
+def worker_peak_bytes() -> int:
+    """The most memory that the simulator's process ever had resident."""
+    children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+    peaks = [0]
+    for child in children:
+        status = Path(f"/proc/{child}/status").read_text()
+        peaks += [1024 * int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")]
+    return max(peaks)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="The CUDA simulator against its bars.")
+    parser.add_argument("--only", nargs="+", choices=list(BARS), help="these alone; writes nothing")
+    parser.add_argument("--numba", help="a Python that has numba, instead of a throwaway environment")
+    arguments = parser.parse_args()
+    load = os.getloadavg()[0]
+    print(f"{usable_cores():g} cores, load {load:.1f} before the run\n")
+    bars = []
+    for name in arguments.only or BARS:
+        for bar in BARS[name](arguments.numba):
+            bars.append(bar)
+            print(bar, flush=True)
+    if not arguments.only:
+        rows = [{**asdict(bar), "holds": bar.holds} for bar in bars]
+        write_result("cuda_simulator", {"load_before": round(load, 2), "bars": rows})
+    return sum(not bar.holds for bar in bars)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
