@@ -38,8 +38,8 @@ _NOTE = {
     "worst": "most in one request",
 }
 _STYLE = """
-.lk-profile{font:13px/1.45 system-ui,sans-serif}
-.lk-profile table{border-collapse:collapse;margin:.4em 0}
+.lk-profile{font:13px/1.45 system-ui,sans-serif;overflow-x:auto}
+.lk-profile table{border-collapse:collapse;margin:.4em 0;font-size:inherit}
 .lk-profile th,.lk-profile td{padding:.1em .6em;text-align:left;border:0;background:none}
 .lk-profile th{border-bottom:1px solid currentColor;font-weight:600}
 .lk-profile .n{text-align:right;font-variant-numeric:tabular-nums}
