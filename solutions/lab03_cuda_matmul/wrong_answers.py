@@ -32,6 +32,9 @@ def launch_shape(rows, columns, block=(32, 8)):
 
 
 # %% wrong={"grade_id": "launch_shape", "name": "floats", "misconception": "math.ceil of a quotient is exact", "keeps": 0}
+import math
+
+
 def launch_shape(rows, columns, block=(32, 8)):
     x, y = block
     grid = (math.ceil(columns / x), math.ceil(rows / y))
