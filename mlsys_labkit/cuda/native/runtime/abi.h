@@ -22,6 +22,7 @@ extern const thread_local lk_uint3 lk_grid_extent __attribute__((tls_model("init
 #endif
 unsigned lk_lane() __attribute__((const));
 unsigned lk_smid() __attribute__((const));
+int lk_is_shared(const void* address) __attribute__((const));
 
 // Block barriers. `site` says which barrier of the source this is: the line in the low 20 bits; the bits above may tell
 // calls on one line apart (__COUNTER__). gcc may copy a call, so its address says nothing.
@@ -57,6 +58,8 @@ void lk_atomic(void* address, int size);
 void lk_compare(void* address, int size);  // an atomic that may leave the word as it is: compare-and-swap, minimum, maximum
 void lk_read(const void* address, unsigned long size);
 void lk_write(void* address, unsigned long size);
+// A lane's share of arithmetic that its own machine code does not show: 256 of a 16 x 16 x 16 tensor-core operation.
+void lk_tensor_flops(unsigned long flops);
 
 // The C library as a kernel sees it. Outside a kernel (host code of a whole program) they are the C library's own.
 int lk_printf(const char* format, ...) __attribute__((format(printf, 1, 2)));

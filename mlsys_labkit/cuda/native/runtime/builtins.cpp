@@ -53,6 +53,12 @@ long long lk_clock64() { return nanoseconds(); }
 long lk_clock() { return current() ? nanoseconds() : clock(); }
 long long lk_global_timer() { return nanoseconds(); }
 
+int lk_is_shared(const void* address) {
+    const Block* block = current();
+    const u64 at = reinterpret_cast<u64>(address);
+    return block && at >= block->shared_begin && at < block->shared_end;
+}
+
 unsigned lk_smid() { return current() ? unsigned(current()->number % pool_size()) : 0; }
 
 void* lk_memcpy(void* to, const void* from, unsigned long size) {
