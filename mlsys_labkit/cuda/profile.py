@@ -85,7 +85,8 @@ class Profile:
         steps, active_lanes: basic blocks that warps executed, and lanes that were active in them.
         blocks_run, blocks_total: fewer were run than the grid has when the profile was sampled. Nothing is scaled up.
         flops: floating-point operations: an FMA is two, a math function one.
-        instructions: lanes' executions by kind, such as {"float32": ..., "global load": ...}.
+        instructions: FLOPs by kind ("float16", "float32", "float64", "math function", "tensor") and lanes' accesses to
+            memory ("global load", "shared store", ...).
         bytes_read, bytes_written: distinct bytes of global memory.
         seconds: the simulator took; it says nothing about a GPU.
         gpu, gpu_seconds: the GPU that ran the same launch as a whole, and its time by events; empty and None where it
@@ -228,12 +229,13 @@ class Profile:
         """
         scale = self.blocks_total / self.blocks_run if self.sampled and self.blocks_run else 1
         atomics = self.global_atomic_sectors
-        double = self.instructions.get("float64", 0) > self.instructions.get("float32", 0)
+        kinds = {"float32": "float32", "float64": "float64", "float16": "float16", "tensor": "float16"}
+        dtype = kinds[max(kinds, key=lambda kind: self.instructions.get(kind, 0))]
         return Work(
             flops=scale * self.flops,
             bytes_read=scale * SECTOR_BYTES * (self.global_load_sectors + atomics),
             bytes_written=scale * SECTOR_BYTES * (self.global_store_sectors + atomics),
-            dtype="float64" if double else "float32",
+            dtype=dtype,
             name=f"{self.kernel} ({self.label}, no caches)",
             how=dict.fromkeys(("flops", "bytes_read", "bytes_written"), "model" if self.sampled else "simulated"),
         )

@@ -441,6 +441,11 @@ __global__ void functions(const float* x, float* y) {
     y[i + 64] = sqrtf(x[i]);
 }
 
+__global__ void halves(const __half2* x, __half2* y) {
+    int i = threadIdx.x;
+    y[i] = __hfma2(x[i], x[i], x[i]);
+}
+
 __global__ void one_warp_of_two(float* a) {
     if (threadIdx.x < 8)
         a[threadIdx.x] = 1.0f;
@@ -523,6 +528,12 @@ class TestArithmetic:
     def test_fma_is_two_and_a_function_one(self) -> None:
         profile = kernel(SMALL, "functions").profile[1, 32](floats(32), floats(96))
         assert profile.flops == (2 + 1 + 1) * 32
+
+    def test_arithmetic_on_halves(self) -> None:
+        """Two fused multiply-adds a lane, whatever wider type the simulator does them in."""
+        profile = kernel(SMALL, "halves").profile[1, 32](np.ones((32, 2), np.float16), np.ones((32, 2), np.float16))
+        assert profile.flops == profile.instructions["float16"] == 4 * 32
+        assert profile.work.dtype == "float16"
 
 
 SPMV = """

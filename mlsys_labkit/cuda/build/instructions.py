@@ -10,10 +10,12 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from mlsys_labkit.cuda.errors import CudaError
 
@@ -34,14 +36,33 @@ _MATH = frozenset(
 _TWO = frozenset({"fma", "sincos"})
 
 
+# The kit's own arithmetic on 16-bit numbers is done in wider ones, and its float functions in double.
+_FILES = {
+    "half.h": "float16",
+    "bfloat16.h": "float16",
+    "number16.h": "float16",
+    "convert16.h": "",
+    "floats.h": "float32",
+}
+
+
 @dataclass(frozen=True)
 class BlockCode:
-    """One basic block. The counts are FLOPs of one lane that runs it once; math functions count one each."""
+    """One basic block: FLOPs of a lane that runs it once, by kind, and the source lines it has code of.
 
-    float32: int = 0
-    float64: int = 0
-    math: int = 0
-    lines: frozenset[int] = field(default_factory=frozenset)  # of the source
+    The kinds are "float16" (bfloat16 too), "float32", "float64" and "math function"; the last count one each, fma two.
+    """
+
+    flops: Mapping[str, int]
+    lines: frozenset[int]
+
+
+class _Instruction(NamedTuple):
+    address: int
+    name: str
+    operands: str
+    file: str
+    line: int
 
 
 @lru_cache(maxsize=32)
@@ -53,57 +74,52 @@ def basic_blocks(path: Path, source_name: str) -> Mapping[int, BlockCode]:
 
     Raises CudaError when objdump is not there. Reference: binutils' objdump; Intel SDM vol. 2; Arm ARM, C7.
     """
-    blocks: dict[int, BlockCode] = {}
-    address, counts, lines = 0, {"float32": 0, "float64": 0, "math": 0}, set[int]()
-    begins = False
-    for at, name, operands, line in _instructions(path, source_name):
-        if begins:
-            address, begins = at, False
-        if _TRACE in operands:
-            if address:
-                blocks[address] = BlockCode(**counts, lines=frozenset(lines))
-            counts, lines, begins = dict.fromkeys(counts, 0), set(), True
-        for kind, flops in _flops(name, operands):
-            counts[kind] += flops
-        if line:
-            lines.add(line)
-    if address:
-        blocks[address] = BlockCode(**counts, lines=frozenset(lines))
-    return blocks
+    runs: list[list[_Instruction]] = []
+    for each in _instructions(path):
+        if _TRACE in each.operands:
+            runs.append([])
+        elif runs:
+            runs[-1].append(each)
+    return {run[0].address: _block(run, source_name) for run in runs if run}
 
 
-def _instructions(path: Path, source_name: str) -> Iterator[tuple[int, str, str, int]]:
-    """Address, mnemonic, operands and source line of each instruction."""
+def _block(instructions: Sequence[_Instruction], source_name: str) -> BlockCode:
+    flops = Counter[str]()
+    for each in instructions:
+        flops.update(_flops(each))
+    return BlockCode(flops, frozenset(each.line for each in instructions if each.line and each.file == source_name))
+
+
+def _instructions(path: Path) -> Iterator[_Instruction]:
     command = ["objdump", "-d", "-l", "--no-show-raw-insn", os.fspath(path)]
     try:
         said = subprocess.run(command, capture_output=True, text=True, errors="replace", check=True).stdout
     except (OSError, subprocess.CalledProcessError):
         raise CudaError("objdump is not there or fails; it comes with g++: sudo apt install binutils") from None
-    line = 0
+    file, line = "", 0
     for text in said.splitlines():
         if found := _INSTRUCTION.match(text):
-            yield int(found["address"], 16), found["name"], found["operands"], line
+            yield _Instruction(int(found["address"], 16), found["name"], found["operands"], file, line)
         elif place := _PLACE.match(text):
-            own = os.path.normpath(place["file"]) == source_name
-            line = int(place["line"]) if own else 0
+            file, line = os.path.normpath(place["file"]), int(place["line"])
 
 
-def _flops(name: str, operands: str) -> Iterator[tuple[str, int]]:
+def _flops(instruction: _Instruction) -> dict[str, int]:
+    name, operands = instruction.name, instruction.operands
     if name.startswith(("call", "bl", "jmp", "b")) and (called := _CALLED.search(operands)):
-        function = called["name"].removesuffix("f")
-        function = function if function in _MATH else called["name"]
-        if function in _MATH:
-            yield "math", 2 if function in _TWO else 1
-        return
+        full = called["name"]
+        function = full if full in _MATH else full.removesuffix("f")
+        return {"math function": 2 if function in _TWO else 1} if function in _MATH else {}
+    found: list[tuple[str, int]] = []
+    operations = 1
     if x86 := _X86.match(name):
         operations = 2 if x86["op"].startswith("f") else 1
-        yield (
-            "float32" if x86["type"] == "s" else "float64",
-            operations * _lanes_x86(x86["form"], x86["type"], operands),
-        )
+        found = [("float32" if x86["type"] == "s" else "float64", _lanes_x86(x86["form"], x86["type"], operands))]
     elif arm := _AARCH64.match(name):
         operations = 2 if "ml" in arm["op"] or "madd" in arm["op"] or "msub" in arm["op"] else 1
-        yield from ((kind, operations * lanes) for kind, lanes in _lanes_aarch64(operands))
+        found = list(_lanes_aarch64(operands))
+    named = [(_FILES.get(os.path.basename(instruction.file), kind), lanes) for kind, lanes in found]
+    return {kind: operations * lanes for kind, lanes in named if kind}
 
 
 def _lanes_x86(form: str, element: str, operands: str) -> int:

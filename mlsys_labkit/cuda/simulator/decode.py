@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,7 +56,7 @@ TOTALS = np.dtype(
         (name, "<u8")
         for name in (
             "blocks_run", "blocks_total", "block_barriers", "warp_barriers", "steps", "active_lanes", "bytes_read",
-            "bytes_written", "findings_dropped", "buffers",
+            "bytes_written", "tensor_flops", "findings_dropped", "buffers",
         )
     ]
 )  # fmt: skip
@@ -162,6 +163,7 @@ def decode_profile(result: Recorded, context: LaunchContext) -> Profile:
     totals = np.frombuffer(result.totals, TOTALS, 1)[0]
     code = basic_blocks(context.lines.path, context.lines.source_name) if len(steps) else {}
     executed = _executed(steps, code)
+    flops = _flops(steps, code, int(totals["tensor_flops"]))
     places = context.places({int(pc) for pc in sites["pc"]} | {int(pc) for pc in steps["pc"]})
     return Profile(
         kernel=context.kernel,
@@ -177,12 +179,8 @@ def decode_profile(result: Recorded, context: LaunchContext) -> Profile:
         active_lanes=int(totals["active_lanes"]),
         blocks_run=int(totals["blocks_run"]),
         blocks_total=int(totals["blocks_total"]),
-        flops=sum(
-            int(lanes) * (own.float32 + own.float64 + own.math)
-            for pc, lanes in zip(steps["pc"], steps["lanes"], strict=True)
-            if (own := code.get(int(pc)))
-        ),
-        instructions=_instructions(sites, steps, code),
+        flops=sum(flops.values()),
+        instructions=flops | _accesses(sites),
         bytes_read=int(totals["bytes_read"]),
         bytes_written=int(totals["bytes_written"]),
         seconds=result.seconds,
@@ -222,17 +220,21 @@ def _line_counts(
     return tuple(sorted(counts, key=lambda each: (each.line, each.function, each.space, each.op, each.bytes_per_lane)))
 
 
-def _instructions(sites: NDArray[Any], steps: NDArray[Any], code: Mapping[int, BlockCode]) -> dict[str, int]:
-    mix = {"float32": 0, "float64": 0, "math function": 0}
+def _flops(steps: NDArray[Any], code: Mapping[int, BlockCode], tensor_flops: int) -> dict[str, int]:
+    """FLOPs by kind: each basic block's, times the lanes that ran it."""
+    flops = Counter({"tensor": tensor_flops})
     for pc, _, lanes in steps.tolist():
-        if own := code.get(pc):
-            mix["float32"] += lanes * own.float32
-            mix["float64"] += lanes * own.float64
-            mix["math function"] += lanes * own.math
+        if pc in code:
+            flops.update({kind: lanes * count for kind, count in code[pc].flops.items()})
+    return {kind: count for kind, count in flops.items() if count}
+
+
+def _accesses(sites: NDArray[Any]) -> dict[str, int]:
+    """Lanes' executions of memory instructions by kind."""
+    lanes: Counter[str] = Counter()
     for site in sites:
-        name = f"{SPACES[site['space']]} {OPS[site['op']]}"
-        mix[name] = mix.get(name, 0) + int(site["lanes"])
-    return {name: count for name, count in mix.items() if count}
+        lanes[f"{SPACES[site['space']]} {OPS[site['op']]}"] += int(site["lanes"])
+    return dict(lanes)
 
 
 def _samples(samples: NDArray[Any], context: LaunchContext) -> Iterable[RequestSample]:

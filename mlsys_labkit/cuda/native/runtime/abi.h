@@ -73,6 +73,8 @@ void* lk_malloc(unsigned long size);
 void lk_free(void* pointer);
 void lk_assert_fail(const char* expression, const char* file, unsigned line, const char* function) __attribute__((noreturn));
 void lk_trap() __attribute__((noreturn));
+// Takes the five words of a XORWOW generator count * 2^exponent steps further.
+void lk_xorwow_jump(unsigned* words, unsigned long count, int exponent);
 
 // Exported by every kernel.so.
 //   int lk_kernel_count();
