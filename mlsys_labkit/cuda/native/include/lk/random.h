@@ -9,11 +9,9 @@
 
 #include "lk/prelude.h"
 
-#include "lk/random_jump.h"
-
 struct curandStateXORWOW {
     uint32_t d;
-    lk::random::XorwowBits v;
+    uint32_t v[5];
     bool has_normal;
     bool has_normal_double;
     float normal;
@@ -41,6 +39,7 @@ namespace lk::random {
 constexpr float to_unit = 2.3283064365386963e-10f;          // 2^-32
 constexpr double to_unit_double = 1.1102230246251565e-16;   // 2^-53
 constexpr double two_pi = 6.283185307179586;
+constexpr int subsequence_exponent = 67;  // cuRAND's subsequences are 2^67 numbers apart
 
 LK_UNRECORDED inline void count_up(uint32_t* counter, int from, uint64_t n) {
     for (int word = from; word < 4 && n; ++word) {
@@ -70,9 +69,10 @@ LK_OPAQUE inline void seed(curandStateXORWOW& state, uint64_t seed, uint64_t sub
     const uint32_t high = 2591861531u * (static_cast<uint32_t>(seed >> 32) ^ 0xf7dcefddu);
     state = {};
     state.d = 6615241u + high + low + 362437u * static_cast<uint32_t>(offset);
-    state.v = {{123456789u + low, 362436069u ^ low, 521288629u + high, 88675123u ^ high, 5783321u + low}};
-    jump(state.v, subsequence, subsequence_exponent);
-    jump(state.v, offset, 0);
+    const uint32_t v[5] = {123456789u + low, 362436069u ^ low, 521288629u + high, 88675123u ^ high, 5783321u + low};
+    for (int i = 0; i < 5; ++i) state.v[i] = v[i];
+    if (subsequence) lk_xorwow_jump(state.v, subsequence, subsequence_exponent);
+    if (offset) lk_xorwow_jump(state.v, offset, 0);
 }
 
 LK_OPAQUE inline void seed(curandStatePhilox4_32_10& state, uint64_t seed, uint64_t subsequence, uint64_t offset) {
@@ -86,9 +86,12 @@ LK_OPAQUE inline void seed(curandStatePhilox4_32_10& state, uint64_t seed, uint6
 }
 
 LK_OPAQUE inline uint32_t next(curandStateXORWOW& state) {
-    xorwow_step(state.v);
+    uint32_t* v = state.v;
+    const uint32_t t = v[0] ^ (v[0] >> 2);
+    for (int i = 0; i < 4; ++i) v[i] = v[i + 1];
+    v[4] = (v[4] ^ (v[4] << 4)) ^ (t ^ (t << 1));
     state.d += 362437u;
-    return state.v.word[4] + state.d;
+    return v[4] + state.d;
 }
 
 LK_OPAQUE inline uint32_t next(curandStatePhilox4_32_10& state) {
