@@ -168,7 +168,10 @@ def _make(
         raise _in_cudas_words(request, chosen, error) from None
     if request.strict and (told := _nvrtc_says(request, names)):
         raise CompileError("\n".join(map(str, told)), told)
-    return {name: Kernel(name, request.text, backend, index, request.defines) for index, name in enumerate(names)}
+    return {
+        name: Kernel(name, request.text, backend, index, request.defines, request.folder)
+        for index, name in enumerate(names)
+    }
 
 
 def _backend(
@@ -180,14 +183,15 @@ def _backend(
     simulator, names = SimulatorBackend(module), module.unit.kernels
     if request.backend == "simulator" or (request.backend == "auto" and why_no_gpu()):
         return simulator, names
-    return GpuBackend(request.text, names, dict(request.defines), simulator), names
+    return GpuBackend(request.text, names, dict(request.defines), simulator, request.folder), names
 
 
 def _in_cudas_words(request: _Request, chosen: tuple[str, ...], error: CompileError) -> CompileError:
     """The same refusal as NVIDIA's compiler puts it, where it is installed and refuses the source as well."""
     from mlsys_labkit.cuda.nvidia import nvrtc
 
-    if isinstance(error, GradedError) or not error.diagnostics or request.strict is False or not nvrtc.available():
+    about_lines = any(one.line for one in error.diagnostics)
+    if isinstance(error, GradedError) or not about_lines or request.strict is False or not nvrtc.available():
         return error
     try:
         told = _nvrtc_says(request, chosen)
@@ -199,7 +203,9 @@ def _in_cudas_words(request: _Request, chosen: tuple[str, ...], error: CompileEr
 def _nvrtc_says(request: _Request, names: tuple[str, ...]) -> tuple[Diagnostic, ...]:
     from mlsys_labkit.cuda.nvidia import nvrtc
 
-    complaints = [nvrtc.check(request.text, name, defines=dict(request.defines)) for name in names[:1]]
+    complaints = [
+        nvrtc.check(request.text, name, defines=dict(request.defines), folder=request.folder) for name in names[:1]
+    ]
     return tuple(one for told in complaints for one in told)
 
 
@@ -211,7 +217,7 @@ def _simulated(request: _Request, chosen: tuple[str, ...], texts: Mapping[str, s
         try:
             return _module(unit, parameter_texts)
         except CompileError as error:
-            numbers = {one.line - 1 for one in error.diagnostics if one.file == EXPORTS}
+            numbers = {one.line - 1 for one in error.diagnostics if one.file == EXPORTS and one.line <= len(chosen)}
             if not numbers:
                 raise
             left = tuple(name for number, name in enumerate(chosen) if number not in numbers)
@@ -222,7 +228,14 @@ def _simulated(request: _Request, chosen: tuple[str, ...], texts: Mapping[str, s
 
 def _about_exports(error: CompileError, chosen: tuple[str, ...]) -> CompileError:
     """Complaints about a line of ours, told of the kernel that the line names."""
-    told = tuple(Diagnostic(0, 0, f"{chosen[one.line - 1]}: {one.text}") for one in error.diagnostics)
+    lines = dict.fromkeys(one.line - 1 for one in error.diagnostics if one.file == EXPORTS)
+    told = tuple(
+        Diagnostic(
+            0, 0, f"{chosen[line]}: there is no such kernel; are its template arguments of the right number and kind?"
+        )
+        for line in lines
+        if line < len(chosen)
+    )
     return CompileError("\n".join(map(str, told)), told)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from mlsys_labkit.cuda.errors import LaunchError
@@ -114,13 +115,20 @@ class Kernel:
     """
 
     def __init__(
-        self, name: str, source: str, backend: Backend, index: int, defines: tuple[tuple[str, str], ...]
+        self,
+        name: str,
+        source: str,
+        backend: Backend,
+        index: int,
+        defines: tuple[tuple[str, str], ...],
+        folder: Path | None = None,
     ) -> None:
         self.name = name
         self.source = source
         self._backend = backend
         self._index = index
         self._defines = defines
+        self._folder = folder
 
     @property
     def backend(self) -> str:
@@ -174,19 +182,19 @@ class Kernel:
         """Registers, spills and shared memory, from NVIDIA's own compiler; no GPU is needed."""
         from mlsys_labkit.cuda.nvidia import resources
 
-        return resources.resources(self.source, self.name, architecture, dict(self._defines))
+        return resources.resources(self.source, self.name, architecture, dict(self._defines), self._folder)
 
     def ptx(self, architecture: str = "sm_90") -> str:
         """The kernel in NVIDIA's virtual assembly language."""
         from mlsys_labkit.cuda.nvidia import resources
 
-        return resources.ptx(self.source, self.name, architecture, dict(self._defines))
+        return resources.ptx(self.source, self.name, architecture, dict(self._defines), self._folder)
 
     def sass(self, architecture: str = "sm_90") -> str:
         """The kernel in the GPU's own machine language."""
         from mlsys_labkit.cuda.nvidia import resources
 
-        return resources.sass(self.source, self.name, architecture, dict(self._defines))
+        return resources.sass(self.source, self.name, architecture, dict(self._defines), self._folder)
 
     def _shape(self, key: Any) -> LaunchShape:
         return launch_shape(key, self._backend.static_shared_bytes(self._index))

@@ -251,6 +251,22 @@ def test_defines_reach_the_source() -> None:
     assert resources(source, "k", "sm_90", {"TILE": 128}).shared_bytes == 512
 
 
+def test_headers_of_the_students_own_are_found_and_watched(tmp_path: Path) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "scale.cuh").write_text(
+        '#include "factor.h"\n__device__ int scale(int x) { return FACTOR * x; }'
+    )
+    (tmp_path / "lib" / "factor.h").write_text("#define FACTOR 3\n")
+    source = '#include "lib/scale.cuh"\n__global__ void k(int* x) { x[0] = scale(5); }'
+    assert [one.text for one in nvrtc.check(source, "k")] == ['cannot open source file "lib/scale.cuh"']
+    assert ", 15;" in ptx(source, "k", folder=tmp_path)
+    (tmp_path / "lib" / "factor.h").write_text("#define FACTOR 4\n")
+    assert ", 20;" in ptx(source, "k", folder=tmp_path)
+    (tmp_path / "lib" / "factor.h").write_text("#define FACTOR )\n")
+    (found,) = nvrtc.check(source, "k", folder=tmp_path)
+    assert (found.file, found.line) == ("lib/scale.cuh", 2)
+
+
 # --- What comes out -----------------------------------------------------------------------------------------------
 
 

@@ -66,6 +66,7 @@ class GpuBackend:
 
     Args:
         names: the kernels, by index. simulator: the same kernels there, for profile, check and signatures.
+        folder: where ``#include "..."`` looks.
         gpu: ``the_gpu()`` unless a test stands in for one.
     """
 
@@ -77,12 +78,14 @@ class GpuBackend:
         names: Sequence[str],
         defines: Mapping[str, object],
         simulator: Backend,
+        folder: Path | None = None,
         gpu: Gpu | None = None,
     ) -> None:
         self._source = source
         self._names = tuple(names)
         self._defines = dict(defines)
         self._simulator = simulator
+        self._folder = folder
         self._gpu = gpu or the_gpu()
         self._kernels: dict[int, Any] = {}
         self._syncs_grid = any(token.text in _GRID_WORDS for token in code_tokens(tokenize(source)))
@@ -150,9 +153,13 @@ class GpuBackend:
 
     def _kernel(self, index: int) -> Any:
         if index not in self._kernels:
-            options = ("--generate-line-info",)
             compiled = nvrtc.compile(
-                self._source, self._names[index], self._gpu.arch, defines=self._defines, options=options
+                self._source,
+                self._names[index],
+                self._gpu.arch,
+                defines=self._defines,
+                options=("--generate-line-info",),  # for NVIDIA's profilers
+                folder=self._folder,
             )
             self._kernels[index] = self._gpu.load(compiled.cubin, compiled.symbol)
         return self._kernels[index]

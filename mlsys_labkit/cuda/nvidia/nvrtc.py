@@ -13,6 +13,7 @@ from typing import Any
 
 from mlsys_labkit.cuda.build.cache import Cache, digest
 from mlsys_labkit.cuda.build.compiler import compile_seconds
+from mlsys_labkit.cuda.build.unit import included_files
 from mlsys_labkit.cuda.errors import CompileError, CudaError, Diagnostic
 from mlsys_labkit.cuda.nvidia import nvrtc_process, ptxas
 from mlsys_labkit.cuda.nvidia.device_code import without_host_code
@@ -62,11 +63,12 @@ def compile(
     *,
     defines: Mapping[str, object] | None = None,
     options: Sequence[str] = (),
+    folder: Path | None = None,
 ) -> Compiled:
     """Compile a source as it stands, with an instance of ``name`` such as ``"matmul<16>"`` in it.
 
     Host code is left out (NVRTC has no host) and what nvcc includes by itself is included; nothing else is changed, and
-    lines stay where they are. The outcome is kept on disk.
+    lines stay where they are. ``#include "..."`` looks in ``folder``. The outcome is kept on disk.
 
     Raises:
         CompileError: CUDA refuses the source; ``diagnostics`` says where, in CUDA's own words.
@@ -89,7 +91,7 @@ def compile(
         *(f"--define-macro={key}={value}" for key, value in (defines or {}).items()),
         *options,
     ]
-    headers = supplied_headers()
+    headers = {**supplied_headers(), **_beside(source, folder)}
     identity = digest(library.identity, source, name or "", *chosen, *headers, *headers.values())
     include = [f"--include-path={folder}" for folder in _include_folders(library, cache)]
     request: dict[str, Any] = {
@@ -111,7 +113,12 @@ def compile(
 
 
 def check(
-    source: str, name: str | None = None, arch: str = "sm_90", *, defines: Mapping[str, object] | None = None
+    source: str,
+    name: str | None = None,
+    arch: str = "sm_90",
+    *,
+    defines: Mapping[str, object] | None = None,
+    folder: Path | None = None,
 ) -> tuple[Diagnostic, ...]:
     """Everything that CUDA refuses in a source, in CUDA's own words; empty when it compiles.
 
@@ -123,7 +130,7 @@ def check(
         line 2: identifier "y" is undefined: x[0] = y;
     """
     try:
-        compile(source, name, arch, defines=defines)
+        compile(source, name, arch, defines=defines, folder=folder)
     except CompileError as error:
         return error.diagnostics
     return ()
@@ -181,6 +188,17 @@ def _refusal(complaints: Sequence[Complaint], reply: Mapping[str, Any]) -> Compi
         errors = (Diagnostic(0, 0, f"NVRTC {reply['version']} fails with {reply['status']}: {said[-500:]}"),)
     more = [f"and {len(errors) - _SHOWN} more"] if len(errors) > _SHOWN else []
     return CompileError("\n".join([*map(str, errors[:_SHOWN]), *more]), errors)
+
+
+def _beside(source: str, folder: Path | None) -> dict[str, str]:
+    """The student's own headers by the names that NVRTC looks for."""
+    found = {}
+    for path in included_files(source, folder):
+        text = path.read_text(encoding="utf-8", errors="replace")
+        found[path.name] = text
+        if folder and path.is_relative_to(folder):
+            found[path.relative_to(folder).as_posix()] = text
+    return found
 
 
 def _known(architectures: Sequence[str]) -> set[str]:

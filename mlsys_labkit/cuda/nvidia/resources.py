@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from mlsys_labkit.cuda.errors import CudaError
 from mlsys_labkit.cuda.nvidia import nvrtc, ptxas
@@ -62,7 +63,13 @@ class Resources:
         return f"{self.name} on {self.arch}: {', '.join(parts)}"
 
 
-def resources(source: str, name: str, arch: str = "sm_90", defines: Mapping[str, object] | None = None) -> Resources:
+def resources(
+    source: str,
+    name: str,
+    arch: str = "sm_90",
+    defines: Mapping[str, object] | None = None,
+    folder: Path | None = None,
+) -> Resources:
     """Compile ``name`` for ``arch`` and read what NVIDIA's assembler allotted. No GPU is needed.
 
     Raises:
@@ -74,29 +81,41 @@ def resources(source: str, name: str, arch: str = "sm_90", defines: Mapping[str,
         >>> print(resources("__global__ void twice(float* x) { x[threadIdx.x] *= 2; }", "twice"))
         twice on sm_90: 8 registers a thread, no spills, 0 bytes of shared memory, 0 barriers
     """
-    compiled = nvrtc.compile(source, name, arch, defines=defines)
+    compiled = nvrtc.compile(source, name, arch, defines=defines, folder=folder)
     used = ptxas.read_report(compiled.log).get(compiled.symbol)
     if used is None:
         raise CudaError(f"NVIDIA's assembler reports nothing about {name} ({compiled.symbol}): {compiled.log[-500:]}")
     return Resources(name=name, arch=arch, constant_bytes=ptxas.constant_bytes(compiled.cubin), **asdict(used))
 
 
-def ptx(source: str, name: str, arch: str = "sm_90", defines: Mapping[str, object] | None = None) -> str:
+def ptx(
+    source: str,
+    name: str,
+    arch: str = "sm_90",
+    defines: Mapping[str, object] | None = None,
+    folder: Path | None = None,
+) -> str:
     """PTX, NVIDIA's portable assembly, of the whole source with ``name`` in it. Raises as ``resources`` does.
 
     Example:
         >>> ".target sm_90" in ptx("__global__ void nothing() {}", "nothing")
         True
     """
-    return nvrtc.compile(source, name, arch, defines=defines).ptx
+    return nvrtc.compile(source, name, arch, defines=defines, folder=folder).ptx
 
 
-def sass(source: str, name: str, arch: str = "sm_90", defines: Mapping[str, object] | None = None) -> str:
+def sass(
+    source: str,
+    name: str,
+    arch: str = "sm_90",
+    defines: Mapping[str, object] | None = None,
+    folder: Path | None = None,
+) -> str:
     """SASS, the instructions of the GPU itself, of one kernel. Raises as ``resources`` does.
 
     Example:
         >>> "EXIT" in sass("__global__ void nothing() {}", "nothing")
         True
     """
-    compiled = nvrtc.compile(source, name, arch, defines=defines)
+    compiled = nvrtc.compile(source, name, arch, defines=defines, folder=folder)
     return ptxas.disassemble(compiled.cubin, compiled.symbol)
