@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from mlsys_labkit.cuda.errors import CompileError, Diagnostic
 
 __all__ = ["compile_error", "read_diagnostics"]
 
-_MESSAGE = re.compile(
-    r"^(?P<file>[^\s:][^:]*):(?P<line>\d+):(?:(?P<column>\d+):)? (?P<kind>fatal error|error): (?P<text>.*)$"
-)
-_REQUIRED = re.compile(
-    r"^(?P<file>[^\s:][^:]*):(?P<line>\d+):(?:(?P<column>\d+):)?\s+(?:required from|in .constexpr. expansion)"
-)
+_PLACE = r"(?P<file>[^\s:][^:]*):(?P<line>\d+):(?:(?P<column>\d+):)?"
+_MESSAGE = re.compile(rf"^{_PLACE} (?P<kind>fatal error|error|note): (?P<text>.*)$")
+_REQUIRED = re.compile(rf"^{_PLACE}\s+(?:required from|in .constexpr. expansion)")
 _INCLUDED = re.compile(r"^(?:In file included from|\s+from) (?P<file>[^:]+):(?P<line>\d+)")
 _UNDEFINED = re.compile(r"undefined reference to [`'](?P<name>[^']+)'|multiple definition of [`'](?P<other>[^']+)'")
 
@@ -31,29 +29,40 @@ _HINTS = (
 def read_diagnostics(said: str, name: str, source: str) -> tuple[Diagnostic, ...]:
     """The errors in g++'s output that concern the student's source ``name``, or all of them when none does.
 
-    An error inside a header is told of the line that included it, or that made g++ instantiate it.
+    An error inside a header or a macro is told of the student's line that included it, made g++ instantiate it, or used
+    the macro.
     """
     lines = source.split("\n")
     found: list[Diagnostic] = []
-    elsewhere: list[Diagnostic] = []
     via = 0  # a line of the student's that led to what is reported next
     for message in said.splitlines():
-        if (included := _INCLUDED.match(message)) and included["file"] == name:
-            via = int(included["line"])
-        elif (required := _REQUIRED.match(message)) and required["file"] == name:
-            via = int(required["line"])
-        elif complaint := _MESSAGE.match(message):
-            line, column = int(complaint["line"]), int(complaint["column"] or 0)
-            mine = complaint["file"] == name
-            if not mine and via:
-                line, column, mine = via, 0, True
-            shown = lines[line - 1] if mine and 0 < line <= len(lines) else ""
-            text = _plain(complaint["text"])
-            (found if mine else elsewhere).append(
-                Diagnostic(line, column, text, shown.strip("\r"), "" if mine else complaint["file"])
-            )
+        led = _INCLUDED.match(message) or _REQUIRED.match(message)
+        complaint = _MESSAGE.match(message)
+        if led and led["file"] == name:
+            via = int(led["line"])
+        elif complaint and complaint["kind"] == "note":
+            _apply_note(complaint, name, found)
+        elif complaint:
+            place = (complaint["file"], int(complaint["line"]), int(complaint["column"] or 0))
+            if place[0] != name and via:
+                place = (name, via, 0)
+            found.append(Diagnostic(place[1], place[2], _plain(complaint["text"]), "", place[0]))
             via = 0
-    return tuple(dict.fromkeys(found)) or tuple(dict.fromkeys(elsewhere))
+    mine = [
+        replace(one, file="", source_line=lines[one.line - 1].strip("\r") if one.line <= len(lines) else "")
+        for one in found
+        if one.file == name
+    ]
+    return tuple(dict.fromkeys(mine or found))
+
+
+def _apply_note(note: re.Match[str], name: str, found: list[Diagnostic]) -> None:
+    """Where a macro was used, and which brace is open, is said after the error."""
+    line, column = int(note["line"]), int(note["column"] or 0)
+    if note["text"].startswith("to match this") and note["file"] == name:
+        found.append(Diagnostic(line, column, f"this {note['text'].split()[-1]} is never closed", "", name))
+    elif found and note["text"].startswith("in expansion of macro") and found[-1].file != name:
+        found[-1] = replace(found[-1], line=line, column=0, file=note["file"])
 
 
 def linker_diagnostics(said: str) -> tuple[Diagnostic, ...]:
