@@ -237,6 +237,23 @@ __global__ void f(float* part, float* out) {
 }
 """, 32, lambda: (floats(8), floats(1)), grid=8, kind="global_race", lines=("part[blockIdx.x] =", "sum += part"),
     ),
+    "a handshake of blocks without fences": Case(
+        """
+__device__ volatile int seen[2];
+__global__ void f(float* x, float* out) {
+    if (blockIdx.x == 0) {
+        out[0] = x[0];
+        seen[0] = 1;
+        while (seen[1] == 0) {}
+        x[0] = 2;
+    } else {
+        while (seen[0] == 0) {}
+        out[1] = x[0];
+        seen[1] = 1;
+    }
+}
+""", 1, lambda: (floats(1), floats(2)), grid=2, kind="global_race", lines=("x[0] = 2", "out[1] = x[0]"),
+    ),
     "one element past the end": Case(
         """
 __global__ void f(const float* a, float* out, int n) {
@@ -614,6 +631,13 @@ def test_a_finding_says_who_where_and_what() -> None:
     assert finding.source_line.strip() == "s[threadIdx.x] = a[threadIdx.x];"
     assert finding.count == 64  # one write and one read of each element
     assert "__syncthreads()" in finding.message
+
+
+def test_of_several_readers_the_one_that_clashes_is_named() -> None:
+    """Block 0 reads first, and what it reads it may overwrite: only block 1 is at odds with the write."""
+    (finding,) = PLANTED["a handshake of blocks without fences"].find()
+    assert {finding.block, finding.other_block} == {(0, 0, 0), (1, 0, 0)}
+    assert "the blocks of a launch" in finding.message
 
 
 def test_out_of_bounds_names_the_element() -> None:

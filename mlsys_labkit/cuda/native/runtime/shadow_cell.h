@@ -126,9 +126,12 @@ Cell joined(const Where& where, const Cell& past, const Present& now) {
     return group;
 }
 
-// The cells of a byte or a word.
-enum Plane : uint32_t { kWrites = 0, kReads = 1, kAtomics = 2 };
-constexpr uint32_t kPlanes = 3;
+// The cells of a byte or a word. A cell that stands for a group names its first member; beside it, in the second plane, stands
+// the one that made the group as wide as it is, so that a report can name a member that does clash.
+enum Plane : uint32_t { kWrites, kReads, kAtomics, kSecondWrites, kSecondReads, kSecondAtomics };
+constexpr uint32_t kPlanes = 6;
+
+inline Plane second(Plane plane) { return static_cast<Plane>(plane + kSecondWrites); }
 
 inline Plane plane_of(Op op, bool volatile_is_atomic) {
     if (is_load(op)) return kReads;
@@ -145,18 +148,25 @@ struct Clash {
     Cell write{};
 };
 
-// Cells: load(plane), and update(plane, f), which replaces the bits by f(bits) and returns what they were. atomics_seen: false
-// spares a look at cells that nobody has written.
+// Cells: load(plane), store(plane, bits), and update(plane, f), which replaces the bits by f(bits) and returns what they were.
+// atomics_seen: false spares a look at cells that nobody has written.
 // The own access is recorded first and the other cells looked at afterwards: of two threads that come at once, one sees the
 // other. False when another thread is splitting the word: look at its bytes instead.
 template <class Where, class Cells, class Seen>
 bool look(const Where& where, const Cells& cells, const Present& now, const Sites& sites, const Seen& atomics_seen, Clash& clash) {
     const bool flags = Where::kVolatileIsAtomic;
     const Plane own = plane_of(now.op, flags);
-    const uint64_t before = cells.update(own, [&](uint64_t bits) { return joined(where, Cell::unpack(bits), now).pack(); });
+    bool widened = false;
+    const uint64_t before = cells.update(own, [&](uint64_t bits) {
+        const Cell past = Cell::unpack(bits);
+        const Cell group = joined(where, past, now);
+        widened = group.width > past.width && group.width > kOneLane;
+        return group.pack();
+    });
     bool whole = before != kSplit;
+    if (whole && widened) cells.store(second(own), now.cell.pack());
     bool written = false;
-    const auto compare = [&](uint64_t bits, bool& clashes, Cell& with) {
+    const auto compare = [&](Plane plane, uint64_t bits, bool& clashes, Cell& with) {
         const Cell past = Cell::unpack(bits);
         whole &= bits != kSplit;
         if (!whole || !where.live(past)) return;
@@ -165,11 +175,16 @@ bool look(const Where& where, const Cells& cells, const Present& now, const Site
         const bool both_flags = flags && (is_volatile(now.op) || own == kAtomics) && (is_volatile(past_op) || is_atomic(past_op));
         if (clashes || both_flags || ordered(where, past, now)) return;
         clashes = true;
+        Cell first_member = past;
+        first_member.width = kOneLane;
         with = past;
+        if (past.width == kOneLane || !ordered_by_barriers(where, first_member, now)) return;
+        const uint64_t other_member = cells.load(second(plane));
+        if (other_member != kSplit && where.live(Cell::unpack(other_member))) with = Cell::unpack(other_member);
     };
-    compare(own == kWrites ? before : cells.load(kWrites), clash.with_write, clash.write);
-    if (own != kAtomics && atomics_seen()) compare(cells.load(kAtomics), clash.with_write, clash.write);
-    if (own != kReads) compare(cells.load(kReads), clash.with_read, clash.read);
+    compare(kWrites, own == kWrites ? before : cells.load(kWrites), clash.with_write, clash.write);
+    if (own != kAtomics && atomics_seen()) compare(kAtomics, cells.load(kAtomics), clash.with_write, clash.write);
+    if (own != kReads) compare(kReads, cells.load(kReads), clash.with_read, clash.read);
     if (own == kAtomics) written |= where.live(Cell::unpack(before));
     clash.uninitialized |= !written;
     return whole;

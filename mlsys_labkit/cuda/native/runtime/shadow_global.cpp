@@ -49,6 +49,7 @@ struct GlobalShadow::PlaneCells {
     uint64_t index;
 
     uint64_t load(Plane which) const { return planes[which][index].load(); }
+    void store(Plane which, uint64_t bits) const { planes[which][index].store(bits, std::memory_order_relaxed); }
     template <class F>
     uint64_t update(Plane which, const F& change) const {
         Cell64& cell = planes[which][index];

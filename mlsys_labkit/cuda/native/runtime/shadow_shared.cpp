@@ -12,6 +12,7 @@ namespace {
 struct PlainCells {
     uint64_t* plane;
     uint64_t load(Plane which) const { return plane[which]; }
+    void store(Plane which, uint64_t bits) const { plane[which] = bits; }
     template <class F>
     uint64_t update(Plane which, const F& change) const {
         const uint64_t before = plane[which];
