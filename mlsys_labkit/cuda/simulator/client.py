@@ -123,7 +123,7 @@ class Simulator:
         self._arena_address = 0
         self._worker: WorkerProcess | None = None
         self._loaded = 0
-        self._disowned = False
+        self._frozen = False  # nothing is freed any more: the memory is another process's, or the interpreter ends
         self._worker_modules: dict[int, int] = {}  # LoadedModule.id -> number in the worker that lives now
 
     @staticmethod
@@ -169,7 +169,7 @@ class Simulator:
 
     def release(self, offset: int) -> None:
         """Free the buffer at ``offset``: at once, or after the launch that is under way."""
-        if self._disowned:
+        if self._frozen:
             return
         self._arena.drop(offset)
         if self._lock.acquire(blocking=False):
@@ -224,7 +224,7 @@ class Simulator:
 
     def disown(self) -> None:
         """In a forked child: worker and memory are the parent's; arrays stay readable, freeing them does nothing."""
-        self._disowned = True
+        self._frozen = True
         if self._worker:
             self._worker.disown()
 
@@ -292,6 +292,7 @@ def _after_fork_in_child() -> None:
 def _at_exit() -> None:
     if Simulator._current:
         Simulator._current.close()
+        Simulator._current._frozen = True
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)
