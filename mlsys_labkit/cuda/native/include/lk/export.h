@@ -16,11 +16,11 @@ namespace lk {
 // A text that is put together while compiling.
 template <size_t Capacity>
 struct Text {
-    char characters[Capacity] = {};
+    char lk_characters[Capacity] = {};
     size_t length = 0;
 
     constexpr void add(char character) {
-        if (length + 1 < Capacity) characters[length++] = character;
+        if (length + 1 < Capacity) lk_characters[length++] = character;
     }
 
     constexpr void add(const char* text) {
@@ -96,7 +96,7 @@ constexpr void add_parameter(Text<Capacity>& text) {
 }
 
 template <class... Parameters>
-constexpr auto describe(void (*)(Parameters...)) {
+constexpr auto lk_describe(void (*)(Parameters...)) {
     Text<160 * sizeof...(Parameters) + 1> text;
     (add_parameter<Parameters>(text), ...);
     return text;
@@ -110,7 +110,7 @@ LK_UNRECORDED __attribute__((always_inline)) inline void call(void (*kernel)(Par
 
 // Runs one thread of the kernel. The kernel is a constant here, so that it becomes part of this function.
 template <auto kernel, class... Parameters>
-LK_UNRECORDED __attribute__((always_inline)) inline void run(void (*)(Parameters...), void** arguments) {
+LK_UNRECORDED __attribute__((always_inline)) inline void lk_run(void (*)(Parameters...), void** arguments) {
     call(kernel, arguments, std::index_sequence_for<Parameters...>());
 }
 
@@ -120,11 +120,11 @@ LK_UNRECORDED __attribute__((always_inline)) inline void run(void (*)(Parameters
 
 #define LK_EXPORT(lk_number, ...)                              \
     LK_VISIBLE void lk_run_##lk_number(void** lk_arguments) {         \
-        lk::run<&__VA_ARGS__>(&__VA_ARGS__, lk_arguments);            \
+        lk::lk_run<&__VA_ARGS__>(&__VA_ARGS__, lk_arguments);            \
     }                                                                 \
     LK_VISIBLE const char* lk_describe_##lk_number() {                \
-        static constexpr auto lk_text = lk::describe(&__VA_ARGS__);   \
-        return lk_text.characters;                                    \
+        static constexpr auto lk_text = lk::lk_describe(&__VA_ARGS__);   \
+        return lk_text.lk_characters;                                    \
     }
 
 // Behind the last kernel: how many there are, and where dynamic shared memory begins. build/unit.py defines the array.

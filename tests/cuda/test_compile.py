@@ -1,0 +1,435 @@
+"""From text to kernel.so: kept, shared between processes, bounded, and honest about what it cannot do."""
+
+# ruff: noqa: E501
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlsys_labkit import cuda
+from mlsys_labkit.cuda.build import compiler, module
+from mlsys_labkit.cuda.build.cache import Cache
+from mlsys_labkit.cuda.build.flags import Build, compile_flags
+from mlsys_labkit.cuda.build.headers import precompiled
+from mlsys_labkit.cuda.build.lines import LineTable
+from mlsys_labkit.cuda.build.red_zones import with_red_zones
+from mlsys_labkit.cuda.build.symbols import read_symbols, shared_arrays
+from mlsys_labkit.cuda.build.toolchain import find_toolchain
+from mlsys_labkit.cuda.build.unit import Unit
+
+FILL = "__global__ void fill(int* x, int value) { x[threadIdx.x] = value; }"
+
+
+def built(source: str, kernels: tuple[str, ...], build: Build = Build.FAST) -> Path:
+    return module.compile_module(Unit(source, kernels), build, find_toolchain(), Cache()).path
+
+
+# ---- the compiler ----------------------------------------------------------------------------------------------------
+
+
+def fake_compiler(folder: Path, name: str, text: str) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+    (folder / name).chmod(0o755)
+
+
+def macros(version: str, more: str = "") -> str:
+    major, minor, patch = version.split(".")
+    lines = (
+        f"#define __GNUC__ {major}",
+        f"#define __GNUC_MINOR__ {minor}",
+        f"#define __GNUC_PATCHLEVEL__ {patch}",
+        more,
+    )
+    return "\n".join(f"echo '{line}'" for line in lines)
+
+
+def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(
+        cuda.CudaError, match=r"g\+\+ 12 or newer, and no g\+\+ is installed; run: sudo apt install g\+\+"
+    ):
+        cuda.compile(FILL, backend="simulator")
+
+
+def test_a_compiler_that_is_too_old_or_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/bin")
+    fake_compiler(tmp_path / "bin", "g++", macros("9.4.0"))
+    for name in ("g++-12", "g++-13", "g++-14", "g++-15"):
+        fake_compiler(tmp_path / "bin", name, macros("4.2.1", "#define __clang__ 1"))
+    with pytest.raises(cuda.CudaError, match=r"g\+\+ is version 9.4.0"):
+        find_toolchain()
+    fake_compiler(tmp_path / "bin", "g++-13", macros("13.2.0"))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/bin:/usr/nowhere")
+    assert find_toolchain().version == "13.2.0"
+
+
+def test_a_compiler_chosen_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(cuda.CudaError, match="CXX=no-such-compiler does not do: no-such-compiler is not there"):
+        cuda.compile(FILL, backend="simulator")
+    monkeypatch.setenv("CXX", "nice -n 1 g++")
+    assert find_toolchain().command[:3] == ("nice", "-n", "1")
+
+
+@pytest.mark.parametrize(("system", "said"), [("Darwin", "open the lab on Binder"), ("Windows", "install WSL")])
+def test_other_systems(monkeypatch: pytest.MonkeyPatch, system: str, said: str) -> None:
+    monkeypatch.setattr("platform.system", lambda: system)
+    monkeypatch.setenv("CXX", f"g++ -D{system}")
+    with pytest.raises(cuda.CudaError, match=f"kernels run on Linux, and this is {system}.*{said}"):
+        cuda.compile(FILL, backend="simulator")
+
+
+def test_compile_time_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LABKIT_CUDA_COMPILE_SECONDS", "1")
+    endless = (
+        """template <int N> struct Deep { static constexpr long value = Deep<N - 1>::value + Deep<N - 2>::value; };
+    template <> struct Deep<0> { static constexpr long value = 1; };
+    template <> struct Deep<1> { static constexpr long value = 1; };
+    constexpr long slow(long n) { long s = 0; for (long i = 0; i < n; ++i) s += i % 7; return s; }
+    __global__ void f(long* x) { constexpr long a = slow(200000); x[0] = a; constexpr long b = slow(250000); x[1] = b;
+    """
+        + "".join(f"constexpr long c{i} = slow({100000 + i}); x[{i}] = c{i};\n" for i in range(200))
+        + "}"
+    )
+    with pytest.raises(cuda.CompileError, match="did not finish within 1 s"):
+        cuda.compile(endless, strict=False, backend="simulator")
+    monkeypatch.delenv("LABKIT_CUDA_COMPILE_SECONDS")
+    assert not compiler_processes()
+    assert cuda.compile(FILL, backend="simulator")
+
+
+def compiler_processes() -> list[str]:
+    """Compilers that this process started and did not end."""
+    said = subprocess.run(
+        ["ps", "-o", "pid,ppid,comm", "--ppid", str(os.getpid())], capture_output=True, text=True
+    ).stdout
+    return [line for line in said.splitlines() if "g++" in line or "cc1plus" in line]
+
+
+def test_nested_unrolling_compiles_in_seconds() -> None:
+    """Sixteen million products, were they all written out."""
+    loops = "".join(f"#pragma unroll\nfor (int {i} = 0; {i} < 256; ++{i})\n" for i in "abc")
+    source = f"__global__ void f(float* x) {{ float s = 0;\n{loops} s += x[a] * x[b] + x[c];\n x[0] = s; }}"
+    assert cuda.compile(source, backend="simulator")
+
+
+# ---- the cache -------------------------------------------------------------------------------------------------------
+
+
+def test_an_entry_is_made_once(tmp_path: Path) -> None:
+    cache, made = Cache(tmp_path), []
+
+    def make(folder: Path) -> None:
+        made.append(folder)
+        (folder / "file").write_text("content")
+
+    first = cache.fetch("entry", make)
+    assert cache.fetch("entry", make) == first == tmp_path / "entry"
+    assert (first / "file").read_text() == "content"
+    assert len(made) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["entry"]
+
+
+def test_an_entry_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    def make(folder: Path) -> None:
+        (folder / "half").write_text("half")
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        Cache(tmp_path).fetch("entry", make)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_entry_used_longest_ago_goes_first(tmp_path: Path) -> None:
+    cache = Cache(tmp_path, limit_bytes=4000)
+    day = 86_400
+    for age, name in enumerate(("newest", "middle", "oldest"), start=1):
+        cache.fetch(name, lambda folder: (folder / "file").write_bytes(bytes(1000)))
+        os.utime(tmp_path / name, (time.time() - age * day,) * 2)
+    (tmp_path / ".making-1-dead").mkdir()
+    os.utime(tmp_path / ".making-1-dead", (time.time() - day,) * 2)
+    cache.fetch("another", lambda folder: (folder / "file").write_bytes(bytes(1500)))
+    assert {path.name for path in tmp_path.iterdir()} == {"another", "newest"}
+
+
+def test_what_was_used_just_now_stays(tmp_path: Path) -> None:
+    cache = Cache(tmp_path, limit_bytes=100)
+    for name in ("one", "two"):
+        cache.fetch(name, lambda folder: (folder / "file").write_bytes(bytes(1000)))
+    assert {path.name for path in tmp_path.iterdir()} == {"one", "two"}
+
+
+RACE = """
+import sys, time
+from mlsys_labkit import cuda
+import numpy as np
+time.sleep(max(0, float(sys.argv[1]) - time.time()))
+kernel = cuda.compile(sys.argv[2], backend="simulator")
+x = np.zeros(4, np.int32)
+kernel[1, 4](x, 7)
+assert (x == 7).all() and kernel.check[1, 4](x, 8) == [], x
+"""
+
+
+def test_processes_that_compile_the_same_never_collide(tmp_path: Path) -> None:
+    start = str(time.time() + 1.5)
+    environment = {**os.environ, "LABKIT_CUDA_CACHE": str(tmp_path)}
+    for source in (FILL, FILL.replace("value;", "value + 0;")):  # with nothing there, and with all but the kernel
+        command = [sys.executable, "-c", RACE, start, source]
+        running = [subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) for _ in range(4)]
+        said = [process.communicate(timeout=120)[1] for process in running]
+        assert [process.returncode for process in running] == [0] * 4, "\n".join(said)
+    names = [path.name for path in tmp_path.iterdir()]
+    assert not [name for name in names if "making" in name or name.endswith(".lock")]
+    assert len([name for name in names if name.startswith("kernel-")]) == 4  # two sources, two builds
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (errno.ENOSPC, "No space left on device"),
+        (errno.EROFS, "Read-only file system"),
+        (errno.EACCES, "Permission denied"),
+    ],
+)
+def test_a_disk_that_cannot_be_written(number: int, said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As root every folder can be written to, so the system's own answer is put in its mouth."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setenv("LABKIT_CUDA_CACHE", str(tmp_path / "kernels"))
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(cuda.CudaError) as caught:
+        cuda.compile(FILL + "// elsewhere", backend="simulator")
+    assert f"cannot be kept in {tmp_path / 'kernels'}: {said}; free some space there" in str(caught.value)
+    assert "LABKIT_CUDA_CACHE" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_disk_that_fills_up_while_g_plus_plus_writes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fake_compiler(
+        tmp_path / "bin",
+        "g++",
+        macros("12.2.0")
+        + '\ncase "$*" in *-dM*) ;; *) echo "fatal error: closing /tmp/x: No space left on device"; exit 1;; esac',
+    )
+    monkeypatch.setenv("CXX", str(tmp_path / "bin" / "g++"))
+    monkeypatch.setenv("LABKIT_CUDA_CACHE", str(tmp_path / "kernels"))
+    with pytest.raises(cuda.CudaError, match="No space left on device"):
+        cuda.compile(FILL, strict=False, backend="simulator")
+
+
+def test_a_kernel_whose_file_was_cleaned_away_is_compiled_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = cuda.compile(FILL + "// cleaned away", backend="simulator")
+    x = np.zeros(4, np.int32)
+    kernel[1, 4](x, 1)
+    for path in Cache().folder.glob("kernel-*/kernel.cu"):
+        if "cleaned away" in path.read_text():
+            (path.parent / "kernel.so").unlink()
+            path.unlink()
+            path.parent.rename(path.parent.with_name("gone"))
+            subprocess.run(["rm", "-r", str(path.parent.with_name("gone"))], check=True)
+    with pytest.raises(cuda.CudaError):
+        cuda.compile("__global__ void f() { abort(); }", backend="simulator")[1, 1]()
+    monkeypatch.setattr("mlsys_labkit.cuda.simulator.simulated._LOOK_SECONDS", 0.0)
+    kernel[1, 4](x, 2)
+    np.testing.assert_array_equal(x, [2] * 4)
+
+
+# ---- what is compiled ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("build", list(Build), ids=[build.value for build in Build])
+def test_the_precompiled_header_is_used(build: Build, tmp_path: Path) -> None:
+    """gcc passes one over in silence when a flag differs, and every compilation takes a second longer."""
+    toolchain = find_toolchain()
+    header = precompiled(build, toolchain, Cache())
+    (tmp_path / "x.cpp").write_text(FILL)
+    said = compiler.run(
+        toolchain, [*compile_flags(build, toolchain), "-include", str(header), "-H", "-S", "x.cpp"], tmp_path
+    )
+    assert re.search(rf"^! {re.escape(str(header))}\.gch$", said, re.MULTILINE), said[:500]
+
+
+def test_no_build_links_a_sanitizer() -> None:
+    for build in Build:
+        said = subprocess.run(
+            ["readelf", "-d", str(built(FILL, ("fill",), build))], capture_output=True, text=True
+        ).stdout
+        assert "libtsan" not in said
+
+
+SHARED = """
+__shared__ float at_file_scope[7];
+extern __shared__ float dynamic[];
+template <int N> __global__ void f(float* x)
+{
+    __shared__ float tile[N][N + 1];
+    __shared__ char letter;
+    extern __shared__ int same_place[];
+    int i = threadIdx.x;
+    tile[i % N][i % 3] = at_file_scope[i % 7] = dynamic[i] = letter = i;
+    __syncthreads();
+    x[i] = tile[i % 3][i % N] + at_file_scope[3] + same_place[1] + letter;
+}
+"""
+
+
+def test_shared_arrays_are_known_by_name_and_size() -> None:
+    for build in Build:
+        arrays = {array.name: array for array in shared_arrays(built(SHARED, ("f<8>",), build))}
+        assert {name: array.nbytes for name, array in arrays.items()} == {
+            "tile": 8 * 9 * 4, "letter": 1, "at_file_scope": 28,
+        }  # fmt: skip
+        assert {name: array.function for name, array in arrays.items()} == {
+            "tile": "f<8>(float*)", "letter": "f<8>(float*)", "at_file_scope": "",
+        }  # fmt: skip
+
+
+def test_red_zones_keep_arrays_apart() -> None:
+    symbols = [
+        one for one in read_symbols(built(SHARED, ("f<8>",), Build.INSTRUMENTED)) if one.is_thread_local and one.nbytes
+    ]
+    ranges = sorted((one.value, one.value + one.nbytes) for one in symbols if one.is_defined)
+    ranges = [one for one in ranges if one[1] - one[0] != 232_448]
+    assert len(ranges) == 3
+    for (_, end), (begin, _) in pairwise(ranges):
+        assert begin - end >= 256
+    assert ranges[0][0] >= 256
+    assert with_red_zones(".data\nx:\n.zero 8").endswith(".data\nx:\n.zero 8"), "only shared arrays get zones"
+
+
+def test_dynamic_arrays_of_every_scope_are_one() -> None:
+    source = """
+    extern __shared__ int outside[];
+    namespace q { template <typename T> __global__ void f(int* x) { extern __shared__ T inside[]; inside[0] = 7; __syncthreads(); x[0] = outside[0]; } }
+    namespace { extern __shared__ int hidden[]; }
+    __global__ void g(int* x) { outside[1] = 9; __syncthreads(); x[0] = hidden[1]; }
+    """
+    for name, want in (("q::f<int>", 7), ("g", 9)):
+        kernel = cuda.compile(source, name, backend="simulator")
+        x = np.zeros(1, np.int32)
+        kernel[1, 1, 64](x)
+        assert x[0] == want
+        assert kernel.check[1, 1, 64](x) == []
+
+
+LINES = """#include "below.h"
+template <typename T>
+__device__ T twice(T x)
+{
+    return x + x;
+}
+
+__device__ void store(float* to, float value)
+{
+    *to = value;
+}
+
+__global__ void f(float* x)
+{
+    store(x + 1, twice(x[0]));
+    below(x + 2);
+    x[3] = 1;
+}
+"""
+
+
+def test_lines_of_inlined_calls_and_included_files(tmp_path: Path) -> None:
+    (tmp_path / "below.h").write_text("// first line\n__device__ void below(float* to)\n{\n    *to = 2;\n}\n")
+    (tmp_path / "lines.cu").write_text(LINES)
+    kernel = cuda.compile(tmp_path / "lines.cu", backend="simulator")
+    x = np.ones(4, np.float32)
+    counted = {(count.line, count.op): count.function for count in kernel.profile[1, 1](x).lines if count.space}
+    assert (15, "load") in counted
+    assert (10, "store") in counted
+    assert counted[10, "store"] == "store"
+    assert (4, "store") in counted, "of the file that is included"
+    assert (17, "store") in counted
+    np.testing.assert_array_equal(x, [1, 2, 2, 1])
+
+
+def test_a_line_table_knows_included_files(tmp_path: Path) -> None:
+    (tmp_path / "below.h").write_text("// first line\n__device__ void below(float* to)\n{\n    *to = 2;\n}\n")
+    unit = Unit(LINES, ("f",), folder=tmp_path)
+    path = module.compile_module(unit, Build.INSTRUMENTED, find_toolchain(), Cache()).path
+    said = subprocess.run(["objdump", "-d", str(path)], capture_output=True, text=True, check=True).stdout
+    calls = [int(line.split(":")[0], 16) for line in said.splitlines() if re.search(r"call.*__tsan_write4", line)]
+    places = {(place.file, place.line) for place in LineTable(path, "kernel.cu").locate(calls).values()}
+    assert places == {("", 10), ("", 17), (str(tmp_path / "below.h"), 4)}
+
+
+def test_a_change_in_an_included_file_is_compiled(tmp_path: Path) -> None:
+    for value in (3, 4):
+        (tmp_path / "value.h").write_text(f"constexpr int value = {value};\n")
+        (tmp_path / "k.cu").write_text('#include "value.h"\n__global__ void f(int* x) { x[0] = value; }')
+        x = np.zeros(1, np.int32)
+        cuda.compile(tmp_path / "k.cu", backend="simulator")[1, 1](x)
+        assert x[0] == value
+
+
+def test_defines() -> None:
+    for defines, want in (({"N": 3}, 3), ({"N": "(1 + 4)"}, 5), ({"N": True}, 1)):
+        x = np.zeros(1, np.int32)
+        cuda.compile("__global__ void f(int* x) { x[0] = N; }", defines=defines, backend="simulator")[1, 1](x)
+        assert x[0] == want
+
+
+def test_macros_of_the_student_s_meet_none_of_ours() -> None:
+    """Names that a kit's own code behind the source might use."""
+    names = "A B C D E F G H I J K L M N O P Q R S T U V W X Y Z a b c i n o p x value run call describe kernel Text index arguments number"
+    source = "".join(f"#define {name} 16\n" for name in names.split())
+    assert cuda.compile(source + "__global__ void f(int* pointer) { pointer[0] = K; }", backend="simulator")
+
+
+def test_windows_line_ends() -> None:
+    source = "#define N \\\r\n 4\r\n__global__ void f(int* x)\r\n{\r\n#pragma unroll\r\n    for (int i = 0; i < N; ++i) x[i] = y;\r\n}\r\n"
+    with pytest.raises(cuda.CompileError) as caught:
+        cuda.compile(source, strict=False, backend="simulator")
+    assert (caught.value.diagnostics[0].line, caught.value.diagnostics[0].source_line) == (
+        6, "    for (int i = 0; i < N; ++i) x[i] = y;",
+    )  # fmt: skip
+    x = np.zeros(4, np.int32)
+    cuda.compile(source.replace("= y", "= i"), backend="simulator")[1, 1](x)
+    np.testing.assert_array_equal(x, [0, 1, 2, 3])
+
+
+def test_cuda_s_own_words_and_g_plus_plus_s() -> None:
+    source = "__global__ void f(float* x)\n{\n    x[0] = nothing;\n}"
+    for strict, said in ((None, 'identifier "nothing" is undefined'), (False, "nothing is not declared here")):
+        with pytest.raises(cuda.CompileError) as caught:
+            cuda.compile(source, strict=strict, backend="simulator")
+        (diagnostic,) = caught.value.diagnostics
+        assert (diagnostic.line, diagnostic.source_line) == (3, "    x[0] = nothing;")
+        assert said in diagnostic.text
+
+
+def test_strict_refuses_what_only_nvidia_s_compiler_refuses() -> None:
+    source = "int host() { return 1; }\n__global__ void f(int* x) { x[0] = host(); }"
+    assert cuda.compile(source, backend="simulator")
+    with pytest.raises(cuda.CompileError, match="host"):
+        cuda.compile(source, strict=True, backend="simulator")
+
+
+def test_importing_costs_no_compiler() -> None:
+    """The room is imported by name alone: nothing heavy comes with it."""
+    code = (
+        "import sys, mlsys_labkit as lk; lk.cuda; print([m for m in sys.modules if m.startswith('mlsys_labkit.cuda.')])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
