@@ -2,6 +2,8 @@
 
 The notebook maps all of it once, the worker makes only live buffers accessible, so a buffer costs no copy, survives the
 worker, and is surrounded by guards: addresses at which a kernel faults. Where buffers lie is decided here alone.
+
+Reference: Linux manual pages memfd_create(2), fallocate(2).
 """
 
 from __future__ import annotations

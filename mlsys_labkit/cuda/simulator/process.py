@@ -1,4 +1,7 @@
-"""One worker process: start it, ring, wait so that Ctrl-C gets through, notice its death, end it."""
+"""One worker process: start it, ring, wait so that Ctrl-C gets through, notice its death, end it.
+
+Reference: Linux manual pages eventfd(2), pidfd_open(2), prctl(2).
+"""
 
 from __future__ import annotations
 
