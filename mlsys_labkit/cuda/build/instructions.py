@@ -24,6 +24,7 @@ __all__ = ["BlockCode", "basic_blocks"]
 _TRACE = "__sanitizer_cov_trace_pc"
 _PLACE = re.compile(r"^(?P<file>\S.*):(?P<line>\d+)(?: \(discriminator \d+\))?$")
 _INSTRUCTION = re.compile(r"^\s+(?P<address>[0-9a-f]+):\s+(?P<name>\S+)\s*(?P<operands>.*)$")
+_FUNCTION = re.compile(r"^[0-9a-f]+ <.*>:$")
 _CALLED = re.compile(r"<(?P<name>[^@>+]+)")
 # x86-64: addss, mulsd, sqrtss, maxsd, vaddss, vfmadd231ss and their packed forms.
 _X86 = re.compile(r"^v?(?P<op>add|sub|mul|div|sqrt|min|max|fn?m(?:add|sub)\d{3})(?P<form>[sp])(?P<type>[sd])$")
@@ -33,7 +34,10 @@ _MATH = frozenset(
     "hypot j0 j1 jn ldexp lgamma log log10 log1p log2 pow remainder rsqrt sin sincos sinh sqrt tan tanh tgamma y0 "
     "y1 yn".split()
 )
+_TENSOR = re.compile(r"tensor_core_multiplyILi(\d+)E")  # native/include/lk/wmma: FLOPs of a lane
 _TWO = frozenset({"fma", "sincos"})
+# A warp's matrix product (lk/wmma/multiply.h): the template's first argument is the FLOPs of a lane.
+_TENSOR = re.compile(r"tensor_core_multiplyILi(?P<flops>\d+)E")
 
 
 # The kit's own arithmetic on 16-bit numbers is done in wider ones, and its float functions in double.
@@ -50,7 +54,8 @@ _FILES = {
 class BlockCode:
     """One basic block: FLOPs of a lane that runs it once, by kind, and the source lines it has code of.
 
-    The kinds are "float16" (bfloat16 too), "float32", "float64" and "math function"; the last count one each, fma two.
+    The kinds are "float16" (bfloat16 too), "float32", "float64", "tensor" and "math function"; the last count one each,
+    fma two.
     """
 
     flops: Mapping[str, int]
@@ -70,16 +75,20 @@ def basic_blocks(path: Path, source_name: str) -> Mapping[int, BlockCode]:
     """Code of every traced basic block of a module, by the address behind its call of the trace hook.
 
     ``source_name`` is what the line table calls the student's source. Code that the trace does not see, such as a
-    branch inside one expression that the compiler made, belongs to the block before it.
+    branch inside one expression that the compiler made, belongs to the block before it. Functions that are not traced
+    at all, such as the kit's own behind an atomic, belong to none.
 
     Raises CudaError when objdump is not there. Reference: binutils' objdump; Intel SDM vol. 2; Arm ARM, C7.
     """
     runs: list[list[_Instruction]] = []
-    for each in _instructions(path):
-        if _TRACE in each.operands:
-            runs.append([])
-        elif runs:
-            runs[-1].append(each)
+    for function in _functions(path):
+        traced = False
+        for each in function:
+            if _TRACE in each.operands:
+                runs.append([])
+                traced = True
+            elif traced:
+                runs[-1].append(each)
     return {run[0].address: _block(run, source_name) for run in runs if run}
 
 
@@ -90,24 +99,33 @@ def _block(instructions: Sequence[_Instruction], source_name: str) -> BlockCode:
     return BlockCode(flops, frozenset(each.line for each in instructions if each.line and each.file == source_name))
 
 
-def _instructions(path: Path) -> Iterator[_Instruction]:
+def _functions(path: Path) -> Iterator[list[_Instruction]]:
     command = ["objdump", "-d", "-l", "--no-show-raw-insn", os.fspath(path)]
     try:
         said = subprocess.run(command, capture_output=True, text=True, errors="replace", check=True).stdout
     except (OSError, subprocess.CalledProcessError):
         raise CudaError("objdump is not there or fails; it comes with g++: sudo apt install binutils") from None
     file, line = "", 0
+    function: list[_Instruction] = []
     for text in said.splitlines():
         if found := _INSTRUCTION.match(text):
-            yield _Instruction(int(found["address"], 16), found["name"], found["operands"], file, line)
+            function.append(_Instruction(int(found["address"], 16), found["name"], found["operands"], file, line))
+        elif _FUNCTION.match(text):
+            yield function
+            function = []
         elif place := _PLACE.match(text):
             file, line = os.path.normpath(place["file"]), int(place["line"])
+    yield function
 
 
 def _flops(instruction: _Instruction) -> dict[str, int]:
     name, operands = instruction.name, instruction.operands
     if name.startswith(("call", "bl", "jmp", "b")) and (called := _CALLED.search(operands)):
         full = called["name"]
+        if tensor := _TENSOR.search(full):
+            return {"tensor": int(tensor[1])}
+        if tensor := _TENSOR.search(full):
+            return {"tensor": int(tensor["flops"])}
         function = full if full in _MATH else full.removesuffix("f")
         return {"math function": 2 if function in _TWO else 1} if function in _MATH else {}
     found: list[tuple[str, int]] = []

@@ -52,8 +52,8 @@ LK_INLINE Result finish(Sum sum, bool saturate) {
     return Result(sum);
 }
 
-// The name and its numbers are what build/instructions.py counts the FLOPs of a call by.
-template <int rows, int columns, int depth, class D, class A, class B, class C>
+// The profile reads the FLOPs of a call from this name and its first number: of a lane, 0 for integers.
+template <int flops, int rows, int columns, int depth, class D, class A, class B, class C>
 LK_OPAQUE void tensor_core_multiply(D* results, const A* as, const B* bs, const C* cs, bool saturate) {
     using ATile = Tile<nvcuda::wmma::matrix_a, rows, columns, depth, A>;
     using BTile = Tile<nvcuda::wmma::matrix_b, rows, columns, depth, B>;
@@ -99,8 +99,9 @@ LK_INLINE void mma_sync(fragment<accumulator, Rows, Columns, Depth, D>& d,
                         const fragment<matrix_b, Rows, Columns, Depth, B, LayoutB>& b,
                         const fragment<accumulator, Rows, Columns, Depth, C>& c, bool saturate = false) {
     static_assert(std::is_same<A, B>::value, "mma_sync: A and B have one type");
-    lk::wmma::tensor_core_multiply<Rows, Columns, Depth>(d.x, reinterpret_cast<const A*>(a.x),
-                                                         reinterpret_cast<const B*>(b.x), c.x, saturate);
+    constexpr int flops = std::is_integral<A>::value ? 0 : 2 * Rows * Columns * Depth / 32;
+    lk::wmma::tensor_core_multiply<flops, Rows, Columns, Depth>(
+        d.x, reinterpret_cast<const A*>(a.x), reinterpret_cast<const B*>(b.x), c.x, saturate);
 }
 
 // To the nearest number that a tensor core can take, away from zero in the middle.

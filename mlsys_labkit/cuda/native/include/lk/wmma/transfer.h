@@ -81,11 +81,23 @@ LK_OPAQUE void store_tile(const typename Tile::Number (&elements)[count], typena
     }
 }
 
+// What a GPU takes for granted, and reads or writes elsewhere without. Where nvcc would put a shared array is not known.
+template <class Number>
+LK_INLINE void require_aligned(const Number* tile, unsigned stride) {
+    if (reinterpret_cast<size_t>(tile) % (lk_is_shared(tile) ? 16 : 32) != 0) {
+        lk_assert_fail("the address of a wmma tile is a multiple of 32 bytes", __FILE__, __LINE__, __func__);
+    }
+    if (stride * sizeof(Number) % 16 != 0) {
+        lk_assert_fail("lines of a wmma tile are a multiple of 16 bytes apart", __FILE__, __LINE__, __func__);
+    }
+}
+
 template <class Use, int rows, int columns, int depth, class Type, class Layout>
 LK_INLINE void load(nvcuda::wmma::fragment<Use, rows, columns, depth, Type, Layout>& into,
                     const typename StoredAs<Type>::Number* tile, unsigned stride, bool row_major) {
     using Shape = Tile<Use, rows, columns, depth, Type>;
 #ifdef __SANITIZE_THREAD__
+    require_aligned(tile, stride);
     record_tile<Direction::load, Shape>(tile, stride, row_major);
 #endif
     load_tile<Shape>(into.x, tile, stride, row_major);
@@ -119,6 +131,7 @@ LK_INLINE void store_matrix_sync(Number* tile, const fragment<accumulator, Rows,
     static_assert(std::is_same<Number, Type>::value, "store_matrix_sync: the matrix in memory has another type than the fragment");
     using Shape = lk::wmma::Tile<accumulator, Rows, Columns, Depth, Type>;
 #ifdef __SANITIZE_THREAD__
+    lk::wmma::require_aligned(tile, stride);
     lk::wmma::record_tile<lk::wmma::Direction::store, Shape>(tile, stride, layout == mem_row_major);
 #endif
     lk::wmma::store_tile<Shape>(from.x, tile, stride, layout == mem_row_major);
