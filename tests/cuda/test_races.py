@@ -254,6 +254,70 @@ __global__ void f(float* x, float* out) {
 }
 """, 1, lambda: (floats(1), floats(2)), grid=2, kind="global_race", lines=("x[0] = 2", "out[1] = x[0]"),
     ),
+    "a flag that is set before what it stands for": Case(
+        """
+__device__ int ready;
+__global__ void f(float* x, float* out) {
+    if (blockIdx.x == 0) {
+        out[1] = 0;
+        __threadfence();
+        atomicExch(&ready, 1);
+        x[0] = 2;
+    } else {
+        while (atomicAdd(&ready, 0) == 0) {}
+        __threadfence();
+        out[0] = x[0];
+    }
+}
+""", 1, lambda: (floats(1), floats(2)), grid=2, kind="global_race", lines=("x[0] = 2", "out[0] = x[0]"),
+    ),
+    "a plain read, and a lock that guards something else": Case(
+        """
+__device__ int lock;
+__global__ void f(int* count, int* out) {
+    int before = count[0];
+    while (atomicCAS(&lock, 0, 1) != 0) {}
+    atomicAdd(count, 1);
+    atomicExch(&lock, 0);
+    out[threadIdx.x] = before;
+}
+""", 32, lambda: (ints(1), ints(32)), kind="global_race", lines=("before = count", "atomicAdd"),
+    ),
+    "all lanes read, and after a shuffle one writes": Case(
+        """
+__global__ void f(int* out) {
+    __shared__ int s;
+    if (threadIdx.x == 0)
+        s = 7;
+    __syncwarp();
+    int seen = s;
+    int sum = __shfl_sync(0xffffffffu, seen, 0);
+    if (threadIdx.x == 0)
+        s = sum + 1;
+    out[threadIdx.x] = seen;
+}
+""", 32, lambda: (ints(32),), kind="shared_race", lines=("seen = s", "s = sum + 1"),
+    ),
+    "a missing warp barrier after very many": Case(
+        """
+__global__ void f(int* out) {
+    __shared__ int s[32];
+    for (int round = 0; round < 200; ++round)
+        __syncwarp();
+    s[threadIdx.x] = threadIdx.x;
+    out[threadIdx.x] = s[31 - threadIdx.x];
+}
+""", 32, lambda: (ints(32),), kind="shared_race", lines=("s[threadIdx.x] =", "= s[31 - threadIdx.x]"),
+    ),
+    "a float4 that begins inside": Case(
+        """
+__global__ void f(float4* out) {
+    extern __shared__ float4 s[];
+    s[threadIdx.x] = make_float4(0, 0, 0, 0);
+    out[threadIdx.x] = make_float4(1, 1, 1, 1);
+}
+""", 4, lambda: (np.zeros((4, 4), F),), shared=60, kind="shared_out_of_bounds", lines=("s[threadIdx.x] =", ""),
+    ),
     "one element past the end": Case(
         """
 __global__ void f(const float* a, float* out, int n) {
@@ -373,15 +437,16 @@ CORRECT = {
     "many warp barriers": Case(
         """
 __global__ void f(int* out) {
-    __shared__ int s[32];
+    __shared__ int s[32], first[32];
     s[threadIdx.x] = threadIdx.x;
-    for (int round = 0; round < 300; ++round) {
+    first[threadIdx.x] = threadIdx.x;
+    for (int round = 0; round < 256; ++round) {
         __syncwarp();
         int next = s[(threadIdx.x + 1) % 32];
         __syncwarp();
         s[threadIdx.x] = next;
     }
-    out[threadIdx.x] = s[threadIdx.x];
+    out[threadIdx.x] = s[threadIdx.x] + first[31 - threadIdx.x];
 }
 """, 32, lambda: (ints(32),),
     ),

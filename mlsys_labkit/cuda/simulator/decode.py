@@ -56,7 +56,7 @@ TOTALS = np.dtype(
         (name, "<u8")
         for name in (
             "blocks_run", "blocks_total", "block_barriers", "warp_barriers", "steps", "active_lanes", "bytes_read",
-            "bytes_written", "tensor_flops", "findings_dropped", "buffers",
+            "bytes_written",  "findings_dropped", "buffers",
         )
     ]
 )  # fmt: skip
@@ -163,7 +163,7 @@ def decode_profile(result: Recorded, context: LaunchContext) -> Profile:
     totals = np.frombuffer(result.totals, TOTALS, 1)[0]
     code = basic_blocks(context.lines.path, context.lines.source_name) if len(steps) else {}
     executed = _executed(steps, code)
-    flops = _flops(steps, code, int(totals["tensor_flops"]))
+    flops = _flops(steps, code)
     places = context.places({int(pc) for pc in sites["pc"]} | {int(pc) for pc in steps["pc"]})
     return Profile(
         kernel=context.kernel,
@@ -220,9 +220,9 @@ def _line_counts(
     return tuple(sorted(counts, key=lambda each: (each.line, each.function, each.space, each.op, each.bytes_per_lane)))
 
 
-def _flops(steps: NDArray[Any], code: Mapping[int, BlockCode], tensor_flops: int) -> dict[str, int]:
+def _flops(steps: NDArray[Any], code: Mapping[int, BlockCode]) -> dict[str, int]:
     """FLOPs by kind: each basic block's, times the lanes that ran it."""
-    flops = Counter({"tensor": tensor_flops})
+    flops = Counter[str]()
     for pc, _, lanes in steps.tolist():
         if pc in code:
             flops.update({kind: lanes * count for kind, count in code[pc].flops.items()})

@@ -58,8 +58,6 @@ void lk_atomic(void* address, int size);
 void lk_compare(void* address, int size);  // an atomic that may leave the word as it is: compare-and-swap, minimum, maximum
 void lk_read(const void* address, unsigned long size);
 void lk_write(void* address, unsigned long size);
-// A lane's share of arithmetic that its own machine code does not show: 256 of a 16 x 16 x 16 tensor-core operation.
-void lk_tensor_flops(unsigned long flops);
 
 // The C library as a kernel sees it. Outside a kernel (host code of a whole program) they are the C library's own.
 int lk_printf(const char* format, ...) __attribute__((format(printf, 1, 2)));

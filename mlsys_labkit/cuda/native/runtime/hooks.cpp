@@ -152,11 +152,6 @@ void lk_write(void* address, unsigned long bytes) {
     record_range(reinterpret_cast<u64>(address), bytes, Op::store, HOOK_PC);
 }
 
-void lk_tensor_flops(unsigned long flops) {
-    Block* block = current();
-    if (block && block->mode == Mode::profile) block->recorder->tensor_flops(flops);
-}
-
 // -fsanitize=integer-divide-by-zero, where the processor does not fault by itself (aarch64).
 [[noreturn]] static void division_by_zero(u64 pc) {
     Block* block = current();

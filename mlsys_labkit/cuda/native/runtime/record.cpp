@@ -73,7 +73,6 @@ struct LaunchRecord::State {
     uint64_t blocks_run = 0;
     uint64_t block_barriers = 0;
     uint64_t warp_barriers = 0;
-    uint64_t tensor_flops = 0;
     // Where the thread of the operating system behind each Recorder is about to store in global memory.
     std::vector<const std::atomic<uint64_t>*> storing;
 };
@@ -131,7 +130,6 @@ struct Recorder::State {
     uint64_t blocks_run = 0;
     uint64_t block_barriers = 0;
     uint64_t warp_barriers = 0;
-    uint64_t tensor_flops = 0;
 };
 
 // ---- check
@@ -374,7 +372,6 @@ Recorder::~Recorder() {
     launch.blocks_run += state_->blocks_run;
     launch.block_barriers += state_->block_barriers;
     launch.warp_barriers += state_->warp_barriers;
-    launch.tensor_flops += state_->tensor_flops;
 }
 
 void Recorder::begin_block(uint64_t block) {
@@ -408,8 +405,6 @@ void Recorder::request(const Request& request) {
 }
 
 void Recorder::step(uint64_t pc, uint32_t mask) { state_->counts.add_step(pc, mask); }
-
-void Recorder::tensor_flops(uint64_t flops) { state_->tensor_flops += flops; }
 
 void Recorder::block_barrier() {
     if (state_->doubt.address) state_->settle();
@@ -486,7 +481,6 @@ std::vector<unsigned char> LaunchRecord::totals() const {
     totals.blocks_total = state.description.blocks_total;
     totals.block_barriers = state.block_barriers;
     totals.warp_barriers = state.warp_barriers;
-    totals.tensor_flops = state.tensor_flops;
     totals.findings_dropped = state.findings.dropped();
     for (const StepCount& step : steps()) {
         totals.steps += step.steps;

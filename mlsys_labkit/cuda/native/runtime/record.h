@@ -78,9 +78,6 @@ public:
     // profile: the lanes in mask of one warp begin the basic block at pc (the address after its trace hook).
     void step(uint64_t pc, uint32_t mask);
 
-    // profile: by one lane, whatever step it is in.
-    void tensor_flops(uint64_t flops);
-
     // Every live thread of the block has arrived, none has gone on.
     void block_barrier();
     // The same for __syncwarp over the lanes in mask. Shuffles and votes do not order memory and are not told.

@@ -105,7 +105,6 @@ struct Totals {
     uint64_t active_lanes;
     uint64_t bytes_read;  // distinct bytes of global memory
     uint64_t bytes_written;
-    uint64_t tensor_flops;
     uint64_t findings_dropped;  // different ones beyond the cap
     uint64_t buffers;           // BufferUse that follow in the section
 };
