@@ -83,19 +83,13 @@ def _summary(refused: list[str]) -> str:
 
 
 def _version(command: tuple[str, ...]) -> str | None:
-    """The version of a GNU compiler, None for anything else (clang answers to the name of g++ on some systems)."""
+    """The version of a GNU compiler, None for anything else: clang answers to the name of g++, not to this option."""
     try:
-        macros = subprocess.run(
-            [*command, "-E", "-dM", "-x", "c++", os.devnull], capture_output=True, text=True, timeout=20, check=True
-        ).stdout
+        said = subprocess.run([*command, "-dumpfullversion"], capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
-    if "__clang__" in macros:
-        return None
-    parts = [
-        re.search(rf"#define {name} (\d+)", macros) for name in ("__GNUC__", "__GNUC_MINOR__", "__GNUC_PATCHLEVEL__")
-    ]
-    return ".".join(part[1] for part in parts if part) or None
+    version = said.stdout.strip()
+    return version if re.fullmatch(r"\d+(\.\d+)*", version) else None
 
 
 @functools.cache
