@@ -650,7 +650,7 @@ padded = np.array([[1, 2, 3, 0], [4, 5, 6, 0]], np.float32)
 sums = np.zeros(2, np.float32)
 for finding in row_sums_broken.check[1, 32](padded, sums, 2, 3, 4):
     print(finding, "\n")
-print(sums, "should be [6. 15.]")
+print(sums, "is even right: with a zero as padding, two of the faults cancel")
 
 # %%
 lk.predict("row_sums")
