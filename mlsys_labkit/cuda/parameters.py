@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, cast
 
 __all__ = ["Kind", "Parameter", "parameter_names", "read_parameters", "signature"]
 
@@ -62,19 +62,11 @@ def signature(name: str, parameters: Sequence[Parameter]) -> str:
 
 def _parameter(name: str, row: Sequence[str]) -> Parameter:
     kind, nbytes, alignment, element_kind, element_bytes, constness, written = row
-    plain = Parameter(name, written, kind, int(nbytes), int(alignment))  # type: ignore[arg-type]
+    plain = Parameter(name, written, cast(Kind, kind), int(nbytes), int(alignment))
     if kind != "pointer":
         return plain
-    return Parameter(
-        name,
-        written,
-        plain.kind,
-        plain.nbytes,
-        plain.alignment,
-        element_kind,
-        int(element_bytes),
-        constness == "const",  # type: ignore[arg-type]
-    )
+    element = cast(Kind, element_kind)
+    return replace(plain, element_kind=element, element_bytes=int(element_bytes), is_const=constness == "const")
 
 
 def parameter_names(text: str) -> list[str]:

@@ -54,7 +54,7 @@ _INSTRUMENTED = (
     "-fno-hoist-adjacent-loads",  # loads both sides of an if, whichever is taken
     "-fno-code-hoisting",  # merges equal code of different lines
     "-fno-ipa-icf",  # the same for equal functions
-    "-fno-builtin-memset",  # short ones become stores after the hooks have gone in; as calls, the simulator records them
+    "-fno-builtin-memset",  # short ones become stores that no hook sees; as calls, the simulator records them
     "-fno-builtin-memcpy",
     "-fno-builtin-memmove",
     # A basic block of the source is one basic block, and a later one has a higher address: lanes meet by that.

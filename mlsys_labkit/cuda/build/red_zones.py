@@ -20,8 +20,8 @@ def with_red_zones(assembly: str) -> str:
     """The same assembly, with space before the first thread-local array and behind each: as much as the array has.
 
     Example:
-        >>> print(with_red_zones('.section .tbss,"awT",@nobits\\ntile:\\n.zero 1024\\n.text').split("\\n")[-2])
-                .zero   1024
+        >>> with_red_zones('.section .tbss,"awT",@nobits\\ntile:\\n.zero 1024\\n.text').split()[-3:]
+        ['.zero', '1024', '.text']
     """
     lines = ['\t.section\t.tbss,"awT",%nobits', "\t.balign\t128", f"\t.zero\t{_LEAST_BYTES}", "\t.text"]
     in_shared = labelled = False
