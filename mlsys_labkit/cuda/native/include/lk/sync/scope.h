@@ -1,0 +1,13 @@
+// scope.h: cuda::thread_scope. Here every operation is good for the widest one.
+#pragma once
+
+namespace cuda {
+
+enum thread_scope {
+    thread_scope_system = 0,
+    thread_scope_device = 1,
+    thread_scope_block = 2,
+    thread_scope_thread = 10,
+};
+
+}  // namespace cuda
