@@ -15,7 +15,7 @@ def mask(text: str) -> str:
 
     Example:
         >>> mask('f("a<<<b"); // g<<<1, 1>>>()')
-        'f("      ");                  '
+        'f("     ");                 '
     """
     tokens = tokenize(text)
     return _masked(text, enabled_tokens(tokens))
