@@ -1,4 +1,4 @@
-"""Random numbers in kernels: Philox against its published answers, XORWOW's jumps against single steps and linear algebra."""
+"""Random numbers in kernels: Philox against published answers, XORWOW's jumps against steps and linear algebra."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_philox_gives_its_published_answers() -> None:
         ("243f6a88 85a308d3 13198a2e 03707344", "a4093822 299f31d0", "d16cfe09 94fdcceb 5001e420 24126ea1"),
     ]
     lines = [
-        f"{{ curandStatePhilox4_32_10_t s = {{ {{0x{', 0x'.join(counter.split())}}}, {{0x{', 0x'.join(key.split())}}} }}; "
+        f"{{ curandStatePhilox4_32_10_t s = {{{{0x{', 0x'.join(counter.split())}}}, {{0x{', 0x'.join(key.split())}}}}};"
         'lk::random::philox_rounds(s); printf("%x %x %x %x\\n", s.output[0], s.output[1], s.output[2], s.output[3]); }'
         for counter, key, _ in vectors
     ]

@@ -255,6 +255,14 @@ static __global__ void hidden(int* p) { *p += 1; }
 struct Pair { int a; int* p; };
 __global__ void by_value(Pair pair, const float f) { *pair.p += pair.a + (f > 1); }
 template <class F> __global__ void apply(int* p, F f) { f(p); }
+__global__ void by_reference(Pair& pair) { *pair.p += pair.a; }
+struct Owner {  // a kernel's copy of it is bytes: only the host's are constructed and destroyed
+  int* p; int* copies;
+  Owner(int* q, int* c) : p(q), copies(c) {}
+  Owner(const Owner& other) : p(other.p), copies(other.copies) { ++*copies; cudaDeviceSynchronize(); }
+  ~Owner() { cudaGetLastError(); }
+};
+__global__ void by_bytes(Owner owner) { *owner.p += 1; owner.p = nullptr; }
 void use(void (*k)(int*), int* p) { k<<<1, 1>>>(p); }
 int main() {
   int *d, h = 0;
@@ -272,10 +280,13 @@ int main() {
   int v = 4; void* args[] = {&d, &v}; cudaLaunchKernel((const void*)standard, dim3(1), dim3(1), args, 0, 0);  // 35
   cudaStream_t s = 0; over <<< 1 , 1 , 0 , s >>> ( d );  // 36
   if (h == 0) over<<<1, 1>>>(d); else over<<<1, 1>>>(d, 100);  // 37
+  Pair* pair; cudaMallocManaged(&pair, sizeof(Pair)); *pair = {2, d}; by_reference<<<1, 1>>>(*pair);  // 39
+  int copies = 0; Owner owner(d, &copies); by_bytes<<<2, 1>>>(owner);  // 40 or 41: both blocks add one, unordered
+  by_reference << <1, 1 >> >(*pair);  // as Visual Studio writes it
   cudaMemcpy(&h, d, sizeof h, cudaMemcpyDeviceToHost);
-  printf("%d %s", h, cudaGetErrorName(cudaGetLastError()));
+  printf("%d %d %s", h >= 42, copies, cudaGetErrorName(cudaGetLastError()));
 }"""
-    assert run(source).stdout == "37 cudaSuccess"
+    assert run(source).stdout == "1 1 cudaSuccess"
 
 
 def test_ctrl_c_ends_the_program_at_once() -> None:
@@ -327,7 +338,8 @@ def test_the_command_runs_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[s
 TEXTS = st.lists(
     st.sampled_from(
         ["k<<<1, 2>>>(a)", "k<int><<<g,\n b>>>(a)", '"<<<"', "// <<<1>>>(\n", "/* k<<<1,1>>>(x)\n*/",
-         "#if 0\nk<<<\n#endif\n", "a << b", "x >>> y", "'\\''", "R\"(k<<<1,1>>>(a))\"", "{",
+         "#if 0\nk<<<\n#endif\n", "a << b", "x >>> y", "'\\''", "R\"(k<<<1,1>>>(a))\"",
+         "{",
          "#define L(k) \\\n k<<<1,1>>>()\n", "}", ";\n", " ", "\\\n", "<<<", ")", "1'000"]
     ),
     max_size=30,
@@ -362,3 +374,12 @@ def test_error_names_and_texts_are_cudas_own() -> None:
 int main() { for (int i = 0; i < 1000; ++i) { cudaError_t e = (cudaError_t)i;
   printf("%d %s %s\\n", i, cudaGetErrorName(e), cudaGetErrorString(e)); } }"""
     assert run(source).stdout.splitlines() == expected
+
+
+def test_a_call_of_the_runtime_inside_a_kernel_fails_at_once() -> None:
+    source = """#include <cstdio>
+__host__ __device__ int ask(void** p) { return cudaMalloc(p, 4); }
+__global__ void k(int* error) { void* p; *error = ask(&p); }
+int main() { int* e; cudaMallocManaged(&e, 4); k<<<1, 1>>>(e); cudaDeviceSynchronize();
+puts(cudaGetErrorName((cudaError_t)*e)); }"""
+    assert run(source, timeout=20).stdout == "cudaErrorNotSupported\n"

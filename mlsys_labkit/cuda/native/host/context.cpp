@@ -3,6 +3,8 @@
 
 #include <cstdio>
 
+#include "engine.h"
+
 namespace lk::host {
 
 cudaError_t Context::finish(cudaError_t error) {
@@ -49,6 +51,10 @@ cudaError_t Context::peek_last() const {
     return sticky_ != cudaSuccess ? sticky_ : last_;
 }
 
+bool in_kernel() {
+    return current() != nullptr;
+}
+
 Context& context() {
     static Context state;
     return state;
@@ -59,11 +65,13 @@ Context& context() {
 using lk::host::context;
 
 extern "C" cudaError_t cudaGetLastError() {
+    if (lk::host::in_kernel()) return cudaErrorNotSupported;
     const std::lock_guard<std::recursive_mutex> held(context().lock);
     return context().take_last();
 }
 
 extern "C" cudaError_t cudaPeekAtLastError() {
+    if (lk::host::in_kernel()) return cudaErrorNotSupported;
     const std::lock_guard<std::recursive_mutex> held(context().lock);
     return context().peek_last();
 }

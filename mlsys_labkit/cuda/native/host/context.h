@@ -46,9 +46,13 @@ private:
 
 Context& context();
 
+// Whether a kernel's thread is asking. The launching thread holds the lock then, so that nothing here can be waited for.
+bool in_kernel();
+
 // The usual shape of an API call: under the lock, refused when the device is broken, its error remembered.
 template <class Call>
 cudaError_t api(Call call) {
+    if (in_kernel()) return cudaErrorNotSupported;
     Context& state = context();
     const std::lock_guard<std::recursive_mutex> held(state.lock);
     const cudaError_t broken = state.broken();

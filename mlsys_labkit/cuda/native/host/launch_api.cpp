@@ -143,6 +143,7 @@ Outcome run(const lk::Configuration& configuration, void (*body)(void**), void**
 
 extern "C" cudaError_t lk_program_launch(const char* name, const void* kernel, const lk::Configuration* configuration,
                                          void (*body)(void**), void** frame) {
+    if (in_kernel()) return cudaErrorNotSupported;
     const std::lock_guard<std::recursive_mutex> held(context().lock);
     const GivenArguments arguments = std::exchange(given, {});
     if (context().broken() != cudaSuccess) return context().broken();
@@ -166,6 +167,7 @@ extern "C" cudaError_t lk_program_launch(const char* name, const void* kernel, c
 }
 
 extern "C" const void* lk_program_argument(const void* pointer, int number, size_t element_bytes) {
+    if (in_kernel()) return pointer;
     const std::lock_guard<std::recursive_mutex> held(context().lock);
     if (!pointer) return pointer;
     uint64_t begin = 0;

@@ -37,7 +37,12 @@ typedef enum {
     CUBLAS_COMPUTE_32F_FAST_TF32 = 77,
     CUBLAS_COMPUTE_64F = 70,
 } cublasComputeType_t;
-typedef enum { CUBLAS_GEMM_DEFAULT = -1, CUBLAS_GEMM_DFALT = -1, CUBLAS_GEMM_DEFAULT_TENSOR_OP = 99 } cublasGemmAlgo_t;
+typedef enum {
+    CUBLAS_GEMM_DEFAULT = -1,
+    CUBLAS_GEMM_DFALT = -1,
+    CUBLAS_GEMM_DEFAULT_TENSOR_OP = 99,
+    CUBLAS_GEMM_DFALT_TENSOR_OP = 99,
+} cublasGemmAlgo_t;
 
 struct cublasContext;
 typedef cublasContext* cublasHandle_t;
@@ -98,4 +103,16 @@ cublasStatus_t cublasSasum(cublasHandle_t handle, int n, const float* x, int x_s
 cublasStatus_t cublasDasum(cublasHandle_t handle, int n, const double* x, int x_step, double* result);
 cublasStatus_t cublasIsamax(cublasHandle_t handle, int n, const float* x, int x_step, int* result);
 cublasStatus_t cublasIdamax(cublasHandle_t handle, int n, const double* x, int x_step, int* result);
+}
+
+// As before CUDA 11, where the type to sum in was named like the types of matrices.
+inline cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n,
+                                   int k, const void* alpha, const void* a, cudaDataType_t type_a, int lda, const void* b,
+                                   cudaDataType_t type_b, int ldb, const void* beta, void* c, cudaDataType_t type_c,
+                                   int ldc, cudaDataType_t compute, cublasGemmAlgo_t algorithm) {
+    const cublasComputeType_t sums = compute == CUDA_R_64F   ? CUBLAS_COMPUTE_64F
+                                     : compute == CUDA_R_16F ? CUBLAS_COMPUTE_16F
+                                                             : CUBLAS_COMPUTE_32F;
+    return cublasGemmEx(handle, op_a, op_b, m, n, k, alpha, a, type_a, lda, b, type_b, ldb, beta, c, type_c, ldc, sums,
+                        algorithm);
 }

@@ -56,6 +56,34 @@ void check_arguments(Arguments&... arguments) {
     (check_argument(arguments, number++), ...);
 }
 
+// How one parameter reaches a kernel. CUDA copies the bytes of an argument and runs no constructor or destructor for the
+// kernel's copy; a class that has its own would else run host code in every thread. The ABI (Itanium C++, "non-trivial
+// parameters") passes such a class by the address of a copy that the caller makes: ours is made of its bytes.
+template <class Parameter, bool plain = std::is_reference_v<Parameter> ||
+                                       (std::is_trivially_copy_constructible_v<Parameter> &&
+                                        std::is_trivially_move_constructible_v<Parameter> &&
+                                        std::is_trivially_destructible_v<Parameter>)>
+struct Passed {
+    using Type = Parameter;
+    using Stored = std::remove_reference_t<Parameter>*;
+
+    LK_UNRECORDED explicit Passed(Stored argument) : argument_(argument) {}
+    LK_UNRECORDED Parameter get() { return static_cast<Parameter>(*argument_); }
+
+    Stored argument_;
+};
+
+template <class Parameter>
+struct Passed<Parameter, false> {
+    using Type = void*;
+    using Stored = Parameter*;
+
+    LK_UNRECORDED explicit Passed(Stored argument) { __builtin_memcpy(bytes_, argument, sizeof bytes_); }
+    LK_UNRECORDED void* get() { return bytes_; }
+
+    alignas(Parameter) unsigned char bytes_[sizeof(Parameter)];
+};
+
 // A kernel whose parameters are known: arguments convert to them as in a call.
 template <class... Parameters>
 class TypedLaunch {
@@ -73,7 +101,7 @@ public:
 private:
     struct Frame {
         void (*kernel)(Parameters...);
-        std::tuple<Parameters*...> arguments;
+        std::tuple<typename Passed<Parameters>::Stored...> arguments;
     };
 
     LK_UNRECORDED static void run(void** context) {
@@ -82,7 +110,8 @@ private:
 
     template <size_t... I>
     LK_UNRECORDED __attribute__((always_inline)) static inline void call(Frame* frame, std::index_sequence<I...>) {
-        frame->kernel(*std::get<I>(frame->arguments)...);
+        using Kernel = void (*)(typename Passed<Parameters>::Type...);
+        reinterpret_cast<Kernel>(frame->kernel)(Passed<Parameters>(std::get<I>(frame->arguments)).get()...);
     }
 
     const char* name_;
@@ -131,7 +160,7 @@ private:
 template <class... Parameters, size_t... I>
 cudaError_t launch_with_addresses(void (*kernel)(Parameters...), const Configuration& configuration, void** arguments,
                                   std::index_sequence<I...>) {
-    return TypedLaunch<Parameters...>("", kernel, configuration)(*static_cast<Parameters*>(arguments[I])...);
+    return TypedLaunch<Parameters...>("", kernel, configuration)(*static_cast<std::remove_reference_t<Parameters>*>(arguments[I])...);
 }
 
 }  // namespace lk
