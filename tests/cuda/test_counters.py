@@ -609,3 +609,20 @@ def test_two_runs_and_two_orders_count_the_same() -> None:
     first, again, shuffled = launch(profile), launch(profile), launch(profile.seeded(5))
     assert first.lines == again.lines == shuffled.lines
     assert first.samples == again.samples
+
+
+def test_a_seed_gives_one_order_whichever_os_thread_runs_a_block() -> None:
+    source = """
+__global__ void order(int* x, int* next) { x[64 * blockIdx.x + atomicAdd(&next[blockIdx.x], 1)] = threadIdx.x; }
+"""
+
+    def order(seed: int) -> Any:
+        x = np.full((40, 64), -1, np.int32)
+        cuda.compile(source).seeded(seed)[40, 64](x, np.zeros(40, np.int32))
+        assert (np.sort(x) == np.arange(64)).all()
+        return x
+
+    first = order(3)
+    assert all((order(3) == first).all() for _ in range(10))
+    assert (order(4) != first).any()
+    assert len({tuple(block) for block in first}) > 20  # blocks differ, too

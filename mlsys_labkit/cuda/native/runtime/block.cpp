@@ -112,9 +112,8 @@ void report_deadlock(Block& block) {
 }
 
 void run_warps(Block& block) {
-    Worker& worker = *block.worker;
-    u32 rotation = worker.shuffled ? worker.random.next() % block.warp_count : 0;
-    u32 flip = worker.shuffled ? worker.random.next() & 1 : 0;
+    u32 rotation = block.shuffled() ? block.random.next() % block.warp_count : 0;
+    u32 flip = block.shuffled() ? block.random.next() & 1 : 0;
     for (u32 i = 0; i < block.warp_count && !stopped(block); i++) {
         u32 place = flip ? block.warp_count - 1 - i : i;
         u32 warp = (place + rotation) % block.warp_count;
@@ -136,6 +135,7 @@ bool watches_shared_memory(Block& block) {
 void start_block(Block& block, u64 number) {
     const Launch& launch = *block.launch;
     block.number = number;
+    block.random = Random(launch.seed * 0xD1B54A32D192ED03 + number);
     block.index.x = u32(number % launch.grid.x);
     block.index.y = u32(number / launch.grid.x % launch.grid.y);
     block.index.z = u32(number / launch.grid.x / launch.grid.y);

@@ -19,6 +19,7 @@
 #include "fiber.h"
 #include "findings.h"
 #include "record.h"
+#include "seeded_order.h"
 
 namespace lk {
 
@@ -117,6 +118,8 @@ struct Block {
 
     lk_uint3 index{};
     u64 number = 0;                     // linear, x fastest
+    Random random{1};                   // its own: which OS thread runs it is chance, and a seed's order is not
+    bool shuffled() const { return launch->seed != 0; }
     u32 thread_count = 0;
     u32 warp_count = 0;
     std::vector<Thread> threads;

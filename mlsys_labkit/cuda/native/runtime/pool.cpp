@@ -35,7 +35,7 @@ struct Job {
 
 class PoolThread {
 public:
-    explicit PoolThread(u32 number) : number_(number), thread_([this] { loop(); }) {}
+    PoolThread() : thread_([this] { loop(); }) {}
 
     void give(Job& job) {
         {
@@ -63,9 +63,6 @@ private:
             Job& job = *job_;
             job_ = nullptr;
             lock.unlock();
-            u64 seed = job.launch.seed;
-            worker_.shuffled = seed != 0;
-            worker_.random = Random(seed + number_);
             run_blocks(worker_, job.launch, job.grid);
             {
                 std::lock_guard done(job.mutex);
@@ -75,7 +72,6 @@ private:
         }
     }
 
-    u32 number_;
     std::mutex mutex_;
     std::condition_variable wake_;
     Job* job_ = nullptr;
@@ -88,7 +84,7 @@ std::vector<std::unique_ptr<PoolThread>>& pool() {
     static auto* threads = [] {
         install_fault_handlers();
         auto* made = new std::vector<std::unique_ptr<PoolThread>>;
-        for (u32 i = 0; i < pool_size(); i++) made->push_back(std::make_unique<PoolThread>(i));
+        for (u32 i = 0; i < pool_size(); i++) made->push_back(std::make_unique<PoolThread>());
         return made;
     }();
     return *threads;

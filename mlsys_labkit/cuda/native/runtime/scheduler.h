@@ -9,28 +9,11 @@ namespace lk {
 constexpr u32 kLongTurn = 1 << 16;
 constexpr u32 kShortTurn = 1 << 11;
 
-// xorshift64*: orders of lanes, warps and blocks under a seed.
-class Random {
-public:
-    explicit Random(u64 seed) : state_(seed * 0x9E3779B97F4A7C15 | 1) {}
-    u32 next() {
-        state_ ^= state_ >> 12;
-        state_ ^= state_ << 25;
-        state_ ^= state_ >> 27;
-        return u32(state_ * 0x2545F4914F6CDD1D >> 32);
-    }
-
-private:
-    u64 state_;
-};
-
 // An OS thread of the pool, as far as the blocks on it are concerned.
 struct Worker {
     void* scheduler = nullptr;  // the stack pointer of its own stack while a fiber runs
     std::vector<Fiber*> free_fibers;
     std::vector<std::unique_ptr<Trace>> free_traces;
-    Random random{1};
-    bool shuffled = false;       // by a seed
     u32 turn = kLongTurn;        // how long a turn is now, in basic blocks
     std::atomic<u64> turns{0};   // counts them, for the monitor
 };

@@ -25,9 +25,9 @@ Fiber* take_fiber(Worker& worker) {
     return fiber;
 }
 
-u32 pick_lane(Worker& worker, u32 lanes) {
-    if (!worker.shuffled) return lowest_lane(lanes);
-    u32 rotation = worker.random.next() % kWarpSize;
+u32 pick_lane(Block& block, u32 lanes) {
+    if (!block.shuffled()) return lowest_lane(lanes);
+    u32 rotation = block.random.next() % kWarpSize;
     u32 rotated = rotation ? lanes >> rotation | lanes << (kWarpSize - rotation) : lanes;
     return (lowest_lane(rotated) + rotation) % kWarpSize;
 }
@@ -38,7 +38,7 @@ Fiber* next_turn(Block& block, Fiber* spare) {
     Worker& worker = *block.worker;
     Thread* thread = nullptr;
     if (block.turns) {
-        u32 lane = pick_lane(worker, block.turns);
+        u32 lane = pick_lane(block, block.turns);
         block.turns &= ~(1u << lane);
         block.thread_number = block.warp * kWarpSize + lane;
         thread = &block.threads[block.thread_number];
