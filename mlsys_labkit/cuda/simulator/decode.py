@@ -20,7 +20,7 @@ __all__ = ["RECORDS", "LaunchContext", "NamedRange", "Recorded", "Written", "dec
 NOBODY = 2**64 - 1
 DYNAMIC = "dynamic shared memory"  # name of the extern __shared__ array where no other is known
 SPACES = ("global", "shared")
-OPS = ("load", "store", "atomic", "atomic", "load", "store")  # compare, volatile load, volatile store
+OPS = ("load", "store", "atomic", "atomic", "load", "store", "atomic")  # compare, volatile load and store, atomic store
 
 FINDING = np.dtype(
     [

@@ -55,6 +55,7 @@ unsigned lk_active_mask();
 
 // Called in the instrumented build only (__SANITIZE_THREAD__): accesses that the compiler's own calls do not show.
 void lk_atomic(void* address, int size);
+void lk_atomic_store(void* address, int size);
 void lk_compare(void* address, int size);  // an atomic that may leave the word as it is: compare-and-swap, minimum, maximum
 void lk_read(const void* address, unsigned long size);
 void lk_write(void* address, unsigned long size);

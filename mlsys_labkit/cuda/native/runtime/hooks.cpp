@@ -93,7 +93,7 @@ void __tsan_vptr_read(void**) {}
         return __atomic_load_n(address, __ATOMIC_SEQ_CST);                                                             \
     }                                                                                                                  \
     void __tsan_atomic##bits##_store(volatile Word* address, Word value, int) {                                        \
-        record_here(const_cast<Word*>(address), sizeof(Word), Op::atomic, HOOK_PC);                                    \
+        record_here(const_cast<Word*>(address), sizeof(Word), Op::atomic_store, HOOK_PC);                              \
         __atomic_store_n(address, value, __ATOMIC_SEQ_CST);                                                            \
     }                                                                                                                  \
     Word __tsan_atomic##bits##_exchange(volatile Word* address, Word value, int) {                                     \
@@ -141,6 +141,10 @@ void __tsan_atomic_signal_fence(int) {}
 
 // What headers say of accesses that the compiler's own calls do not show.
 void lk_atomic(void* address, int bytes) { record_range(reinterpret_cast<u64>(address), u64(bytes), Op::atomic, HOOK_PC); }
+
+void lk_atomic_store(void* address, int bytes) {
+    record_range(reinterpret_cast<u64>(address), u64(bytes), Op::atomic_store, HOOK_PC);
+}
 
 void lk_compare(void* address, int bytes) { record_range(reinterpret_cast<u64>(address), u64(bytes), Op::compare, HOOK_PC); }
 

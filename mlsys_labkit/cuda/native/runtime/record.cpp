@@ -24,7 +24,7 @@ constexpr uint64_t kNearShared = 64 << 10;  // so far from shared memory, an add
 constexpr uint64_t kNothing = 0;            // no address
 
 bool writes(Op op) { return !is_load(op); }
-bool reads(Op op) { return op != Op::store && op != Op::volatile_store; }
+bool reads(Op op) { return op != Op::store && op != Op::volatile_store && op != Op::atomic_store; }
 
 // Whether the bytes beyond a buffer's ends are mapped and nobody's: the rest of its pages.
 bool in_slack(const Buffer& buffer, uint64_t address, uint64_t bytes) {

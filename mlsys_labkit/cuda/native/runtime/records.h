@@ -13,8 +13,17 @@ constexpr uint64_t kNobody = ~uint64_t{0};
 
 enum class Space : uint32_t { global = 0, shared = 1 };
 
-// compare: an atomic that may leave the word as it is (compare-and-swap, minimum, maximum).
-enum class Op : uint32_t { load = 0, store = 1, atomic = 2, compare = 3, volatile_load = 4, volatile_store = 5 };
+// compare: an atomic that may leave the word as it is (compare-and-swap, minimum, maximum). atomic_store: one that does not
+// ask what was there.
+enum class Op : uint32_t {
+    load = 0,
+    store = 1,
+    atomic = 2,
+    compare = 3,
+    volatile_load = 4,
+    volatile_store = 5,
+    atomic_store = 6
+};
 
 enum class FindingKind : uint32_t {
     out_of_bounds = 1,

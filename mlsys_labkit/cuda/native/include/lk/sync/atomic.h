@@ -54,6 +54,14 @@ struct AtomicOperations {
         return value;
     }
 
+    static LK_INLINE void store(Value* at, Value value, std::memory_order order) {
+        fence_if_release(order);
+#ifdef __SANITIZE_THREAD__
+        lk_atomic_store(at, sizeof(Value));
+#endif
+        exchange_opaque(at, [=](Value) LK_UNRECORDED { return value; });
+    }
+
     template <class Operation>
     static LK_INLINE Value change(Value* at, std::memory_order order, Operation operation) {
         fence_if_release(order);
@@ -89,7 +97,7 @@ public:
     LK_INLINE bool is_lock_free() const { return true; }
     LK_INLINE Value load(Order = strictest) const { return Operations::load(at()); }
     LK_INLINE operator Value() const { return load(); }
-    LK_INLINE void store(Value value, Order order = strictest) const { exchange(value, order); }
+    LK_INLINE void store(Value value, Order order = strictest) const { Operations::store(at(), value, order); }
     LK_INLINE Value exchange(Value value, Order order = strictest) const {
         return Operations::change(at(), order, [=](Value) LK_UNRECORDED { return value; });
     }
