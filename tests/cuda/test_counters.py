@@ -446,6 +446,14 @@ __global__ void halves(const __half2* x, __half2* y) {
     y[i] = __hfma2(x[i], x[i], x[i]);
 }
 
+__constant__ float weights[2] = {1, 2}, unused;
+static __constant__ const int shift = 3;
+__device__ float variable[32];
+__global__ void constants(const float* x) {
+    int i = threadIdx.x;
+    variable[i] = weights[i % 2] * x[i] + *(&shift + i / 32);
+}
+
 __global__ void one_warp_of_two(float* a) {
     if (threadIdx.x < 8)
         a[threadIdx.x] = 1.0f;
@@ -510,6 +518,12 @@ class TestAccessPatterns:
         profile = kernel(SMALL, "rows").profile[1, 32](pointers.address, 40)
         assert profile.bytes_written == 40 * 128
         assert all((array.numpy() == row).all() for row, array in enumerate(arrays))
+
+    def test_constant_memory_is_no_global_memory(self) -> None:
+        """It has a cache of its own; a __device__ variable is global memory like any other."""
+        profile = kernel(SMALL, "constants").profile[1, 32](floats(32))
+        assert (profile.global_load_requests, profile.bytes_read) == (1, 128)
+        assert (profile.global_store_requests, profile.bytes_written) == (1, 128)
 
     def test_half_empty_warps(self) -> None:
         profile = kernel(SMALL, "one_warp_of_two").profile[1, 64](floats(8))

@@ -55,7 +55,8 @@ def test_hidden_stores_are_an_error() -> None:
     with pytest.raises(cuda.KernelError, match="2 bytes of a changed, from byte 251 on") as caught:
         launch(HIDDEN, np.zeros(64, np.float32), 62)
     (finding,) = caught.value.findings
-    assert (finding.kind, finding.array, finding.offset) == ("unrecorded_store", "a", 251)  # 2.0f differs from 0.0f in its last byte
+    # 2.0f differs from 0.0f in its last byte.
+    assert (finding.kind, finding.array, finding.offset) == ("unrecorded_store", "a", 251)
 
 
 def test_a_hidden_store_of_what_was_there_changes_nothing() -> None:

@@ -56,6 +56,13 @@ void read_shared_arrays(const std::vector<Symbol>& symbols, LoadedModule& loaded
     for (const auto& [offset, bytes] : arrays) loaded.description.shared_arrays.push_back({offset, bytes});
 }
 
+void read_constants(const std::vector<Symbol>& symbols, LoadedModule& loaded) {
+    for (const Symbol& symbol : symbols) {
+        const u64 begin = loaded.load_address + symbol.value;
+        if (symbol.is_constant) loaded.description.constant_variables.push_back({begin, begin + symbol.bytes});
+    }
+}
+
 }  // namespace
 
 LoadedModule load_module(const std::string& path) {
@@ -74,6 +81,7 @@ LoadedModule load_module(const std::string& path) {
     loaded.module.text_end = loaded.description.text.end;
     const std::vector<Symbol> symbols = read_symbols(path);
     read_shared_arrays(symbols, loaded);
+    read_constants(symbols, loaded);
     loaded.module.instrumented = std::any_of(symbols.begin(), symbols.end(), [](const Symbol& each) {
         return !each.defined && each.name == "__sanitizer_cov_trace_pc";
     });

@@ -33,6 +33,26 @@ bool in_slack(const Buffer& buffer, uint64_t address, uint64_t bytes) {
     return address >= first && address + bytes <= end;
 }
 
+bool is_constant(const LaunchDescription& launch, uint64_t address, uint64_t bytes) {
+    const auto holds = [&](const AddressRange& range) { return range.holds(address, bytes); };
+    return holds(launch.constants) || std::any_of(launch.constant_variables.begin(), launch.constant_variables.end(), holds);
+}
+
+// The parts of the module's variables that lie in global memory.
+std::vector<AddressRange> device_variables(const LaunchDescription& launch) {
+    std::vector<AddressRange> holes = launch.constant_variables;
+    std::sort(holes.begin(), holes.end(), [](const AddressRange& one, const AddressRange& other) { return one.begin < other.begin; });
+    std::vector<AddressRange> parts;
+    uint64_t begin = launch.data.begin;
+    for (const AddressRange& hole : holes) {
+        if (hole.begin < begin || hole.end > launch.data.end) continue;
+        if (hole.begin > begin) parts.push_back({begin, hole.begin});
+        begin = hole.end;
+    }
+    if (launch.data.end > begin) parts.push_back({begin, launch.data.end});
+    return parts;
+}
+
 uint64_t key_of(const FindingRecord& found, uint32_t site, uint32_t other_site) {
     return uint64_t{found.kind} << 32 | uint64_t{site} << 16 | other_site;
 }
@@ -172,8 +192,7 @@ Verdict Recorder::State::access_global(const Present& now, uint64_t address, uin
         shadow = GlobalShadows::instance().find(address);
         if (!shadow || !shadow->holds(address, bytes)) {
             shadow = nullptr;
-            const bool allowed = in_heap(reinterpret_cast<void*>(address)) ||
-                                 launch.description.constants.holds(address, bytes);
+            const bool allowed = in_heap(reinterpret_cast<void*>(address)) || is_constant(launch.description, address, bytes);
             return allowed ? Verdict::proceed : out_of_bounds(now, address, bytes, pc);
         }
     }
@@ -333,7 +352,7 @@ void Recorder::State::request_global(const Request& request, uint32_t mask) {
         if (!last_touched || !last_touched->holds(address, request.bytes)) {
             TouchedBuffer* found = launch.touched.find(address);
             if (!found || !found->holds(address, request.bytes)) {
-                if (launch.description.constants.holds(address, request.bytes)) counted &= ~(1u << lane);
+                if (is_constant(launch.description, address, request.bytes)) counted &= ~(1u << lane);
                 else if (!in_heap(reinterpret_cast<void*>(address))) out_of_bounds(request, lane);
                 continue;
             }
@@ -435,7 +454,7 @@ LaunchRecord::LaunchRecord(const LaunchDescription& description, Findings& findi
     }
     std::vector<GlobalShadows::Range> ranges;
     for (const Buffer& buffer : device_memory().buffers()) ranges.push_back({buffer.begin, buffer.end});
-    if (description.data.begin != description.data.end) ranges.push_back({description.data.begin, description.data.end});
+    for (const AddressRange& part : device_variables(description)) ranges.push_back({part.begin, part.end});
     if (heap_begin()) ranges.push_back({heap_begin(), heap_begin() + kDeviceHeapBytes});
     if (description.profile) {
         for (const auto& range : ranges) state_->touched.add(range.begin, range.end);

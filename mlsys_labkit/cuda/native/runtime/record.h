@@ -34,8 +34,9 @@ struct LaunchDescription {
     uint32_t threads_per_block = 0;
     uint64_t object_address = 0;            // where kernel.so is loaded: pc - object_address crosses to Python
     AddressRange text;                      // its code, absolute
-    AddressRange data;                      // its __device__ variables, absolute
-    AddressRange constants;                 // __constant__ variables and literals: read through another cache, not counted
+    AddressRange data;                      // its variables, absolute
+    AddressRange constants;                 // what the compiler made constant
+    std::vector<AddressRange> constant_variables;  // __constant__: read through a cache of their own, and not counted
     uint64_t shared_segment_bytes = 0;      // the kernel's thread-local segment
     std::vector<SharedArray> shared_arrays;  // static ones, and the dynamic one with the bytes of this launch
 };

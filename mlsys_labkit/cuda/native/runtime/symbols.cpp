@@ -28,6 +28,12 @@ std::vector<Symbol> read_symbols(const std::string& path) {
         throw std::runtime_error("the file is not a 64-bit ELF file");
     }
     const auto* sections = table<Elf64_Shdr>(file, header->e_shoff, header->e_shnum * sizeof(Elf64_Shdr));
+    const auto is_constant = [&](uint16_t section) {
+        if (header->e_shstrndx >= header->e_shnum || section >= header->e_shnum) return false;
+        const Elf64_Shdr& names = sections[header->e_shstrndx];
+        const std::string name = table<char>(file, names.sh_offset, names.sh_size) + sections[section].sh_name;
+        return name.rfind(".lk_constant.", 0) == 0;
+    };
     std::vector<Symbol> found;
     for (int i = 0; i < header->e_shnum; ++i) {
         const Elf64_Shdr& section = sections[i];
@@ -39,7 +45,7 @@ std::vector<Symbol> read_symbols(const std::string& path) {
         for (uint64_t at = 0; at < section.sh_size / sizeof(Elf64_Sym); ++at) {
             const Elf64_Sym& symbol = symbols[at];
             found.push_back({text + symbol.st_name, symbol.st_value, symbol.st_size, symbol.st_shndx != SHN_UNDEF,
-                             ELF64_ST_TYPE(symbol.st_info) == STT_TLS});
+                             ELF64_ST_TYPE(symbol.st_info) == STT_TLS, is_constant(symbol.st_shndx)});
         }
     }
     return found;

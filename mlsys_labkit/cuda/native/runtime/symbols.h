@@ -13,6 +13,7 @@ struct Symbol {
     uint64_t bytes;
     bool defined;
     bool is_thread_local;
+    bool is_constant;  // a __constant__ variable
 };
 
 // Throws std::runtime_error when the file is no 64-bit ELF file of this machine.
