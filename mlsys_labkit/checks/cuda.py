@@ -94,12 +94,13 @@ def graded_kernel(kernel: object, name: str | None = None) -> Kernel:
         'f'
     """
     from mlsys_labkit.cuda.compilation import Kernels, compile
+    from mlsys_labkit.cuda.errors import UnsolvedError
     from mlsys_labkit.cuda.kernel import Kernel
     from mlsys_labkit.cuda.unsolved import UnsolvedKernel
 
     chosen = next(iter(kernel.values()), None) if type(kernel) is Kernels else kernel
     if type(chosen) is UnsolvedKernel:
-        raise NotImplementedError(f"{name or chosen.name} is not written yet")
+        raise UnsolvedError(f"{name or chosen.name} is not written yet: write it, run its cell, and run this one again")
     if type(chosen) is not Kernel:
         raise failure(
             f"{name or 'the kernel'}: not a kernel",
@@ -145,7 +146,7 @@ def _unclean(findings: Sequence[Finding], name: str) -> CheckError:
     first, others = findings[0], len(findings) - 1
     where = f"line {first.line}: {first.source_line.strip()}" if first.line else ""
     two = first.other_line and first.other_line != first.line
-    other = f"; with line {first.other_line}: {first.other_source_line.strip()}" if two else ""
+    other = f"  and line {first.other_line}: {first.other_source_line.strip()}" if two else ""
     more = f" (and {others} more {'finding' if others == 1 else 'findings'})" if others else ""
     return failure(
         f"{name}: {first.kind.replace('_', ' ')}",
