@@ -186,6 +186,25 @@ def test_names_that_only_a_macro_spells_are_found() -> None:
     assert violations(expanded)
 
 
+def test_another_thread_s_local_memory_is_no_cache() -> None:
+    """On a GPU nobody can reach it; here it would be one, and its accesses would not count."""
+    source = """__global__ void k(const float* x, float* y)
+    {
+        __shared__ const float* shared;
+        float mine[32];
+        for (int j = 0; j < 32; ++j) mine[j] = x[j];
+        if (threadIdx.x == 0) shared = mine;
+        __syncthreads();
+        y[threadIdx.x] = shared[threadIdx.x];
+    }"""
+    kernel = cuda.compile(source, graded=True, backend="simulator")
+    x, y = np.ones(32, np.float32), np.zeros(32, np.float32)
+    with pytest.raises(cuda.KernelError) as caught:
+        kernel.profile[1, 32](x, y)
+    assert (caught.value.findings[0].kind, caught.value.findings[0].line) == ("out_of_bounds", 8)
+    assert kernel.check[1, 32](x, y)[0].line == 8
+
+
 def test_a_wild_store_while_counting_is_no_profile(tmp_path: Path) -> None:
     """A kernel that writes over the simulator's own memory is stopped before it does."""
     source = KERNEL.format("auto f = &printf; char* p = *(char**)&f; for (long j = 0; j < n; ++j) p[j * 4096] = 1;")

@@ -5,8 +5,15 @@
 
 namespace lk {
 
+// True for the running thread's own local variables. Those of another thread are no memory that it can reach on a GPU, and
+// would be a cache that nobody counts.
+inline bool is_own(const Block& block, u64 address) {
+    const Fiber& fiber = *block.thread->fiber;
+    return address >= reinterpret_cast<u64>(fiber.low) && address < reinterpret_cast<u64>(fiber.top);
+}
+
 inline void record_access(Block& block, u64 address, u8 bytes, Op op, u64 pc) {
-    if (is_local(address)) return;
+    if (is_local(address) && is_own(block, address)) return;
     if (LaneTrace* trace = block.trace) {
         trace->push({address, u32(pc - block.launch->module->text_begin), bytes, op, Kind::access});
         return;
