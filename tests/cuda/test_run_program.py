@@ -18,8 +18,8 @@ from mlsys_labkit.cli import main as labkit
 from mlsys_labkit.cuda import run_program
 from mlsys_labkit.cuda.errors import CompileError, CudaError
 from mlsys_labkit.cuda.program.command import run_cell
-from mlsys_labkit.cuda.program.mask import mask
 from mlsys_labkit.cuda.program.rewrite import find_kernels, rewrite
+from mlsys_labkit.cuda.source.mask import mask
 
 HELLO = """
 #include <cstdio>

@@ -18,6 +18,7 @@ from mlsys_labkit.cuda.build.headers import HEADER, PRELUDE, kit_identity, preco
 from mlsys_labkit.cuda.build.red_zones import with_red_zones
 from mlsys_labkit.cuda.build.toolchain import Toolchain
 from mlsys_labkit.cuda.build.unit import Unit
+from mlsys_labkit.cuda.source.left_out import explained, launches, left_out
 
 __all__ = ["CompiledModule", "compile_module"]
 
@@ -85,7 +86,8 @@ def _compile(unit: Unit, flags: list[str], folder: Path, toolchain: Toolchain) -
     except compiler.CompilerFailed as failed:
         said = failed.text
         diagnostics = read_diagnostics(said, unit.name, unit.source) or linker_diagnostics(said)
-        raise compile_error(diagnostics, said) from None
+        known = [*left_out(unit.source), *launches(unit.source)]
+        raise compile_error(explained(known, diagnostics), said) from None
     undefined = [one for one in linker_diagnostics(said) if not _RUNTIMES_OWN.match(one.text)]
     if undefined:
         raise compile_error(undefined, said)

@@ -19,10 +19,10 @@ from mlsys_labkit.cuda.build.headers import headers_identity
 from mlsys_labkit.cuda.build.red_zones import with_red_zones
 from mlsys_labkit.cuda.build.toolchain import Toolchain
 from mlsys_labkit.cuda.build.unit import EXPORTS, module_exports
-from mlsys_labkit.cuda.errors import CompileError, CudaError
-from mlsys_labkit.cuda.program.left_out import left_out, no_dynamic_parallelism
-from mlsys_labkit.cuda.program.rewrite import find_kernels, rewrite, with_defines
+from mlsys_labkit.cuda.errors import CompileError, CudaError, Diagnostic
+from mlsys_labkit.cuda.program.rewrite import device_launches, find_kernels, rewrite, with_defines
 from mlsys_labkit.cuda.simulator import runtime
+from mlsys_labkit.cuda.source.left_out import explained, left_out
 from mlsys_labkit.cuda.source.rewrite import rewrite as rewrite_for_gcc
 from mlsys_labkit.cuda.source.shared import dynamic_arrays
 from mlsys_labkit.cuda.source.tokens import tokenize
@@ -167,9 +167,10 @@ def _precompiled(flags: list[str], toolchain: Toolchain, cache: Cache) -> Path:
 def _compile(
     source: ProgramSource, files: Mapping[str, str], flags: list[str], folder: Path, toolchain: Toolchain, cache: Cache
 ) -> None:
-    nested = no_dynamic_parallelism(source.text)
-    for name, text in source.headers:
-        nested += no_dynamic_parallelism(text, name)
+    nested = [
+        *_nested_launches(source.text),
+        *(one for name, text in source.headers for one in _nested_launches(text, name)),
+    ]
     if nested:
         raise compile_error(nested, "")
     for name, text in files.items():
@@ -200,13 +201,19 @@ def _link(source: ProgramSource, flags: list[str], folder: Path, toolchain: Tool
         raise compile_error(missing, said)
 
 
+def _nested_launches(text: str, file: str = "") -> list[Diagnostic]:
+    """Launches inside kernels, which would compile here and not run as on a GPU."""
+    what = "a kernel launched by a kernel (dynamic parallelism) is left out of the simulator"
+    return [Diagnostic(launch.line, 0, what, launch.text, file) for launch in device_launches(text)]
+
+
 def _refused(source: ProgramSource, said: str) -> CompileError:
-    """What was left out on purpose comes first: it explains the compiler's complaints."""
+    """What was left out on purpose explains the compiler's complaints."""
     known = left_out(source.text)
     for name, text in source.headers:
         known += left_out(text, name)
     complaints = read_diagnostics(said, source.name, source.text)
-    return compile_error([*known[:3], *complaints], said)
+    return compile_error(explained(known, complaints), said)
 
 
 def _files(source: ProgramSource) -> dict[str, str]:

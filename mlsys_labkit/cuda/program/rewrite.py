@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from mlsys_labkit.cuda.program.mask import mask
+from mlsys_labkit.cuda.source.mask import mask
 
 _KERNEL = re.compile(r"\b__global__\b")
 _DEVICE = re.compile(r"\b(?:__global__|__device__)\b")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from mlsys_labkit.cuda.errors import Diagnostic
-from mlsys_labkit.cuda.program.mask import mask
-from mlsys_labkit.cuda.program.rewrite import device_launches
+from mlsys_labkit.cuda.source.mask import mask
+from mlsys_labkit.cuda.source.rewrite import rewrite
 
-__all__ = ["left_out", "no_dynamic_parallelism"]
+__all__ = ["explained", "launches", "left_out"]
 
 _FEATURES = (
     (
@@ -28,7 +28,7 @@ _FEATURES = (
     (r"\bcudaMemcpyPeer\w*|\bcudaMemcpy3DPeer\w*", "several GPUs"),
     (r"\bcudaMemPoolCreate\b|\bcudaMallocFromPoolAsync\b", "memory pools of one's own"),
     (r"\bcuda(?:Graphics|GL|EGL|Import|External)\w+", "graphics interoperability"),
-    (r"\b__cluster_dims__\b|\bcudaLaunchKernelEx\w*|\bcluster_group\b", "thread block clusters"),
+    (r"\b__cluster_dims__\b|\bcudaLaunchKernelEx\w*|\bcluster_group\b|\bthis_cluster\b", "thread block clusters"),
 )
 _HEADERS = (
     (r"cub/", "CUB"),
@@ -53,31 +53,42 @@ _TENSOR = re.compile(r"mma\.sync|wgmma|tcgen05|ldmatrix|cp\.async\.bulk")
 
 
 def left_out(text: str, file: str = "") -> list[Diagnostic]:
-    """Each use of something left out, with its line, for a program that did not compile.
+    """Each use of something left out, with its line, for a source that did not compile.
 
     Example:
         >>> [str(one) for one in left_out("cudaGraph_t graph;")]
         ['line 1: CUDA graphs: left out of the simulator; a GPU is needed: cudaGraph_t graph;']
     """
     return [
-        Diagnostic(
-            line,
-            0,
-            f"{what}: left out of the simulator; a GPU is needed",
-            shown,
-            file,
-        )
+        Diagnostic(line, 0, f"{what}: left out of the simulator; a GPU is needed", shown, file)
         for line, what, shown in sorted(_uses(text))
     ]
 
 
-def no_dynamic_parallelism(text: str, file: str = "") -> list[Diagnostic]:
-    """Launches inside kernels, which would compile here and not run as on a GPU."""
-    what = "a kernel launched by a kernel (dynamic parallelism) is left out of the simulator"
-    return [Diagnostic(launch.line, 0, what, launch.text, file) for launch in device_launches(text)]
+def launches(text: str) -> list[Diagnostic]:
+    """Each ``<<<``, for a source of kernels alone that did not compile.
+
+    Example:
+        >>> [one.line for one in launches("int main() {\\n  k<<<1, 32>>>();\\n}")]
+        [2]
+    """
+    what = (
+        "kernels of this source are launched from Python, kernel[grid, block](...); "
+        "a program that launches its own is for run_program or %%cu"
+    )
+    shown = text.splitlines()
+    lines = [number for number, line in enumerate(mask(text).splitlines(), 1) if "<<<" in line]
+    return [Diagnostic(number, 0, what, shown[number - 1].strip()) for number in lines]
+
+
+def explained(known: Sequence[Diagnostic], complaints: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """What is known first, and the compiler's complaints about other lines."""
+    lines = {(one.file, one.line) for one in known}
+    return [*known[:3], *(one for one in complaints if (one.file, one.line) not in lines)]
 
 
 def _uses(text: str) -> Iterator[tuple[int, str, str]]:
+    text = rewrite(text)  # the assembly that is simulated is gone
     code = mask(text)
     lines = text.splitlines()
 

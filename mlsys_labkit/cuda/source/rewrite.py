@@ -1,8 +1,9 @@
-"""What g++ gets to see of a student's source: the same lines, with CUDA's own pragmas and alignments made g++'s."""
+"""What g++ gets to see of a student's source: the same lines, with what is CUDA's alone made g++'s."""
 
 from __future__ import annotations
 
 from mlsys_labkit.cuda.source.alignment import alignment_edits
+from mlsys_labkit.cuda.source.special_registers import register_edits
 from mlsys_labkit.cuda.source.tokens import tokenize
 from mlsys_labkit.cuda.source.unroll import unroll_edits
 
@@ -17,7 +18,7 @@ def rewrite(source: str) -> str:
         '#pragma GCC unroll 4\\nfor (int i = 0; i < n; ++i) f(i);'
     """
     tokens = tokenize(source)
-    edits = [*unroll_edits(source, tokens), *alignment_edits(source, tokens)]
+    edits = [*unroll_edits(source, tokens), *alignment_edits(source, tokens), *register_edits(source, tokens)]
     for start, end, text in sorted(edits, reverse=True):
         source = source[:start] + text + source[end:]
     return source

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from mlsys_labkit.cuda.source.special_registers import ASSEMBLY
 from mlsys_labkit.cuda.source.tokens import code_tokens, tokenize
 
 __all__ = ["has_volatile_accesses"]
-
-_ASSEMBLY = ("asm", "__asm__", "__asm")
 
 
 def has_volatile_accesses(source: str) -> bool:
@@ -24,6 +23,6 @@ def has_volatile_accesses(source: str) -> bool:
     """
     tokens = code_tokens(tokenize(source))
     return any(
-        token.text == "volatile" and (place == 0 or tokens[place - 1].text not in _ASSEMBLY)
+        token.text == "volatile" and (place == 0 or tokens[place - 1].text not in ASSEMBLY)
         for place, token in enumerate(tokens)
     )
