@@ -206,6 +206,15 @@ __global__ void f(int* count, int* out) {
 }
 """, 32, lambda: (ints(1), ints(32)), kind="global_race", lines=("before = count", "atomicAdd"),
     ),
+    "a counter that is read before all have added": Case(
+        """
+__global__ void f(int* count, int* out) {
+    atomicAdd(count, 1);
+    if (threadIdx.x == 31)
+        out[0] = count[0];
+}
+""", 32, lambda: (ints(1), ints(1)), kind="global_race", lines=("atomicAdd", "out[0] = count[0]"),
+    ),
     "a counter that one thread clears while others add": Case(
         """
 __global__ void f(int* out) {
@@ -289,7 +298,7 @@ __global__ void f(int* out) {
     __shared__ int s;
     if (threadIdx.x == 0)
         s = 7;
-    __syncwarp();
+    __syncthreads();
     int seen = s;
     int sum = __shfl_sync(0xffffffffu, seen, 0);
     if (threadIdx.x == 0)
