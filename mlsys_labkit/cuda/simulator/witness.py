@@ -23,8 +23,13 @@ def unrecorded_stores(
     (nbytes,). Such a store came from code that the compiler was told not to instrument: its counts are no marks.
 
     Example:
-        >>> unrecorded_stores(result, {}, {})  # doctest: +SKIP
-        []
+        >>> from types import SimpleNamespace
+        >>> from mlsys_labkit.cuda.simulator.decode import TOTALS
+        >>> nothing_recorded = SimpleNamespace(totals=bytes(TOTALS.itemsize))
+        >>> x = NamedRange("x", 0, 4)
+        >>> old, new = np.zeros(4, np.uint8), np.array([0, 0, 7, 0], np.uint8)
+        >>> [(each.array, each.offset) for each in unrecorded_stores(nothing_recorded, {x: old}, {x: new})]
+        [('x', 2)]
     """
     recorded = {written.begin: written for written in written_bytes(result)}
     findings = []
