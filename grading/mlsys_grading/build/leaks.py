@@ -114,7 +114,12 @@ def _telling_cpp(source: str) -> list[str]:
     for statement in statements:
         value = re.search(r"(?:(?<![=!<>])=(?!=)|^return)(.*)", statement)
         operations = len(re.findall(r"[-+*/%&|<>^([]", value[1])) if value else 0
-        if value and operations and not _is_commonplace(value[1]) and len(value[1]) >= (least if operations > 1 else _LONG_EXPRESSION):
+        if (
+            value
+            and operations
+            and not _is_commonplace(value[1])
+            and len(value[1]) >= (least if operations > 1 else _LONG_EXPRESSION)
+        ):
             found.append(value[1])
     return found
 
