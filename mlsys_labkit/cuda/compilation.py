@@ -16,6 +16,7 @@ from mlsys_labkit.cuda.kernel import Backend, Kernel
 from mlsys_labkit.cuda.nvidia.gpu import GpuBackend, the_gpu, why_no_gpu
 from mlsys_labkit.cuda.simulator.backend import SimulatorBackend
 from mlsys_labkit.cuda.simulator.simulated import SimulatedModule
+from mlsys_labkit.cuda.source.host_code import without_host_code
 from mlsys_labkit.cuda.source.kernels import KernelDefinition, choose_kernels, find_kernels
 from mlsys_labkit.cuda.source.stub import is_unsolved
 from mlsys_labkit.cuda.unsolved import UnsolvedKernel
@@ -84,9 +85,10 @@ def compile(
     """Compile CUDA C++ and return the kernel called ``name``, such as ``"matmul<16>"`` for an instance of a template.
 
     ``source`` is the text, or a path; ``#include "..."`` looks beside the file, or in the current folder. ``name`` may
-    be left out where there is one kernel. ``backend`` is ``"simulator"``, ``"gpu"``, or ``"auto"``: a GPU where there
-    is one. ``defines`` are macros, as ``nvcc -D`` sets them. ``graded`` refuses what could reach around the counters.
-    ``strict`` asks NVIDIA's compiler, too; left out, it is asked for its words when g++ refuses the source.
+    be left out where there is one kernel. What only the host uses, launches and calls of the runtime, is left out.
+    ``backend`` is ``"simulator"``, ``"gpu"``, or ``"auto"``: a GPU where there is one. ``defines`` are macros, as
+    ``nvcc -D`` sets them. ``graded`` refuses what could reach around the counters. ``strict`` asks NVIDIA's compiler,
+    too; left out, it is asked for its words when g++ refuses the source.
 
     A source with nbgrader's stub in it compiles; its kernel raises NotImplementedError when it is launched.
 
@@ -143,7 +145,7 @@ def _request(
         raise CudaError(f"backend is 'auto', 'simulator' or 'gpu'; got {backend!r}")
     pairs = tuple((key, _macro(value)) for key, value in (defines or {}).items())
     if isinstance(source, str):
-        return _Request(source, "kernel.cu", Path.cwd(), backend, graded, pairs, strict)
+        return _Request(without_host_code(source), "kernel.cu", Path.cwd(), backend, graded, pairs, strict)
     path = Path(source)
     try:
         text = path.read_text(encoding="utf-8", errors="surrogateescape")
@@ -151,7 +153,7 @@ def _request(
         raise CudaError(
             f"{path} cannot be read: {error.strerror}; pass a path to CUDA C++, or the text itself"
         ) from None
-    return _Request(text, path.name, path.resolve().parent, backend, graded, pairs, strict)
+    return _Request(without_host_code(text), path.name, path.resolve().parent, backend, graded, pairs, strict)
 
 
 def _macro(value: Any) -> str:

@@ -1,0 +1,99 @@
+"""A file with its host functions, as it is handed in, compiles to kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import mlsys_labkit.cuda as cuda
+from mlsys_labkit.cuda.source.host_code import without_host_code
+
+SOLUTION = r"""
+#include <cuda_runtime.h>
+#include <cublas_v2.h>
+#include <vector>
+#include "helper_cuda.h"
+#define CHECK(call) do { cudaError_t error = (call); if (error != cudaSuccess) exit(1); } while (0)
+struct Timer { cudaEvent_t begin; Timer() { cudaEventCreate(&begin); } float stop(); };
+float Timer::stop() { return 0; }
+struct Point { float x, y; };
+constexpr int blocks(int n, int width) { return (n + width - 1) / width; }
+inline int count(std::vector<int>& values) { return (int)values.size(); }
+__constant__ float factors[2] = {1, 3};
+extern "C" {
+__global__ void scale(Point* points, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) points[i].x *= factors[1] * blocks(64, 32);
+}
+void solve(Point* points, int n, cudaStream_t stream = 0) {
+  scale<<<blocks(n, 32), 32, 0, stream>>>(points, n);
+  CHECK(cudaGetLastError());
+}
+}
+namespace steps {
+template <typename T> void go(T* x) { solve(x, 1); }
+__device__ int twice(int x) { return 2 * x; }
+}
+__global__ void second(int* x) { x[0] = steps::twice(x[0]); }
+int main(int argc, char** argv) {
+#ifdef NEVER
+  int unused;
+#endif
+  Timer timer;
+  steps::go((Point*)nullptr);
+}
+"""
+
+
+def test_kernels_of_a_file_with_its_launches_run():
+    kernels = cuda.compile_all(SOLUTION, backend="simulator")
+    assert list(kernels) == ["scale", "second"]
+    points = np.ones(10, np.float32)
+    kernels.scale[1, 32](points.view(np.uint8), 5)
+    np.testing.assert_array_equal(points, [6, 1] * 5)
+    one = np.array([21], np.int32)
+    kernels.second[1, 1](one)
+    assert one[0] == 42
+
+
+def test_lines_of_the_kernels_stay():
+    left = without_host_code(SOLUTION)
+    assert len(left) == len(SOLUTION)
+    assert left.index("second(int") == SOLUTION.index("second(int")
+    for gone in ("solve", "main", "Timer", "cublas"):
+        assert gone not in left
+    for kept in ("struct Point", "blocks(int n", "count("):
+        assert kept in left
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "__host__ __device__ int min3(int a) { return a < 3 ? a : 3; }",
+        "struct Table { int entries[4]; __device__ int at(int i) const { return entries[i]; } };",
+        "template <class T> __global__ void f(T* x) { g<<<1, 1>>>(x); }",
+        "const float weights[] = {1, 2, 3}; enum Kind { one, two }; using Real = float;",
+        "#include <cstdio>\n#define LIMIT 3\n__device__ float cuda_cores[LIMIT];",
+        "typedef curandState Generator;",
+    ],
+)
+def test_what_kernels_may_use_stays(source: str):
+    assert without_host_code(source) == source
+
+
+def test_a_macro_that_stands_in_a_host_function_stays():
+    source = "void host() { cudaFree(0);\n#define WIDTH 32\n}\n__global__ void f(int* x) { x[0] = WIDTH; }"
+    assert without_host_code(source) == source
+
+
+def test_an_error_behind_host_code_names_its_own_line():
+    with pytest.raises(cuda.CompileError) as caught:
+        cuda.compile("int main() {\n  cudaFree(0);\n}\n__global__ void f(int* x) {\n  x[0] = wrong;\n}")
+    assert caught.value.diagnostics[0].line == 5
+
+
+def test_a_library_that_only_the_host_uses_need_not_be_there():
+    host = "#include <cub/cub.cuh>\nvoid solve(int* x) { cub::DeviceReduce::Sum(nullptr, x); }\n"
+    assert "cub" not in without_host_code(host + "__global__ void f(int* x) { x[0] = 1; }")
+    device = host + "__global__ void f(int* x) { x[0] = cub::LaneId(); }"
+    assert "#include <cub/cub.cuh>" in without_host_code(device)
