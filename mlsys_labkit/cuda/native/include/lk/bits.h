@@ -1,4 +1,4 @@
-// bits.h: CUDA's intrinsics on integers: counting, reversing, permuting, wide products, byte products.
+// bits.h: CUDA's intrinsics on integers: counting, reversing, permuting, wide products, dot products.
 #pragma once
 
 #include "lk/qualifiers.h"
@@ -95,36 +95,3 @@ LK_INLINE int __dp2a_lo(int a, int b, int c) {
     return c + short(a) * static_cast<signed char>(b) + (a >> 16) * static_cast<signed char>(b >> 8);
 }
 LK_INLINE int __dp2a_hi(int a, int b, int c) { return __dp2a_lo(a, b >> 16, c); }
-
-// Byte-wise and halfword-wise arithmetic on packed words.
-#define LK_PACKED(name, Small, formula)                                               \
-    LK_INLINE unsigned name(unsigned first, unsigned second) {                        \
-        constexpr int bits = 8 * sizeof(Small);                                       \
-        unsigned made = 0;                                                            \
-        for (int i = 0; i < 32; i += bits) {                                          \
-            const int a = (Small)(first >> i);                                          \
-            const int b = (Small)(second >> i);                                         \
-            made |= (unsigned(formula) & ((1ull << bits) - 1)) << i;                  \
-        }                                                                             \
-        return made;                                                                  \
-    }
-
-LK_PACKED(__vadd2, unsigned short, a + b)
-LK_PACKED(__vsub2, unsigned short, a - b)
-LK_PACKED(__vadd4, unsigned char, a + b)
-LK_PACKED(__vsub4, unsigned char, a - b)
-LK_PACKED(__vmaxs2, short, a > b ? a : b)
-LK_PACKED(__vmins2, short, a < b ? a : b)
-LK_PACKED(__vmaxu2, unsigned short, a > b ? a : b)
-LK_PACKED(__vminu2, unsigned short, a < b ? a : b)
-LK_PACKED(__vmaxs4, signed char, a > b ? a : b)
-LK_PACKED(__vmins4, signed char, a < b ? a : b)
-LK_PACKED(__vmaxu4, unsigned char, a > b ? a : b)
-LK_PACKED(__vminu4, unsigned char, a < b ? a : b)
-LK_PACKED(__vabsdiffu4, unsigned char, a > b ? a - b : b - a)
-LK_PACKED(__vabsdiffu2, unsigned short, a > b ? a - b : b - a)
-LK_PACKED(__vcmpeq4, unsigned char, a == b ? -1 : 0)
-LK_PACKED(__vcmpeq2, unsigned short, a == b ? -1 : 0)
-LK_PACKED(__vavgu4, unsigned char, (a + b + 1) / 2)
-
-#undef LK_PACKED

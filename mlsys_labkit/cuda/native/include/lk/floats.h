@@ -159,7 +159,6 @@ LK_EXTRA(rcbrt, 1.0 / ::cbrt(x))
 LK_EXTRA(sinpi, ::sin(M_PI * ::fmod(x, 2.0)))
 LK_EXTRA(cospi, ::cos(M_PI * ::fmod(x, 2.0)))
 LK_EXTRA(normcdf, 0.5 * ::erfc(-x * M_SQRT1_2))
-LK_EXTRA(erfcx, ::exp(x * x) * ::erfc(x))
 #undef LK_EXTRA
 LK_INLINE void sincospi(double x, double* sine, double* cosine) { *sine = sinpi(x); *cosine = cospi(x); }
 LK_INLINE void sincospif(float x, float* sine, float* cosine) { *sine = sinpif(x); *cosine = cospif(x); }

@@ -29,6 +29,10 @@ LK_HINTED_STORE(__stcg)
 LK_HINTED_STORE(__stcs)
 LK_HINTED_STORE(__stwt)
 
+LK_INLINE unsigned __isShared(const void* address) { return unsigned(lk_is_shared(address)); }
+
+LK_INLINE unsigned __isGlobal(const void* address) { return !lk_is_shared(address); }
+
 // The shared-memory address as 32 bits, as inline PTX wants it, has no meaning here; the same number of bits does.
 LK_INLINE size_t __cvta_generic_to_shared(const void* address) { return reinterpret_cast<size_t>(address); }
 

@@ -15,6 +15,8 @@
 #include "lk/memory.h"
 #include "lk/minmax.h"
 #include "lk/bits.h"
+#include "lk/packed.h"
 #include "lk/floats.h"
+#include "lk/special.h"
 #include "lk/half.h"
 #include "lk/convert16.h"
