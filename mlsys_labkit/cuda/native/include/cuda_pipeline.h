@@ -1,4 +1,4 @@
-// cuda_pipeline.h: the primitives; and nvcuda::experimental::pipeline, which is a thread's own.
+// cuda_pipeline.h: the primitives (nvcuda::experimental::pipeline, which came before cuda::pipeline, is left out).
 #pragma once
 
 #include <cuda_pipeline_primitives.h>
