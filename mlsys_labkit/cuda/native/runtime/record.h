@@ -1,6 +1,6 @@
 // record.h: what the hooks and the scheduler tell of a launch, turned into counts (profile) and findings (check).
 //
-// One LaunchRecord a launch, made by the engine; one Recorder for each operating-system thread that runs blocks.
+// One LaunchRecord a launch, made by the engine; one Recorder for each resident block.
 // Neither knows of fibers: the engine says which thread of the block is at work.
 #pragma once
 
@@ -69,12 +69,11 @@ public:
     void end_block();
 
     // Before the access happens. thread: linear in the block. Not for the thread's own stack.
-    // bytes is 1, 2, 4, 8 or 16 and the type is aligned to it; anything else goes through access_range.
+    // bytes is 1, 2, 4, 8 or 16 and the type is aligned to it; anything else comes in parts.
     Verdict access(uint32_t thread, uint64_t address, uint32_t bytes, Op op, uint64_t pc);
-    Verdict access_range(uint32_t thread, uint64_t address, uint64_t bytes, Op op, uint64_t pc);
 
-    // profile: one access of a warp, which the engine has put together (lockstep.h); counts it. In profile the engine calls
-    // neither access nor access_range, and for check neither request nor step.
+    // profile: one access of a warp, which the engine has put together (lockstep.h); counts it. In profile the engine does
+    // not call access, and for check neither request nor step.
     void request(const Request& request);
     // profile: the lanes in mask of one warp begin the basic block at pc (the address after its trace hook).
     void step(uint64_t pc, uint32_t mask);

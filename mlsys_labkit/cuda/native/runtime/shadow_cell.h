@@ -153,7 +153,8 @@ struct Clash {
 // The own access is recorded first and the other cells looked at afterwards: of two threads that come at once, one sees the
 // other. False when another thread is splitting the word: look at its bytes instead.
 template <class Where, class Cells, class Seen>
-bool look(const Where& where, const Cells& cells, const Present& now, const Sites& sites, const Seen& atomics_seen, Clash& clash) {
+bool look(const Where& where, const Cells& cells, const Present& now, const Sites& sites, const Seen& atomics_seen,
+          Clash& clash) {
     const bool flags = Where::kVolatileIsAtomic;
     const Plane own = plane_of(now.op, flags);
     bool widened = false;
