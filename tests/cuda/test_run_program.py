@@ -383,3 +383,18 @@ __global__ void k(int* error) { void* p; *error = ask(&p); }
 int main() { int* e; cudaMallocManaged(&e, 4); k<<<1, 1>>>(e); cudaDeviceSynchronize();
 puts(cudaGetErrorName((cudaError_t)*e)); }"""
     assert run(source, timeout=20).stdout == "cudaErrorNotSupported\n"
+
+
+def test_a_launch_that_outgrows_the_simulator_says_why() -> None:
+    result = run_program(
+        """
+        #include <cooperative_groups.h>
+        __global__ void wait() { cooperative_groups::this_grid().sync(); }
+        int main() {
+          cudaLaunchCooperativeKernel((void*)wait, dim3(264), dim3(1024), nullptr);
+          return cudaDeviceSynchronize();
+        }
+        """
+    )
+    assert result.returncode == 719 % 256  # cudaErrorLaunchFailure, as the shell sees it
+    assert "too many threads wait at once" in result.stderr

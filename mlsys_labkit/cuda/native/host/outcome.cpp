@@ -1,6 +1,8 @@
 // outcome.cpp: see outcome.h.
 #include "outcome.h"
 
+#include "journal.h"
+
 namespace lk::host {
 
 namespace {
@@ -51,6 +53,7 @@ Outcome run_and_collect(Launch& launch, bool with_counts) {
     Outcome outcome;
     outcome.error = error_of(launch);
     outcome.seconds = launch.seconds;
+    if (launch.failure) journal().note_once(launch.failure);
     outcome.sections.push_back(bytes_of(launch.findings.records()));
     if (launch.record && with_counts) {
         outcome.sections.push_back(bytes_of(launch.record->sites()));
