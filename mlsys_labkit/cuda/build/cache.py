@@ -106,7 +106,8 @@ class Cache:
             if total <= self.limit_bytes * 3 // 4 or now - used < _KEEP_SECONDS:
                 return
             if path != keep:
-                _remove(path)
+                with contextlib.suppress(OSError):  # another process drops the oldest, too, and was faster
+                    _remove(path)
                 total -= size
 
 
