@@ -104,7 +104,8 @@ def compile(
     """
     request = _request(source, backend, graded, defines, strict)
     if is_unsolved(request.text):
-        return UnsolvedKernel(name or "kernel", request.text)
+        found = next((kernel.name for kernel in find_kernels(request.text)), "kernel")
+        return UnsolvedKernel(name or found, request.text)
     kernels = find_kernels(request.text)
     chosen = choose_kernels(kernels, name)
     made = _make(request, chosen, kernels, may_drop=name is None)

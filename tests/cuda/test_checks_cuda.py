@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import mlsys_labkit as lk
-from mlsys_labkit.checks import CheckError, ImpossibleCountError, expect_clean, expect_counters
+from mlsys_labkit.checks import CheckError, ImpossibleCountError, expect_clean, expect_counters, graded_kernel
 from mlsys_labkit.cuda.unsolved import UnsolvedKernel
 
 N = 1000  # not a multiple of the block: the last warp has lanes without work
@@ -99,6 +99,14 @@ def test_every_launch_is_checked(add: Any) -> None:
 def test_an_unsolved_kernel_raises_as_an_unsolved_function_does() -> None:
     with pytest.raises(NotImplementedError):
         expect_clean(UnsolvedKernel("add", ""), (8, 128, vectors()))
+
+
+def test_an_unsolved_kernel_is_told_by_its_name() -> None:
+    stub = lk.cuda.compile("__global__ void add(float* x)\n{\n    # YOUR CODE HERE\n    raise NotImplementedError()\n}")
+    with pytest.raises(NotImplementedError, match="^add is not written yet"):
+        graded_kernel(stub)
+    with pytest.raises(NotImplementedError, match="^subtract is not written yet"):
+        graded_kernel(stub, "subtract")
 
 
 # --- counters --------------------------------------------------------------------------------------------------------
