@@ -13,9 +13,9 @@
 # %% [markdown]
 # # Lab 04 · Staying local: tiles, registers, shuffles
 #
-# A naive matrix product asks global memory for every operand of every multiplication. All of them have been there before. This lab
-# keeps them: in shared memory for a block, in registers for a thread, in a shuffle for a warp. Each level pays twice, in
-# bytes not moved and in a new way of going wrong.
+# A naive matrix product asks global memory for every operand of every multiplication, and nearly all of them it has asked for
+# before. This lab keeps them: in shared memory for a block, in registers for a thread, in a shuffle for a warp. Each level
+# saves bytes, and brings a new way of going wrong.
 #
 # **You will be able to**
 #
@@ -23,7 +23,7 @@
 # - place barriers: two a tile, no more, no fewer, and never in a branch;
 # - lay out shared memory so that 32 lanes use 32 banks;
 # - compute several outputs a thread, load four floats at once, reduce by shuffles, count in private bins;
-# - find the races and edge errors that get published.
+# - find the races and edge errors that tests let pass.
 #
 # | time | difficulty | hardware | points |
 # |---|---|---|---|
@@ -639,7 +639,8 @@ for n, grid, block, high in [(1, 1, 32, 256), (100, 3, 64, 1), (999, 2, 256, 7),
 # %% [markdown]
 # ## Part 7 · Four published mistakes
 #
-# Kernels like these four have stood in repositories with many stars. Each is short, looks right, and passes its author's test.
+# Four kinds of mistake that turn up again and again in code that people publish. Each kernel is short, looks right, and passes its
+# author's test.
 
 # %% [markdown]
 # ### Task 10 · Debug

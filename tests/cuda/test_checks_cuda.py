@@ -103,9 +103,9 @@ def test_an_unsolved_kernel_raises_as_an_unsolved_function_does() -> None:
 
 def test_an_unsolved_kernel_is_told_by_its_name() -> None:
     stub = lk.cuda.compile("__global__ void add(float* x)\n{\n    # YOUR CODE HERE\n    raise NotImplementedError()\n}")
-    with pytest.raises(NotImplementedError, match="^add is not written yet"):
+    with pytest.raises(NotImplementedError, match=r"^add is not written yet"):
         graded_kernel(stub)
-    with pytest.raises(NotImplementedError, match="^subtract is not written yet"):
+    with pytest.raises(NotImplementedError, match=r"^subtract is not written yet"):
         graded_kernel(stub, "subtract")
 
 
