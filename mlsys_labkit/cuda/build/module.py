@@ -18,7 +18,7 @@ from mlsys_labkit.cuda.build.headers import HEADER, PRELUDE, kit_identity, preco
 from mlsys_labkit.cuda.build.red_zones import with_red_zones
 from mlsys_labkit.cuda.build.toolchain import Toolchain
 from mlsys_labkit.cuda.build.unit import Unit
-from mlsys_labkit.cuda.source.left_out import explained, launches, left_out
+from mlsys_labkit.cuda.source.left_out import explained, launches, left_out, shared_values
 
 __all__ = ["CompiledModule", "compile_module"]
 
@@ -69,6 +69,9 @@ def compile_module(
 
 
 def _compile(unit: Unit, flags: list[str], folder: Path, toolchain: Toolchain) -> None:
+    values = shared_values(unit.source)
+    if values:
+        raise compile_error(values, "")
     (folder / "unit.cpp").write_text(unit.text(), encoding="utf-8", errors="surrogateescape", newline="")
     beside = [f"-iquote{unit.folder}"] if unit.folder else []
     if unit.graded:

@@ -22,7 +22,7 @@ from mlsys_labkit.cuda.build.unit import EXPORTS, module_exports
 from mlsys_labkit.cuda.errors import CompileError, CudaError, Diagnostic
 from mlsys_labkit.cuda.program.rewrite import device_launches, find_kernels, rewrite, with_defines
 from mlsys_labkit.cuda.simulator import runtime
-from mlsys_labkit.cuda.source.left_out import explained, left_out
+from mlsys_labkit.cuda.source.left_out import explained, left_out, shared_values
 from mlsys_labkit.cuda.source.rewrite import rewrite as rewrite_for_gcc
 from mlsys_labkit.cuda.source.shared import dynamic_arrays
 from mlsys_labkit.cuda.source.tokens import tokenize
@@ -167,12 +167,10 @@ def _precompiled(flags: list[str], toolchain: Toolchain, cache: Cache) -> Path:
 def _compile(
     source: ProgramSource, files: Mapping[str, str], flags: list[str], folder: Path, toolchain: Toolchain, cache: Cache
 ) -> None:
-    nested = [
-        *_nested_launches(source.text),
-        *(one for name, text in source.headers for one in _nested_launches(text, name)),
-    ]
-    if nested:
-        raise compile_error(nested, "")
+    texts = ((source.text, ""), *((text, name) for name, text in source.headers))
+    refused = [one for text, file in texts for one in (*_nested_launches(text, file), *shared_values(text, file))]
+    if refused:
+        raise compile_error(refused, "")
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8", errors="surrogateescape", newline="")
     header = _precompiled(flags, toolchain, cache)

@@ -1,4 +1,4 @@
-"""What the simulator leaves out on purpose, by name."""
+"""What the simulator leaves out on purpose, by name, and what g++ takes and CUDA does not."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from collections.abc import Iterator, Sequence
 from mlsys_labkit.cuda.errors import Diagnostic
 from mlsys_labkit.cuda.source.mask import mask
 from mlsys_labkit.cuda.source.rewrite import rewrite
+from mlsys_labkit.cuda.source.shared import initialized_shared
+from mlsys_labkit.cuda.source.tokens import tokenize
 
-__all__ = ["explained", "launches", "left_out"]
+__all__ = ["explained", "launches", "left_out", "shared_values"]
 
 _FEATURES = (
     (
@@ -79,6 +81,18 @@ def launches(text: str) -> list[Diagnostic]:
     shown = text.splitlines()
     lines = [number for number, line in enumerate(mask(text).splitlines(), 1) if "<<<" in line]
     return [Diagnostic(number, 0, what, shown[number - 1].strip()) for number in lines]
+
+
+def shared_values(text: str, file: str = "") -> list[Diagnostic]:
+    """Shared variables that are given a value as they are declared, which g++ would let pass.
+
+    Example:
+        >>> [one.line for one in shared_values("__shared__ int n = 0;")]
+        [1]
+    """
+    what = "a __shared__ variable has no initializer; let one thread assign it, then __syncthreads()"
+    lines = text.split("\n")
+    return [Diagnostic(line, 0, what, lines[line - 1].strip(), file) for line in initialized_shared(tokenize(text))]
 
 
 def explained(known: Sequence[Diagnostic], complaints: Sequence[Diagnostic]) -> list[Diagnostic]:

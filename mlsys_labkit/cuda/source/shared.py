@@ -1,4 +1,4 @@
-"""``extern __shared__``: every such array of a source begins where the launch's dynamic shared memory begins."""
+"""``__shared__``: its dynamic arrays, which all begin at one address, and what no such variable may have."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from mlsys_labkit.cuda.source.scopes import ANONYMOUS, namespaces
 from mlsys_labkit.cuda.source.tokens import Token, code_tokens, matching
 
-__all__ = ["SYMBOL", "dynamic_arrays"]
+__all__ = ["SYMBOL", "dynamic_arrays", "initialized_shared"]
 
 SYMBOL = "lk_dynamic_shared"  # the one array that all of them are other names of
 
@@ -28,6 +28,36 @@ def dynamic_arrays(tokens: Sequence[Token]) -> tuple[str, ...]:
             for name in _declarators(code, index):
                 found[_mangled((*around[index], name))] = None
     return tuple(found)
+
+
+def initialized_shared(tokens: Sequence[Token]) -> tuple[int, ...]:
+    """Lines where a shared variable is given a value as it is declared. g++ would give it once, and nvcc refuses it.
+
+    Example:
+        >>> from mlsys_labkit.cuda.source.tokens import tokenize
+        >>> initialized_shared(tokenize("__shared__ int n = 0;"))
+        (1,)
+
+    Reference: CUDA C++ programming guide, "Device memory space specifiers".
+    """
+    code = code_tokens(tokens)
+    return tuple(
+        token.line for index, token in enumerate(code) if token.text == "__shared__" and _has_value(code, index)
+    )
+
+
+def _has_value(code: Sequence[Token], index: int) -> bool:
+    angles = 0
+    while index + 1 < len(code) and code[index].text not in (";", "}"):
+        before, text, following = code[index - 1], code[index].text, code[index + 1].text
+        if text in ("(", "[", "{"):
+            index = matching(code, index)
+        elif text in ("<", ">"):
+            angles += 1 if text == "<" else -1
+        elif text == "=" and not angles and following != "=" and (before.kind == "identifier" or before.text == "]"):
+            return True
+        index += 1
+    return False
 
 
 def _mangled(path: tuple[str, ...]) -> str:

@@ -3,7 +3,7 @@
 // A sum, difference, product or quotient of two such numbers, rounded to float first, rounds on to the right value, since
 // float has more than twice their digits. A fused multiply-add goes through double.
 
-// Operators stand where argument-dependent lookup finds them.
+// Operators stand where argument-dependent lookup finds them. Pairs come as values, so that each is one load.
 // clang-format off
 LK_INLINE LK_NUMBER operator+(const LK_NUMBER& a, const LK_NUMBER& b) { return LK_NUMBER(float(a) + float(b)); }
 LK_INLINE LK_NUMBER operator-(const LK_NUMBER& a, const LK_NUMBER& b) { return LK_NUMBER(float(a) - float(b)); }
@@ -26,22 +26,22 @@ LK_INLINE bool operator>(const LK_NUMBER& a, const LK_NUMBER& b) { return float(
 LK_INLINE bool operator<=(const LK_NUMBER& a, const LK_NUMBER& b) { return float(a) <= float(b); }
 LK_INLINE bool operator>=(const LK_NUMBER& a, const LK_NUMBER& b) { return float(a) >= float(b); }
 
-LK_INLINE LK_PAIR operator+(const LK_PAIR& a, const LK_PAIR& b) { return {a.x + b.x, a.y + b.y}; }
-LK_INLINE LK_PAIR operator-(const LK_PAIR& a, const LK_PAIR& b) { return {a.x - b.x, a.y - b.y}; }
-LK_INLINE LK_PAIR operator*(const LK_PAIR& a, const LK_PAIR& b) { return {a.x * b.x, a.y * b.y}; }
-LK_INLINE LK_PAIR operator/(const LK_PAIR& a, const LK_PAIR& b) { return {a.x / b.x, a.y / b.y}; }
-LK_INLINE LK_PAIR& operator+=(LK_PAIR& a, const LK_PAIR& b) { return a = a + b; }
-LK_INLINE LK_PAIR& operator-=(LK_PAIR& a, const LK_PAIR& b) { return a = a - b; }
-LK_INLINE LK_PAIR& operator*=(LK_PAIR& a, const LK_PAIR& b) { return a = a * b; }
-LK_INLINE LK_PAIR& operator/=(LK_PAIR& a, const LK_PAIR& b) { return a = a / b; }
-LK_INLINE LK_PAIR operator+(const LK_PAIR& a) { return a; }
-LK_INLINE LK_PAIR operator-(const LK_PAIR& a) { return {-a.x, -a.y}; }
-LK_INLINE bool operator==(const LK_PAIR& a, const LK_PAIR& b) { return a.x == b.x && a.y == b.y; }
-LK_INLINE bool operator!=(const LK_PAIR& a, const LK_PAIR& b) { return a.x != b.x && a.y != b.y; }
-LK_INLINE bool operator<(const LK_PAIR& a, const LK_PAIR& b) { return a.x < b.x && a.y < b.y; }
-LK_INLINE bool operator>(const LK_PAIR& a, const LK_PAIR& b) { return a.x > b.x && a.y > b.y; }
-LK_INLINE bool operator<=(const LK_PAIR& a, const LK_PAIR& b) { return a.x <= b.x && a.y <= b.y; }
-LK_INLINE bool operator>=(const LK_PAIR& a, const LK_PAIR& b) { return a.x >= b.x && a.y >= b.y; }
+LK_INLINE LK_PAIR operator+(LK_PAIR a, LK_PAIR b) { return {a.x + b.x, a.y + b.y}; }
+LK_INLINE LK_PAIR operator-(LK_PAIR a, LK_PAIR b) { return {a.x - b.x, a.y - b.y}; }
+LK_INLINE LK_PAIR operator*(LK_PAIR a, LK_PAIR b) { return {a.x * b.x, a.y * b.y}; }
+LK_INLINE LK_PAIR operator/(LK_PAIR a, LK_PAIR b) { return {a.x / b.x, a.y / b.y}; }
+LK_INLINE LK_PAIR& operator+=(LK_PAIR& a, LK_PAIR b) { return a = a + b; }
+LK_INLINE LK_PAIR& operator-=(LK_PAIR& a, LK_PAIR b) { return a = a - b; }
+LK_INLINE LK_PAIR& operator*=(LK_PAIR& a, LK_PAIR b) { return a = a * b; }
+LK_INLINE LK_PAIR& operator/=(LK_PAIR& a, LK_PAIR b) { return a = a / b; }
+LK_INLINE LK_PAIR operator+(LK_PAIR a) { return a; }
+LK_INLINE LK_PAIR operator-(LK_PAIR a) { return {-a.x, -a.y}; }
+LK_INLINE bool operator==(LK_PAIR a, LK_PAIR b) { return a.x == b.x && a.y == b.y; }
+LK_INLINE bool operator!=(LK_PAIR a, LK_PAIR b) { return a.x != b.x && a.y != b.y; }
+LK_INLINE bool operator<(LK_PAIR a, LK_PAIR b) { return a.x < b.x && a.y < b.y; }
+LK_INLINE bool operator>(LK_PAIR a, LK_PAIR b) { return a.x > b.x && a.y > b.y; }
+LK_INLINE bool operator<=(LK_PAIR a, LK_PAIR b) { return a.x <= b.x && a.y <= b.y; }
+LK_INLINE bool operator>=(LK_PAIR a, LK_PAIR b) { return a.x >= b.x && a.y >= b.y; }
 
 namespace lk {
 

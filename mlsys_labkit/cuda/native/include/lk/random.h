@@ -50,18 +50,18 @@ LK_UNRECORDED inline void count_up(uint32_t* counter, int from, uint64_t n) {
 }
 
 LK_UNRECORDED inline void philox_rounds(curandStatePhilox4_32_10& state) {
-    uint32_t c[4] = {state.counter[0], state.counter[1], state.counter[2], state.counter[3]};
+    uint32_t counter[4] = {state.counter[0], state.counter[1], state.counter[2], state.counter[3]};
     uint32_t key[2] = {state.key[0], state.key[1]};
     for (int round = 0; round < 10; ++round) {
-        const uint64_t p = uint64_t{0xD2511F53u} * c[0];
-        const uint64_t q = uint64_t{0xCD9E8D57u} * c[2];
-        const uint32_t next[4] = {static_cast<uint32_t>(q >> 32) ^ c[1] ^ key[0], static_cast<uint32_t>(q),
-                                  static_cast<uint32_t>(p >> 32) ^ c[3] ^ key[1], static_cast<uint32_t>(p)};
-        for (int i = 0; i < 4; ++i) c[i] = next[i];
+        const uint64_t even = uint64_t{0xD2511F53u} * counter[0];
+        const uint64_t odd = uint64_t{0xCD9E8D57u} * counter[2];
+        const uint32_t next[4] = {static_cast<uint32_t>(odd >> 32) ^ counter[1] ^ key[0], static_cast<uint32_t>(odd),
+                                  static_cast<uint32_t>(even >> 32) ^ counter[3] ^ key[1], static_cast<uint32_t>(even)};
+        for (int i = 0; i < 4; ++i) counter[i] = next[i];
         key[0] += 0x9E3779B9u;
         key[1] += 0xBB67AE85u;
     }
-    for (int i = 0; i < 4; ++i) state.output[i] = c[i];
+    for (int i = 0; i < 4; ++i) state.output[i] = counter[i];
 }
 
 LK_OPAQUE inline void seed(curandStateXORWOW& state, uint64_t seed, uint64_t subsequence, uint64_t offset) {

@@ -53,37 +53,38 @@ LK_INLINE Result finish(Sum sum, bool saturate) {
 }
 
 // The profile reads the FLOPs of a call from this name and its first number: of a lane, 0 for integers.
-template <int flops, int rows, int columns, int depth, class D, class A, class B, class C>
-LK_OPAQUE void tensor_core_multiply(D* results, const A* as, const B* bs, const C* cs, bool saturate) {
-    using ATile = Tile<nvcuda::wmma::matrix_a, rows, columns, depth, A>;
-    using BTile = Tile<nvcuda::wmma::matrix_b, rows, columns, depth, B>;
-    using CTile = Tile<nvcuda::wmma::accumulator, rows, columns, depth, D>;
-    using Number = typename Input<A>::Number;
+template <int flops, int rows, int columns, int depth, class Result, class TypeA, class TypeB, class Addend>
+LK_OPAQUE void tensor_core_multiply(Result* results, const TypeA* left, const TypeB* right, const Addend* addends,
+                                    bool saturate) {
+    using TileA = Tile<nvcuda::wmma::matrix_a, rows, columns, depth, TypeA>;
+    using TileB = Tile<nvcuda::wmma::matrix_b, rows, columns, depth, TypeB>;
+    using TileC = Tile<nvcuda::wmma::accumulator, rows, columns, depth, Result>;
+    using Number = typename Input<TypeA>::Number;
     using Sum = typename std::conditional<std::is_same<Number, int>::value, long long, double>::type;
     struct Part {
-        Number a[ATile::elements];
-        Number b[BTile::elements];
+        Number left[TileA::elements];
+        Number right[TileB::elements];
     };
 
     Part mine;
-    for (int i = 0; i < ATile::elements; ++i) {
-        mine.a[i] = Input<A>::take(reinterpret_cast<const typename ATile::Number*>(as)[i]);
+    for (int i = 0; i < TileA::elements; ++i) {
+        mine.left[i] = Input<TypeA>::take(reinterpret_cast<const typename TileA::Number*>(left)[i]);
     }
-    for (int i = 0; i < BTile::elements; ++i) {
-        mine.b[i] = Input<B>::take(reinterpret_cast<const typename BTile::Number*>(bs)[i]);
+    for (int i = 0; i < TileB::elements; ++i) {
+        mine.right[i] = Input<TypeB>::take(reinterpret_cast<const typename TileB::Number*>(right)[i]);
     }
     Part parts[32];
     lk_gather(0xffffffffu, &mine, parts, sizeof mine);
 
-    for (int element = 0; element < CTile::elements; ++element) {
-        const Place place = CTile::place(element, int(lk_lane()));
-        Sum sum = Sum(cs[element]);
-        for (int k = 0; k < depth; ++k) {
-            const auto a = ATile::owner(place.row, k);
-            const auto b = BTile::owner(k, place.column);
-            sum += Sum(parts[a.lane].a[a.element]) * Sum(parts[b.lane].b[b.element]);
+    for (int element = 0; element < TileC::elements; ++element) {
+        const Place place = TileC::place(element, int(lk_lane()));
+        Sum sum = Sum(addends[element]);
+        for (int i = 0; i < depth; ++i) {
+            const auto from_left = TileA::owner(place.row, i);
+            const auto from_right = TileB::owner(i, place.column);
+            sum += Sum(parts[from_left.lane].left[from_left.element]) * Sum(parts[from_right.lane].right[from_right.element]);
         }
-        results[element] = finish<D>(sum, saturate);
+        results[element] = finish<Result>(sum, saturate);
     }
 }
 
@@ -93,15 +94,15 @@ LK_OPAQUE void tensor_core_multiply(D* results, const A* as, const B* bs, const 
 namespace nvcuda {
 namespace wmma {
 
-template <int Rows, int Columns, int Depth, class D, class A, class LayoutA, class B, class LayoutB, class C>
-LK_INLINE void mma_sync(fragment<accumulator, Rows, Columns, Depth, D>& d,
-                        const fragment<matrix_a, Rows, Columns, Depth, A, LayoutA>& a,
-                        const fragment<matrix_b, Rows, Columns, Depth, B, LayoutB>& b,
-                        const fragment<accumulator, Rows, Columns, Depth, C>& c, bool saturate = false) {
-    static_assert(std::is_same<A, B>::value, "mma_sync: A and B have one type");
-    constexpr int flops = std::is_integral<A>::value ? 0 : 2 * Rows * Columns * Depth / 32;
-    lk::wmma::tensor_core_multiply<flops, Rows, Columns, Depth>(
-        d.x, reinterpret_cast<const A*>(a.x), reinterpret_cast<const B*>(b.x), c.x, saturate);
+template <int Rows, int Columns, int Depth, class Result, class TypeA, class LayoutA, class TypeB, class LayoutB, class Addend>
+LK_INLINE void mma_sync(fragment<accumulator, Rows, Columns, Depth, Result>& result,
+                        const fragment<matrix_a, Rows, Columns, Depth, TypeA, LayoutA>& left,
+                        const fragment<matrix_b, Rows, Columns, Depth, TypeB, LayoutB>& right,
+                        const fragment<accumulator, Rows, Columns, Depth, Addend>& addend, bool saturate = false) {
+    static_assert(std::is_same<TypeA, TypeB>::value, "mma_sync: A and B have one type");
+    constexpr int flops = std::is_integral<TypeA>::value ? 0 : 2 * Rows * Columns * Depth / 32;
+    lk::wmma::tensor_core_multiply<flops, Rows, Columns, Depth>(result.x, reinterpret_cast<const TypeA*>(left.x),
+                                                                reinterpret_cast<const TypeB*>(right.x), addend.x, saturate);
 }
 
 // To the nearest number that a tensor core can take, away from zero in the middle.

@@ -1,0 +1,199 @@
+"""What a kernel's source may lean on: headers in any order, any names, whole loads, and no more than nvcc takes."""
+
+# ruff: noqa: E501
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from mlsys_labkit import cuda
+from mlsys_labkit.cuda.build.flags import INCLUDE
+
+CUDA = sorted(
+    str(path.relative_to(INCLUDE))
+    for pattern in ("*.h", "cooperative_groups/*.h", "cuda/*", "cuda/std/*")
+    for path in INCLUDE.glob(pattern)
+    if path.is_file() and not path.name.startswith(("helper_", "cublas", "nvTools"))
+)  # fmt: skip
+STANDARD = """
+algorithm array assert.h atomic bitset cassert cctype cfloat chrono climits cmath complex cstdarg cstddef cstdint cstdio
+cstdlib cstring ctime deque exception fstream functional future initializer_list iomanip iostream iterator limits list
+map math.h memory mutex new numeric optional queue random set sstream stack stdexcept stdint.h stdio.h stdlib.h string
+string.h thread time.h tuple type_traits unordered_map unordered_set utility variant vector
+""".split()  # noqa: SIM905
+BODY = '__global__ void f(float* a) { a[0] = fmaxf(a[1], 1.0f); printf("%d", threadIdx.x); assert(a[0] > 0); }\n'
+
+
+def compiles(source: str) -> cuda.Kernel:
+    return cuda.compile(source, backend="simulator", strict=False)
+
+
+def run(source: str, *arrays: np.ndarray, threads: int = 32) -> None:
+    compiles(source)[1, threads](*arrays)
+
+
+@pytest.mark.parametrize("header", CUDA)
+def test_each_header_stands_alone(header):
+    compiles(f"#include <{header}>\n{BODY}")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_headers_in_any_order(seed):
+    names = [*CUDA, *STANDARD]
+    random.Random(seed).shuffle(names)
+    compiles("".join(f"#include <{name}>\n" for name in names) + BODY)
+
+
+def test_macros_of_the_source_change_no_header():
+    words = ["TILE", "ROWS", "COLUMNS", "WIDTH", "BLOCK", "SIZE", "LANES", "WARP"]
+    macros = "".join(f"#define {name} 16\n" for name in [*"ABCDEFGHIJKLMNOPQRSTUVWXYZ", *"ocmpq", *words])
+    headers = "".join(f"#include <{name}>\n" for name in CUDA)
+    compiles(f"{macros}{headers}__global__ void f(float* a) {{ a[0] = K + T; }}")
+
+
+def test_builtin_names_can_be_used_for_other_things():
+    compiles(
+        "#include <cstdio>\n"
+        "struct S { int blockIdx, threadIdx, printf, clock, assertion; int min(int x) { return x; } };\n"
+        "int host() { dim3 blockDim(16, 16), gridDim(4); return blockDim.x * gridDim.x; }\n"
+        "__global__ void f(int* a) { S s; s.blockIdx = 1; s.printf = 2; a[0] = s.blockIdx + s.printf + s.min(3); }"
+    )
+
+
+def test_builtin_variables_are_numbers():
+    out = np.zeros((64, 4), np.int32)
+    cuda.compile(
+        'template <class T> __device__ int twice(T x) { static_assert(sizeof(T) == 4, ""); return 2 * x; }\n'
+        "__global__ void f(int4* out) { auto t = threadIdx.x; t += 1; const dim3 b = blockDim; uint3 i = blockIdx;"
+        " out[blockIdx.x * blockDim.x + threadIdx.x] = make_int4(t, b.x, twice(threadIdx.x), i.x + gridDim.x * warpSize); }",
+        backend="simulator",
+    )[2, 32](out.reshape(-1))
+    thread = np.arange(64) % 32
+    expected = np.stack([thread + 1, np.full(64, 32), 2 * thread, np.arange(64) // 32 + 64], axis=1)
+    np.testing.assert_array_equal(out, expected)
+
+
+def test_printf_and_std_printf_take_builtin_variables(capfd):
+    run(
+        '__global__ void f() { if (threadIdx.x == 7) { printf("%d\\n", threadIdx.x); std::printf("%u!\\n", blockDim.x); } }'
+    )
+    assert capfd.readouterr().out == "7\n32!\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("__global__ void f(float3* a) { a[0] = a[1] + a[2]; }", r"operator\+"),
+        ("__global__ void f(float4* a) { a[0] *= 2.0f; }", r"operator\*="),
+        ("__global__ void f(half* a) {}", "half is not declared"),
+        ("#include <cuda_fp16.h>\n__global__ void f(half* a) { a[0] = a[1] * 2.0f; }", r"ambiguous overload for 'operator\*'"),
+        ("__global__ void f(float* a) { a[0] = hexp(a[1]); }", "hexp is not declared"),
+        ("__global__ void f(size_t* a) { atomicAdd(a, 1); }", "atomicAdd takes the address of int, unsigned, unsigned long"),
+        ("__global__ void f(float* a) { atomicMax(a, 1.0f); }", "atomicMax takes the address of int"),
+        ("__global__ void f(const int* a) { atomicAdd(a, 1); }", "atomicAdd takes the address of"),
+        ("__global__ void f(float4* a) { a[0] = __shfl_sync(~0u, a[1], 0); }", "__shfl_sync"),
+        ("__global__ void f() { threadIdx.x = 3; }", "read-only"),
+        ("__global__ void f(int* a) { __shared__ int n = 0; a[0] = n; }", "a __shared__ variable has no initializer"),
+        ("__global__ void f(float* a, cudaTextureObject_t t) { a[0] = tex2D<float>(t, 0, 0); }", "^line 1: textures: left out"),
+        ("#include <cooperative_groups.h>\n__global__ void f() { cooperative_groups::this_cluster().sync(); }",
+         "^line 2: thread block clusters: left out"),
+        ('__global__ void f() { asm volatile("bar.sync 0;"); }', "^line 1: inline PTX: left out"),
+        ("__global__ void f();\n__global__ void g() { f<<<1, 1>>>(); }\n__global__ void f() {}", "launched from Python"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(source, says):
+    with pytest.raises(cuda.CompileError, match=says) as caught:
+        cuda.compile(source, "g" if "void g" in source else "f", backend="simulator", strict=False)
+    assert len(caught.value.diagnostics) <= 3
+
+
+def test_special_registers():
+    out = np.zeros((96, 6), np.uint32)
+    names = ["laneid", "warpid", "tid.x", "ntid.x", "lanemask_lt", "lanemask_ge"]
+    reads = "".join(
+        f'asm volatile("mov.u32 %0, %%{name};" : "=r"(r)); out[threadIdx.x * 6 + {i}] = r;'
+        for i, name in enumerate(names)
+    )
+    run("__global__ void f(unsigned* out) { unsigned r; " + reads + " }", out.reshape(-1), threads=96)
+    thread = np.arange(96, dtype=np.uint64)
+    lane = thread % 32
+    below = (1 << lane) - 1
+    expected = [lane, thread // 32, thread, np.full(96, 96), below, 0xFFFFFFFF - below]
+    np.testing.assert_array_equal(out, np.stack(expected, axis=1).astype(np.uint32))
+
+
+WHOLE = [
+    ("float4", "{1} = {0};", 16), ("float2", "{1} = {0};", 8), ("int4", "int4 v = {0}; v.x += 1; {1} = v;", 16),
+    ("double2", "double2 v = {0}; {1} = make_double2(v.y, v.x);", 16), ("uchar4", "{1} = {0};", 4),
+    ("char2", "char2 v = {0}; {1} = v;", 2), ("ushort4", "{1} = {0};", 8), ("longlong2", "{1} = {0};", 16),
+    ("float4", "float4 v = __ldg(&{0}); {1} = make_float4(v.w, v.z, v.y, 0.0f);", 16),
+    ("float4", "union {{ float4 v; float f[4]; }} u; u.v = {0}; u.f[2] += 1; {1} = u.v;", 16),
+    ("half2", "{1} = __hadd2({0}, {0});", 4), ("half2", "{1} = {0} * {0};", 4), ("half2", "half2 v = {0}; v.x = v.y; {1} = v;", 4),
+    ("nv_bfloat162", "{1} = __hfma2({0}, {0}, {0});", 4),
+    ("float4", "*reinterpret_cast<int4*>(&{1}) = *reinterpret_cast<const int4*>(&{0});", 16),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "body", "size"), WHOLE)
+def test_a_vector_is_loaded_and_stored_as_a_whole(kind, body, size):
+    text = body.format("in[i]", "out[i]")
+    kernel = compiles(
+        "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n"
+        f"__global__ void f(const {kind}* in, {kind}* out) {{ int i = threadIdx.x; {text} }}"
+    )
+    buffers = (np.zeros(32, np.dtype([("bytes", "u1", size)])) for _ in range(2))
+    profile = kernel.profile[1, 32](*buffers)
+    loads = [line for line in profile.lines if line.op == "load"]
+    stores = [line for line in profile.lines if line.op == "store"]
+    assert {line.bytes_per_lane for line in [*loads, *stores]} == {size}
+    assert sum(line.requests for line in loads) == max(1, text.count("in[i]") if "v = " not in text else 1)
+    assert [line.requests for line in stores] == [1]
+
+
+def test_a_struct_of_floats_is_loaded_by_its_members():
+    # Its alignment is 4: a GPU needs a load for each member, and none for what is not used.
+    kernel = compiles(
+        "struct P { float x, y, z, mass; };\n"
+        "__global__ void f(const P* in, float* out) { P p = in[threadIdx.x]; out[threadIdx.x] = p.x + p.z; }"
+    )
+    profile = kernel.profile[1, 32](np.zeros(128, np.float32), np.zeros(32, np.float32))
+    assert profile.global_load_requests == 2
+    assert profile.global_load_sectors == 2 * 16
+
+
+def test_float3_is_three_loads():
+    kernel = compiles("__global__ void f(const float3* in, float3* out) { out[threadIdx.x] = in[threadIdx.x]; }")
+    profile = kernel.profile[1, 32](np.zeros(96, np.float32), np.zeros(96, np.float32))
+    assert profile.global_load_requests == 3
+    assert profile.global_load_sectors == 3 * 12
+
+
+def test_a_guarded_pair_is_not_read_by_others():
+    # gcc would load both halves of a pair before it asks whether they are wanted: a race that is not in the source.
+    kernel = compiles(
+        "#include <cuda_fp16.h>\n"
+        "__forceinline__ __device__ void fold(half2* const v) {\n"
+        "  for (int n = 32; n > 0; n /= 2) {\n"
+        "    if (threadIdx.x < n) v[threadIdx.x] = __hadd2(v[threadIdx.x], v[threadIdx.x + n]);\n"
+        "    __syncthreads();\n  }\n"
+        "  if (threadIdx.x < 1) v[threadIdx.x] = __hadd2(v[threadIdx.x], v[threadIdx.x + 1]);\n"
+        "}\n"
+        "__global__ void f(float* out) { __shared__ half2 s[64]; s[threadIdx.x] = __floats2half2_rn(1.0f, 2.0f);\n"
+        "  __syncthreads(); fold(s); __syncthreads(); if (threadIdx.x == 0) out[0] = (float)s[0].x; }"
+    )
+    out = np.zeros(1, np.float32)
+    assert kernel.check[1, 64](out) == []
+    assert out[0] == 64 + 32  # s[1] held 32 before the last addition
+
+
+def test_shared_arrays_of_classes_carry_nothing_else():
+    kernel = compiles(
+        "#include <cuda_fp16.h>\n"
+        "__global__ void f(const half* in, half* out) { __shared__ half tile[8][33]; tile[threadIdx.x % 8][threadIdx.x] ="
+        " in[threadIdx.x]; __syncthreads(); out[threadIdx.x] = tile[threadIdx.x % 8][threadIdx.x]; }"
+    )
+    profile = kernel.profile[1, 32](np.ones(32, np.float16), np.zeros(32, np.float16))
+    assert (profile.shared_load_requests, profile.shared_store_requests) == (1, 1)
