@@ -10,10 +10,11 @@
     launch     an empty kernel on device arrays
     processes  two processes that compile one kernel into one empty cache at once
 
-Both sides of a ratio are the best of several runs; a launch is the median of thousands. numba is installed into a
-throwaway environment for this run; ``--numba`` names a Python that has it. Prints a table and writes
-results/cuda_simulator.json with the machine. The exit status is the number of bars that do not hold. That the counters
-equal theory, and that no finding is false or missing, is for tests/cuda to show. No GPU is measured here.
+The bars that compare two kernels compare processor time, which others on the machine disturb least; the wall's is the
+best of several runs and stands beside it. A launch is the median of thousands. numba is installed into a throwaway
+environment for this run; ``--numba`` names a Python that has it. Prints a table and writes results/cuda_simulator.json
+with the machine. The exit status is the number of bars that do not hold. That the counters equal theory, and that no
+finding is false or missing, is for tests/cuda to show. No GPU is measured here.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ import time
 import venv
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -65,15 +67,24 @@ class Bar:
         return f"{self.name:<44}{self.value:>10.4g}  {sign} {self.bound:<6g} {self.unit:<10} {verdict:<8} {figures}"
 
 
-def seconds(call: Callable[[], object], repeats: int = REPEATS) -> float:
-    """The best of ``repeats`` calls, after one that does not count: what others on the machine disturb least."""
+@dataclass(frozen=True)
+class Spent:
+    """Seconds a call: the best on the wall, and the mean of all processors."""
+
+    wall: float
+    processor: float
+
+
+def spent(call: Callable[[], object], repeats: int = REPEATS, clock: Callable[[], float] | None = None) -> Spent:
+    """What ``call`` takes after one that does not count. ``clock`` tells processor time: the worker's, if not given."""
+    clock = clock or worker_processor_seconds
     call()
-    times = []
+    times, before = [], clock()
     for _ in range(repeats):
         start = time.perf_counter()
         call()
         times.append(time.perf_counter() - start)
-    return min(times)
+    return Spent(min(times), (clock() - before) / repeats)
 
 
 def source(name: str) -> str:
@@ -98,7 +109,7 @@ def tiled(numba: str | None) -> list[Bar]:
     kernel = cuda.compile(source("tiled_matmul.cu"), f"matmul<{tile}>", backend="simulator")
     a, b, c = matrices(n)
     launch = kernel[(n // tile, n // tile), (tile, tile)]
-    ours = seconds(lambda: launch(a, b, c, n))
+    ours = spent(lambda: launch(a, b, c, n), repeats=100).wall
     right(a, b, c)
     with numba_python(numba) as python:
         if python is None:
@@ -123,12 +134,12 @@ def naive(_: str | None) -> list[Bar]:
         loops = ctypes.CDLL(str(library)).matmul
         host_a, host_b, host_c = a.numpy(), b.numpy(), np.zeros((n, n), np.float32)
         pointers = [array.ctypes.data_as(ctypes.c_void_p) for array in (host_a, host_b, host_c)]
-        ours = seconds(lambda: launch(a, b, c, n))
-        plain = seconds(lambda: loops(*pointers, ctypes.c_int(n)))
+        ours = spent(lambda: launch(a, b, c, n))
+        plain = spent(lambda: loops(*pointers, ctypes.c_int(n)), clock=time.process_time)
     right(a, b, c)
     np.testing.assert_allclose(host_c, c.numpy(), rtol=2e-3, atol=2e-3)
-    figures = {"ours ms": ours * 1e3, "C++ ms": plain * 1e3}
-    return [Bar("naive 512 cubed, ours / C++ with OpenMP", ours / plain, 3, "x", figures)]
+    figures = {"ours ms": ours.wall * 1e3, "C++ ms": plain.wall * 1e3, "on the wall": ours.wall / plain.wall}
+    return [Bar("naive 512 cubed, ours / C++ with OpenMP", ours.processor / plain.processor, 3, "x", figures)]
 
 
 def profile(_: str | None) -> list[Bar]:
@@ -141,11 +152,12 @@ def profile(_: str | None) -> list[Bar]:
         kernel = cuda.compile(source(file), name, backend="simulator")
         a, b, c = matrices(n)
         run, count = kernel[grid, block], kernel.profile[grid, block]
-        fast = seconds(lambda run=run, a=a, b=b, c=c: run(a, b, c, n))
+        fast = spent(lambda run=run, a=a, b=b, c=c: run(a, b, c, n), repeats=100)
         right(a, b, c)
-        counted = seconds(lambda count=count, a=a, b=b, c=c: count(a, b, c, n), repeats=3)
-        figures = {"run ms": fast * 1e3, "profile ms": counted * 1e3}
-        bars.append(Bar(f"profile / run, {file.removesuffix('.cu')} 256", counted / fast, 60, "x", figures))
+        counted = spent(lambda count=count, a=a, b=b, c=c: count(a, b, c, n))
+        figures = {"run ms": fast.wall * 1e3, "profile ms": counted.wall * 1e3, "on the wall": counted.wall / fast.wall}
+        ratio = counted.processor / fast.processor
+        bars.append(Bar(f"profile / run, {file.removesuffix('.cu')} 256", ratio, 60, "x", figures))
     return bars
 
 
@@ -153,9 +165,12 @@ def compile_times(_: str | None) -> list[Bar]:
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "LABKIT_CUDA_CACHE": folder}
         command = [sys.executable, str(KERNELS / "compile_times.py")]
+        before = os.times()
         fresh = json.loads(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+        after = os.times()
         again = json.loads(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
-    first = {"with its first launch s": fresh["first_launch"]}
+    processor = after.children_user + after.children_system - before.children_user - before.children_system
+    first = {"with its first launch s": fresh["first_launch"], "processor s of it all": processor}
     kept = {"in another process ms": again["first"] * 1e3}
     return [
         Bar("first compile, fresh cache", fresh["first"], 4, "s", first),
@@ -166,22 +181,28 @@ def compile_times(_: str | None) -> list[Bar]:
 
 def check(_: str | None) -> list[Bar]:
     kernel = cuda.compile(source("vector_add.cu"), "add", backend="simulator")
-    times, peaks = {}, {}
+    times: dict[int, Spent] = {}
+    peaks: dict[int, int] = {}
     for elements in (1 << 20, 1 << 24):
         x, y, z = (cuda.to_device(np.ones(elements, np.float32)) for _ in range(3))
         launch = kernel.check[elements // 256, 256]
-        found: list[object] = []
-        times[elements] = seconds(lambda: found.extend(launch(x, y, z, elements)), repeats=3)  # noqa: B023
-        assert not found, found
+        repeats = 3 * 2**24 // elements  # as many elements for both, so that the clock's ticks weigh the same
+        times[elements] = spent(partial(_checked, launch, (x, y, z, elements)), repeats)
         peaks[elements] = worker_peak_bytes()
         for array in (x, y, z):
             array.free()
-    small, large = (times[elements] / elements * 1e9 for elements in times)
-    figures = {"1 M s": times[1 << 20], "16 M s": times[1 << 24], "worker's peak GiB": peaks[1 << 24] / 2**30}
+    small, large = times[1 << 20], times[1 << 24]
+    each = {"1 M ns": small.processor / 2**20 * 1e9, "16 M ns": large.processor / 2**24 * 1e9}
+    figures = {"1 M s": small.wall, "processor s": large.processor, "worker's peak GiB": peaks[1 << 24] / 2**30}
     return [
-        Bar("check of a vector add, 16 M elements", times[1 << 24], 4, "s", figures),
-        Bar("check an element, 16 M / 1 M", large / small, 1.5, "x", {"1 M ns": small, "16 M ns": large}),
+        Bar("check of a vector add, 16 M elements", large.wall, 4, "s", figures),
+        Bar("check an element, 16 M / 1 M", each["16 M ns"] / each["1 M ns"], 1.5, "x", each),
     ]
+
+
+def _checked(launch: Callable[..., list[object]], arguments: tuple[object, ...]) -> None:
+    found = launch(*arguments)
+    assert not found, found
 
 
 def launch(_: str | None) -> list[Bar]:
@@ -254,14 +275,22 @@ class numba_python:
         self._folder.cleanup()
 
 
+def worker_files(name: str) -> list[str]:
+    """What the system tells about this process's children: the simulator's worker is the only one that stays."""
+    children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+    return [Path(f"/proc/{child}/{name}").read_text() for child in children]
+
+
 def worker_peak_bytes() -> int:
     """The most memory that the simulator's process ever had resident."""
-    children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
-    peaks = [0]
-    for child in children:
-        status = Path(f"/proc/{child}/status").read_text()
-        peaks += [1024 * int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")]
-    return max(peaks)
+    lines = [line for text in worker_files("status") for line in text.splitlines() if line.startswith("VmHWM")]
+    return max(1024 * int(line.split()[1]) for line in lines)
+
+
+def worker_processor_seconds() -> float:
+    """User and system time of the simulator's process; proc(5), fields 14 and 15 of stat."""
+    ticks = [int(field) for text in worker_files("stat") for field in text.rpartition(")")[2].split()[11:13]]
+    return sum(ticks) / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> int:
