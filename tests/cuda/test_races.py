@@ -248,8 +248,7 @@ __global__ void f(float* part, float* out) {
     ),
     "a handshake of blocks without fences": Case(
         """
-__device__ volatile int seen[2];
-__global__ void f(float* x, float* out) {
+__global__ void f(float* x, float* out, volatile int* seen) {
     if (blockIdx.x == 0) {
         out[0] = x[0];
         seen[0] = 1;
@@ -261,24 +260,44 @@ __global__ void f(float* x, float* out) {
         seen[1] = 1;
     }
 }
-""", 1, lambda: (floats(1), floats(2)), grid=2, kind="global_race", lines=("x[0] = 2", "out[1] = x[0]"),
+""", 1, lambda: (floats(1), floats(2), ints(2)), grid=2, kind="global_race", lines=("x[0] = 2", "out[1] = x[0]"),
+    ),
+    "a handshake of warps without fences": Case(
+        """
+__global__ void f(int* out, volatile int* seen) {
+    __shared__ int s;
+    if (threadIdx.x == 0)
+        s = 1;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        out[0] = s;
+        seen[0] = 1;
+        while (seen[1] == 0) {}
+        s = 2;
+    }
+    if (threadIdx.x == 32) {
+        while (seen[0] == 0) {}
+        out[1] = s;
+        seen[1] = 1;
+    }
+}
+""", 64, lambda: (ints(2), ints(2)), kind="shared_race", lines=("s = 2", "out[1] = s"),
     ),
     "a flag that is set before what it stands for": Case(
         """
-__device__ int ready;
-__global__ void f(float* x, float* out) {
+__global__ void f(float* x, float* out, int* ready) {
     if (blockIdx.x == 0) {
         out[1] = 0;
         __threadfence();
-        atomicExch(&ready, 1);
+        atomicExch(ready, 1);
         x[0] = 2;
     } else {
-        while (atomicAdd(&ready, 0) == 0) {}
+        while (atomicAdd(ready, 0) == 0) {}
         __threadfence();
         out[0] = x[0];
     }
 }
-""", 1, lambda: (floats(1), floats(2)), grid=2, kind="global_race", lines=("x[0] = 2", "out[0] = x[0]"),
+""", 1, lambda: (floats(1), floats(2), ints(1)), grid=2, kind="global_race", lines=("x[0] = 2", "out[0] = x[0]"),
     ),
     "a plain read, and a lock that guards something else": Case(
         """
@@ -464,9 +483,10 @@ __global__ void f(int* out) {
 __global__ void f(int* out) {
     __shared__ int s[32];
     unsigned half = threadIdx.x < 16 ? 0xffffu : 0xffff0000u;
+    __syncwarp();
     s[threadIdx.x] = threadIdx.x;
     __syncwarp(half);
-    int other = s[threadIdx.x ^ 15];
+    int other = s[threadIdx.x ^ 15] + s[threadIdx.x / 16 * 16];
     __syncwarp(half);
     if (threadIdx.x % 16 == 0)
         for (int i = 0; i < 16; ++i)
@@ -578,32 +598,31 @@ __global__ void f(float* part, float* out) {
         last = atomicInc(&arrived, gridDim.x - 1) == gridDim.x - 1;
     }
     __syncthreads();
-    if (last && threadIdx.x == 0) {
+    if (last && threadIdx.x == 32) {
         float sum = 0;
         for (int i = 0; i < gridDim.x; ++i)
             sum += part[i];
         out[0] = sum;
     }
 }
-""", 32, lambda: (floats(8), floats(1)), grid=8,
+""", 64, lambda: (floats(8), floats(1)), grid=8,
     ),
     "a chain of blocks that hand on a sum": Case(
         """
-__device__ volatile int ready[8];
-__global__ void f(volatile int* sums) {
+__global__ void f(int* sums, volatile int* ready) {
     if (threadIdx.x == 0) {
         int before = 0;
         if (blockIdx.x > 0) {
             while (ready[blockIdx.x - 1] == 0) {}
             __threadfence();
-            before = sums[blockIdx.x - 1];
+            before = sums[blockIdx.x - 1] + sums[0];
         }
         sums[blockIdx.x] = before + blockIdx.x;
         __threadfence();
         ready[blockIdx.x] = 1;
     }
 }
-""", 32, lambda: (ints(8),), grid=8,
+""", 32, lambda: (ints(8), ints(8)), grid=8,
     ),
     "a grid barrier": Case(
         """
