@@ -88,8 +88,10 @@ OPERATORS = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide}
 def test_arithmetic_rounds_once(kind, symbol):
     _, dtype = KINDS[kind]
     a, b = pairs(dtype)
-    got = np.zeros_like(a)
+    got, assigned = np.zeros_like(a), np.zeros_like(a)
     run(kind, f"((T*)p2)[i] = ((const T*)p0)[i] {symbol} ((const T*)p1)[i];", a, b, got)
+    run(kind, f"T x = ((const T*)p0)[i]; x {symbol}= ((const T*)p1)[i]; ((T*)p2)[i] = x;", a, b, assigned)
+    same(assigned, got)
     # double holds sums and products exactly, and quotients apart from any midpoint
     exact = OPERATORS[symbol](a.astype(np.float64), b.astype(np.float64))
     same(got, rounded(exact, dtype))
@@ -105,6 +107,16 @@ def rounded(exact: np.ndarray, dtype: np.dtype) -> np.ndarray:
     bits = np.where(inexact & (np.abs(single.astype(np.float64)) > np.abs(exact)), bits - 1, bits)
     odd = np.where(inexact, bits | 1, bits).astype(np.uint32).view(np.float32)
     return odd.astype(dtype)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_counting_up_and_down(kind):
+    _, dtype = KINDS[kind]
+    a = np.resize(np.arange(-100, 100, dtype=np.float32) / 4, 256).astype(dtype)
+    out = np.zeros(256 * 4, dtype)
+    run(kind, "T x = ((const T*)p0)[i]; T* o = (T*)p1 + 4 * i; o[0] = x++; o[1] = ++x; o[2] = x--; o[3] = -x;", a, out)
+    wide = a.astype(np.float32)
+    same(out.reshape(256, 4), np.stack([wide, wide + 2, wide + 2, -(wide + 1)], axis=1).astype(dtype))
 
 
 @pytest.mark.parametrize("kind", KINDS)
