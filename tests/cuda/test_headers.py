@@ -131,6 +131,10 @@ WHOLE = [
     ("char2", "char2 v = {0}; {1} = v;", 2), ("ushort4", "{1} = {0};", 8), ("longlong2", "{1} = {0};", 16),
     ("float4", "float4 v = __ldg(&{0}); {1} = make_float4(v.w, v.z, v.y, 0.0f);", 16),
     ("float4", "union {{ float4 v; float f[4]; }} u; u.v = {0}; u.f[2] += 1; {1} = u.v;", 16),
+    ("float4", "float4 v = {0}; {1} = float4{{v.x, 1.0f, v.y, v.w}};", 16),
+    ("float4", "float4 v = {0}; {1} = {{v.x, 1.0f, v.y, v.w}};", 16),
+    ("float2", "float2 v = {0}; *(out + i) = {{v.y, v.x}};", 8),
+    ("int2", "int2 v = {0}; if (v.x > 3) {1} = int2{{v.y, v.x}}; else {1} = {{1, 2}};", 8),
     ("half2", "{1} = __hadd2({0}, {0});", 4), ("half2", "{1} = {0} * {0};", 4), ("half2", "half2 v = {0}; v.x = v.y; {1} = v;", 4),
     ("nv_bfloat162", "{1} = __hfma2({0}, {0}, {0});", 4),
     ("float4", "*reinterpret_cast<int4*>(&{1}) = *reinterpret_cast<const int4*>(&{0});", 16),
@@ -150,7 +154,7 @@ def test_a_vector_is_loaded_and_stored_as_a_whole(kind, body, size):
     stores = [line for line in profile.lines if line.op == "store"]
     assert {line.bytes_per_lane for line in [*loads, *stores]} == {size}
     assert sum(line.requests for line in loads) == max(1, text.count("in[i]") if "v = " not in text else 1)
-    assert [line.requests for line in stores] == [1]
+    assert sum(line.requests for line in stores) == 1
 
 
 def test_a_struct_of_floats_is_loaded_by_its_members():

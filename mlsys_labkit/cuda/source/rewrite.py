@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mlsys_labkit.cuda.source.alignment import alignment_edits
+from mlsys_labkit.cuda.source.braces import brace_edits
 from mlsys_labkit.cuda.source.special_registers import register_edits
 from mlsys_labkit.cuda.source.tokens import tokenize
 from mlsys_labkit.cuda.source.unroll import unroll_edits
@@ -18,7 +19,8 @@ def rewrite(source: str) -> str:
         '#pragma GCC unroll 4\\nfor (int i = 0; i < n; ++i) f(i);'
     """
     tokens = tokenize(source)
-    edits = [*unroll_edits(source, tokens), *alignment_edits(source, tokens), *register_edits(source, tokens)]
+    passes = (unroll_edits, alignment_edits, register_edits, brace_edits)
+    edits = [edit for one in passes for edit in one(source, tokens)]
     for start, end, text in sorted(edits, reverse=True):
         source = source[:start] + text + source[end:]
     return source

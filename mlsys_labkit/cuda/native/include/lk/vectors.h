@@ -1,6 +1,8 @@
 // vectors.h: float4 and its relatives: plain aggregates that are read and written as a whole, in one access.
 #pragma once
 
+#include <type_traits>
+
 #include "lk/qualifiers.h"
 
 // float4{1, 2, 3, 4} gives all that there is to give.
@@ -80,3 +82,14 @@ struct dim3 {
     constexpr dim3(uint3 from) : x(from.x), y(from.y), z(from.z) {}
     constexpr operator uint3() const { return {x, y, z}; }
 };
+
+namespace lk {
+
+// What out[i] = float4{a, b, c, d} is rewritten with: the value is made first, and then stored as a whole.
+template <class Target>
+struct Whole {
+    using Value = std::remove_reference_t<Target>;
+    static LK_INLINE Value of(Value value) { return value; }
+};
+
+}  // namespace lk
