@@ -168,6 +168,23 @@ def test_a_struct_of_floats_is_loaded_by_its_members():
     assert profile.global_load_sectors == 2 * 16
 
 
+@pytest.mark.parametrize("aligned", ["__align__(16)", "alignas(16)", "__attribute__((aligned(16)))"])
+def test_an_aligned_struct_is_loaded_as_a_whole(aligned):
+    kernel = compiles(
+        f"struct {aligned} Body {{ float x, y, z, mass; __device__ float sum() const {{ return x + z; }} }};\n"
+        "__global__ void f(const Body* in, Body* out) { Body p = in[threadIdx.x]; p.mass += p.sum(); Body q = {1, 2, 3, 4};"
+        " out[threadIdx.x] = p.x > 0 ? p : q; }"
+    )
+    out = np.zeros(128, np.float32)
+    profile = kernel.profile[1, 32](np.arange(128, dtype=np.float32), out)
+    assert {line.bytes_per_lane for line in profile.lines if line.op} == {16}
+    assert profile.global_load_requests == 1
+    bodies = np.arange(128, dtype=np.float32).reshape(32, 4)
+    bodies[:, 3] += bodies[:, 0] + bodies[:, 2]
+    bodies[0] = [1, 2, 3, 4]
+    np.testing.assert_array_equal(out.reshape(32, 4), bodies)
+
+
 def test_float3_is_three_loads():
     kernel = compiles("__global__ void f(const float3* in, float3* out) { out[threadIdx.x] = in[threadIdx.x]; }")
     profile = kernel.profile[1, 32](np.zeros(96, np.float32), np.zeros(96, np.float32))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mlsys_labkit.cuda.source.aligned_structs import aligned_struct_edits
 from mlsys_labkit.cuda.source.alignment import alignment_edits
 from mlsys_labkit.cuda.source.braces import brace_edits
 from mlsys_labkit.cuda.source.special_registers import register_edits
@@ -19,7 +20,7 @@ def rewrite(source: str) -> str:
         '#pragma GCC unroll 4\\nfor (int i = 0; i < n; ++i) f(i);'
     """
     tokens = tokenize(source)
-    passes = (unroll_edits, alignment_edits, register_edits, brace_edits)
+    passes = (unroll_edits, alignment_edits, register_edits, brace_edits, aligned_struct_edits)
     edits = [edit for one in passes for edit in one(source, tokens)]
     for start, end, text in sorted(edits, reverse=True):
         source = source[:start] + text + source[end:]
