@@ -72,7 +72,6 @@ FORGERIES: list[tuple[str, str, int]] = [
     ("compiler's atomics, new", KERNEL.format("__atomic_store_n((int*)x, 1, 0);"), 1),
     ("thread-local variable", "thread_local float tile[32];\n" + KERNEL.format("tile[0] = x[0];"), 1),
     ("a clock", KERNEL.format("long long t = clock64(); x[0] = t;"), 1),
-    ("results through pointers", KERNEL.format("sincosf(x[0], x + 1, x + 2);"), 1),
     ("namespace of the library", "namespace cooperative_groups { inline int f() { return 1; } }\n" + KERNEL.format(BODY), 1),
     ("raw string", KERNEL.format('const char* s = R"(" ; asm("nop"); const char* t = ")"; x[0] = s[0];'), 1),
     ("comment in a raw string", KERNEL.format('const char* s = R"x(/*)x"; asm("nop"); /*)x"*/ x[0] = 1;'), 1),

@@ -34,7 +34,6 @@ _MATH = frozenset(
     "hypot j0 j1 jn ldexp lgamma log log10 log1p log2 pow remainder rsqrt sin sincos sinh sqrt tan tanh tgamma y0 "
     "y1 yn".split()
 )
-_TENSOR = re.compile(r"tensor_core_multiplyILi(\d+)E")  # native/include/lk/wmma: FLOPs of a lane
 _TWO = frozenset({"fma", "sincos"})
 # A warp's matrix product (lk/wmma/multiply.h): the template's first argument is the FLOPs of a lane.
 _TENSOR = re.compile(r"tensor_core_multiplyILi(?P<flops>\d+)E")
@@ -121,9 +120,7 @@ def _functions(path: Path) -> Iterator[list[_Instruction]]:
 def _flops(instruction: _Instruction) -> dict[str, int]:
     name, operands = instruction.name, instruction.operands
     if name.startswith(("call", "bl", "jmp", "b")) and (called := _CALLED.search(operands)):
-        full = called["name"]
-        if tensor := _TENSOR.search(full):
-            return {"tensor": int(tensor[1])}
+        full = called["name"].removeprefix("lk_")  # lk/libc.h
         if tensor := _TENSOR.search(full):
             return {"tensor": int(tensor["flops"])}
         function = full if full in _MATH else full.removesuffix("f")

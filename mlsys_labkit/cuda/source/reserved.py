@@ -21,7 +21,7 @@ _CUDAS = re.compile(
       | __pipeline_(?:memcpy_async|commit|wait_prior)
       | __(?:clz|clzll|brev|brevll|ffs|ffsll|popc|popcll|byte_perm|funnelshift_(?:l|lc|r|rc)|mul24|umul24|mulhi|umulhi
             |mul64hi|umul64hi|sad|usad|hadd|rhadd|uhadd|urhadd|dp2a_(?:lo|hi)|dp4a|fns)
-      | __(?:sinf|cosf|tanf|expf|exp10f|logf|log2f|log10f|powf|saturatef|fdividef|tanhf)
+      | __(?:sinf|cosf|sincosf|tanf|expf|exp10f|logf|log2f|log10f|powf|saturatef|fdividef|tanhf)
       | __(?:f|d)(?:add|sub|mul|maf|ma|div|sqrt|rcp|rsqrt)_r[nzud] | __fma(?:f)?(?:_ieee)?_r[nzud] | __fsqrt_r[nzud]
       | __(?:float|double|int|uint|ll|ull|short|ushort|char|uchar|longlong)_as_(?:float|double|int|uint|longlong)
       | __(?:float|double|int|uint|ll|ull|short|ushort|half|half2|bfloat16|bfloat162|low|high|lows|highs|floats

@@ -68,6 +68,14 @@ long long lk_global_timer();  // ns
 void* lk_memcpy(void* to, const void* from, unsigned long size);
 void* lk_memmove(void* to, const void* from, unsigned long size);
 void* lk_memset(void* to, int byte, unsigned long size);
+float lk_modff(float number, float* whole);
+double lk_modf(double number, double* whole);
+float lk_frexpf(float number, int* exponent);
+double lk_frexp(double number, int* exponent);
+float lk_remquof(float dividend, float divisor, int* quotient);
+double lk_remquo(double dividend, double divisor, int* quotient);
+void lk_sincosf(float angle, float* sine, float* cosine);
+void lk_sincos(double angle, double* sine, double* cosine);
 void* lk_malloc(unsigned long size);
 void lk_free(void* pointer);
 void lk_assert_fail(const char* expression, const char* file, unsigned line, const char* function) __attribute__((noreturn));

@@ -1,5 +1,6 @@
 // builtins.cpp: the C library as a kernel sees it. Outside kernels (host code of a whole program) it is the C library's own.
 #include <algorithm>
+#include <cmath>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -28,6 +29,12 @@ constexpr size_t kPrintBytes = 8192;
 __attribute__((always_inline)) inline void leave_if_stopped() {
     Block* block = current();
     if (block && stopped(*block)) stop_launch(enter_runtime());
+}
+
+// A mathematical function is about to write a result to where its caller points.
+template <class Number>
+void note_store(const Number* result, u64 pc) {
+    record_range(reinterpret_cast<u64>(result), sizeof *result, Op::store, pc);
 }
 
 }  // namespace
@@ -84,6 +91,50 @@ void* lk_memset(void* to, int byte, unsigned long size) {
     memset(to, byte, size);
     leave_if_stopped();
     return to;
+}
+
+#define CALLED_FROM reinterpret_cast<u64>(__builtin_return_address(0))
+
+float lk_modff(float number, float* whole) {
+    note_store(whole, CALLED_FROM);
+    return modff(number, whole);
+}
+
+double lk_modf(double number, double* whole) {
+    note_store(whole, CALLED_FROM);
+    return modf(number, whole);
+}
+
+float lk_frexpf(float number, int* exponent) {
+    note_store(exponent, CALLED_FROM);
+    return frexpf(number, exponent);
+}
+
+double lk_frexp(double number, int* exponent) {
+    note_store(exponent, CALLED_FROM);
+    return frexp(number, exponent);
+}
+
+float lk_remquof(float dividend, float divisor, int* quotient) {
+    note_store(quotient, CALLED_FROM);
+    return remquof(dividend, divisor, quotient);
+}
+
+double lk_remquo(double dividend, double divisor, int* quotient) {
+    note_store(quotient, CALLED_FROM);
+    return remquo(dividend, divisor, quotient);
+}
+
+void lk_sincosf(float angle, float* sine, float* cosine) {
+    note_store(sine, CALLED_FROM);
+    note_store(cosine, CALLED_FROM);
+    sincosf(angle, sine, cosine);
+}
+
+void lk_sincos(double angle, double* sine, double* cosine) {
+    note_store(sine, CALLED_FROM);
+    note_store(cosine, CALLED_FROM);
+    sincos(angle, sine, cosine);
 }
 
 void lk_assert_fail(const char* expression, const char* file, unsigned line, const char* function) {

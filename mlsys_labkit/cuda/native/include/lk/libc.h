@@ -1,4 +1,5 @@
-// libc.h: printf, assert, clock, memcpy and malloc of a kernel are the worker's: the same names and types, other symbols.
+// libc.h: printf, assert, clock, memcpy, malloc and what writes through pointers are the worker's in a kernel: the same names and
+// types, other symbols.
 //
 // No macros, so that a member called printf or std::memcpy still means what it says. <cassert> stays as it is: its macro
 // calls __assert_fail.
@@ -17,6 +18,14 @@ void* memmove(void* to, const void* from, size_t size) noexcept __asm__("lk_memm
 void* memset(void* to, int value, size_t size) noexcept __asm__("lk_memset");
 void* malloc(size_t size) noexcept __asm__("lk_malloc");
 void free(void* address) noexcept __asm__("lk_free");
+float modff(float number, float* whole) noexcept __asm__("lk_modff");
+double modf(double number, double* whole) noexcept __asm__("lk_modf");
+float frexpf(float number, int* exponent) noexcept __asm__("lk_frexpf");
+double frexp(double number, int* exponent) noexcept __asm__("lk_frexp");
+float remquof(float dividend, float divisor, int* quotient) noexcept __asm__("lk_remquof");
+double remquo(double dividend, double divisor, int* quotient) noexcept __asm__("lk_remquo");
+void sincosf(float angle, float* sine, float* cosine) noexcept __asm__("lk_sincosf");
+void sincos(double angle, double* sine, double* cosine) noexcept __asm__("lk_sincos");
 void __assert_fail(const char* expression, const char* file, unsigned line, const char* function) noexcept
     __asm__("lk_assert_fail") __attribute__((noreturn));
 }
