@@ -11,6 +11,7 @@ import pytest
 
 from mlsys_labkit import cuda
 from mlsys_labkit.cuda.build.flags import INCLUDE
+from mlsys_labkit.cuda.source.tokens import tokenize
 
 CUDA = sorted(
     str(path.relative_to(INCLUDE))
@@ -23,6 +24,12 @@ algorithm array assert.h atomic bitset cassert cctype cfloat chrono climits cmat
 cstdlib cstring ctime deque exception fstream functional future initializer_list iomanip iostream iterator limits list
 map math.h memory mutex new numeric optional queue random set sstream stack stdexcept stdint.h stdio.h stdlib.h string
 string.h thread time.h tuple type_traits unordered_map unordered_set utility variant vector
+""".split()  # noqa: SIM905
+KEYWORDS = """
+alignas alignof auto bool break case catch char class const const_cast constexpr continue decltype default defined delete do
+double else enum explicit extern false float for friend goto if inline int long mutable namespace new noexcept nullptr
+operator override private protected public reinterpret_cast return short signed sizeof static static_assert static_cast
+struct switch template this thread_local throw true try typedef typename union unsigned using virtual void volatile while
 """.split()  # noqa: SIM905
 BODY = '__global__ void f(float* a) { a[0] = fmaxf(a[1], 1.0f); printf("%d", threadIdx.x); assert(a[0] > 0); }\n'
 
@@ -56,11 +63,42 @@ def test_headers_in_any_order(seed):
     compiles("".join(f"#include <{name}>\n" for name in names) + BODY)
 
 
+# Every plain word of our headers: names of parameters, of members, of functions, even those that CUDA documents.
+WORDS = sorted(
+    {
+        token.text
+        for path in INCLUDE.rglob("*")
+        if path.is_file()
+        for token in tokenize(path.read_text())
+        if token.kind == "identifier" and not token.text.startswith(("_", "lk", "LK"))
+    }
+    - set(KEYWORDS)
+)  # fmt: skip
+MACROS = "".join(f"#define {word} 16\n" for word in [*WORDS, "TILE", "N", "BLOCK_SIZE"])
+
+
 def test_macros_of_the_source_change_no_header():
-    words = ["TILE", "ROWS", "COLUMNS", "WIDTH", "BLOCK", "SIZE", "LANES", "WARP"]
-    macros = "".join(f"#define {name} 16\n" for name in [*"ABCDEFGHIJKLMNOPQRSTUVWXYZ", *"ocmpq", *words])
+    assert {"T", "Value", "value", "size", "TileThreads", "Number"} <= set(WORDS)
     headers = "".join(f"#include <{name}>\n" for name in CUDA)
-    compiles(f"{macros}{headers}__global__ void f(float* a) {{ a[0] = K + T; }}")
+    compiles(f"{MACROS}{headers}{MACROS}__global__ void own(float* _a) {{ _a[0] = K + T; }}")
+
+
+def test_macros_of_the_source_change_no_header_of_a_file_beside_it(tmp_path):
+    (tmp_path / "tools.h").write_text("#pragma once\n#define Value 16\n#include <cooperative_groups.h>\n")
+    source = tmp_path / "kernel.cu"
+    source.write_text('#include "tools.h"\n__global__ void f(int* a) { a[0] = Value; }')
+    out = np.zeros(1, np.int32)
+    cuda.compile(source, backend="simulator")[1, 1](out)
+    assert out[0] == 16
+
+
+def test_macros_of_a_program_change_no_header(tmp_path):
+    names = [*CUDA, *(f"thrust/{path.name}" for path in (INCLUDE / "thrust").glob("*.h"))]
+    headers = "".join(f"#include <{name}>\n" for name in names)
+    (tmp_path / "sizes.h").write_text(f"#pragma once\n{MACROS}")
+    program = tmp_path / "program.cu"
+    program.write_text(f'#include "sizes.h"\n{headers}int main() {{ return K + T; }}\n')
+    assert cuda.run_program(program).returncode == 32
 
 
 def test_builtin_names_can_be_used_for_other_things():

@@ -1,9 +1,10 @@
-"""The headers that a kernel sees: which they are, and their precompiled form."""
+"""The headers that a kernel sees: which they are, their precompiled form, and that they come before its text."""
 
 from __future__ import annotations
 
 import functools
 import os
+import re
 import stat
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,11 +14,28 @@ from mlsys_labkit.cuda.build.cache import Cache, digest
 from mlsys_labkit.cuda.build.flags import INCLUDE, RUNTIME, Build, compile_flags
 from mlsys_labkit.cuda.build.toolchain import Toolchain
 from mlsys_labkit.cuda.errors import CudaError
+from mlsys_labkit.cuda.source.tokens import tokenize
 
-__all__ = ["HEADER", "PRELUDE", "headers_identity", "kit_identity", "precompiled", "precompiled_name"]
+__all__ = ["HEADER", "PRELUDE", "headers_identity", "included_first", "kit_identity", "precompiled", "precompiled_name"]
 
 PRELUDE = '#include "lk/kernel.h"\n'
 HEADER = "labkit.h"
+_INCLUDE = re.compile(r"#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]")
+_NOT_CUDAS = ("helper_", "textbook/")  # samples' and books' own: plain code, as open to macros there as here
+
+
+def included_first(texts: Iterable[str]) -> list[str]:
+    """Lines that include, before any of the texts, each header of CUDA's that one of them includes.
+
+    So no macro of a student's, such as ``#define Value 16``, changes what one of our headers says.
+
+    Example:
+        >>> included_first(["#define T float\\n#include <vector>\\n#include <mma.h>", "// #include <curand.h>"])
+        ['#include <mma.h>']
+    """
+    directives = (token.text for text in texts for token in tokenize(text) if token.kind == "directive")
+    names = dict.fromkeys(found[1] for each in directives if (found := _INCLUDE.match(each)))
+    return [f"#include <{name}>" for name in names if (INCLUDE / name).is_file() and not name.startswith(_NOT_CUDAS)]
 
 
 def headers_identity() -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlsys_labkit.cuda.build.cache import digest
+from mlsys_labkit.cuda.build.headers import included_first
 from mlsys_labkit.cuda.source.rewrite import rewrite
 from mlsys_labkit.cuda.source.shared import SYMBOL, dynamic_arrays
 from mlsys_labkit.cuda.source.tokens import tokenize
@@ -49,7 +50,11 @@ class Unit:
 
     def text(self) -> str:
         """What g++ compiles, behind the precompiled headers."""
-        before = [f"#define {name} {value}" for name, value in self.defines]
+        beside = (
+            path.read_text(encoding="utf-8", errors="replace") for path in included_files(self.source, self.folder)
+        )
+        before = included_first([self.source, *beside])
+        before += [f"#define {name} {value}" for name, value in self.defines]
         behind = module_exports(self.kernels, dynamic_arrays(tokenize(self.source)))
         return "\n".join([*before, f'#line 1 "{self.name}"', rewrite(self.source), f'#line 1 "{EXPORTS}"', *behind, ""])
 

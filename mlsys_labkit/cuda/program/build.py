@@ -15,7 +15,7 @@ from mlsys_labkit.cuda.build import compiler
 from mlsys_labkit.cuda.build.cache import Cache, digest
 from mlsys_labkit.cuda.build.diagnostics import compile_error, linker_diagnostics, read_diagnostics
 from mlsys_labkit.cuda.build.flags import INCLUDE, RUNTIME, Build, compile_flags, link_flags
-from mlsys_labkit.cuda.build.headers import headers_identity
+from mlsys_labkit.cuda.build.headers import headers_identity, included_first
 from mlsys_labkit.cuda.build.red_zones import with_red_zones
 from mlsys_labkit.cuda.build.toolchain import Toolchain
 from mlsys_labkit.cuda.build.unit import EXPORTS, module_exports
@@ -225,7 +225,8 @@ def _files(source: ProgramSource) -> dict[str, str]:
     for name, text in ((source.name, source.text), *source.headers):
         changed = rewrite_for_gcc(rewrite(text, kernels, defines))
         written.append((name, _redirect(changed, Path(name).parent, names)))
-    before = "".join(f"#define {name} {defines[name]}\n" for name in sorted(own))
+    lines = [*included_first(texts), *(f"#define {name} {defines[name]}" for name in sorted(own))]
+    before = "".join(f"{line}\n" for line in lines)
     main_name, main_text = written[0]
     dynamic = dict.fromkeys(name for text in texts for name in dynamic_arrays(tokenize(text)))
     behind = f'\n#line 1 "{EXPORTS}"\n' + "\n".join(module_exports((), tuple(dynamic))) + "\n"
