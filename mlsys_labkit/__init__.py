@@ -39,7 +39,7 @@ _HOME = {
     "unload_ipython_extension": "magics",
 }
 _MODULES = (
-    *("access", "checks", "coach", "cuda", "datasets", "device", "magics"),
+    *("access", "checks", "coach", "cuda", "datasets", "device", "lm", "magics"),
     *("memory", "roofline", "specs", "timing", "widgets", "work"),
 )
 

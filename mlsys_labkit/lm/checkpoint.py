@@ -1,0 +1,163 @@
+"""A model in a folder: config.json, model.safetensors and tokenizer.json, as Hugging Face lays out Llama."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+
+from mlsys_labkit.errors import require
+from mlsys_labkit.lm.config import Config
+from mlsys_labkit.lm.errors import CheckpointError
+from mlsys_labkit.lm.model import LanguageModel
+from mlsys_labkit.lm.tokenizer import END_OF_TEXT, Tokenizer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["TextCodec", "held_out", "load", "save"]
+
+WEIGHTS = files("mlsys_labkit.lm") / "weights"
+
+
+class TextCodec(Protocol):
+    """What every tokenizer here can do. ``end`` is the token that closes a text, or None."""
+
+    @property
+    def end(self) -> int | None: ...
+    def encode(self, text: str) -> list[int]: ...
+    def decode(self, tokens: Iterable[int]) -> str: ...
+
+
+def load(
+    path: str | Path | None = None, *, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
+) -> tuple[LanguageModel, TextCodec]:
+    """The kit's own tiny model, or a Llama checkpoint from a local folder, ready to run, with its tokenizer.
+
+    Nothing is downloaded. Raises CheckpointError when a file is missing, is no checkpoint, or describes a model that
+    this one does not compute.
+
+    Example:
+        >>> model, tokenizer = load()
+        >>> tokenizer.decode(tokenizer.encode("import this"))
+        'import this'
+    """
+    if path is None:
+        with as_file(WEIGHTS) as folder:
+            return _load(folder, dtype, device)
+    return _load(Path(path).expanduser(), dtype, device)
+
+
+def held_out() -> str:
+    """Text of the kind that the tiny model learnt from, and that it never saw: about 100 KB.
+
+    Example:
+        >>> len(held_out()) > 50_000
+        True
+    """
+    return (WEIGHTS / "held_out.txt").read_text(encoding="utf-8")
+
+
+def save(model: LanguageModel, tokenizer: Tokenizer, folder: Path, dtype: torch.dtype = torch.bfloat16) -> None:
+    """Write the three files, so that ``load(folder)`` and transformers read them."""
+    safetensors = require("safetensors.torch", "torch")
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {name: value.to(dtype).contiguous() for name, value in model.state_dict().items()}
+    if model.config.tied:
+        del tensors["lm_head.weight"]
+    settings = {**model.config.to_llama(), "dtype": str(dtype).removeprefix("torch."), "eos_token_id": tokenizer.end}
+    (folder / "config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+    tokenizer.save(folder / "tokenizer.json")
+    safetensors.save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def _load(folder: Path, dtype: torch.dtype, device: torch.device | str) -> tuple[LanguageModel, TextCodec]:
+    config = Config.from_llama(_settings(folder))
+    with torch.device("meta"):  # no memory and no random numbers for weights that are read in a moment
+        model = LanguageModel(config)
+    tensors = {name: value.to(device, dtype) for name, value in _tensors(folder).items()}
+    if config.tied:
+        tensors["lm_head.weight"] = tensors.get("model.embed_tokens.weight", torch.empty(0))
+    _check(model, tensors, folder)
+    model.load_state_dict(tensors, assign=True)
+    if config.tied:
+        model.lm_head.weight = model.model.embed_tokens.weight
+    return model.eval().requires_grad_(False), _tokenizer(folder)
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    try:
+        settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CheckpointError(
+            f"there is no config.json in {folder}; name a folder that holds config.json, *.safetensors, tokenizer.json"
+        ) from None
+    except ValueError as error:
+        raise CheckpointError(f"{folder / 'config.json'} is not JSON ({error}); fetch it again") from None
+    if not isinstance(settings, dict):
+        raise CheckpointError(f"{folder / 'config.json'} holds no settings; fetch it again")
+    return settings
+
+
+def _tensors(folder: Path) -> dict[str, torch.Tensor]:
+    """The weights of one file, or of the several that model.safetensors.index.json lists."""
+    safetensors = require("safetensors.torch", "torch")
+    index = folder / "model.safetensors.index.json"
+    names = {"model.safetensors"}
+    if index.is_file():
+        names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+    tensors: dict[str, torch.Tensor] = {}
+    for name in sorted(names):
+        try:
+            tensors |= safetensors.load_file(folder / name)
+        except FileNotFoundError:
+            raise CheckpointError(
+                f"there is no {name} in {folder}; only safetensors are read, pickled weights are not"
+            ) from None
+        except Exception as error:  # safetensors raises a type of its own for each damage
+            raise CheckpointError(f"{folder / name} cannot be read ({error}); fetch it again") from None
+    return {name: value for name, value in tensors.items() if not name.endswith("rotary_emb.inv_freq")}
+
+
+def _check(model: LanguageModel, tensors: dict[str, torch.Tensor], folder: Path) -> None:
+    wanted = {name: list(value.shape) for name, value in model.state_dict().items()}
+    if missing := sorted(wanted.keys() - tensors.keys()):
+        raise CheckpointError(f"{folder} lacks {missing[0]} and {len(missing) - 1} more tensors of its config.json")
+    if extra := sorted(tensors.keys() - wanted.keys()):
+        raise CheckpointError(f"{folder} holds {extra[0]}, which the model of its config.json does not have")
+    for name, shape in wanted.items():
+        if list(tensors[name].shape) != shape:
+            raise CheckpointError(f"{name} should be {shape} by config.json and is {list(tensors[name].shape)}")
+
+
+class _ForeignTokenizer:
+    """A tokenizer.json of another making, read by the library that defines the file."""
+
+    def __init__(self, path: Path, end: int | None) -> None:
+        self._tokenizer = require("tokenizers", "torch").Tokenizer.from_file(str(path))
+        self.end = end
+
+    def __len__(self) -> int:
+        return int(self._tokenizer.get_vocab_size())
+
+    def encode(self, text: str) -> list[int]:
+        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def decode(self, tokens: Iterable[int]) -> str:
+        return str(self._tokenizer.decode(list(tokens), skip_special_tokens=False))
+
+
+def _tokenizer(folder: Path) -> TextCodec:
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        raise CheckpointError(f"there is no tokenizer.json in {folder}; save the tokenizer beside the weights")
+    if f'"{END_OF_TEXT}"' in path.read_text(encoding="utf-8"):
+        try:
+            return Tokenizer.load(path)
+        except CheckpointError:
+            pass  # it only shares the name of the end
+    end = _settings(folder).get("eos_token_id")
+    return _ForeignTokenizer(path, end[0] if isinstance(end, list) else end)

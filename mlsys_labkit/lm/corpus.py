@@ -1,0 +1,70 @@
+"""The text that the model learns from: what every Python has, and what this kit ships a piece of.
+
+The standard library's modules, with their documentation strings, and the chapters of the language reference that
+``help()`` prints. All of it is the Python Software Foundation's and its contributors', under the PSF licence.
+"""
+
+from __future__ import annotations
+
+import sysconfig
+import zlib
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+__all__ = ["Document", "documents", "split"]
+
+_LEFT_OUT = {
+    "site-packages",
+    "test",
+    "tests",
+    "idlelib",
+    "lib2to3",
+    "__pycache__",
+    "pydoc_data",
+    "encodings",
+    "ensurepip",
+}
+_LONGEST_BYTES = 200_000  # beyond it stand tables, not programs
+_TOPIC_REPEATS = 4  # half a megabyte of prose against eleven of code: heard four times as often
+_HELD_OUT_PERCENT = 4
+
+
+@dataclass(frozen=True)
+class Document:
+    """One text: ``name`` says where it comes from, e.g. "json/decoder.py" or "help/for"."""
+
+    name: str
+    text: str
+
+    @property
+    def held_out(self) -> bool:
+        """Never trained on. Decided by the name alone, so that every machine and every version decides alike."""
+        return zlib.crc32(self.name.encode()) % 100 < _HELD_OUT_PERCENT
+
+
+def documents() -> list[Document]:
+    """Every document of the running Python, in the order of the names."""
+    library = Path(sysconfig.get_paths()["stdlib"])
+    paths = [path for path in library.rglob("*.py") if not _LEFT_OUT.intersection(path.relative_to(library).parts)]
+    modules = [Document(path.relative_to(library).as_posix(), _read(path)) for path in paths]
+    topics = import_module("pydoc_data.topics").topics
+    chapters = [Document(f"help/{name}", text.strip() + "\n") for name, text in topics.items()]
+    return sorted((each for each in [*modules, *chapters] if each.text), key=lambda each: each.name)
+
+
+def split(every: list[Document]) -> tuple[list[Document], list[Document]]:
+    """What is trained on, chapters several times, and what is held out, each once."""
+    heard = [document for document in every if not document.held_out]
+    chapters = [document for document in heard if document.name.startswith("help/")]
+    return heard + chapters * (_TOPIC_REPEATS - 1), [document for document in every if document.held_out]
+
+
+def _read(path: Path) -> str:
+    raw = path.read_bytes()
+    if len(raw) > _LONGEST_BYTES:
+        return ""
+    try:
+        return raw.decode("utf-8").replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        return ""  # a few modules are in other encodings on purpose
