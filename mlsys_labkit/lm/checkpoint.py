@@ -72,6 +72,7 @@ def save(model: LanguageModel, tokenizer: Tokenizer, folder: Path, dtype: torch.
     (folder / "config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
     tokenizer.save(folder / "tokenizer.json")
     safetensors.save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "model.safetensors").chmod(0o644)  # safetensors leaves it to its writer alone
 
 
 def _load(folder: Path, dtype: torch.dtype, device: torch.device | str) -> tuple[LanguageModel, TextCodec]:

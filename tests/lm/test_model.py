@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from mlsys_labkit.lm.checkpoint import WEIGHTS
 SHAPES: list[dict[str, Any]] = [
     {"num_attention_heads": 4, "num_key_value_heads": 4, "tie_word_embeddings": True},
     {"num_attention_heads": 8, "num_key_value_heads": 2, "tie_word_embeddings": False},
-    {"num_attention_heads": 6, "num_key_value_heads": 1, "head_dim": 16, "tie_word_embeddings": False},
+    {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16, "tie_word_embeddings": False},
     {"num_attention_heads": 4, "num_key_value_heads": 2, "rope_theta": 500_000.0, "rms_norm_eps": 1e-3},
 ]
 
@@ -83,7 +84,7 @@ def test_a_cache_changes_nothing_however_the_text_is_cut(cuts: list[int], heads:
     with torch.no_grad():
         whole = model(tokens)
         bounds = [0, *sorted(set(cuts)), 40]
-        parts = [model(tokens[:, start:end], cache) for start, end in zip(bounds, bounds[1:], strict=False)]
+        parts = [model(tokens[:, start:end], cache) for start, end in pairwise(bounds)]
     assert torch.allclose(torch.cat(parts, dim=1), whole, rtol=0, atol=1e-5)
     assert cache.length == 40
 

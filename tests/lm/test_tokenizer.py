@@ -1,4 +1,4 @@
-"""The tokenizer against Hugging Face's on the same file, and its training against the definition, written out slowly."""
+"""The tokenizer against Hugging Face's on the same file, and its training against the definition, written out."""
 
 from __future__ import annotations
 
@@ -100,5 +100,5 @@ def test_a_saved_tokenizer_comes_back(tmp_path: Path) -> None:
 
 def test_a_file_of_another_kind_is_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(CheckpointError, match="was not written by this kit"):
+    with pytest.raises(CheckpointError, match="not a byte-level tokenizer that this kit wrote"):
         Tokenizer.load(tmp_path / "tokenizer.json")
