@@ -51,10 +51,53 @@ def test_sizes_are_replaced_where_the_source_sets_them() -> None:
     assert [launch.block for launch in result.launches] == [(9, 1, 1)] * 2
 
 
+def test_sizes_in_variables_and_lists_are_replaced_too() -> None:
+    source = """#include <cstdio>
+const int WIDTH = 4096, HEIGHT = 4096;
+static int area(int n, int rows) { int cells = n * rows; return cells; }
+int main() {
+  int n = 1 << 20, cells = 7;
+  size_t rows = 8ULL * 1024;
+  std::printf("%d %d %d %d %zu %d", WIDTH, HEIGHT, n, cells, rows, area(2, 3));
+}"""
+    defines = {"WIDTH": 5, "HEIGHT": 6, "n": 3, "rows": "2 * 2", "cells": 9}
+    assert run(source, defines=defines).stdout == "5 6 3 9 4 6"
+
+
+def test_a_macro_goes_before_a_variable_of_its_name() -> None:
+    source = '#include <cstdio>\n#define SIZE 1\nint main() { { int size = 2; std::printf("%d %d", SIZE, size); } }'
+    assert run(source, defines={"SIZE": 8}).stdout == "8 2"
+
+
 def test_a_size_that_the_source_does_not_set_is_defined_for_it() -> None:
     source = '#include <cstdio>\n#ifndef SIZE\n#define SIZE 1\n#endif\nint main() { std::printf("%d", SIZE); }'
     assert run(source, defines={"SIZE": 8}).stdout == "8"
     assert run('#include <cstdio>\nint main() { std::printf("%d", SIZE); }', defines={"SIZE": 8}).stdout == "8"
+
+
+def test_a_cooperative_launch_may_fill_the_device() -> None:
+    # The idiom for grid-wide barriers: as many blocks as are resident at once. Every thread waits at the same time.
+    source = """#include <cooperative_groups.h>
+#include <cstdio>
+__device__ int arrived, early;
+__global__ void meet() {
+  atomicAdd(&arrived, 1);
+  auto grid = cooperative_groups::this_grid();
+  grid.sync();
+  if (atomicAdd(&arrived, 0) != int(grid.size())) atomicAdd(&early, 1);
+}
+int main() {
+  cudaDeviceProp device;
+  cudaGetDeviceProperties(&device, 0);
+  int resident, threads = 512, came, missed;
+  cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, meet, threads, 0);
+  cudaLaunchCooperativeKernel((void*)meet, dim3(resident * device.multiProcessorCount), dim3(threads), nullptr, 0, 0);
+  std::printf("%s ", cudaGetErrorString(cudaDeviceSynchronize()));
+  cudaMemcpyFromSymbol(&came, arrived, sizeof came);
+  cudaMemcpyFromSymbol(&missed, early, sizeof missed);
+  std::printf("%d %d", came - device.multiProcessorCount * device.maxThreadsPerMultiProcessor, missed);
+}"""
+    assert run(source).stdout == "no error 0 0"
 
 
 def test_launches_are_told_with_their_lines() -> None:
@@ -386,11 +429,19 @@ puts(cudaGetErrorName((cudaError_t)*e)); }"""
 
 
 def test_a_launch_that_outgrows_the_simulator_says_why() -> None:
+    # Where addresses are limited there are 20,000 stacks, and no more.
     result = run_program(
         """
         #include <cooperative_groups.h>
+        #include <cstdio>
+        #include <sys/resource.h>
         __global__ void wait() { cooperative_groups::this_grid().sync(); }
         int main() {
+          long pages = 0;
+          if (std::fscanf(std::fopen("/proc/self/statm", "r"), "%ld", &pages) != 1) return 1;
+          rlimit addresses;
+          addresses.rlim_cur = addresses.rlim_max = pages * 4096ull + (40ull << 30);
+          setrlimit(RLIMIT_AS, &addresses);
           cudaLaunchCooperativeKernel((void*)wait, dim3(264), dim3(1024), nullptr);
           return cudaDeviceSynchronize();
         }

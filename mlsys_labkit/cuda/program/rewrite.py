@@ -23,6 +23,14 @@ _REINTERPRET = re.compile(
 )
 _NULL = re.compile(r"\bNULL\b")
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?![\w(])", re.MULTILINE)
+# Both end with a declarator, the first of its declaration or behind a comma.
+_CONSTANT = (
+    r"\b(?:const|constexpr)\b(?:[^;(){}]|\([^;(){}]*\))*?(?<=[\s,*])NAME\s*=(?!=)((?:[^;,(){}]|\([^;(){}]*\))*)(?=[;,])"
+)
+_VARIABLE = (
+    r"\b(?:int|unsigned|long|short|size_t|u?int\d+_t|float|double)\b(?:[^;(){}]|\([^;(){}]*\))*?(?<=[\s,])NAME\s*="
+    r"(\s*[\d(](?:[\s\d.eEfFuUlLxXa-fA-F'()<>*/+%-])*)(?=[;,])"
+)
 
 
 @dataclass(frozen=True)
@@ -312,27 +320,40 @@ def _parameter_types(parameters: str) -> str:
 
 
 def with_defines(text: str, defines: Mapping[str, object]) -> str:
-    """Replace the source's own sizes: `#define N ...` and `const int N = ...`."""
+    """Replace the source's own sizes: `#define N ...`, `const int N = ...`, or else `int N = 1 << 20`, a variable's.
+
+    Example:
+        >>> with_defines("const int w = 64, h = f(1, 2); int n = 1 << 20;", {"h": 8, "n": 5})
+        'const int w = 64, h = 8; int n = 5;'
+    """
     if not defines:
         return text
     code = mask(text)
     edits = []
-    for found in _DEFINE.finditer(code):
-        if found[1] in defines:
-            end = found.end()
-            while (newline := code.find("\n", end)) >= 0 and code[end:newline].rstrip().endswith("\\"):
-                end = newline + 1
-            end = len(code) if newline < 0 else newline
-            lines = code.count("\n", found.end(), end)
-            edits.append((found.end(), end, f" {defines[found[1]]}" + "\n" * lines))
     for name, value in defines.items():
-        constant = re.compile(rf"\b(?:const|constexpr)\b[\w\s:]*?\b{re.escape(name)}\s*=([^;,]*)(?=[;,])")
-        for found in constant.finditer(code):
-            lines = code.count("\n", found.start(1), found.end(1))
-            edits.append((found.start(1), found.end(1), f" {value}" + "\n" * lines))
+        for start, end in _definitions(code, name) or _values(_CONSTANT, code, name) or _values(_VARIABLE, code, name):
+            edits.append((start, end, f" {value}" + "\n" * code.count("\n", start, end)))
     for start, end, replacement in sorted(edits, reverse=True):
         text = text[:start] + replacement + text[end:]
     return text
+
+
+def _definitions(code: str, name: str) -> list[tuple[int, int]]:
+    """What stands behind each `#define name`, with the lines that go on with it."""
+    places = []
+    for found in _DEFINE.finditer(code):
+        if found[1] != name:
+            continue
+        end = found.end()
+        while (newline := code.find("\n", end)) >= 0 and code[end:newline].rstrip().endswith("\\"):
+            end = newline + 1
+        places.append((found.end(), len(code) if newline < 0 else newline))
+    return places
+
+
+def _values(declaration: str, code: str, name: str) -> list[tuple[int, int]]:
+    """What `name` is given in each declaration of its kind."""
+    return [found.span(1) for found in re.finditer(declaration.replace("NAME", re.escape(name)), code)]
 
 
 def _in_directive(code: str, at: int) -> bool:

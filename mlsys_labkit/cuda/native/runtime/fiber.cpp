@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
 
@@ -17,9 +18,14 @@ namespace {
 constexpr size_t kStackBytes = 640 << 10;
 constexpr size_t kGuardBytes = 64 << 10;  // kernels probe every page of a large frame (-fstack-clash-protection)
 constexpr size_t kStride = kStackBytes + kGuardBytes;
-constexpr size_t kReservations[] = {200'000, 20'000, 4'000};  // stacks: fewer where addresses are limited
+// A cooperative launch may fill the device: 132 SMs, 2,048 threads each. Fewer where addresses are limited.
+constexpr size_t kReservations[] = {280'000, 20'000, 4'000};
+// A guard costs two of the 65,530 mappings that Linux gives a process: a very large grid's last stacks go without, and are
+// opened many at once, so that they are one mapping.
+constexpr size_t kGuarded = 24'000;
+constexpr size_t kOpenedAtOnce = 1'000;
 
-std::mutex mutex;
+std::mutex stacks_mutex;
 size_t made = 0;
 
 bool reserve_stacks() {
@@ -31,6 +37,14 @@ bool reserve_stacks() {
         return true;
     }
     return false;
+}
+
+// Makes the next stack usable. start: of its guard.
+bool open_stack(char* start) {
+    if (made < kGuarded) return mprotect(start + kGuardBytes, kStackBytes, PROT_READ | PROT_WRITE) == 0;
+    if ((made - kGuarded) % kOpenedAtOnce != 0) return true;
+    const size_t rest = stacks_begin + stacks_bytes - reinterpret_cast<uint64_t>(start);
+    return mprotect(start, std::min(rest, kOpenedAtOnce * kStride), PROT_READ | PROT_WRITE) == 0;
 }
 
 }  // namespace
@@ -116,14 +130,12 @@ void reset_fiber(Fiber* fiber, void (*entry)()) {
 #endif
 
 Fiber* make_fiber(void (*entry)()) {
-    std::lock_guard lock(mutex);
+    std::lock_guard lock(stacks_mutex);
     if (!stacks_begin && !reserve_stacks()) return nullptr;
     if ((made + 1) * kStride > stacks_bytes) return nullptr;
-    char* low = reinterpret_cast<char*>(stacks_begin) + made * kStride + kGuardBytes;
-    bool usable = mprotect(low, kStackBytes, PROT_READ | PROT_WRITE) == 0;
-    // Every guard costs two of the 65,530 mappings that Linux gives a process: a very large grid's last stacks go without.
-    if (!usable) usable = mprotect(low - kGuardBytes, kStride, PROT_READ | PROT_WRITE) == 0;
-    if (!usable) return nullptr;
+    char* start = reinterpret_cast<char*>(stacks_begin) + made * kStride;
+    if (!open_stack(start)) return nullptr;
+    char* low = start + kGuardBytes;
     // Tops at different distances from a page boundary, or all stacks would compete for the same few cache sets.
     constexpr size_t kStep = 320;
     constexpr size_t kSteps = 60;
