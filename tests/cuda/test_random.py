@@ -1,6 +1,8 @@
-"""Random numbers in kernels: Philox against published answers, XORWOW's jumps against steps and linear algebra."""
+"""Random numbers in kernels: Philox and MRG32k3a against published answers, jumps against steps and linear algebra."""
 
 from __future__ import annotations
+
+import itertools
 
 from mlsys_labkit.cuda import run_program
 
@@ -48,7 +50,7 @@ def test_philox_gives_its_published_answers() -> None:
 
 
 def test_an_offset_is_as_many_steps() -> None:
-    for kind in ("curandStateXORWOW_t", "curandStatePhilox4_32_10_t"):
+    for kind in ("curandStateXORWOW_t", "curandStatePhilox4_32_10_t", "curandStateMRG32k3a_t"):
         body = f"""{kind} far, near;
         curand_init(5, 3, 1003, &far); curand_init(5, 3, 0, &near);
         for (int i = 0; i < 1003; ++i) curand(&near);
@@ -68,3 +70,48 @@ def test_subsequences_are_2_to_the_67_steps_apart() -> None:
     states = [sum(word << 32 * i for i, word in enumerate(words)) for words in run(body)]
     assert len(set(states)) == 4
     assert [image(columns, state) for state in states[:-1]] == states[1:]
+
+
+def test_mrg32k3a_gives_its_published_answer() -> None:
+    # L'Ecuyer et al., "An object-oriented random-number package with many long streams and substreams" (2002):
+    # the first number of the stream whose seed is six times 12345 is 0.127011122046577.
+    output = run_program(
+        """#include <cstdio>
+        #include <curand_kernel.h>
+        __global__ void k() {
+          curandStateMRG32k3a s;
+          curand_init(0, 0, 0, &s);
+          printf("%.15f", curand_uniform_double(&s));
+        }
+        int main() { k<<<1, 1>>>(); cudaDeviceSynchronize(); }""",
+        backend="simulator",
+    ).stdout
+    assert output == "0.127011122046577"
+
+
+def test_subsequences_of_mrg32k3a_are_2_to_the_76_steps_apart() -> None:
+    rows = {4294967087: (-810728, 1403580, 0), 4294944443: (-1370589, 0, 527612)}
+
+    def jumped(state: tuple[int, ...], modulus: int) -> tuple[int, ...]:
+        matrix = [[0, 1, 0], [0, 0, 1], list(rows[modulus])]
+        for _ in range(76):
+            columns = list(zip(*matrix, strict=True))
+            matrix = [
+                [sum(a * b for a, b in zip(row, column, strict=True)) % modulus for column in columns] for row in matrix
+            ]
+        return tuple(sum(a * b for a, b in zip(row, state, strict=True)) % modulus for row in matrix)
+
+    body = """curandStateMRG32k3a_t s;
+    for (int subsequence = 0; subsequence < 3; ++subsequence) { curand_init(99, subsequence, 0, &s);
+    printf("%x %x %x %x %x %x\\n", s.first[0], s.first[1], s.first[2], s.second[0], s.second[1], s.second[2]); }"""
+    states = run(body)
+    for before, after in itertools.pairwise(states):
+        assert jumped(tuple(before[:3]), 4294967087) == tuple(after[:3])
+        assert jumped(tuple(before[3:]), 4294944443) == tuple(after[3:])
+
+
+def test_the_kernels_header_brings_the_hosts() -> None:
+    source = """#include <cstdio>
+    #include <curand_kernel.h>
+    int main() { curandGenerator_t g; std::printf("%d", curandCreateGenerator(&g, CURAND_RNG_PSEUDO_DEFAULT)); }"""
+    assert run_program(source, backend="simulator").stdout == "0"

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "lk/mrg32k3a.h"
 #include "lk/prelude.h"
 
 struct curandStateXORWOW {
