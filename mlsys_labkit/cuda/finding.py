@@ -16,7 +16,7 @@ class Finding:
     Attributes:
         kind: "out_of_bounds", "shared_out_of_bounds", "uninitialized_shared", "shared_race", "global_race",
             "divergent_barrier", "exited_before_barrier", "absent_lane", "division_by_zero", "stack_overflow",
-            "timeout", "assertion", "trap", "illegal_address", "misaligned" or "unrecorded_store".
+            "timeout", "assertion", "trap", "illegal_address", "misaligned", "unfinished_copy" or "unrecorded_store".
         message: one sentence, without the source lines.
         line: of the source, from 1; 0 where it is not known. ``source_line`` is its text.
         block, thread: indices (x, y, z) of the one that did it first; None where nobody in particular did.

@@ -23,7 +23,7 @@ __all__ = ["KINDS", "decode_findings"]
 KINDS = (
     "out_of_bounds", "shared_out_of_bounds", "uninitialized_shared", "shared_race", "global_race", "divergent_barrier",
     "exited_before_barrier", "absent_lane", "division_by_zero", "stack_overflow", "timeout", "assertion", "trap",
-    "illegal_address", "misaligned",
+    "illegal_address", "misaligned", "unfinished_copy",
 )  # fmt: skip
 _VERBS = ("reads", "writes", "updates", "updates", "reads", "writes")
 _NOUNS = ("read", "write", "atomic update", "atomic update", "volatile read", "volatile write")
@@ -89,7 +89,7 @@ class _Case:
             self.other_block == self.block and int(record["thread"]) // 32 == int(record["other_thread"]) // 32
         )
         self.kind = KINDS[record["kind"] - 1]
-        self.is_shared = "shared" in self.kind
+        self.is_shared = "shared" in self.kind or self.kind == "unfinished_copy"
         self.bytes = int(record["bytes"])
         address = int(record["address"])
         self.array = self._array(address)
@@ -245,7 +245,16 @@ _MESSAGES: dict[str, Callable[[_Case], str]] = {
     ),
     "timeout": lambda case: f"the kernel did not end in time; {case.who} was still running",
     "assertion": lambda case: f"{case.who} fails assert({bytes(case.record['text']).decode(errors='replace')})",
+def _unfinished_copy(case: _Case) -> str:
+    copy = f"its own asynchronous copy at line {case.other_line}"
+    if case.other_thread != case.thread:
+        copy = f"the asynchronous copy by {case.other} at line {case.other_line}"
+    missing = "no wait for the copy" if case.record["values"][0] else "the copy is not committed, so no wait ends it,"
+    return f"{case.who} {case.access} {case.element}, which {copy} may still be writing: {missing} comes before"
+
+
     "trap": lambda case: f"{case.who} calls __trap()",
     "illegal_address": _illegal_address,
     "misaligned": _misaligned,
 }
+    "unfinished_copy": _unfinished_copy,

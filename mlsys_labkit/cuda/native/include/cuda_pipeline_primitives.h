@@ -1,11 +1,11 @@
-// cuda_pipeline_primitives.h: a thread's own asynchronous copies. Here each is done when it is started, and waiting is for
-// nothing; as on a GPU, other threads see it after a barrier.
+// cuda_pipeline_primitives.h: a thread's own asynchronous copies. Here each is done when it is started;
+// that nobody looks before the wait is for check to say.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "lk/builtins.h"
+#include "lk/groups/copy.h"
 
 // 4, 8 or 16 bytes, of which the last zero_bytes are not read but set to zero.
 LK_INLINE void __pipeline_memcpy_async(void* to, const void* from, size_t bytes, size_t zero_bytes = 0) {
@@ -20,8 +20,9 @@ LK_INLINE void __pipeline_memcpy_async(void* to, const void* from, size_t bytes,
         lk_memcpy(piece, from, bytes - zero_bytes);
         lk_memcpy(to, piece, bytes);
     }
+    lk::copy_started(to, bytes);
 }
 
-LK_INLINE void __pipeline_commit() {}
+LK_INLINE void __pipeline_commit() { lk::copies_committed(); }
 
-LK_INLINE void __pipeline_wait_prior(size_t) {}
+LK_INLINE void __pipeline_wait_prior(size_t batches_left) { lk::copies_awaited(unsigned(batches_left)); }

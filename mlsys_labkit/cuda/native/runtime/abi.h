@@ -60,6 +60,13 @@ void lk_compare(void* address, int size);  // an atomic that may leave the word 
 void lk_read(const void* address, unsigned long size);
 void lk_write(void* address, unsigned long size);
 
+// Called in the instrumented build only: asynchronous copies into shared memory, made when they are started. Nobody may touch
+// the destination until the thread has waited for its batch, or has waited for the barrier's phase to end.
+void lk_copy_started(const void* to, unsigned long bytes, const void* barrier, unsigned phase);  // no barrier: the open batch
+void lk_copies_committed();
+void lk_copies_awaited(unsigned batches_left);
+void lk_barrier_awaited(const void* barrier, unsigned phase);
+
 // The C library as a kernel sees it. Outside a kernel (host code of a whole program) they are the C library's own.
 int lk_printf(const char* format, ...) __attribute__((format(printf, 1, 2)));
 long lk_clock();

@@ -10,7 +10,8 @@ namespace {
 
 // Which of two racing accesses is met first depends on the schedule: the report does not.
 FindingRecord in_order(FindingRecord finding) {
-    if (finding.other_pc == 0 || finding.pc <= finding.other_pc) return finding;
+    const bool roles_differ = finding.kind == static_cast<uint32_t>(FindingKind::unfinished_copy);
+    if (roles_differ || finding.other_pc == 0 || finding.pc <= finding.other_pc) return finding;
     std::swap(finding.pc, finding.other_pc);
     std::swap(finding.op, finding.other_op);
     std::swap(finding.block, finding.other_block);

@@ -156,6 +156,31 @@ void lk_write(void* address, unsigned long bytes) {
     record_range(reinterpret_cast<u64>(address), bytes, Op::store, HOOK_PC);
 }
 
+void lk_copy_started(const void* to, unsigned long bytes, const void* barrier, unsigned phase) {
+    Block* block = current();
+    if (!block || block->mode != Mode::check) return;
+    u64 at = reinterpret_cast<u64>(to);
+    u64 part = part_of(at, bytes);
+    for (u64 end = at + bytes; at < end; at += part) {
+        block->recorder->copy_started(block->thread_number, at, u32(part), HOOK_PC, reinterpret_cast<u64>(barrier), phase);
+    }
+}
+
+void lk_copies_committed() {
+    Block* block = current();
+    if (block && block->mode == Mode::check) block->recorder->copies_committed(block->thread_number);
+}
+
+void lk_copies_awaited(unsigned batches_left) {
+    Block* block = current();
+    if (block && block->mode == Mode::check) block->recorder->copies_awaited(block->thread_number, batches_left);
+}
+
+void lk_barrier_awaited(const void* barrier, unsigned phase) {
+    Block* block = current();
+    if (block && block->mode == Mode::check) block->recorder->barrier_awaited(reinterpret_cast<u64>(barrier), phase);
+}
+
 // -fsanitize=integer-divide-by-zero, where the processor does not fault by itself (aarch64).
 [[noreturn]] static void division_by_zero(u64 pc) {
     Block* block = current();

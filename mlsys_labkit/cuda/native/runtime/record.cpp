@@ -56,6 +56,7 @@ void Recorder::begin_block(uint64_t block) {
 
 void Recorder::end_block() {
     if (state_->doubt.address) state_->settle();
+    state_->copies.begin_block();
     state_->storing.store(kNothing);
 }
 
@@ -93,6 +94,21 @@ LaunchRecord::LaunchRecord(const LaunchDescription& description, Findings& findi
     : state_(std::make_unique<State>(description, findings)) {
     state_->shared_owner.resize(description.shared_segment_bytes);
     uint16_t number = 0;
+void Recorder::copy_started(uint32_t thread, uint64_t to, uint32_t bytes, uint64_t pc, uint64_t barrier, uint32_t phase) {
+    state_->copies.start(thread, to - state_->shared_begin, bytes, pc, barrier, phase);
+}
+
+void Recorder::copies_committed(uint32_t thread) { state_->copies.commit(thread); }
+
+// The copy may have written until now: others are to be ordered after the wait, not after the start.
+void Recorder::copies_awaited(uint32_t thread, uint32_t batches_left) {
+    for (const AsyncCopy& copy : state_->copies.wait_for_batches(thread, batches_left)) {
+        state_->access(thread, state_->shared_begin + copy.offset, copy.bytes, Op::store, copy.pc);
+    }
+}
+
+void Recorder::barrier_awaited(uint64_t barrier, uint32_t phase) { state_->copies.wait_for_barrier(barrier, phase); }
+
     for (const SharedArray& array : description.shared_arrays) {
         number++;
         const uint64_t end = std::min<uint64_t>(array.offset + array.bytes, description.shared_segment_bytes);

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "copies.h"
 #include "counts.h"
 #include "device_heap.h"
 #include "order.h"
@@ -73,6 +74,7 @@ struct Recorder::State {
           shared_bytes(launch.description.shared_segment_bytes),
           order(launch.objects, launch.description.threads_per_block),
           shared(launch.description.check ? shared_bytes : 0),
+          copies(launch.description.threads_per_block, shared_bytes),
           counts(launch.description.profile ? launch.description.text : AddressRange{}),
           recent_reads(launch.description.check ? launch.description.threads_per_block : 0),
           shadow_of_site(launch.description.check ? Sites::kMost : 0) {}
@@ -90,6 +92,7 @@ struct Recorder::State {
     Verdict access_shared(const Present& now, uint64_t address, uint32_t bytes, uint64_t pc);
     Verdict access_global(const Present& now, uint64_t address, uint32_t bytes, uint64_t pc);
     void judge(const Clash& clash, const Present& now, bool shared, uint64_t address, uint32_t bytes, uint64_t pc);
+    void copy_under_way(const AsyncCopy& copy, const Present& now, uint64_t address, uint32_t bytes, uint64_t pc);
     void settle();
     void await_store(uint64_t address, uint32_t bytes) const;
     template <class Report>
@@ -109,6 +112,7 @@ struct Recorder::State {
     const uint64_t shared_bytes;
     BlockOrder order;
     SharedShadow shared;
+    AsyncCopies copies;
     Counts counts;
     RecentReads recent_reads;
     std::vector<GlobalShadow*> shadow_of_site;  // the buffer an instruction was last seen in

@@ -41,6 +41,7 @@ enum class FindingKind : uint32_t {
     trap,
     illegal_address,
     misaligned,
+    unfinished_copy,
 };
 
 struct FindingRecord {

@@ -1,5 +1,5 @@
 // cooperative_groups/memcpy_async.h: copies that a group starts and waits for. Here they are done when they are started; that
-// nobody looks before the wait is for the race check to say.
+// nobody looks before the wait is for check to say.
 #pragma once
 
 #include <cooperative_groups.h>
@@ -12,6 +12,7 @@ namespace cooperative_groups {
 template <class Group>
 LK_INLINE void memcpy_async(const Group& group, void* to, const void* from, size_t bytes) {
     lk::copy_by_group(group.thread_rank(), group.size(), to, from, bytes);
+    lk::copies_committed();
 }
 
 // The sizes of both sides, in elements: the smaller one counts.
@@ -24,12 +25,14 @@ LK_INLINE void memcpy_async(const Group& group, To* to, const ToLayout& to_count
 
 template <class Group>
 LK_INLINE void wait(const Group& group, int line = __builtin_LINE()) {
+    lk::copies_awaited(0);
     cooperative_groups::sync(group, line);
 }
 
-// All but the last Stages copies are done: here all are.
+// All but the last Stages copies are done.
 template <unsigned Stages, class Group>
 LK_INLINE void wait_prior(const Group& group, int line = __builtin_LINE()) {
+    lk::copies_awaited(Stages);
     cooperative_groups::sync(group, line);
 }
 

@@ -63,6 +63,9 @@ template <class Counter>
 LK_INLINE void await_phase_after(const Counter* counter, unsigned phase) {
     lk_wait_while_equal(&counter->phase, phase);
     lk_acquire(reinterpret_cast<const char*>(counter) + 1);
+    if constexpr (recording) {
+        lk_barrier_awaited(counter, phase);
+    }
 }
 
 }  // namespace lk
@@ -104,6 +107,14 @@ public:
 
     LK_INLINE bool try_wait(arrival_token&& token) const { return lk_try(token.lk_phase); }
     LK_INLINE bool try_wait_parity(bool parity) const { return lk_try(parity); }
+
+    // Of a copy that this barrier waits for.
+    LK_INLINE lk::CopyEnd lk_copy_end() const {
+        if constexpr (lk::recording) {
+            return {&lk_counter, lk_phase()};
+        }
+        return {};
+    }
 
     LK_OPAQUE void lk_start_opaque(ptrdiff_t expected) { lk_counter.start(Word(expected)); }
     LK_INLINE void lk_start(ptrdiff_t expected) {
@@ -155,15 +166,16 @@ LK_INLINE void init(barrier<Scope, Completion>* at, ptrdiff_t expected) {
     at->lk_start(expected);
 }
 
-// Copies that a barrier waits for. Here they are done when they are started: whoever reads has to wait for the barrier all the same.
+// Copies that a barrier waits for. Here they are done when they are started: that whoever
+// reads waits for the barrier all the same is for check to say.
 template <class Size, thread_scope Scope, class Completion>
-LK_INLINE void memcpy_async(void* to, const void* from, Size bytes, barrier<Scope, Completion>&) {
-    lk::copy_by_group(0, 1, to, from, bytes);
+LK_INLINE void memcpy_async(void* to, const void* from, Size bytes, barrier<Scope, Completion>& until) {
+    lk::copy_by_group(0, 1, to, from, bytes, until.lk_copy_end());
 }
 
 template <class Group, class Size, thread_scope Scope, class Completion>
-LK_INLINE void memcpy_async(const Group& group, void* to, const void* from, Size bytes, barrier<Scope, Completion>&) {
-    lk::copy_by_group(group.thread_rank(), group.size(), to, from, bytes);
+LK_INLINE void memcpy_async(const Group& group, void* to, const void* from, Size bytes, barrier<Scope, Completion>& until) {
+    lk::copy_by_group(group.thread_rank(), group.size(), to, from, bytes, until.lk_copy_end());
 }
 
 }  // namespace cuda

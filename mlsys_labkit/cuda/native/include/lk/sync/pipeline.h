@@ -44,6 +44,8 @@ public:
     LK_INLINE void consumer_wait() { lk::await_phase_after(&lk_filled[lk_tail % lk_stages], lk_tail / lk_stages); }
     LK_INLINE void consumer_release() { lk_arrive(lk_emptied[lk_tail++ % lk_stages]); }
     LK_INLINE bool quit() { return true; }
+    // Of a copy into the stage that this thread fills.
+    LK_INLINE lk::CopyEnd lk_copy_end() const { return {&lk_filled[lk_head % lk_stages], lk_head / lk_stages}; }
 
 private:
     LK_INLINE static void lk_arrive(lk_Counter& counter) {
@@ -63,21 +65,34 @@ private:
     unsigned lk_tail;  // and emptied, as a consumer
 };
 
-// A thread's own: its copies are done when they are started, and nobody else is asked.
+// A thread's own: a stage is a batch of its copies, and nobody else is asked.
 template <>
 class pipeline<thread_scope_thread> {
 public:
     LK_INLINE void producer_acquire() {}
-    LK_INLINE void producer_commit() {}
-    LK_INLINE void consumer_wait() {}
-    LK_INLINE void consumer_release() {}
+    LK_INLINE void producer_commit() {
+        lk::copies_committed();
+        ++lk_stages;
+    }
+    LK_INLINE void consumer_wait() {
+        if (lk_stages > 0) {
+            lk::copies_awaited(lk_stages - 1);
+        }
+    }
+    LK_INLINE void consumer_release() { --lk_stages; }
     LK_INLINE bool quit() { return true; }
+    LK_INLINE lk::CopyEnd lk_copy_end() const { return {}; }
+
+private:
+    unsigned lk_stages = 0;  // committed and not released
 };
 
 LK_INLINE pipeline<thread_scope_thread> make_pipeline() { return {}; }
 
 template <uint8_t Stages>
-LK_INLINE void pipeline_consumer_wait_prior(pipeline<thread_scope_thread>&) {}
+LK_INLINE void pipeline_consumer_wait_prior(pipeline<thread_scope_thread>&) {
+    lk::copies_awaited(Stages);
+}
 
 }  // namespace cuda
 
@@ -155,13 +170,13 @@ LK_INLINE pipeline<Scope> make_pipeline(const Group& group, pipeline_shared_stat
 }
 
 template <class Size, thread_scope Scope>
-LK_INLINE void memcpy_async(void* to, const void* from, Size bytes, pipeline<Scope>&) {
-    lk::copy_by_group(0, 1, to, from, bytes);
+LK_INLINE void memcpy_async(void* to, const void* from, Size bytes, pipeline<Scope>& through) {
+    lk::copy_by_group(0, 1, to, from, bytes, through.lk_copy_end());
 }
 
 template <class Group, class Size, thread_scope Scope>
-LK_INLINE void memcpy_async(const Group& group, void* to, const void* from, Size bytes, pipeline<Scope>&) {
-    lk::copy_by_group(group.thread_rank(), group.size(), to, from, bytes);
+LK_INLINE void memcpy_async(const Group& group, void* to, const void* from, Size bytes, pipeline<Scope>& through) {
+    lk::copy_by_group(group.thread_rank(), group.size(), to, from, bytes, through.lk_copy_end());
 }
 
 }  // namespace cuda
