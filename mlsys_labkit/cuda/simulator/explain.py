@@ -230,6 +230,14 @@ def _misaligned(case: _Case) -> str:
     return f"{case.who} {case.access} {_bytes(case.bytes)} at {case.element}, which is not a multiple of {case.bytes}"
 
 
+def _unfinished_copy(case: _Case) -> str:
+    copy = f"its own asynchronous copy at line {case.other_line}"
+    if case.other_thread != case.thread:
+        copy = f"the asynchronous copy by {case.other} at line {case.other_line}"
+    missing = "no wait for the copy" if case.record["values"][0] else "the copy is not committed, so no wait ends it,"
+    return f"{case.who} {case.access} {case.element}, which {copy} may still be writing: {missing} comes before"
+
+
 _MESSAGES: dict[str, Callable[[_Case], str]] = {
     "out_of_bounds": _out_of_bounds,
     "shared_out_of_bounds": _shared_out_of_bounds,
@@ -245,16 +253,8 @@ _MESSAGES: dict[str, Callable[[_Case], str]] = {
     ),
     "timeout": lambda case: f"the kernel did not end in time; {case.who} was still running",
     "assertion": lambda case: f"{case.who} fails assert({bytes(case.record['text']).decode(errors='replace')})",
-def _unfinished_copy(case: _Case) -> str:
-    copy = f"its own asynchronous copy at line {case.other_line}"
-    if case.other_thread != case.thread:
-        copy = f"the asynchronous copy by {case.other} at line {case.other_line}"
-    missing = "no wait for the copy" if case.record["values"][0] else "the copy is not committed, so no wait ends it,"
-    return f"{case.who} {case.access} {case.element}, which {copy} may still be writing: {missing} comes before"
-
-
     "trap": lambda case: f"{case.who} calls __trap()",
     "illegal_address": _illegal_address,
     "misaligned": _misaligned,
-}
     "unfinished_copy": _unfinished_copy,
+}

@@ -52,11 +52,11 @@ Recorder::~Recorder() {
 void Recorder::begin_block(uint64_t block) {
     state_->blocks_run++;
     state_->order.begin_block(block);
+    state_->copies.begin_block();
 }
 
 void Recorder::end_block() {
     if (state_->doubt.address) state_->settle();
-    state_->copies.begin_block();
     state_->storing.store(kNothing);
 }
 
@@ -90,10 +90,6 @@ void Recorder::release(uint32_t thread, uint64_t object) { state_->order.release
 
 void Recorder::acquire(uint32_t thread, uint64_t object) { state_->order.acquire(thread, object); }
 
-LaunchRecord::LaunchRecord(const LaunchDescription& description, Findings& findings)
-    : state_(std::make_unique<State>(description, findings)) {
-    state_->shared_owner.resize(description.shared_segment_bytes);
-    uint16_t number = 0;
 void Recorder::copy_started(uint32_t thread, uint64_t to, uint32_t bytes, uint64_t pc, uint64_t barrier, uint32_t phase) {
     state_->copies.start(thread, to - state_->shared_begin, bytes, pc, barrier, phase);
 }
@@ -109,6 +105,10 @@ void Recorder::copies_awaited(uint32_t thread, uint32_t batches_left) {
 
 void Recorder::barrier_awaited(uint64_t barrier, uint32_t phase) { state_->copies.wait_for_barrier(barrier, phase); }
 
+LaunchRecord::LaunchRecord(const LaunchDescription& description, Findings& findings)
+    : state_(std::make_unique<State>(description, findings)) {
+    state_->shared_owner.resize(description.shared_segment_bytes);
+    uint16_t number = 0;
     for (const SharedArray& array : description.shared_arrays) {
         number++;
         const uint64_t end = std::min<uint64_t>(array.offset + array.bytes, description.shared_segment_bytes);

@@ -81,18 +81,18 @@ public:
     // Every live thread of the block has arrived, none has gone on.
     void block_barrier();
     // The same for __syncwarp over the lanes in mask. Shuffles and votes do not order memory and are not told.
-    // Asynchronous copies, see copies.h.
-    void copy_started(uint32_t thread, uint64_t to, uint32_t bytes, uint64_t pc, uint64_t barrier, uint32_t phase);
-    void copies_committed(uint32_t thread);
-    void copies_awaited(uint32_t thread, uint32_t batches_left);
-    void barrier_awaited(uint64_t barrier, uint32_t phase);
-
     void warp_barrier(uint32_t warp, uint32_t mask);
     // __threadfence and its kin, by one thread.
     void fence(uint32_t thread);
     // cuda::barrier: what a thread did before release(object) happened before what follows an acquire(object).
     void release(uint32_t thread, uint64_t object);
     void acquire(uint32_t thread, uint64_t object);
+
+    // Asynchronous copies, see copies.h.
+    void copy_started(uint32_t thread, uint64_t to, uint32_t bytes, uint64_t pc, uint64_t barrier, uint32_t phase);
+    void copies_committed(uint32_t thread);
+    void copies_awaited(uint32_t thread, uint32_t batches_left);
+    void barrier_awaited(uint64_t barrier, uint32_t phase);
 
 private:
     struct State;

@@ -51,9 +51,9 @@ Verdict Recorder::State::access_shared(const Present& now, uint64_t address, uin
         return last < owner.size() ? Verdict::proceed : Verdict::stop;
     }
     if (is_atomic(now.op)) order.atomic(now.cell.thread, address, writes(now.op), reads(now.op));
-    const Clash clash = shared.access(now, offset, bytes, launch.sites);
     const AsyncCopy* copy = copies.find(offset, bytes);
     if (copy) copy_under_way(*copy, now, address, bytes, pc);
+    const Clash clash = shared.access(now, offset, bytes, launch.sites);
     if (clash.any() && !copy) judge(clash, now, true, address, bytes, pc);
     return Verdict::proceed;
 }
@@ -103,8 +103,6 @@ void Recorder::State::judge(const Clash& clash, const Present& now, bool in_shar
     }
 }
 
-// What has been reported is only counted.
-template <class Report>
 void Recorder::State::copy_under_way(const AsyncCopy& copy, const Present& now, uint64_t address, uint32_t bytes, uint64_t pc) {
     FindingRecord found = finding(FindingKind::unfinished_copy, now, address - shared_begin, bytes, pc);
     found.other_op = static_cast<uint32_t>(Op::store);
@@ -115,6 +113,8 @@ void Recorder::State::copy_under_way(const AsyncCopy& copy, const Present& now, 
     repeat_or(found, now, launch.sites.number(copy.pc, Op::store), [&](const FindingRecord& each) { launch.report(each); });
 }
 
+// What has been reported is only counted.
+template <class Report>
 void Recorder::State::repeat_or(const FindingRecord& found, const Present& now, uint32_t other_site, const Report& report) {
     const auto [known, added] = repeated.try_emplace(key_of(found, now.cell.site, other_site), found);
     if (!added) {
