@@ -39,8 +39,8 @@ _HOME = {
     "unload_ipython_extension": "magics",
 }
 _MODULES = (
-    *("access", "checks", "coach", "cuda", "datasets", "device", "lm", "magics"),
-    *("memory", "roofline", "specs", "timing", "widgets", "work"),
+    *("access", "checks", "coach", "cuda", "datasets", "device", "formats"),
+    *("lm", "magics", "memory", "roofline", "specs", "timing", "widgets", "work"),
 )
 
 __all__ = sorted([*_HOME, *_MODULES, "__version__"])
