@@ -97,3 +97,52 @@ def test_a_library_that_only_the_host_uses_need_not_be_there():
     assert "cub" not in without_host_code(host + "__global__ void f(int* x) { x[0] = 1; }")
     device = host + "__global__ void f(int* x) { x[0] = cub::LaneId(); }"
     assert "#include <cub/cub.cuh>" in without_host_code(device)
+
+
+EXTENSION = r"""
+#include <ATen/cuda/CUDAContext.h>
+#include <torch/extension.h>
+#include <cuda_fp16.h>
+namespace py = pybind11;
+using namespace at;
+#define CHECK_INPUT(x) TORCH_CHECK((x).is_cuda(), #x " has to be a CUDA tensor")
+#define STATUS(call) do { if ((call) != cudaSuccess) throw 1; } while (0)
+#define BIND(kind, type)                                     \
+  void negate_##kind(torch::Tensor x) {                      \
+    negate<<<1, 32>>>(x.data_ptr<type>(), (int)x.numel());   \
+  }
+template <typename scalar_t> __device__ scalar_t opposite(scalar_t at) { return -at; }
+inline int divided_up(int a, int b) { return (a + b - 1) / b; }
+inline void guarded(int (*call)()) { STATUS(call()); }
+BIND(f32, float)
+BIND(f64, double)
+template <typename scalar_t>
+__global__ void negate(scalar_t* x, int n) {
+  int i = threadIdx.x;
+  if (i < divided_up(2 * n, 2)) x[i] = opposite(x[i]);
+}
+std::vector<torch::Tensor> forward(torch::Tensor x) {
+  CHECK_INPUT(x);
+  AT_DISPATCH_FLOATING_TYPES(x.type(), "negate", ([&] { negate<scalar_t><<<1, 32>>>(x.data<scalar_t>(), 3); }));
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  return {x};
+}
+TORCH_LIBRARY(mine, m) { m.def("forward", &forward); }
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }
+"""
+
+
+def test_kernels_of_a_pytorch_extension_run():
+    kernel = cuda.compile(EXTENSION, "negate<float>", backend="simulator")
+    x = np.arange(5, dtype=np.float32)
+    kernel[1, 32](x, 3)
+    np.testing.assert_array_equal(x, [0, -1, -2, 3, 4])
+
+
+def test_pytorch_within_a_kernel_is_named():
+    source = """
+#include <torch/extension.h>
+__global__ void first(torch::PackedTensorAccessor32<float, 1> x) { x[0] = 1; }
+"""
+    with pytest.raises(cuda.CompileError, match="PyTorch's C"):
+        cuda.compile_all(source, backend="simulator", strict=False)

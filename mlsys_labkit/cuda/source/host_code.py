@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from mlsys_labkit.cuda.source.tokens import Token, code_tokens, matching, tokenize
@@ -12,12 +12,18 @@ __all__ = ["without_host_code"]
 
 _DEVICE = re.compile(r"__(?:global|device|constant|shared|managed|grid_constant)__")
 _HOST_NAME = re.compile(
-    r"main|cub|cuda[A-Z]\w*|cublas\w+|cufft\w+|cudnn\w+|curand(?!State|Directions|Discrete)[A-Z]\w*|nvtx\w+"
+    r"main|cub|cuda[A-Z]\w*|cublas\w+|cufft\w+|cudnn\w+|pybind11|curand(?!State|Directions|Discrete)[A-Z]\w*|nvtx\w+"
+    r"|(?:TORCH|PYBIND11|C10|AT_DISPATCH|AT_ASSERT)_?[A-Z_0-9]+"
 )
 _HOST_HEADER = re.compile(
     r'#[ \t]*include[ \t]*[<"](?:helper_\w+|cublas\w*|curand|cufft\w*|cuda_profiler_api|nvToolsExt|nvtx3/\w+)\.h[>"]'
 )
-_CUB = re.compile(r"#[ \t]*include[ \t]*<cub/")
+_LIBRARIES = {  # namespaces that only the host uses, most often, and the headers that go when nothing else does
+    re.compile(r"#[ \t]*include[ \t]*<cub/"): ("cub",),
+    re.compile(r"#[ \t]*include[ \t]*[<\"](?:torch|ATen|c10|pybind11)/"): ("torch", "at", "c10", "pybind11"),
+}
+_NAMESPACES = {name for names in _LIBRARIES.values() for name in names}
+_DEFINE = re.compile(r"#[ \t]*define[ \t]+(\w+)")
 _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(if|endif|define|include)", re.MULTILINE)
 
 
@@ -31,7 +37,7 @@ class _Declaration:
 
 
 def without_host_code(source: str) -> str:
-    """The source without the declarations that launch kernels or call the runtime, or use such a declaration.
+    """The source without the declarations that launch kernels, call the runtime or PyTorch, or use such a declaration.
 
     No line moves. What is marked ``__global__`` or ``__device__`` stays, and so do plain types and functions: a kernel
     may use them. nvcc, too, leaves the host's functions out of the device's half.
@@ -42,17 +48,19 @@ def without_host_code(source: str) -> str:
     """
     tokens = tokenize(source)
     code = code_tokens(tokens)
-    waiting = [one for one in _declarations(code) if not _has_directives(source, code, one)]
+    names = _host_macros(tokens)
+    waiting = [one for one in _declarations(code, names) if not _has_directives(source, code, one)]
     waiting = [one for one in waiting if not any(_DEVICE.fullmatch(token.text) for token in _of(code, one))]
     edges: list[tuple[int, int]] = []
-    names: set[str] = set()
     while found := [one for one in waiting if _is_host(_of(code, one), names)]:
         waiting = [one for one in waiting if one not in found]
         names.update(one.name for one in found if one.name)
         edges += [(code[one.first].start, code[one.last].end) for one in found]
     edges += [(one.start, one.end) for one in tokens if one.kind == "directive" and _HOST_HEADER.match(one.text)]
-    if not any(token.text == "cub" for token in code if not any(a <= token.start < b for a, b in edges)):
-        edges += [(one.start, one.end) for one in tokens if one.kind == "directive" and _CUB.match(one.text)]
+    left = [token for token in code if not any(a <= token.start < b for a, b in edges)]
+    for header, namespaces in _LIBRARIES.items():
+        if not any(_names_library(left, index, namespaces) for index in range(len(left))):
+            edges += [(one.start, one.end) for one in tokens if one.kind == "directive" and header.match(one.text)]
     for start, end in edges:
         source = source[:start] + re.sub(r"[^\n]", " ", source[start:end]) + source[end:]
     return source
@@ -62,9 +70,30 @@ def _of(code: Sequence[Token], one: _Declaration) -> Sequence[Token]:
     return code[one.first : one.last + 1]
 
 
+def _names_library(code: Sequence[Token], index: int, namespaces: Collection[str]) -> bool:
+    """``at::``, and ``using namespace at``; not a variable called ``at``."""
+    if code[index].text not in namespaces:
+        return False
+    before, after = code[index - 1 : index], code[index + 1 : index + 2]
+    return [one.text for one in after] == ["::"] or [one.text for one in before] == ["namespace"]
+
+
+def _host_macros(tokens: Sequence[Token]) -> set[str]:
+    """Macros whose bodies only the host can use, such as the usual one that checks a call."""
+    names: set[str] = set()
+    for token in tokens:
+        if token.kind == "directive" and (defined := _DEFINE.match(token.text)):
+            body = code_tokens(tokenize(re.sub(r"\\[ \t\r]*\n|##", " ", token.text[defined.end() :])))
+            if _is_host(body, names) and not any(_DEVICE.fullmatch(one.text) for one in body):
+                names.add(defined[1])
+    return names
+
+
 def _is_host(tokens: Sequence[Token], names: set[str]) -> bool:
     for index, token in enumerate(tokens):
         if token.kind == "identifier" and (token.text in names or _HOST_NAME.fullmatch(token.text)):
+            return True
+        if _names_library(tokens, index, _NAMESPACES):
             return True
         if [one.text for one in tokens[index : index + 3]] == ["<", "<", "<"]:
             return True
@@ -77,11 +106,14 @@ def _has_directives(source: str, code: Sequence[Token], one: _Declaration) -> bo
     return "define" in words or "include" in words or words.count("if") != words.count("endif")
 
 
-def _declarations(code: Sequence[Token]) -> Iterator[_Declaration]:
+def _declarations(code: Sequence[Token], macros: set[str]) -> Iterator[_Declaration]:
     first = index = 0
     while index < len(code):
         text = code[index].text
-        if text == "}" or (text == "{" and _is_scope(code, first, index)):
+        if index == first and text in macros and (closing := _end_of_call(code, index)):
+            yield _Declaration(first, closing, None)
+            index, first = closing, closing + 1
+        elif text == "}" or (text == "{" and _is_scope(code, first, index)):
             first = index + 1
         elif text in ("(", "[", "{"):
             closing = matching(code, index)
@@ -93,6 +125,14 @@ def _declarations(code: Sequence[Token]) -> Iterator[_Declaration]:
             yield _Declaration(first, index, _name(code, first, index))
             first = index + 1
         index += 1
+
+
+def _end_of_call(code: Sequence[Token], index: int) -> int | None:
+    """Where a macro's arguments end that stand for whole functions, without a semicolon or a body behind them."""
+    if index + 1 == len(code) or code[index + 1].text != "(":
+        return None
+    closing = matching(code, index + 1)
+    return closing if closing + 1 == len(code) or code[closing + 1].text not in (";", "{") else None
 
 
 def _is_scope(code: Sequence[Token], first: int, opening: int) -> bool:
