@@ -1,0 +1,70 @@
+"""Where Python means something else than Triton: the syntax tree of a jitted function, so that Python means the same.
+
+Triton's compiler turns assigned numbers into tensors, joins conditions with ``and`` element by element, counts loops in
+int32 tensors and checks ``assert`` on the device. Python would take the last of two blocks for their ``and``.
+"""
+
+from __future__ import annotations
+
+import ast
+
+__all__ = ["compiled", "rewritten"]
+
+
+class _Rewriter(ast.NodeTransformer):
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        self.generic_visit(node)
+        node.value = _call("_lk_to_tensor", node.value)
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        self.generic_visit(node)
+        node.annotation = ast.Constant(None)
+        return node
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        self.generic_visit(node)
+        name = "_lk_and" if isinstance(node.op, ast.And) else "_lk_or"
+        return ast.copy_location(_call(name, *(_lazy(value) for value in node.values)), node)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        self.generic_visit(node)
+        return ast.copy_location(_call("_lk_not", node.operand), node) if isinstance(node.op, ast.Not) else node
+
+    def visit_Assert(self, node: ast.Assert) -> ast.AST:
+        self.generic_visit(node)
+        message = node.msg or ast.Constant("")
+        return ast.copy_location(ast.Expr(_call("_lk_assert", node.test, message)), node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        self.generic_visit(node)
+        node.decorator_list = []
+        node.returns = None
+        for one in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
+            one.annotation = None
+        return node
+
+
+def _call(name: str, *arguments: ast.expr) -> ast.expr:
+    return ast.Call(ast.Name(name, ast.Load()), list(arguments), [])
+
+
+def _lazy(value: ast.expr) -> ast.expr:
+    nothing = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+    return ast.Lambda(nothing, value)
+
+
+def rewritten(tree: ast.Module) -> ast.Module:
+    """``tree``, changed in place."""
+    return ast.fix_missing_locations(_Rewriter().visit(tree))
+
+
+def compiled(text: str, file: str, first_line: int, *, keep_defaults: bool = False) -> object:
+    """Code of a module that defines the function of ``text``; ``file`` and lines are the student's."""
+    tree = ast.parse(text)
+    node = tree.body[0]
+    assert isinstance(node, ast.FunctionDef)
+    if not keep_defaults:
+        node.args.defaults = []
+        node.args.kw_defaults = [None] * len(node.args.kwonlyargs)
+    return compile(ast.increment_lineno(rewritten(tree), first_line - 1), file, "exec")

@@ -1,0 +1,289 @@
+"""What a kernel may contain: an allow-list, so that interpreting one can do nothing but arithmetic on its arrays.
+
+Two walls stand behind each other: this list, and a namespace without built-in functions in which only what the list
+names is to be found. What is refused here is refused by Triton's compiler, too, or has no meaning without a GPU.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from mlsys_labkit.triton_trace.errors import RefusedSourceError
+from mlsys_labkit.triton_trace.source import Function, KernelSource, Name
+
+__all__ = ["LANGUAGE", "MATH", "TOP", "check_rules", "violations"]
+
+_DTYPES = (
+    *("int1", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "bfloat16", "float32", "float64", "float8e4nv", "float8e5"),
+)
+MATH = frozenset(
+    ("abs", "ceil", "cos", "div_rn", "erf", "exp", "exp2", "fdiv", "floor", "fma", "log", "log2", "rsqrt", "sin")
+    + ("sqrt", "sqrt_rn", "umulhi")
+)
+LANGUAGE = MATH | frozenset(
+    (
+        *_DTYPES,
+        *(
+            "PropagateNan",
+            "add",
+            "arange",
+            "argmax",
+            "argmin",
+            "associative_scan",
+            "assume",
+            "atomic_add",
+            "atomic_and",
+        ),
+        *("advance", "atomic_cas", "atomic_load", "atomic_max", "atomic_min", "atomic_or", "atomic_store"),
+        *(
+            "atomic_xchg",
+            "atomic_xor",
+            "broadcast",
+            "broadcast_to",
+            "cast",
+            "cat",
+            "cdiv",
+            "clamp",
+            "const",
+            "constexpr",
+        ),
+        *("cumprod", "cumsum", "debug_barrier", "device_assert", "device_print", "dot", "expand_dims", "flip", "full"),
+        *("gather", "histogram", "interleave", "join", "load", "load_tensor_descriptor", "make_block_ptr"),
+        *(
+            "make_tensor_descriptor",
+            "math",
+            "max",
+            "max_constancy",
+            "max_contiguous",
+            "maximum",
+            "min",
+            "minimum",
+            "mul",
+        ),
+        *("multiple_of", "num_programs", "pair_uniform_to_normal", "permute", "philox", "philox_impl", "pointer_type"),
+        *("program_id", "rand", "rand4x", "randint", "randint4x", "randn", "randn4x", "range", "ravel", "reduce"),
+        *("reduce_or", "reshape", "sigmoid", "softmax", "sort", "split", "squeeze", "static_assert", "static_print"),
+        *("static_range", "store", "store_tensor_descriptor", "sub", "sum", "swizzle2d", "tensor", "to_tensor", "topk"),
+        *("trans", "uint_to_uniform_float", "unsqueeze", "view", "void", "where", "xor_sum", "zeros", "zeros_like"),
+    )
+)
+TOP = frozenset(("cdiv", "next_power_of_2", "language"))
+
+_METHODS = frozenset(
+    ("abs", "argmax", "argmin", "associative_scan", "atomic_add", "atomic_and", "atomic_cas", "atomic_max")
+    + ("atomic_min", "atomic_or", "atomic_xchg", "atomic_xor", "broadcast_to", "cast", "cdiv", "ceil", "cos", "cumprod")
+    + ("cumsum", "erf", "exp", "exp2", "expand_dims", "flip", "floor", "gather", "histogram", "load", "log", "log2")
+    + ("logical_and", "logical_or", "max", "min", "permute", "ravel", "reduce", "reduce_or", "reshape", "rsqrt")
+    + (
+        "sigmoid",
+        "sin",
+        "softmax",
+        "sort",
+        "split",
+        "sqrt",
+        "sqrt_rn",
+        "store",
+        "sum",
+        "to",
+        "trans",
+        "view",
+        "xor_sum",
+    )
+    + ("advance", "topk", "squeeze", "unsqueeze", "NONE", "ALL")
+)
+_PROPERTIES = frozenset(
+    ("T", "block_shape", "dtype", "element_ty", "numel", "scalar", "shape", "strides", "type", "value")
+    + ("exponent_bias", "fp_mantissa_width", "int_bitwidth", "int_signedness", "primitive_bitwidth")
+    + ("is_bf16", "is_bool", "is_floating", "is_fp16", "is_fp32", "is_fp64", "is_fp8", "is_int", "is_int_signed")
+    + ("is_int_unsigned", "is_block", "is_ptr", "is_standard_floating")
+)
+_MEMBERS = _METHODS | _PROPERTIES
+_MODULES = {
+    "triton": TOP,
+    "triton.language": LANGUAGE,
+    "triton.language.math": MATH,
+}
+_SHORT = {"triton": "triton", "triton.language": "tl", "triton.language.math": "tl.math"}
+
+_ALLOWED = (
+    *(
+        ast.FunctionDef,
+        ast.arguments,
+        ast.arg,
+        ast.Return,
+        ast.Assign,
+        ast.AugAssign,
+        ast.AnnAssign,
+        ast.For,
+        ast.While,
+    ),
+    *(ast.If, ast.Assert, ast.Expr, ast.Pass, ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.IfExp, ast.Compare, ast.Call),
+    *(ast.keyword, ast.Constant, ast.Attribute, ast.Subscript, ast.Name, ast.List, ast.Tuple, ast.Slice),
+    *(ast.JoinedStr, ast.FormattedValue, ast.expr_context, ast.boolop, ast.operator, ast.unaryop, ast.cmpop),
+)
+_INSTEAD = {
+    ast.Import: "import at the top of the cell",
+    ast.ImportFrom: "import at the top of the cell",
+    ast.Lambda: "write a function under @triton.jit",
+    ast.ListComp: "write a loop over tl.static_range",
+    ast.GeneratorExp: "write a loop over tl.static_range",
+    ast.SetComp: "write a loop over tl.static_range",
+    ast.DictComp: "write a loop over tl.static_range",
+    ast.Try: "a GPU has no exceptions",
+    ast.Raise: "a GPU has no exceptions; use tl.device_assert",
+    ast.With: "write the statements themselves",
+    ast.Global: "a kernel passes results through its arrays",
+    ast.Nonlocal: "a kernel passes results through its arrays",
+    ast.Break: "put the condition into while",
+    ast.Continue: "put the rest of the loop under if",
+    ast.NamedExpr: "assign on a line of its own",
+    ast.Delete: "leave it out",
+    ast.Starred: "write every argument",
+    ast.Dict: "use several variables",
+    ast.Set: "use a tuple",
+    ast.Yield: "a kernel returns nothing",
+    ast.YieldFrom: "a kernel returns nothing",
+    ast.Await: "a kernel waits for nothing",
+    ast.ClassDef: "a kernel is one function",
+    ast.AsyncFunctionDef: "write def",
+    ast.AsyncFor: "write for",
+    ast.AsyncWith: "write the statements themselves",
+    ast.Match: "use if",
+    ast.MatMult: "use tl.dot",
+}
+_FORBIDDEN_OPERATORS = (ast.MatMult, ast.NotIn, ast.In)
+_FREE_TEXT = frozenset(("static_print", "static_assert", "device_assert"))
+
+
+def check_rules(source: KernelSource) -> None:
+    """Raise RefusedSourceError, with the first line that is not allowed, unless every function passes.
+
+    Example:
+        >>> check_rules(KernelSource.of(kernel))                     # doctest: +SKIP
+        RefusedSourceError: In[3] line 4: open is no function of a kernel
+    """
+    for function in source.functions:
+        for line, reason in violations(function):
+            shown = function.line_text(line)
+            place = f"{function.place} " if function.place else ""
+            raise RefusedSourceError(f"{place}line {line}: {reason}{f'  [{shown}]' if shown else ''}")
+
+
+def violations(function: Function) -> Iterator[tuple[int, str]]:
+    """Line and reason of everything that one function may not contain."""
+    try:
+        tree = ast.parse(function.text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        yield function.first_line, f"it is no Python: {error}"
+        return
+    if len(tree.body) != 1 or not isinstance(tree.body[0], ast.FunctionDef) or tree.body[0].name != function.name:
+        yield function.first_line, f"expected one function, {function.name}"
+        return
+    for parameter in function.parameters:
+        if parameter.default is not None and parameter.default.kind not in ("constant", "language"):
+            yield function.first_line, f"{parameter.name} has {parameter.default.value}"
+    yield from _Reader(function, tree.body[0]).all()
+
+
+class _Reader:
+    def __init__(self, function: Function, node: ast.FunctionDef) -> None:
+        self._function = function
+        self._node = node
+        self._texts = _messages(node)
+        stored = (one.id for one in ast.walk(node) if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load))
+        self._local = {*stored, *(one.name for one in function.parameters)}
+
+    def all(self) -> Iterator[tuple[int, str]]:
+        body = [node for part in self._node.body for node in ast.walk(part)]
+        for node in body:
+            line = getattr(node, "lineno", None)
+            for reason in self._reasons(node):
+                yield (line or 1) + self._function.first_line - 1, reason
+        for name in self._local:
+            if name.startswith("_lk_") or name.startswith("__"):
+                yield self._function.first_line, f"{name}: choose a name that does not begin with {name[:2]}"
+
+    def _reasons(self, node: ast.AST) -> Iterator[str]:
+        if isinstance(node, _FORBIDDEN_OPERATORS):
+            yield f"a kernel has no {type(node).__name__}; {_INSTEAD.get(type(node), 'compare numbers')}"
+        elif not isinstance(node, _ALLOWED) or isinstance(node, ast.FunctionDef):
+            yield f"a kernel cannot contain {_word(node)}; {_INSTEAD.get(type(node), 'Triton does not compile it')}"
+        elif isinstance(node, ast.Name):
+            yield from self._name(node)
+        elif isinstance(node, ast.Attribute):
+            yield from self._attribute(node)
+        elif isinstance(node, ast.Compare) and len(node.ops) > 1:
+            yield "several comparisons in a row; write (a < b) & (b < c)"
+        elif isinstance(node, ast.Assign) and len(node.targets) > 1:
+            yield "several assignments in a row; write one a line"
+        elif isinstance(node, (ast.For, ast.While)) and node.orelse:
+            yield f"a {_word(node)} has no else in a kernel"
+        elif isinstance(node, ast.For):
+            yield from self._loop(node)
+        elif isinstance(node, ast.JoinedStr) and id(node) not in self._texts:
+            yield "an f-string outside tl.static_print and messages"
+        elif isinstance(node, ast.FormattedValue) and not isinstance(node.value, (ast.Name, ast.Constant)):
+            yield "an f-string of more than names"
+        elif isinstance(node, ast.Constant) and isinstance(node.value, (bytes, complex)):
+            yield f"a constant of type {type(node.value).__name__}"
+
+    def _name(self, node: ast.Name) -> Iterator[str]:
+        if node.id in self._local or not isinstance(node.ctx, ast.Load):
+            return
+        meaning = self._function.names.get(node.id, Name("refused", f"{node.id} is not defined"))
+        if meaning.kind == "refused":
+            yield str(meaning.value)
+        elif meaning.kind == "language":
+            module, _, name = str(meaning.value).rpartition(".")
+            if name not in _MODULES.get(module, ()):
+                yield f"{node.id} is not interpreted"
+        elif meaning.kind == "module" and meaning.value not in _MODULES:
+            yield f"{node.id}: {meaning.value} is not interpreted"
+        elif meaning.kind not in ("module", "function", "constant", "python"):
+            yield f"{node.id} is not known"
+
+    def _attribute(self, node: ast.Attribute) -> Iterator[str]:
+        if not isinstance(node.ctx, ast.Load):
+            yield f".{node.attr} = ...: a kernel sets no attributes"
+            return
+        module = self._module(node.value)
+        if module is None:
+            if node.attr not in _MEMBERS:
+                yield f".{node.attr} is no attribute of a block that a kernel may use"
+        elif node.attr not in _MODULES[module]:
+            yield f"{_SHORT[module]}.{node.attr} is not interpreted"
+
+    def _module(self, node: ast.expr) -> str | None:
+        """The module that an expression names, or None."""
+        if isinstance(node, ast.Name) and node.id not in self._local:
+            meaning = self._function.names.get(node.id)
+            return meaning.value if meaning and meaning.kind == "module" and meaning.value in _MODULES else None
+        if isinstance(node, ast.Attribute):
+            path = f"{self._module(node.value)}.{node.attr}"
+            return path if path in _MODULES else None
+        return None
+
+    def _loop(self, node: ast.For) -> Iterator[str]:
+        called = node.iter.func if isinstance(node.iter, ast.Call) else None
+        name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+        if name not in ("range", "static_range"):
+            yield "a for loop goes over range, tl.range or tl.static_range"
+
+
+def _messages(node: ast.FunctionDef) -> set[int]:
+    """f-strings that only a person reads."""
+    found = set()
+    for one in ast.walk(node):
+        if isinstance(one, ast.Assert) and one.msg:
+            found.add(id(one.msg))
+        elif isinstance(one, ast.Call) and getattr(one.func, "attr", "") in _FREE_TEXT:
+            found |= {id(argument) for argument in (*one.args, *(keyword.value for keyword in one.keywords))}
+    return found
+
+
+def _word(node: ast.AST) -> str:
+    words = {"ListComp": "a comprehension", "FunctionDef": "a function of its own", "NamedExpr": ":="}
+    name = type(node).__name__
+    return words.get(name, name.lower().removesuffix("def"))

@@ -1,0 +1,262 @@
+"""``KernelSource``: a kernel and the jitted functions it calls, as text that another process can check and run."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import math
+import sys
+import textwrap
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+from mlsys_labkit.triton_trace.errors import RefusedSourceError
+
+__all__ = ["Function", "KernelSource", "Name", "Parameter"]
+
+_MODULES = ("triton", "triton.language", "triton.language.math", "triton.language.extra.libdevice")
+_PYTHON = frozenset(("range", "min", "max", "len", "print", "abs", "int", "float", "isinstance"))
+
+
+@dataclass(frozen=True)
+class Name:
+    """What a global name of a kernel stands for.
+
+    Attributes:
+        kind: "module" (``value``: its dotted name), "language" (a function or type: its dotted name), "function"
+            (another Function: its ``key``), "constant" (the value itself), "python" (a built-in function) or
+            "refused" (why a kernel may not use it).
+    """
+
+    kind: str
+    value: Any
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter. ``default`` is a Name of kind "constant" or "language", or None where there is no default."""
+
+    name: str
+    constexpr: bool = False
+    default: Name | None = None
+    keyword_only: bool = False
+    annotation: str = ""
+
+
+@dataclass(frozen=True)
+class Function:
+    """One jitted function.
+
+    Attributes:
+        key: unique in its KernelSource.
+        text: the source from ``def`` on, dedented. Its first line is line ``first_line`` of ``place``.
+        place: the cell ("In[3]") or the file's name.
+        names: what its global names stand for.
+    """
+
+    key: str
+    name: str
+    text: str
+    place: str
+    first_line: int
+    parameters: tuple[Parameter, ...]
+    names: dict[str, Name]
+
+    def line_text(self, line: int) -> str:
+        """The text of line ``line`` of ``place``, "" where it is not in this function."""
+        lines = self.text.splitlines()
+        return lines[line - self.first_line].strip() if 0 <= line - self.first_line < len(lines) else ""
+
+
+@dataclass(frozen=True)
+class KernelSource:
+    """A kernel with everything it calls.
+
+    Attributes:
+        kernel: key of the function that is launched.
+        functions: it and the jitted functions that it calls, directly or not.
+
+    Example:
+        >>> source = KernelSource.of(some_kernel)                    # doctest: +SKIP
+        >>> source == KernelSource.from_json(source.to_json())       # doctest: +SKIP
+        True
+    """
+
+    kernel: str
+    functions: tuple[Function, ...]
+
+    @staticmethod
+    def of(kernel: Any) -> KernelSource:
+        """The source of a ``@triton.jit`` function. Raises RefusedSourceError where there is none to be had."""
+        found: dict[str, Function] = {}
+        waiting = [plain(kernel)]
+        while waiting:
+            function = waiting.pop()
+            if _key(function) not in found:
+                found[_key(function)] = _read(function, waiting)
+        return KernelSource(_key(plain(kernel)), tuple(found.values()))
+
+    @property
+    def entry(self) -> Function:
+        """The function that is launched."""
+        return self.function(self.kernel)
+
+    def function(self, key: str) -> Function:
+        return next(function for function in self.functions if function.key == key)
+
+    def line_text(self, place: str, line: int) -> str:
+        """The text of a line, "" where no function of the kernel has it."""
+        texts = (one.line_text(line) for one in self.functions if one.place == place)
+        return next((text for text in texts if text), "")
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> KernelSource:
+        return KernelSource(data["kernel"], tuple(_function(one) for one in data["functions"]))
+
+
+def plain(kernel: Any) -> FunctionType:
+    """The Python function under ``@triton.jit`` and what may stand above it."""
+    inner = kernel
+    while not isinstance(inner, FunctionType) and hasattr(inner, "fn"):
+        inner = inner.fn
+    if not isinstance(inner, FunctionType) or inner is kernel:
+        raise RefusedSourceError(f"expected a function under @triton.jit, got {type(kernel).__name__}")
+    return inner
+
+
+def _key(function: FunctionType) -> str:
+    return f"{function.__module__}.{function.__qualname__}:{function.__code__.co_firstlineno}"
+
+
+def _read(function: FunctionType, waiting: list[FunctionType]) -> Function:
+    try:
+        lines, first = inspect.getsourcelines(function)
+    except (OSError, TypeError):
+        raise RefusedSourceError(
+            f"{function.__name__}: Python cannot find its source; define it in a cell or in a file"
+        ) from None
+    tree = ast.parse(textwrap.dedent("".join(lines)))
+    node = tree.body[0]
+    if not isinstance(node, ast.FunctionDef):
+        raise RefusedSourceError(f"{function.__name__}: a kernel is a plain function, written with def")
+    text = "".join(textwrap.dedent("".join(lines)).splitlines(keepends=True)[node.lineno - 1 :])
+    return Function(
+        key=_key(function),
+        name=function.__name__,
+        text=text,
+        place=_place(function.__code__.co_filename),
+        first_line=first + node.lineno - 1,
+        parameters=tuple(_parameters(function, node)),
+        names={name: _meaning(name, function, waiting) for name in sorted(_global_names(node))},
+    )
+
+
+def _place(file: str) -> str:
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    label = shell.compile.format_code_name(file) if shell and hasattr(shell.compile, "format_code_name") else None
+    return label[1] if label else Path(file).name
+
+
+def _parameters(function: FunctionType, node: ast.FunctionDef) -> Iterator[Parameter]:
+    if node.args.vararg or node.args.kwarg:
+        raise RefusedSourceError(f"{node.name}: a kernel takes no *args and no **kwargs; name every parameter")
+    annotations = {one.arg: one.annotation for one in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
+    for name, parameter in inspect.signature(function).parameters.items():
+        given = annotations[name]
+        text = ast.unparse(given).strip("'\"").split(".")[-1] if given else ""
+        default = None
+        if parameter.default is not parameter.empty:
+            default = _value(parameter.default) or Name("refused", "a default value that is no plain constant")
+        yield Parameter(
+            name, text == "constexpr", default, parameter.kind is parameter.KEYWORD_ONLY, "" if not given else text
+        )
+
+
+def _global_names(node: ast.FunctionDef) -> set[str]:
+    """Names that the function reads and does not bind itself."""
+    names = [one for part in node.body for one in ast.walk(part) if isinstance(one, ast.Name)]
+    bound = {one.id for one in names if not isinstance(one.ctx, ast.Load)}
+    bound |= {one.arg for one in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
+    return {one.id for one in names} - bound
+
+
+def _meaning(name: str, function: FunctionType, waiting: list[FunctionType]) -> Name:
+    closed = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    try:
+        value = closed[name].cell_contents if name in closed else function.__globals__[name]
+    except (KeyError, ValueError):
+        return Name("python", name) if name in _PYTHON else Name("refused", f"{name} is not defined")
+    if isinstance(value, ModuleType):
+        if value.__name__ in _MODULES:
+            return Name("module", value.__name__)
+        if value.__name__.startswith("triton.language.extra") and value.__name__.endswith("libdevice"):
+            return Name("module", "triton.language.extra.libdevice")
+        return Name("refused", f"{name} is the module {value.__name__}; a kernel can only use triton and tl")
+    known = _language(value)
+    if known is not None:
+        return known
+    if hasattr(value, "fn") and isinstance(value.fn, FunctionType):
+        waiting.append(value.fn)
+        return Name("function", _key(value.fn))
+    if type(value).__name__ == "constexpr" and type(value).__module__ == "triton.language.core":
+        return _value(value.value) or Name("refused", f"{name} is a tl.constexpr of {type(value.value).__name__}")
+    if isinstance(value, (int, float, str, bool)):
+        return Name("refused", f"{name} is a global variable; write {name} = tl.constexpr({value!r}), or pass it")
+    return Name("refused", f"{name} is a {type(value).__name__}; a kernel cannot use it")
+
+
+def _value(value: Any) -> Name | None:
+    """A plain constant, or None."""
+    if type(value).__name__ == "constexpr":
+        value = value.value
+    if value is None or isinstance(value, (bool, int, str)):
+        return Name("constant", value)
+    if isinstance(value, float):
+        return Name("constant", value if math.isfinite(value) else {"float": str(value)})
+    if isinstance(value, tuple):
+        parts = [_value(part) for part in value]
+        if all(part and part.kind == "constant" for part in parts):
+            return Name("constant", {"tuple": [part.value for part in parts if part]})
+    return _language(value)
+
+
+def _language(value: Any) -> Name | None:
+    """Something of triton or triton.language, under its public name."""
+    if type(value).__name__ == "dtype" and type(value).__module__ == "triton.language.core":
+        return Name("language", f"triton.language.{_type_name(value.name)}")
+    for module in reversed(_MODULES[:3]):
+        name = getattr(value, "__name__", None)
+        if name and not isinstance(value, ModuleType):
+            found = getattr(sys.modules.get(module), name, None)
+            if found is value:
+                return Name("language", f"{module}.{name}")
+    return None
+
+
+def _type_name(short: str) -> str:
+    for prefix, word in (("fp8", "float8"), ("bf", "bfloat"), ("fp", "float")):
+        if short.startswith(prefix):
+            return word + short.removeprefix(prefix)
+    return short
+
+
+def constant(value: Any) -> Any:
+    """The value of a Name of kind "constant"."""
+    if isinstance(value, dict):
+        return tuple(constant(part) for part in value["tuple"]) if "tuple" in value else float(value["float"])
+    return value
+
+
+def _function(data: dict[str, Any]) -> Function:
+    parameters = tuple(
+        Parameter(**{**one, "default": Name(**one["default"]) if one["default"] else None})
+        for one in data["parameters"]
+    )
+    names = {name: Name(**one) for name, one in data["names"].items()}
+    return Function(**{**data, "parameters": parameters, "names": names})
