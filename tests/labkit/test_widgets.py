@@ -36,6 +36,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "warp": lambda: widgets.warp_access(sample.profile(), line=10),
     "tiles": lambda: widgets.tile_walk(100, 16, register=2),
     "occupancy": lambda: widgets.occupancy("sm_90", threads=256, registers=40, shared_bytes=8192),
+    "formats": lambda: widgets.number_formats(0.3, "fp8_e5m2"),
     "prediction": lambda: widgets.prediction("Does x.T copy?", ["yes", "no"], 1, "Only the strides change.", "view"),
 }
 all_widgets = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
