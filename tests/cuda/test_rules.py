@@ -201,7 +201,10 @@ def test_another_thread_s_local_memory_is_no_cache() -> None:
     with pytest.raises(cuda.KernelError) as caught:
         kernel.profile[1, 32](x, y)
     assert (caught.value.findings[0].kind, caught.value.findings[0].line) == ("out_of_bounds", 8)
-    assert kernel.check[1, 32](x, y)[0].line == 8
+    (finding,) = kernel.check[1, 32](x, y)
+    assert (finding.line, finding.array, finding.offset) == (8, "", None)
+    assert "reads a local variable of another thread" in finding.message
+    assert caught.value.findings[0].message == finding.message
 
 
 def test_a_wild_store_while_counting_is_no_profile(tmp_path: Path) -> None:

@@ -160,6 +160,11 @@ def _bytes(count: int) -> str:
 
 
 def _out_of_bounds(case: _Case) -> str:
+    if case.record["values"][0]:
+        return (
+            f"{case.who} {case.access} a local variable of another thread, which nobody else can reach on a GPU: "
+            "pass the value through __shared__ memory or a shuffle"
+        )
     if case.array and case.array.name:
         return f"{case.who} {case.access} {case.element}, and {case.extent}"
     begin, end, address = (int(case.record[name]) for name in ("begin", "end", "address"))

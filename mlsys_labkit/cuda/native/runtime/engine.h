@@ -160,7 +160,4 @@ u32 pool_size();
 // Ends the launch: for findings after which a kernel cannot go on. Called on the fiber of the thread at fault.
 [[noreturn]] void stop_launch(Block& block);
 
-// True for a kernel's own local variables: a stack of any fiber.
-inline bool is_local(u64 address) { return address - stacks_begin < stacks_bytes; }
-
 }  // namespace lk

@@ -14,6 +14,7 @@ struct Fiber {
 // All stacks lie in one reservation: a single comparison tells a kernel's local variables from the rest of memory.
 extern uint64_t stacks_begin;
 extern uint64_t stacks_bytes;
+inline bool is_local(uint64_t address) { return address - stacks_begin < stacks_bytes; }
 
 // Saves the running context in *from and goes on with `to`.
 extern "C" void lk_switch(void** from, void* to);

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "device_memory.h"
+#include "fiber.h"
 #include "recorder_state.h"
 
 namespace lk {
@@ -182,6 +183,11 @@ Verdict Recorder::State::out_of_bounds(const Present& now, uint64_t address, uin
         return Verdict::stop;
     }
     FindingRecord found = finding(FindingKind::out_of_bounds, now, address, bytes, pc);
+    if (is_local(address)) {
+        found.values[0] = 1;  // a local variable of another thread's
+        launch.report(found);
+        return Verdict::stop;
+    }
     const Buffer* nearest = device_memory().nearest(address);
     if (nearest) {
         found.begin = nearest->begin;
