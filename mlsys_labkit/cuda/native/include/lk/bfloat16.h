@@ -39,66 +39,28 @@ LK_INLINE unsigned short bfloat16_bits(double value) {
     return bfloat16_bits(odd);
 }
 
+LK_INLINE float bfloat16_value(unsigned short upper_bits) {
+    const unsigned int bits = static_cast<unsigned int>(upper_bits) << 16;
+    float value;
+    __builtin_memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
 }  // namespace lk
-
-struct __nv_bfloat16 {
-    unsigned short lk_bits;
-
-    __nv_bfloat16() = default;
-    constexpr __nv_bfloat16(__nv_bfloat16_raw raw) : lk_bits(raw.x) {}
-    // clang-format off
-    __nv_bfloat16(float value) : lk_bits(lk::bfloat16_bits(value)) {}
-    __nv_bfloat16(double value) : lk_bits(lk::bfloat16_bits(value)) {}
-    __nv_bfloat16(short value) : __nv_bfloat16(double(value)) {}
-    __nv_bfloat16(unsigned short value) : __nv_bfloat16(double(value)) {}
-    __nv_bfloat16(int value) : __nv_bfloat16(double(value)) {}
-    __nv_bfloat16(unsigned int value) : __nv_bfloat16(double(value)) {}
-    __nv_bfloat16(long value) : __nv_bfloat16(double(value)) {}
-    __nv_bfloat16(unsigned long value) : __nv_bfloat16(double(value)) {}
-    __nv_bfloat16(long long value) : __nv_bfloat16(double(value)) {}
-    __nv_bfloat16(unsigned long long value) : __nv_bfloat16(double(value)) {}
-
-    operator float() const {
-        unsigned int bits = static_cast<unsigned int>(lk_bits) << 16;
-        float value;
-        __builtin_memcpy(&value, &bits, sizeof value);
-        return value;
-    }
-    operator __nv_bfloat16_raw() const { return {lk_bits}; }
-    operator bool() const { return (lk_bits & 0x7fff) != 0; }
-    operator char() const { return char(float(*this)); }
-    operator signed char() const { return static_cast<signed char>(float(*this)); }
-    operator unsigned char() const { return static_cast<unsigned char>(float(*this)); }
-    operator short() const { return short(float(*this)); }
-    operator unsigned short() const { return static_cast<unsigned short>(float(*this)); }
-    operator int() const { return int(float(*this)); }
-    operator unsigned int() const { return unsigned(float(*this)); }
-    operator long() const { return long(float(*this)); }
-    operator unsigned long() const { return static_cast<unsigned long>(float(*this)); }
-    operator long long() const { return static_cast<long long>(float(*this)); }
-    operator unsigned long long() const { return static_cast<unsigned long long>(float(*this)); }
-    // clang-format on
-
-    template <class Number, class = typename std::enable_if<std::is_arithmetic<Number>::value>::type>
-    __nv_bfloat16& operator=(Number value) {
-        return *this = __nv_bfloat16(value);
-    }
-};
-
-struct alignas(4) __nv_bfloat162 {
-    __nv_bfloat16 x, y;
-
-    __nv_bfloat162() = default;
-    __nv_bfloat162(const __nv_bfloat16& low, const __nv_bfloat16& high) : x(low), y(high) {}
-    __nv_bfloat162(const __nv_bfloat162_raw& raw) : x(__nv_bfloat16_raw{raw.x}), y(__nv_bfloat16_raw{raw.y}) {}
-    operator __nv_bfloat162_raw() const { return {x.lk_bits, y.lk_bits}; }
-    LK_WHOLE
-};
 
 #define LK_NUMBER __nv_bfloat16
 #define LK_PAIR __nv_bfloat162
+#define LK_RAW __nv_bfloat16_raw
+#define LK_RAW_PAIR __nv_bfloat162_raw
+#define LK_BITS bfloat16_bits
+#define LK_VALUE bfloat16_value
 #define LK_FUNCTIONS bfloat16_functions
+#include "lk/type16.h"
 #include "lk/number16.h"
 #undef LK_NUMBER
 #undef LK_PAIR
+#undef LK_RAW
+#undef LK_RAW_PAIR
+#undef LK_BITS
+#undef LK_VALUE
 #undef LK_FUNCTIONS
