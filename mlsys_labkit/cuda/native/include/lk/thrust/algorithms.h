@@ -265,6 +265,20 @@ inline constexpr lk_detail::Algorithm exclusive_scan{lk_detail::Overloads{
     },
 }};
 
+inline constexpr lk_detail::Algorithm transform_inclusive_scan{
+    [](auto first, auto last, auto out, auto function, auto operation) {
+        const auto begin = thrust::make_transform_iterator(lk_detail::unwrapped(first), function);
+        lk_detail::scan(begin, begin + (last - first), lk_detail::unwrapped(out), operation, true, {}, false);
+        return out + (last - first);
+    }};
+
+inline constexpr lk_detail::Algorithm transform_exclusive_scan{
+    [](auto first, auto last, auto out, auto function, auto start, auto operation) {
+        const auto begin = thrust::make_transform_iterator(lk_detail::unwrapped(first), function);
+        lk_detail::scan(begin, begin + (last - first), lk_detail::unwrapped(out), operation, false, start, true);
+        return out + (last - first);
+    }};
+
 inline constexpr lk_detail::Algorithm reduce_by_key{lk_detail::Overloads{
     [](auto keys, auto keys_end, auto values, auto keys_out, auto values_out) {
         auto value = lk_detail::unwrapped(values);
@@ -382,6 +396,32 @@ inline constexpr lk_detail::Algorithm merge{[](auto first, auto last, auto secon
     std::merge(lk_detail::unwrapped(first), lk_detail::unwrapped(last), lk_detail::unwrapped(second),
                lk_detail::unwrapped(second_end), lk_detail::unwrapped(out));
     return out + (last - first) + (second_end - second);
+}};
+
+inline constexpr lk_detail::Algorithm set_union{[](auto first, auto last, auto second, auto second_end, auto out) {
+    auto to = lk_detail::unwrapped(out);
+    return out + (std::set_union(lk_detail::unwrapped(first), lk_detail::unwrapped(last), lk_detail::unwrapped(second),
+                                 lk_detail::unwrapped(second_end), to) - to);
+}};
+
+inline constexpr lk_detail::Algorithm set_intersection{[](auto first, auto last, auto second, auto second_end, auto out) {
+    auto to = lk_detail::unwrapped(out);
+    return out + (std::set_intersection(lk_detail::unwrapped(first), lk_detail::unwrapped(last),
+                                        lk_detail::unwrapped(second), lk_detail::unwrapped(second_end), to) - to);
+}};
+
+inline constexpr lk_detail::Algorithm set_difference{[](auto first, auto last, auto second, auto second_end, auto out) {
+    auto to = lk_detail::unwrapped(out);
+    return out + (std::set_difference(lk_detail::unwrapped(first), lk_detail::unwrapped(last),
+                                      lk_detail::unwrapped(second), lk_detail::unwrapped(second_end), to) - to);
+}};
+
+inline constexpr lk_detail::Algorithm mismatch{[](auto first, auto last, auto second) {
+    auto begin = lk_detail::unwrapped(first);
+    auto second_begin = lk_detail::unwrapped(second);
+    const auto found = std::mismatch(begin, lk_detail::unwrapped(last), second_begin);
+    return thrust::make_pair(lk_detail::wrapped_as(first, begin, found.first),
+                             lk_detail::wrapped_as(second, second_begin, found.second));
 }};
 
 inline constexpr lk_detail::Algorithm min_element{[](auto first, auto last) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <iterator>
 #include <tuple>
 #include <utility>
 
@@ -90,6 +91,8 @@ struct binary_function {
     typedef Result result_type;
 };
 
+using std::advance;
+using std::distance;
 using std::get;
 using std::make_pair;
 using std::make_tuple;

@@ -1,0 +1,79 @@
+"""Headers that programs bring from the CUDA samples and from Thrust, against sums done by hand."""
+
+from __future__ import annotations
+
+from mlsys_labkit.cuda import run_program
+
+
+def test_helper_math_computes_member_by_member() -> None:
+    source = """#include <cstdio>
+    #include <helper_math.h>
+    __global__ void move(float4* p, const float4* v, float dt) {
+      int i = threadIdx.x;
+      float4 q = p[i];
+      q += make_float4(make_float3(v[i]) * dt, 0.0f);
+      p[i] = q;
+    }
+    int main() {
+      float3 a = make_float3(1, 2, 3), b = make_float3(4.0f);
+      float3 c = cross(a, b) / 2 + 1.0f - b * 2.0f;
+      std::printf("%g %g %g, %g %g, ", c.x, c.y, c.z, dot(a, b), length(make_float2(3, 4)));
+      int3 k = make_int3(7, 8, 9) / 2 + 1;
+      uint2 u = max(make_uint2(1, 9), make_uint2(5));
+      float2 f = clamp(make_float2(-1, 2), 0.0f, 1.0f);
+      float3 r = reflect(make_float3(1, -1, 0), make_float3(0, 1, 0));
+      std::printf("%d %d %d, %u %u, %g %g, %g %g, ", k.x, k.y, k.z, u.x, u.y, f.x, f.y, r.x, r.y);
+      std::printf("%g %d, ", lerp(make_float4(0.0f), make_float4(8.0f), 0.25f).w, clamp(5, 1, 3));
+      float4 *p, *v;
+      cudaMallocManaged(&p, 32 * sizeof *p);
+      cudaMallocManaged(&v, 32 * sizeof *v);
+      for (int i = 0; i < 32; ++i) { p[i] = make_float4(float(i)); v[i] = make_float4(1, 2, 3, 4); }
+      move<<<1, 32>>>(p, v, 0.5f);
+      cudaDeviceSynchronize();
+      std::printf("%g %g %g %g", p[10].x, p[10].y, p[10].z, p[10].w);
+    }"""
+    expected = "-9 -3 -9, 24 5, 4 5 5, 5 9, 0 1, 1 1, 2 3, 10.5 11 11.5 10"
+    assert run_program(source, backend="simulator").stdout == expected
+
+
+def test_thrusts_less_common_algorithms() -> None:
+    source = """#include <cstdio>
+    #include <thrust/detail/type_traits.h>
+    #include <thrust/device_vector.h>
+    #include <thrust/distance.h>
+    #include <thrust/functional.h>
+    #include <thrust/mismatch.h>
+    #include <thrust/set_operations.h>
+    #include <thrust/system/cuda/execution_policy.h>
+    #include <thrust/transform_scan.h>
+    int main() {
+      const int odd[] = {1, 3, 5, 7}, prime[] = {2, 3, 5, 7};
+      thrust::device_vector<int> a(odd, odd + 4), b(prime, prime + 4), c(8);
+      thrust::transform_inclusive_scan(a.begin(), a.end(), c.begin(), thrust::negate<int>(), thrust::plus<int>());
+      std::printf("%d ", int(c[3]));
+      thrust::transform_exclusive_scan(a.begin(), a.end(), c.begin(), thrust::negate<int>(), 100, thrust::plus<int>());
+      std::printf("%d %d ", int(c[0]), int(c[3]));
+      auto end = thrust::set_union(thrust::cuda::par, a.begin(), a.end(), b.begin(), b.end(), c.begin());
+      std::printf("%d %d ", int(thrust::distance(c.begin(), end)), int(c[1]));
+      end = thrust::set_intersection(a.begin(), a.end(), b.begin(), b.end(), c.begin());
+      std::printf("%d ", int(end - c.begin()));
+      end = thrust::set_difference(a.begin(), a.end(), b.begin(), b.end(), c.begin());
+      std::printf("%d %d ", int(end - c.begin()), int(c[0]));
+      std::printf("%d", int(thrust::mismatch(a.begin() + 1, a.end(), b.begin() + 1).first - a.begin()));
+    }"""
+    assert run_program(source, backend="simulator").stdout == "-16 100 91 5 2 3 1 1 4"
+
+
+def test_curand_does_not_write_past_an_array() -> None:
+    source = """#include <curand.h>
+    int main() {
+      float* numbers;
+      cudaMalloc(&numbers, 100 * sizeof(float));
+      curandGenerator_t generator;
+      curandCreateGenerator(&generator, CURAND_RNG_PSEUDO_DEFAULT);
+      bool fits = curandGenerateUniform(generator, numbers, 100) == CURAND_STATUS_SUCCESS;
+      return fits && curandGenerateUniform(generator, numbers, 101) == CURAND_STATUS_LAUNCH_FAILURE ? 0 : 1;
+    }"""
+    result = run_program(source, backend="simulator")
+    assert result.returncode == 0
+    assert any("past the end" in note for note in result.notes)
