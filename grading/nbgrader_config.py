@@ -12,9 +12,14 @@ Run ``nbgrader`` with its environment's ``bin`` on PATH: it starts ``alembic`` b
 Reference: https://nbgrader.readthedocs.io/en/stable/configuration/config_options.html
 """
 
+from mlsys_grading.build.stubs import preprocessors
+
 c = get_config()  # noqa: F821 - traitlets provides it
 
 c.CourseDirectory.course_id = "mlsys"
+
+# A cell of C++ gets a stub in C++.
+c.GenerateAssignment.preprocessors = preprocessors()
 
 # nbgrader's 30 seconds a cell are tight for a lab on a loaded grading machine; no honest cell comes near this.
 c.Execute.timeout = 120

@@ -107,11 +107,19 @@ def cuda_cell(shell: InteractiveShell, line: str, cell: str) -> None:
     """``%%cuda name [--graded] [--backend simulator|gpu] [-D SIZE=16] [kernel]``: compile the cell's CUDA C++.
 
     The kernel is kept under ``name``; several kernels are kept as ``name.first``, ``name.second``, unless ``kernel``
-    says which one is meant, such as ``matmul<16>``. Line numbers in messages are the cell's own.
+    says which one is meant, such as ``matmul<16>``. Line numbers in messages are the cell's own. A cell that does not
+    compile leaves no earlier kernel behind: what stands under ``name`` then says so when it is launched.
     """
-    from mlsys_labkit.cuda.cell import compile_cell
+    from mlsys_labkit.cuda.absent import broken_kernel
+    from mlsys_labkit.cuda.cell import cell_name, compile_cell
+    from mlsys_labkit.cuda.errors import CompileError
 
-    name, made = compile_cell(line, cell)
+    try:
+        name, made = compile_cell(line, cell)
+    except CompileError:
+        name = cell_name(line)
+        shell.user_ns[name] = broken_kernel(name, cell)
+        raise
     shell.user_ns[name] = made
 
 

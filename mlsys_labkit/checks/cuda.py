@@ -93,14 +93,13 @@ def graded_kernel(kernel: object, name: str | None = None) -> Kernel:
         >>> graded_kernel(cuda.compile("__global__ void f(float* x) { x[threadIdx.x] = 1.0f; }")).name
         'f'
     """
+    from mlsys_labkit.cuda.absent import AbsentKernel
     from mlsys_labkit.cuda.compilation import Kernels, compile
-    from mlsys_labkit.cuda.errors import UnsolvedError
     from mlsys_labkit.cuda.kernel import Kernel
-    from mlsys_labkit.cuda.unsolved import UnsolvedKernel
 
     chosen = next(iter(kernel.values()), None) if type(kernel) is Kernels else kernel
-    if type(chosen) is UnsolvedKernel:
-        raise UnsolvedError(f"{name or chosen.name} is not written yet: write it, run its cell, and run this one again")
+    if type(chosen) is AbsentKernel:
+        chosen.fail(name)
     if type(chosen) is not Kernel:
         raise failure(
             f"{name or 'the kernel'}: not a kernel",
@@ -125,10 +124,10 @@ def expect_clean(kernel: object, *launches: tuple[Any, ...], name: str = "") -> 
         >>> twice = cuda.compile("__global__ void twice(float* x) { x[threadIdx.x] *= 2; }")
         >>> expect_clean(twice, (1, 4, (np.ones(4, np.float32),)))
     """
+    from mlsys_labkit.cuda.absent import AbsentKernel
     from mlsys_labkit.cuda.kernel import Kernel
-    from mlsys_labkit.cuda.unsolved import UnsolvedKernel
 
-    if type(kernel) is not Kernel and type(kernel) is not UnsolvedKernel:
+    if type(kernel) is not Kernel and type(kernel) is not AbsentKernel:
         raise failure(
             f"{name or 'the kernel'}: not a kernel",
             expected="what lk.cuda.compile(...) or %%cuda makes",

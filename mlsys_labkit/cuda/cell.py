@@ -10,9 +10,9 @@ from mlsys_labkit.cuda.compilation import Kernels, compile, compile_all
 from mlsys_labkit.cuda.errors import CudaError
 from mlsys_labkit.cuda.kernel import Kernel
 from mlsys_labkit.cuda.source.kernels import find_kernels
-from mlsys_labkit.cuda.source.stub import is_unsolved
+from mlsys_labkit.cuda.source.stub import stub_line
 
-__all__ = ["compile_cell"]
+__all__ = ["cell_name", "compile_cell"]
 
 _USAGE = (
     "write %%cuda name [--graded] [--backend simulator|gpu] [-D SIZE=16] [kernel], such as: %%cuda matmul matmul<16>"
@@ -36,10 +36,20 @@ def compile_cell(line: str, cell: str) -> tuple[str, Kernel | Kernels]:
     defines = dict(pair.split("=", 1) if "=" in pair else (pair, "1") for pair in options.define)
     kernel = " ".join(options.kernel)
     several = not kernel and sum(not one.is_template for one in find_kernels(source)) > 1
-    if several and not is_unsolved(source):
+    if several and not stub_line(source):
         return options.name, compile_all(source, backend=options.backend, graded=options.graded, defines=defines)
     made = compile(source, kernel or None, backend=options.backend, graded=options.graded, defines=defines)
     return options.name, made
+
+
+def cell_name(line: str) -> str:
+    """The variable that a cell with this first line is kept under.
+
+    Example:
+        >>> cell_name("twice --graded")
+        'twice'
+    """
+    return str(_read(line).name)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from mlsys_labkit.cuda.absent import unsolved_kernel
 from mlsys_labkit.cuda.build.headers import kit_identity
 from mlsys_labkit.cuda.build.unit import EXPORTS, Unit
 from mlsys_labkit.cuda.errors import CompileError, CudaError, Diagnostic, GradedError
@@ -18,8 +19,7 @@ from mlsys_labkit.cuda.simulator.backend import SimulatorBackend
 from mlsys_labkit.cuda.simulator.simulated import SimulatedModule
 from mlsys_labkit.cuda.source.host_code import without_host_code
 from mlsys_labkit.cuda.source.kernels import KernelDefinition, choose_kernels, find_kernels
-from mlsys_labkit.cuda.source.stub import is_unsolved
-from mlsys_labkit.cuda.unsolved import UnsolvedKernel
+from mlsys_labkit.cuda.source.stub import stub_line
 
 __all__ = ["BackendName", "Kernels", "compile", "compile_all"]
 
@@ -103,9 +103,9 @@ def compile(
     Reference: CUDA C++ programming guide, "C++ language extensions".
     """
     request = _request(source, backend, graded, defines, strict)
-    if is_unsolved(request.text):
+    if stub := stub_line(request.text):
         found = next((kernel.name for kernel in find_kernels(request.text)), "kernel")
-        return UnsolvedKernel(name or found, request.text)
+        return unsolved_kernel(name or found, request.text, stub)
     kernels = find_kernels(request.text)
     chosen = choose_kernels(kernels, name)
     made = _make(request, chosen, kernels, may_drop=name is None)
@@ -132,9 +132,9 @@ def compile_all(
         1
     """
     request = _request(source, backend, graded, defines, strict)
-    if is_unsolved(request.text):
+    if stub := stub_line(request.text):
         names = [kernel.name for kernel in find_kernels(request.text)]
-        return Kernels({name: UnsolvedKernel(name, request.text) for name in names})
+        return Kernels({name: unsolved_kernel(name, request.text, stub) for name in names})
     kernels = find_kernels(request.text)
     return Kernels(_make(request, choose_kernels(kernels, None), kernels, may_drop=True))
 

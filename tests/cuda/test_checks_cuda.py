@@ -9,7 +9,7 @@ import pytest
 
 import mlsys_labkit as lk
 from mlsys_labkit.checks import CheckError, ImpossibleCountError, expect_clean, expect_counters, graded_kernel
-from mlsys_labkit.cuda.unsolved import UnsolvedKernel
+from mlsys_labkit.cuda.absent import unsolved_kernel
 
 N = 1000  # not a multiple of the block: the last warp has lanes without work
 ADD = """
@@ -98,12 +98,12 @@ def test_every_launch_is_checked(add: Any) -> None:
 
 def test_an_unsolved_kernel_raises_as_an_unsolved_function_does() -> None:
     with pytest.raises(NotImplementedError):
-        expect_clean(UnsolvedKernel("add", ""), (8, 128, vectors()))
+        expect_clean(unsolved_kernel("add", "", 3), (8, 128, vectors()))
 
 
 def test_an_unsolved_kernel_is_told_by_its_name() -> None:
     stub = lk.cuda.compile("__global__ void add(float* x)\n{\n    # YOUR CODE HERE\n    raise NotImplementedError()\n}")
-    with pytest.raises(NotImplementedError, match=r"^add is not written yet"):
+    with pytest.raises(NotImplementedError, match=r"^add is not written yet: line 4 of its cell"):
         graded_kernel(stub)
     with pytest.raises(NotImplementedError, match=r"^subtract is not written yet"):
         graded_kernel(stub, "subtract")

@@ -10,6 +10,8 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from mlsys_labkit import cuda
+from mlsys_labkit.checks import graded_kernel
+from mlsys_labkit.cuda.source.stub import CPP_STUB
 from mlsys_labkit.magics import load_ipython_extension, unload_ipython_extension
 
 SCALE = "__global__ void scale(float* x)\n{\n    x[threadIdx.x] *= FACTOR;\n}\n"
@@ -69,17 +71,32 @@ def test_authors_markers_are_no_cpp(shell: InteractiveShell) -> None:
         assert run(shell, "mine -D FACTOR=2", cell).name == "scale"
 
 
-def test_an_unsolved_cell_raises_when_it_is_launched(shell: InteractiveShell) -> None:
-    cell = "__global__ void scale(float* x)\n{\n    # YOUR CODE HERE\n    raise NotImplementedError()\n}\n"
+@pytest.mark.parametrize("stub", [CPP_STUB, "# YOUR CODE HERE\nraise NotImplementedError()"])
+def test_an_unsolved_cell_raises_when_it_is_launched(shell: InteractiveShell, stub: str) -> None:
+    cell = f"__global__ void scale(float* x)\n{{\n{stub}\n}}\n"
     kernel = run(shell, "mine --graded", cell)
     assert kernel.source
     x = np.zeros(4, np.float32)
     for launch in (kernel[1, 4], kernel.check[1, 4], kernel.profile[1, 4], kernel.seeded(2)[1, 4], kernel.other[1, 4]):
-        with pytest.raises(NotImplementedError):
+        with pytest.raises(NotImplementedError, match="is not written yet: line 5 of its cell"):
             launch(x)
     with pytest.raises(NotImplementedError):
         kernel.resources("sm_90")
     run(shell, "mine -D FACTOR=2", SCALE)[1, 4](x)
+
+
+def test_a_cell_that_does_not_compile_leaves_no_earlier_kernel(shell: InteractiveShell) -> None:
+    """Its tests would judge the kernel of before, and a student would believe them."""
+    run(shell, "mine -D FACTOR=2", SCALE)
+    with pytest.raises(cuda.CompileError):
+        shell.run_cell_magic("cuda", "mine", SCALE)
+    kernel, x = shell.user_ns["mine"], np.ones(4, np.float32)
+    for attempt in (lambda: kernel[1, 4](x), lambda: kernel.scale.check[1, 4](x), lambda: graded_kernel(kernel)):
+        with pytest.raises(cuda.CompileError, match="did not compile: mend what its cell complains of"):
+            attempt()
+    assert repr(kernel) == "<kernel mine, did not compile>"
+    run(shell, "mine -D FACTOR=2", SCALE)[1, 4](x)
+    np.testing.assert_array_equal(x, [2, 2, 2, 2])
 
 
 def test_errors_stand_on_the_cell_s_lines(shell: InteractiveShell) -> None:

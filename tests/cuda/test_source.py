@@ -14,7 +14,7 @@ from mlsys_labkit.cuda.source.kernels import choose_kernels, find_kernels
 from mlsys_labkit.cuda.source.rewrite import rewrite
 from mlsys_labkit.cuda.source.shared import dynamic_arrays
 from mlsys_labkit.cuda.source.statements import statement_end
-from mlsys_labkit.cuda.source.stub import is_unsolved
+from mlsys_labkit.cuda.source.stub import CPP_STUB, stub_line
 from mlsys_labkit.cuda.source.tokens import code_tokens, tokenize
 
 # Pieces whose meaning depends on what stands around them.
@@ -226,8 +226,10 @@ def test_register_tiles_are_unrolled_whole() -> None:
 
 
 def test_unsolved_cells() -> None:
-    assert is_unsolved("__global__ void f() {\n    # YOUR CODE HERE\n    raise NotImplementedError()\n}")
-    assert is_unsolved("# YOUR CODE HERE\nraise NotImplementedError('write it')")
-    assert not is_unsolved(
+    assert stub_line("__global__ void f() {\n    # YOUR CODE HERE\n    raise NotImplementedError()\n}") == 3
+    assert stub_line("# YOUR CODE HERE\nraise NotImplementedError('write it')") == 2
+    assert stub_line(CPP_STUB) == 2
+    assert not stub_line(
         '__global__ void f() { /* raise NotImplementedError() */ printf("raise NotImplementedError"); }'
     )
+    assert not stub_line("// YOUR CODE HERE, in place of the next line\n__global__ void f() {}")

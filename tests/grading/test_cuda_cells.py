@@ -69,7 +69,8 @@ def test_a_sound_lab_with_a_kernel_is_built(mixed: Course, capsys: pytest.Captur
     cells = ["".join(cell["source"]) for cell in json.loads(student)["cells"]]
     (kernel,) = (cell for cell in cells if "__global__" in cell)
     assert kernel.startswith("%%cuda scale_kernel\n")
-    assert "    # YOUR CODE HERE\n    raise NotImplementedError()" in kernel
+    assert '    // YOUR CODE HERE, in place of the next line\n    #error "not written yet"\n' in kernel
+    assert "NotImplementedError" not in kernel
     assert "__global__ void scale_kernel" in kernel
     assert "BEGIN SOLUTION" not in kernel
 

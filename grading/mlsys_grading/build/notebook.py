@@ -1,7 +1,8 @@
 """The notebooks made from a lab's source, byte for byte the same each time.
 
 The student's notebook goes through nbgrader's own preprocessors in the order of ``nbgrader generate_assignment``, so
-that an instructor who releases the source with nbgrader hands out the same cells, locks and checksums.
+that an instructor who releases the source with nbgrader hands out the same cells, locks and checksums. One differs:
+a stub in a cell of C++ is C++.
 Reference: https://nbgrader.readthedocs.io/en/stable/user_guide/creating_and_grading_assignments.html
 """
 
@@ -48,10 +49,12 @@ def student_notebook(lab: Lab) -> NotebookNode:
     """The lab as students get it: stubs for solutions, no hidden tests, locks and checksums."""
     from nbgrader import preprocessors as steps
 
+    from mlsys_grading.build.stubs import ClearCells
+
     return _through(
         lab,
         steps.LockCells,
-        steps.ClearSolutions,
+        ClearCells,
         steps.ClearOutput,
         steps.CheckCellMetadata,
         steps.ComputeChecksums,
@@ -64,9 +67,11 @@ def student_notebook(lab: Lab) -> NotebookNode:
 
 def unsolved_notebook(lab: Lab) -> NotebookNode:
     """What nbgrader executes for a student who wrote nothing: stubs for solutions, hidden tests in their places."""
-    from nbgrader import preprocessors as steps
+    from nbgrader.preprocessors import CheckCellMetadata
 
-    return _through(lab, steps.ClearSolutions, steps.CheckCellMetadata)
+    from mlsys_grading.build.stubs import ClearCells
+
+    return _through(lab, ClearCells, CheckCellMetadata)
 
 
 def dumps(notebook: NotebookNode) -> str:

@@ -1,19 +1,23 @@
-"""A cell that nobody has solved yet: nbgrader's Python where C++ is to be written."""
+"""A cell that nobody has solved yet: the stub that stands where C++ is to be written."""
 
 from __future__ import annotations
 
 import re
 
-__all__ = ["is_unsolved"]
+__all__ = ["CPP_STUB", "stub_line"]
 
-_STUB = re.compile(r"^[ \t]*raise NotImplementedError\b", re.MULTILINE)
+CPP_STUB = '// YOUR CODE HERE, in place of the next line\n#error "not written yet"'
+"""What a lab shows in place of a solution in C++."""
+# The second is Python's, which nbgrader puts into every cell of a Python notebook unless it is told otherwise.
+_STUB = re.compile(r'^[ \t]*(?:#error "not written yet"|raise NotImplementedError\b)', re.MULTILINE)
 
 
-def is_unsolved(source: str) -> bool:
-    """Whether the source holds nbgrader's stub. It is no C++, so that no solved source can.
+def stub_line(source: str) -> int:
+    """The line of the first stub, from 1; 0 in a source without one. A stub is no C++: no solved source can hold it.
 
     Example:
-        >>> is_unsolved("__global__ void f() {\\n  // YOUR CODE HERE\\n  raise NotImplementedError()\\n}")
-        True
+        >>> stub_line("__global__ void f() {\\n  // YOUR CODE HERE\\n  raise NotImplementedError()\\n}")
+        3
     """
-    return _STUB.search(source) is not None
+    found = _STUB.search(source)
+    return source.count("\n", 0, found.start()) + 1 if found else 0
