@@ -71,7 +71,8 @@ def test_a_complaint_points_at_the_students_line_and_column() -> None:
     ("line", "column", "text"),
     [
         ("\ta[0] = y;", 9, 'identifier "y" is undefined'),  # a tab counts one, as in an editor's column
-        ("a[0] = 1", 1, 'expected a ";"'),  # on the next line, where it is missed
+        ("a[0] = 1", 1, 'expected a ";", here or on the line above'),  # on the next line, where it is missed
+        ("# a remark", None, "unrecognized preprocessing directive; a comment in C++ begins with //"),
         ("/* 中文 é */ a[0] = y;", 19, 'identifier "y" is undefined'),  # characters, not bytes
         ("a.x = 3;", 1, 'expression must have class type but it has type "float *"'),
         ("host_only();", 1, 'identifier "host_only" is undefined'),

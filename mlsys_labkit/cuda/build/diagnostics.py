@@ -21,6 +21,7 @@ _HINTS = (
     (re.compile(r"^'(\w+)' was not declared in this scope(?:; did you mean '(\w+)'\?)?"), "{0} is not declared here"),
     (re.compile(r"exception handling disabled"), "device code knows no exceptions: no try, catch or throw"),
     (re.compile(r"^expected ('[^']+' or )?';' before"), "a semicolon is missing, here or on the line above"),
+    (re.compile(r"^invalid preprocessing directive"), "a comment in C++ begins with //"),
     (re.compile(r"(?:impossible constraint|invalid 'asm')"), "inline PTX runs on a GPU only"),
     (re.compile(r"^assignment of read-only location"), "this writes through a pointer to const"),
 )

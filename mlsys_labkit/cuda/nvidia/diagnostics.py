@@ -23,6 +23,12 @@ NAME_LOOKUP = "__nv_name_map"
 """The file of complaints about the kernel's name, which NVRTC looks up after the source."""
 _INDENT = 2  # spaces before a line of source that is shown, and before the caret under it
 
+# What a student who is new to C++ has to know beside NVRTC's words.
+_HINTS = {
+    'expected a ";"': ", here or on the line above",
+    "unrecognized preprocessing directive": "; a comment in C++ begins with //",
+}
+
 
 @dataclass(frozen=True)
 class Complaint:
@@ -56,11 +62,11 @@ def _diagnostic(head: re.Match[str], after: list[str], file: str, lines: list[st
         return Diagnostic(len(lines), 0, head["text"], lines[-1])
     if head["file"] == NAME_LOOKUP:
         return Diagnostic(0, 0, head["text"], file=NAME_LOOKUP)
-    line = int(head["line"])
+    line, text = int(head["line"]), head["text"] + _HINTS.get(head["text"], "")
     column = _column(after[0], after[1]) if len(after) == 2 and after[1].strip() == "^" else 0
     if head["file"] != file:
-        return Diagnostic(line, column, head["text"], after[0][_INDENT:] if after else "", head["file"])
-    return Diagnostic(line, column, head["text"], lines[line - 1] if line <= len(lines) else "")
+        return Diagnostic(line, column, text, after[0][_INDENT:] if after else "", head["file"])
+    return Diagnostic(line, column, text, lines[line - 1] if line <= len(lines) else "")
 
 
 def _column(shown: str, caret: str) -> int:
