@@ -16,18 +16,22 @@ class LabkitError(Exception):
     """Base of every deliberate error. Its text is one line, fit to be shown to a student without a traceback."""
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython prints: the reader's own lines and the message. Frames of the kit would only bury it."""
-        lines = []
-        for error in (self.__cause__, self):  # the student's exception first, where it is what did not hold
-            if error:
-                frames = [at for at in _readers_frames(error) if at.line and not at.line.startswith(_MAGIC)]
-                lines += [f"{_RED}line {at.lineno}:{_PLAIN} {at.line}" for at in frames]
-                lines += ["", f"{_RED}{type(error).__name__}{_PLAIN}: {error}", ""]
-        return lines[:-1]
+        return readers_traceback(self)
 
 
 class MissingExtraError(LabkitError, ImportError):
     """A part of the kit needs a library that an optional extra installs."""
+
+
+def readers_traceback(raised: BaseException) -> list[str]:
+    """What IPython prints: the reader's own lines and the message. Frames of the kit would only bury it."""
+    lines = []
+    for error in (raised.__cause__, raised):  # the student's exception first, where it is what did not hold
+        if error:
+            frames = [at for at in _readers_frames(error) if at.line and not at.line.startswith(_MAGIC)]
+            lines += [f"{_RED}line {at.lineno}:{_PLAIN} {at.line}" for at in frames]
+            lines += ["", f"{_RED}{type(error).__name__}{_PLAIN}: {error}", ""]
+    return lines[:-1]
 
 
 def _readers_frames(error: BaseException) -> list[traceback.FrameSummary]:

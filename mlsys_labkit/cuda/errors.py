@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mlsys_labkit.errors import LabkitError
+from mlsys_labkit.errors import LabkitError, readers_traceback
 
 if TYPE_CHECKING:
     from mlsys_labkit.cuda.finding import Finding
@@ -17,6 +17,7 @@ __all__ = [
     "Diagnostic",
     "GradedError",
     "KernelError",
+    "KernelInterrupt",
     "LaunchError",
     "UnsolvedError",
     "WorkerError",
@@ -79,6 +80,13 @@ class KernelError(CudaError):
     def __init__(self, text: str, findings: tuple[Finding, ...] = ()) -> None:
         super().__init__(text)
         self.findings = findings
+
+
+class KernelInterrupt(KeyboardInterrupt):
+    """A kernel was interrupted while it ran. Shown as its own line in a notebook, without the frames that waited."""
+
+    def _render_traceback_(self) -> list[str]:
+        return readers_traceback(self)
 
 
 class UnsolvedError(CudaError, NotImplementedError):

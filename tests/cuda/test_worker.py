@@ -165,8 +165,11 @@ def test_an_interrupt_stops_the_kernel_and_the_worker_lives(
     monkeypatch.setattr(process, "_STOP_SECONDS", 20)  # before it is killed: this machine may be busy
     assert kernels.add()
     before = pid(kernels)
-    with interrupted(after=0.2), pytest.raises(KeyboardInterrupt):
+    with interrupted(after=0.2), pytest.raises(KeyboardInterrupt) as caught:
         kernels.run(name, grid=16, block=64)
+    shown = "\n".join(caught.value._render_traceback_())
+    assert "stopped before the kernel had ended" in shown
+    assert "process.py" not in shown  # what IPython would show in its place: the kit's frames
     capsys.readouterr()
     assert kernels.add()
     assert pid(kernels) == before

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mlsys_labkit import limits
-from mlsys_labkit.cuda.errors import CudaError, LaunchError, WorkerError
+from mlsys_labkit.cuda.errors import CudaError, KernelInterrupt, LaunchError, WorkerError
 from mlsys_labkit.cuda.simulator import protocol
 
 __all__ = ["Printer", "WorkerProcess"]
@@ -130,6 +130,9 @@ class WorkerProcess:
             self._pending = True
             os.eventfd_write(self._submitted, 1)
             answered = self.wait(seconds, on_slice)
+        except KeyboardInterrupt:
+            self.stop()
+            raise KernelInterrupt("stopped before the kernel had ended; the next launch goes on as usual") from None
         except BaseException:
             self.stop()
             raise
