@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import inspect
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -96,6 +97,18 @@ def test_numpy_goes_in_and_comes_out(fake: FakeGpu, kernel: Kernel) -> None:
     (launched,) = fake.launches
     assert (launched.grid, launched.block, launched.shared) == ((4, 1, 1), (32, 1, 1), 0)
     assert not launched.cooperative
+
+
+def test_what_a_kernel_prints_is_python_s_output(fake: FakeGpu, capsys: pytest.CaptureFixture[str]) -> None:
+    """The driver prints through C's stdout when the host waits; a notebook shows what goes through sys.stdout."""
+    fake.kernels["_Z3sayPf"] = lambda launched: ctypes.CDLL(None).printf(b"thread 0 says 42\n")
+    say = cuda.compile('__global__ void say(float* x) { printf("thread %d says %g\\n", threadIdx.x, x[0]); }')
+    before = os.fstat(1)
+    say[1, 1](np.full(1, 42, np.float32))
+    assert capsys.readouterr().out == "thread 0 says 42\n"
+    assert os.fstat(1) == before
+    say[1, 1](cuda.to_device(np.full(1, 42, np.float32)))  # nothing else would wait for this one
+    assert capsys.readouterr().out == "thread 0 says 42\n"
 
 
 def test_one_array_twice_is_one(fake: FakeGpu, kernel: Kernel) -> None:

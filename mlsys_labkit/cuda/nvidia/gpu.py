@@ -5,6 +5,7 @@ What a GPU cannot tell (sectors, bank conflicts, races) the simulator does, on a
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +25,7 @@ from mlsys_labkit.cuda.kernel import Backend, Options
 from mlsys_labkit.cuda.nvidia import nvrtc
 from mlsys_labkit.cuda.nvidia.driver import Gpu, GpuMemory
 from mlsys_labkit.cuda.nvidia.occupancy import LIMITS, limits_of
+from mlsys_labkit.cuda.nvidia.printed import printed_to_sys_stdout
 from mlsys_labkit.cuda.parameters import Parameter
 from mlsys_labkit.cuda.profile import Profile
 from mlsys_labkit.cuda.shape import LaunchShape
@@ -88,7 +90,9 @@ class GpuBackend:
         self._folder = folder
         self._gpu = gpu or the_gpu()
         self._kernels: dict[int, Any] = {}
-        self._syncs_grid = any(token.text in _GRID_WORDS for token in code_tokens(tokenize(source)))
+        words = {token.text for token in code_tokens(tokenize(source))}
+        self._syncs_grid = not words.isdisjoint(_GRID_WORDS)
+        self._prints = "printf" in words
         for index in range(len(self._names)):
             self._kernel(index)  # what NVIDIA's compiler refuses is told when the source is compiled
 
@@ -138,11 +142,12 @@ class GpuBackend:
             def start() -> None:
                 gpu.launch(kernel, shape, bound.packed, bound.offsets, self._syncs_grid)
 
-            seconds = gpu.timed(start) if timed else math.nan
-            if not timed:
-                start()
-            if staged:
-                gpu.synchronize()
+            with printed_to_sys_stdout() if self._prints else contextlib.nullcontext():
+                seconds = gpu.timed(start) if timed else math.nan
+                if not timed:
+                    start()
+                if staged or self._prints:
+                    gpu.synchronize()
             for one in staged:
                 gpu.download(one.staging, one.address)
             bound.copy_back()

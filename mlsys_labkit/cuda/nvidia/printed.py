@@ -1,0 +1,39 @@
+"""What kernels print on a GPU: the driver writes it to the process's own standard output, behind Python's back."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+
+__all__ = ["printed_to_sys_stdout"]
+
+
+@contextlib.contextmanager
+def printed_to_sys_stdout() -> Iterator[None]:
+    """What C code prints meanwhile goes to ``sys.stdout``: in a notebook below its cell, and not into the server's log.
+
+    The driver prints when the host waits for the GPU, so the wait belongs inside.
+
+    Reference: CUDA C++ Programming Guide, "Formatted output": the buffer is flushed at synchronisation.
+    """
+    libc = ctypes.CDLL(None)
+    libc.fflush(None)
+    try:
+        kept = os.dup(1)
+    except OSError:  # there is none to take the place of
+        yield
+        return
+    with tempfile.TemporaryFile() as printed:
+        os.dup2(printed.fileno(), 1)
+        try:
+            yield
+        finally:
+            libc.fflush(None)
+            os.dup2(kept, 1)
+            os.close(kept)
+            printed.seek(0)
+            sys.stdout.write(printed.read().decode(errors="replace"))
