@@ -311,10 +311,10 @@ def test_dynamic_arrays_of_every_scope_are_one() -> None:
     source = """
     extern __shared__ int outside[];
     namespace q { template <typename T> __global__ void f(int* x) { extern __shared__ T inside[]; inside[0] = 7; __syncthreads(); x[0] = outside[0]; } }
-    namespace { extern __shared__ int hidden[]; }
-    __global__ void g(int* x) { outside[1] = 9; __syncthreads(); x[0] = hidden[1]; }
+    namespace { extern __shared__ int hidden[]; namespace p { extern __shared__ int deeper[]; } }
+    __global__ void g(int* x) { outside[1] = 9; __syncthreads(); x[0] = hidden[1] + p::deeper[1]; }
     """
-    for name, want in (("q::f<int>", 7), ("g", 9)):
+    for name, want in (("q::f<int>", 7), ("g", 18)):
         kernel = cuda.compile(source, name, backend="simulator")
         x = np.zeros(1, np.int32)
         kernel[1, 1, 64](x)

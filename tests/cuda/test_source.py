@@ -164,7 +164,7 @@ SHARED: list[tuple[str, tuple[str, ...]]] = [
     ("extern __shared__ Pair<float, 2> s[];", ("s",)),
     ("__global__ void f() { extern __shared__ int s[]; }", ("s",)),
     ("namespace a { namespace b { __global__ void f() { extern __shared__ int s[]; } } }", ("_ZN1a1b1sE",)),
-    ("namespace { extern __shared__ int s[]; }", ("_ZN12_GLOBAL__N_11sE",)),
+    ("namespace { extern __shared__ int s[]; }", ("_ZN12_GLOBAL__N_11sE", "_ZN12_GLOBAL__N_1L1sE")),
     ("__shared__ float s[4]; extern float t[];", ()),
     ("// extern __shared__ float s[];", ()),
     ("extern __shared__ float s[]; void f() { extern __shared__ float s[]; }", ("s",)),

@@ -26,7 +26,7 @@ def dynamic_arrays(tokens: Sequence[Token]) -> tuple[str, ...]:
     for index, token in enumerate(code):
         if token.text == "__shared__" and "extern" in _specifiers(code, index):
             for name in _declarators(code, index):
-                found[_mangled((*around[index], name))] = None
+                found.update(dict.fromkeys(_mangled((*around[index], name))))
     return tuple(found)
 
 
@@ -60,12 +60,13 @@ def _has_value(code: Sequence[Token], index: int) -> bool:
     return False
 
 
-def _mangled(path: tuple[str, ...]) -> str:
-    """As the Itanium C++ ABI writes a variable's name."""
+def _mangled(path: tuple[str, ...]) -> tuple[str, ...]:
+    """As the Itanium C++ ABI writes a variable's name. Of an unnamed namespace's, g++ 15 says that it is local (L)."""
     if len(path) == 1:
-        return path[0]
-    parts = ("_GLOBAL__N_1" if name == ANONYMOUS else name for name in path)
-    return "_ZN" + "".join(f"{len(part)}{part}" for part in parts) + "E"
+        return path
+    *around, name = (f"{len(part)}{part}" for part in ("_GLOBAL__N_1" if one == ANONYMOUS else one for one in path))
+    marks = ("", "L") if ANONYMOUS in path else ("",)
+    return tuple(f"_ZN{''.join(around)}{mark}{name}E" for mark in marks)
 
 
 def _specifiers(code: Sequence[Token], index: int) -> set[str]:
