@@ -108,8 +108,8 @@ def launch_shape(rows, columns, block=(32, 8)):
 
 
 # %% nbgrader={"grade": true, "grade_id": "launch_shape_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
-assert launch_shape(10, 100, block=(32, 8)) == ((4, 2), 1048)
-assert launch_shape(8, 32, block=(32, 8)) == ((1, 1), 0)  # an exact fit needs no block to spare
+lk.checks.expect_equal(launch_shape(10, 100, block=(32, 8)), ((4, 2), 1048), name="10 x 100 in blocks of 32 x 8")
+lk.checks.expect_equal(launch_shape(8, 32, block=(32, 8)), ((1, 1), 0), name="an exact fit, no block to spare")
 ### BEGIN HIDDEN TESTS
 rng = np.random.default_rng(311)
 for _ in range(50):
@@ -120,7 +120,7 @@ for _ in range(50):
     assert (x - 1) * block[0] < columns and (y - 1) * block[1] < rows, f"{rows} x {columns} in {block}: {(x, y)} is too many"
     assert idle == x * y * block[0] * block[1] - rows * columns, f"{rows} x {columns} in {block}: idle threads"
 big = 2**53 + 1
-assert launch_shape(1, big, block=(1, 1)) == ((big, 1), 0), "round up with integers: a float cannot hold 2**53 + 1"
+lk.checks.expect_equal(launch_shape(1, big, block=(1, 1)), ((big, 1), 0), name="2**53 + 1 columns, which no float holds")
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -217,8 +217,10 @@ for n, grid, block in [(1000, 1, 32), (1000, 64, 128), (7, 1, 1), (257, 3, 96), 
 # %% nbgrader={"grade": true, "grade_id": "saxpy_test_traffic", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
 # 4,096 elements dealt to 256 threads: 128 warp-wide passes, each two loads and a store of four sectors.
 kernel = lk.checks.graded_kernel(saxpy)
-x, y = np.zeros(4096, np.float32), np.zeros(4096, np.float32)
+x, y = np.random.default_rng(332).standard_normal((2, 4096), dtype=np.float32)
+expected = 2.0 * x + y
 profile = kernel.profile[2, 128](4096, 2.0, x, y)
+lk.checks.expect_close(y, expected, rtol=1e-5, atol=1e-5, name="y, while it was profiled")
 lk.checks.expect_counters(profile, global_load_requests=256, global_load_sectors=1024, name="saxpy")
 lk.checks.expect_counters(profile, global_store_requests=128, global_store_sectors=512, name="saxpy")
 
@@ -258,16 +260,16 @@ def request_sectors(addresses, bytes_per_lane=4):
 
 # %% nbgrader={"grade": true, "grade_id": "request_sectors_test", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
 lanes = range(32)
-assert request_sectors([4 * lane for lane in lanes]) == 4
-assert request_sectors([0] * 32) == 1  # all lanes want one word: it is fetched once
-assert request_sectors([512 * lane for lane in lanes]) == 32  # a column of a 128-wide matrix
+lk.checks.expect_equal(request_sectors([4 * lane for lane in lanes]), 4, name="32 neighbouring floats")
+lk.checks.expect_equal(request_sectors([0] * 32), 1, name="all lanes want one word, which is fetched once")
+lk.checks.expect_equal(request_sectors([512 * lane for lane in lanes]), 32, name="a column of a 128-wide matrix")
 ### BEGIN HIDDEN TESTS
-assert request_sectors([4 + 4 * lane for lane in lanes]) == 5, "shifted by one float, a row of 32 reaches into a fifth sector"
-assert request_sectors([4 * lane if lane < 10 else None for lane in lanes]) == 2, "masked lanes ask for nothing"
-assert request_sectors([None] * 32) == 0, "nobody asks"
-assert request_sectors([16 * lane for lane in lanes], bytes_per_lane=16) == 16, "float4"
-assert request_sectors([2 * lane for lane in lanes], bytes_per_lane=2) == 2, "half"
-assert request_sectors([30], bytes_per_lane=4) == 2, "bytes 30 to 33 lie in two sectors"
+lk.checks.expect_equal(request_sectors([4 + 4 * lane for lane in lanes]), 5, name="shifted by one float, a row of 32 reaches into a fifth sector")
+lk.checks.expect_equal(request_sectors([4 * lane if lane < 10 else None for lane in lanes]), 2, name="masked lanes ask for nothing")
+lk.checks.expect_equal(request_sectors([None] * 32), 0, name="nobody asks")
+lk.checks.expect_equal(request_sectors([16 * lane for lane in lanes], bytes_per_lane=16), 16, name="float4")
+lk.checks.expect_equal(request_sectors([2 * lane for lane in lanes], bytes_per_lane=2), 2, name="half")
+lk.checks.expect_equal(request_sectors([30], bytes_per_lane=4), 2, name="bytes 30 to 33 lie in two sectors")
 rng = np.random.default_rng(341)
 for _ in range(60):
     size = int(rng.choice([1, 2, 4, 8, 16]))
@@ -404,11 +406,14 @@ for m, n, k, grid in [(1, 1, 1, (1, 1)), (8, 32, 5, (1, 1)), (9, 33, 12, (2, 2))
 # %% nbgrader={"grade": true, "grade_id": "matmul_coalesced_test_traffic", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
 # 64 x 64 x 64: 128 warps, 64 steps each. A step is one sector of A and four of B; the store is four sectors a warp.
 kernel = lk.checks.graded_kernel(matmul_coalesced)
-A, B, C = (np.ones((64, 64), np.float32) for _ in range(3))
+A, B = np.random.default_rng(362).integers(-4, 5, (2, 64, 64)).astype(np.float32)  # sums of whole numbers are exact
+C = np.full((64, 64), np.nan, np.float32)
 profile = kernel.profile[(2, 8), 256](A, B, C, 64, 64, 64)
+lk.checks.expect_close(C, A @ B, rtol=0, name="C, while it was profiled")
 lk.checks.expect_counters(profile, at_least_global_load_sectors=2 * 64 * 64 // 8, name="matmul_coalesced")
 lk.checks.expect_counters(profile, at_most_global_load_sectors=128 * 64 * (1 + 4), name="matmul_coalesced")
 lk.checks.expect_counters(profile, at_most_global_load_requests=128 * 64 * 2, global_store_sectors=128 * 4, name="matmul_coalesced")
+lk.checks.expect_counters(profile, global_atomic_requests=0, name="matmul_coalesced")  # an atomic would be a load in disguise
 
 # %%
 with lk.picture("Same arithmetic, other warps: what the two launches ask of memory."):
@@ -671,7 +676,7 @@ __global__ void row_sums(const float* x, float* sums, int rows, int columns, int
 
 # %% nbgrader={"grade": true, "grade_id": "row_sums_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
 kernel = lk.checks.graded_kernel(row_sums)
-padded = np.array([[1, 2, 3, 0], [4, 5, 6, 0]], np.float32)
+padded = np.array([[1, 2, 3, 7], [4, 5, 6, 8]], np.float32)
 sums = np.zeros(2, np.float32)
 lk.checks.expect_clean(kernel, (1, 32, (padded, sums, 2, 3, 4)))
 lk.checks.expect_close(sums, np.array([6.0, 15.0]), rtol=1e-6, name="row sums of 2 x 3, pitch 4")
@@ -737,18 +742,18 @@ def blocks_per_sm(threads, registers, shared_bytes, limits=SM_90):
 
 
 # %% nbgrader={"grade": true, "grade_id": "blocks_per_sm_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
-assert blocks_per_sm(threads=256, registers=32, shared_bytes=0) == 8  # 64 warps: full
-assert blocks_per_sm(threads=1024, registers=64, shared_bytes=0) == 1  # registers
-assert blocks_per_sm(threads=128, registers=32, shared_bytes=49_152) == 4  # shared memory
+lk.checks.expect_equal(blocks_per_sm(threads=256, registers=32, shared_bytes=0), 8, name="32 registers, 64 warps: full")
+lk.checks.expect_equal(blocks_per_sm(threads=1024, registers=64, shared_bytes=0), 1, name="64 registers a thread, 1,024 threads")
+lk.checks.expect_equal(blocks_per_sm(threads=128, registers=32, shared_bytes=49_152), 4, name="48 KiB of shared memory a block")
 ### BEGIN HIDDEN TESTS
-assert blocks_per_sm(threads=32, registers=16, shared_bytes=0) == 32, "no more than 32 blocks, however small"
-assert blocks_per_sm(threads=33, registers=32, shared_bytes=0) == 32, "33 threads are two warps"
-assert blocks_per_sm(threads=65, registers=32, shared_bytes=0) == 21, "65 threads are three warps"
-assert blocks_per_sm(threads=256, registers=33, shared_bytes=0) == 6, "33 registers cost as much as 40"
-assert blocks_per_sm(threads=1024, registers=33, shared_bytes=0) == 1, "and 32 warps of 40 registers fit once"
-assert blocks_per_sm(threads=64, registers=16, shared_bytes=232_448) == 1, "227 KiB and the reserve fill an SM"
-assert blocks_per_sm(threads=64, registers=16, shared_bytes=115_712) == 2, "113 KiB each, and the reserve twice"
-assert blocks_per_sm(threads=64, registers=16, shared_bytes=115_713) == 1, "one byte more rounds up to another 128"
+lk.checks.expect_equal(blocks_per_sm(threads=32, registers=16, shared_bytes=0), 32, name="no more than 32 blocks, however small")
+lk.checks.expect_equal(blocks_per_sm(threads=33, registers=32, shared_bytes=0), 32, name="33 threads are two warps")
+lk.checks.expect_equal(blocks_per_sm(threads=65, registers=32, shared_bytes=0), 21, name="65 threads are three warps")
+lk.checks.expect_equal(blocks_per_sm(threads=256, registers=33, shared_bytes=0), 6, name="33 registers cost as much as 40")
+lk.checks.expect_equal(blocks_per_sm(threads=1024, registers=33, shared_bytes=0), 1, name="and 32 warps of 40 registers fit once")
+lk.checks.expect_equal(blocks_per_sm(threads=64, registers=16, shared_bytes=232_448), 1, name="227 KiB and the reserve fill an SM")
+lk.checks.expect_equal(blocks_per_sm(threads=64, registers=16, shared_bytes=115_712), 2, name="113 KiB each, and the reserve twice")
+lk.checks.expect_equal(blocks_per_sm(threads=64, registers=16, shared_bytes=115_713), 1, name="one byte more rounds up to another 128")
 ### END HIDDEN TESTS
 
 # %%
@@ -761,8 +766,9 @@ with lk.picture("Turn the sliders: what keeps the next block out?"):
 
 # %%
 with lk.picture("What NVIDIA's compiler makes of your kernel for an H100."):
+    kernel = lk.checks.graded_kernel(matmul_coalesced)
     try:
-        print(matmul_coalesced.resources("sm_90"))
+        print(kernel.resources("sm_90"))
     except lk.cuda.CudaError as error:
         print(f"Skipped: {error}")
 

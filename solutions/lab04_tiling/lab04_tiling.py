@@ -92,11 +92,12 @@ def tile_traffic(m, n, k, tile, bytes_per_element=4):
 
 
 # %% nbgrader={"grade": true, "grade_id": "tile_traffic_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
-assert tile_traffic(64, 64, 64, 16) == (131_072, 16_384, 2_048)
-assert tile_traffic(64, 64, 64, 1)[0] == 2 * 64**3 * 4  # a tile of one: every operand of every product
+lk.checks.expect_equal(tile_traffic(64, 64, 64, 16), (131_072, 16_384, 2_048), name="64³ in tiles of 16")
+lk.checks.expect_equal(tile_traffic(64, 64, 64, 1)[0], 2 * 64**3 * 4, name="a tile of one: every operand of every product")
 ### BEGIN HIDDEN TESTS
-assert tile_traffic(64, 64, 64, 64)[0] == 2 * 64 * 64 * 4, "one tile reads each matrix once"
-assert tile_traffic(48, 32, 16, 16, bytes_per_element=2) == (2 * (2 * 48 * 16 + 3 * 16 * 32), 2 * 48 * 32, 2 * 2 * 256)
+lk.checks.expect_equal(tile_traffic(64, 64, 64, 64)[0], 2 * 64 * 64 * 4, name="one tile reads each matrix once")
+expected = (2 * (2 * 48 * 16 + 3 * 16 * 32), 2 * 48 * 32, 2 * 2 * 256)
+lk.checks.expect_equal(tile_traffic(48, 32, 16, 16, bytes_per_element=2), expected, name="48 x 32 x 16 in halves")
 rng = np.random.default_rng(411)
 for _ in range(20):
     m, n, k, tile = (int(v) for v in rng.integers(1, 40, 4))
@@ -104,7 +105,7 @@ for _ in range(20):
     for row in range(0, m, tile):  # what the blocks really read, one by one
         for column in range(0, n, tile):
             read += k * (min(tile, m - row) + min(tile, n - column))
-    assert tile_traffic(m, n, k, tile)[0] == 4 * read, f"m={m} n={n} k={k} tile={tile}"
+    lk.checks.expect_equal(tile_traffic(m, n, k, tile)[0], 4 * read, name=f"m={m} n={n} k={k} tile={tile}")
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -177,6 +178,7 @@ lk.checks.expect_counters(profile, at_least_global_load_sectors=2 * 64 * 64 // 8
 lk.checks.expect_counters(profile, at_most_global_load_sectors=2 * 64**3 // 16 // 8, name="matmul_tiled")
 lk.checks.expect_counters(profile, bank_conflicts=0, at_most_barriers=16 * 4 * 2, name="matmul_tiled")
 lk.checks.expect_counters(profile, global_store_sectors=64 * 64 // 8, name="matmul_tiled")
+lk.checks.expect_counters(profile, global_atomic_requests=0, shared_atomic_requests=0, name="matmul_tiled")  # loads in disguise
 
 # %%
 with lk.picture("Your tiled product, line by line. Turn the heat from global to shared: where has the traffic gone?"):
@@ -419,6 +421,7 @@ lk.checks.expect_counters(profile, at_least_global_load_sectors=2 * 128 * 64 // 
 lk.checks.expect_counters(profile, at_most_global_load_sectors=2 * 2 * 128 * 64 // 8, name="matmul_registers")
 lk.checks.expect_counters(profile, at_most_shared_load_requests=4 * 8 * 64 * 8, at_most_barriers=4 * 4 * 2, name="matmul_registers")
 lk.checks.expect_counters(profile, bank_conflicts=0, name="matmul_registers")
+lk.checks.expect_counters(profile, global_atomic_requests=0, shared_atomic_requests=0, name="matmul_registers")
 
 # %%
 with lk.picture("From naive to tiled to registers: the same FLOPs, under an H100's roof."):
@@ -472,7 +475,9 @@ x, y = rng.standard_normal(1024, dtype=np.float32), np.full(1024, np.nan, np.flo
 lk.checks.expect_clean(kernel, (4, 64, (x, y, 2.5, 1024)))
 lk.checks.expect_close(y, 2.5 * x, rtol=1e-6, name="scale4, n=1024")
 # 1,024 floats are 256 float4, eight warps: eight requests each way, sixteen sectors a request.
+y[:] = np.nan
 profile = kernel.profile[4, 64](x, y, 2.5, 1024)
+lk.checks.expect_close(y, 2.5 * x, rtol=1e-6, name="y, while it was profiled")
 lk.checks.expect_counters(profile, global_load_requests=8, global_store_requests=8, name="scale4")
 lk.checks.expect_counters(profile, global_load_sectors=128, global_store_sectors=128, name="scale4")
 ### BEGIN HIDDEN TESTS
@@ -577,7 +582,9 @@ x, sums = whole(rng, 2048), np.full(4, np.nan, np.float32)
 lk.checks.expect_clean(kernel, (4, 256, (x, sums, 2048)))
 lk.checks.expect_close(sums, x.reshape(4, 512).sum(axis=1), rtol=0, name="four sums of 512")
 # 4 blocks of 8 warps: two loads a warp; one barrier, and shared memory touched once for each warp's sum
+sums[:] = np.nan
 profile = kernel.profile[4, 256](x, sums, 2048)
+lk.checks.expect_close(sums, x.reshape(4, 512).sum(axis=1), rtol=0, name="sums, while they were profiled")
 lk.checks.expect_counters(profile, at_most_barriers=4, global_load_requests=64, name="shuffle_sum")
 lk.checks.expect_counters(profile, at_most_shared_store_requests=4 * 8, at_most_shared_load_requests=4 * 8, name="shuffle_sum")
 ### BEGIN HIDDEN TESTS
