@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import math
 from fractions import Fraction
 
 import ml_dtypes
@@ -149,3 +151,58 @@ def test_16_bit_numbers_directed():
     step = np.nextafter(down.astype(np.float16), np.float16(np.inf)).astype(np.float32)
     np.testing.assert_array_equal(up[~exact], step[~exact])  # neighbours, with x between them
     np.testing.assert_array_equal(zero, np.where(x > 0, down, up))
+
+
+MODES = ("rd", "ru", "rz", "rn")
+INTEGERS = {
+    "short": ("short", np.int16),
+    "ushort": ("unsigned short", np.uint16),
+    "int": ("int", np.int32),
+    "uint": ("unsigned", np.uint32),
+    "ll": ("long long", np.int64),
+    "ull": ("unsigned long long", np.uint64),
+}
+
+
+@pytest.mark.parametrize("integer", INTEGERS)
+@pytest.mark.parametrize(("name", "dtype"), [("half", np.float16), ("bfloat16", ml_dtypes.bfloat16)])
+def test_16_bit_numbers_and_integers(name, dtype, integer):
+    kind, whole = INTEGERS[integer]
+    told = "".join(f" given[4 * i + {at}] = __{integer}2{name}_{mode}(x[i]);" for at, mode in enumerate(MODES))
+    back = "".join(f" given[4 * i + {at}] = __{name}2{integer}_{mode}(x[i]);" for at, mode in enumerate(MODES))
+    kernels = cuda.compile_all(
+        "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n"
+        f"using Number = decltype(__float2{name}(0.0f));\n"
+        f"__global__ void from({kind}* x, Number* given) {{ int i = threadIdx.x;{told} }}\n"
+        f"__global__ void to(Number* x, {kind}* given) {{ int i = threadIdx.x;{back} }}\n",
+        backend="simulator",
+    )
+    least, most = (int(end) for end in (np.iinfo(whole).min, np.iinfo(whole).max))
+    every = np.arange(2**16, dtype=np.uint16).view(dtype)
+    exact = every[np.isfinite(every.astype(np.float32))].astype(np.float64)
+    ladder = sorted(set(exact.tolist()))  # Python compares integers with floats exactly
+
+    near = {2**k + d for k in range(most.bit_length() + 1) for d in (-1, 0, 1, 2**k >> 9, (2**k >> 9) + 1)}
+    x = sorted(value for value in {*near, *(-value for value in near), least, most} if least <= value <= most)
+    given = np.zeros((len(x), 4), np.uint16)
+    kernels["from"][1, len(x)](np.array(x, whole), given)
+    for value, (down, up, zero, nearest) in zip(x, given.view(dtype).astype(np.float64).tolist(), strict=True):
+        at = bisect.bisect_right(ladder, value)
+        below = ladder[at - 1] if at else -math.inf
+        above = below if below == value else ladder[at] if at < len(ladder) else math.inf
+        assert (down, up, zero) == (below, above, above if value < 0 else below), value
+        assert nearest in (below, above)
+        if abs(value) < ladder[-1]:
+            assert abs(Fraction(nearest) - value) <= (Fraction(above) - Fraction(below)) / 2, value
+
+    codes = np.concatenate([every[::131], every[-140:], every[:10]])
+    got = np.zeros((len(codes), 4), whole)
+    kernels.to[1, len(codes)](codes.view(np.uint16), got)
+    with np.errstate(invalid="ignore"):  # NaNs are among the codes
+        values = codes.astype(np.float64).tolist()
+    for value, said in zip(values, got.tolist(), strict=True):
+        if math.isinf(value):
+            assert said == [most if value > 0 else least] * 4
+        elif not math.isnan(value):
+            rounded = (math.floor(value), math.ceil(value), math.trunc(value), round(value))
+            assert said == [min(max(one, least), most) for one in rounded], value

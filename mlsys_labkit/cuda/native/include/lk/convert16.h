@@ -26,6 +26,14 @@ LK_INLINE Number directed(double value, int mode) {
     return nearest;
 }
 
+// The same for an integer. Beyond 53 bits, the last that a double keeps says whether there was more.
+template <class Number, class Integer>
+LK_INLINE Number from_integer(Integer x, int mode) {
+    const bool exact = x / (1ll << 53) == 0 || (x & 0x7ff) == 0;
+    const double value = exact ? double(x) : double((x & ~Integer(0x7ff)) | 0x800);
+    return mode == FE_TONEAREST ? Number(value) : directed<Number>(value, mode);
+}
+
 }  // namespace lk
 
 // clang-format off
@@ -37,21 +45,6 @@ LK_INLINE Number directed(double value, int mode) {
     LK_INLINE Number __float2##type##_ru(float x) { return lk::directed<Number>(x, FE_UPWARD); } \
     LK_INLINE Number __float2##type##_rd(float x) { return lk::directed<Number>(x, FE_DOWNWARD); } \
     LK_INLINE Number __double2##type(double x) { return Number(x); } \
-    LK_INLINE Number __int2##type##_rn(int x) { return Number(x); } \
-    LK_INLINE Number __int2##type##_rz(int x) { return lk::directed<Number>(x, FE_TOWARDZERO); } \
-    LK_INLINE Number __uint2##type##_rn(unsigned x) { return Number(x); } \
-    LK_INLINE Number __short2##type##_rn(short x) { return Number(x); } \
-    LK_INLINE Number __ushort2##type##_rn(unsigned short x) { return Number(x); } \
-    LK_INLINE Number __ll2##type##_rn(long long x) { return Number(x); } \
-    LK_INLINE Number __ull2##type##_rn(unsigned long long x) { return Number(x); } \
-    LK_INLINE int __##type##2int_rn(Number x) { return lk::to_saturated<int>(float(x), FE_TONEAREST); } \
-    LK_INLINE int __##type##2int_rz(Number x) { return lk::to_saturated<int>(float(x), FE_TOWARDZERO); } \
-    LK_INLINE int __##type##2int_ru(Number x) { return lk::to_saturated<int>(float(x), FE_UPWARD); } \
-    LK_INLINE int __##type##2int_rd(Number x) { return lk::to_saturated<int>(float(x), FE_DOWNWARD); } \
-    LK_INLINE unsigned __##type##2uint_rn(Number x) { return lk::to_saturated<unsigned>(float(x), FE_TONEAREST); } \
-    LK_INLINE unsigned __##type##2uint_rz(Number x) { return lk::to_saturated<unsigned>(float(x), FE_TOWARDZERO); } \
-    LK_INLINE short __##type##2short_rn(Number x) { return lk::to_saturated<short>(float(x), FE_TONEAREST); } \
-    LK_INLINE short __##type##2short_rz(Number x) { return lk::to_saturated<short>(float(x), FE_TOWARDZERO); } \
     LK_INLINE short __##type##_as_short(Number x) { return short(x.lk_bits); } \
     LK_INLINE unsigned short __##type##_as_ushort(Number x) { return x.lk_bits; } \
     LK_INLINE Number __short_as_##type(short x) { Number made; made.lk_bits = (unsigned short)x; return made; } \
@@ -73,17 +66,41 @@ LK_INLINE Number directed(double value, int mode) {
     LK_INLINE float __low2float(Two v) { return float(v.x); } \
     LK_INLINE float __high2float(Two v) { return float(v.y); }
 
+#define LK_INTEGER(Number, type, Integer, integer) \
+    LK_INLINE Number __##integer##2##type##_rn(Integer x) { return lk::from_integer<Number>(x, FE_TONEAREST); } \
+    LK_INLINE Number __##integer##2##type##_rz(Integer x) { return lk::from_integer<Number>(x, FE_TOWARDZERO); } \
+    LK_INLINE Number __##integer##2##type##_ru(Integer x) { return lk::from_integer<Number>(x, FE_UPWARD); } \
+    LK_INLINE Number __##integer##2##type##_rd(Integer x) { return lk::from_integer<Number>(x, FE_DOWNWARD); } \
+    LK_INLINE Integer __##type##2##integer##_rn(Number x) { return lk::to_saturated<Integer>(float(x), FE_TONEAREST); } \
+    LK_INLINE Integer __##type##2##integer##_rz(Number x) { return lk::to_saturated<Integer>(float(x), FE_TOWARDZERO); } \
+    LK_INLINE Integer __##type##2##integer##_ru(Number x) { return lk::to_saturated<Integer>(float(x), FE_UPWARD); } \
+    LK_INLINE Integer __##type##2##integer##_rd(Number x) { return lk::to_saturated<Integer>(float(x), FE_DOWNWARD); }
+
+#define LK_INTEGERS(Number, type) \
+    LK_INTEGER(Number, type, short, short) \
+    LK_INTEGER(Number, type, unsigned short, ushort) \
+    LK_INTEGER(Number, type, int, int) \
+    LK_INTEGER(Number, type, unsigned, uint) \
+    LK_INTEGER(Number, type, long long, ll) \
+    LK_INTEGER(Number, type, unsigned long long, ull) \
+    LK_INLINE signed char __##type##2char_rz(Number x) { return lk::to_saturated<signed char>(float(x), FE_TOWARDZERO); } \
+    LK_INLINE unsigned char __##type##2uchar_rz(Number x) { return lk::to_saturated<unsigned char>(float(x), FE_TOWARDZERO); }
+
 namespace lk {
 namespace half_functions {
 LK_CONVERSIONS(__half, __half2, __half_raw, half, half2, make_half2)
+LK_INTEGERS(__half, half)
 LK_INLINE float __half2float(__half x) { return float(x); }
 LK_INLINE double __half2double(__half x) { return double(float(x)); }
 }  // namespace half_functions
 namespace bfloat16_functions {
 LK_CONVERSIONS(__nv_bfloat16, __nv_bfloat162, __nv_bfloat16_raw, bfloat16, bfloat162, make_bfloat162)
+LK_INTEGERS(__nv_bfloat16, bfloat16)
 LK_INLINE float __bfloat162float(__nv_bfloat16 x) { return float(x); }
 }  // namespace bfloat16_functions
 }  // namespace lk
 // clang-format on
 
 #undef LK_CONVERSIONS
+#undef LK_INTEGERS
+#undef LK_INTEGER

@@ -1,0 +1,4 @@
+// host_config.h: all of it is in every kernel from the start.
+#pragma once
+
+#include "lk/prelude.h"

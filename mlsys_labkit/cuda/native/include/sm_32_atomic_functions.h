@@ -1,0 +1,4 @@
+// sm_32_atomic_functions.h: all of it is in every kernel from the start.
+#pragma once
+
+#include "lk/prelude.h"
