@@ -77,3 +77,16 @@ def test_curand_does_not_write_past_an_array() -> None:
     result = run_program(source, backend="simulator")
     assert result.returncode == 0
     assert any("past the end" in note for note in result.notes)
+
+
+def test_a_textbooks_header_checks_what_its_libraries_return() -> None:
+    source = """#include "../common/common.h"
+    #include <curand_kernel.h>
+    int main() {
+      curandGenerator_t generator;
+      CHECK_CURAND(curandCreateGenerator(&generator, CURAND_RNG_PSEUDO_DEFAULT));
+      CHECK_CURAND(curandDestroyGenerator(nullptr));
+    }"""
+    result = run_program(source, backend="simulator")
+    assert result.returncode == 1
+    assert "Got CURAND error 101 at program.cu:6" in result.stderr

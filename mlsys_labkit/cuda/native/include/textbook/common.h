@@ -16,14 +16,17 @@
         }                                                                               \
     }
 
-#define CHECK_CUBLAS(call)                                                                 \
-    {                                                                                      \
-        const auto error = call;                                                           \
-        if (error != 0) {                                                                  \
-            fprintf(stderr, "Got CUBLAS error %d at %s:%d\n", int(error), __FILE__, __LINE__); \
-            exit(1);                                                                       \
-        }                                                                                  \
+#define LK_CHECK_STATUS(library, call)                                                            \
+    {                                                                                             \
+        const auto error = call;                                                                  \
+        if (error != 0) {                                                                         \
+            fprintf(stderr, "Got " library " error %d at %s:%d\n", int(error), __FILE__, __LINE__); \
+            exit(1);                                                                              \
+        }                                                                                         \
     }
+
+#define CHECK_CUBLAS(call) LK_CHECK_STATUS("CUBLAS", call)
+#define CHECK_CURAND(call) LK_CHECK_STATUS("CURAND", call)
 
 inline double seconds() {
     timeval now;
