@@ -14,7 +14,7 @@ from mlsys_labkit.cuda.build.cache import Cache, digest
 from mlsys_labkit.cuda.build.diagnostics import compile_error, linker_diagnostics, read_diagnostics
 from mlsys_labkit.cuda.build.flags import Build, compile_flags, link_flags
 from mlsys_labkit.cuda.build.graded import check_module, check_text
-from mlsys_labkit.cuda.build.headers import HEADER, PRELUDE, kit_identity, precompiled, precompiled_name
+from mlsys_labkit.cuda.build.headers import kit_identity, precompiled
 from mlsys_labkit.cuda.build.red_zones import with_red_zones
 from mlsys_labkit.cuda.build.toolchain import Toolchain
 from mlsys_labkit.cuda.build.unit import Unit
@@ -52,17 +52,12 @@ def compile_module(
     name = f"kernel-{digest(unit.identity(), toolchain.identity, toolchain.cpu, kit_identity(), *flags)}"
 
     def make(folder: Path) -> None:
-        with ThreadPoolExecutor(2) as pool:
-            waiting = [pool.submit(beside)] if beside else []
-            if (cache.folder / precompiled_name(build, toolchain)).is_dir():
-                header = precompiled(build, toolchain, cache)
-            else:  # this one reads the headers themselves, and need not wait for their precompiled form
-                waiting.append(pool.submit(precompiled, build, toolchain, cache))
-                header = folder / HEADER
-                header.write_text(PRELUDE, encoding="utf-8")
+        with ThreadPoolExecutor(1) as pool:
+            meanwhile = pool.submit(beside) if beside else None
+            header = precompiled(build, toolchain, cache)
             _compile(unit, [*flags, "-include", str(header)], folder, toolchain)
-            for one in waiting:
-                one.result()
+            if meanwhile:
+                meanwhile.result()
 
     entry = cache.fetch(name, make)
     return CompiledModule(entry / "kernel.so", unit, build)

@@ -24,7 +24,7 @@ void report_two_threads(Block& block, FindingKind kind, u32 thread, u32 other) {
     block.launch->findings.report(finding);
 }
 
-struct Counts {
+struct ThreadCounts {
     u32 ready = 0;
     u32 at_block_barrier = 0;
     u32 at_grid_barrier = 0;
@@ -32,8 +32,8 @@ struct Counts {
     u32 done = 0;
 };
 
-Counts count(const Block& block) {
-    Counts counts;
+ThreadCounts count(const Block& block) {
+    ThreadCounts counts;
     for (const Warp& warp : block.warps) {
         counts.ready += u32(__builtin_popcount(warp.ready));
         counts.at_block_barrier += u32(__builtin_popcount(warp.at_block_barrier));
@@ -46,7 +46,7 @@ Counts count(const Block& block) {
 
 // All live threads are at a block barrier: is it the same one? And has nobody left? On a GPU a barrier that some threads can
 // no longer reach often works, so a plain run lets it pass.
-bool barrier_is_sound(Block& block, const Counts& counts) {
+bool barrier_is_sound(Block& block, const ThreadCounts& counts) {
     constexpr u32 kNone = ~0u;
     u32 first = kNone;
     u32 other = kNone;
@@ -154,7 +154,7 @@ Outcome run_block(Block& block) {
         run_warps(block);
         if (stopped(block)) return Outcome::stopped;
         wake_waiting(block);
-        Counts counts = count(block);
+        ThreadCounts counts = count(block);
         block.done = counts.done;
         u32 alive = block.thread_count - counts.done;
         if (!alive) {

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <stdexcept>
 #include <system_error>
-#include <utility>
 
 #include <poll.h>
 #include <sys/mman.h>
@@ -88,8 +87,8 @@ void Channel::print(const char* text, size_t bytes) {
     output.dropped.fetch_add(bytes - kept, std::memory_order_relaxed);
 }
 
-void Channel::watch_lifeline(std::function<void(uint64_t)> cancel) {
-    std::thread([lifeline = files_.lifeline, cancel = std::move(cancel)] {
+void Channel::watch_lifeline(void (*cancel)(uint64_t)) {
+    std::thread([lifeline = files_.lifeline, cancel] {
         for (;;) {
             uint64_t sequence;
             const ssize_t got = read(lifeline, &sequence, sizeof sequence);

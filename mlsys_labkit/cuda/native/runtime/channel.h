@@ -1,7 +1,6 @@
 // channel.h: the worker's end of the conversation with the notebook.
 #pragma once
 
-#include <functional>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -38,7 +37,7 @@ public:
 
     // Calls cancel, from a thread of its own, with the sequence number of a request that the notebook gives up; ends the
     // process when the notebook is gone.
-    void watch_lifeline(std::function<void(uint64_t)> cancel);
+    void watch_lifeline(void (*cancel)(uint64_t));
 
 private:
     ChannelFiles files_;

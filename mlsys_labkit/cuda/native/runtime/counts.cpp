@@ -2,7 +2,6 @@
 #include "counts.h"
 
 #include <algorithm>
-#include <tuple>
 
 namespace lk {
 
@@ -20,27 +19,31 @@ void add_up(SiteCount& sum, const SiteCount& part) {
     sum.ideal_wavefronts += part.ideal_wavefronts;
 }
 
-auto order_of(const SiteCount& site) { return std::make_tuple(site.pc, site.space, site.op, site.bytes_per_lane); }
-
 }  // namespace
 
 Counts::Site& Counts::site(uint64_t pc, Space space, Op op, uint32_t bytes) {
+    const uint64_t kind = uint64_t(space) << 40 | uint64_t(op) << 32 | bytes;
     const uint64_t offset = pc - text_.begin;
-    uint32_t& first = first_site_[offset < first_site_.size() ? offset : first_site_.size() - 1];
-    for (uint32_t index = first; index; index = sites_[index].next) {
-        const SiteCount& known = sites_[index].count;
-        const bool same_kind = known.space == static_cast<uint32_t>(space) && known.op == static_cast<uint32_t>(op);
-        if (same_kind && known.bytes_per_lane == bytes) return sites_[index];
-    }
+    uint32_t* link = &first_site_[offset < first_site_.size() ? offset : first_site_.size() - 1];
+    while (*link && sites_[*link].kind < kind) link = &sites_[*link].next;
+    if (*link && sites_[*link].kind == kind) return sites_[*link];
     Site made{};
     made.count.pc = pc;
     made.count.space = static_cast<uint32_t>(space);
     made.count.op = static_cast<uint32_t>(op);
     made.count.bytes_per_lane = bytes;
-    made.next = first;
-    first = static_cast<uint32_t>(sites_.size());
+    made.kind = kind;
+    made.next = *link;
+    *link = static_cast<uint32_t>(sites_.size());
     sites_.push_back(std::move(made));
     return sites_.back();
+}
+
+template <class Visit>
+void Counts::visit_sites(const Visit& visit) const {
+    for (const uint32_t first : first_site_) {
+        for (uint32_t index = first; index; index = sites_[index].next) visit(sites_[index]);
+    }
 }
 
 void Counts::sample(Site& site, const Request& request, const WarpAccess& access, uint64_t block) {
@@ -118,27 +121,30 @@ void Counts::add(const Counts& other) {
 
 std::vector<SiteCount> Counts::sites(uint64_t base) const {
     std::vector<SiteCount> all;
-    for (size_t i = 1; i < sites_.size(); i++) {
-        all.push_back(sites_[i].count);
+    visit_sites([&](const Site& site) {
+        all.push_back(site.count);
         all.back().pc -= base;
-    }
-    std::sort(all.begin(), all.end(), [](const auto& one, const auto& other) { return order_of(one) < order_of(other); });
+    });
     return all;
 }
 
 std::vector<StepCount> Counts::steps(uint64_t base) const {
-    std::vector<StepCount> all(steps_.begin() + 1, steps_.end());
-    for (StepCount& each : all) each.pc -= base;
-    std::sort(all.begin(), all.end(), [](const auto& one, const auto& other) { return one.pc < other.pc; });
+    std::vector<StepCount> all;
+    for (const uint32_t index : step_) {
+        if (index == 0) continue;
+        all.push_back(steps_[index]);
+        all.back().pc -= base;
+    }
     return all;
 }
 
 std::vector<RequestSample> Counts::samples(uint64_t base) const {
     std::vector<RequestSample> all;
-    for (const Site& each : sites_) all.insert(all.end(), each.samples.begin(), each.samples.end());
-    for (RequestSample& each : all) each.pc -= base;
-    std::stable_sort(all.begin(), all.end(), [](const auto& one, const auto& other) {
-        return std::tie(one.pc, one.space, one.op) < std::tie(other.pc, other.space, other.op);
+    visit_sites([&](const Site& site) {
+        for (const RequestSample& each : site.samples) {
+            all.push_back(each);
+            all.back().pc -= base;
+        }
     });
     return all;
 }

@@ -20,7 +20,7 @@ public:
     void add_step(uint64_t pc, uint32_t mask);
     void add(const Counts& other);
 
-    // Program counters relative to base; sorted, so that two runs of one launch give the same bytes.
+    // Program counters relative to base; by place, so that two runs of one launch give the same bytes.
     std::vector<SiteCount> sites(uint64_t base) const;
     std::vector<StepCount> steps(uint64_t base) const;
     std::vector<RequestSample> samples(uint64_t base) const;
@@ -29,11 +29,14 @@ private:
     static constexpr size_t kSamples = 4;  // a site: the first ones of the first block that came there
     struct Site {
         SiteCount count;
-        uint32_t next;  // another site at the same place, 0 when there is none
+        uint64_t kind;  // of access: space, operation and width
+        uint32_t next;  // the site of the next higher kind at the same place, 0 when there is none
         std::vector<RequestSample> samples;
     };
     Site& site(uint64_t pc, Space space, Op op, uint32_t bytes);
     void sample(Site& site, const Request& request, const WarpAccess& access, uint64_t block);
+    template <class Visit>
+    void visit_sites(const Visit& visit) const;
 
     AddressRange text_;
     std::vector<uint32_t> first_site_;  // by place: index into sites_, 0 when there is none

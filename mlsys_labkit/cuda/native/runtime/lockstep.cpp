@@ -13,7 +13,7 @@ namespace {
 // events do not compete for the same sets.
 constexpr size_t kSpareEvents = 36;
 // A lane that others overtake for so many turns runs on without being replayed: they may be waiting for what it will do.
-constexpr u32 kPatience = 256;
+constexpr u32 kMostOvertaken = 256;
 
 bool at_access(const LaneTrace& lane) { return !lane.empty() && lane.head().kind == Kind::access; }
 u64 head_rank(const LaneTrace& lane) { return lane.empty() ? 0 : lane.head().value; }
@@ -99,7 +99,7 @@ u32 lanes_with_room(Warp& warp) {
         LaneTrace& lane = warp.trace->lanes[lowest_lane(lanes)];
         if (lane.empty()) {
             lane.clear();
-        } else if (!lane.has_room() && ++lane.held_back % kPatience == 0) {
+        } else if (!lane.has_room() && ++lane.held_back % kMostOvertaken == 0) {
             lane.extend_turn();
         }
         room |= u32(lane.has_room()) << lowest_lane(lanes);

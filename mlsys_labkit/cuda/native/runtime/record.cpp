@@ -11,11 +11,15 @@ namespace lk {
 
 namespace {
 
+void sort_by_address(std::vector<AddressRange>& ranges) {
+    const auto lower = [](const AddressRange& one, const AddressRange& other) { return one.begin < other.begin; };
+    std::sort(ranges.begin(), ranges.end(), lower);
+}
+
 // The parts of the module's variables that lie in global memory.
 std::vector<AddressRange> device_variables(const LaunchDescription& launch) {
     std::vector<AddressRange> holes = launch.constant_variables;
-    const auto lower = [](const AddressRange& one, const AddressRange& other) { return one.begin < other.begin; };
-    std::sort(holes.begin(), holes.end(), lower);
+    sort_by_address(holes);
     std::vector<AddressRange> parts;
     uint64_t begin = launch.data.begin;
     for (const AddressRange& hole : holes) {
@@ -114,13 +118,12 @@ LaunchRecord::LaunchRecord(const LaunchDescription& description, Findings& findi
         const uint64_t end = std::min<uint64_t>(array.offset + array.bytes, description.shared_segment_bytes);
         for (uint64_t byte = array.offset; byte < end; byte++) state_->shared_owner[byte] = number;
     }
-    std::vector<GlobalShadows::Range> ranges;
+    std::vector<AddressRange> ranges = device_variables(description);
     for (const Buffer& buffer : device_memory().buffers()) ranges.push_back({buffer.begin, buffer.end});
-    for (const AddressRange& part : device_variables(description)) ranges.push_back({part.begin, part.end});
     if (heap_begin()) ranges.push_back({heap_begin(), heap_begin() + kDeviceHeapBytes});
+    sort_by_address(ranges);
     if (description.profile) {
-        for (const auto& range : ranges) state_->touched.add(range.begin, range.end);
-        state_->touched.sort();
+        for (const AddressRange& range : ranges) state_->touched.add(range.begin, range.end);
     }
     if (description.check) GlobalShadows::instance().begin_launch(ranges, Segments::instance().begin_launch());
 }

@@ -8,18 +8,11 @@
 #include <memory>
 #include <vector>
 
+#include "address_range.h"
 #include "findings.h"
 #include "records.h"
 
 namespace lk {
-
-struct AddressRange {
-    uint64_t begin = 0;
-    uint64_t end = 0;
-    bool holds(uint64_t address, uint64_t bytes) const {
-        return address - begin < end - begin && bytes <= end - address;
-    }
-};
 
 // A __shared__ array, as bytes from the start of the kernel's thread-local segment.
 struct SharedArray {

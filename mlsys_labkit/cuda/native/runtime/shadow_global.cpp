@@ -134,11 +134,10 @@ GlobalShadows& GlobalShadows::instance() {
     return shadows;
 }
 
-void GlobalShadows::begin_launch(std::vector<Range> ranges, bool clear) {
-    std::sort(ranges.begin(), ranges.end(), [](const Range& one, const Range& other) { return one.begin < other.begin; });
+void GlobalShadows::begin_launch(const std::vector<AddressRange>& buffers, bool clear) {
     std::vector<std::unique_ptr<GlobalShadow>> shadows;
     size_t old = 0;
-    for (const Range& range : ranges) {
+    for (const AddressRange& range : buffers) {
         while (old < shadows_.size() && shadows_[old]->begin() < range.begin) old++;
         const bool known = old < shadows_.size() && shadows_[old]->begin() == range.begin && shadows_[old]->end() == range.end;
         shadows.push_back(known ? std::move(shadows_[old]) : std::make_unique<GlobalShadow>(range.begin, range.end));

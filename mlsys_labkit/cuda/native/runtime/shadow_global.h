@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "address_range.h"
 #include "shadow_cell.h"
 
 namespace lk {
@@ -52,12 +53,8 @@ private:
 class GlobalShadows {
 public:
     static GlobalShadows& instance();
-    struct Range {
-        uint64_t begin;
-        uint64_t end;
-    };
-    // Before a launch: makes what is missing, forgets what is gone. clear: segments are numbered afresh.
-    void begin_launch(std::vector<Range> ranges, bool clear);
+    // Before a launch: makes what is missing, forgets what is gone. buffers: sorted. clear: segments are numbered afresh.
+    void begin_launch(const std::vector<AddressRange>& buffers, bool clear);
     // After a launch: gives memory back when it is more than a machine can spare.
     void end_launch();
     // The one that holds this byte, or nullptr.

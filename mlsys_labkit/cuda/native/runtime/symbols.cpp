@@ -1,9 +1,8 @@
 // symbols.cpp: the symbol table of an object file, see symbols.h.
 #include "symbols.h"
 
+#include <cstdio>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <stdexcept>
 
 #include <elf.h>
@@ -11,6 +10,16 @@
 namespace lk {
 
 namespace {
+
+std::string read_file(const std::string& path) {
+    std::FILE* stream = std::fopen(path.c_str(), "rb");
+    if (!stream) throw std::runtime_error("the file cannot be opened");
+    std::string file;
+    char part[1 << 16];
+    while (const size_t bytes = std::fread(part, 1, sizeof part, stream)) file.append(part, bytes);
+    std::fclose(stream);
+    return file;
+}
 
 template <typename Struct>
 const Struct* table(const std::string& file, uint64_t offset, uint64_t bytes) {
@@ -21,8 +30,7 @@ const Struct* table(const std::string& file, uint64_t offset, uint64_t bytes) {
 }  // namespace
 
 std::vector<Symbol> read_symbols(const std::string& path) {
-    std::ifstream stream(path, std::ios::binary);
-    const std::string file{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+    const std::string file = read_file(path);
     const auto* header = table<Elf64_Ehdr>(file, 0, sizeof(Elf64_Ehdr));
     if (std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 || header->e_ident[EI_CLASS] != ELFCLASS64) {
         throw std::runtime_error("the file is not a 64-bit ELF file");

@@ -43,10 +43,6 @@ void Bitmap::append_to(std::vector<unsigned char>& bytes) const {
     }
 }
 
-void Touched::sort() {
-    std::sort(buffers_.begin(), buffers_.end(), [](const auto& one, const auto& other) { return one->begin < other->begin; });
-}
-
 TouchedBuffer* Touched::find(uint64_t address) const {
     const auto after = std::upper_bound(buffers_.begin(), buffers_.end(), address,
                                         [](uint64_t at, const auto& buffer) { return at < buffer->begin; });

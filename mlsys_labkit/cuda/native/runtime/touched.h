@@ -43,9 +43,8 @@ public:
 
 class Touched {
 public:
+    // In the order of their addresses.
     void add(uint64_t begin, uint64_t end) { buffers_.push_back(std::make_unique<TouchedBuffer>(begin, end)); }
-    // After the last add.
-    void sort();
     // The one that holds this byte, or nullptr.
     TouchedBuffer* find(uint64_t address) const;
     const std::vector<std::unique_ptr<TouchedBuffer>>& buffers() const { return buffers_; }
