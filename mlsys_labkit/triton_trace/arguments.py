@@ -18,8 +18,11 @@ __all__ = ["OPTIONS", "Packed", "bind", "grid_of", "pack"]
 
 # What Triton takes beside the parameters: choices of code generation, which do not change what a kernel computes.
 OPTIONS = frozenset(
-    ("num_warps", "num_stages", "num_ctas", "maxnreg", "enable_fp_fusion", "launch_cooperative_grid", "launch_pdl")
-    + ("debug", "sanitize_overflow", "arch", "cluster_dims", "warp_size", "instrumentation_mode", "ir_override")
+    (
+        *("num_warps", "num_stages", "num_ctas", "maxnreg", "enable_fp_fusion", "launch_cooperative_grid"),
+        *("launch_pdl", "debug", "sanitize_overflow", "arch", "cluster_dims", "warp_size"),
+        *("instrumentation_mode", "ir_override"),
+    )
 )
 _TYPES = {
     "bool": "u1",

@@ -249,7 +249,7 @@ class Worker:
 def _bytes_at(place: int, count: int) -> NDArray[np.uint8]:
     if not count:
         return np.empty(0, np.uint8)
-    return np.frombuffer((ctypes.c_uint8 * count).from_address(place), np.uint8)
+    return np.ctypeslib.as_array((ctypes.c_uint8 * count).from_address(place))
 
 
 def _require_triton() -> None:

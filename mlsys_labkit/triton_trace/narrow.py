@@ -44,10 +44,10 @@ class Narrow:
     def decode(self, codes: NDArray[Any]) -> NDArray[np.float32]:
         """The numbers, exactly."""
         if self.code is np.uint16:
-            return (codes.astype(np.uint32) << np.uint32(16)).view(np.float32)
+            return np.asarray((codes.astype(np.uint32) << np.uint32(16)).view(np.float32))
         return _table(self.name)[codes]
 
-    def encode(self, values: Floats, toward_zero: bool = False) -> NDArray[Any]:
+    def encode(self, values: NDArray[Any], toward_zero: bool = False) -> NDArray[Any]:
         """The nearest codes, ties to even; or with ``toward_zero`` the nearest that is no larger in magnitude."""
         single = values if values.dtype == np.float32 else round_to_odd(values)
         bits = np.ascontiguousarray(single).view(np.uint32)
@@ -72,9 +72,9 @@ class Narrow:
                 rounded = np.where(magnitude == np.uint32(0x7F800000), np.uint32(self.infinity), rounded)
         elif self.infinity is not None:
             rounded = np.minimum(rounded, np.uint32(self.infinity))
-        rounded = np.where(magnitude > np.uint32(0x7F800000), np.uint32(self.nan), rounded)
-        negative = (bits >> np.uint32(31)).astype(np.uint32) * np.uint32(self.sign)
-        return np.asarray((rounded | negative).astype(self.code).reshape(values.shape))
+        signed = rounded | (bits >> np.uint32(31)) * np.uint32(self.sign)
+        codes = np.where(magnitude > np.uint32(0x7F800000), np.uint32(self.nan), signed)
+        return np.asarray(codes.astype(self.code).reshape(values.shape))
 
 
 def _shifted(bits: NDArray[np.uint32], dropped: int, toward_zero: bool) -> NDArray[np.uint32]:
@@ -89,12 +89,21 @@ def round_to_odd(values: NDArray[Any]) -> NDArray[np.float32]:
 
     Reference: Boldo and Melquiond, "When double rounding is odd", 2005.
     """
-    exact = values.astype(np.float64)
+    exact = _sticky(values).astype(np.float64)
     nearest = exact.astype(np.float32)
     inexact = (nearest.astype(np.float64) != exact) & ~np.isnan(exact)
     even = (nearest.view(np.uint32) & np.uint32(1)) == 0
     toward = np.where(nearest.astype(np.float64) < exact, np.float32(np.inf), np.float32(-np.inf))
     return np.where(inexact & even, np.nextafter(nearest, toward), nearest).astype(np.float32)
+
+
+def _sticky(values: NDArray[Any]) -> NDArray[Any]:
+    """Integers so that float64 holds them: of large ones, only whether any of the last 12 bits is set is kept."""
+    if values.dtype.kind not in "iu" or values.itemsize < 8:
+        return values
+    low = values & values.dtype.type(0xFFF)
+    large = np.abs(values.astype(np.float64)) >= 2.0**53
+    return np.where(large & (low != 0), values - low + values.dtype.type(0x800), values)
 
 
 def fused_multiply_add(x: Floats, y: Floats, z: Floats) -> NDArray[np.float64]:

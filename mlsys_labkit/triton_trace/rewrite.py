@@ -7,6 +7,7 @@ int32 tensors and checks ``assert`` on the device. Python would take the last of
 from __future__ import annotations
 
 import ast
+from types import CodeType
 
 __all__ = ["compiled", "rewritten"]
 
@@ -56,10 +57,11 @@ def _lazy(value: ast.expr) -> ast.expr:
 
 def rewritten(tree: ast.Module) -> ast.Module:
     """``tree``, changed in place."""
-    return ast.fix_missing_locations(_Rewriter().visit(tree))
+    changed: ast.Module = ast.fix_missing_locations(_Rewriter().visit(tree))
+    return changed
 
 
-def compiled(text: str, file: str, first_line: int, *, keep_defaults: bool = False) -> object:
+def compiled(text: str, file: str, first_line: int, *, keep_defaults: bool = False) -> CodeType:
     """Code of a module that defines the function of ``text``; ``file`` and lines are the student's."""
     tree = ast.parse(text)
     node = tree.body[0]
@@ -67,4 +69,5 @@ def compiled(text: str, file: str, first_line: int, *, keep_defaults: bool = Fal
     if not keep_defaults:
         node.args.defaults = []
         node.args.kw_defaults = [None] * len(node.args.kwonlyargs)
-    return compile(ast.increment_lineno(rewritten(tree), first_line - 1), file, "exec")
+    code: CodeType = compile(ast.increment_lineno(rewritten(tree), first_line - 1), file, "exec")
+    return code

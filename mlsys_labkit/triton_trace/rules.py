@@ -19,85 +19,49 @@ _DTYPES = (
     *("float16", "bfloat16", "float32", "float64", "float8e4nv", "float8e5"),
 )
 MATH = frozenset(
-    ("abs", "ceil", "cos", "div_rn", "erf", "exp", "exp2", "fdiv", "floor", "fma", "log", "log2", "rsqrt", "sin")
-    + ("sqrt", "sqrt_rn", "umulhi")
+    (
+        *("abs", "ceil", "cos", "div_rn", "erf", "exp", "exp2", "fdiv", "floor", "fma", "log", "log2"),
+        *("rsqrt", "sin", "sqrt", "sqrt_rn", "umulhi"),
+    )
 )
 LANGUAGE = MATH | frozenset(
     (
         *_DTYPES,
-        *(
-            "PropagateNan",
-            "add",
-            "arange",
-            "argmax",
-            "argmin",
-            "associative_scan",
-            "assume",
-            "atomic_add",
-            "atomic_and",
-        ),
-        *("advance", "atomic_cas", "atomic_load", "atomic_max", "atomic_min", "atomic_or", "atomic_store"),
-        *(
-            "atomic_xchg",
-            "atomic_xor",
-            "broadcast",
-            "broadcast_to",
-            "cast",
-            "cat",
-            "cdiv",
-            "clamp",
-            "const",
-            "constexpr",
-        ),
-        *("cumprod", "cumsum", "debug_barrier", "device_assert", "device_print", "dot", "expand_dims", "flip", "full"),
-        *("gather", "histogram", "interleave", "join", "load", "load_tensor_descriptor", "make_block_ptr"),
-        *(
-            "make_tensor_descriptor",
-            "math",
-            "max",
-            "max_constancy",
-            "max_contiguous",
-            "maximum",
-            "min",
-            "minimum",
-            "mul",
-        ),
-        *("multiple_of", "num_programs", "pair_uniform_to_normal", "permute", "philox", "philox_impl", "pointer_type"),
-        *("program_id", "rand", "rand4x", "randint", "randint4x", "randn", "randn4x", "range", "ravel", "reduce"),
-        *("reduce_or", "reshape", "sigmoid", "softmax", "sort", "split", "squeeze", "static_assert", "static_print"),
-        *("static_range", "store", "store_tensor_descriptor", "sub", "sum", "swizzle2d", "tensor", "to_tensor", "topk"),
-        *("trans", "uint_to_uniform_float", "unsqueeze", "view", "void", "where", "xor_sum", "zeros", "zeros_like"),
+        *("PropagateNan", "add", "advance", "arange", "argmax", "argmin", "associative_scan", "assume"),
+        *("atomic_add", "atomic_and", "atomic_cas", "atomic_load", "atomic_max", "atomic_min", "atomic_or"),
+        *("atomic_store", "atomic_xchg", "atomic_xor", "broadcast", "broadcast_to", "cast", "cat", "cdiv"),
+        *("clamp", "const", "constexpr", "cumprod", "cumsum", "debug_barrier", "device_assert"),
+        *("device_print", "dot", "expand_dims", "flip", "full", "gather", "histogram", "interleave", "join"),
+        *("load", "load_tensor_descriptor", "make_block_ptr", "make_tensor_descriptor", "math", "max"),
+        *("max_constancy", "max_contiguous", "maximum", "min", "minimum", "mul", "multiple_of"),
+        *("num_programs", "pair_uniform_to_normal", "permute", "philox", "philox_impl", "pointer_type"),
+        *("program_id", "rand", "rand4x", "randint", "randint4x", "randn", "randn4x", "range", "ravel"),
+        *("reduce", "reduce_or", "reshape", "sigmoid", "softmax", "sort", "split", "squeeze", "static_assert"),
+        *("static_print", "static_range", "store", "store_tensor_descriptor", "sub", "sum", "swizzle2d"),
+        *("tensor", "to_tensor", "topk", "trans", "uint_to_uniform_float", "unsqueeze", "view", "void"),
+        *("where", "xor_sum", "zeros", "zeros_like"),
     )
 )
 TOP = frozenset(("cdiv", "next_power_of_2", "language"))
 
 _METHODS = frozenset(
-    ("abs", "argmax", "argmin", "associative_scan", "atomic_add", "atomic_and", "atomic_cas", "atomic_max")
-    + ("atomic_min", "atomic_or", "atomic_xchg", "atomic_xor", "broadcast_to", "cast", "cdiv", "ceil", "cos", "cumprod")
-    + ("cumsum", "erf", "exp", "exp2", "expand_dims", "flip", "floor", "gather", "histogram", "load", "log", "log2")
-    + ("logical_and", "logical_or", "max", "min", "permute", "ravel", "reduce", "reduce_or", "reshape", "rsqrt")
-    + (
-        "sigmoid",
-        "sin",
-        "softmax",
-        "sort",
-        "split",
-        "sqrt",
-        "sqrt_rn",
-        "store",
-        "sum",
-        "to",
-        "trans",
-        "view",
-        "xor_sum",
+    (
+        *("ALL", "NONE", "abs", "advance", "argmax", "argmin", "associative_scan", "atomic_add", "atomic_and"),
+        *("atomic_cas", "atomic_max", "atomic_min", "atomic_or", "atomic_xchg", "atomic_xor", "broadcast_to"),
+        *("cast", "cdiv", "ceil", "cos", "cumprod", "cumsum", "erf", "exp", "exp2", "expand_dims", "flip"),
+        *("floor", "gather", "histogram", "load", "log", "log2", "logical_and", "logical_or", "max", "min"),
+        *("permute", "ravel", "reduce", "reduce_or", "reshape", "rsqrt", "sigmoid", "sin", "softmax", "sort"),
+        *("split", "sqrt", "sqrt_rn", "squeeze", "store", "sum", "to", "topk", "trans", "unsqueeze", "view"),
+        *("xor_sum",),
     )
-    + ("advance", "topk", "squeeze", "unsqueeze", "NONE", "ALL")
 )
 _PROPERTIES = frozenset(
-    ("T", "block_shape", "dtype", "element_ty", "numel", "scalar", "shape", "strides", "type", "value")
-    + ("exponent_bias", "fp_mantissa_width", "int_bitwidth", "int_signedness", "primitive_bitwidth")
-    + ("is_bf16", "is_bool", "is_floating", "is_fp16", "is_fp32", "is_fp64", "is_fp8", "is_int", "is_int_signed")
-    + ("is_int_unsigned", "is_block", "is_ptr", "is_standard_floating")
+    (
+        *("T", "block_shape", "dtype", "element_ty", "exponent_bias", "fp_mantissa_width", "int_bitwidth"),
+        *("int_signedness", "is_bf16", "is_block", "is_bool", "is_floating", "is_fp16", "is_fp32", "is_fp64"),
+        *("is_fp8", "is_int", "is_int_signed", "is_int_unsigned", "is_ptr", "is_standard_floating", "numel"),
+        *("primitive_bitwidth", "scalar", "shape", "strides", "type", "value"),
+    )
 )
 _MEMBERS = _METHODS | _PROPERTIES
 _MODULES = {
@@ -108,20 +72,11 @@ _MODULES = {
 _SHORT = {"triton": "triton", "triton.language": "tl", "triton.language.math": "tl.math"}
 
 _ALLOWED = (
-    *(
-        ast.FunctionDef,
-        ast.arguments,
-        ast.arg,
-        ast.Return,
-        ast.Assign,
-        ast.AugAssign,
-        ast.AnnAssign,
-        ast.For,
-        ast.While,
-    ),
-    *(ast.If, ast.Assert, ast.Expr, ast.Pass, ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.IfExp, ast.Compare, ast.Call),
-    *(ast.keyword, ast.Constant, ast.Attribute, ast.Subscript, ast.Name, ast.List, ast.Tuple, ast.Slice),
-    *(ast.JoinedStr, ast.FormattedValue, ast.expr_context, ast.boolop, ast.operator, ast.unaryop, ast.cmpop),
+    *(ast.FunctionDef, ast.arguments, ast.arg, ast.Return, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For),
+    *(ast.While, ast.If, ast.Assert, ast.Expr, ast.Pass, ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.IfExp),
+    *(ast.Compare, ast.Call, ast.keyword, ast.Constant, ast.Attribute, ast.Subscript, ast.Name, ast.List),
+    *(ast.Tuple, ast.Slice, ast.JoinedStr, ast.FormattedValue, ast.expr_context, ast.boolop, ast.operator),
+    *(ast.unaryop, ast.cmpop),
 )
 _INSTEAD = {
     ast.Import: "import at the top of the cell",
@@ -202,7 +157,7 @@ class _Reader:
             for reason in self._reasons(node):
                 yield (line or 1) + self._function.first_line - 1, reason
         for name in self._local:
-            if name.startswith("_lk_") or name.startswith("__"):
+            if name.startswith(("_lk_", "__")):
                 yield self._function.first_line, f"{name}: choose a name that does not begin with {name[:2]}"
 
     def _reasons(self, node: ast.AST) -> Iterator[str]:

@@ -1,0 +1,145 @@
+"""One launch under way: where its accesses go, which line of the student's they are on, and what to say of an error."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsys_labkit.triton_trace.atomics import atomic
+from mlsys_labkit.triton_trace.errors import KernelError
+from mlsys_labkit.triton_trace.memory import Memory, Region
+from mlsys_labkit.triton_trace.narrow import Narrow
+from mlsys_labkit.triton_trace.recorder import Argument, Kind, Line, Program, Recorder
+from mlsys_labkit.triton_trace.source import KernelSource
+
+__all__ = ["Refused", "Run"]
+
+Addresses = NDArray[np.uint64]
+Mask = NDArray[np.bool_] | None
+
+
+class Refused(Exception):
+    """Something that the interpreter cannot do rightly."""
+
+
+class Run:
+    """A launch.
+
+    Attributes:
+        places: names of files given to Python's compiler -> the student's cell or file.
+        program: the one that runs now.
+        print: where its output goes.
+    """
+
+    def __init__(
+        self,
+        source: KernelSource,
+        memory: Memory,
+        arguments: tuple[Argument, ...],
+        recorder: Recorder | None,
+        print: Callable[[str], object],
+    ) -> None:
+        self.print = print
+        self.program: Program = (0, 0, 0)
+        self.places: dict[str, str] = {}
+        self._source = source
+        self._memory = memory
+        self._arguments = arguments
+        self._recorder = recorder
+        self._read_only = [region for region in memory.regions if not region.writable]
+
+    def load(self, addresses: Addresses, mask: Mask, other: NDArray[Any], nan: int | None, kind: Kind = "load") -> Any:
+        """What stands there, in ``other``'s type; ``nan`` is the code to answer strays with, if the type has one."""
+        outside = self._access(kind, addresses, mask, other.dtype.itemsize, None)
+        return self._memory.load(addresses, mask, other, outside, nan)
+
+    def store(self, addresses: Addresses, mask: Mask, value: NDArray[Any], kind: Kind = "store") -> None:
+        outside = self._access(kind, addresses, mask, value.dtype.itemsize, value)
+        self._require_writable(addresses, mask)
+        self._memory.store(addresses, mask, value, outside)
+
+    def atomic(
+        self,
+        name: str,
+        addresses: Addresses,
+        mask: Mask,
+        value: NDArray[Any],
+        compare: NDArray[Any] | None,
+        form: Narrow | None,
+    ) -> NDArray[Any]:
+        """What stood there before."""
+        outside = self._access("atomic", addresses, mask, value.dtype.itemsize, value)
+        self._require_writable(addresses, mask)
+        return atomic(self._memory, name, addresses, mask, outside, value, compare, form)
+
+    def dot(self, m: int, n: int, k: int, dtype: str) -> None:
+        if self._recorder:
+            self._recorder.dot(self._line(), self.program, m, n, k, dtype)
+
+    def explained(self, error: Exception) -> KernelError:
+        """One line: where in the student's code, what, in which program, and the code itself."""
+        line = Line("", 0)
+        for frame, number in traceback.walk_tb(error.__traceback__):
+            if frame.f_code.co_filename in self.places:
+                line = Line(self.places[frame.f_code.co_filename], number)
+        text = " ".join(str(error).split())
+        if type(error).__module__ == "builtins" and not isinstance(error, (AssertionError, ValueError, TypeError)):
+            text = f"{type(error).__name__}: {text}" if text else type(error).__name__
+        where = f"{line}: " if line.number else ""
+        code = self._source.line_text(*line) if line.number else ""
+        shown = f"  [{code}]" if code else ""
+        return KernelError(
+            f"{where}{text or 'this does not hold'}, in program {self.program}{shown}",
+            line.place,
+            line.number,
+            self.program,
+        )
+
+    def _line(self) -> Line:
+        """The line of the student's that is being interpreted."""
+        at: FrameType | None = sys._getframe(2)
+        while at is not None and at.f_code.co_filename not in self.places:
+            at = at.f_back
+        return Line(self.places[at.f_code.co_filename], at.f_lineno) if at else Line("", 0)
+
+    def _access(
+        self, kind: Kind, addresses: Addresses, mask: Mask, itemsize: int, value: NDArray[Any] | None
+    ) -> NDArray[np.bool_] | None:
+        if itemsize > 1:
+            crooked = (addresses & np.uint64(itemsize - 1)) != 0
+            if crooked.any() and (mask is None or (crooked & mask).any()):
+                raise KernelError(f"a {kind} of {itemsize} bytes at an address that is no multiple of {itemsize}")
+        outside = self._memory.outside(addresses, mask, itemsize)
+        if self._recorder:
+            self._recorder.access(kind, self._line(), self.program, addresses, mask, itemsize, value, outside)
+        elif outside is not None:
+            raise KernelError(self._stray(kind, int(addresses[outside].reshape(-1)[0]), int(outside.sum())))
+        return outside
+
+    def _require_writable(self, addresses: Addresses, mask: Mask) -> None:
+        for region in self._read_only:
+            touched = (addresses >= np.uint64(region.start)) & (addresses < np.uint64(region.stop))
+            if (touched if mask is None else touched & mask).any():
+                raise KernelError(f"it stores to {self._owners(region)[0].name}, which is read-only")
+
+    def _owners(self, region: Region | None) -> list[Argument]:
+        if region is None:
+            return []
+        return [one for one in self._arguments if region.start <= one.start <= one.stop <= region.stop]
+
+    def _stray(self, kind: Kind, address: int, count: int) -> str:
+        verb = {"load": "reads", "store": "writes", "atomic": "updates"}[kind]
+        owners = self._owners(self._memory.region_of(address))
+        if not owners:
+            return f"it {verb} {count:,} elements at addresses that belong to no argument"
+        near = min(owners, key=lambda one: abs(one.address - address))
+        element = (address - near.address) // near.itemsize
+        length = (near.stop - near.start) // near.itemsize
+        more = f", and {count - 1:,} more outside" if count > 1 else ""
+        return f"it {verb} {near.name}[{element}], and {near.name} has {length:,} elements{more}; give it a mask"
