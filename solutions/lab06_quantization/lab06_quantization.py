@@ -1,0 +1,1079 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+# ---
+
+# %% [markdown]
+# # Lab 06 · Quantization
+#
+# A language model that writes one token reads every weight once and does two operations with each. The bytes are the
+# time. So the cheapest speed-up there is costs no new hardware: store the same numbers in fewer bits. This lab does it, from
+# the single bit up to a kernel that multiplies by four-bit weights, and after every step asks a real language model whether
+# it noticed.
+#
+# **You will be able to**
+#
+# - read and write any small float, from FP16 down to FP4, bit by bit;
+# - choose between affine and symmetric, between one scale a tensor, a row or a group, and count what each costs;
+# - say why outliers hurt, and move them where they hurt less;
+# - pack two weights into a byte, in the block formats of today's tensor cores, too;
+# - quantize a model with round-to-nearest and with GPTQ, and measure the difference in perplexity;
+# - write a Triton kernel that reads four-bit weights and prove, byte by byte, what it reads.
+#
+# | time | difficulty | hardware | points |
+# |---|---|---|---|
+# | 150 minutes | ●●●○ | any laptop; a GPU only for the last, ungraded section | 100 in 11 tasks |
+#
+# Needs lab 01 (bytes and FLOPs) and lab 05 (Triton) for the last task. Reads along with chapter 9, *Numbers, quantization,
+# sparsity*.
+#
+# Each task goes the same way: **predict**, **write**, **check**, then **look**. Marks come from exact bits, counted bytes and
+# perplexity, never from a clock. Stuck? `lk.hint("decode")` in a new cell gives a nudge, and a stronger one each time you ask.
+
+# %% nbgrader={"grade": false, "grade_id": "lab06_imports", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %load_ext mlsys_labkit
+import numpy as np
+import plotly.graph_objects as go
+import torch
+import triton
+import triton.language as tl
+
+import mlsys_labkit as lk
+from mlsys_labkit import lm
+from mlsys_labkit.formats import FORMATS
+
+# %% tags=["parameters"]
+smoke = False  # True: shorter texts, for a quick run through
+seed = 0
+
+# %% [markdown]
+# ## The model that will tell
+#
+# `lm.load()` gives a real language model, small enough for any machine: a decoder in the shape of today's large ones (RMSNorm,
+# rotary positions, grouped-query attention, SwiGLU), trained on the text of Python's standard library. It writes Python
+# that looks like Python. Its judge is **perplexity** on text that it has never seen: among how many equally likely
+# tokens the model is left choosing, on average. Lower is better; a quantized model that keeps it has lost nothing that
+# this text can tell.
+
+# %% nbgrader={"grade": false, "grade_id": "lab06_model", "locked": true, "schema_version": 3, "solution": false, "task": false}
+model, tokenizer = lm.load()
+unseen = torch.tensor(tokenizer.encode(lm.held_out()))
+judged = unseen[: 16 * 512]  # what perplexity is measured on
+calibration = unseen[-16 * 512 :].view(16, 512)  # what GPTQ and smoothing may look at: another part of the text
+weights = {
+    name: module.weight.detach().clone()
+    for name, module in model.named_modules()
+    if isinstance(module, torch.nn.Linear) and name != "lm_head"
+}
+
+
+def perplexity_with(replacement, tokens=judged):
+    """Perplexity of the model with every linear layer's weight W [out, in] replaced by `replacement(name, W)`."""
+    layers = dict(model.named_modules())
+    try:
+        for name, weight in weights.items():
+            layers[name].weight.data = replacement(name, weight.clone()).to(weight.dtype).reshape(weight.shape)
+        return lm.perplexity(model, tokens)
+    finally:
+        for name, weight in weights.items():
+            layers[name].weight.data = weight.clone()
+
+
+# %%
+prompt = tokenizer.encode("\ndef read(self, size=-1):\n")
+print(tokenizer.decode(prompt + list(lm.generate(model, prompt, 60, temperature=0.6, seed=seed))))
+baseline = lm.perplexity(model, judged)
+held = sum(weight.numel() for weight in weights.values())
+print(f"\nperplexity {baseline:.2f} · {held / 1e6:.2f} million weights in {len(weights)} linear layers")
+
+# %% [markdown]
+# ## Part 1 · Numbers, bit by bit
+#
+# A small float is three fields: a sign $s$, an exponent $E$ of $e$ bits, a mantissa $M$ of $m$ bits. With the bias
+# $b = 2^{e-1} - 1$ it stands for
+#
+# $$(-1)^s \cdot 2^{E - b} \cdot \left(1 + \tfrac{M}{2^m}\right) \ \text{ if } E > 0, \qquad
+#   (-1)^s \cdot 2^{1 - b} \cdot \tfrac{M}{2^m} \ \text{ if } E = 0 .$$
+#
+# The second line, the *subnormals*, fills the gap around zero evenly. IEEE formats keep the largest $E$ for infinity ($M = 0$)
+# and NaN. FP16, BF16 and FP8 E5M2 do; E4M3 gives up infinity and keeps a single NaN; FP4 E2M1 has no specials at all.
+
+# %%
+lk.widgets.number_formats(0.3, "fp8_e5m2")
+
+# %% [markdown]
+# ### Task 1 · From bits to numbers
+# *8 points · 10 minutes · ●○○○*
+#
+# Decode codes of any IEEE-like format: `FP16` is (5, 10), `BF16` is (8, 7), `FP8 E5M2` is (5, 2).
+
+# %%
+lk.predict("decode")
+
+
+# %% nbgrader={"grade": false, "grade_id": "decode", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def decode(codes, exponent_bits, mantissa_bits):
+    """The numbers that some codes stand for.
+
+    codes: int array of any shape, each below 2^(1 + exponent_bits + mantissa_bits). Returns float64 of the same shape.
+    The largest exponent is infinity (mantissa 0) or NaN (else), with the sign.
+
+    >>> decode(np.array([0x3C00, 0x0001, 0xFC00]), 5, 10)          # FP16
+    array([ 1.00000000e+00,  5.96046448e-08,            -inf])
+    """
+    ### BEGIN SOLUTION
+    codes = np.asarray(codes).astype(np.int64)
+    mantissa = codes & ((1 << mantissa_bits) - 1)
+    exponent = (codes >> mantissa_bits) & ((1 << exponent_bits) - 1)
+    negative = codes >> (exponent_bits + mantissa_bits)
+    bias = (1 << (exponent_bits - 1)) - 1
+    significand = np.where(exponent > 0, (1 << mantissa_bits) + mantissa, mantissa)
+    size = np.ldexp(significand.astype(np.float64), np.maximum(exponent, 1) - bias - mantissa_bits)
+    special = np.where(mantissa == 0, np.inf, np.nan)
+    size = np.where(exponent == (1 << exponent_bits) - 1, special, size)
+    return np.where(negative == 1, -size, size)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "decode_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+lk.checks.expect_close(
+    decode(np.array([0x3C00, 0x0001, 0xFC00, 0x7BFF]), 5, 10), np.array([1.0, 2.0**-24, -np.inf, 65504.0]), rtol=0, name="FP16"
+)
+### BEGIN HIDDEN TESTS
+# every code of four formats; NumPy's own type is the judge of FP16, the published definitions of the others
+every = np.arange(1 << 16, dtype=np.uint16)
+lk.checks.expect_close(decode(every.astype(np.int64), 5, 10), every.view(np.float16).astype(np.float64), rtol=0, atol=0, name="all of FP16")
+lk.checks.expect_close(
+    decode(every.astype(np.int64), 8, 7), (every.astype(np.uint32) << 16).view(np.float32).astype(np.float64), rtol=0, atol=0, name="all of BF16"
+)
+for e, m in [(5, 2), (4, 3), (3, 4)]:
+    codes = np.arange(1 << (1 + e + m))
+    expected = []
+    for code in codes.tolist():  # one code at a time, by the formula
+        sign, E, M = (-1.0) ** (code >> (e + m)), (code >> m) % (1 << e), code % (1 << m)
+        if E == (1 << e) - 1:
+            expected.append(sign * np.inf if M == 0 else np.nan)
+        elif E == 0:
+            expected.append(sign * 2.0 ** (2 - 2 ** (e - 1)) * M / 2**m)
+        else:
+            expected.append(sign * 2.0 ** (E + 1 - 2 ** (e - 1)) * (1 + M / 2**m))
+    lk.checks.expect_close(decode(codes, e, m), np.array(expected), rtol=0, atol=0, name=f"all codes of E{e}M{m}")
+lk.checks.expect_close(decode(np.array([[1, 2], [3, 4]]), 5, 2), decode(np.array([1, 2, 3, 4]), 5, 2).reshape(2, 2), rtol=0, name="a matrix of codes")
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### Task 2 · From numbers to bits
+# *8 points · 12 minutes · ●●○○*
+#
+# Rounding is one idea for every format: positive floats, sorted by code, are sorted by size. So the nearest number is next to
+# the place where the number would be inserted. A tie goes to the **even code** (its last bit is 0); over many roundings that
+# leaves no drift, as always rounding up would. Beyond the largest number there is nothing, so **saturate**.
+
+# %%
+lk.predict("encode")
+
+
+# %% nbgrader={"grade": false, "grade_id": "encode", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def encode(x, table):
+    """Round to the nearest number of a small signed float format.
+
+    x: finite floats, any shape. table [n]: the format's non-negative numbers in ascending order, table[c] being the number of
+    code c; n is a power of two and the sign bit is worth n. Returns int64 codes of x's shape: nearest, ties to the even code,
+    saturated at table[-1]; negative numbers have the sign bit set, and so has -0.0.
+
+    >>> encode(np.array([0.25, 0.75, 2.5, -100.0]), np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6]))      # FP4 E2M1
+    array([ 0,  2,  4, 15])
+    """
+    ### BEGIN SOLUTION
+    x = np.asarray(x, dtype=np.float64)
+    size = np.minimum(np.abs(x), table[-1])
+    above = np.clip(np.searchsorted(table, size), 1, len(table) - 1)  # the first number not below, never the first of all
+    below = above - 1
+    down, up = size - table[below], table[above] - size
+    code = np.where((down < up) | ((down == up) & (below % 2 == 0)), below, above)
+    return code + len(table) * np.signbit(x)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "encode_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+e2m1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+lk.checks.expect_equal(encode(np.array([0.25, 0.75, 2.5, -100.0]), e2m1).tolist(), [0, 2, 4, 15], name="FP4 E2M1")
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(602)
+for name in ("fp4_e2m1", "fp6_e2m3", "fp6_e3m2"):
+    format_ = FORMATS[name]
+    table = format_.values()[: 1 << (format_.bits - 1)]
+    middles = (table[1:] + table[:-1]) / 2
+    x = np.concatenate([table, middles, np.nextafter(middles, 9e9), np.nextafter(middles, 0), rng.standard_normal(200) * table[-1], [0.0]])
+    x = np.concatenate([x, -x])
+    lk.checks.expect_equal(encode(x.copy(), table.copy()).tolist(), format_.encode(x, saturate=True).tolist(), name=f"codes of {name}")
+shaped = rng.standard_normal((3, 5, 2))
+lk.checks.expect_equal(
+    encode(shaped, e2m1).tolist(), FORMATS["fp4_e2m1"].encode(shaped, saturate=True).tolist(), name="codes of an array [3, 5, 2]"
+)
+### END HIDDEN TESTS
+
+# %%
+with lk.picture("Each format spends its codes its own way: floats near zero, integers evenly, NF4 where a bell curve has its mass."):
+    figure = go.Figure()
+    for height, name in enumerate(("int4", "fp4_e2m1", "nf4", "fp6_e2m3", "fp6_e3m2")):
+        numbers = FORMATS[name].values()
+        numbers = numbers[np.isfinite(numbers)] / np.abs(numbers[np.isfinite(numbers)]).max()
+        figure.add_scatter(x=numbers, y=np.full(len(numbers), height), mode="markers", name=name, marker={"symbol": "line-ns-open", "size": 16})
+    figure.update_yaxes(visible=False, range=[-0.7, 4.7])
+    figure.update_layout(height=260, xaxis_title="number / largest number")
+    lk.show(figure, summary="The numbers of five formats on one axis, each scaled to a largest number of one.")
+
+# %% [markdown]
+# ## Part 2 · Integers and a scale
+#
+# Hardware multiplies integers cheaply, and an integer with a scale is a number: $x \approx s \cdot q$ (*symmetric*), or
+# $x \approx s \cdot (q - z)$ with a *zero point* $z$ (*affine*), which shifts the codes to where the numbers are.
+#
+# One rule is easily missed: **zero must come back as exactly zero**. Padding, masks and ReLU are full of zeros, and an error on
+# them adds up instead of averaging out. So the range always includes 0 and $z$ is a whole number.
+
+# %% [markdown]
+# ### Task 3 · Affine int8
+# *8 points · 12 minutes · ●●○○*
+
+# %%
+lk.predict("affine")
+
+
+# %% nbgrader={"grade": false, "grade_id": "affine", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def affine(x, bits=8):
+    """Quantize a whole tensor with one scale and one zero point: x ≈ scale · (codes − zero).
+
+    x: float tensor, any shape. Codes use all of 0 … 2^bits − 1, for the range from min(x, 0) to max(x, 0).
+    Returns codes (torch.int32, x's shape), scale (float), zero (int, 0 … 2^bits − 1). A tensor of zeros gets scale 1.0, zero 0.
+
+    >>> affine(torch.tensor([-1.0, 0.0, 1.55]), bits=8)
+    (tensor([  0, 100, 255], dtype=torch.int32), 0.01, 100)
+    """
+    ### BEGIN SOLUTION
+    low, high = min(float(x.min()), 0.0), max(float(x.max()), 0.0)
+    if high == low:
+        return torch.zeros_like(x, dtype=torch.int32), 1.0, 0
+    top = 2**bits - 1
+    scale = (high - low) / top
+    zero = round(-low / scale)
+    codes = torch.clamp(torch.round(x.double() / scale) + zero, 0, top).to(torch.int32)
+    return codes, scale, zero
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "affine_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+codes, scale, zero = affine(torch.tensor([-1.0, 0.0, 1.55]), bits=8)
+lk.checks.expect_equal((codes.tolist(), zero), ([0, 100, 255], 100), name="codes and zero point")
+lk.checks.expect_close(scale, 0.01, rtol=1e-6, name="scale")
+### BEGIN HIDDEN TESTS
+generator = torch.Generator().manual_seed(603)
+tried = {
+    "both signs": torch.randn(40, 7, generator=generator),
+    "positive only": torch.rand(50, generator=generator) + 3.0,  # the range must still reach down to 0
+    "negative only": -torch.rand(50, generator=generator) - 0.5,
+    "one number": torch.tensor([2.5]),
+}
+for what, x in tried.items():
+    for bits in (8, 4, 2):
+        codes, scale, zero = affine(x.clone(), bits)
+        lk.checks.expect_equal(list(codes.shape), list(x.shape), name=f"shape of the codes, {what}")
+        assert 0 <= int(codes.min()) and int(codes.max()) <= 2**bits - 1, f"{what}: codes must lie in 0 … {2**bits - 1}"
+        low, high = min(float(x.min()), 0.0), max(float(x.max()), 0.0)
+        lk.checks.expect_close(scale, (high - low) / (2**bits - 1), rtol=1e-6, name=f"scale, {what}, {bits} bits")
+        lk.checks.expect_equal(zero, int(np.rint(-low / ((high - low) / (2**bits - 1)))), name=f"zero point, {what}, {bits} bits")
+        back = scale * (codes.double() - zero)
+        worst = float((back - x.double()).abs().max())
+        # half a step for rounding and half for the whole zero point
+        assert worst <= scale * 1.0001, f"{what}, {bits} bits: off by {worst:.3g}, at most a step of {scale:.3g} is possible"
+codes, scale, zero = affine(torch.zeros(3, 2))
+lk.checks.expect_equal((codes.tolist(), float(scale), int(zero)), ([[0, 0]] * 3, 1.0, 0), name="a tensor of zeros")
+sparse = torch.randn(100, generator=generator).relu()
+codes, scale, zero = affine(sparse)
+lk.checks.expect_equal(int((codes[sparse == 0] != zero).sum()), 0, name="zeros that did not come back as zero")
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### Task 4 · One scale for whom?
+# *10 points · 15 minutes · ●●○○*
+#
+# One scale for a matrix lets its largest weight decide the step of all the others. A scale for each row (output channel) confines
+# the damage to a row, a scale for each **group** of neighbours in a row confines it further, and costs bytes: with 16-bit
+# scales and groups of 64, a quarter of a bit a weight. Weights are nearly symmetric around zero, so a scale will do and
+# the zero point can go.
+
+# %%
+lk.predict("groups")
+
+
+# %% nbgrader={"grade": false, "grade_id": "groups", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def quantize_groups(W, bits, group):
+    """Symmetric quantization with one scale for each `group` neighbours of a row.
+
+    W [out, in]; `group` divides `in`; group = in gives one scale a row. The largest absolute value of a group gets the code
+    ±(2^(bits−1) − 1). Returns codes (torch.int8 [out, in], from −2^(bits−1) + 1 up) and scales (float32 [out, in / group]);
+    a group of zeros has scale 1. Raises ValueError when `group` does not divide `in`.
+
+    >>> quantize_groups(torch.tensor([[0.7, -0.3, 0.02, 0.14]]), bits=4, group=2)
+    (tensor([[ 7, -3,  1,  7]], dtype=torch.int8), tensor([[0.1000, 0.0200]]))
+    """
+    ### BEGIN SOLUTION
+    out, inner = W.shape
+    if inner % group:
+        raise ValueError(f"group must divide the {inner} inputs, got {group}")
+    top = 2 ** (bits - 1) - 1
+    blocks = W.reshape(out, inner // group, group)
+    scales = blocks.abs().amax(-1) / top
+    scales = torch.where(scales > 0, scales, torch.ones_like(scales))
+    codes = torch.clamp(torch.round(blocks / scales[..., None]), -top, top)
+    return codes.reshape(out, inner).to(torch.int8), scales
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": false, "grade_id": "groups_dequantize", "locked": true, "schema_version": 3, "solution": false, "task": false}
+def dequantize_groups(codes, scales):
+    """The weights [out, in] that codes [out, in] and scales [out, groups] stand for."""
+    return codes.float() * scales.repeat_interleave(codes.shape[1] // scales.shape[1], dim=1)
+
+
+def bits_per_weight(bits, group, scale_bits=16):
+    """Bits in memory for one weight, with its share of the scale."""
+    return bits + scale_bits / group
+
+
+# %% nbgrader={"grade": true, "grade_id": "groups_test", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
+codes, scales = quantize_groups(torch.tensor([[0.7, -0.3, 0.02, 0.14]]), bits=4, group=2)
+lk.checks.expect_equal(codes.tolist(), [[7, -3, 1, 7]], name="codes")
+lk.checks.expect_close(scales, torch.tensor([[0.1, 0.02]]), rtol=1e-6, name="scales")
+### BEGIN HIDDEN TESTS
+generator = torch.Generator().manual_seed(604)
+for out, inner, group, bits in [(3, 8, 4, 4), (5, 12, 12, 8), (1, 6, 1, 3), (4, 64, 32, 2)]:
+    W = torch.randn(out, inner, generator=generator) * 10.0 ** torch.randint(-3, 3, (out, 1), generator=generator)
+    W[0, :group] = 0.0
+    codes, scales = quantize_groups(W.clone(), bits, group)
+    assert codes.dtype == torch.int8, f"codes are torch.int8, got {codes.dtype}"
+    lk.checks.expect_equal(list(scales.shape), [out, inner // group], name="shape of the scales")
+    top = 2 ** (bits - 1) - 1
+    for r in range(out):  # one group at a time, in float64
+        for g in range(inner // group):
+            block = W[r, g * group : (g + 1) * group].double().numpy()
+            step = np.abs(block).max() / top or 1.0
+            lk.checks.expect_close(float(scales[r, g]), step, rtol=1e-5, name=f"scale of row {r}, group {g}")
+            got = codes[r, g * group : (g + 1) * group].double().numpy()
+            assert np.abs(got).max() <= top, f"codes lie within ±{top}, got {np.abs(got).max():.0f}"
+            assert np.abs(got * step - block).max() <= step * 0.5001, f"row {r}, group {g}: more than half a step off"
+lk.checks.expect_raises(ValueError, quantize_groups, torch.ones(2, 10), 4, 4)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "groups_test_perplexity", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# the model judges: int8 with a scale a row must go unnoticed
+int8 = perplexity_with(lambda name, W: dequantize_groups(*quantize_groups(W, 8, W.shape[1])))
+assert abs(int8 / baseline - 1) <= 0.005, f"int8 a row changed the perplexity by {100 * (int8 / baseline - 1):.2f} %, at most 0.5 % is expected"
+### BEGIN HIDDEN TESTS
+truth = lm.perplexity(model, judged)
+int4 = perplexity_with(lambda name, W: dequantize_groups(*quantize_groups(W, 4, 64)))
+assert 1.003 <= int4 / truth <= 1.15, f"int4 in groups of 64 changed the perplexity by {100 * (int4 / truth - 1):.2f} %"
+### END HIDDEN TESTS
+
+# %%
+with lk.picture("Fewer bits cost little until they cost much, and groups buy back part of it for a fraction of a bit."):
+    table = []
+    for bits in (8, 4, 3) if not smoke else (4,):
+        for group in (None, 64, 16):
+            got = perplexity_with(lambda name, W: dequantize_groups(*quantize_groups(W, bits, group or W.shape[1])))
+            size = bits_per_weight(bits, group or 350)
+            table.append((bits, group, size, got))
+            print(f"{bits} bits, {f'groups of {group}' if group else 'a scale a row':14s}: {size:5.2f} bits a weight, perplexity {got:6.2f} ({100 * (got / baseline - 1):+.2f} %)")
+    figure = go.Figure()
+    for bits in dict.fromkeys(row[0] for row in table):
+        rows = [row for row in table if row[0] == bits]
+        figure.add_scatter(x=[row[2] for row in rows], y=[row[3] for row in rows], mode="lines+markers", name=f"{bits} bits")
+    figure.add_hline(y=baseline, line_dash="dot", annotation_text="unquantized")
+    figure.update_layout(height=320, xaxis_title="bits a weight, scales included", yaxis_title="perplexity")
+    lk.show(figure, summary="Perplexity against bits a weight for 8, 4 and 3 bits at three granularities.")
+
+# %% [markdown]
+# ## Part 3 · Outliers
+#
+# Weights are tame. Activations are not: in large language models a few channels are a hundred times larger than the rest, always
+# the same ones. A scale for the whole tensor then gives the other channels two or three codes. A scale for each channel would help,
+# but the matrix product sums *over* channels, so the scale cannot be taken out of the sum.
+#
+# **SmoothQuant** moves the trouble instead: $XW^\top = (X / s)(W \cdot s)^\top$ for any $s > 0$, a number for each input channel. It
+# divides the activations' outliers away and multiplies them into the weights, which can bear it. With $\alpha$ between 0 and 1
+#
+# $$s_j = \frac{\max |X_j|^{\alpha}}{\max |W_j|^{1 - \alpha}} .$$
+
+# %% [markdown]
+# ### Task 5 · Smooth
+# *8 points · 10 minutes · ●●○○*
+
+# %%
+lk.predict("smooth")
+
+
+# %% nbgrader={"grade": false, "grade_id": "smooth", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def smooth(X, W, alpha=0.5):
+    """Move outliers from activations to weights without changing their product.
+
+    X [tokens, in], W [out, in]. Returns X / s and W · s, with s [in] as above, maxima of absolute values over tokens and over
+    outputs. A channel whose X or W is all zero keeps s = 1. The inputs stay as they were.
+
+    >>> A, B = smooth(torch.tensor([[100.0, 1.0]]), torch.tensor([[1.0, 1.0]]))
+    >>> A, B
+    (tensor([[10.,  1.]]), tensor([[10.,  1.]]))
+    """
+    ### BEGIN SOLUTION
+    x, w = X.abs().amax(0), W.abs().amax(0)
+    s = torch.where((x > 0) & (w > 0), x**alpha / w ** (1 - alpha), torch.ones_like(x))
+    return X / s, W * s
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "smooth_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+A, B = smooth(torch.tensor([[100.0, 1.0]]), torch.tensor([[1.0, 1.0]]))
+lk.checks.expect_close(A, torch.tensor([[10.0, 1.0]]), rtol=1e-5, name="activations")
+lk.checks.expect_close(B, torch.tensor([[10.0, 1.0]]), rtol=1e-5, name="weights")
+### BEGIN HIDDEN TESTS
+generator = torch.Generator().manual_seed(605)
+X, W = torch.randn(50, 24, generator=generator), torch.randn(10, 24, generator=generator) * 0.1
+X[:, 3] *= 80.0
+X[:, 17] *= -40.0
+X[:, 5], W[:, 6] = 0.0, 0.0
+for alpha in (0.5, 0.75, 0.0):
+    before = X.clone(), W.clone()
+    A, B = smooth(X, W, alpha)
+    lk.checks.expect_close(X, before[0], rtol=0, name="X after the call")
+    lk.checks.expect_close(W, before[1], rtol=0, name="W after the call")
+    lk.checks.expect_close(A.double() @ B.double().T, X.double() @ W.double().T, rtol=1e-5, atol=1e-5, name=f"the product, alpha={alpha}")
+    x, w = np.abs(X.double().numpy()).max(0), np.abs(W.double().numpy()).max(0)
+    s = np.array([a**alpha / b ** (1 - alpha) if a and b else 1.0 for a, b in zip(x, w)])
+    lk.checks.expect_close(A, X.double().numpy() / s, rtol=1e-5, atol=1e-7, name=f"activations, alpha={alpha}")
+    lk.checks.expect_close(B, W.double().numpy() * s, rtol=1e-5, atol=1e-7, name=f"weights, alpha={alpha}")
+### END HIDDEN TESTS
+
+
+# %%
+def int8_product_error(X, W):
+    """Relative error of X Wᵀ with int8 activations (one scale) and int8 weights (a scale a row)."""
+    a, b = dequantize_groups(*quantize_groups(X.reshape(1, -1), 8, X.numel())).reshape(X.shape), dequantize_groups(*quantize_groups(W, 8, W.shape[1]))
+    return float((a @ b.T - X @ W.T).norm() / (X @ W.T).norm())
+
+
+with lk.picture("The outlier's error falls as it moves into the weights, until the weights have one of their own."):
+    generator = torch.Generator().manual_seed(seed)
+    X, W = torch.randn(256, 256, generator=generator), torch.randn(128, 256, generator=generator) * 0.05
+    X[:, :2] *= 100.0  # two channels a hundred times as large, as large models have them
+    alphas = [0.0, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9, 1.0]
+    errors = [int8_product_error(*smooth(X, W, alpha)) for alpha in alphas]
+    figure = go.Figure(go.Scatter(x=alphas, y=errors, mode="lines+markers", name="smoothed"))
+    figure.add_hline(y=int8_product_error(X, W), line_dash="dot", annotation_text="as it was")
+    figure.update_layout(height=300, xaxis_title="alpha", yaxis_title="relative error of the product", yaxis_type="log")
+    lk.show(figure, summary="Error of an int8 product against alpha, beside the error without smoothing.")
+
+# %% [markdown]
+# ## Part 4 · Four bits
+#
+# No machine addresses half a byte. Two codes share one: the first in the low four bits, the second in the high four. A code is two's
+# complement, so −1 is `1111`; to read it, the sign bit has to be spread to the left again.
+
+# %% [markdown]
+# ### Task 6 · Two in a byte
+# *8 points · 10 minutes · ●●○○*
+
+# %%
+lk.predict("pack")
+
+
+# %% nbgrader={"grade": false, "grade_id": "pack", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def pack(codes):
+    """codes: torch.int8 [..., n], n even, from −8 to 7 -> torch.uint8 [..., n / 2]; codes[2j] in the low half of byte j.
+
+    >>> pack(torch.tensor([1, -1, -8, 7], dtype=torch.int8))
+    tensor([241, 120], dtype=torch.uint8)
+    """
+    ### BEGIN SOLUTION
+    nibbles = codes.to(torch.uint8) & 15
+    return nibbles[..., 0::2] | (nibbles[..., 1::2] << 4)
+    ### END SOLUTION
+
+
+def unpack(packed):
+    """The inverse: torch.uint8 [..., n / 2] -> torch.int8 [..., n]."""
+    ### BEGIN SOLUTION
+    low, high = (packed & 15).to(torch.int8), (packed >> 4).to(torch.int8)
+    return torch.stack([(low ^ 8) - 8, (high ^ 8) - 8], dim=-1).flatten(-2)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "pack_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+lk.checks.expect_equal(pack(torch.tensor([1, -1, -8, 7], dtype=torch.int8)).tolist(), [0xF1, 0x78], name="packed bytes")
+lk.checks.expect_equal(unpack(torch.tensor([0xF1, 0x78], dtype=torch.uint8)).tolist(), [1, -1, -8, 7], name="unpacked codes")
+### BEGIN HIDDEN TESTS
+every = torch.arange(256, dtype=torch.uint8)
+signed = [b if b < 8 else b - 16 for b in range(16)]
+lk.checks.expect_equal(unpack(every.clone()).tolist(), [signed[n] for b in range(256) for n in (b & 15, b >> 4)], name="every byte")
+lk.checks.expect_equal(pack(unpack(every.clone())).tolist(), list(range(256)), name="every byte, there and back")
+codes = torch.tensor([[[-8, 7], [0, -1]], [[3, -4], [5, -6]], [[1, 1], [2, 2]]], dtype=torch.int8)
+got = pack(codes.clone())
+assert got.dtype == torch.uint8 and unpack(got).dtype == torch.int8, f"packed is uint8 and codes are int8, got {got.dtype} and {unpack(got).dtype}"
+lk.checks.expect_equal(list(got.shape), [3, 2, 1], name="shape of packed [3, 2, 2]")
+lk.checks.expect_equal(got.flatten().tolist(), [0x78, 0xF0, 0xC3, 0xA5, 0x11, 0x22], name="packed bytes of a block")
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### The block formats of today's tensor cores
+#
+# Blackwell multiplies four-bit floats in hardware, with the scales inside the instruction. **MXFP4** (an open standard) gives each block of
+# 32 numbers in E2M1 a scale that is a power of two, stored as a bare exponent, E8M0: a byte $e$ that means $2^{e - 127}$. The
+# standard picks it from the block's largest number alone,
+#
+# $$\text{scale} = 2^{\lfloor \log_2 \max |x| \rfloor - 2},$$
+#
+# for 2 is the exponent of E2M1's largest number, $6 = 1.5 \cdot 2^2$. **NVFP4** takes blocks of 16 and an E4M3 scale, finer and dearer: 4.5
+# instead of 4.25 bits a number.
+
+# %% [markdown]
+# ### Task 7 · MXFP4
+# *10 points · 15 minutes · ●●●○*
+
+# %%
+lk.predict("mxfp4")
+
+
+# %% nbgrader={"grade": false, "grade_id": "mxfp4_nearest", "locked": true, "schema_version": 3, "solution": false, "task": false}
+def nearest_e2m1(x):
+    """Codes (int64, 0 … 15) of the nearest E2M1 numbers, ties to even, saturated at ±6."""
+    return FORMATS["fp4_e2m1"].encode(x, saturate=True).astype(np.int64)
+
+
+# %% nbgrader={"grade": false, "grade_id": "mxfp4", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def mxfp4(x):
+    """Quantize x [n], n a multiple of 32, to MXFP4.
+
+    Returns codes (int64 [n], from `nearest_e2m1`) and scales (int64 [n / 32], E8M0 codes from 0 to 254). A block of zeros has
+    scale 0. A block's numbers are divided by its scale before they are rounded; the largest may then saturate.
+
+    >>> codes, scales = mxfp4(np.array([1.0] + [0.25] * 31))
+    >>> codes[:3], scales
+    (array([6, 2, 2]), array([125]))
+    """
+    ### BEGIN SOLUTION
+    blocks = np.asarray(x, dtype=np.float64).reshape(-1, 32)
+    largest = np.abs(blocks).max(axis=1)
+    _, power = np.frexp(largest)  # largest = f · 2^power with 0.5 <= f < 1: floor(log2) is power − 1, without a rounded log
+    scales = np.where(largest > 0, np.clip(power - 1 - 2 + 127, 0, 254), 0)
+    codes = nearest_e2m1(np.ldexp(blocks, (127 - scales)[:, None]))
+    return codes.reshape(-1), scales.astype(np.int64)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "mxfp4_test", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
+codes, scales = mxfp4(np.array([1.0] + [0.25] * 31))
+lk.checks.expect_equal((codes[:3].tolist(), scales.tolist()), ([6, 2, 2], [125]), name="codes and scale of a small block")
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(607)
+tried = {
+    "a bell curve": rng.standard_normal(32 * 8),
+    "any size": rng.standard_normal(32 * 8) * np.repeat(2.0 ** rng.integers(-100, 100, 8), 32),
+    "powers of two": np.repeat(2.0 ** np.arange(-8.0, 8.0), 32),  # where floor(log2) sits on an edge
+    "just below them": np.repeat(np.nextafter(2.0 ** np.arange(-8.0, 8.0), 0), 32),
+    "an outlier a block": np.where(np.arange(256) % 32 == 5, 60.0, rng.standard_normal(256)),
+}
+for what, x in tried.items():
+    blocks = FORMATS["mxfp4"].quantize(x)
+    codes, scales = mxfp4(x.copy())
+    lk.checks.expect_equal(scales.tolist(), blocks.scales.tolist(), name=f"scales, {what}")
+    lk.checks.expect_equal(codes.tolist(), blocks.codes.tolist(), name=f"codes, {what}")
+codes, scales = mxfp4(np.zeros(64))
+lk.checks.expect_equal((scales.tolist(), sorted(set(codes.tolist()))), ([0, 0], [0]), name="blocks of zeros")
+### END HIDDEN TESTS
+
+# %%
+with lk.picture("Four bits, four ways. The scale's own format matters as much as the numbers'."):
+    shown = {}
+    for name in ("mxfp4", "nvfp4", "nf4_blocks"):
+        format_ = FORMATS[name]
+        got = perplexity_with(lambda _, W: torch.from_numpy(format_.round(W.double().numpy())))
+        shown[f"{name} ({format_.bits_per_number:g} bits)"] = got
+    shown["int4, groups of 64 (4.25 bits)"] = perplexity_with(lambda _, W: dequantize_groups(*quantize_groups(W, 4, 64)))
+    for name, got in shown.items():
+        print(f"{name:32s} perplexity {got:6.2f} ({100 * (got / baseline - 1):+.2f} %)")
+
+# %% [markdown]
+# ## Part 5 · Rounding with a conscience
+#
+# Round-to-nearest treats each weight as if it were alone. But what counts is the layer's *output*, $\lVert X W^\top - X \hat W^\top \rVert$, and
+# there errors can cancel: an error made in one column can be paid back by shifting the columns not yet rounded. How much each must shift is
+# in the matrix $H = X^\top X$ of the inputs that the layer really sees.
+#
+# **GPTQ** goes through the columns from left to right. With $U$ the *upper* Cholesky factor of $H^{-1}$, so that $H^{-1} = U^\top U$:
+#
+# 1. round column $c$ to $\hat w_c$;
+# 2. its error, scaled: $e = (w_c - \hat w_c) / U_{cc}$;
+# 3. for all later columns $j > c$: $w_j \leftarrow w_j - e\, U_{cj}$.
+#
+# At the first column of each group, the group's scale is taken from the weights *as they are by then*. Because $H$ may be singular, a little of its
+# mean diagonal is added first: `damp` of it.
+
+# %% nbgrader={"grade": false, "grade_id": "lab06_hessians", "locked": true, "schema_version": 3, "solution": false, "task": false}
+@torch.no_grad()
+def hessians(texts):
+    """H = XᵀX of every linear layer's inputs over some texts [n, tokens], by the layer's name."""
+    layers, found, handles = dict(model.named_modules()), {}, []
+    for name in weights:
+
+        def add(module, given, name=name):
+            x = given[0].flatten(0, -2)
+            found[name] = found.get(name, 0) + x.T @ x
+
+        handles.append(layers[name].register_forward_pre_hook(add))
+    try:
+        for part in texts.split(8):
+            model(part)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return found
+
+
+# %% [markdown]
+# ### Task 8 · GPTQ
+# *14 points · 25 minutes · ●●●●*
+
+# %%
+lk.predict("gptq")
+
+
+# %% nbgrader={"grade": false, "grade_id": "gptq", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def gptq(W, H, bits, group, damp=0.01):
+    """Quantize W [out, in] so that the layer's output changes least, given H [in, in] = XᵀX of its inputs.
+
+    Symmetric, one scale for each `group` neighbours of a row, as in `quantize_groups`; `group` divides `in`.
+    Returns codes (torch.int8 [out, in]) and scales (float32 [out, in / group]). W and H stay as they were.
+    Work in float64: a Cholesky factor of an inverse needs the digits.
+    """
+    ### BEGIN SOLUTION
+    W, H = W.double().clone(), H.double().clone()
+    out, inner = W.shape
+    H += damp * H.diagonal().mean() * torch.eye(inner, dtype=H.dtype)
+    U = torch.linalg.cholesky(torch.cholesky_inverse(torch.linalg.cholesky(H)), upper=True)
+    top = 2 ** (bits - 1) - 1
+    codes = torch.zeros(out, inner, dtype=torch.int8)
+    scales = torch.ones(out, inner // group, dtype=torch.float64)
+    for c in range(inner):
+        if c % group == 0:
+            largest = W[:, c : c + group].abs().amax(1) / top
+            scales[:, c // group] = torch.where(largest > 0, largest, 1.0)
+        scale = scales[:, c // group]
+        code = torch.clamp(torch.round(W[:, c] / scale), -top, top)
+        codes[:, c] = code.to(torch.int8)
+        error = (W[:, c] - code * scale) / U[c, c]
+        W[:, c + 1 :] -= error[:, None] * U[c, c + 1 :]
+    return codes, scales.float()
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "gptq_test", "locked": true, "points": 9, "schema_version": 3, "solution": false, "task": false}
+generator = torch.Generator().manual_seed(608)
+W = torch.randn(6, 16, generator=generator)
+# inputs that know nothing of each other: nothing to pay back, so GPTQ is round-to-nearest
+codes, scales = gptq(W.clone(), torch.eye(16) * 3.0, 4, 8)
+lk.checks.expect_equal(codes.tolist(), quantize_groups(W.clone(), 4, 8)[0].tolist(), name="codes for independent inputs")
+### BEGIN HIDDEN TESTS
+def slowly(W, H, bits, group, damp):
+    """The same without Cholesky: after each column the inverse of what is left is made anew (Optimal Brain Quantization)."""
+    W, H = W.double().numpy().copy(), H.double().numpy().copy()
+    out, inner = W.shape
+    H += damp * np.diag(H).mean() * np.eye(inner)
+    top = 2 ** (bits - 1) - 1
+    codes, scales = np.zeros((out, inner)), np.ones((out, inner // group))
+    for c in range(inner):
+        if c % group == 0:
+            largest = np.abs(W[:, c : c + group]).max(1) / top
+            scales[:, c // group] = np.where(largest > 0, largest, 1.0)
+        inverse = np.linalg.inv(H[c:, c:])
+        scale = scales[:, c // group]
+        codes[:, c] = np.clip(np.rint(W[:, c] / scale), -top, top)
+        error = (W[:, c] - codes[:, c] * scale) / inverse[0, 0]
+        W[:, c + 1 :] -= error[:, None] * inverse[0, 1:]
+    return codes, scales
+
+
+for out, inner, group, bits, damp in [(5, 12, 12, 4, 0.01), (4, 16, 8, 3, 0.01), (3, 24, 6, 4, 0.1), (1, 8, 2, 2, 0.01)]:
+    X = torch.randn(40, inner, generator=generator) @ torch.randn(inner, inner, generator=generator)  # correlated inputs
+    W = torch.randn(out, inner, generator=generator)
+    H = X.T @ X
+    before = W.clone(), H.clone()
+    codes, scales = gptq(W, H, bits, group, damp)
+    lk.checks.expect_close(W, before[0], rtol=0, name="W after the call")
+    lk.checks.expect_close(H, before[1], rtol=0, name="H after the call")
+    expected = slowly(W, H, bits, group, damp)
+    lk.checks.expect_equal(codes.tolist(), expected[0].astype(int).tolist(), name=f"codes, out={out} in={inner} group={group}")
+    lk.checks.expect_close(scales, expected[1], rtol=1e-5, name=f"scales, out={out} in={inner} group={group}")
+# fewer texts than inputs: H is singular, and damping is what saves the day
+X = torch.randn(4, 16, generator=generator)
+codes, scales = gptq(torch.randn(3, 16, generator=generator), X.T @ X, 4, 16)
+assert torch.isfinite(scales).all(), "a singular H gives scales that are not finite; add damp · mean(diag H) to its diagonal"
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "gptq_test_perplexity", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
+# the model judges: of what four bits cost by rounding, how much does GPTQ win back?
+looked_at = hessians(calibration)
+nearest = perplexity_with(lambda name, W: dequantize_groups(*quantize_groups(W, 4, 64)))
+careful = perplexity_with(lambda name, W: dequantize_groups(*gptq(W, looked_at[name], 4, 64)))
+print(f"perplexity {baseline:.2f} as it was, {nearest:.2f} rounded to nearest, {careful:.2f} with GPTQ")
+### BEGIN HIDDEN TESTS
+truth = lm.perplexity(model, judged)
+def rounded(name, W):  # the judge's own round-to-nearest: nobody gains by making that worse
+    blocks = W.reshape(len(W), -1, 64)
+    step = blocks.abs().amax(-1, keepdim=True) / 7
+    return (torch.round(blocks / step) * step).reshape(W.shape)
+
+
+gap = perplexity_with(rounded) - truth
+won = 1 - (careful - truth) / gap
+assert won >= 0.3, f"GPTQ won back {100 * won:.0f} % of what rounding costs; a correct one wins back more than 30 %"
+assert careful >= truth * 0.995, "better than unquantized is too good to be true: are codes and scales really used?"
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Part 6 · The other half of the bytes
+#
+# At long contexts the weights are no longer what fills the memory: the **KV cache** is. Every token leaves a key and a value of every layer and
+# head behind, and every later token reads them all. They can be stored in eight bits like anything else. Keys and values arrive one token
+# at a time, so a scale has to be known then and there: one for each vector of a head.
+
+# %% [markdown]
+# ### Task 9 · A cache in int8
+# *8 points · 12 minutes · ●●○○*
+
+# %%
+lk.predict("kv")
+
+
+# %% nbgrader={"grade": false, "grade_id": "kv", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def quantize_vectors(x):
+    """Symmetric int8 with a scale for each vector along the last axis.
+
+    x [..., h]. Returns codes (torch.int8 [..., h], from −127 to 127) and scales (torch.float16 [..., 1]). The codes are rounded
+    with the scale *as it is stored*, in float16. A vector of zeros gets scale 1.
+
+    >>> quantize_vectors(torch.tensor([[127.0, -64.0], [0.0, 0.0]]))
+    (tensor([[127, -64], [  0,   0]], dtype=torch.int8), tensor([[1.], [1.]], dtype=torch.float16))
+    """
+    ### BEGIN SOLUTION
+    scales = (x.abs().amax(-1, keepdim=True) / 127).to(torch.float16)
+    scales = torch.where(scales > 0, scales, torch.ones_like(scales))
+    codes = torch.clamp(torch.round(x / scales.float()), -127, 127).to(torch.int8)
+    return codes, scales
+    ### END SOLUTION
+
+
+def cache_bytes(config, tokens, bits, scale_bits=0):
+    """Bytes that `tokens` tokens of one sequence leave in a cache, keys and values of all layers and key-value heads.
+
+    config: an lm.Config with .layers, .kv_heads, .head_width. `scale_bits` for each vector, 0 where there is no scale.
+
+    >>> cache_bytes(model.config, 1, 16)
+    2048
+    """
+    ### BEGIN SOLUTION
+    vectors = 2 * config.layers * config.kv_heads * tokens
+    return vectors * (config.head_width * bits + scale_bits) // 8
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": false, "grade_id": "kv_cache", "locked": true, "schema_version": 3, "solution": false, "task": false}
+class Int8Cache(lm.KVCache):
+    """A KV cache that keeps codes and scales, and gives keys and values back as the model wants them."""
+
+    def __init__(self, config, batch=1, capacity=None):
+        super().__init__(config, batch, capacity)
+        self.codes = {}
+
+    def append(self, layer, keys, values):
+        given = [quantize_vectors(keys), quantize_vectors(values)]
+        held = self.codes.get(layer)
+        if held:
+            given = [tuple(torch.cat([a, b], dim=2) for a, b in zip(h, g)) for h, g in zip(held, given)]
+        self.codes[layer] = given
+        return tuple(codes.float() * scales.float() for codes, scales in given)
+
+
+# %% nbgrader={"grade": true, "grade_id": "kv_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+codes, scales = quantize_vectors(torch.tensor([[127.0, -64.0], [0.0, 0.0]]))
+lk.checks.expect_equal((codes.tolist(), scales.tolist()), ([[127, -64], [0, 0]], [[1.0], [1.0]]), name="codes and scales")
+lk.checks.expect_equal(int(cache_bytes(model.config, 1, 16)), 2048, name="bytes of one token in FP16")
+### BEGIN HIDDEN TESTS
+generator = torch.Generator().manual_seed(609)
+x = torch.randn(2, 3, 5, 16, generator=generator) * 10.0 ** torch.randint(-2, 3, (2, 3, 5, 1), generator=generator)
+codes, scales = quantize_vectors(x.clone())
+assert (codes.dtype, scales.dtype) == (torch.int8, torch.float16), f"codes are int8 and scales float16, got {codes.dtype}, {scales.dtype}"
+lk.checks.expect_equal(list(scales.shape), [2, 3, 5, 1], name="shape of the scales")
+step = (x.abs().amax(-1, keepdim=True) / 127).half()
+lk.checks.expect_close(scales.float(), step.float(), rtol=1e-3, name="scales")
+lk.checks.expect_equal(codes.tolist(), torch.clamp(torch.round(x / step.float()), -127, 127).to(torch.int8).tolist(), name="codes")
+llama = lm.Config(vocabulary=32000, width=4096, layers=32, heads=32, kv_heads=8, head_width=128, hidden=11008)
+for tokens, bits, scale_bits in [(1, 16, 0), (4096, 16, 0), (4096, 8, 16), (100, 4, 16)]:
+    lk.checks.expect_equal(
+        int(cache_bytes(llama, tokens, bits, scale_bits)), 2 * 32 * 8 * tokens * (128 * bits + scale_bits) // 8, name=f"bytes of {tokens} tokens in {bits} bits"
+    )
+with torch.no_grad():
+    text = unseen[None, :256]
+    exact, cache = model(text), Int8Cache(model.config)
+    stored = torch.cat([model(part, cache) for part in text.split(64, dim=1)], dim=1)
+loss = [float(torch.nn.functional.cross_entropy(logits[0, :-1], text[0, 1:])) for logits in (exact, stored)]
+assert abs(loss[1] - loss[0]) <= 0.005, f"an int8 cache moved the loss by {loss[1] - loss[0]:+.4f} nats; it should hardly be seen"
+### END HIDDEN TESTS
+
+# %%
+with lk.picture("What a token costs, and what is left of it."):
+    rows = [("FP16", 16, 0), ("int8, a scale a vector", 8, 16)]
+    for name, bits, scale_bits in rows:
+        per_token = cache_bytes(model.config, 1, bits, scale_bits)
+        print(f"{name:24s} {per_token:6d} bytes a token here; a batch of 32 x 8,192 tokens: {32 * 8192 * per_token / 1e6:,.0f} MB")
+
+# %% [markdown]
+# ## Part 7 · Rivals at equal bytes
+#
+# Fewer bits is not the only way to fewer bytes. **2:4 sparsity** keeps the two largest of every four weights; tensor cores since Ampere skip
+# the zeros, and two bits a kept weight say where it was. **Low rank** replaces $W$ by two thin factors (lab 02). Which loses least, at
+# the same number of bytes?
+
+# %% [markdown]
+# ### Task 10 · Two of four
+# *8 points · 10 minutes · ●●○○*
+
+# %%
+lk.predict("prune")
+
+
+# %% nbgrader={"grade": false, "grade_id": "prune", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def prune_2_4(W):
+    """Keep the two weights of largest absolute value of every four neighbours of a row.
+
+    W [out, in], 4 divides in. Returns values [out, in / 2] (W's dtype) and places (torch.uint8 [out, in / 2], 0 to 3: where
+    in its four each kept value was), in the order in which they stood in W. Of equals, the one further left is kept.
+
+    >>> prune_2_4(torch.tensor([[1.0, -3.0, 0.5, 2.0]]))
+    (tensor([[-3.,  2.]]), tensor([[1, 3]], dtype=torch.uint8))
+    """
+    ### BEGIN SOLUTION
+    fours = W.reshape(len(W), -1, 4)
+    order = torch.sort(fours.abs(), dim=-1, descending=True, stable=True).indices
+    places = torch.sort(order[..., :2], dim=-1).values
+    return fours.gather(-1, places).reshape(len(W), -1), places.reshape(len(W), -1).to(torch.uint8)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": false, "grade_id": "prune_restore", "locked": true, "schema_version": 3, "solution": false, "task": false}
+def restore_2_4(values, places):
+    """The dense [out, in] matrix of what was kept."""
+    dense = torch.zeros(len(values), values.shape[1] // 2, 4, dtype=values.dtype)
+    at = places.long().reshape(len(values), -1, 2)
+    return dense.scatter(-1, at, values.reshape(at.shape)).reshape(len(values), -1)
+
+
+# %% nbgrader={"grade": true, "grade_id": "prune_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+values, places = prune_2_4(torch.tensor([[1.0, -3.0, 0.5, 2.0]]))
+lk.checks.expect_equal((values.tolist(), places.tolist()), ([[-3.0, 2.0]], [[1, 3]]), name="values and places")
+### BEGIN HIDDEN TESTS
+generator = torch.Generator().manual_seed(610)
+tried = {
+    "a bell curve": torch.randn(7, 20, generator=generator),
+    "equals": torch.randint(-2, 3, (9, 16), generator=generator).float(),
+    "all the same": torch.ones(2, 8),
+    "one row, one four": torch.tensor([[0.0, 0.0, 0.0, -1.0]]),
+}
+for what, W in tried.items():
+    values, places = prune_2_4(W.clone())
+    expected = []
+    for row in W.tolist():  # by hand: the two largest, the left one of equals, in their order
+        kept = []
+        for start in range(0, len(row), 4):
+            best = sorted(range(4), key=lambda j: (-abs(row[start + j]), j))[:2]
+            kept += [(row[start + j], j) for j in sorted(best)]
+        expected.append(kept)
+    lk.checks.expect_equal(values.tolist(), [[v for v, _ in row] for row in expected], name=f"values, {what}")
+    lk.checks.expect_equal(places.tolist(), [[j for _, j in row] for row in expected], name=f"places, {what}")
+### END HIDDEN TESTS
+
+# %%
+with lk.picture("At about nine bits a weight or fewer, rounding wins by a wide margin: this model's weights all matter a little."):
+    def low_rank(name, W):
+        rank = int(W.numel() * 9 / 16 / sum(W.shape))  # factors in 16 bits, at nine bits a weight
+        u, s, v = torch.linalg.svd(W.double(), full_matrices=False)
+        return (u[:, :rank] * s[:rank]) @ v[:rank]
+
+    rivals = {
+        "2:4 in 16 bits (9 bits a weight)": lambda name, W: restore_2_4(*prune_2_4(W)),
+        "low rank in 16 bits (9 bits)": low_rank,
+        "int8, a scale a row (8.05 bits)": lambda name, W: dequantize_groups(*quantize_groups(W, 8, W.shape[1])),
+        "int4, groups of 64 (4.25 bits)": lambda name, W: dequantize_groups(*quantize_groups(W, 4, 64)),
+    }
+    for name, replacement in rivals.items():
+        got = perplexity_with(replacement)
+        print(f"{name:34s} perplexity {got:8.2f} ({100 * (got / baseline - 1):+.1f} %)")
+
+# %% [markdown]
+# Sparse and low-rank models that work are *trained* to be so. Cut afterwards, without a step of training, they lose.
+#
+# ## Part 8 · A kernel that reads four bits
+#
+# All this pays only if the bytes are really not read. Unpacking to FP16 in memory first would read *more* than before. So the kernel loads
+# packed bytes, unpacks them in registers, and multiplies with 16-bit activations: **W4A16**. At batch 1 it does one multiply-add for each half
+# byte, far on the memory side of any roofline: a quarter of the bytes is a quarter of the time, nearly.
+
+# %% [markdown]
+# ### Task 11 · W4A16 in Triton
+# *10 points · 20 minutes · ●●●●*
+#
+# $y = W x$, with $W$ packed by `pack`. Each program makes `ROWS` outputs; a step of the loop takes one group of `GROUP` inputs, so one scale
+# a row. Byte $j$ of a row holds the weights of inputs $2j$ (low half) and $2j + 1$ (high half): load the even and the odd inputs
+# apart. Every byte of `packed` and every scale must be loaded exactly once.
+
+# %%
+lk.predict("w4a16")
+
+
+# %% nbgrader={"grade": false, "grade_id": "w4a16", "locked": false, "schema_version": 3, "solution": true, "task": false}
+@triton.jit
+def w4a16(packed, scales, x, y, OUT, IN: tl.constexpr, GROUP: tl.constexpr, ROWS: tl.constexpr):
+    """y[o] = Σ W[o, i] x[i]; packed uint8 [OUT, IN / 2], scales fp16 [OUT, IN / GROUP], x fp16 [IN], y fp32 [OUT].
+
+    GROUP divides IN and is a power of two; OUT need not be a multiple of ROWS. Accumulate in fp32.
+    """
+    ### BEGIN SOLUTION
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    inside = rows < OUT
+    pairs = tl.arange(0, GROUP // 2)
+    total = tl.zeros([ROWS], dtype=tl.float32)
+    for group in range(0, IN // GROUP):
+        at = group * (GROUP // 2) + pairs
+        codes = tl.load(packed + rows[:, None] * (IN // 2) + at[None, :], mask=inside[:, None], other=0).to(tl.int32)
+        low = ((codes & 15) ^ 8) - 8
+        high = ((codes >> 4) ^ 8) - 8
+        even = tl.load(x + 2 * at).to(tl.float32)
+        odd = tl.load(x + 2 * at + 1).to(tl.float32)
+        scale = tl.load(scales + rows * (IN // GROUP) + group, mask=inside, other=0.0).to(tl.float32)
+        total += scale * tl.sum(low.to(tl.float32) * even[None, :] + high.to(tl.float32) * odd[None, :], axis=1)
+    tl.store(y + rows, total, mask=inside)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": false, "grade_id": "w4a16_launch", "locked": true, "schema_version": 3, "solution": false, "task": false}
+def packed_layer(out, inner, group, seed):
+    """A random layer as the kernel takes it, [out, inner] in groups of `group`, and the product that it should make."""
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(-7, 8, (out, inner))
+    nibbles = codes.astype(np.uint8) & 15
+    packed = torch.from_numpy(nibbles[:, 0::2] | (nibbles[:, 1::2] << 4))
+    scales = torch.from_numpy(rng.uniform(0.5, 2.0, (out, inner // group)).astype(np.float16))
+    x = torch.from_numpy(rng.standard_normal(inner).astype(np.float16))
+    W = codes * np.repeat(scales.double().numpy(), group, axis=1)
+    return packed, scales, x, W @ x.double().numpy()
+
+
+def traced_w4a16(packed, scales, x, out, inner, group, rows):
+    """Run the kernel under the tracer. Returns y and the trace."""
+    y = torch.full((out,), float("nan"))
+    trace = lk.triton_trace.trace(w4a16)[(triton.cdiv(out, rows),)](packed, scales, x, y, out, IN=inner, GROUP=group, ROWS=rows)
+    return y, trace
+
+
+# %% nbgrader={"grade": true, "grade_id": "w4a16_test", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
+packed, scales, x, expected = packed_layer(48, 128, 64, seed=0)
+y, trace = traced_w4a16(packed, scales, x, 48, 128, 64, rows=16)
+lk.checks.expect_close(y, expected, rtol=1e-4, atol=1e-3, name="y")
+lk.checks.expect_no_findings(trace)
+### BEGIN HIDDEN TESTS
+for out, inner, group, rows in [(5, 64, 32, 4), (33, 96, 32, 16), (64, 256, 64, 32), (1, 16, 16, 8)]:
+    packed, scales, x, expected = packed_layer(out, inner, group, seed=out)
+    y, trace = traced_w4a16(packed, scales, x, out, inner, group, rows)
+    lk.checks.expect_close(y, expected, rtol=1e-4, atol=1e-3, name=f"y, out={out} in={inner} group={group} rows={rows}")
+    lk.checks.expect_no_findings(trace)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "w4a16_test_bytes", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+packed, scales, x, expected = packed_layer(40, 192, 64, seed=3)
+y, trace = traced_w4a16(packed, scales, x, 40, 192, 64, rows=16)
+lk.checks.expect_close(y, expected, rtol=1e-4, atol=1e-3, name="y")
+lk.checks.expect_traffic(trace, "packed", loaded_bytes=packed.nbytes)  # half a byte a weight, once
+lk.checks.expect_traffic(trace, "scales", loaded_bytes=scales.nbytes)
+lk.checks.expect_traffic(trace, "y", stored_bytes=y.nbytes, loaded_bytes=0)
+### BEGIN HIDDEN TESTS
+lk.checks.expect_traffic(trace, "x", at_most_loaded_bytes=3 * x.nbytes)  # once a program, and there are three
+### END HIDDEN TESTS
+
+# %%
+with lk.picture("The same layer, the same answer, a quarter of the bytes: at batch 1 that is what the time follows."):
+    packed, scales, x, expected = packed_layer(256, 256, 64, seed=1)
+    y, trace = traced_w4a16(packed, scales, x, 256, 256, 64, rows=32)
+    flops = 2.0 * 256 * 256
+    roof = lk.Roofline.from_spec("h100-sxm")
+    full = lk.Work(flops=flops, bytes_read=2 * 256 * 256 + 2 * 256, bytes_written=4 * 256, name="FP16 weights")
+    lk.show(roof.place(full, trace.work), summary="Roofline with the FP16 product and the four-bit one, both memory bound.")
+
+# %% [markdown]
+# ## The libraries
+#
+# You have written by hand what serving stacks call in one line. Where torchao is installed, here are its numbers beside yours.
+
+# %%
+try:
+    from torchao.quantization import Int4WeightOnlyConfig, Int8WeightOnlyConfig, quantize_
+except ImportError:
+    print("torchao is not installed, so there is nothing to compare: pip install torchao shows it.")
+else:
+    fresh, _ = lm.load()
+    quantize_(fresh, Int8WeightOnlyConfig(), filter_fn=lambda module, name: name in weights)
+    theirs = lm.perplexity(fresh, judged)
+    with lk.picture("One line of a library, and the same perplexity."):
+        yours = perplexity_with(lambda name, W: dequantize_groups(*quantize_groups(W, 8, W.shape[1])))
+        print(f"int8 weight-only: torchao {theirs:.3f}, yours {yours:.3f}, unquantized {baseline:.3f}")
+
+# %% [markdown]
+# ## On your GPU
+#
+# Not graded. Where there is a GPU, the next cell times your kernel at batch 1 against torch's FP16 product, at the size of a real layer. Elsewhere
+# it says why it does nothing.
+
+# %%
+device = lk.detect()
+if device.kind != "cuda" or device.virtual:
+    print(f"Skipped: this needs a CUDA GPU, and here is: {device.label}. Nothing was measured.")
+else:
+    out, inner, group = 8192, 8192, 128
+    packed = torch.randint(0, 256, (out, inner // 2), dtype=torch.uint8, device="cuda")
+    scales = torch.rand(out, inner // group, dtype=torch.float16, device="cuda")
+    x, y = torch.randn(inner, dtype=torch.float16, device="cuda"), torch.empty(out, device="cuda")
+    dense = torch.randn(out, inner, dtype=torch.float16, device="cuda")
+    for name, call in {
+        "FP16, torch": lambda: dense @ x,
+        "W4A16, yours": lambda: w4a16[(triton.cdiv(out, 16),)](packed, scales, x, y, out, IN=inner, GROUP=group, ROWS=16),
+    }.items():
+        print(lk.bench(call, name=name))
+
+# %% [markdown]
+# ## What to take along
+#
+# - A small float is three fields. Sorted by code it is sorted by size, and that is all there is to rounding.
+# - A scale is shared by whoever must suffer together: tensor, row, group, block. Count its bytes.
+# - Outliers can be moved to where they hurt less, exactly.
+# - Round-to-nearest is blind to what the layer computes. GPTQ pays one weight's error back with the next.
+# - Eight bits go unnoticed; four bits cost something, and how much is measured, not believed.
+# - Bytes that a kernel does not load are the only ones it saves.
+#
+# ## Next
+#
+# Chapter 9, *Numbers, quantization, sparsity*, has the derivations and the history. Then come models too large for one machine: many ranks, and
+# the messages between them.
