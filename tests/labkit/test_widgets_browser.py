@@ -67,6 +67,15 @@ def test_draws_without_kernel_or_network(show: Open, make: Callable[[], Any], wi
     assert (sum(map(int, re.findall(r"\d+", paper)[:3])) > 384) == (scheme == "light")
 
 
+@pytest.mark.parametrize("width", [1100, 860, 620, 420])
+def test_code_has_room_beside_its_table(show: Open, width: int) -> None:
+    """In a narrow column the table goes below, however wide the window is: JupyterLab's side bars take their share."""
+    page = show(f'<div style="width: {width}px">{MAKERS["source"]().html()}</div>', width=1300)
+    code, panel = (page.locator(place).bounding_box() for place in (".lk-code", ".lk-panel"))
+    assert code["width"] >= min(480, 0.85 * width)
+    assert (panel["y"] >= code["y"] + code["height"]) == (width < 700)
+
+
 @all_widgets
 def test_controls_keep_their_keys_from_jupyterlab(show: Open, make: Callable[[], Any]) -> None:
     """JupyterLab's shortcuts see a key first; on a slider or a radio button ArrowDown would select the next cell.
