@@ -18,17 +18,24 @@ struct alignas(4) __half2_raw {
 
 namespace lk {
 
+// Read, written and converted only. On aarch64, C++ has _Float16 from g++ 13 on, and always its older name.
+#if defined(__aarch64__)
+using Float16 = __fp16;
+#else
+using Float16 = _Float16;
+#endif
+
 // Integers pass through double, which holds all that half can tell apart.
 template <class Wider>
 LK_INLINE unsigned short half_bits(Wider wider) {
-    const _Float16 value = _Float16(wider);
+    const Float16 value = Float16(wider);
     unsigned short bits;
     __builtin_memcpy(&bits, &value, sizeof bits);
     return wider != wider ? 0x7fff : bits;  // the GPU's one NaN
 }
 
 LK_INLINE float half_value(unsigned short bits) {
-    _Float16 value;
+    Float16 value;
     __builtin_memcpy(&value, &bits, sizeof value);
     return float(value);
 }
