@@ -122,49 +122,6 @@ def test_nested_unrolling_compiles_in_seconds() -> None:
 # ---- the cache -------------------------------------------------------------------------------------------------------
 
 
-def test_an_entry_is_made_once(tmp_path: Path) -> None:
-    cache, made = Cache(tmp_path), []
-
-    def make(folder: Path) -> None:
-        made.append(folder)
-        (folder / "file").write_text("content")
-
-    first = cache.fetch("entry", make)
-    assert cache.fetch("entry", make) == first == tmp_path / "entry"
-    assert (first / "file").read_text() == "content"
-    assert len(made) == 1
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["entry"]
-
-
-def test_an_entry_that_fails_leaves_nothing(tmp_path: Path) -> None:
-    def make(folder: Path) -> None:
-        (folder / "half").write_text("half")
-        raise ValueError("no")
-
-    with pytest.raises(ValueError, match="no"):
-        Cache(tmp_path).fetch("entry", make)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_entry_used_longest_ago_goes_first(tmp_path: Path) -> None:
-    cache = Cache(tmp_path, limit_bytes=4000)
-    day = 86_400
-    for age, name in enumerate(("newest", "middle", "oldest"), start=1):
-        cache.fetch(name, lambda folder: (folder / "file").write_bytes(bytes(1000)))
-        os.utime(tmp_path / name, (time.time() - age * day,) * 2)
-    (tmp_path / ".making-1-dead").mkdir()
-    os.utime(tmp_path / ".making-1-dead", (time.time() - day,) * 2)
-    cache.fetch("another", lambda folder: (folder / "file").write_bytes(bytes(1500)))
-    assert {path.name for path in tmp_path.iterdir()} == {"another", "newest"}
-
-
-def test_what_was_used_just_now_stays(tmp_path: Path) -> None:
-    cache = Cache(tmp_path, limit_bytes=100)
-    for name in ("one", "two"):
-        cache.fetch(name, lambda folder: (folder / "file").write_bytes(bytes(1000)))
-    assert {path.name for path in tmp_path.iterdir()} == {"one", "two"}
-
-
 RACE = """
 import sys, time
 from mlsys_labkit import cuda

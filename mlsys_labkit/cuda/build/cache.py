@@ -2,6 +2,7 @@
 
 An entry is a folder named by the content it was made from. It is made under another name and then renamed, so that no
 process ever sees half of one; of two processes that make the same entry, one waits for the other or its own is dropped.
+What a living process has fetched stays (claims.py), however old and however full the cache.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from mlsys_labkit.cuda.build.claims import claims, locked
 from mlsys_labkit.cuda.errors import CudaError
 
 __all__ = ["Cache", "digest"]
 
 LIMIT_BYTES = 1 << 30
-_KEEP_SECONDS = 3600.0  # an entry that was used so recently may be in use
+_CLEAN_SECONDS = 60.0  # between looks at how much there is, which takes a while where there are thousands of entries
+_ABANDONED_SECONDS = 3600.0  # no compiler runs so long: what is half made was left by a process that died
 _TEMPORARY = ".making-"
 
 
@@ -54,6 +57,8 @@ class Cache:
         Raises CudaError when the disk is full or must not be written to, and whatever ``make`` raises.
         """
         entry = self.folder / name
+        with contextlib.suppress(OSError):  # a cache that somebody else filled and lends to be read
+            claims(self.folder.absolute()).add(name)
         if _touch(entry):
             return entry
         try:
@@ -85,30 +90,34 @@ class Cache:
                     raise  # else: another process was faster, and made the same
         finally:
             shutil.rmtree(making, ignore_errors=True)
-        self.clean(keep=entry)
+        if claims(self.folder.absolute()).seconds_since_cleaning() > _CLEAN_SECONDS:
+            self.clean()
 
-    def clean(self, keep: Path | None = None) -> None:
-        """Drop what was used longest ago, down to three quarters of the limit, and what dead processes left behind."""
-        now = time.time()
+    def clean(self) -> None:
+        """Drop what was used longest ago, down to three quarters of the limit, and what dead processes left behind.
+
+        What living processes have fetched is not dropped, so the limit can be exceeded by that much.
+        """
         entries = []
         for path in list(self.folder.iterdir()):
             with contextlib.suppress(OSError):
                 used = path.stat().st_mtime
                 if path.name.endswith(".lock") or path.name.startswith(_TEMPORARY):
-                    if now - used > _KEEP_SECONDS:
+                    if time.time() - used > _ABANDONED_SECONDS:
                         _remove(path)
-                else:
-                    entries.append((used, sum(file.stat().st_size for file in path.iterdir()), path))
-        total = sum(size for _, size, _ in entries)
-        if total <= self.limit_bytes:
-            return
-        for used, size, path in sorted(entries):
-            if total <= self.limit_bytes * 3 // 4 or now - used < _KEEP_SECONDS:
+                elif path.is_dir():
+                    entries.append((used, _bytes_in(path), path))
+        total = sum(nbytes for _, nbytes, _ in entries)
+        with claims(self.folder.absolute()).cleaning() as in_use:
+            if total <= self.limit_bytes:
                 return
-            if path != keep:
-                with contextlib.suppress(OSError):  # another process drops the oldest, too, and was faster
-                    _remove(path)
-                total -= size
+            for _, nbytes, path in sorted(entries):
+                if total <= self.limit_bytes * 3 // 4:
+                    return
+                if path.name not in in_use:
+                    with contextlib.suppress(OSError):  # another process drops the oldest, too, and was faster
+                        _remove(path)
+                    total -= nbytes
 
 
 def _default_folder() -> Path:
@@ -137,15 +146,17 @@ def _touch(entry: Path) -> bool:
 @contextlib.contextmanager
 def _turn(lock: Path) -> Iterator[None]:
     """One process at a time, as far as the file system knows locks: it saves double work and nothing depends on it."""
-    file = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    try:
-        with contextlib.suppress(OSError):
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-    finally:
-        with contextlib.suppress(OSError):
-            lock.unlink()
-        os.close(file)
+    with locked(lock, fcntl.LOCK_EX):
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                lock.unlink()
+
+
+def _bytes_in(folder: Path | os.DirEntry[str]) -> int:
+    with os.scandir(folder) as found:
+        return sum(_bytes_in(each) if each.is_dir(follow_symlinks=False) else each.stat().st_size for each in found)
 
 
 def _remove(path: Path) -> None:

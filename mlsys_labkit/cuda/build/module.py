@@ -80,7 +80,8 @@ def _compile(unit: Unit, flags: list[str], folder: Path, toolchain: Toolchain) -
         said = compiler.run(toolchain, [*link_flags(), "unit.s", "-o", "kernel.so"], folder)
         if unit.graded:
             check_module(folder / "kernel.so", assembly.read_text(encoding="utf-8", errors="surrogateescape"))
-        assembly.unlink()
+        for used in (assembly, folder / "unit.cpp"):
+            used.unlink()
     except compiler.CompilerFailed as failed:
         said = failed.text
         diagnostics = read_diagnostics(said, unit.name, unit.source) or linker_diagnostics(said)
