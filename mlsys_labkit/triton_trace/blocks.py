@@ -50,9 +50,9 @@ def scan(input: Any, axis: Any, combine_fn: Any, reverse: Any = False, **options
     arrays = [np.moveaxis(block.handle.data, axis, 0)[::step] for block in blocks]
     distance = 1
     while distance < len(arrays[0]):
-        before, after = [one[:-distance] for one in arrays], [one[distance:] for one in arrays]
-        combined = _combined(combine_fn, blocks, before, after)
-        arrays = [np.concatenate([one[:distance], new]) for one, new in zip(arrays, combined, strict=True)]
+        before = [np.roll(one, distance, 0) for one in arrays]  # a block's size is a power of 2: none is cut off
+        combined = _combined(combine_fn, blocks, before, arrays)
+        arrays = [np.concatenate([one[:distance], new[distance:]]) for one, new in zip(arrays, combined, strict=True)]
         distance *= 2
     results = [np.ascontiguousarray(np.moveaxis(array[::step], 0, axis)) for array in arrays]
     return _like(input, [_block(block, result) for block, result in zip(blocks, results, strict=True)])

@@ -128,6 +128,9 @@ class Builder(BuilderBase):  # type: ignore[misc]
     def get_bf16(self, value: float) -> Any:
         return handle_of(np.array([value], np.float64), tl.bfloat16)
 
+    def get_all_ones_value(self, dtype: Any) -> Any:
+        return Handle(np.invert(np.zeros(1, storage_dtype(dtype))), dtype.scalar)
+
     def get_fp8e4b15_ty(self) -> Any:
         return dtype_of("fp8e4b15")
 

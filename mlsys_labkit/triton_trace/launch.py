@@ -1,8 +1,15 @@
-"""``kernel[grid](...)`` on a machine without a GPU."""
+"""``kernel[grid](...)`` on a machine without a GPU: to the worker, once the kit is loaded; with a GPU, as ever."""
 
 from __future__ import annotations
 
+import functools
+import sys
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 
 from mlsys_labkit.triton_trace.arguments import bind, grid_of, pack
@@ -10,7 +17,37 @@ from mlsys_labkit.triton_trace.client import Order, Outcome, Worker
 from mlsys_labkit.triton_trace.rules import check_rules
 from mlsys_labkit.triton_trace.source import KernelSource
 
-__all__ = ["Launcher"]
+__all__ = ["Launched", "Launcher", "has_gpu", "install", "recording"]
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A launch that has ended, for whoever records."""
+
+    source: KernelSource
+    grid: tuple[int, int, int]
+    bound: dict[str, Any]  # parameter -> the caller's value
+    outcome: Outcome
+
+
+@dataclass(frozen=True)
+class _Recording:
+    recorder: str
+    options: dict[str, Any]
+    tell: Callable[[Launched], None]
+
+
+_recording: ContextVar[_Recording | None] = ContextVar("_recording", default=None)
+
+
+@contextmanager
+def recording(recorder: str, options: dict[str, Any], tell: Callable[[Launched], None]) -> Iterator[None]:
+    """While it lasts, every ``kernel[grid](...)`` is told to ``recorder`` ("module:Class"), and then to ``tell``."""
+    token = _recording.set(_Recording(recorder, options, tell))
+    try:
+        yield
+    finally:
+        _recording.reset(token)
 
 
 class Launcher:
@@ -41,38 +78,95 @@ class Launcher:
 
     def run(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outcome:
         """Launch once. Raises what Worker.launch raises, ArgumentError and LaunchError."""
+        return self.launch(grid, args, kwargs).outcome
+
+    def launch(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Launched:
+        """The same, with what was launched."""
         check_rules(self.source)
         function = self.source.entry
-        chosen = self._chosen(args, dict(kwargs), [one.name for one in function.parameters])
-        bound = bind(function, args, chosen)
-        return Worker.current().launch(
+        names = [one.name for one in function.parameters]
+        bound = bind(function, args, self._with_wrappers(dict(zip(names, args, strict=False)), kwargs))
+        sizes = grid_of(grid, bound)
+        outcome = Worker.current().launch(
             self.source,
-            grid_of(grid, bound),
+            sizes,
             pack(function, bound),
             recorder=self._recorder,
             recorder_options=self._options,
             order=self._order,
             timeout_s=self._timeout_s,
         )
+        return Launched(self.source, sizes, bound, outcome)
 
-    def _chosen(self, args: tuple[Any, ...], kwargs: dict[str, Any], names: list[str]) -> dict[str, Any]:
-        """``kwargs`` with what the kernel's wrappers add."""
+    def _with_wrappers(self, positional: dict[str, Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """``kwargs`` with what the kernel's wrappers add, from the outermost to the kernel."""
+        added = dict(kwargs)
         layer = self._kernel
-        while not callable(getattr(layer, "__code__", None)) and hasattr(layer, "fn"):
-            given = {**dict(zip(names, args, strict=False)), **kwargs}
+        while not isinstance(layer, FunctionType) and hasattr(layer, "fn"):
             if hasattr(layer, "configs"):
                 config = self._config or layer.configs[0]
                 if self._config is None and len(layer.configs) > 1:
-                    warnings.warn(
-                        f"without a GPU there is nothing to tune: {names and self.source.entry.name} takes its first "
-                        f"configuration, {config}",
-                        stacklevel=4,
-                    )
-                kwargs.update(config.kwargs)
-                if getattr(config, "pre_hook", None):
-                    config.pre_hook({**given, **config.all_kwargs()})
+                    _say_first_config(self.source.entry.name, str(config))
+                added.update(config.kwargs)
+                if config.pre_hook:
+                    config.pre_hook({**positional, **added, **config.all_kwargs()})
             elif isinstance(getattr(layer, "values", None), dict):
                 for name, rule in layer.values.items():
-                    kwargs[name] = rule({**given, **kwargs})
+                    added[name] = rule({**positional, **added})
             layer = layer.fn
-        return kwargs
+        return added
+
+
+@functools.cache
+def _say_first_config(kernel: str, config: str) -> None:
+    warnings.warn(
+        f"{kernel} takes its first configuration ({config}): without a GPU there is nothing to time", stacklevel=6
+    )
+
+
+@functools.cache
+def has_gpu() -> bool:
+    """Whether Triton can launch compiled kernels here."""
+    from triton.runtime import driver
+
+    try:
+        driver.active.get_current_device()
+    except Exception:  # every backend has its own way to say that it has no device
+        return False
+    return True
+
+
+def install() -> None:
+    """Send every ``kernel[grid](...)`` of this process to the worker when there is no GPU. Twice does no harm."""
+    from triton.runtime import KernelInterface
+
+    compiled = KernelInterface.__getitem__
+    if getattr(compiled, "labkit", False):
+        return
+
+    @functools.wraps(compiled)
+    def launch(kernel: Any, grid: Any) -> Any:
+        if has_gpu():
+            return compiled(kernel, grid)
+        return lambda *args, **kwargs: _interpret(kernel, grid, args, kwargs)
+
+    launch.labkit = True  # type: ignore[attr-defined]
+    KernelInterface.__getitem__ = launch
+
+
+def _interpret(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    wanted = _recording.get()
+    if wanted is None:
+        Launcher(kernel).run(grid, args, kwargs)
+        return
+    launcher = Launcher(kernel, recorder=wanted.recorder, recorder_options=wanted.options)
+    wanted.tell(launcher.launch(grid, args, kwargs))
+
+
+def install_if_there() -> None:
+    """``install``, where Triton is."""
+    if sys.platform == "linux":
+        try:
+            install()
+        except ModuleNotFoundError:
+            return
