@@ -60,7 +60,7 @@ def test_a_compiler_that_is_too_old_or_none(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/bin")
     fake_compiler(tmp_path / "bin", "g++", version("9.4.0"))
-    for name in ("g++-12", "g++-13", "g++-14", "g++-15"):
+    for name in ("g++-12", "g++-13", "g++-14", "g++-15", "g++-16"):
         fake_compiler(tmp_path / "bin", name, "echo unknown argument >&2; exit 1")
     with pytest.raises(cuda.CudaError, match=r"g\+\+ is version 9.4.0"):
         find_toolchain()

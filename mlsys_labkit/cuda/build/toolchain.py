@@ -16,7 +16,7 @@ from mlsys_labkit.cuda.errors import CudaError
 __all__ = ["Toolchain", "find_toolchain"]
 
 OLDEST = 12  # the first whose C++ has _Float16 on x86-64, and the oldest the counters are tested with
-_NAMES = ("g++", "g++-14", "g++-13", "g++-12", "g++-15")
+_NAMES = ("g++", "g++-14", "g++-13", "g++-12", "g++-15", "g++-16")
 _MACHINES = ("x86_64", "aarch64")
 
 
@@ -43,7 +43,7 @@ class Toolchain:
 
 
 def find_toolchain() -> Toolchain:
-    """The compiler named by ``CXX``, else the first of g++, g++-14, g++-13, g++-12 and g++-15 that is new enough.
+    """The compiler named by ``CXX``, else the first of g++, g++-14, -13, -12, -15 and -16 that is new enough.
 
     Raises CudaError where kernels cannot be compiled on this machine, with the command that mends it.
     """
