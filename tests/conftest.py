@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -24,6 +25,8 @@ def pytest_configure() -> None:
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
     os.environ.pop("LABKIT_DEVICE", None)
+    hypothesis.settings.register_profile("untimed", deadline=None)  # on a busy machine, a slow example is no bug
+    hypothesis.settings.load_profile("untimed")
     # A suite started in the background inherits an ignored Ctrl-C, and would hand it down to all that it starts.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
