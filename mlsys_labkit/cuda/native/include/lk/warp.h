@@ -77,16 +77,17 @@ LK_INLINE int __uni_sync(unsigned mask, int predicate) {
 
 LK_INLINE unsigned __activemask() { return lk_active_mask(); }
 
+// A short is compared as the int that it becomes.
 template <class Value>
 LK_INLINE unsigned __match_any_sync(unsigned mask, Value value) {
-    static_assert(std::is_arithmetic<Value>::value && sizeof(Value) >= 4, "__match_any_sync compares 4- or 8-byte numbers");
-    return lk_match(mask, &value, sizeof(Value));
+    static_assert(std::is_arithmetic<Value>::value && sizeof(Value) <= 8, "__match_any_sync compares numbers");
+    const decltype(+value) number = value;
+    return lk_match(mask, &number, sizeof number);
 }
 
 template <class Value>
 LK_INLINE unsigned __match_all_sync(unsigned mask, Value value, int* all) {
-    static_assert(std::is_arithmetic<Value>::value && sizeof(Value) >= 4, "__match_all_sync compares 4- or 8-byte numbers");
-    unsigned same = lk_match(mask, &value, sizeof(Value));
+    const unsigned same = __match_any_sync(mask, value);
     *all = lk_ballot(mask, same != mask) == 0;
     return *all ? mask : 0;
 }
