@@ -231,3 +231,25 @@ def test_tiles_that_do_not_exist_are_refused_in_one_line(fragment):
     with pytest.raises(cuda.CompileError, match="wmma has no such tile, or it is not simulated") as caught:
         cuda.compile(source, backend="simulator", strict=False)
     assert caught.value.diagnostics[0].line == 3
+
+
+def test_half_a_warp_cannot_multiply() -> None:
+    source = """#include <mma.h>
+    using namespace nvcuda;
+    __global__ void k(const half* a, float* c) {
+        wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> left;
+        wmma::fragment<wmma::matrix_b, 16, 16, 16, half, wmma::row_major> right;
+        wmma::fragment<wmma::accumulator, 16, 16, 16, float> sum;
+        wmma::fill_fragment(sum, 0.0f);
+        wmma::load_matrix_sync(left, a, 16);
+        wmma::load_matrix_sync(right, a, 16);
+        wmma::mma_sync(sum, left, right, sum);
+        wmma::store_matrix_sync(c, sum, 16, wmma::mem_row_major);
+    }"""
+    kernel = cuda.compile(source, backend="simulator")
+    a, c = np.ones((16, 16), np.float16), np.zeros((16, 16), np.float32)
+    kernel[1, 32](a, c)
+    assert (c == 16).all()
+    (finding,) = kernel.check[1, 16](a, c)
+    assert (finding.kind, finding.line) == ("assertion", 10)
+    assert "all 32 lanes" in finding.message

@@ -52,9 +52,10 @@ LK_INLINE Result finish(Sum sum, bool saturate) {
     return Result(sum);
 }
 
-// The profile reads the FLOPs of a call from this name and its first number: of a lane, 0 for integers.
+// The profile reads the FLOPs of a call from this name and its first number: of a lane, 0 for integers. Returns whether the
+// whole warp took part; the results mean nothing where it did not.
 template <int flops, int rows, int columns, int depth, class Result, class TypeA, class TypeB, class Addend>
-LK_OPAQUE void tensor_core_multiply(Result* results, const TypeA* left, const TypeB* right, const Addend* addends,
+LK_OPAQUE bool tensor_core_multiply(Result* results, const TypeA* left, const TypeB* right, const Addend* addends,
                                     bool saturate) {
     using TileA = Tile<nvcuda::wmma::matrix_a, rows, columns, depth, TypeA>;
     using TileB = Tile<nvcuda::wmma::matrix_b, rows, columns, depth, TypeB>;
@@ -74,7 +75,7 @@ LK_OPAQUE void tensor_core_multiply(Result* results, const TypeA* left, const Ty
         mine.right[i] = Input<TypeB>::take(reinterpret_cast<const typename TileB::Number*>(right)[i]);
     }
     Part parts[32];
-    lk_gather(0xffffffffu, &mine, parts, sizeof mine);
+    const bool all_lanes_are_here = lk_gather(0xffffffffu, &mine, parts, sizeof mine) == 0xffffffffu;
 
     for (int element = 0; element < TileC::elements; ++element) {
         const Place place = TileC::place(element, int(lk_lane()));
@@ -86,6 +87,7 @@ LK_OPAQUE void tensor_core_multiply(Result* results, const TypeA* left, const Ty
         }
         results[element] = finish<Result>(sum, saturate);
     }
+    return all_lanes_are_here;
 }
 
 }  // namespace wmma
@@ -101,8 +103,11 @@ LK_INLINE void mma_sync(fragment<accumulator, Rows, Columns, Depth, Result>& res
                         const fragment<accumulator, Rows, Columns, Depth, Addend>& addend, bool saturate = false) {
     static_assert(std::is_same<TypeA, TypeB>::value, "mma_sync: A and B have one type");
     constexpr int flops = std::is_integral<TypeA>::value ? 0 : 2 * Rows * Columns * Depth / 32;
-    lk::wmma::tensor_core_multiply<flops, Rows, Columns, Depth>(result.x, reinterpret_cast<const TypeA*>(left.x),
-                                                                reinterpret_cast<const TypeB*>(right.x), addend.x, saturate);
+    if (!lk::wmma::tensor_core_multiply<flops, Rows, Columns, Depth>(result.x, reinterpret_cast<const TypeA*>(left.x),
+                                                                     reinterpret_cast<const TypeB*>(right.x), addend.x,
+                                                                     saturate)) {
+        lk_assert_fail("all 32 lanes of the warp take part in mma_sync", __FILE__, __LINE__, __func__);
+    }
 }
 
 // To the nearest number that a tensor core can take, away from zero in the middle.
