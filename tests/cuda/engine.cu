@@ -193,11 +193,11 @@ __global__ void divides(int* out) {
 }
 
 // Keeps the compiler from doing without the array.
-__device__ __noinline__ void fill(int* room, int count) {
-    for (int i = 0; i < count; i += 100) room[i] = i;
+__device__ __attribute__((noinline)) void fill(int* room, int count) {
+    for (int i = 0; i < count; i += 100) room[i] = i;  // here, too
 }
 
-__device__ __noinline__ int deeper(const int* bottom, int depth) {
+__device__ __attribute__((noinline)) int deeper(const int* bottom, int depth) {
     int room[200];
     fill(room, 100);                                                   // here
     return *bottom < 0 ? 0 : deeper(bottom, depth + 1) + room[depth];  // here
@@ -207,7 +207,7 @@ __global__ void overflows(int* out) {
     if (GUILTY) out[threadIdx.x] = deeper(out, 1);
 }
 
-__device__ __noinline__ int wide(int index) {  // here the stack is made to reach
+__device__ __attribute__((noinline)) int wide(int index) {  // here the stack is made to reach
     int room[225000];
     fill(room, 225000);
     return room[index];

@@ -72,6 +72,7 @@ FORGERIES: list[tuple[str, str, int]] = [
     ("compiler's atomics, new", KERNEL.format("__atomic_store_n((int*)x, 1, 0);"), 1),
     ("thread-local variable", "thread_local float tile[32];\n" + KERNEL.format("tile[0] = x[0];"), 1),
     ("a clock", KERNEL.format("long long t = clock64(); x[0] = t;"), 1),
+    ("strings, which copy unseen", KERNEL.format("char c[4]; std::char_traits<char>::copy(c, (const char*)x, 4); x[0] = c[0];"), 1),
     ("namespace of the library", "namespace cooperative_groups { inline int f() { return 1; } }\n" + KERNEL.format(BODY), 1),
     ("raw string", KERNEL.format('const char* s = R"(" ; asm("nop"); const char* t = ")"; x[0] = s[0];'), 1),
     ("comment in a raw string", KERNEL.format('const char* s = R"x(/*)x"; asm("nop"); /*)x"*/ x[0] = 1;'), 1),
@@ -87,6 +88,7 @@ COMPILED: list[tuple[str, str, str]] = [
     ("wide copy", KERNEL.format("wmemcpy((wchar_t*)x, (wchar_t*)(x + n), n);"), "wmemcpy"),
     ("code that runs at load", "struct A { int y; A() { y = printf(\"loaded\"); } };\nA a;\n" + KERNEL.format("x[0] = a.y;"), "initial value"),
     ("inline variable that runs at load", "__device__ float f(float y) { volatile float z = y; return sqrtf(z); }\ninline float a = f(3);\n" + KERNEL.format("x[0] = a;"), "initial value"),
+    ("a guarded static, whose end runs at exit", "struct A { float y; A(float z) : y(z) {} ~A() { y = 0; } };\n" + KERNEL.format("static A a(x[0]); x[0] = a.y;"), "guard"),
     ("code that runs at exit", KERNEL.format("quick_exit(0);"), "quick_exit"),
     ("environment", KERNEL.format('x[0] = getenv("HOME") != nullptr;'), "getenv"),
 ]  # fmt: skip

@@ -19,6 +19,7 @@ _BOTH = (
     "-g1",  # lines and inlined calls, no variables
     "-gdwarf-4",  # in version 5, addr2line of binutils 2.40 takes the first file of a header's code for the source
     "-fno-extern-tls-init",  # a thread-local array that is declared extern is plain memory, with no initialiser to call
+    "-fno-semantic-interposition",  # a kernel takes in __device__ functions that are neither static nor inline, too
     "-fno-gnu-unique",  # templates' __shared__ arrays: of this module alone, and the module can be unloaded
     "-fno-exceptions",
     "-fno-math-errno",
@@ -57,6 +58,7 @@ _INSTRUMENTED = (
     "-fno-builtin-memset",  # short ones become stores that no hook sees; as calls, the simulator records them
     "-fno-builtin-memcpy",
     "-fno-builtin-memmove",
+    "-fno-builtin-memcmp",
     # A basic block of the source is one basic block, and a later one has a higher address: lanes meet by that.
     "-fno-thread-jumps",
     "-fno-tree-dominator-opts",  # threads jumps too

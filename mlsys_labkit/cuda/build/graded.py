@@ -23,8 +23,8 @@ _RESERVED = re.compile(r"_*(?:lk|tsan|sanitizer|sancov)_|__(?:cyg_profile|mcount
 # numbers, and what gcc itself calls for arithmetic and for copies of structs (their accesses are recorded before).
 _LOADER = r"_DYNAMIC|_GLOBAL_OFFSET_TABLE_|_ITM_\w+|__gmon_start__|__cxa_finalize|__cxa_atexit|__dso_handle"
 _COMPILER = (
-    r"__tls_get_addr|_TLS_MODULE_BASE_|__stack_chk_fail|__cxa_guard_(?:acquire|release|abort)|_Unwind_Resume|abort"
-    r"|__gxx_personality_v0|__cxa_pure_virtual|mem(?:cpy|set|move|cmp)|_Zn[wa]m|_Zd[la]Pvm?|_ZSt\d+__throw_\w+"
+    r"__tls_get_addr|_TLS_MODULE_BASE_|__stack_chk_fail|_Unwind_Resume|abort"
+    r"|__gxx_personality_v0|__cxa_pure_virtual|mem(?:cpy|set|move|cmp)|_ZSt\d+__throw_\w+"
     r"|__(?:trunc|extend|float|fix)\w+|__(?:u?div|u?mod|mul|add|sub|neg|ashl|ashr|lshr|popcount|clz|ctz)[a-z]*[sdt][ifc][23]"
     r"|__(?:mul|div|pow)[hsdx][ci][23i]?|_ZNSt8ios_base4InitC1Ev|_ZNSt8ios_base4InitD1Ev"
 )

@@ -25,6 +25,8 @@ KINDS = (
     "exited_before_barrier", "absent_lane", "division_by_zero", "stack_overflow", "timeout", "assertion", "trap",
     "illegal_address", "misaligned", "unfinished_copy",
 )  # fmt: skip
+_REACH_BYTES = 1 << 34  # of a wrong int as an index: what is further away is another pointer
+_PAGE_BYTES = 4096
 _VERBS = ("reads", "writes", "updates", "updates", "reads", "writes")
 _NOUNS = ("read", "write", "atomic update", "atomic update", "volatile read", "volatile write")
 
@@ -103,7 +105,8 @@ class _Case:
             return held
         if self.is_shared:  # the array whose end, or beginning, is nearest
             return min(arrays, key=lambda each: max(each.begin - address, address - each.end), default=None)
-        return next((each for each in arrays if each.begin == int(self.record["begin"])), None)
+        nearest = next((each for each in arrays if each.begin == int(self.record["begin"])), None)
+        return nearest if nearest and -_REACH_BYTES < address - nearest.begin < _REACH_BYTES else None
 
     @property
     def who(self) -> str:
@@ -170,7 +173,19 @@ def _out_of_bounds(case: _Case) -> str:
     begin, end, address = (int(case.record[name]) for name in ("begin", "end", "address"))
     if begin <= address < end + (end - begin) and end:
         return f"{case.who} {case.access} byte {address - begin} of an array that has {_bytes(end - begin)}"
-    return f"{case.who} {case.access} {_bytes(case.bytes)} at address {address:#x}, where there is no array"
+    return f"{case.who} {case.access} {_bytes(case.bytes)} at {_place(case)}"
+
+
+def _place(case: _Case) -> str:
+    """An address that no array is near to."""
+    address = int(case.record["address"])
+    if address < _PAGE_BYTES and case.kind == "out_of_bounds":
+        return f"address {address:#x}: the pointer is null"
+    if address == 0:  # what x86 says of two more faults
+        return "address 0x0: the pointer is null or garbage, or the access is misaligned; check tells which"
+    if case.kind == "out_of_bounds" and case.access != "reads":
+        return f"address {address:#x}, where there is no array that a kernel may write; __constant__ is read only"
+    return f"address {address:#x}, where there is no memory of the device"
 
 
 def _shared_out_of_bounds(case: _Case) -> str:
@@ -228,7 +243,7 @@ def _absent(case: _Case) -> str:
 def _illegal_address(case: _Case) -> str:
     if case.array and case.array.name:
         return f"{case.who} accesses {case.element}, and {case.extent}"
-    return f"{case.who} accesses address {int(case.record['address']):#x}, where there is no memory of the device"
+    return f"{case.who} accesses {_place(case)}"
 
 
 def _misaligned(case: _Case) -> str:

@@ -74,6 +74,7 @@ long long lk_clock64();
 long long lk_global_timer();  // ns
 void* lk_memcpy(void* to, const void* from, unsigned long size);
 void* lk_memmove(void* to, const void* from, unsigned long size);
+int lk_memcmp(const void* left, const void* right, unsigned long size);
 void* lk_memset(void* to, int byte, unsigned long size);
 float lk_modff(float number, float* whole);
 double lk_modf(double number, double* whole);

@@ -86,6 +86,15 @@ void* lk_memmove(void* to, const void* from, unsigned long size) {
     return to;
 }
 
+int lk_memcmp(const void* left, const void* right, unsigned long size) {
+    u64 pc = reinterpret_cast<u64>(__builtin_return_address(0));
+    record_range(reinterpret_cast<u64>(left), size, Op::load, pc);
+    record_range(reinterpret_cast<u64>(right), size, Op::load, pc);
+    int order = memcmp(left, right, size);
+    leave_if_stopped();
+    return order;
+}
+
 void* lk_memset(void* to, int byte, unsigned long size) {
     record_range(reinterpret_cast<u64>(to), size, Op::store, reinterpret_cast<u64>(__builtin_return_address(0)));
     memset(to, byte, size);
@@ -156,14 +165,19 @@ void lk_trap() {
     stop_launch(block);
 }
 
+// What one thread frees another may get: the heap orders the two.
 void* lk_malloc(unsigned long size) {
     leave_if_stopped();
-    return current() ? heap_allocate(size) : malloc(size);
+    if (!current()) return malloc(size);
+    void* memory = heap_allocate(size);
+    lk_acquire(memory);
+    return memory;
 }
 
 void lk_free(void* pointer) {
     if (!pointer) return;
     if (!current() && !in_heap(pointer)) return free(pointer);
+    if (current()) lk_release(pointer);
     if (heap_release(pointer) || !current()) return;
     Block& block = enter_runtime();
     FindingRecord finding = make_finding(block, FindingKind::illegal_address);

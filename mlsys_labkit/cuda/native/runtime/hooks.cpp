@@ -83,7 +83,7 @@ void __tsan_write_range(void* address, unsigned long bytes) {
 void __tsan_init() {}
 void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
-void __tsan_vptr_update(void**, void*) {}
+void __tsan_vptr_update(void** pointer, void*) { record_here(pointer, sizeof *pointer, Op::store, HOOK_PC); }
 void __tsan_vptr_read(void**) {}
 
 // Atomic operations that the source spells in C++'s own way.

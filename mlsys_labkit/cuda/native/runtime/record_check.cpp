@@ -38,6 +38,7 @@ Verdict Recorder::State::access(uint32_t thread, uint64_t address, uint32_t byte
     if (op == Op::compare) recent_reads.recheck(thread, address, launch.sites);
     if (bytes <= 16 && (bytes & (bytes - 1)) == 0 && address % bytes != 0) {
         launch.report(finding(FindingKind::misaligned, now, address, bytes, pc));
+        return Verdict::stop;
     }
     if (address - shared_begin < shared_bytes) return access_shared(now, address, bytes, pc);
     return access_global(now, address, bytes, pc);
@@ -65,7 +66,8 @@ Verdict Recorder::State::access_global(const Present& now, uint64_t address, uin
         shadow = GlobalShadows::instance().find(address);
         if (!shadow || !shadow->holds(address, bytes)) {
             shadow = nullptr;
-            const bool allowed = in_heap(reinterpret_cast<void*>(address)) || is_constant(launch.description, address, bytes);
+            const bool allowed = in_heap(reinterpret_cast<void*>(address)) ||
+                                 (!writes(now.op) && is_constant(launch.description, address, bytes));
             return allowed ? Verdict::proceed : out_of_bounds(now, address, bytes, pc);
         }
     }

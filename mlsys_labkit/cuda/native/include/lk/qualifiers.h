@@ -20,11 +20,11 @@
 #define __grid_constant__
 
 // A kernel takes in what it calls, as nvcc does. Else gcc passes structs from memory to memory between functions, which no
-// hook sees.
+// hook sees. Who calls the kernel does not look into it: gcc would leave out a call that ends in a trap.
 #ifdef __SANITIZE_THREAD__
-#define __global__ __attribute__((flatten))
+#define __global__ __attribute__((flatten, noipa))
 #else
-#define __global__
+#define __global__ __attribute__((noipa))
 #endif
 
 // One block runs on one thread of the operating system, so that what is local to that thread is shared by the block.
