@@ -283,9 +283,39 @@ def irregular() -> dict[str, Case]:
     }  # fmt: skip
 
 
+def unusual() -> dict[str, Case]:
+    zeros, one = np.zeros_like(INTS), np.zeros(1, np.int32)
+    flags = np.zeros(16, np.int32)
+    scanned = np.cumsum(INTS)
+    t = np.arange(48)
+    fibonacci = np.array([0, 1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89])
+    mirror = np.arange(64)[::-1]
+    split = X[:64][::-1].astype(float) + (mirror + 3) - mirror + mirror % 100
+    warps = INTS[:64].reshape(2, 32)
+    alike = np.concatenate([[warp[warp % 2 == v % 2].sum() for v in warp] for warp in warps])
+    shorts = (INTS[:32] % 5).astype(np.int16)
+    same = [sum(1 << lane for lane in range(32) if shorts[lane] == v) for v in shorts]
+    return {
+        "lookback_packed": Case((16, 64), (INTS, zeros, np.zeros(16, np.uint64), one), {1: scanned}),
+        "lookback_volatile": Case((16, 64), (INTS, zeros, flags, flags, flags, one), {1: scanned}),
+        "persistent_squares": Case((3, 64), (one, 1000, INTS, zeros), {3: np.append(INTS[:1000] ** 2, [0] * 24)}),
+        "counted_under_lock": Case((8, 64), (one,), {0: [16]}),
+        "message": Case((2, 32), (one, one, one), {2: [42]}),
+        "split_dynamic": Case((1, 64, 64 * (8 + 16 + 2 + 1)), (X, np.zeros(64)), {1: split}),
+        "folded<Largest, 777>": Case((1, 256), (INTS, one), {1: [INTS[:777].max()]}),
+        "through_pointers": Case(
+            (1, 48), (np.zeros(48, np.int32),), {0: np.where(t % 2, t % 12 * 2, fibonacci[t % 12])}
+        ),
+        "rows_by_value": Case((1, 64), (X, np.zeros(64, F)), {1: X[:512].reshape(64, 8).astype(float).sum(1)}),
+        "from_new": Case((1, 64), (INTS, zeros, 16), {1: INTS.reshape(64, 16)[:, ::-1].ravel()}),
+        "sums_by_parity": Case((1, 64), (INTS, np.zeros(64, np.int32)), {1: alike}),
+        "all_alike": Case((1, 32), (shorts, np.zeros(32, np.uint32)), {1: same}),
+    }
+
+
 CASES = {
     (make.__name__, name): case
-    for make in (elementwise, matrix, reduce, neural, irregular)
+    for make in (elementwise, matrix, reduce, neural, irregular, unusual)
     for name, case in make().items()
 }
 NAMES = pytest.mark.parametrize(("file", "name"), CASES, ids=[f"{file}-{name}" for file, name in CASES])
