@@ -14,7 +14,7 @@
 # # Lab 03 · CUDA: from one thread to a matrix product
 #
 # A GPU runs thousands of threads, and the memory system sees none of them. It sees **warps**: 32 threads that ask for data
-# together. Two kernels with the same arithmetic can differ eightfold in what they ask for, and this lab is where you
+# together. Two kernels with the same arithmetic can differ eightfold in what they ask for, and this is where you
 # learn to see why before you run anything.
 #
 # **You will be able to**
@@ -58,7 +58,10 @@ seed = 0
 # - `name.profile[grid, block](…)` runs it and counts, line by line, what its warps asked of memory.
 #
 # The counts are a **source-level model**: each access in your source, warp by warp, with no caches behind it. They are the same on
-# every machine, which is why they can be marks. The next cell is there to be run, not to be written.
+# every machine, which is why they can be marks. The next two cells are there to be run, not to be written.
+#
+# Your own code goes where a cell says `YOUR CODE HERE`: replace that line and the one below it. *Run All* stops at the first task that is
+# still open, so go on cell by cell with Shift+Enter.
 
 # %%
 # %%cuda hello
@@ -431,7 +434,7 @@ with lk.picture("Same arithmetic, other warps: what the two launches ask of memo
 #
 # ## Part 4 · Divergence
 #
-# A warp has one program counter to share. When its lanes disagree about an `if`, both sides are executed one after the other,
+# A warp executes one instruction at a time. When its lanes disagree about an `if`, both sides are executed one after the other,
 # each with part of the lanes. **SIMT efficiency** is the share of lanes at work, over all steps.
 
 # %% [markdown]
@@ -515,8 +518,8 @@ with lk.picture("Steps that warps take, and the share of lanes at work in them."
         )
 
 # %% [markdown]
-# Half the steps, at a price: each warp now reads every second float, 8 sectors where 4 would do. Divergence and coalescing often pull in
-# opposite directions. Which one to pay for depends on what the branches cost.
+# Little more than half the steps, at a price: each warp now reads every second float, 8 sectors where 4 would do. Divergence and
+# coalescing often pull in opposite directions. Which one to pay for depends on what the branches cost.
 #
 # ## Part 5 · Neighbours
 
@@ -695,8 +698,9 @@ for rows, columns, pitch, grid, block in [(33, 5, 5, 2, 32), (7, 4, 9, 1, 32), (
 # %% [markdown]
 # ## Part 7 · How many blocks fit?
 #
-# A streaming multiprocessor hides memory's latency with other warps, as many as fit. Three things run out: threads, registers and
-# shared memory. The limits below are those of compute capability 9.0, an H100, from the CUDA programming guide.
+# A streaming multiprocessor hides memory's latency with other warps, as many as fit. Four things run out: warps, blocks, registers
+# and shared memory. The limits below are those of compute capability 9.0, an H100: from NVIDIA's CUDA programming guide, and the steps
+# of allocation from its occupancy calculator.
 
 # %% nbgrader={"grade": false, "grade_id": "lab03_limits", "locked": true, "schema_version": 3, "solution": false, "task": false}
 SM_90 = {
@@ -796,7 +800,7 @@ else:
 # %% [markdown]
 # ## What to take along
 #
-# - Round the grid up, guard the edge; a grid-stride loop needs neither to match.
+# - Round the grid up and guard the edge, or write a grid-stride loop, which fits any grid.
 # - Memory sees warps: 32 lanes, one request, sectors of 32 bytes. Four is a full row of floats, 32 is a column.
 # - `threadIdx.x` runs along the last index of a row-major array. Everything else follows.
 # - Lanes that disagree wait for each other; warps that disagree do not.
