@@ -17,7 +17,7 @@ _NEXT = "run that cell, and run this one again"
 
 def unsolved_kernel(name: str, source: str, line: int) -> AbsentKernel:
     """Raises UnsolvedError, a NotImplementedError, as an unsolved Python function does when it is called."""
-    why = f"is not written yet: line {line} of its cell still says so; write C++ in its place, {_NEXT}"
+    why = f"is not written yet: line {line} of its cell says so; write C++, delete that line, {_NEXT}"
     return AbsentKernel(name, source, UnsolvedError, why)
 
 
