@@ -196,7 +196,7 @@ class Builder(BuilderBase):  # type: ignore[misc]
         return handle_of(at_most(at_least(_operand(x), _operand(low)), _operand(high)), x.dtype)
 
     def create_select(self, condition: Any, lhs: Any, rhs: Any) -> Any:
-        return Handle(np.where(condition.data, lhs.data, rhs.data), rhs.dtype.scalar)
+        return Handle(np.where(condition.data, lhs.data, rhs.data.view(lhs.data.dtype)), lhs.dtype.scalar)
 
     def create_dot(self, a: Any, b: Any, accumulator: Any, precision: Any, imprecise: Any) -> Any:
         m, k = a.data.shape[-2:]
@@ -282,7 +282,7 @@ class Builder(BuilderBase):  # type: ignore[misc]
         self._store(pointers, value, mask, "atomic")
 
     def create_int_to_ptr(self, source: Any, target: Any) -> Any:
-        return Handle(source.data.view(np.uint64), target.scalar)
+        return Handle(exact.unsigned(source.data).astype(np.uint64), target.scalar)
 
     def create_make_tensor_descriptor(
         self, base: Any, shape: Any, strides: Any, block: Any, is_signed: bool, padding: Any = None

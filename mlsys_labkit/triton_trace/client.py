@@ -27,7 +27,7 @@ from mlsys_labkit.triton_trace.arguments import Packed
 from mlsys_labkit.triton_trace.errors import KernelError, RefusedSourceError, TritonTraceError, WorkerError
 from mlsys_labkit.triton_trace.source import KernelSource
 
-__all__ = ["Order", "Outcome", "Worker"]
+__all__ = ["Order", "Outcome", "Worker", "require_triton"]
 
 Order = Literal["ascending", "reversed"] | int
 _START_SECONDS = 60.0
@@ -172,7 +172,7 @@ class Worker:
         if self._process is not None and self._process.poll() is None:
             return
         self._end()
-        _require_triton()
+        require_triton()
         if self._file < 0:
             self._file = os.memfd_create("labkit-triton", os.MFD_CLOEXEC)
         ours, theirs = pipe()
@@ -252,7 +252,8 @@ def _bytes_at(place: int, count: int) -> NDArray[np.uint8]:
     return np.ctypeslib.as_array((ctypes.c_uint8 * count).from_address(place))
 
 
-def _require_triton() -> None:
+def require_triton() -> None:
+    """Raise, with what to do, where Triton is not installed."""
     if sys.platform != "linux":
         raise TritonTraceError("Triton is there for Linux alone; use WSL on Windows, or open the lab on Binder")
     if importlib.util.find_spec("triton") is None:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["ArgumentError", "KernelError", "LaunchError", "RefusedSourceError", "TritonTraceError", "WorkerError"]
+__all__ = [
+    "ArgumentError",
+    "KernelError",
+    "LaunchError",
+    "RefusedSourceError",
+    "TritonTraceError",
+    "UnsolvedError",
+    "WorkerError",
+]
 
 
 class TritonTraceError(LabkitError):
@@ -16,6 +24,10 @@ class RefusedSourceError(TritonTraceError, SyntaxError):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class UnsolvedError(TritonTraceError, NotImplementedError):
+    """A kernel that is still the stub it was handed out as. Launching it fails as calling an unsolved function does."""
 
 
 class LaunchError(TritonTraceError, ValueError):
@@ -43,3 +55,16 @@ class KernelError(TritonTraceError):
 
 class WorkerError(TritonTraceError):
     """The process that interprets kernels died or did not answer. The next launch starts another one."""
+
+
+class CompileError(TritonTraceError):
+    """Triton's compiler refuses a kernel, or did not finish.
+
+    Attributes:
+        place, line: the cell or file and the line in it; "" and 0 where the compiler names none.
+    """
+
+    def __init__(self, text: str, place: str = "", line: int = 0) -> None:
+        super().__init__(text)
+        self.place = place
+        self.line = line

@@ -45,7 +45,7 @@ class Language:
             module.static_print = self._static_print
             module.reduce = reduce
             module.associative_scan = scan
-        tl.tensor.__bool__ = _truth
+        tl.tensor.__bool__ = lambda tensor: True  # Triton asks "if mask:" and means "if there is one"
         on_library_call(self._library_function)
         self._modules = _public_modules()
 
@@ -130,6 +130,7 @@ class Language:
             "_lk_and": lambda *operands: _joined(operands, "logical_and", False),
             "_lk_or": lambda *operands: _joined(operands, "logical_or", True),
             "_lk_not": lambda value: value.__not__() if isinstance(value, tl.tensor) else not value,
+            "_lk_truth": _truth,
             "_lk_assert": asserted,
             "range": counted,
             "min": chosen(min, "minimum"),
@@ -180,10 +181,12 @@ def _joined(operands: Sequence[Callable[[], Any]], method: str, decisive: bool) 
     return result
 
 
-def _truth(tensor: Any) -> bool:
-    if tensor.handle.data.size != 1:
-        raise Refused(f"a block of shape {shape_of(tensor)} is not one condition; use tl.where, or reduce it first")
-    return bool(tensor.handle.data.reshape(-1)[0])
+def _truth(condition: Any) -> bool:
+    if not isinstance(condition, tl.tensor):
+        return bool(condition)
+    if condition.handle.data.size != 1:
+        raise Refused(f"a block of shape {shape_of(condition)} is not one condition; use tl.where, or reduce it first")
+    return bool(condition.handle.data.reshape(-1)[0])
 
 
 def _shown(value: Any) -> Any:

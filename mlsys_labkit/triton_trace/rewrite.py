@@ -32,6 +32,20 @@ class _Rewriter(ast.NodeTransformer):
         self.generic_visit(node)
         return ast.copy_location(_call("_lk_not", node.operand), node) if isinstance(node.op, ast.Not) else node
 
+    def visit_If(self, node: ast.If) -> ast.AST:
+        return self._with_truth(node)
+
+    def visit_While(self, node: ast.While) -> ast.AST:
+        return self._with_truth(node)
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        return self._with_truth(node)
+
+    def _with_truth(self, node: ast.If | ast.While | ast.IfExp) -> ast.AST:
+        self.generic_visit(node)
+        node.test = ast.copy_location(_call("_lk_truth", node.test), node.test)
+        return node
+
     def visit_Assert(self, node: ast.Assert) -> ast.AST:
         self.generic_visit(node)
         message = node.msg or ast.Constant("")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from mlsys_labkit.triton_trace.errors import RefusedSourceError
+from mlsys_labkit.triton_trace.errors import RefusedSourceError, UnsolvedError
 from mlsys_labkit.triton_trace.source import Function, KernelSource, Name
 
 __all__ = ["LANGUAGE", "MATH", "TOP", "check_rules", "violations"]
@@ -115,15 +115,29 @@ _FREE_TEXT = frozenset(("static_print", "static_assert", "device_assert"))
 def check_rules(source: KernelSource) -> None:
     """Raise RefusedSourceError, with the first line that is not allowed, unless every function passes.
 
+    A function that says ``raise NotImplementedError`` raises UnsolvedError, before anything else is looked at.
+
     Example:
         >>> check_rules(KernelSource.of(kernel))                     # doctest: +SKIP
         RefusedSourceError: In[3] line 4: open is no function of a kernel
     """
     for function in source.functions:
+        _require_solved(function)
+    for function in source.functions:
         for line, reason in violations(function):
             shown = function.line_text(line)
             place = f"{function.place} " if function.place else ""
             raise RefusedSourceError(f"{place}line {line}: {reason}{f'  [{shown}]' if shown else ''}")
+
+
+def _require_solved(function: Function) -> None:
+    for number, line in enumerate(function.text.splitlines(), function.first_line):
+        if line.strip().startswith("raise NotImplementedError"):
+            place = f" of {function.place}" if function.place else ""
+            raise UnsolvedError(
+                f"{function.name} is not written yet: line {number}{place} says so; write the kernel, "
+                "delete that line, and run its cell and this one again"
+            )
 
 
 def violations(function: Function) -> Iterator[tuple[int, str]]:

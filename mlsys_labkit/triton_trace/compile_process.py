@@ -1,0 +1,223 @@
+"""The process that compiles one kernel: a request in JSON on stdin, an answer in JSON on stdout. Started by compiled.py.
+
+It imports nothing of the kit, whose ``kernel[grid](...)`` does not compile. The compiler is asked the way a launch asks
+it, by ``kernel.warmup``, on a machine whose driver knows no more than the GPU's name: so types and specialisations of
+arguments are Triton's own. Nothing of the student's runs here: of a kernel's source only ``def`` is executed, with its
+defaults replaced by their values.
+
+Beside Triton's public names it uses: driver.set_active, GPUTarget, compiler.errors, triton_key. Triton 3.6 to 3.9.
+"""
+
+from __future__ import annotations
+
+import __future__
+
+import ast
+import base64
+import contextlib
+import importlib
+import io
+import json
+import linecache
+import os
+import sys
+import tempfile
+from typing import Any
+
+import triton
+import triton.runtime.cache
+from triton.backends.compiler import GPUTarget
+from triton.compiler.errors import CompilationError
+
+STAGES = ("ttir", "ttgir", "llir", "ptx")
+
+
+class NoDriver:
+    """What a launch asks of a GPU's driver, answered without one."""
+
+    def __init__(self, arch: int) -> None:
+        self._target = GPUTarget("cuda", arch, 32)
+
+    def get_current_target(self) -> Any:
+        return self._target
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int = 0) -> int:
+        return 0
+
+
+class Pointer:
+    """A tensor without elements."""
+
+    def __init__(self, dtype: str, address: int) -> None:
+        self.dtype = dtype
+        self._address = address
+
+    def data_ptr(self) -> int:
+        return self._address
+
+
+class Kernels:
+    """The jitted functions of a request, as if they stood in their cells and files."""
+
+    def __init__(self, source: dict[str, Any], jit_options: dict[str, Any]) -> None:
+        self.files: dict[str, str] = {}  # name given to Python's compiler -> the student's cell or file
+        self.first_lines: dict[str, tuple[str, int]] = {}
+        self._jitted: dict[str, Any] = {}
+        namespaces = []
+        for function in source["functions"]:
+            options = jit_options if function["key"] == source["kernel"] else {}
+            namespace, made = self._define(function)
+            self._jitted[function["key"]] = triton.jit(made, **options) if options else triton.jit(made)
+            namespaces.append(namespace)
+        for function, namespace in zip(source["functions"], namespaces, strict=True):
+            namespace.update({name: self.value(meaning) for name, meaning in function["names"].items()})
+        self.entry = self._jitted[source["kernel"]]
+
+    def value(self, meaning: dict[str, Any]) -> Any:
+        kind, value = meaning["kind"], meaning["value"]
+        if kind == "module":
+            return importlib.import_module(value)
+        if kind == "language":
+            return language(value)
+        if kind == "function":
+            return self._jitted[value]
+        if kind == "python":
+            return __builtins__.__dict__[value] if hasattr(__builtins__, "__dict__") else __builtins__[value]
+        return triton.language.constexpr(plain(value))
+
+    def place(self, text: str | None, line: int) -> tuple[str, int]:
+        """Where line ``line`` of a function's text stands; Triton tells errors so."""
+        for first_text, (place, first) in self.first_lines.items():
+            if text is not None and text.strip() == first_text.strip():
+                return place, first + line - 1
+        return "", 0
+
+    def _define(self, function: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+        text, defaults = without_defaults(function)
+        self.first_lines[text] = (function["place"], function["first_line"])
+        file = self._file(function["place"], function["first_line"], text.splitlines(keepends=True))
+        namespace: dict[str, Any] = {"__name__": "kernels", **defaults}
+        padded = "\n" * (function["first_line"] - 1) + text
+        flags = __future__.annotations.compiler_flag
+        exec(compile(padded, file, "exec", flags=flags, dont_inherit=True), namespace)
+        return namespace, namespace[function["name"]]
+
+    def _file(self, place: str, first_line: int, lines: list[str]) -> str:
+        """A name for ``place`` under which Python finds the lines; two files of one name get two."""
+        name, start = place, first_line - 1
+        while True:
+            page = linecache.cache[name][2] if name in self.files else []
+            old = page[start : start + len(lines)]
+            if all(text == "\n" for text in old):
+                break
+            name += "'"
+        page = page + ["\n"] * (start + len(lines) - len(page))
+        page[start : start + len(lines)] = lines
+        linecache.cache[name] = (len(page), None, page, name)
+        self.files[name] = place
+        return name
+
+
+def without_defaults(function: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The source with a name in place of each default, and what the names stand for. Every line stays where it is."""
+    node = ast.parse(function["text"]).body[0]
+    assert isinstance(node, ast.FunctionDef)
+    given = [*node.args.defaults, *(one for one in node.args.kw_defaults if one is not None)]
+    owners = [one for one in function["parameters"] if one["default"] is not None]
+    lines = [line.encode() for line in function["text"].splitlines(keepends=True)]
+    values = {}
+    for i, (expression, owner) in reversed(list(enumerate(zip(given, owners, strict=True)))):
+        name = f"lk_default_{i}"
+        meaning = owner["default"]
+        values[name] = language(meaning["value"]) if meaning["kind"] == "language" else plain(meaning["value"])
+        first, last = expression.lineno - 1, (expression.end_lineno or expression.lineno) - 1
+        head, tail = lines[first][: expression.col_offset], lines[last][expression.end_col_offset :]
+        lines[first : last + 1] = [head + name.encode() + b"\n" * (last - first) + tail]
+    return b"".join(lines).decode(), values
+
+
+def language(name: str) -> Any:
+    module, _, attribute = name.rpartition(".")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return tuple(plain(part) for part in value["tuple"]) if "tuple" in value else float(value["float"])
+    return value
+
+
+def argument(given: Any) -> Any:
+    """An argument of the launch, as compiled.py writes it."""
+    if not isinstance(given, dict):
+        return given
+    if "pointer" in given:
+        return Pointer(given["pointer"], given["address"])
+    if "language" in given:
+        return language(given["language"])
+    if "dtype" in given:
+        return triton.language.dtype(given["dtype"])
+    if "tuple" in given:
+        return tuple(argument(part) for part in given["tuple"])
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    base = argument(given["base"])
+    return TensorDescriptor(base, given["shape"], given["strides"], given["block"], given["padding"])
+
+
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    kernels = Kernels(request["source"], request["jit"])
+    triton.runtime.driver.set_active(NoDriver(request["arch"]))
+    # Its cache lives as long as this process: no need to hash Triton's own half gigabyte for a key.
+    triton.runtime.cache.triton_key = lambda: triton.__version__
+    arguments = {name: argument(given) for name, given in request["arguments"].items()}
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(said):
+            compiled = kernels.entry.warmup(grid=(1,), **arguments, **request["options"])
+    except CompilationError as error:
+        return refusal(kernels, error)
+    except Exception as error:
+        return {"broken": f"{type(error).__name__}: {error}"}
+    return {
+        "name": compiled.metadata.name,
+        "version": triton.__version__,
+        "num_warps": compiled.metadata.num_warps,
+        "shared_bytes": compiled.metadata.shared,
+        "texts": {stage: compiled.asm[stage] for stage in STAGES},
+        "cubin": base64.b64encode(compiled.asm["cubin"]).decode(),
+        "said": said.getvalue(),
+        "files": kernels.files,
+    }
+
+
+def refusal(kernels: Kernels, error: Exception) -> dict[str, Any]:
+    """The innermost line that Triton's compiler names, and why."""
+    found: CompilationError | None = None
+    cause: BaseException | None = error
+    reason = ""
+    while cause is not None:
+        if isinstance(cause, CompilationError):
+            found, reason = cause, cause.error_message or reason
+        else:
+            reason = reason or f"{type(cause).__name__}: {cause}"
+        cause = cause.__cause__
+    assert found is not None
+    place, line = kernels.place(found.src, getattr(found.node, "lineno", 1))
+    return {"refused": reason or type(found).__name__, "place": place, "line": line}
+
+
+def main() -> None:
+    reply = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever a library prints is no part of the answer
+    with tempfile.TemporaryDirectory(prefix="labkit-triton-") as folder:
+        os.environ["TRITON_CACHE_DIR"] = folder
+        json.dump(answer(json.load(sys.stdin)), reply)
+    reply.close()
+
+
+if __name__ == "__main__":
+    main()

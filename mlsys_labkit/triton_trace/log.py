@@ -1,0 +1,134 @@
+"""``Log``: everything that a launch did to memory, small enough to keep and to ask again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsys_labkit.triton_trace.client import Outcome
+from mlsys_labkit.triton_trace.memory import DISTANCE
+from mlsys_labkit.triton_trace.recorder import Argument, Kind, Line, Program
+
+__all__ = ["Log", "Shape", "Site", "region_of"]
+
+
+class Site(NamedTuple):
+    """One kind of access of ``itemsize`` bytes an element, on one line."""
+
+    kind: Kind
+    line: Line
+    itemsize: int
+
+
+class Shape:
+    """The elements of a block relative to its first.
+
+    Attributes:
+        offsets: int64 [distinct], in bytes, ascending, each once.
+        elements: how many there are when one that two lanes ask for counts twice.
+    """
+
+    def __init__(self, offsets: NDArray[np.int64], elements: int) -> None:
+        self.offsets = offsets
+        self.elements = elements
+        self._units: dict[tuple[int, int], NDArray[np.int64]] = {}
+
+    def units(self, itemsize: int, unit: int) -> NDArray[np.int64]:
+        """The same in units of ``unit`` bytes, which divides ``itemsize``: int64 [distinct * itemsize / unit]."""
+        key = itemsize, unit
+        if key not in self._units:
+            first = self.offsets // unit
+            parts = itemsize // unit
+            self._units[key] = first if parts == 1 else (first[:, None] + np.arange(parts)).reshape(-1)
+        return self._units[key]
+
+
+def region_of(addresses: Any) -> Any:
+    """Which allocation an address belongs to, counted from 0."""
+    return (addresses + DISTANCE // 2) // DISTANCE - 1
+
+
+@dataclass(frozen=True, eq=False)
+class Log:
+    """A launch as the counting recorder kept it. An access to two arrays at once is two rows.
+
+    Attributes:
+        arguments: the arrays. sites: where in the source.
+        site, shape, first, program: int64 [accesses], in the order in which they happened: index into ``sites``; index
+            into ``shapes``, -1 where nothing was active; address of the first element; number of the program.
+        masked: lanes that were masked off.
+        dots: (line, m, n, k, dtype, how often).
+        strays: accesses outside every array; disputes: lanes of one store that disagree. As the recorder wrote them.
+    """
+
+    kernel: str
+    grid: Program
+    arguments: tuple[Argument, ...]
+    sites: tuple[Site, ...]
+    shapes: tuple[Shape, ...]
+    site: NDArray[np.int64]
+    shape: NDArray[np.int64]
+    first: NDArray[np.int64]
+    program: NDArray[np.int64]
+    masked: NDArray[np.int64]
+    dots: tuple[tuple[Line, int, int, int, str, int], ...]
+    strays: tuple[dict[str, Any], ...]
+    disputes: tuple[dict[str, Any], ...]
+
+    @staticmethod
+    def of(outcome: Outcome) -> Log:
+        """What ``counting.CountingRecorder`` sent."""
+        report, arrays = outcome.report, outcome.arrays
+        ends = np.cumsum(arrays["distinct"])
+        offsets = np.split(arrays["offsets"], ends[:-1]) if ends.size else []
+        rows = arrays["rows"].T
+        return Log(
+            report["kernel"],
+            tuple(report["grid"]),
+            tuple(Argument(**one) for one in report["arguments"]),
+            tuple(Site(kind, Line(*line), size) for kind, line, size in report["sites"]),
+            tuple(Shape(*one) for one in zip(offsets, arrays["elements"].tolist(), strict=True)),
+            *(np.ascontiguousarray(column) for column in rows),
+            dots=tuple((Line(*line), *rest) for line, *rest in report["dots"]),  # type: ignore[misc]
+            strays=tuple(report["strays"]),
+            disputes=tuple(report["disputes"]),
+        )
+
+    @property
+    def programs(self) -> int:
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+    @cached_property
+    def region(self) -> NDArray[np.int64]:
+        """Allocation of each access; -1 where nothing was active."""
+        return np.where(self.shape >= 0, region_of(self.first), -1)
+
+    @cached_property
+    def elements(self) -> NDArray[np.int64]:
+        """Active lanes of each access."""
+        return np.array([*(shape.elements for shape in self.shapes), 0], np.int64)[self.shape]
+
+    @cached_property
+    def itemsize(self) -> NDArray[np.int64]:
+        return np.array([site.itemsize for site in self.sites], np.int64)[self.site]
+
+    @cached_property
+    def kind(self) -> NDArray[np.str_]:
+        return np.array([site.kind for site in self.sites], "<U6")[self.site]
+
+    def unit(self, region: int) -> int:
+        """Bytes of the smallest element by which an allocation was accessed: it divides all others."""
+        return int(self.itemsize[self.region == region].min(initial=16))
+
+    def owners(self, region: int) -> tuple[Argument, ...]:
+        """The arguments that lie in an allocation."""
+        return tuple(one for one in self.arguments if region_of(one.start) == region)
+
+    def at(self, program: int) -> Program:
+        """The program's place in the grid."""
+        width, height, _ = self.grid
+        return program % width, program // width % height, program // (width * height)

@@ -1,0 +1,312 @@
+"""What a kernel's words mean: Triton's, where Python's meaning differs; and launches as Triton takes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from mlsys_labkit.triton_trace.errors import ArgumentError, KernelError, LaunchError, RefusedSourceError
+from mlsys_labkit.triton_trace.trace import trace_raw
+
+SCALE = tl.constexpr(3)
+PLAIN = 3
+
+
+def ran(kernel: Any, *arguments: Any, size: int = 8, dtype: Any = np.int32, **meta: Any) -> list[Any]:
+    out = np.zeros(size, dtype)
+    kernel[1,](*arguments, out, **meta)
+    return out.tolist()
+
+
+@triton.jit
+def conditions(x, out, n: tl.constexpr):
+    block = tl.load(x + tl.arange(0, n))
+    tl.store(out + tl.arange(0, n), tl.where((block > 1) & (block < 5), 1, 0), mask=block < 6)
+    tl.store(out + tl.arange(0, n), tl.where(block > 5 or block == 0, 2, 7), mask=block > 4 and block < 99)
+    tl.store(out + tl.arange(0, n), 9, mask=not (block > 0))
+
+
+def test_and_or_not_work_on_blocks_element_by_element() -> None:
+    """Python would take one of the two blocks whole."""
+    assert ran(conditions, np.arange(8, dtype=np.int32), n=8) == [9, 0, 1, 1, 1, 7, 2, 2]
+
+
+@triton.jit
+def one_condition(x, out):
+    block = tl.load(x + tl.arange(0, 4))
+    if block > 0:
+        tl.store(out, 1)
+
+
+def test_a_block_is_no_condition() -> None:
+    with pytest.raises(
+        KernelError, match=r"line \d+: a block of shape \[4\] is not one condition; use tl.where.*if block"
+    ):
+        ran(one_condition, np.ones(4, np.int32))
+
+
+@triton.jit
+def loops(n, out):
+    total = 0
+    for i in range(n):
+        if i % 2 == 0:
+            total += i
+    tl.store(out, total)
+    steps = 0
+    while total > 1:
+        total = total // 2
+        steps += 1
+    tl.store(out + 1, steps)
+    for j in tl.static_range(2, 5):
+        tl.store(out + j, j * SCALE)
+    tl.store(out + 5, 4 if n > 3 else 5)
+
+
+def test_loops_and_conditions() -> None:
+    assert ran(loops, 10) == [20, 4, 6, 9, 12, 4, 0, 0]
+
+
+@triton.jit
+def overflowing(out):
+    for i in range(3, 4):
+        tl.store(out, i * 1073741824)
+    j = 3
+    tl.store(out + 1, j * 1073741824)
+
+
+def test_a_loops_number_is_int32_and_wraps_around() -> None:
+    assert ran(overflowing, dtype=np.int64)[:2] == [-1073741824, -1073741824]
+
+
+@triton.jit
+def helper(a, b=5, *, c: tl.constexpr = 2):
+    if c == 2:
+        return a + b, a * b
+    return a, b
+
+
+@triton.jit
+def calls(n, out, K: tl.constexpr = 4):
+    plus, times = helper(n)
+    other, _ = helper(n, b=1, c=3)
+    tl.store(out, plus)
+    tl.store(out + 1, times)
+    tl.store(out + 2, other)
+    tl.store(out + 3, tl.cdiv(n, K) + triton.cdiv(K, 3) + triton.next_power_of_2(K + 1))
+    tl.store(out + 4, min(n, K) + max(n, K))
+
+
+def test_helpers_defaults_and_keywords() -> None:
+    assert ran(calls, 7) == [12, 35, 7, 12, 11, 0, 0, 0]
+    out = np.zeros(8, np.int32)
+    calls[1,](out=out, n=7, K=4, num_warps=8, num_stages=3)
+    assert out.tolist() == [12, 35, 7, 12, 11, 0, 0, 0]
+
+
+@triton.jit
+def with_plain_global(out):
+    tl.store(out, PLAIN)
+
+
+def test_a_global_must_be_a_constexpr_as_in_triton() -> None:
+    with pytest.raises(RefusedSourceError, match=r"PLAIN is a global variable; write PLAIN = tl.constexpr\(3\)"):
+        ran(with_plain_global)
+
+
+@triton.jit
+def scalars(small, large, flag, number, nothing, word: tl.constexpr, out):
+    tl.store(out, small)
+    tl.store(out + 1, large)
+    tl.store(out + 2, flag)
+    if nothing is None:
+        tl.store(out + 3, number)
+    if word == "yes":
+        tl.store(out + 4, number * number)
+
+
+def test_scalars_take_tritons_types() -> None:
+    """A Python float is fp32: 0.1 squared is rounded twice."""
+    out = np.zeros(5, np.float64)
+    scalars[1,](3, 2**40, True, 0.1, None, "yes", out)
+    tenth = np.float32(0.1)
+    assert out.tolist() == [3, 2**40, 1, float(tenth), float(tenth * tenth)]
+
+
+@triton.jit
+def programs(out, BLOCK: tl.constexpr):
+    x, y, z = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    tl.store(out + x + tl.num_programs(0) * (y + tl.num_programs(1) * z), BLOCK)
+
+
+@pytest.mark.parametrize("grid", [6, (6,), (3, 2), (1, 2, 3), lambda meta: (meta["BLOCK"] // 4,)])
+def test_grids(grid: Any) -> None:
+    out = np.zeros(8, np.int32)
+    programs[grid](out, BLOCK=24)
+    assert out.tolist() == [24] * 6 + [0, 0]
+
+
+@pytest.mark.parametrize("grid", [(1, 2, 3, 4), (1, 70000), (-1,), ()])
+def test_grids_that_triton_refuses(grid: Any) -> None:
+    with pytest.raises(LaunchError, match=r"expected a grid|a grid has"):
+        programs[grid](np.zeros(8, np.int32), BLOCK=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meta", "message"),
+    [
+        ((), {"BLOCK": 1}, "not given out"),
+        ((1, 2, 3), {}, "takes 2 positional arguments, got 3"),
+        ((np.zeros(1),), {"BLOCK": 1, "BLOK": 2}, "no parameter BLOK; it has out, BLOCK"),
+        ((np.zeros(1), 3), {"BLOCK": 1}, "got BLOCK twice"),
+        ((np.zeros(1),), {"BLOCK": [1]}, "BLOCK is a tl.constexpr"),
+    ],
+)
+def test_arguments_that_do_not_fit(arguments: Any, meta: Any, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        programs[1,](*arguments, **meta)
+
+
+@triton.autotune([triton.Config({"BLOCK": 4}), triton.Config({"BLOCK": 8})], key=["n"])
+@triton.heuristics({"EVEN": lambda given: given["n"] % 2 == 0})
+@triton.jit
+def tuned(n, out, BLOCK: tl.constexpr, EVEN: tl.constexpr):
+    tl.store(out, BLOCK)
+    tl.store(out + 1, EVEN)
+
+
+def test_autotune_takes_its_first_configuration_and_says_so_once() -> None:
+    out = np.zeros(2, np.int32)
+    with pytest.warns(UserWarning, match=r"tuned takes its first configuration.*nothing to time"):
+        tuned[lambda meta: (meta["BLOCK"] // 4,)](6, out)
+    assert out.tolist() == [4, 1]
+
+
+@triton.jit
+def printing(x, out):
+    tl.device_print("x", tl.load(x + tl.arange(0, 2)))
+    tl.static_print("compiled", SCALE)
+    tl.store(out, 1)
+
+
+def test_prints_come_back(capsys: pytest.CaptureFixture[str]) -> None:
+    ran(printing, torch.tensor([1.5, 2.5], dtype=torch.bfloat16))
+    assert capsys.readouterr().out == "(0, 0, 0) x: [1.5 2.5]\ncompiled 3\n"
+
+
+@triton.jit
+def printing_much(out):
+    for _ in range(20000):
+        tl.device_print("much")
+    tl.store(out, 1)
+
+
+def test_prints_are_bounded(capsys: pytest.CaptureFixture[str]) -> None:
+    ran(printing_much)
+    text = capsys.readouterr().out
+    assert len(text) < 70_000
+    assert text.rstrip().endswith("characters more]")
+
+
+@triton.jit
+def asserting(x, out):
+    block = tl.load(x + tl.arange(0, 4))
+    tl.device_assert(block < 3, "too large")
+    assert tl.sum(block) > 0, "all zero"
+    tl.store(out, 1)
+
+
+def test_asserts_on_the_device() -> None:
+    assert ran(asserting, np.array([0, 1, 2, 2], np.int32))[0] == 1
+    with pytest.raises(KernelError, match=r"tl\.device_assert does not hold: too large"):
+        ran(asserting, np.arange(4, dtype=np.int32))
+    with pytest.raises(KernelError, match="all zero"):
+        ran(asserting, np.zeros(4, np.int32))
+
+
+@triton.jit
+def inner(block, other):
+    return block + other
+
+
+@triton.jit
+def wrong_shapes(x, out):
+    a = tl.load(x + tl.arange(0, 4))
+    b = tl.load(x + tl.arange(0, 8))
+    tl.store(out, tl.sum(inner(a, b)))
+
+
+def test_an_error_names_the_helpers_line_and_tritons_reason_in_one_line() -> None:
+    with pytest.raises(KernelError) as caught:
+        ran(wrong_shapes, np.zeros(8, np.int32))
+    text = str(caught.value)
+    line = inner.fn.__code__.co_firstlineno + 2
+    assert text.startswith(f"test_language.py line {line}: Cannot make_shape_compatible: incompatible dimensions")
+    assert text.endswith("[return block + other]")
+    assert "\n" not in text
+
+
+@triton.jit
+def small_dot(x, out):
+    i = tl.arange(0, 8)
+    block = tl.load(x + i[:, None] * 8 + i[None, :])
+    tl.store(out + i[:, None] * 8 + i[None, :], tl.dot(block, block))
+
+
+def test_dot_wants_what_a_hopper_gpu_wants() -> None:
+    with pytest.raises(KernelError, match="K >= 16"):
+        small_dot[1,](np.zeros((8, 8), np.float16), np.zeros((8, 8), np.float32))
+
+
+@triton.jit
+def two_lines(x, out):
+    value = tl.load(x)
+    tl.store(out, inner(value, value))
+
+
+def test_an_access_knows_its_line() -> None:
+    first = two_lines.fn.__code__.co_firstlineno
+    load, store = trace_raw(two_lines)[(1,)](np.ones(1, np.int32), np.ones(1, np.int32))
+    assert [tuple(one.line) for one in (load, store)] == [
+        ("test_language.py", first + 2),
+        ("test_language.py", first + 3),
+    ]
+
+
+def test_inline_assembly_and_foreign_functions_are_refused() -> None:
+    with pytest.raises(RefusedSourceError, match=r"tl\.inline_asm_elementwise is not interpreted"):
+        ran(with_assembly)
+
+
+@triton.jit
+def with_assembly(out):
+    tl.store(out, tl.inline_asm_elementwise("", "=r", [], tl.int32, True, 1))
+
+
+@triton.jit
+def typed(dtype: tl.constexpr, out, OUT: tl.constexpr = tl.int64):
+    value = tl.full((1,), 3.7, dtype).to(OUT)
+    tl.store(out + tl.arange(0, 1), value)
+
+
+def test_types_are_constants_too() -> None:
+    assert ran(typed, tl.float16, dtype=np.int64)[0] == 3
+    assert ran(typed, tl.bfloat16, dtype=np.float64, OUT=tl.float64)[0] == 3.703125
+
+
+def made_kernel(times: int) -> Any:
+    factor = tl.constexpr(times)
+
+    @triton.jit
+    def closed(x, out):
+        tl.store(out, tl.load(x) * factor)
+
+    return closed
+
+
+def test_a_kernel_made_by_a_function_sees_what_it_closes_over() -> None:
+    assert ran(made_kernel(5), np.full(1, 4, np.int32))[0] == 20
