@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -117,6 +118,23 @@ def test_nested_unrolling_compiles_in_seconds() -> None:
     loops = "".join(f"#pragma unroll\nfor (int {i} = 0; {i} < 256; ++{i})\n" for i in "abc")
     source = f"__global__ void f(float* x) {{ float s = 0;\n{loops} s += x[a] * x[b] + x[c];\n x[0] = s; }}"
     assert cuda.compile(source, backend="simulator")
+
+
+@pytest.mark.parametrize("compile_them", [cuda.compile, cuda.compile_all])
+def test_a_source_of_templates_alone_says_which_there_are_and_how_to_ask_for_one(
+    compile_them: Callable[[str], object],
+) -> None:
+    source = """template <int N> __global__ void fill(int* x) { x[threadIdx.x] = N; }
+    template <typename T, int N> __global__ void scale(T* x) { x[threadIdx.x] *= N; }"""
+    with pytest.raises(cuda.CompileError) as refused:
+        compile_them(source)
+    said = str(refused.value)
+    assert "only fill, template <int N>, on line 1, scale, template <typename T, int N>, on line 2;" in said
+    advised = re.search(r'compile\(source, "(.*?)"\)$', said)
+    assert advised, said
+    x = np.zeros(4, np.int32)
+    cuda.compile(source, advised[1], backend="simulator")[1, 4](x)
+    assert (x == 16).all()
 
 
 # ---- the cache -------------------------------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ def choose_kernels(kernels: Sequence[KernelDefinition], name: str | None) -> tup
     if name is None:
         plain = tuple(kernel.name for kernel in kernels if not kernel.is_template)
         if kernels and not plain:
-            raise _template_without_arguments(kernels[0])
+            raise _only_templates(kernels)
         if not plain:
             raise CompileError("the source defines no kernel: there is no function marked __global__ with a body in it")
         return plain
@@ -85,13 +85,25 @@ def choose_kernels(kernels: Sequence[KernelDefinition], name: str | None) -> tup
     return (kernel.name + "<>" * kernel.is_template,)
 
 
+def _only_templates(kernels: Sequence[KernelDefinition]) -> CompileError:
+    there = ", ".join(f"{kernel.name}, template <{kernel.template}>, on line {kernel.line}" for kernel in kernels)
+    return CompileError(
+        f"expected a kernel that needs no template arguments; this source has only {there}; "
+        f'name an instance, such as {_an_instance(kernels[0])}: compile(source, "{_an_instance(kernels[0])}")'
+    )
+
+
 def _template_without_arguments(kernel: KernelDefinition) -> CompileError:
-    types = ("typename", "class")
-    values = ["float" if part.split()[0] in types else "16" for part in kernel.template.split(",") if part.strip()]
     return CompileError(
         f"{kernel.name} on line {kernel.line} is a template <{kernel.template}>; say which instance you mean, "
-        f"such as {kernel.name}<{', '.join(values)}>"
+        f"such as {_an_instance(kernel)}"
     )
+
+
+def _an_instance(template: KernelDefinition) -> str:
+    types = ("typename", "class")
+    values = ["float" if part.split()[0] in types else "16" for part in template.template.split(",") if part.strip()]
+    return f"{template.name}<{', '.join(values)}>"
 
 
 def _definitions(source: str, code: Sequence[Token]) -> Iterator[KernelDefinition]:
