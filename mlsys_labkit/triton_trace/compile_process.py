@@ -1,4 +1,4 @@
-"""The process that compiles one kernel: a request in JSON on stdin, an answer in JSON on stdout. Started by compiled.py.
+"""The process that compiles one kernel: a request as JSON on stdin, an answer as JSON on stdout. See compiled.py.
 
 It imports nothing of the kit, whose ``kernel[grid](...)`` does not compile. The compiler is asked the way a launch asks
 it, by ``kernel.warmup``, on a machine whose driver knows no more than the GPU's name: so types and specialisations of
@@ -10,10 +10,9 @@ Beside Triton's public names it uses: driver.set_active, GPUTarget, compiler.err
 
 from __future__ import annotations
 
-import __future__
-
 import ast
 import base64
+import builtins
 import contextlib
 import importlib
 import io
@@ -65,6 +64,7 @@ class Kernels:
     def __init__(self, source: dict[str, Any], jit_options: dict[str, Any]) -> None:
         self.files: dict[str, str] = {}  # name given to Python's compiler -> the student's cell or file
         self.first_lines: dict[str, tuple[str, int]] = {}
+        self._pages: dict[str, list[str]] = {}
         self._jitted: dict[str, Any] = {}
         namespaces = []
         for function in source["functions"]:
@@ -85,7 +85,7 @@ class Kernels:
         if kind == "function":
             return self._jitted[value]
         if kind == "python":
-            return __builtins__.__dict__[value] if hasattr(__builtins__, "__dict__") else __builtins__[value]
+            return getattr(builtins, value)
         return triton.language.constexpr(plain(value))
 
     def place(self, text: str | None, line: int) -> tuple[str, int]:
@@ -101,15 +101,14 @@ class Kernels:
         file = self._file(function["place"], function["first_line"], text.splitlines(keepends=True))
         namespace: dict[str, Any] = {"__name__": "kernels", **defaults}
         padded = "\n" * (function["first_line"] - 1) + text
-        flags = __future__.annotations.compiler_flag
-        exec(compile(padded, file, "exec", flags=flags, dont_inherit=True), namespace)
+        exec(compile(padded, file, "exec"), namespace)  # annotations stay text, as in this file
         return namespace, namespace[function["name"]]
 
     def _file(self, place: str, first_line: int, lines: list[str]) -> str:
         """A name for ``place`` under which Python finds the lines; two files of one name get two."""
         name, start = place, first_line - 1
         while True:
-            page = linecache.cache[name][2] if name in self.files else []
+            page = self._pages.get(name, [])
             old = page[start : start + len(lines)]
             if all(text == "\n" for text in old):
                 break
@@ -117,6 +116,7 @@ class Kernels:
         page = page + ["\n"] * (start + len(lines) - len(page))
         page[start : start + len(lines)] = lines
         linecache.cache[name] = (len(page), None, page, name)
+        self._pages[name] = page
         self.files[name] = place
         return name
 

@@ -32,6 +32,7 @@ __all__ = ["Compiled", "Stage", "compile_for"]
 Stage = Literal["ttir", "ttgir", "llir", "ptx"]
 _PROCESS = Path(__file__).with_name("compile_process.py")
 _ERROR = re.compile(r"^(?P<file>.+?):(?P<line>\d+):\d+: error: (?P<reason>.*)$", re.MULTILINE)
+_REPORT = re.compile(r"^(?=ptxas\S*\s+info)", re.MULTILINE)
 _WARP_THREADS = 32
 
 
@@ -86,7 +87,7 @@ class Compiled:
         return disassemble(self.cubin, self.kernel)
 
     def lines_at(self, stage: Stage, number: int, place: str | None = None) -> str:
-        """What a stage has for line ``number`` of the kernel's cell or file, or of ``place``; "" where it has nothing."""
+        """What a stage has for line ``number`` of the kernel's cell or file, or of ``place``; "" where nothing."""
         text = getattr(self, stage).splitlines()
         found = self.lines[stage].get(Line(self.source.entry.place if place is None else place, number), ())
         return "\n".join(text[at - 1] for at in found)
@@ -119,7 +120,7 @@ def compile_for(
         kernel: under ``@triton.jit``; what ``@triton.autotune`` and ``@triton.heuristics`` add is added here, too.
         target: "sm_80", "sm_90", "sm_100", ...: what the installed Triton compiles for.
         args, kwargs: as in ``kernel[grid](*args, **kwargs)``. Of tensors and arrays only type and alignment count:
-            ``torch.empty(..., device="meta")`` will do. num_warps, num_stages and Triton's other options are taken, too.
+            ``torch.empty(..., device="meta")`` will do. Triton's other options (maxnreg, ...) are taken, too.
         signature: parameter -> type in the words of Triton's ahead-of-time compiler, instead of an argument:
             ``{"x": "*fp16:16", "n": "i32"}`` are a pointer that 16 divides and an integer that it need not divide.
         config: the ``triton.Config`` to take under ``@triton.autotune``; the first by default.
@@ -161,9 +162,9 @@ def compile_for(
 
 
 def _read(answer: dict[str, Any], source: KernelSource, target: str) -> Compiled:
-    said, found, report = answer["said"].partition("ptxas info")
-    sys.stdout.write(said)  # of tl.static_print
-    usage = read_report(found + report)[answer["name"]]
+    printed, report = _REPORT.split(answer["said"], maxsplit=1)
+    sys.stdout.write(printed)  # by tl.static_print
+    usage = read_report(report)[answer["name"]]
     texts = answer["texts"]
     return Compiled(
         kernel=answer["name"],
@@ -261,6 +262,7 @@ def _jit_options(kernel: Any) -> dict[str, Any]:
 def _compiler() -> str:
     """Changes when the installed Triton does."""
     spec = importlib.util.find_spec("triton")
-    assert spec and spec.origin
+    assert spec
+    assert spec.origin
     state = Path(spec.origin).stat()
     return f"{spec.origin} {state.st_size} {state.st_mtime_ns} {_PROCESS.read_text()}"

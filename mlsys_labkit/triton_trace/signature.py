@@ -1,4 +1,4 @@
-"""What a kernel is compiled for: types, alignment and values of its arguments, as a launch would show them to Triton."""
+"""What a kernel is compiled for: types, alignment and values of its arguments, as a launch shows them to Triton."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TYPE = re.compile(r"(?P<pointer>\*?)(?P<dtype>\w+?)(?::(?P<hint>16|1))?")
 def arguments_of(
     function: Function, args: tuple[Any, ...], kwargs: Mapping[str, Any], signature: Mapping[str, str] | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Every parameter's argument as JSON for compile_process.py, and the options of the launch. Raises ArgumentError."""
+    """Every parameter's argument, as JSON for compile_process.py, and the launch's options. Raises ArgumentError."""
     options = {name: value for name, value in kwargs.items() if name in OPTIONS}
     given = {name: value for name, value in kwargs.items() if name not in OPTIONS}
     for name, text in (signature or {}).items():
@@ -48,7 +48,7 @@ def arguments_of(
 def wrapped(
     kernel: Any, names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any], config: Any
 ) -> dict[str, Any]:
-    """``kwargs`` with what ``@triton.autotune`` (its first configuration, or ``config``) and ``@triton.heuristics`` add."""
+    """``kwargs`` with what ``@triton.autotune`` (``config``, or its first) and ``@triton.heuristics`` add."""
     added = dict(kwargs)
     if config is not None:
         added = {**config.all_kwargs(), **added}
@@ -64,7 +64,7 @@ def wrapped(
 
 
 class _Typed:
-    """A type in the words of Triton's ahead-of-time compiler: "*fp16:16" is a pointer that 16 divides, "i32" a number."""
+    """A type as Triton's ahead-of-time compiler writes it: "*fp16:16", a pointer that 16 divides; "i32", a number."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -77,8 +77,8 @@ class _Typed:
             plain, divisible = _EXAMPLES[match["dtype"]]
             return 1 if match["hint"] == "1" else divisible if match["hint"] else plain
         raise ArgumentError(
-            f'{name}: {self.text!r} is no type of an argument; expected such as "*fp16:16" (a pointer that 16 divides), '
-            f'"i32" or "i32:16"; a launch passes a number as one of {", ".join(_EXAMPLES)}'
+            f'{name}: {self.text!r} is no type of an argument; expected "*fp16:16" (a pointer that 16 divides), '
+            f'"i32", "i32:16" or alike; a launch passes a number as one of {", ".join(_EXAMPLES)}'
         )
 
 

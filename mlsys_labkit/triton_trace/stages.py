@@ -1,4 +1,4 @@
-"""From a line of the student's to the lines that a compiler's stage has for it, by the debug information in the text."""
+"""From a line of the student's to the lines that a compiler's stage has for it, by debug information in the text."""
 
 from __future__ import annotations
 
