@@ -21,6 +21,7 @@ from mlsys_labkit.checks.locality import expect_cache_misses
 from mlsys_labkit.checks.message import CheckError
 from mlsys_labkit.checks.raises import expect_raises
 from mlsys_labkit.checks.sharing import expect_copy, expect_shares_memory
+from mlsys_labkit.checks.triton import expect_no_findings, expect_traffic
 
 __all__ = [
     "CheckError",
@@ -31,9 +32,11 @@ __all__ = [
     "expect_copy",
     "expect_counters",
     "expect_equal",
+    "expect_no_findings",
     "expect_peak",
     "expect_raises",
     "expect_shares_memory",
+    "expect_traffic",
     "expect_work",
     "graded_kernel",
 ]

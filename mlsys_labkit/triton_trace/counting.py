@@ -28,7 +28,7 @@ class _Shape:
     def __init__(self, number: int, relative: NDArray[np.int64]) -> None:
         self.number = number
         self.relative = relative
-        self.offsets = np.unique(relative)
+        self.offsets, self.times = np.unique(relative, return_counts=True)
         self.repeats = self.offsets.size < relative.size
         self.scattered = bool(self.offsets[-1] - self.offsets[0] >= DISTANCE // 2)  # over several arrays
 
@@ -98,8 +98,8 @@ class CountingRecorder:
         arrays = {
             "rows": np.frombuffer(self._rows, np.int64).reshape(-1, 5) if self._rows else nothing.reshape(0, 5),
             "offsets": np.concatenate([nothing, *(shape.offsets for shape in shapes)]),
+            "times": np.concatenate([nothing, *(shape.times for shape in shapes)]),
             "distinct": np.array([shape.offsets.size for shape in shapes], np.int64),
-            "elements": np.array([shape.relative.size for shape in shapes], np.int64),
         }
         return report, arrays
 

@@ -29,12 +29,13 @@ class Shape:
 
     Attributes:
         offsets: int64 [distinct], in bytes, ascending, each once.
-        elements: how many there are when one that two lanes ask for counts twice.
+        times: int64 [distinct], lanes that ask for each. elements: lanes.
     """
 
-    def __init__(self, offsets: NDArray[np.int64], elements: int) -> None:
+    def __init__(self, offsets: NDArray[np.int64], times: NDArray[np.int64]) -> None:
         self.offsets = offsets
-        self.elements = elements
+        self.times = times
+        self.elements = int(times.sum())
         self._units: dict[tuple[int, int], NDArray[np.int64]] = {}
 
     def units(self, itemsize: int, unit: int) -> NDArray[np.int64]:
@@ -84,16 +85,20 @@ class Log:
         """What ``counting.CountingRecorder`` sent."""
         report, arrays = outcome.report, outcome.arrays
         ends = np.cumsum(arrays["distinct"])
-        offsets = np.split(arrays["offsets"], ends[:-1]) if ends.size else []
-        rows = arrays["rows"].T
+        offsets, times = (np.split(arrays[name], ends[:-1]) if ends.size else [] for name in ("offsets", "times"))
+        site, shape, first, program, masked = (np.ascontiguousarray(column) for column in arrays["rows"].T)
         return Log(
-            report["kernel"],
-            tuple(report["grid"]),
-            tuple(Argument(**one) for one in report["arguments"]),
-            tuple(Site(kind, Line(*line), size) for kind, line, size in report["sites"]),
-            tuple(Shape(*one) for one in zip(offsets, arrays["elements"].tolist(), strict=True)),
-            *(np.ascontiguousarray(column) for column in rows),
-            dots=tuple((Line(*line), *rest) for line, *rest in report["dots"]),  # type: ignore[misc]
+            kernel=report["kernel"],
+            grid=tuple(report["grid"]),
+            arguments=tuple(Argument(**one) for one in report["arguments"]),
+            sites=tuple(Site(kind, Line(*line), size) for kind, line, size in report["sites"]),
+            shapes=tuple(Shape(*one) for one in zip(offsets, times, strict=True)),
+            site=site,
+            shape=shape,
+            first=first,
+            program=program,
+            masked=masked,
+            dots=tuple((Line(*line), *rest) for line, *rest in report["dots"]),
             strays=tuple(report["strays"]),
             disputes=tuple(report["disputes"]),
         )

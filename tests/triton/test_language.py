@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 
 from mlsys_labkit.triton_trace.errors import ArgumentError, KernelError, LaunchError, RefusedSourceError
-from mlsys_labkit.triton_trace.trace import trace_raw
+from mlsys_labkit.triton_trace.raw import trace_raw
 
 SCALE = tl.constexpr(3)
 PLAIN = 3

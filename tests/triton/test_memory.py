@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 
 from mlsys_labkit.triton_trace.errors import ArgumentError, KernelError
-from mlsys_labkit.triton_trace.trace import trace_raw
+from mlsys_labkit.triton_trace.raw import trace_raw
 
 
 @triton.jit

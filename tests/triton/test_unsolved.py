@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 
 from mlsys_labkit.triton_trace.errors import UnsolvedError
-from mlsys_labkit.triton_trace.trace import trace_raw
+from mlsys_labkit.triton_trace.raw import trace_raw
 
 
 @triton.jit

@@ -1,4 +1,4 @@
-"""``trace``: run a Triton kernel without a GPU and see every access that it makes."""
+"""``trace_raw``: every access of a launch as it happened, for tests and for looking closely."""
 
 from __future__ import annotations
 
@@ -31,11 +31,7 @@ class RawAccess:
 
 
 class trace_raw:
-    """``trace_raw(kernel)[grid](*arguments)``: every access of a small launch, as a list.
-
-    Example:
-        >>> accesses = trace_raw(add)[(4,)](x, y, out, n, BLOCK=256)     # doctest: +SKIP
-    """
+    """``trace_raw(kernel)[grid](*arguments)``: every access of a small launch, as a list of RawAccess."""
 
     def __init__(self, kernel: Any, *, order: Order = "ascending", timeout_s: float = 120.0) -> None:
         self._launcher = Launcher(kernel, recorder="recorder:RawRecorder", order=order, timeout_s=timeout_s)
