@@ -45,7 +45,7 @@ class Narrow:
         """The numbers, exactly."""
         if self.code is np.uint16:
             return np.asarray((codes.astype(np.uint32) << np.uint32(16)).view(np.float32))
-        return _table(self.name)[codes]
+        return np.asarray(_table(self.name)[codes])
 
     def encode(self, values: NDArray[Any], toward_zero: bool = False) -> NDArray[Any]:
         """The nearest codes, ties to even; or with ``toward_zero`` the nearest that is no larger in magnitude."""

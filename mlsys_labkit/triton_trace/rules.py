@@ -30,7 +30,7 @@ LANGUAGE = MATH | frozenset(
         *("PropagateNan", "add", "advance", "arange", "argmax", "argmin", "associative_scan", "assume"),
         *("atomic_add", "atomic_and", "atomic_cas", "atomic_load", "atomic_max", "atomic_min", "atomic_or"),
         *("atomic_store", "atomic_xchg", "atomic_xor", "broadcast", "broadcast_to", "cast", "cat", "cdiv"),
-        *("clamp", "const", "constexpr", "cumprod", "cumsum", "debug_barrier", "device_assert"),
+        *("clamp", "constexpr", "cumprod", "cumsum", "debug_barrier", "device_assert"),
         *("device_print", "dot", "expand_dims", "flip", "full", "gather", "histogram", "interleave", "join"),
         *("load", "load_tensor_descriptor", "make_block_ptr", "make_tensor_descriptor", "math", "max"),
         *("max_constancy", "max_contiguous", "maximum", "min", "minimum", "mul", "multiple_of"),
@@ -38,7 +38,7 @@ LANGUAGE = MATH | frozenset(
         *("program_id", "rand", "rand4x", "randint", "randint4x", "randn", "randn4x", "range", "ravel"),
         *("reduce", "reduce_or", "reshape", "sigmoid", "softmax", "sort", "split", "squeeze", "static_assert"),
         *("static_print", "static_range", "store", "store_tensor_descriptor", "sub", "sum", "swizzle2d"),
-        *("tensor", "to_tensor", "topk", "trans", "uint_to_uniform_float", "unsqueeze", "view", "void"),
+        *("topk", "trans", "uint_to_uniform_float", "unsqueeze", "view"),
         *("where", "xor_sum", "zeros", "zeros_like"),
     )
 )
@@ -165,6 +165,8 @@ class _Reader:
         self._local = {*stored, *(one.name for one in function.parameters)}
 
     def all(self) -> Iterator[tuple[int, str]]:
+        if getattr(self._node, "type_params", None):
+            yield self._function.first_line, "a kernel has no type parameters"
         body = [node for part in self._node.body for node in ast.walk(part)]
         for node in body:
             line = getattr(node, "lineno", None)
@@ -195,6 +197,8 @@ class _Reader:
             yield "an f-string outside tl.static_print and messages"
         elif isinstance(node, ast.FormattedValue) and not isinstance(node.value, (ast.Name, ast.Constant)):
             yield "an f-string of more than names"
+        elif isinstance(node, ast.keyword) and (node.arg is None or node.arg.startswith("_")):
+            yield f"{node.arg or '**'}: not an argument of a kernel's to give"
         elif isinstance(node, ast.Constant) and isinstance(node.value, (bytes, complex)):
             yield f"a constant of type {type(node.value).__name__}"
 

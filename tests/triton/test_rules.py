@@ -1,0 +1,160 @@
+"""What a kernel may contain: ways out of it, each tried as a student would, in a file and under @triton.jit."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mlsys_labkit.triton_trace import launch, rules
+from mlsys_labkit.triton_trace.errors import RefusedSourceError, TritonTraceError
+from mlsys_labkit.triton_trace.source import KernelSource
+
+_numbers = itertools.count()
+HEAD = """\
+import builtins, os, sys
+import numpy as np
+import triton
+import triton.language as tl
+from triton.language import core, semantic
+
+LIMIT = tl.constexpr(3)
+class Thing:
+    value = 3
+thing = Thing()
+
+"""
+
+ESCAPES = {
+    "builtins of a module": "tl.core.__builtins__",
+    "module behind tl": "tl.core",
+    "sys behind tl": "tl.semantic.sys",
+    "class of a constant": "().__class__",
+    "subclasses": "().__class__.__base__.__subclasses__()",
+    "globals of a function": "tl.load.__globals__",
+    "code of a function": "tl.sum.fn",
+    "handle of a block": "tl.arange(0, 8).handle.data",
+    "handle's memory": "x.handle.data.ctypes",
+    "import": "import os",
+    "import by name": "__import__('os')",
+    "from import": "from os import system",
+    "open": "open('/etc/passwd')",
+    "eval": "eval('1')",
+    "getattr": "getattr(tl, 'core')",
+    "globals": "globals()",
+    "builtins name": "__builtins__",
+    "host module": "os.system('true')",
+    "numpy": "np.load('x')",
+    "module of triton": "core.builtins",
+    "semantic": "semantic.TritonSemantic",
+    "object of the host": "thing.value",
+    "format of attributes": "'{0.__class__}'.format(x)",
+    "f-string": "f'{x.__class__}'",
+    "f-string in a message": "tl.static_print(f'{x.handle}')",
+    "walrus": "(y := x)",
+    "lambda": "(lambda: 1)()",
+    "comprehension": "[i for i in (1, 2)]",
+    "generator": "sum(i for i in (1, 2))",
+    "dictionary of keywords": "tl.load(**{'pointer': x})",
+    "star": "tl.load(*[x])",
+    "semantic by keyword": "tl.load(x, _semantic=None)",
+    "builder's tensor": "tl.tensor(x, tl.int32)",
+    "inline assembly": "tl.inline_asm_elementwise('', '=r', [], tl.int32, True, 1)",
+    "a def": "def f():\n        return 1",
+    "a class": "class A:\n        pass",
+    "try": "try:\n        y = 1\n    except Exception:\n        y = 2",
+    "with": "with x:\n        pass",
+    "global": "global y\n    y = 1",
+    "delete": "del x",
+    "raise": "raise ValueError(1)",
+    "yield": "yield 1",
+    "set an attribute": "x.shape = 3",
+    "decorated names": "_lk_truth = 3",
+    "helper of the rewriter": "_lk_to_tensor(3)",
+    "two underscores": "__x = 3",
+    "loop over anything": "for y in 'abc':\n        pass",
+    "break": "while True:\n        break",
+    "bytes": "b'abc'",
+    "unicode look-alike": "ｏｐｅｎ('x')",
+}
+
+
+def kernel_of(folder: Path, body: str) -> Any:
+    """The kernel of a file of its own whose body is ``body``."""
+    file = folder / f"escape_{next(_numbers)}.py"
+    file.write_text(f"{HEAD}@triton.jit\ndef kernel(x, out):\n    {body}\n", encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.kernel
+
+
+@pytest.mark.parametrize("name", ESCAPES)
+def test_ways_out_are_refused_by_line(name: str, tmp_path: Path) -> None:
+    kernel = kernel_of(tmp_path, ESCAPES[name])
+    with pytest.raises(RefusedSourceError, match=r"^escape_\d+\.py line 1[2345]: ") as caught:
+        kernel[1,](np.zeros(8, np.int32), np.zeros(8, np.int32))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["builtins of a module", "class of a constant", "import", "open", "handle of a block"])
+def test_the_worker_does_not_trust_the_notebook(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "check_rules", lambda source: None)
+    kernel = kernel_of(tmp_path, ESCAPES[name])
+    with pytest.raises(RefusedSourceError, match=r"line 1\d: "):
+        kernel[1,](np.zeros(8, np.int32), np.zeros(8, np.int32))
+
+
+def test_behind_the_list_stands_a_namespace_with_nothing_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A source whose names were forged to pass the list finds no more than public names of tl."""
+    kernel = kernel_of(tmp_path, "core.load(x)")
+    data = KernelSource.of(kernel).to_json()
+    data["functions"][0]["names"]["core"] = {"kind": "module", "value": "triton.language.core"}
+    forged = KernelSource.from_json(data)
+    with pytest.raises(RefusedSourceError, match=r"triton\.language\.core is not interpreted"):
+        rules.check_rules(forged)
+    monkeypatch.setattr(launch, "check_rules", lambda source: None)
+    monkeypatch.setattr(launch.KernelSource, "of", lambda kernel: forged)
+    with pytest.raises(TritonTraceError, match=r"triton\.language\.core is not interpreted"):
+        kernel[1,](np.zeros(8, np.int32), np.zeros(8, np.int32))
+
+
+ALLOWED = {
+    "subscripts": "y = tl.arange(0, 8)[:, None] + tl.arange(0, 4)[None, :]",
+    "shape and type": "y = tl.zeros((4,), x.dtype.element_ty) + tl.arange(0, 8).shape[0]",
+    "is None": "y = 1 if x is None else 2",
+    "constexpr in the body": "y: tl.constexpr = LIMIT + 1\n    z = tl.full((4,), y, tl.float32)",
+    "infinity": "y = tl.full((4,), float('-inf'), tl.float32)",
+    "early return": "if tl.program_id(0) == 0:\n        return",
+    "nested loops": "for i in range(2):\n        for j in tl.range(i, 4):\n            tl.store(out + j, i)",
+    "methods": "y = tl.arange(0, 8).to(tl.float32).sum().to(tl.int32)",
+    "a message": "tl.static_assert(LIMIT == 3, f'limit is {LIMIT}')",
+    "tuples": "a, b = 1, 2\n    tl.store(out, a + b)",
+    "a docstring": "'''What it does.'''\n    tl.store(out, 1)",
+    "hints": "i = tl.max_contiguous(tl.multiple_of(tl.arange(0, 8), 8), 8)",
+}
+
+
+@pytest.mark.parametrize("name", ALLOWED)
+def test_what_triton_compiles_is_let_through_and_runs(name: str, tmp_path: Path) -> None:
+    kernel_of(tmp_path, ALLOWED[name])[1,](np.zeros(8, np.int32), np.zeros(8, np.int32))
+
+
+def test_a_helpers_source_is_checked_too(tmp_path: Path) -> None:
+    file = tmp_path / "two.py"
+    file.write_text(
+        f"{HEAD}@triton.jit\ndef helper(x):\n    return x.handle\n\n@triton.jit\ndef kernel(x, out):\n    helper(x)\n"
+    )
+    spec = importlib.util.spec_from_file_location("two", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with pytest.raises(RefusedSourceError, match=r"two\.py line 14: \.handle is no attribute"):
+        module.kernel[1,](np.zeros(8, np.int32), np.zeros(8, np.int32))

@@ -1,0 +1,190 @@
+"""The process that interprets: it is interrupted, killed, too slow, forked, and the next launch works."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import triton
+import triton.language as tl
+
+from mlsys_labkit.triton_trace.client import Worker
+from mlsys_labkit.triton_trace.errors import WorkerError
+from mlsys_labkit.triton_trace.launch import Launcher
+
+
+@triton.jit
+def one(out):
+    tl.store(out, 1)
+
+
+@triton.jit
+def forever(out):
+    while tl.load(out) == 0:
+        tl.store(out + 1, 1)
+
+
+@triton.jit
+def slowly(out):
+    tl.store(out + tl.program_id(0), 1)
+
+
+def works() -> bool:
+    out = np.zeros(2, np.int32)
+    one[1,](out)
+    return out.tolist() == [1, 0]
+
+
+def test_a_launch_that_takes_too_long_says_how_far_it_was() -> None:
+    out = np.zeros(2, np.int32)
+    with pytest.raises(WorkerError, match=r"stopped after 0\.5 s, in program 0 of 3; .*timeout_s"):
+        Launcher(forever, timeout_s=0.5).run((3,), (out,), {})
+    assert out.tolist() == [0, 0]
+    assert works()
+
+
+def test_ctrl_c_stops_a_launch_and_the_next_works() -> None:
+    assert works()
+    threading.Timer(0.5, signal.raise_signal, (signal.SIGINT,)).start()
+    with pytest.raises(KeyboardInterrupt):
+        forever[1,](np.zeros(2, np.int32))
+    assert works()
+
+
+def test_a_worker_that_is_killed_is_mourned_and_replaced() -> None:
+    assert works()
+    process = Worker.current()._process
+    assert process is not None
+    threading.Timer(0.3, process.kill).start()
+    with pytest.raises(WorkerError, match=r"died of SIGKILL.*the next launch starts another"):
+        forever[1,](np.zeros(2, np.int32))
+    assert works()
+
+
+def test_it_is_one_process_for_many_launches_and_many_threads() -> None:
+    assert works()
+    process = Worker.current()._process
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(lambda _: works(), range(12)))
+    assert Worker.current()._process is process
+
+
+def test_a_forked_child_has_its_own() -> None:
+    assert works()
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if works() else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert works()
+
+
+def run(script: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
+    file = tmp_path / "script.py"
+    file.write_text(textwrap.dedent(script))
+    return subprocess.run([sys.executable, str(file)], capture_output=True, text=True, timeout=60)
+
+
+HEAD = """
+    import numpy as np, triton, triton.language as tl
+    import mlsys_labkit.triton_trace
+    from mlsys_labkit.triton_trace.client import Worker
+    @triton.jit
+    def one(out):
+        tl.store(out, 1)
+    @triton.jit
+    def forever(out):
+        while tl.load(out) == 0:
+            tl.store(out + 1, 1)
+    out = np.zeros(2, np.int32)
+    one[1,](out)
+"""
+
+
+def test_it_ends_with_a_notebook_that_is_killed(tmp_path: Path) -> None:
+    done = run(
+        HEAD
+        + """
+    import os, threading
+    print(Worker.current()._process.pid, flush=True)
+    threading.Timer(0.3, os.kill, (os.getpid(), 9)).start()
+    forever[1,](out)
+    """,
+        tmp_path,
+    )
+    pid = int(done.stdout)
+    deadline = time.monotonic() + 30
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+        if Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z":
+            break
+        time.sleep(0.02)
+    else:
+        assert not Path(f"/proc/{pid}").exists()
+
+
+def test_torch_is_not_needed_and_the_variable_is_no_trap(tmp_path: Path) -> None:
+    """With TRITON_INTERPRET set by somebody, launches go the same way; the worker never imports torch."""
+    done = run(
+        "    import os, sys\n    os.environ['TRITON_INTERPRET'] = '1'\n"
+        + HEAD
+        + """
+    assert out.tolist() == [1, 0]
+    maps = open(f"/proc/{Worker.current()._process.pid}/maps").read()
+    assert "libtriton" in maps and "libtorch" not in maps, maps
+    assert "torch" not in sys.modules
+    """,
+        tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_importing_the_kit_loads_neither_triton_nor_torch(tmp_path: Path) -> None:
+    done = run(
+        """
+    import sys, mlsys_labkit
+    assert "triton" not in sys.modules and "torch" not in sys.modules
+    """,
+        tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_another_system_is_told_where_triton_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mlsys_labkit.errors import LabkitError
+
+    Worker.current().close()
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(LabkitError, match="WSL on Windows, or open the lab on Binder"):
+        works()
+
+
+def test_without_triton_the_extra_is_named(tmp_path: Path) -> None:
+    done = run(
+        """
+    import sys
+    sys.modules["triton"] = None
+    import mlsys_labkit.triton_trace
+    from mlsys_labkit.errors import MissingExtraError
+    from mlsys_labkit.triton_trace.client import Worker
+    try:
+        Worker.current()._require()
+    except MissingExtraError as error:
+        print(error)
+    """,
+        tmp_path,
+    )
+    assert "pip install 'mlsys-labkit[triton]'" in done.stdout, done.stderr
+
+
+def test_progress_of_many_programs() -> None:
+    out = np.zeros(3000, np.int32)
+    slowly[3000,](out)
+    assert out.all()
