@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsys_labkit.triton_trace.memory import Memory
+from mlsys_labkit.triton_trace.memory import Memory, Reach
 from mlsys_labkit.triton_trace.narrow import Narrow
 
 __all__ = ["atomic"]
@@ -19,29 +19,29 @@ Array = NDArray[Any]
 def atomic(
     memory: Memory,
     name: str,
-    addresses: NDArray[np.uint64],
-    mask: NDArray[np.bool_] | None,
-    outside: NDArray[np.bool_] | None,
+    reach: Reach,
     value: Array,
     compare: Array | None,
     form: Narrow | None,
 ) -> Array:
     """What stood there before each lane's turn, 0 where masked off. Lanes with one address take turns, in order."""
+    addresses = reach.addresses
     old = np.zeros(addresses.shape, value.dtype)
     values = np.broadcast_to(value, addresses.shape)
     compares = None if compare is None else np.broadcast_to(compare, addresses.shape)
-    active = np.ones(addresses.shape, np.bool_) if mask is None else np.array(np.broadcast_to(mask, addresses.shape))
-    if outside is not None:
-        active &= ~outside
+    active = np.ones(addresses.shape, np.bool_) if reach.mask is None else reach.mask
+    if reach.outside is not None:
+        active = active & ~reach.outside
     turns = _turns(addresses, active)
     for turn in range(int(turns.max(initial=-1)) + 1):
         now = turns == turn
-        before = memory.load(addresses, now, np.zeros(1, value.dtype), None)
+        place = memory.reach(addresses, now, value.itemsize)
+        before = memory.load(place, np.zeros(1, value.dtype))
         if compares is None:
             after = _combined(name, before, values, form)
         else:
             after = np.where(before == compares, values, before)
-        memory.store(addresses, now, after, None)
+        memory.store(place, after)
         old[now] = before[now]
     return old
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["DISTANCE", "Memory", "Region"]
+__all__ = ["DISTANCE", "Memory", "Reach", "Region"]
 
 DISTANCE = 1 << 40  # between arrays: what strays from one is never taken for another
 _HALF = np.uint64(DISTANCE // 2)
@@ -39,6 +39,22 @@ class Region:
         return -(-(stop - base) // _PADDING) * _PADDING
 
 
+@dataclass(frozen=True)
+class Reach:
+    """Where an access goes.
+
+    Attributes:
+        mask: None when nothing is masked off.
+        region: the one array that holds all of it, or None: then it is spread over several, or strays.
+        outside: True where it is not masked off and lies outside every array; None when it does nowhere.
+    """
+
+    addresses: NDArray[np.uint64]
+    mask: NDArray[np.bool_] | None
+    region: Region | None
+    outside: NDArray[np.bool_] | None
+
+
 class Memory:
     """Regions, the i-th within (i + 1) * DISTANCE and half a DISTANCE on either side."""
 
@@ -50,75 +66,52 @@ class Memory:
         index = ((address + DISTANCE // 2) >> 40) - 1
         return self.regions[index] if 0 <= index < len(self.regions) else None
 
-    def outside(
-        self, addresses: NDArray[np.uint64], mask: NDArray[np.bool_] | None, itemsize: int
-    ) -> NDArray[np.bool_] | None:
-        """True where an access that is not masked off lies outside every array; None when none does."""
+    def reach(self, addresses: NDArray[np.uint64], mask: NDArray[np.bool_] | None, itemsize: int) -> Reach:
+        """Where elements of ``itemsize`` bytes at ``addresses`` lie, those that are not masked off."""
+        if mask is not None and mask.all():
+            mask = None
         active = addresses if mask is None else addresses[mask]
         if not active.size:
-            return None
-        region = self._common(active, itemsize)
-        if region is not None:
-            return None
-        wrong = np.ones(addresses.shape, np.bool_)
+            return Reach(addresses, mask, None, None)
+        low, high = int(active.min()), int(active.max())
+        region = self.region_of(low)
+        if region and region.start <= low and high + itemsize <= region.stop:
+            return Reach(addresses, mask, region, None)
+        wrong = np.ones(addresses.shape, np.bool_) if mask is None else np.array(mask)
         for region in self.regions:
-            if region.stop - region.start >= itemsize:
-                offsets = addresses - np.uint64(region.start)
-                wrong &= offsets > np.uint64(region.stop - region.start - itemsize)
-        if mask is not None:
-            wrong &= mask
-        return wrong if wrong.any() else None
+            room = region.stop - region.start - itemsize
+            if room >= 0:
+                wrong &= addresses - np.uint64(region.start) > np.uint64(room)
+        return Reach(addresses, mask, None, wrong if wrong.any() else None)
 
-    def load(
-        self,
-        addresses: NDArray[np.uint64],
-        mask: NDArray[np.bool_] | None,
-        other: NDArray[Any],
-        outside: NDArray[np.bool_] | None,
-        nan: int | None = None,
-    ) -> NDArray[Any]:
-        """What stands at ``addresses``; ``other`` where the mask is False, poison (``nan``) where it is outside."""
+    def load(self, reach: Reach, other: NDArray[Any], nan: int | None = None) -> NDArray[Any]:
+        """What stands there; ``other`` where the mask is False, poison (``nan``, where given) where it is outside."""
         dtype = other.dtype
-        if mask is None and outside is None and addresses.size:
-            region = self._common(addresses, dtype.itemsize)
-            if region is not None:
-                return np.asarray(_typed(region, dtype)[_places(region, addresses, dtype)])
-        result = np.array(np.broadcast_to(other, addresses.shape))
-        for region, chosen in self._split(addresses, mask, outside):
-            result[chosen] = _typed(region, dtype)[_places(region, addresses[chosen], dtype)]
-        if outside is not None:
-            result[outside] = poison(dtype) if nan is None else nan
+        if reach.region and reach.mask is None:
+            return np.asarray(_typed(reach.region, dtype)[_places(reach.region, reach.addresses, dtype)])
+        result = np.array(np.broadcast_to(other, reach.addresses.shape))
+        for region, chosen in self._parts(reach):
+            result[chosen] = _typed(region, dtype)[_places(region, reach.addresses[chosen], dtype)]
+        if reach.outside is not None:
+            result[reach.outside] = poison(dtype) if nan is None else nan
         return result
 
-    def store(
-        self,
-        addresses: NDArray[np.uint64],
-        mask: NDArray[np.bool_] | None,
-        values: NDArray[Any],
-        outside: NDArray[np.bool_] | None,
-    ) -> None:
+    def store(self, reach: Reach, values: NDArray[Any]) -> None:
         """Put ``values`` there, the last one where two go to one address; nothing where masked off or outside."""
-        for region, chosen in self._split(addresses, mask, outside):
+        spread = np.broadcast_to(values, reach.addresses.shape)
+        for region, chosen in self._parts(reach):
             region.stored = True
-            places = _places(region, addresses[chosen], values.dtype)
-            _typed(region, values.dtype)[places] = np.broadcast_to(values, addresses.shape)[chosen]
+            places = _places(region, reach.addresses[chosen], values.dtype)
+            _typed(region, values.dtype)[places] = spread[chosen]
 
-    def _common(self, addresses: NDArray[np.uint64], itemsize: int) -> Region | None:
-        """The one region that holds all of them, if one does."""
-        low, high = int(addresses.min()), int(addresses.max())
-        region = self.region_of(low)
-        return region if region and region.start <= low and high + itemsize <= region.stop else None
-
-    def _split(
-        self, addresses: NDArray[np.uint64], mask: NDArray[np.bool_] | None, outside: NDArray[np.bool_] | None
-    ) -> list[tuple[Region, NDArray[np.bool_]]]:
-        """Each region that is touched, and where."""
-        chosen = np.ones(addresses.shape, np.bool_) if mask is None else np.broadcast_to(mask, addresses.shape)
-        if outside is not None:
-            chosen = chosen & ~outside
-        if not chosen.any():
-            return []
-        index = ((addresses + _HALF) >> _BITS).astype(np.int64) - 1
+    def _parts(self, reach: Reach) -> list[tuple[Region, Any]]:
+        """Each region that is touched, and by which elements."""
+        if reach.region:
+            return [(reach.region, ... if reach.mask is None else reach.mask)]
+        chosen = np.ones(reach.addresses.shape, np.bool_) if reach.mask is None else reach.mask
+        if reach.outside is not None:
+            chosen = chosen & ~reach.outside
+        index = ((reach.addresses + _HALF) >> _BITS).astype(np.int64) - 1
         return [(self.regions[i], chosen & (index == i)) for i in np.unique(index[chosen])]
 
 

@@ -6,10 +6,12 @@ the loop over programs are the kit's own, the same on every version.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
+import numpy as np
 import triton.language as tl
 from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget
@@ -35,7 +37,6 @@ __all__ = [
 Handle = theirs.TensorHandle
 BuilderBase = theirs.InterpreterBuilder
 Options = theirs.InterpreterOptions
-storage_dtype = theirs._get_np_dtype  # numpy's type for what a handle holds: bf16 and fp8 as their bits
 PAD_NAN = ir.PADDING_OPTION.PAD_NAN
 PROPAGATE_NONE = ir.PROPAGATE_NAN.NONE
 ROUND_NEAREST = ir.ROUNDING_MODE.RTNE
@@ -51,6 +52,13 @@ ATOMICS = {
     ir.ATOMIC_OP.XOR: "xor",
     ir.ATOMIC_OP.XCHG: "xchg",
 }
+
+
+@functools.cache
+def storage_dtype(dtype: Any) -> np.dtype[Any]:
+    """numpy's type for what a handle of a scalar type holds: bf16 and fp8 as their bits, a pointer as its address."""
+    found: np.dtype[Any] = theirs._get_np_dtype(dtype)
+    return found
 
 
 def speak_through(builder: Any, semantic: Any) -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mlsys_labkit.triton_trace.atomics import atomic
 from mlsys_labkit.triton_trace.errors import KernelError
-from mlsys_labkit.triton_trace.memory import Memory, Region
+from mlsys_labkit.triton_trace.memory import Memory, Reach, Region
 from mlsys_labkit.triton_trace.narrow import Narrow
 from mlsys_labkit.triton_trace.recorder import Argument, Kind, Line, Program, Recorder
 from mlsys_labkit.triton_trace.source import KernelSource
@@ -56,13 +56,10 @@ class Run:
 
     def load(self, addresses: Addresses, mask: Mask, other: NDArray[Any], nan: int | None, kind: Kind = "load") -> Any:
         """What stands there, in ``other``'s type; ``nan`` is the code to answer strays with, if the type has one."""
-        outside = self._access(kind, addresses, mask, other.dtype.itemsize, None)
-        return self._memory.load(addresses, mask, other, outside, nan)
+        return self._memory.load(self._reach(kind, addresses, mask, other.dtype.itemsize, None), other, nan)
 
     def store(self, addresses: Addresses, mask: Mask, value: NDArray[Any], kind: Kind = "store") -> None:
-        outside = self._access(kind, addresses, mask, value.dtype.itemsize, value)
-        self._require_writable(addresses, mask)
-        self._memory.store(addresses, mask, value, outside)
+        self._memory.store(self._reach(kind, addresses, mask, value.dtype.itemsize, value), value)
 
     def atomic(
         self,
@@ -74,9 +71,8 @@ class Run:
         form: Narrow | None,
     ) -> NDArray[Any]:
         """What stood there before."""
-        outside = self._access("atomic", addresses, mask, value.dtype.itemsize, value)
-        self._require_writable(addresses, mask)
-        return atomic(self._memory, name, addresses, mask, outside, value, compare, form)
+        reach = self._reach("atomic", addresses, mask, value.dtype.itemsize, value)
+        return atomic(self._memory, name, reach, value, compare, form)
 
     def dot(self, m: int, n: int, k: int, dtype: str) -> None:
         if self._recorder:
@@ -108,19 +104,21 @@ class Run:
             at = at.f_back
         return Line(self.places[at.f_code.co_filename], at.f_lineno) if at else Line("", 0)
 
-    def _access(
-        self, kind: Kind, addresses: Addresses, mask: Mask, itemsize: int, value: NDArray[Any] | None
-    ) -> NDArray[np.bool_] | None:
-        if itemsize > 1:
-            crooked = (addresses & np.uint64(itemsize - 1)) != 0
-            if crooked.any() and (mask is None or (crooked & mask).any()):
-                raise KernelError(f"a {kind} of {itemsize} bytes at an address that is no multiple of {itemsize}")
-        outside = self._memory.outside(addresses, mask, itemsize)
+    def _reach(self, kind: Kind, addresses: Addresses, mask: Mask, itemsize: int, value: NDArray[Any] | None) -> Reach:
+        """Where the access goes, once it is known to be allowed; the recorder hears of it."""
+        crooked = (addresses & np.uint64(itemsize - 1)) != 0
+        if crooked.any() and (mask is None or (crooked & mask).any()):
+            raise KernelError(f"a {kind} of {itemsize} bytes at an address that is no multiple of {itemsize}")
+        reach = self._memory.reach(addresses, mask, itemsize)
         if self._recorder:
-            self._recorder.access(kind, self._line(), self.program, addresses, mask, itemsize, value, outside)
-        elif outside is not None:
-            raise KernelError(self._stray(kind, int(addresses[outside].reshape(-1)[0]), int(outside.sum())))
-        return outside
+            line = self._line()
+            self._recorder.access(kind, line, self.program, addresses, mask, itemsize, value, reach.outside)
+        elif reach.outside is not None:
+            first = int(addresses[reach.outside].reshape(-1)[0])
+            raise KernelError(self._stray(kind, first, int(reach.outside.sum())))
+        if value is not None:
+            self._require_writable(addresses, mask)
+        return reach
 
     def _require_writable(self, addresses: Addresses, mask: Mask) -> None:
         for region in self._read_only:
