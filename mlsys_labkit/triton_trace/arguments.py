@@ -57,6 +57,8 @@ class Span:
     dtype: str
     itemsize: int
     writable: bool
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]  # in bytes
     keep: Any = None
 
 
@@ -211,7 +213,8 @@ def _numpy_span(name: str, array: NDArray[Any]) -> Span:
     while isinstance(root.base, np.ndarray):
         root = root.base
     begin = min(root.ctypes.data, low)
-    return Span(name, pointer, low, high, begin, dtype, itemsize, bool(array.flags.writeable), array)
+    writable = bool(array.flags.writeable)
+    return Span(name, pointer, low, high, begin, dtype, itemsize, writable, array.shape, array.strides, array)
 
 
 def _torch_span(name: str, tensor: Any) -> Span:
@@ -223,7 +226,8 @@ def _torch_span(name: str, tensor: Any) -> Span:
     pointer, itemsize = tensor.data_ptr(), tensor.element_size()
     steps = [(n - 1) * step * itemsize for n, step in zip(tensor.shape, tensor.stride(), strict=True)]
     high = pointer + sum(steps) + itemsize if tensor.numel() else pointer
-    return Span(name, pointer, pointer, high, tensor.untyped_storage().data_ptr(), dtype, itemsize, True, tensor)
+    root, strides = tensor.untyped_storage().data_ptr(), tuple(step * itemsize for step in tensor.stride())
+    return Span(name, pointer, pointer, high, root, dtype, itemsize, True, tuple(tensor.shape), strides, tensor)
 
 
 def _place(spans: list[Span], packed: Packed) -> None:
@@ -248,7 +252,9 @@ def _place(spans: list[Span], packed: Packed) -> None:
             bounds[i] = (spans[i].low + shift, spans[i].high + shift)
     for i, span in enumerate(spans):
         start, stop = bounds[i]
-        packed.arrays.append(Argument(span.name, addresses[i], start, stop, span.dtype, span.itemsize))
+        packed.arrays.append(
+            Argument(span.name, addresses[i], start, stop, span.dtype, span.itemsize, span.shape, span.strides)
+        )
     _resolve(packed.arguments, addresses)
 
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mlsys_labkit.triton_trace.board import Board, unlike
 from mlsys_labkit.triton_trace.log import Log, region_of
 from mlsys_labkit.triton_trace.recorder import Argument, Kind, Line
 
-__all__ = ["Access", "ArrayTraffic", "accesses", "arrays", "program_bytes"]
+__all__ = ["Access", "ArrayTraffic", "accesses", "alike", "arrays"]
 
-Places = NDArray[np.int64]
 _READS = ("load", "atomic")
 _WRITES = ("store", "atomic")
 
@@ -65,7 +64,7 @@ class ArrayTraffic:
 
 def accesses(log: Log) -> tuple[Access, ...]:
     """By line, in the order of the source."""
-    own = program_bytes(log)
+    own = _program_bytes(log)
     idle = np.bincount(log.site[log.region < 0], log.masked[log.region < 0], len(log.sites)).astype(int)
     found = []
     for site, region in _pairs(log):
@@ -75,7 +74,7 @@ def accesses(log: Log) -> tuple[Access, ...]:
         masked = int(log.masked[rows].sum()) + int(idle[site])
         idle[site] = 0  # a block that was masked off whole belongs to no array: it is counted with the first
         name = _name(log, region, rows)
-        distinct = _distinct(log, rows, size)
+        distinct = _distinct(log, rows)
         found.append(
             Access(line, name, kind, rows.size, elements, masked, elements * size, own[site, region], distinct)
         )
@@ -106,24 +105,7 @@ def arrays(log: Log) -> dict[str, ArrayTraffic]:
     return found
 
 
-def places(log: Log, rows: NDArray[np.int64], unit: int) -> Iterator[tuple[int, Places]]:
-    """For each of ``rows`` (indices into the log): its index, and the units of ``unit`` bytes that it touches."""
-    sizes = log.itemsize[rows].tolist()
-    firsts = (log.first[rows] // unit).tolist()
-    for row, shape, size, first in zip(rows.tolist(), log.shape[rows].tolist(), sizes, firsts, strict=True):
-        yield row, log.shapes[shape].units(size, unit) + first
-
-
-def unlike(log: Log, rows: NDArray[np.int64], *columns: NDArray[np.int64]) -> tuple[NDArray[np.int64], Places]:
-    """Of those of ``rows`` that touch the same bytes (and agree in ``columns``) the first, and how many there are."""
-    if not rows.size:
-        return rows, rows
-    keys = np.stack([column[rows] for column in (log.shape, log.first, log.itemsize, *columns)])
-    _, index, count = np.unique(keys, axis=1, return_index=True, return_counts=True)
-    return rows[index], count
-
-
-def program_bytes(log: Log) -> dict[tuple[int, int], int]:
+def _program_bytes(log: Log) -> dict[tuple[int, int], int]:
     """(site, region) -> distinct bytes of each program, summed over the programs.
 
     Programs whose accesses lie to each other as another program's do have the same count: few are looked at.
@@ -134,7 +116,7 @@ def program_bytes(log: Log) -> dict[tuple[int, int], int]:
         for row, site, region in zip(rows.tolist(), log.site[rows].tolist(), log.region[rows].tolist(), strict=True):
             groups[site, region].append(row)
         for (site, region), members in groups.items():
-            total[site, region] += times * _distinct(log, np.array(members), log.sites[site].itemsize)
+            total[site, region] += times * _distinct(log, np.array(members))
     return total
 
 
@@ -166,41 +148,17 @@ def _pairs(log: Log) -> list[tuple[int, int]]:
     return sorted(set(zip(log.site[active].tolist(), log.region[active].tolist(), strict=True)))
 
 
-def _distinct(log: Log, rows: NDArray[np.int64], unit: int) -> int:
+def _distinct(log: Log, rows: NDArray[np.int64]) -> int:
     """Distinct bytes of accesses to one allocation."""
     if rows.size == 1:
         return int(log.shapes[log.shape[rows[0]]].offsets.size * log.itemsize[rows[0]])
-    return unit * int(np.count_nonzero(_marks(log, rows, unit)[0]))
-
-
-def _marks(log: Log, rows: NDArray[np.int64], unit: int) -> tuple[NDArray[np.bool_], int]:
-    """Which units of one allocation are touched, and the number of the first of them."""
-    rows, _ = unlike(log, rows)
-    if not rows.size:
-        return np.zeros(0, np.bool_), 0
-    low, high = extent(log, rows)
-    marks = np.zeros((high - low) // unit, np.bool_)
-    for _, found in places(log, rows, unit):
-        marks[found - low // unit] = True
-    return marks, low // unit
-
-
-def extent(log: Log, rows: NDArray[np.int64]) -> tuple[int, int]:
-    """First byte that is touched, and the one past the last."""
-    shapes = log.shape[rows]
-    lows = np.array([shape.offsets[0] for shape in log.shapes])
-    highs = np.array([shape.offsets[-1] for shape in log.shapes])
-    return int((log.first[rows] + lows[shapes]).min()), int(
-        (log.first[rows] + highs[shapes] + log.itemsize[rows]).max()
-    )
+    return Board(log, rows).bytes_touched
 
 
 def _within(log: Log, rows: NDArray[np.int64], argument: Argument) -> tuple[int, int]:
     """Lanes that ask for something of the argument, and their bytes."""
-    if not rows.size:
-        return 0, 0
-    low, high = extent(log, rows)
-    if argument.start <= low and high <= argument.stop:
+    lows, highs = log.extents
+    if not rows.size or (argument.start <= lows[rows].min() and highs[rows].max() <= argument.stop):
         return int(log.elements[rows].sum()), int((log.elements[rows] * log.itemsize[rows]).sum())
     elements = total = 0
     for row, count in zip(*unlike(log, rows), strict=True):
@@ -215,15 +173,14 @@ def _within(log: Log, rows: NDArray[np.int64], argument: Argument) -> tuple[int,
 def _touched(log: Log, rows: NDArray[np.int64], argument: Argument) -> int:
     if not rows.size:
         return 0
-    unit = int(log.itemsize[rows].min())
-    marks, low = _marks(log, rows, unit)
-    begin, end = max(0, argument.start // unit - low), max(0, -(-argument.stop // unit) - low)
-    return unit * int(np.count_nonzero(marks[begin:end]))
+    board = Board(log, rows)
+    at = board.addresses[board.marks()]
+    return board.unit * int(np.count_nonzero((at >= argument.start) & (at < argument.stop)))
 
 
 def _name(log: Log, region: int, rows: NDArray[np.int64]) -> str:
     owners = log.owners(region)
     if len(owners) > 1:
-        low, high = extent(log, rows)
+        low, high = log.extents[0][rows].min(), log.extents[1][rows].max()
         owners = tuple(one for one in owners if one.start < high and low < one.stop)
     return ", ".join(one.name for one in owners)

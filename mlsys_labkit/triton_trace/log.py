@@ -13,7 +13,9 @@ from mlsys_labkit.triton_trace.client import Outcome
 from mlsys_labkit.triton_trace.memory import DISTANCE
 from mlsys_labkit.triton_trace.recorder import Argument, Kind, Line, Program
 
-__all__ = ["Log", "Shape", "Site", "region_of"]
+__all__ = ["Log", "Shape", "Site", "Units", "region_of"]
+
+Units = NDArray[np.int64]
 
 
 class Site(NamedTuple):
@@ -36,10 +38,10 @@ class Shape:
         self.offsets = offsets
         self.times = times
         self.elements = int(times.sum())
-        self._units: dict[tuple[int, int], NDArray[np.int64]] = {}
+        self._units: dict[tuple[int, int], Units] = {}
 
-    def units(self, itemsize: int, unit: int) -> NDArray[np.int64]:
-        """The same in units of ``unit`` bytes, which divides ``itemsize``: int64 [distinct * itemsize / unit]."""
+    def units(self, itemsize: int, unit: int) -> Units:
+        """The same in units of ``unit`` bytes, which divides ``itemsize``, each once, ascending."""
         key = itemsize, unit
         if key not in self._units:
             first = self.offsets // unit
@@ -122,12 +124,19 @@ class Log:
         return np.array([site.itemsize for site in self.sites], np.int64)[self.site]
 
     @cached_property
+    def extents(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """First byte that each access touches, and the one past its last."""
+        lows = np.array([*(shape.offsets[0] for shape in self.shapes), 0], np.int64)[self.shape]
+        highs = np.array([*(shape.offsets[-1] for shape in self.shapes), 0], np.int64)[self.shape]
+        return self.first + lows, self.first + highs + self.itemsize
+
+    @cached_property
     def kind(self) -> NDArray[np.str_]:
         return np.array([site.kind for site in self.sites], "<U6")[self.site]
 
-    def unit(self, region: int) -> int:
-        """Bytes of the smallest element by which an allocation was accessed: it divides all others."""
-        return int(self.itemsize[self.region == region].min(initial=16))
+    def rows(self, region: int, *kinds: Kind) -> NDArray[np.int64]:
+        """Accesses of those kinds to an allocation."""
+        return np.flatnonzero((self.region == region) & np.isin(self.kind, kinds))
 
     def owners(self, region: int) -> tuple[Argument, ...]:
         """The arguments that lie in an allocation."""

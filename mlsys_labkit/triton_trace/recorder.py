@@ -35,6 +35,7 @@ class Argument:
         address: of element [0, ..., 0]: the pointer that the kernel gets.
         start, stop: first byte of the array and the one past its last; arrays that overlap share them.
         dtype: Triton's name ("fp32", "bf16", "i32", ...). ``itemsize`` in bytes.
+        shape, strides: of the array; strides in bytes.
     """
 
     name: str
@@ -43,6 +44,8 @@ class Argument:
     stop: int
     dtype: str
     itemsize: int
+    shape: tuple[int, ...] = ()
+    strides: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
