@@ -47,6 +47,15 @@ class NoDriver:
         return 0
 
 
+class NoTorch:
+    """An importer that knows of no torch: Triton before 3.8 loads it, for seconds, to see that no argument is of it."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        if name == "torch":
+            raise ModuleNotFoundError("this process does without torch", name=name)
+
+
 class Pointer:
     """A tensor without elements."""
 
@@ -181,7 +190,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     except CompilationError as error:
         return refusal(kernels, error)
     except Exception as error:
-        return {"broken": f"{type(error).__name__}: {error}"}
+        return {"broken": f"{type(error).__name__}: {error}", "version": triton.__version__}
     return {
         "name": compiled.metadata.name,
         "version": triton.__version__,
@@ -211,6 +220,7 @@ def refusal(kernels: Kernels, error: Exception) -> dict[str, Any]:
 
 
 def main() -> None:
+    sys.meta_path.insert(0, NoTorch)
     reply = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever a library prints is no part of the answer
     with tempfile.TemporaryDirectory(prefix="labkit-triton-") as folder:

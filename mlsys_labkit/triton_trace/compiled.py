@@ -32,6 +32,8 @@ __all__ = ["Compiled", "Stage", "compile_for"]
 Stage = Literal["ttir", "ttgir", "llir", "ptx"]
 _PROCESS = Path(__file__).with_name("compile_process.py")
 _ERROR = re.compile(r"^(?P<file>.+?):(?P<line>\d+):\d+: error: (?P<reason>.*)$", re.MULTILINE)
+_WRAPPED = re.compile(r"^\w+Error\((['\"])(?P<reason>.*)\1\)$", re.DOTALL)
+_UNKNOWN = re.compile(r"'(?P<name>\w+)' is not defined for option 'gpu-name'")
 _REPORT = re.compile(r"^(?=ptxas\S*\s+info)", re.MULTILINE)
 _WARP_THREADS = 32
 
@@ -190,8 +192,9 @@ def _compile_into(source: KernelSource, target: str, request: str, timeout_s: fl
     if "refused" in answer:
         raise _refusal(source, answer)
     if "broken" in answer:
-        reason = re.sub(r"\s+", " ", answer["broken"]).strip()
-        raise CompileError(f"Triton does not compile {source.entry.name} for {target}: {_short(reason)}")
+        if _UNKNOWN.search(answer["broken"]):
+            raise CompileError(f"the installed Triton {answer['version']} does not compile for {target}; name another")
+        raise CompileError(f"Triton does not compile {source.entry.name} for {target}: {_short(answer['broken'])}")
     (folder / "answer.json").write_text(json.dumps(answer))
 
 
@@ -199,11 +202,14 @@ def _refusal(source: KernelSource, answer: dict[str, Any]) -> CompileError:
     place, line = answer["place"], answer["line"]
     where = f"{Line(place, line)}: " if line else ""
     shown = source.line_text(place, line)
-    reason = re.sub(r"\s+", " ", answer["refused"]).strip()
+    reason = answer["refused"]
+    if match := _WRAPPED.match(reason):  # what another error said, as Triton before 3.8 hands it on
+        reason = match["reason"]
     return CompileError(f"{where}{_short(reason)}{f'  [{shown}]' if shown else ''}", place, line)
 
 
 def _short(text: str) -> str:
+    text = re.sub(r"\s+", " ", text).strip()
     return text if len(text) <= 400 else text[:399] + "…"
 
 
@@ -235,7 +241,7 @@ def _ask(request: str, timeout_s: float) -> tuple[dict[str, Any], str]:
         lines = said.strip().splitlines() or ["nothing"]
         status = process.returncode
         how = f"died of {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
-        raise TritonTraceError(f'the process for Triton\'s compiler {how} and said "{_short(lines[-1].strip())}"')
+        raise TritonTraceError(f'the process for Triton\'s compiler {how} and said "{_short(lines[-1])}"')
     return json.loads(answer), said
 
 

@@ -105,8 +105,15 @@ def _ptx(lines: list[str]) -> Located:
         if match := _FILE.match(line):
             files[match[1]] = f"{match[2]}/{match[3]}" if match[3] else match[2]
     here: frozenset[Place] = frozenset()
+    counted = False
     for number, line in enumerate(lines, 1):
-        if match := _LOC.match(line):
+        if line.lstrip().startswith(("// begin inline asm", "// end inline asm")):
+            counted = False
+        elif match := _LOC.match(line):
+            # Within inline assembly LLVM counts source lines on with every line of the assembly: the first is true.
+            if counted:
+                continue
+            counted = lines[number - 2].lstrip().startswith("// begin inline asm")
             pairs = ((match[1], match[2]), (match[3], match[4]))
             here = frozenset((files.get(file, ""), int(at)) for file, at in pairs if file)
         elif line.startswith("}") or line.lstrip().startswith(".section"):
