@@ -65,13 +65,17 @@ _INSTRUMENTED = (
     "-fno-partial-inlining",
     "-fno-reorder-blocks",
     "-fno-reorder-blocks-and-partition",
+    "-fno-schedule-insns",  # runs on aarch64, and takes a line's instructions into the block before
     # A basic block's floating-point instructions are those of its source.
     "-ffp-contract=off",
     "-fno-tree-vectorize",
 )
 
-# Where the processor goes on after a division by zero, gcc's own check calls the hook that reports it.
-_AARCH64 = ("-fsanitize=integer-divide-by-zero",)
+_AARCH64 = (
+    "-fsanitize=integer-divide-by-zero",  # the processor goes on: gcc's own check calls the hook that reports it
+    "-fno-section-anchors",  # arrays would be found by their distance from the first, which red zones change
+    "-mno-outline-atomics",  # atomics are instructions, not calls of a library that asks the system for its processor
+)
 
 
 class Build(Enum):
