@@ -18,7 +18,7 @@ __all__ = ["check_module", "check_text"]
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b.*$", re.MULTILINE)
 _MARKER = re.compile(r'^# (\d+) "([^"]*)"')
 _OURS = re.compile(r"lk_(?:run_\d+|describe_\d+|kernel_count|shared_anchor|dynamic_shared)")
-_RESERVED = re.compile(r"_*(?:lk|tsan|sanitizer|sancov)_|__(?:cyg_profile|mcount|fentry)|_start$|main$")
+_RESERVED = re.compile(r"_*(?:lk|tsan|ubsan|sanitizer|sancov)_|__(?:cyg_profile|mcount|fentry)|_start$|main$")
 # What a module may want from elsewhere: the simulator, the loader, the mathematical functions that take and return
 # numbers, and what gcc itself calls for arithmetic and for copies of structs (their accesses are recorded before).
 _LOADER = r"_DYNAMIC|_GLOBAL_OFFSET_TABLE_|_ITM_\w+|__gmon_start__|__cxa_finalize|__cxa_atexit|__dso_handle"
@@ -51,7 +51,8 @@ _MATH_NAMES = (
     *("sinh", "sqrt", "tan", "tanh", "tgamma", "trunc", "y0", "y1", "yn", "roundeven"),
 )
 _MATH = rf"(?:{'|'.join(_MATH_NAMES)})[fl]?"
-_WANTED = re.compile(rf"lk_\w+|__tsan_\w+|__sanitizer_cov_trace_pc|{_LOADER}|{_COMPILER}|{_MATH}")
+_HOOKS = r"lk_\w+|__tsan_\w+|__sanitizer_cov_trace_pc|__ubsan_handle_divrem_overflow"
+_WANTED = re.compile(rf"{_HOOKS}|{_LOADER}|{_COMPILER}|{_MATH}")
 _INITIALISER = re.compile(
     r"^\s*\.section\s+\.(?:init_array|ctors|preinit_array)[^\n]*\n(?:\s*\.(?!quad|xword|dword)[^\n]*\n)*"
     r"\s*\.(?:quad|xword|dword)\s+([\w.$]+)",

@@ -22,7 +22,7 @@ from mlsys_labkit.cuda.source.left_out import explained, launches, left_out, sha
 
 __all__ = ["CompiledModule", "compile_module"]
 
-_RUNTIMES_OWN = re.compile(r"^(?:lk_|__tsan_|__sanitizer_cov_)")
+_RUNTIMES_OWN = re.compile(r"^(?:lk_|__tsan_|__sanitizer_cov_|__ubsan_handle_divrem_overflow)")
 
 
 @dataclass(frozen=True)
