@@ -65,8 +65,8 @@ seed = 0
 # %% nbgrader={"grade": false, "grade_id": "lab06_model", "locked": true, "schema_version": 3, "solution": false, "task": false}
 model, tokenizer = lm.load()
 unseen = torch.tensor(tokenizer.encode(lm.held_out()))
-judged = unseen[: 16 * 512]  # what perplexity is measured on
-calibration = unseen[-16 * 512 :].view(16, 512)  # what GPTQ and smoothing may look at: another part of the text
+judged = unseen[: 8 * 512]  # what perplexity is measured on
+calibration = unseen[-8 * 512 :].view(8, 512)  # what GPTQ and smoothing may look at: another part of the text
 weights = {
     name: module.weight.detach().clone()
     for name, module in model.named_modules()
@@ -387,8 +387,10 @@ assert 1.003 <= int4 / truth <= 1.15, f"int4 in groups of 64 changed the perplex
 with lk.picture("Fewer bits cost little until they cost much, and groups buy back part of it for a fraction of a bit."):
     table = []
     for bits in (8, 4, 3) if not smoke else (4,):
-        for group in (None, 64, 16):
-            got = perplexity_with(lambda name, W: dequantize_groups(*quantize_groups(W, bits, group or W.shape[1])))
+        for group in (None, 64, 16) if bits < 8 else (None,):
+            got = perplexity_with(
+                lambda name, W, b=bits, g=group: dequantize_groups(*quantize_groups(W, b, g or W.shape[1]))
+            )
             size = bits_per_weight(bits, group or 350)
             table.append((bits, group, size, got))
             print(f"{bits} bits, {f'groups of {group}' if group else 'a scale a row':14s}: {size:5.2f} bits a weight, perplexity {got:6.2f} ({100 * (got / baseline - 1):+.2f} %)")
@@ -602,7 +604,7 @@ with lk.picture("Four bits, four ways. The scale's own format matters as much as
     shown = {}
     for name in ("mxfp4", "nvfp4", "nf4_blocks"):
         format_ = FORMATS[name]
-        got = perplexity_with(lambda _, W: torch.from_numpy(format_.round(W.double().numpy())))
+        got = perplexity_with(lambda _, W, f=format_: torch.from_numpy(f.round(W.double().numpy())))
         shown[f"{name} ({format_.bits_per_number:g} bits)"] = got
     shown["int4, groups of 64 (4.25 bits)"] = perplexity_with(lambda _, W: dequantize_groups(*quantize_groups(W, 4, 64)))
     for name, got in shown.items():
@@ -957,7 +959,7 @@ def w4a16(packed, scales, x, y, OUT, IN: tl.constexpr, GROUP: tl.constexpr, ROWS
     inside = rows < OUT
     pairs = tl.arange(0, GROUP // 2)
     total = tl.zeros([ROWS], dtype=tl.float32)
-    for group in range(0, IN // GROUP):
+    for group in range(IN // GROUP):
         at = group * (GROUP // 2) + pairs
         codes = tl.load(packed + rows[:, None] * (IN // 2) + at[None, :], mask=inside[:, None], other=0).to(tl.int32)
         low = ((codes & 15) ^ 8) - 8
@@ -1021,7 +1023,8 @@ with lk.picture("The same layer, the same answer, a quarter of the bytes: at bat
     flops = 2.0 * 256 * 256
     roof = lk.Roofline.from_spec("h100-sxm")
     full = lk.Work(flops=flops, bytes_read=2 * 256 * 256 + 2 * 256, bytes_written=4 * 256, name="FP16 weights")
-    lk.show(roof.place(full, trace.work), summary="Roofline with the FP16 product and the four-bit one, both memory bound.")
+    four = lk.Work(flops=flops, bytes_read=trace.work.bytes_read, bytes_written=trace.work.bytes_written, name="four-bit weights")
+    lk.show(roof.plotly([full, four]), summary="Roofline with the FP16 product and the four-bit one, both memory bound.")
 
 # %% [markdown]
 # ## The libraries
@@ -1030,7 +1033,7 @@ with lk.picture("The same layer, the same answer, a quarter of the bytes: at bat
 
 # %%
 try:
-    from torchao.quantization import Int4WeightOnlyConfig, Int8WeightOnlyConfig, quantize_
+    from torchao.quantization import Int8WeightOnlyConfig, quantize_
 except ImportError:
     print("torchao is not installed, so there is nothing to compare: pip install torchao shows it.")
 else:

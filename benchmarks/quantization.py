@@ -1,0 +1,133 @@
+"""What quantization does to the tiny language model: the functions of lab 06's solution on all of the held-out text.
+
+    python benchmarks/quantization.py [--windows 48]
+
+Prints perplexities beside their bars, times nothing, and writes results/quantization.json. The text is cut into windows
+of 512 tokens; every other one is judged, the others are what GPTQ may look at, so that both are of one kind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from record import write_result
+
+from mlsys_labkit import lm
+
+SOURCE = Path(__file__).parent.parent / "solutions/lab06_quantization/lab06_quantization.py"
+Replacement = Callable[[str, torch.Tensor], torch.Tensor]
+
+
+def solution(*names: str) -> dict[str, Any]:
+    """The functions of the lab's solution, as its cells define them."""
+    cells = re.split(r"^# %%.*$", SOURCE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    home: dict[str, Any] = {"torch": torch}
+    for name in names:
+        exec(next(cell for cell in cells if f"\ndef {name}(" in cell), home)
+    return home
+
+
+class Trial:
+    """The model, the text that judges it, and the text that a method may look at."""
+
+    def __init__(self, windows: int) -> None:
+        self.model, tokenizer = lm.load()
+        tokens = torch.tensor(tokenizer.encode(lm.held_out()))
+        whole = tokens[: len(tokens) // 512 * 512].view(-1, 512)
+        self.judged, self.seen = whole[0::2][:windows].flatten(), whole[1::2][:windows]
+        layers = self.model.named_modules()
+        self.layers = {name: m for name, m in layers if isinstance(m, torch.nn.Linear) and name != "lm_head"}
+        self.weights = {name: layer.weight.clone() for name, layer in self.layers.items()}
+        self.baseline = lm.perplexity(self.model, self.judged)
+
+    def worse_percent(self, replacement: Replacement) -> float:
+        """By how many per cent the perplexity rises with every layer's weight replaced."""
+        for name, layer in self.layers.items():
+            layer.weight.data = replacement(name, self.weights[name].clone()).float()
+        try:
+            return 100 * (lm.perplexity(self.model, self.judged) / self.baseline - 1)
+        finally:
+            for name, layer in self.layers.items():
+                layer.weight.data = self.weights[name].clone()
+
+    @torch.no_grad()
+    def hessians(self, names: list[str]) -> dict[str, torch.Tensor]:
+        """XᵀX of some layers' inputs, of the model as it is by now, in float64."""
+        found = {
+            name: torch.zeros(self.layers[name].in_features, self.layers[name].in_features).double() for name in names
+        }
+
+        def add(name: str) -> Callable[..., None]:
+            def hook(_: Any, given: tuple[torch.Tensor, ...]) -> None:
+                x = given[0].flatten(0, -2).double()
+                found[name] += x.T @ x
+
+            return hook
+
+        handles = [self.layers[name].register_forward_pre_hook(add(name)) for name in names]
+        for part in self.seen.split(8):
+            self.model(part)
+        for handle in handles:
+            handle.remove()
+        return found
+
+
+def quantized_in_order(
+    trial: Trial, gptq: Callable[..., Any], dequantize: Callable[..., Any], bits: int
+) -> Replacement:
+    """GPTQ as its paper runs it: each block sees inputs that come from the blocks quantized before it."""
+    done: dict[str, torch.Tensor] = {}
+    for block in range(trial.model.config.layers):
+        prefix = f"model.layers.{block}."
+        for part in (("q_proj", "k_proj", "v_proj"), ("o_proj",), ("gate_proj", "up_proj"), ("down_proj",)):
+            names = [name for name in trial.layers if name.startswith(prefix) and name.endswith(part)]
+            for name, hessian in trial.hessians(names).items():
+                done[name] = dequantize(*gptq(trial.weights[name], hessian, bits, 64))
+                trial.layers[name].weight.data = done[name].float()
+    return lambda name, _: done[name]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--windows", type=int, default=57, help="windows of 512 tokens that judge, and as many to look at"
+    )
+    trial = Trial(parser.parse_args().windows)
+    home = solution("quantize_groups", "dequantize_groups", "gptq")
+    groups, dequantize, gptq = home["quantize_groups"], home["dequantize_groups"], home["gptq"]
+    looked_at = trial.hessians(list(trial.layers))
+
+    def nearest(bits: int, group: int | None) -> Replacement:
+        return lambda _, weight: dequantize(*groups(weight, bits, group or weight.shape[1]))
+
+    def careful(bits: int) -> Replacement:
+        return lambda name, weight: dequantize(*gptq(weight, looked_at[name], bits, 64))
+
+    print(f"perplexity {trial.baseline:.3f} on {len(trial.judged):,} tokens; changes in per cent")
+    result: dict[str, Any] = {"perplexity": trial.baseline, "tokens": len(trial.judged)}
+
+    def tell(name: str, change: float, bar: str = "") -> float:
+        result[name] = change
+        print(f"{name:52s} {change:8.2f}   {bar}", flush=True)
+        return change
+
+    tell("int8, a scale a row", trial.worse_percent(nearest(8, None)), "bar: within 0.5")
+    for bits in (4, 3):
+        rounded = tell(
+            f"int{bits}, groups of 64, to nearest", trial.worse_percent(nearest(bits, 64)), "bar: 1 to 15" * (bits == 4)
+        )
+        once = tell(f"int{bits}, groups of 64, GPTQ, inputs as they were", trial.worse_percent(careful(bits)))
+        tell("  of the gap won back, %", 100 * (1 - once / rounded), "bar: 40" * (bits == 4))
+        ordered = trial.worse_percent(quantized_in_order(trial, gptq, dequantize, bits))
+        tell(f"int{bits}, groups of 64, GPTQ, block after block", ordered)
+        tell("  of the gap won back, block after block, %", 100 * (1 - ordered / rounded), "bar: 40" * (bits == 4))
+    write_result("quantization", result)
+
+
+if __name__ == "__main__":
+    main()
