@@ -28,6 +28,7 @@ _HOME = {
     "Trace": "tracer",
     "TritonTraceError": "errors",
     "WorkerError": "errors",
+    "reachable": "launch",
     "compile_for": "compiled",
     "trace": "tracer",
     "tracing": "tracer",
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
         WorkerError,
     )
     from mlsys_labkit.triton_trace.finding import Finding
+    from mlsys_labkit.triton_trace.launch import reachable
     from mlsys_labkit.triton_trace.tracer import Trace, trace, tracing
 
 install_if_there()

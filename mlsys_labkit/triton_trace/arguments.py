@@ -79,8 +79,8 @@ class Packed:
     def layout(self) -> tuple[list[dict[str, Any]], int]:
         """Where each region stands in shared memory, and how much of it they need."""
         rows, offset = [], 0
-        for start, stop, writable, _ in self.regions:
-            rows.append({"start": start, "stop": stop, "writable": writable, "offset": offset})
+        for start, stop, writable, place in self.regions:
+            rows.append({"start": start, "stop": stop, "writable": writable, "place": place, "offset": offset})
             offset += -(-Region.room(start, stop) // 64) * 64
         return rows, offset
 
@@ -119,8 +119,8 @@ def grid_of(grid: Any, bound: dict[str, Any]) -> tuple[int, int, int]:
     return whole[0], whole[1], whole[2]
 
 
-def pack(function: Function, bound: dict[str, Any]) -> Packed:
-    """Give every array its address. Raises ArgumentError for what a kernel cannot take."""
+def pack(function: Function, bound: dict[str, Any], reachable: Sequence[Any] = ()) -> Packed:
+    """Give every array its address, and those that are only pointed to. Raises ArgumentError for what does not fit."""
     packed = Packed()
     spans: list[Span] = []
     constexprs = {one.name for one in function.parameters if one.constexpr}
@@ -130,6 +130,7 @@ def pack(function: Function, bound: dict[str, Any]) -> Packed:
             packed.arguments[name] = _constant(name, value)
         else:
             packed.arguments[name] = _packed(name, value, spans, annotations[name])
+    spans += [_span(f"reachable[{i}]", array) for i, array in enumerate(reachable)]
     _place(spans, packed)
     return packed
 

@@ -282,7 +282,7 @@ class Builder(BuilderBase):  # type: ignore[misc]
         self._store(pointers, value, mask, "atomic")
 
     def create_int_to_ptr(self, source: Any, target: Any) -> Any:
-        return Handle(exact.unsigned(source.data).astype(np.uint64), target.scalar)
+        return Handle(self._run.translated(exact.unsigned(source.data).astype(np.uint64)), target.scalar)
 
     def create_make_tensor_descriptor(
         self, base: Any, shape: Any, strides: Any, block: Any, is_signed: bool, padding: Any = None

@@ -32,6 +32,7 @@ __all__ = ["Order", "Outcome", "Worker", "require_triton"]
 Order = Literal["ascending", "reversed"] | int
 _START_SECONDS = 60.0
 _SLICE_SECONDS = 0.1
+_QUIET_SECONDS = 2.0
 _GO_ON = "the arrays keep their content, and the next launch starts another"
 
 
@@ -142,11 +143,12 @@ class Worker:
         connection = self._connection
         assert connection is not None
         output, done, count = "", 0, grid[0] * grid[1] * grid[2]
-        deadline = time.monotonic() + timeout_s
+        started = time.monotonic()
+        progress = _Progress(count)
         try:
             channel.send(connection, request)
             while True:
-                if time.monotonic() > deadline:
+                if time.monotonic() - started > timeout_s:
                     self._end(kill=True)
                     raise WorkerError(
                         f"the kernel was stopped after {timeout_s:g} s, in program {done:,} of {count:,}; "
@@ -158,7 +160,9 @@ class Worker:
                 if text := message.get("text"):
                     output += text
                     sys.stdout.write(text)
-                done = message.get("done", done)
+                if "done" in message:
+                    done = message["done"]
+                    progress.show(done)
                 if not message.keys() & {"text", "done"}:
                     return message, arrays, output
         except (EOFError, ConnectionError, BrokenPipeError):
@@ -166,6 +170,8 @@ class Worker:
         except KeyboardInterrupt:
             self._end(kill=True)
             raise
+        finally:
+            progress.clear()
 
     def _require(self) -> None:
         """A living worker, ready for a launch."""
@@ -244,6 +250,28 @@ class Worker:
         self._lock = threading.Lock()
         self._file = -1
         self._end()
+
+
+class _Progress:
+    """A line on stderr for launches that take long, gone when they end."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._first = time.monotonic() + _QUIET_SECONDS
+        self._shown = 0
+
+    def show(self, done: int) -> None:
+        if time.monotonic() >= self._first:
+            self._write(f"Triton without a GPU: program {done:,} of {self._count:,}")
+
+    def clear(self) -> None:
+        if self._shown:
+            self._write("")
+
+    def _write(self, line: str) -> None:
+        sys.stderr.write(f"\r{line.ljust(self._shown)}" + ("" if line else "\r"))
+        sys.stderr.flush()
+        self._shown = len(line)
 
 
 def _bytes_at(place: int, count: int) -> NDArray[np.uint8]:

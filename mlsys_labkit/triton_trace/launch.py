@@ -18,7 +18,7 @@ from mlsys_labkit.triton_trace.client import Order, Outcome, Worker
 from mlsys_labkit.triton_trace.rules import check_rules
 from mlsys_labkit.triton_trace.source import KernelSource
 
-__all__ = ["Launched", "Launcher", "has_gpu", "install", "recording"]
+__all__ = ["Launched", "Launcher", "has_gpu", "install", "reachable", "recording"]
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,25 @@ def recording(recorder: str, options: dict[str, Any], tell: Callable[[Launched],
         yield
     finally:
         _recording.reset(token)
+
+
+_reachable: ContextVar[tuple[Any, ...]] = ContextVar("_reachable", default=())
+
+
+@contextmanager
+def reachable(*arrays: Any) -> Iterator[None]:
+    """Arrays that kernels reach by pointers kept in another array, as grouped kernels do.
+
+    Example:
+        >>> pointers = torch.tensor([a.data_ptr(), b.data_ptr()])           # doctest: +SKIP
+        >>> with reachable(a, b):                                           # doctest: +SKIP
+        ...     grouped[(2,)](pointers, out)
+    """
+    token = _reachable.set((*_reachable.get(), *arrays))
+    try:
+        yield
+    finally:
+        _reachable.reset(token)
 
 
 class Launcher:
@@ -93,7 +112,7 @@ class Launcher:
         outcome = Worker.current().launch(
             self.source,
             sizes,
-            pack(function, bound),
+            pack(function, bound, _reachable.get()),
             recorder=self._recorder,
             recorder_options=self._options,
             order=self._order,

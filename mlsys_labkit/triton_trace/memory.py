@@ -20,13 +20,15 @@ _POISON = 0x5A
 
 @dataclass
 class Region:
-    """Bytes [start, stop) in ``buffer``, which begins at ``start`` rounded down to 16."""
+    """Bytes [start, stop) in ``buffer``, which begins at ``start`` rounded down to 16; ``place`` is the caller's own
+    address of the first one."""
 
     start: int
     stop: int
     buffer: NDArray[np.uint8]
     writable: bool = True
     stored: bool = False
+    place: int = 0
 
     @property
     def base(self) -> int:
@@ -83,6 +85,14 @@ class Memory:
             if room >= 0:
                 wrong &= addresses - np.uint64(region.start) > np.uint64(room)
         return Reach(addresses, mask, None, wrong if wrong.any() else None)
+
+    def translated(self, addresses: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        """What the caller read off its own arrays (``data_ptr()``) as addresses here; all others as they are."""
+        result = np.array(addresses)
+        for region in self.regions:
+            there = addresses - np.uint64(region.place) < np.uint64(region.stop - region.start)
+            result[there] = addresses[there] - np.uint64(region.place) + np.uint64(region.start)
+        return result
 
     def load(self, reach: Reach, other: NDArray[Any], nan: int | None = None) -> NDArray[Any]:
         """What stands there; ``other`` where the mask is False, poison (``nan``, where given) where it is outside."""

@@ -74,6 +74,10 @@ class Run:
         reach = self._reach("atomic", addresses, mask, value.dtype.itemsize, value)
         return atomic(self._memory, name, reach, value, compare, form)
 
+    def translated(self, addresses: Addresses) -> Addresses:
+        """Numbers that become pointers."""
+        return self._memory.translated(addresses)
+
     def dot(self, m: int, n: int, k: int, dtype: str) -> None:
         if self._recorder:
             self._recorder.dot(self._line(), self.program, m, n, k, dtype)
@@ -135,7 +139,9 @@ class Run:
         verb = {"load": "reads", "store": "writes", "atomic": "updates"}[kind]
         owners = self._owners(self._memory.region_of(address))
         if not owners:
-            return f"it {verb} {count:,} elements at addresses that belong to no argument"
+            return (
+                f"it {verb} {count:,} elements at addresses of no argument; pointers in an array need reachable(arrays)"
+            )
         near = min(owners, key=lambda one: abs(one.address - address))
         element = (address - near.address) // near.itemsize
         length = (near.stop - near.start) // near.itemsize

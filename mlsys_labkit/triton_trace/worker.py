@@ -95,7 +95,7 @@ def _map(file: int, layout: list[dict[str, Any]]) -> list[Region]:
     for one in layout:
         room = Region.room(one["start"], one["stop"])
         buffer = everything[one["offset"] : one["offset"] + room]
-        regions.append(Region(one["start"], one["stop"], buffer, one["writable"]))
+        regions.append(Region(one["start"], one["stop"], buffer, one["writable"], place=one["place"]))
     return regions
 
 

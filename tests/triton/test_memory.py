@@ -13,6 +13,7 @@ import triton
 import triton.language as tl
 
 from mlsys_labkit.triton_trace.errors import ArgumentError, KernelError
+from mlsys_labkit.triton_trace.launch import reachable
 from mlsys_labkit.triton_trace.raw import trace_raw
 
 
@@ -311,3 +312,25 @@ def test_block_pointers_where_triton_has_them() -> None:
 def test_what_a_kernel_cannot_take(value: Any) -> None:
     with pytest.raises(ArgumentError, match=re.compile("^x: ")):
         double[1,](value, np.zeros(4, np.float32), 4, BLOCK=4)
+
+
+@triton.jit
+def through_pointers(pointers, sizes, out, BLOCK: tl.constexpr):
+    group = tl.program_id(0)
+    array = tl.load(pointers + group).to(tl.pointer_type(tl.float32))
+    i = tl.arange(0, BLOCK)
+    block = tl.load(array + i, mask=i < tl.load(sizes + group), other=0.0)
+    tl.store(out + group, tl.sum(block))
+
+
+def test_arrays_behind_pointers_are_reached_where_they_are_named() -> None:
+    a, b = torch.arange(5.0), torch.arange(7.0)
+    pointers, sizes = torch.tensor([a.data_ptr(), b.data_ptr()]), torch.tensor([5, 7])
+    out = torch.zeros(2)
+    with reachable(a, b):
+        through_pointers[2,](pointers, sizes, out, BLOCK=8)
+    assert out.tolist() == [10.0, 21.0]
+    with reachable(a, b), pytest.raises(KernelError, match=r"it reads reachable\[0\]\[5\]"):
+        through_pointers[2,](pointers, sizes + 1, out, BLOCK=8)
+    with pytest.raises(KernelError, match=r"of no argument; pointers in an array need reachable\(arrays\)"):
+        through_pointers[2,](pointers, sizes, out, BLOCK=8)

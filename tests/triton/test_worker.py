@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,8 +18,9 @@ import pytest
 import triton
 import triton.language as tl
 
+from mlsys_labkit.triton_trace import client
 from mlsys_labkit.triton_trace.client import Worker
-from mlsys_labkit.triton_trace.errors import WorkerError
+from mlsys_labkit.triton_trace.errors import KernelError, WorkerError
 from mlsys_labkit.triton_trace.launch import Launcher
 
 
@@ -188,3 +190,33 @@ def test_progress_of_many_programs() -> None:
     out = np.zeros(3000, np.int32)
     slowly[3000,](out)
     assert out.all()
+
+
+def test_a_long_launch_shows_how_far_it_is_and_leaves_no_trace_of_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(client, "_QUIET_SECONDS", 0.0)
+    with pytest.raises(WorkerError):
+        Launcher(slowly, timeout_s=1.0).run((1 << 20,), (np.zeros(1 << 20, np.int32),), {})
+    shown = capsys.readouterr().err
+    assert re.match(r"\rTriton without a GPU: program [\d,]+ of 1,048,576", shown)
+    assert re.search(r"\r +\r$", shown)
+
+
+def test_a_cells_kernel_speaks_of_the_cells_lines() -> None:
+    """In IPython a place is the cell's number, and lines count from the cell's first."""
+    from IPython.core.interactiveshell import InteractiveShell
+
+    shell = InteractiveShell.instance()
+    try:
+        shell.run_cell("import triton, triton.language as tl, numpy as np", store_history=True)
+        shell.run_cell("# a helper\n@triton.jit\ndef helper(x):\n    return tl.load(x + 9)\n", store_history=True)
+        shell.run_cell("@triton.jit\ndef kernel(x):\n    tl.store(x, helper(x))\n", store_history=True)
+        result = shell.run_cell("kernel[1,](np.zeros(4, np.float32))", store_history=True)
+        assert isinstance(result.error_in_exec, KernelError)
+        text = str(result.error_in_exec)
+        assert re.match(
+            r"In\[2\] line 4: it reads x\[9\], and x has 4 elements.*\[return tl.load\(x \+ 9\)\]$", text
+        ), text
+    finally:
+        InteractiveShell.clear_instance()
