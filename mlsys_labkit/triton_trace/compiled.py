@@ -136,7 +136,16 @@ def compile_for(
         MissingExtraError: Triton is not installed.
 
     Example:
-        >>> print(compile_for(twice, "sm_90", signature={"x": "*fp32:16"}, BLOCK=128))   # doctest: +SKIP
+        >>> import triton, triton.language as tl
+        >>> @triton.jit
+        ... def double(x, BLOCK: tl.constexpr):
+        ...     i = tl.arange(0, BLOCK)
+        ...     tl.store(x + i, 2 * tl.load(x + i))
+        >>> compiled = compile_for(double, "sm_90", signature={"x": "*fp32:16"}, BLOCK=512)
+        >>> print(compiled.occupancy)
+        16 blocks, 64 of 64 warps (100 %) an SM on sm_90: warps allow no more
+        >>> "ld.global.v4.b32" in compiled.lines_at("ptx", 4)  # 16 bytes a lane
+        True
 
     Reference: Triton, "Ahead-of-Time compilation"; NVIDIA, "PTX ISA".
     """

@@ -5,6 +5,7 @@ Each function returns a widget: live in JupyterLab, plain HTML where anywidget i
 
 from __future__ import annotations
 
+from mlsys_labkit.widgets.ir_stages import compiled_stages
 from mlsys_labkit.widgets.number_formats import number_formats
 from mlsys_labkit.widgets.occupancy_explorer import occupancy
 from mlsys_labkit.widgets.pca_explorer import pca
@@ -18,6 +19,7 @@ from mlsys_labkit.widgets.warp_map import warp_access
 
 __all__ = [
     "annotated_source",
+    "compiled_stages",
     "memory_timeline",
     "number_formats",
     "occupancy",

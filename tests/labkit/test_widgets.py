@@ -19,6 +19,7 @@ from mlsys_labkit.widgets import base
 from mlsys_labkit.work import Work
 from tests.conftest import python
 from tests.cuda import sample_profile as sample
+from tests.triton import sample_compiled
 
 LIMIT_BYTES = 30_000
 EVENTS = [
@@ -36,6 +37,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "warp": lambda: widgets.warp_access(sample.profile(), line=10),
     "tiles": lambda: widgets.tile_walk(100, 16, register=2),
     "occupancy": lambda: widgets.occupancy("sm_90", threads=256, registers=40, shared_bytes=8192),
+    "stages": lambda: widgets.compiled_stages(sample_compiled.compiled()),
     "formats": lambda: widgets.number_formats(0.3, "fp8_e5m2"),
     "prediction": lambda: widgets.prediction("Does x.T copy?", ["yes", "no"], 1, "Only the strides change.", "view"),
 }
