@@ -23,6 +23,7 @@ from mlsys_labkit.cuda.nvidia.ptxas import disassemble, read_report
 from mlsys_labkit.triton_trace.client import require_triton
 from mlsys_labkit.triton_trace.errors import CompileError, RefusedSourceError, TritonTraceError
 from mlsys_labkit.triton_trace.recorder import Line
+from mlsys_labkit.triton_trace.rules import require_solved
 from mlsys_labkit.triton_trace.signature import arguments_of, wrapped
 from mlsys_labkit.triton_trace.source import KernelSource
 from mlsys_labkit.triton_trace.stages import Lines, lines_of
@@ -129,6 +130,7 @@ def compile_for(
         timeout_s: seconds after which the compiler is stopped.
 
     Raises:
+        UnsolvedError: the kernel still says ``raise NotImplementedError``.
         CompileError: the compiler refuses the kernel; it names the line.
         RefusedSourceError: the kernel's source cannot be read, or names what a kernel cannot use.
         ArgumentError: an argument that does not fit the parameters.
@@ -153,6 +155,7 @@ def compile_for(
     limits_of(target)
     arch = re.sub(r"\D", "", target)
     source = KernelSource.of(kernel)
+    require_solved(source)
     _require_names(source)
     names = [one.name for one in source.entry.parameters]
     chosen = {"num_warps": num_warps, "num_stages": num_stages}
@@ -269,7 +272,7 @@ def _jit_options(kernel: Any) -> dict[str, Any]:
     while hasattr(getattr(layer, "fn", None), "fn"):
         layer = layer.fn
     told = {**getattr(layer, "kwargs", {}), **vars(layer)}
-    names = ("do_not_specialize", "do_not_specialize_on_alignment", "noinline", "debug")
+    names = ("do_not_specialize_on_alignment", "noinline", "debug")
     return {name: told[name] for name in names if told.get(name)}
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from mlsys_labkit.triton_trace.errors import RefusedSourceError, UnsolvedError
 from mlsys_labkit.triton_trace.source import Function, KernelSource, Name
 
-__all__ = ["LANGUAGE", "MATH", "TOP", "check_rules", "violations"]
+__all__ = ["LANGUAGE", "MATH", "TOP", "check_rules", "require_solved", "violations"]
 
 _DTYPES = (
     *("int1", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -121,8 +121,7 @@ def check_rules(source: KernelSource) -> None:
         >>> check_rules(KernelSource.of(kernel))                     # doctest: +SKIP
         RefusedSourceError: In[3] line 4: open is no function of a kernel
     """
-    for function in source.functions:
-        _require_solved(function)
+    require_solved(source)
     for function in source.functions:
         for line, reason in violations(function):
             shown = function.line_text(line)
@@ -130,14 +129,16 @@ def check_rules(source: KernelSource) -> None:
             raise RefusedSourceError(f"{place}line {line}: {reason}{f'  [{shown}]' if shown else ''}")
 
 
-def _require_solved(function: Function) -> None:
-    for number, line in enumerate(function.text.splitlines(), function.first_line):
-        if line.strip().startswith("raise NotImplementedError"):
-            place = f" of {function.place}" if function.place else ""
-            raise UnsolvedError(
-                f"{function.name} is not written yet: line {number}{place} says so; write the kernel, "
-                "delete that line, and run its cell and this one again"
-            )
+def require_solved(source: KernelSource) -> None:
+    """Raise UnsolvedError if a function still says ``raise NotImplementedError``."""
+    for function in source.functions:
+        for number, line in enumerate(function.text.splitlines(), function.first_line):
+            if line.strip().startswith("raise NotImplementedError"):
+                place = f" of {function.place}" if function.place else ""
+                raise UnsolvedError(
+                    f"{function.name} is not written yet: line {number}{place} says so; write the kernel, "
+                    "delete that line, and run its cell and this one again"
+                )
 
 
 def violations(function: Function) -> Iterator[tuple[int, str]]:

@@ -9,6 +9,7 @@ import pytest
 import triton
 import triton.language as tl
 
+from mlsys_labkit.triton_trace.compiled import compile_for
 from mlsys_labkit.triton_trace.errors import UnsolvedError
 from mlsys_labkit.triton_trace.raw import trace_raw
 
@@ -39,3 +40,8 @@ def test_a_stub_says_that_it_is_one(kernel: Any, name: str) -> None:
 def test_a_plain_launch_says_so_too() -> None:
     with pytest.raises(UnsolvedError):
         stub[1,](np.zeros(4, np.float32), 4, BLOCK=4)
+
+
+def test_compiling_it_says_so_too() -> None:
+    with pytest.raises(UnsolvedError):
+        compile_for(stub, "sm_90", np.zeros(4, np.float32), 4, BLOCK=4)
