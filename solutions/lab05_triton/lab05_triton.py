@@ -70,7 +70,9 @@ def double(x, out, BLOCK: tl.constexpr):
     tl.store(out + lanes, 2 * tl.load(x + lanes))
 
 
-x, out = torch.arange(8.0), torch.zeros(8)
+on_gpu = lk.detect().kind == "cuda" and not lk.detect().virtual
+place = "cuda" if on_gpu else "cpu"
+x, out = torch.arange(8.0, device=place), torch.zeros(8, device=place)
 double[(2,)](x, out, BLOCK=4)
 print(out)
 
@@ -248,15 +250,15 @@ lk.checks.expect_close(padded, torch.tensor([[1.0] * 4 + [99.0] * 3] * 4), rtol=
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "scale_rows_test_bytes", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
-# 20 x 24 in blocks of 8 x 8: nine programs, and each row's scale is needed by three of them
+# 20 x 22 in blocks of 8 x 8: nine programs, and each row's scale is needed by three of them
 generator = torch.Generator().manual_seed(512)
-values, scale = torch.randn(20, 24, generator=generator), torch.randn(20, generator=generator)
-x, out = layouts(values)["transposed"], unwritten(20, 24)
+values, scale = torch.randn(20, 22, generator=generator), torch.randn(20, generator=generator)
+x, out = layouts(values)["transposed"], unwritten(20, 22)
 trace = scaled(x, scale, out, rows=8, columns=8)
-lk.checks.expect_close(out, scale[:, None].double() * values.double(), rtol=1e-6, atol=1e-7, name="x transposed, 20 x 24")
-lk.checks.expect_traffic(trace, "x", loaded_bytes=4 * 20 * 24)
+lk.checks.expect_close(out, scale[:, None].double() * values.double(), rtol=1e-6, atol=1e-7, name="x transposed, 20 x 22")
+lk.checks.expect_traffic(trace, "x", loaded_bytes=4 * 20 * 22)
 lk.checks.expect_traffic(trace, "scale", loaded_bytes=3 * 4 * 20)
-lk.checks.expect_traffic(trace, "out", loaded_bytes=0, stored_bytes=4 * 20 * 24)
+lk.checks.expect_traffic(trace, "out", loaded_bytes=0, stored_bytes=4 * 20 * 22)
 
 # %% [markdown]
 # ## Part 2 · One pass
@@ -598,11 +600,11 @@ def order_of(tiles_m, tiles_n, group):
 
 
 def touched(tiles_m, tiles_n, group):
-    """Trace of the memory traffic of a product in tiles of 32 x 32, k = 64, in this order."""
-    a = torch.ones(tiles_m * 32, 64).half()
-    b, c = torch.ones(64, tiles_n * 32).half(), unwritten(tiles_m * 32, tiles_n * 32, dtype=torch.float16)
-    trace = clean(touch, (tiles_m * tiles_n,), a, b, c, tiles_m, tiles_n, 64, BM=32, BN=32, BK=64, GROUP=group)
-    lk.checks.expect_close(c, torch.full(c.shape, 128.0), rtol=0, name="every tile of c")
+    """Trace of the memory traffic of an FP16 product in tiles of 64 x 64, k = 32, in this order."""
+    a = torch.ones(tiles_m * 64, 32).half()
+    b, c = torch.ones(32, tiles_n * 64).half(), unwritten(tiles_m * 64, tiles_n * 64, dtype=torch.float16)
+    trace = clean(touch, (tiles_m * tiles_n,), a, b, c, tiles_m, tiles_n, 32, BM=64, BN=64, BK=32, GROUP=group)
+    lk.checks.expect_close(c, torch.full(c.shape, 64.0), rtol=0, name="every tile of c")
     return trace
 
 
@@ -622,14 +624,14 @@ for tiles_m, tiles_n, group in [(5, 3, 2), (7, 4, 3), (1, 6, 4), (6, 1, 4), (4, 
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "tile_of_test_l2", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
-# 8 x 8 tiles. A strip of A or B is 4,096 B, and a cache of 36 kB holds neither matrix beside the tiles of C that go through it.
-# Row by row, each of the 8 tile rows reads all of B. In groups of 4, each of the 2 groups does, and A is read once.
-strip, cache = 32 * 64 * 2, 36_864
+# 8 x 8 tiles: a strip of A or B is 4 KiB, a tile of C 8 KiB, and the cache holds 64 KiB.
+# Row by row, 7 strips of B and 8 tiles of C go by before a strip of B is wanted again: 96 KiB, so each of 8 rows reads all of B.
+# In groups of 4, a strip of A is wanted again after 3 of A, 2 of B and 4 tiles of C, 52 KiB: A is read once, B once a group.
+strip, written, cache = 64 * 32 * 2, (8 * 64) ** 2 * 2, 65_536
 rowwise, grouped = touched(8, 8, 1), touched(8, 8, 4)
 lk.checks.expect_equal(grouped.work.bytes_read, rowwise.work.bytes_read, name="bytes asked for, in whichever order")
-written = 8 * 8 * 32 * 32 * 2
-lk.checks.expect_equal(rowwise.l2_bytes(cache), 8 * (strip + 8 * strip) + written, name="bytes from memory, row by row")
-lk.checks.expect_equal(grouped.l2_bytes(cache), 2 * (4 * strip + 8 * strip) + written, name="bytes from memory, in groups of 4")
+lk.checks.expect_equal(rowwise.l2_bytes(cache), 8 * (strip + 8 * strip) + written, name="bytes to and from memory, row by row")
+lk.checks.expect_equal(grouped.l2_bytes(cache), 2 * (4 * strip + 8 * strip) + written, name="bytes to and from memory, in groups of 4")
 
 # %%
 with lk.picture("Left: which program computes which tile. Right: what memory delivers as the cache grows. Groups need far less of it."):
@@ -645,7 +647,7 @@ with lk.picture("Left: which program computes which tile. Right: what memory del
     figure.update_xaxes(visible=False)
     figure.update_layout(height=340, margin={"l": 10, "r": 10, "t": 10, "b": 10})
     lk.show(figure, summary=f"The numbers of the programs over {tiles} by {tiles} tiles, in groups of {group} rows.")
-    capacities = [4096 * k for k in (2, 4, 6, 8, 10, 12, 16, 20, 28)]
+    capacities = [8192 * k for k in (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24)]
     figure = go.Figure()
     for name, size in [("row by row", 1), ("groups of 2", 2), ("groups of 4", 4), ("column by column", tiles)]:
         trace = touched(tiles, tiles, size)
@@ -751,8 +753,8 @@ with lk.picture("Adding ones, one at a time. BF16 stops at 256. Your kernel's me
     figure.update_layout(height=300, xaxis_title="ones added", yaxis_title="running sum")
     lk.show(figure, summary="The running sum of ones: a straight line in FP32, flat from 256 on in BF16.")
     for n in (256, 4096, 20_000):
-        mean = torch.zeros(1).bfloat16()
-        row_mean[(1,)](torch.ones(1, n).bfloat16(), mean, n, n, BLOCK=64)
+        mean = torch.zeros(1, device=place).bfloat16()
+        row_mean[(1,)](torch.ones(1, n, device=place).bfloat16(), mean, n, n, BLOCK=64)
         print(f"your mean of {n:6,} ones: {mean.item()}")
 
 # %% [markdown]
@@ -1136,7 +1138,6 @@ def matmul_grouped(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.
 
 
 device = lk.detect()
-on_gpu = device.kind == "cuda" and not device.virtual
 if not on_gpu:
     print(f"Skipped: this needs a CUDA GPU, and here is: {device.label}. Nothing was measured.")
 else:

@@ -315,7 +315,7 @@ def matmul(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexp
     matmul_tile(a, b, c, M, N, K, tl.program_id(0), tl.program_id(1), BM, BN, BK)
 
 
-# %% wrong={"grade_id": "matmul_tile", "name": "sums_in_fp16", "misconception": "FP16 operands have FP16 sums", "keeps": 5}
+# %% wrong={"grade_id": "matmul_tile", "name": "sums_in_fp16", "misconception": "FP16 operands have FP16 sums", "keeps": 0}
 @triton.jit
 def matmul_tile(a, b, c, M, N, K, i, j, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     rows = (i * BM + tl.arange(0, BM))[:, None]
@@ -422,7 +422,7 @@ def tile_of(program, tiles_m, tiles_n, GROUP: tl.constexpr):
     return tl.minimum(program // a_group * GROUP + within % GROUP, tiles_m - 1), within // GROUP
 
 
-# %% wrong={"grade_id": "tile_of", "name": "groups_of_columns", "misconception": "it does not matter which matrix is grouped", "keeps": 0}
+# %% wrong={"grade_id": "tile_of", "name": "groups_of_columns", "misconception": "it does not matter which matrix is grouped", "keeps": 4}
 @triton.jit
 def tile_of(program, tiles_m, tiles_n, GROUP: tl.constexpr):
     a_group = GROUP * tiles_m
@@ -538,7 +538,7 @@ def count_values(values, counts, n, BLOCK: tl.constexpr, BINS: tl.constexpr):
     tl.store(counts + bins, tl.histogram(found, BINS) - tl.where(bins == 0, behind, 0))
 
 
-# %% wrong={"grade_id": "count_values", "name": "every_program_counts_all", "misconception": "each program has to see every value", "keeps": 0}
+# %% wrong={"grade_id": "count_values", "name": "every_program_counts_all", "misconception": "each program has to see every value", "keeps": 6}
 @triton.jit
 def count_values(values, counts, n, BLOCK: tl.constexpr, BINS: tl.constexpr):
     bins = tl.arange(0, BINS)
