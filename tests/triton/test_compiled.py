@@ -184,6 +184,28 @@ module {
     }
 
 
+def test_inline_assembly_of_several_lines_stays_on_its_source_line() -> None:
+    """LLVM of Triton 3.9 counts source lines on within it."""
+    text = """\
+.file 1 "k.py"
+.loc 1 5 2
+add.s32 %r1, %r2, 1;
+// begin inline asm
+.loc 1 6 13
+mov.u32 %r1, 0x0;
+.loc 1 7 13
+@%p1 ld.global.v2.b32 { %r1, %r2 }, [ %rd1 + 0 ];
+// end inline asm
+mul.f32 %f1, %f2, %f3;
+.loc 1 9 2
+ret;
+}
+.loc 1 9 2
+"""
+    found = lines_of("ptx", text, {"k.py": "k.py"})
+    assert {one.number: numbers for one, numbers in found.items()} == {5: (3,), 6: (6, 8, 10), 9: (12,)}
+
+
 # --- what it takes ---------------------------------------------------------------------------------------------------
 
 
