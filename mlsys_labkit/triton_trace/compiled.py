@@ -272,7 +272,7 @@ def _jit_options(kernel: Any) -> dict[str, Any]:
     while hasattr(getattr(layer, "fn", None), "fn"):
         layer = layer.fn
     told = {**getattr(layer, "kwargs", {}), **vars(layer)}
-    names = ("do_not_specialize_on_alignment", "noinline", "debug")
+    names = ("do_not_specialize", "do_not_specialize_on_alignment", "noinline", "debug")
     return {name: told[name] for name in names if told.get(name)}
 
 
