@@ -11,11 +11,14 @@ from typing import Any
 from mlsys_labkit.triton_trace import counts
 from mlsys_labkit.triton_trace.client import Order
 from mlsys_labkit.triton_trace.counts import Access, ArrayTraffic
+from mlsys_labkit.triton_trace.errors import TritonTraceError
 from mlsys_labkit.triton_trace.finding import Finding
 from mlsys_labkit.triton_trace.findings import findings
 from mlsys_labkit.triton_trace.launch import Launched, Launcher, recording
 from mlsys_labkit.triton_trace.log import Log
 from mlsys_labkit.triton_trace.recorder import Program
+from mlsys_labkit.triton_trace.report import html_report, text_report
+from mlsys_labkit.triton_trace.reuse import Reuse, reuse
 from mlsys_labkit.triton_trace.source import KernelSource
 from mlsys_labkit.work import Work
 
@@ -63,6 +66,38 @@ class Trace:
     gpu: str = ""
     seconds: float | None = None
 
+    def l2_bytes(self, capacity_bytes: float, programs_at_once: int = 1) -> int:
+        """Bytes that a cache of ``capacity_bytes`` fetches: fully associative, 128-byte lines, least recently used out
+        first, programs in the order in which they ran, ``programs_at_once`` of them taking turns by access.
+
+        A model: a real L2 is set-associative and hashed, and a GPU chooses who runs when. Stores fetch like loads.
+
+        Example:
+            >>> import numpy as np, triton, triton.language as tl
+            >>> @triton.jit
+            ... def total(x, out, n, BLOCK: tl.constexpr):
+            ...     i = tl.arange(0, BLOCK)
+            ...     tl.store(out + tl.program_id(0), tl.sum(tl.load(x + i, mask=i < n, other=0.0), 0))
+            >>> traced = trace(total)[(4,)](np.ones(64, np.float32), np.zeros(4, np.float32), 64, BLOCK=64)
+            >>> traced.l2_bytes(384), traced.l2_bytes(256)   # x is two lines of 128 bytes and out is one
+            (384, 1536)
+
+        Reference: R. Mattson et al., Evaluation techniques for storage hierarchies, IBM Systems Journal 9(2), 1970.
+        """
+        return self.reuse(programs_at_once).missed_bytes(capacity_bytes)
+
+    def reuse(self, programs_at_once: int = 1) -> Reuse:
+        """How soon the launch comes back to a line: what ``l2_bytes`` is read from, for every capacity at once."""
+        if programs_at_once < 1:
+            raise TritonTraceError(f"expected at least 1 program at once, got {programs_at_once}")
+        return reuse(self.log, programs_at_once)
+
+    def __str__(self) -> str:
+        return text_report(self)
+
+    def _repr_html_(self) -> str:
+        return html_report(self)
+
 
 class trace:
     """``trace(kernel)[grid](*arguments)`` runs a launch and returns its Trace; arrays are written as in any launch.
@@ -74,6 +109,20 @@ class trace:
 
     Raises RefusedSourceError before anything runs, KernelError with line and program when the kernel fails, WorkerError
     when it takes too long. An access outside the arrays is not performed and becomes a finding.
+
+    Example:
+        >>> import numpy as np, triton, triton.language as tl
+        >>> @triton.jit
+        ... def twice(x, out, n, BLOCK: tl.constexpr):
+        ...     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        ...     tl.store(out + i, 2 * tl.load(x + i), mask=i < n)
+        >>> traced = trace(twice)[(2,)](np.ones(100, np.float32), np.zeros(100, np.float32), 100, BLOCK=64)
+        >>> traced.arrays["x"].loaded_bytes, traced.arrays["out"].stored_bytes
+        (400, 400)
+        >>> print(traced.findings[0].message)
+        program (1, 0, 0) reads x[100], and x has 100 elements (28 elements in all; give it a mask)
+
+    Reference: Triton documentation, "Debugging Triton"; P. Tillet et al., "Triton", MAPL 2019.
     """
 
     def __init__(self, kernel: Any, *, order: Order = "ascending", timeout_s: float = 120.0) -> None:
@@ -85,7 +134,26 @@ class trace:
 
 @contextmanager
 def tracing() -> Iterator[list[Trace]]:
-    """Collect the Trace of every ``kernel[grid](...)`` inside, in order: those of your own functions too."""
+    """Collect the Trace of every ``kernel[grid](...)`` inside, in order: those of your own functions too.
+
+    Raises what the launches raise.
+
+    Example:
+        >>> import numpy as np, triton, triton.language as tl
+        >>> @triton.jit
+        ... def fill(x, BLOCK: tl.constexpr):
+        ...     tl.store(x + tl.arange(0, BLOCK), 1.0)
+        >>> def ones(n):
+        ...     x = np.empty(n, np.float32)
+        ...     fill[(1,)](x, BLOCK=n)
+        ...     return x
+        >>> with tracing() as traces:
+        ...     x = ones(32)
+        >>> x.sum(), traces[0].arrays["x"].stored_bytes
+        (np.float32(32.0), 128)
+
+    Reference: Triton documentation, "Debugging Triton".
+    """
     found: list[Trace] = []
     with recording(_RECORDER, {}, lambda launched: found.append(_trace(launched))):
         yield found
