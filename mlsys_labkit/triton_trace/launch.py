@@ -61,9 +61,16 @@ def reachable(*arrays: Any) -> Iterator[None]:
     """Arrays that kernels reach by pointers kept in another array, as grouped kernels do.
 
     Example:
-        >>> pointers = torch.tensor([a.data_ptr(), b.data_ptr()])           # doctest: +SKIP
-        >>> with reachable(a, b):                                           # doctest: +SKIP
-        ...     grouped[(2,)](pointers, out)
+        >>> import numpy as np, triton, triton.language as tl
+        >>> @triton.jit
+        ... def gather(pointers, out):
+        ...     array = tl.load(pointers + tl.program_id(0)).to(tl.pointer_type(tl.float32))
+        ...     tl.store(out + tl.program_id(0), tl.load(array))
+        >>> a, b, out = np.float32([3]), np.float32([4]), np.zeros(2, np.float32)
+        >>> with reachable(a, b):
+        ...     gather[(2,)](np.array([a.ctypes.data, b.ctypes.data]), out)
+        >>> out
+        array([3., 4.], dtype=float32)
     """
     token = _reachable.set((*_reachable.get(), *arrays))
     try:

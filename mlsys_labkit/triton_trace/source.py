@@ -80,9 +80,12 @@ class KernelSource:
         functions: it and the jitted functions that it calls, directly or not.
 
     Example:
-        >>> source = KernelSource.of(some_kernel)                    # doctest: +SKIP
-        >>> source == KernelSource.from_json(source.to_json())       # doctest: +SKIP
-        True
+        >>> import triton, triton.language as tl
+        >>> @triton.jit
+        ... def fill(x, value: tl.constexpr = 3):
+        ...     tl.store(x, value)
+        >>> [(one.name, one.constexpr) for one in KernelSource.of(fill).entry.parameters]
+        [('x', False), ('value', True)]
     """
 
     kernel: str

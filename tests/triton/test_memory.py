@@ -110,10 +110,22 @@ def far_away(x, out, offset, BLOCK: tl.constexpr):
     tl.store(out + i, tl.load(x + offset + i))
 
 
+@triton.jit
+def first_word(x, out):
+    tl.store(out, tl.load(x.to(tl.pointer_type(tl.int32))))
+
+
 @pytest.mark.parametrize("offset", [2**31 - 8, -(2**31), 2**40, -(2**40), 2**61])
 def test_wild_pointers_are_never_followed(offset: int) -> None:
     with pytest.raises(KernelError, match="it reads"):
         far_away[1,](np.zeros(8, np.float32), np.zeros(8, np.float32), offset, BLOCK=8)
+
+
+def test_one_element_too_many_and_an_element_that_sticks_out() -> None:
+    with pytest.raises(KernelError, match=r"it reads x\[8\], and x has 8 elements; give it a mask"):
+        far_away[1,](np.zeros(8, np.float32), np.zeros(8, np.float32), 1, BLOCK=8)
+    with pytest.raises(KernelError, match="it reads"):
+        first_word[1,](np.zeros(3, np.int8), np.zeros(1, np.int32))
 
 
 def test_a_recorder_hears_of_strays_and_the_launch_goes_on() -> None:
