@@ -74,6 +74,20 @@ def test_arguments_that_overlap_are_one_memory() -> None:
     assert both.tolist() == list(range(0, 16, 2))
 
 
+@triton.jit
+def write_then_read(a, b, out, n: tl.constexpr):
+    i = tl.arange(0, n)
+    tl.store(a + i, i)
+    tl.store(out + i, tl.load(b + i))
+
+
+def test_what_is_stored_through_one_argument_is_read_through_the_other() -> None:
+    data, out = np.full(12, -1, np.int32), np.zeros(8, np.int32)
+    write_then_read[1,](data[:8], data[4:], out, n=8)
+    assert out.tolist() == [4, 5, 6, 7, -1, -1, -1, -1]
+    assert data.tolist() == [*range(8), -1, -1, -1, -1]
+
+
 def test_what_was_not_stored_is_left_alone() -> None:
     x = torch.ones(4)
     x.requires_grad_(True)
