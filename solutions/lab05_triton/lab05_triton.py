@@ -851,21 +851,26 @@ lk.checks.expect_traffic(trace, "counts", at_most_stored_bytes=4 * 16 * 4)
 #
 # Triton's compiler lowers a kernel in four steps: **TTIR**, blocks and their arithmetic, still without threads; **TTGIR**, where each block has got a
 # *layout* (which thread holds which element), shared memory and pipelining; **LLVM IR**, one thread; **PTX**, NVIDIA's portable assembly, from
-# which `ptxas` makes machine code. It needs no GPU for any of that. Here is your own `add` as an H100 would get it. Click on a line: it lights up in every stage.
+# which `ptxas` makes machine code. It needs no GPU for any of that. Here is your own `add` as an H100 would get it. Choose a line: it lights up in
+# every stage.
 
 # %%
 with lk.picture("One line of yours, and what becomes of it in four languages."):
     x = torch.zeros(1024)
-    compiled = lk.triton_trace.compile_for(add, "sm_90", x, x, x, 1000, BLOCK=1024, num_warps=4)
-    print(f"{compiled.registers} registers a thread, {compiled.shared_bytes} B of shared memory, {compiled.spills} B spilled")
+    for n in (1000, 1008):
+        compiled = lk.triton_trace.compile_for(add, "sm_90", x, x, x, n, BLOCK=1024, num_warps=4)
+        loads, wide = compiled.ptx.count("ld.global"), compiled.ptx.count("ld.global.v4")
+        print(f"n = {n:,}: {loads:2d} load instructions a thread, {wide} of them of four numbers at once")
     display(lk.widgets.compiled_stages(compiled))
 
 # %% [markdown]
-# Look for the vector load (`ld.global.v4`): 1,024 elements over 128 threads, and each takes four neighbours at once. Nobody asked for it. Then look at
-# `tl.dot` in the matrix product, below: on an H100 it becomes `wgmma`, on an A100 `mma`.
+# Two kernels, one source. When a kernel is first launched, Triton asks of each integer and pointer whether 16 divides it. If it
+# divides `n`, then no four neighbours are ever half inside, so a thread may load four numbers with one instruction. It does not divide 1,000: the same bytes,
+# one at a time. That is why the dimensions of models are multiples of 64.
 #
 # A matrix product keeps two things on the chip. Its operands wait in **shared memory**, in `stages` buffers: while the tensor cores work on one, the
-# others are being filled. Its sums sit in **registers**, spread evenly over `32 * warps` threads, one FP32 number in each.
+# others are being filled. (It takes sizes that 16 divides; for others the compiler gives up on that.) Its sums sit in **registers**, spread evenly
+# over `32 * warps` threads, one FP32 number in each. On an A100 `tl.dot` becomes `mma`, on an H100 `wgmma`: look for it below.
 
 # %% nbgrader={"grade": false, "grade_id": "lab05_tiles", "locked": true, "schema_version": 3, "solution": false, "task": false}
 SHARED_LIMIT = 232_448  # bytes of shared memory that one block can have on an H100 (227 KiB)
