@@ -126,6 +126,14 @@ def test_code_before_syncwarp_finds_lanes_in_step(volatile_kernels: Kernels) -> 
     assert "shared_race" in kinds(volatile_kernels.volatile_sum.check[1, 32](values, total))
 
 
+@pytest.mark.parametrize("run", ["launch", "check", "profile"])
+def test_lanes_find_into_step_again_after_unequal_work(volatile_kernels: Kernels, run: str) -> None:
+    values, total = np.arange(64, dtype=np.float32), np.zeros(1, np.float32)
+    kernel = volatile_kernels.volatile_sum_after_unequal_work
+    {"launch": kernel, "check": kernel.check, "profile": kernel.profile}[run][1, 32](values, ints(32), total)
+    assert total[0] == 63 * 64 / 2
+
+
 def test_a_missing_syncwarp_is_a_race(kernels: Kernels) -> None:
     assert kinds(kernels.mirror.check[1, 32](ints(32), 0)) == {"shared_race"}
     assert kernels.mirror.check[1, 32](ints(32), 1) == []
@@ -208,6 +216,17 @@ def test_threads_that_spin_on_each_other_get_on(
     kernel = volatile_kernels.pass_a_token if how == "volatile" else kernels.pass_a_token_by_atomics
     {"launch": kernel, "check": kernel.check, "profile": kernel.profile}[run][1, 96](out)
     assert out.tolist() == [3] * 96
+
+
+@pytest.mark.parametrize("run", ["launch", "check", "profile"])
+@pytest.mark.parametrize("name", ["counted_under_lock", "counted_under_blocks_lock"])
+def test_what_a_lock_holds_may_be_volatile(volatile_kernels: Kernels, name: str, run: str) -> None:
+    # Lanes that spin never come to where the lock's owner would wait for them, to be in step.
+    lock, counts = ints(1), ints(4)
+    kernel = volatile_kernels[name]
+    found = {"launch": kernel, "check": kernel.check, "profile": kernel.profile}[run][4, 32](lock, counts)
+    assert counts.sum() == 128
+    assert run != "check" or found == []
 
 
 @pytest.mark.parametrize("run", ["launch", "check", "profile"])

@@ -78,6 +78,7 @@ struct Warp {
     u32 done = 0;
 
     u32 met = 0;                // the lanes last let go from a meeting together
+    u32 meeting_waits = 0;      // basic blocks that others may have run since lanes came to a meeting
     Trace* trace = nullptr;     // profile: what its lanes did and has not been replayed
 };
 
@@ -103,6 +104,7 @@ struct Launch {
     bool timed_out = false;
     double seconds = 0;
     u64 blocks_run = 0;
+    std::atomic<bool> lanes_meet{true};  // before volatile accesses, as long as that holds nobody up
     std::atomic<bool> stopped{false};   // by a finding after which nothing can go on, by the timeout, by the user
 
     u32 thread_count() const { return block.x * block.y * block.z; }

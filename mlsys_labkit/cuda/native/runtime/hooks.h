@@ -28,12 +28,13 @@ inline void record_here(void* address, u8 bytes, Op op, u64 pc) {
 }
 
 // Lanes of a warp meet before each volatile access: code of the time before __syncwarp counts on their being in step there.
+// Code with a lock for each thread does not, and its lanes cannot all come (see kMeetingWait).
 inline void record_volatile(void* address, u8 bytes, Op op, u64 pc) {
     Block* block = current();
     if (!block || is_local(reinterpret_cast<u64>(address))) return;
     block->thread->pc = pc;
     block->thread->frame_depth = u32(block->stack_top - static_cast<const char*>(__builtin_frame_address(0)));
-    meet(*block);
+    if (block->launch->lanes_meet.load(std::memory_order_relaxed)) meet(*block);
     record_access(*block, reinterpret_cast<u64>(address), bytes, op, pc);
 }
 

@@ -165,8 +165,18 @@ void open_meeting(Block& block) {
         thread_of(block, lane).patience = goes ? 0 : thread_of(block, lane).patience + 1;
     }
     warp.met = group;
+    warp.meeting_waits = 0;
     warp.at_meeting &= ~group;
     warp.ready |= group;
+}
+
+// The warp's turn is over, and lanes that have not come to the meeting run on.
+void lose_patience(Block& block) {
+    Warp& warp = block.warps[block.warp];
+    warp.meeting_waits += block.worker->turn;
+    if (warp.meeting_waits < kMeetingWait) return;
+    block.launch->lanes_meet.store(false, std::memory_order_relaxed);
+    open_meeting(block);
 }
 
 u32 wait_for_others(Block& block, WarpOperation& operation) {
@@ -195,6 +205,7 @@ void run_warp(Block& block, u32 warp_number) {
     while (!stopped(block)) {
         if (warp.ready) {
             if (block.warp_budget <= 0) {
+                if (warp.at_meeting) lose_patience(block);
                 // Something may be spinning: from now on others get their turns sooner.
                 u32& turn = block.worker->turn;
                 turn = std::max(kShortTurn, turn / 2);
