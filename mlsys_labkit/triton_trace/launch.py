@@ -18,12 +18,12 @@ from mlsys_labkit.triton_trace.client import Order, Outcome, Worker
 from mlsys_labkit.triton_trace.rules import check_rules
 from mlsys_labkit.triton_trace.source import KernelSource
 
-__all__ = ["Launched", "Launcher", "has_gpu", "install", "reachable", "recording"]
+__all__ = ["Launched", "Launcher", "has_gpu", "install", "launching", "reachable"]
 
 
 @dataclass(frozen=True)
 class Launched:
-    """A launch that has ended, for whoever records."""
+    """A launch that has ended."""
 
     source: KernelSource
     grid: tuple[int, int, int]
@@ -31,26 +31,20 @@ class Launched:
     outcome: Outcome
 
 
-@dataclass(frozen=True)
-class _Recording:
-    recorder: str
-    options: dict[str, Any]
-    tell: Callable[[Launched], None]
-
-
 _DEVICE_FILES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")  # NVIDIA's, WSL's, AMD's
 
-_recording: ContextVar[_Recording | None] = ContextVar("_recording", default=None)
+Through = Callable[[Any, Any, tuple[Any, ...], dict[str, Any]], None]
+_through: ContextVar[Through | None] = ContextVar("_through", default=None)
 
 
 @contextmanager
-def recording(recorder: str, options: dict[str, Any], tell: Callable[[Launched], None]) -> Iterator[None]:
-    """While it lasts, every ``kernel[grid](...)`` is told to ``recorder`` ("module:Class"), and then to ``tell``."""
-    token = _recording.set(_Recording(recorder, options, tell))
+def launching(through: Through | None) -> Iterator[None]:
+    """While it lasts, every ``kernel[grid](*args, **kwargs)`` is ``through(kernel, grid, args, kwargs)``."""
+    token = _through.set(through)
     try:
         yield
     finally:
-        _recording.reset(token)
+        _through.reset(token)
 
 
 _reachable: ContextVar[tuple[Any, ...]] = ContextVar("_reachable", default=())
@@ -177,6 +171,8 @@ def install() -> None:
 
     @functools.wraps(compiled)
     def launch(kernel: Any, grid: Any) -> Any:
+        if through := _through.get():
+            return lambda *args, **kwargs: _run_through(through, kernel, grid, args, kwargs)
         if has_gpu():
             return compiled(kernel, grid)
         return lambda *args, **kwargs: _interpret(kernel, grid, args, kwargs)
@@ -185,13 +181,13 @@ def install() -> None:
     KernelInterface.__getitem__ = launch
 
 
+def _run_through(through: Through, kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    with launching(None):  # what it launches itself goes its usual way
+        through(kernel, grid, args, kwargs)
+
+
 def _interpret(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    wanted = _recording.get()
-    if wanted is None:
-        Launcher(kernel).run(grid, args, kwargs)
-        return
-    launcher = Launcher(kernel, recorder=wanted.recorder, recorder_options=wanted.options)
-    wanted.tell(launcher.launch(grid, args, kwargs))
+    Launcher(kernel).run(grid, args, kwargs)
 
 
 def install_if_there() -> None:

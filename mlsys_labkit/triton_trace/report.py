@@ -109,9 +109,8 @@ def _totals(trace: Trace) -> Iterator[str]:
     yield f"{si(work.flops, 'FLOP')}{intensity}"
     caveat = "counted by interpreting every program, not measured on a GPU"
     if trace.seconds is not None:
-        caveat = (
-            f"counted by interpreting; the launch took {duration(trace.seconds)} on {trace.gpu}, measured by events"
-        )
+        what = "a smaller launch; the whole one" if trace.reduced else "copies; the launch"
+        caveat = f"counted by interpreting {what} took {duration(trace.seconds)} on {trace.gpu}, measured by events"
     yield caveat
 
 

@@ -5,26 +5,30 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mlsys_labkit.triton_trace import counts
 from mlsys_labkit.triton_trace.client import Order
 from mlsys_labkit.triton_trace.counts import Access, ArrayTraffic
-from mlsys_labkit.triton_trace.errors import TritonTraceError
+from mlsys_labkit.triton_trace.errors import ArgumentError, TritonTraceError
 from mlsys_labkit.triton_trace.finding import Finding
 from mlsys_labkit.triton_trace.findings import findings
-from mlsys_labkit.triton_trace.launch import Launched, Launcher, recording
+from mlsys_labkit.triton_trace.gpu import Arguments, timed
+from mlsys_labkit.triton_trace.launch import Launched, Launcher, launching
 from mlsys_labkit.triton_trace.log import Log
 from mlsys_labkit.triton_trace.recorder import Program
 from mlsys_labkit.triton_trace.report import html_report, text_report
 from mlsys_labkit.triton_trace.reuse import Reuse, reuse
+from mlsys_labkit.triton_trace.rules import check_rules
 from mlsys_labkit.triton_trace.source import KernelSource
 from mlsys_labkit.work import Work
 
 __all__ = ["Trace", "trace", "tracing"]
 
 _RECORDER = "counting:CountingRecorder"
+_SMALL_BYTES = 64 << 20  # half a minute or so of interpreting
+Reduced = tuple[Any, tuple[Any, ...], dict[str, Any]]
 _DTYPES = {
     "fp16": "float16",
     "bf16": "bfloat16",
@@ -48,7 +52,8 @@ class Trace:
         dot_flops: of ``tl.dot``, two a multiply-add, whole blocks with what pads them.
         findings: what is wrong or slow; see finding.Finding.
         output: what the kernel printed.
-        seconds: a launch took on ``gpu``, by events; None where no GPU ran it.
+        seconds: the launch took on ``gpu``, by events (median of many); None where no GPU ran it.
+        reduced: everything but ``seconds`` is that of a smaller launch.
         log: every access.
     """
 
@@ -65,6 +70,7 @@ class Trace:
     output: str = field(default="", repr=False)
     gpu: str = ""
     seconds: float | None = None
+    reduced: bool = False
 
     def l2_bytes(self, capacity_bytes: float, programs_at_once: int = 1) -> int:
         """Bytes that a cache of ``capacity_bytes`` fetches: fully associative, 128-byte lines, least recently used out
@@ -105,7 +111,11 @@ class trace:
     Args:
         kernel: a ``@triton.jit`` function. Its source is checked first and may use ``tl`` and plain control flow only.
         order: of the programs: "ascending", "reversed", or a seed to shuffle by; a GPU promises none.
-        timeout_s: of the launch, in seconds.
+        timeout_s: of the interpreted launch, in seconds.
+        reduced: (grid, arguments, constants) of a smaller launch, for tensors on a GPU.
+
+    With tensors on a GPU the launch runs compiled there and is timed. Counts and findings come of interpreting copies
+    of its arguments, or ``reduced``, which more than 64 MiB of arguments need; the Trace says so.
 
     Raises RefusedSourceError before anything runs, KernelError with line and program when the kernel fails, WorkerError
     when it takes too long. An access outside the arrays is not performed and becomes a finding.
@@ -125,11 +135,38 @@ class trace:
     Reference: Triton documentation, "Debugging Triton"; P. Tillet et al., "Triton", MAPL 2019.
     """
 
-    def __init__(self, kernel: Any, *, order: Order = "ascending", timeout_s: float = 120.0) -> None:
-        self._launcher = Launcher(kernel, recorder=_RECORDER, order=order, timeout_s=timeout_s)
+    def __init__(
+        self, kernel: Any, *, order: Order = "ascending", timeout_s: float = 120.0, reduced: Reduced | None = None
+    ) -> None:
+        self._kernel = kernel
+        self._options: dict[str, Any] = {"recorder": _RECORDER, "order": order, "timeout_s": timeout_s}
+        self._launcher = Launcher(kernel, **self._options)
+        self._reduced = reduced
 
     def __getitem__(self, grid: Any) -> Callable[..., Trace]:
-        return lambda *args, **kwargs: _trace(self._launcher.launch(grid, args, kwargs))
+        def launch(*args: Any, **kwargs: Any) -> Trace:
+            arguments = Arguments(args, kwargs)
+            if arguments.on_gpu:
+                return self._beside_gpu(grid, arguments)
+            return _trace(self._launcher.launch(grid, args, kwargs))
+
+        return launch
+
+    def _beside_gpu(self, grid: Any, given: Arguments) -> Trace:
+        """Run compiled and time that; interpret copies, made before."""
+        check_rules(self._launcher.source)
+        if self._reduced is None and given.bytes > _SMALL_BYTES:
+            raise ArgumentError(
+                f"{given.bytes / 2**20:.0f} MiB of arguments are too many to interpret (at most "
+                f"{_SMALL_BYTES >> 20} MiB); give trace(kernel, reduced=(grid, arguments, constants)) a smaller launch"
+            )
+        small_grid, args, kwargs = self._reduced or (grid, given.args, given.kwargs)
+        copies = Arguments(tuple(args), dict(kwargs)).on_cpu()
+        gpu, seconds = timed(self._kernel, grid, given)
+        launcher = Launcher(self._kernel, config=getattr(self._kernel, "best_config", None), **self._options)
+        traced = _trace(launcher.launch(small_grid, copies.args, copies.kwargs))
+        work = traced.work if self._reduced else traced.work.with_seconds(seconds)
+        return replace(traced, gpu=gpu, seconds=seconds, reduced=self._reduced is not None, work=work)
 
 
 @contextmanager
@@ -155,7 +192,7 @@ def tracing() -> Iterator[list[Trace]]:
     Reference: Triton documentation, "Debugging Triton".
     """
     found: list[Trace] = []
-    with recording(_RECORDER, {}, lambda launched: found.append(_trace(launched))):
+    with launching(lambda kernel, grid, args, kwargs: found.append(trace(kernel)[grid](*args, **kwargs))):
         yield found
 
 

@@ -1,0 +1,84 @@
+"""The same launch on a GPU: its time by events, and its arguments as copies that can be interpreted beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, is_dataclass, replace
+from typing import Any
+
+from mlsys_labkit.errors import require
+from mlsys_labkit.timing import bench
+
+__all__ = ["Arguments", "timed"]
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Arguments of a launch, positional and named."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    @property
+    def on_gpu(self) -> bool:
+        return any(True for _ in self._tensors())
+
+    @property
+    def bytes(self) -> int:
+        """Of the allocations behind the tensors on the GPU, each once."""
+        storages = [tensor.untyped_storage() for tensor in self._tensors()]
+        return sum({one.data_ptr(): int(one.nbytes()) for one in storages}.values())
+
+    def on_cpu(self) -> Arguments:
+        """Copies in the CPU's memory, with the strides they had; tensors that share memory share the copy."""
+        torch, copies = require("torch", "torch"), {}
+
+        def copied(tensor: Any) -> Any:
+            storage = tensor.untyped_storage()
+            if storage.data_ptr() not in copies:
+                copies[storage.data_ptr()] = storage.cpu()
+            empty = torch.empty(0, dtype=tensor.dtype)
+            return empty.set_(copies[storage.data_ptr()], tensor.storage_offset(), tensor.shape, tensor.stride())
+
+        return self._with(copied)
+
+    def cloned(self) -> Arguments:
+        """Copies on the GPU, so that launching again and again leaves the caller's alone."""
+        return self._with(lambda tensor: tensor.clone())
+
+    def launch(self, kernel: Any, grid: Any) -> None:
+        kernel[grid](*self.args, **self.kwargs)
+
+    def _tensors(self) -> Iterator[Any]:
+        for value in (*self.args, *self.kwargs.values()):
+            for part in value if isinstance(value, tuple) else (value,):
+                tensor = part.base if _is_descriptor(part) else part
+                if _is_on_gpu(tensor):
+                    yield tensor
+
+    def _with(self, change: Callable[[Any], Any]) -> Arguments:
+        def changed(value: Any) -> Any:
+            if isinstance(value, tuple):
+                return tuple(changed(part) for part in value)
+            if _is_descriptor(value):
+                return replace(value, base=changed(value.base))
+            return change(value) if _is_on_gpu(value) else value
+
+        return Arguments(tuple(map(changed, self.args)), {name: changed(value) for name, value in self.kwargs.items()})
+
+
+def timed(kernel: Any, grid: Any, arguments: Arguments) -> tuple[str, float]:
+    """Name of the GPU and the median seconds of a launch, by events; the launch's results stand in ``arguments``."""
+    torch = require("torch", "torch")
+    again = arguments.cloned()
+    timing = bench(lambda: again.launch(kernel, grid), device="cuda", name=str(getattr(kernel, "__name__", "kernel")))
+    arguments.launch(kernel, grid)
+    return str(torch.cuda.get_device_name()), timing.median
+
+
+def _is_on_gpu(value: Any) -> bool:
+    return hasattr(value, "data_ptr") and getattr(getattr(value, "device", None), "type", "cpu") != "cpu"
+
+
+def _is_descriptor(value: Any) -> bool:
+    return is_dataclass(value) and hasattr(value, "block_shape")

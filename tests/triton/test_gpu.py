@@ -1,0 +1,99 @@
+"""Tensors on a GPU, by a fake one: what is timed, what is interpreted, and that the result says which. None is here."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("triton")
+
+from mlsys_labkit.triton_trace import gpu as gpu_room  # noqa: E402
+from mlsys_labkit.triton_trace import launch as launch_room  # noqa: E402
+from mlsys_labkit.triton_trace import trace, tracing  # noqa: E402
+from mlsys_labkit.triton_trace.errors import ArgumentError  # noqa: E402
+from tests.triton import kernels  # noqa: E402
+
+
+class OnGpu:
+    """A tensor that says it is on a GPU."""
+
+    device = SimpleNamespace(type="cuda")
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+        self.dtype, self.shape, self.stride = tensor.dtype, tensor.shape, tensor.stride
+        self.data_ptr, self.storage_offset = tensor.data_ptr, tensor.storage_offset
+
+    def untyped_storage(self) -> Any:
+        storage = self.tensor.untyped_storage()
+        return SimpleNamespace(data_ptr=storage.data_ptr, nbytes=storage.nbytes, cpu=storage.clone)
+
+    def clone(self) -> OnGpu:
+        return OnGpu(self.tensor.clone())
+
+
+@pytest.fixture
+def launched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """What the fake GPU ran: it adds."""
+    ran: list[tuple[Any, ...]] = []
+
+    def launch(arguments: gpu_room.Arguments, kernel: Any, grid: Any) -> None:
+        x, y, out, n = arguments.args
+        assert launch_room._through.get() is None
+        out.tensor += x.tensor + y.tensor  # not the same twice, as a launch need not be
+        ran.append((kernel, grid, n))
+
+    def bench(call: Any, *, device: str, name: str) -> Any:
+        assert (device, name) == ("cuda", "add")
+        for _ in range(5):
+            call()
+        return SimpleNamespace(median=2e-6)
+
+    monkeypatch.setattr(gpu_room.Arguments, "launch", launch)
+    monkeypatch.setattr(gpu_room, "bench", bench)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a fake")
+    return ran
+
+
+def arguments(n: int) -> tuple[Any, ...]:
+    whole = torch.ones(2 * n)
+    return OnGpu(whole[:n]), OnGpu(whole[n:]), OnGpu(torch.zeros(n)), n
+
+
+def test_runs_there_and_counts_here(launched: list[tuple[Any, ...]]) -> None:
+    x, y, out, n = arguments(100)
+    traced = trace(kernels.add)[(2,)](x, y, out, n, BLOCK=64)
+    assert launched == [(kernels.add, (2,), 100)] * 6
+    assert (out.tensor == 2).all()  # launched once on the caller's own; the interpreter had copies of their own
+    assert (traced.gpu, traced.seconds, traced.reduced) == ("a fake", 2e-6, False)
+    assert traced.work.bytes_per_second == 1200 / 2e-6
+    assert traced.arrays["y"].loaded_bytes == 400
+    assert traced.arrays["x"].distinct_loaded_bytes == 400  # two halves of one allocation stay two
+    assert "copies; the launch took 2.00 µs on a fake, measured by events" in str(traced)
+
+
+def test_counts_a_smaller_launch_where_that_is_given(launched: list[tuple[Any, ...]]) -> None:
+    large = arguments(5 << 20)
+    small = (np.ones(10, np.float32), np.ones(10, np.float32), np.zeros(10, np.float32), 10)
+    traced = trace(kernels.add, reduced=((1,), small, {"BLOCK": 16}))[(1 << 15,)](*large, BLOCK=1024)
+    assert {grid for _, grid, _ in launched} == {(1 << 15,)}
+    assert (traced.programs, traced.reduced, traced.seconds) == (1, True, 2e-6)
+    assert traced.work.seconds is None
+    assert "a smaller launch; the whole one took 2.00 µs" in str(traced)
+
+
+def test_too_much_to_interpret_is_said_before_anything_runs(launched: list[tuple[Any, ...]]) -> None:
+    with pytest.raises(ArgumentError, match=r"96 MiB of arguments.*reduced="):
+        trace(kernels.add)[(1,)](*arguments(8 << 20), BLOCK=1024)
+    assert launched == []
+
+
+def test_tracing_goes_to_the_gpu_too(launched: list[tuple[Any, ...]]) -> None:
+    with tracing() as traces:
+        kernels.add[(2,)](*arguments(100), BLOCK=64)
+    assert [one.gpu for one in traces] == ["a fake"]
+    assert len(launched) == 6
