@@ -148,11 +148,14 @@ void WarpClock::reset() {
 }
 
 BlockOrder::BlockOrder(Objects& objects, uint32_t threads)
-    : objects_(objects), segments_(Segments::instance()), warps_((threads + kWarpLanes - 1) / kWarpLanes), fences_(threads) {}
+    : objects_(objects), segments_(Segments::instance()), warps_((threads + kWarpLanes - 1) / kWarpLanes), fences_(threads),
+      early_reads_(threads) {}
 
 void BlockOrder::begin_block(uint64_t block) {
     block_ = block;
     acquired_ = false;
+    any_early_read_ = false;
+    std::fill(early_reads_.begin(), early_reads_.end(), 0);
     block_barrier();
     first_ = floor_;
     std::fill(fences_.begin(), fences_.end(), Fence{});
@@ -162,6 +165,7 @@ void BlockOrder::block_barrier() {
     floor_ = segments_.next();
     new_segment();
     for (Warp& warp : warps_) warp.clock.reset();
+    acquire_early_reads();
     if (acquired_) objects_.share_with_block(block_, static_cast<uint32_t>(warps_.size()));
     acquired_ = false;
 }
@@ -177,6 +181,7 @@ void BlockOrder::warp_barrier(uint32_t warp, uint32_t mask) {
 
 void BlockOrder::fence(uint32_t thread) {
     objects_.use();
+    acquire_early_reads();
     fences_[thread] = {segments_.next(), floor_};
     new_segment();
 }
@@ -185,7 +190,10 @@ void BlockOrder::atomic(uint32_t thread, uint64_t object, bool writes, bool read
     const Participant who{block_, thread / kWarpLanes};
     const Fence& fence = fences_[thread];
     if (writes && fence.mark) objects_.release(object, who, fence.mark, fence.floor);
-    if (reads && objects_.in_use()) acquire(thread, object);
+    if (!reads) return;
+    if (objects_.in_use()) return acquire(thread, object);
+    early_reads_[thread] = object;
+    any_early_read_ = true;
 }
 
 void BlockOrder::release(uint32_t thread, uint64_t object) {
@@ -197,6 +205,15 @@ void BlockOrder::acquire(uint32_t thread, uint64_t object) {
     objects_.use();
     objects_.acquire(object, {block_, thread / kWarpLanes});
     acquired_ = true;
+}
+
+void BlockOrder::acquire_early_reads() {
+    if (!any_early_read_ || !objects_.in_use()) return;
+    for (uint32_t thread = 0; thread < early_reads_.size(); thread++) {
+        if (early_reads_[thread]) acquire(thread, early_reads_[thread]);
+        early_reads_[thread] = 0;
+    }
+    any_early_read_ = false;
 }
 
 }  // namespace lk

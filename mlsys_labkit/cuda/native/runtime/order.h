@@ -116,6 +116,8 @@ public:
     void atomic(uint32_t thread, uint64_t object, bool writes, bool reads);
     void release(uint32_t thread, uint64_t object);
     void acquire(uint32_t thread, uint64_t object);
+    // A read is noted before it is made. The first fence of the launch may come in between, and the read see what follows it.
+    void acquire_early_reads();
 
     uint64_t block() const { return block_; }
     // Of what happens now.
@@ -150,6 +152,8 @@ private:
     bool acquired_ = false;
     std::vector<Warp> warps_;
     std::vector<Fence> fences_;  // the last one of each thread
+    bool any_early_read_ = false;
+    std::vector<uint64_t> early_reads_;  // the last object that each thread read before the launch's first fence; 0: none
 };
 
 }  // namespace lk

@@ -96,6 +96,7 @@ template <class Where>
 bool ordered_by_objects(const Where& where, const Cell& past, const Present& now) {
     Objects& objects = now.order.objects();
     if (!objects.in_use()) return false;
+    now.order.acquire_early_reads();
     const Participant reader{now.order.block(), now.cell.warp()};
     if (past.width != kOneLane) return objects.knows_anything(reader);
     return objects.orders({where.block(past), past.warp()}, past.segment, reader);
