@@ -73,17 +73,17 @@ def _binary(operation: Callable[[Array, Array], Array]) -> Callable[..., Any]:
         a, b = _operand(lhs), _operand(rhs)
         if a.dtype == np.bool_:  # one-bit integers: they wrap around
             return Handle((operation(a.view(np.uint8), b.view(np.uint8)) & 1).astype(np.bool_), lhs.dtype.scalar)
-        return handle_of(operation(a, b), lhs.dtype)
+        return self.counted(handle_of(operation(a, b), lhs.dtype), lhs)
 
     return create
 
 
 def _comparison(operation: Callable[[Array, Array], Array]) -> Callable[..., Any]:
-    return lambda self, lhs, rhs: Handle(operation(_operand(lhs), _operand(rhs)), tl.int1)
+    return lambda self, lhs, rhs: self.counted(Handle(operation(_operand(lhs), _operand(rhs)), tl.int1), lhs)
 
 
 def _unary(operation: Callable[[Array], Array]) -> Callable[..., Any]:
-    return lambda self, argument: handle_of(operation(_operand(argument)), argument.dtype)
+    return lambda self, argument: self.counted(handle_of(operation(_operand(argument)), argument.dtype), argument)
 
 
 class Builder(BuilderBase):  # type: ignore[misc]
@@ -122,6 +122,11 @@ class Builder(BuilderBase):  # type: ignore[misc]
     def _run(self) -> Run:
         assert self.run is not None
         return self.run
+
+    def counted(self, result: Any, operand: Any, operations: int = 1) -> Any:
+        """``result``, which took that many operations an element in the type of ``operand``."""
+        self._run.arithmetic(operand.dtype.scalar.name, operations * result.data.size)
+        return result
 
     # Constants and types
 
@@ -173,7 +178,7 @@ class Builder(BuilderBase):  # type: ignore[misc]
     def create_fabs(self, argument: Any) -> Any:
         bits = exact.unsigned(argument.data)
         magnitude = bits & bits.dtype.type((1 << (8 * bits.itemsize - 1)) - 1)
-        return Handle(magnitude.view(argument.data.dtype), argument.dtype.scalar)
+        return self.counted(Handle(magnitude.view(argument.data.dtype), argument.dtype.scalar), argument)
 
     def create_ashr(self, lhs: Any, rhs: Any) -> Any:
         data = exact.shifted_right(exact.signed(lhs.data), rhs.data)
@@ -188,12 +193,13 @@ class Builder(BuilderBase):  # type: ignore[misc]
         return Handle(data.view(lhs.data.dtype), lhs.dtype.scalar)
 
     def create_fma(self, x: Any, y: Any, z: Any) -> Any:
-        return handle_of(exact.fused(_operand(x), _operand(y), _operand(z)), z.dtype)
+        return self.counted(handle_of(exact.fused(_operand(x), _operand(y), _operand(z)), z.dtype), z, 2)
 
     def create_clampf(self, x: Any, low: Any, high: Any, propagate_nan: Any) -> Any:
         ignoring = propagate_nan == PROPAGATE_NONE
         at_least, at_most = (np.fmax, np.fmin) if ignoring else (np.maximum, np.minimum)
-        return handle_of(at_most(at_least(_operand(x), _operand(low)), _operand(high)), x.dtype)
+        clamped = at_most(at_least(_operand(x), _operand(low)), _operand(high))
+        return self.counted(handle_of(clamped, x.dtype), x, 2)
 
     def create_select(self, condition: Any, lhs: Any, rhs: Any) -> Any:
         return Handle(np.where(condition.data, lhs.data, rhs.data.view(lhs.data.dtype)), lhs.dtype.scalar)

@@ -83,6 +83,9 @@ class CountingRecorder:
     def dot(self, line: Line, program: Program, m: int, n: int, k: int, dtype: str) -> None:
         self._dots[line, m, n, k, dtype] += 1
 
+    def arithmetic(self, operations: dict[str, int]) -> None:
+        self._operations = operations
+
     def end(self) -> Report:
         shapes = list(self._shapes.values())
         report = {
@@ -91,6 +94,7 @@ class CountingRecorder:
             "arguments": [vars(one) for one in self._launch.arguments],
             "sites": list(self._sites),
             "dots": [(*key, count) for key, count in self._dots.items()],
+            "operations": self._operations,
             "strays": list(self._strays.values()),
             "disputes": list(self._disputes.values()),
         }

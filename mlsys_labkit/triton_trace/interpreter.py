@@ -63,6 +63,7 @@ class Interpreter:
                     run.program = self._builder.grid_idx = program
                     progress(done)
                     kernel(**values)
+            run.end()
         except Exception as error:
             raise run.explained(error) from error
         finally:

@@ -64,7 +64,7 @@ class Log:
         site, shape, first, program: int64 [accesses], in the order in which they happened: index into ``sites``; index
             into ``shapes``, -1 where nothing was active; address of the first element; number of the program.
         masked: lanes that were masked off.
-        dots: (line, m, n, k, dtype, how often).
+        dots: (line, m, n, k, dtype, how often). operations: those on floating-point numbers outside dots, by dtype.
         strays: accesses outside every array; disputes: lanes of one store that disagree. As the recorder wrote them.
     """
 
@@ -79,6 +79,7 @@ class Log:
     program: NDArray[np.int64]
     masked: NDArray[np.int64]
     dots: tuple[tuple[Line, int, int, int, str, int], ...]
+    operations: dict[str, int]
     strays: tuple[dict[str, Any], ...]
     disputes: tuple[dict[str, Any], ...]
 
@@ -101,6 +102,7 @@ class Log:
             program=program,
             masked=masked,
             dots=tuple((Line(*line), *rest) for line, *rest in report["dots"]),
+            operations=report["operations"],
             strays=tuple(report["strays"]),
             disputes=tuple(report["disputes"]),
         )

@@ -91,8 +91,11 @@ class Recorder(Protocol):
     def dot(self, line: Line, program: Program, m: int, n: int, k: int, dtype: str) -> None:
         """One ``tl.dot`` of [m, k] by [k, n] elements of ``dtype``; a batch counts as that much more m."""
 
+    def arithmetic(self, operations: dict[str, int]) -> None:
+        """After the last program: Triton's name of a floating-point type -> operations in it outside ``tl.dot``."""
+
     def end(self) -> Report:
-        """After the last program: what was seen, as JSON and as arrays beside it."""
+        """After that: what was seen, as JSON and as arrays beside it."""
 
 
 class RawRecorder:
@@ -124,6 +127,9 @@ class RawRecorder:
 
     def dot(self, line: Line, program: Program, m: int, n: int, k: int, dtype: str) -> None:
         self._rows.append({"kind": "dot", "line": line, "program": program, "shape": (m, n, k), "dtype": dtype})
+
+    def arithmetic(self, operations: dict[str, int]) -> None:
+        pass
 
     def end(self) -> Report:
         return {"rows": self._rows}, self._arrays

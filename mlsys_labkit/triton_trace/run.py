@@ -52,6 +52,7 @@ class Run:
         self._memory = memory
         self._arguments = arguments
         self._recorder = recorder
+        self._arithmetic: dict[str, int] = {}
         self._read_only = [region for region in memory.regions if not region.writable]
 
     def load(self, addresses: Addresses, mask: Mask, other: NDArray[Any], nan: int | None, kind: Kind = "load") -> Any:
@@ -81,6 +82,15 @@ class Run:
     def dot(self, m: int, n: int, k: int, dtype: str) -> None:
         if self._recorder:
             self._recorder.dot(self._line(), self.program, m, n, k, dtype)
+
+    def arithmetic(self, dtype: str, operations: int) -> None:
+        if dtype.startswith(("fp", "bf")):
+            self._arithmetic[dtype] = self._arithmetic.get(dtype, 0) + operations
+
+    def end(self) -> None:
+        """After the last program."""
+        if self._recorder:
+            self._recorder.arithmetic(self._arithmetic)
 
     def explained(self, error: Exception) -> KernelError:
         """One line: where in the student's code, what, in which program, and the code itself."""

@@ -47,7 +47,8 @@ class Trace:
 
     Attributes:
         kernel, grid, programs: what was launched. source: its text.
-        work: FLOPs, and the bytes that the programs ask for: masked-off lanes excluded, nothing kept between accesses.
+        work: FLOPs of dots and of floating-point arithmetic, by the rules of work.conventions but of whole blocks, with
+            the lanes that pad them; and the bytes that the programs ask for: masked-off lanes excluded, nothing kept.
         accesses: one for each source line, array and kind. arrays: parameter name -> what was asked of it.
         dot_flops: of ``tl.dot``, two a multiply-add, whole blocks with what pads them.
         findings: what is wrong or slow; see finding.Finding.
@@ -198,9 +199,10 @@ def tracing() -> Iterator[list[Trace]]:
 
 def _trace(launched: Launched) -> Trace:
     log = Log.of(launched.outcome)
-    flops: Counter[str] = Counter()
+    dots: Counter[str] = Counter()
     for _, m, n, k, dtype, times in log.dots:
-        flops[_DTYPES.get(dtype, "float32")] += 2 * m * n * k * times
+        dots[_DTYPES.get(dtype, "float32")] += 2 * m * n * k * times
+    flops = dots + Counter({_DTYPES[dtype]: operations for dtype, operations in log.operations.items()})
     lines = counts.accesses(log)
     read, written = (
         sum(one.bytes_requested for one in lines if one.kind in kinds)
@@ -221,7 +223,7 @@ def _trace(launched: Launched) -> Trace:
         ),
         accesses=lines,
         arrays=counts.arrays(log),
-        dot_flops=sum(flops.values()),
+        dot_flops=sum(dots.values()),
         findings=findings(log, launched.source),
         log=log,
         output=launched.outcome.output,

@@ -40,6 +40,7 @@ def test_ragged_add(n: int, block: int) -> None:
     traced = trace(kernels.add)[(programs,)](x, y, out, n, BLOCK=block)
     np.testing.assert_array_equal(out, x + y)
     assert (traced.work.bytes_read, traced.work.bytes_written) == (8 * n, 4 * n)
+    assert (traced.work.flops, traced.dot_flops) == (programs * block, 0)  # all lanes add, the masked-off ones too
     assert [one.kind for one in traced.accesses] == ["load", "load", "store"]
     for one in traced.accesses:
         assert (one.count, one.elements, one.masked_off) == (programs, n, programs * block - n)
@@ -62,6 +63,7 @@ def test_masked_softmax_of_padded_rows(rows: int, columns: int, pad: int) -> Non
     expect_traffic(traced, "x", loaded_bytes=size, distinct_loaded_bytes=size)
     expect_traffic(traced, "out", stored_bytes=size, distinct_stored_bytes=size)
     assert {one.masked_off for one in traced.accesses} == {rows * (block - columns)}
+    assert traced.work.flops == rows * (5 * block - 2)  # max, subtract, exp, add up, divide
     assert traced.findings == ()
 
 
@@ -85,7 +87,7 @@ def test_ragged_matmul(m: int, n: int, k: int, tiles: tuple[int, int, int], grou
     expect_traffic(traced, "c", stored_bytes=4 * m * n, distinct_stored_bytes=4 * m * n, loaded_bytes=0)
     for one in traced.accesses:
         assert one.bytes_requested == one.program_bytes  # a program asks for nothing twice
-    assert traced.dot_flops == 2 * down * bm * across * bn * math.ceil(k / bk) * bk
+    assert traced.work.flops == traced.dot_flops == 2 * down * bm * across * bn * math.ceil(k / bk) * bk
     assert traced.findings == ()
 
 
@@ -100,6 +102,7 @@ def test_bias_gelu(rows: int, columns: int) -> None:
     expect_traffic(traced, "x", loaded_bytes=4 * rows * columns, distinct_loaded_bytes=4 * rows * columns)
     expect_traffic(traced, "bias", loaded_bytes=4 * columns * down, distinct_loaded_bytes=4 * columns)
     expect_traffic(traced, "out", stored_bytes=4 * rows * columns)
+    assert traced.work.flops == down * 16 * across * 16 * 6  # add, halve, scale, erf, add, multiply
     assert traced.findings == ()
 
 
@@ -124,6 +127,7 @@ def test_histogram(n: int, bins: int) -> None:
     atomic = next(one for one in traced.accesses if one.kind == "atomic")
     own = 4 * sum(np.unique(part).size for part in np.split(x, range(64, n, 64)))
     assert (atomic.elements, atomic.program_bytes, atomic.distinct_bytes) == (n, own, hit)
+    assert traced.work.flops == 0
     assert traced.findings == ()
 
 
