@@ -92,7 +92,8 @@ def test_a_forked_child_has_its_own() -> None:
 def run(script: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
     file = tmp_path / "script.py"
     file.write_text(textwrap.dedent(script))
-    return subprocess.run([sys.executable, str(file)], capture_output=True, text=True, timeout=60)
+    command = [sys.executable, str(file)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, start_new_session=True)
 
 
 HEAD = """
@@ -130,6 +131,24 @@ def test_it_ends_with_a_notebook_that_is_killed(tmp_path: Path) -> None:
         time.sleep(0.02)
     else:
         assert not Path(f"/proc/{pid}").exists()
+
+
+def test_ctrl_c_at_a_terminal_leaves_an_idle_worker_warm(tmp_path: Path) -> None:
+    """A terminal, and Jupyter, interrupt the whole process group."""
+    done = run(
+        HEAD
+        + """
+    import os, signal, time
+    before = Worker.current()._process.pid
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.killpg(os.getpgrp(), signal.SIGINT)
+    time.sleep(0.3)
+    one[1,](out)
+    print(Worker.current()._process.pid == before)
+    """,
+        tmp_path,
+    )
+    assert done.stdout.strip() == "True", done.stderr
 
 
 def test_torch_is_not_needed_and_the_variable_is_no_trap(tmp_path: Path) -> None:
