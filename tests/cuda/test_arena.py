@@ -14,7 +14,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 
 from mlsys_labkit.cuda.errors import CudaError
 from mlsys_labkit.cuda.simulator import arena as arena_module
-from mlsys_labkit.cuda.simulator.arena import Arena, RangeAllocator
+from mlsys_labkit.cuda.simulator.arena import Arena, Changes, RangeAllocator
 
 PAGE = 4096
 SMALLEST_GUARD = 64 << 10
@@ -127,6 +127,34 @@ def test_changes_tell_the_worker_what_came_and_went(arena: Arena) -> None:
     arena.collect()
     assert arena.changes == [(first, 100), (second, 200), (first, 0)]
     assert arena.live() == [(second, 200)]
+
+
+@given(st.lists(st.one_of(st.integers(0, 3 * PAGE), st.none(), st.tuples(st.integers(1, 3)))))
+def test_a_worker_that_listens_seldom_hears_what_it_needs(steps: list[int | tuple[int] | None]) -> None:
+    arena, worker = Arena(), {}  # the worker's own list: offset -> bytes
+    changes = Changes(arena.live())
+    kept: list[int] = []
+    for step in [*steps, (1000,)]:
+        if isinstance(step, int):
+            kept.append(arena.allocate(step))
+        elif step is None and kept:
+            arena.drop(kept.pop(len(kept) // 2))
+        elif isinstance(step, tuple):
+            arena.collect()
+            changes.add(arena.changes)
+            arena.changes.clear()
+            for offset, nbytes in changes.take(step[0]):
+                if nbytes:
+                    assert all(
+                        offset // PAGE > (at + n - 1) // PAGE or at // PAGE > (offset + nbytes - 1) // PAGE
+                        for at, n in worker.items()
+                    ), "a page of a buffer that the worker thinks is alive"
+                    worker[offset] = nbytes
+                else:
+                    del worker[offset]
+    assert worker == dict(arena.live())
+    assert len(changes) == 0
+    os.close(arena.file)
 
 
 def test_freed_memory_goes_back_to_the_system_beyond_what_is_kept_for_reuse(

@@ -15,6 +15,7 @@ from mlsys_labkit.cuda.build.module import compile_module
 from mlsys_labkit.cuda.build.toolchain import find_toolchain
 from mlsys_labkit.cuda.build.unit import Unit
 from mlsys_labkit.cuda.simulator.client import DeviceBuffer, LaunchRequest, LaunchResult, LoadedModule, Mode, Simulator
+from mlsys_labkit.cuda.simulator.process import WorkerProcess
 
 SOURCE = r"""
 #include <cerrno>
@@ -82,14 +83,20 @@ NAMES = tuple(re.findall(r"__global__ void (\w+)", SOURCE))
 class Kernels:
     """The kernels, loaded in a simulator. ``run`` takes arguments as (struct format, value) pairs or device buffers."""
 
-    def __init__(self, simulator: Simulator) -> None:
+    def __init__(self, simulator: Simulator, graded: bool = False) -> None:
         self.simulator = simulator
+        self.graded = graded
         self.modules: dict[Build, LoadedModule] = {}
+
+    @property
+    def process(self) -> WorkerProcess:
+        """The process that ran them last."""
+        return self.simulator._workers[self.graded].process
 
     def module(self, build: Build) -> LoadedModule:
         if build not in self.modules:
             compiled = compile_module(Unit(SOURCE, NAMES), build, find_toolchain(), Cache())
-            self.modules[build] = self.simulator.load(compiled.path)
+            self.modules[build] = self.simulator.load(compiled.path, self.graded)
         return self.modules[build]
 
     def run(

@@ -15,7 +15,8 @@ import mmap
 import os
 import resource
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import chain, islice, repeat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from mlsys_labkit import limits
 from mlsys_labkit.cuda.errors import CudaError
 
-__all__ = ["Arena", "RangeAllocator"]
+__all__ = ["Arena", "Changes", "RangeAllocator"]
 
 _ALIGNMENT = 256  # cudaMalloc's
 _LARGEST_GUARD = 8 << 30  # what a 32-bit index into 4-byte elements can reach
@@ -92,6 +93,35 @@ class RangeAllocator:
         if begin + size + 2 * self.guard_bytes > end:
             raise MemoryError
         self._gap = (begin, end)
+
+
+class Changes:
+    """What a worker has not been told yet of buffers that came and went; those it never heard of are forgotten."""
+
+    def __init__(self, live: Iterable[tuple[int, int]]) -> None:
+        self._gone: dict[int, None] = {}
+        self._come = dict(live)
+
+    def __len__(self) -> int:
+        return len(self._gone) + len(self._come)
+
+    def add(self, changes: Iterable[tuple[int, int]]) -> None:
+        """(offset, bytes) of each buffer that came, (offset, 0) of each that went."""
+        for offset, nbytes in changes:
+            if nbytes:
+                self._come[offset] = nbytes
+            elif self._come.pop(offset, None) is None:
+                self._gone[offset] = None
+
+    def take(self, most: int) -> list[tuple[int, int]]:
+        """The first of them, now told: what went before what came in its place."""
+        taken = list(islice(chain(zip(self._gone, repeat(0)), self._come.items()), most))
+        for offset, nbytes in taken:
+            if nbytes:
+                del self._come[offset]
+            else:
+                del self._gone[offset]
+        return taken
 
 
 class Arena:

@@ -1,4 +1,8 @@
-"""The notebook's side of the worker process: start it, give it kernels and buffers, wait for it, outlive it."""
+"""The notebook's side of the worker processes: start one, give it kernels and buffers, wait for it, outlive it.
+
+There are two at most: graded kernels have one of their own. Any other code may do to its process what it likes, and the
+counters are part of that process.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ import os
 import struct
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -16,7 +20,7 @@ from numpy.typing import NDArray
 
 from mlsys_labkit.cuda.errors import CudaError, LaunchError, WorkerError
 from mlsys_labkit.cuda.simulator import protocol, runtime
-from mlsys_labkit.cuda.simulator.arena import Arena
+from mlsys_labkit.cuda.simulator.arena import Arena, Changes
 from mlsys_labkit.cuda.simulator.process import Printer, WorkerProcess
 from mlsys_labkit.cuda.simulator.protocol import Command
 
@@ -31,10 +35,11 @@ _START_ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class LoadedModule:
-    """A kernel.so in the worker. It stays valid when the worker dies: the next launch loads it again."""
+    """A kernel.so in a worker. It stays valid when the worker dies: the next launch loads it again."""
 
     id: int
     path: Path
+    graded: bool
     descriptors: tuple[str, ...]  # lk_describe_<i> of every kernel, in order
     text_address: int  # load address of the object: program counter - text_address = address in the ELF file
     text_bytes: int  # from the load address to the end of the last segment
@@ -109,8 +114,17 @@ class DeviceBuffer:
             self._simulator.release(self._offset)
 
 
+@dataclass
+class _Worker:
+    """A process, and what it knows and does not know yet."""
+
+    process: WorkerProcess
+    changes: Changes
+    numbers: dict[int, int] = field(default_factory=dict)  # LoadedModule.id -> its number there
+
+
 class Simulator:
-    """The one worker process of this interpreter, started by its first use and again after it died.
+    """Device memory and the worker processes of this interpreter, each started by its first use and after it died.
 
     Safe from several threads: one launch at a time, the others wait.
     """
@@ -121,10 +135,9 @@ class Simulator:
         self._lock = threading.Lock()  # not reentrant: a finalizer that runs meanwhile must not get in
         self._arena = Arena()
         self._arena_address = 0
-        self._worker: WorkerProcess | None = None
+        self._workers: dict[bool, _Worker] = {}  # by whether it is for graded kernels
         self._loaded = 0
         self._frozen = False  # nothing is freed any more: the memory is another process's, or the interpreter ends
-        self._worker_modules: dict[int, int] = {}  # LoadedModule.id -> number in the worker that lives now
 
     @staticmethod
     def current() -> Simulator:
@@ -139,24 +152,25 @@ class Simulator:
         """Where device memory begins for kernels: the same for the life of the notebook, whatever worker runs."""
         if not self._arena_address:
             with self._lock:
-                self._living_worker()
+                self._living_worker(graded=False)
         return self._arena_address
 
-    def load(self, path: Path) -> LoadedModule:
-        """Load a compiled kernel.so in the worker. Raises WorkerError when that fails."""
+    def load(self, path: Path, graded: bool = False) -> LoadedModule:
+        """Load a compiled kernel.so in the worker for its kind. Raises WorkerError when that fails."""
         with self._lock:
-            worker = self._living_worker()
+            worker = self._living_worker(graded)
             number = self._load(worker, path)
-            reply = worker.control.reply
+            reply = worker.process.control.reply
             self._loaded += 1
             module = LoadedModule(
                 id=self._loaded,
                 path=path,
-                descriptors=tuple(worker.section(0).decode().split("\0")[:-1]),
+                graded=graded,
+                descriptors=tuple(worker.process.section(0).decode().split("\0")[:-1]),
                 text_address=reply.text_address,
                 text_bytes=reply.text_bytes,
             )
-            self._worker_modules[module.id] = number
+            worker.numbers[module.id] = number
             return module
 
     def allocate(self, nbytes: int) -> DeviceBuffer:
@@ -185,11 +199,12 @@ class Simulator:
         or did not stop in time: the next launch starts another, and device arrays keep their content.
         """
         with self._lock:
-            worker = self._living_worker()
-            number = self._worker_modules.get(request.module.id)
+            worker = self._living_worker(request.module.graded)
+            process = worker.process
+            number = worker.numbers.get(request.module.id)
             if number is None:
-                number = self._worker_modules[request.module.id] = self._load(worker, request.module.path)
-            message = worker.control.request
+                number = worker.numbers[request.module.id] = self._load(worker, request.module.path)
+            message = process.control.request
             message.module = number
             message.kernel = request.kernel_index
             message.grid[:] = request.grid
@@ -202,78 +217,79 @@ class Simulator:
             message.timeout_seconds = request.timeout_s
             message.arguments = len(request.argument_offsets)
             offsets = struct.pack(f"={len(request.argument_offsets)}I", *request.argument_offsets)
-            printer = Printer(worker)
+            printer = Printer(process)
             # The engine stops a kernel that takes too long, and says where it was; a worker that cannot is killed.
             limit = request.timeout_s + _STOP_SECONDS
             try:
                 self._ask(worker, Command.LAUNCH, offsets + request.packed_arguments, limit, printer.show_new)
             finally:
                 printer.finish()
-            reply = worker.control.reply
+            reply = process.control.reply
             if reply.failed:
                 raise LaunchError(reply.error.decode())
-            findings, sites, steps, samples, totals = map(worker.section, range(len(protocol.SECTIONS)))
+            findings, sites, steps, samples, totals = map(process.section, range(len(protocol.SECTIONS)))
             return LaunchResult(findings, sites, steps, samples, totals, printer.text, reply.seconds)
 
     def close(self) -> None:
-        """End the worker. Device arrays stay readable, and the next launch starts another."""
+        """End the workers. Device arrays stay readable, and the next launch starts another."""
         with self._lock:
-            if self._worker:
-                self._worker.close()
-            self._worker = None
+            for worker in self._workers.values():
+                worker.process.close()
+            self._workers.clear()
 
     def disown(self) -> None:
-        """In a forked child: worker and memory are the parent's; arrays stay readable, freeing them does nothing."""
+        """In a forked child: workers and memory are the parent's; arrays stay readable, freeing them does nothing."""
         self._frozen = True
-        if self._worker:
-            self._worker.disown()
+        for worker in self._workers.values():
+            worker.process.disown()
 
-    def _living_worker(self) -> WorkerProcess:
+    def _living_worker(self, graded: bool) -> _Worker:
         """The worker, ready for a request and in step with the arena after its next one."""
-        if self._worker:
-            self._worker.stop()  # what a second Ctrl-C may have left under way
-            if self._worker.alive:
-                return self._worker
-            self._worker.close()
+        worker = self._workers.get(graded)
+        if worker:
+            worker.process.stop()  # what a second Ctrl-C may have left under way
+            if worker.process.alive:
+                return worker
+            worker.process.close()
+            del self._workers[graded]
         for _ in range(_START_ATTEMPTS):
-            self._worker = WorkerProcess(
-                runtime.worker(), self._arena.file, self._arena.window_bytes, self._arena_address
-            )
-            if self._worker.arena_address:
+            process = WorkerProcess(runtime.worker(), self._arena.file, self._arena.window_bytes, self._arena_address)
+            if process.arena_address:
                 break
-            self._worker.close()  # the system happened to put a library where our buffers were
+            process.close()  # the system happened to put a library where our buffers were
         else:
             raise WorkerError("device memory cannot be mapped where it was; restart the notebook's kernel")
-        self._arena_address = self._worker.arena_address
-        self._worker_modules.clear()
-        self._arena.collect()
-        self._arena.changes = self._arena.live()
-        return self._worker
+        self._arena_address = process.arena_address
+        self._spread_changes()
+        self._workers[graded] = _Worker(process, Changes(self._arena.live()))
+        return self._workers[graded]
 
-    def _load(self, worker: WorkerProcess, path: Path) -> int:
+    def _load(self, worker: _Worker, path: Path) -> int:
         self._ask(worker, Command.LOAD, os.fsencode(path) + b"\0", _LOAD_SECONDS)
-        reply = worker.control.reply
+        reply = worker.process.control.reply
         if reply.failed:
             raise WorkerError(f"{path.name} does not load: {reply.error.decode()}")
         return int(reply.module)
 
     def _ask(
         self,
-        worker: WorkerProcess,
+        worker: _Worker,
         command: Command,
         payload: bytes,
         seconds: float,
         on_slice: Callable[[], None] = lambda: None,
     ) -> None:
-        self._arena.collect()
-        while len(self._arena.changes) > protocol.CHANGES:
-            worker.ask(Command.SYNC, b"", self._take_changes(), _LOAD_SECONDS)
-        worker.ask(command, payload, self._take_changes(), seconds, on_slice)
+        self._spread_changes()
+        while len(worker.changes) > protocol.CHANGES:
+            worker.process.ask(Command.SYNC, b"", worker.changes.take(protocol.CHANGES), _LOAD_SECONDS)
+        worker.process.ask(command, payload, worker.changes.take(protocol.CHANGES), seconds, on_slice)
 
-    def _take_changes(self) -> list[tuple[int, int]]:
-        changes = self._arena.changes
-        self._arena.changes = changes[protocol.CHANGES :]
-        return changes[: protocol.CHANGES]
+    def _spread_changes(self) -> None:
+        """What happened to the arena, for each worker to be told at its next request."""
+        self._arena.collect()
+        for worker in self._workers.values():
+            worker.changes.add(self._arena.changes)
+        self._arena.changes.clear()
 
 
 _current_lock = threading.Lock()

@@ -170,7 +170,7 @@ class SimulatedModule:
         if loaded and loaded.simulator is simulator:
             loaded.looked = time.monotonic()
             return loaded
-        loaded = _Loaded(compiled, simulator.load(compiled.path), simulator, time.monotonic())
+        loaded = _Loaded(compiled, simulator.load(compiled.path, self.unit.graded), simulator, time.monotonic())
         self._builds[build] = loaded
         return loaded
 
