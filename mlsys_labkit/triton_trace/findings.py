@@ -126,19 +126,20 @@ class _Teller:
             does = f"{_VERB[one]}, program {second} {_VERB[two]}"
             if one == two:
                 does = f"and program {second} both {_VERB[one].rstrip('s')}"
-            size = self._size(array)
+            count = race.bytes // self._size(array)
+            total = f" ({count:,} elements in all)" if count > 1 else ""
             found.append(
                 self._finding(
                     "race",
                     "error",
-                    f"program {first} {does} {array}[{element}], in no order ({race.bytes // size:,} elements)",
+                    f"program {first} {does} {array}[{element}], in no order{total}",
                     int(log.site[race.earlier]),
                     program=first,
                     other=int(log.site[race.later]),
                     other_program=second,
                     array=array,
                     element=element,
-                    count=race.bytes // size,
+                    count=count,
                 )
             )
         return found
@@ -222,9 +223,11 @@ class _Teller:
     def _untouched(self, argument: Argument, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Numbers, in the flattened array, of the elements of which no byte is touched."""
         board = Board(self._log, rows)
+        marks = board.marks()
+        if marks.all() and board.addresses[0] <= argument.start and argument.stop <= board.addresses[-1] + board.unit:
+            return np.empty(0, np.int64)
         at = board.find(_addresses(argument, argument.itemsize))
-        touched = board.marks()[at] & (at >= 0)
-        return np.flatnonzero(~touched)
+        return np.flatnonzero(~(marks[at] & (at >= 0)))
 
     def _place(self, region: int, address: int) -> tuple[str, int]:
         """An address as an array and an element of it."""
