@@ -73,6 +73,7 @@ _INSTRUMENTED = (
 
 _AARCH64 = (
     "-fsanitize=integer-divide-by-zero",  # the processor goes on: gcc's own check calls the hook that reports it
+    "-fsigned-char",  # as on x86-64: one kernel, one result
     "-fno-section-anchors",  # arrays would be found by their distance from the first, which red zones change
     "-mno-outline-atomics",  # atomics are instructions, not calls of a library that asks the system for its processor
 )
