@@ -32,6 +32,15 @@ u64 stack_pointer(const ucontext_t& context) {
 #endif
 }
 
+// A function that has no room for its frame faults at its first instructions: where it was called says more.
+u64 caller(const ucontext_t& context) {
+#if defined(__x86_64__)
+    return program_counter(context);  // the call itself needs the stack, and faults
+#elif defined(__aarch64__)
+    return context.uc_mcontext.regs[30] - 1;
+#endif
+}
+
 bool in_kernel_text(const Block& block, u64 pc) {
     const Module& module = *block.launch->module;
     return pc - module.text_begin < module.text_end - module.text_begin;
@@ -72,7 +81,8 @@ void on_fault(int signal, siginfo_t* info, void* opaque) {
                        : overflow       ? FindingKind::stack_overflow
                        : signal == SIGILL || signal == SIGTRAP ? FindingKind::trap
                                                                : FindingKind::illegal_address;
-    u64 place = place_in_kernel(*block, program_counter(context), stack_pointer(context));
+    const u64 pc = overflow ? caller(context) : program_counter(context);
+    u64 place = place_in_kernel(*block, pc, stack_pointer(context));
     report_here(*block, kind, place, overflow ? 0 : address);
     stop_launch(*block);
 }
