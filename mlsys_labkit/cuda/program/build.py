@@ -146,7 +146,7 @@ def _flags(source: ProgramSource, build: Build, toolchain: Toolchain) -> list[st
     flags = [flag for flag in compile_flags(build, toolchain) if flag != "-fno-exceptions"]
     # With this sanitizer asked for, gcc leaves a function alone that ends without its return. -O0 forgives it; -O2
     # would run into whatever code stands behind it.
-    flags += ["-fsanitize=unreachable", "-fsanitize-undefined-trap-on-error"]
+    flags.append("-fsanitize=unreachable")
     texts = [source.text, *(text for _, text in source.headers)]
     return [*flags, "-fopenmp"] if any(_OPENMP.search(text) for text in texts) else flags
 

@@ -1,6 +1,8 @@
 // hooks.cpp: what gcc calls in the instrumented build: before every load and store, and at the start of every basic block.
 #include "hooks.h"
 
+#include <signal.h>
+
 #include <algorithm>
 
 namespace lk {
@@ -184,10 +186,16 @@ void lk_barrier_awaited(const void* barrier, unsigned phase) {
 // -fsanitize=integer-divide-by-zero, where the processor does not fault by itself (aarch64).
 [[noreturn]] static void division_by_zero(u64 pc) {
     Block* block = current();
-    if (!block) __builtin_trap();
+    if (!block) {  // host code: as on x86-64
+        raise(SIGFPE);
+        __builtin_trap();
+    }
     block->launch->findings.report(make_finding(*block, FindingKind::division_by_zero, block->thread_number, pc));
     stop_launch(*block);
 }
 void __ubsan_handle_divrem_overflow(void*, void*, void*) { division_by_zero(HOOK_PC); }
 void __ubsan_handle_divrem_overflow_abort(void*, void*, void*) { division_by_zero(HOOK_PC); }
+
+// -fsanitize=unreachable, of whole programs.
+[[noreturn]] void __ubsan_handle_builtin_unreachable(void*) { __builtin_trap(); }
 }
