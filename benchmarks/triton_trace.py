@@ -119,9 +119,7 @@ def main() -> int:
     print(f"{'kernel':<16}{'interpreter':>14}{'run':>12}{'trace':>12}{'trace / interpreter':>22}")
     for name, seconds in theirs.items():
         run, look = ours[name]
-        rows.append(
-            {"kernel": name, "interpreter_s": seconds, "run_s": run, "trace_s": look, "ratio": look / seconds}
-        )
+        rows.append({"kernel": name, "interpreter_s": seconds, "run_s": run, "trace_s": look, "ratio": look / seconds})
         print(f"{name:<16}{1e3 * seconds:>11.0f} ms{1e3 * run:>9.0f} ms{1e3 * look:>9.0f} ms{look / seconds:>21.2f}x")
     import triton
 

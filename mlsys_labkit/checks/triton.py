@@ -20,13 +20,15 @@ def expect_no_findings(trace: object, *, name: str = "", performance: bool = Fal
     CheckError with the first finding in plain words.
 
     Example:
-        >>> expect_no_findings("a trace")
-        Traceback (most recent call last):
-            ...
-        mlsys_labkit.checks.message.CheckError: the trace: not a trace
-          expected  what lk.triton_trace.trace(kernel)[grid](...) returns
-          actual    str
-          next      pass the trace, not the kernel or its result
+        >>> import numpy as np, triton, triton.language as tl
+        >>> from mlsys_labkit.triton_trace import trace
+        >>> @triton.jit
+        ... def fill(x, n, BLOCK: tl.constexpr):
+        ...     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        ...     tl.store(x + i, 1.0, mask=i < n)
+        >>> expect_no_findings(trace(fill)[(2,)](np.zeros(100, np.float32), 100, BLOCK=64))
+
+    Reference: NVIDIA, "Compute Sanitizer": memcheck and racecheck look for the same errors.
     """
     traced = _trace(trace, name)
     wanted = ("error", "performance") if performance else ("error",)
@@ -56,13 +58,16 @@ def expect_traffic(trace: object, array: str, *, name: str = "", **bounds: float
     raises CheckError with the ratio and the line that asked most. A name that is no array of the kernel, TypeError.
 
     Example:
-        >>> expect_traffic("a trace", "x", loaded_bytes=4096)
-        Traceback (most recent call last):
-            ...
-        mlsys_labkit.checks.message.CheckError: the trace: not a trace
-          expected  what lk.triton_trace.trace(kernel)[grid](...) returns
-          actual    str
-          next      pass the trace, not the kernel or its result
+        >>> import numpy as np, triton, triton.language as tl
+        >>> from mlsys_labkit.triton_trace import trace
+        >>> @triton.jit
+        ... def fill(x, n, BLOCK: tl.constexpr):
+        ...     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        ...     tl.store(x + i, 1.0, mask=i < n)
+        >>> traced = trace(fill)[(2,)](np.zeros(100, np.float32), 100, BLOCK=64)
+        >>> expect_traffic(traced, "x", stored_bytes=400, loaded_bytes=0)
+
+    Reference: S. Williams, A. Waterman and D. Patterson, "Roofline", CACM 52(4), 2009: bytes moved are the cost.
     """
     asked = [_split(keyword, wanted) for keyword, wanted in bounds.items()]
     traced = _trace(trace, name)

@@ -193,6 +193,18 @@ def test_arrays_that_share_memory_each_count_what_falls_into_them() -> None:
     assert traced.arrays["y"].stored_bytes == 4 * 20
 
 
+@triton.jit
+def same_block(x, y, BLOCK: tl.constexpr):
+    tl.store(y, tl.sum(tl.load(x + tl.arange(0, BLOCK)), axis=0))
+
+
+def test_a_block_over_two_arrays_counts_in_each_as_often_as_it_is_asked_for() -> None:
+    whole = random(16)
+    traced = trace(same_block)[(3,)](whole[:10], whole[6:], BLOCK=16)
+    assert (traced.arrays["x"].loaded_elements, traced.arrays["y"].loaded_elements) == (30, 30)
+    assert (traced.arrays["x"].distinct_loaded_bytes, traced.arrays["y"].distinct_loaded_bytes) == (40, 40)
+
+
 def ones_of(n: int) -> Array:
     out = np.empty(n, np.float32)
     kernels.add[(triton.cdiv(n, 64),)](np.ones(n, np.float32), zeros(n), out, n, BLOCK=64)
