@@ -30,21 +30,12 @@ class Arguments:
         return sum({one.data_ptr(): int(one.nbytes()) for one in storages}.values())
 
     def on_cpu(self) -> Arguments:
-        """Copies in the CPU's memory, with the strides they had; tensors that share memory share the copy."""
-        torch, copies = require("torch", "torch"), {}
-
-        def copied(tensor: Any) -> Any:
-            storage = tensor.untyped_storage()
-            if storage.data_ptr() not in copies:
-                copies[storage.data_ptr()] = storage.cpu()
-            empty = torch.empty(0, dtype=tensor.dtype)
-            return empty.set_(copies[storage.data_ptr()], tensor.storage_offset(), tensor.shape, tensor.stride())
-
-        return self._with(copied)
+        """Copies in the CPU's memory."""
+        return self._copied(lambda storage: storage.cpu())
 
     def cloned(self) -> Arguments:
         """Copies on the GPU, so that launching again and again leaves the caller's alone."""
-        return self._with(lambda tensor: tensor.clone())
+        return self._copied(lambda storage: storage.clone())
 
     def launch(self, kernel: Any, grid: Any) -> None:
         kernel[grid](*self.args, **self.kwargs)
@@ -56,15 +47,26 @@ class Arguments:
                 if _is_on_gpu(tensor):
                     yield tensor
 
-    def _with(self, change: Callable[[Any], Any]) -> Arguments:
-        def changed(value: Any) -> Any:
-            if isinstance(value, tuple):
-                return tuple(changed(part) for part in value)
-            if _is_descriptor(value):
-                return replace(value, base=changed(value.base))
-            return change(value) if _is_on_gpu(value) else value
+    def _copied(self, copy: Callable[[Any], Any]) -> Arguments:
+        """Copied allocation by allocation: a kernel is told the strides that the tensors have, and so must the copies."""
+        torch = require("torch", "torch")
+        copies: dict[int, Any] = {}
 
-        return Arguments(tuple(map(changed, self.args)), {name: changed(value) for name, value in self.kwargs.items()})
+        def copied(value: Any) -> Any:
+            if isinstance(value, tuple):
+                return tuple(copied(part) for part in value)
+            if _is_descriptor(value):
+                return replace(value, base=copied(value.base))
+            if not _is_on_gpu(value):
+                return value
+            storage = value.untyped_storage()
+            if storage.data_ptr() not in copies:
+                copies[storage.data_ptr()] = copy(storage)
+            target = copies[storage.data_ptr()]
+            empty = torch.empty(0, dtype=value.dtype, device=target.device)
+            return empty.set_(target, value.storage_offset(), value.shape, value.stride())
+
+        return Arguments(tuple(map(copied, self.args)), {name: copied(value) for name, value in self.kwargs.items()})
 
 
 def timed(kernel: Any, grid: Any, arguments: Arguments) -> tuple[str, float]:

@@ -30,10 +30,7 @@ class OnGpu:
 
     def untyped_storage(self) -> Any:
         storage = self.tensor.untyped_storage()
-        return SimpleNamespace(data_ptr=storage.data_ptr, nbytes=storage.nbytes, cpu=storage.clone)
-
-    def clone(self) -> OnGpu:
-        return OnGpu(self.tensor.clone())
+        return SimpleNamespace(data_ptr=storage.data_ptr, nbytes=storage.nbytes, cpu=storage.clone, clone=storage.clone)
 
 
 @pytest.fixture
@@ -42,9 +39,9 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     ran: list[tuple[Any, ...]] = []
 
     def launch(arguments: gpu_room.Arguments, kernel: Any, grid: Any) -> None:
-        x, y, out, n = arguments.args
+        x, y, out, n = (getattr(one, "tensor", one) for one in arguments.args)
         assert launch_room._through.get() is None
-        out.tensor += x.tensor + y.tensor  # not the same twice, as a launch need not be
+        out += x + y  # not the same twice, as a launch need not be
         ran.append((kernel, grid, n))
 
     def bench(call: Any, *, device: str, name: str) -> Any:
@@ -97,3 +94,17 @@ def test_tracing_goes_to_the_gpu_too(launched: list[tuple[Any, ...]]) -> None:
         kernels.add[(2,)](*arguments(100), BLOCK=64)
     assert [one.gpu for one in traces] == ["a fake"]
     assert len(launched) == 6
+
+
+@pytest.mark.parametrize("copies", ["on_cpu", "cloned"])
+def test_copies_keep_strides_and_what_they_share(copies: str) -> None:
+    whole = torch.arange(40.0).reshape(5, 8)
+    left, right = whole[:, :3], whole[1:, 4::2]
+    given = gpu_room.Arguments((OnGpu(left), 7), {"y": (OnGpu(right), "name")})
+    made = getattr(given, copies)()
+    x, (y, name) = made.args[0], made.kwargs["y"]
+    assert (made.args[1], name, given.bytes) == (7, "name", 160)
+    assert (x.stride(), y.stride()) == (left.stride(), right.stride())
+    assert torch.equal(x, left)
+    assert torch.equal(y, right)
+    assert x.untyped_storage().data_ptr() == y.untyped_storage().data_ptr() != whole.untyped_storage().data_ptr()
