@@ -16,11 +16,12 @@ import triton.language as tl
 from numpy.typing import NDArray
 
 from mlsys_labkit.triton_trace import exact
+from mlsys_labkit.triton_trace.descriptor import Descriptor
 from mlsys_labkit.triton_trace.errors import KernelError
-from mlsys_labkit.triton_trace.narrow import NARROW, Narrow
+from mlsys_labkit.triton_trace.handles import dtype_of, handle_of, narrow_of, numbers_of, operand_of
+from mlsys_labkit.triton_trace.narrow import NARROW
 from mlsys_labkit.triton_trace.private import (
     ATOMICS,
-    PAD_NAN,
     PROPAGATE_NONE,
     ROUND_NEAREST,
     BuilderBase,
@@ -32,36 +33,9 @@ from mlsys_labkit.triton_trace.private import (
 from mlsys_labkit.triton_trace.recorder import Kind
 from mlsys_labkit.triton_trace.run import Refused, Run
 
-__all__ = ["Builder", "dtype_of", "handle_of"]
+__all__ = ["Builder"]
 
 Array = NDArray[Any]
-_FOREIGN = {"fp8e4b15": "NVIDIA gave it up", "fp8e4b8": "only AMD has it", "fp8e5b16": "only AMD has it"}
-
-
-def _narrow(handle: Any) -> Narrow | None:
-    return NARROW.get(handle.dtype.scalar.name)
-
-
-def _numbers(handle: Any) -> Array:
-    """What a handle holds, in a type that numpy can calculate in."""
-    form = _narrow(handle)
-    return form.decode(handle.data) if form else handle.data
-
-
-def _operand(handle: Any) -> Array:
-    """Numbers to calculate with: a GPU cannot with fp8."""
-    name = handle.dtype.scalar.name
-    if name.startswith("fp8"):
-        raise Refused(f"no GPU calculates or compares in {name}; convert first: x.to(tl.float32)")
-    return _numbers(handle)
-
-
-def handle_of(numbers: Array, dtype: Any) -> Any:
-    """Numbers as ``dtype``, rounded once."""
-    form = NARROW.get(dtype.scalar.name)
-    if form:
-        return Handle(form.encode(numbers), dtype.scalar)
-    return Handle(np.asarray(numbers).astype(storage_dtype(dtype.scalar), copy=False), dtype.scalar)
 
 
 def _mask(mask: Any, pointers: Any) -> NDArray[np.bool_] | None:
@@ -70,7 +44,7 @@ def _mask(mask: Any, pointers: Any) -> NDArray[np.bool_] | None:
 
 def _binary(operation: Callable[[Array, Array], Array]) -> Callable[..., Any]:
     def create(self: Any, lhs: Any, rhs: Any) -> Any:
-        a, b = _operand(lhs), _operand(rhs)
+        a, b = operand_of(lhs), operand_of(rhs)
         if a.dtype == np.bool_:  # one-bit integers: they wrap around
             return Handle((operation(a.view(np.uint8), b.view(np.uint8)) & 1).astype(np.bool_), lhs.dtype.scalar)
         return self.counted(handle_of(operation(a, b), lhs.dtype), lhs)
@@ -79,11 +53,11 @@ def _binary(operation: Callable[[Array, Array], Array]) -> Callable[..., Any]:
 
 
 def _comparison(operation: Callable[[Array, Array], Array]) -> Callable[..., Any]:
-    return lambda self, lhs, rhs: self.counted(Handle(operation(_operand(lhs), _operand(rhs)), tl.int1), lhs)
+    return lambda self, lhs, rhs: self.counted(Handle(operation(operand_of(lhs), operand_of(rhs)), tl.int1), lhs)
 
 
 def _unary(operation: Callable[[Array], Array]) -> Callable[..., Any]:
-    return lambda self, argument: self.counted(handle_of(operation(_operand(argument)), argument.dtype), argument)
+    return lambda self, argument: self.counted(handle_of(operation(operand_of(argument)), argument.dtype), argument)
 
 
 class Builder(BuilderBase):  # type: ignore[misc]
@@ -193,12 +167,12 @@ class Builder(BuilderBase):  # type: ignore[misc]
         return Handle(data.view(lhs.data.dtype), lhs.dtype.scalar)
 
     def create_fma(self, x: Any, y: Any, z: Any) -> Any:
-        return self.counted(handle_of(exact.fused(_operand(x), _operand(y), _operand(z)), z.dtype), z, 2)
+        return self.counted(handle_of(exact.fused(operand_of(x), operand_of(y), operand_of(z)), z.dtype), z, 2)
 
     def create_clampf(self, x: Any, low: Any, high: Any, propagate_nan: Any) -> Any:
         ignoring = propagate_nan == PROPAGATE_NONE
         at_least, at_most = (np.fmax, np.fmin) if ignoring else (np.maximum, np.minimum)
-        clamped = at_most(at_least(_operand(x), _operand(low)), _operand(high))
+        clamped = at_most(at_least(operand_of(x), operand_of(low)), operand_of(high))
         return self.counted(handle_of(clamped, x.dtype), x, 2)
 
     def create_select(self, condition: Any, lhs: Any, rhs: Any) -> Any:
@@ -208,7 +182,7 @@ class Builder(BuilderBase):  # type: ignore[misc]
         m, k = a.data.shape[-2:]
         n = b.data.shape[-1]
         self._run.dot(math.prod(a.data.shape[:-2]) * m, n, k, a.dtype.scalar.name)
-        x, y, total = _numbers(a), _numbers(b), _numbers(accumulator)
+        x, y, total = numbers_of(a), numbers_of(b), numbers_of(accumulator)
         if x.dtype.kind in "iu":
             product = np.matmul(x.astype(np.float64), y.astype(np.float64)).astype(np.int64)  # exact: below 2**53
         else:
@@ -228,20 +202,20 @@ class Builder(BuilderBase):  # type: ignore[misc]
     def create_fp_ext(self, source: Any, target: Any) -> Any:
         if source.dtype.scalar.name == "fp64" and target.scalar.name.startswith("fp8"):
             raise Refused(f"no GPU converts fp64 to {target.scalar.name}; convert to tl.float32 first")
-        return handle_of(_numbers(source), target)
+        return handle_of(numbers_of(source), target)
 
     create_fp_trunc = create_ui_to_fp = create_si_to_fp = create_fp_ext
 
     def create_fp_to_fp(self, source: Any, target: Any, rounding: Any) -> Any:
         if rounding is None or rounding == ROUND_NEAREST:
             return self.create_fp_ext(source, target)
-        form, numbers = NARROW.get(target.scalar.name), _numbers(source)
+        form, numbers = NARROW.get(target.scalar.name), numbers_of(source)
         if form:
             return Handle(form.encode(numbers, toward_zero=True), target.scalar)
         return Handle(exact.toward_zero(numbers, storage_dtype(target.scalar)), target.scalar)
 
     def create_fp_to_si(self, source: Any, target: Any) -> Any:
-        return Handle(exact.whole(_numbers(source), storage_dtype(target.scalar)), target.scalar)
+        return Handle(exact.whole(numbers_of(source), storage_dtype(target.scalar)), target.scalar)
 
     create_fp_to_ui = create_fp_to_si
 
@@ -274,7 +248,7 @@ class Builder(BuilderBase):  # type: ignore[misc]
 
     def create_atomic_rmw(self, operation: Any, pointers: Any, value: Any, mask: Any, sem: Any, scope: Any) -> Any:
         on = _mask(mask, pointers)
-        old = self._run.atomic(ATOMICS[operation], pointers.data, on, value.data, None, _narrow(value))
+        old = self._run.atomic(ATOMICS[operation], pointers.data, on, value.data, None, narrow_of(value))
         return Handle(old, value.dtype.scalar)
 
     def create_atomic_cas(self, pointers: Any, compare: Any, value: Any, sem: Any, scope: Any) -> Any:
@@ -293,23 +267,23 @@ class Builder(BuilderBase):  # type: ignore[misc]
     def create_make_tensor_descriptor(
         self, base: Any, shape: Any, strides: Any, block: Any, is_signed: bool, padding: Any = None
     ) -> Any:
-        return _Descriptor(base, shape, strides, block, padding)
+        return Descriptor(base, shape, strides, block, padding)
 
-    def create_descriptor_load(self, descriptor: _Descriptor, offsets: Any, *policy: Any) -> Any:
+    def create_descriptor_load(self, descriptor: Descriptor, offsets: Any, *policy: Any) -> Any:
         pointers, mask = descriptor.pointers(offsets)
         return self._load(pointers, mask, descriptor.filling())
 
-    def create_descriptor_store(self, descriptor: _Descriptor, value: Any, offsets: Any) -> None:
+    def create_descriptor_store(self, descriptor: Descriptor, value: Any, offsets: Any) -> None:
         pointers, mask = descriptor.pointers(offsets)
         self._store(pointers, value, mask)
 
     def create_tensor_pointer_load(self, pointer: Any, checked: Any, padding: Any, *policy: Any) -> Any:
-        block = _Descriptor(pointer.base, pointer.shape, pointer.strides, pointer.block_shape, padding, checked)
+        block = Descriptor(pointer.base, pointer.shape, pointer.strides, pointer.block_shape, padding, checked)
         pointers, mask = block.pointers(pointer.offsets)
         return self._load(pointers, mask, None if padding is None else block.filling())
 
     def create_tensor_pointer_store(self, pointer: Any, value: Any, checked: Any, *policy: Any) -> None:
-        block = _Descriptor(pointer.base, pointer.shape, pointer.strides, pointer.block_shape, None, checked)
+        block = Descriptor(pointer.base, pointer.shape, pointer.strides, pointer.block_shape, None, checked)
         pointers, mask = block.pointers(pointer.offsets)
         self._store(pointers, value, mask)
 
@@ -320,7 +294,7 @@ class Builder(BuilderBase):  # type: ignore[misc]
         if not values:
             self._run.print(f"{where}\n")
         for value in values:
-            numbers = _numbers(value)
+            numbers = numbers_of(value)
             shown = np.vectorize(lambda code: f"0x{code:x}")(exact.unsigned(value.data)) if in_hex else numbers
             self._run.print(f"{where}{shown}\n")
 
@@ -343,50 +317,3 @@ def _refusal(name: str) -> Callable[..., Any]:
 for _name in dir(BuilderBase):
     if _name.startswith("create_") and _name not in Builder.__dict__ and _name not in Builder.kept:
         setattr(Builder, _name, _refusal(_name))
-
-
-def dtype_of(name: str) -> Any:
-    """The type that Triton's short name ("fp32", "i32", ...) stands for. Raises Refused for a format of others."""
-    if name in _FOREIGN:
-        raise Refused(f"{name} is not interpreted ({_FOREIGN[name]}); use tl.float8e4nv or tl.float8e5")
-    return tl.str_to_ty(name, None)
-
-
-class _Descriptor:
-    """What ``tl.make_tensor_descriptor`` or ``tl.make_block_ptr`` made: a block anywhere in a strided array."""
-
-    def __init__(
-        self, base: Any, shape: Any, strides: Any, block: Any, padding: Any, checked: Sequence[int] | None = None
-    ) -> None:
-        self.base, self.shape, self.strides, self.block, self.padding = base, shape, strides, block, padding
-        self.checked = range(len(block)) if checked is None else checked
-        if checked is None:
-            self._require_tma()
-
-    def _require_tma(self) -> None:
-        size = self._itemsize()
-        if int(self.base.data.reshape(-1)[0]) % 16:
-            raise KernelError("a tensor descriptor's base must be a multiple of 16 bytes")
-        strides = [int(stride.data.reshape(-1)[0]) for stride in self.strides]
-        if strides[-1] != 1:
-            raise KernelError(f"a tensor descriptor's last stride must be 1, got {strides[-1]}")
-        if any(stride * size % 16 for stride in strides[:-1]):
-            raise KernelError(f"a tensor descriptor's strides must be multiples of 16 bytes, got {strides} elements")
-
-    def _itemsize(self) -> int:
-        return int(max(1, self.base.get_element_ty().primitive_bitwidth // 8))
-
-    def pointers(self, offsets: Sequence[Any]) -> tuple[Any, Any]:
-        addresses = np.full(self.block, self.base.data.reshape(-1)[0], np.uint64)
-        mask = np.ones(self.block, np.bool_)
-        for axis, (offset, length, stride) in enumerate(zip(offsets, self.shape, self.strides, strict=True)):
-            place = [-1 if i == axis else 1 for i in range(len(self.block))]
-            index = (offset.data.astype(np.int64).reshape(-1)[0] + np.arange(self.block[axis])).reshape(place)
-            addresses = addresses + (index * stride.data.astype(np.int64) * self._itemsize()).astype(np.uint64)
-            if axis in self.checked:
-                mask = mask & (index >= 0) & (index < length.data)
-        return Handle(addresses, self.base.dtype.scalar), Handle(mask, tl.int1)
-
-    def filling(self) -> Any:
-        dtype = self.base.get_element_ty()
-        return handle_of(np.array([np.nan if self.padding == PAD_NAN else 0.0], np.float32), dtype)

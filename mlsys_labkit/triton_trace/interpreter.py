@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import triton.language as tl
 
-from mlsys_labkit.triton_trace.builder import Builder, dtype_of, handle_of
+from mlsys_labkit.triton_trace.builder import Builder
+from mlsys_labkit.triton_trace.handles import dtype_of, handle_of
 from mlsys_labkit.triton_trace.language import Language
 from mlsys_labkit.triton_trace.memory import Memory
 from mlsys_labkit.triton_trace.private import Handle
