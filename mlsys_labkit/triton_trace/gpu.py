@@ -48,7 +48,7 @@ class Arguments:
                     yield tensor
 
     def _copied(self, copy: Callable[[Any], Any]) -> Arguments:
-        """Copied allocation by allocation: a kernel is told the strides that the tensors have, and so must the copies."""
+        """By allocation: a kernel is told the strides that the tensors have, and so must the copies have them."""
         torch = require("torch", "torch")
         copies: dict[int, Any] = {}
 
