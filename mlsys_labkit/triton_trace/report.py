@@ -32,6 +32,7 @@ _STYLE = """
 .lk-trace table{border-collapse:collapse;margin:.4em 0;font-size:inherit}
 .lk-trace th,.lk-trace td{padding:.1em .6em;text-align:left;border:0;background:none}
 .lk-trace th{border-bottom:1px solid currentColor;font-weight:600}
+.lk-trace th,.lk-trace .n{white-space:nowrap}
 .lk-trace .n{text-align:right;font-variant-numeric:tabular-nums}
 .lk-trace td.s,.lk-trace pre{font-family:ui-monospace,monospace;white-space:pre;margin:.3em 0}
 .lk-trace .note{opacity:.75}
