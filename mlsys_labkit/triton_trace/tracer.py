@@ -172,7 +172,7 @@ class trace:
 
 @contextmanager
 def tracing() -> Iterator[list[Trace]]:
-    """Collect the Trace of every ``kernel[grid](...)`` inside, in order: those of your own functions too.
+    """Collect the Trace of every ``kernel[grid](...)`` inside, in this thread: those of your own functions too.
 
     Raises what the launches raise.
 
