@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ __all__ = ["BackendName", "Kernels", "compile", "compile_all"]
 
 BackendName = Literal["auto", "simulator", "gpu"]
 Source = str | os.PathLike[str]
+_FILE_NAME = re.compile(r"[^\n{}();]+\.(?:cuh?|cpp|cc|h)")
 
 
 class Kernels(Mapping[str, Kernel]):
@@ -146,6 +148,10 @@ def _request(
         raise CudaError(f"backend is 'auto', 'simulator' or 'gpu'; got {backend!r}")
     pairs = tuple((key, _macro(value)) for key, value in (defines or {}).items())
     if isinstance(source, str):
+        if _FILE_NAME.fullmatch(source.strip()):
+            raise CudaError(
+                f"{source!r} is text, and looks like the name of a file; to read that, pass a path: Path({source!r})"
+            )
         return _Request(without_host_code(source), "kernel.cu", Path.cwd(), backend, graded, pairs, strict)
     path = Path(source)
     try:

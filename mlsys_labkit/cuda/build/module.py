@@ -18,6 +18,7 @@ from mlsys_labkit.cuda.build.headers import kit_identity, precompiled
 from mlsys_labkit.cuda.build.red_zones import with_red_zones
 from mlsys_labkit.cuda.build.toolchain import Toolchain
 from mlsys_labkit.cuda.build.unit import Unit
+from mlsys_labkit.cuda.source.host_calls import host_calls
 from mlsys_labkit.cuda.source.left_out import explained, launches, left_out, shared_values
 
 __all__ = ["CompiledModule", "compile_module"]
@@ -64,9 +65,9 @@ def compile_module(
 
 
 def _compile(unit: Unit, flags: list[str], folder: Path, toolchain: Toolchain) -> None:
-    values = shared_values(unit.source)
-    if values:
-        raise compile_error(values, "")
+    refused = [*shared_values(unit.source), *host_calls(unit.source)]
+    if refused:
+        raise compile_error(refused, "")
     (folder / "unit.cpp").write_text(unit.text(), encoding="utf-8", errors="surrogateescape", newline="")
     beside = [f"-iquote{unit.folder}"] if unit.folder else []
     if unit.graded:

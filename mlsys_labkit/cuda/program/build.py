@@ -22,6 +22,7 @@ from mlsys_labkit.cuda.build.unit import EXPORTS, module_exports
 from mlsys_labkit.cuda.errors import CompileError, CudaError, Diagnostic
 from mlsys_labkit.cuda.program.rewrite import device_launches, find_kernels, rewrite, with_defines
 from mlsys_labkit.cuda.simulator import runtime
+from mlsys_labkit.cuda.source.host_calls import host_calls
 from mlsys_labkit.cuda.source.left_out import explained, left_out, shared_values
 from mlsys_labkit.cuda.source.rewrite import rewrite as rewrite_for_gcc
 from mlsys_labkit.cuda.source.shared import dynamic_arrays
@@ -168,7 +169,8 @@ def _compile(
     source: ProgramSource, files: Mapping[str, str], flags: list[str], folder: Path, toolchain: Toolchain, cache: Cache
 ) -> None:
     texts = ((source.text, ""), *((text, name) for name, text in source.headers))
-    refused = [one for text, file in texts for one in (*_nested_launches(text, file), *shared_values(text, file))]
+    looks = (_nested_launches, shared_values, host_calls)
+    refused = [one for text, file in texts for look in looks for one in look(text, file)]
     if refused:
         raise compile_error(refused, "")
     for name, text in files.items():

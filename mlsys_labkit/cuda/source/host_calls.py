@@ -1,0 +1,94 @@
+"""Calls of the host's libraries inside kernels, which g++ would let pass and nvcc refuses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+from mlsys_labkit.cuda.errors import Diagnostic
+from mlsys_labkit.cuda.source.tokens import Token, code_tokens, matching, tokenize
+
+__all__ = ["host_calls"]
+
+_HEADERS = Path(__file__).parent.parent / "native" / "include" / "lk" / "host"
+_DECLARED = re.compile(r"\b(?:cuda|cublas|curand)[A-Z]\w*(?=\()")
+# Declared __device__ as well (cuda_device_runtime_api.h): nvcc takes them, and here they return cudaErrorNotSupported.
+_DEVICES_TOO = re.compile(
+    r"cuda(?:Malloc|Free|Get(?:Device|DeviceCount|LastError|ErrorName|ErrorString|ParameterBuffer(?:V2)?)|PeekAtLastError"
+    r"|DeviceGet(?:Attribute|Limit|CacheConfig|SharedMemConfig)|RuntimeGetVersion|FuncGetAttributes|LaunchDevice(?:V2)?"
+    r"|Mem(?:cpy|set)(?:2D|3D)?Async|Stream(?:CreateWithFlags|Destroy|WaitEvent)"
+    r"|Event(?:CreateWithFlags|Destroy|Record|RecordWithFlags)|OccupancyMaxActiveBlocksPerMultiprocessor(?:WithFlags)?"
+    r"|GridDependencySynchronize|TriggerProgrammaticLaunchCompletion|CG\w+|Graph\w+|GetCurrentGraphExec)"
+)
+_CONDITION = re.compile(r"#[ \t]*(?:if|el|endif)")
+
+
+def host_calls(text: str, file: str = "") -> list[Diagnostic]:
+    """Each call of a function of CUDA's libraries for the host, in a kernel or a ``__device__`` function.
+
+    Where a body holds an ``#if``, nothing is said: half of it may be the host's. Nor of a ``__host__ __device__``
+    function, of which nvcc only warns.
+
+    Example:
+        >>> print(host_calls("__global__ void k(int* p) {\\n  cudaMemcpy(p, p, 4, cudaMemcpyDefault);\\n}")[0].text)
+        calling a __host__ function("cudaMemcpy") from a __global__ function("k") is not allowed
+
+    Reference: CUDA C++ programming guide, "Function execution space specifiers" and "Device-side runtime".
+    """
+    tokens = tokenize(text)
+    code = code_tokens(tokens)
+    conditions = [one.start for one in tokens if one.kind == "directive" and _CONDITION.match(one.text)]
+    shown = text.split("\n")
+    found = []
+    for kind, name, opening, closing in _device_bodies(code):
+        if any(code[opening].start < at < code[closing].start for at in conditions):
+            continue
+        for index in range(opening + 1, closing):
+            if _is_host_call(code, index):
+                line = code[index].line
+                what = (
+                    f'calling a __host__ function("{code[index].text}") from a {kind} function("{name}") is not allowed'
+                )
+                found.append(Diagnostic(line, 0, what, shown[line - 1].strip(), file))
+    return found
+
+
+@cache
+def _host_functions() -> frozenset[str]:
+    names = {name for path in _HEADERS.glob("*.h") for name in _DECLARED.findall(path.read_text(encoding="utf-8"))}
+    return frozenset(name for name in names if not _DEVICES_TOO.fullmatch(name))
+
+
+def _is_host_call(code: Sequence[Token], index: int) -> bool:
+    if code[index].text not in _host_functions() or code[index + 1].text != "(":
+        return False
+    before = code[index - 1]  # of a declaration, a member or a namespace, the name is another
+    return before.text not in (".", "->", "::", "*", "&") and (before.kind != "identifier" or before.text == "return")
+
+
+def _device_bodies(code: Sequence[Token]) -> Iterator[tuple[str, str, int, int]]:
+    """Kind, name, and the indices of both braces of each function for the device alone."""
+    index = 0
+    while index < len(code):
+        kind = code[index].text
+        if kind in ("__global__", "__device__"):
+            head = index
+            while head and code[head - 1].text not in (";", "{", "}"):
+                head -= 1
+            name, at = "", index
+            while at < len(code) and code[at].text not in (";", "{", "=", "}"):
+                if code[at].text == "(":
+                    if code[at - 1].kind == "identifier" and not code[at - 1].text.startswith("__"):
+                        name = name or code[at - 1].text
+                    at = matching(code, at)
+                at += 1
+            if at < len(code) and code[at].text == "{" and name:
+                closing = matching(code, at)
+                if all(token.text != "__host__" for token in code[head:at]):
+                    yield kind, name, at, closing
+                index = closing
+            else:
+                index = at
+        index += 1
