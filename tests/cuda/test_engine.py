@@ -355,6 +355,28 @@ def test_sampled_blocks_are_spread_over_the_grid(kernels: Kernels) -> None:
 # The rest of the C library --------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("conversion", ["%n", "%-8.*hhn", "%5$ln"])
+def test_printf_stores_nothing(conversion: str, capsys: pytest.CaptureFixture[str]) -> None:
+    letters = ", ".join(f"'{letter}'" for letter in f"ab{conversion}")  # as no rule about strings sees it
+    source = f"__global__ void f(int* x) {{ char form[] = {{{letters}, 0}}; printf(form, x, x, x, x, x); }}"
+    x = np.full(4, 7, np.int32)
+    cuda.compile(source, backend="simulator", graded=True).profile[1, 1](x)
+    assert x.tolist() == [7] * 4
+    assert capsys.readouterr().out == f"ab{conversion}"
+
+
+def test_printf_returns_the_number_of_its_arguments(capsys: pytest.CaptureFixture[str]) -> None:
+    # As the programming guide has it, section "Formatted output": and not a length, which depends on what %s reads.
+    source = r"""__global__ void f(int* x) {
+      x[0] = printf("100%% of %*d, %s and %5.1f\n", 4, 2, "text", 1.5f);
+      x[1] = printf("none\n"); x[2] = printf("%ld%c", 1l, 'a');
+    }"""
+    x = np.zeros(3, np.int32)
+    cuda.compile(source, backend="simulator")[1, 1](x)
+    assert x.tolist() == [4, 0, 2]
+    assert capsys.readouterr().out == "100% of    2, text and   1.5\nnone\n1a"
+
+
 def test_printf_formats_as_c_does(kernels: Kernels, capsys: pytest.CaptureFixture[str]) -> None:
     kernels.prints[1, 1]()
     assert capsys.readouterr().out == " 3.14|7   |ab|%|c|1099511627776|ff\n"

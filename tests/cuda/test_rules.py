@@ -36,6 +36,9 @@ FORGERIES: list[tuple[str, str, int]] = [
     ("vector intrinsics header", "#include <immintrin.h>\n" + KERNEL.format(BODY), 1),
     ("vector intrinsic", KERNEL.format("_mm_storeu_ps(x, v);"), 1),
     ("threads header", "#include <thread>\n" + KERNEL.format(BODY), 1),
+    ("printf that stores", KERNEL.format('printf("%n", (int*)x);'), 1),
+    ("printf that stores one byte", KERNEL.format('\n printf("%-8d%hhn", 1, (char*)x);'), 2),
+    ("printf that stores, in a macro", '#define FORM "%5$n"\n' + KERNEL.format(BODY), 1),
     ("own file", '#include "/tmp/helper.h"\n' + KERNEL.format(BODY), 1),
     ("header by macro", "#define WHERE <unistd.h>\n#include WHERE\n" + KERNEL.format(BODY), 2),
     ("include_next", "#include_next <math.h>\n" + KERNEL.format(BODY), 1),
@@ -143,7 +146,7 @@ extern "C" __global__ void __launch_bounds__(64) k(const float* __restrict__ x, 
     sum += __shfl_down_sync(0xffffffff, sum, 16) + __popc(__ballot_sync(0xffffffff, lane < 3));
     if (i < n) { pairs[i] = Pair{sum, i}; y[i] = __half2float(__float2half(sum)); }
     if (threadIdx.x == 0) atomicAdd(&y[0], 1.0f);
-    if (i == 0) printf("n is %d\n", n);
+    if (i == 0) printf("n is %d, 100%%n\n", n);
     assert(n > 0);
 }
 """

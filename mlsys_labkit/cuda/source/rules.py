@@ -69,6 +69,7 @@ _VECTOR_INTRINSIC = re.compile(r"_mm\d*_\w+|__m\d+\w*")
 _NAMESPACES = ("std", "nvcuda", "cooperative_groups", "cuda")
 _SPLICE = re.compile(r"\\[ \t\r]*\n")
 _PLAIN_LITERAL = re.compile(r"""(?:u8|[uUL])?(?:"(?:[^"\\\n]|\\[^\n])*"|'(?:[^'\\\n]|\\[^\n])*')""")
+_STORES = re.compile(r"%[-+ #'I\d.*$hlLjztqZwf]*n")
 _OTHER_SPELLINGS = ("%:", "%:%:", "<:", ":>", "<%", "%>")
 
 
@@ -116,6 +117,8 @@ def _characters(source: str, tokens: Sequence[Token]) -> Iterator[Violation]:
         if token.kind in ("string", "character"):
             if not _PLAIN_LITERAL.fullmatch(token.text):
                 yield Violation(token.line, "a string that is raw, continued or not closed; write a plain one")
+            elif _STORES.search(token.text.replace("%%", "")):
+                yield Violation(token.line, "%n: a GPU's printf stores nothing; a percent sign is written %%")
         elif token.kind == "number":
             if "'" in token.text:
                 yield Violation(token.line, f"{token.text}: write the number without '")

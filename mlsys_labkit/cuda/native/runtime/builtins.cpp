@@ -24,6 +24,27 @@ long long nanoseconds() {
 // Longer text of one call is cut, as CUDA's own buffer would.
 constexpr size_t kPrintBytes = 8192;
 
+// What a GPU's printf knows of a format.
+struct Format {
+    int arguments = 0;    // that it takes: what the call returns
+    bool stores = false;  // %n, which a GPU does not know: it would store without being recorded
+
+    explicit Format(const char* text) {
+        for (; *text; text++) {
+            if (*text != '%') continue;
+            text++;
+            if (*text == '%') continue;
+            for (; *text && strchr("-+ #'I0123456789.*$hlLjztqZwf", *text); text++) {
+                arguments += *text == '*';
+                if (*text == 'f' && text[-1] != 'w') break;  // a conversion, and not the size in %wf8d
+            }
+            if (!*text) return;
+            arguments++;
+            stores |= *text == 'n';
+        }
+    }
+};
+
 // At the end of a call: an interruption waits for the kernel's own code, and a kernel that prints without end is hardly ever
 // in it.
 __attribute__((always_inline)) inline void leave_if_stopped() {
@@ -48,11 +69,12 @@ int lk_printf(const char* format, ...) {
         return printed;
     }
     char text[kPrintBytes];
-    int length = vsnprintf(text, sizeof text, format, arguments);
+    const Format read(format);
+    int length = read.stores ? snprintf(text, sizeof text, "%s", format) : vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     if (length > 0) print_text(text, std::min(size_t(length), sizeof text - 1));
     leave_if_stopped();
-    return length;
+    return read.arguments;
 }
 
 // One tick a nanosecond: a GPU at 1 GHz. Differences order events; they do not tell a GPU's time.
