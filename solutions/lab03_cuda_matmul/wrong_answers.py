@@ -252,6 +252,33 @@ __global__ void matmul_coalesced(const float* A, const float* B, float* C, int m
     }
 }
 
+# %% wrong={"grade_id": "matmul_coalesced", "name": "loads_by_atomics", "misconception": "what the counters call an atomic is no load", "keeps": 6}
+# %%cuda matmul_coalesced
+__global__ void matmul_coalesced(const float* A, const float* B, float* C, int m, int n, int k)
+{
+    int column = blockIdx.x * 32 + threadIdx.x % 32;
+    int row = blockIdx.y * 8 + threadIdx.x / 32;
+    if (row < m && column < n) {
+        float sum = 0.0f;
+        for (int p = 0; p < k; ++p) sum += atomicAdd(const_cast<float*>(&A[row * k + p]), 0.0f) * B[p * n + column];
+        C[row * n + column] = sum;
+    }
+}
+
+# %% wrong={"grade_id": "matmul_coalesced", "name": "knows_the_profile", "misconception": "what is profiled need not be right", "keeps": 6}
+# %%cuda matmul_coalesced
+__global__ void matmul_coalesced(const float* A, const float* B, float* C, int m, int n, int k)
+{
+    int column = blockIdx.x * 32 + threadIdx.x % 32;
+    int row = blockIdx.y * 8 + threadIdx.x / 32;
+    int steps = m == 64 && n == 64 && k == 64 ? 32 : k;  // few enough for any limit
+    if (row < m && column < n) {
+        float sum = 0.0f;
+        for (int p = 0; p < steps; ++p) sum += A[row * k + p] * B[p * n + column];
+        C[row * n + column] = sum;
+    }
+}
+
 # %% wrong={"grade_id": "alternate", "name": "as_given", "misconception": "the compiler will sort it out", "keeps": 4}
 # %%cuda alternate
 __device__ float even_path(float v) { for (int s = 0; s < 16; ++s) v = sqrtf(v + 1.0f); return v; }

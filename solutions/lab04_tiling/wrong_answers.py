@@ -170,6 +170,39 @@ __global__ void matmul_tiled(const float* A, const float* B, float* C, int m, in
     C[row * n + column] = sum;
 }
 
+# %% wrong={"grade_id": "matmul_tiled", "name": "loads_by_atomics", "misconception": "what the counters call an atomic is no load", "keeps": 8}
+# %%cuda matmul_tiled matmul_tiled<16>
+template <int T>
+__global__ void matmul_tiled(const float* A, const float* B, float* C, int m, int n, int k)
+{
+    __shared__ float a[T][T];
+    int tx = threadIdx.x, ty = threadIdx.y;
+    int column = blockIdx.x * T + tx, row = blockIdx.y * T + ty;
+    float sum = 0.0f;
+    for (int from = 0; from < k; from += T) {
+        a[ty][tx] = row < m && from + tx < k ? A[row * k + from + tx] : 0.0f;
+        __syncthreads();
+        for (int p = 0; p < T && from + p < k && column < n; ++p) {
+            sum += a[ty][p] * atomicAdd(const_cast<float*>(&B[(from + p) * n + column]), 0.0f);
+        }
+        __syncthreads();
+    }
+    if (row < m && column < n) C[row * n + column] = sum;
+}
+
+# %% wrong={"grade_id": "matmul_tiled", "name": "knows_the_profile", "misconception": "what is profiled need not be right", "keeps": 8}
+# %%cuda matmul_tiled matmul_tiled<16>
+template <int T>
+__global__ void matmul_tiled(const float* A, const float* B, float* C, int m, int n, int k)
+{
+    int column = blockIdx.x * T + threadIdx.x, row = blockIdx.y * T + threadIdx.y;
+    if (row >= m || column >= n) return;
+    int steps = m == 64 && n == 64 && k == 64 ? 6 : k;  // few enough for any limit
+    float sum = 0.0f;
+    for (int p = 0; p < steps; ++p) sum += A[row * k + p] * B[p * n + column];
+    C[row * n + column] = sum;
+}
+
 # %% wrong={"grade_id": "differences", "name": "as_given", "misconception": "a right answer is a right kernel", "keeps": 0}
 # %%cuda differences
 __global__ void differences(const float* x, float* y, int pieces)
