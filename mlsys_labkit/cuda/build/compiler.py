@@ -6,16 +6,20 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from mlsys_labkit.cuda.build.toolchain import Toolchain
 from mlsys_labkit.cuda.errors import CompileError, CudaError
 
-__all__ = ["CompilerFailed", "compile_seconds", "run"]
+__all__ = ["CompilerFailed", "compile_seconds", "run", "started", "threads"]
 
 LIMIT_SECONDS = 60.0
+_running: set[subprocess.Popen[str]] = set()
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,48 @@ def compile_seconds() -> float:
     return float(os.environ.get("LABKIT_CUDA_COMPILE_SECONDS", LIMIT_SECONDS))
 
 
+@contextlib.contextmanager
+def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
+    """A compiler that ends with the block, its children too; what it prints comes through a pipe."""
+    # A session of its own, so that Ctrl-C is ours to handle.
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, errors="replace", start_new_session=True, **options
+    )
+    _running.add(process)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            _kill(process)
+            process.communicate()
+        _running.discard(process)
+
+
+@contextlib.contextmanager
+def threads(count: int) -> Iterator[ThreadPoolExecutor]:
+    """Threads that compile. After an error no more of their work is begun; after Ctrl-C none is waited for, either."""
+    with ThreadPoolExecutor(count) as pool:
+        try:
+            yield pool
+        except KeyboardInterrupt:
+            ending = threading.Thread(target=pool.shutdown, kwargs={"cancel_futures": True})
+            ending.start()
+            while ending.is_alive():  # a thread may just have begun another compiler
+                for process in list(_running):
+                    _kill(process)
+                ending.join(0.02)
+            raise
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
 def run(toolchain: Toolchain, arguments: Sequence[str | os.PathLike[str]], folder: Path) -> str:
     """Run the compiler in ``folder`` and return what it said.
 
@@ -39,29 +85,14 @@ def run(toolchain: Toolchain, arguments: Sequence[str | os.PathLike[str]], folde
     command = [*toolchain.command, *(os.fspath(argument) for argument in arguments)]
     seconds = compile_seconds()
     environment = {**os.environ, "LC_ALL": "C", "TMPDIR": os.fspath(folder)}
-    process = subprocess.Popen(
-        command,
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,  # so that its children end with it, and Ctrl-C is ours to handle
-    )
-    try:
-        said, _ = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        raise CompileError(
-            f"g++ did not finish within {seconds:g} s and was stopped; take away #pragma unroll, "
-            "or templates that expand into each other"
-        ) from None
-    finally:
-        if process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
+    with started(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT) as process:
+        try:
+            said, _ = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            raise CompileError(
+                f"g++ did not finish within {seconds:g} s and was stopped; take away #pragma unroll, "
+                "or templates that expand into each other"
+            ) from None
     if process.returncode == 0:
         return said
     if "No space left on device" in said or "Disk quota exceeded" in said:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,7 +52,7 @@ def compile_module(
     name = f"kernel-{digest(unit.identity(), toolchain.identity, toolchain.cpu, kit_identity(), *flags)}"
 
     def make(folder: Path) -> None:
-        with ThreadPoolExecutor(1) as pool:
+        with compiler.threads(1) as pool:
             meanwhile = pool.submit(beside) if beside else None
             header = precompiled(build, toolchain, cache)
             _compile(unit, [*flags, "-include", str(header)], folder, toolchain)

@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -101,7 +100,7 @@ def compile_program(source: ProgramSource, build: Build, toolchain: Toolchain, c
     name = f"program-{digest(*parts, toolchain.identity, toolchain.cpu, headers_identity(), *flags)}"
 
     def make(folder: Path) -> None:
-        with ThreadPoolExecutor(1) as pool:
+        with compiler.threads(1) as pool:
             ready = pool.submit(runner, toolchain, cache)
             _compile(source, files, flags, folder, toolchain, cache)
             known = _defined_in(ready.result())
@@ -127,7 +126,7 @@ def _build_runner(folder: Path, toolchain: Toolchain, library: Path) -> None:
     sources = sorted(_HOST.glob("*.cpp"))
     objects = [f"{source.stem}.o" for source in sources]
     try:
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
+        with compiler.threads(os.cpu_count() or 1) as pool:
             done = [
                 pool.submit(compiler.run, toolchain, [*_RUNNER_FLAGS, "-c", source, "-o", target], folder)
                 for source, target in zip(sources, objects, strict=True)

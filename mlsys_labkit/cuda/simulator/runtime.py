@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from mlsys_labkit import limits
+from mlsys_labkit.cuda.build import compiler
 from mlsys_labkit.cuda.build.cache import Cache, digest
 from mlsys_labkit.cuda.build.toolchain import Toolchain, find_toolchain
 from mlsys_labkit.cuda.errors import CudaError
@@ -68,7 +68,7 @@ def _build(folder: Path, toolchain: Toolchain) -> None:
         reads = ["-iquote", str(_SOURCE), "-x", "c++", "-c", "-"]
         _run([*toolchain.command, *_FLAGS, *reads, "-o", str(objects[unit])], units[unit])
 
-    with ThreadPoolExecutor(max(1, int(limits.usable_cores()))) as pool:
+    with compiler.threads(max(1, int(limits.usable_cores()))) as pool:
         list(pool.map(compile_unit, units))
     worker = map(str, objects.values())
     _run([*toolchain.command, "-pthread", "-rdynamic", *worker, "-ldl", "-o", str(folder / "worker")])
@@ -79,8 +79,9 @@ def _build(folder: Path, toolchain: Toolchain) -> None:
 
 
 def _run(command: list[str], source: str = "") -> None:
-    done = subprocess.run(command, input=source, capture_output=True, text=True, check=False)
-    if done.returncode:
-        lines = done.stderr.splitlines()
+    with compiler.started(command, stdin=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        said, _ = process.communicate(source)
+    if process.returncode:
+        lines = said.splitlines()
         cause = next((line for line in lines if "undefined" in line or "error:" in line), "it says nothing")
         raise CudaError(f"the simulator could not be compiled: {cause}; is g++ complete? try: {command[0]} --version")

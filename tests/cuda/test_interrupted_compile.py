@@ -1,0 +1,53 @@
+"""Ctrl-C while compilers run ends them all, whoever waits for them, and what was being made is made the next time."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+# A compiler that says who it is as g++ does, and is very slow at everything else.
+SLOW = """#!/bin/sh
+case "$*" in
+  *-o*|*-S*) echo started > "{folder}/$$"; exec sleep 1000 ;;
+esac
+exec {compiler} "$@"
+"""
+KERNEL = "cuda.compile('__global__ void f(int* x) {{ *x = 1; }}', backend='simulator')"
+PROGRAM = "cuda.run_program('int main() {{ return 0; }}', backend='simulator')"
+
+
+@pytest.mark.parametrize("work", [KERNEL, PROGRAM], ids=["kernel", "program"])
+def test_no_compiler_is_waited_for(tmp_path: Path, work: str) -> None:
+    started, slow = tmp_path / "started", tmp_path / "slow-g++"
+    started.mkdir()
+    slow.write_text(SLOW.format(folder=started, compiler=shutil.which("g++")))
+    slow.chmod(0o755)
+    code = f"from mlsys_labkit import cuda\n{work.format()}"
+    environment = {**os.environ, "CXX": str(slow), "LABKIT_CUDA_CACHE": str(tmp_path / "cache")}
+    environment["LABKIT_CUDA_COMPILE_SECONDS"] = "900"
+    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, env=environment)
+    try:
+        while len(list(started.iterdir())) < 2:  # one for the source or its headers, and one beside
+            assert process.poll() is None, process.communicate()[1].decode()
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+        left = _alive(started)
+    finally:
+        process.kill()
+        for pid in _alive(started):
+            os.kill(pid, signal.SIGKILL)
+    assert b"KeyboardInterrupt" in said
+    assert not [path for path in (tmp_path / "cache").iterdir() if path.name.startswith(".making")]
+    assert left == []
+
+
+def _alive(folder: Path) -> list[int]:
+    return [int(each.name) for each in folder.iterdir() if Path("/proc", each.name).exists()]
