@@ -280,87 +280,96 @@ def mxfp4(x):
 
 # %% wrong={"grade_id": "gptq", "name": "round_to_nearest", "misconception": "the best code for a weight is the nearest one", "keeps": 0}
 def gptq(W, H, bits, group, damp=0.01):
-    out, inner = W.shape
-    top = 2 ** (bits - 1) - 1
-    blocks = W.reshape(out, inner // group, group)
-    scales = blocks.abs().amax(-1) / top
-    scales = torch.where(scales > 0, scales, torch.ones_like(scales))
-    codes = torch.clamp(torch.round(blocks / scales[..., None]), -top, top)
-    return codes.reshape(out, inner).to(torch.int8), scales
+    return quantize_groups(W, bits, group)
 
 
-# %% wrong={"grade_id": "gptq", "name": "lower_factor", "misconception": "either triangle of the Cholesky factor does", "keeps": 0}
+# %% wrong={"grade_id": "gptq", "name": "factor_of_H", "misconception": "the factor of H is as good as that of its inverse", "keeps": 0}
 def gptq(W, H, bits, group, damp=0.01):
-    W, H = W.double().clone(), H.double().clone()
-    out, inner = W.shape
-    H += damp * H.diagonal().mean() * torch.eye(inner, dtype=H.dtype)
-    U = torch.linalg.cholesky(H, upper=True)  # of H, not of its inverse
+    _, scales = quantize_groups(W, bits, group)
+    order = torch.argsort(H.diagonal(), descending=True, stable=True)
+    W, H = W.double()[:, order], H.double()[order][:, order]
+    H += damp * H.diagonal().mean() * torch.eye(len(H), dtype=H.dtype)
+    U = torch.linalg.cholesky(H, upper=True)
     top = 2 ** (bits - 1) - 1
-    codes, scales = torch.zeros(out, inner, dtype=torch.int8), torch.ones(out, inner // group, dtype=torch.float64)
-    for c in range(inner):
-        if c % group == 0:
-            largest = W[:, c : c + group].abs().amax(1) / top
-            scales[:, c // group] = torch.where(largest > 0, largest, 1.0)
-        scale = scales[:, c // group]
+    codes = torch.zeros(W.shape, dtype=torch.int8)
+    for c, place in enumerate(order.tolist()):
+        scale = scales[:, place // group].double()
         code = torch.clamp(torch.round(W[:, c] / scale), -top, top)
-        codes[:, c] = code.to(torch.int8)
-        W[:, c + 1 :] -= ((W[:, c] - code * scale) / U[c, c])[:, None] * U[c, c + 1 :]
-    return codes, scales.float()
+        codes[:, place] = code.to(torch.int8)
+        error = (W[:, c] - code * scale) / U[c, c]
+        W[:, c + 1 :] -= error[:, None] * U[c, c + 1 :]
+    return codes, scales
 
 
 # %% wrong={"grade_id": "gptq", "name": "adds_the_error", "misconception": "the error is added to the later columns", "keeps": 0}
 def gptq(W, H, bits, group, damp=0.01):
-    W, H = W.double().clone(), H.double().clone()
-    out, inner = W.shape
-    H += damp * H.diagonal().mean() * torch.eye(inner, dtype=H.dtype)
+    _, scales = quantize_groups(W, bits, group)
+    order = torch.argsort(H.diagonal(), descending=True, stable=True)
+    W, H = W.double()[:, order], H.double()[order][:, order]
+    H += damp * H.diagonal().mean() * torch.eye(len(H), dtype=H.dtype)
     U = torch.linalg.cholesky(torch.cholesky_inverse(torch.linalg.cholesky(H)), upper=True)
     top = 2 ** (bits - 1) - 1
-    codes, scales = torch.zeros(out, inner, dtype=torch.int8), torch.ones(out, inner // group, dtype=torch.float64)
-    for c in range(inner):
-        if c % group == 0:
-            largest = W[:, c : c + group].abs().amax(1) / top
-            scales[:, c // group] = torch.where(largest > 0, largest, 1.0)
-        scale = scales[:, c // group]
+    codes = torch.zeros(W.shape, dtype=torch.int8)
+    for c, place in enumerate(order.tolist()):
+        scale = scales[:, place // group].double()
         code = torch.clamp(torch.round(W[:, c] / scale), -top, top)
-        codes[:, c] = code.to(torch.int8)
-        W[:, c + 1 :] += ((W[:, c] - code * scale) / U[c, c])[:, None] * U[c, c + 1 :]
-    return codes, scales.float()
+        codes[:, place] = code.to(torch.int8)
+        error = (W[:, c] - code * scale) / U[c, c]
+        W[:, c + 1 :] += error[:, None] * U[c, c + 1 :]
+    return codes, scales
 
 
 # %% wrong={"grade_id": "gptq", "name": "no_damping", "misconception": "a matrix of sums of squares always has an inverse", "keeps": 5}
 def gptq(W, H, bits, group, damp=0.01):
-    W, H = W.double().clone(), H.double().clone()
-    out, inner = W.shape
+    _, scales = quantize_groups(W, bits, group)
+    order = torch.argsort(H.diagonal(), descending=True, stable=True)
+    W, H = W.double()[:, order], H.double()[order][:, order]
     U = torch.linalg.cholesky(torch.linalg.inv(H), upper=True)
     top = 2 ** (bits - 1) - 1
-    codes, scales = torch.zeros(out, inner, dtype=torch.int8), torch.ones(out, inner // group, dtype=torch.float64)
-    for c in range(inner):
-        if c % group == 0:
-            largest = W[:, c : c + group].abs().amax(1) / top
-            scales[:, c // group] = torch.where(largest > 0, largest, 1.0)
-        scale = scales[:, c // group]
+    codes = torch.zeros(W.shape, dtype=torch.int8)
+    for c, place in enumerate(order.tolist()):
+        scale = scales[:, place // group].double()
         code = torch.clamp(torch.round(W[:, c] / scale), -top, top)
-        codes[:, c] = code.to(torch.int8)
-        W[:, c + 1 :] -= ((W[:, c] - code * scale) / U[c, c])[:, None] * U[c, c + 1 :]
-    return codes, scales.float()
+        codes[:, place] = code.to(torch.int8)
+        error = (W[:, c] - code * scale) / U[c, c]
+        W[:, c + 1 :] -= error[:, None] * U[c, c + 1 :]
+    return codes, scales
 
 
-# %% wrong={"grade_id": "gptq", "name": "scales_of_the_start", "misconception": "the groups' scales are known before the first column is rounded", "keeps": 5}
+# %% wrong={"grade_id": "gptq", "name": "left_to_right", "misconception": "the order of the columns does not matter", "keeps": 5}
 def gptq(W, H, bits, group, damp=0.01):
-    W, H = W.double().clone(), H.double().clone()
-    out, inner = W.shape
-    H += damp * H.diagonal().mean() * torch.eye(inner, dtype=H.dtype)
+    _, scales = quantize_groups(W, bits, group)
+    order = torch.arange(len(H))
+    W, H = W.double()[:, order], H.double()[order][:, order]
+    H += damp * H.diagonal().mean() * torch.eye(len(H), dtype=H.dtype)
     U = torch.linalg.cholesky(torch.cholesky_inverse(torch.linalg.cholesky(H)), upper=True)
     top = 2 ** (bits - 1) - 1
-    scales = W.reshape(out, inner // group, group).abs().amax(-1) / top
-    scales = torch.where(scales > 0, scales, torch.ones_like(scales))
-    codes = torch.zeros(out, inner, dtype=torch.int8)
-    for c in range(inner):
-        scale = scales[:, c // group]
+    codes = torch.zeros(W.shape, dtype=torch.int8)
+    for c, place in enumerate(order.tolist()):
+        scale = scales[:, place // group].double()
+        code = torch.clamp(torch.round(W[:, c] / scale), -top, top)
+        codes[:, place] = code.to(torch.int8)
+        error = (W[:, c] - code * scale) / U[c, c]
+        W[:, c + 1 :] -= error[:, None] * U[c, c + 1 :]
+    return codes, scales
+
+
+# %% wrong={"grade_id": "gptq", "name": "codes_left_in_order", "misconception": "the codes belong in the order in which they were made", "keeps": 0}
+def gptq(W, H, bits, group, damp=0.01):
+    _, scales = quantize_groups(W, bits, group)
+    order = torch.argsort(H.diagonal(), descending=True, stable=True)
+    W, H = W.double()[:, order], H.double()[order][:, order]
+    H += damp * H.diagonal().mean() * torch.eye(len(H), dtype=H.dtype)
+    U = torch.linalg.cholesky(torch.cholesky_inverse(torch.linalg.cholesky(H)), upper=True)
+    top = 2 ** (bits - 1) - 1
+    codes = torch.zeros(W.shape, dtype=torch.int8)
+    for c, place in enumerate(order.tolist()):
+        scale = scales[:, place // group].double()
         code = torch.clamp(torch.round(W[:, c] / scale), -top, top)
         codes[:, c] = code.to(torch.int8)
-        W[:, c + 1 :] -= ((W[:, c] - code * scale) / U[c, c])[:, None] * U[c, c + 1 :]
-    return codes, scales.float()
+        error = (W[:, c] - code * scale) / U[c, c]
+        W[:, c + 1 :] -= error[:, None] * U[c, c + 1 :]
+    return codes, scales
 
 
 # %% wrong={"grade_id": "kv", "name": "one_scale", "misconception": "one scale for the whole cache", "keeps": 0}
