@@ -144,7 +144,7 @@ def quantize_groups(W, bits, group):
     return codes.reshape(inner, out).T.contiguous().to(torch.int8), scales
 
 
-# %% wrong={"grade_id": "groups", "name": "by_the_largest_not_its_size", "misconception": "the largest number is the largest in size", "keeps": 0}
+# %% wrong={"grade_id": "groups", "name": "by_the_largest_not_its_size", "misconception": "the largest number is the largest in size", "keeps": 4}
 def quantize_groups(W, bits, group):
     out, inner = W.shape
     if inner % group:
