@@ -1,14 +1,18 @@
 """What quantization does to the tiny language model: the functions of lab 06's solution on all of the held-out text.
 
-    python benchmarks/quantization.py [--windows 48]
+    python benchmarks/quantization.py
 
-Prints perplexities beside their bars, times nothing, and writes results/quantization.json. The text is cut into windows
-of 512 tokens; every other one is judged, the others are what GPTQ may look at, so that both are of one kind.
+Prints perplexities beside their bars, times nothing, and writes results/quantization.json. GPTQ looks at as much text
+as in its paper, 262,144 tokens, of what the model learnt from, and at none of the text that judges.
+
+Reference: Frantar et al., "GPTQ", arXiv:2210.17323, sec. 4 (128 segments of 2,048 tokens, 1 % damping).
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
+import random
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -18,8 +22,10 @@ import torch
 from record import write_result
 
 from mlsys_labkit import lm
+from mlsys_labkit.lm import corpus
 
 SOURCE = Path(__file__).parent.parent / "solutions/lab06_quantization/lab06_quantization.py"
+WINDOW, LOOKED_AT = 512, 128 * 2048
 Replacement = Callable[[str, torch.Tensor], torch.Tensor]
 
 
@@ -35,11 +41,14 @@ def solution(*names: str) -> dict[str, Any]:
 class Trial:
     """The model, the text that judges it, and the text that a method may look at."""
 
-    def __init__(self, windows: int) -> None:
+    def __init__(self) -> None:
         self.model, tokenizer = lm.load()
         tokens = torch.tensor(tokenizer.encode(lm.held_out()))
-        whole = tokens[: len(tokens) // 512 * 512].view(-1, 512)
-        self.judged, self.seen = whole[0::2][:windows].flatten(), whole[1::2][:windows]
+        self.judged = tokens[: len(tokens) // WINDOW * WINDOW]
+        learnt, _ = corpus.split(corpus.documents())
+        drawn = random.Random(0).sample(learnt, len(learnt))
+        texts = itertools.chain.from_iterable([*tokenizer.encode(each.text[:20_000]), tokenizer.end] for each in drawn)
+        self.seen = torch.tensor(list(itertools.islice(texts, LOOKED_AT))).view(-1, WINDOW)
         layers = self.model.named_modules()
         self.layers = {name: m for name, m in layers if isinstance(m, torch.nn.Linear) and name != "lm_head"}
         self.weights = {name: layer.weight.clone() for name, layer in self.layers.items()}
@@ -93,11 +102,8 @@ def quantized_in_order(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--windows", type=int, default=57, help="windows of 512 tokens that judge, and as many to look at"
-    )
-    trial = Trial(parser.parse_args().windows)
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
+    trial = Trial()
     home = solution("quantize_groups", "dequantize_groups", "gptq")
     groups, dequantize, gptq = home["quantize_groups"], home["dequantize_groups"], home["gptq"]
     looked_at = trial.hessians(list(trial.layers))

@@ -137,10 +137,10 @@ class FloatFormat:
                 return np.asarray(value.astype(np.float32)).view(np.uint32)
         size = np.where(nan, 0.0, np.abs(value))
         above = np.searchsorted(self._positive, size)  # the first number that is not smaller
-        below = np.maximum(above - 1, 0)
-        middle = self._middles[below]
-        up = (size > middle) | ((size == middle) & (below % 2 == 1))
-        code = np.where(up, below + 1, below).astype(np.int64)
+        lower = np.maximum(above - 1, 0)
+        middle = self._middles[lower]
+        up = (size > middle) | ((size == middle) & (lower % 2 == 1))
+        code = np.where(up, lower + 1, lower).astype(np.int64)
         beyond = self._last if saturate or self.specials == "none" else self._last + 1
         code = np.where(nan, self._nan, np.minimum(code, beyond))
         return (code | ((np.signbit(value) & self.signed).astype(np.int64) << self.bits - 1)).astype(np.uint32)

@@ -62,7 +62,18 @@ def held_out() -> str:
 
 
 def save(model: LanguageModel, tokenizer: Tokenizer, folder: Path, dtype: torch.dtype = torch.bfloat16) -> None:
-    """Write the three files, so that ``load(folder)`` and transformers read them."""
+    """Write the three files, so that ``load(folder)`` and transformers read them.
+
+    Example:
+        >>> import tempfile
+        >>> model, tokenizer = load()
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save(model, tokenizer, Path(folder))
+        ...     load(folder)[0].config == model.config
+        True
+
+    Reference: the safetensors format, https://huggingface.co/docs/safetensors.
+    """
     safetensors = require("safetensors.torch", "torch")
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {name: value.to(dtype).contiguous() for name, value in model.state_dict().items()}

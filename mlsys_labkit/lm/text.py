@@ -69,6 +69,13 @@ def nats_per_token(model: LanguageModel, tokens: Tensor, window: int | None = No
 
     A window of w tokens predicts w - 1; a remainder shorter than a window is left out. Raises ContextError when the
     text is shorter than one window.
+
+    Example:
+        >>> from mlsys_labkit import lm
+        >>> model, tokenizer = lm.load()
+        >>> tokens = torch.tensor(tokenizer.encode(lm.held_out())[:256])
+        >>> nats_per_token(model, tokens, window=128) < 4
+        True
     """
     length = window or model.config.context
     count = len(tokens) // length

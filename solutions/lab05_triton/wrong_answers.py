@@ -359,7 +359,7 @@ def matmul_tile(a, b, c, M, N, K, i, j, BM: tl.constexpr, BN: tl.constexpr, BK: 
     rows = (i * BM + tl.arange(0, BM))[:, None]
     columns = (j * BN + tl.arange(0, BN))[None, :]
     total = tl.zeros([BM, BN], dtype=tl.float32)
-    for step in range(0, K // BK):
+    for step in range(K // BK):
         k = step * BK + tl.arange(0, BK)
         left = tl.load(a + rows * K + k[None, :], mask=rows < M, other=0.0)
         right = tl.load(b + k[:, None] * N + columns, mask=columns < N, other=0.0)
