@@ -56,7 +56,7 @@ class Interpreter:
         if recorder:
             recorder.begin(Launch(source.entry.name, grid, arrays))
         try:
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore"):  # a GPU says nothing of overflow and NaN either
                 kernel = self._language.functions(source, run.places)[source.kernel]
                 values = {name: self._argument(value) for name, value in arguments.items()}
                 for done, index in enumerate(range(grid[0] * grid[1] * grid[2]) if order is None else order):

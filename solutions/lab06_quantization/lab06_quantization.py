@@ -31,8 +31,8 @@
 # |---|---|---|---|
 # | 150 minutes | ●●●○ | any laptop; a GPU only for the last, ungraded section | 100 in 11 tasks |
 #
-# Needs lab 01 (bytes and FLOPs) and lab 05 (Triton) for the last task. Reads along with chapter 9, *Numbers, quantization,
-# sparsity*.
+# Needs lab 01 (bytes and FLOPs) and lab 05 (Triton) for the last task. Reads along with chapter 9, *Fewer bits,
+# fewer weights*.
 #
 # Each task goes the same way: **predict**, **write**, **check**, then **look**. Marks come from exact bits, counted bytes and
 # perplexity, never from a clock. Stuck? `lk.hint("decode")` in a new cell gives a nudge, and a stronger one each time you ask.
@@ -1087,5 +1087,5 @@ else:
 #
 # ## Next
 #
-# Chapter 9, *Numbers, quantization, sparsity*, has the derivations and the history. Then come models too large for one machine: many ranks, and
+# Chapter 9, *Fewer bits, fewer weights*, has the derivations and the history. Then come models too large for one machine: many ranks, and
 # the messages between them.
