@@ -9,13 +9,15 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from mlsys_labkit.device import detect
 from mlsys_labkit.limits import usable_cores
 
 RESULTS = Path(__file__).parent / "results"
 
 
 def machine() -> dict[str, Any]:
-    """What a reader needs to judge a figure: processor, usable cores, load, versions."""
+    """What a reader needs to judge a figure: processor, GPU, usable cores, load, versions."""
+    device = detect(os.environ | {"LABKIT_DEVICE": ""})  # of a virtual device nothing is measured
     model = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
@@ -29,7 +31,7 @@ def machine() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "date": date.today().isoformat(),
-        "gpu": "not measured",
+        "gpu": device.name if device.kind == "cuda" else "not measured",
     }
 
 

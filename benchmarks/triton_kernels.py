@@ -1,0 +1,242 @@
+"""How close the Triton kernels of labs 05 and 06, as their solutions have them, come to what the GPU can do.
+
+    python benchmarks/triton_kernels.py
+
+    matmul    4096³ in FP16 against torch.matmul (cuBLAS): at least 80 % of its speed
+    softmax   [8192, 4096] against a large copy: at least 90 % of its bandwidth, in FP32 and in FP16
+    w4a16     8192 x 8192 at batch 1, groups of 128, against torch's FP16 product: at least 2 times as fast
+
+Each kernel's result is checked before it is timed. The best of a few configurations is chosen in short runs, then timed
+again, right after its peer. Prints a table and writes results/triton_kernels.json; the exit status is the number of
+bars missed. Without an NVIDIA GPU it says so, writes nothing, and that is no failure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib.util
+import math
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from record import write_result
+
+import mlsys_labkit as lk
+
+SOLUTIONS = Path(__file__).parent.parent / "solutions"
+KERNELS = {
+    "lab05_triton": ("softmax", "matmul_tile", "tile_of", "matmul_grouped"),
+    "lab06_quantization": ("w4a16",),
+}
+Config = dict[str, int]
+Call = Callable[[], object]
+Clock = Callable[[Call, str, float], Any]  # what to time, its name, seconds to spend -> a Timing
+
+MATMUL: list[Config] = [
+    {"BM": bm, "BN": bn, "BK": 64, "GROUP": 8, "num_stages": stages, "num_warps": warps}
+    for bm, bn, warps in ((128, 128, 4), (128, 128, 8), (128, 256, 8), (256, 128, 8), (64, 256, 4))
+    for stages in (3, 4)
+]
+SOFTMAX: list[Config] = [{"num_warps": warps} for warps in (4, 8, 16)]
+W4A16: list[Config] = [{"ROWS": rows, "num_warps": warps} for rows in (4, 8, 16, 32) for warps in (1, 2, 4)]
+
+
+def source() -> str:
+    """The solutions' kernels and nothing else of the labs, as one module's text."""
+    parts = ["import triton", "import triton.language as tl"]
+    for lab, names in KERNELS.items():
+        text = (SOLUTIONS / lab / f"{lab}.py").read_text(encoding="utf-8")
+        cells = re.split(r"^# %%.*$", text, flags=re.MULTILINE)
+        for name in names:
+            cell = next(cell for cell in cells if f"\ndef {name}(" in cell)
+            definition = next(each for each in ast.parse(cell).body if getattr(each, "name", "") == name)
+            first = definition.decorator_list[0].lineno  # type: ignore[attr-defined]
+            parts.append("\n".join(cell.splitlines()[first - 1 : definition.end_lineno]))
+    return "\n\n\n".join(parts) + "\n"
+
+
+def load(folder: Path, text: str) -> Any:
+    """``text`` as a module; it is a file in ``folder``, because Triton reads a kernel's source from one."""
+    path = folder / "solution_kernels.py"
+    path.write_text(text, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def on_gpu(call: Call, name: str, seconds: float) -> Any:
+    """Time ``call`` as a CUDA graph: what Python takes for a launch is no part of a kernel that takes microseconds."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        call()  # compiled and its workspaces allocated before the capture
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        call()
+    return lk.bench(graph.replay, name=name, seconds=seconds, device="cuda")
+
+
+def figures(timing: Any) -> dict[str, Any]:
+    return {
+        "median_s": timing.median,
+        "ci_low_s": timing.ci_low,
+        "ci_high_s": timing.ci_high,
+        "verdict": timing.verdict,
+    }
+
+
+def best_of(
+    configs: Iterable[Config], launch: Callable[[Config], object], check: Call, clock: Clock
+) -> tuple[Config, dict[str, Any]]:
+    """The fastest configuration, and the seconds of each; None for one that this GPU has no room for."""
+    from triton.runtime.errors import OutOfResources
+
+    seconds: dict[str, float | None] = {}
+    best, least = {}, math.inf
+    for config in configs:
+        name = " ".join(f"{key}={value}" for key, value in config.items())
+        try:
+            launch(config)
+        except OutOfResources:
+            seconds[name] = None
+            continue
+        check()
+        seconds[name] = found = clock(lambda chosen=config: launch(chosen), name, 0.3).median
+        if found < least:
+            best, least = config, found
+    if not best:
+        raise SystemExit("no configuration fits on this GPU; add a smaller one to the lists at the top")
+    return best, seconds
+
+
+def judged(
+    name: str, configs: Iterable[Config], launch: Callable[[Config], object], check: Call, peer: Call, clock: Clock
+) -> dict[str, Any]:
+    """The best configuration and its peer, timed one right after the other."""
+    best, seconds = best_of(configs, launch, check, clock)
+    of_peer = clock(peer, f"{name}, peer", 1.0)
+    of_kernel = clock(lambda: launch(best), name, 1.0)
+    return {"best": best, "kernel": figures(of_kernel), "peer": figures(of_peer), "configurations_s": seconds}
+
+
+def ratio(result: dict[str, Any]) -> float:
+    return float(result["peer"]["median_s"] / result["kernel"]["median_s"])
+
+
+def matmul(home: Any, clock: Clock, place: str = "cuda", n: int = 4096) -> dict[str, Any]:
+    torch.manual_seed(0)
+    a, b = (torch.randn(n, n, device=place).half() for _ in range(2))
+    c = torch.full((n, n), math.nan, device=place, dtype=torch.float16)
+    product = torch.empty_like(c)
+    expected = a.float() @ b.float()  # torch's default keeps FP32 products in FP32
+
+    def launch(config: Config) -> None:
+        grid = (math.ceil(n / config["BM"]) * math.ceil(n / config["BN"]),)
+        home.matmul_grouped[grid](a, b, c, n, n, n, **config)
+
+    def check() -> None:
+        torch.testing.assert_close(c.float(), expected, rtol=2**-10, atol=1e-2)  # rounded once to FP16
+        c.fill_(math.nan)
+
+    result = judged("matmul", MATMUL, launch, check, lambda: torch.matmul(a, b, out=product), clock)
+    return result | {"tflops": 2 * n**3 / result["kernel"]["median_s"] / 1e12, "percent_of_peer": 100 * ratio(result)}
+
+
+def softmax(
+    home: Any,
+    clock: Clock,
+    dtype: torch.dtype,
+    place: str = "cuda",
+    shape: tuple[int, int] = (8192, 4096),
+    copied: int = 2**30,
+) -> dict[str, Any]:
+    """``copied``: bytes of the copy that says what memory can do, far more than a cache holds."""
+    torch.manual_seed(0)
+    (rows, columns), block = shape, 1 << (shape[1] - 1).bit_length()
+    x = torch.randn(rows, columns, device=place).to(dtype)
+    out = torch.full_like(x, math.nan)
+    source, target = (torch.zeros(copied // 4, device=place) for _ in range(2))
+    # Small probabilities are subnormal in FP16: steps of 2^-24, and half of one is lost in rounding.
+    rtol, atol = (1e-5, 0.0) if dtype == torch.float32 else (2**-10, 2**-24)
+
+    def launch(config: Config) -> None:
+        home.softmax[(rows,)](x, out, columns, columns, columns, BLOCK=block, **config)
+
+    def check() -> None:
+        torch.testing.assert_close(out.double(), x.double().softmax(1), rtol=rtol, atol=atol)
+        out.fill_(math.nan)
+
+    result = judged("softmax", SOFTMAX, launch, check, lambda: target.copy_(source), clock)
+    copy = 2 * source.nbytes / result["peer"]["median_s"]
+    moved = 2 * x.nbytes / result["kernel"]["median_s"]
+    return result | {"gb_per_s": moved / 1e9, "copy_gb_per_s": copy / 1e9, "percent_of_copy": 100 * moved / copy}
+
+
+def w4a16(
+    home: Any, clock: Clock, place: str = "cuda", out: int = 8192, inner: int = 8192, group: int = 128
+) -> dict[str, Any]:
+    torch.manual_seed(0)
+    packed = torch.randint(0, 256, (out, inner // 2), dtype=torch.uint8, device=place)
+    scales = torch.rand(out, inner // group, device=place).half()
+    x, y = torch.randn(inner, device=place).half(), torch.full((out,), math.nan, device=place)
+    nibbles = torch.stack((packed % 16, packed // 16), dim=2).view(out, inner).to(torch.int8)
+    codes = torch.where(nibbles > 7, nibbles - 16, nibbles).view(out, inner // group, group)
+    dense = (codes * scales[:, :, None]).view(out, inner)  # the same layer, as torch's product takes it
+    pieces = zip(codes.split(512), scales.split(512), strict=True)  # the whole of it in FP64 would not fit everywhere
+    expected = torch.cat([(c.double() * s.double()[:, :, None]).flatten(1) @ x.double() for c, s in pieces])
+    del nibbles, codes
+
+    def launch(config: Config) -> None:
+        home.w4a16[(math.ceil(out / config["ROWS"]),)](packed, scales, x, y, out, IN=inner, GROUP=group, **config)
+
+    def check() -> None:
+        torch.testing.assert_close(y.double(), expected, rtol=1e-4, atol=1e-2)
+        y.fill_(math.nan)
+
+    result = judged("w4a16", W4A16, launch, check, lambda: dense @ x, clock)
+    return result | {"times_as_fast": ratio(result)}
+
+
+def main() -> int:
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
+    if torch.version.cuda is None or not torch.cuda.is_available():
+        print("not measured: no NVIDIA GPU here")
+        return 0
+    print(torch.cuda.get_device_name())
+    with tempfile.TemporaryDirectory() as folder:
+        home = load(Path(folder), source())
+        result = {
+            "matmul": matmul(home, on_gpu),
+            "softmax, fp32": softmax(home, on_gpu, torch.float32),
+            "softmax, fp16": softmax(home, on_gpu, torch.float16),
+            "w4a16": w4a16(home, on_gpu),
+        }
+    missed = 0
+    for name, figure, bar, unit in (
+        ("matmul", "percent_of_peer", 80, "% of cuBLAS"),
+        ("softmax, fp32", "percent_of_copy", 90, "% of a copy's bandwidth"),
+        ("softmax, fp16", "percent_of_copy", 90, "% of a copy's bandwidth"),
+        ("w4a16", "times_as_fast", 2, "times as fast as FP16"),
+    ):
+        one = result[name]
+        missed += one[figure] < bar
+        kernel, peer = one["kernel"], one["peer"]
+        spread = f"{1e6 * kernel['median_s']:.1f} µs [{1e6 * kernel['ci_low_s']:.1f}, {1e6 * kernel['ci_high_s']:.1f}]"
+        print(f"{name:14s} {one[figure]:6.1f} {unit:24s} bar {bar:3d}   {spread}", end=", ")
+        print(f"peer {1e6 * peer['median_s']:.1f} µs, {one['best']}")
+    write_result("triton_kernels", result)
+    return missed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

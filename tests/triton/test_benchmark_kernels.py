@@ -1,0 +1,84 @@
+"""benchmarks/triton_kernels.py without a GPU: it says so, and all of it but the clock is known to be sound."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("triton")
+
+from mlsys_labkit.triton_trace.compiled import compile_for  # noqa: E402
+
+BENCHMARKS = Path(__file__).parent.parent.parent / "benchmarks"
+
+
+@pytest.fixture
+def benchmark(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return importlib.import_module("triton_kernels")
+
+
+def no_clock(call: Callable[[], object], name: str, seconds: float) -> Any:
+    """Runs what is to be timed, and finds the peer twice as slow."""
+    call()
+    median = 2.0 if name.endswith("peer") else 1.0
+    return SimpleNamespace(median=median, ci_low=median, ci_high=median, verdict="steady")
+
+
+def test_without_a_gpu_it_says_so_and_writes_nothing() -> None:
+    path = BENCHMARKS / "results/triton_kernels.json"
+    before = path.stat().st_mtime_ns if path.exists() else None
+    done = subprocess.run(
+        [sys.executable, str(BENCHMARKS / "triton_kernels.py")],
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "not measured: no NVIDIA GPU here\n", "")
+    assert (path.stat().st_mtime_ns if path.exists() else None) == before
+
+
+def test_its_kernels_compile_for_sm_90_and_fit(benchmark: Any, tmp_path: Path) -> None:
+    home = benchmark.load(tmp_path, benchmark.source())
+
+    def of(dtype: Any, *shape: int) -> Any:
+        return torch.empty(shape, dtype=dtype, device="meta")
+
+    half, x = of(torch.float16, 4096, 4096), of(torch.float16, 8192, 4096)
+    layer = of(torch.uint8, 8192, 4096), of(torch.float16, 8192, 64), of(torch.float16, 8192), of(torch.float32, 8192)
+    product = compile_for(home.matmul_grouped, "sm_90", half, half, half, 4096, 4096, 4096, **benchmark.MATMUL[0])
+    rows = compile_for(home.softmax, "sm_90", x, x, 4096, 4096, 4096, BLOCK=4096, **benchmark.SOFTMAX[1])
+    narrow = compile_for(home.w4a16, "sm_90", *layer, 8192, IN=8192, GROUP=128, **benchmark.W4A16[8])
+    assert "wgmma" in product.ptx
+    assert [one.spills for one in (product, rows, narrow)] == [0, 0, 0]
+    for config in benchmark.MATMUL:  # an H100 gives a block 227 KiB: CUDA C++ Programming Guide, compute capability 9.0
+        assert config["num_stages"] * (config["BM"] + config["BN"]) * config["BK"] * 2 <= 227 * 1024
+
+
+def test_its_launches_and_checks_hold_on_small_shapes(benchmark: Any, tmp_path: Path) -> None:
+    home = benchmark.load(tmp_path, benchmark.source())
+    for name in ("MATMUL", "SOFTMAX", "W4A16"):
+        setattr(benchmark, name, getattr(benchmark, name)[:2])
+    assert benchmark.matmul(home, no_clock, "cpu", 80)["percent_of_peer"] == 200
+    assert benchmark.w4a16(home, no_clock, "cpu", 36, 128, 64)["times_as_fast"] == 2
+    # 4 KiB in a second against 8 KiB in two
+    for dtype, size in ((torch.float32, 4), (torch.float16, 2)):
+        result = benchmark.softmax(home, no_clock, dtype, "cpu", (10, 100), 2 * 10 * 100 * size)
+        assert result["percent_of_copy"] == pytest.approx(100)
+
+
+def test_a_wrong_result_is_not_timed(benchmark: Any, tmp_path: Path) -> None:
+    text = benchmark.source()
+    assert text.count("(codes >> 4)") == 1
+    wrong = benchmark.load(tmp_path, text.replace("(codes >> 4)", "(codes >> 5)"))
+    with pytest.raises(AssertionError, match="not close"):
+        benchmark.w4a16(wrong, no_clock, "cpu", 36, 128, 64)
