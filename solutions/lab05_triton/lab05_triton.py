@@ -1160,7 +1160,7 @@ else:
         "bias + GELU, torch.compile": lambda: compiled_chain(x, bias),
     }.items():
         call()
-        timing = lk.bench(call, name=name)
+        timing = lk.bench(call, name=name, device="cuda")
         print(timing, f"  {2 * x.nbytes / timing.median / 1e9:,.0f} GB/s, if x moves once in and once out", sep="\n")
 
 # %%
@@ -1176,7 +1176,8 @@ else:
         sizes = {"BM": tiles.bm, "BN": tiles.bn, "BK": tiles.bk, "GROUP": tiles.group}
         try:
             return lk.bench(
-                lambda: matmul_grouped[grid](a, b, c, n, n, n, **sizes, num_stages=tiles.stages, num_warps=tiles.warps)
+                lambda: matmul_grouped[grid](a, b, c, n, n, n, **sizes, num_stages=tiles.stages, num_warps=tiles.warps),
+                device="cuda",
             ).median
         except triton.runtime.errors.OutOfResources:
             return math.inf

@@ -1073,7 +1073,7 @@ else:
         "FP16, torch": lambda: dense @ x,
         "W4A16, yours": lambda: w4a16[(triton.cdiv(out, 16),)](packed, scales, x, y, out, IN=inner, GROUP=group, ROWS=16),
     }.items():
-        print(lk.bench(call, name=name))
+        print(lk.bench(call, name=name, device="cuda"))
 
 # %% [markdown]
 # ## What to take along
