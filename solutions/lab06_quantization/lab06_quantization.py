@@ -57,8 +57,8 @@ seed = 0
 # ## The model that will tell
 #
 # `lm.load()` gives a real language model, small enough for any machine: a decoder in the shape of today's large ones (RMSNorm,
-# rotary positions, grouped-query attention, SwiGLU), trained on the text of Python's standard library. It writes Python
-# that looks like Python. Its judge is **perplexity** on text that it has never seen: among how many equally likely
+# rotary positions, grouped-query attention, SwiGLU), trained on the text of Python's standard library. It writes text
+# that looks like Python and seldom is. Its judge is **perplexity** on text that it has never seen: among how many equally likely
 # tokens the model is left choosing, on average. Lower is better; a quantized model that keeps it has lost nothing that
 # this text can tell.
 
@@ -387,12 +387,13 @@ assert 1.003 <= int4 / truth <= 1.15, f"int4 in groups of 64 changed the perplex
 # %%
 with lk.picture("Fewer bits cost little until they cost much, and groups buy back part of it for a fraction of a bit."):
     table = []
+    a_row = held / sum(len(weight) for weight in weights.values())  # weights that share a scale: 303 in the mean
     for bits in (8, 4, 3) if not smoke else (4,):
         for group in (None, 64, 16) if bits < 8 else (None,):
             got = perplexity_with(
                 lambda name, W, b=bits, g=group: dequantize_groups(*quantize_groups(W, b, g or W.shape[1]))
             )
-            size = bits_per_weight(bits, group or 350)
+            size = bits_per_weight(bits, group or a_row)
             table.append((bits, group, size, got))
             print(f"{bits} bits, {f'groups of {group}' if group else 'a scale a row':14s}: {size:5.2f} bits a weight, perplexity {got:6.2f} ({100 * (got / baseline - 1):+.2f} %)")
     figure = go.Figure()
@@ -745,7 +746,7 @@ assert careful >= truth * 0.995, "better than unquantized is too good to be true
 ### END HIDDEN TESTS
 
 # %%
-with lk.picture("GPTQ halves the error of the layers' outputs, and wins back about two fifths of the perplexity that rounding cost."):
+with lk.picture("GPTQ wins back two fifths to a half of the perplexity that rounding cost."):
     for bits in (4, 3):
         nearest = perplexity_with(lambda name, W, b=bits: dequantize_groups(*quantize_groups(W, b, 64)))
         careful = perplexity_with(lambda name, W, b=bits: dequantize_groups(*gptq(W, looked_at[name], b, 64)))
@@ -753,7 +754,7 @@ with lk.picture("GPTQ halves the error of the layers' outputs, and wins back abo
         print(f"{bits} bits: perplexity {baseline:.2f} → {nearest:.2f} to nearest, {careful:.2f} with GPTQ: {won:.0f} % of the gap won back")
 
 # %% [markdown]
-# At four bits the gap is so small that on a few thousand tokens chance has a say in it; at three it has not. The larger the model, the more its inputs
+# At four bits the gap is so small that on a few thousand tokens chance has a say in it; at three it hardly has. The larger the model, the more its inputs
 # are correlated, and the more there is to win.
 #
 # ## Part 6 · The other half of the bytes
