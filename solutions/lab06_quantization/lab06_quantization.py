@@ -39,6 +39,11 @@
 
 # %% nbgrader={"grade": false, "grade_id": "lab06_imports", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # %load_ext mlsys_labkit
+import contextlib
+import io
+import logging
+import warnings
+
 import numpy as np
 import plotly.graph_objects as go
 import torch
@@ -48,6 +53,8 @@ import triton.language as tl
 import mlsys_labkit as lk
 from mlsys_labkit import lm
 from mlsys_labkit.formats import FORMATS
+
+GREY = "#8a8f98"  # readable on light and on dark
 
 # %% tags=["parameters"]
 smoke = False  # True: shorter texts, for a quick run through
@@ -224,12 +231,13 @@ lk.checks.expect_equal(
 # %%
 with lk.picture("Each format spends its codes its own way: floats near zero, integers evenly, NF4 where a bell curve has its mass."):
     figure = go.Figure()
-    for height, name in enumerate(("int4", "fp4_e2m1", "nf4", "fp6_e2m3", "fp6_e3m2")):
+    names = ["int4", "fp4_e2m1", "nf4", "fp6_e2m3", "fp6_e3m2"]
+    for height, name in enumerate(names):
         numbers = FORMATS[name].values()
         numbers = numbers[np.isfinite(numbers)] / np.abs(numbers[np.isfinite(numbers)]).max()
-        figure.add_scatter(x=numbers, y=np.full(len(numbers), height), mode="markers", name=name, marker={"symbol": "line-ns-open", "size": 16})
-    figure.update_yaxes(visible=False, range=[-0.7, 4.7])
-    figure.update_layout(height=260, xaxis_title="number / largest number")
+        figure.add_scatter(x=numbers, y=np.full(len(numbers), height), mode="markers", marker={"symbol": "line-ns-open", "size": 16})
+    figure.update_yaxes(tickvals=list(range(len(names))), ticktext=names, showgrid=False, zeroline=False)
+    figure.update_layout(height=260, xaxis_title="number / largest number", showlegend=False)
     lk.show(figure, summary="The numbers of five formats on one axis, each scaled to a largest number of one.")
 
 # %% [markdown]
@@ -400,7 +408,7 @@ with lk.picture("Fewer bits cost little until they cost much, and groups buy bac
     for bits in dict.fromkeys(row[0] for row in table):
         rows = [row for row in table if row[0] == bits]
         figure.add_scatter(x=[row[2] for row in rows], y=[row[3] for row in rows], mode="lines+markers", name=f"{bits} bits")
-    figure.add_hline(y=baseline, line_dash="dot", annotation_text="unquantized")
+    figure.add_hline(y=baseline, line={"dash": "dot", "color": GREY}, annotation_text="unquantized")
     figure.update_layout(height=320, xaxis_title="bits a weight, scales included", yaxis_title="perplexity")
     lk.show(figure, summary="Perplexity against bits a weight for 8, 4 and 3 bits at three granularities.")
 
@@ -479,7 +487,7 @@ with lk.picture("The outlier's error falls as it moves into the weights, until t
     alphas = [0.0, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9, 1.0]
     errors = [int8_product_error(*smooth(X, W, alpha)) for alpha in alphas]
     figure = go.Figure(go.Scatter(x=alphas, y=errors, mode="lines+markers", name="smoothed"))
-    figure.add_hline(y=int8_product_error(X, W), line_dash="dot", annotation_text="as it was")
+    figure.add_hline(y=int8_product_error(X, W), line={"dash": "dot", "color": GREY}, annotation_text="as it was")
     figure.update_layout(height=300, xaxis_title="alpha", yaxis_title="relative error of the product", yaxis_type="log")
     lk.show(figure, summary="Error of an int8 product against alpha, beside the error without smoothing.")
 
@@ -1043,10 +1051,15 @@ with lk.picture("The same layer, the same answer, a quarter of the bytes: at bat
 
 # %%
 try:
-    from torchao.quantization import Int8WeightOnlyConfig, quantize_
+    logging.disable(logging.WARNING)  # it speaks of GPU code that is not for this machine
+    with contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from torchao.quantization import Int8WeightOnlyConfig, quantize_
 except ImportError:
+    logging.disable(logging.NOTSET)
     print("torchao is not installed, so there is nothing to compare: pip install torchao shows it.")
 else:
+    logging.disable(logging.NOTSET)
     fresh, _ = lm.load()
     quantize_(fresh, Int8WeightOnlyConfig(), filter_fn=lambda module, name: name in weights)
     theirs = lm.perplexity(fresh, judged)
