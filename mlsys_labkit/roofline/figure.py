@@ -76,7 +76,7 @@ def figure(
         title=title,
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
-        legend={"orientation": "h", "y": -0.2},
+        legend={"orientation": "h", "y": -0.32, "yanchor": "top"},  # below the axis title at the height of a cell
         margin={"t": 48, "r": 16},
     )
     grid = {"type": "log", "gridcolor": "rgba(128,128,128,0.25)"}
