@@ -7,18 +7,22 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from mlsys_labkit.cuda.build.toolchain import Toolchain
 from mlsys_labkit.cuda.errors import CompileError, CudaError
 
-__all__ = ["CompilerFailed", "compile_seconds", "run", "started", "threads"]
+__all__ = ["CompilerFailed", "compile_seconds", "result", "run", "said_by", "started", "threads"]
 
 LIMIT_SECONDS = 60.0
+# The system may hand Ctrl-C to any thread, and only the main one acts on it, when it next runs: nobody waits longer.
+_PULSE_SECONDS = 0.2
+_T = TypeVar("_T")
 _running: set[subprocess.Popen[str]] = set()
 
 
@@ -70,6 +74,25 @@ def threads(count: int) -> Iterator[ThreadPoolExecutor]:
             raise
 
 
+def said_by(process: subprocess.Popen[str], given: str | None = None, seconds: float = float("inf")) -> str:
+    """What a compiler prints until it ends, given its input. Raises subprocess.TimeoutExpired after ``seconds``."""
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            return process.communicate(given, timeout=_PULSE_SECONDS)[0]
+        except subprocess.TimeoutExpired:
+            if time.monotonic() > until:
+                raise
+            given = None  # it is being written already
+
+
+def result(work: Future[_T]) -> _T:
+    """What a thread has made, once it has; Ctrl-C is heard meanwhile."""
+    while not work.done():
+        wait([work], timeout=_PULSE_SECONDS)
+    return work.result()
+
+
 def _kill(process: subprocess.Popen[str]) -> None:
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError):
@@ -87,7 +110,7 @@ def run(toolchain: Toolchain, arguments: Sequence[str | os.PathLike[str]], folde
     environment = {**os.environ, "LC_ALL": "C", "TMPDIR": os.fspath(folder)}
     with started(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT) as process:
         try:
-            said, _ = process.communicate(timeout=seconds)
+            said = said_by(process, seconds=seconds)
         except subprocess.TimeoutExpired:
             raise CompileError(
                 f"g++ did not finish within {seconds:g} s and was stopped; take away #pragma unroll, "

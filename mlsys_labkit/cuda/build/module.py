@@ -57,7 +57,7 @@ def compile_module(
             header = precompiled(build, toolchain, cache)
             _compile(unit, [*flags, "-include", str(header)], folder, toolchain)
             if meanwhile:
-                meanwhile.result()
+                compiler.result(meanwhile)
 
     entry = cache.fetch(name, make)
     return CompiledModule(entry / "kernel.so", unit, build)

@@ -103,7 +103,7 @@ def compile_program(source: ProgramSource, build: Build, toolchain: Toolchain, c
         with compiler.threads(1) as pool:
             ready = pool.submit(runner, toolchain, cache)
             _compile(source, files, flags, folder, toolchain, cache)
-            known = _defined_in(ready.result())
+            known = _defined_in(compiler.result(ready))
             _link(source, flags, folder, toolchain, known)
 
     entry = cache.fetch(name, make)
@@ -132,7 +132,7 @@ def _build_runner(folder: Path, toolchain: Toolchain, library: Path) -> None:
                 for source, target in zip(sources, objects, strict=True)
             ]
             for one in done:
-                one.result()
+                compiler.result(one)
         whole = ["-Wl,--whole-archive", os.fspath(library), "-Wl,--no-whole-archive"]
         compiler.run(toolchain, ["-pthread", "-rdynamic", *objects, *whole, "-ldl", "-o", "runner"], folder)
     except compiler.CompilerFailed as failed:

@@ -69,7 +69,8 @@ def _build(folder: Path, toolchain: Toolchain) -> None:
         _run([*toolchain.command, *_FLAGS, *reads, "-o", str(objects[unit])], units[unit])
 
     with compiler.threads(max(1, int(limits.usable_cores()))) as pool:
-        list(pool.map(compile_unit, units))
+        for compiled in [pool.submit(compile_unit, unit) for unit in units]:
+            compiler.result(compiled)
     worker = map(str, objects.values())
     _run([*toolchain.command, "-pthread", "-rdynamic", *worker, "-ldl", "-o", str(folder / "worker")])
     library = (str(target) for unit, target in objects.items() if unit != "conversation")
@@ -80,7 +81,7 @@ def _build(folder: Path, toolchain: Toolchain) -> None:
 
 def _run(command: list[str], source: str = "") -> None:
     with compiler.started(command, stdin=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
-        said, _ = process.communicate(source)
+        said = compiler.said_by(process, source)
     if process.returncode:
         lines = said.splitlines()
         cause = next((line for line in lines if "undefined" in line or "error:" in line), "it says nothing")
