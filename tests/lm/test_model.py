@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,7 +26,6 @@ SHAPES: list[dict[str, Any]] = [
 
 def random_llama(folder: Path, **shape: Any) -> Any:
     """A Llama of transformers with weights large enough that every part matters, saved in ``folder``."""
-    transformers = pytest.importorskip("transformers")
     config = transformers.LlamaConfig(
         vocab_size=97, hidden_size=64, intermediate_size=112, num_hidden_layers=3, max_position_embeddings=64,
         **{"rms_norm_eps": 1e-5, **shape},
@@ -35,7 +35,6 @@ def random_llama(folder: Path, **shape: Any) -> Any:
     for name, weight in model.named_parameters():
         torch.nn.init.normal_(weight, mean=1.0 if "norm" in name else 0.0, std=0.2)
     model.save_pretrained(folder)
-    (Path(str(WEIGHTS)) / "tokenizer.json").read_text()
     (folder / "tokenizer.json").write_text((Path(str(WEIGHTS)) / "tokenizer.json").read_text())
     return model
 
@@ -63,7 +62,6 @@ def test_a_checkpoint_in_several_files_is_read_whole(tmp_path: Path) -> None:
 
 
 def test_transformers_reads_the_weights_of_the_kit() -> None:
-    transformers = pytest.importorskip("transformers")
     theirs = transformers.AutoModelForCausalLM.from_pretrained(str(WEIGHTS), dtype=torch.float32)
     ours, tokenizer = lm.load()
     tokens = torch.tensor([tokenizer.encode("The for statement is used to iterate over")])
