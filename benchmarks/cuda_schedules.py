@@ -1,8 +1,8 @@
-"""check over 100 orders of warps and lanes, under each compiler: no correct kernel accused, no planted bug missed.
+"""Benchmark of ``check`` over 100 orders of warps and lanes per compiler: correct kernels accused, planted bugs missed.
 
     python benchmarks/cuda_schedules.py [--seeds 100] [g++-12 g++-13 ...]
 
-The kernels are those of tests/cuda: the planted bugs and the correct kernels of test_races.py, and test_corpus.py's,
+The kernels are those of tests/cuda: planted_races.py, race_free_kernels.py, and test_corpus.py's,
 each of which is correct but for two that have a race. Compilers are commands (without any: CXX, or what is found).
 Results go to results/cuda_schedules.json, an entry for each version of g++ and kind of processor, which replaces the
 older one of the same and leaves the others, since not every compiler can be installed on one machine. The exit status
@@ -25,7 +25,7 @@ from pathlib import Path
 
 from record import RESULTS, write_result
 
-from mlsys_labkit.limits import usable_cores
+from mlsys_labkit._base.limits import usable_cores
 
 ROOT = Path(__file__).parent.parent
 NAME = "cuda_schedules"
@@ -33,7 +33,7 @@ NAME = "cuda_schedules"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one compiler's kernels showed. The last lists name kernel and seed, and are to be empty."""
+    """Results of one compiler's kernels. The last lists name kernel and seed, and have to be empty."""
 
     gxx: str
     machine: str
@@ -53,18 +53,17 @@ class Outcome:
         return not self.false_findings and not self.missed
 
 
-Trial = Callable[[int], bool]  # of a seed: whether check said what it has to
+Trial = Callable[[int], bool]  # seed -> True if check reported what is expected
 
 
 def trials() -> tuple[Mapping[str, Trial], Mapping[str, Trial]]:
-    """Correct kernels and planted bugs by name."""
+    """Return the correct kernels and the planted bugs by name."""
     sys.path.insert(0, os.fspath(ROOT))
-    from tests.cuda import test_corpus as corpus
-    from tests.cuda import test_races as races
+    from tests.cuda import planted_races, race_case, race_free_kernels, test_corpus as corpus
 
-    def is_found(case: races.Case, seed: int) -> bool:
+    def is_found(case: race_case.Case, seed: int) -> bool:
         try:
-            races.expect_planted(case, seed)
+            race_case.expect_planted(case, seed)
         except AssertionError:
             return False
         return True
@@ -75,8 +74,8 @@ def trials() -> tuple[Mapping[str, Trial], Mapping[str, Trial]]:
         check = kernel.check.seeded(seed) if seed else kernel.check
         return {finding.kind for finding in check[case.shape](*corpus.fresh(case))} == case.kinds
 
-    correct = {name: lambda seed, case=case: case.find(seed) == [] for name, case in races.CORRECT.items()}
-    planted = {name: lambda seed, case=case: is_found(case, seed) for name, case in races.PLANTED.items()}
+    correct = {name: lambda seed, case=case: case.find(seed) == [] for name, case in race_free_kernels.CORRECT.items()}
+    planted = {name: lambda seed, case=case: is_found(case, seed) for name, case in planted_races.PLANTED.items()}
     for key, case in corpus.CASES.items():
         kind = planted if case.kinds else correct
         kind["corpus: " + "/".join(key)] = lambda seed, key=key: has_its_kinds(key, seed)
@@ -84,8 +83,8 @@ def trials() -> tuple[Mapping[str, Trial], Mapping[str, Trial]]:
 
 
 def measure(seeds: int) -> Outcome:
-    """With this process's compiler."""
-    from mlsys_labkit.cuda.build.toolchain import find_toolchain
+    """Run every trial under each seed with this process's compiler, and return the trials that came out wrong."""
+    from mlsys_labkit.cuda.kernel.gcc.toolchain import find_toolchain
 
     toolchain = find_toolchain()
     correct, planted = trials()
@@ -119,7 +118,7 @@ def measure(seeds: int) -> Outcome:
 
 
 def measure_with(command: str, seeds: int) -> Outcome:
-    """In a process of its own: a process keeps to the compiler that it first found."""
+    """Run ``measure`` in a new process: a process keeps the compiler that it first found."""
     environment = {**os.environ, "CXX": command} if command else dict(os.environ)
     child = [sys.executable, __file__, "--seeds", str(seeds), "--child"]
     said = subprocess.run(child, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
@@ -127,7 +126,7 @@ def measure_with(command: str, seeds: int) -> Outcome:
 
 
 def kept(outcomes: list[Outcome]) -> list[dict[str, object]]:
-    """The file's entries with these in place of their elders, in order of processor and version."""
+    """Return the file's entries, replaced by these where both exist, in order of processor and version."""
     path = RESULTS / f"{NAME}.json"
     known = json.loads(path.read_text())["result"]["compilers"] if path.exists() else []
     entries = {(each["machine"], each["gxx"]): each for each in [*known, *map(asdict, outcomes)]}

@@ -1,4 +1,4 @@
-"""The CUDA simulator against its bars: each a ratio or a time, and what it is compared with measured in the same run.
+"""Benchmark of the CUDA simulator: each result is a ratio or a time, compared with a peer measured in the same run.
 
     python benchmarks/cuda_simulator.py [--only tiled naive ...] [--numba PYTHON]
 
@@ -38,7 +38,7 @@ import numpy as np
 from record import write_result
 
 from mlsys_labkit import cuda
-from mlsys_labkit.limits import usable_cores
+from mlsys_labkit._base.limits import usable_cores
 
 HERE = Path(__file__).parent
 KERNELS = HERE / "kernels"
@@ -47,7 +47,7 @@ REPEATS = 7
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar: what came out, the most (or least) it may be, and the figures it was made of."""
+    """One bar: the result, the most (or least) it may be, and the figures that it was computed from."""
 
     name: str
     value: float
@@ -69,14 +69,14 @@ class Bar:
 
 @dataclass(frozen=True)
 class Spent:
-    """Seconds a call: the best on the wall, and the mean of all processors."""
+    """Seconds per call: the best by the wall clock, and the mean of processor time."""
 
     wall: float
     processor: float
 
 
 def spent(call: Callable[[], object], repeats: int = REPEATS, clock: Callable[[], float] | None = None) -> Spent:
-    """What ``call`` takes after one that does not count. ``clock`` tells processor time: the worker's, if not given."""
+    """Return the processor seconds of ``call`` by ``clock``, or by the worker's, after one call that is not timed."""
     clock = clock or worker_processor_seconds
     call()
     times, before = [], clock()
@@ -251,7 +251,7 @@ BARS = {
 
 
 class numba_python:
-    """A Python with numba: the one given, or a throwaway environment; None, and the reason printed, without either."""
+    """Return a Python with numba: the given one, or a throwaway environment; without either, print why, return None."""
 
     def __init__(self, given: str | None) -> None:
         self._given = given
@@ -276,19 +276,19 @@ class numba_python:
 
 
 def worker_files(name: str) -> list[str]:
-    """What the system tells about this process's children: the simulator's worker is the only one that stays."""
+    """Read a file of /proc of each child of this process; the simulator's worker is the only child that stays."""
     children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
     return [Path(f"/proc/{child}/{name}").read_text() for child in children]
 
 
 def worker_peak_bytes() -> int:
-    """The most memory that the simulator's process ever had resident."""
+    """Return the largest resident set that the simulator's process has had, in bytes."""
     lines = [line for text in worker_files("status") for line in text.splitlines() if line.startswith("VmHWM")]
     return max(1024 * int(line.split()[1]) for line in lines)
 
 
 def worker_processor_seconds() -> float:
-    """User and system time of the simulator's process; proc(5), fields 14 and 15 of stat."""
+    """Return the user and system time of the simulator's process (proc(5), fields 14 and 15 of stat)."""
     ticks = [int(field) for text in worker_files("stat") for field in text.rpartition(")")[2].split()[11:13]]
     return sum(ticks) / os.sysconf("SC_CLK_TCK")
 

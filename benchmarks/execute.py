@@ -24,7 +24,7 @@ from typing import Any
 import nbformat
 from record import write_result
 
-from mlsys_labkit.limits import usable_cores
+from mlsys_labkit._base.limits import usable_cores
 
 RATIO_BAR = 3.0
 PEAK_BAR_BYTES = 2 * 2**30
@@ -50,7 +50,7 @@ def main() -> int:
 
 
 def measure(folder: Path, rounds: int, count: int) -> dict[str, Any]:
-    """Alternate the two so that a drifting machine meets both; the ratio is the median over the rounds' ratios."""
+    """Time both programs in turn, because a machine's speed drifts; the ratio is the median of the rounds' ratios."""
     ours, theirs, peaks = [], [], {}
     for number in range(rounds):
         order = [("labkit", ours), ("papermill", theirs)]
@@ -73,7 +73,7 @@ def measure(folder: Path, rounds: int, count: int) -> dict[str, Any]:
 
 
 def run_labkit(folder: Path) -> dict[str, int]:
-    """The whole verb, report and all; only the roofline, which papermill has no counterpart for, is left out."""
+    """Run ``labkit run`` with its report, without the roofline, for which papermill has no counterpart."""
     out = folder / "report"
     command = [tool("labkit"), "run", "--notebooks", str(folder / "set"), "--out", str(out), "--no-roofline"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
@@ -82,7 +82,7 @@ def run_labkit(folder: Path) -> dict[str, int]:
 
 
 def run_papermill(folder: Path) -> None:
-    """What a shell loop does. papermill's threads are its default: every core."""
+    """Run the notebooks with papermill one after the other, with its default of one thread per core."""
     (folder / "executed").mkdir(exist_ok=True)
     for notebook in sorted((folder / "set").glob("*.ipynb")):
         command = [tool("papermill"), "--no-progress-bar", str(notebook), str(folder / "executed" / notebook.name)]
@@ -95,7 +95,7 @@ def tool(name: str) -> str:
 
 
 def make_notebooks(folder: Path, count: int, labs: bool) -> str:
-    """Fill ``folder`` and say with what."""
+    """Write the notebooks into ``folder``, and return a description of them."""
     folder.mkdir()
     sources = lab_notebooks() if labs else {}
     names = sorted(sources)
@@ -109,7 +109,7 @@ def make_notebooks(folder: Path, count: int, labs: bool) -> str:
 
 
 def lab_notebooks() -> dict[str, Any]:
-    """The labs' solutions by name; empty outside a checkout."""
+    """Return the labs' solutions by name; an empty mapping outside a checkout."""
     import jupytext
 
     from mlsys_grading.lab import find_root, read_labs
@@ -122,7 +122,7 @@ def lab_notebooks() -> dict[str, Any]:
 
 
 def generated(number: int) -> Any:
-    """A notebook with a lab's habits: imports, many small cells, a few that compute for a moment, text between them."""
+    """Build a notebook like a lab's: imports, many small cells, a few that compute for a moment, text between them."""
     cells = [
         nbformat.v4.new_markdown_cell(f"# Generated lab {number}"),
         nbformat.v4.new_code_cell("smoke = False\nseed = 0", metadata={"tags": ["parameters"]}),

@@ -1,4 +1,4 @@
-"""What it costs to write one graded submission down: gradebook, graded notebook and feedback, beside nbgrader's own.
+"""Cost of writing one graded submission: gradebook, graded notebook and feedback, beside nbgrader's own.
 
     python benchmarks/gradebook.py [--lab lab02_pca] [--submissions 1200] [--peer 24]
 
@@ -23,11 +23,13 @@ from typing import Any
 
 from record import write_result
 
-from mlsys_grading.book.autograded import write_autograded
-from mlsys_grading.book.feedback import write_feedback
-from mlsys_grading.book.gradebook import Gradebook
-from mlsys_grading.book.registered import register
-from mlsys_grading.book.submission import match
+from mlsys_grading.files import write_files
+from mlsys_grading.gradebook.autograded import autograded_files
+from mlsys_grading.gradebook.feedback import feedback_page
+from mlsys_grading.gradebook.gradebook import Gradebook
+from mlsys_grading.gradebook.paths import SubmissionPaths
+from mlsys_grading.gradebook.registered import register
+from mlsys_grading.gradebook.submission import match
 from mlsys_grading.result import CellMark, Result
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -41,7 +43,7 @@ def timed(times: list[float], do: Callable[..., object], *arguments: object) -> 
 
 
 def ours(folder: Path, name: str, count: int, between: Callable[[int], None]) -> dict[str, list[float]]:
-    """Milliseconds for each submission, step by step; ``between`` is done after each."""
+    """Return the milliseconds of each step for each submission; ``between`` is called after each submission."""
     registered = register(name, json.loads((ROOT / "build/source" / name / f"{name}.ipynb").read_text()))
     handed_in = json.loads((ROOT / "labs" / name / f"{name}.ipynb").read_text())
     times: dict[str, list[float]] = {"gradebook": [], "notebook": [], "feedback": []}
@@ -63,20 +65,26 @@ def ours(folder: Path, name: str, count: int, between: Callable[[int], None]) ->
             result = Result(f"job{at}", name, f"student{at:05d}", marks)
             cells = match(registered, handed_in)
             timed(times["gradebook"], book.record, registered, cells, result, "2030-01-01 10:00:00 UTC")
-            timed(times["notebook"], write_autograded, folder / "autograded", registered, cells, result)
-            timed(times["feedback"], show, book, folder, registered, cells, result)
+            timed(times["notebook"], write_notebook, folder, registered, cells, result)
+            timed(times["feedback"], write_page, book, folder, registered, cells, result)
             between(at)
     return times
 
 
-def show(book: Gradebook, folder: Path, registered: Any, cells: Any, result: Result) -> None:
+def write_notebook(folder: Path, registered: Any, cells: Any, result: Result) -> None:
+    path = SubmissionPaths.of(folder, result.student, result.lab).notebook
+    write_files(autograded_files(path, registered, cells, result))
+
+
+def write_page(book: Gradebook, folder: Path, registered: Any, cells: Any, result: Result) -> None:
     standing = book.standing(registered, result.student)
     assert standing is not None
-    write_feedback(folder / "feedback", registered, cells, result, standing)
+    path = SubmissionPaths.of(folder, result.student, result.lab).page
+    write_files({path: feedback_page(registered, cells, result, standing)})
 
 
 def nbgraders(folder: Path, name: str, count: int, times: dict[str, list[float]]) -> Callable[[int], None]:
-    """The same of nbgrader: a function that does it for one student."""
+    """Return a function that grades one student with nbgrader and adds the milliseconds of each step to ``times``."""
     from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
     from nbgrader.coursedir import CourseDirectory
     from nbgrader.preprocessors import ClearOutput, Execute

@@ -54,14 +54,14 @@ Marks = dict[str, dict[str, float]]
 
 @dataclass(frozen=True)
 class Pace:
-    """One command over some submissions: when each was written, from its start; all its seconds."""
+    """The run of one command over some submissions: seconds until each was written, and in total."""
 
     written: tuple[float, ...]
     seconds: float
 
     @property
     def rate(self) -> float:
-        """Submissions a second, once it is under way."""
+        """Submissions per second, after the first ones."""
         skipped = min(2 * CORES, len(self.written) // 3)  # those that waited for the first server
         times = self.written[skipped:]
         return (len(times) - 1) / (times[-1] - times[0])
@@ -118,7 +118,7 @@ def at_once(work: Sequence[Callable[[], Pace]]) -> tuple[list[Pace], float]:
 
 
 def marks(course: Path) -> Marks:
-    """Student -> test -> marks, as nbgrader reads the gradebook."""
+    """Return student -> test -> marks, as nbgrader reads the gradebook."""
     with Gradebook(f"sqlite:///{course / 'gradebook.db'}") as book:
         return {
             each.student.id: {grade.name: grade.auto_score for found in each.notebooks for grade in found.grades}
@@ -127,7 +127,7 @@ def marks(course: Path) -> Marks:
 
 
 def own_code_ms(students: Sequence[int]) -> list[float]:
-    """What the cells of each submission take by themselves."""
+    """Measure the cells of each submission by themselves."""
     torch.set_num_threads(1)
     times = []
     for student in students:
@@ -146,7 +146,7 @@ def own_code_ms(students: Sequence[int]) -> list[float]:
 
 
 def beside(folder: Path, count: int) -> dict[str, float]:
-    """Milliseconds of a submission at one job beside its own code, and what they are the difference of."""
+    """Return the milliseconds per submission at one job, with and without those of its own code."""
     course = folder / "beside"
     write_course(course, range(count))
     written = labkit(course, jobs=1).written[1:]  # the first waited for the start
@@ -162,7 +162,7 @@ def beside(folder: Path, count: int) -> dict[str, float]:
 
 
 def left_over(courses: Sequence[Path]) -> dict[str, int]:
-    """What our commands left: processes (all orphans are ours to inherit), temporary files, mounted namespaces."""
+    """List what our commands left: processes (this one inherits all orphans), temporary files, mounted namespaces."""
     time.sleep(1.0)
     alive = [each for each in psutil.Process().children(recursive=True) if each.status() != psutil.STATUS_ZOMBIE]
     files = [path for course in courses for path in (course / "temporary").rglob("*")]
@@ -171,7 +171,7 @@ def left_over(courses: Sequence[Path]) -> dict[str, int]:
 
 
 def compare(folder: Path, rounds: int, submissions: int, peers: int) -> dict[str, Any]:
-    """Alternate the three, so that a drifting machine meets all; each figure is the median of the rounds'."""
+    """Time the three programs in turn, because a machine's speed drifts; each figure is the median of the rounds."""
     blank = folder / "blank"
     write_course(blank, ())
     nbgrader(blank, "generate_assignment", LAB)

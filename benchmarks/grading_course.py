@@ -219,7 +219,7 @@ def _cell(at: int, source: str, **nbgrader: Any) -> dict[str, Any]:
 
 
 def notebook(answers: list[str] | None = None) -> dict[str, Any]:
-    """The submission with these answers, in the order of TASKS; without any, the instructor's source."""
+    """Build the submission with these answers, in the order of TASKS; without any, the instructor's source."""
     solved = answers or [f"### BEGIN SOLUTION\n{task.solution}\n### END SOLUTION" for task in TASKS]
     cells = [_cell(0, IMPORTS, grade_id="imports", locked=True), _cell(1, HELPER, grade_id="sample", locked=True)]
     for task, answer in zip(TASKS, solved, strict=True):
@@ -231,14 +231,14 @@ def notebook(answers: list[str] | None = None) -> dict[str, Any]:
 
 
 def answers_of(number: int) -> list[str]:
-    """The answers of one student: three of four are right, and no two students hand in the same text."""
+    """Draw the answers of one student: about three in four are right, and no two students hand in the same text."""
     draw = random.Random(number)
     answers = [task.solution if draw.random() < 0.75 else task.solution.replace(*task.wrong) for task in TASKS]
     return [f"# Handed in by student {number}\n{answers[0]}", *answers[1:]]
 
 
 def write_course(root: Path, students: Iterable[int]) -> None:
-    """``source/`` and ``submitted/`` of an nbgrader course, and the configuration that instructors use."""
+    """Write ``source/`` and ``submitted/`` of an nbgrader course, and the configuration that instructors use."""
     source = root / "source" / LAB
     source.mkdir(parents=True)
     (source / f"{LAB}.ipynb").write_text(json.dumps(notebook()))

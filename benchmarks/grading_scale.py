@@ -1,4 +1,4 @@
-"""Ten thousand submissions through dask workers in one run: does it stay flat, and is everything graded once?
+"""Benchmark of ten thousand submissions graded by dask workers in one run: rate and memory stay flat, each graded once.
 
     python benchmarks/grading_scale.py [--submissions 10000] [--workers 4]
 
@@ -25,7 +25,7 @@ from record import write_result
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 LAB = "lab92_scale"
-LABKIT = [sys.executable, "-c", "import sys; from mlsys_labkit.cli import main; sys.exit(main())"]
+LABKIT = [sys.executable, "-c", "import sys; from mlsys_labkit._frontends.cli import main; sys.exit(main())"]
 TASKS = {"total": "return sum(values)", "largest": "return max(values)"}
 WRONG_EACH = 10
 
@@ -47,7 +47,7 @@ def test(name: str) -> dict[str, Any]:
 
 
 def make_course(root: Path, count: int) -> dict[str, float]:
-    """Student -> the points that the submission deserves."""
+    """Write the course folder, and return student -> the points that the submission deserves."""
     source = []
     for name, body in TASKS.items():
         text = f"def {name}(values):\n    ### BEGIN SOLUTION\n    {body}\n    ### END SOLUTION"
@@ -69,7 +69,7 @@ def make_course(root: Path, count: int) -> dict[str, float]:
 
 
 def watch(grader: subprocess.Popen[bytes], root: Path, count: int) -> list[dict[str, float]]:
-    """(seconds, submissions written, the grader's resident MB) until it ends."""
+    """Record seconds, submissions written and the grader's resident MB every second until the grader ends."""
     process, began, seen = psutil.Process(grader.pid), time.monotonic(), []
     written = root / ".mlsys-grading" / "written" / LAB
     while grader.poll() is None:
@@ -86,7 +86,7 @@ def watch(grader: subprocess.Popen[bytes], root: Path, count: int) -> list[dict[
 
 
 def quarters(seen: list[dict[str, float]], count: int) -> list[dict[str, float]]:
-    """Rate and largest memory in each quarter of the submissions."""
+    """Return the rate and the largest memory in each quarter of the submissions."""
     found = []
     for part in range(4):
         low, high = count * part / 4, count * (part + 1) / 4

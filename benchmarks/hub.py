@@ -1,15 +1,15 @@
-"""How long people wait for the Hub, on two cores that everything here shares, the browser with the rest.
+"""Times that people wait for the Hub, on two cores shared by every process here, the browser included.
 
     python benchmarks/hub.py [--rounds 3]          # writes results/hub.json
-    python benchmarks/hub.py --soak                # the class of fifty of tests/hub/test_soak.py, and keeps its figures
+    python benchmarks/hub.py --soak                # the class of fifty of tests/hub/test_soak.py; keeps its figures
 
     login page    from the command of `make hub` to a login page that a browser can fill in; at most 20 s
-                  (and the processor's seconds that went into it, which other work on the machine does not stretch)
+                  (and the processor seconds of that, which do not depend on other work on the machine)
     first cell    from opening a lab in JupyterLab's file browser to its first cell having run; at most 10 s
     server        from "Start My Server" to JupyterLab on the screen
 
-Others use the machine, so each figure is the best of the rounds, and all are kept. The exit status is the number of
-bars that were missed.
+Other work shares the machine, so each figure is the best of the rounds; all rounds are kept. The exit status is the
+number of bars that were missed.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ def main() -> int:
 
 
 def measure() -> dict[str, float]:
-    """One round: a Hub that has never run, one student, one lab."""
+    """Measure one round: a new Hub, one student, one lab."""
     from playwright.sync_api import sync_playwright
 
     with tempfile.TemporaryDirectory(prefix="labkit-hub-") as folder, contextlib.ExitStack() as stack:
         hub = Hub(Path(folder), students=("ada",))
         with open(hub.folder / "singleuser" / "jupyter_server_config.py", "a") as settings:
             settings.write("c.LabApp.expose_app_in_browser = True\n")
-        # -o: what make has installed before stays as it is.
+        # -o: make takes its earlier installation as up to date.
         ready = [f"-o{name}" for name in (".venv/.ready", ".venv/.hub-ready")]
         hub.command = ["make", "-s", "-C", str(ROOT), *ready, "hub", f"ARGS={hub.settings}"]
         browser = stack.enter_context(sync_playwright()).chromium.launch(executable_path=CHROMIUM, args=QUIET)
@@ -101,7 +101,7 @@ def measure() -> dict[str, float]:
 
 
 def _processor_seconds(hub: Hub) -> float:
-    """Of the Hub and all that it has started: what a machine without other work would need at least."""
+    """Add up the processor time of the Hub and its children: the least that a machine without other work needs."""
     assert hub.process is not None
     started = psutil.Process(hub.process.pid)
     times = [each.cpu_times() for each in (started, *started.children(recursive=True))]
@@ -109,7 +109,7 @@ def _processor_seconds(hub: Hub) -> float:
 
 
 def _first_cell(page: Any, began: float) -> float:
-    """Once the kernel is there: click the cell, press Ctrl+Enter, and wait for its number."""
+    """Wait for the kernel, click the cell, press Ctrl+Enter, and wait for the cell's number."""
     page.wait_for_function(KERNEL_IS_IDLE)
     page.locator(".jp-Notebook .jp-CodeCell .cm-content").first.click()
     page.keyboard.press("Control+Enter")

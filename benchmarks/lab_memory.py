@@ -1,7 +1,7 @@
-"""The memory of each lab where it is offered for nothing: JupyterLab with the lab's solution running in it.
+"""Memory of each lab on Binder: JupyterLab with the lab's solution running in it.
 
     python benchmarks/lab_memory.py                # all labs; writes results/lab_memory.json,
-                                                   # README.md's column and binder/memory.toml
+                                                   # README.md's column and binder/lab_memory.toml
     python benchmarks/lab_memory.py --lab lab03    # one lab; writes nothing
 
 Each lab runs by itself under the bounds of a Binder, 2 GiB and two cores, started by ``binder/start``, its caches
@@ -31,12 +31,12 @@ from typing import Any
 
 from record import write_result
 
-from mlsys_grading.hub.limits import Limits, confine, means, release
+from mlsys_grading.hub.limits import ServerLimits, confine, enforcement, release
 from mlsys_grading.lab import Lab, find_root, read_labs
 from mlsys_grading.processes import tree_memory_bytes
-from mlsys_labkit.limits import group_folder, memory_free_bytes, memory_limit_bytes
+from mlsys_labkit._base.limits import group_folder, memory_free_bytes, memory_limit_bytes
 
-BINDER = Limits(memory_bytes=2 << 30, cores=2)
+BINDER = ServerLimits(memory_bytes=2 << 30, cores=2)
 COLUMN = "memory, at most"
 _EVERY_SECONDS = 0.02
 _EVERY_TREE_SECONDS = 0.5  # adding up a tree's PSS takes the kernel a walk over each of its pages
@@ -52,17 +52,22 @@ def main() -> int:
         return inside(arguments.inside)
     root = find_root()
     measured = {lab.name: measure(root, lab) for lab in read_labs(root) if lab.name.startswith(arguments.lab)}
-    result = {"limit_bytes": BINDER.memory_bytes, "cores": BINDER.cores, "bounded": str(means()), "labs": measured}
+    result = {
+        "limit_bytes": BINDER.memory_bytes,
+        "cores": BINDER.cores,
+        "bounded": str(enforcement()),
+        "labs": measured,
+    }
     if arguments.lab == "lab":
         write_result("lab_memory", result)
         readme = root / "README.md"
         readme.write_text(with_memory(readme.read_text("utf-8"), peaks(result)), "utf-8")
-        (root / "binder/memory.toml").write_text(offers(result), "utf-8")
+        (root / "binder/lab_memory.toml").write_text(offers(result), "utf-8")
     return 0 if all(fits(lab) for lab in measured.values()) else 1
 
 
 def measure(root: Path, lab: Lab) -> dict[str, Any]:
-    """One lab, bounded before its first process has done anything."""
+    """Measure one lab, with the memory limit set before its first process starts."""
     import jupytext
     import nbformat
 
@@ -85,13 +90,13 @@ def measure(root: Path, lab: Lab) -> dict[str, Any]:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """Of somebody who has just arrived: no caches, and the programs of this environment."""
+    """Return the environment of a new user: no caches, and this environment's programs."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return {**os.environ, "PATH": path, "HOME": str(folder), "XDG_CACHE_HOME": str(folder / ".cache")}
 
 
 def inside(notebook: Path) -> int:
-    """Under the bounds: start the server, run the notebook, and keep the largest amount seen beside it."""
+    """Start the server under the bounds, run the notebook, and keep the largest amount of memory seen meanwhile."""
     import nbformat
     from nbclient import NotebookClient
 
@@ -100,7 +105,7 @@ def inside(notebook: Path) -> int:
         started, error = time.perf_counter(), ""
         try:
             NotebookClient(nbformat.read(notebook, as_version=4), timeout=_PATIENCE_SECONDS).execute()
-        except Exception as problem:  # whatever it is, it is this lab's result
+        except Exception as problem:  # any failure is this lab's result
             error = [type(problem).__name__, *filter(None, str(problem).split("\n"))][-1]
         seconds = time.perf_counter() - started
     found = {"peak_bytes": sampler.peak, "server_bytes": server, "seconds": round(seconds, 1), "error": error}
@@ -109,7 +114,7 @@ def inside(notebook: Path) -> int:
 
 
 class _server:
-    """JupyterLab as a Binder starts it, ready when it has written where it listens."""
+    """A JupyterLab server, started as Binder starts it; entering waits until the server has written its address."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.runtime = folder, folder / "runtime"
@@ -130,7 +135,7 @@ class _server:
 
 
 class Sampler(threading.Thread):
-    """The most that this process's group held at once, or its tree where it has no group of its own."""
+    """A thread that samples the memory of this process's control group, or of its process tree if it has no group."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -152,7 +157,7 @@ class Sampler(threading.Thread):
 
 
 def _held(group: Path) -> int:
-    """The working set. Or, if more: anonymous memory, and the libraries that the largest process has mapped.
+    """Return the working set, or anonymous memory plus the libraries of the largest process, if that is more.
 
     Libraries are charged to whoever read them first, and here that may have been somebody outside.
     """
@@ -175,7 +180,7 @@ def fits(found: Mapping[str, Any]) -> bool:
 
 
 def peaks(result: Mapping[str, Any]) -> dict[str, str]:
-    """What README.md says of each lab: its peak, or that it is too large for a Binder."""
+    """Return the text of README.md's memory column for each lab: its peak, or "over 2 GiB"."""
     return {
         name: f"{found['peak_bytes'] / 1e9:.1f} GB" if fits(found) else "over 2 GiB"
         for name, found in result["labs"].items()
@@ -183,13 +188,16 @@ def peaks(result: Mapping[str, Any]) -> dict[str, str]:
 
 
 def offers(result: Mapping[str, Any]) -> str:
-    """``binder/memory.toml``: by it `labkit release` offers labs on Binder. A lab that failed is left out."""
+    """Return ``binder/lab_memory.toml``, from which `labkit release` decides which labs open on Binder.
+
+    A lab that failed is left out.
+    """
     lines = [f"{name} = {found['peak_bytes'] / 2**20:.0f}" for name, found in result["labs"].items() if fits(found)]
     return "\n".join(["# Peak memory of each lab in MiB; benchmarks/lab_memory.py wrote this.", *lines, ""])
 
 
 def with_memory(readme: str, peaks: Mapping[str, str]) -> str:
-    """``readme`` with the column of memory in its table of labs; the column is added where there is none."""
+    """Return ``readme`` with the memory column in its table of labs; the column is added if there is none."""
 
     def cells(line: str) -> list[str]:
         return line.strip().strip("|").split("|")

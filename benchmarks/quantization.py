@@ -1,4 +1,4 @@
-"""What quantization does to the tiny language model: the functions of lab 06's solution on all of the held-out text.
+"""Benchmark of quantization on the tiny language model: lab 06's solution on all of the held-out text.
 
     python benchmarks/quantization.py
 
@@ -30,7 +30,7 @@ Replacement = Callable[[str, torch.Tensor], torch.Tensor]
 
 
 def solution(*names: str) -> dict[str, Any]:
-    """The functions of the lab's solution, as its cells define them."""
+    """Return the functions of the lab's solution, as its cells define them."""
     cells = re.split(r"^# %%.*$", SOURCE.read_text(encoding="utf-8"), flags=re.MULTILINE)
     home: dict[str, Any] = {"torch": torch}
     for name in names:
@@ -39,7 +39,7 @@ def solution(*names: str) -> dict[str, Any]:
 
 
 class Trial:
-    """The model, the text that judges it, and the text that a method may look at."""
+    """The model, the evaluation text, and the calibration text."""
 
     def __init__(self) -> None:
         self.model, tokenizer = lm.load()
@@ -55,7 +55,7 @@ class Trial:
         self.baseline = lm.perplexity(self.model, self.judged)
 
     def worse_percent(self, replacement: Replacement) -> float:
-        """By how many per cent the perplexity rises with every layer's weight replaced."""
+        """Return the rise of the perplexity in per cent with every layer's weight replaced."""
         for name, layer in self.layers.items():
             layer.weight.data = replacement(name, self.weights[name].clone()).float()
         try:
@@ -66,7 +66,7 @@ class Trial:
 
     @torch.no_grad()
     def hessians(self, names: list[str]) -> dict[str, torch.Tensor]:
-        """XᵀX of some layers' inputs, of the model as it is by now, in float64."""
+        """Return XᵀX of some layers' inputs in the model's present state, in float64."""
         found = {
             name: torch.zeros(self.layers[name].in_features, self.layers[name].in_features).double() for name in names
         }
@@ -89,7 +89,7 @@ class Trial:
 def quantized_in_order(
     trial: Trial, gptq: Callable[..., Any], dequantize: Callable[..., Any], bits: int
 ) -> Replacement:
-    """GPTQ as its paper runs it: each block sees inputs that come from the blocks quantized before it."""
+    """Run GPTQ as in its paper: each block sees inputs from the blocks quantized before it."""
     done: dict[str, torch.Tensor] = {}
     for block in range(trial.model.config.layers):
         prefix = f"model.layers.{block}."

@@ -1,4 +1,4 @@
-"""What many ranks cost: to start, to keep warm, to record, to hear of; and how fast gloo is here.
+"""Cost of many ranks: starting, keeping warm, recording and reading their output; and the speed of gloo here.
 
     python benchmarks/ranks.py             # writes results/ranks.json
     python benchmarks/ranks.py --quick     # fewer rounds; writes nothing
@@ -45,7 +45,7 @@ def seconds(call: Callable[[], Any]) -> float:
 
 
 def starts(rounds: int) -> dict[str, float]:
-    """Of ranks that have joined their group: with the process that imports torch, without it, and waiting already."""
+    """Time the start of ranks that join a group: after importing torch, forked from that process, and waiting."""
     pool = Pool.current()
     first, forked, warm, runs = [], [], [], []
     for _ in range(rounds):
@@ -69,7 +69,7 @@ def starts(rounds: int) -> dict[str, float]:
 
 
 def record_cost(blocks: int, calls: int) -> tuple[float, float]:
-    """Seconds of one all_reduce of 8 bytes: recorded, and on the plain gloo group inside the recorded one."""
+    """Return the seconds of one all_reduce of 8 bytes: on the recorded group, and on the plain gloo group inside it."""
     x, recorded, plain = torch.zeros(2), [], []
     group: Any = dist.group.WORLD
     for _ in range(blocks):
@@ -100,7 +100,7 @@ def ring_of_messages(rounds: int) -> None:
 
 
 def own_memory(train: bool) -> int:
-    """Bytes that this rank shares with no other process."""
+    """Return the bytes that this rank shares with no other process."""
     dist.all_reduce(torch.zeros(2))
     if train:
         model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 8))

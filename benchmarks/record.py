@@ -1,4 +1,4 @@
-"""Write a benchmark's result beside the machine that made it."""
+"""Results of benchmarks, written with a description of the machine that ran them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from mlsys_labkit._base.limits import usable_cores
 from mlsys_labkit.device import detect
-from mlsys_labkit.limits import usable_cores
 
 RESULTS = Path(__file__).parent / "results"
 
 
 def machine() -> dict[str, Any]:
-    """What a reader needs to judge a figure: processor, GPU, usable cores, load, versions."""
-    device = detect(os.environ | {"LABKIT_DEVICE": ""})  # of a virtual device nothing is measured
+    """Return the facts needed to judge a figure: processor, GPU, usable cores, load, versions."""
+    device = detect(os.environ | {"LABKIT_DEVICE": ""})  # a virtual device measures nothing
     model = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():

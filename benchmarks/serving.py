@@ -1,4 +1,4 @@
-"""What batching over pages is worth on the tiny model: the engine against one request at a time, and transformers.
+"""Benchmark of batching over pages on the tiny model: the engine against one request at a time, and transformers.
 
     python benchmarks/serving.py [--threads 1] [--rounds 3]
 
@@ -47,7 +47,7 @@ def alike() -> list[Request]:
 
 
 def trace(rate_per_second: float = 1.0) -> tuple[Request, ...]:
-    """Requests of 264 tokens on average; no stop tokens, so that all peers give as many."""
+    """Draw requests of 264 tokens on average, without stop tokens, so that all peers give equally many."""
     prompts = serving.log_normal(200, 0.6, least=16, most=360)
     answers = serving.log_normal(64, 0.8, least=4, most=150)
     return serving.request_trace(64, rate_per_second, prompt_tokens=prompts, output_tokens=answers)
@@ -69,14 +69,14 @@ def one_by_one(requests: Sequence[Request]) -> Texts:
 
 
 class Transformers:
-    """``generate`` on the same weights, padded on the left, 16 requests a batch."""
+    """The peer: ``generate`` of transformers on the same weights, padded on the left, 16 requests per batch."""
 
     def __init__(self) -> None:
         self.model = transformers.AutoModelForCausalLM.from_pretrained(str(WEIGHTS), dtype=torch.float32).eval()
         self.settings = ATTENTIONS[0], CACHES[0]
 
     def choose(self, requests: Sequence[Request], clock: Callable[[], float]) -> dict[str, float]:
-        """Take the fastest settings; seconds of each."""
+        """Return the seconds of the fastest settings."""
         seconds = {}
         for settings in [(attention, cache) for attention in ATTENTIONS for cache in CACHES]:
             self.settings = settings
@@ -110,7 +110,7 @@ class Transformers:
 def race(
     requests: Sequence[Request], peers: dict[str, Callable[[], Texts]], rounds: int, clock: Callable[[], float]
 ) -> dict[str, Any]:
-    """Tokens a second of each, and in how many texts it agrees with one request at a time."""
+    """Return tokens per second of each peer, and the number of texts equal to one request at a time."""
     best: dict[str, float] = {}
     texts: dict[str, Texts] = {}
     for _ in range(rounds):
@@ -134,7 +134,7 @@ def race(
 
 
 def waste() -> dict[str, Any]:
-    """The trace on a virtual clock: a step of 5 ms and 0.1 ms a token, requests at the rate that keeps 10 running."""
+    """Run the trace on a virtual clock: 5 ms per step and 0.1 ms per token, at the rate that keeps 10 running."""
     cost = StepCost(seconds_per_step=5e-3, seconds_per_token=1e-4)
     engine = Engine(MODEL, blocks=BATCH * 512 // BLOCK_SIZE, block_size=BLOCK_SIZE, cost=cost, limits=Limits(BATCH))
     run = engine.run(trace(rate_per_second=20))
@@ -160,7 +160,7 @@ def decode_on_gpu(
     shape: tuple[int, int, int, int] = (32, 32, 8, 128),
     launches: Sequence[tuple[int, ...]] = LAUNCHES,
 ) -> dict[str, Any]:
-    """Bytes of keys and values a second, in the shapes of an 8-billion-parameter Llama, beside a large copy."""
+    """Measure bytes of keys and values per second, in the shapes of an 8-billion-parameter Llama, and of a copy."""
     from mlsys_labkit.serving.decode_kernel import decode
 
     batch, heads, kv_heads, width = shape

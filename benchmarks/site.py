@@ -1,9 +1,9 @@
-"""How long the course's site takes to build: from nothing, and after one sentence was changed. On two cores.
+"""Build time of the course's site on two cores: from nothing, and after one sentence was changed.
 
     python benchmarks/site.py [--cores 2]
 
-The peer in the same run is the same build with no cell executed: what Sphinx itself takes. The bars: 120 s
-from nothing, 10 s after a change. Prints a table and writes results/site.json.
+The peer in the same run is the same build with no cell executed: the time of Sphinx itself. The bars are 120 s
+from nothing and 10 s after a change. Prints a table and writes results/site.json.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The long runs and kill tests, with their outcome kept beside the machine's: what `make soak` calls.
+"""Long runs and kill tests, whose outcome is written with the machine's description; `make soak` calls it.
 
 python benchmarks/soak.py [pytest arguments]
 """

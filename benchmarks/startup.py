@@ -1,4 +1,4 @@
-"""How long the kit makes a student wait before anything happens: importing it, and the command's help.
+"""Time until the kit is usable: its import, and the command's help.
 
     python benchmarks/startup.py [--runs 15]
 

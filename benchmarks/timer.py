@@ -1,4 +1,4 @@
-"""How often a timer misleads: the same function against itself, and against one that does 10 % more.
+"""Error rates of timers: the same function against itself, and against one that does 10 % more.
 
     python benchmarks/timer.py [--quick]
 
@@ -35,7 +35,7 @@ BUDGET_SECONDS = 1.0  # of compare; the rivals get what compare took on average,
 
 
 def busy(iterations: int) -> Function:
-    """A loop whose work is in proportion to ``iterations``: no memory traffic, no threads."""
+    """Build a loop whose work is proportional to ``iterations``, with no memory traffic and no threads."""
 
     def loop() -> int:
         total = 0
@@ -109,7 +109,7 @@ def report(
     runs: int,
     loads: tuple[float, float],
 ) -> dict:
-    """Print the table; return what goes into the JSON."""
+    """Print the table; return the data for the JSON file."""
     columns = ("same", "slower", "faster", "undecided")
     print(f"{runs} comparisons of each kind, margin {MARGIN:.0%}, load {loads[0]:.1f} to {loads[1]:.1f}\n")
     print(f"{'timer':<12} {'truth':<8} {'right':>6} {'wrong':>6} {'undecided':>10} {'s a comparison':>15}")

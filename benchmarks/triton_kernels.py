@@ -1,4 +1,4 @@
-"""How close the Triton kernels of labs 05 and 06, as their solutions have them, come to what the GPU can do.
+"""Benchmark of the Triton kernels of labs 05 and 06, from their solutions, against the limits of the GPU.
 
     python benchmarks/triton_kernels.py
 
@@ -48,7 +48,7 @@ W4A16: list[Config] = [{"ROWS": rows, "num_warps": warps} for rows in (4, 8, 16,
 
 
 def source() -> str:
-    """The solutions' kernels and nothing else of the labs, as one module's text."""
+    """Return the kernels of the solutions, and nothing else of the labs, as the text of one module."""
     parts = ["import triton", "import triton.language as tl"]
     for lab, names in KERNELS.items():
         text = (SOLUTIONS / lab / f"{lab}.py").read_text(encoding="utf-8")
@@ -62,7 +62,7 @@ def source() -> str:
 
 
 def load(folder: Path, text: str) -> Any:
-    """``text`` as a module; it is a file in ``folder``, because Triton reads a kernel's source from one."""
+    """Import ``text`` as a file in ``folder``, because Triton reads a kernel's source from a file."""
     path = folder / "solution_kernels.py"
     path.write_text(text, encoding="utf-8")
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -74,7 +74,7 @@ def load(folder: Path, text: str) -> Any:
 
 
 def on_gpu(call: Call, name: str, seconds: float) -> Any:
-    """Time ``call`` as a CUDA graph: what Python takes for a launch is no part of a kernel that takes microseconds."""
+    """Time ``call`` as a CUDA graph, without Python's launch time, which would dominate a kernel of microseconds."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -98,7 +98,7 @@ def figures(timing: Any) -> dict[str, Any]:
 def best_of(
     configs: Iterable[Config], launch: Callable[[Config], object], check: Call, clock: Clock
 ) -> tuple[Config, dict[str, Any]]:
-    """The fastest configuration, and the seconds of each; None for one that this GPU has no room for."""
+    """Return the fastest configuration, and the seconds of each; None for one that does not fit on this GPU."""
     from triton.runtime.errors import OutOfResources
 
     seconds: dict[str, float | None] = {}
@@ -122,7 +122,7 @@ def best_of(
 def judged(
     name: str, configs: Iterable[Config], launch: Callable[[Config], object], check: Call, peer: Call, clock: Clock
 ) -> dict[str, Any]:
-    """The best configuration and its peer, timed one right after the other."""
+    """Time the best configuration and its peer, one right after the other."""
     best, seconds = best_of(configs, launch, check, clock)
     of_peer = clock(peer, f"{name}, peer", 1.0)
     of_kernel = clock(lambda: launch(best), name, 1.0)
@@ -160,7 +160,7 @@ def softmax(
     shape: tuple[int, int] = (8192, 4096),
     copied: int = 2**30,
 ) -> dict[str, Any]:
-    """``copied``: bytes of the copy that says what memory can do, far more than a cache holds."""
+    """Measure softmax against a copy of ``copied`` bytes, which exceeds every cache and so shows memory bandwidth."""
     torch.manual_seed(0)
     (rows, columns), block = shape, 1 << (shape[1] - 1).bit_length()
     x = torch.randn(rows, columns, device=place).to(dtype)

@@ -1,4 +1,4 @@
-"""What tracing a Triton kernel costs: processor time against Triton's own interpreter, on six kernels.
+"""Benchmark of tracing Triton kernels: processor time against Triton's own interpreter, on six kernels.
 
     python benchmarks/triton_trace.py [--runs 3]
 
@@ -67,7 +67,7 @@ def launches() -> dict[str, Launch]:
 
 
 def best(launch: Callable[[], object], clock: Callable[[], float], runs: int) -> float:
-    """Least of ``runs`` after one that warms up."""
+    """Return the least of ``runs`` after a warm-up run."""
     times = []
     for _ in range(runs + 1):
         start = clock()
@@ -84,9 +84,9 @@ def bare(runs: int) -> dict[str, float]:
 
 
 def traced(runs: int) -> dict[str, tuple[float, float]]:
-    """Seconds of processor time of a launch, and of a launch that is traced."""
+    """Return the processor seconds of a launch, and of a traced launch."""
     from mlsys_labkit.triton_trace import trace
-    from mlsys_labkit.triton_trace.client import Worker
+    from mlsys_labkit.triton_trace.launch.client import Worker
 
     def clock() -> float:
         process = Worker.current()._process

@@ -1,4 +1,4 @@
-"""Do the widgets follow the hand? Every slider and picture dragged in Chromium, redraws counted there.
+"""Redraws per second while every slider and picture of the widgets is dragged in Chromium.
 
     python benchmarks/widgets.py [--seconds 0.8] [--rounds 3] [--only NAME ...]
 
@@ -59,7 +59,7 @@ WATCH = """(selector) => {
 }"""
 START = "() => { Object.assign(window.seen, { frames: [], redraws: 0, on: true }); }"
 STOP = "() => { window.seen.on = false; return window.seen; }"
-# What a mouse can take hold of in a widget, as [what it is, steps, its place among its kind].
+# The parts of a widget that a mouse can drag, as [kind, steps, index within its kind].
 HANDLES = """(pictures) => {
   const shown = ([node]) => node.getBoundingClientRect().width > 40 && node.checkVisibility();
   const all = (selector) => [...document.querySelectorAll(selector)].map((node, i) => [node, i]).filter(shown);
@@ -73,7 +73,7 @@ PICTURES = "section.lk svg[role], section.lk .lk-code, section.lk .lk-tensor"
 
 
 def large() -> dict[str, Any]:
-    """Widgets with as much in them as the labs show."""
+    """Return widgets with as much data as the labs show."""
     rng = every_widget.test_widgets.np.random.default_rng(0)
     sizes = rng.integers(1, 1 << 20, 300).tolist()
     events = [{"tensor": str(i), "bytes": size, "category": "activations"} for i, size in enumerate(sizes)]
@@ -94,7 +94,7 @@ def large() -> dict[str, Any]:
 
 
 async def drag(page: Any, box: dict[str, float], seconds: float) -> dict[str, Any]:
-    """To and fro within ``box`` for ``seconds``; frames and redraws that the page saw meanwhile."""
+    """Move the mouse to and fro within ``box`` for ``seconds``; return the frames and redraws that the page counted."""
     inset = min(8.0, box["width"] / 10)
     left, right, y = box["x"] + inset, box["x"] + box["width"] - inset, box["y"] + box["height"] / 2
     client = await page.context.new_cdp_session(page)
@@ -137,7 +137,7 @@ async def best(page: Any, box: dict[str, float], arguments: argparse.Namespace) 
 
 
 async def measure(browser: Any, name: str, fragment: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Every control of one widget."""
+    """Measure every control of one widget."""
     page = await browser.new_page(viewport={"width": 1000, "height": 900})
     await page.set_content(f"<!doctype html><title>t</title><main>{fragment}</main>")
     await page.wait_for_selector("section.lk")
@@ -183,7 +183,7 @@ draw(1);
 
 
 def judge(controls: dict[str, Any]) -> dict[str, Any]:
-    """A widget's figures: the control that redraws least of those that could at every frame, and the slowest frame."""
+    """Return a widget's figures: the control with fewest redraws, of those with enough steps, and the slowest frame."""
     able = {name: one for name, one in controls.items() if one["steps"] is None or one["steps"] >= ENOUGH_STEPS}
     moved = {name: one for name, one in able.items() if one["redraws_per_second"] > 5}  # a picture may be no handle
     slowest = min(controls.values(), key=lambda one: one["frames_per_second"], default=None)

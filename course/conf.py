@@ -13,7 +13,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# A cell's picture of this machine would differ from build to build.
+# A cell that describes this machine would differ from build to build.
 os.environ["LABKIT_DEVICE"] = "h100-sxm"
 
 project = "Machine-learning systems"
@@ -29,7 +29,7 @@ myst_heading_anchors = 3
 
 nb_execution_mode = "cache"
 nb_execution_cache_path = str(HERE.parent / "build" / "course-cache")
-nb_execution_timeout = 600  # a cell of seconds, on a machine that does ten other things
+nb_execution_timeout = 600  # a cell takes seconds; a busy machine needs much longer
 nb_execution_raise_on_error = True
 nb_merge_streams = True
 nb_ipywidgets_js: dict[str, dict[str, str]] = {}

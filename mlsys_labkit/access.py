@@ -1,4 +1,4 @@
-"""Which addresses does a loop touch, in what order, and what would a cache make of it?
+"""The addresses that a loop touches, in order, and the misses that they cause in a modelled cache.
 
 trace = trace_accesses(matmul_ikj, a, b, c)
 cache_misses(trace, line_bytes=64, lines=16).per_array
@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mlsys_labkit._base.probes import probe
 from mlsys_labkit.errors import LabkitError
-from mlsys_labkit.probes import probe
 
 _ARRAY_BITS = 7  # an access is one int64: address, then which array, then whether it wrote
 _PAGE = 4096
@@ -130,9 +130,10 @@ def trace_accesses(fn: Callable[..., Any], /, *args: Any) -> AccessTrace:
 
 
 def cache_misses(trace: AccessTrace, line_bytes: int = 64, lines: int = 512) -> CacheMisses:
-    """Misses of a fully associative cache with ``lines`` lines of ``line_bytes``, least recently used out first.
+    """Count the misses of a fully associative LRU cache with ``lines`` lines of ``line_bytes``.
 
-    Stores allocate their line like loads. The default is 32 KiB, an L1 data cache without its conflicts.
+    Stores allocate their line like loads. The default is 32 KiB: the size of an L1 data cache, but without conflict
+    misses.
 
     Example:
         >>> trace = trace_accesses(lambda a: [a[i] for i in range(32)], np.zeros(32))
@@ -158,7 +159,7 @@ def cache_misses(trace: AccessTrace, line_bytes: int = 64, lines: int = 512) -> 
 
 
 def lines_touched(trace: AccessTrace, line_bytes: int = 64) -> int:
-    """Distinct cache lines that the run touched: the misses that no cache can avoid.
+    """Count the distinct cache lines that the run touched: the misses that no cache can avoid.
 
     Example:
         >>> column = trace_accesses(lambda a: a[:, 0].sum(), np.zeros((8, 8)))
@@ -169,10 +170,10 @@ def lines_touched(trace: AccessTrace, line_bytes: int = 64) -> int:
 
 
 class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
-    """An ndarray that writes down which of its elements are read and written; made by ``trace_accesses``.
+    """An ndarray that records which of its elements are read and written; made by ``trace_accesses``.
 
-    Beside the data it carries an int64 array of the same shape with each element's address. numpy indexes both alike,
-    so that every view knows its addresses without a line of index arithmetic here.
+    Beside the data it carries an int64 array of the same shape with each element's address. numpy indexes both in the
+    same way, so every view has its addresses, and no index arithmetic is needed here.
     """
 
     __slots__ = ("_codes", "_data", "_log")
@@ -319,7 +320,7 @@ def _is_basic(index: Any) -> bool:
 
 
 def _span(plain: npt.NDArray[Any]) -> tuple[int, int]:
-    """First byte of an array and the one past its last."""
+    """Return the address of the first byte of an array and the address after its last byte."""
     if not plain.size:
         return plain.ctypes.data, plain.ctypes.data
     extents = [(n - 1) * step for n, step in zip(plain.shape, plain.strides, strict=True)]
@@ -337,7 +338,10 @@ def _codes(plain: npt.NDArray[Any], start: int, number: int) -> npt.NDArray[np.i
 
 
 def _lines(trace: AccessTrace, line_bytes: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Array and line of every line asked for, in order; an element that straddles lines asks for each."""
+    """Return the array and the cache line of every line access, in order.
+
+    An element that straddles lines accesses each of them.
+    """
     first = trace.address // line_bytes
     spans = (trace.address + trace.bytes - 1) // line_bytes - first + 1
     starts = np.cumsum(spans) - spans

@@ -1,4 +1,4 @@
-"""The machine under the notebook, or the one it stands in for.
+"""The machine that the notebook runs on, or the one that it simulates.
 
     device = detect()
     print(device.label)          # "AMD EPYC 9654 96-Core Processor, 4 cores, 15.6 GiB"
@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from mlsys_labkit import limits, specs
+from mlsys_labkit import specs
+from mlsys_labkit._base import limits
 from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.specs import DeviceSpec
 
@@ -88,10 +89,10 @@ def detect(
     environ: Mapping[str, str] | None = None,
     probes: tuple[Callable[[], Device | None], ...] | None = None,
 ) -> Device:
-    """The device this process computes on: the GPU that torch or NVML reports, else the CPU.
+    """Return the device this process computes on: the GPU that torch or NVML reports, else the CPU.
 
-    ``LABKIT_DEVICE`` in ``environ`` names a spec and overrules the hardware. ``probes`` replace the search for a GPU;
-    the first Device that one of them returns counts.
+    ``LABKIT_DEVICE`` in ``environ`` names a spec and takes precedence over the hardware. ``probes`` replace the search
+    for a GPU; the first Device that one of them returns is used.
 
     Example:
         >>> detect({"LABKIT_DEVICE": "t4"}).label
@@ -113,7 +114,7 @@ def detect(
 
 
 def virtual(key: str | DeviceSpec) -> Device:
-    """A device made of a datasheet (or its key), with this machine's cores to run the model on.
+    """Make a device from a datasheet (or its key), with this machine's cores to run the model on.
 
     Example:
         >>> virtual("a10").label
@@ -149,7 +150,7 @@ def _loaded_torch_gpu() -> Device | None:
 
 
 def _torch_gpu() -> Device | None:
-    """Importing torch takes seconds: only where something hints at a GPU."""
+    """Ask torch for a GPU, but only where something hints at one: importing torch takes seconds."""
     hints = ("/dev/nvidia0", "/proc/driver/nvidia", "/dev/kfd", "/dev/dxg")
     if not (shutil.which("nvidia-smi") or any(Path(hint).exists() for hint in hints)):
         return None
@@ -214,7 +215,10 @@ def _ask_nvml(nvml: Any, visible: str | None) -> Device | None:
 
 
 def _first_visible(nvml: Any, visible: str | None) -> Any:
-    """The handle CUDA would call device 0. NVML itself ignores CUDA_VISIBLE_DEVICES."""
+    """Return the NVML handle of the GPU that CUDA calls device 0; None if there is none.
+
+    NVML itself ignores CUDA_VISIBLE_DEVICES.
+    """
     if visible is None:
         return nvml.nvmlDeviceGetHandleByIndex(0) if nvml.nvmlDeviceGetCount() else None
     first = visible.split(",")[0].strip()

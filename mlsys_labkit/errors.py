@@ -1,4 +1,4 @@
-"""Errors the kit raises on purpose: one clear line that says what was expected, what came, and what to do next."""
+"""Errors the kit raises on purpose: one line with what was expected, what came, and what to do next."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import importlib
 import traceback
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 _KIT = str(Path(__file__).parent)
 _MAGIC = "get_ipython().run_cell_magic("  # the whole cell on one line
@@ -20,13 +21,22 @@ class LabkitError(Exception):
 
 
 class MissingExtraError(LabkitError, ImportError):
-    """A part of the kit needs a library that an optional extra installs."""
+    """The error for a missing library that an optional extra installs."""
+
+
+class RanksError(LabkitError):
+    """A run of several ranks, or a plan of one, that is not possible or did not finish.
+
+    ``trace`` holds the ``ranks.Trace`` recorded until then, where ranks ran.
+    """
+
+    trace: Any = None
 
 
 def readers_traceback(raised: BaseException) -> list[str]:
-    """What IPython prints: the reader's own lines and the message. Frames of the kit would only bury it."""
+    """Return the lines that IPython prints: the reader's own lines and the message, without the kit's frames."""
     lines = []
-    for error in (raised.__cause__, raised):  # the student's exception first, where it is what did not hold
+    for error in (raised.__cause__, raised):  # the student's exception first, if it caused this one
         if error:
             frames = [at for at in _readers_frames(error) if at.line and not at.line.startswith(_MAGIC)]
             lines += [f"{_RED}line {at.lineno}:{_PLAIN} {at.line}" for at in frames]
@@ -50,7 +60,7 @@ def require(module: str, extra: str) -> ModuleType:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or module.split(".")[0] != error.name.split(".")[0]:
-            raise  # the library is there, and broken: its own traceback says more than we could
+            raise  # the library is installed but broken: its own traceback is more informative
         raise MissingExtraError(
             f"{module} is not installed; run: pip install 'mlsys-labkit[{extra}]', then restart the kernel"
         ) from None

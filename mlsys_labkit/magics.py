@@ -1,8 +1,7 @@
 """``%load_ext mlsys_labkit``: ``%%work``, ``%%trace_memory``, ``%%cuda``, ``%%cu``, ``%%ranks`` and ``%bench``.
 
-Each is a line of sugar over a plain function, which is what to use outside a notebook:
-``count_work(fn)``, ``trace_memory(fn)``, ``cuda.compile(source)``,
-``cuda.run_program(source)``, ``ranks.run(fn, p)`` and ``bench(fn)``.
+Each calls a plain function, which can be used outside a notebook: ``count_work(fn)``, ``trace_memory(fn)``,
+``cuda.compile(source)``, ``cuda.run_program(source)``, ``ranks.run(fn, p)`` and ``bench(fn)``.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mlsys_labkit._frontends.progress.watch import follow, leave
 from mlsys_labkit.errors import LabkitError, require
-from mlsys_labkit.journal.watch import follow, leave
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -41,7 +40,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
 
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:
-    """Take the magics away again.
+    """Remove the magics from ``shell``.
 
     Example:
         >>> from IPython.core.interactiveshell import InteractiveShell
@@ -111,12 +110,12 @@ def cuda_cell(shell: InteractiveShell, line: str, cell: str) -> None:
     """``%%cuda name [--graded] [--backend simulator|gpu] [-D SIZE=16] [kernel]``: compile the cell's CUDA C++.
 
     The kernel is kept under ``name``; several kernels are kept as ``name.first``, ``name.second``, unless ``kernel``
-    says which one is meant, such as ``matmul<16>``. Line numbers in messages are the cell's own. A cell that does not
-    compile leaves no earlier kernel behind: what stands under ``name`` then says so when it is launched.
+    says which one is meant, such as ``matmul<16>``. Line numbers in messages are the cell's own. If the cell does not
+    compile, ``name`` holds no earlier kernel: launching it raises an error that says so.
     """
-    from mlsys_labkit.cuda.absent import broken_kernel
-    from mlsys_labkit.cuda.cell import cell_name, compile_cell
     from mlsys_labkit.cuda.errors import CompileError
+    from mlsys_labkit.cuda.kernel.absent import broken_kernel
+    from mlsys_labkit.cuda.kernel.cell import cell_name, compile_cell
 
     try:
         name, made = compile_cell(line, cell)

@@ -16,6 +16,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+# `make test-places` runs these folders, the groups that start a Hub or JupyterLab, and the tests of the built site.
+PLACES_FOLDERS = ("tests/hub/", "tests/places/")
+PLACES_GROUPS = frozenset({"hub", "jupyterlab"})
 # Without these Chromium looks for updates and sync servers, which a closed network refuses many times a second.
 PAGE_SECONDS = 300
 QUIET = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking", "--disable-sync"]
@@ -33,8 +36,11 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest's own -m, which chooses by the marks given here
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        if belongs_to_places(item):
+            item.add_marker("places")
         if item.get_closest_marker("gpu") and not _gpu():
             item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU; this machine has none"))
         if item.get_closest_marker("browser") and CHROMIUM is None:
@@ -43,7 +49,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_finish(session: pytest.Session) -> Iterator[None]:
-    """Tell xdist of its groups: under pytest 9.2 it cannot itself, and spreads a group over all workers without a word.
+    """Pass the groups of tests to xdist: under pytest 9.2 it misses them, and would spread a group over all workers.
 
     A worker's list of tests is sent while this hook runs; then each test has its own name again, for --last-failed.
     Reference: https://github.com/pytest-dev/pytest-xdist/issues/1386
@@ -62,6 +68,13 @@ def pytest_collection_finish(session: pytest.Session) -> Iterator[None]:
             item._id = name
 
 
+def belongs_to_places(item: pytest.Item) -> bool:
+    """Return whether ``make test-places`` runs this test: for its folder, its group's server, or the built site."""
+    groups = {str(mark.args[0]) for mark in item.iter_markers("xdist_group")}
+    in_place = item.nodeid.startswith(PLACES_FOLDERS) or not PLACES_GROUPS.isdisjoint(groups)
+    return in_place or "site" in getattr(item, "fixturenames", ())
+
+
 def _gpu() -> bool:
     return (
         shutil.which("nvidia-smi") is not None
@@ -76,7 +89,7 @@ def root() -> Path:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    """A headless Chromium driven by Playwright; nothing it loads may come from the network."""
+    """Yield a headless Chromium driven by Playwright. Nothing that it loads may come from the network."""
     from playwright.sync_api import expect, sync_playwright
 
     # The page's own deadlines of 5 and 30 s are missed where ten things want each core.
@@ -90,7 +103,7 @@ def browser() -> Iterator[Any]:
 
 
 def _patient(make: Callable[..., Any]) -> Callable[..., Any]:
-    """A browser's ``new_context`` or ``new_page`` whose waits last as long as ours."""
+    """Wrap a browser's ``new_context`` or ``new_page`` so that the page's waits last PAGE_SECONDS."""
 
     def made(*given: Any, **named: Any) -> Any:
         context_or_page = make(*given, **named)

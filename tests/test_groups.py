@@ -1,4 +1,4 @@
-"""A group of tests runs in one worker: what starts a Hub, or takes half of the memory, is never there twice."""
+"""Groups of tests that run in one worker: tests that start a Hub or take half of the memory never run at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is committed: clean notebooks, no addresses of registries, sound workflow files."""
+"""Checks of the committed files: clean notebooks, no addresses of registries, sound workflow files."""
 
 from __future__ import annotations
 

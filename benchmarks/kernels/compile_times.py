@@ -1,4 +1,4 @@
-"""Compile and launch kernels in this process, with whatever cache the environment names: prints seconds as JSON."""
+"""A program that compiles and launches kernels with the cache that the environment names; prints seconds as JSON."""
 
 import json
 import time

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes the files of ``singleuser/`` into ``values.yaml``, where the chart takes them from; run it after changing one.
+"""Script that copies the files of ``singleuser/`` into ``values.yaml``, for the chart; run it after a change to one.
 
-They are one source for both Hubs: `make hub` reads the folder itself. Needs nothing but Python.
+They are the source for both Hubs: `make hub` reads the folder itself. The script needs only Python.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FILES = (
 
 
 def block(folder: Path) -> str:
-    """The lines between the two marks, for ``singleuser.extraFiles``."""
+    """Return the lines between the two marks, for ``singleuser.extraFiles``."""
     lines = [BEGIN]
     for name in FILES:
         lines += [f"    {name.replace('/', '-')}:", f"      mountPath: /etc/jupyter/{name}", "      stringData: |"]
@@ -30,7 +30,7 @@ def block(folder: Path) -> str:
 
 
 def embedded(values: str, folder: Path) -> str:
-    """``values`` with the block of ``folder`` in place of the one it has."""
+    """Return ``values`` with its block replaced by that of ``folder``."""
     before, _, rest = values.partition(BEGIN)
     _, found, after = rest.partition(END)
     if not found:
@@ -43,4 +43,4 @@ if __name__ == "__main__":
     was = path.read_text(encoding="utf-8")
     now = embedded(was, HERE / "singleuser")
     path.write_text(now, encoding="utf-8")
-    sys.stdout.write("values.yaml is as it was\n" if now == was else "values.yaml: singleuser/ written\n")
+    sys.stdout.write("values.yaml is unchanged\n" if now == was else "values.yaml: singleuser/ written\n")

@@ -1,4 +1,4 @@
-"""JupyterHub on one machine. What to set stands in hub.toml beside this file; MLSYS_HUB_SETTINGS names another."""
+"""Configuration of JupyterHub on one machine. The settings are in hub.toml beside it, or in $MLSYS_HUB_SETTINGS."""
 
 import os
 import sys

@@ -2,11 +2,11 @@
 # The pod in which instructors grade (binder/hub/course.yaml): the CPU image, the graders, and every solution. Never for students;
 # its registry is private. From the repository's root, after the CPU image:
 #
-#   docker build -f binder/images/course.Dockerfile --build-arg STUDENT=REGISTRY/mlsys-labkit-cpu:0.1.0 -t REGISTRY/mlsys-labkit-course:0.1.0 .
-ARG STUDENT=mlsys-labkit-cpu:0.1.0
+#   docker build -f binder/images/course.Dockerfile --build-arg STUDENT=REGISTRY/mlsys-labkit-cpu:0.2.0 -t REGISTRY/mlsys-labkit-course:0.2.0 .
+ARG STUDENT=mlsys-labkit-cpu:0.2.0
 FROM ${STUDENT}
 LABEL org.opencontainers.image.title="mlsys-labkit, course" \
-      org.opencontainers.image.version="0.1.0" \
+      org.opencontainers.image.version="0.2.0" \
       org.opencontainers.image.licenses="Apache-2.0"
 
 USER root

@@ -1,11 +1,11 @@
 # syntax=docker/dockerfile:1.7
-# A student's server, without a GPU. Built from the tree that students get, so that there is no solution to leave out:
+# A student's server, without a GPU. Built from the tree that students get, which holds no solution:
 #
 #   labkit release build/student
-#   docker build -f binder/images/cpu.Dockerfile --build-context images=binder/images -t REGISTRY/mlsys-labkit-cpu:0.1.0 build/student
+#   docker build -f binder/images/cpu.Dockerfile --build-context images=binder/images -t REGISTRY/mlsys-labkit-cpu:0.2.0 build/student
 FROM ubuntu:24.04
 LABEL org.opencontainers.image.title="mlsys-labkit, CPU" \
-      org.opencontainers.image.version="0.1.0" \
+      org.opencontainers.image.version="0.2.0" \
       org.opencontainers.image.licenses="Apache-2.0"
 
 ENV VENV=/opt/venv PATH=/opt/venv/bin:$PATH LANG=C.UTF-8 SHELL=/bin/bash HOME=/home/jovyan
@@ -19,7 +19,7 @@ RUN --mount=type=bind,from=images,target=/images \
     --mount=type=bind,target=/src \
     --mount=type=cache,target=/root/.cache/pip \
     HOME=/root /images/install.sh kit cpu && /images/install.sh check
-# Written to by whoever the Hub starts the server as; on a Hub each person's own volume lies over it.
+# Writable for every user as whom the Hub starts the server; on a Hub each person's own volume is mounted over it.
 COPY --from=images --chmod=755 start.sh /usr/local/bin/
 COPY --chown=1000:100 --chmod=g+rwX labs /home/jovyan/labs
 

@@ -1,12 +1,12 @@
 # syntax=docker/dockerfile:1.7
-# A student's server, with an NVIDIA GPU. Built from the tree that students get, so that there is no solution to leave out:
+# A student's server, with an NVIDIA GPU. Built from the tree that students get, which holds no solution:
 #
 #   labkit release build/student
-#   docker build -f binder/images/gpu.Dockerfile --build-context images=binder/images -t REGISTRY/mlsys-labkit-gpu:0.1.0 build/student
+#   docker build -f binder/images/gpu.Dockerfile --build-context images=binder/images -t REGISTRY/mlsys-labkit-gpu:0.2.0 build/student
 # The wheels of torch and CUDA bring the libraries, NVRTC and the headers that the labs need; the driver comes from the node.
 FROM nvidia/cuda:13.0.1-base-ubuntu24.04
 LABEL org.opencontainers.image.title="mlsys-labkit, GPU" \
-      org.opencontainers.image.version="0.1.0" \
+      org.opencontainers.image.version="0.2.0" \
       org.opencontainers.image.licenses="Apache-2.0"
 
 ENV VENV=/opt/venv PATH=/opt/venv/bin:$PATH LANG=C.UTF-8 SHELL=/bin/bash HOME=/home/jovyan
@@ -20,7 +20,7 @@ RUN --mount=type=bind,from=images,target=/images \
     --mount=type=bind,target=/src \
     --mount=type=cache,target=/root/.cache/pip \
     HOME=/root /images/install.sh kit gpu && /images/install.sh check
-# Written to by whoever the Hub starts the server as; on a Hub each person's own volume lies over it.
+# Writable for every user as whom the Hub starts the server; on a Hub each person's own volume is mounted over it.
 COPY --from=images --chmod=755 start.sh /usr/local/bin/
 COPY --chown=1000:100 --chmod=g+rwX labs /home/jovyan/labs
 

@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
-# The steps of the students' images, one a layer, from what changes least to what changes most. cpu.Dockerfile, gpu.Dockerfile and
+# Steps of the students' images, one per layer, ordered from rare to frequent changes. cpu.Dockerfile, gpu.Dockerfile and
 # the tests run these very lines.
 #
 #   install.sh system        Debian or Ubuntu packages (root)
 #   install.sh people        a passwd in which each person of a Hub has a name (root)
 #   install.sh torch cpu     an environment in $VENV, and torch: the CPU build from $TORCH_INDEX; `torch gpu`: the CUDA build
 #   install.sh kit cpu       the kit from $SRC, JupyterLab and what a Hub needs; `kit gpu`: with CUDA's compiler and bindings
-#   install.sh check         it all fits together
+#   install.sh check         check that the packages fit together
 set -euo pipefail
 
 : "${SRC:=/src}" "${VENV:=/opt/venv}" "${PYTHON:=python3}" "${ETC:=/etc}" "${EXTRAUSERS:=/var/lib/extrausers}"
-# Empty: whatever index pip is set to. A default alone would also be taken where somebody wants it empty, hence `-`.
+# Empty: the index that pip is configured for. `-` and not `:-`, so that an empty value stays empty.
 TORCH_INDEX=${TORCH_INDEX-https://download.pytorch.org/whl/cpu}
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 fail() { echo "install.sh: $*" >&2 && exit 2; }
 
 system() {
-  # g++ compiles the CUDA labs' kernels for the CPU, and triton's launchers; git is nbgitpuller's; tini reaps what kernels leave.
+  # g++ compiles the CUDA labs' kernels for the CPU, and triton's launchers; nbgitpuller needs git; tini reaps orphans of kernels.
   apt-get update -q
   DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends \
     ca-certificates g++ git libnss-extrausers openssh-client python3 python3-dev python3-venv tini
@@ -25,7 +25,7 @@ system() {
 }
 
 people() {
-  # A name for whoever a Hub starts a server as: start.sh writes it.
+  # start.sh adds a name for the uid as which a Hub starts a server.
   sed -i '/^ubuntu:/d' "$ETC/passwd"
   echo "jovyan:x:1000:100::/home/jovyan:/bin/bash" >>"$ETC/passwd"
   sed -i 's/^passwd:.*/& extrausers/' "$ETC/nsswitch.conf"
@@ -52,7 +52,7 @@ kit() {
   esac
 }
 
-# constraints.txt is tested with the Hub of `make hub`, whose version is not that of every Hub.
+# constraints.txt pins the JupyterHub of `make hub`; other Hubs have other versions.
 pins() { grep -v '^jupyterhub==' "$SRC/constraints.txt"; }
 
 check() {

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The entry point of each container. A Hub starts each person's server as a uid of their own, which has no name in an image; nbgrader
-# asks for one. libnss-extrausers reads this file and takes no uid below 500 from it.
+# Entry point of each container. A Hub starts each person's server as a uid of their own, which has no name in an image, and
+# nbgrader needs a name. libnss-extrausers reads this file and ignores uids below 500.
 getent passwd "$(id -u)" >/dev/null \
   || echo "${JUPYTERHUB_USER:-jovyan}:x:$(id -u):$(id -g)::$HOME:/bin/bash" >>"${EXTRAUSERS:-/var/lib/extrausers}/passwd"
 exec "$@"

@@ -1,4 +1,4 @@
-"""What the theme leaves out for those who read by keyboard or by ear."""
+"""Additions to the theme for readers who use a keyboard or a screen reader."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sphinx.application import Sphinx
 
 
 def _mend(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
-    # Wide listings scroll, and what scrolls has to be reached by keyboard.
+    # Wide listings scroll, so the keyboard must be able to focus them.
     body = context.get("body", "").replace("<pre>", '<pre tabindex="0">')
     levels = {"body": body, "furo_navigation_tree": context.get("furo_navigation_tree") or ""}
     context |= {

@@ -1,4 +1,4 @@
-"""Every chapter as a notebook: written beside the pages, and linked from each of them."""
+"""Notebooks of the chapters, written beside the pages and linked from each page."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Lab:
-    """A lab as its notebook tells it: ``head_minutes`` stands in its first cell, the others beside its tasks."""
+    """A lab as its notebook describes it: ``head_minutes`` is in the first cell, other times are beside the tasks."""
 
     name: str
     title: str
@@ -42,7 +42,7 @@ class Lab:
         return sum(task.minutes for task in self.tasks)
 
     def minutes_of(self, names: Sequence[str]) -> int:
-        """Of the named tasks; of the whole lab where none is named."""
+        """Return the minutes of the named tasks, or of the whole lab if no task is named."""
         known = {task.name: task.minutes for task in self.tasks}
         if unknown := set(names) - set(known):
             raise SphinxError(f"plans.toml: {self.name} has no task {sorted(unknown)}, it has {sorted(known)}")
@@ -50,7 +50,7 @@ class Lab:
 
 
 def read_labs(folder: Path) -> dict[str, Lab]:
-    """lab00 -> its tasks, from the notebooks that students get."""
+    """Return the labs by name, read from the students' notebooks."""
     return {path.stem[:5]: _read_lab(path) for path in sorted(folder.glob("lab*/lab*.ipynb"))}
 
 
@@ -95,7 +95,7 @@ def _lab_link(name: str, tasks: Sequence[str] = ()) -> str:
 
 
 def semester(plan: Sequence[dict[str, Any]], labs: dict[str, Lab], source: Path) -> str:
-    """Weeks with their hours, and a last row that adds them up. A week's lab minutes are those of its tasks."""
+    """Return the table of weeks with their hours and a sum. A week's lab minutes are those of its tasks."""
     rows, sums = [], [0, 0, 0]
     for number, week in enumerate(plan, 1):
         lab = labs[week["lab"]].minutes_of(week.get("tasks", ())) if "lab" in week else 0
@@ -108,7 +108,7 @@ def semester(plan: Sequence[dict[str, Any]], labs: dict[str, Lab], source: Path)
 
 
 def workshop(plan: Sequence[dict[str, Any]], labs: dict[str, Lab], source: Path) -> str:
-    """Days in blocks, each with the time it takes, each day added up."""
+    """Return the table of days in blocks, with the time of each block and each day."""
     rows: list[Sequence[object]] = []
     for number, day in enumerate(plan, 1):
         total = 0
@@ -145,7 +145,7 @@ def _all_labs(labs: Sequence[Lab]) -> str:
 
 
 class LabTimes(SphinxDirective):
-    """Every lab with its minutes; with a lab's name, its tasks."""
+    """Insert the table of all labs with their minutes, or the tasks of the named lab."""
 
     optional_arguments = 1
 
@@ -156,7 +156,7 @@ class LabTimes(SphinxDirective):
 
 
 class Plan(SphinxDirective):
-    """``semester`` or ``workshop`` of instructor/plans.toml."""
+    """Insert the table ``semester`` or ``workshop`` of instructor/plans.toml."""
 
     required_arguments = 1
 

@@ -1,4 +1,4 @@
-"""Decks of slides, cut from the chapters' own pages: a slide for each section, one for each figure, the prose as notes.
+"""Slides made from the chapters' pages: one slide per section, one per figure, with the prose as notes.
 
 reveal.js travels with the site, out of the wheel of sphinx-revealjs: no other host is asked, and no node is needed.
 Reference: https://revealjs.com/markup/
@@ -18,8 +18,11 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
+from mlsys_labkit._base import light_dark_colours
+
 FOLDER = "slides"
 _REVEAL = ("LICENSE", "dist/reset.css", "dist/reveal.css", "dist/reveal.js", "plugin/notes/notes.js")
+_STYLE = Path(__file__).parents[1] / "_static/slides.css"
 _SENTENCE = re.compile(r"(?<=[.?!])\s+(?=[A-Z0-9“\"(]|$)")
 _SHOWN = ("ul", "ol", "table", "dl", "blockquote", "figure", "pre")
 
@@ -32,7 +35,7 @@ _PAGE = """<!doctype html>
 <link rel="stylesheet" href="reveal/reset.css">
 <link rel="stylesheet" href="reveal/reveal.css">
 <link rel="stylesheet" href="../_static/pygments.css">
-<link rel="stylesheet" href="../_static/slides.css">
+<style>{style}</style>
 </head>
 <body>
 <main class="reveal"><div class="slides">
@@ -47,7 +50,7 @@ _PAGE = """<!doctype html>
 
 
 def deck(page: str, chapter: str) -> str:
-    """The deck of a chapter's built ``page``; ``chapter`` is its file's name, to which links to itself lead."""
+    """Return the deck of a chapter's built ``page``; ``chapter`` is its file's name, used for links into the page."""
     article = BeautifulSoup(page, "html.parser").select_one("article")
     for mark in article.select("a.headerlink, p.as-notebook, button"):
         if not mark.find_parent(class_="output"):
@@ -56,11 +59,12 @@ def deck(page: str, chapter: str) -> str:
         link["href"] = _from_slides(str(link["href"]), chapter)
     top = article.find("section")
     slides = [slide for section in [top, *top.find_all("section")] for slide in _slides(section)]
-    return _PAGE.format(title=html.escape(_text(top.find("h1"))), slides="\n".join(slides))
+    style = light_dark_colours.inlined(_STYLE.read_text("utf-8"), ":root")
+    return _PAGE.format(style=style, title=html.escape(_text(top.find("h1"))), slides="\n".join(slides))
 
 
 def _slides(section: Tag) -> Iterator[str]:
-    """One slide with what the section says, and one for each of its cells."""
+    """Yield one slide with the section's main sentences, and one for each of its cells."""
     heading = section.find(re.compile("h[1-3]"), recursive=False)
     children = section.find_all([*_SHOWN, "p", "div"], recursive=False)
     said = [child for child in children if not _is_cell(child)]
@@ -81,7 +85,7 @@ def _is_cell(element: Tag) -> bool:
 
 
 def _slide(heading: str, body: str, notes: str, name: str) -> str:
-    # A slide that is longer than the screen scrolls, by keyboard too.
+    # A slide longer than the screen scrolls, with the keyboard as well.
     return (
         f'<section id="{html.escape(name)}" tabindex="0">{heading}<div class="body">{body}</div>'
         f'<aside class="notes">{notes}</aside></section>'
@@ -89,7 +93,7 @@ def _slide(heading: str, body: str, notes: str, name: str) -> str:
 
 
 def _gist(paragraph: Tag, least: int) -> str:
-    """What of ``paragraph`` is shown: sentences with bold terms, else the first; and what leads to a formula."""
+    """Return the sentences of ``paragraph`` for the slide: with bold terms or before a formula, else the first."""
     sentences = [[]]
     for part in paragraph.contents:
         if isinstance(part, NavigableString):
@@ -110,7 +114,7 @@ def _gist(paragraph: Tag, least: int) -> str:
 
 
 def _from_slides(address: str, chapter: str) -> str:
-    """An address of a page in chapters/, as it is from slides/: both lie one folder below the top."""
+    """Return an address on a page in chapters/ as seen from slides/. Both folders are one below the top."""
     if re.match(r"[a-z]+:", address) or address.startswith("../"):
         return address
     return f"../chapters/{chapter}.html{address}" if address.startswith("#") else f"../chapters/{address}"
@@ -139,7 +143,7 @@ def _write(app: Sphinx, error: Exception | None) -> None:
 
 
 class Decks(SphinxDirective):
-    """A list of links to the decks."""
+    """Insert a list of links to the decks."""
 
     def run(self) -> list[nodes.Node]:
         found = nodes.bullet_list()

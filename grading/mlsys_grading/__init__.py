@@ -1,1 +1,1 @@
-"""Build, execute, prove and grade the labs. Never part of what a student installs."""
+"""The graders' package: builds, executes, proves and grades the labs. It is never part of what a student installs."""

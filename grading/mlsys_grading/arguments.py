@@ -1,4 +1,4 @@
-"""Arguments that every verb on labs takes."""
+"""Arguments that several verbs take."""
 
 from __future__ import annotations
 
@@ -11,13 +11,36 @@ from mlsys_labkit.errors import require
 
 
 def add_labs(parser: argparse.ArgumentParser) -> None:
-    """``[LAB...] [--root DIR]``."""
+    """Add ``[LAB...] [--root DIR]``."""
     parser.add_argument(
         "labs", nargs="*", metavar="LAB", help="full names or unique beginnings such as lab01; default: all"
     )
     parser.add_argument(
         "--root", type=Path, metavar="DIR", help="the checkout; default: the one around the current folder"
     )
+
+
+GRADED_COURSE_MODULES = ("IPython", "jinja2", "jupytext", "msgpack", "nbformat", "nbgrader", "psutil")
+"""Libraries that reading a graded course takes."""
+
+
+def add_lab(parser: argparse.ArgumentParser) -> None:
+    """Add ``LAB``."""
+    parser.add_argument("lab", metavar="LAB", help="the full name or a unique beginning such as lab01")
+
+
+def add_course(parser: argparse.ArgumentParser) -> None:
+    """Add ``[--course FOLDER]``."""
+    parser.add_argument(
+        "--course", type=Path, default=Path(), metavar="FOLDER", help="the course folder (default: this one)"
+    )
+
+
+def count(text: str) -> int:
+    """Parse a whole number from 1, for ``add_argument(type=...)``."""
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1, got {text!r}")
+    return int(text)
 
 
 def need(*modules: str) -> None:
@@ -31,6 +54,9 @@ def need(*modules: str) -> None:
 
 
 def root_of(arguments: argparse.Namespace) -> Path:
-    """The checkout that was meant; raises LabkitError if there is none, or a library to read its labs is missing."""
+    """Return the checkout that ``--root`` names, or the one around the working directory.
+
+    Raises LabkitError if there is none, or a library that reads its labs is missing.
+    """
     need("jupytext", "nbformat", "nbgrader", "IPython")
     return find_root(arguments.root)

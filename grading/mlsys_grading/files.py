@@ -1,9 +1,9 @@
-"""Files that are either the old one or the new one, never half of each."""
+"""Files that are written as a whole: a reader finds the old content or the new."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def write_atomic(path: Path, content: str | bytes) -> None:
 
 
 def write_if_changed(path: Path, content: str | bytes) -> bool:
-    """Like :func:`write_atomic`, but leave a file that already holds ``content`` alone; True if it was written."""
+    """Write like :func:`write_atomic`, unless the file holds ``content`` already; return True if it was written."""
     data = content.encode("utf-8") if isinstance(content, str) else content
     if path.is_file() and path.read_bytes() == data:
         return False
@@ -40,9 +40,15 @@ def write_if_changed(path: Path, content: str | bytes) -> bool:
     return True
 
 
+def write_files(contents: Mapping[Path, str | bytes]) -> None:
+    """Write files in their order, each as :func:`write_if_changed` does."""
+    for path, content in contents.items():
+        write_if_changed(path, content)
+
+
 @contextmanager
 def named(path: Path) -> Iterator[None]:
-    """Let each OSError name what was asked for: ENOSPC comes without a name, others with a scrap's."""
+    """Add ``path`` to each OSError: ENOSPC carries no name, and other errors carry that of a temporary file."""
     try:
         yield
     except OSError as error:
@@ -51,7 +57,7 @@ def named(path: Path) -> Iterator[None]:
 
 
 def sweep_parts(folders: Iterable[Path]) -> None:
-    """Remove what :func:`write_atomic` of a killed process left half written; nobody else may be at work there.
+    """Remove the temporary files of killed processes; no other process may be writing to ``folders``.
 
     Example:
         >>> sweep_parts([Path("autograded/ada/lab01")])  # doctest: +SKIP

@@ -1,4 +1,4 @@
-"""Process trees: what each may use, how much memory it holds, and how to end all of it."""
+"""Process trees: their threads and memory, and how to end all of one."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _THREAD_VARIABLES = (
 
 
 def thread_variables(threads: int) -> dict[str, str]:
-    """The environment that keeps numerical libraries to ``threads`` threads a process."""
+    """Return the environment that keeps numerical libraries to ``threads`` threads a process."""
     return dict.fromkeys(_THREAD_VARIABLES, str(threads))
 
 
 def own_descendants() -> None:
-    """Make this process the root that its whole tree hangs on, and end that tree on SIGTERM.
+    """Make this process adopt the orphans of its tree, and end that tree on SIGTERM.
 
     A daemon that a cell starts in a session of its own leaves the process group; as the subreaper this process inherits
     it, so that :func:`kill_tree` still finds it. Ctrl-C is left to the process that asked for us.
@@ -48,7 +48,7 @@ def own_descendants() -> None:
 
 @contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Hold Ctrl-C back: here until the end of the block, and in the processes that are started in it for good."""
+    """Block Ctrl-C until the end of the block, and permanently in the processes that are started in it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -57,12 +57,12 @@ def interrupts_held() -> Iterator[None]:
 
 
 def end_with_parent() -> None:
-    """SIGTERM to this process when the one that started it dies; Linux only, and no thread, so that forks stay safe."""
+    """Have this process sent SIGTERM when its parent dies; Linux only, and no thread, so that forks stay safe."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def end_with_asker() -> None:
-    """End this tree when the process dies that asked multiprocessing's fork server for it.
+    """End this tree when the process dies that requested it from multiprocessing's fork server.
 
     Not :func:`end_with_parent`: our parent by pid is the fork server, and that one lives on as long as we do.
     """
@@ -125,7 +125,7 @@ def _alive(process: psutil.Process) -> bool:
 
 
 def birth(pid: int) -> int:
-    """When ``pid`` started, in clock ticks since boot; 0 where there is none, or it has ended and nobody has asked how.
+    """Return the start of ``pid`` in clock ticks since boot; 0 if there is no such process, or only a zombie.
 
     With it a number means one process for good: in ticks, since seconds move when the clock is set.
     Reference: man 5 proc_pid_stat, field 22.
@@ -138,7 +138,7 @@ def birth(pid: int) -> int:
 
 
 def tree_memory_bytes(pid: int) -> int:
-    """Memory of everything below ``pid``, without ``pid``: summed PSS, or the largest recorded resident set if larger.
+    """Measure the processes below ``pid``: summed PSS, or the largest recorded resident set if larger.
 
     PSS splits a shared page among its users, so that a library mapped by four kernels counts once. The recorded
     high-water mark catches a peak between two samples; it exists for one process only, never for a sum.
@@ -159,7 +159,7 @@ def tree_memory_bytes(pid: int) -> int:
 
 
 def high_water_bytes(pid: int) -> int:
-    """The largest resident set that ``pid`` ever had, as Linux records it (VmHWM); 0 where it cannot be read."""
+    """Return the largest resident set that ``pid`` ever had, as Linux records it (VmHWM); 0 if it cannot be read."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:
@@ -170,8 +170,17 @@ def high_water_bytes(pid: int) -> int:
     return 0
 
 
+def used_seconds(pid: int) -> float:
+    """Return the processor time of ``pid`` and of the children that it waited for; 0 when it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
 def oom_kills() -> int:
-    """How often the system has killed for lack of memory: in our cgroup or, where that is hidden, on the machine."""
+    """Count the kills for lack of memory: in our cgroup or, where that is hidden, on the machine."""
     for path in ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control", "/proc/vmstat"):
         try:
             lines = Path(path).read_text().splitlines()

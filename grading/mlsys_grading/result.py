@@ -15,17 +15,17 @@ _FORMAT = "mlsys-grading result 1"
 
 @dataclass(frozen=True)
 class CellMark:
-    """What became of one test cell.
+    """The mark of one test cell.
 
     Attributes:
         name: the cell's ``grade_id``.
-        points: given; ``max_points`` is what there was to get.
-        error: why there were no points, in one line; empty for a pass.
-        kinds: classes of the exception, the closest first.
-        printed: what student code printed while the cell ran, bounded.
-        seconds: how long the cell took.
-        hidden: the cell has hidden tests: what student code said in it never reaches feedback.
-        claim: the points rest on what the student's process says of itself.
+        points: the points given, of ``max_points``.
+        error: the reason for missing points, in one line; empty for a pass.
+        kinds: classes of the exception, the most derived first.
+        printed: output of student code while the cell ran, bounded.
+        seconds: time that the cell took.
+        hidden: True if the cell has hidden tests; output of student code in it never reaches feedback.
+        claim: True if the points rest on reports of the student's process about itself.
     """
 
     name: str
@@ -38,6 +38,11 @@ class CellMark:
     hidden: bool = False
     claim: bool = False
 
+    @property
+    def passed(self) -> bool:
+        """True if the cell ran without an error; it may still give only a part of its points."""
+        return not self.error
+
 
 @dataclass(frozen=True)
 class Result:
@@ -45,15 +50,15 @@ class Result:
 
     Attributes:
         job: hash of all that the marks depend on: submission, source, versions, limits.
-        lab, student: whose.
+        lab, student: names of the lab and of the student.
         marks: one for each test cell of the source, in order.
-        failed_cells: name of a student's cell -> what it raised.
-        oddities: what was unusual about the submission: missing or doubled cells.
+        failed_cells: name of a student's cell -> its error.
+        oddities: irregularities of the submission, such as missing or doubled cells.
         status: "graded", or "infrastructure" when the machine failed and not the student: then ``marks`` is empty,
-            nothing is written to the gradebook, and ``why`` says what happened.
-        restarts: how often the student's process had to be started anew.
-        sandbox: whether the student's code was confined.
-        versions: of the kit, the graders and Python.
+            nothing is written to the gradebook, and ``why`` is the reason.
+        restarts: number of times that the student's process was started again.
+        sandbox: True if the student's code was confined.
+        versions: versions of the kit, the graders and Python.
 
     Example:
         >>> mark = CellMark("f_test", 2.0, 2.0)

@@ -1,4 +1,4 @@
-"""Folders that are gone when their run ends. A run that was killed leaves them, and the next one sweeps them."""
+"""Folders that are removed when their run ends; those of a killed run are removed by the next one."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-GRACE_SECONDS = 60.0  # between the making of a folder and its lock, and between the two renames of a report
+GRACE_SECONDS = 60.0  # longest time between making a folder and locking it, and between a report's two renames
 _SUFFIX = ".scratch"
 
 
 @contextmanager
 def scratch_folder(name: str, place: Path | None = None) -> Iterator[Path]:
-    """A new folder ``place/name-xxxxxxxx.scratch`` of this process's own; ``place`` is the temporary folder by default.
+    """Make a folder ``place/name-xxxxxxxx.scratch`` for this process; ``place`` is the temporary folder by default.
 
     It is removed at the end, unless it has been renamed. Raises OSError if it cannot be made.
 
@@ -34,8 +34,8 @@ def scratch_folder(name: str, place: Path | None = None) -> Iterator[Path]:
     lock = -1
     try:
         lock = os.open(folder, os.O_RDONLY)
-        with contextlib.suppress(OSError):  # a file system without locks: then nobody can sweep it either
-            fcntl.flock(lock, fcntl.LOCK_SH)  # the kernel lets go of it however this process ends
+        with contextlib.suppress(OSError):  # a file system without locks, on which no process sweeps either
+            fcntl.flock(lock, fcntl.LOCK_SH)  # the kernel releases the lock however this process ends
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -51,7 +51,7 @@ def sweep(name: str, place: Path) -> None:
 
 
 def abandoned(folder: Path) -> bool:
-    """Whether ``folder`` is ours, has been left alone for :data:`GRACE_SECONDS`, and no process holds it."""
+    """Return True if ``folder`` is ours, unchanged for :data:`GRACE_SECONDS`, and no process holds it."""
     try:
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:

@@ -1,4 +1,4 @@
-"""Runs cells in this process as a kernel would, and keeps of each what a grader reads: error, stderr, last value.
+"""A shell that runs cells in this process as a kernel would, and keeps each cell's error, stderr and last value.
 
 It is IPython's kernel in this process (``mlsys_grading.kernel``): what works in a notebook works here, in the same way.
 """
@@ -50,7 +50,7 @@ class Shell:
                 self._code_names[name] = self._running
             return name
 
-        self._shell.compile.cache = remember
+        self._shell.compile.cache = remember  # type: ignore[method-assign]
 
     @property
     def space(self) -> dict[str, Any]:
@@ -63,11 +63,11 @@ class Shell:
         return self.finish(self.run_in_loop(cell))
 
     def finish(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do ``work`` within the loop and the context that cells run in."""
+        """Run ``work`` within the loop and the context that cells run in."""
         return self._loop.finish(work)
 
     async def run_in_loop(self, cell: CellSource) -> dict[str, Any]:
-        """``run``, for work that is done by ``finish``."""
+        """Run a cell as ``run`` does, within work that is done by ``finish``."""
         self._running = cell
         shell = self._shell
         shell.taken.clear()
@@ -92,7 +92,7 @@ class Shell:
         }
 
     def _describe(self, error: BaseException) -> dict[str, Any]:
-        """What the error is and where it came up: the line of the cell that ran, and the check that raised it."""
+        """Describe an error and its place: the line of the cell that ran, and the check that raised it."""
         line, check, student_line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None, "", None
         for frame, number in traceback.walk_tb(error.__traceback__):  # extract_tb would read every source file
             code = frame.f_code
@@ -113,7 +113,7 @@ class Shell:
 
 
 class _Streams:
-    """Drops stdout and keeps stderr, also what C code writes to file descriptor 2: a kernel captures both."""
+    """A capture that drops stdout and keeps stderr, also what C code writes to file descriptor 2."""
 
     def __init__(self) -> None:
         self.stderr = ""

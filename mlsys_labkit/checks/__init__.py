@@ -1,4 +1,4 @@
-"""What a test cell calls: a check returns quietly or raises ``CheckError`` with expected, actual, meaning, next step.
+"""Checks for test cells: each returns None or raises ``CheckError`` with expected, actual, meaning, next step.
 
     from mlsys_labkit import checks
 
@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from mlsys_labkit.checks.close import expect_close
 from mlsys_labkit.checks.cost import expect_peak, expect_work
-from mlsys_labkit.checks.cuda import ImpossibleCountError, expect_clean, expect_counters, graded_kernel
+from mlsys_labkit.checks.counts import ImpossibleCountError
+from mlsys_labkit.checks.cuda import expect_clean, expect_counters, graded_kernel
 from mlsys_labkit.checks.equal import expect_equal
 from mlsys_labkit.checks.locality import expect_cache_misses
 from mlsys_labkit.checks.message import CheckError

@@ -1,4 +1,4 @@
-"""``expect_close``: are the numbers right, up to the rounding that their precision excuses?"""
+"""``expect_close``: comparison of numbers up to the rounding that their precision allows."""
 
 from __future__ import annotations
 
@@ -24,12 +24,14 @@ UNIT_ROUNDOFF = {
     "float8_e5m2": 2.0**-3,
 }
 _COMPONENT = {"complex64": "float32", "complex128": "float64"}
-# Below the smallest normal number the spacing is absolute; only the narrow formats get there in ordinary work.
+# Below the smallest normal number the spacing is absolute. Ordinary values reach it in the narrow formats only.
 _SMALLEST_SUBNORMAL = {"float16": 2.0**-24, "float8_e4m3fn": 2.0**-9, "float8_e5m2": 2.0**-16}
 
 
 def relative_tolerance(dtype: str, k: int = DEFAULT_K) -> float:
-    """2 u + lambda * sqrt(k) * u_sum: the rounding of an operand and of the result, and k roundings of a running sum.
+    """Return 2 u + lambda * sqrt(k) * u_sum, a bound on the relative error of a sum of k terms.
+
+    The first term is the rounding of an operand and of the result, the second that of k additions to a running sum.
 
     u is the unit round-off of ``dtype``; u_sum is the same, except that formats of 16 and fewer bits are taken to sum
     in float32, as tensor cores and PyTorch's kernels do. Integers and bools: 0.
@@ -94,7 +96,9 @@ def expect_close(
         off = np.asarray(~(difference <= allowed))
     if not off.any():
         return
-    comparison = Comparison(a, e, difference, np.asarray(allowed), off, scale, format_)
+    comparison = Comparison(
+        actual=a, expected=e, difference=difference, allowed=np.asarray(allowed), off=off, scale=scale, format=format_
+    )
     worst = comparison.worst
     at = f" at [{', '.join(map(str, worst))}]" if worst else ""
     diagnosis = diagnose(comparison, lambda coarser: relative_tolerance(coarser, length))
@@ -149,7 +153,7 @@ def _rms(values: npt.NDArray[np.generic]) -> float:
 
 
 def _difference(came: npt.NDArray[np.generic], want: npt.NDArray[np.generic]) -> npt.NDArray[np.float64]:
-    """|came - want|; 0 for a NaN or infinity that was expected, infinite for one that was not."""
+    """Return |came - want|: 0 for a NaN or infinity that was expected, infinite for one that was not."""
     wide = np.complex128 if "c" in came.dtype.kind + want.dtype.kind else np.float64
     a, e = came.astype(wide), want.astype(wide)
     with np.errstate(invalid="ignore", over="ignore"):

@@ -1,4 +1,4 @@
-"""``expect_work`` and ``expect_peak``: did the code move, compute and hold as much as theory says?"""
+"""``expect_work`` and ``expect_peak``: FLOPs, bytes and peak memory of code, compared with theory."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ def expect_peak(fn: Callable[..., Any], /, *args: Any, at_most_bytes: float, nam
     Counted are torch tensors on any device, numpy arrays and Python objects that the call makes (its result counts, its
     arguments do not). numpy and Python are exact up to a few KB of Python's own: leave that much slack, and more on a
     first call that imports modules. Where tensors are traced, 64 KiB and 4 KiB an event are taken off Python's part,
-    because the tracing itself uses them.
-    A grader looks from outside as well and forgives 16 MiB there: in a graded test a wasteful answer should go at least
-    32 MiB beyond the bound. Raises CheckError, and whatever ``fn`` raises.
+    because the tracing itself uses them. A grader also measures from outside the process, with a tolerance of 16 MiB:
+    in a graded test a wasteful answer should exceed the bound by at least 32 MiB. Raises CheckError, and whatever
+    ``fn`` raises.
 
     Example:
         >>> import numpy as np

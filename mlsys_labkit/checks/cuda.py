@@ -1,4 +1,4 @@
-"""``expect_clean`` and ``expect_counters``: is a CUDA kernel free of errors, and does it move what theory says?"""
+"""``expect_clean`` and ``expect_counters``: errors of a CUDA kernel, and its counters against theory."""
 
 from __future__ import annotations
 
@@ -6,22 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mlsys_labkit.checks.counts import Excess, first_finding, off, read_bounds, require_type, too_few
 from mlsys_labkit.checks.message import CheckError, count, failure
 from mlsys_labkit.checks.plain import type_name
 
 if TYPE_CHECKING:
     from mlsys_labkit.cuda.finding import Finding
-    from mlsys_labkit.cuda.kernel import Kernel
+    from mlsys_labkit.cuda.kernel.kernel import Kernel
     from mlsys_labkit.cuda.profile import LineCount, Profile
-
-
-class ImpossibleCountError(CheckError):
-    """A kernel counted less than any kernel that does this work can: it did not do the work, or went past the count."""
 
 
 @dataclass(frozen=True)
 class _Counter:
-    """Which lines of a profile make up a counter, and what to say of it. Without ``field`` no line is to blame."""
+    """The lines of a profile that make up a counter, and its description. Without ``field`` no line is named."""
 
     field: str
     space: str
@@ -79,23 +76,23 @@ COUNTERS = _known()
 
 
 def graded_kernel(kernel: object, name: str | None = None) -> Kernel:
-    """The same kernel, compiled afresh from its source under the rules for graded kernels, for the simulator.
+    """Compile the kernel again from its source, under the rules for graded kernels, for the simulator.
 
-    Marks hang on counters, so what a test measures is made from the student's text alone, and a source that could reach
-    around the counters (attributes, pragmas beside unroll, assembly, foreign headers) is refused. ``name`` picks a
-    kernel of a cell that has several.
+    Marks depend on counters. Therefore a test measures only what is compiled from the student's text, and a source that
+    could bypass the counters (attributes, pragmas other than unroll, assembly, foreign headers) is refused. ``name``
+    picks a kernel of a cell that has several.
 
     Raises NotImplementedError for a kernel that is still a stub, CompileError for a source that does not compile or is
-    refused, and CheckError for what is no kernel.
+    refused, and CheckError for an object that is not a kernel.
 
     Example:
         >>> from mlsys_labkit import cuda
         >>> graded_kernel(cuda.compile("__global__ void f(float* x) { x[threadIdx.x] = 1.0f; }")).name
         'f'
     """
-    from mlsys_labkit.cuda.absent import AbsentKernel
-    from mlsys_labkit.cuda.compilation import Kernels, compile
-    from mlsys_labkit.cuda.kernel import Kernel
+    from mlsys_labkit.cuda.kernel.absent import AbsentKernel
+    from mlsys_labkit.cuda.kernel.compilation import Kernels, compile
+    from mlsys_labkit.cuda.kernel.kernel import Kernel
 
     chosen = next(iter(kernel.values()), None) if type(kernel) is Kernels else kernel
     if type(chosen) is AbsentKernel:
@@ -124,8 +121,8 @@ def expect_clean(kernel: object, *launches: tuple[Any, ...], name: str = "") -> 
         >>> twice = cuda.compile("__global__ void twice(float* x) { x[threadIdx.x] *= 2; }")
         >>> expect_clean(twice, (1, 4, (np.ones(4, np.float32),)))
     """
-    from mlsys_labkit.cuda.absent import AbsentKernel
-    from mlsys_labkit.cuda.kernel import Kernel
+    from mlsys_labkit.cuda.kernel.absent import AbsentKernel
+    from mlsys_labkit.cuda.kernel.kernel import Kernel
 
     if type(kernel) is not Kernel and type(kernel) is not AbsentKernel:
         raise failure(
@@ -142,17 +139,12 @@ def expect_clean(kernel: object, *launches: tuple[Any, ...], name: str = "") -> 
 
 
 def _unclean(findings: Sequence[Finding], name: str) -> CheckError:
-    first, others = findings[0], len(findings) - 1
+    first = findings[0]
     where = f"line {first.line}: {first.source_line.strip()}" if first.line else ""
-    two = first.other_line and first.other_line != first.line
-    other = f"  and line {first.other_line}: {first.other_source_line.strip()}" if two else ""
-    more = f" (and {others} more {'finding' if others == 1 else 'findings'})" if others else ""
-    return failure(
-        f"{name}: {first.kind.replace('_', ' ')}",
-        expected="no finding",
-        actual=first.message + more,
-        meaning=where + other,
-        next_step="run kernel.check[grid, block](...) on this launch, and mend the first finding first",
+    if first.other_line and first.other_line != first.line:
+        where += f"  and line {first.other_line}: {first.other_source_line.strip()}"
+    return first_finding(
+        findings, name, where, "run kernel.check[grid, block](...) on this launch, and mend the first finding first"
     )
 
 
@@ -160,9 +152,9 @@ def expect_counters(profile: object, *, name: str = "", rtol: float = 0.0, **bou
     """Check counters of a ``Profile``: each exact up to ``rtol``, or within bounds.
 
     A keyword is a counter (see ``COUNTERS``: ``global_load_sectors``, ``sectors_per_load_request``, ``bank_conflicts``,
-    ``barriers``, ...) for an exact count, or one with ``at_most_`` or ``at_least_`` before it. ``at_least_`` is what no
-    kernel can do without: fewer raise ImpossibleCountError, before anything else is looked at. Otherwise raises
-    CheckError that names the counter, the ratio and the line that counted most.
+    ``barriers``, ...) for an exact count, or one with ``at_most_`` or ``at_least_`` before it. ``at_least_`` is a
+    minimum that every correct kernel needs: a smaller count raises ImpossibleCountError, before all other checks.
+    Otherwise raises CheckError that names the counter, the ratio and the line that counted most.
 
     Example:
         >>> import numpy as np
@@ -175,26 +167,35 @@ def expect_counters(profile: object, *, name: str = "", rtol: float = 0.0, **bou
     """
     from mlsys_labkit.cuda.profile import Profile
 
-    asked = [_split(keyword, wanted) for keyword, wanted in bounds.items()]
-    if type(profile) is not Profile:
-        raise failure(
-            f"{name or 'the profile'}: not a profile",
-            expected="what kernel.profile[grid, block](...) returns",
-            actual=type_name(profile),
-            next_step="pass the profile, not the kernel",
-        )
+    asked = read_bounds("expect_counters", "counter", COUNTERS, bounds)
+    read = require_type(
+        profile,
+        Profile,
+        f"{name or 'the profile'}: not a profile",
+        expected="what kernel.profile[grid, block](...) returns",
+        next_step="pass the profile, not the kernel",
+    )
     for how, counter, wanted in sorted(asked, key=lambda one: one[0] != "at_least"):
-        came = value(profile, counter)
+        came = value(read, counter)
         slack = rtol * abs(wanted)
         over, under = came > wanted + slack, came < wanted - slack
+        head = f"{name or read.kernel}: {counter.replace('_', ' ')}"
         if how == "at_least" and under:
-            raise _impossible(profile, name, counter, came, wanted)
+            raise too_few(
+                f"{head}: fewer than any kernel needs for this work",
+                came,
+                f"at least {count(wanted)}{_extent(read)}",
+                "some elements were never touched, or something kept accesses from being counted",
+                "read every input and write every output through the kernel's own pointers, in plain C++",
+            )
         if (how != "at_least" and over) or (how == "" and under):
-            raise _off(profile, name, how, counter, came, wanted)
+            known = COUNTERS[counter]
+            why = Excess(known.meaning, _heaviest(read, known) if came > wanted else "", known.next_step)
+            raise off(head, came, wanted, ("at most " if how else "") + count(wanted) + _extent(read), why)
 
 
 def value(profile: Profile, counter: str) -> float:
-    """One counter of a profile; those a request are ratios, 0 where there was no request."""
+    """Return one counter of a profile; those per request are ratios, 0 where there was no request."""
     if counter in _PLAIN:
         return float(getattr(profile, counter))
     found = COUNTERS[counter]
@@ -204,53 +205,17 @@ def value(profile: Profile, counter: str) -> float:
 
 
 def _amount(line: LineCount, field: str) -> int:
-    """What a line adds: one with many wavefronts and no conflict is not to blame for conflicts."""
+    """Return what a line adds to a counter; for conflicts, its wavefronts beyond the least that it needs."""
     return line.wavefronts - line.ideal_wavefronts if field == "conflicts" else int(getattr(line, field))
 
 
-def _split(keyword: str, wanted: float) -> tuple[str, str, float]:
-    how = next((prefix for prefix in ("at_most", "at_least") if keyword.startswith(f"{prefix}_")), "")
-    counter = keyword.removeprefix(f"{how}_") if how else keyword
-    if counter not in COUNTERS:
-        raise TypeError(f"expect_counters knows no counter {counter!r}; choose one of {', '.join(COUNTERS)}")
-    return how, counter, wanted
-
-
-def _impossible(profile: Profile, name: str, counter: str, came: float, wanted: float) -> ImpossibleCountError:
-    what = failure(
-        f"{_head(profile, name, counter)}: fewer than any kernel needs for this work",
-        expected=f"at least {count(wanted)}{_extent(profile)}",
-        actual=count(came),
-        meaning="some elements were never touched, or something kept accesses from being counted",
-        next_step="read every input and write every output through the kernel's own pointers, in plain C++",
-    )
-    return ImpossibleCountError(str(what))
-
-
-def _off(profile: Profile, name: str, how: str, counter: str, came: float, wanted: float) -> CheckError:
-    found = COUNTERS[counter]
-    times = f" ({came / wanted:.3g}x)" if wanted else ""
-    blame = _heaviest(profile, found) if came > wanted else ""
-    return failure(
-        f"{_head(profile, name, counter)}: {'too many' if came > wanted else 'too few'}",
-        expected=("at most " if how else "") + count(wanted) + _extent(profile),
-        actual=count(came) + times,
-        meaning="; ".join(part for part in (found.meaning, blame) if part),
-        next_step=found.next_step,
-    )
-
-
-def _head(profile: Profile, name: str, counter: str) -> str:
-    return f"{name or profile.kernel}: {counter.replace('_', ' ')}"
-
-
 def _extent(profile: Profile) -> str:
-    """Said where only some blocks ran, for then every total is theirs alone."""
+    """Return how many of the blocks ran, because every total counts only these; "" where all ran."""
     return f" in {count(profile.blocks_run)} of {count(profile.blocks_total)} blocks" if profile.sampled else ""
 
 
 def _heaviest(profile: Profile, counter: _Counter) -> str:
-    """The line that adds most to a counter, in words."""
+    """Describe the line that adds most to a counter."""
     lines = [line for line in profile.lines if line.space == counter.space and line.op in counter.ops]
     if not lines:
         return ""

@@ -1,4 +1,4 @@
-"""Why are the numbers off? The cheap explanations, tried in order of how much they help."""
+"""Explanations of wrong numbers, tried in order of how much they help."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-# Who computes in the left format by mistake leaves the rounding of the right one.
+# Format of the task -> the coarser format whose rounding shows that the student computed in it by mistake.
 _COARSER = {"float64": "float32", "float32": "tf32", "float16": "bfloat16"}
-_MARGIN = 4.0  # beyond tolerance by less than this factor is rounding in any format
+_MARGIN = 4.0  # an error beyond the tolerance by less than this factor is called rounding in any format
 _ONE_SIDE = "did each byte count in and out, and a multiply-add as two operations?"
 _PREFIX = "which unit was asked for? k, M, G are powers of 1000, Ki, Mi, Gi powers of 1024"
 # One number has no structure to recognise, but these factors are hardly ever an accident.
@@ -78,7 +78,7 @@ class Diagnosis:
 
 
 def diagnose(c: Comparison, tolerance: Callable[[str], float]) -> Diagnosis:
-    """Say what the differences look like; ``tolerance`` gives the relative tolerance of a format."""
+    """Describe the kind of difference; ``tolerance`` gives the relative tolerance of a format."""
     nan, inf = c.counts
     if nan:
         meaning = "NaN: 0/0, inf - inf, log or sqrt of a negative number, or memory never written"
@@ -118,7 +118,7 @@ def diagnose(c: Comparison, tolerance: Callable[[str], float]) -> Diagnosis:
 
 
 def _slip(c: Comparison) -> Diagnosis | None:
-    """One number: a unit, a factor or a sign."""
+    """Explain a single wrong number: a unit, a factor or a sign. Return None if none of them fits."""
     if c.actual.size != 1 or "c" in c.actual.dtype.kind + c.expected.dtype.kind:
         return None
     a, e = float(c.actual.flat[0]), float(c.expected.flat[0])
@@ -131,7 +131,7 @@ def _slip(c: Comparison) -> Diagnosis | None:
 
 
 def _structure(c: Comparison) -> Diagnosis | None:
-    """Zeros, transpose, factor, offset: what one slip does to every element."""
+    """Explain an error that is the same in every element: zeros, a transpose, a factor or an offset."""
     if c.actual.size < 3 or "c" in c.actual.dtype.kind + c.expected.dtype.kind or not np.isfinite(c.expected).all():
         return None
     a, e = c.actual.astype(np.float64), c.expected.astype(np.float64)
@@ -144,7 +144,7 @@ def _structure(c: Comparison) -> Diagnosis | None:
     if a.ndim == 2 and a.shape[0] == a.shape[1] and explains(a.T):
         return Diagnosis("wrong", "this is the transpose of what was expected", "swap the two indices")
     if np.all(e == e.flat[0]):
-        return None  # a constant is any factor and any offset away
+        return None  # for a constant, both a factor and an offset would fit
     largest = int(np.argmax(np.abs(e)))
     factor = float(a.flat[largest] / e.flat[largest])
     if factor and explains(a / factor):
@@ -158,7 +158,7 @@ def _structure(c: Comparison) -> Diagnosis | None:
 
 
 def _where(off: npt.NDArray[np.bool_]) -> str:
-    """Do the wrong elements fill the end of one axis?"""
+    """Describe wrong elements that fill the end of one axis; return "" if they do not."""
     for axis in range(off.ndim):
         bad = np.asarray(off.any(axis=tuple(i for i in range(off.ndim) if i != axis)))
         first = int(np.argmax(bad))

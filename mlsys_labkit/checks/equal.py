@@ -1,4 +1,4 @@
-"""``expect_equal``: exact values of plain types, compared without asking the values."""
+"""``expect_equal``: exact comparison of plain values, without running code of the student."""
 
 from __future__ import annotations
 
@@ -120,14 +120,14 @@ def _compare_arrays(actual: Any, expected: Any, name: str) -> None:
 
 
 def _unwrap(value: Any) -> Any:
-    """A numpy scalar as the Python number, so that np.int64(3) is 3."""
+    """Convert a numpy scalar to the Python number, so that np.int64(3) equals 3. Return other values as they are."""
     if isinstance(value, np.generic) and np.dtype(type(value)).type is type(value):
         return value.item()
     return value
 
 
 def _kind(value: object) -> type | None:
-    """The plain type that decides how to compare; None for what only identity can decide."""
+    """Return the plain type that decides how to compare; None for values that only identity can compare."""
     kind = type(value)
     if kind in _ATOMS:
         return kind
@@ -140,7 +140,7 @@ def _kind(value: object) -> type | None:
 
 
 def _tagged(key: Any) -> tuple[type, Any]:
-    """1, 1.0 and True are one dict key to Python; not here."""
+    """Return the key with its type, so that 1, 1.0 and True, which are one dict key to Python, stay different."""
     key = _unwrap(key)
     return type(key), tuple(map(_tagged, key)) if type(key) is tuple else key
 
@@ -159,7 +159,7 @@ def _require_atoms(keys: list[Any], name: str) -> None:
 
 
 def _text(value: object) -> str:
-    """A repr for plain values only: a student's __repr__ is not called."""
+    """Return the repr of a plain value, and a short description of others: a student's __repr__ is never called."""
     kind = _kind(value)
     if kind in _ATOMS or kind is np.dtype:
         return _show(value)

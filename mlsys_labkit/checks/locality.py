@@ -1,9 +1,9 @@
-"""``expect_cache_misses``: did the loops walk memory in an order that a cache can use?"""
+"""``expect_cache_misses``: the misses of a loop's accesses in a model cache."""
 
 from __future__ import annotations
 
+from mlsys_labkit.checks.counts import require_type
 from mlsys_labkit.checks.message import count, failure
-from mlsys_labkit.checks.plain import type_name
 
 
 def expect_cache_misses(
@@ -11,8 +11,8 @@ def expect_cache_misses(
 ) -> None:
     """Check the misses of a recorded run in a model cache of ``lines`` lines of ``line_bytes`` (see ``cache_misses``).
 
-    ``at_least`` is what theory cannot do without: fewer misses mean that the recorder was bypassed. Raises CheckError
-    that says which array argument missed most.
+    ``at_least`` is the theoretical minimum: fewer misses mean that the recorder was bypassed. Raises CheckError that
+    says which array argument missed most.
 
     Example:
         >>> import numpy as np
@@ -23,14 +23,14 @@ def expect_cache_misses(
     """
     from mlsys_labkit.access import AccessTrace, cache_misses
 
-    if type(trace) is not AccessTrace:
-        raise failure(
-            f"{name}: not a trace of accesses",
-            expected="what lk.trace_accesses(function, arrays...) returns",
-            actual=type_name(trace),
-            next_step="pass the trace, not the function",
-        )
-    found = cache_misses(trace, line_bytes=line_bytes, lines=lines)
+    traced = require_type(
+        trace,
+        AccessTrace,
+        f"{name}: not a trace of accesses",
+        expected="what lk.trace_accesses(function, arrays...) returns",
+        next_step="pass the trace, not the function",
+    )
+    found = cache_misses(traced, line_bytes=line_bytes, lines=lines)
     shares = ", ".join(f"argument {number}: {count(misses)}" for number, misses in enumerate(found.per_array))
     if found.misses > at_most:
         worst = max(range(len(found.per_array)), key=found.per_array.__getitem__)

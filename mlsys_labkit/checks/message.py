@@ -1,4 +1,4 @@
-"""The one error of all checks, and the one shape of its text."""
+"""The error that all checks raise, and the format of its text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from mlsys_labkit.errors import LabkitError
 
 
 class CheckError(AssertionError, LabkitError):
-    """A check did not hold. Its text has a headline and up to four labelled lines."""
+    """The error of a check that does not hold: a headline and up to four labelled lines."""
 
 
 def failure(
@@ -27,5 +27,5 @@ def failure(
 
 
 def count(value: float) -> str:
-    """A number of things in full, with thin groups: 67 149 824. Fractions keep six digits."""
+    """Format a count in full, with spaces between groups of three digits: 67 149 824. Fractions keep six digits."""
     return f"{int(value):,}".replace(",", " ") if float(value).is_integer() else f"{value:.6g}"

@@ -1,7 +1,7 @@
-"""Read a student's value as plain data without running the student's code.
+"""Conversion of a student's value to plain data, without running the student's code.
 
-A class with an ``__eq__`` that always says yes, an ``__array__`` that hands out the expected value, or a tensor
-subclass that answers for torch would each pass a naive comparison. So a value counts only if its *exact* type is one
+A class whose ``__eq__`` always returns True, whose ``__array__`` returns the expected value, or that is a tensor
+subclass with methods of its own would each pass a naive comparison. So a value counts only if its *exact* type is one
 whose behaviour Python, numpy or torch defines; subclasses of ndarray are viewed as their base class.
 """
 
@@ -29,7 +29,10 @@ class PlainArray:
 
 
 def plain_array(value: object, name: str, depth: int = 0) -> PlainArray:
-    """Numbers, nested lists, ndarrays and tensors as a ``PlainArray``; raises ``CheckError`` for anything else."""
+    """Convert a number, a nested list, an ndarray or a tensor to a ``PlainArray``.
+
+    Raises CheckError for anything else.
+    """
     kind = type(value)
     if kind in _DTYPE_OF_NUMBER:
         return PlainArray(_numbers([value], name)[0], _DTYPE_OF_NUMBER[kind])
@@ -68,13 +71,16 @@ def plain_array(value: object, name: str, depth: int = 0) -> PlainArray:
 
 
 def is_tensor(value: object) -> bool:
-    """Is the exact type torch.Tensor or nn.Parameter? Torch is not imported: a tensor exists only where torch does."""
+    """Return True if the exact type is torch.Tensor or nn.Parameter.
+
+    Torch is not imported: where it is not loaded, no tensor can exist.
+    """
     torch = sys.modules.get("torch")
     return torch is not None and type(value) in (torch.Tensor, torch.nn.Parameter)
 
 
 def base_array(value: Any) -> npt.NDArray[Any]:
-    """An ndarray of any subclass as ndarray itself."""
+    """Return an array of any ndarray subclass as a plain ndarray."""
     return np.ndarray.view(value, np.ndarray)
 
 

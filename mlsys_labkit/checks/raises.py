@@ -32,7 +32,8 @@ def expect_raises(
     try:
         result = fn(*args, **kwargs)
     except kinds as error:
-        # A stub's NotImplementedError is a RuntimeError and an Exception too: neither may take it for an answer.
+        # A stub's NotImplementedError is also a RuntimeError and an Exception. It must not pass when one of these is
+        # expected.
         if isinstance(error, NotImplementedError) and not any(issubclass(kind, NotImplementedError) for kind in kinds):
             raise
         if match is not None and not re.search(match, str(error)):

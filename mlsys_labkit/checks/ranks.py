@@ -1,8 +1,8 @@
-"""``run_ranks`` and ``expect_messages``: what ranks computed together, and what they sent for it.
+"""``run_ranks`` and ``expect_messages``: the results of several ranks, and the messages that they sent.
 
-``run_ranks`` is a named probe: a test cell asks for it by name, and it runs where the student's function lives. Plain
-data goes in (numbers, tensors, ``ranks.each``) and plain data comes back (a ``ranks.Run``), so a grader may have it
-executed on the student's side and judge what returns.
+``run_ranks`` is a named probe: a test cell calls it by name, and it runs in the process of the student's function.
+Plain data goes in (numbers, tensors, ``ranks.each``) and plain data comes back (a ``ranks.Run``), so a grader can run
+it in the student's process and check the result.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from mlsys_labkit.checks.cuda import ImpossibleCountError
+from mlsys_labkit._base.probes import probe, witnessed
+from mlsys_labkit.checks.counts import Excess, off, read_bounds, require_type, too_few
 from mlsys_labkit.checks.message import CheckError, count, failure
-from mlsys_labkit.checks.plain import type_name
-from mlsys_labkit.probes import probe, witnessed
-from mlsys_labkit.ranks.trace import Event, Trace
+from mlsys_labkit.ranks.trace.events import Event, Trace
 
 if TYPE_CHECKING:
     from mlsys_labkit.ranks.result import Run
@@ -83,7 +82,7 @@ def run_ranks(
     except ranks.RanksError as error:
         if stub := _stub(error):
             raise stub.with_traceback(_own_frames(stub)) from None
-        # A deadlock's text says all; what a rank raised is worth its own traceback.
+        # The message of a deadlock is complete. An error that a rank raised keeps its traceback.
         raise _failed(error, f"{name} on {world_size} ranks") from error.__cause__
     if run.trace.findings:
         raise _found(run.trace, f"{name} on {world_size} ranks")
@@ -107,8 +106,9 @@ def expect_messages(
     collective of the library: none, unless named; ``None`` allows all. A trace with findings (a send that nobody
     received, an irecv that nobody waited for) never passes.
 
-    Less than an exact or a least figure raises ImpossibleCountError: something was not sent, or went another way. All
-    else raises CheckError with the rank, and the line that sent most. An unknown keyword, TypeError.
+    A count below an exact or a least figure raises ImpossibleCountError: something was not sent, or was sent by other
+    means. Other differences raise CheckError with the rank, and the line that sent most. An unknown keyword raises
+    TypeError.
 
     Example:
         >>> from mlsys_labkit.ranks import Event, Trace
@@ -119,8 +119,14 @@ def expect_messages(
     Reference: R. Thakur, R. Rabenseifner and W. Gropp, "Optimization of Collective Communication Operations in MPICH",
     IJHPCA 19(1), 2005: messages and bytes of each algorithm.
     """
-    asked = [_split(keyword, wanted) for keyword, wanted in bounds.items()]
-    run = _trace(trace, name)
+    asked = read_bounds("expect_messages", "figure", _FIGURES, bounds)
+    run = require_type(
+        trace,
+        Trace,
+        f"{name or 'the trace'}: not a trace of ranks",
+        expected="run.trace of lk.ranks.run(...)",
+        next_step="pass the trace, not the run or its values",
+    )
     head = name or f"{run.world_size} ranks"
     if run.findings:
         raise _found(run, head)
@@ -133,7 +139,7 @@ def expect_messages(
 
 
 def _stub(error: BaseException | None) -> NotImplementedError | None:
-    """The stub's own error under the one that says on which rank it was raised."""
+    """Return the stub's own error from under the RankError, or None."""
     while error is not None:
         if isinstance(error, NotImplementedError):
             return error
@@ -142,7 +148,7 @@ def _stub(error: BaseException | None) -> NotImplementedError | None:
 
 
 def _own_frames(error: BaseException) -> TracebackType | None:
-    """The traceback from the student's first frame on: how ranks are run is nothing to read about at midnight."""
+    """Return the traceback from the student's first frame on, without the frames that run the ranks."""
     from mlsys_labkit.memory.user_line import is_library
 
     frames = error.__traceback__
@@ -164,54 +170,25 @@ def _failed(error: Exception, head: str) -> CheckError:
     return failure(f"{head}: {what}", actual=told.replace("\n", "\n" + " " * 10), next_step=step)
 
 
-def _trace(trace: object, name: str) -> Trace:
-    if type(trace) is not Trace:
-        raise failure(
-            f"{name or 'the trace'}: not a trace of ranks",
-            expected="run.trace of lk.ranks.run(...)",
-            actual=type_name(trace),
-            next_step="pass the trace, not the run or its values",
-        )
-    return trace
-
-
-def _split(keyword: str, wanted: float | Sequence[float]) -> tuple[str, str, float | Sequence[float]]:
-    how = next((prefix for prefix in ("at_most", "at_least") if keyword.startswith(f"{prefix}_")), "")
-    figure = keyword.removeprefix(f"{how}_") if how else keyword
-    if figure not in _FIGURES:
-        raise TypeError(f"expect_messages knows no figure {figure!r}; choose one of {', '.join(_FIGURES)}")
-    return how, figure, wanted
-
-
 def _judge(run: Trace, head: str, how: str, figure: str, wanted: float | Sequence[float]) -> None:
     for rank, came, limit in _amounts(run, figure, wanted):
         where = f"{head}: {_FIGURES[figure]}" + (f" by rank {rank}" if rank is not None else "")
         where = where.replace("received by", "received on")
         if how != "at_most" and came < limit:
-            raise ImpossibleCountError(
-                str(
-                    failure(
-                        f"{where}: fewer than this work needs",
-                        expected=("at least " if how else "") + count(limit),
-                        actual=count(came),
-                        meaning="something was not sent, or reached its rank by another way than a message",
-                        next_step="does every rank take part, and is the last, shorter chunk sent as well?",
-                    )
-                )
+            raise too_few(
+                f"{where}: fewer than this work needs",
+                came,
+                ("at least " if how else "") + count(limit),
+                "something was not sent, or reached its rank by another way than a message",
+                "does every rank take part, and is the last, shorter chunk sent as well?",
             )
         if how != "at_least" and came > limit:
-            blame = _heaviest(run, rank, "recv" if figure == "received_bytes" else "send")
-            raise failure(
-                f"{where}: too many",
-                expected=("at most " if how else "") + count(limit),
-                actual=count(came) + (f" ({came / limit:.3g}x)" if limit else ""),
-                meaning=blame,
-                next_step=_NEXT[figure],
-            )
+            line = _heaviest(run, rank, "recv" if figure == "received_bytes" else "send")
+            raise off(where, came, limit, ("at most " if how else "") + count(limit), Excess("", line, _NEXT[figure]))
 
 
 def _amounts(run: Trace, figure: str, wanted: float | Sequence[float]) -> list[tuple[int | None, float, float]]:
-    """(rank, what came, what is wanted); rank None for a figure of all ranks together."""
+    """Return (rank, actual, wanted) for each rank; rank None for a figure of all ranks together."""
     each = range(run.world_size)
     if figure in ("total_messages", "total_bytes", "rounds"):
         if isinstance(wanted, Sequence):
@@ -235,7 +212,7 @@ def _rounds(run: Trace) -> float:
 
 
 def _heaviest(run: Trace, rank: int | None, kind: str) -> str:
-    """The line whose messages carry most, in words."""
+    """Describe the line whose messages carry most bytes."""
     lines: Counter[str] = Counter()
     for event in run.events:
         if event.kind == kind and rank in (None, event.rank):

@@ -1,4 +1,4 @@
-"""``expect_shares_memory`` and ``expect_copy``: is it a view, or new memory?"""
+"""``expect_shares_memory`` and ``expect_copy``: checks whether a result is a view or new memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mlsys_labkit.checks.plain import base_array, is_tensor, type_name
 
 
 class _Span:
-    """Addresses without data: numpy answers overlap questions about them, on any device, and never reads them."""
+    """Addresses without data, of any device: numpy compares them for overlap and never reads them."""
 
     def __init__(self, pointer: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> None:
         self.__array_interface__ = {
@@ -32,7 +32,10 @@ def _span(value: Any, name: str) -> tuple[npt.NDArray[Any], str]:
 
 
 def shares_memory(a: object, b: object) -> bool:
-    """Do two arrays or tensors have a byte in common? Decided from addresses alone; numpy and torch may be mixed."""
+    """Return whether two arrays or tensors have a byte in common.
+
+    This is decided from addresses alone; numpy and torch may be mixed.
+    """
     (one, device), (other, other_device) = _span(a, "first"), _span(b, "second")
     if device != other_device:
         return False

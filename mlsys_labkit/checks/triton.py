@@ -1,13 +1,12 @@
-"""``expect_no_findings`` and ``expect_traffic``: is a Triton kernel right, and is its traffic theory's?"""
+"""``expect_no_findings`` and ``expect_traffic``: errors of a Triton kernel, and its traffic against theory."""
 
 from __future__ import annotations
 
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from mlsys_labkit.checks.cuda import ImpossibleCountError
-from mlsys_labkit.checks.message import CheckError, count, failure
-from mlsys_labkit.checks.plain import type_name
+from mlsys_labkit.checks.counts import Excess, first_finding, off, read_bounds, require_type, too_few
+from mlsys_labkit.checks.message import count
 
 if TYPE_CHECKING:
     from mlsys_labkit.triton_trace.tracer import Trace
@@ -35,17 +34,15 @@ def expect_no_findings(trace: object, *, name: str = "", performance: bool = Fal
     found = [one for one in traced.findings if one.severity in wanted]
     if not found:
         return
-    first, others = found[0], len(found) - 1
+    first = found[0]
     where = [f"{first.line}: {first.source_line}"] if first.line else []
     if first.other_line and first.other_line != first.line:
         where.append(f"{first.other_line}: {first.other_source_line}")
-    more = f" (and {others} more {'finding' if others == 1 else 'findings'})" if others else ""
-    raise failure(
-        f"{name or traced.kernel}, grid {_grid(traced)}: {first.kind.replace('_', ' ')}",
-        expected="no finding",
-        actual=first.message + more,
-        meaning="; ".join(where),
-        next_step="look at lk.triton_trace.trace(kernel)[grid](...).findings, and mend the first finding first",
+    raise first_finding(
+        found,
+        f"{name or traced.kernel}, grid {_grid(traced)}",
+        "; ".join(where),
+        "look at lk.triton_trace.trace(kernel)[grid](...).findings, and mend the first finding first",
     )
 
 
@@ -54,8 +51,9 @@ def expect_traffic(trace: object, array: str, *, name: str = "", **bounds: float
 
     A keyword is a figure of ``ArrayTraffic`` (``loaded_bytes``, ``stored_bytes``, ``loaded_elements``,
     ``distinct_loaded_bytes``, ...), or one with ``at_most_`` or ``at_least_`` before it. Less than was asked for as an
-    exact or a least figure raises ImpossibleCountError: the kernel did not do the work, or went past the count. More
-    raises CheckError with the ratio and the line that asked most. A name that is no array of the kernel, TypeError.
+    exact or a least figure raises ImpossibleCountError: the kernel did not do the work, or bypassed the counters. More
+    raises CheckError with the ratio and the line that asked most. A name that is no array of the kernel raises
+    TypeError.
 
     Example:
         >>> import numpy as np, triton, triton.language as tl
@@ -69,7 +67,10 @@ def expect_traffic(trace: object, array: str, *, name: str = "", **bounds: float
 
     Reference: S. Williams, A. Waterman and D. Patterson, "Roofline", CACM 52(4), 2009: bytes moved are the cost.
     """
-    asked = [_split(keyword, wanted) for keyword, wanted in bounds.items()]
+    from mlsys_labkit.triton_trace.count.counts import ArrayTraffic
+
+    figures = [one.name for one in fields(ArrayTraffic) if one.name != "name"]
+    asked = read_bounds("expect_traffic", "figure", figures, bounds)
     traced = _trace(trace, name)
     if array not in traced.arrays:
         raise TypeError(f"{traced.kernel} has no array {array!r}; it has {', '.join(traced.arrays) or 'none'}")
@@ -77,47 +78,35 @@ def expect_traffic(trace: object, array: str, *, name: str = "", **bounds: float
         came = getattr(traced.arrays[array], figure)
         head = f"{name or traced.kernel}, grid {_grid(traced)}: {figure.replace('_', ' ')} of {array}"
         if how != "at_most" and came < wanted:
-            raise _impossible(head, came, wanted)
+            raise too_few(
+                f"{head}: fewer than any kernel needs for this work",
+                came,
+                f"at least {count(wanted)}",
+                "some elements were never touched",
+                "does every program take part, and does the loop reach the end?",
+            )
         if how != "at_least" and came > wanted:
-            raise _too_many(traced, head, array, figure, came, how, wanted)
+            unit = "each lane that is not masked off counts, every time it asks" if "distinct" not in figure else ""
+            why = Excess(
+                unit, _heaviest(traced, array, figure), "which bytes are asked for more often than they have to be?"
+            )
+            raise off(head, came, wanted, ("at most " if how else "") + count(wanted), why)
 
 
 def _trace(trace: object, name: str) -> Trace:
     from mlsys_labkit.triton_trace.tracer import Trace
 
-    if type(trace) is not Trace:
-        raise failure(
-            f"{name or 'the trace'}: not a trace",
-            expected="what lk.triton_trace.trace(kernel)[grid](...) returns",
-            actual=type_name(trace),
-            next_step="pass the trace, not the kernel or its result",
-        )
-    return trace
-
-
-def _split(keyword: str, wanted: float) -> tuple[str, str, float]:
-    from mlsys_labkit.triton_trace.counts import ArrayTraffic
-
-    figures = [one.name for one in fields(ArrayTraffic) if one.name != "name"]
-    how = next((prefix for prefix in ("at_most", "at_least") if keyword.startswith(f"{prefix}_")), "")
-    figure = keyword.removeprefix(f"{how}_") if how else keyword
-    if figure not in figures:
-        raise TypeError(f"expect_traffic knows no figure {figure!r}; choose one of {', '.join(figures)}")
-    return how, figure, wanted
-
-
-def _impossible(head: str, came: float, wanted: float) -> ImpossibleCountError:
-    what = failure(
-        f"{head}: fewer than any kernel needs for this work",
-        expected=f"at least {count(wanted)}",
-        actual=count(came),
-        meaning="some elements were never touched",
-        next_step="does every program take part, and does the loop reach the end?",
+    return require_type(
+        trace,
+        Trace,
+        f"{name or 'the trace'}: not a trace",
+        expected="what lk.triton_trace.trace(kernel)[grid](...) returns",
+        next_step="pass the trace, not the kernel or its result",
     )
-    return ImpossibleCountError(str(what))
 
 
-def _too_many(traced: Trace, head: str, array: str, figure: str, came: float, how: str, wanted: float) -> CheckError:
+def _heaviest(traced: Trace, array: str, figure: str) -> str:
+    """Describe the line that asked most of ``array``."""
     reads = "loaded" in figure
     lines = [
         one
@@ -125,15 +114,7 @@ def _too_many(traced: Trace, head: str, array: str, figure: str, came: float, ho
         if array in one.array.split(", ") and (one.kind == "atomic" or (one.kind == "load") is reads)
     ]
     most = max(lines, key=lambda one: one.bytes_requested, default=None)
-    blame = f"most at {most.line}: {traced.source.line_text(*most.line)}" if most else ""
-    unit = "each lane that is not masked off counts, every time it asks" if "distinct" not in figure else ""
-    return failure(
-        f"{head}: too many",
-        expected=("at most " if how else "") + count(wanted),
-        actual=count(came) + (f" ({came / wanted:.3g}x)" if wanted else ""),
-        meaning="; ".join(part for part in (unit, blame) if part),
-        next_step="which bytes are asked for more often than they have to be?",
-    )
+    return f"most at {most.line}: {traced.source.line_text(*most.line)}" if most else ""
 
 
 def _grid(traced: Trace) -> str:

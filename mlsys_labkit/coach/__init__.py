@@ -1,4 +1,4 @@
-"""What stands beside a task: a prediction to commit to, hints on demand, and pictures that wait for a solution."""
+"""Help beside a task: a prediction to commit to, hints on demand, and pictures that wait for a solution."""
 
 from mlsys_labkit.coach.hints import Hint, hint
 from mlsys_labkit.coach.pictures import picture

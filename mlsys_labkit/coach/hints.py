@@ -22,7 +22,7 @@ class Hint:
 
     @property
     def ahead(self) -> str:
-        """What the next call gives."""
+        """Name the hint that the next call shows."""
         if self.rung == self.rungs:
             return "That is the last hint."
         return f'`lk.hint("{self.task}")` again for the next of {self.rungs}.'
@@ -38,14 +38,14 @@ class Hint:
 
 
 def taken(task: str) -> int:
-    """How many rungs of the ladder of ``task`` this kernel has given."""
+    """Count the hints of ``task`` that this kernel has shown."""
     return _taken.get(task, 0)
 
 
 def hint(task: str, rung: int | None = None) -> Hint:
-    """The next hint for ``task``: a nudge first, almost there at the end, never the solution.
+    """Return the next hint for ``task``: the first is a nudge, the last comes close and never shows the solution.
 
-    ``rung`` (1 is the first) asks for a certain one. Raises LabkitError for an unknown task or rung.
+    ``rung`` selects a certain hint (1 is the first). Raises LabkitError for an unknown task or rung.
 
     Example:
         >>> print(hint("offset", 1).ahead)

@@ -1,4 +1,4 @@
-"""The notes of every task: ``notes/labNN_topic.toml``, one table a task, read once.
+"""The notes of every task: ``notes/labNN_topic.toml``, one table per task, read once.
 
 They travel with the package, not with the notebook, so that a lab opened alone on Colab has them too.
 """
@@ -19,7 +19,7 @@ from mlsys_labkit.errors import LabkitError
 
 @dataclass(frozen=True)
 class Note:
-    """What the coach knows about one task. ``question`` and ``hints`` may each be missing, never both."""
+    """The notes of one task. ``question`` and ``hints`` may each be missing, never both."""
 
     task: str
     lab: str
@@ -31,7 +31,7 @@ class Note:
 
 
 def note(task: str) -> Note:
-    """The note of ``task``; a LabkitError that names the nearest tasks if there is none."""
+    """Return the note of ``task``. Raises LabkitError that names the nearest tasks if there is none."""
     notes = all_notes()
     if task not in notes:
         near = difflib.get_close_matches(task, notes, n=3) or sorted(notes)[:5]
@@ -41,7 +41,7 @@ def note(task: str) -> Note:
 
 @cache
 def all_notes() -> Mapping[str, Note]:
-    """Every note by task name."""
+    """Return every note by task name."""
     found: dict[str, Note] = {}
     for file in sorted((files("mlsys_labkit.coach") / "notes").iterdir(), key=lambda entry: entry.name):
         if not file.name.endswith(".toml"):
@@ -56,7 +56,7 @@ def all_notes() -> Mapping[str, Note]:
 
 
 def read_notes(file: Traversable) -> list[Note]:
-    """The notes in one file; raises LabkitError with the file, the task and what to write instead."""
+    """Read the notes in one file. Raises LabkitError with the file, the task and what to write instead."""
     try:
         tables = tomllib.loads(file.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:

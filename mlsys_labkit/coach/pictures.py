@@ -33,10 +33,10 @@ class Caption:
 
 @contextmanager
 def picture(caption: str) -> Iterator[None]:
-    """Draw in the body; ``caption`` says what to see. An unsolved task (NotImplementedError) leaves a placeholder.
+    """Show ``caption`` below what the body draws; after NotImplementedError (an unsolved task) show a placeholder.
 
-    So does one that was called on another rank, whose error has NotImplementedError as its cause. Any other error is
-    raised as it is: a picture never hides a bug.
+    The same holds for an error of another rank whose cause is a NotImplementedError. Any other error is raised as it
+    is, so that a picture hides no bug.
 
     Example:
         >>> with picture("nothing yet"):

@@ -1,4 +1,4 @@
-"""Predict before you run: the answer shows once the student has committed."""
+"""Predictions before a cell is run: the answer shows once the student has chosen an option."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class Verdict:
         return "> **" + str(self).replace("\n", "**\n>\n> ", 1).replace("\n", "\n> ")
 
 
-_committed: dict[str, int] = {}  # by task, so that running the cell again does not take the commitment back
+_committed: dict[str, int] = {}  # by task, so that running the cell again keeps the choice
 
 
 def predict(task: str, choice: str | None = None, *, again: bool = False) -> Any:
-    """A card with the task's question; commit to an option and it answers.
+    """Show a card with the task's question. After the reader has chosen an option, it shows the answer.
 
-    ``choice`` ("a", "b", ...) commits from the keyboard alone, for places where no widget draws. Nothing here
-    ever waits for input, so a headless run goes through. A commitment lasts as long as the kernel; ``again`` asks
-    afresh. Raises LabkitError for an unknown task or letter.
+    ``choice`` ("a", "b", ...) chooses from the keyboard alone, where no widget can be drawn. The function never
+    waits for input, so a headless run is not blocked. A choice lasts as long as the kernel; ``again`` clears it.
+    Raises LabkitError for an unknown task or letter.
 
     Example:
         >>> predict("offset", "a").right
@@ -60,7 +60,7 @@ def predict(task: str, choice: str | None = None, *, again: bool = False) -> Any
         name=task,
         choice=_committed.get(task),
     )
-    if hasattr(card, "observe"):  # without anywidget the card lives in the page alone
+    if hasattr(card, "observe"):  # without anywidget the card runs in the page only
         card.observe(lambda change: _committed.update({task: change["new"]}), "choice")
     return card
 

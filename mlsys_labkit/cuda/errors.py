@@ -1,4 +1,4 @@
-"""What can go wrong between a student's kernel and its result, each kind of it a class of its own."""
+"""Exceptions raised while a kernel is compiled or run, one class for each kind of failure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 
 
 class CudaError(LabkitError):
-    """Base of every error of this room: a missing compiler, a full disk, memory that ran out."""
+    """Base of every error of this package: a missing compiler, a full disk, memory that ran out."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Diagnostic:
 
 
 class CompileError(CudaError):
-    """The source is no kernel that this machine can run.
+    """A source that this machine cannot compile into a kernel.
 
     Attributes:
         diagnostics: every complaint, in the order of the lines.
@@ -59,7 +59,7 @@ class CompileError(CudaError):
 
 
 class GradedError(CompileError):
-    """A graded kernel holds something that could go around the counters."""
+    """The error for a graded kernel with code that could bypass the counters."""
 
 
 class LaunchError(CudaError, ValueError):
@@ -71,7 +71,7 @@ class ArgumentError(CudaError, TypeError):
 
 
 class KernelError(CudaError):
-    """The kernel ran and did something that ends it, such as an access outside its arrays.
+    """A kernel that was ended by its own fault, such as an access outside its arrays.
 
     Attributes:
         findings: what it did, with block, thread and source line.
@@ -83,15 +83,15 @@ class KernelError(CudaError):
 
 
 class KernelInterrupt(KeyboardInterrupt):
-    """A kernel was interrupted while it ran. Shown as its own line in a notebook, without the frames that waited."""
+    """The interruption of a running kernel. A notebook shows it in one line, without the frames that waited."""
 
     def _render_traceback_(self) -> list[str]:
         return readers_traceback(self)
 
 
 class UnsolvedError(CudaError, NotImplementedError):
-    """A kernel that nobody has written yet was launched."""
+    """A launch of a kernel that is not written yet."""
 
 
 class WorkerError(CudaError):
-    """The process that runs kernels died or did not answer. The next launch starts another one."""
+    """A worker, the process that runs kernels, that died or did not answer. The next launch starts another one."""

@@ -11,7 +11,7 @@ Index = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Finding:
-    """What went wrong, who did it, and where.
+    """One error of a kernel: its kind, the threads that made it, and the source lines.
 
     Attributes:
         kind: "out_of_bounds", "shared_out_of_bounds", "uninitialized_shared", "shared_race", "global_race",
@@ -19,7 +19,7 @@ class Finding:
             "timeout", "assertion", "trap", "illegal_address", "misaligned", "unfinished_copy" or "unrecorded_store".
         message: one sentence, without the source lines.
         line: of the source, from 1; 0 where it is not known. ``source_line`` is its text.
-        block, thread: indices (x, y, z) of the one that did it first; None where nobody in particular did.
+        block, thread: indices (x, y, z) of the thread that made it first; None where no one thread did.
         other_line, other_source_line, other_block, other_thread: the second party of a race or of a barrier.
         array: the argument or ``__shared__`` array, empty where it is not known.
         offset: of the access from the array's first byte, in bytes; None where there is no array.

@@ -1,17 +1,14 @@
-"""A profile as a table for the terminal and as HTML without a script, right in light and in dark."""
+"""A profile as a table for the terminal and as HTML without a script, for light and dark pages."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
-from typing import TYPE_CHECKING
 
-from mlsys_labkit.cuda.profile import SECTOR_BYTES
+from mlsys_labkit._base.light_dark_colours import COLOURS
+from mlsys_labkit._base.units import plain, si
+from mlsys_labkit.cuda.counters import SECTOR_BYTES, Counters, LineCount
 from mlsys_labkit.timing.record import duration
-from mlsys_labkit.units import plain, si
-
-if TYPE_CHECKING:
-    from mlsys_labkit.cuda.profile import LineCount, Profile
 
 __all__ = ["html_report", "text_report"]
 
@@ -30,11 +27,11 @@ _HEADINGS = (
 )
 _NUMERIC = range(3, 10)
 _NOTE = {
-    "bytes": "a lane",
-    "lanes": "active, a request",
-    "sectors": "of 32 bytes, a request",
-    "wavefronts": "passes over the banks, a request",
-    "least": "sectors or wavefronts that the bytes need, a request",
+    "bytes": "per lane",
+    "lanes": "active, per request",
+    "sectors": "of 32 bytes, per request",
+    "wavefronts": "passes over the banks, per request",
+    "least": "sectors or wavefronts that the bytes need, per request",
     "worst": "most in one request",
 }
 _STYLE = """
@@ -46,12 +43,12 @@ _STYLE = """
 .lk-profile td.s,.lk-profile .code td{font-family:ui-monospace,monospace;white-space:pre}
 .lk-profile .above{font-weight:700}
 .lk-profile .note{opacity:.75}
-.lk-profile .bar{display:inline-block;height:.7em;background:#e07b00}
-"""
+.lk-profile .bar{display:inline-block;height:.7em;background:BAR}
+""".replace("BAR", COLOURS["orange"].figure)
 
 
-def text_report(profile: Profile) -> str:
-    """The table that ``print(profile)`` shows: a row for each kind of access, and the totals below it."""
+def text_report(profile: Counters) -> str:
+    """Return the table that ``print(profile)`` shows: a row for each kind of access, and the totals."""
     rows = [_HEADINGS, *_rows(profile)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS) - 1)]
     lines = [_title(profile)]
@@ -64,8 +61,8 @@ def text_report(profile: Profile) -> str:
     return "\n".join([*lines, *_totals(profile), _caveat(profile)])
 
 
-def html_report(profile: Profile) -> str:
-    """The same as HTML, and the source with the share of the kernel's lanes that passed each line."""
+def html_report(profile: Counters) -> str:
+    """Return the same as HTML, and the source with the share of the kernel's lanes that passed each line."""
     head = "".join(
         f'<th{_class(column)} title="{escape(_NOTE.get(name, name))}">{name}</th>'
         for column, name in enumerate(_HEADINGS)
@@ -80,11 +77,11 @@ def html_report(profile: Profile) -> str:
     )
 
 
-def _accesses(profile: Profile) -> list[LineCount]:
+def _accesses(profile: Counters) -> list[LineCount]:
     return [count for count in profile.lines if count.requests]
 
 
-def _rows(profile: Profile) -> list[tuple[str, ...]]:
+def _rows(profile: Counters) -> list[tuple[str, ...]]:
     source = profile.source.splitlines()
     return [
         (
@@ -112,7 +109,7 @@ def _excessive(count: LineCount) -> bool:
     return (count.sectors if count.space == "global" else count.wavefronts) > _least(count)
 
 
-def _title(profile: Profile) -> str:
+def _title(profile: Counters) -> str:
     shared = f", {profile.shared_bytes} bytes of dynamic shared memory" if profile.shared_bytes else ""
     return f"{profile.kernel}, grid {_dims(profile.grid)}, block {_dims(profile.block)}{shared}"
 
@@ -124,7 +121,7 @@ def _dims(extent: Sequence[int]) -> str:
     return " x ".join(map(str, shown))
 
 
-def _totals(profile: Profile) -> Iterable[str]:
+def _totals(profile: Counters) -> Iterable[str]:
     work = profile.work
     loads, stores = profile.global_load_requests, profile.global_store_requests
     if loads or stores or profile.global_atomic_requests:
@@ -145,7 +142,7 @@ def _totals(profile: Profile) -> Iterable[str]:
     )
 
 
-def _a_request(profile: Profile) -> str:
+def _a_request(profile: Counters) -> str:
     parts = [
         f"{plain(each)} a {name}"
         for name, each in (
@@ -158,7 +155,7 @@ def _a_request(profile: Profile) -> str:
     return ", ".join(parts)
 
 
-def _caveat(profile: Profile) -> str:
+def _caveat(profile: Counters) -> str:
     part = f"; {profile.blocks_run:,} of {profile.blocks_total:,} blocks were run" if profile.sampled else ""
     caveat = f"{profile.label}: counted from the source as written, not measured on a GPU, no caches{part}"
     if profile.gpu_seconds is None:
@@ -176,8 +173,8 @@ def _html_row(count: LineCount, row: Sequence[str]) -> str:
     return f'<tr{above}>{cells}<td class="s">{escape(row[-1])}</td></tr>'
 
 
-def _annotated(profile: Profile) -> str:
-    """Every source line, with a bar as long as the share of the busiest line's lanes that passed it."""
+def _annotated(profile: Counters) -> str:
+    """Return every source line, with a bar as long as the share of the busiest line's lanes that passed it."""
     executed: dict[int, int] = {}
     for count in profile.lines:
         executed[count.line] = max(executed.get(count.line, 0), count.executed)

@@ -1,4 +1,4 @@
-"""The grid, the blocks and the dynamic shared memory of a launch, held against the limits that CUDA has for them."""
+"""The grid, the blocks and the dynamic shared memory of a launch, checked against CUDA's limits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_SHARED_BYTES = 227 << 10
 
 @dataclass(frozen=True)
 class LaunchShape:
-    """What stands between ``<<<`` and ``>>>``.
+    """The values between ``<<<`` and ``>>>``.
 
     Attributes:
         grid: blocks along x, y, z.
@@ -47,7 +47,7 @@ class LaunchShape:
 
 
 def launch_shape(key: Any, static_shared_bytes: int = 0) -> LaunchShape:
-    """The shape that ``kernel[key]`` asks for. Raises LaunchError in the words of CUDA's own errors.
+    """Return the shape that ``kernel[key]`` asks for. Raises LaunchError in the words of CUDA's own errors.
 
     Example:
         >>> launch_shape(((4, 2), 256))

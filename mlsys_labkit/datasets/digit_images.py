@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 
 def digits() -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
-    """Images, float64 [1797, 64], brightness 0 to 16 row by row, and the digit that each shows, int64 [1797].
+    """Return images, float64 [1797, 64], brightness 0 to 16 row by row, and the digit that each shows, int64 [1797].
 
     Both are fresh copies at each call.
 

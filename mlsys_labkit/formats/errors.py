@@ -1,4 +1,4 @@
-"""What can be wrong with a code, a number or a shape that is to be stored in few bits."""
+"""Error of the number formats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small floating-point formats, bit by bit: sign, exponent, mantissa, and the number that each code stands for.
+"""Small floating-point formats, bit by bit: sign, exponent, mantissa, and the number of each code.
 
 Reference: IEEE 754-2019; Micikevicius et al., "FP8 Formats for Deep Learning", arXiv:2209.05433; Open Compute Project,
 "OCP Microscaling Formats (MX) Specification v1.0", 2023, sec. 5.3 (FP6, FP4, E8M0).
@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from mlsys_labkit.formats.codes import checked_codes
 from mlsys_labkit.formats.errors import FormatError
 
 __all__ = ["FloatFormat"]
@@ -25,10 +26,9 @@ Codes = npt.NDArray[np.uint32]
 class FloatFormat:
     """A binary floating-point format of at most 32 bits.
 
-    ``specials`` says what the largest codes hold: "ieee" infinities and NaNs, "nan" one NaN (E4M3, E8M0), "none"
-    numbers only (FP6, FP4). Rounding is to nearest, of two equally near numbers to the one with the even code. A number
-    beyond the largest becomes infinity, else NaN, else the largest, whichever the format has; ``saturate`` makes it the
-    largest in every format.
+    ``specials`` names the content of the largest codes: "ieee" infinities and NaNs, "nan" one NaN (E4M3, E8M0), "none"
+    numbers only (FP6, FP4). Rounding is to nearest, ties to the even code. A number beyond the largest becomes
+    infinity, else NaN, else the largest, whichever the format has; with ``saturate`` always the largest number.
 
     Example:
         >>> e2m1 = FloatFormat("fp4_e2m1", exponent_bits=2, mantissa_bits=1, specials="none")
@@ -44,7 +44,7 @@ class FloatFormat:
     specials: Literal["ieee", "nan", "none"] = "ieee"
     signed: bool = True
     subnormals: bool = True
-    storage_bits: int = 0  # what one number occupies in memory; 0: no more than it has
+    storage_bits: int = 0  # bits of one number in memory; 0: as many as the format has
 
     def __post_init__(self) -> None:
         if not self.storage_bits:
@@ -52,42 +52,42 @@ class FloatFormat:
 
     @property
     def bits(self) -> int:
-        """Sign, exponent and mantissa together."""
+        """Count the bits of sign, exponent and mantissa."""
         return int(self.signed) + self.exponent_bits + self.mantissa_bits
 
     @property
     def bias(self) -> int:
-        """What is taken off the stored exponent: 2^(e-1) - 1."""
+        """Return the number that is subtracted from the stored exponent: 2^(e-1) - 1."""
         return (1 << (self.exponent_bits - 1)) - 1
 
     @property
     def max(self) -> float:
-        """The largest number."""
+        """Return the largest number."""
         return float(self.decode(self._last))
 
     @property
     def min_normal(self) -> float:
-        """The smallest positive number with a full mantissa."""
+        """Return the smallest positive number with a full mantissa."""
         return float(np.ldexp(1.0, int(self.subnormals) - self.bias))
 
     @property
     def min_positive(self) -> float:
-        """The smallest number above zero."""
+        """Return the smallest number above zero."""
         return float(self.decode(int(self.subnormals)))
 
     @property
     def epsilon(self) -> float:
-        """The distance from 1 to the next number: 2^-m."""
+        """Return the distance from 1 to the next number: 2^-m."""
         return float(np.ldexp(1.0, -self.mantissa_bits))
 
     def values(self) -> Floats:
-        """Every number by its code, float64 [2^bits]. Raises FormatError beyond 20 bits: nobody looks at so many."""
+        """Return every number by its code, float64 [2^bits]. Raises FormatError for formats of more than 20 bits."""
         if self.bits > 20:
             raise FormatError(f"{self.name} has 2^{self.bits} codes; decode the ones you want to see")
         return self.decode(np.arange(1 << self.bits))
 
     def decode(self, codes: npt.ArrayLike) -> Floats:
-        """The numbers of some codes: whole numbers below 2^bits, any shape -> float64 of that shape.
+        """Return the numbers of codes: integers below 2^bits of any shape -> float64 of that shape.
 
         Raises FormatError for a code that the format does not have.
 
@@ -96,12 +96,7 @@ class FloatFormat:
             >>> bf16.decode(0b0_01111111_1000000).item()
             1.5
         """
-        code = np.asarray(codes)
-        if code.size and (not np.issubdtype(code.dtype, np.integer) or code.min() < 0 or code.max() >= 1 << self.bits):
-            raise FormatError(
-                f"{self.name} has the codes 0 to {(1 << self.bits) - 1}; got {code.reshape(-1)[:4].tolist()}"
-            )
-        code = code.astype(np.int64)
+        code = checked_codes(self.name, codes, 1 << self.bits)
         exponent = code >> self.mantissa_bits & (1 << self.exponent_bits) - 1
         mantissa = code & (1 << self.mantissa_bits) - 1
         normal = (exponent > 0) | (not self.subnormals)
@@ -116,10 +111,10 @@ class FloatFormat:
         return np.asarray(np.where(negative, -value, value))
 
     def encode(self, values: npt.ArrayLike, *, saturate: bool = False) -> Codes:
-        """The codes of the nearest numbers: real numbers of any shape, taken as float64 -> uint32 of that shape.
+        """Return the codes of the nearest numbers: real numbers of any shape, as float64 -> uint32 of that shape.
 
-        Raises FormatError where there is no such number: NaN in a format without one, and zero or anything below it in
-        an unsigned format.
+        Raises FormatError where the format has no such number: NaN in a format without NaN, and zero or a negative
+        number in an unsigned format.
 
         Example:
             >>> fp16 = FloatFormat("fp16", exponent_bits=5, mantissa_bits=10)
@@ -146,28 +141,28 @@ class FloatFormat:
         return (code | ((np.signbit(value) & self.signed).astype(np.int64) << self.bits - 1)).astype(np.uint32)
 
     def round(self, values: npt.ArrayLike, *, saturate: bool = False) -> Floats:
-        """The nearest numbers that the format has, float64 of the same shape: ``decode(encode(values))``."""
+        """Return the nearest numbers of the format, float64 of the same shape: ``decode(encode(values))``."""
         return self.decode(self.encode(values, saturate=saturate))
 
     @property
     def _last(self) -> int:
-        """The code of the largest number."""
+        """Return the code of the largest number."""
         above = {"ieee": 1 << self.mantissa_bits, "nan": 1, "none": 0}[self.specials]
         return (1 << self.exponent_bits + self.mantissa_bits) - 1 - above
 
     @property
     def _nan(self) -> int:
-        """The code of NaN; of several, the quiet one that hardware makes."""
+        """Return the code of NaN; of several, the quiet one that hardware makes."""
         return self._last + 1 + (1 << self.mantissa_bits - 1 if self.specials == "ieee" else 0)
 
     @cached_property
     def _positive(self) -> Floats:
-        """The numbers that are not negative, by code, which is by size."""
+        """Return the non-negative numbers by code, which is ascending order."""
         return self.decode(np.arange(self._last + 1))
 
     @cached_property
     def _middles(self) -> Floats:
-        """Half-way from each number to the next, exact in float64; after the largest, to what would be next."""
+        """Return the middle between each number and the next, exact in float64; the largest has a next one, too."""
         *_, before, largest = self._positive
         following = 2 * largest - before if self.mantissa_bits else 2 * largest
         return np.asarray((self._positive + np.append(self._positive[1:], following)) / 2)

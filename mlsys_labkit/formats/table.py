@@ -1,4 +1,4 @@
-"""The formats, by name."""
+"""The formats by name."""
 
 from __future__ import annotations
 
@@ -10,9 +10,22 @@ __all__ = ["FORMATS"]
 
 # The sixteen quantiles of a normal distribution, scaled to [-1, 1], as QLoRA's appendix E prints them.
 _NF4 = (
-    *(-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635),
-    *(-0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725),
-    *(0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0),
+    -1.0,
+    -0.6961928009986877,
+    -0.5250730514526367,
+    -0.39491748809814453,
+    -0.28444138169288635,
+    -0.18477343022823334,
+    -0.09105003625154495,
+    0.0,
+    0.07958029955625534,
+    0.16093020141124725,
+    0.24611230194568634,
+    0.33791524171829224,
+    0.44070982933044434,
+    0.5626170039176941,
+    0.7229568362236023,
+    1.0,
 )
 
 _FP32 = FloatFormat("fp32", exponent_bits=8, mantissa_bits=23)
@@ -26,8 +39,8 @@ _E2M3 = FloatFormat("fp6_e2m3", exponent_bits=2, mantissa_bits=3, specials="none
 _E2M1 = FloatFormat("fp4_e2m1", exponent_bits=2, mantissa_bits=1, specials="none")
 _E8M0 = FloatFormat("e8m0", exponent_bits=8, mantissa_bits=0, specials="nan", signed=False, subnormals=False)
 
-_EVERY = (
-    *(_FP32, _TF32, _BF16, _FP16, _E5M2, _E4M3, _E3M2, _E2M3, _E2M1, _E8M0),
+_FLOATS = (_FP32, _TF32, _BF16, _FP16, _E5M2, _E4M3, _E3M2, _E2M3, _E2M1, _E8M0)
+_OTHERS = (
     IntegerFormat("int8", 8),
     IntegerFormat("int4", 4),
     CodebookFormat("nf4", 4, _NF4),
@@ -40,4 +53,6 @@ _EVERY = (
     BlockFormat("nf4_blocks", CodebookFormat("nf4", 4, _NF4), _FP32, 64, "largest"),
 )
 
-FORMATS: dict[str, FloatFormat | IntegerFormat | CodebookFormat | BlockFormat] = {each.name: each for each in _EVERY}
+FORMATS: dict[str, FloatFormat | IntegerFormat | CodebookFormat | BlockFormat] = {
+    each.name: each for each in (*_FLOATS, *_OTHERS)
+}

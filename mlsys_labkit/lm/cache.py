@@ -1,4 +1,4 @@
-"""The plain key-value cache: one contiguous block of memory for every sequence, as long as it might ever grow."""
+"""The plain key-value cache: one contiguous block of memory per sequence, sized for its longest possible length."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class KVCache:
 
     @property
     def bytes(self) -> int:
-        """Bytes reserved, used or not."""
+        """Return the bytes reserved, used or not."""
         return self.keys.nbytes + self.values.nbytes
 
     def append(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Keep the keys and values [sequence, key-value head, new, head width] of new positions; give back all so far.
+        """Store keys and values [sequence, key-value head, new, head width] of new positions and return all so far.
 
-        The new positions count from ``advance`` on, which the model calls once every layer has appended its own.
+        The new positions count from ``advance`` on, which the model calls after every layer has appended its own.
         """
         end = self.length + keys.shape[2]
         if end > self.capacity:

@@ -1,4 +1,4 @@
-"""A model in a folder: config.json, model.safetensors and tokenizer.json, as Hugging Face lays out Llama."""
+"""Checkpoints: config.json, model.safetensors and tokenizer.json in a folder, in Hugging Face's layout for Llama."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WEIGHTS = files("mlsys_labkit.lm") / "weights"
 
 
 class TextCodec(Protocol):
-    """What every tokenizer here can do. ``end`` is the token that closes a text, or None."""
+    """The methods of every tokenizer. ``end`` is the token that closes a text, or None."""
 
     @property
     def end(self) -> int | None: ...
@@ -35,10 +35,10 @@ class TextCodec(Protocol):
 def load(
     path: str | Path | None = None, *, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
 ) -> tuple[LanguageModel, TextCodec]:
-    """The kit's own tiny model, or a Llama checkpoint from a local folder, ready to run, with its tokenizer.
+    """Return the kit's own tiny model, or a Llama checkpoint from a local folder, ready to run, with its tokenizer.
 
-    Nothing is downloaded. Raises CheckpointError when a file is missing, is no checkpoint, or describes a model that
-    this one does not compute.
+    Nothing is downloaded. Raises CheckpointError when a file is missing or damaged, or describes a model that this
+    kit does not compute.
 
     Example:
         >>> model, tokenizer = load()
@@ -52,7 +52,7 @@ def load(
 
 
 def held_out() -> str:
-    """Text of the kind that the tiny model learnt from, and that it never saw: about 100 KB.
+    """Return about 100 KB of text like the tiny model's training data that was not trained on.
 
     Example:
         >>> len(held_out()) > 50_000
@@ -62,7 +62,7 @@ def held_out() -> str:
 
 
 def save(model: LanguageModel, tokenizer: Tokenizer, folder: Path, dtype: torch.dtype = torch.bfloat16) -> None:
-    """Write the three files, so that ``load(folder)`` and transformers read them.
+    """Write the three files, so that ``load(folder)`` and transformers can read them.
 
     Example:
         >>> import tempfile
@@ -83,7 +83,7 @@ def save(model: LanguageModel, tokenizer: Tokenizer, folder: Path, dtype: torch.
     (folder / "config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
     tokenizer.save(folder / "tokenizer.json")
     safetensors.save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    (folder / "model.safetensors").chmod(0o644)  # safetensors leaves it to its writer alone
+    (folder / "model.safetensors").chmod(0o644)  # safetensors makes it readable by its owner only
 
 
 def _load(folder: Path, dtype: torch.dtype, device: torch.device | str) -> tuple[LanguageModel, TextCodec]:
@@ -115,7 +115,7 @@ def _settings(folder: Path) -> dict[str, Any]:
 
 
 def _tensors(folder: Path) -> dict[str, torch.Tensor]:
-    """The weights of one file, or of the several that model.safetensors.index.json lists."""
+    """Read the weights of one file, or of the files that model.safetensors.index.json lists."""
     safetensors = require("safetensors.torch", "torch")
     index = folder / "model.safetensors.index.json"
     names = {"model.safetensors"}
@@ -146,7 +146,7 @@ def _check(model: LanguageModel, tensors: dict[str, torch.Tensor], folder: Path)
 
 
 class _ForeignTokenizer:
-    """A tokenizer.json of another making, read by the library that defines the file."""
+    """A tokenizer.json that this kit did not write, read by the library that defines the format."""
 
     def __init__(self, path: Path, end: int | None) -> None:
         self._tokenizer = require("tokenizers", "torch").Tokenizer.from_file(str(path))
@@ -170,6 +170,6 @@ def _tokenizer(folder: Path) -> TextCodec:
         try:
             return Tokenizer.load(path)
         except CheckpointError:
-            pass  # it only shares the name of the end
+            pass  # another tokenizer that happens to use the same name for its end token
     end = _settings(folder).get("eos_token_id")
     return _ForeignTokenizer(path, end[0] if isinstance(end, list) else end)

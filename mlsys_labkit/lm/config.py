@@ -48,17 +48,17 @@ class Config:
 
     @property
     def parameters(self) -> int:
-        """Weights of the whole model; a tied output layer counts once."""
+        """Count the weights of the whole model; a tied output layer counts once."""
         attention = 2 * self.width * self.head_width * (self.heads + self.kv_heads)
         layer = attention + 3 * self.width * self.hidden + 2 * self.width
         return self.layers * layer + self.width + self.vocabulary * self.width * (1 if self.tied else 2)
 
     def cache_bytes_per_token(self, itemsize_bytes: int) -> int:
-        """Bytes of keys and values that one token of one sequence leaves in the cache: 2·L·K·h items."""
+        """Return the bytes of keys and values per cached token of one sequence: 2·L·K·h items."""
         return 2 * self.layers * self.kv_heads * self.head_width * itemsize_bytes
 
     def to_llama(self) -> dict[str, Any]:
-        """As ``config.json`` of a Llama checkpoint in Hugging Face's format writes it."""
+        """Return the settings as ``config.json`` of a Llama checkpoint in Hugging Face's format has them."""
         return {
             "architectures": ["LlamaForCausalLM"],
             "model_type": "llama",

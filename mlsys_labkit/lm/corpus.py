@@ -1,7 +1,7 @@
-"""The text that the model learns from: what every Python has, and what this kit ships a piece of.
+"""The training text: the standard library's modules with their docstrings, and the chapters that ``help()`` prints.
 
-The standard library's modules, with their documentation strings, and the chapters of the language reference that
-``help()`` prints. All of it is the Python Software Foundation's and its contributors', under the PSF licence.
+Every Python has these files, and this kit ships a part of them. They belong to the Python Software Foundation and its
+contributors, under the PSF licence.
 """
 
 from __future__ import annotations
@@ -14,37 +14,28 @@ from pathlib import Path
 
 __all__ = ["Document", "documents", "split"]
 
-_LEFT_OUT = {
-    "site-packages",
-    "test",
-    "tests",
-    "idlelib",
-    "lib2to3",
-    "__pycache__",
-    "pydoc_data",
-    "encodings",
-    "ensurepip",
-}
-_LONGEST_BYTES = 200_000  # beyond it stand tables, not programs
-_TOPIC_REPEATS = 4  # half a megabyte of prose against eleven of code: heard four times as often
+_LEFT_OUT = {"site-packages", "test", "tests", "idlelib", "lib2to3", "__pycache__", "pydoc_data"}
+_LEFT_OUT |= {"encodings", "ensurepip"}
+_LONGEST_BYTES = 200_000  # longer files are tables, not programs
+_TOPIC_REPEATS = 4  # half a megabyte of prose against eleven of code: repeated four times
 _HELD_OUT_PERCENT = 4
 
 
 @dataclass(frozen=True)
 class Document:
-    """One text: ``name`` says where it comes from, e.g. "json/decoder.py" or "help/for"."""
+    """One text; ``name`` is its origin, e.g. "json/decoder.py" or "help/for"."""
 
     name: str
     text: str
 
     @property
     def held_out(self) -> bool:
-        """Never trained on. Decided by the name alone, so that every machine and every version decides alike."""
+        """Return True for a text that is never trained on, by its name alone: the same on every machine and version."""
         return zlib.crc32(self.name.encode()) % 100 < _HELD_OUT_PERCENT
 
 
 def documents() -> list[Document]:
-    """Every document of the running Python, in the order of the names."""
+    """Return every document of the running Python, ordered by name."""
     library = Path(sysconfig.get_paths()["stdlib"])
     paths = [path for path in library.rglob("*.py") if not _LEFT_OUT.intersection(path.relative_to(library).parts)]
     modules = [Document(path.relative_to(library).as_posix(), _read(path)) for path in paths]
@@ -54,10 +45,10 @@ def documents() -> list[Document]:
 
 
 def split(every: list[Document]) -> tuple[list[Document], list[Document]]:
-    """What is trained on, chapters several times, and what is held out, each once."""
-    heard = [document for document in every if not document.held_out]
-    chapters = [document for document in heard if document.name.startswith("help/")]
-    return heard + chapters * (_TOPIC_REPEATS - 1), [document for document in every if document.held_out]
+    """Return the training texts, in which chapters are repeated, and the held-out texts."""
+    trained = [document for document in every if not document.held_out]
+    chapters = [document for document in trained if document.name.startswith("help/")]
+    return trained + chapters * (_TOPIC_REPEATS - 1), [document for document in every if document.held_out]
 
 
 def _read(path: Path) -> str:

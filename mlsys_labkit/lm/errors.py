@@ -1,4 +1,4 @@
-"""What can be wrong with a checkpoint or with what is asked of a model."""
+"""Errors of checkpoints and of requests to a model."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from mlsys_labkit.errors import LabkitError
 
 
 class CheckpointError(LabkitError):
-    """A folder does not hold a model that this kit can run: which file or setting, and what is expected."""
+    """A folder without a model that this kit can run: the message names the file or setting, and what is expected."""
 
 
 class ContextError(LabkitError, ValueError):

@@ -22,7 +22,7 @@ __all__ = ["LanguageModel"]
 
 
 class RMSNorm(nn.Module):
-    """Divide by the root mean square of the last dimension, in float32, and scale."""
+    """Normalisation by the root mean square of the last dimension, in float32, with a learnt scale."""
 
     def __init__(self, width: int, epsilon: float) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class RMSNorm(nn.Module):
 
 
 def rotary_angles(config: Config, positions: Tensor) -> tuple[Tensor, Tensor]:
-    """Cosines and sines [positions, head width] by which RoPE turns the pairs (i, i + half)."""
+    """Return cosines and sines [positions, head width] by which RoPE turns the pairs (i, i + half)."""
     exponent = torch.arange(0, config.head_width, 2, device=positions.device) / config.head_width
     angles = torch.outer(positions.float(), config.rope_base**-exponent)
     return torch.cat([angles.cos()] * 2, dim=-1), torch.cat([angles.sin()] * 2, dim=-1)
@@ -81,7 +81,7 @@ class Attention(nn.Module):
 
 
 def _causal_mask(new: int, total: int, device: torch.device) -> Tensor | None:
-    """Which of ``total`` positions each of the ``new`` last ones may look at; None where a fused kernel knows."""
+    """Return the positions of ``total`` that each of the last ``new`` attends to; None if the fused kernel masks."""
     if new in (1, total):
         return None
     return torch.ones(new, total, dtype=torch.bool, device=device).tril(total - new)
@@ -101,7 +101,7 @@ class MLP(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attention, then the MLP, each on normalised input and added to what came in."""
+    """Attention, then the MLP, each on normalised input and added to its input."""
 
     def __init__(self, config: Config, layer: int) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ class Body(nn.Module):
 
 
 class LanguageModel(nn.Module):
-    """Logits of the next token, for every position.
+    """A decoder-only transformer: logits of the next token for every position.
 
     Example:
         >>> config = Config(vocabulary=50, width=16, layers=2, heads=4, kv_heads=2, head_width=4, hidden=32)
@@ -144,10 +144,10 @@ class LanguageModel(nn.Module):
             self.lm_head.weight = self.model.embed_tokens.weight
 
     def forward(self, tokens: Tensor, cache: KVCache | None = None) -> Tensor:
-        """Logits [sequence, position, vocabulary] for whole numbers ``tokens`` [sequence, position].
+        """Return logits [sequence, position, vocabulary] for integers ``tokens`` [sequence, position].
 
-        With a cache, ``tokens`` are the ones that follow what it holds, and it holds them, too, afterwards. Raises
-        ContextError for no tokens, or for more than the model's context or the cache has room for.
+        With a cache, ``tokens`` follow those in the cache and are added to it. Raises ContextError for no tokens, or
+        for more than the model's context or the cache has room for.
         """
         past = cache.length if cache is not None else 0
         if tokens.ndim != 2 or not tokens.numel():

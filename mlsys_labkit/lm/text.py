@@ -1,4 +1,4 @@
-"""What a language model is for: continuing a text, and saying how likely a text is."""
+"""Generation and evaluation: continue a text, and compute how likely a text is."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def generate(
     seed: int = 0,
     stop: int | None = None,
 ) -> Iterator[int]:
-    """The tokens that follow ``prompt``, one at a time, until ``new_tokens`` of them or ``stop``.
+    """Yield the tokens that follow ``prompt``, one at a time, until ``new_tokens`` of them or ``stop``.
 
     ``temperature`` 0 takes the likeliest token; above, one is drawn from the ``top_k`` likeliest (0: from all). The
     same seed draws the same text. Raises ContextError when prompt and new tokens exceed the model's context.
@@ -65,7 +65,7 @@ def generate(
 
 @torch.no_grad()
 def nats_per_token(model: LanguageModel, tokens: Tensor, window: int | None = None, batch: int = 8) -> float:
-    """Mean negative log-likelihood of ``tokens`` [n], cut into windows that each begin without a past.
+    """Return the mean negative log-likelihood of ``tokens`` [n], cut into windows that each begin without a past.
 
     A window of w tokens predicts w - 1; a remainder shorter than a window is left out. Raises ContextError when the
     text is shorter than one window.
@@ -90,7 +90,7 @@ def nats_per_token(model: LanguageModel, tokens: Tensor, window: int | None = No
 
 
 def perplexity(model: LanguageModel, tokens: Tensor, window: int | None = None, batch: int = 8) -> float:
-    """e to the mean negative log-likelihood: among how many tokens the model is as unsure as among equal ones.
+    """Return e to the mean negative log-likelihood: the number of equally likely tokens with the same uncertainty.
 
     Example:
         >>> import math

@@ -1,4 +1,4 @@
-"""A byte-level byte-pair encoding: text in, token numbers out, and back without loss.
+"""A byte-level byte-pair encoding: text to token numbers, and back without loss.
 
 Text is cut into words first (``WORD``), so that no token spans two of them; then the most frequent neighbours inside
 words are merged, over and over. Saved in the ``tokenizer.json`` of Hugging Face's tokenizers, which cut alike.
@@ -24,7 +24,7 @@ __all__ = ["END_OF_TEXT", "Tokenizer"]
 
 END_OF_TEXT = "<|endoftext|>"
 # A line break with the indentation after it; a run of letters, digits, punctuation or non-ASCII with the space before
-# it; other white space. ASCII classes only, so that Python's re and the Oniguruma of other libraries cut alike.
+# it; other white space. ASCII classes only: Python's re and the Oniguruma of other libraries cut the same words.
 WORD = (
     r"\n[ \t\n]*| ?[A-Za-z]+| ?[0-9]{1,3}| ?[^\x00-\x7f]+| ?[!-/:-@\[-`{-~]+"
     r"|[ \t]+(?= )|[ \t]+|[\x00-\x08\x0b-\x1f\x7f]+"
@@ -58,11 +58,11 @@ class Tokenizer:
         return self.end + 1
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of a text. ``END_OF_TEXT`` in it is text like any other: append ``end`` to close a document."""
+        """Return the tokens of a text. ``END_OF_TEXT`` in it is plain text: append ``end`` to close a document."""
         return [token for word in _WORDS.findall(text) for token in self._encode_word(word)]
 
     def decode(self, tokens: Iterable[int]) -> str:
-        """The text of some tokens; bytes that are no UTF-8 become U+FFFD, and ``end`` reads as ``END_OF_TEXT``."""
+        """Return the text of tokens; bytes that are no UTF-8 become U+FFFD, and ``end`` becomes ``END_OF_TEXT``."""
         parts = (END_OF_TEXT.encode() if token == self.end else self._bytes[token] for token in tokens)
         return b"".join(parts).decode("utf-8", errors="replace")
 
@@ -77,7 +77,7 @@ class Tokenizer:
 
     @classmethod
     def train(cls, texts: Iterable[str], vocabulary: int) -> Tokenizer:
-        """Learn ``vocabulary - 257`` merges, fewer if no pair occurs twice. Of equals, the lower numbers merge."""
+        """Learn ``vocabulary - 257`` merges, fewer if no pair occurs twice. Ties go to the lower token numbers."""
         counts = Counter(word for text in texts for word in _WORDS.findall(text))
         words = [(list(word.encode("utf-8")), count) for word, count in sorted(counts.items())]
         frequency: Counter[tuple[int, int]] = Counter()
@@ -114,7 +114,7 @@ class Tokenizer:
         return cls(merges)
 
     def save(self, path: Path) -> None:
-        """Write the tokenizer as a ``tokenizer.json`` that Hugging Face's tokenizers reads, too."""
+        """Write the tokenizer as a ``tokenizer.json`` that Hugging Face's tokenizers reads as well."""
         names = ["".join(_PRINTABLE[byte] for byte in token) for token in self._bytes]
         special = {"id": self.end, "content": END_OF_TEXT, "special": True}
         flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
@@ -182,7 +182,7 @@ def _replace(tokens: list[int], pair: tuple[int, int], token: int) -> list[int]:
 
 
 def _printable_bytes() -> dict[int, str]:
-    """A visible character for every byte, as GPT-2 writes them: itself where Latin-1 prints it, else from U+0100."""
+    """Return GPT-2's visible character for every byte: itself where Latin-1 prints it, else one from U+0100."""
     visible = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     hidden = [byte for byte in range(256) if byte not in visible]
     return {byte: chr(byte) for byte in visible} | {byte: chr(0x100 + order) for order, byte in enumerate(hidden)}

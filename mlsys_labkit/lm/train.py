@@ -1,7 +1,7 @@
-"""Train the tiny language model: ``python -m mlsys_labkit.lm.train``.
+"""Training of the tiny language model: ``python -m mlsys_labkit.lm.train``.
 
-Learns a tokenizer and a model from the running Python's standard library, shows loss and remaining time, keeps its
-state on the way, and goes on from there when it is started again. The result is a folder that ``lm.load`` reads.
+The command learns a tokenizer and a model from the running Python's standard library and prints loss and remaining
+time. The state is saved regularly, and a new start resumes from it. The result is a folder that ``lm.load`` reads.
 
 Reference: Hoffmann et al., "Training Compute-Optimal Large Language Models", arXiv:2203.15556 (how long to train);
 Loshchilov and Hutter, "Decoupled Weight Decay Regularization", arXiv:1711.05101.
@@ -79,7 +79,7 @@ def main(arguments: list[str] | None = None) -> int:
             if interrupted.now:
                 print("stopped; the same command goes on from here")
                 return 130
-    _finish(model, tokenizer, excerpt, unheard, len(heard), log, options)
+    _finish(model, tokenizer, excerpt, heard=len(heard), log=log, options=options)
     return 0
 
 
@@ -99,7 +99,7 @@ def _parser() -> argparse.ArgumentParser:
 def _step(
     model: LanguageModel, optimizer: torch.optim.Optimizer, heard: torch.Tensor, step: int, options: argparse.Namespace
 ) -> float:
-    """One update on random windows: seed and step alone choose them, so a resumed run sees what it would have."""
+    """Update the weights on random windows, which depend on seed and step only: a resumed run sees the same ones."""
     generator = torch.Generator().manual_seed(options.seed * 1_000_003 + step)
     window = model.config.context + 1
     starts = torch.randint(len(heard) - window, (options.batch,), generator=generator)
@@ -117,7 +117,7 @@ def _step(
 
 
 def _rate(step: int, options: argparse.Namespace) -> float:
-    """Up for the first fiftieth, down along a cosine to a twentieth of the highest rate."""
+    """Return the learning rate: up for the first fiftieth, then down along a cosine to a twentieth of the highest."""
     warm = max(1, options.steps // 50)
     if step < warm:
         return float(options.rate * step / warm)
@@ -126,7 +126,7 @@ def _rate(step: int, options: argparse.Namespace) -> float:
 
 
 def _initialise(model: LanguageModel) -> LanguageModel:
-    """Normal weights of deviation 0.02; those that write into the residual stream smaller by sqrt(2·layers)."""
+    """Draw normal weights of deviation 0.02, smaller by sqrt(2·layers) where they write into the residual stream."""
     for name, weight in model.named_parameters():
         if weight.ndim == 2:
             writes = name.endswith(("o_proj.weight", "down_proj.weight"))
@@ -150,7 +150,7 @@ def _tokenizer(out: Path, trained: list[corpus.Document]) -> Tokenizer:
 
 
 def _tokens(tokenizer: Tokenizer, texts: list[str]) -> torch.Tensor:
-    """All documents in an order shuffled once, each closed by the end token."""
+    """Return all documents in an order shuffled once, each closed by the end token."""
     order = np.random.default_rng(0).permutation(len(texts))
     return torch.tensor(
         np.concatenate([np.array([*tokenizer.encode(texts[each]), tokenizer.end], dtype=np.int16) for each in order])
@@ -169,7 +169,7 @@ def _keep(path: Path, state: dict[str, Any]) -> None:
 
 
 class _Interrupted:
-    """Within the block, Ctrl-C and SIGTERM end the run after the step, with its state kept."""
+    """A context in which Ctrl-C and SIGTERM end the run after the current step, with its state saved."""
 
     def __init__(self) -> None:
         self.now = False
@@ -187,14 +187,9 @@ class _Interrupted:
 
 
 def _finish(
-    model: LanguageModel,
-    tokenizer: Tokenizer,
-    excerpt: str,
-    unheard: torch.Tensor,
-    heard: int,
-    log: list[dict[str, float]],
-    options: argparse.Namespace,
+    model: LanguageModel, tokenizer: Tokenizer, excerpt: str, *, heard: int, log: list[Any], options: argparse.Namespace
 ) -> None:
+    unheard = torch.tensor(tokenizer.encode(excerpt))
     model.eval()
     checkpoint.save(model, tokenizer, options.out)
     (options.out / "held_out.txt").write_text(excerpt, encoding="utf-8")

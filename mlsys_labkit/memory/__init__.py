@@ -1,4 +1,4 @@
-"""Where memory goes: every tensor and array that a piece of code holds, by category, over time.
+"""Memory over time: every tensor and array that a piece of code holds, by category.
 
 with lk.trace_memory() as trace:
     loss = model(x).sum()
@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, overload
 
+from mlsys_labkit._base.probes import probe, witnessed
 from mlsys_labkit.memory.numpy_tracer import tracing_numpy, unseen
 from mlsys_labkit.memory.process import cuda_figures, reset_cuda_peak, resident_bytes
 from mlsys_labkit.memory.trace import CATEGORIES, MemoryEvent, MemoryTrace, TracedTensor
-from mlsys_labkit.probes import probe, witnessed
 
 __all__ = ["CATEGORIES", "MemoryEvent", "MemoryTrace", "TracedTensor", "call_traced", "trace_memory"]
 
@@ -51,7 +51,7 @@ def trace_memory(
 @witnessed("the system's kernel, by the resident set of a process made for the call")
 @probe
 def call_traced(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> tuple[Any, MemoryTrace]:
-    """The result of ``fn(*args, **kwargs)`` and the trace of the call.
+    """Call ``fn(*args, **kwargs)`` and return its result and the trace of the call.
 
     Example:
         >>> import numpy as np
@@ -73,7 +73,7 @@ def _tracing() -> Iterator[MemoryTrace]:
         if "torch" in sys.modules:  # without torch there are no tensors, and importing it takes seconds
             from mlsys_labkit.memory.torch_tracer import TorchTracer
 
-            with unseen():  # listing the tensors that are alive takes megabytes: they are not an outer trace's
+            with unseen():  # listing the live tensors takes megabytes, which an outer trace must not count
                 tracer = stack.enter_context(TorchTracer(trace))
             reset_cuda_peak()
         trace.resident_before_bytes = resident_bytes()

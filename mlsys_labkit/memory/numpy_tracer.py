@@ -1,8 +1,8 @@
 """numpy's arrays over time, from tracemalloc (numpy reports its data there), sampled at each line of the user's code.
 
-tracemalloc says how many bytes live now and at most since the last look, and lists the blocks with the line of each.
-Looking at every line of the user's own functions turns that into a stream: blocks that appeared, blocks that went, and
-a temporary for what came and went within the line. (A memory handler of numpy's own, NEP 49, would tell each block at
+tracemalloc gives the bytes allocated now and at most since the last look, and lists the blocks with the line of each. A
+look at every line of the user's own functions turns that into a stream: blocks that appeared, blocks that went, and a
+temporary for what came and went within the line. (A memory handler of numpy's own, NEP 49, would tell each block at
 once; but it is called while exceptions are in flight, where no Python code may run.)
 """
 
@@ -22,10 +22,10 @@ from mlsys_labkit.memory.trace import MemoryTrace, TracedTensor
 from mlsys_labkit.memory.user_line import describe, is_library
 
 _NOTICEABLE = 1024  # bytes; below this a line's change is taken for Python's own small objects
-# A listing costs time in proportion to the blocks there are: asking for this many bytes of change a block keeps a loop
-# that fills a list from paying squared.
+# A listing takes time in proportion to the number of blocks. Requiring this many bytes of change per block before the
+# next listing prevents quadratic time in a loop that fills a list.
 _BYTES_A_BLOCK = 32
-_TEMPORARY = 16 * 1024  # smaller ones cannot be told from those of Python and of the tracer
+_TEMPORARY = 16 * 1024  # smaller ones cannot be distinguished from those of Python and of the tracer
 _FRAMES = 16  # deep enough to find the user's line above numpy's
 _ARRAYS = tracemalloc.DomainFilter(True, np.lib.tracemalloc_domain)
 
@@ -33,7 +33,7 @@ Block = tuple[str, str, int]  # line, code, bytes
 
 
 class _Sampler:
-    """One trace's view of the heap. ``held`` and ``peak`` are the user's bytes: what looking costs is left out."""
+    """One trace's view of the heap. ``held`` and ``peak`` are the user's bytes, without those of the tracer itself."""
 
     def __init__(self, trace: MemoryTrace, operations: Callable[[], int]) -> None:
         self._trace, self._operations = trace, operations
@@ -45,17 +45,21 @@ class _Sampler:
         self.line = ("", "")
 
     def look(self, gained: int, highest: int, blocks: Counter[Block]) -> None:
-        """``gained`` bytes since the last look, ``highest`` at most in between; ``blocks`` are alive now."""
+        """Record the changes since the last call.
+
+        ``gained`` is the growth in bytes since then, ``highest`` the largest growth in between; ``blocks`` are alive
+        now.
+        """
         self.peak = max(self.peak, self._held + highest)
         self._held += gained
         made, gone = list((blocks - self._old).elements()), list((self._old - blocks).elements())
         self._old = blocks
-        # Between torch operations the passing bytes are the torch tracer's own.
+        # The torch tracer itself allocates temporary bytes when torch operations ran, so they are not counted then.
         came, went = (sum(size for _, _, size in some) for some in (made, gone))
         kept_by_python = max(0, gained - came + went)
         passing = highest - came - kept_by_python if self._operations() == self._seen else 0
         self._seen = self._operations()
-        if passing < -_NOTICEABLE:  # what went made room for what came
+        if passing < -_NOTICEABLE:  # blocks were freed before the new ones were allocated
             self._free(gone)
             gone = []
         for line, code, size in made:
@@ -65,7 +69,8 @@ class _Sampler:
         self._free(gone)
 
     def _allocate(self, size: int, line: str, code: str) -> int:
-        return self._trace.allocate(TracedTensor(size, "", None, "cpu", "other", line, code))
+        tensor = TracedTensor(size, dtype="", shape=None, device="cpu", category="other", line=line, code=code)
+        return self._trace.allocate(tensor)
 
     def _free(self, blocks: list[Block]) -> None:
         for block in blocks:
@@ -126,7 +131,7 @@ def _blocks() -> Counter[Block]:
 
 @contextmanager
 def unseen() -> Iterator[None]:
-    """What is allocated and freed inside, by a tracer that sets itself up, counts in no trace's Python peak."""
+    """Exclude allocations inside the block, such as a tracer's own, from every trace's Python peak."""
     if _samplers:
         _look(always=True)
     yield
@@ -138,7 +143,7 @@ def unseen() -> Iterator[None]:
 def tracing_numpy(trace: MemoryTrace, operations: Callable[[], int] = lambda: 0) -> Iterator[None]:
     """Record numpy's arrays in ``trace`` and Python's peak in ``trace.python_peak_bytes``. Blocks may nest.
 
-    ``operations`` tells how many torch operations have been traced so far.
+    ``operations`` returns the number of torch operations traced so far.
 
     Line by line unless a debugger, a coverage tool or an outer trace has the trace function: then only begin and end.
     """

@@ -1,4 +1,4 @@
-"""Memory as the operating system and torch's CUDA allocator see it."""
+"""Memory of this process according to the operating system and to torch's CUDA allocator."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def resident_bytes() -> int | None:
-    """The process's resident set; None where /proc is not there."""
+    """Return the resident set size of this process in bytes; None where there is no /proc."""
     try:
         pages = Path("/proc/self/statm").read_text().split()[1]
     except OSError:
@@ -24,7 +24,10 @@ def reset_cuda_peak() -> None:
 
 
 def cuda_figures() -> Mapping[str, int] | None:
-    """Bytes that tensors hold of the current CUDA device, bytes that torch holds, and the peaks since the start."""
+    """Return the bytes that tensors hold on the current CUDA device, those that torch has reserved, and both peaks.
+
+    Return None if torch has not initialised CUDA.
+    """
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return None

@@ -1,17 +1,25 @@
-"""A ``MemoryTrace`` as a small table, in text and in HTML."""
+"""The summary of a ``MemoryTrace`` as a small table, in text and in HTML."""
 
 from __future__ import annotations
 
 from html import escape
+from typing import NamedTuple
 
-from mlsys_labkit.memory.trace import CATEGORIES, MemoryTrace
-from mlsys_labkit.units import si
-
-_MOST_TENSORS = 8
+__all__ = ["Summary", "html", "text"]
 
 
-def text(trace: MemoryTrace) -> str:
-    headline, categories, tensors, notes = _content(trace)
+class Summary(NamedTuple):
+    """The rows of the table, every number already written with its unit."""
+
+    headline: str
+    categories: list[tuple[str, str, float]]  # name, bytes, share of the peak
+    tensors: list[tuple[str, str, str, str, str]]  # bytes, category, name, line, code
+    notes: list[str]
+
+
+def text(summary: Summary) -> str:
+    """Return the table as plain text."""
+    headline, categories, tensors, notes = summary
     lines = [headline]
     lines += [f"  {name:<12}{size:>10}" for name, size, _ in categories]
     if tensors:
@@ -21,9 +29,9 @@ def text(trace: MemoryTrace) -> str:
     return "\n".join([*lines, *notes])
 
 
-def html(trace: MemoryTrace) -> str:
-    """Colours come from the page, so that it reads on light and dark."""
-    headline, categories, tensors, notes = _content(trace)
+def html(summary: Summary) -> str:
+    """Return the table as HTML in the colours of the page, light or dark."""
+    headline, categories, tensors, notes = summary
     first = "".join(
         f'<tr><th scope="row" style="text-align:left">{name}</th>{_cell(size, "right")}<td style="text-align:left">'
         f'<span aria-hidden="true" style="display:inline-block;height:.6em;width:{160 * share:.0f}px;'
@@ -43,30 +51,3 @@ def html(trace: MemoryTrace) -> str:
 
 def _cell(content: str, align: str = "left") -> str:
     return f'<td style="text-align:{align}">{escape(content)}</td>'
-
-
-Content = tuple[str, list[tuple[str, str, float]], list[tuple[str, str, str, str, str]], list[str]]
-
-
-def _content(trace: MemoryTrace) -> Content:
-    peak, by_category, at_peak = trace.peak_bytes, trace.peak_by_category, trace.peak_tensors
-    headline = f"peak {si(peak, 'B')} after event {trace.peak_event} of {len(trace.events)}"
-    if len(trace.devices) > 1:
-        headline += " (" + ", ".join(f"{one}: peak {si(trace.on(one).peak_bytes, 'B')}" for one in trace.devices) + ")"
-    categories = [
-        (name, si(by_category[name], "B"), by_category[name] / peak) for name in CATEGORIES if by_category[name]
-    ]
-    tensors = []
-    for one in at_peak[:_MOST_TENSORS]:
-        name = "numpy" if one.shape is None else one.name
-        tensors.append((si(one.bytes, "B"), one.category, name, "before" if one.before else one.line, one.code))
-    notes = []
-    if len(at_peak) > _MOST_TENSORS:
-        rest = sum(one.bytes for one in at_peak[_MOST_TENSORS:])
-        notes.append(f"and {len(at_peak) - _MOST_TENSORS} smaller, {si(rest, 'B')} together")
-    if trace.resident_before_bytes is not None and trace.resident_after_bytes is not None:
-        change = trace.resident_after_bytes - trace.resident_before_bytes
-        notes.append(f"process: resident {si(trace.resident_after_bytes, 'B')}, {si(change, 'B')} more than before")
-    if trace.cuda is not None:
-        notes.append("CUDA allocator: " + ", ".join(f"{name} {si(size, 'B')}" for name, size in trace.cuda.items()))
-    return headline, categories, tensors, notes

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-import torch._dynamo  # a dispatch mode's first operation imports it: not while memory is being traced
+import torch._dynamo  # noqa: F401 - a dispatch mode's first operation imports it: not while memory is being traced
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_leaves
@@ -22,7 +22,7 @@ from mlsys_labkit.memory.user_line import user_line
 
 
 class TorchTracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Fills a ``MemoryTrace`` while it is the active dispatch mode.
+    """A dispatch mode that fills a ``MemoryTrace`` while it is active.
 
     A storage is recorded at the operation that makes it, and freed when the last tensor on it dies (a weak reference's
     callback). Storages that were alive before are listed at the start, and recorded when an operation uses one.
@@ -41,8 +41,8 @@ class TorchTracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._undo = ExitStack()
 
     def __enter__(self) -> TorchTracer:
-        self._thread = threading.get_ident()  # a dispatch mode is a thread's own, and optimizer hooks are everyone's
-        with torch._C.DisableTorchFunctionSubclass():  # a subclass may answer anything, even about its storage
+        self._thread = threading.get_ident()  # a dispatch mode is per thread, but optimizer hooks are global
+        with torch._C.DisableTorchFunctionSubclass():  # a subclass may return anything, even for its storage
             for thing in gc.get_objects():
                 if issubclass(type(thing), torch.Tensor):
                     self._older.update((storage._cdata, weakref.ref(storage)) for storage, _ in _storages(thing))
@@ -59,12 +59,12 @@ class TorchTracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)  # type: ignore[no-untyped-call]
         self._undo.close()
-        self._known.clear()  # and with the weak references their callbacks
+        self._known.clear()  # this also removes the callbacks of the weak references
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.operations += 1
         inputs = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
-        if func is not torch.ops.aten.lift_fresh.default:  # torch.tensor(): what it gives counts, real or fake, once
+        if func is not torch.ops.aten.lift_fresh.default:  # torch.tensor(): only the result is counted, real or fake
             for tensor in inputs:
                 self._see(tensor)
         category = "activations" if self._is_forward(inputs) else "other"
@@ -75,10 +75,12 @@ class TorchTracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return out
 
     def _is_forward(self, inputs: Iterable[torch.Tensor]) -> bool:
-        """Does this operation continue a model's forward pass (from parameters, activations or tracked leaves)?
+        """Return whether an operation continues a model's forward pass.
+
+        It does if an input is a parameter, an activation or a tracked leaf.
 
         Backward and the optimizer's step only make temporaries, except where backward records a graph of its own
-        (recomputation, higher derivatives). Without gradients a forward pass is still one.
+        (recomputation, higher derivatives). A forward pass without gradients counts, too.
         """
         if self._in_step or (torch._C._current_graph_task_id() != -1 and not torch.is_grad_enabled()):
             return False
@@ -127,7 +129,10 @@ class TorchTracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._remember(storage, TracedTensor(storage.nbytes(), dtype, tuple(view.shape), str(view.device), *where))
 
     def _watch_resizing(self) -> None:
-        """FSDP empties and refills storages in place, with no operation that a dispatch mode would see."""
+        """Replace ``UntypedStorage.resize_`` by a function that records the change.
+
+        FSDP empties and refills storages in place, without an operation that a dispatch mode receives.
+        """
         resize = torch.UntypedStorage.resize_
 
         def resized(storage: Any, size: int) -> Any:
@@ -140,7 +145,7 @@ class TorchTracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _resized(self, storage: Any) -> None:
         key = storage._cdata
-        self._older.pop(key, None)  # what it holds from now on was not there before
+        self._older.pop(key, None)  # its new contents are younger than the trace
         known = self._known.get(key)
         if known is not None:
             old = self._trace.tensors[known[1]]
@@ -193,7 +198,7 @@ class TorchTracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _storages(tensor: Any) -> list[tuple[Any, torch.Tensor]]:
-    """A tensor's storages, each with the plain tensor on it; none for what has none (sparse, opaque)."""
+    """Return a tensor's storages, each with the plain tensor on it; none for sparse and opaque tensors."""
     if is_traceable_wrapper_subclass(tensor):
         names, _ = tensor.__tensor_flatten__()
         inner = [getattr(tensor, name) for name in names]  # a DTensor names its mesh among them

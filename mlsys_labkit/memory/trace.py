@@ -1,4 +1,4 @@
-"""``MemoryTrace``: one stream of allocations and frees, and the questions one asks of it."""
+"""``MemoryTrace``: one stream of allocations and frees, and queries on it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from mlsys_labkit._base.units import si
+from mlsys_labkit.memory import report
+
+_SHOWN_TENSORS = 8
 CATEGORIES = ("parameters", "gradients", "activations", "optimizer", "other")
-# A tensor keeps the strongest claim ever made on it: what becomes a .grad was a gradient from the start.
+# A tensor keeps its strongest category: a tensor that becomes a .grad counts as a gradient from its start.
 _STRENGTH = {"other": 0, "activations": 1, "optimizer": 2, "gradients": 3, "parameters": 4}
 
 
@@ -58,14 +62,14 @@ class MemoryEvent:
 
 @dataclass(eq=False)
 class MemoryTrace:
-    """What ``trace_memory`` recorded; complete when its block has ended.
+    """The record of ``trace_memory``; complete when its block has ended.
 
     Args:
         tensors: everything that was alive, in order of appearance.
         stream: (index of the tensor, bytes gained or lost) in order, without the tensors that were there before.
         python_peak_bytes: growth at its peak of what tracemalloc sees: numpy's data and all Python objects.
         resident_before_bytes, resident_after_bytes: the process's resident set; None where it cannot be read.
-        resident_peak_bytes: how far the resident set rose, as seen from outside the process; None where nobody looked.
+        resident_peak_bytes: growth of the resident set, measured from outside the process; None where it was not.
         cuda: torch's allocator, "allocated", "reserved" and their peaks; None without CUDA.
     """
 
@@ -87,7 +91,7 @@ class MemoryTrace:
         return out
 
     def timeline(self) -> dict[str, npt.NDArray[np.int64]]:
-        """Live bytes after each event: arrays of equal length, "event" and one for each category.
+        """Return the live bytes after each event: arrays of equal length, "event" and one for each category.
 
         Example:
             >>> trace = MemoryTrace()
@@ -124,7 +128,7 @@ class MemoryTrace:
 
     @property
     def peak_tensors(self) -> tuple[TracedTensor, ...]:
-        """Alive at the peak, largest first."""
+        """Tensors alive at the peak, largest first."""
         alive: dict[int, None] = {}
         for index, size in self._deltas()[: self.peak_event + 1]:
             if size > 0:
@@ -138,12 +142,12 @@ class MemoryTrace:
         return tuple(dict.fromkeys(tensor.device for tensor in self.tensors))
 
     def on(self, device: str) -> MemoryTrace:
-        """The same trace, of one device ("cuda" is every "cuda:0", "cuda:1", ...)."""
+        """Return the part of the trace on one device ("cuda" stands for "cuda:0", "cuda:1", ...)."""
         here = [one.device == device or one.device.startswith(f"{device}:") for one in self.tensors]
         return self.only([index for index, kept in enumerate(here) if kept])
 
     def only(self, indices: Sequence[int]) -> MemoryTrace:
-        """The same trace, of the tensors with these indices."""
+        """Return the part of the trace about the tensors with these indices."""
         new = {index: number for number, index in enumerate(indices)}
         return replace(
             self,
@@ -152,7 +156,7 @@ class MemoryTrace:
         )
 
     def allocate(self, tensor: TracedTensor) -> int:
-        """Add a tensor, and its event unless it was there before; its index."""
+        """Add a tensor, and an event unless it is older than the trace; return its index."""
         self.tensors.append(tensor)
         if not tensor.before:
             self.stream.append((len(self.tensors) - 1, tensor.bytes))
@@ -162,7 +166,7 @@ class MemoryTrace:
         self.stream.append((index, -self.tensors[index].bytes))
 
     def mark(self, index: int, category: str) -> None:
-        """Claim a tensor for a category; a weaker claim than the present one changes nothing."""
+        """Set the category of a tensor, unless it has a stronger one."""
         if _STRENGTH[category] > _STRENGTH[self.tensors[index].category]:
             self.tensors[index] = replace(self.tensors[index], category=category)
 
@@ -176,14 +180,35 @@ class MemoryTrace:
         return int(np.cumsum([size for _, size in self.stream], dtype=np.int64).max(initial=0))
 
     def __str__(self) -> str:
-        from mlsys_labkit.memory.report import text
-
-        return text(self)
+        return report.text(self._summary())
 
     def _repr_html_(self) -> str:
-        from mlsys_labkit.memory.report import html
+        return report.html(self._summary())
 
-        return html(self)
+    def _summary(self) -> report.Summary:
+        peak, by_category, at_peak = self.peak_bytes, self.peak_by_category, self.peak_tensors
+        headline = f"peak {si(peak, 'B')} after event {self.peak_event} of {len(self.events)}"
+        if len(self.devices) > 1:
+            headline += (
+                " (" + ", ".join(f"{one}: peak {si(self.on(one).peak_bytes, 'B')}" for one in self.devices) + ")"
+            )
+        categories = [
+            (name, si(by_category[name], "B"), by_category[name] / peak) for name in CATEGORIES if by_category[name]
+        ]
+        tensors = []
+        for one in at_peak[:_SHOWN_TENSORS]:
+            name = "numpy" if one.shape is None else one.name
+            tensors.append((si(one.bytes, "B"), one.category, name, "before" if one.before else one.line, one.code))
+        notes = []
+        if len(at_peak) > _SHOWN_TENSORS:
+            rest = sum(one.bytes for one in at_peak[_SHOWN_TENSORS:])
+            notes.append(f"and {len(at_peak) - _SHOWN_TENSORS} smaller, {si(rest, 'B')} together")
+        if self.resident_before_bytes is not None and self.resident_after_bytes is not None:
+            change = self.resident_after_bytes - self.resident_before_bytes
+            notes.append(f"process: resident {si(self.resident_after_bytes, 'B')}, {si(change, 'B')} more than before")
+        if self.cuda is not None:
+            notes.append("CUDA allocator: " + ", ".join(f"{name} {si(size, 'B')}" for name, size in self.cuda.items()))
+        return report.Summary(headline, categories, tensors, notes)
 
     def __repr__(self) -> str:
         return f"MemoryTrace(peak_bytes={self.peak_bytes}, events={len(self._deltas())})"

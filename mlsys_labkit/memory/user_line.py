@@ -9,13 +9,13 @@ from functools import lru_cache
 from pathlib import Path, PurePath
 from types import FrameType
 
-from mlsys_labkit.cells import cell_label
+from mlsys_labkit._base.cells import cell_label
 
 _LIBRARIES = (sysconfig.get_paths()["stdlib"], str(Path(__file__).resolve().parents[1]))
 
 
 def user_line() -> tuple[str, str]:
-    """("train.py:12", "y = layer(x)"); ("", "") where no frame is the user's (a thread of autograd's, say)."""
+    """Return ("train.py:12", "y = layer(x)"), or ("", "") where no frame is the user's (in an autograd thread)."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if not is_library(frame.f_code.co_filename):
@@ -30,7 +30,7 @@ def is_library(filename: str) -> bool:
         filename.startswith(("<frozen", "<__array_function__", *_LIBRARIES))
         or "site-packages" in filename
         or "dist-packages" in filename
-        or "/mlsys_grading/" in filename  # a grader from a checkout carries calls between processes, line by line
+        or "/mlsys_grading/" in filename  # the grader, in a checkout: its frames pass calls between processes
     )
 
 

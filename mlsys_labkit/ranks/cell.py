@@ -15,16 +15,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from mlsys_labkit.cells import cell_number
-from mlsys_labkit.errors import require
-from mlsys_labkit.ranks.errors import RanksError
+from mlsys_labkit._base.cells import cell_number
+from mlsys_labkit.errors import RanksError, require
 from mlsys_labkit.ranks.launch import chosen_backend, copied, start
 from mlsys_labkit.ranks.result import Run
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
-
-__all__ = ["pull", "run_cell"]
 
 _USAGE = "%%ranks 4 [name] [--backend local|gloo|nccl|auto] [--timeout seconds] [--memory]"
 _ALWAYS = ("rank", "world_size")
@@ -48,7 +45,7 @@ class Options:
 
 
 def options(line: str) -> Options:
-    """Raises RanksError for what is not understood."""
+    """Parse the line of a ``%%ranks`` cell. Raises RanksError for a line that is not understood."""
     parser = _Parser(add_help=False)
     parser.add_argument("world_size", type=int)
     parser.add_argument("name", nargs="?", default="")
@@ -119,7 +116,10 @@ def run_cell(shell: InteractiveShell, line: str, cell: str) -> Run:
 
 
 def _cell_number(shell: InteractiveShell) -> int:
-    """Of the cell that is running; ``execution_count`` is the next one's already in some versions of IPython."""
+    """Return the number of the running cell.
+
+    Some versions of IPython raise ``execution_count`` before the cell has ended, so the stack is searched first.
+    """
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None:
         number = cell_number(frame.f_code.co_filename, shell)
@@ -130,7 +130,7 @@ def _cell_number(shell: InteractiveShell) -> int:
 
 
 def pull(name: str) -> list[Any]:
-    """The variable ``name`` of every rank, as the last ``%%ranks`` cell left it.
+    """Return the variable ``name`` of every rank, as the last ``%%ranks`` cell left it.
 
     Raises RanksError if there was no such cell, or a rank has no such variable.
 
@@ -151,7 +151,7 @@ def pull(name: str) -> list[Any]:
 
 
 def run_on_rank(source: str, file: str, space: dict[str, Any], fresh: Mapping[str, Any], local: bool) -> Any:
-    """The cell, as one rank runs it; what it keeps. Variables travel packed where ranks are processes."""
+    """Run the cell on one rank and return the variables it keeps, packed where ranks are processes."""
     import torch.distributed as dist
 
     if not local:
@@ -172,7 +172,7 @@ def run_on_rank(source: str, file: str, space: dict[str, Any], fresh: Mapping[st
 
 
 def names(source: str) -> tuple[set[str], set[str]]:
-    """The global names that a cell reads, and those that it assigns (imports and definitions are assignments).
+    """Return the global names that a cell reads, and those that it assigns (also by imports and definitions).
 
     Example:
         >>> sorted(map(sorted, names("y = [x for _ in range(n)]")))
@@ -193,7 +193,7 @@ def names(source: str) -> tuple[set[str], set[str]]:
 
 
 def _needed(read: set[str], space: Mapping[str, Any]) -> list[str]:
-    """The names, and those that functions and classes of earlier cells read when this one uses them."""
+    """Return these names, and those that the functions and classes of earlier cells that they refer to read."""
     found, todo = set(), list(read)
     while todo:
         name = todo.pop()
@@ -222,14 +222,14 @@ def _copied(fresh: dict[str, Any]) -> dict[str, Any]:
     modules = {name: value for name, value in fresh.items() if isinstance(value, types.ModuleType)}
     others = {name: value for name, value in fresh.items() if name not in modules}
     try:
-        return modules | copy.deepcopy(others)  # in one go: what two names share stays shared
+        return modules | copy.deepcopy(others)  # in one call, so that an object with two names stays one object
     except Exception:
         return modules | {name: copied(value, f"{name} of the notebook") for name, value in others.items()}
 
 
 @dataclass(frozen=True)
 class Lost:
-    """Stands for a variable that could not leave its process."""
+    """A placeholder for a variable that could not leave its process."""
 
     why: str
 
@@ -256,9 +256,9 @@ def _unpacked(packed: Any) -> dict[str, Any]:
 
 
 def _adopt(space: dict[str, Any]) -> None:
-    """Functions of earlier cells came with globals of their own: they read and write the rank's again."""
+    """Give functions of earlier cells the rank's globals: they arrive with globals of their own."""
     for name, value in space.items():
-        ours = type(value) is types.FunctionType and value.__module__ == _MODULE  # isinstance asks the value
+        ours = type(value) is types.FunctionType and value.__module__ == _MODULE  # isinstance would run its code
         if ours and value.__globals__ is not space:
             own = types.FunctionType(value.__code__, space, value.__name__, value.__defaults__, value.__closure__)
             own.__kwdefaults__, own.__doc__ = value.__kwdefaults__, value.__doc__

@@ -1,25 +1,12 @@
-"""What can go wrong among ranks, each told with the rank and the line it happened on."""
+"""Errors of a run of several ranks, each with the rank and the line where it happened."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from mlsys_labkit.errors import LabkitError
-
-if TYPE_CHECKING:
-    from mlsys_labkit.ranks.trace import Trace
-
-__all__ = ["DeadlockError", "MismatchError", "RankError", "RanksError"]
-
-
-class RanksError(LabkitError):
-    """A run that cannot begin, or that came to no end. ``trace`` holds what was recorded until then."""
-
-    trace: Trace | None = None
+from mlsys_labkit.errors import RanksError
 
 
 class RankError(RanksError):
-    """One rank raised, left its process or ran out of time; the others were released.
+    """The failure of one rank: it raised, left its process or ran out of time. The other ranks were released.
 
     Attributes:
         rank: which one, the first if there were several.
@@ -32,8 +19,8 @@ class RankError(RanksError):
 
 
 class DeadlockError(RanksError):
-    """Every rank waits for another one: who waits for whom, in which call, on which line."""
+    """A deadlock: which rank waits for which, in which call, on which line."""
 
 
 class MismatchError(RanksError, ValueError):
-    """The two ends of a message, or the members of a collective, disagree on what is exchanged."""
+    """A disagreement of the two ends of a message, or of the members of a collective, on what is exchanged."""

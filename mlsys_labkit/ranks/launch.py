@@ -1,4 +1,4 @@
-"""``run``: the same function on many ranks, on the backend that serves."""
+"""``run``: the same function on many ranks, on a suitable backend."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, SupportsFloat
 
-from mlsys_labkit.errors import require
-from mlsys_labkit.ranks.errors import RanksError
+from mlsys_labkit.errors import RanksError, require
 from mlsys_labkit.ranks.result import Run
 
 if TYPE_CHECKING:
-    from mlsys_labkit.ranks.rng import RandomState
-
-__all__ = ["Each", "chosen_backend", "copied", "each", "run", "start"]
+    from mlsys_labkit.ranks.random_state import RandomState
 
 _MOST = {"local": 256, "gloo": 64, "nccl": 64}
 
@@ -26,13 +23,13 @@ BackendName = Literal["auto"] | Chosen
 
 @dataclass(frozen=True)
 class Each:
-    """One value a rank; made by ``each``."""
+    """One value per rank; made by ``each``."""
 
     values: tuple[Any, ...]
 
 
 def each(values: Sequence[Any]) -> Each:
-    """Mark an argument of ``run`` of which rank r gets the r-th item. Raises RanksError for what has no items.
+    """Mark an argument of ``run``: rank r gets its r-th item. Raises RanksError for an argument without items.
 
     Example:
         >>> each([10, 20]).values
@@ -60,8 +57,8 @@ def run(
     Args:
         world_size: at most 256 on "local", else 64, and as many as the memory holds.
         backend: "local": threads of this process that take turns, so that a run is the same every time and a missing
-            wait or receive shows every time. "gloo": a process a rank. "nccl": a GPU a rank. "auto": "nccl" if there is
-            a GPU for each rank, else "local".
+            wait or receive shows every time. "gloo": a process per rank. "nccl": a GPU per rank. "auto": "nccl" if
+            there is a GPU for each rank, else "local".
         args: each rank gets a copy of them; of one made by ``each``, its own item.
         memory: trace the tensors that each rank makes and holds (``run.memory``).
         quiet: do not show what the ranks print; it is kept in ``run.outputs`` anyway.
@@ -95,11 +92,11 @@ def start(
     memory: bool,
     quiet: bool,
 ) -> Run:
-    """``fn(*given[rank])`` on every rank of a backend that has been chosen and found fit."""
-    from mlsys_labkit.ranks.rng import RandomState
+    """Run ``fn(*given[rank])`` on every rank of a backend that has been chosen and checked."""
+    from mlsys_labkit.ranks.random_state import RandomState
 
     if backend == "local":
-        from mlsys_labkit.ranks.local import run_local
+        from mlsys_labkit.ranks.local.run import run_local
 
         return run_local(fn, given, timeout_seconds, memory, quiet)
     from mlsys_labkit.ranks.processes.session import run_in_processes
@@ -115,7 +112,7 @@ def _with_state(state: RandomState, fn: Callable[..., Any], *args: Any) -> Any:
 
 
 def chosen_backend(backend: str, world_size: object) -> tuple[Chosen, int]:
-    """The backend that serves, and the number of ranks. Raises RanksError for what cannot be run here."""
+    """Return the backend and the number of ranks. Raises RanksError for a choice that cannot run here."""
     torch = require("torch", "torch")
     size = _world_size(world_size)
     chosen = _backend(torch, backend, size)
@@ -162,7 +159,7 @@ def _backend(torch: Any, backend: str, size: int) -> Chosen:
 
 
 def _refuse_inside_a_rank() -> None:
-    from mlsys_labkit.ranks.recorder import running
+    from mlsys_labkit.ranks.recording.recorder import running
 
     if running():
         raise RanksError("ranks.run was called on a rank of another run; call it outside, once for each run")
@@ -178,7 +175,7 @@ def _for_each(args: Sequence[Any], size: int) -> list[list[Any]]:
 
 
 def copied(own: Any, what: str) -> Any:
-    """A copy of a rank's own, as another process would have it. Raises RanksError."""
+    """Return a deep copy, as another process would have it. Raises RanksError if ``own`` cannot be copied."""
     try:
         return copy.deepcopy(own)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""What a rank says of itself while it runs: ``task`` names a piece of computation, ``snapshot`` keeps a tensor."""
+"""Marks in a rank's program: ``task`` names a piece of computation, ``snapshot`` keeps a tensor."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from mlsys_labkit.ranks.errors import RanksError
-from mlsys_labkit.ranks.recorder import current
-
-__all__ = ["snapshot", "task"]
+from mlsys_labkit.errors import RanksError
+from mlsys_labkit.ranks.recording.recorder import current
 
 
 @contextmanager
@@ -47,9 +45,9 @@ def task(name: str, seconds: float | None = None) -> Iterator[None]:
 
 
 def snapshot(name: str, tensor: Any) -> None:
-    """Keep a copy of ``tensor``, of any shape, under ``run.snapshots[name][rank]``, a list with one more at each call.
+    """Append a copy of ``tensor`` to the list ``run.snapshots[name][rank]``.
 
-    Raises RanksError outside a run, and for what is no tensor.
+    Raises RanksError outside a run, and for an object that is not a tensor.
 
     Example:
         >>> import torch
@@ -65,10 +63,10 @@ def snapshot(name: str, tensor: Any) -> None:
     """
     import torch
 
-    from mlsys_labkit.ranks.private import unseen
+    from mlsys_labkit.ranks.recording.torch_private import unseen
 
     if not isinstance(tensor, torch.Tensor):
         raise RanksError(f"snapshot({name!r}, ...) keeps tensors; this is a {type(tensor).__name__}")
     kept = current().snapshots[name]
-    with unseen():  # what the snapshots take is not the program's
+    with unseen():  # the memory of snapshots must not count as the program's
         kept.append(tensor.detach().clone())

@@ -9,7 +9,8 @@ Reference: Williams, Waterman, Patterson, "Roofline: an insightful visual perfor
 
 from __future__ import annotations
 
-from mlsys_labkit.roofline.model import Ceiling, Roofline
+from mlsys_labkit.roofline.model import Roofline
 from mlsys_labkit.roofline.place import Placement
+from mlsys_labkit.roofline.roof import Ceiling
 
 __all__ = ["Ceiling", "Placement", "Roofline"]

@@ -1,4 +1,4 @@
-"""The roofline as a plotly figure, for those who want to zoom and hover. The same choices as the SVG view."""
+"""The roofline as a plotly figure, for zooming and hovering. It shows the same ceilings and points as the SVG view."""
 
 from __future__ import annotations
 
@@ -6,26 +6,29 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from mlsys_labkit._base.light_dark_colours import COLOURS, FIGURE_GRID
+from mlsys_labkit._base.units import plain, si
 from mlsys_labkit.device import VIRTUAL_LABEL
 from mlsys_labkit.errors import require
 from mlsys_labkit.roofline.layout import slope_start, view
-from mlsys_labkit.roofline.model import Roofline
-from mlsys_labkit.units import plain, si
+from mlsys_labkit.roofline.roof import Roof
 from mlsys_labkit.work import Work
 
-# Middle tones that stand out on a white and on a black page alike: a figure cannot follow the page's theme.
-COMPUTE, MEMORY, RAN, WRONG = "#2f7fd0", "#d0731c", "#159a78", "#d9453c"
+COMPUTE, MEMORY, POINT, ABOVE_ROOF = (
+    COLOURS[f"roofline-{part}"].figure for part in ("compute-ceiling", "memory-ceiling", "point", "above-roof")
+)
 
 
 def figure(
-    roofline: Roofline, works: Sequence[Work] = (), *, dtypes: Sequence[str] | None = None, level: str = "dram"
+    roofline: Roof, works: Sequence[Work] = (), *, dtypes: Sequence[str] | None = None, level: str = "dram"
 ) -> Any:
-    """A ``plotly.graph_objects.Figure``; arguments as for ``roofline.svg.draw``.
+    """Return a ``plotly.graph_objects.Figure``; arguments as for ``roofline.svg.draw``.
 
     Raises:
         MissingExtraError: plotly is not installed.
 
     Example:
+        >>> from mlsys_labkit.roofline import Roofline
         >>> figure(Roofline.from_spec("t4")).layout.xaxis.type
         'log'
     """
@@ -67,7 +70,7 @@ def figure(
             showlegend=False,
             marker={
                 "size": 12,
-                "color": WRONG if placed.above_roof else RAN,
+                "color": ABOVE_ROOF if placed.above_roof else POINT,
                 "symbol": "x" if placed.above_roof else "circle" if timed else "diamond-open",
             },
         )
@@ -79,7 +82,7 @@ def figure(
         legend={"orientation": "h", "y": -0.32, "yanchor": "top"},  # below the axis title at the height of a cell
         margin={"t": 48, "r": 16},
     )
-    grid = {"type": "log", "gridcolor": "rgba(128,128,128,0.25)"}
+    grid = {"type": "log", "gridcolor": FIGURE_GRID}
     decades = range(math.floor(shown.y[0]), math.ceil(shown.y[1]))
     names = [si(10.0**decade, "").strip() for decade in decades]
     chart.update_xaxes(

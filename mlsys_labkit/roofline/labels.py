@@ -1,4 +1,4 @@
-"""Where text goes so that no label covers another, a point or a line: first free candidate wins, in a fixed order."""
+"""Placement of text so that no label covers another, a point or a line: the first free candidate is taken."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Spot:
     anchor: str = "start"
 
     def dots(self, text: str) -> Iterator[tuple[float, float]]:
-        """Points along the middle of the text's line."""
+        """Yield points along the middle of the text's line."""
         length = len(text) * CHARACTER
         start = {"start": 0.0, "middle": -length / 2, "end": -length}[self.anchor]
         turn = math.radians(self.angle)
@@ -35,7 +35,7 @@ class Spot:
 
 @dataclass
 class Board:
-    """A rectangle of the drawing and what already lies on it."""
+    """A rectangle of the drawing and the places already taken."""
 
     left: float
     top: float
@@ -48,13 +48,13 @@ class Board:
         self.taken.append((x, y, clearance))
 
     def block_line(self, x1: float, y1: float, x2: float, y2: float, clearance: float = 6.0) -> None:
-        """Keep labels off a line."""
+        """Keep labels away from a line."""
         count = max(1, math.ceil(math.hypot(x2 - x1, y2 - y1) / STEP))
         for i in range(count + 1):
             self.block(x1 + (x2 - x1) * i / count, y1 + (y2 - y1) * i / count, clearance)
 
     def put(self, text: str, candidates: Iterable[Spot]) -> Spot:
-        """The first candidate that is free, else the one with most room around it; it is then taken."""
+        """Return the first free candidate, or else the one with most room around it, and block its place."""
         best, best_room = None, -math.inf
         for spot in candidates:
             room = self._room(list(spot.dots(text)))

@@ -1,4 +1,4 @@
-"""What the SVG and the plotly view share: which ceilings to show, the axes' ranges, the points."""
+"""The choices that the SVG and the plotly view share: ceilings to show, the axes' ranges, the points."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mlsys_labkit.roofline.model import Ceiling, Roofline
-from mlsys_labkit.roofline.place import Placement
+from mlsys_labkit.roofline.place import Placement, place
+from mlsys_labkit.roofline.roof import Ceiling, Roof
 from mlsys_labkit.work import Work
 
-# A chart with every dtype is a wall of lines: these four tell the story, others are drawn when a point needs them.
+# A chart with every dtype has too many lines. These four are drawn; others only when a point needs them.
 SHOWN = ("float64", "float32", "bfloat16", "float8")
 
 
@@ -29,9 +29,9 @@ class View:
         return max(ceiling.value for ceiling in self.memory)
 
 
-def view(roofline: Roofline, works: Sequence[Work], dtypes: Sequence[str] | None = None, level: str = "dram") -> View:
-    """Choose what to show. A work without seconds stands on its roof; one without FLOPs has no place on these axes."""
-    placed = [roofline.place(work, level) for work in works if work.flops and math.isfinite(work.intensity)]
+def view(roofline: Roof, works: Sequence[Work], dtypes: Sequence[str] | None = None, level: str = "dram") -> View:
+    """Choose what to show. A work without seconds is drawn on its roof; one without FLOPs is left out."""
+    placed = [place(roofline, work, level) for work in works if work.flops and math.isfinite(work.intensity)]
     points = tuple((p, p.achieved_flops_per_second or p.attainable_flops_per_second) for p in placed)
     half = () if "bfloat16" in roofline.dtypes() else ("float16",)  # Volta and Turing
     wanted = set(dtypes or [*SHOWN, *half, *(p.work.dtype for p in placed)])
@@ -50,10 +50,10 @@ def view(roofline: Roofline, works: Sequence[Work], dtypes: Sequence[str] | None
 
 
 def slope_start(memory: Ceiling, shown: View) -> float:
-    """log10 of the intensity where a bandwidth enters the picture."""
+    """Return log10 of the intensity at which a bandwidth line enters the picture."""
     return max(shown.x[0], shown.y[0] - math.log10(memory.value))
 
 
 def ridge_of(compute: Ceiling, memory: Ceiling) -> float:
-    """log10 of the intensity where the two ceilings meet."""
+    """Return log10 of the intensity at which the two ceilings meet."""
     return math.log10(compute.value / memory.value)

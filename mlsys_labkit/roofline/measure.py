@@ -1,11 +1,11 @@
-"""Ceilings measured where the code runs: STREAM over working sets that fit each memory level, a matrix product a dtype.
+"""Ceilings measured on this machine: STREAM over working sets that fit each memory level, a matrix product per dtype.
 
-On a CPU every core works on arrays of its own, without a barrier: on a shared machine threads that wait for each other
-measure the neighbours (a 4-thread product on 4 busy cores reached 3 % of what four independent ones did). Memory is
-numpy's ``add``, which moves what the triad moves; products are torch's, or numpy's without torch. On a GPU both are
-torch's, timed by CUDA events. Bytes are counted as STREAM does: two reads and a write an element, no write-allocate. A
-core's L1 is done within Python's dispatch overhead and not measured. Every ceiling is the median of ``timing.bench``
-with its 95 % interval.
+On a CPU every core works on arrays of its own, without a barrier: on a shared machine the time of threads that wait for
+each other depends on other users (a 4-thread product on 4 busy cores reached 3 % of what four independent ones did).
+Memory is numpy's ``add``, which moves what the triad moves; products are torch's, or numpy's without torch. On a GPU
+both are torch's, timed by CUDA events. Bytes are counted as STREAM does: two reads and a write an element, no
+write-allocate. A pass over L1 is shorter than Python's dispatch overhead, so L1 is not measured. Every ceiling is the
+median of ``timing.bench`` with its 95 % interval.
 
 Reference: McCalpin, "Memory bandwidth and machine balance" (STREAM), 1995; Lo et al., "Roofline model toolkit", 2014.
 """
@@ -23,11 +23,11 @@ from typing import Any, Literal, Protocol, cast
 
 import numpy as np
 
-from mlsys_labkit import limits
+from mlsys_labkit._base import limits
 from mlsys_labkit.device import Device
 from mlsys_labkit.errors import LabkitError, require
 from mlsys_labkit.roofline import store
-from mlsys_labkit.roofline.model import Ceiling
+from mlsys_labkit.roofline.roof import Ceiling
 from mlsys_labkit.timing import bench
 from mlsys_labkit.timing.clock import clock_for
 
@@ -46,34 +46,34 @@ class Probe:
 
 
 class Kernels(Protocol):
-    """What a kind of device can be asked to run."""
+    """The kernels of one kind of device."""
 
     device: str
     version: str
 
     def ready(self) -> contextlib.AbstractContextManager[object]:
-        """Threads, precision and memory as the kernels need them; put back afterwards."""
+        """Set threads, precision and memory as the kernels need them, inside the block; restore them afterwards."""
         ...
 
     def working_sets(self) -> dict[str, int]:
-        """Memory level -> bytes that live there, slowest level first."""
+        """Return memory level -> bytes of a working set that stays in it, slowest level first."""
         ...
 
     def dtypes(self) -> tuple[str, ...]:
-        """Precisions with a matrix product."""
+        """Return the precisions with a matrix product."""
         ...
 
     def triad(self, size: int) -> Probe:
-        """Three arrays of ``size`` bytes in all."""
+        """Return a probe on three arrays of ``size`` bytes in all."""
         ...
 
     def matmul(self, dtype: str, n: int) -> Probe:
-        """Products of n x n matrices."""
+        """Return a probe that multiplies n x n matrices."""
         ...
 
 
 def measured_ceilings(device: Device, seconds: float, *, refresh: bool = False) -> tuple[Ceiling, ...]:
-    """Ceilings of ``device`` from the cache, or measured in about ``seconds`` and then cached."""
+    """Return the ceilings of ``device`` from the cache, or measure them in about ``seconds`` and cache them."""
     kernels: Kernels = CudaKernels() if device.kind == "cuda" else CpuKernels(device.cores)
     key = f"{device.name}, {device.cores:g} cores, {kernels.version}"
     if not refresh and (kept := store.load(key, seconds)):
@@ -94,7 +94,10 @@ def measure(kernels: Kernels, seconds: float) -> tuple[Ceiling, ...]:
 
 
 def distinct(memory: Iterable[Ceiling]) -> Iterator[Ceiling]:
-    """Levels from slow to fast without those that are no faster than the one behind: their data did not stay there."""
+    """Yield levels from slow to fast, without those that are no faster than the level before.
+
+    The data of such a level did not stay in it.
+    """
     behind = 0.0
     for ceiling in memory:
         if ceiling.value > DISTINCT * behind:
@@ -119,7 +122,7 @@ def _ceiling(kind: Literal["compute", "memory"], name: str, probe: Probe, second
 
 
 def _sized(kernels: Kernels, dtype: str, seconds: float) -> Probe:
-    """Double n until a product shows the machine's speed and not its start-up, while twenty still fit ``seconds``."""
+    """Double n until a product is much longer than its start-up, while twenty of them still fit in ``seconds``."""
     clock = clock_for(kernels.device, (), None, cold=False)
     n = 256
     while True:
@@ -170,7 +173,7 @@ class CpuKernels:
 
     def triad(self, size: int) -> Probe:
         length = size // (PART_BYTES * self.threads)
-        rounds = max(1, 2**22 // (PART_BYTES * length))  # some 0.1 ms a thread, well above the hand-over to the pool
+        rounds = max(1, 2**22 // (PART_BYTES * length))  # some 0.1 ms per thread, well above the hand-over to the pool
         parts = self._each(lambda: tuple(np.ones(length, np.float32) for _ in range(3)))
 
         def work(part: Any) -> None:
@@ -195,7 +198,7 @@ class CpuKernels:
             a, b, out = part
             (torch.mm if torch else np.matmul)(a, b, out=out)
 
-        if torch is None and self._controller is None:  # one product on the threads of BLAS: nothing can turn them off
+        if torch is None and self._controller is None:  # BLAS's own threads cannot be turned off here
             part = operands()
             return Probe(lambda: work(part), flops, f"numpy matmul, {what} on BLAS's threads")
         call = self._over(work, self._each(operands))
@@ -204,12 +207,12 @@ class CpuKernels:
         )
 
     def _blas_limit(self) -> contextlib.AbstractContextManager[object]:
-        """numpy's BLAS on one thread, where threadpoolctl (it comes with scikit-learn) can see to it."""
+        """Limit numpy's BLAS to one thread, if threadpoolctl (which comes with scikit-learn) is installed."""
         limit = self._controller.threadpool_limits(1) if self._controller else contextlib.nullcontext()
         return cast(contextlib.AbstractContextManager[object], limit)
 
     def _each(self, make: Callable[[], Any]) -> list[Any]:
-        """Operands for each thread, touched first by a thread of the pool: Linux puts pages near their first writer."""
+        """Make operands for each thread on threads of the pool, because Linux puts pages near their first writer."""
         assert self._pool is not None
         return [task.result() for task in [self._pool.submit(make) for _ in range(self.threads)]]
 
@@ -248,7 +251,10 @@ class CudaKernels:
         return {**sets, "l2": l2 // 2} if l2 else sets
 
     def dtypes(self) -> tuple[str, ...]:
-        """float8 and int8 have no public torch.mm; GPUs before Ampere emulate bfloat16 and have no TF32."""
+        """Return the precisions that this GPU computes in.
+
+        float8 and int8 have no public torch.mm; GPUs before Ampere emulate bfloat16 and have no TF32.
+        """
         if self._properties.major < 8:
             return ("float32", "float16", "float64")
         return ("float32", "tf32", "bfloat16", "float16", "float64")

@@ -1,17 +1,16 @@
-"""Where a piece of work stands under a roof, and the sentence that says so."""
+"""The place of a piece of work under a roof, and the sentence that describes it."""
 
 from __future__ import annotations
 
 import html
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from mlsys_labkit.units import plain, si
-
-if TYPE_CHECKING:
-    from mlsys_labkit.roofline.model import Ceiling, Roofline
-    from mlsys_labkit.work import Work
+from mlsys_labkit._base.light_dark_colours import COLOURS
+from mlsys_labkit._base.units import plain, si
+from mlsys_labkit.roofline.roof import Ceiling, Roof
+from mlsys_labkit.work import Work
 
 # Boards may clock up to about 8 % above the printed boost clock, and a busy machine measures its ceilings too low.
 SLACK = 1.10
@@ -21,8 +20,8 @@ SLACK = 1.10
 class Placement:
     """One piece of work under one roof.
 
-    ``fraction`` is the least possible time over the time taken: 1 is the roof, None without a time. ``above_roof`` is
-    never a success: no run beats the hardware, so units, precision, FLOP counting or scope are wrong.
+    ``fraction`` is the least possible time over the time taken: 1 is the roof, None without a time. ``above_roof``
+    means an error: no run is faster than the hardware, so units, precision, FLOP counting or scope are wrong.
     """
 
     work: Work
@@ -39,13 +38,14 @@ class Placement:
         return self.verdict
 
     def _repr_html_(self) -> str:
-        edge = "#c2543d" if self.above_roof else "#3b82c4" if self.bound == "memory" else "#2a9d5c"
+        part = "above-roof" if self.above_roof else "memory-ceiling" if self.bound == "memory" else "compute-ceiling"
+        edge = COLOURS[f"roofline-{part}"].figure
         style = f"border-left:4px solid {edge};padding:.2em .8em;margin:.3em 0;color:inherit;background:transparent"
         return f'<div style="{style}">{html.escape(self.verdict)}</div>'
 
 
-def place(roofline: Roofline, work: Work, level: str = "dram") -> Placement:
-    """See ``Roofline.place``."""
+def place(roofline: Roof, work: Work, level: str = "dram") -> Placement:
+    """Place ``work`` under the roof (see ``Roofline.place``)."""
     intensity = work.intensity  # raises a one-line error for work that does nothing
     memory = roofline.memory(level)
     compute = roofline.compute(work.dtype) if work.flops else None  # a copy in any dtype needs no peak
@@ -77,13 +77,13 @@ def place(roofline: Roofline, work: Work, level: str = "dram") -> Placement:
     )
 
 
-def _highest(roofline: Roofline, ceiling: Ceiling) -> Ceiling:
-    """What nothing can beat: the datasheet where there is one, for a better kernel may beat a measured ceiling."""
+def _highest(roofline: Roof, ceiling: Ceiling) -> Ceiling:
+    """Return the hard limit: the datasheet ceiling if there is one, because kernels may exceed a measured ceiling."""
     same = [c for c in roofline.ceilings if (c.kind, c.dtype, c.level) == (ceiling.kind, ceiling.dtype, ceiling.level)]
     return max(same, key=lambda c: c.value)
 
 
-def _describe(roofline: Roofline, work: Work, ceiling: Ceiling, least_seconds: float) -> str:
+def _describe(roofline: Roof, work: Work, ceiling: Ceiling, least_seconds: float) -> str:
     bound = ceiling.kind
     intensity = f"{plain(work.intensity)} FLOP/B" if math.isfinite(work.intensity) else "no bytes moved"
     origin = "datasheet: model, not measured" if roofline.virtual else ceiling.origin
@@ -97,8 +97,8 @@ def _describe(roofline: Roofline, work: Work, ceiling: Ceiling, least_seconds: f
     return f"{head} and reaches {share} of the roof: {si(speed, ceiling.unit)} of {roof} ({origin})."
 
 
-def _accuse(roofline: Roofline, work: Work, limit: Ceiling, speed: float, *, level: str) -> str:
-    """Name the suspects, likeliest first; which ones depends on the ceiling that was broken."""
+def _accuse(roofline: Roof, work: Work, limit: Ceiling, speed: float, *, level: str) -> str:
+    """Return a sentence that names likely errors, the likeliest first, for the ceiling that was exceeded."""
     if limit.kind == "compute":
         roomy = [d for d in roofline.dtypes() if d != work.dtype and roofline.compute(d).value * SLACK >= speed]
         suspects = [

@@ -5,31 +5,23 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import re
-import sys
-import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-from mlsys_labkit.roofline.model import Ceiling
+from mlsys_labkit._base.user_files import user_directory, write_whole
+from mlsys_labkit.roofline.roof import Ceiling
 
 SCHEMA = 1
 
 
 def directory() -> Path:
-    """Where the operating system wants caches; ``XDG_CACHE_HOME`` moves it on Linux."""
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData/Local")
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library/Caches"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "mlsys-labkit" / "roofline"
+    """Return the folder of the measured ceilings; ``XDG_CACHE_HOME`` moves it on Linux."""
+    return user_directory("cache", "roofline")
 
 
 def load(key: str, seconds: float) -> tuple[Ceiling, ...]:
-    """Ceilings kept under ``key`` by a measurement at least as long as ``seconds``; empty when there are none."""
+    """Load the ceilings that a measurement of at least ``seconds`` kept under ``key``; empty if there are none."""
     try:
         kept = json.loads(_path(key).read_text(encoding="utf-8"))
         if kept["schema"] != SCHEMA or kept["key"] != key or kept["seconds"] < seconds:
@@ -40,18 +32,10 @@ def load(key: str, seconds: float) -> tuple[Ceiling, ...]:
 
 
 def save(key: str, seconds: float, ceilings: tuple[Ceiling, ...]) -> None:
-    """Keep ``ceilings``. A directory that cannot be written to costs a measurement next time, and no error now."""
-    path = _path(key)
+    """Keep ``ceilings``. If the directory cannot be written to, the next call measures again; no error is raised."""
     record = {"schema": SCHEMA, "key": key, "seconds": seconds, "ceilings": [asdict(c) for c in ceilings]}
     with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, beside = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(record, file, indent=1)
-            os.replace(beside, path)
-        except OSError:
-            Path(beside).unlink(missing_ok=True)
+        write_whole(_path(key), json.dumps(record, indent=1))
 
 
 def _path(key: str) -> Path:

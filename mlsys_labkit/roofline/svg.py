@@ -1,4 +1,4 @@
-"""The roofline as inline SVG: follows the page's light or dark theme, and reads aloud as a list of facts."""
+"""The roofline as inline SVG: it follows the page's light or dark theme, and has a description for screen readers."""
 
 from __future__ import annotations
 
@@ -8,30 +8,32 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from importlib.resources import files
 
+from mlsys_labkit._base import light_dark_colours
+from mlsys_labkit._base.units import plain, si
 from mlsys_labkit.device import VIRTUAL_LABEL
 from mlsys_labkit.roofline.labels import Board, Spot, spread
 from mlsys_labkit.roofline.layout import View, ridge_of, slope_start, view
-from mlsys_labkit.roofline.model import Ceiling, Roofline
 from mlsys_labkit.roofline.place import Placement
-from mlsys_labkit.units import plain, si
+from mlsys_labkit.roofline.roof import Ceiling, Roof
 from mlsys_labkit.work import Work
 
 WIDTH, HEIGHT = 860.0, 500.0
 LEFT, TOP, RIGHT, BOTTOM = 76.0, 66.0, 640.0, 446.0  # the plot; right of it stand the names of the compute ceilings
 
-STYLE = files(__package__).joinpath("svg.css").read_text(encoding="utf-8")
+STYLE = light_dark_colours.inlined(files(__package__).joinpath("svg.css").read_text(encoding="utf-8"), ".lk-roofline")
 
 
 def draw(
-    roofline: Roofline, works: Sequence[Work] = (), *, dtypes: Sequence[str] | None = None, level: str = "dram"
+    roofline: Roof, works: Sequence[Work] = (), *, dtypes: Sequence[str] | None = None, level: str = "dram"
 ) -> str:
-    """The chart as one ``<svg>`` element.
+    """Draw the chart as one ``<svg>`` element.
 
-    Dashed lines are datasheet ceilings, solid ones measured; a filled dot was timed, an open diamond stands where its
-    work would run at best, a cross is above the roof. ``dtypes`` limits the compute ceilings, ``level`` is where the
-    bytes of ``works`` come from.
+    Dashed lines are datasheet ceilings, solid ones are measured. A filled dot is a timed work, an open diamond a work
+    without a time at the best it could reach, a cross a work above the roof. ``dtypes`` limits the compute ceilings,
+    ``level`` is where the bytes of ``works`` come from.
 
     Example:
+        >>> from mlsys_labkit.roofline import Roofline
         >>> draw(Roofline.from_spec("t4")).startswith('<svg class="lk-roofline"')
         True
     """
@@ -52,15 +54,15 @@ def draw(
     return "\n".join(parts)
 
 
-def describe(roofline: Roofline, shown: View) -> str:
-    """The chart in sentences, for those who cannot see it."""
+def describe(roofline: Roof, shown: View) -> str:
+    """Describe the chart in sentences, for readers who cannot see it."""
     ceilings = [f"{c.label} {si(c.value, c.unit)} ({c.origin})" for c in (*shown.memory, *shown.compute)]
     verdicts = [placed.verdict for placed, _ in shown.points]
     mark = f" {VIRTUAL_LABEL.capitalize()}." if roofline.virtual else ""
     return " ".join([f"Attainable FLOP/s over arithmetic intensity.{mark} Ceilings: {'; '.join(ceilings)}.", *verdicts])
 
 
-def _title(roofline: Roofline) -> str:
+def _title(roofline: Roof) -> str:
     return roofline.device.label if roofline.virtual else roofline.device.name
 
 
@@ -82,7 +84,7 @@ def _text(css: str, spot: Spot, text: str) -> str:
     return f'<text class="{css}" x="{spot.x:.1f}" y="{spot.y:.1f}"{anchor}{turn}>{escape(text)}</text>'
 
 
-def _heading(roofline: Roofline, shown: View) -> Iterator[str]:
+def _heading(roofline: Roof, shown: View) -> Iterator[str]:
     yield _text("name", Spot(LEFT, 22), roofline.device.name)
     origins = {c.origin for c in (*shown.compute, *shown.memory)}
     x = LEFT
@@ -125,7 +127,7 @@ def _axes(shown: View) -> Iterator[str]:
 
 
 def _ticks(span: tuple[float, float]) -> Iterator[tuple[float, int]]:
-    """(log10 of the value, its leading digit) of every tick in the span."""
+    """Yield (log10 of the value, its leading digit) of every tick in the span."""
     for decade in range(math.floor(span[0]), math.ceil(span[1]) + 1):
         for digit in range(1, 10):
             at = decade + math.log10(digit)
@@ -136,7 +138,7 @@ def _ticks(span: tuple[float, float]) -> Iterator[tuple[float, int]]:
 class _Chart:
     """Lines first, then points, then text: each text looks for a place that is still free."""
 
-    def __init__(self, roofline: Roofline, shown: View, level: str) -> None:
+    def __init__(self, roofline: Roof, shown: View, level: str) -> None:
         self.roofline, self.shown, self.level = roofline, shown, level
         self.board = Board(LEFT + 2, TOP + 2, RIGHT - 2, BOTTOM - 2)
         # Slope of a bandwidth in the picture, in degrees: the same for all, as the axes are logarithmic.
@@ -162,14 +164,14 @@ class _Chart:
         return _y(self.shown, log)
 
     def _slope(self, memory: Ceiling) -> tuple[float, float, float, float]:
-        """The visible part of a bandwidth, up to the highest compute ceiling."""
+        """Return the visible part of a bandwidth line, up to the highest compute ceiling, in px."""
         start = slope_start(memory, self.shown)
         end = min(ridge_of(max(self.shown.compute, key=lambda c: c.value), memory), self.shown.x[1])
         log = math.log10(memory.value)
         return self._x(start), self._y(start + log), self._x(end), self._y(end + log)
 
     def _start(self, compute: Ceiling) -> float:
-        """px where a compute ceiling meets the fastest memory of its own origin."""
+        """Return the px at which a compute ceiling meets the fastest memory of its own origin."""
         own = [m.value for m in self.shown.memory if m.origin == compute.origin] or [self.shown.top_bandwidth]
         return self._x(max(self.shown.x[0], math.log10(compute.value / max(own))))
 
@@ -211,7 +213,7 @@ class _Chart:
             yield _text("compute", Spot(RIGHT + 23, name_y + 4), text)
 
     def _memory_names(self) -> Iterator[str]:
-        """One label a level: above its line, but under the slowest one, where there is room."""
+        """Yield one label per level: above its line, but under the slowest line, where there is room."""
         turn = math.radians(self.angle)
         levels: dict[str | None, list[Ceiling]] = {}
         for memory in sorted(self.shown.memory, key=lambda m: m.value):
@@ -271,12 +273,12 @@ class _Chart:
             ]
             css = "wrong halo" if placed.above_roof else "halo"
             spot = self.board.put(text, spots)
-            if abs(spot.y - y) > 40:  # too far to be seen as the point's own
+            if abs(spot.y - y) > 40:  # too far from the point: connect them with a line
                 yield _line("leader", x, y + math.copysign(9, spot.y - y), x, spot.y - (12 if spot.y > y else -4))
             yield _text(css, spot, text)
 
     def _peaks(self) -> list[tuple[float, float]]:
-        """(peak, px of its ridge) of each compute ceiling that answers questions."""
+        """Return (peak, px of its ridge) of each compute ceiling that ``Roofline.compute`` returns."""
         memory = self.roofline.memory(self.level)
         peaks = sorted({c.value for c in self.shown.compute if self.roofline.compute(str(c.dtype)) is c})
         return [(peak, self._x(math.log10(peak / memory.value))) for peak in peaks]

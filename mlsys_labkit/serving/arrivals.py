@@ -1,4 +1,4 @@
-"""Requests that arrive by themselves: when, how long, and which of them begin alike. One seed, one trace.
+"""Request traces: arrival times, lengths and shared prefixes, drawn from one seed.
 
 Reference: Poisson arrivals as in Kwon et al., "PagedAttention", SOSP 2023, sec. 6.1; Gamma gaps with a chosen
 coefficient of variation as in Li et al., "AlpaServe", OSDI 2023, sec. 6.
@@ -23,14 +23,14 @@ from mlsys_labkit.serving.records import Request
 __all__ = ["SharedPrefixes", "arrival_times", "load_requests", "log_normal", "request_trace", "save_requests"]
 
 Lengths = Callable[[np.random.Generator, int], NDArray[np.int64]]
-_GAPS, _PROMPT_LENGTHS, _OUTPUT_LENGTHS, _TEXT, _PREFIXES = range(5)  # streams: a new rate keeps the prompts
+_GAPS, _PROMPT_LENGTHS, _OUTPUT_LENGTHS, _TEXT, _PREFIXES = range(5)  # random streams: a new rate keeps the prompts
 
 
 @dataclass(frozen=True)
 class SharedPrefixes:
     """System prompts that requests begin with: ``count`` texts of ``tokens`` each.
 
-    The i-th likeliest is drawn with a probability in proportion to 1/i**``zipf``; 0 draws all alike.
+    The i-th is drawn with a probability in proportion to 1/i**``zipf``; with 0 all are equally likely.
 
     Reference: Breslau et al., "Web caching and Zipf-like distributions", INFOCOM 1999.
     """
@@ -48,13 +48,13 @@ class SharedPrefixes:
 
     @property
     def probabilities(self) -> NDArray[np.float64]:
-        """How likely each prefix is, the likeliest first."""
+        """Return the probability of each prefix, the likeliest first."""
         weights = np.arange(1, self.count + 1, dtype=np.float64) ** -self.zipf
         return np.asarray(weights / weights.sum())
 
 
 def log_normal(mean: float, variation: float, *, least: int = 1, most: int = 1_000_000) -> Lengths:
-    """Lengths in tokens with this mean and coefficient of variation (standard deviation over mean), cut to a range.
+    """Return a sampler of lengths with this mean and coefficient of variation (deviation over mean), cut to a range.
 
     Raises RequestError when the mean is not within ``least`` and ``most`` or the variation is negative.
 
@@ -80,10 +80,10 @@ def log_normal(mean: float, variation: float, *, least: int = 1, most: int = 1_0
 
 
 def arrival_times(count: int, rate_per_second: float, *, variation: float = 1.0, seed: int = 0) -> list[float]:
-    """When ``count`` requests arrive, in seconds from 0: gaps of mean 1 / ``rate_per_second``, drawn independently.
+    """Draw arrival times of ``count`` requests, in seconds from 0: independent gaps of mean 1 / ``rate_per_second``.
 
     ``variation`` is the gaps' coefficient of variation. 1: a Poisson process; above: bursts and lulls (Gamma gaps);
-    below: more regular; 0: like a clock. Raises RequestError for a rate that is not positive, or a negative variation.
+    below: more regular; 0: equal gaps. Raises RequestError for a rate that is not positive, or a negative variation.
 
     Example:
         >>> arrival_times(4, rate_per_second=2, variation=0)
@@ -116,7 +116,7 @@ def request_trace(
     temperature: float = 0.0,
     seed: int = 0,
 ) -> tuple[Request, ...]:
-    """Requests "r0", "r1", ... in the order in which they arrive.
+    """Draw requests "r0", "r1", ... in the order of arrival.
 
     Args:
         count, rate_per_second, variation: as in :func:`arrival_times`.
@@ -125,10 +125,10 @@ def request_trace(
         output_tokens: ``max_new_tokens`` of each, given likewise.
         prefixes: system prompts to begin with.
         source: tokens of a text, whose passages become the prompts; or the size of a vocabulary, to draw each token
-            at random. None: the text that the kit's own model never saw, in its own tokens (needs torch).
+            at random. None: the held-out text of the kit's own model, in its own tokens (needs torch).
         temperature: of every request; each draws with a seed of its own.
-        seed: the same seed gives the same trace. The rate and the variation move arrivals alone, never the prompts.
-            NumPy may change its generators' streams between versions: to keep a trace for good, save it.
+        seed: the same seed gives the same trace. The rate and the variation change arrivals only, never the prompts.
+            NumPy may change its generators between versions: save a trace to keep it.
 
     Raises RequestError for a length below 1, or for a source that is too short for a prompt.
 
@@ -162,7 +162,7 @@ def request_trace(
 
 
 def save_requests(requests: Iterable[Request], path: str | Path) -> Path:
-    """Write a request a line as JSON; the file is there whole or not at all.
+    """Write one request per line as JSON; the file appears complete or not at all.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -178,8 +178,8 @@ def save_requests(requests: Iterable[Request], path: str | Path) -> Path:
 def load_requests(path: str | Path) -> tuple[Request, ...]:
     """Read what :func:`save_requests` wrote, or a hand-written file with at least ``id`` and ``prompt`` a line.
 
-    Raises RecordError for a file that cannot be read, and one that names the line which is no request, repeats an id or
-    goes back in time.
+    Raises RecordError for a file that cannot be read, or for a line that is no request, repeats an id or has an earlier
+    arrival time than the line above it.
 
     Example:
         >>> from tempfile import TemporaryDirectory

@@ -1,4 +1,4 @@
-"""Attention over pages: queries of a ragged batch, each over the blocks of its own sequence.
+"""Attention over pages: the queries of a ragged batch, each over the blocks of its own sequence.
 
 Reference: Kwon et al., "PagedAttention", arXiv:2309.06180, sec. 4.1.
 """
@@ -20,24 +20,24 @@ __all__ = ["Group", "groups_of", "order_of", "paged_attention"]
 Ints = NDArray[np.int64]
 
 
-# A further group costs a layer some ten calls; reading this many padded slots costs about as much.
+# One more group costs a layer about ten calls, which take about as long as reading this many padded slots.
 _WORTH_A_GROUP_SLOTS = 800
 _PROGRAMS = 264  # two for each multiprocessor of a large GPU
 
 
 @dataclass(frozen=True)
 class Group:
-    """Sequences of a batch that are padded to one number of new tokens and one number of blocks.
+    """Sequences of a batch that are padded to equal numbers of new tokens and of blocks.
 
     Attributes:
-        start, end: the rows of the batch that are theirs.
-        queries: new tokens a sequence, padding included.
+        start, end: their rows of the batch.
+        queries: new tokens per sequence, padding included.
         pieces: [2 · sequences · key-value heads · blocks] numbers of (block, head) pieces: all keys, then all values.
-        gathered: [pieces, slots · head width], for each layer in turn: fresh memory would cost page faults.
-        mask: [sequences, 1, queries a key-value head, slots], 0 where a query may look and -inf where not.
+        gathered: [pieces, slots · head width], reused by each layer because fresh memory would cost page faults.
+        mask: [sequences, 1, queries per key-value head, slots], 0 where a query may look and -inf elsewhere.
         spread: [sequences · queries], a row of the batch for each padded query; None where nothing is padded.
         gather: [end - start], the padded query of each row; None where nothing is padded.
-        decodes: for the kernel that needs none of the above: block tables [sequence, blocks] and lengths [sequence].
+        decodes: block tables [sequence, blocks] and lengths [sequence], for the kernel, which needs nothing else.
     """
 
     start: int
@@ -52,7 +52,7 @@ class Group:
 
 
 def order_of(counts: Ints, pasts: Ints) -> Ints:
-    """The order of sequences in which ``groups_of`` has the least to pad."""
+    """Return the order of sequences in which ``groups_of`` pads the least."""
     return np.lexsort((counts + pasts, np.frexp(counts)[1]))
 
 
@@ -68,7 +68,7 @@ def groups_of(counts: Ints, pasts: Ints, tables: Ints, page: Tensor, heads: int,
         tables: [sequence, blocks] block tables, padded.
         page: one layer of the cache, [block, 2 · key-value heads, slot, head width].
         heads: query heads.
-        kernel: leave decodes to the Triton kernel.
+        kernel: the Triton kernel computes the decodes.
     """
     bits = np.frexp(counts)[1]
     cuts = [0, *(np.flatnonzero(np.diff(bits)) + 1).tolist(), len(counts)]
@@ -78,13 +78,13 @@ def groups_of(counts: Ints, pasts: Ints, tables: Ints, page: Tensor, heads: int,
     return [
         _decodes(totals, tables, starts, span, page.device)
         if kernel and counts[span[1] - 1] == 1
-        else _group_of(counts, pasts, tables, starts, span, page, heads)
+        else _group_of(counts, pasts, tables, starts, slice(*span), page=page, heads=heads)
         for span in spans
     ]
 
 
 def _worthwhile(totals: Ints, first: int, last: int) -> list[tuple[int, int]]:
-    """Cut sequences first..last, in order of their lengths, where it saves most, as long as it saves enough."""
+    """Cut sequences first..last, sorted by length, where most padding is saved, while the saving is worth a group."""
     saved = np.arange(last - first) * (totals[last - 1] - np.concatenate(([0], totals[first : last - 1])))
     cut = int(saved.argmax())
     if saved[cut] < _WORTH_A_GROUP_SLOTS:
@@ -93,15 +93,8 @@ def _worthwhile(totals: Ints, first: int, last: int) -> list[tuple[int, int]]:
 
 
 def _group_of(
-    counts: Ints,
-    pasts: Ints,
-    tables: Ints,
-    starts: Ints,
-    span: tuple[int, int],
-    page: Tensor,
-    heads: int,
+    counts: Ints, pasts: Ints, tables: Ints, starts: Ints, inside: slice, *, page: Tensor, heads: int
 ) -> Group:
-    inside = slice(*span)
     count, past = counts[inside], pasts[inside]
     both, block_size = page.shape[1], page.shape[2]
     queries, pages = int(count.max()), -(-int((count + past).max()) // block_size)
@@ -115,8 +108,8 @@ def _group_of(
     # [2, sequence, key-value head, block]
     pieces = tables[inside, :pages][None, :, None] * both + np.arange(both).reshape(2, 1, -1, 1)
     return Group(
-        int(starts[span[0]]),
-        int(starts[span[1]]),
+        int(starts[inside.start]),
+        int(starts[inside.stop]),
         queries,
         _tensor(pieces.ravel(), page.device),
         page.new_empty(pieces.size, block_size * page.shape[3]),
@@ -133,7 +126,7 @@ def _decodes(totals: Ints, tables: Ints, starts: Ints, span: tuple[int, int], de
 
 
 def paged_attention(queries: Tensor, page: Tensor, groups: list[Group]) -> Tensor:
-    """Mixed values [token, heads · head width] of ``queries`` [token, heads, head width].
+    """Return mixed values [token, heads · head width] of ``queries`` [token, heads, head width].
 
     ``page`` [block, 2 · key-value heads, slot, head width] is one layer of the cache, the new tokens in it already. The
     queries that share a key-value head become further queries of one head, so keys and values are never repeated.

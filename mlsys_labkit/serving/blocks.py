@@ -1,4 +1,4 @@
-"""The block pool: fixed-size pieces of cache memory, counted references, contents found again by a chained hash.
+"""The block pool: fixed-size blocks of cache memory with reference counts, found again by a chained hash.
 
 Reference: Kwon et al., "Efficient Memory Management for Large Language Model Serving with PagedAttention",
 arXiv:2309.06180, sec. 4.3; the order of eviction is that of vLLM's automatic prefix caching.
@@ -18,55 +18,47 @@ __all__ = ["BlockPool", "Pool", "PrefixPool", "chain"]
 
 
 class Pool(Protocol):
-    """What the engine asks of any block pool, so that one of your own can serve the real model.
+    """The methods that the engine needs of a block pool, so that your own pool can serve the real model.
 
     Blocks are numbered from 0. A block is free while no table holds it.
     """
 
     @property
     def size(self) -> int:
-        """Blocks in all."""
-        ...
+        """Return the number of all blocks."""
 
     @property
     def free(self) -> int:
-        """Blocks that ``take`` can hand out."""
-        ...
+        """Return the number of blocks that ``take`` can hand out."""
 
     def take(self) -> int:
-        """A free block, from now on held once."""
-        ...
+        """Return a free block, which is then held once."""
 
     def share(self, block: int) -> None:
-        """One more table holds this block."""
-        ...
+        """Count one more table that holds this block."""
 
     def drop(self, block: int) -> None:
-        """One table fewer holds this block; after the last it is free."""
-        ...
+        """Count one table fewer that holds this block; after the last it is free."""
 
     def holders(self, block: int) -> int:
-        """How many tables hold this block: 0 for a free one."""
-        ...
+        """Return how many tables hold this block, 0 for a free one."""
 
 
 class PrefixPool(Pool, Protocol):
-    """A pool that also finds blocks by what is in them; needed only with ``reuse_prefixes``."""
+    """A pool that also finds blocks by their contents; needed only with ``reuse_prefixes``."""
 
     def publish(self, block: int, key: bytes, tokens: Sequence[int]) -> None:
-        """The block is full, and holds ``tokens`` after the past that ``key`` stands for."""
-        ...
+        """Register a full block that holds ``tokens``, under the ``key`` of all tokens up to its end."""
 
     def find(self, key: bytes, tokens: Sequence[int]) -> int | None:
-        """A block, free or held, with exactly this content; no reference is taken."""
-        ...
+        """Return a block, free or held, with exactly this content; no reference is taken."""
 
 
 def chain(parent: bytes, tokens: Sequence[int]) -> bytes:
-    """The key of a full block: it stands for the block's tokens and, through ``parent``, for all tokens before.
+    """Return the key of a full block: a hash of its tokens and, through ``parent``, of all tokens before.
 
-    128 bits of BLAKE2b, because a pool only compares the block's own tokens: were two different pasts to get one key,
-    a request would read another's past.
+    The key has 128 bits of BLAKE2b, because a pool only compares the block's own tokens: if two different pasts had the
+    same key, a request would read another request's past.
 
     Example:
         >>> chain(chain(b"", [1, 2]), [3, 4]) == chain(chain(b"", [9, 2]), [3, 4])
@@ -76,10 +68,10 @@ def chain(parent: bytes, tokens: Sequence[int]) -> bytes:
 
 
 class BlockPool:
-    """``size`` blocks, handed out least recently used first.
+    """A pool of ``size`` blocks, handed out least recently used first.
 
     A freed block keeps its content and key until it is handed out again, so that a later request can find it. Blocks
-    that were never used come first, in order of their numbers.
+    that were never used come first, in the order of their numbers.
 
     Raises:
         BlockError: no block is free, or a free block is shared or dropped.
@@ -111,12 +103,12 @@ class BlockPool:
 
     @property
     def references(self) -> tuple[int, ...]:
-        """How many tables hold each block."""
+        """Return how many tables hold each block."""
         return tuple(self._references)
 
     @property
     def cached(self) -> tuple[int, ...]:
-        """Free blocks that can still be found by their key, the next to be forgotten first."""
+        """Return the free blocks that can still be found by their key, the next to be reused first."""
         return tuple(block for block in self._idle if block in self._contents)
 
     def take(self) -> int:
@@ -145,7 +137,7 @@ class BlockPool:
         return self._references[block]
 
     def publish(self, block: int, key: bytes, tokens: Sequence[int]) -> None:
-        """Of two blocks with one content the first stays the one that is found, and no table changes."""
+        """Register a full block; of two blocks with the same content the first one stays registered."""
         if not self._references[block]:
             raise BlockError(f"block {block} is free; only a held block has something to publish")
         if key not in self._by_key and block not in self._contents:

@@ -14,7 +14,7 @@ __all__ = ["Memory", "PagedCache"]
 
 
 class Memory(Protocol):
-    """What the engine asks of a cache's tensors."""
+    """The methods that the engine needs of a cache."""
 
     @property
     def block_bytes(self) -> int: ...
@@ -24,7 +24,7 @@ class Memory(Protocol):
 
 
 class PagedCache:
-    """Keys and values of all layers, in blocks of ``block_size`` tokens that belong to whichever sequence holds them.
+    """Keys and values of all layers, in blocks of ``block_size`` tokens.
 
     ``pages`` is one tensor [layer, block, 2 · key-value heads, slot, head width], a block's keys before its values. A
     head's slots of one block are one run of memory, so that gathering (block, head) pieces lays out each sequence as
@@ -55,13 +55,13 @@ class PagedCache:
 
     @property
     def block_bytes(self) -> int:
-        """Bytes of one block over all layers."""
+        """Return the bytes of one block over all layers."""
         return self.pages[:, 0].nbytes
 
     def write(self, layer: int, blocks: Tensor, slots: Tensor, both: Tensor) -> Tensor:
         """Put keys and values [token, 2 · key-value heads, head width] into slots of blocks [token].
 
-        Gives back the layer's pages [block, 2 · key-value heads, slot, head width].
+        Returns the layer's pages [block, 2 · key-value heads, slot, head width].
         """
         page, by_slot = self._layers[layer]
         by_slot.index_put_((blocks, slots), both)
@@ -74,10 +74,10 @@ class PagedCache:
             self.pages.index_copy_(1, target, self.pages.index_select(1, source))
 
     def swap_out(self, blocks: Sequence[int]) -> Tensor:
-        """A copy of some blocks in the host's memory."""
+        """Return a copy of some blocks in host memory."""
         return self.pages.index_select(1, torch.tensor(blocks, device=self.pages.device)).cpu()
 
     def swap_in(self, copy: Tensor, blocks: Sequence[int]) -> None:
-        """Put what ``swap_out`` gave back into as many blocks."""
+        """Write a copy that ``swap_out`` returned into as many blocks."""
         assert copy.shape[1] == len(blocks), "as many blocks come back as went out"
         self.pages.index_copy_(1, torch.tensor(blocks, device=self.pages.device), copy.to(self.pages.device))

@@ -1,4 +1,4 @@
-"""The engine's clock: real seconds, or virtual ones that a cost model of a step gives, the same on every machine."""
+"""The engine's clock: real seconds, or virtual ones from a cost model, which are the same on every machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Clock", "RealClock", "StepCost", "VirtualClock"]
 
 @dataclass(frozen=True)
 class StepCost:
-    """Seconds of a step: a constant, so much a token that is computed, and so much a cached token that is read.
+    """Seconds of a step: a constant, a cost per computed token, and a cost per cached token that is read.
 
     Raises LabkitError for a cost that is negative or no number.
 
@@ -46,9 +46,10 @@ class StepCost:
 
     @classmethod
     def of_device(cls, spec: DeviceSpec, config: Config, dtype: str = "bfloat16", itemsize_bytes: int = 2) -> StepCost:
-        """From a datasheet, without overlap: a step reads all weights, a token takes 2 FLOPs a weight, a cached token
+        """Compute the cost from a datasheet, without overlap.
 
-        is read once. An optimist's figures: no kernel reaches its roof.
+        A step reads all weights, a token takes 2 FLOPs per weight, and a cached token is read once. The result is a
+        lower bound, because no kernel reaches its roof.
 
         Example:
             >>> from mlsys_labkit import specs
@@ -68,7 +69,7 @@ class StepCost:
 
     @classmethod
     def fitted(cls, steps: Iterable[Step]) -> StepCost:
-        """Least squares over the steps of a run on the real clock; no cost is below 0.
+        """Fit the cost to the steps of a run on the real clock by least squares; no cost is below 0.
 
         Example:
             >>> cost = StepCost(2.0, 0.5, 0.25)
@@ -100,12 +101,10 @@ class Clock(Protocol):
     def now(self) -> float: ...
     def wait_until(self, seconds: float) -> None: ...
     def spend(self, scheduled: Iterable[Scheduled]) -> None:
-        """A step with these parts is over."""
-        ...
+        """Account for a step with these parts that has ended."""
 
     def restarted(self) -> Clock:
-        """Such a clock at 0."""
-        ...
+        """Return a clock of the same kind at 0."""
 
 
 class RealClock:
@@ -124,14 +123,14 @@ class RealClock:
         time.sleep(max(0.0, seconds - self.now))
 
     def spend(self, scheduled: Iterable[Scheduled]) -> None:
-        """Nothing to do: the step took its time."""
+        """Do nothing: the real clock has advanced during the step."""
 
     def restarted(self) -> RealClock:
         return RealClock()
 
 
 class VirtualClock:
-    """Seconds that only a cost model's steps and waiting let pass."""
+    """Seconds that advance only by waiting and by the cost of steps."""
 
     kind: Literal["real", "virtual"] = "virtual"
 

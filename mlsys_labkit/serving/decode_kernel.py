@@ -1,4 +1,4 @@
-"""Paged attention of decodes as one Triton kernel: keys and values are read from the pages once, and gathered nowhere.
+"""Paged attention of decodes as one Triton kernel, which reads keys and values from the pages once.
 
 Reference: Kwon et al., "PagedAttention", arXiv:2309.06180, sec. 4.1; Dao et al., "Flash-Decoding", 2023 (splitting the
 past over programs).
@@ -22,7 +22,7 @@ def paged_decode(  # type: ignore[no-untyped-def]
     KV_HEADS: tl.constexpr, GROUP: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
     BLOCK_SIZE: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """One sequence, key-value head and split: ``mixed`` [split, sequence, head, width] and ``sums``, its log-sum-exp.
+    """Compute ``mixed`` [split, sequence, head, width] and its log-sum-exp ``sums`` for one sequence, head and split.
 
     ROWS pads the GROUP query heads to what tl.dot takes, TILE slots are read at a time.
     """
@@ -59,13 +59,13 @@ def paged_decode(  # type: ignore[no-untyped-def]
 
 
 def decode(queries: Tensor, page: Tensor, tables: Tensor, lengths: Tensor, splits: int = 1, **launch: Any) -> Tensor:
-    """Mixed values [sequence, heads · head width] of one query a sequence, over the pages of one layer.
+    """Return mixed values [sequence, heads · head width] of one query per sequence, over the pages of one layer.
 
     Args:
         queries: [sequence, heads, head width].
         page: [block, 2 · key-value heads, slot, head width].
-        tables: [sequence, blocks], int64; what stands behind a sequence's own blocks is not read.
-        lengths: [sequence] tokens each query sees, itself included.
+        tables: [sequence, blocks], int64; entries after a sequence's own blocks are not read.
+        lengths: [sequence] tokens that each query sees, itself included.
         splits: programs that share one sequence and head.
         launch: num_warps, num_stages, TILE: how the kernel is compiled.
 

@@ -1,4 +1,4 @@
-"""``Engine``: requests in, tokens out, one step at a time, with a record of every step."""
+"""``Engine``: serves requests one step at a time and can record every step."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Literal
 
 from torch import Tensor
 
+from mlsys_labkit._base.limits import usable_cores
 from mlsys_labkit.errors import LabkitError
-from mlsys_labkit.limits import usable_cores
 from mlsys_labkit.lm.model import LanguageModel
 from mlsys_labkit.serving.blocks import BlockPool, Pool
 from mlsys_labkit.serving.cache import Memory, PagedCache
@@ -19,7 +19,7 @@ from mlsys_labkit.serving.errors import RequestError
 from mlsys_labkit.serving.recorder import Recorder
 from mlsys_labkit.serving.records import Output, Recording, Request
 from mlsys_labkit.serving.runner import Chunk, ModelRunner, Runner
-from mlsys_labkit.serving.scheduler import Limits, Part, Plan, Scheduler, Sequence
+from mlsys_labkit.serving.scheduler import Limits, Part, Scheduler, Sequence, Status, StepPlan
 from mlsys_labkit.serving.speculative import Draft, Guess, ModelDraft, chunk_of, drawn_tokens
 from mlsys_labkit.serving.tables import BlockTable
 from mlsys_labkit.serving.threads import threads_at_most, threads_for
@@ -28,19 +28,19 @@ __all__ = ["Engine"]
 
 
 class Engine:
-    """Serves many requests from one model and one pool of blocks.
+    """An engine that serves many requests from one model and one pool of blocks.
 
     Args:
         model: the language model; or give a ``runner``.
         blocks: blocks in the pool.
-        block_size: tokens a block.
-        limits: what a step may hold, and what happens when blocks run out.
+        block_size: tokens per block.
+        limits: limits of a step, and what happens when blocks run out.
         cost: virtual seconds of a step; None runs on the real clock.
         draft: guesses tokens for speculative decoding.
         pool: another block pool, such as your own; it needs ``publish`` and ``find`` only with ``reuse_prefixes``.
         runner: another way to run a model over pages.
-        threads: most CPU threads of a step; None: as many as a model of its size is worth (``threads_for``), and no
-            more than torch has at that time.
+        threads: most CPU threads of a step; None: ``threads_for`` chooses by the model's size. Never more than torch
+            is set to.
         record: keep every step for ``recording``.
 
     Example:
@@ -88,7 +88,7 @@ class Engine:
         self.threads = threads
         self.runner, self.block_size, self.draft = runner, block_size, draft
         if limits and limits.guesses and not draft:
-            raise LabkitError("limits allow guesses and nobody makes any; give a draft, such as NgramDraft(4)")
+            raise LabkitError("limits allow guesses and no draft makes any; give a draft, such as NgramDraft(4)")
         self.limits = replace(limits or Limits(), guesses=draft.guesses if draft else 0)
         if cost and isinstance(draft, ModelDraft) and not draft.cost:
             raise LabkitError("on a virtual clock the draft model's passes cost time, too; give ModelDraft its cost")
@@ -100,21 +100,22 @@ class Engine:
         self._arriving: list[tuple[float, int, Sequence]] = []  # a heap, by time and then by order of add
         self._added = 0
         self._names: set[str] = set()
-        self._recorder = Recorder() if record else None
+        self._recorder = self._new_recorder() if record else None
 
     @property
     def has_work(self) -> bool:
-        """Whether a request is unfinished."""
+        """Return True while a request is unfinished."""
         return bool(self._arriving or self.scheduler.waiting or self.scheduler.running)
 
     def add(self, request: Request) -> None:
-        """Take a request; it takes part from its arrival on.
+        """Accept a request; it takes part from its arrival on.
 
-        Raises RequestError, and takes nothing, when it could never be served or its id is taken.
+        Raises RequestError, and accepts nothing, when it can never be served or its id is taken.
         """
         self._check(request)
         self._names.update(request.sample_ids)
-        arrival = max(request.arrival_seconds, self.clock.now)  # nobody passes those who wait by coming from the past
+        # A request with an earlier arrival time must not overtake requests that are already queued.
+        arrival = max(request.arrival_seconds, self.clock.now)
         table = BlockTable(self.pool, self.block_size)
         sequence = Sequence(request, 0, (arrival, self._added, 0), list(request.prompt), table)
         heapq.heappush(self._arriving, (arrival, self._added, sequence))
@@ -152,10 +153,10 @@ class Engine:
             )
 
     def abort(self, request_id: str, reason: Literal["abort", "stop"] = "abort", *, sample: int | None = None) -> bool:
-        """End a request, or one ``sample`` of it, and give its memory back; False when there is none.
+        """End a request, or one ``sample`` of it, and free its memory; return False when there is none.
 
-        ``reason`` is kept in the recording: "stop" for a text that has all its reader wanted, up to a stop string say.
-        A sample has an end of its own once its first token came; before that, ask for the request.
+        ``reason`` is kept in the recording: "stop" for a text that is complete, because it has reached a stop string
+        for example. A single sample can be ended once its first token was drawn; before that, end the request.
         """
         mine = [
             each
@@ -170,9 +171,10 @@ class Engine:
         return [*self.scheduler.running, *self.scheduler.waiting, *(entry[2] for entry in self._arriving)]
 
     def _end(self, sequence: Sequence, reason: str) -> None:
-        if not self.scheduler.remove(sequence):
+        if sequence.status is Status.ARRIVING:
             self._arriving = [entry for entry in self._arriving if entry[2] is not sequence]
             heapq.heapify(self._arriving)
+        self.scheduler.remove(sequence)
         names = (sequence.name,) if sequence.seats == 1 else sequence.request.sample_ids
         self._names.difference_update(names)
         if self._recorder:
@@ -184,10 +186,10 @@ class Engine:
             self._end(sequence, "abort")
 
     def step(self) -> list[Output]:
-        """One pass of the model over whoever takes part; the tokens it gave.
+        """Run one pass of the model and return the tokens it gave.
 
-        With nobody there yet it waits for the next arrival. A step that fails ends all requests and gives back their
-        memory, since it may have moved blocks whose contents did not follow.
+        Without a request in the queue the step waits for the next arrival. A step that fails ends all requests and
+        gives back their memory, because it may have moved blocks without their contents.
         """
         if not self.has_work:
             return []
@@ -205,7 +207,7 @@ class Engine:
             self.scheduler.enqueue(heapq.heappop(self._arriving)[2])
         start = self.clock.now
         plan = self.scheduler.plan()
-        assert plan.parts, "whoever is oldest always has a part"
+        assert plan.parts, "the oldest sequence always has a part"
         self._move(plan)
         guesses = self._guess(plan.parts)
         chunks = [chunk_of(part, guess) for part, guess in zip(plan.parts, guesses, strict=True)]
@@ -217,11 +219,11 @@ class Engine:
         outputs = self._settle(plan.parts, guesses, chunks, logits)
         self.clock.spend(scheduled)
         if self._recorder:
-            self._recorder.step(self, start, plan, scheduled, outputs)
+            self._recorder.step(start, self.clock.now, plan, scheduled, outputs)
         return outputs
 
-    def _move(self, plan: Plan) -> None:
-        """Memory first, in the plan's order, since a block that is saved may be another's in the same step."""
+    def _move(self, plan: StepPlan) -> None:
+        """Save, restore and copy blocks in this order, because a saved block may be given away in the same step."""
         for sequence, blocks in plan.swapped_out:
             sequence.host = [cache.swap_out(blocks) for cache in self._caches]
         for sequence in plan.swapped_in:
@@ -242,7 +244,7 @@ class Engine:
         return guesses
 
     def _settle(self, parts: list[Part], guesses: list[Guess], chunks: list[Chunk], logits: Tensor) -> list[Output]:
-        """Count what was computed, draw tokens, let others find full blocks, end who is done."""
+        """Count what was computed, draw tokens, publish full blocks, and end finished sequences."""
         drawn = drawn_tokens(parts, guesses, chunks, logits)
         if self.draft:
             if prompts := [part for part in parts if part.scheduled.phase == "prefill"]:
@@ -258,7 +260,7 @@ class Engine:
         return outputs
 
     def _fork(self, sequence: Sequence) -> list[Sequence]:
-        """The samples of a request whose prompt is computed: from here on each has a text of its own."""
+        """Make the other samples of a request whose prompt is computed; from here on each has its own text."""
         sequence.forked = True
         family = [sequence]
         for sample in range(1, sequence.request.samples):
@@ -287,16 +289,17 @@ class Engine:
         return outputs
 
     def run(self, requests: Iterable[Request]) -> Recording:
-        """Serve requests from their arrivals to their ends, on a clock that begins anew, and tell what happened.
+        """Serve requests from their arrivals to their ends, on a clock that starts at 0, and return the recording.
 
         Blocks that earlier runs left in the pool are found again. Raises RequestError, and serves none, when one of
-        them can never be served; LabkitError when the engine is at work already.
+        them can never be served; LabkitError when the engine already has requests.
         """
         if self.has_work:
             raise LabkitError("this engine has unfinished requests; step() until has_work is False, then run()")
         if isinstance(requests, Request):
             raise RequestError("run() takes a list of requests, got one; put it into [ ]")
-        kept, self._recorder, self.clock = self._recorder, Recorder(), self.clock.restarted()
+        self.clock = self.clock.restarted()
+        kept, self._recorder = self._recorder, self._new_recorder()
         try:
             for request in requests:
                 self.add(request)
@@ -307,7 +310,7 @@ class Engine:
             self._recorder = kept
 
     def finish(self) -> list[Output]:
-        """Step until nothing is left to do."""
+        """Run steps until no request is left, and return all tokens."""
         outputs: list[Output] = []
         while self.has_work:
             outputs += self.step()
@@ -315,7 +318,10 @@ class Engine:
 
     @property
     def recording(self) -> Recording:
-        """What happened so far, of an engine with ``record``."""
+        """Return everything so far, of an engine with ``record``."""
         if not self._recorder:
             raise LabkitError("this engine keeps no record; make it with record=True, or use run()")
-        return self._recorder.recording(self)
+        return self._recorder.recording()
+
+    def _new_recorder(self) -> Recorder:
+        return Recorder(self.scheduler, self.runner.cache.block_bytes, self.clock.kind)

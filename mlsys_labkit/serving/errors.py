@@ -1,4 +1,4 @@
-"""What a serving engine refuses: a request that cannot be served, a block that is misused, a file that is no record."""
+"""Errors of the serving engine: requests, blocks and recordings."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class RequestError(LabkitError, ValueError):
 
 
 class BlockError(LabkitError):
-    """A block pool or a block table was used against its rules: a block freed twice, more blocks than there are."""
+    """A wrong use of a block pool or a block table: a block freed twice, more blocks than there are."""
 
 
 class RecordError(LabkitError, ValueError):
-    """A file that is no recording of this kit, or not a whole one."""
+    """A file that is no complete recording of this kit."""

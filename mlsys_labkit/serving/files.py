@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Files that appear complete or not at all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["write_whole"]
 
 
 def write_whole(path: str | Path, text: str) -> Path:
-    """Write a text beside its place and move it there, so that no reader and no interruption sees half of it.
+    """Write a text to a temporary file and rename it, so that a reader never gets a half-written file.
 
     Example:
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -22,7 +22,7 @@ def write_whole(path: str | Path, text: str) -> Path:
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
-        os.chmod(partial, 0o644)  # mkstemp leaves it to its writer alone
+        os.chmod(partial, 0o644)  # mkstemp makes it readable by its owner only
         os.replace(partial, target)
     except BaseException:
         os.unlink(partial)

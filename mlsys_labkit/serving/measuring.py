@@ -1,4 +1,4 @@
-"""``measure``: from a recording to its metrics."""
+"""``measure``: computes the metrics of a recording."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["measure"]
 
 
 def measure(recording: Recording) -> RunMetrics:
-    """Latencies a request, throughput, and what the cache was used for.
+    """Compute latencies per request, throughput, and the use of the cache.
 
     Example:
         >>> from mlsys_labkit.serving import Request, Scheduled, Step
@@ -89,6 +89,6 @@ def _memory(recording: Recording) -> Iterator[MemoryUse]:
         filled: dict[int, int] = {}
         for name, blocks in step.block_tables.items():
             held = step.held_tokens.get(name, 0)
-            for at, block in enumerate(blocks):  # who shares a block may see less of it
+            for at, block in enumerate(blocks):  # sequences that share a block may fill it to different points
                 filled[block] = max(filled.get(block, 0), min(size, max(0, held - at * size)))
         yield MemoryUse(step.end_seconds, len(filled), len(cached), len(filled) * size - sum(filled.values()))

@@ -1,4 +1,4 @@
-"""What a recorded run was worth: to each reader (latencies), to who pays for it (throughput), to the memory (waste).
+"""Metrics of a recorded run: latencies for each reader, throughput, and waste of memory.
 
 References: Zhong et al., "DistServe", OSDI 2024, sec. 2 (TTFT, TPOT, goodput); Kwon et al., "PagedAttention",
 SOSP 2023, sec. 3.1 (where memory is wasted).
@@ -14,26 +14,26 @@ from itertools import pairwise
 
 import numpy as np
 
+from mlsys_labkit._base.units import plain, si
 from mlsys_labkit.serving.errors import RecordError
-from mlsys_labkit.units import plain, si
 
 __all__ = ["Latency", "MemoryUse", "RunMetrics", "ServiceLevel"]
 
 _PERCENTILES = (50.0, 90.0, 99.0, 100.0)
 SERVED = ("stop", "length")
-_ROUNDING = 1e-9  # a wait of exactly the bound is a difference of two clock readings, and a bit off
+_ROUNDING = 1e-9  # a wait is a difference of two clock readings and can exceed an equal bound by rounding
 
 
 @dataclass(frozen=True)
 class Latency:
-    """What one reader waited for. A request with several samples has a row for each.
+    """Latencies of one continuation. A request with several samples has a row for each.
 
     Attributes:
         id: the request, or one of its samples.
-        prompt_tokens, output_tokens: how many it came with, and how many it got.
-        arrival_seconds: when it came, on the engine's clock.
-        queue_seconds: from its arrival to the start of the first step that worked on it; None: none did.
-        ttft_seconds: time to first token, from its arrival; None: it got none.
+        prompt_tokens, output_tokens: tokens of the prompt, and tokens that it was given.
+        arrival_seconds: its arrival on the engine's clock.
+        queue_seconds: from its arrival to the start of the first step that worked on it; None without one.
+        ttft_seconds: time to first token, from its arrival; None without a token.
         token_gaps_seconds: time between each token and the next (inter-token latencies).
         e2e_seconds: from its arrival to its last token; None: it did not end, or was aborted.
         reason: "stop", "length", "abort", or "" for one that did not end.
@@ -55,12 +55,12 @@ class Latency:
 
     @property
     def tpot_seconds(self) -> float | None:
-        """Time per output token behind the first: (E2E - TTFT) / (output tokens - 1). None below two tokens."""
+        """Return the time per output token after the first, (E2E - TTFT) / (tokens - 1); None below two tokens."""
         gaps = self.token_gaps_seconds
         return math.fsum(gaps) / len(gaps) if gaps else None
 
     def meets(self, ttft_seconds: float, tpot_seconds: float) -> bool:
-        """Whether it was served to its end within both bounds. A single token has no TPOT and needs none."""
+        """Return True if it was served to its end within both bounds. A single token needs no TPOT."""
         if self.ttft_seconds is None or self.reason not in SERVED:
             return False
         waits = ((self.ttft_seconds, ttft_seconds), (self.tpot_seconds or 0.0, tpot_seconds))
@@ -69,7 +69,7 @@ class Latency:
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """The pool as one step left it. It stays so until the next step ends.
+    """Use of the pool after one step, which holds until the next step ends.
 
     Attributes:
         end_seconds: when the step ended.
@@ -86,9 +86,9 @@ class MemoryUse:
 
 @dataclass(frozen=True)
 class ServiceLevel:
-    """How a run did under a service-level objective (SLO): TTFT and TPOT at most so many seconds.
+    """The result of a run under a service-level objective (SLO), which bounds TTFT and TPOT.
 
-    ``goodput`` is the requests a second that met both. DistServe searches for the highest arrival rate at which
+    ``goodput`` is the requests per second that met both. DistServe searches for the highest arrival rate at which
     ``attainment`` stays above a goal such as 0.9; this is one point of that search.
     """
 
@@ -100,7 +100,7 @@ class ServiceLevel:
 
     @property
     def attainment(self) -> float:
-        """Share of all requests that met both bounds; one that was not served to its end met neither."""
+        """Return the share of all requests that met both bounds; unfinished requests met neither."""
         return self.met / self.asked if self.asked else 0.0
 
     def __str__(self) -> str:
@@ -111,20 +111,20 @@ class ServiceLevel:
 
 @dataclass(frozen=True)
 class RunMetrics:
-    """Everything that :func:`~mlsys_labkit.serving.measure` finds in a recording; print it for a table.
+    """Metrics that :func:`~mlsys_labkit.serving.measure` finds in a recording; print them for a table.
 
     Attributes:
         requests: how many were asked.
-        latencies: a row a request or sample, in the order of arrival.
+        latencies: a row per request or sample, in the order of arrival.
         seconds: from the first arrival to the end of the last step.
         prompt_tokens, output_tokens: of all requests; a prompt with several samples counts once.
         clock: "real" or "virtual".
-        memory: a row a step; none of a run that was seen from a client's side.
+        memory: a row per step; none of a run that was seen from a client's side.
         prefill_tokens: tokens that went through the model in prefills, those computed anew after a preemption too.
         hit_tokens: tokens that a prefill found in the cache instead.
         recomputed, swapped: preemptions of either kind.
         copies: blocks copied because they were shared and about to be written.
-        block_size, blocks: tokens a block, blocks in the pool.
+        block_size, blocks: tokens per block, blocks in the pool.
     """
 
     requests: int
@@ -144,41 +144,41 @@ class RunMetrics:
 
     @property
     def tokens_per_second(self) -> float:
-        """Output tokens a second: throughput as its readers count it."""
+        """Return output tokens per second."""
         return self.output_tokens / self.seconds if self.seconds else 0.0
 
     @property
     def requests_per_second(self) -> float:
-        """Requests a second that were served to their end."""
+        """Return the requests per second that were served to their end."""
         done = sum(row.reason in SERVED for row in self.latencies)
         return done / self.seconds if self.seconds else 0.0
 
     @property
     def hit_rate(self) -> float:
-        """Share of the tokens a prefill needed that the prefix cache had."""
+        """Return the share of the tokens needed by prefills that were in the prefix cache."""
         needed = self.hit_tokens + self.prefill_tokens
         return self.hit_tokens / needed if needed else 0.0
 
     @property
     def waste(self) -> float:
-        """Share of the slots in used blocks that held no token, over all steps: internal fragmentation."""
+        """Return the share of slots in used blocks without a token, over all steps: internal fragmentation."""
         reserved = self.block_size * sum(row.used_blocks for row in self.memory)
         return sum(row.unfilled_slots for row in self.memory) / reserved if reserved else 0.0
 
     @property
     def occupancy(self) -> float:
-        """Share of the pool in use, averaged over time."""
+        """Return the share of the pool in use, averaged over time."""
         spans = [(now.used_blocks, after.end_seconds - now.end_seconds) for now, after in pairwise(self.memory)]
         time = sum(seconds for _, seconds in spans)
         return sum(used * seconds for used, seconds in spans) / (time * self.blocks) if time else 0.0
 
     @property
     def peak_blocks(self) -> int:
-        """Most blocks in use after any step."""
+        """Return the most blocks in use after any step."""
         return max((row.used_blocks for row in self.memory), default=0)
 
     def values(self, name: str) -> list[float]:
-        """All values of a latency: "queue", "ttft", "tpot", "e2e", or "token_gaps" of all requests together.
+        """Return all values of a latency: "queue", "ttft", "tpot", "e2e", or "token_gaps" of all requests together.
 
         Raises RecordError for another name.
         """
@@ -190,12 +190,12 @@ class RunMetrics:
         return [seconds for seconds in found if seconds is not None]
 
     def percentile(self, name: str, percent: float) -> float | None:
-        """A percentile of :meth:`values` in seconds, interpolated linearly; None where no request has that latency."""
+        """Return a percentile of :meth:`values` in seconds, interpolated linearly; None without values."""
         found = self.values(name)
         return float(np.percentile(found, percent)) if found else None
 
     def service_level(self, ttft_seconds: float, tpot_seconds: float) -> ServiceLevel:
-        """Attainment and goodput under a bound for each. Raises RecordError for a bound that is not above 0."""
+        """Return attainment and goodput under both bounds. Raises RecordError for a bound that is not above 0."""
         if not (ttft_seconds > 0 and tpot_seconds > 0):
             raise RecordError(f"bounds are seconds above 0, got {ttft_seconds} for TTFT and {tpot_seconds} for TPOT")
         met = sum(row.meets(ttft_seconds, tpot_seconds) for row in self.latencies)
@@ -238,10 +238,4 @@ class RunMetrics:
         )
 
 
-_LATENCIES = {
-    "queue": "queued",
-    "ttft": "TTFT",
-    "tpot": "TPOT",
-    "token_gaps": "between tokens",
-    "e2e": "end to end",
-}
+_LATENCIES = {"queue": "queued", "ttft": "TTFT", "tpot": "TPOT", "token_gaps": "between tokens", "e2e": "end to end"}

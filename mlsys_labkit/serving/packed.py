@@ -1,4 +1,4 @@
-"""Products with weights laid out for oneDNN's kernels: the one place that calls a private operator of torch."""
+"""Matrix products with weights in the layout of oneDNN's kernels, by a private operator of torch."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from torch.nn import functional
 
 __all__ = ["linear"]
 
-_ROWS = 16  # the batch a packing is chosen for; it serves any
+_ROWS = 16  # rows that a packing is optimised for; it is correct for any number
 
 
 def linear(layers: Sequence[nn.Linear], packed: bool) -> Callable[[Tensor], Tensor]:
-    """The outputs of several layers without bias on one input [row, in], side by side.
+    """Return a function that computes several layers without bias on one input [row, in], side by side.
 
-    In float32 on a CPU, a decode's few rows leave torch's own product waiting for weights that it repacks on each call.
-    torch.compile, when it freezes weights, packs them once by the same operator as here.
+    In float32 on a CPU, torch repacks the weights on each call, which dominates the few rows of a decode. The operator
+    that packs them once is the one that torch.compile uses when it freezes weights.
 
     Example:
         >>> double = nn.Linear(2, 2, bias=False)

@@ -1,15 +1,12 @@
-"""Keeps what an engine does, and makes a ``Recording`` of it."""
+"""The recorder of an engine: collects its steps and tokens and makes a ``Recording`` of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import Literal
 
 from mlsys_labkit.serving.records import Output, Recording, Request, Scheduled, Step
-
-if TYPE_CHECKING:
-    from mlsys_labkit.serving.engine import Engine
-    from mlsys_labkit.serving.scheduler import Plan
+from mlsys_labkit.serving.scheduler import Scheduler, StepPlan
 
 __all__ = ["Recorder"]
 
@@ -17,7 +14,8 @@ __all__ = ["Recorder"]
 class Recorder:
     """The requests, steps and tokens of a run, as they come."""
 
-    def __init__(self) -> None:
+    def __init__(self, scheduler: Scheduler, block_bytes: int, clock: Literal["real", "virtual"]) -> None:
+        self._scheduler, self._block_bytes, self._clock = scheduler, block_bytes, clock
         self.requests: list[Request] = []
         self.steps: list[Step] = []
         self.tokens: dict[str, list[int]] = {}
@@ -34,10 +32,10 @@ class Recorder:
         self.reasons[name] = reason
 
     def step(
-        self, engine: Engine, start: float, plan: Plan, scheduled: Iterable[Scheduled], outputs: Iterable[Output]
+        self, start: float, now: float, plan: StepPlan, scheduled: Iterable[Scheduled], outputs: Iterable[Output]
     ) -> None:
-        now, running = engine.clock.now, engine.scheduler.running
-        cached = set(getattr(engine.pool, "cached", ()))
+        running = self._scheduler.running
+        cached = set(getattr(self._scheduler.pool, "cached", ()))
         finished = []
         for output in outputs:
             name = f"{output.request_id}#{output.sample}" if output.sample else output.request_id
@@ -54,7 +52,7 @@ class Recorder:
                 preempted=tuple(plan.preempted),
                 resumed=tuple(sequence.name for sequence in plan.swapped_in),
                 finished=tuple(finished),
-                waiting=tuple(sequence.name for sequence in engine.scheduler.waiting),
+                waiting=tuple(sequence.name for sequence in self._scheduler.waiting),
                 copies=tuple(plan.copies),
                 block_tables={sequence.name: tuple(sequence.table.blocks) for sequence in running},
                 held_tokens={sequence.name: sequence.table.held for sequence in running},
@@ -63,15 +61,15 @@ class Recorder:
         )
         self._cached = cached
 
-    def recording(self, engine: Engine) -> Recording:
+    def recording(self) -> Recording:
         return Recording(
             requests=tuple(sorted(self.requests, key=lambda request: request.arrival_seconds)),
             steps=tuple(self.steps),
             tokens={name: tuple(tokens) for name, tokens in self.tokens.items()},
             token_seconds={name: tuple(seconds) for name, seconds in self.seconds.items()},
             reasons=self.reasons,
-            block_size=engine.block_size,
-            blocks=engine.pool.size,
-            block_bytes=engine.runner.cache.block_bytes,
-            clock=engine.clock.kind,
+            block_size=self._scheduler.block_size,
+            blocks=self._scheduler.pool.size,
+            block_bytes=self._block_bytes,
+            clock=self._clock,
         )

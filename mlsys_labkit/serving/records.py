@@ -1,6 +1,6 @@
-"""``Request``, ``Step``, ``Recording``: what was asked of an engine and what it did, step by step.
+"""Records of an engine's run: ``Request``, ``Step``, ``Recording``.
 
-Plain data: the engine writes it, metrics and views read it, and JSON lines keep it.
+They are plain data: the engine writes them, metrics and views read them, and files keep them as JSON lines.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ class Request:
     """One prompt to continue.
 
     Args:
-        id: its name, unique among the requests that an engine holds.
+        id: its name, unique among the requests in an engine.
         prompt: token numbers, at least one.
         max_new_tokens: how many tokens to add, from 1 up.
         arrival_seconds: when it arrives, on the engine's clock.
         temperature: 0 takes the likeliest token; above, one is drawn.
         top_k: draw from that many likeliest tokens; 0: from all.
         top_p: draw from the likeliest tokens that together have this probability; 1: from all.
-        seed: the same seed draws the same text, whatever else the engine is doing.
-        stop: tokens that end the text; the one that did is part of it.
+        seed: the same seed draws the same text, whatever other requests the engine serves.
+        stop: tokens that end the text, and are part of it.
         samples: continuations drawn from one prompt, whose blocks they share. The first is named ``id``, the
             others ``id#1``, ``id#2``, ...; sample k draws with the seed ``seed + k``.
 
@@ -78,7 +78,7 @@ class Request:
         self._take("top_p", float, lambda share: 0 < share <= 1, "above 0 and at most 1; 1 keeps all tokens")
 
     def _take(self, name: str, kind: Callable[[Any], Any], holds: Callable[[Any], bool], expected: str) -> None:
-        """A field as ``kind`` reads it: numbers of NumPy and torch become plain ones."""
+        """Convert a field by ``kind``, so that numbers of NumPy and torch become plain ones, and check it."""
         given = getattr(self, name)
         try:
             value = kind(given)
@@ -90,7 +90,7 @@ class Request:
 
     @property
     def sample_ids(self) -> tuple[str, ...]:
-        """The names of its continuations, as steps list them."""
+        """Return the names of its continuations, as steps list them."""
         return (self.id, *(f"{self.id}#{sample}" for sample in range(1, self.samples)))
 
 
@@ -101,9 +101,9 @@ class Scheduled:
     Attributes:
         request_id: a request, or one of its samples (``Request.sample_ids``).
         phase: "prefill" until every token it came with is in the cache, then "decode".
-        tokens: how many of its tokens went through the model in this step.
-        cached_tokens: how many of its tokens were in the cache before, and were only read.
-        hit_tokens: how many of those came from other requests' blocks, found by their hash in this step.
+        tokens: tokens that went through the model in this step.
+        cached_tokens: tokens that were in the cache before and were only read.
+        hit_tokens: cached tokens that were found in other requests' blocks in this step.
     """
 
     request_id: str
@@ -115,7 +115,7 @@ class Scheduled:
 
 @dataclass(frozen=True)
 class Preempted:
-    """A request that lost its blocks: to be computed anew, or copied to the host's memory and back later."""
+    """A request that lost its blocks, to be recomputed, or copied to host memory and back later."""
 
     request_id: str
     how: Literal["recompute", "swap"]
@@ -128,16 +128,16 @@ class Step:
     Attributes:
         index: 0, 1, ... in the order of the run.
         start_seconds, end_seconds: on the engine's clock, real or virtual. Tokens appear at the end.
-        scheduled: who took part. The sum of ``tokens`` is the size of the ragged batch.
-        preempted: who had to give back blocks before the pass.
-        resumed: who came back from the host's memory before the pass.
-        finished: who left after the pass; their blocks are already given back.
-        waiting: who had arrived and got no part, in the order of the queue.
+        scheduled: requests that took part. The sum of ``tokens`` is the size of the ragged batch.
+        preempted: requests that lost their blocks before the pass.
+        resumed: requests that came back from host memory before the pass.
+        finished: requests that ended after the pass; their blocks are free already.
+        waiting: requests that had arrived and got no part, in the order of the queue.
         copies: (from, to) of each block copied because it was shared and about to be written.
         block_tables: running request -> its blocks, in the order of its tokens.
         held_tokens: running request -> slots filled in those blocks.
-        turned_blocks: blocks that in this step became cached, held by no table and yet to be found by their hash, or
-            ceased to be. Who asks for all cached blocks takes the symmetric difference over the steps so far.
+        turned_blocks: blocks that in this step became cached (held by no table, and still found by their hash), or
+            ceased to be. The symmetric difference over the steps so far is the set of all cached blocks.
     """
 
     index: int
@@ -159,12 +159,12 @@ class Step:
 
     @property
     def tokens(self) -> int:
-        """Tokens that went through the model."""
+        """Return the tokens that went through the model."""
         return sum(each.tokens for each in self.scheduled)
 
     @property
     def reference_counts(self) -> Counter[int]:
-        """Block in use -> tables that hold it."""
+        """Return block in use -> number of tables that hold it."""
         return Counter(block for blocks in self.block_tables.values() for block in blocks)
 
 
@@ -173,10 +173,10 @@ class Output:
     """One token of one continuation.
 
     Attributes:
-        request_id, sample: whose it is.
+        request_id, sample: its continuation.
         token: its number.
-        finished: whether it is the last.
-        reason: "stop" or "length" on the last, else "".
+        finished: True for the last token.
+        reason: "stop" or "length" for the last token, else "".
     """
 
     request_id: str
@@ -196,9 +196,9 @@ class Recording:
         tokens: request or sample -> the tokens it was given.
         token_seconds: request or sample -> when each of those tokens appeared, on the engine's clock.
         reasons: request or sample -> "stop", "length" or "abort"; one that did not end has none.
-        block_size: tokens a block.
+        block_size: tokens per block.
         blocks: blocks in the pool.
-        block_bytes: bytes of keys and values a block, over all layers.
+        block_bytes: bytes of keys and values per block, over all layers.
         clock: "real" or "virtual".
 
     Example:
@@ -227,11 +227,11 @@ class Recording:
 
     @property
     def seconds(self) -> float:
-        """From the clock's zero to the end of the last step."""
+        """Return the seconds from the clock's zero to the end of the last step."""
         return self.steps[-1].end_seconds if self.steps else 0.0
 
     def to_lines(self) -> str:
-        """JSON lines: a head, a line a request, a line a step, and a line for each continuation's tokens."""
+        """Return JSON lines: a head, and a line per request, per step, and per continuation's tokens."""
         head = {
             "format": _FORMAT,
             "block_size": self.block_size,
@@ -255,7 +255,7 @@ class Recording:
 
     @classmethod
     def from_lines(cls, text: str) -> Recording:
-        """Read what ``to_lines`` wrote. Raises RecordError for anything else, and for half of it."""
+        """Read the output of ``to_lines``. Raises RecordError for any other or incomplete text."""
         try:
             head, *rows = map(json.loads, text.splitlines())
             if head["format"] != _FORMAT:
@@ -281,12 +281,12 @@ class Recording:
             raise RecordError(f"this is no recording of an engine ({error}); write one by Recording.save") from None
 
     def save(self, path: str | Path) -> Path:
-        """Write JSON lines; the file is there whole or not at all."""
+        """Write JSON lines; the file appears complete or not at all."""
         return write_whole(path, self.to_lines())
 
     @classmethod
     def load(cls, path: str | Path) -> Recording:
-        """Read a file that ``save`` wrote. Raises RecordError when it is not one."""
+        """Read a file that ``save`` wrote. Raises RecordError for any other file."""
         return cls.from_lines(Path(path).read_text(encoding="utf-8"))
 
 

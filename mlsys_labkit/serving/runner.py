@@ -1,4 +1,4 @@
-"""One pass of the model over a ragged batch: some sequences bring one token, some a piece of their prompt.
+"""The runner: one pass of the model over a ragged batch of single tokens and pieces of prompts.
 
 Reference: Yu et al., "Orca: A Distributed Serving System for Transformer-Based Generative Models", OSDI 2022, sec. 3.2
 (selective batching: everything but attention sees one long row of tokens).
@@ -31,7 +31,7 @@ class Chunk(NamedTuple):
         tokens: the new ones.
         past: tokens before them, whose keys and values are in the cache.
         blocks: the sequence's block table, with room for the new tokens.
-        logits: of how many of the last new tokens logits are wanted.
+        logits: number of the last new tokens whose logits are wanted.
     """
 
     tokens: Sequence[int]
@@ -41,7 +41,7 @@ class Chunk(NamedTuple):
 
 
 class ModelRunner(Protocol):
-    """What the engine asks of a model: ``Runner`` is one, and a stub may be another."""
+    """The interface between the engine and a model; ``Runner`` implements it, and so do stubs."""
 
     context: int
     vocabulary: int
@@ -57,9 +57,9 @@ class Runner:
     Args:
         model: its weights are read here, once.
         cache: pages of the model's shape.
-        packed: on a CPU in float32, copy the weights into the layout of the library's kernels: as much memory again,
-            and a quarter less time a decode step. Elsewhere the weights are used where they are.
-        kernel: whether decodes go through the Triton kernel; None: on a GPU, where Triton is installed.
+        packed: on a CPU in float32, copy the weights into the layout of the library's kernels. This doubles the memory
+            and saves a quarter of a decode step's time. Elsewhere the weights are used in place.
+        kernel: True computes decodes by the Triton kernel; None: on a GPU, where Triton is installed.
 
     Example:
         >>> from mlsys_labkit import lm
@@ -83,7 +83,7 @@ class Runner:
 
     @torch.inference_mode()
     def run(self, chunks: Sequence[Chunk]) -> Tensor:
-        """Put the chunks' keys and values into the cache; logits [wanted, vocabulary], in the order of the chunks."""
+        """Write the chunks' keys and values to the cache and return logits [wanted, vocabulary], ordered by chunk."""
         config, cache = self.config, self.cache
         batch = _Batch(chunks, cache.block_size, cache.pages.device)
         groups = groups_of(batch.counts, batch.pasts, batch.tables, cache.pages[0], config.heads, self._kernel)
@@ -102,7 +102,7 @@ class Runner:
 
 
 class _Layer:
-    """One layer's products, those of one input joined into one."""
+    """The matrix products of one layer; products of the same input are joined."""
 
     def __init__(self, layer: Any, packed: bool) -> None:
         attention, mlp = layer.self_attn, layer.mlp
@@ -115,14 +115,14 @@ class _Layer:
 
 
 def _normalised(norm: Any) -> Callable[[Tensor], Tensor]:
-    """RMSNorm in one call where that rounds as the model's own module does: in float32."""
+    """Return RMSNorm as one call in float32, where it rounds as the model's own module does."""
     if norm.weight.dtype != torch.float32:
         return cast(Callable[[Tensor], Tensor], norm)
     return lambda x: functional.rms_norm(x, norm.weight.shape, norm.weight, norm.epsilon)
 
 
 class _Batch:
-    """Index tensors of a ragged batch, made once a pass; its rows are the chunks' tokens, sorted for attention."""
+    """Index tensors of a ragged batch, made once per pass; the rows are the chunks' tokens, sorted for attention."""
 
     def __init__(self, chunks: Sequence[Chunk], block_size: int, device: torch.device) -> None:
         counts = np.array([len(chunk.tokens) for chunk in chunks])
@@ -145,6 +145,6 @@ class _Batch:
 
 
 def _padded(tables: list[Sequence[int]]) -> Ints:
-    """Block tables as one array; the padding names block 0, which is read and masked."""
+    """Return block tables as one array, padded with block 0, which is read and masked."""
     widest = max(map(len, tables))
     return np.array([[*table, *repeat(0, widest - len(table))] for table in tables])

@@ -1,4 +1,4 @@
-"""Drawing tokens: greedy, temperature, top-k, top-p, each request by its own seed, whoever else is in the batch.
+"""Drawing tokens: greedy, temperature, top-k and top-p, each request by its own seed, independent of the batch.
 
 Reference: Holtzman et al., "The Curious Case of Neural Text Degeneration", arXiv:1904.09751 (top-p); Fan et al.,
 "Hierarchical Neural Story Generation", arXiv:1805.04833 (top-k).
@@ -18,9 +18,9 @@ __all__ = ["draw", "probabilities", "uniform"]
 
 
 def uniform(seed: int, place: int, purpose: str = "token") -> float:
-    """A number in [0, 1) for the token at ``place`` of a text, the same whenever and wherever it is asked for.
+    """Return a number in [0, 1) for the token at ``place`` of a text, a function of the arguments alone.
 
-    A generator's state would depend on how often a text was preempted, or guessed ahead; this has none.
+    A generator has a state, which would depend on how often a text was preempted or guessed ahead.
 
     Example:
         >>> uniform(0, 7) == uniform(0, 7) != uniform(1, 7)
@@ -33,10 +33,10 @@ def uniform(seed: int, place: int, purpose: str = "token") -> float:
 
 
 def probabilities(logits: Tensor, requests: Sequence[Request]) -> Tensor:
-    """What each request draws from: float64 [row, vocabulary], for ``logits`` [row, vocabulary].
+    """Return the distribution of each request, float64 [row, vocabulary], for ``logits`` [row, vocabulary].
 
     Temperature first, then the ``top_k`` likeliest, then of these the fewest whose share reaches ``top_p``. At
-    temperature 0 all probability is with the likeliest token.
+    temperature 0 the likeliest token has probability 1.
 
     Example:
         >>> asked = Request("a", (1,), temperature=1.0, top_k=2)
@@ -59,7 +59,7 @@ def probabilities(logits: Tensor, requests: Sequence[Request]) -> Tensor:
 
 
 def draw(shares: Tensor, numbers: Sequence[float]) -> list[int]:
-    """One token a row of ``shares`` [row, vocabulary], which need not add up to 1, by a uniform number a row.
+    """Draw one token per row of ``shares`` [row, vocabulary], which need not add up to 1, by a uniform number per row.
 
     Example:
         >>> draw(torch.tensor([[0.2, 0.0, 0.6], [1.0, 1.0, 0.0]]), [0.3, 0.75])

@@ -1,4 +1,4 @@
-"""Who takes part in the next step: continuous batching, chunked prefill, first come first served, preemption.
+"""The scheduler: which sequences take part in the next step, and which lose their blocks to make room.
 
 Reference: Yu et al., "Orca", OSDI 2022 (iteration-level scheduling); Agrawal et al., "Sarathi-Serve", arXiv:2403.02310
 (chunked prefill beside decodes); Kwon et al., "PagedAttention", arXiv:2309.06180, sec. 4.5 (recompute or swap).
@@ -8,26 +8,27 @@ from __future__ import annotations
 
 from bisect import insort
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import Any, Literal
 
 from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.serving.blocks import Pool
-from mlsys_labkit.serving.records import Preempted, Request, Scheduled
+from mlsys_labkit.serving.records import Phase, Preempted, Request, Scheduled
 from mlsys_labkit.serving.tables import BlockTable
 
-__all__ = ["Limits", "Part", "Plan", "Scheduler", "Sequence"]
+__all__ = ["Limits", "Part", "Scheduler", "Sequence", "Status", "StepPlan"]
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a step may hold.
+    """Limits of one step.
 
     Args:
         running: sequences at a time.
-        tokens: tokens a step, over all sequences; a decode is sure of its own and prompts share the rest.
-        guesses: tokens a decode may be guessed ahead and verified in one step; 0 without speculation.
-        preemption: what happens to a sequence whose blocks an older one needs.
-        host_blocks: blocks of host memory to swap to; without room, a sequence is recomputed.
+        tokens: tokens per step, over all sequences. A decode always gets its own; prompts share the rest.
+        guesses: tokens that may be guessed ahead for a decode and verified in one step; 0 without speculation.
+        preemption: what happens to a sequence whose blocks are needed by an older one.
+        host_blocks: blocks of host memory to swap to; when they are full, a sequence is recomputed instead.
         reuse_prefixes: whether full blocks are found again by their contents.
 
     Raises:
@@ -52,16 +53,27 @@ class Limits:
             raise LabkitError(f"preemption is {self.preemption!r}, expected 'recompute' or 'swap'")
 
 
+class Status(Enum):
+    """The place of a sequence between its request's arrival and its end."""
+
+    ARRIVING = auto()  # its request's arrival time is still ahead
+    WAITING = auto()  # in the queue, without blocks
+    SWAPPED = auto()  # in the queue, its blocks copied to host memory
+    RUNNING = auto()  # holds blocks
+    ENDED = auto()
+
+
 @dataclass(eq=False)
 class Sequence:
-    """One continuation on its way: sample ``sample`` of a request.
+    """One continuation in the engine: sample ``sample`` of a request.
 
     Attributes:
-        order: place in the queue, earlier is smaller; it keeps it when it is preempted.
-        tokens: the prompt and what was drawn so far.
+        order: place in the queue, earlier is smaller; a preempted sequence keeps it.
+        tokens: the prompt and the tokens drawn so far.
         table: its blocks; ``table.held`` tokens have been through the model.
-        host: its blocks' contents while it is swapped out.
-        drafted: tokens that have been through the draft model, too, if there is one.
+        host: contents of its blocks while it is swapped out; ``host_blocks`` of them with ``host_held`` tokens.
+        drafted: tokens that have been through the draft model too, if there is one.
+        forked: the other samples of its request exist already.
     """
 
     request: Request
@@ -69,11 +81,12 @@ class Sequence:
     order: tuple[float, int, int]
     tokens: list[int]
     table: BlockTable
+    status: Status = Status.ARRIVING
     host: Any = None
     host_blocks: int = 0
-    host_held: int = 0  # tokens in them
+    host_held: int = 0
     drafted: int = 0
-    forked: bool = False  # the samples beside it exist already
+    forked: bool = False
 
     @property
     def name(self) -> str:
@@ -89,27 +102,28 @@ class Sequence:
 
     @property
     def remaining(self) -> int:
-        """Tokens it may still be given."""
+        """Return how many tokens may still be drawn."""
         return self.request.max_new_tokens - self.drawn
 
     @property
     def uncomputed(self) -> int:
-        return len(self.tokens) - self.table.held
+        """Return how many tokens have keys and values neither in blocks nor in host memory."""
+        return len(self.tokens) - self.table.held - self.host_held
 
     @property
-    def decoding(self) -> bool:
-        """Only its newest token has not been through the model, and that one was drawn."""
-        return self.uncomputed == 1 and self.drawn > 0
+    def phase(self) -> Phase:
+        """Return "decode" when all but the newest, drawn token have been through the model, else "prefill"."""
+        return "decode" if self.uncomputed == 1 and self.drawn else "prefill"
 
     @property
     def seats(self) -> int:
-        """Running sequences it counts for: samples that are yet to be forked have their places kept."""
+        """Return how many running sequences it counts for: places are kept for samples that are yet to be forked."""
         return 1 if self.forked or self.sample else self.request.samples
 
 
 @dataclass(frozen=True)
 class Part:
-    """A sequence and the tokens of it that go through the model in this step; ``guesses`` slots more are reserved."""
+    """A sequence and its tokens that go through the model in this step; ``guesses`` more slots are reserved."""
 
     sequence: Sequence
     scheduled: Scheduled
@@ -117,14 +131,14 @@ class Part:
 
 
 @dataclass
-class Plan:
-    """What a step does, in this order: swap out, swap in, copy, run.
+class StepPlan:
+    """The work of one step, in this order: swap out, swap in, copy, run.
 
     Attributes:
-        swapped_out: sequences and the blocks to save; the blocks may serve others in the same step.
+        parts: the sequences that take part.
+        swapped_out: sequences and the blocks to save; the blocks may be given to other sequences in the same step.
         swapped_in: sequences whose tables have new blocks to fill from the host.
         copies: (from, to) of shared blocks that are about to be written.
-        parts: who takes part.
     """
 
     parts: list[Part] = field(default_factory=list)
@@ -137,8 +151,8 @@ class Plan:
 class Scheduler:
     """The queue and the running sequences, both in the order of arrival.
 
-    Everyone keeps the place of his arrival, and a sequence only ever takes blocks from younger ones. So the oldest
-    always advances, and whoever waits becomes the oldest: nobody starves.
+    Every sequence keeps its place in that order and takes blocks only from younger ones. The oldest sequence therefore
+    always advances, and every waiting sequence becomes the oldest in the end: none starves.
     """
 
     def __init__(self, pool: Pool, block_size: int, limits: Limits) -> None:
@@ -147,92 +161,90 @@ class Scheduler:
         self.running: list[Sequence] = []
         self._host_blocks = 0  # in use
 
-    def enqueue(self, sequence: Sequence) -> None:
+    def enqueue(self, sequence: Sequence, status: Status = Status.WAITING) -> None:
+        sequence.status = status
         insort(self.waiting, sequence, key=lambda each: each.order)
 
     def seat(self, sequence: Sequence) -> None:
-        """Let a sequence run from the next step on; it comes with its blocks."""
+        """Run a sequence, which has its blocks, from the next step on."""
+        sequence.status = Status.RUNNING
         insort(self.running, sequence, key=lambda each: each.order)
 
-    def remove(self, sequence: Sequence) -> bool:
-        """Forget a sequence and give back what it holds, wherever it stands; False for one that is not here."""
-        home = next((each for each in (self.running, self.waiting) if sequence in each), None)
-        if home is None:
-            return False
-        home.remove(sequence)
+    def remove(self, sequence: Sequence) -> None:
+        """End a sequence and take back everything that it holds."""
+        if sequence.status is Status.RUNNING:
+            self.running.remove(sequence)
+        elif sequence.status in (Status.WAITING, Status.SWAPPED):
+            self.waiting.remove(sequence)
+        sequence.status = Status.ENDED
         sequence.table.clear()
-        self._host_blocks -= sequence.host_blocks
-        sequence.host, sequence.host_blocks, sequence.host_held = None, 0, 0
-        return True
+        sequence.host = None
+        self._leave_host(sequence)
 
-    def plan(self) -> Plan:
+    def plan(self) -> StepPlan:
         """Choose the next step's parts and reserve their slots."""
-        plan = Plan()
+        plan = StepPlan()
         left = self._continue_running(plan)
         if not plan.preempted:
             self._admit(plan, left)
         return plan
 
-    def _continue_running(self, plan: Plan) -> int:
-        """The running ones, oldest first; those who find no block take them from the youngest. Tokens left over."""
+    def _continue_running(self, plan: StepPlan) -> int:
+        """Schedule the running sequences, the oldest first, and return the tokens that are left of the step."""
         left, at = self.limits.tokens, 0
         while at < len(self.running):
             sequence = self.running[at]
-            if sequence.decoding:
+            if sequence.phase == "decode":
                 tokens = self._decode_tokens(sequence)
-                if sequence.table.missing(sequence.table.held + tokens) > self.pool.free:
-                    tokens = 1  # nobody is preempted for a guess
-            else:  # it is the last: an older prompt that is not through would have taken all that was left
-                assert at == len(self.running) - 1, "nobody is admitted beside a prompt that fills the step"
+                if self._lacks_blocks(sequence, tokens):
+                    tokens = 1  # no sequence is preempted for a guess
+            else:  # the last one: an older unfinished prompt would have taken all tokens that are left
+                assert at == len(self.running) - 1, "no sequence is admitted beside a prompt that fills the step"
                 tokens = min(sequence.uncomputed, left)
-            if not self._make_room(sequence, tokens, plan):
+            while sequence.status is Status.RUNNING and self._lacks_blocks(sequence, tokens):
+                self._preempt(self.running[-1], plan)
+            if sequence.status is not Status.RUNNING:
                 break  # it was the youngest itself
             left -= self._schedule(sequence, tokens, plan)
             at += 1
         return left
 
     def _decode_tokens(self, sequence: Sequence) -> int:
-        """Its newest token and the guesses that follow it. The last token of a text is drawn and never computed."""
+        """Count the newest token and the guesses behind it. The last token of a text is drawn and never computed."""
         return 1 + min(self.limits.guesses, sequence.remaining - 1)
 
-    def _make_room(self, sequence: Sequence, tokens: int, plan: Plan) -> bool:
-        while sequence.table.missing(sequence.table.held + tokens) > self.pool.free:
-            youngest = self.running[-1]
-            self._preempt(youngest, plan)
-            if youngest is sequence:
-                return False
-        return True
+    def _lacks_blocks(self, sequence: Sequence, tokens: int) -> bool:
+        return sequence.table.missing(sequence.table.held + tokens) > self.pool.free
 
-    def _schedule(self, sequence: Sequence, tokens: int, plan: Plan, hits: int = 0) -> int:
-        """Reserve slots for ``tokens`` and put the sequence on the plan; gives back ``tokens``."""
-        table, decoding = sequence.table, sequence.decoding
+    def _schedule(self, sequence: Sequence, tokens: int, plan: StepPlan, hits: int = 0) -> int:
+        """Reserve slots for ``tokens``, put the sequence on the plan, and return ``tokens``."""
+        table, phase = sequence.table, sequence.phase
+        guesses = tokens - 1 if phase == "decode" else 0
         plan.copies += table.reserve(table.held + tokens)
-        guesses = tokens - 1 if decoding else 0
-        phase: Literal["prefill", "decode"] = "decode" if decoding else "prefill"
         scheduled = Scheduled(sequence.name, phase, tokens - guesses, table.held, hits)
         plan.parts.append(Part(sequence, scheduled, guesses))
         return tokens
 
-    def _preempt(self, sequence: Sequence, plan: Plan) -> None:
-        """Take a running sequence's blocks. It goes back to its place in the queue."""
+    def _preempt(self, sequence: Sequence, plan: StepPlan) -> None:
+        """Take a running sequence's blocks and put it back into its place in the queue."""
         self.running.remove(sequence)
-        blocks = sequence.table.blocks.copy()
-        swap = self.limits.preemption == "swap" and self._host_blocks + len(blocks) <= self.limits.host_blocks
-        swap = swap and sequence.table.held > 0
+        table, blocks = sequence.table, sequence.table.blocks.copy()
+        room = self._host_blocks + len(blocks) <= self.limits.host_blocks
+        swap = self.limits.preemption == "swap" and room and table.held > 0
         if swap:
             plan.swapped_out.append((sequence, blocks))
-            sequence.host_blocks, sequence.host_held = len(blocks), sequence.table.held
+            sequence.host_blocks, sequence.host_held = len(blocks), table.held
             self._host_blocks += len(blocks)
         plan.preempted.append(Preempted(sequence.name, "swap" if swap else "recompute"))
-        sequence.table.clear()
-        self.enqueue(sequence)
+        table.clear()
+        self.enqueue(sequence, Status.SWAPPED if swap else Status.WAITING)
 
-    def _admit(self, plan: Plan, left: int) -> None:
-        """From the queue in its order, and nobody past one who has to wait."""
+    def _admit(self, plan: StepPlan, left: int) -> None:
+        """Start or resume sequences in the queue's order until one of them has to wait."""
         seats = self.limits.running - sum(each.seats for each in self.running)
         while self.waiting and left > 0 and self.waiting[0].seats <= seats:
             head = self.waiting[0]
-            tokens = self._resume(head, plan, left) if head.host_blocks else self._begin(head, plan, left)
+            tokens = (self._resume if head.status is Status.SWAPPED else self._begin)(head, plan, left)
             if not tokens:
                 return
             self.waiting.pop(0)
@@ -240,8 +252,8 @@ class Scheduler:
             seats -= head.seats
             left -= tokens
 
-    def _begin(self, head: Sequence, plan: Plan, left: int) -> int:
-        """Start a sequence once all its tokens fit beside the others, although it may take them in pieces."""
+    def _begin(self, head: Sequence, plan: StepPlan, left: int) -> int:
+        """Start a sequence if all its tokens fit beside the others, although it may take them in pieces."""
         found = head.table.find_prefix(head.tokens) if self.limits.reuse_prefixes else []
         idle = sum(not self.pool.holders(block) for block in found)
         if -(-len(head.tokens) // self.block_size) - len(found) + idle > self.pool.free:
@@ -250,16 +262,19 @@ class Scheduler:
         head.drafted = head.table.held
         return self._schedule(head, min(head.uncomputed, left), plan, hits=head.table.held)
 
-    def _resume(self, head: Sequence, plan: Plan, left: int) -> int:
+    def _resume(self, head: Sequence, plan: StepPlan, left: int) -> int:
         """Bring a sequence back from the host, with room for its next tokens."""
-        uncomputed = len(head.tokens) - head.host_held
-        wanted = self._decode_tokens(head) if uncomputed == 1 and head.drawn else uncomputed
+        wanted = self._decode_tokens(head) if head.phase == "decode" else head.uncomputed
         tokens = min(wanted, left)
         if head.table.missing(head.host_held + tokens) > self.pool.free:
             return 0
         head.table.reserve(head.host_held)
         head.table.advance(head.host_held)
         plan.swapped_in.append(head)
-        self._host_blocks -= head.host_blocks
-        head.host_blocks = head.host_held = 0
+        self._leave_host(head)
         return self._schedule(head, tokens, plan)
+
+    def _leave_host(self, sequence: Sequence) -> None:
+        """Give back a sequence's host blocks; the engine still reads ``host`` of one that is swapped in."""
+        self._host_blocks -= sequence.host_blocks
+        sequence.host_blocks = sequence.host_held = 0

@@ -1,4 +1,4 @@
-"""Speculative decoding: guess a few tokens cheaply, verify them in one pass, keep the text's distribution.
+"""Speculative decoding: guess a few tokens cheaply and verify them in one pass, with the same distribution of texts.
 
 Reference: Leviathan et al., "Fast Inference from Transformers via Speculative Decoding", arXiv:2211.17192; Saxena,
 "Prompt Lookup Decoding", 2023 (guessing by n-grams).
@@ -26,46 +26,41 @@ __all__ = ["Draft", "Guess", "ModelDraft", "NgramDraft", "accept", "chunk_of", "
 
 
 class Guess(NamedTuple):
-    """Tokens that may follow, and the distributions [token, vocabulary] they were drawn from; None: not drawn."""
+    """Guessed tokens, and the distributions [token, vocabulary] they were drawn from; None if not drawn."""
 
     tokens: list[int]
     shares: Tensor | None = None
 
 
 class Draft(Protocol):
-    """Whatever guesses. ``guesses``: the most tokens at a time."""
+    """The interface of a draft, which guesses at most ``guesses`` tokens at a time."""
 
     guesses: int
 
     def prepare(self, vocabulary: int, blocks: int, block_size: int) -> list[PagedCache]:
-        """Called once by the engine; gives back caches of its own that share the engine's block numbers."""
-        ...
+        """Return the draft's own caches, which share the engine's block numbers; called once by the engine."""
 
     def follow(self, parts: Items[Part]) -> None:
-        """The model has just computed these pieces of prompts."""
-        ...
+        """Process pieces of prompts that the model has just computed."""
 
     def guess(self, parts: Items[Part]) -> list[Guess]:
-        """At most ``part.guesses`` tokens to follow each part's sequence."""
-        ...
+        """Guess at most ``part.guesses`` tokens to follow each part's sequence."""
 
     def known(self, sequence: Sequence) -> int:
-        """How many tokens of a sequence's blocks are whole, in the draft's cache too."""
-        ...
+        """Return how many tokens of a sequence are in the model's cache and in the draft's."""
 
     def seconds(self) -> float:
-        """Virtual seconds spent since the last time this was asked."""
-        ...
+        """Return the virtual seconds spent since the last call."""
 
 
 def accept(guess: Guess, shares: Tensor, seed: int, place: int) -> list[int]:
-    """The guessed tokens that stand, and one more: a text drawn so has the distribution ``shares`` says.
+    """Return the accepted guesses and one more token, so that the text has the distribution ``shares``.
 
-    A token that the draft gave the share q and the model gives p stands with probability min(1, p/q). The first that
-    falls is drawn again from what p has over q; if none falls, one more comes from the model's last row.
+    A token with probability q in the draft and p in the model is accepted with probability min(1, p/q). The first
+    rejected one is drawn again from the excess of p over q; if none is, one more comes from the model's last row.
 
-    For a guess that was not drawn, q is 1, and the rule says the same as drawing from p and seeing whether it is the
-    guess. It is done so, because then a seed gives the text that it gives without guesses.
+    For a guess that was not drawn, q is 1, and the rule is equal to drawing from p and comparing with the guess. The
+    code does the latter, because then a seed gives the same text as without guesses.
 
     Args:
         guess: k tokens and the draft's distributions.
@@ -97,7 +92,7 @@ def accept(guess: Guess, shares: Tensor, seed: int, place: int) -> list[int]:
 
 
 def chunk_of(part: Part, guess: Guess) -> Chunk:
-    """What of a sequence goes through the model: the part's tokens, and the guesses behind them to be verified."""
+    """Return a part's tokens and the guesses behind them, which the model computes and verifies."""
     sequence, start = part.sequence, part.scheduled.cached_tokens
     end = start + part.scheduled.tokens
     wanted = 1 + len(guess.tokens) if end == len(sequence.tokens) else 0
@@ -107,7 +102,7 @@ def chunk_of(part: Part, guess: Guess) -> Chunk:
 def drawn_tokens(
     parts: Items[Part], guesses: Items[Guess], chunks: Items[Chunk], logits: Tensor
 ) -> list[list[list[int]]]:
-    """The new tokens of each part: a list for each sample that begins here, else one, empty inside a prompt."""
+    """Return the new tokens of each part: a list per sample that begins here, else one list, empty inside a prompt."""
     likeliest: list[int] = logits.argmax(-1).tolist()
     drawn: list[list[list[int]]] = []
     row = 0
@@ -130,7 +125,7 @@ def drawn_tokens(
 
 
 class NgramDraft:
-    """Guess that the text goes on as it did the last time its newest ``longest`` (or fewer) tokens stood in it.
+    """A draft that continues the text as after the last occurrence of its newest ``longest`` (or fewer) tokens.
 
     Example:
         >>> NgramDraft(guesses=3).look_up([7, 1, 2, 3, 9, 4, 1, 2], 3)
@@ -141,22 +136,22 @@ class NgramDraft:
         self.guesses, self.longest = guesses, longest
 
     def look_up(self, tokens: Items[int], guesses: int) -> list[int]:
-        """At most ``guesses`` tokens; none where no ending of the text stands in it twice."""
-        text = array("q", tokens).tobytes()  # searched by the library, since this stands in every step
+        """Return at most ``guesses`` tokens, none if no ending of the text occurs in it twice."""
+        text = array("q", tokens).tobytes()  # bytes are searched in C, because this runs in every step
         for length in range(min(self.longest, len(tokens) - 1), 0, -1):
             ending, end = text[-8 * length :], len(text) - 8
             while (at := text.rfind(ending, 0, end)) >= 0:
                 if at % 8 == 0:
                     start = at // 8 + length
                     return list(tokens[start : start + guesses])
-                end = at + len(ending) - 1  # it lay across tokens
+                end = at + len(ending) - 1  # the match began inside a token
         return []
 
     def prepare(self, vocabulary: int, blocks: int, block_size: int) -> list[PagedCache]:
         return []
 
     def follow(self, parts: Items[Part]) -> None:
-        """It looks at the text alone."""
+        """Do nothing: the guesses depend on the text alone."""
 
     def guess(self, parts: Items[Part]) -> list[Guess]:
         return [Guess(self.look_up(part.sequence.tokens, part.guesses)) for part in parts]
@@ -169,14 +164,14 @@ class NgramDraft:
 
 
 class ModelDraft:
-    """A smaller model with the same tokens guesses, one pass a token, all sequences together.
+    """A draft by a smaller model with the same tokens, one pass per token for all sequences together.
 
-    Its cache has pages of its own under the block numbers of the large model's, so one table serves both, and what is
-    shared, copied or swapped is so in both.
+    Its cache has its own pages under the same block numbers as the large model's. One table therefore serves both, and
+    sharing, copying and swapping apply to both.
 
     Args:
         model: any ``lm.LanguageModel`` with the large model's vocabulary.
-        guesses: tokens a step.
+        guesses: tokens per step.
         cost: virtual seconds of its passes, for an engine on a virtual clock.
     """
 
@@ -220,7 +215,7 @@ class ModelDraft:
     def _run(
         self, sequences: list[Sequence], ends: list[int], logits: int, guessed: list[list[int]] | None = None
     ) -> Tensor:
-        """Catch up with each sequence to its end, its guesses included."""
+        """Run the draft model over each sequence up to its end, guesses included."""
         chunks, scheduled = [], []
         for at, (sequence, end) in enumerate(zip(sequences, ends, strict=True)):
             text = sequence.tokens + guessed[at] if guessed else sequence.tokens
@@ -232,7 +227,7 @@ class ModelDraft:
         return self._runner.run(chunks)
 
     def known(self, sequence: Sequence) -> int:
-        sequence.drafted = min(sequence.drafted, sequence.table.held)  # guesses that fell are forgotten
+        sequence.drafted = min(sequence.drafted, sequence.table.held)  # rejected guesses are dropped
         return sequence.drafted
 
     def seconds(self) -> float:

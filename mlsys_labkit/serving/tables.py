@@ -1,4 +1,4 @@
-"""Block tables: which blocks hold a sequence's tokens, how they grow, fork and end, on any pool."""
+"""Block tables: the blocks of a sequence's tokens, which grow, fork and end, on any pool."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["BlockTable"]
 
 
 class BlockTable:
-    """The blocks of one sequence, in the order of its tokens; token t stands in slot t % block_size of block t // size.
+    """The blocks of one sequence, in the order of its tokens; token t is in slot t % block_size of block t // size.
 
     Attributes:
         blocks: block numbers.
@@ -36,18 +36,18 @@ class BlockTable:
         self._keys: list[bytes] = []  # of the blocks known to be full, from the first on
 
     def missing(self, tokens: int) -> int:
-        """How many blocks ``reserve(tokens)`` would take."""
+        """Return how many blocks ``reserve(tokens)`` would take."""
         return -(-tokens // self.block_size) - len(self.blocks) + self._writes_shared(tokens)
 
     def _writes_shared(self, tokens: int) -> bool:
-        """Only the block after the last full one is ever written, and only a fork shares it before it is full."""
+        """Return True if new tokens would go into a shared block: the one after the last full block, after a fork."""
         at = self.held // self.block_size
         return tokens > self.held and at < len(self.blocks) and self.pool.holders(self.blocks[at]) > 1
 
     def reserve(self, tokens: int) -> list[tuple[int, int]]:
-        """Have a slot of its own for each of the first ``tokens`` tokens.
+        """Make room for the first ``tokens`` tokens in blocks that may be written.
 
-        Gives back (from, to) for a shared block whose content must be copied before the new tokens are written. Raises
+        Returns (from, to) for a shared block whose content must be copied before the new tokens are written. Raises
         BlockError when the pool has too few blocks; ask ``missing`` first.
         """
         copies = []
@@ -66,14 +66,14 @@ class BlockTable:
         assert self.held <= len(self.blocks) * self.block_size, "a token was written past the table's blocks"
 
     def trim(self) -> None:
-        """Give back blocks that hold no token: room for guesses that were wrong."""
+        """Give back blocks without tokens, which were reserved for rejected guesses."""
         while len(self.blocks) * self.block_size - self.block_size >= self.held and self.blocks:
             self.pool.drop(self.blocks.pop())
 
     def find_prefix(self, tokens: Sequence[int]) -> list[int]:
-        """Blocks of the pool that hold the start of ``tokens``.
+        """Return blocks of the pool that hold the start of ``tokens``.
 
-        The last token is never among them: it goes through the model, or there were no logits to draw the next from.
+        The last token is never among them: it must go through the model to give the logits of the next one.
         """
         pool, size = cast(PrefixPool, self.pool), self.block_size
         found: list[int] = []
@@ -88,7 +88,7 @@ class BlockTable:
         return found
 
     def adopt(self, blocks: Sequence[int], tokens: Sequence[int]) -> None:
-        """Begin with blocks that ``find_prefix`` found for ``tokens``."""
+        """Start the table with blocks that ``find_prefix`` found for ``tokens``."""
         assert not self.blocks, "only an empty table can begin with found blocks"
         for at, block in enumerate(blocks):
             self.pool.share(block)
@@ -97,7 +97,7 @@ class BlockTable:
         self.held = len(blocks) * self.block_size
 
     def publish(self, tokens: Sequence[int], upto: int) -> None:
-        """Let others find the full blocks among the first ``upto`` tokens."""
+        """Register the full blocks among the first ``upto`` tokens, so that other requests find them."""
         pool, size = cast(PrefixPool, self.pool), self.block_size
         while (len(self._keys) + 1) * size <= min(upto, self.held):
             at = len(self._keys)
@@ -109,7 +109,7 @@ class BlockTable:
         return self._keys[-1]
 
     def fork(self) -> BlockTable:
-        """A second sequence with the same past: it shares all blocks."""
+        """Return the table of a second sequence with the same past, which shares all blocks."""
         self.trim()
         twin = BlockTable(self.pool, self.block_size)
         for block in self.blocks:
@@ -118,7 +118,7 @@ class BlockTable:
         return twin
 
     def clear(self) -> None:
-        """Give all blocks back, the last first, so that of a chain the tail is forgotten before the head."""
+        """Give all blocks back, the last first, so that the tail of a chain is reused before its head."""
         while self.blocks:
             self.pool.drop(self.blocks.pop())
         self.held = 0

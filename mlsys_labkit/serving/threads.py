@@ -1,4 +1,4 @@
-"""How many CPU threads a step gets: few for a small model, and never all cores of a machine that others use, too."""
+"""CPU threads of a step: few for a small model, and never all cores of a machine that other programs use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WEIGHTS_A_THREAD = 4_000_000
 
 
 def threads_for(weights: int, cores: float) -> int:
-    """Threads worth having for a model of so many weights, on so many usable cores.
+    """Return the useful number of threads for a model of so many weights on so many usable cores.
 
     A step of a small model is shorter than its threads' waits for each other. And each of its some hundred operations
     waits for the slowest thread, so that one core which another program uses delays all of them: of four cores or more,
@@ -30,7 +30,7 @@ def threads_for(weights: int, cores: float) -> int:
 
 @contextmanager
 def threads_at_most(count: int | None) -> Iterator[None]:
-    """No more threads of torch than ``count`` inside; whoever allows fewer keeps fewer.
+    """Limit torch to ``count`` threads inside; a lower limit stays.
 
     Example:
         >>> with threads_at_most(1):

@@ -32,20 +32,20 @@ _FACT_UNITS = {"sms": "SM", "clock": "Hz", "tdp": "W", "l2": "B", "l3": "B", "sh
 
 
 class UnknownDeviceError(LabkitError, KeyError):
-    """No spec has this key."""
+    """The error for a key that no spec has."""
 
     __str__ = Exception.__str__  # KeyError would print the quotes of repr()
 
 
 class UnknownDtypeError(LabkitError, KeyError):
-    """A device has no peak for this dtype. Nothing falls through to another precision."""
+    """The error for a dtype without a peak of the device; another precision is never used instead."""
 
     __str__ = Exception.__str__
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One number of a datasheet: ``value`` in SI ``unit``, where it was read, and under which condition it holds.
+    """One number of a datasheet: ``value`` in SI ``unit``, with its source and the condition under which it holds.
 
     ``flop_per_clock`` is FLOP per clock and SM; ``clock_hz`` the clock it is rated at (None: the device's boost clock).
     """
@@ -85,41 +85,41 @@ class DeviceSpec:
 
     @property
     def sms(self) -> int:
-        """Streaming multiprocessors; compute units on AMD, cores on a CPU."""
+        """Return the streaming multiprocessors; compute units on AMD, cores on a CPU."""
         return int(self.facts["sms"].value)
 
     @property
     def clock_hz(self) -> float:
-        """Boost clock in Hz."""
+        """Return the boost clock in Hz."""
         return self.facts["clock"].value
 
     @property
     def l2_bytes(self) -> int | None:
-        """L2 cache of the whole device, None when no figure is on record."""
+        """Return the bytes of L2 cache of the whole device, None when no figure is on record."""
         return self._bytes("l2")
 
     @property
     def l3_bytes(self) -> int | None:
-        """L3 or Infinity Cache of the whole device, None without one."""
+        """Return the bytes of L3 or Infinity Cache of the whole device, None without one."""
         return self._bytes("l3")
 
     @property
     def shared_bytes_per_sm(self) -> int | None:
-        """Largest shared memory (LDS) of an SM, None on a CPU."""
+        """Return the largest shared memory (LDS) of an SM, None on a CPU."""
         return self._bytes("shared_per_sm")
 
     @property
     def memory_bytes(self) -> int | None:
-        """Device memory, None for a CPU, whose memory is the machine's."""
+        """Return the device memory in bytes, None for a CPU, whose memory is the machine's."""
         return self._bytes("memory")
 
     @property
     def tdp_watts(self) -> float | None:
-        """Board or package power limit in W."""
+        """Return the board or package power limit in W."""
         return self.facts["tdp"].value if "tdp" in self.facts else None
 
     def peak(self, dtype: str) -> float:
-        """Dense peak in FLOP/s for ``dtype``.
+        """Return the dense peak in FLOP/s for ``dtype``.
 
         Example:
             >>> get("a100-sxm-80gb").peak("bfloat16") / 1e12
@@ -134,7 +134,7 @@ class DeviceSpec:
         return self.peaks[dtype].value
 
     def bandwidth(self, level: str = "dram") -> float:
-        """Peak bandwidth in B/s of a memory level.
+        """Return the peak bandwidth in B/s of a memory level.
 
         Raises:
             LabkitError: no figure for this level.
@@ -148,7 +148,7 @@ class DeviceSpec:
 
 
 def keys() -> tuple[str, ...]:
-    """All spec keys, in the order of ``hardware.toml``.
+    """Return all spec keys, in the order of ``hardware.toml``.
 
     Example:
         >>> [key for key in keys() if key.startswith("h")]
@@ -158,7 +158,7 @@ def keys() -> tuple[str, ...]:
 
 
 def get(key: str) -> DeviceSpec:
-    """The spec with this key.
+    """Return the spec with this key.
 
     Example:
         >>> get("t4").sms
@@ -174,7 +174,7 @@ def get(key: str) -> DeviceSpec:
 
 
 def resolve(device_name: str) -> str | None:
-    """The spec key for a name as torch, nvidia-smi or /proc/cpuinfo print it, None for a device not on record.
+    """Return the spec key of a name that torch, nvidia-smi or /proc/cpuinfo print; None for an unknown device.
 
     Names match whole, but for case and spacing: a prefix match would take an A10G for an A10, a laptop chip for a
     desktop chip and a MIG slice for a whole GPU.
@@ -209,7 +209,7 @@ def _table() -> dict[str, DeviceSpec]:
 
 
 def _inherited(entry: dict[str, Any], devices: dict[str, Any]) -> dict[str, Any]:
-    """An entry with ``like`` takes over the other one's rows, except those it states itself."""
+    """Return an entry with the rows of the entry named by ``like`` filled in where it has none of its own."""
     if "like" not in entry:
         return entry
     base = _inherited(devices[entry["like"]], devices)
@@ -248,7 +248,7 @@ def _spec(key: str, entry: dict[str, Any], sources: dict[str, Any]) -> DeviceSpe
 
 def _figure(row: dict[str, Any], unit: str, entry: dict[str, Any], sources: dict[str, Any]) -> Figure:
     source = sources[row.get("source", entry["source"])]
-    (scale,) = _SCALES.keys() & row.keys()  # exactly one number a row
+    (scale,) = _SCALES.keys() & row.keys()  # exactly one number per row
     return Figure(
         value=row[scale] * _SCALES[scale],
         unit=unit,

@@ -1,4 +1,4 @@
-"""Tables of numbers with their sources: what the course's figures and worked cells are made of.
+"""Tables of numbers with their sources, for the course's figures and worked cells.
 
     gpus = tables.load("course/data/gpus.toml")
     gpus["H100 SXM5"].bandwidth.value        # 3.35e12, in gpus.columns["bandwidth"]: "B/s"
@@ -24,12 +24,12 @@ __all__ = ["Row", "Source", "Table", "TableError", "Value", "load", "of_devices"
 
 
 class TableError(LabkitError):
-    """A data file does not say what a table needs."""
+    """The error for a data file that lacks something a table needs."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where a number was read: what it is, where, and on which day."""
+    """The source of a number: title, address, and the date on which it was read."""
 
     title: str
     url: str
@@ -77,7 +77,7 @@ class Table:
         return iter(self.rows)
 
     def column(self, name: str) -> dict[str, float | str]:
-        """Row name -> value of a column, without the rows that have none. Raises TableError for another column."""
+        """Return row name -> value of a column, where the row has one. Raises TableError for an unknown column."""
         if name not in self.columns:
             raise TableError(f"{self.title}: no column {name!r}; there are {', '.join(self.columns)}")
         return {row.name: row.values[name].value for row in self.rows if name in row.values}
@@ -123,7 +123,7 @@ def load(path: str | Path) -> Table:
 
 
 def of_devices(dtype: str = "float16", names: Sequence[str] = ()) -> Table:
-    """The kit's datasheets as a table: year, dense ``peak`` of ``dtype``, bandwidth, memory and power of each device.
+    """Return the kit's datasheets as a table: year, dense ``peak`` of ``dtype``, bandwidth, memory and power.
 
     ``names`` are keys of ``mlsys_labkit.specs`` in the order wanted, by default all; a device without such a peak has
     none in its row.

@@ -1,4 +1,4 @@
-"""Timing: ``bench`` for one function, ``compare`` for two. Never one number alone."""
+"""Timing: ``bench`` for one function, ``compare`` for two. Every result has an interval."""
 
 from __future__ import annotations
 

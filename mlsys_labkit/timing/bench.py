@@ -40,8 +40,8 @@ def bench(
 
     The first call is timed apart. Short functions are called in batches, so that a sample is well above the timer's
     resolution. Leading samples that differ from the rest are dropped as warm-up. Never fewer than 10 samples are taken,
-    however long that is, and sampling goes on for at least a fifth of the budget, so that a moment of luck is not
-    taken for the machine.
+    however long that is, and sampling goes on for at least a fifth of the budget, so that a short fast phase does not
+    decide the result.
 
     Args:
         fn: called again and again with the same arguments; it should do the same work each time.
@@ -72,7 +72,7 @@ def bench(
 
 
 def measure(call: Call, clock: Clock, first_call: float, seconds: float, target: float | None, name: str) -> Timing:
-    """Sample ``call`` by ``clock`` and judge the samples. ``bench`` with everything about the machine passed in."""
+    """Sample ``call`` by ``clock`` and evaluate the samples: ``bench`` with the machine given as arguments."""
     target = target or TARGETS[clock.device]
     with quiet_collector():
         calls = calls_per_sample(call, clock)
@@ -86,7 +86,7 @@ def measure(call: Call, clock: Clock, first_call: float, seconds: float, target:
     verdict, advice = _judge(kept, interval, clock, calls, target, overhead)
     load, cores = clock.load(), os.cpu_count() or 1
     if clock.device == "cpu" and load is not None and load > cores:
-        # A steady crowd gives steady samples: threads that wait for a core wait for the same slice each time.
+        # Under a constant load samples agree although all are too slow: each waits for the same time slices.
         crowd = f"Load {load:.1f} on {cores} cores: others take part in this time; close them, or trust compare alone"
         advice = f"{advice}. {crowd}" if advice else crowd
     return Timing(
@@ -107,7 +107,7 @@ def measure(call: Call, clock: Clock, first_call: float, seconds: float, target:
 
 
 def calls_per_sample(call: Call, clock: Clock) -> int:
-    """Calls in one sample so that it lasts ``clock.sample_seconds``; found by doubling."""
+    """Return how many calls make a sample last ``clock.sample_seconds``; found by doubling."""
     calls = 1
     while calls < _MOST_CALLS:
         spent = clock.time(call, calls) * calls
@@ -152,7 +152,7 @@ def _collect(call: Call, clock: Clock, calls: int, seconds: float, target: float
 
 
 def _interval(kept: Values) -> Interval:
-    """The interval, widened to hold the plain median: medians of blocks and of samples differ a little."""
+    """Return the interval, widened to contain the plain median, which can differ from the median of blocks."""
     low, high = median_interval(kept)
     median = float(np.median(kept))
     return Interval(max(0.0, min(low, median)), max(high, median))

@@ -1,4 +1,4 @@
-"""Where samples come from: a clock around batches of calls on a CPU, events around each call on a GPU."""
+"""The clocks that take samples: around batches of calls on a CPU, by events around each call on a GPU."""
 
 from __future__ import annotations
 
@@ -21,39 +21,39 @@ SAMPLE_SECONDS = 100e-6
 
 
 class TimingError(LabkitError, ValueError):
-    """Something that cannot be timed."""
+    """The error for a measurement that cannot be taken."""
 
 
 class Clock(Protocol):
-    """What ``bench`` and ``compare`` need of a machine. Tests inject one whose time is simulated."""
+    """The interface of a machine for ``bench`` and ``compare``. Tests inject one whose time is simulated."""
 
     device: str
     resolution_seconds: float
     sample_seconds: float  # a sample is made at least this long, by batching calls
 
     def time(self, call: Call, calls: int) -> float:
-        """Seconds a call, from ``calls`` calls in a row."""
+        """Return the seconds per call of ``calls`` calls in a row."""
         ...
 
     def now(self) -> float:
-        """Seconds on the wall, for the budget."""
+        """Return seconds of wall time, for the budget."""
         ...
 
     def throttled(self) -> str:
-        """Why the machine ran slower than it could since the clock was made; empty when it did not or cannot tell."""
+        """Return why the machine has run slower than it could since the clock was made; "" if it did not."""
         ...
 
     def load(self) -> float | None:
-        """Mean number of busy processes on the host in the last minute; None where nobody can tell."""
+        """Return the mean number of busy processes on the host in the last minute; None if unknown."""
         ...
 
     def launch_overhead_seconds(self) -> float | None:
-        """Time of a kernel that does nothing; None where there are no kernels."""
+        """Measure the time of a kernel that does nothing; return None where there are no kernels."""
         ...
 
 
 class _HostClock:
-    """What both clocks read of the host."""
+    """The readings of the host that both clocks take."""
 
     def now(self) -> float:
         return time.perf_counter()
@@ -108,7 +108,7 @@ class CudaClock(_HostClock):
 
     device = "cuda"
     resolution_seconds = 0.5e-6  # CUDA Runtime API, cudaEventElapsedTime: about half a microsecond
-    sample_seconds = 0.0  # one event pair a call: the flush must come before each
+    sample_seconds = 0.0  # one event pair per call: the flush must come before each
 
     def __init__(self, cold: bool = True, torch: Any = None, nvml: Any = None) -> None:
         self._torch = torch or require("torch", "torch")
@@ -152,7 +152,7 @@ class CudaClock(_HostClock):
             try:
                 self._nvml = require("pynvml", "gpu")
             except ImportError:
-                return None  # without NVML nothing is known about clocks, and nothing is claimed
+                return None  # without NVML the clocks are unknown
         try:
             self._nvml.nvmlInit()
             # By UUID: torch numbers the visible devices, NVML all of them.
@@ -176,7 +176,7 @@ CLOCK_REASONS = {0x8: "hardware slowdown", 0x20: "software thermal", 0x40: "hard
 
 
 def clock_for(device: str | None, args: tuple[object, ...], result: object, cold: bool) -> Clock:
-    """The clock for where the work is: a GPU when a tensor among the arguments or in the result lives on one."""
+    """Return the clock of the device that computes: a GPU if a tensor in the arguments or the result is on one."""
     if device not in (None, "cpu", "cuda"):
         raise TimingError(f"device is {device!r}, expected 'cpu' or 'cuda', or nothing to go by the tensors")
     if device == "cuda" and not require("torch", "torch").cuda.is_available():
@@ -188,7 +188,7 @@ def clock_for(device: str | None, args: tuple[object, ...], result: object, cold
 
 @contextmanager
 def quiet_collector() -> Iterator[None]:
-    """No garbage collection while samples are taken, as in ``timeit``: a pause of it would hit one sample in many."""
+    """Turn garbage collection off inside the block, as ``timeit`` does, because it would slow down single samples."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -199,7 +199,7 @@ def quiet_collector() -> Iterator[None]:
 
 
 def torch_threads() -> int | None:
-    """Threads torch computes with, when torch is loaded."""
+    """Return the number of threads that torch computes with; None if torch is not loaded."""
     torch = sys.modules.get("torch")
     return int(torch.get_num_threads()) if torch is not None and hasattr(torch, "get_num_threads") else None
 
@@ -215,7 +215,7 @@ def _flat(value: object) -> Iterator[object]:
 
 
 def _tick() -> float:
-    """The smallest step the clock is seen to make: on some systems far above what it claims."""
+    """Return the smallest step observed of the clock: on some systems far above its stated resolution."""
     steps = []
     for _ in range(5):
         start = now = time.perf_counter_ns()

@@ -1,19 +1,19 @@
-"""``compare``: which of two functions is faster, answered so that a busy machine cannot answer instead.
+"""``compare``: which of two functions is faster, measured so that the load of a busy machine does not decide.
 
-The machine's speed wanders by far more than the differences worth finding, and it wanders for both functions alike.
-So A and B are timed side by side, in pairs of samples a fraction of a millisecond long, in random order within each
-pair; the machine's state cancels in the ratio of a pair. The ratios (as logarithms) are grouped into contiguous blocks,
-each block gives the mean of its middle half, and the signed-rank test over the blocks gives the interval.
+The machine's speed varies by much more than the differences of interest, and in the same way for both functions.
+Therefore A and B are timed side by side, in pairs of samples a fraction of a millisecond long, in random order within
+each pair; the machine's state cancels in the ratio of a pair. The ratios (as logarithms) are grouped into contiguous
+blocks, each block gives the mean of its middle half, and the signed-rank test over the blocks gives the interval.
 
 Equivalence margin, 5 % by default: a ratio of 1.05 lies halfway (geometrically) between equal and the 10 % that is
-worth a student's attention, so that "same" and "slower" need the same precision and neither is the lazy answer. Below
-it lie effects that are real but not of the code: alignment, address bits, the order of two closures in memory.
+worth a student's attention, so that "same" and "slower" need the same precision. Smaller effects can be real but are
+not caused by the code: alignment, address bits, the order of two closures in memory.
 
     slower / faster   the whole interval lies beyond the margin
     same              the whole interval lies within the margin
     undecided         the budget ended first; so does a true ratio at the margin itself
 
-The interval is looked at several times while pairs come in. Each look uses a confidence of 1 - 0.05 / LOOKS
+The interval is computed several times while pairs are timed. Each look uses a confidence of 1 - 0.05 / LOOKS
 (Bonferroni), so that the 95 % hold for the interval that is reported.
 
 References: Hoefler and Belli, SC'15, rule 8; Chen and Revels, "Robust benchmarking in noisy environments",
@@ -38,7 +38,7 @@ from mlsys_labkit.timing.statistics import Values, symmetric_centre, warmup_end
 MARGIN = 0.05
 LOOKS = 8
 LEAST_PAIRS = 12  # 9 reach the confidence of one look; three more leave room for an outlier
-_FIRST_LOOK = 0.15  # of the budget: long enough to see more than one mood of the machine
+_FIRST_LOOK = 0.15  # of the budget: long enough for the speed of the machine to vary
 
 
 def compare(
@@ -52,11 +52,10 @@ def compare(
     device: str | None = None,
     seed: int = 0,
 ) -> Comparison:
-    """Is ``b(*args)`` "faster" than ``a(*args)``, "slower", the "same", or "undecided"? The verdict is about ``b``.
+    """Judge whether ``b(*args)`` is "faster" than ``a(*args)``, "slower", the "same", or "undecided".
 
     Args:
-        a: the baseline, what there was before. b: the candidate, which the answer is about. Functions that do the same
-            work on every call.
+        a: the baseline. b: the candidate, which the verdict is about. Both do the same work on every call.
         seconds: time budget, s; it ends earlier when the answer is clear, and later when 12 pairs take longer.
         margin: differences up to this fraction count as the same.
         names: what to call a and b in the answer, in this order; by default their own names if those differ.
@@ -68,8 +67,9 @@ def compare(
 
     Example:
         >>> numbers = list(range(3000))
-        >>> compare(lambda: sum(numbers[:1000]), lambda: sum(numbers), seconds=0.2).verdict  # the second adds 3000
-        'slower'
+        >>> found = compare(lambda: sum(numbers[:1000]), lambda: sum(numbers), seconds=0.2)  # the second adds 3000
+        >>> found.verdict in ("slower", "undecided")  # undecided on a machine that is too busy
+        True
 
     Reference: Hoefler and Belli, "Scientific benchmarking of parallel computing systems", SC'15.
     """
@@ -94,7 +94,7 @@ def measure_pairs(
     names: tuple[str, str],
     order: random.Random,
 ) -> Comparison:
-    """Time pairs until the ratio is clear. ``compare`` with everything about the machine passed in."""
+    """Time pairs until the ratio is clear: ``compare`` with the machine given as arguments."""
     limit, confidence = math.log1p(margin), 1 - 0.05 / LOOKS
     times: tuple[list[float], list[float]] = ([], [])
     with quiet_collector():
@@ -139,20 +139,20 @@ def measure_pairs(
 
 
 def _calls(functions: tuple[Call, Call], clock: Clock) -> tuple[int, int]:
-    """Calls a sample for each; the same for both unless they differ so much that one would starve the other."""
+    """Return the calls per sample of each: the same for both unless their times differ by a factor of 4 or more."""
     a, b = (calls_per_sample(function, clock) for function in functions)
     return (max(a, b),) * 2 if max(a, b) < 4 * min(a, b) else (a, b)
 
 
 def _look_times(seconds: float) -> list[float]:
-    """``LOOKS`` moments in geometric progression, the last at the end of the budget."""
+    """Return ``LOOKS`` times in geometric progression, the last at the end of the budget."""
     return [seconds * _FIRST_LOOK ** (1 - index / (LOOKS - 1)) for index in range(LOOKS)]
 
 
 def _log_ratios(times: tuple[list[float], list[float]]) -> Values:
-    """log(b / a) of each pair after both are warm."""
+    """Return log(b / a) of each pair after both are warm."""
     a, b = np.asarray(times[0]), np.asarray(times[1])
-    tiny = np.finfo(np.float64).tiny  # a clock that did not tick: the ratio is wild, and ranks bear it
+    tiny = np.finfo(np.float64).tiny  # a clock that did not tick gives an extreme ratio, which rank tests tolerate
     ratios: Values = np.log(np.maximum(b, tiny)) - np.log(np.maximum(a, tiny))
     warm = max(warmup_end(a), warmup_end(b))
     return ratios[min(warm, max(0, len(ratios) - LEAST_PAIRS)) :]

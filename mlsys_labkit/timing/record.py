@@ -1,4 +1,4 @@
-"""``Timing`` and ``Comparison``: what was measured, how sure it is, and what to do about it."""
+"""``Timing`` and ``Comparison``: measured times, their intervals, and advice."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mlsys_labkit._base.light_dark_colours import COLOURS
 from mlsys_labkit.timing.statistics import Values, outliers
 
 if TYPE_CHECKING:
@@ -15,12 +16,16 @@ if TYPE_CHECKING:
 
 # One stylesheet for both themes: it inherits the page's colours and adds only an edge.
 _CARD = "border-left:4px solid {edge};padding:.2em .8em;margin:.3em 0;color:inherit;background:transparent"
-_EDGE = {"stable": "#2a9d5c", "faster": "#2a9d5c", "same": "#3b82c4", "slower": "#c2543d", "undecided": "#b8860b"}
+_EDGE = {"stable": "green", "faster": "green", "same": "blue", "slower": "red"}  # the rest is amber
+
+
+def _edge(verdict: str) -> str:
+    return COLOURS[_EDGE.get(verdict, "amber")].figure
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Samples of one function's run time. All durations are seconds a call.
+    """Samples of one function's run time. All durations are seconds per call.
 
     Args:
         samples: the samples kept, in order of time.
@@ -77,7 +82,7 @@ class Timing:
         return outliers(self._values)
 
     def work(self, work: Work) -> Work:
-        """``work`` with the median as its duration: a measured point for the roofline."""
+        """Return ``work`` with the median as its duration: a measured point for the roofline."""
         return work.with_seconds(self.median)
 
     def __str__(self) -> str:
@@ -86,7 +91,7 @@ class Timing:
     def _repr_html_(self) -> str:
         name, interval = html.escape(self.name), f"{duration(self.ci_low)} – {duration(self.ci_high)}"
         return (
-            f'<div style="{_CARD.format(edge=_EDGE.get(self.verdict, "#b8860b"))}"><div><b>{name}</b> '
+            f'<div style="{_CARD.format(edge=_edge(self.verdict))}"><div><b>{name}</b> '
             f"<b>{duration(self.median)}</b> <span>(95 % CI {interval}) · {self.verdict}</span></div>"
             f'<div style="opacity:.75;font-size:90%">{html.escape(self._details())}</div>'
             + (f"<div>{html.escape(self.advice)}</div>" if self.advice else "")
@@ -121,13 +126,13 @@ class Timing:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What ``compare(a, b)`` found. Every word of it is about ``b``: "faster" says that b is the faster of the two.
+    """The result of ``compare(a, b)``. The verdict is about ``b``: "faster" means that b is the faster of the two.
 
     Args:
         ratio: time of b / time of a; below 1, b is faster. ci_low, ci_high: its 95 % interval.
         verdict: "faster" or "slower" (b, by more than the margin), "same" (within the margin) or "undecided".
         margin: 0.05 means that ratios from 1/1.05 to 1.05 count as the same.
-        pairs: how many times both were timed side by side. a_seconds, b_seconds: medians, seconds a call.
+        pairs: how many times both were timed side by side. a_seconds, b_seconds: medians, seconds per call.
         a_name, b_name: what the two are called in the answer.
 
     Example:
@@ -155,7 +160,7 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         return (
-            f'<div style="{_CARD.format(edge=_EDGE[self.verdict])}"><div>{html.escape(self._sentence())}</div>'
+            f'<div style="{_CARD.format(edge=_edge(self.verdict))}"><div>{html.escape(self._sentence())}</div>'
             f'<div style="opacity:.75;font-size:90%">{html.escape(self._details())}</div>'
             + (f"<div>{html.escape(self.advice)}</div>" if self.advice else "")
             + "</div>"
@@ -181,7 +186,7 @@ class Comparison:
 
 
 def duration(seconds: float) -> str:
-    """Three digits and a unit: 1.5e-6 -> '1.50 µs'."""
+    """Format seconds with three digits and a unit: 1.5e-6 -> '1.50 µs'."""
     if not np.isfinite(seconds):
         return f"{seconds:g} s"
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):

@@ -31,7 +31,7 @@ class Interval(NamedTuple):
 
 
 def blocks(values: Values) -> Values:
-    """``values`` [n] as contiguous blocks [count, size] of odd size, the latest ones; of size 1 when n is small."""
+    """Cut the latest ``values`` [n] into contiguous blocks [count, size] of odd size, or size 1 when n is small."""
     size = len(values) // BLOCKS
     size = max(1, size - 1 + size % 2)  # odd, so that a block's median is one of its samples
     count = len(values) // size
@@ -39,15 +39,17 @@ def blocks(values: Values) -> Values:
 
 
 def block_medians(values: Values) -> Values:
-    """The median of each block."""
+    """Return the median of each block."""
     medians: Values = np.median(blocks(values), axis=1)
     return medians
 
 
 def median_interval(values: Values, confidence: float = 0.95) -> Interval:
-    """Interval of the median by the sign test: nothing assumed of the noise's shape, only that blocks are independent.
+    """Return a confidence interval of the median by the sign test.
 
-    Infinite on both sides when there are too few values for the confidence (fewer than 6 at 95 %).
+    The test assumes that blocks are independent, and nothing about the shape of the noise.
+
+    The interval is infinite on both sides when there are too few values for the confidence (fewer than 6 at 95 %).
     """
     ordered = np.sort(block_medians(values))
     rank = _sign_test_rank(len(ordered), confidence)
@@ -63,13 +65,13 @@ class Centre(NamedTuple):
 
 
 def symmetric_centre(values: Values, confidence: float = 0.95) -> Centre:
-    """Centre of a symmetric distribution and its interval: Hodges and Lehmann's, by the signed-rank test over blocks.
+    """Return the centre of a symmetric distribution and its interval, as Hodges and Lehmann do.
 
-    For log ratios of pairs in random order, which are symmetric: exchanging the noise of the two changes only the
-    sign. Each block gives the mean of its middle half, which no spike moves; the signed-rank test over the blocks keeps
-    95 % of the efficiency of Student's t where that is best, and bears heavy tails where it is not.
+    It is meant for log ratios of pairs in random order. They are symmetric because exchanging the noise of the two
+    changes only the sign. Each block contributes the mean of its middle half, which no spike moves. The signed-rank
+    test over the blocks has 95 % of the efficiency of Student's t for normal noise, and tolerates heavy tails.
 
-    Infinite on both sides when there are too few values for the confidence.
+    The interval is infinite on both sides when there are too few values for the confidence.
     """
     ordered = np.sort(blocks(values), axis=1)
     quarter = ordered.shape[1] // 4
@@ -84,7 +86,7 @@ def symmetric_centre(values: Values, confidence: float = 0.95) -> Centre:
 
 @functools.lru_cache(maxsize=512)
 def _signed_rank_rank(n: int, confidence: float) -> int:
-    """Largest j whose j-th smallest and j-th largest Walsh average bracket the centre; 0 if none do."""
+    """Return the largest j whose j-th smallest and j-th largest Walsh average bracket the centre; 0 if none do."""
     chances = np.ones(1)
     for rank in range(1, n + 1):  # each rank is in the sum or not, with equal chance
         longer = np.zeros(len(chances) + rank)
@@ -96,7 +98,7 @@ def _signed_rank_rank(n: int, confidence: float) -> int:
 
 @functools.lru_cache(maxsize=512)
 def _sign_test_rank(n: int, confidence: float) -> int:
-    """Largest j whose j-th smallest and j-th largest of n bracket the median with ``confidence``; 0 if none does."""
+    """Return the largest j whose j-th smallest and j-th largest of n bracket the median; 0 if none do."""
     tail, rank = 0.0, 0
     while rank < n // 2:
         tail += math.comb(n, rank) / 2**n
@@ -107,7 +109,7 @@ def _sign_test_rank(n: int, confidence: float) -> int:
 
 
 def warmup_end(values: Values) -> int:
-    """How many leading samples belong to a warm-up: a change point in the first half, 0 when there is none.
+    """Count the leading samples of a warm-up: up to a change point in the first half, 0 when there is none.
 
     The cut is where dropping more of the beginning no longer lowers the standard error of the rest (MSER), on values
     clipped to five sigmas so that one spike is not a phase. It is accepted only when the part before differs from the
@@ -134,10 +136,10 @@ def warmup_end(values: Values) -> int:
 
 
 def trend(values: Values) -> str:
-    """ "steady", "drifting" (a ramp, up or down) or "stepped" (slower from some point to the end), in order of time.
+    """Return "steady", "drifting" (a ramp, up or down) or "stepped" (slower from some point to the end).
 
-    A change counts when it is over 5 % of the median and Kendall's tau is beyond 3.5 standard errors; it is a step when
-    one step leaves less than half the squared error of the best line.
+    ``values`` are in order of time. A change counts when it is over 5 % of the median and Kendall's tau is beyond 3.5
+    standard errors; it is a step when one step leaves less than half the squared error of the best line.
     """
     medians = block_medians(values)
     n = len(medians)
@@ -163,7 +165,7 @@ def trend(values: Values) -> str:
 
 
 def outliers(values: Values) -> int:
-    """How many samples lie beyond Tukey's far fences, 3 interquartile ranges from the quartiles."""
+    """Count the samples beyond Tukey's far fences, 3 interquartile ranges from the quartiles."""
     low, high = np.percentile(values, [25, 75])
     reach = 3 * (high - low)
     return int(np.sum((values < low - reach) | (values > high + reach)))

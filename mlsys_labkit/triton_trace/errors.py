@@ -1,4 +1,4 @@
-"""What can go wrong between a Triton kernel and its result, each kind of it a class of its own."""
+"""Exceptions raised while a Triton kernel is read, launched or compiled, one class for each kind of failure."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ __all__ = [
 
 
 class TritonTraceError(LabkitError):
-    """Base of every error of this room."""
+    """Base class of all errors of this package."""
 
 
 class RefusedSourceError(TritonTraceError, SyntaxError):
-    """A kernel's source holds something that Triton's compiler or the interpreter does not take."""
+    """A kernel's source with something that Triton's compiler or the interpreter does not accept."""
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
 class UnsolvedError(TritonTraceError, NotImplementedError):
-    """A kernel that is still the stub it was handed out as. Launching it fails as calling an unsolved function does."""
+    """A kernel that is still a stub. Launching it fails as calling an unsolved function does."""
 
 
 class LaunchError(TritonTraceError, ValueError):
@@ -39,11 +39,11 @@ class ArgumentError(TritonTraceError, TypeError):
 
 
 class KernelError(TritonTraceError):
-    """The kernel ran and did something that ends it: a type that does not fit, an access outside its arrays.
+    """A failure while the kernel runs, such as a wrong type or an access outside its arrays.
 
     Attributes:
-        place, line: the cell or file and the line in it; "" and 0 where no line of the kernel is to blame.
-        program: (x, y, z) of the program that did it, or None.
+        place, line: the cell or file and the line in it; "" and 0 where no line of the kernel is known.
+        program: (x, y, z) of the program that failed, or None.
     """
 
     def __init__(self, text: str, place: str = "", line: int = 0, program: tuple[int, int, int] | None = None) -> None:
@@ -54,11 +54,11 @@ class KernelError(TritonTraceError):
 
 
 class WorkerError(TritonTraceError):
-    """The process that interprets kernels died or did not answer. The next launch starts another one."""
+    """The end or the silence of the worker process. The next launch starts another one."""
 
 
 class CompileError(TritonTraceError):
-    """Triton's compiler refuses a kernel, or did not finish.
+    """A compilation that Triton's compiler refused or did not finish.
 
     Attributes:
         place, line: the cell or file and the line in it; "" and 0 where the compiler names none.

@@ -1,18 +1,23 @@
-"""A trace as a table for the terminal and as HTML without a script, right in light and in dark."""
+"""``Trace``: the counts and findings of one launch, with its table for the terminal and as HTML without a script."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from html import escape
-from typing import TYPE_CHECKING
 
+from mlsys_labkit._base.units import plain, si
 from mlsys_labkit.timing.record import duration
-from mlsys_labkit.units import plain, si
+from mlsys_labkit.triton_trace.count.counts import Access, ArrayTraffic
+from mlsys_labkit.triton_trace.count.finding import Finding
+from mlsys_labkit.triton_trace.count.log import Log
+from mlsys_labkit.triton_trace.count.reuse import Reuse, reuse
+from mlsys_labkit.triton_trace.errors import TritonTraceError
+from mlsys_labkit.triton_trace.recorder import Program
+from mlsys_labkit.triton_trace.source import KernelSource
+from mlsys_labkit.work import Work
 
-if TYPE_CHECKING:
-    from mlsys_labkit.triton_trace.tracer import Trace
-
-__all__ = ["html_report", "text_report"]
+__all__ = ["Trace"]
 
 _COLUMNS = {
     "line": "of the source",
@@ -39,8 +44,74 @@ _STYLE = """
 """
 
 
-def text_report(trace: Trace) -> str:
-    """What ``print(trace)`` shows: a row for each kind of access, the totals, and the findings."""
+@dataclass(frozen=True)
+class Trace:
+    """Counts of one launch over all its programs. They were taken without a GPU, unless ``seconds`` is given.
+
+    Attributes:
+        kernel, grid, programs: the launch. source: the kernel's text.
+        work: FLOPs of dots and of floating-point arithmetic, by the rules of work.conventions but of whole blocks, with
+            the lanes that pad them; and the bytes that the programs request: without masked-off lanes, and with
+            nothing kept in a cache.
+        accesses: one for each source line, array and kind. arrays: parameter name -> its traffic.
+        dot_flops: FLOPs of ``tl.dot``, two per multiply-add, of whole blocks with their padding.
+        findings: errors and slow accesses; see finding.Finding.
+        output: text that the kernel printed.
+        seconds: time of the launch on ``gpu``, by events (median of many); None when no GPU ran it.
+        reduced: everything but ``seconds`` describes a smaller launch.
+        log: every access.
+    """
+
+    kernel: str
+    source: KernelSource = field(repr=False)
+    grid: Program
+    programs: int
+    work: Work
+    accesses: tuple[Access, ...] = field(repr=False)
+    arrays: Mapping[str, ArrayTraffic] = field(repr=False)
+    dot_flops: int
+    findings: tuple[Finding, ...]
+    log: Log = field(repr=False, compare=False)
+    output: str = field(default="", repr=False)
+    gpu: str = ""
+    seconds: float | None = None
+    reduced: bool = False
+
+    def l2_bytes(self, capacity_bytes: float, programs_at_once: int = 1) -> int:
+        """Return the bytes that a cache of ``capacity_bytes`` fetches: fully associative, 128-byte lines, LRU.
+
+        Programs run in the order of the trace, ``programs_at_once`` of them taking turns by access. This is a model: a
+        real L2 is set-associative and hashed, and a GPU chooses the order of programs. Stores fetch like loads.
+
+        Example:
+            >>> import numpy as np, triton, triton.language as tl
+            >>> from mlsys_labkit.triton_trace import trace
+            >>> @triton.jit
+            ... def total(x, out, n, BLOCK: tl.constexpr):
+            ...     i = tl.arange(0, BLOCK)
+            ...     tl.store(out + tl.program_id(0), tl.sum(tl.load(x + i, mask=i < n, other=0.0), 0))
+            >>> traced = trace(total)[(4,)](np.ones(64, np.float32), np.zeros(4, np.float32), 64, BLOCK=64)
+            >>> traced.l2_bytes(384), traced.l2_bytes(256)   # x is two lines of 128 bytes and out is one
+            (384, 1536)
+
+        Reference: R. Mattson et al., Evaluation techniques for storage hierarchies, IBM Systems Journal 9(2), 1970.
+        """
+        return self.reuse(programs_at_once).missed_bytes(capacity_bytes)
+
+    def reuse(self, programs_at_once: int = 1) -> Reuse:
+        """Return the reuse distances of the launch's cache lines, from which ``l2_bytes`` is computed."""
+        if programs_at_once < 1:
+            raise TritonTraceError(f"expected at least 1 program at once, got {programs_at_once}")
+        return reuse(self.log, programs_at_once)
+
+    def __str__(self) -> str:
+        return _text(self)
+
+    def _repr_html_(self) -> str:
+        return _html(self)
+
+
+def _text(trace: Trace) -> str:
     rows = [tuple(_COLUMNS), *_rows(trace)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS) - 1)]
     lines = [_title(trace)]
@@ -53,8 +124,7 @@ def text_report(trace: Trace) -> str:
     return "\n".join([*lines, *_totals(trace), *map(str, trace.findings)])
 
 
-def html_report(trace: Trace) -> str:
-    """The same as HTML."""
+def _html(trace: Trace) -> str:
     head = "".join(f'<th{_class(name)} title="{escape(note)}">{name}</th>' for name, note in _COLUMNS.items())
     body = "".join(
         "<tr>"

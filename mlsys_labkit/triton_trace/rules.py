@@ -1,7 +1,7 @@
-"""What a kernel may contain: an allow-list, so that interpreting one can do nothing but arithmetic on its arrays.
+"""The allow-list of a kernel's source, so that interpreting a kernel can only do arithmetic on its arrays.
 
-Two walls stand behind each other: this list, and a namespace without built-in functions in which only what the list
-names is to be found. What is refused here is refused by Triton's compiler, too, or has no meaning without a GPU.
+Two barriers protect the worker: this list, and a namespace without built-in functions that holds only the names of the
+list. Everything refused here is refused by Triton's compiler too, or has no meaning without a GPU.
 """
 
 from __future__ import annotations
@@ -10,104 +10,73 @@ import ast
 from collections.abc import Iterator
 
 from mlsys_labkit.triton_trace.errors import RefusedSourceError, UnsolvedError
-from mlsys_labkit.triton_trace.source import Function, KernelSource, Name
+from mlsys_labkit.triton_trace.source import Function, KernelSource, Name, name_set
 
 __all__ = ["LANGUAGE", "MATH", "TOP", "check_rules", "require_solved", "violations"]
 
-_DTYPES = (
-    *("int1", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-    *("float16", "bfloat16", "float32", "float64", "float8e4nv", "float8e5"),
-)
-MATH = frozenset(
-    (
-        *("abs", "ceil", "cos", "div_rn", "erf", "exp", "exp2", "fdiv", "floor", "fma", "log", "log2"),
-        *("rsqrt", "sin", "sqrt", "sqrt_rn", "umulhi"),
-    )
-)
-LANGUAGE = MATH | frozenset(
-    (
-        *_DTYPES,
-        *("PropagateNan", "add", "advance", "arange", "argmax", "argmin", "associative_scan", "assume"),
-        *("atomic_add", "atomic_and", "atomic_cas", "atomic_load", "atomic_max", "atomic_min", "atomic_or"),
-        *("atomic_store", "atomic_xchg", "atomic_xor", "broadcast", "broadcast_to", "cast", "cat", "cdiv"),
-        *("clamp", "constexpr", "cumprod", "cumsum", "debug_barrier", "device_assert"),
-        *("device_print", "dot", "expand_dims", "flip", "full", "gather", "histogram", "interleave", "join"),
-        *("load", "load_tensor_descriptor", "make_block_ptr", "make_tensor_descriptor", "math", "max"),
-        *("max_constancy", "max_contiguous", "maximum", "min", "minimum", "mul", "multiple_of"),
-        *("num_programs", "pair_uniform_to_normal", "permute", "philox", "philox_impl", "pointer_type"),
-        *("program_id", "rand", "rand4x", "randint", "randint4x", "randn", "randn4x", "range", "ravel"),
-        *("reduce", "reduce_or", "reshape", "sigmoid", "softmax", "sort", "split", "squeeze", "static_assert"),
-        *("static_print", "static_range", "store", "store_tensor_descriptor", "sub", "sum", "swizzle2d"),
-        *("topk", "trans", "uint_to_uniform_float", "unsqueeze", "view"),
-        *("where", "xor_sum", "zeros", "zeros_like"),
-    )
-)
+MATH = name_set("""
+    abs ceil cos div_rn erf exp exp2 fdiv floor fma log log2 rsqrt sin sqrt sqrt_rn umulhi
+""")
+LANGUAGE = MATH | name_set("""
+    int1 int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 float8e4nv float8e5
+    PropagateNan add advance arange argmax argmin associative_scan assume atomic_add atomic_and atomic_cas atomic_load
+    atomic_max atomic_min atomic_or atomic_store atomic_xchg atomic_xor broadcast broadcast_to cast cat cdiv clamp
+    constexpr cumprod cumsum debug_barrier device_assert device_print dot expand_dims flip full gather histogram
+    interleave join load load_tensor_descriptor make_block_ptr make_tensor_descriptor math max max_constancy
+    max_contiguous maximum min minimum mul multiple_of num_programs pair_uniform_to_normal permute philox philox_impl
+    pointer_type program_id rand rand4x randint randint4x randn randn4x range ravel reduce reduce_or reshape sigmoid
+    softmax sort split squeeze static_assert static_print static_range store store_tensor_descriptor sub sum swizzle2d
+    topk trans uint_to_uniform_float unsqueeze view where xor_sum zeros zeros_like
+""")
 TOP = frozenset(("cdiv", "next_power_of_2", "language"))
 
-_METHODS = frozenset(
-    (
-        *("ALL", "NONE", "abs", "advance", "argmax", "argmin", "associative_scan", "atomic_add", "atomic_and"),
-        *("atomic_cas", "atomic_max", "atomic_min", "atomic_or", "atomic_xchg", "atomic_xor", "broadcast_to"),
-        *("cast", "cdiv", "ceil", "cos", "cumprod", "cumsum", "erf", "exp", "exp2", "expand_dims", "flip"),
-        *("floor", "gather", "histogram", "load", "log", "log2", "logical_and", "logical_or", "max", "min"),
-        *("permute", "ravel", "reduce", "reduce_or", "reshape", "rsqrt", "sigmoid", "sin", "softmax", "sort"),
-        *("split", "sqrt", "sqrt_rn", "squeeze", "store", "sum", "to", "topk", "trans", "unsqueeze", "view"),
-        *("xor_sum",),
-    )
-)
-_PROPERTIES = frozenset(
-    (
-        *("T", "block_shape", "dtype", "element_ty", "exponent_bias", "fp_mantissa_width", "int_bitwidth"),
-        *("int_signedness", "is_bf16", "is_block", "is_bool", "is_floating", "is_fp16", "is_fp32", "is_fp64"),
-        *("is_fp8", "is_int", "is_int_signed", "is_int_unsigned", "is_ptr", "is_standard_floating", "numel"),
-        *("primitive_bitwidth", "scalar", "shape", "strides", "type", "value"),
-    )
-)
+_METHODS = name_set("""
+    ALL NONE abs advance argmax argmin associative_scan atomic_add atomic_and atomic_cas atomic_max atomic_min
+    atomic_or atomic_xchg atomic_xor broadcast_to cast cdiv ceil cos cumprod cumsum erf exp exp2 expand_dims flip
+    floor gather histogram load log log2 logical_and logical_or max min permute ravel reduce reduce_or reshape rsqrt
+    sigmoid sin softmax sort split sqrt sqrt_rn squeeze store sum to topk trans unsqueeze view xor_sum
+""")
+_PROPERTIES = name_set("""
+    T block_shape dtype element_ty exponent_bias fp_mantissa_width int_bitwidth int_signedness is_bf16 is_block
+    is_bool is_floating is_fp16 is_fp32 is_fp64 is_fp8 is_int is_int_signed is_int_unsigned is_ptr
+    is_standard_floating numel primitive_bitwidth scalar shape strides type value
+""")
 _MEMBERS = _METHODS | _PROPERTIES
-_MODULES = {
-    "triton": TOP,
-    "triton.language": LANGUAGE,
-    "triton.language.math": MATH,
-}
+_MODULES = {"triton": TOP, "triton.language": LANGUAGE, "triton.language.math": MATH}
 _SHORT = {"triton": "triton", "triton.language": "tl", "triton.language.math": "tl.math"}
 
-_ALLOWED = (
-    *(ast.FunctionDef, ast.arguments, ast.arg, ast.Return, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For),
-    *(ast.While, ast.If, ast.Assert, ast.Expr, ast.Pass, ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.IfExp),
-    *(ast.Compare, ast.Call, ast.keyword, ast.Constant, ast.Attribute, ast.Subscript, ast.Name, ast.List),
-    *(ast.Tuple, ast.Slice, ast.JoinedStr, ast.FormattedValue, ast.expr_context, ast.boolop, ast.operator),
-    *(ast.unaryop, ast.cmpop),
+_ALLOWED = tuple(
+    getattr(ast, name)
+    for name in name_set("""
+    FunctionDef arguments arg Return Assign AugAssign AnnAssign For While If Assert Expr Pass BoolOp BinOp UnaryOp
+    IfExp Compare Call keyword Constant Attribute Subscript Name List Tuple Slice JoinedStr FormattedValue
+    expr_context boolop operator unaryop cmpop
+""")
 )
-_INSTEAD = {
-    ast.Import: "import at the top of the cell",
-    ast.ImportFrom: "import at the top of the cell",
-    ast.Lambda: "write a function under @triton.jit",
-    ast.ListComp: "write a loop over tl.static_range",
-    ast.GeneratorExp: "write a loop over tl.static_range",
-    ast.SetComp: "write a loop over tl.static_range",
-    ast.DictComp: "write a loop over tl.static_range",
-    ast.Try: "a GPU has no exceptions",
-    ast.Raise: "a GPU has no exceptions; use tl.device_assert",
-    ast.With: "write the statements themselves",
-    ast.Global: "a kernel passes results through its arrays",
-    ast.Nonlocal: "a kernel passes results through its arrays",
-    ast.Break: "put the condition into while",
-    ast.Continue: "put the rest of the loop under if",
-    ast.NamedExpr: "assign on a line of its own",
-    ast.Delete: "leave it out",
-    ast.Starred: "write every argument",
-    ast.Dict: "use several variables",
-    ast.Set: "use a tuple",
-    ast.Yield: "a kernel returns nothing",
-    ast.YieldFrom: "a kernel returns nothing",
-    ast.Await: "a kernel waits for nothing",
-    ast.ClassDef: "a kernel is one function",
-    ast.AsyncFunctionDef: "write def",
-    ast.AsyncFor: "write for",
-    ast.AsyncWith: "write the statements themselves",
-    ast.Match: "use if",
-    ast.MatMult: "use tl.dot",
+_ADVICE: dict[str, tuple[type[ast.AST], ...]] = {
+    "import at the top of the cell": (ast.Import, ast.ImportFrom),
+    "write a function under @triton.jit": (ast.Lambda,),
+    "write a loop over tl.static_range": (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp),
+    "a GPU has no exceptions": (ast.Try,),
+    "a GPU has no exceptions; use tl.device_assert": (ast.Raise,),
+    "write the statements themselves": (ast.With, ast.AsyncWith),
+    "a kernel passes results through its arrays": (ast.Global, ast.Nonlocal),
+    "put the condition into while": (ast.Break,),
+    "put the rest of the loop under if": (ast.Continue,),
+    "assign on a line of its own": (ast.NamedExpr,),
+    "leave it out": (ast.Delete,),
+    "write every argument": (ast.Starred,),
+    "use several variables": (ast.Dict,),
+    "use a tuple": (ast.Set,),
+    "a kernel returns nothing": (ast.Yield, ast.YieldFrom),
+    "a kernel waits for nothing": (ast.Await,),
+    "a kernel is one function": (ast.ClassDef,),
+    "write def": (ast.AsyncFunctionDef,),
+    "write for": (ast.AsyncFor,),
+    "use if": (ast.Match,),
+    "use tl.dot": (ast.MatMult,),
 }
+_INSTEAD = {node: advice for advice, nodes in _ADVICE.items() for node in nodes}
 _FORBIDDEN_OPERATORS = (ast.MatMult, ast.NotIn, ast.In)
 _FREE_TEXT = frozenset(("static_print", "static_assert", "device_assert"))
 
@@ -115,7 +84,7 @@ _FREE_TEXT = frozenset(("static_print", "static_assert", "device_assert"))
 def check_rules(source: KernelSource) -> None:
     """Raise RefusedSourceError, with the first line that is not allowed, unless every function passes.
 
-    A function that says ``raise NotImplementedError`` raises UnsolvedError, before anything else is looked at.
+    A function that says ``raise NotImplementedError`` raises UnsolvedError, before anything else is checked.
 
     Example:
         >>> import triton
@@ -148,7 +117,7 @@ def require_solved(source: KernelSource) -> None:
 
 
 def violations(function: Function) -> Iterator[tuple[int, str]]:
-    """Line and reason of everything that one function may not contain."""
+    """Yield line and reason of everything that one function may not contain."""
     try:
         tree = ast.parse(function.text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -236,7 +205,7 @@ class _Reader:
             yield f"{_SHORT[module]}.{node.attr} is not interpreted"
 
     def _module(self, node: ast.expr) -> str | None:
-        """The module that an expression names, or None."""
+        """Return the module that an expression names, or None."""
         if isinstance(node, ast.Name) and node.id not in self._local:
             meaning = self._function.names.get(node.id)
             return meaning.value if meaning and meaning.kind == "module" and meaning.value in _MODULES else None
@@ -253,7 +222,7 @@ class _Reader:
 
 
 def _messages(node: ast.FunctionDef) -> set[int]:
-    """f-strings that only a person reads."""
+    """Return the ids of the f-strings in messages and prints, which do not compute anything."""
     found = set()
     for one in ast.walk(node):
         if isinstance(one, ast.Assert) and one.msg:

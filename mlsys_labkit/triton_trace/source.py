@@ -1,4 +1,4 @@
-"""``KernelSource``: a kernel and the jitted functions it calls, as text that another process can check and run."""
+"""``KernelSource``: a kernel and the jitted functions that it calls, as text that another process checks and runs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-from mlsys_labkit.cells import cell_label
+from mlsys_labkit._base.cells import cell_label
 from mlsys_labkit.triton_trace.errors import RefusedSourceError
 
-__all__ = ["Function", "KernelSource", "Name", "Parameter"]
+__all__ = ["Function", "KernelSource", "Name", "Parameter", "constant", "language_name", "layers", "name_set"]
 
 _MODULES = ("triton", "triton.language", "triton.language.math", "triton.language.extra.libdevice")
 _PYTHON = frozenset(("range", "min", "max", "len", "print", "abs", "int", "float", "isinstance"))
@@ -24,7 +24,7 @@ _PYTHON = frozenset(("range", "min", "max", "len", "print", "abs", "int", "float
 
 @dataclass(frozen=True)
 class Name:
-    """What a global name of a kernel stands for.
+    """The meaning of a global name of a kernel.
 
     Attributes:
         kind: "module" (``value``: its dotted name), "language" (a function or type: its dotted name), "function"
@@ -55,7 +55,7 @@ class Function:
         key: unique in its KernelSource.
         text: the source from ``def`` on, dedented. Its first line is line ``first_line`` of ``place``.
         place: the cell ("In[3]") or the file's name.
-        names: what its global names stand for.
+        names: meanings of its global names.
     """
 
     key: str
@@ -67,7 +67,7 @@ class Function:
     names: dict[str, Name]
 
     def line_text(self, line: int) -> str:
-        """The text of line ``line`` of ``place``, "" where it is not in this function."""
+        """Return the text of line ``line`` of ``place``, "" where it is not in this function."""
         lines = self.text.splitlines()
         return lines[line - self.first_line].strip() if 0 <= line - self.first_line < len(lines) else ""
 
@@ -94,7 +94,7 @@ class KernelSource:
 
     @staticmethod
     def of(kernel: Any) -> KernelSource:
-        """The source of a ``@triton.jit`` function. Raises RefusedSourceError where there is none to be had."""
+        """Return the source of a ``@triton.jit`` function. Raises RefusedSourceError where Python has none."""
         found: dict[str, Function] = {}
         waiting = [plain(kernel)]
         while waiting:
@@ -105,14 +105,14 @@ class KernelSource:
 
     @property
     def entry(self) -> Function:
-        """The function that is launched."""
+        """Return the function that is launched."""
         return self.function(self.kernel)
 
     def function(self, key: str) -> Function:
         return next(function for function in self.functions if function.key == key)
 
     def line_text(self, place: str, line: int) -> str:
-        """The text of a line, "" where no function of the kernel has it."""
+        """Return the text of a line, "" where no function of the kernel has it."""
         texts = (one.line_text(line) for one in self.functions if one.place == place)
         return next((text for text in texts if text), "")
 
@@ -124,11 +124,17 @@ class KernelSource:
         return KernelSource(data["kernel"], tuple(_function(one) for one in data["functions"]))
 
 
+def layers(kernel: Any) -> Iterator[Any]:
+    """Yield a kernel and what it wraps, from ``@triton.autotune`` and its like to the Python function."""
+    yield kernel
+    while not isinstance(kernel, FunctionType) and hasattr(kernel, "fn"):
+        kernel = kernel.fn
+        yield kernel
+
+
 def plain(kernel: Any) -> FunctionType:
-    """The Python function under ``@triton.jit`` and what may stand above it."""
-    inner = kernel
-    while not isinstance(inner, FunctionType) and hasattr(inner, "fn"):
-        inner = inner.fn
+    """Return the Python function under ``@triton.jit`` and other decorators."""
+    *_, inner = layers(kernel)
     if not isinstance(inner, FunctionType) or inner is kernel:
         raise RefusedSourceError(f"expected a function under @triton.jit, got {type(kernel).__name__}")
     return inner
@@ -175,13 +181,11 @@ def _parameters(function: FunctionType, node: ast.FunctionDef) -> Iterator[Param
         default = None
         if parameter.default is not parameter.empty:
             default = _value(parameter.default) or Name("refused", "a default value that is no plain constant")
-        yield Parameter(
-            name, text == "constexpr", default, parameter.kind is parameter.KEYWORD_ONLY, "" if not given else text
-        )
+        yield Parameter(name, text == "constexpr", default, parameter.kind is parameter.KEYWORD_ONLY, text)
 
 
 def _global_names(node: ast.FunctionDef) -> set[str]:
-    """Names that the function reads and does not bind itself."""
+    """Return the names that the function reads and does not bind itself."""
     names = [one for part in node.body for one in ast.walk(part) if isinstance(one, ast.Name)]
     bound = {one.id for one in names if not isinstance(one.ctx, ast.Load)}
     bound |= {one.arg for one in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
@@ -200,7 +204,7 @@ def _meaning(name: str, function: FunctionType, waiting: list[FunctionType]) -> 
         if value.__name__.startswith("triton.language.extra") and value.__name__.endswith("libdevice"):
             return Name("module", "triton.language.extra.libdevice")
         return Name("refused", f"{name} is the module {value.__name__}; a kernel can only use triton and tl")
-    known = _language(value)
+    known = language_name(value)
     if known is not None:
         return known
     if hasattr(value, "fn") and isinstance(value.fn, FunctionType):
@@ -214,7 +218,7 @@ def _meaning(name: str, function: FunctionType, waiting: list[FunctionType]) -> 
 
 
 def _value(value: Any) -> Name | None:
-    """A plain constant, or None."""
+    """Return a plain constant as a Name, or None for other values."""
     if type(value).__name__ == "constexpr":
         value = value.value
     if value is None or isinstance(value, (bool, int, str)):
@@ -225,11 +229,11 @@ def _value(value: Any) -> Name | None:
         parts = [_value(part) for part in value]
         if all(part and part.kind == "constant" for part in parts):
             return Name("constant", {"tuple": [part.value for part in parts if part]})
-    return _language(value)
+    return language_name(value)
 
 
-def _language(value: Any) -> Name | None:
-    """Something of triton or triton.language, under its public name."""
+def language_name(value: Any) -> Name | None:
+    """Return the public name of an object of triton or triton.language, or None for other objects."""
     if type(value).__name__ == "dtype" and type(value).__module__ == "triton.language.core":
         return Name("language", f"triton.language.{_type_name(value.name)}")
     for module in reversed(_MODULES[:3]):
@@ -248,8 +252,13 @@ def _type_name(short: str) -> str:
     return short
 
 
+def name_set(text: str) -> frozenset[str]:
+    """Return the names in ``text``, which are separated by white space."""
+    return frozenset(text.split())
+
+
 def constant(value: Any) -> Any:
-    """The value of a Name of kind "constant"."""
+    """Return the value of a Name of kind "constant"."""
     if isinstance(value, dict):
         return tuple(constant(part) for part in value["tuple"]) if "tuple" in value else float(value["float"])
     return value

@@ -1,32 +1,26 @@
-"""``trace`` and ``tracing``: run a Triton kernel without a GPU and see every access that it makes."""
+"""``trace`` and ``tracing``: interpretation of a Triton kernel without a GPU, with a record of every access."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
-from mlsys_labkit.triton_trace import counts
-from mlsys_labkit.triton_trace.client import Order
-from mlsys_labkit.triton_trace.counts import Access, ArrayTraffic
-from mlsys_labkit.triton_trace.errors import ArgumentError, TritonTraceError
-from mlsys_labkit.triton_trace.finding import Finding
-from mlsys_labkit.triton_trace.findings import findings
-from mlsys_labkit.triton_trace.gpu import Arguments, timed
-from mlsys_labkit.triton_trace.launch import Launched, Launcher, launching
-from mlsys_labkit.triton_trace.log import Log
-from mlsys_labkit.triton_trace.recorder import Program
-from mlsys_labkit.triton_trace.report import html_report, text_report
-from mlsys_labkit.triton_trace.reuse import Reuse, reuse
+from mlsys_labkit.triton_trace.count import counts
+from mlsys_labkit.triton_trace.count.findings import findings
+from mlsys_labkit.triton_trace.count.log import Log
+from mlsys_labkit.triton_trace.errors import ArgumentError
+from mlsys_labkit.triton_trace.launch.client import Order
+from mlsys_labkit.triton_trace.launch.gpu import Arguments, timed
+from mlsys_labkit.triton_trace.launch.launcher import Launched, Launcher, launching
+from mlsys_labkit.triton_trace.report import Trace
 from mlsys_labkit.triton_trace.rules import check_rules
-from mlsys_labkit.triton_trace.source import KernelSource
 from mlsys_labkit.work import Work
 
 __all__ = ["Trace", "trace", "tracing"]
 
-_RECORDER = "counting:CountingRecorder"
 _SMALL_BYTES = 64 << 20  # half a minute or so of interpreting
 Reduced = tuple[Any, tuple[Any, ...], dict[str, Any]]
 _DTYPES = {
@@ -41,82 +35,17 @@ _DTYPES = {
 }
 
 
-@dataclass(frozen=True)
-class Trace:
-    """What one launch did, counted over all its programs. No GPU ran unless ``seconds`` says so.
-
-    Attributes:
-        kernel, grid, programs: what was launched. source: its text.
-        work: FLOPs of dots and of floating-point arithmetic, by the rules of work.conventions but of whole blocks, with
-            the lanes that pad them; and the bytes that the programs ask for: masked-off lanes excluded, nothing kept.
-        accesses: one for each source line, array and kind. arrays: parameter name -> what was asked of it.
-        dot_flops: of ``tl.dot``, two a multiply-add, whole blocks with what pads them.
-        findings: what is wrong or slow; see finding.Finding.
-        output: what the kernel printed.
-        seconds: the launch took on ``gpu``, by events (median of many); None where no GPU ran it.
-        reduced: everything but ``seconds`` is that of a smaller launch.
-        log: every access.
-    """
-
-    kernel: str
-    source: KernelSource = field(repr=False)
-    grid: Program
-    programs: int
-    work: Work
-    accesses: tuple[Access, ...] = field(repr=False)
-    arrays: Mapping[str, ArrayTraffic] = field(repr=False)
-    dot_flops: int
-    findings: tuple[Finding, ...]
-    log: Log = field(repr=False, compare=False)
-    output: str = field(default="", repr=False)
-    gpu: str = ""
-    seconds: float | None = None
-    reduced: bool = False
-
-    def l2_bytes(self, capacity_bytes: float, programs_at_once: int = 1) -> int:
-        """Bytes that a cache of ``capacity_bytes`` fetches: fully associative, 128-byte lines, least recently used out
-        first, programs in the order in which they ran, ``programs_at_once`` of them taking turns by access.
-
-        A model: a real L2 is set-associative and hashed, and a GPU chooses who runs when. Stores fetch like loads.
-
-        Example:
-            >>> import numpy as np, triton, triton.language as tl
-            >>> @triton.jit
-            ... def total(x, out, n, BLOCK: tl.constexpr):
-            ...     i = tl.arange(0, BLOCK)
-            ...     tl.store(out + tl.program_id(0), tl.sum(tl.load(x + i, mask=i < n, other=0.0), 0))
-            >>> traced = trace(total)[(4,)](np.ones(64, np.float32), np.zeros(4, np.float32), 64, BLOCK=64)
-            >>> traced.l2_bytes(384), traced.l2_bytes(256)   # x is two lines of 128 bytes and out is one
-            (384, 1536)
-
-        Reference: R. Mattson et al., Evaluation techniques for storage hierarchies, IBM Systems Journal 9(2), 1970.
-        """
-        return self.reuse(programs_at_once).missed_bytes(capacity_bytes)
-
-    def reuse(self, programs_at_once: int = 1) -> Reuse:
-        """How soon the launch comes back to a line: what ``l2_bytes`` is read from, for every capacity at once."""
-        if programs_at_once < 1:
-            raise TritonTraceError(f"expected at least 1 program at once, got {programs_at_once}")
-        return reuse(self.log, programs_at_once)
-
-    def __str__(self) -> str:
-        return text_report(self)
-
-    def _repr_html_(self) -> str:
-        return html_report(self)
-
-
 class trace:
     """``trace(kernel)[grid](*arguments)`` runs a launch and returns its Trace; arrays are written as in any launch.
 
     Args:
         kernel: a ``@triton.jit`` function. Its source is checked first and may use ``tl`` and plain control flow only.
-        order: of the programs: "ascending", "reversed", or a seed to shuffle by; a GPU promises none.
+        order: of the programs: "ascending", "reversed", or a seed to shuffle by; a GPU guarantees no order.
         timeout_s: of the interpreted launch, in seconds.
         reduced: (grid, arguments, constants) of a smaller launch, for tensors on a GPU.
 
-    With tensors on a GPU the launch runs compiled there and is timed. Counts and findings come of interpreting copies
-    of its arguments, or ``reduced``, which more than 64 MiB of arguments need; the Trace says so.
+    With tensors on a GPU the launch runs compiled there and is timed. Counts and findings come from interpreting copies
+    of its arguments, or ``reduced``, which is required above 64 MiB of arguments; the Trace names the one used.
 
     Raises RefusedSourceError before anything runs, KernelError with line and program when the kernel fails, WorkerError
     when it takes too long. An access outside the arrays is not performed and becomes a finding.
@@ -140,7 +69,11 @@ class trace:
         self, kernel: Any, *, order: Order = "ascending", timeout_s: float = 120.0, reduced: Reduced | None = None
     ) -> None:
         self._kernel = kernel
-        self._options: dict[str, Any] = {"recorder": _RECORDER, "order": order, "timeout_s": timeout_s}
+        self._options: dict[str, Any] = {
+            "recorder": "count.counting:CountingRecorder",
+            "order": order,
+            "timeout_s": timeout_s,
+        }
         self._launcher = Launcher(kernel, **self._options)
         self._reduced = reduced
 
@@ -154,7 +87,7 @@ class trace:
         return launch
 
     def _beside_gpu(self, grid: Any, given: Arguments) -> Trace:
-        """Run compiled and time that; interpret copies, made before."""
+        """Time the compiled launch, and interpret copies of its arguments that were made before."""
         check_rules(self._launcher.source)
         if self._reduced is None and given.bytes > _SMALL_BYTES:
             raise ArgumentError(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from mlsys_labkit.work.count import count_work, counting_work
+from mlsys_labkit.work.network_link import Link
 from mlsys_labkit.work.record import Work, WorkError
 from mlsys_labkit.work.tally import UncountedWarning
 
-__all__ = ["UncountedWarning", "Work", "WorkError", "count_work", "counting_work"]
+__all__ = ["Link", "UncountedWarning", "Work", "WorkError", "count_work", "counting_work"]

@@ -1,9 +1,9 @@
-"""What counts as a FLOP and as a byte: one table for torch and numpy, so that the same code has the same work in both.
+"""The conventions for FLOPs and bytes: one table for torch and numpy, so that the same code has the same work in both.
 
 FLOPs
     * one for each output element of an elementwise operation, whatever libm function it calls (add, exp, tanh, max, <);
     * one for each input element of a reduction (so that ``(x * y).sum()`` equals ``dot(x, y)``: 2n);
-    * two for each multiply-add of a matrix product: 2·m·n·k, and one more an element for a bias;
+    * two for each multiply-add of a matrix product: 2·m·n·k, and one more per element for a bias;
     * an operation defined by a formula (softmax, gelu, layer norm): the formula, written out with the rules above;
     * fused attention: its matrix products only, 4·B·H·Sq·Sk·D forward, as in the FlashAttention papers; a causal mask
       is not subtracted;
@@ -40,7 +40,7 @@ REDUCTIONS: dict[str, tuple[int, int]] = {
     "count_nonzero": (1, 0),
 }  # fmt: skip
 
-# FLOPs an element of a row-wise operation whose output is as large as its input.
+# FLOPs per element of a row-wise operation whose output is as large as its input.
 ROWWISE: dict[str, int] = {
     "softmax": 5, "safe_softmax": 5, "log_softmax": 5, "softmax_backward_data": 4, "log_softmax_backward_data": 4,
     "native_dropout": 2, "native_dropout_backward": 2, "mse_loss": 3, "mse_loss_backward": 3, "native_layer_norm":
@@ -84,7 +84,7 @@ FACTORISATIONS: dict[str, Callable[[int, int], float]] = {
 
 
 def flops_of(name: str, elements_in: int, elements_out: int) -> float | None:
-    """FLOPs of an operation by its canonical name; None when there is no rule for it."""
+    """Return the FLOPs of an operation by its canonical name; None when there is no rule for it."""
     if name in FREE:
         return 0
     if name in REDUCTIONS:
@@ -98,7 +98,7 @@ def flops_of(name: str, elements_in: int, elements_out: int) -> float | None:
 
 
 def factorisation_flops(name: str, shape: tuple[int, ...], right_hand_sides: int = 0) -> float | None:
-    """FLOPs of a factorisation of ``shape[:-2]`` matrices; None when there is no formula for it."""
+    """Return the FLOPs to factorise ``shape[:-2]`` matrices; None when there is no formula for it."""
     formula = FACTORISATIONS.get(name)
     if formula is None or len(shape) < 2:
         return None

@@ -1,4 +1,4 @@
-"""The front door of the counters: ``count_work(fn, ...)`` and ``with counting_work() as counter:``."""
+"""The public interface of the counters: ``count_work(fn, ...)`` and ``with counting_work() as counter:``."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from mlsys_labkit.probes import probe
+from mlsys_labkit._base.probes import probe
 from mlsys_labkit.work.numpy_counter import CountedArray, counted_creation, wrap
 from mlsys_labkit.work.record import Work, WorkError
 from mlsys_labkit.work.tally import Tally
 
 
 class counting_work:
-    """Count the FLOPs and bytes of the torch and numpy code inside.
+    """Context manager that counts the FLOPs and bytes of the torch and numpy code inside.
 
     torch is counted by itself, forward and backward, on any device and on fake tensors. numpy is counted on arrays
     that went through ``.wrap(array)`` and on arrays that the code makes by ``np.zeros``, ``np.array`` and the like.
@@ -64,12 +64,12 @@ class counting_work:
         self._work = self._tally.work(self._name)
 
     def wrap(self, array: Any) -> CountedArray:
-        """``array`` (sharing its memory) as one whose numpy operations are counted."""
+        """Return a view of ``array`` (same memory) whose numpy operations are counted."""
         return wrap(array, self._tally)
 
     @property
     def work(self) -> Work:
-        """What was counted; available when the block has ended."""
+        """The work counted; available when the block has ended."""
         if self._work is None:
             raise WorkError("the count has not ended; read .work after the with block")
         return self._work
@@ -77,7 +77,7 @@ class counting_work:
 
 @probe
 def count_work(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Work:
-    """Run ``fn(*args, **kwargs)`` once, throw its result away, and return the work it did.
+    """Run ``fn(*args, **kwargs)`` once, discard its result, and return the work it did.
 
     numpy arrays among the arguments (also inside lists, tuples and dicts) are counted; they share memory with yours, so
     an in-place function changes them. See ``counting_work`` for what is counted and what is not.

@@ -1,4 +1,4 @@
-"""Counts what numpy computes, through an ndarray subclass that reports every operation and element access."""
+"""A counter of what numpy computes, by an ndarray subclass that reports every operation and element access."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlsys_labkit.work.numpy_rules import dtype_of, function_flops, ufunc_flops
-from mlsys_labkit.work.tally import Region, Tally, distinct_bytes
+from mlsys_labkit.work.tally import Region, Tally, distinct_bytes, instances
 
 Array = npt.NDArray[Any]
 _asarray = np.asarray  # while code is being counted, the name in numpy is another function
@@ -19,78 +19,30 @@ _asarray = np.asarray  # while code is being counted, the name in numpy is anoth
 # Canonical names for numpy's own; everything else goes by its own name.
 _NAMES = {"concat": "concatenate", "amax": "max", "amin": "min", "nansum": "sum", "nanmax": "max", "nanmin": "min"}
 _METADATA = frozenset(
-    [
-        "shape",
-        "ndim",
-        "size",
-        "may_share_memory",
-        "shares_memory",
-        "result_type",
-        "can_cast",
-        "min_scalar_type",
-        "common_type",
-        "iscomplexobj",
-        "isrealobj",
-        "array_repr",
-        "array_str",
-        "array2string",
-        "empty_like",
-        "broadcast_arrays",
-    ]
+    {"shape", "ndim", "size", "may_share_memory", "shares_memory", "result_type", "can_cast"}
+    | {"min_scalar_type", "common_type", "iscomplexobj", "isrealobj", "array_repr", "array_str"}
+    | {"array2string", "empty_like", "broadcast_arrays"}
 )
 _FILLS = frozenset(["zeros_like", "ones_like", "full_like"])
 _GATHERS = frozenset(["take", "take_along_axis", "choose", "compress", "extract"])
-# numpy.asarray and friends would strip the counter off an array; the others make memory that belongs to the count.
-_CREATORS = [
-    "array",
-    "asarray",
-    "asanyarray",
-    "ascontiguousarray",
-    "zeros",
-    "ones",
-    "full",
-    "empty",
-    "arange",
-    "linspace",
-    "eye",
-    "identity",
-    "tri",
-    "fromiter",
-]
-_COUNTED_METHODS = [
-    "dot",
-    "astype",
-    "copy",
-    "flatten",
-    "ravel",
-    "reshape",
-    "cumsum",
-    "cumprod",
-    "argmax",
-    "argmin",
-    "mean",
-    "var",
-    "std",
-    "take",
-    "repeat",
-    "trace",
-    "diagonal",
-    "clip",
-    "round",
-    "sort",
-    "argsort",
-    "nonzero",
-    "searchsorted",
-    "tolist",
-    "item",
-    "tobytes",
-    "fill",
-]
+# numpy.asarray and the like would return an uncounted array; the others make memory that has to be counted.
+_CREATORS = frozenset(
+    {"array", "asarray", "asanyarray", "ascontiguousarray", "zeros", "ones", "full", "empty", "arange"}
+    | {"linspace", "eye", "identity", "tri", "fromiter"}
+)
+_COUNTED_METHODS = frozenset(
+    {"dot", "astype", "copy", "flatten", "ravel", "reshape", "cumsum", "cumprod", "argmax", "argmin"}
+    | {"mean", "var", "std", "take", "repeat", "trace", "diagonal", "clip", "round", "sort", "argsort"}
+    | {"nonzero", "searchsorted", "tolist", "item", "tobytes", "fill"}
+)
 
 
 class CountedArray(np.ndarray[Any, Any]):
-    """An array that reports to a tally. A single element read from it is a value in a register: arithmetic on it is
-    counted as FLOPs, its own traffic was counted when it was read."""
+    """An array that reports to a tally.
+
+    A single element read from it is a value in a register: arithmetic on it is counted as FLOPs, and its traffic was
+    counted when it was read.
+    """
 
     _tally: Tally
     _in_register: bool
@@ -147,7 +99,7 @@ class CountedArray(np.ndarray[Any, Any]):
         target = _asarray(plain[key])
         source = [value] if isinstance(value, np.ndarray) and not _is_register(value) else []
         if source and _region(source[0]) == _region(target):
-            return  # what `x[i] += v` leaves behind: the sum is already in place
+            return  # the assignment at the end of `x[i] += v`: the sum is already in place
         plain[key] = _plain(value)
         self._tally.add(
             "numpy setitem",
@@ -178,7 +130,10 @@ def _counted_method(name: str) -> Callable[..., Any]:
 
 
 def _value_update(name: str) -> Callable[..., Any]:
-    """``s += x[i]`` on a value from a register binds a new value: a numpy scalar is immutable, and so is this."""
+    """Return the method for ``s += x[i]``.
+
+    On a value from a register it returns a new value, as a numpy scalar does, because scalars are immutable.
+    """
     in_place, plain = getattr(np.ndarray, f"__i{name}__"), getattr(np.ndarray, f"__{name}__")
 
     def update(self: CountedArray, other: Any) -> Any:
@@ -194,7 +149,7 @@ for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "
 
 
 def wrap(array: Any, tally: Tally, in_register: bool = False) -> CountedArray:
-    """``array``, sharing its memory, as one that reports to ``tally``."""
+    """Return a view of ``array`` (same memory) that reports its operations to ``tally``."""
     counted = _asarray(array).view(CountedArray)
     counted._tally = tally
     counted._in_register = in_register
@@ -203,9 +158,9 @@ def wrap(array: Any, tally: Tally, in_register: bool = False) -> CountedArray:
 
 @contextlib.contextmanager
 def counted_creation(tally: Tally) -> Iterator[None]:
-    """Let arrays that the counted code makes with ``np.zeros`` and its like report too.
+    """Make arrays that the block creates with ``np.zeros`` and the like report, too.
 
-    Replaces those functions of the module ``numpy`` for the time being: code that imported one by name, and other
+    Those functions of the module ``numpy`` are replaced during the block: code that imported one by name, and other
     threads that run meanwhile, see the difference only in the type of what they get.
     """
     originals = {name: getattr(np, name) for name in _CREATORS}
@@ -234,7 +189,7 @@ def counted_creation(tally: Tally) -> Iterator[None]:
 def _account(
     tally: Tally, name: str, args: Any, kwargs: dict[str, Any], result: Any, changed: Sequence[Array] = ()
 ) -> Any:
-    """Count one call of a numpy function whose result is known, and hand the result back wrapped."""
+    """Count one call of a numpy function whose result is known, and return the result wrapped."""
     name = _NAMES.get(name, name)
     operands = list(_arrays((args, {key: value for key, value in kwargs.items() if key != "out"})))
     if name in _METADATA:
@@ -275,14 +230,7 @@ def _is_register(item: Any) -> bool:
 
 
 def _arrays(value: Any) -> Iterator[Array]:
-    if isinstance(value, np.ndarray):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _arrays(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _arrays(item)
+    return instances(value, np.ndarray)
 
 
 def _results(result: Any) -> list[Any]:
@@ -292,7 +240,7 @@ def _results(result: Any) -> list[Any]:
 
 
 def _plain(value: Any) -> Any:
-    """The same value with every counted array replaced by the ndarray that it views."""
+    """Return the value with every counted array replaced by the ndarray that it views."""
     if isinstance(value, CountedArray):
         return value.view(np.ndarray)
     if type(value) in (list, tuple):

@@ -1,4 +1,4 @@
-"""FLOP rules for numpy's ufuncs and functions, on plain arrays: what is called how in numpy, and what it costs."""
+"""FLOP rules for numpy's ufuncs and functions, on plain arrays: names in numpy and their FLOPs."""
 
 from __future__ import annotations
 
@@ -62,7 +62,11 @@ def _product_flops(name: str, operands: list[Array], elements_out: int) -> float
 
 
 def einsum_flops(args: Any, kwargs: dict[str, Any]) -> float:
-    """Two operands: sums over an index that only one has, then a product (elementwise when nothing is contracted)."""
+    """Return the FLOPs of an einsum.
+
+    For two operands: sums over the indices that only one of them has, then a product (elementwise if nothing is
+    contracted).
+    """
     if not isinstance(args[0], str):
         raise WorkError("einsum is counted when the subscripts are a string; write np.einsum('ij,jk->ik', a, b)")
     subscripts, operands = args[0].replace(" ", ""), list(args[1:])

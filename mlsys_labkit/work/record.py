@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+from mlsys_labkit._base.units import si
 from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.specs import DTYPES as PEAK_DTYPES
-from mlsys_labkit.units import si
 
 # From the most to the least direct evidence: a sum is only as good as its weakest part, so addition keeps the later.
 PROVENANCE = ("measured", "counted", "simulated", "formula", "model")
 QUANTITIES = ("flops", "bytes_read", "bytes_written", "messages", "message_bytes", "seconds")
-# The rest have no peak in any spec: integer code can be counted, and is not placed under a floating-point roof.
+# The others have no peak in any spec: integer code is counted, but not placed under a floating-point roof.
 DTYPES = (*PEAK_DTYPES, "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")
 
 
@@ -25,7 +25,7 @@ class WorkError(LabkitError, ValueError):
 
 @dataclass(frozen=True)
 class Work:
-    """What a piece of code does: the record every counter produces and every roofline, check and widget reads.
+    """The work of a piece of code: the record that every counter produces and every roofline, check and widget reads.
 
     Args:
         flops: floating-point operations; an FMA is two (integer arithmetic is counted by the same rule).
@@ -92,15 +92,18 @@ class Work:
 
     @property
     def bytes_per_second(self) -> float | None:
-        """Bytes moved a second, or None when the duration is not known."""
+        """Bytes moved per second, or None when the duration is not known."""
         return self._rate(self.bytes_moved)
 
     def with_seconds(self, seconds: float, how: str = "measured") -> Work:
-        """The same work with a duration."""
+        """Return the same work with a duration."""
         return replace(self, seconds=seconds, how={**self.how, "seconds": how})
 
     def __add__(self, other: object) -> Work:
-        """One after the other. Seconds are known only where both are; ``dtype`` is that of the larger FLOP count."""
+        """Add the work of two runs, one after the other.
+
+        Seconds are known only if both are known; ``dtype`` is that of the larger FLOP count.
+        """
         if not isinstance(other, Work):
             return NotImplemented
         total: dict[str, Any] = {q: getattr(self, q) + getattr(other, q) for q in QUANTITIES if q != "seconds"}

@@ -7,13 +7,15 @@ import math
 import warnings
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from mlsys_labkit.work.record import DTYPES, Work, WorkError
 
+_Kind = TypeVar("_Kind")
+
 
 class UncountedWarning(UserWarning):
-    """An operation ran for which there is no FLOP rule: its bytes are in the work, its FLOPs are not."""
+    """The warning for an operation without a FLOP rule: its bytes are in the work, its FLOPs are not."""
 
 
 class Region(NamedTuple):
@@ -34,8 +36,20 @@ class Region(NamedTuple):
         return self.item_bytes * math.prod(size for size, stride in pairs if stride != 0)
 
 
+def instances(value: Any, kind: type[_Kind]) -> Iterator[_Kind]:
+    """Yield every ``kind`` in a value of nested lists, tuples and dicts, in order."""
+    if isinstance(value, kind):
+        yield value
+    elif isinstance(value, (list, tuple, dict)):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from instances(item, kind)
+
+
 def distinct_bytes(regions: Iterable[Region]) -> int:
-    """Bytes in the union of ``regions``: the same view counts once, and no allocation counts for more than its size."""
+    """Return the bytes in the union of ``regions``.
+
+    The same view counts once, and no allocation counts for more than its size.
+    """
     views: dict[Hashable, set[Region]] = {}
     for region in regions:
         views.setdefault(region.allocation, set()).add(region)
@@ -67,7 +81,7 @@ class Tally:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Count nothing: the library's own inner steps belong to the operation that is counted as a whole."""
+        """Pause counting: inner operations belong to the operation that is counted as a whole."""
         before, self.open = self.open, False
         try:
             yield

@@ -1,4 +1,4 @@
-"""Counts what torch dispatches: every aten operation, forward and backward, on real, meta and fake tensors."""
+"""A counter of what torch dispatches: every aten operation, forward and backward, on real, meta and fake tensors."""
 
 from __future__ import annotations
 
@@ -12,25 +12,14 @@ from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sd
 
 from mlsys_labkit.work import conventions
 from mlsys_labkit.work.record import WorkError
-from mlsys_labkit.work.tally import Region, Tally, distinct_bytes
+from mlsys_labkit.work.tally import Region, Tally, distinct_bytes, instances
 
 _ALLOCATIONS = frozenset(
     ["empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize", "set", "lift_fresh"]
 )
 _OVERWRITES = frozenset(
-    [
-        "copy",
-        "fill",
-        "zero",
-        "normal",
-        "uniform",
-        "random",
-        "bernoulli",
-        "exponential",
-        "log_normal",
-        "cauchy",
-        "geometric",
-    ]
+    {"copy", "fill", "zero", "normal", "uniform", "random", "bernoulli", "exponential", "log_normal"}
+    | {"cauchy", "geometric"}
 )
 _GATHERS = frozenset(["index", "index_select", "gather", "embedding", "take", "take_along_dim", "masked_select"])
 _SCATTERS = frozenset(
@@ -73,7 +62,7 @@ def count(tally: Tally, name: str, func: Any, args: tuple[Any, ...], kwargs: dic
     if not fresh and not writes and (results or name not in ("local_scalar_dense", "equal")):
         return  # a view, or a question about metadata
     if name == "copy" and _region(args[0]) == _region(args[1]):
-        return  # what `x[i] += 1` leaves behind: torch sees that source and target are one
+        return  # the copy at the end of `x[i] += 1`: torch skips it, because source and target are the same
     outputs = fresh + writes
     read, written = distinct_bytes(map(_region, reads)), distinct_bytes(map(_region, outputs))
     if name in _GATHERS:
@@ -86,12 +75,12 @@ def count(tally: Tally, name: str, func: Any, args: tuple[Any, ...], kwargs: dic
         adds = name in _SCATTER_ADDS or _accumulates(args, kwargs)
         read = distinct_bytes(map(_region, others)) + (written if adds else 0)
     operands = list(_tensors((args, kwargs)))
-    flops = _flops(name, func, args, kwargs, result, operands, outputs)
+    flops = _flops(func, args, kwargs, result, operands=operands, outputs=outputs)
     tally.add(f"torch {name}", flops, _dtype(operands, outputs), read, written)
 
 
 def canonical_name(func: Any) -> str:
-    """``aten::_foreach_add_`` -> ``add``; ``aten::_linalg_eigh`` -> ``eigh``; ``aten::_softmax`` -> ``softmax``."""
+    """Return the plain name: ``aten::_foreach_add_`` -> ``add``; ``aten::_linalg_eigh`` -> ``eigh``."""
     name: str = func._schema.name.split("::")[1].strip("_")
     return name.removeprefix("foreach_").removeprefix("linalg_").removesuffix("_ex")
 
@@ -135,8 +124,9 @@ def _has_own_formula(name: str, func: Any) -> bool:
 
 
 def _flops(
-    name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, operands: Any, outputs: Any
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, *, operands: Any, outputs: Any
 ) -> float | None:
+    name = canonical_name(func)
     first = next(_tensors(result), None)
     if name in _OWN:
         return _OWN[name](args, first)
@@ -167,7 +157,7 @@ def _flops(
 def _operands(
     func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """The tensors an operation reads and the ones it changes, by its schema."""
+    """Return the tensors that an operation reads and those that it writes, by its schema."""
     reads: list[torch.Tensor] = []
     writes: list[torch.Tensor] = []
     for position, argument in enumerate(func._schema.arguments):
@@ -190,14 +180,7 @@ def _accumulates(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _tensors(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _tensors(item)
+    return instances(value, torch.Tensor)
 
 
 def _allocation(tensor: torch.Tensor) -> int:

@@ -74,7 +74,7 @@ seed = 0
 # %% nbgrader={"grade": false, "grade_id": "layout_record", "locked": true, "schema_version": 3, "solution": false, "task": false}
 @dataclass(frozen=True)
 class Layout:
-    """How a stretch of memory is read as an array.
+    """A way to read a stretch of memory as an array.
 
     shape:   the length of each axis
     strides: bytes from one element to the next along each axis; may be negative, may be 0
@@ -698,7 +698,7 @@ lk.predict("lines_touched")
 
 # %% nbgrader={"grade": false, "grade_id": "lines_touched", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def lines_touched(layout, itemsize, line_bytes=64):
-    """How many different cache lines hold at least one byte of the array.
+    """Count the cache lines that hold at least one byte of the array.
 
     layout:     the array; its memory starts on a line boundary
     itemsize:   bytes an element; an element may lie across two lines

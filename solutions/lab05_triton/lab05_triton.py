@@ -581,7 +581,7 @@ def tile_of(program, tiles_m, tiles_n, GROUP: tl.constexpr):
 # %% nbgrader={"grade": false, "grade_id": "lab05_order", "locked": true, "schema_version": 3, "solution": false, "task": false}
 @triton.jit
 def note_order(rows, columns, tiles_m, tiles_n, GROUP: tl.constexpr):
-    """Which tile each program gets."""
+    """Return the tile that each program gets."""
     program = tl.program_id(0)
     i, j = tile_of(program, tiles_m, tiles_n, GROUP)
     tl.store(rows + program, i)
@@ -909,7 +909,7 @@ lk.predict("tile_resources")
 
 # %% nbgrader={"grade": false, "grade_id": "tile_resources", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def tile_resources(tiles, bytes_per_element=2):
-    """What a `Tiles` takes on an H100: (bytes of shared memory a program, registers a thread for the sums alone).
+    """Return what a `Tiles` takes on an H100: (bytes of shared memory a program, registers a thread for the sums alone).
 
     Shared memory holds `stages` buffers, each with one tile of A and one of B. Sums are FP32.
 

@@ -971,7 +971,7 @@ lk.predict("moe")
 
 # %% nbgrader={"grade": false, "grade_id": "moe_expert", "locked": true, "schema_version": 3, "solution": false, "task": false}
 def expert(rows, weight):
-    """What this rank's expert does with its rows [any number, width]; weight [width, width]."""
+    """Apply this rank's expert to its rows [any number, width]; weight [width, width]."""
     return torch.relu(rows @ weight)
 
 
@@ -1172,7 +1172,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be trained, and on what: FLOP/s as reached in practice, bytes/s each way."""
+    """A model to train, and the machine for it: FLOP/s as reached in practice, bytes/s each way."""
 
     parameters: float
     layers: int

@@ -11,18 +11,8 @@
 # ---
 
 # %% wrong={"grade_id": "tree_broadcast", "name": "root_is_0", "misconception": "the root is always rank 0", "keeps": 0}
-def tree_broadcast(x, root):
-    rank, p = dist.get_rank(), dist.get_world_size()
-    reach = 1
-    while reach < p:
-        if rank < reach:
-            if rank + reach < p:
-                dist.send(x, rank + reach)
-        elif rank < 2 * reach:
-            dist.recv(x, rank - reach)
-        reach *= 2
-    return x
-
+#-    relative, reach = (rank - root) % p, 1
+#+    relative, reach = rank, 1
 
 # %% wrong={"grade_id": "tree_broadcast", "name": "root_sends_to_all", "misconception": "whoever has the tensor sends it to everybody", "keeps": 0}
 def tree_broadcast(x, root):
@@ -35,7 +25,6 @@ def tree_broadcast(x, root):
         dist.recv(x, root)
     return x
 
-
 # %% wrong={"grade_id": "tree_broadcast", "name": "chain", "misconception": "p - 1 messages are p - 1 messages, in whatever order", "keeps": 0}
 def tree_broadcast(x, root):
     rank, p = dist.get_rank(), dist.get_world_size()
@@ -46,88 +35,43 @@ def tree_broadcast(x, root):
         dist.send(x, (rank + 1) % p)
     return x
 
-
 # %% wrong={"grade_id": "tree_broadcast", "name": "power_of_two_only", "misconception": "there is always a rank 2^k further on", "keeps": 0}
-def tree_broadcast(x, root):
-    rank, p = dist.get_rank(), dist.get_world_size()
-    relative, reach = (rank - root) % p, 1
-    while reach < p:
-        if relative < reach:
-            dist.send(x, (rank + reach) % p)
-        elif relative < 2 * reach:
-            dist.recv(x, (rank - reach) % p)
-        reach *= 2
-    return x
-
+#-            if relative + reach < p:
+#-                dist.send(x, (rank + reach) % p)
+#+            dist.send(x, (rank + reach) % p)
 
 # %% wrong={"grade_id": "tree_broadcast", "name": "the_librarys", "misconception": "calling a broadcast is writing one", "keeps": 0}
 def tree_broadcast(x, root):
     dist.broadcast(x, root)
     return x
 
-
 # %% wrong={"grade_id": "reduce_scatter", "name": "chunk_index_one_off", "misconception": "every rank begins by sending its own chunk", "keeps": 0}
-def ring_reduce_scatter(x):
-    rank, p, right, left = neighbours()
-    chunks = [chunk.clone() for chunk in torch.tensor_split(x, p)]
-    for step in range(p - 1):
-        out, into = (rank - step) % p, (rank - step - 1) % p
-        incoming = torch.empty_like(chunks[into])
-        exchange(chunks[out], right, incoming, left)
-        chunks[into] += incoming
-    return chunks[rank]
-
+#-    for step in range(1, p):
+#+    for step in range(p - 1):
 
 # %% wrong={"grade_id": "reduce_scatter", "name": "all_send_first", "misconception": "a send returns at once", "keeps": 0}
-def ring_reduce_scatter(x):
-    rank, p, right, left = neighbours()
-    chunks = [chunk.clone() for chunk in torch.tensor_split(x, p)]
-    for step in range(1, p):
-        out, into = (rank - step) % p, (rank - step - 1) % p
-        incoming = torch.empty_like(chunks[into])
-        dist.send(chunks[out], right)
-        dist.recv(incoming, left)
-        chunks[into] += incoming
-    return chunks[rank]
-
+#-        exchange(chunks[out], right, incoming, left)
+#+        dist.send(chunks[out], right)
+#+        dist.recv(incoming, left)
 
 # %% wrong={"grade_id": "reduce_scatter", "name": "drops_the_tail", "misconception": "a chunk has n // p elements", "keeps": 0}
-def ring_reduce_scatter(x):
-    rank, p, right, left = neighbours()
-    size = len(x) // p
-    chunks = [x[c * size : (c + 1) * size].clone() for c in range(p)]
-    for step in range(1, p):
-        out, into = (rank - step) % p, (rank - step - 1) % p
-        incoming = torch.empty_like(chunks[into])
-        exchange(chunks[out], right, incoming, left)
-        chunks[into] += incoming
-    return chunks[rank]
-
+#-    chunks = [chunk.clone() for chunk in torch.tensor_split(x, p)]
+#+    size = len(x) // p
+#+    chunks = [x[c * size : (c + 1) * size].clone() for c in range(p)]
 
 # %% wrong={"grade_id": "reduce_scatter", "name": "missing_wait", "misconception": "what irecv returns need not be waited for", "keeps": 0}
-def ring_reduce_scatter(x):
-    rank, p, right, left = neighbours()
-    chunks = [chunk.clone() for chunk in torch.tensor_split(x, p)]
-    for step in range(1, p):
-        out, into = (rank - step) % p, (rank - step - 1) % p
-        incoming = torch.zeros_like(chunks[into])
-        dist.irecv(incoming, left)
-        dist.send(chunks[out], right)
-        chunks[into] += incoming
-    return chunks[rank]
-
+#-        incoming = torch.empty_like(chunks[into])
+#-        exchange(chunks[out], right, incoming, left)
+#+        incoming = torch.zeros_like(chunks[into])
+#+        dist.irecv(incoming, left)
+#+        dist.send(chunks[out], right)
 
 # %% wrong={"grade_id": "reduce_scatter", "name": "adds_into_the_argument", "misconception": "the caller does not need its tensor any more", "keeps": 4}
-def ring_reduce_scatter(x):
-    rank, p, right, left = neighbours()
-    chunks = torch.tensor_split(x, p)
-    for step in range(1, p):
-        out, into = (rank - step) % p, (rank - step - 1) % p
-        incoming = torch.empty_like(chunks[into])
-        exchange(chunks[out], right, incoming, left)
-        chunks[into].add_(incoming)
-    return chunks[rank]
+#-    chunks = [chunk.clone() for chunk in torch.tensor_split(x, p)]
+#+    chunks = torch.tensor_split(x, p)
 
+#-        chunks[into] += incoming
+#+        chunks[into].add_(incoming)
 
 # %% wrong={"grade_id": "reduce_scatter", "name": "everything_around", "misconception": "the whole tensor goes around, and everyone keeps its part", "keeps": 6}
 def ring_reduce_scatter(x):
@@ -140,110 +84,60 @@ def ring_reduce_scatter(x):
         travelling = incoming
     return torch.tensor_split(total, p)[rank]
 
-
 # %% wrong={"grade_id": "all_gather", "name": "one_step_short", "misconception": "p chunks are gathered when p - 2 have come", "keeps": 0}
-def ring_all_gather(chunk, n):
-    rank, p, right, left = neighbours()
-    whole = torch.zeros(n, dtype=chunk.dtype)
-    chunks = torch.tensor_split(whole, p)
-    chunks[rank].copy_(chunk)
-    for step in range(p - 2):
-        exchange(chunks[(rank - step) % p], right, chunks[(rank - step - 1) % p], left)
-    return whole
+#-    whole = chunk.new_empty(n)
+#+    whole = torch.zeros(n, dtype=chunk.dtype)
 
-
-def ring_all_reduce(x):
-    return ring_all_gather(ring_reduce_scatter(x), len(x))
-
+#-    for step in range(p - 1):
+#+    for step in range(p - 2):
 
 # %% wrong={"grade_id": "all_gather", "name": "own_chunk_to_everyone", "misconception": "my chunk is sent to each of the others, the ring is a matter of taste", "keeps": 4}
-def ring_all_gather(chunk, n):
-    rank, p, _, _ = neighbours()
-    whole = torch.empty(n, dtype=chunk.dtype)
-    chunks = torch.tensor_split(whole, p)
-    chunks[rank].copy_(chunk)
-    for k in range(1, p):
-        exchange(chunk, (rank + k) % p, chunks[(rank - k) % p], (rank - k) % p)
-    return whole
-
-
-def ring_all_reduce(x):
-    return ring_all_gather(ring_reduce_scatter(x), len(x))
-
+#-    for step in range(p - 1):
+#-        exchange(chunks[(rank - step) % p], right, chunks[(rank - step - 1) % p], left)
+#+    for k in range(1, p):
+#+        exchange(chunk, (rank + k) % p, chunks[(rank - k) % p], (rank - k) % p)
 
 # %% wrong={"grade_id": "all_gather", "name": "in_order_of_arrival", "misconception": "chunks arrive in the order of the ranks", "keeps": 0}
-def ring_all_gather(chunk, n):
-    rank, p, right, left = neighbours()
-    sizes = chunk_sizes(n, p)
-    arrived = [chunk]
-    for step in range(p - 1):
-        incoming = chunk.new_empty(sizes[(rank - step - 1) % p])
-        exchange(arrived[-1], right, incoming, left)
-        arrived.append(incoming)
-    return torch.cat(arrived)
-
-
-def ring_all_reduce(x):
-    return ring_all_gather(ring_reduce_scatter(x), len(x))
-
+#-    whole = chunk.new_empty(n)
+#-    chunks = torch.tensor_split(whole, p)
+#-    chunks[rank].copy_(chunk)
+#+    sizes = chunk_sizes(n, p)
+#+    arrived = [chunk]
+#     for step in range(p - 1):
+#-        exchange(chunks[(rank - step) % p], right, chunks[(rank - step - 1) % p], left)
+#-    return whole
+#+        incoming = chunk.new_empty(sizes[(rank - step - 1) % p])
+#+        exchange(arrived[-1], right, incoming, left)
+#+        arrived.append(incoming)
+#+    return torch.cat(arrived)
 
 # %% wrong={"grade_id": "all_gather", "name": "equal_chunks", "misconception": "all chunks are as long as mine", "keeps": 0}
-def ring_all_gather(chunk, n):
-    rank, p, right, left = neighbours()
-    chunks = [torch.empty_like(chunk) for _ in range(p)]
-    chunks[rank].copy_(chunk)
-    for step in range(p - 1):
-        exchange(chunks[(rank - step) % p], right, chunks[(rank - step - 1) % p], left)
-    return torch.cat(chunks)
+#-    whole = chunk.new_empty(n)
+#-    chunks = torch.tensor_split(whole, p)
+#+    chunks = [torch.empty_like(chunk) for _ in range(p)]
 
-
-def ring_all_reduce(x):
-    return ring_all_gather(ring_reduce_scatter(x), len(x))
-
+#-    return whole
+#+    return torch.cat(chunks)
 
 # %% wrong={"grade_id": "all_to_all", "name": "xor_partner", "misconception": "rank ^ k pairs everyone off, for any number of ranks", "keeps": 0}
-def all_to_all(parts, rows):
-    rank, p, _, _ = neighbours()
-    received = [parts[0].new_empty((count, *parts[0].shape[1:])) for count in rows]
-    received[rank].copy_(parts[rank])
-    for k in range(1, p):
-        partner = rank ^ k
-        if partner < p:
-            exchange(parts[partner], partner, received[partner], partner)
-    return received
-
+#-        to, source = (rank + k) % p, (rank - k) % p
+#-        exchange(parts[to].contiguous(), to, received[source], source)
+#+        partner = rank ^ k
+#+        if partner < p:
+#+            exchange(parts[partner], partner, received[partner], partner)
 
 # %% wrong={"grade_id": "all_to_all", "name": "same_partner_both_ways", "misconception": "whom I send to in a round is whom I receive from", "keeps": 0}
-def all_to_all(parts, rows):
-    rank, p, _, _ = neighbours()
-    received = [parts[0].new_empty((count, *parts[0].shape[1:])) for count in rows]
-    received[rank].copy_(parts[rank])
-    for k in range(1, p):
-        to = (rank + k) % p
-        exchange(parts[to], to, received[to], to)
-    return received
-
+#-        exchange(parts[to].contiguous(), to, received[source], source)
+#+        exchange(parts[to].contiguous(), to, received[to], to)
 
 # %% wrong={"grade_id": "all_to_all", "name": "sends_to_itself", "misconception": "one's own part is a message like any other", "keeps": 0}
-def all_to_all(parts, rows):
-    rank, p, _, _ = neighbours()
-    received = [parts[0].new_empty((count, *parts[0].shape[1:])) for count in rows]
-    for k in range(p):
-        to, source = (rank + k) % p, (rank - k) % p
-        exchange(parts[to], to, received[source], source)
-    return received
-
+#-    received[rank].copy_(parts[rank])
+#-    for k in range(1, p):
+#+    for k in range(p):
 
 # %% wrong={"grade_id": "all_to_all", "name": "my_sizes_for_theirs", "misconception": "I get as much from a rank as I send it", "keeps": 0}
-def all_to_all(parts, rows):
-    rank, p, _, _ = neighbours()
-    received = [torch.empty_like(part) for part in parts]
-    received[rank].copy_(parts[rank])
-    for k in range(1, p):
-        to, source = (rank + k) % p, (rank - k) % p
-        exchange(parts[to], to, received[source], source)
-    return received
-
+#-    received = [parts[0].new_empty((count, *parts[0].shape[1:])) for count in rows]
+#+    received = [torch.empty_like(part) for part in parts]
 
 # %% wrong={"grade_id": "all_to_all", "name": "missing_wait", "misconception": "after irecv the tensor is there", "keeps": 0}
 def all_to_all(parts, rows):
@@ -258,24 +152,8 @@ def all_to_all(parts, rows):
         request.wait()
     return received
 
-
 # %% wrong={"grade_id": "average_gradients", "name": "summed", "misconception": "all-reduce averages", "keeps": 0}
-def average_gradients(gradients, bucket_bytes):
-    under_way, bucket, size = [], [], 0
-    for place in reversed(range(len(gradients))):
-        bucket.append(place)
-        size += gradients[place].nbytes
-        if size >= bucket_bytes or place == 0:
-            flat = torch.cat([gradients[i].flatten() for i in bucket])
-            under_way.append((bucket, flat, dist.all_reduce(flat, async_op=True)))
-            bucket, size = [], 0
-    sums = [None] * len(gradients)
-    for bucket, flat, request in under_way:
-        request.wait()
-        for i, piece in zip(bucket, flat.split([gradients[i].numel() for i in bucket])):
-            sums[i] = piece.view_as(gradients[i])
-    return sums
-
+#-        flat /= dist.get_world_size()
 
 # %% wrong={"grade_id": "average_gradients", "name": "one_each", "misconception": "the number of messages does not matter, only their bytes", "keeps": 5}
 def average_gradients(gradients, bucket_bytes):
@@ -286,90 +164,40 @@ def average_gradients(gradients, bucket_bytes):
         means.append(mean / dist.get_world_size())
     return means
 
-
 # %% wrong={"grade_id": "average_gradients", "name": "from_the_front", "misconception": "the first layer's gradient is ready first", "keeps": 5}
-def average_gradients(gradients, bucket_bytes):
-    under_way, bucket, size = [], [], 0
-    for place in range(len(gradients)):
-        bucket.append(place)
-        size += gradients[place].nbytes
-        if size >= bucket_bytes or place == len(gradients) - 1:
-            flat = torch.cat([gradients[i].flatten() for i in bucket])
-            under_way.append((bucket, flat, dist.all_reduce(flat, async_op=True)))
-            bucket, size = [], 0
-    means = [None] * len(gradients)
-    for bucket, flat, request in under_way:
-        request.wait()
-        flat /= dist.get_world_size()
-        for i, piece in zip(bucket, flat.split([gradients[i].numel() for i in bucket])):
-            means[i] = piece.view_as(gradients[i])
-    return means
+#-    for place in reversed(range(len(gradients))):
+#+    for place in range(len(gradients)):
 
+#-        if size >= bucket_bytes or place == 0:
+#+        if size >= bucket_bytes or place == len(gradients) - 1:
 
 # %% wrong={"grade_id": "average_gradients", "name": "missing_wait", "misconception": "an asynchronous call is done when it returns", "keeps": 0}
-def average_gradients(gradients, bucket_bytes):
-    buckets, bucket, size = [], [], 0
-    for place in reversed(range(len(gradients))):
-        bucket.append(place)
-        size += gradients[place].nbytes
-        if size >= bucket_bytes or place == 0:
-            flat = torch.cat([gradients[i].flatten() for i in bucket])
-            dist.all_reduce(flat, async_op=True)
-            buckets.append((bucket, flat))
-            bucket, size = [], 0
-    means = [None] * len(gradients)
-    for bucket, flat in buckets:
-        flat = flat / dist.get_world_size()
-        for i, piece in zip(bucket, flat.split([gradients[i].numel() for i in bucket])):
-            means[i] = piece.view_as(gradients[i])
-    return means
-
+#-        request.wait()
+#-        flat /= dist.get_world_size()
+#+        flat = flat / dist.get_world_size()
 
 # %% wrong={"grade_id": "average_gradients", "name": "forgets_the_last_bucket", "misconception": "a bucket that is not full need not be sent", "keeps": 0}
-def average_gradients(gradients, bucket_bytes):
-    means = [gradient.clone() for gradient in gradients]
-    bucket, size = [], 0
-    for place in reversed(range(len(gradients))):
-        bucket.append(place)
-        size += gradients[place].nbytes
-        if size >= bucket_bytes:
-            flat = torch.cat([gradients[i].flatten() for i in bucket])
-            dist.all_reduce(flat, async_op=True).wait()
-            flat /= dist.get_world_size()
-            for i, piece in zip(bucket, flat.split([gradients[i].numel() for i in bucket])):
-                means[i] = piece.view_as(gradients[i])
-            bucket, size = [], 0
-    return means
+#-        if size >= bucket_bytes or place == 0:
+#+        if size >= bucket_bytes:
 
+#-    means = [None] * len(gradients)
+#+    means = [gradient.clone() for gradient in gradients]
 
 # %% wrong={"grade_id": "average_gradients", "name": "waits_at_once", "misconception": "a request is waited for where it is made", "keeps": 5}
-def average_gradients(gradients, bucket_bytes):
-    means = [None] * len(gradients)
-    bucket, size = [], 0
-    for place in reversed(range(len(gradients))):
-        bucket.append(place)
-        size += gradients[place].nbytes
-        if size >= bucket_bytes or place == 0:
-            flat = torch.cat([gradients[i].flatten() for i in bucket])
-            dist.all_reduce(flat, async_op=True).wait()
-            flat /= dist.get_world_size()
-            for i, piece in zip(bucket, flat.split([gradients[i].numel() for i in bucket])):
-                means[i] = piece.view_as(gradients[i])
-            bucket, size = [], 0
-    return means
+#-            under_way.append((bucket, flat, dist.all_reduce(flat, async_op=True)))
+#+            dist.all_reduce(flat, async_op=True).wait()
+#+            under_way.append((bucket, flat))
 
+#-    for bucket, flat, request in under_way:
+#-        request.wait()
+#+    for bucket, flat in under_way:
 
 # %% wrong={"grade_id": "tensor_parallel", "name": "bias_on_every_rank", "misconception": "each rank adds the bias, as a layer does", "keeps": 0}
-def shard_mlp(W1, b1, W2, b2, rank, p):
-    return torch.tensor_split(W1, p, dim=1)[rank], torch.tensor_split(b1, p)[rank], torch.tensor_split(W2, p, dim=0)[rank], b2
-
-
-def mlp_forward(x, shard):
-    W1, b1, W2, b2 = shard
-    y = F.gelu(x @ W1 + b1) @ W2 + b2
-    dist.all_reduce(y)
-    return y
-
+#-    y = F.gelu(x @ W1 + b1) @ W2
+#+    y = F.gelu(x @ W1 + b1) @ W2 + b2
+#     dist.all_reduce(y)
+#-    return y + b2
+#+    return y
 
 # %% wrong={"grade_id": "tensor_parallel", "name": "rows_first", "misconception": "GeLU of a sum is the sum of the GeLUs", "keeps": 0}
 def shard_mlp(W1, b1, W2, b2, rank, p):
@@ -385,77 +213,41 @@ def mlp_forward(x, shard):
     torch.tensor_split(y, p, dim=1)[rank].copy_(hidden @ W2)
     return y + b2
 
-
 # %% wrong={"grade_id": "tensor_parallel", "name": "equal_shards", "misconception": "p divides the hidden units", "keeps": 0}
-def shard_mlp(W1, b1, W2, b2, rank, p):
-    size = W1.shape[1] // p
-    mine = slice(rank * size, (rank + 1) * size)
-    return W1[:, mine], b1[mine], W2[mine], b2
-
-
-def mlp_forward(x, shard):
-    W1, b1, W2, b2 = shard
-    y = F.gelu(x @ W1 + b1) @ W2
-    dist.all_reduce(y)
-    return y + b2
-
+#-    return (
+#-        torch.tensor_split(W1, p, dim=1)[rank],
+#-        torch.tensor_split(b1, p)[rank],
+#-        torch.tensor_split(W2, p, dim=0)[rank],
+#-        b2,
+#-    )
+#+    size = W1.shape[1] // p
+#+    mine = slice(rank * size, (rank + 1) * size)
+#+    return W1[:, mine], b1[mine], W2[mine], b2
 
 # %% wrong={"grade_id": "tensor_parallel", "name": "gathers_the_hidden_units", "misconception": "the second matrix needs all hidden units in one place", "keeps": 0}
-def shard_mlp(W1, b1, W2, b2, rank, p):
-    return torch.tensor_split(W1, p, dim=1)[rank], torch.tensor_split(b1, p)[rank], torch.tensor_split(W2, p, dim=0)[rank], b2
-
-
-def mlp_forward(x, shard):
-    W1, b1, W2, b2 = shard
-    rank, p = dist.get_rank(), dist.get_world_size()
-    hidden = torch.tensor(len(b1))
-    dist.all_reduce(hidden)
-    whole = x.new_zeros(len(x), int(hidden))
-    torch.tensor_split(whole, p, dim=1)[rank].copy_(F.gelu(x @ W1 + b1))
-    dist.all_reduce(whole)
-    y = torch.tensor_split(whole, p, dim=1)[rank] @ W2
-    dist.all_reduce(y)
-    return y + b2
-
+#-    y = F.gelu(x @ W1 + b1) @ W2
+#+    rank, p = dist.get_rank(), dist.get_world_size()
+#+    hidden = torch.tensor(len(b1))
+#+    dist.all_reduce(hidden)
+#+    whole = x.new_zeros(len(x), int(hidden))
+#+    torch.tensor_split(whole, p, dim=1)[rank].copy_(F.gelu(x @ W1 + b1))
+#+    dist.all_reduce(whole)
+#+    y = torch.tensor_split(whole, p, dim=1)[rank] @ W2
 
 # %% wrong={"grade_id": "schedules", "name": "one_warm_up_too_few", "misconception": "a stage with k stages behind it begins with k - 1 forward passes", "keeps": 4}
-def gpipe(stage, stages, micro_batches):
-    return [f"{kind}{i}" for kind in "FB" for i in range(micro_batches)]
-
-
-def one_f_one_b(stage, stages, micro_batches):
-    ahead = max(0, min(micro_batches, stages - 2 - stage))
-    steps = [f"F{i}" for i in range(ahead)]
-    for i in range(micro_batches - ahead):
-        steps += [f"F{ahead + i}", f"B{i}"]
-    return steps + [f"B{i}" for i in range(micro_batches - ahead, micro_batches)]
-
+#-    ahead = min(micro_batches, stages - 1 - stage)
+#+    ahead = max(0, min(micro_batches, stages - 2 - stage))
 
 # %% wrong={"grade_id": "schedules", "name": "one_warm_up_too_many", "misconception": "a stage begins with a forward pass for each stage from itself on, then alternates", "keeps": 4}
-def gpipe(stage, stages, micro_batches):
-    return [f"{kind}{i}" for kind in "FB" for i in range(micro_batches)]
-
-
-def one_f_one_b(stage, stages, micro_batches):
-    ahead = min(micro_batches, stages - stage)
-    steps = [f"F{i}" for i in range(ahead)]
-    for i in range(micro_batches - ahead):
-        steps += [f"F{ahead + i}", f"B{i}"]
-    return steps + [f"B{i}" for i in range(micro_batches - ahead, micro_batches)]
-
+#-    ahead = min(micro_batches, stages - 1 - stage)
+#+    ahead = min(micro_batches, stages - stage)
 
 # %% wrong={"grade_id": "schedules", "name": "more_stages_than_micro_batches", "misconception": "there are always enough micro-batches to fill the pipeline", "keeps": 4}
-def gpipe(stage, stages, micro_batches):
-    return [f"{kind}{i}" for kind in "FB" for i in range(micro_batches)]
+#-    ahead = min(micro_batches, stages - 1 - stage)
+#+    ahead = stages - 1 - stage
 
-
-def one_f_one_b(stage, stages, micro_batches):
-    ahead = stages - 1 - stage
-    steps = [f"F{i}" for i in range(ahead)]
-    for i in range(micro_batches - ahead):
-        steps += [f"F{ahead + i}", f"B{i}"]
-    return steps + [f"B{i}" for i in range(max(0, micro_batches - ahead), micro_batches)]
-
+#-    return steps + [f"B{i}" for i in range(micro_batches - ahead, micro_batches)]
+#+    return steps + [f"B{i}" for i in range(max(0, micro_batches - ahead), micro_batches)]
 
 # %% wrong={"grade_id": "schedules", "name": "no_micro_batches_in_flight", "misconception": "each micro-batch goes forward and back before the next", "keeps": 0}
 def gpipe(stage, stages, micro_batches):
@@ -464,7 +256,6 @@ def gpipe(stage, stages, micro_batches):
 
 def one_f_one_b(stage, stages, micro_batches):
     return [f"{kind}{i}" for i in range(micro_batches) for kind in "FB"]
-
 
 # %% wrong={"grade_id": "schedules", "name": "gpipe_for_both", "misconception": "1F1B shortens the bubble; if the length is right, it is 1F1B", "keeps": 4}
 def gpipe(stage, stages, micro_batches):
@@ -476,107 +267,48 @@ def one_f_one_b(stage, stages, micro_batches):
         return [f"{kind}{i}" for i in range(micro_batches) for kind in "FB"]
     return [f"{kind}{i}" for kind in "FB" for i in range(micro_batches)]
 
-
 # %% wrong={"grade_id": "zero", "name": "updates_everything", "misconception": "an all-reduce first, then everyone updates all it has", "keeps": 3}
-def state_bytes(parameters, ranks, stage):
-    return sum(size * parameters / (ranks if stage >= first else 1) for size, first in ((2, 3), (2, 2), (12, 1)))
+#-    g = reduce_scatter(gradient) / p
+#+    n = len(parameter)
+#+    g = all_gather(reduce_scatter(gradient), n) / p
+#+    m = m if len(m) == n else torch.zeros(n)
+#+    v = v if len(v) == n else torch.zeros(n)
 
-
-def zero1_step(parameter, gradient, m, v, step, lr=0.01):
-    rank, p, _, _ = neighbours()
-    n = len(parameter)
-    g = all_gather(reduce_scatter(gradient), n) / p
-    m = m if len(m) == n else torch.zeros(n)
-    v = v if len(v) == n else torch.zeros(n)
-    m = 0.9 * m + 0.1 * g
-    v = 0.999 * v + 0.001 * g**2
-    return parameter - lr * m / (1 - 0.9**step) / (torch.sqrt(v / (1 - 0.999**step)) + 1e-8), m, v
-
+#-    mine = torch.tensor_split(parameter, p)[rank] - lr * update
+#-    return all_gather(mine, len(parameter)), m, v
+#+    return parameter - lr * update, m, v
 
 # %% wrong={"grade_id": "zero", "name": "own_gradient", "misconception": "each rank's own gradient is good enough for its chunk", "keeps": 3}
-def state_bytes(parameters, ranks, stage):
-    return sum(size * parameters / (ranks if stage >= first else 1) for size, first in ((2, 3), (2, 2), (12, 1)))
-
-
-def zero1_step(parameter, gradient, m, v, step, lr=0.01):
-    rank, p, _, _ = neighbours()
-    g = torch.tensor_split(gradient, p)[rank]
-    m = 0.9 * m + 0.1 * g
-    v = 0.999 * v + 0.001 * g**2
-    update = m / (1 - 0.9**step) / (torch.sqrt(v / (1 - 0.999**step)) + 1e-8)
-    return all_gather(torch.tensor_split(parameter, p)[rank] - lr * update, len(parameter)), m, v
-
+#-    g = reduce_scatter(gradient) / p
+#+    g = torch.tensor_split(gradient, p)[rank]
 
 # %% wrong={"grade_id": "zero", "name": "no_bias_correction", "misconception": "the moments start at zero, and that is that", "keeps": 3}
-def state_bytes(parameters, ranks, stage):
-    return sum(size * parameters / (ranks if stage >= first else 1) for size, first in ((2, 3), (2, 2), (12, 1)))
-
-
-def zero1_step(parameter, gradient, m, v, step, lr=0.01):
-    rank, p, _, _ = neighbours()
-    g = reduce_scatter(gradient) / p
-    m = 0.9 * m + 0.1 * g
-    v = 0.999 * v + 0.001 * g**2
-    return all_gather(torch.tensor_split(parameter, p)[rank] - lr * m / (torch.sqrt(v) + 1e-8), len(parameter)), m, v
-
+#-    update = m / (1 - 0.9**step) / (torch.sqrt(v / (1 - 0.999**step)) + 1e-8)
+#+    update = m / (torch.sqrt(v) + 1e-8)
 
 # %% wrong={"grade_id": "zero", "name": "stage_shards_its_own_alone", "misconception": "stage 2 shards gradients and stage 3 weights, and nothing else", "keeps": 7}
-def state_bytes(parameters, ranks, stage):
-    return sum(size * parameters / (ranks if stage == number else 1) for size, number in ((2, 3), (2, 2), (12, 1)))
-
-
-def zero1_step(parameter, gradient, m, v, step, lr=0.01):
-    rank, p, _, _ = neighbours()
-    g = reduce_scatter(gradient) / p
-    m = 0.9 * m + 0.1 * g
-    v = 0.999 * v + 0.001 * g**2
-    update = m / (1 - 0.9**step) / (torch.sqrt(v / (1 - 0.999**step)) + 1e-8)
-    return all_gather(torch.tensor_split(parameter, p)[rank] - lr * update, len(parameter)), m, v
-
+#-    weight = 2 * parameters / (ranks if stage >= 3 else 1)
+#-    gradient = 2 * parameters / (ranks if stage >= 2 else 1)
+#-    optimizer = 12 * parameters / (ranks if stage >= 1 else 1)
+#+    weight = 2 * parameters / (ranks if stage == 3 else 1)
+#+    gradient = 2 * parameters / (ranks if stage == 2 else 1)
+#+    optimizer = 12 * parameters / (ranks if stage == 1 else 1)
 
 # %% wrong={"grade_id": "zero", "name": "gradient_not_averaged", "misconception": "a reduce-scatter averages; with Adam one would not even see it", "keeps": 3}
-def state_bytes(parameters, ranks, stage):
-    return sum(size * parameters / (ranks if stage >= first else 1) for size, first in ((2, 3), (2, 2), (12, 1)))
-
-
-def zero1_step(parameter, gradient, m, v, step, lr=0.01):
-    rank, p, _, _ = neighbours()
-    g = reduce_scatter(gradient)
-    m = 0.9 * m + 0.1 * g
-    v = 0.999 * v + 0.001 * g**2
-    update = m / (1 - 0.9**step) / (torch.sqrt(v / (1 - 0.999**step)) + 1e-8)
-    return all_gather(torch.tensor_split(parameter, p)[rank] - lr * update, len(parameter)), m, v
-
+#-    g = reduce_scatter(gradient) / p
+#+    g = reduce_scatter(gradient)
 
 # %% wrong={"grade_id": "moe", "name": "not_put_back", "misconception": "rows come back in the order of the tokens", "keeps": 0}
-def moe(x, choice, gate, weight):
-    p, k = dist.get_world_size(), choice.shape[1]
-    order = torch.argsort(choice.flatten(), stable=True)
-    leaving = torch.bincount(choice.flatten(), minlength=p)
-    arriving = torch.empty_like(leaving)
-    dist.all_to_all_single(arriving, leaving)
-    there, here = arriving.tolist(), leaving.tolist()
-    rows = x.new_empty(sum(there), x.shape[1])
-    dist.all_to_all_single(rows, x[order // k], there, here)
-    back = x.new_empty(len(order), x.shape[1])
-    dist.all_to_all_single(back, expert(rows, weight), here, there)
-    return (back.view(-1, k, x.shape[1]) * gate[..., None]).sum(1)
-
+#-    slots = torch.empty_like(back)
+#-    slots[order] = back
+#-    return (slots.view(-1, k, x.shape[1]) * gate[..., None]).sum(1)
+#+    return (back.view(-1, k, x.shape[1]) * gate[..., None]).sum(1)
 
 # %% wrong={"grade_id": "moe", "name": "ordered_twice", "misconception": "indexing by the order once more undoes it", "keeps": 0}
-def moe(x, choice, gate, weight):
-    p, k = dist.get_world_size(), choice.shape[1]
-    order = torch.argsort(choice.flatten(), stable=True)
-    leaving = torch.bincount(choice.flatten(), minlength=p)
-    arriving = torch.empty_like(leaving)
-    dist.all_to_all_single(arriving, leaving)
-    there, here = arriving.tolist(), leaving.tolist()
-    rows = x.new_empty(sum(there), x.shape[1])
-    dist.all_to_all_single(rows, x[order // k], there, here)
-    back = x.new_empty(len(order), x.shape[1])
-    dist.all_to_all_single(back, expert(rows, weight), here, there)
-    return (back[order].view(-1, k, x.shape[1]) * gate[..., None]).sum(1)
-
+#-    slots = torch.empty_like(back)
+#-    slots[order] = back
+#-    return (slots.view(-1, k, x.shape[1]) * gate[..., None]).sum(1)
+#+    return (back[order].view(-1, k, x.shape[1]) * gate[..., None]).sum(1)
 
 # %% wrong={"grade_id": "moe", "name": "fixed_capacity", "misconception": "every expert gets the same number of rows; what is over is dropped", "keeps": 0}
 def moe(x, choice, gate, weight):
@@ -595,7 +327,6 @@ def moe(x, choice, gate, weight):
     slots[places[places >= 0]] = back[places >= 0]
     return (slots.view(-1, k, x.shape[1]) * gate[..., None]).sum(1)
 
-
 # %% wrong={"grade_id": "moe", "name": "everything_everywhere", "misconception": "all tokens go to all ranks, and each takes what it needs", "keeps": 0}
 def moe(x, choice, gate, weight):
     p = dist.get_world_size()
@@ -608,23 +339,9 @@ def moe(x, choice, gate, weight):
         y += expert(x, weights[e]) * (gate * (choice == e)).sum(1, keepdim=True)
     return y
 
-
 # %% wrong={"grade_id": "moe", "name": "gate_forgotten", "misconception": "the experts' answers are added up", "keeps": 0}
-def moe(x, choice, gate, weight):
-    p, k = dist.get_world_size(), choice.shape[1]
-    order = torch.argsort(choice.flatten(), stable=True)
-    leaving = torch.bincount(choice.flatten(), minlength=p)
-    arriving = torch.empty_like(leaving)
-    dist.all_to_all_single(arriving, leaving)
-    there, here = arriving.tolist(), leaving.tolist()
-    rows = x.new_empty(sum(there), x.shape[1])
-    dist.all_to_all_single(rows, x[order // k], there, here)
-    back = x.new_empty(len(order), x.shape[1])
-    dist.all_to_all_single(back, expert(rows, weight), here, there)
-    slots = torch.empty_like(back)
-    slots[order] = back
-    return slots.view(-1, k, x.shape[1]).sum(1)
-
+#-    return (slots.view(-1, k, x.shape[1]) * gate[..., None]).sum(1)
+#+    return slots.view(-1, k, x.shape[1]).sum(1)
 
 # %% wrong={"grade_id": "ring_attention", "name": "means_of_softmaxes", "misconception": "each block's softmax is averaged with the others'", "keeps": 0}
 def ring_attention(q, k, v, lengths):
@@ -637,7 +354,6 @@ def ring_attention(q, k, v, lengths):
             exchange(block, right, incoming, left)
             block = incoming
     return output
-
 
 # %% wrong={"grade_id": "ring_attention", "name": "no_maximum", "misconception": "the maximum is for looks; exp of a score is a number", "keeps": 0}
 def ring_attention(q, k, v, lengths):
@@ -653,59 +369,17 @@ def ring_attention(q, k, v, lengths):
             block = incoming
     return output / total
 
-
 # %% wrong={"grade_id": "ring_attention", "name": "output_not_rescaled", "misconception": "a new maximum concerns the sum alone", "keeps": 0}
-def ring_attention(q, k, v, lengths):
-    rank, p, right, left = neighbours()
-    top = q.new_full((*q.shape[:2], 1), -math.inf)
-    total, output, block = torch.zeros_like(top), torch.zeros_like(q), torch.stack([k, v])
-    for step in range(p):
-        scores = q @ block[0].mT / math.sqrt(q.shape[-1])
-        higher = torch.maximum(top, scores.amax(-1, keepdim=True))
-        shares = torch.exp(scores - higher)
-        total = total * torch.exp(top - higher) + shares.sum(-1, keepdim=True)
-        output = output + shares @ block[1]
-        top = higher
-        if step < p - 1:
-            incoming = block.new_empty((2, len(q), lengths[(rank - step - 1) % p], q.shape[-1]))
-            exchange(block, right, incoming, left)
-            block = incoming
-    return output / total
-
+#-        output = output * faded + shares @ block[1]
+#+        output = output + shares @ block[1]
 
 # %% wrong={"grade_id": "ring_attention", "name": "one_turn_too_many", "misconception": "the blocks go around until they are home again", "keeps": 3}
-def ring_attention(q, k, v, lengths):
-    rank, p, right, left = neighbours()
-    top = q.new_full((*q.shape[:2], 1), -math.inf)
-    total, output, block = torch.zeros_like(top), torch.zeros_like(q), torch.stack([k, v])
-    for step in range(p):
-        scores = q @ block[0].mT / math.sqrt(q.shape[-1])
-        higher = torch.maximum(top, scores.amax(-1, keepdim=True))
-        shares, faded = torch.exp(scores - higher), torch.exp(top - higher)
-        total, output, top = total * faded + shares.sum(-1, keepdim=True), output * faded + shares @ block[1], higher
-        if p > 1:
-            incoming = block.new_empty((2, len(q), lengths[(rank - step - 1) % p], q.shape[-1]))
-            exchange(block, right, incoming, left)
-            block = incoming
-    return output / total
-
+#-        if step < p - 1:
+#+        if p > 1:
 
 # %% wrong={"grade_id": "ring_attention", "name": "equal_blocks", "misconception": "all blocks are as long as mine", "keeps": 0}
-def ring_attention(q, k, v, lengths):
-    rank, p, right, left = neighbours()
-    top = q.new_full((*q.shape[:2], 1), -math.inf)
-    total, output, block = torch.zeros_like(top), torch.zeros_like(q), torch.stack([k, v])
-    for step in range(p):
-        scores = q @ block[0].mT / math.sqrt(q.shape[-1])
-        higher = torch.maximum(top, scores.amax(-1, keepdim=True))
-        shares, faded = torch.exp(scores - higher), torch.exp(top - higher)
-        total, output, top = total * faded + shares.sum(-1, keepdim=True), output * faded + shares @ block[1], higher
-        if step < p - 1:
-            incoming = torch.empty_like(block)
-            exchange(block, right, incoming, left)
-            block = incoming
-    return output / total
-
+#-            incoming = block.new_empty((2, len(q), lengths[(rank - step - 1) % p], q.shape[-1]))
+#+            incoming = torch.empty_like(block)
 
 # %% wrong={"grade_id": "ring_attention", "name": "keeps_all_blocks", "misconception": "a ring saves memory by itself, whatever one does with what arrives", "keeps": 5}
 def ring_attention(q, k, v, lengths):
@@ -718,98 +392,25 @@ def ring_attention(q, k, v, lengths):
     keys, values = torch.cat(blocks, dim=2)
     return torch.softmax(q @ keys.mT / math.sqrt(q.shape[-1]), -1) @ values
 
-
 # %% wrong={"grade_id": "plan", "name": "tensor_parallel_anywhere", "misconception": "tensor parallelism works as well between nodes", "keeps": 0}
-def gpu_bytes(job, dp, tp, pp):
-    m = job.batch // dp
-    state = job.parameters / (tp * pp) * (4 + 12 / dp)
-    return state + job.sequence * job.width / tp * (2 * job.layers / pp * min(m, pp) + 34)
+#-        for tp in range(1, job.node + 1)
+#+        for tp in range(1, job.gpus + 1)
 
-
-def step_seconds(job, dp, tp, pp):
-    m = job.batch // dp
-    compute = 8 * job.parameters * job.batch * job.sequence / (job.gpus * job.flops_per_second)
-    reduces = 6 * job.layers * m / pp * 2 * (tp - 1) / tp * 2 * job.sequence * job.width / job.nvlink
-    gradients = 2 * (dp - 1) / dp * 2 * job.parameters / (tp * pp) / job.network
-    return (m + pp - 1) / m * (compute + reduces) + gradients
-
-
-def best_layout(job):
-    layouts = [(job.gpus // (tp * pp), tp, pp) for tp in range(1, job.gpus + 1) for pp in range(1, job.gpus // tp + 1)]
-    fitting = [
-        one
-        for one in layouts
-        if math.prod(one) == job.gpus and job.layers % one[2] == 0 and job.batch % one[0] == 0 and gpu_bytes(job, *one) <= job.memory
-    ]
-    return min(fitting, key=lambda one: step_seconds(job, *one), default=None)
-
+#-        if dp * tp * pp == job.gpus and job.node % tp == job.layers % pp == job.batch % dp == 0
+#+        if dp * tp * pp == job.gpus and job.layers % pp == job.batch % dp == 0
 
 # %% wrong={"grade_id": "plan", "name": "fastest_whether_it_fits_or_not", "misconception": "the fastest layout is the best", "keeps": 0}
-def gpu_bytes(job, dp, tp, pp):
-    m = job.batch // dp
-    state = job.parameters / (tp * pp) * (4 + 12 / dp)
-    return state + job.sequence * job.width / tp * (2 * job.layers / pp * min(m, pp) + 34)
-
-
-def step_seconds(job, dp, tp, pp):
-    m = job.batch // dp
-    compute = 8 * job.parameters * job.batch * job.sequence / (job.gpus * job.flops_per_second)
-    reduces = 6 * job.layers * m / pp * 2 * (tp - 1) / tp * 2 * job.sequence * job.width / job.nvlink
-    gradients = 2 * (dp - 1) / dp * 2 * job.parameters / (tp * pp) / job.network
-    return (m + pp - 1) / m * (compute + reduces) + gradients
-
-
-def best_layout(job):
-    layouts = [(job.gpus // (tp * pp), tp, pp) for tp in range(1, job.node + 1) for pp in range(1, job.gpus // tp + 1)]
-    possible = [
-        one for one in layouts if math.prod(one) == job.gpus and job.node % one[1] == job.layers % one[2] == job.batch % one[0] == 0
-    ]
-    return min(possible, key=lambda one: step_seconds(job, *one), default=None)
-
+#-        if gpu_bytes(job, dp, tp, pp) <= job.memory
 
 # %% wrong={"grade_id": "plan", "name": "no_live_micro_batches", "misconception": "a pipeline stage keeps one micro-batch", "keeps": 0}
-def gpu_bytes(job, dp, tp, pp):
-    state = job.parameters / (tp * pp) * (4 + 12 / dp)
-    return state + job.sequence * job.width / tp * (2 * job.layers / pp + 34)
-
-
-def step_seconds(job, dp, tp, pp):
-    m = job.batch // dp
-    compute = 8 * job.parameters * job.batch * job.sequence / (job.gpus * job.flops_per_second)
-    reduces = 6 * job.layers * m / pp * 2 * (tp - 1) / tp * 2 * job.sequence * job.width / job.nvlink
-    gradients = 2 * (dp - 1) / dp * 2 * job.parameters / (tp * pp) / job.network
-    return (m + pp - 1) / m * (compute + reduces) + gradients
-
-
-def best_layout(job):
-    layouts = [(job.gpus // (tp * pp), tp, pp) for tp in range(1, job.node + 1) for pp in range(1, job.gpus // tp + 1)]
-    fitting = [
-        one
-        for one in layouts
-        if math.prod(one) == job.gpus and job.node % one[1] == job.layers % one[2] == job.batch % one[0] == 0 and gpu_bytes(job, *one) <= job.memory
-    ]
-    return min(fitting, key=lambda one: step_seconds(job, *one), default=None)
-
+#-    return state + job.sequence * job.width / tp * (2 * job.layers / pp * min(m, pp) + 34)
+#+    return state + job.sequence * job.width / tp * (2 * job.layers / pp + 34)
 
 # %% wrong={"grade_id": "plan", "name": "micro_batches_of_the_whole_batch", "misconception": "every pipeline works through the whole batch", "keeps": 0}
-def gpu_bytes(job, dp, tp, pp):
-    state = job.parameters / (tp * pp) * (4 + 12 / dp)
-    return state + job.sequence * job.width / tp * (2 * job.layers / pp * min(job.batch, pp) + 34)
+#-    m = job.batch // dp
+#     state = job.parameters / (tp * pp) * (4 + 12 / dp)
+#+    m = job.batch
 
-
-def step_seconds(job, dp, tp, pp):
-    m = job.batch
-    compute = 8 * job.parameters * job.batch * job.sequence / (job.gpus * job.flops_per_second)
-    reduces = 6 * job.layers * m / pp * 2 * (tp - 1) / tp * 2 * job.sequence * job.width / job.nvlink
-    gradients = 2 * (dp - 1) / dp * 2 * job.parameters / (tp * pp) / job.network
-    return (m + pp - 1) / m * (compute + reduces) + gradients
-
-
-def best_layout(job):
-    layouts = [(job.gpus // (tp * pp), tp, pp) for tp in range(1, job.node + 1) for pp in range(1, job.gpus // tp + 1)]
-    fitting = [
-        one
-        for one in layouts
-        if math.prod(one) == job.gpus and job.node % one[1] == job.layers % one[2] == job.batch % one[0] == 0 and gpu_bytes(job, *one) <= job.memory
-    ]
-    return min(fitting, key=lambda one: step_seconds(job, *one), default=None)
+#-    m = job.batch // dp
+#     compute = 8 * job.parameters * job.batch * job.sequence / (job.gpus * job.flops_per_second)
+#+    m = job.batch

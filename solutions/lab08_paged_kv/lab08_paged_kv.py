@@ -218,7 +218,7 @@ lk.predict("step_work")
 
 # %% nbgrader={"grade": false, "grade_id": "step_work", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def step_work(config, sequences, past, new, itemsize=2):
-    """What one pass costs: an lk.Work with flops, bytes_read, bytes_written and dtype="bfloat16".
+    """Return the cost of one pass: an lk.Work with flops, bytes_read, bytes_written and dtype="bfloat16".
 
     config: an lm.Config (layers, heads, kv_heads, head_width, ...); `matrix_weights(config)` counts its
     matrices. itemsize: bytes of a number, weights and cache alike. Within a pass the new tokens are causal:
@@ -275,7 +275,7 @@ roof = lk.Roofline.from_spec("h100-sxm")
 
 
 def seconds(work):
-    """How long the pass takes on the H100's datasheet: as long as its slower side, arithmetic or memory.
+    """Return the seconds of the pass by the H100's datasheet: those of its slower side, arithmetic or memory.
 
     A model, nothing measured.
     """
@@ -324,7 +324,7 @@ lk.predict("waste")
 
 # %% nbgrader={"grade": false, "grade_id": "waste", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def blocks_for(tokens, block):
-    """How many blocks of `block` tokens hold `tokens` tokens (whole numbers, tokens from 0 up).
+    """Return how many blocks of `block` tokens hold `tokens` tokens (whole numbers, tokens from 0 up).
 
     >>> blocks_for(17, 16)
     2
@@ -421,13 +421,13 @@ class BlockPool:
 
     @property
     def free(self):
-        """How many blocks are free."""
+        """Count the blocks that are free."""
         ### BEGIN SOLUTION
         return len(self._idle)
         ### END SOLUTION
 
     def holders(self, block):
-        """How often `block` is held; 0 for a free one.
+        """Return how often `block` is held; 0 for a free one.
 
         ValueError when the pool has no block of that number (−1, say).
         """
@@ -1130,7 +1130,7 @@ class Entry(NamedTuple):
 
 @dataclass
 class Job:
-    """What a scheduler remembers of a request."""
+    """The scheduler's record of a request."""
 
     name: str
     prompt: list
@@ -1559,7 +1559,7 @@ lk.predict("speculate")
 
 # %% nbgrader={"grade": false, "grade_id": "speculate", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def speculate(drafted, draft, target, uniforms):
-    """What one pass of the target makes of k drafted tokens: a list of 1 to k + 1 tokens.
+    """Return the tokens that one pass of the target makes of k drafted ones: a list of 1 to k + 1.
 
     drafted: k tokens, drafted[i] drawn from draft[i]; draft [k, V] and target [k + 1, V]: distributions at
     each place, as float64 arrays; uniforms: k + 1 numbers from [0, 1).

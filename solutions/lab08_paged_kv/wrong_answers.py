@@ -11,14 +11,8 @@
 # ---
 
 # %% wrong={"grade_id": "attend", "name": "mask_from_the_left", "misconception": "new position j sees positions 0 to j, wherever it stands", "keeps": 0}
-def attend(queries, keys, values):
-    heads, new, width = queries.shape
-    kv_heads, total, _ = keys.shape
-    scores = queries.view(kv_heads, heads // kv_heads, new, width) @ keys.unsqueeze(1).transpose(-1, -2) / width**0.5
-    seen = torch.ones(new, total, dtype=torch.bool).tril()
-    weights = scores.masked_fill(~seen, float("-inf")).softmax(-1)
-    return (weights @ values.unsqueeze(1)).reshape(heads, new, width)
-
+#-    seen = torch.ones(new, total, dtype=torch.bool, device=queries.device).tril(total - new)
+#+    seen = torch.ones(new, total, dtype=torch.bool, device=queries.device).tril()
 
 # %% wrong={"grade_id": "attend", "name": "heads_in_turn", "misconception": "query heads take turns with the key-value heads", "keeps": 0}
 def attend(queries, keys, values):
@@ -29,464 +23,133 @@ def attend(queries, keys, values):
     seen = torch.ones(new, total, dtype=torch.bool).tril(total - new)
     return scores.masked_fill(~seen, float("-inf")).softmax(-1) @ values
 
-
 # %% wrong={"grade_id": "attend", "name": "no_mask", "misconception": "the cache holds only the past, so nothing can be seen too early", "keeps": 0}
-def attend(queries, keys, values):
-    heads, new, width = queries.shape
-    kv_heads, total, _ = keys.shape
-    scores = queries.view(kv_heads, heads // kv_heads, new, width) @ keys.unsqueeze(1).transpose(-1, -2) / width**0.5
-    return (scores.softmax(-1) @ values.unsqueeze(1)).reshape(heads, new, width)
-
+#-    weights = scores.masked_fill(~seen, float("-inf")).softmax(-1)
+#+    weights = scores.softmax(-1)
 
 # %% wrong={"grade_id": "attend", "name": "no_scale", "misconception": "softmax normalises anyway", "keeps": 0}
-def attend(queries, keys, values):
-    heads, new, width = queries.shape
-    kv_heads, total, _ = keys.shape
-    scores = queries.view(kv_heads, heads // kv_heads, new, width) @ keys.unsqueeze(1).transpose(-1, -2)
-    seen = torch.ones(new, total, dtype=torch.bool).tril(total - new)
-    weights = scores.masked_fill(~seen, float("-inf")).softmax(-1)
-    return (weights @ values.unsqueeze(1)).reshape(heads, new, width)
-
+#-    scores = grouped @ keys.unsqueeze(1).transpose(-1, -2) / width**0.5
+#+    scores = grouped @ keys.unsqueeze(1).transpose(-1, -2)
 
 # %% wrong={"grade_id": "step_work", "name": "weights_for_each_sequence", "misconception": "every sequence of the batch reads the weights for itself", "keeps": 0}
-def step_work(config, sequences, past, new, itemsize=2):
-    weights = matrix_weights(config)
-    pairs = new * past + new * (new + 1) // 2
-    per_token = config.cache_bytes_per_token(itemsize)
-    flops = sequences * (2 * weights * new + 4 * config.layers * config.heads * config.head_width * pairs)
-    read = sequences * (itemsize * weights + past * per_token)
-    return lk.Work(flops=flops, bytes_read=read, bytes_written=sequences * new * per_token, dtype="bfloat16")
-
+#-        bytes_read=itemsize * weights + sequences * past * per_token,
+#+        bytes_read=sequences * (itemsize * weights + past * per_token),
 
 # %% wrong={"grade_id": "step_work", "name": "cache_of_all_heads", "misconception": "the cache holds keys and values of every query head", "keeps": 0}
-def step_work(config, sequences, past, new, itemsize=2):
-    weights = matrix_weights(config)
-    pairs = new * past + new * (new + 1) // 2
-    per_token = 2 * config.layers * config.heads * config.head_width * itemsize
-    flops = sequences * (2 * weights * new + 4 * config.layers * config.heads * config.head_width * pairs)
-    read = itemsize * weights + sequences * past * per_token
-    return lk.Work(flops=flops, bytes_read=read, bytes_written=sequences * new * per_token, dtype="bfloat16")
-
+#-    per_token = config.cache_bytes_per_token(itemsize)
+#+    per_token = 2 * config.layers * config.heads * config.head_width * itemsize
 
 # %% wrong={"grade_id": "step_work", "name": "no_itself", "misconception": "a token looks at those before it only", "keeps": 0}
-def step_work(config, sequences, past, new, itemsize=2):
-    weights = matrix_weights(config)
-    pairs = new * past + new * (new - 1) // 2
-    per_token = config.cache_bytes_per_token(itemsize)
-    flops = sequences * (2 * weights * new + 4 * config.layers * config.heads * config.head_width * pairs)
-    read = itemsize * weights + sequences * past * per_token
-    return lk.Work(flops=flops, bytes_read=read, bytes_written=sequences * new * per_token, dtype="bfloat16")
-
+#-    pairs = new * past + new * (new + 1) // 2
+#+    pairs = new * past + new * (new - 1) // 2
 
 # %% wrong={"grade_id": "step_work", "name": "sees_the_future", "misconception": "every new token meets all the new ones", "keeps": 0}
-def step_work(config, sequences, past, new, itemsize=2):
-    weights = matrix_weights(config)
-    per_token = config.cache_bytes_per_token(itemsize)
-    flops = sequences * (2 * weights * new + 4 * config.layers * config.heads * config.head_width * new * (past + new))
-    read = itemsize * weights + sequences * past * per_token
-    return lk.Work(flops=flops, bytes_read=read, bytes_written=sequences * new * per_token, dtype="bfloat16")
-
+#-    pairs = new * past + new * (new + 1) // 2
+#+    pairs = new * (past + new)
 
 # %% wrong={"grade_id": "waste", "name": "always_one_more", "misconception": "whole blocks, and one for the rest, even if there is no rest", "keeps": 0}
-def blocks_for(tokens, block):
-    return tokens // block + 1
-
-
-def waste(lengths, block):
-    reserved = sum(blocks_for(length, block) for length in lengths) * block
-    return 1 - sum(lengths) / reserved if reserved else 0.0
-
+#-    return (tokens + block - 1) // block
+#+    return tokens // block + 1
 
 # %% wrong={"grade_id": "waste", "name": "through_a_float", "misconception": "a division and a ceil are exact", "keeps": 0}
-def blocks_for(tokens, block):
-    return int(np.ceil(tokens / block))
-
-
-def waste(lengths, block):
-    reserved = sum(blocks_for(length, block) for length in lengths) * block
-    return 1 - sum(lengths) / reserved if reserved else 0.0
-
+#-    return (tokens + block - 1) // block
+#+    return int(np.ceil(tokens / block))
 
 # %% wrong={"grade_id": "waste", "name": "mean_of_the_shares", "misconception": "the waste of all is the mean of everybody's", "keeps": 0}
-def blocks_for(tokens, block):
-    return -(-tokens // block)
-
-
-def waste(lengths, block):
-    shares = [1 - length / (blocks_for(length, block) * block) for length in lengths if length]
-    return sum(shares) / len(shares) if shares else 0.0
-
+#-    reserved = sum(blocks_for(length, block) for length in lengths) * block
+#-    return 1 - sum(lengths) / reserved if reserved else 0.0
+#+    shares = [1 - length / (blocks_for(length, block) * block) for length in lengths if length]
+#+    return sum(shares) / len(shares) if shares else 0.0
 
 # %% wrong={"grade_id": "waste", "name": "partial_block_counts_as_full", "misconception": "a block that has a token is used", "keeps": 0}
-def blocks_for(tokens, block):
-    return -(-tokens // block)
-
-
-def waste(lengths, block):
-    used = sum(blocks_for(length, block) for length in lengths)
-    full = sum(length // block for length in lengths)
-    return 1 - full / used if used else 0.0
-
+#-    reserved = sum(blocks_for(length, block) for length in lengths) * block
+#-    return 1 - sum(lengths) / reserved if reserved else 0.0
+#+    used = sum(blocks_for(length, block) for length in lengths)
+#+    full = sum(length // block for length in lengths)
+#+    return 1 - full / used if used else 0.0
 
 # %% wrong={"grade_id": "pool", "name": "dropped_is_free", "misconception": "who drops a block frees it, whoever else holds it", "keeps": 0}
-class BlockPool:
-    def __init__(self, size):
-        self.size = size
-        self._count = [0] * size
-        self._idle = collections.deque(range(size))
-
-    @property
-    def free(self):
-        return len(self._idle)
-
-    def holders(self, block):
-        if not 0 <= block < self.size:
-            raise ValueError(f"no block {block}")
-        return self._count[block]
-
-    def take(self):
-        if not self._idle:
-            raise OutOfBlocks
-        block = self._idle.popleft()
-        self._count[block] = 1
-        return block
-
-    def share(self, block):
-        if not self.holders(block):
-            raise ValueError(f"block {block} is free")
-        self._count[block] += 1
-
-    def drop(self, block):
-        if not self.holders(block):
-            raise ValueError(f"block {block} is free")
-        self._count[block] = 0
-        self._idle.append(block)
-
+#-        self._count[block] -= 1
+#-        if self._count[block] == 0:
+#-            self._idle.append(block)
+#+        self._count[block] = 0
+#+        self._idle.append(block)
 
 # %% wrong={"grade_id": "pool", "name": "double_drop_passes", "misconception": "dropping a free block does no harm", "keeps": 0}
-class BlockPool:
-    def __init__(self, size):
-        self.size = size
-        self._count = [0] * size
-        self._idle = collections.deque(range(size))
-
-    @property
-    def free(self):
-        return len(self._idle)
-
-    def holders(self, block):
-        if not 0 <= block < self.size:
-            raise ValueError(f"no block {block}")
-        return self._count[block]
-
-    def take(self):
-        if not self._idle:
-            raise OutOfBlocks
-        block = self._idle.popleft()
-        self._count[block] = 1
-        return block
-
-    def share(self, block):
-        if not self.holders(block):
-            raise ValueError(f"block {block} is free")
-        self._count[block] += 1
-
-    def drop(self, block):
-        self._count[block] = max(0, self.holders(block) - 1)
-        if not self._count[block]:
-            self._idle.append(block)
-
+#-        if self.holders(block) == 0:
+#-            raise ValueError(f"block {block} is free: nobody is left to drop it")
+#-        self._count[block] -= 1
+#+        self._count[block] = max(0, self.holders(block) - 1)
 
 # %% wrong={"grade_id": "pool", "name": "last_in_first_out", "misconception": "any free block is as good as another", "keeps": 0}
-class BlockPool:
-    def __init__(self, size):
-        self.size = size
-        self._count = [0] * size
-        self._idle = list(range(size))[::-1]
+#-        self._idle = collections.deque(range(size))
+#+        self._idle = list(range(size))[::-1]
 
-    @property
-    def free(self):
-        return len(self._idle)
-
-    def holders(self, block):
-        if not 0 <= block < self.size:
-            raise ValueError(f"no block {block}")
-        return self._count[block]
-
-    def take(self):
-        if not self._idle:
-            raise OutOfBlocks
-        block = self._idle.pop()
-        self._count[block] = 1
-        return block
-
-    def share(self, block):
-        if not self.holders(block):
-            raise ValueError(f"block {block} is free")
-        self._count[block] += 1
-
-    def drop(self, block):
-        if not self.holders(block):
-            raise ValueError(f"block {block} is free")
-        self._count[block] -= 1
-        if not self._count[block]:
-            self._idle.append(block)
-
+#-        block = self._idle.popleft()
+#+        block = self._idle.pop()
 
 # %% wrong={"grade_id": "pool", "name": "counts_from_the_end", "misconception": "a list refuses numbers that it does not have", "keeps": 0}
-class BlockPool:
-    def __init__(self, size):
-        self.size = size
-        self._count = [0] * size
-        self._idle = collections.deque(range(size))
-
-    @property
-    def free(self):
-        return len(self._idle)
-
-    def holders(self, block):
-        try:
-            return self._count[block]
-        except IndexError:
-            raise ValueError(f"no block {block}") from None
-
-    def take(self):
-        if not self._idle:
-            raise OutOfBlocks
-        block = self._idle.popleft()
-        self._count[block] = 1
-        return block
-
-    def share(self, block):
-        if not self.holders(block):
-            raise ValueError(f"block {block} is free")
-        self._count[block] += 1
-
-    def drop(self, block):
-        if not self.holders(block):
-            raise ValueError(f"block {block} is free")
-        self._count[block] -= 1
-        if not self._count[block]:
-            self._idle.append(block)
-
+#-        if not 0 <= block < self.size:
+#-            raise ValueError(f"there is no block {block} in a pool of {self.size}")
+#-        return self._count[block]
+#+        try:
+#+            return self._count[block]
+#+        except IndexError:
+#+            raise ValueError(f"there is no block {block} in a pool of {self.size}") from None
 
 # %% wrong={"grade_id": "pool", "name": "free_may_be_shared", "misconception": "sharing is taking for the second time", "keeps": 0}
-class BlockPool:
-    def __init__(self, size):
-        self.size = size
-        self._count = [0] * size
-        self._idle = collections.deque(range(size))
+#-        self._count[block] = 1
+#+        self._count[block] += 1
 
-    @property
-    def free(self):
-        return len(self._idle)
-
-    def holders(self, block):
-        if not 0 <= block < self.size:
-            raise ValueError(f"no block {block}")
-        return self._count[block]
-
-    def take(self):
-        if not self._idle:
-            raise OutOfBlocks
-        block = self._idle.popleft()
-        self._count[block] += 1
-        return block
-
-    def share(self, block):
-        self._count[block] = self.holders(block) + 1
-
-    def drop(self, block):
-        if not self.holders(block):
-            raise ValueError(f"block {block} is free")
-        self._count[block] -= 1
-        if not self._count[block]:
-            self._idle.append(block)
-
+#-        if self.holders(block) == 0:
+#-            raise ValueError(f"block {block} is free; only a block that is held can be shared")
+#-        self._count[block] += 1
+#+        self._count[block] = self.holders(block) + 1
 
 # %% wrong={"grade_id": "table", "name": "slot_one_off", "misconception": "the new token's slot is that of the length after it", "keeps": 3}
-class BlockTable:
-    def __init__(self, pool, block):
-        self.pool, self.block = pool, block
-        self.blocks, self.length = [], 0
-
-    def slot(self, position):
-        if not 0 <= position < self.length:
-            raise IndexError(position)
-        return self.blocks[position // self.block], position % self.block
-
-    def append(self):
-        self.length += 1
-        if self.length // self.block >= len(self.blocks):
-            self.blocks += [self.pool.take()]
-        return self.blocks[self.length // self.block], self.length % self.block
-
-    def release(self):
-        for block in self.blocks:
-            self.pool.drop(block)
-        self.blocks, self.length = [], 0
-
-
-def gather(cache, blocks, length):
-    return torch.cat([cache[block] for block in blocks])[:length].transpose(0, 1)
-
+#-        if self.length == len(self.blocks) * self.block:
+#+        self.length += 1
+#+        if self.length // self.block >= len(self.blocks):
+#             self.blocks += [self.pool.take()]
+#-        self.length += 1
+#-        return self.slot(self.length - 1)
+#+        return self.blocks[self.length // self.block], self.length % self.block
 
 # %% wrong={"grade_id": "table", "name": "counted_before_there_is_room", "misconception": "the length can be raised before the block is there", "keeps": 3}
-class BlockTable:
-    def __init__(self, pool, block):
-        self.pool, self.block = pool, block
-        self.blocks, self.length = [], 0
-
-    def slot(self, position):
-        if not 0 <= position < self.length:
-            raise IndexError(position)
-        return self.blocks[position // self.block], position % self.block
-
-    def append(self):
-        self.length += 1
-        if self.length > len(self.blocks) * self.block:
-            self.blocks += [self.pool.take()]
-        return self.slot(self.length - 1)
-
-    def release(self):
-        for block in self.blocks:
-            self.pool.drop(block)
-        self.blocks, self.length = [], 0
-
-
-def gather(cache, blocks, length):
-    return torch.cat([cache[block] for block in blocks])[:length].transpose(0, 1)
-
+#-        if self.length == len(self.blocks) * self.block:
+#+        self.length += 1
+#+        if self.length > len(self.blocks) * self.block:
+#             self.blocks += [self.pool.take()]
+#-        self.length += 1
 
 # %% wrong={"grade_id": "table", "name": "keeps_what_it_gave_back", "misconception": "a released table may keep its list of blocks", "keeps": 3}
-class BlockTable:
-    def __init__(self, pool, block):
-        self.pool, self.block = pool, block
-        self.blocks, self.length = [], 0
-
-    def slot(self, position):
-        if not 0 <= position < self.length:
-            raise IndexError(position)
-        return self.blocks[position // self.block], position % self.block
-
-    def append(self):
-        if self.length == len(self.blocks) * self.block:
-            self.blocks += [self.pool.take()]
-        self.length += 1
-        return self.slot(self.length - 1)
-
-    def release(self):
-        for block in self.blocks:
-            self.pool.drop(block)
-        self.length = 0
-
-
-def gather(cache, blocks, length):
-    return torch.cat([cache[block] for block in blocks])[:length].transpose(0, 1)
-
+#             self.pool.drop(block)
+#-        self.blocks, self.length = [], 0
+#+        self.length = 0
 
 # %% wrong={"grade_id": "table", "name": "last_block_read_whole", "misconception": "the last block is full", "keeps": 6}
-class BlockTable:
-    def __init__(self, pool, block):
-        self.pool, self.block = pool, block
-        self.blocks, self.length = [], 0
-
-    def slot(self, position):
-        if not 0 <= position < self.length:
-            raise IndexError(position)
-        return self.blocks[position // self.block], position % self.block
-
-    def append(self):
-        if self.length == len(self.blocks) * self.block:
-            self.blocks += [self.pool.take()]
-        self.length += 1
-        return self.slot(self.length - 1)
-
-    def release(self):
-        for block in self.blocks:
-            self.pool.drop(block)
-        self.blocks, self.length = [], 0
-
-
-def gather(cache, blocks, length):
-    return torch.cat([cache[block] for block in blocks]).transpose(0, 1)
-
+#-    return cache[blocks].flatten(0, 1)[:length].transpose(0, 1)
+#+    return cache[blocks].flatten(0, 1).transpose(0, 1)
 
 # %% wrong={"grade_id": "table", "name": "blocks_are_neighbours", "misconception": "the blocks of a sequence lie in a row", "keeps": 6}
-class BlockTable:
-    def __init__(self, pool, block):
-        self.pool, self.block = pool, block
-        self.blocks, self.length = [], 0
-
-    def slot(self, position):
-        if not 0 <= position < self.length:
-            raise IndexError(position)
-        return self.blocks[position // self.block], position % self.block
-
-    def append(self):
-        if self.length == len(self.blocks) * self.block:
-            self.blocks += [self.pool.take()]
-        self.length += 1
-        return self.slot(self.length - 1)
-
-    def release(self):
-        for block in self.blocks:
-            self.pool.drop(block)
-        self.blocks, self.length = [], 0
-
-
-def gather(cache, blocks, length):
-    return cache[blocks[0] :].flatten(0, 1)[:length].transpose(0, 1)
-
+#-    return cache[blocks].flatten(0, 1)[:length].transpose(0, 1)
+#+    return cache[blocks[0] :].flatten(0, 1)[:length].transpose(0, 1)
 
 # %% wrong={"grade_id": "fork", "name": "count_not_raised", "misconception": "a copied list of blocks is a fork", "keeps": 0}
-def fork(table):
-    child = BlockTable(table.pool, table.block)
-    child.blocks, child.length = list(table.blocks), table.length
-    return child
-
-
-def append_own(table, caches):
-    if table.length % table.block and table.pool.holders(table.blocks[-1]) > 1:
-        own = table.pool.take()
-        for cache in caches:
-            cache[own] = cache[table.blocks[-1]]
-        table.pool.drop(table.blocks[-1])
-        table.blocks[-1] = own
-    return table.append()
-
+#-    for block in child.blocks:
+#-        table.pool.share(block)
 
 # %% wrong={"grade_id": "fork", "name": "same_list", "misconception": "both tables may have the same list, since it has the same blocks", "keeps": 0}
-def fork(table):
-    child = BlockTable(table.pool, table.block)
-    child.blocks, child.length = table.blocks, table.length
-    for block in table.blocks:
-        table.pool.share(block)
-    return child
-
-
-def append_own(table, caches):
-    if table.length % table.block and table.pool.holders(table.blocks[-1]) > 1:
-        own = table.pool.take()
-        for cache in caches:
-            cache[own] = cache[table.blocks[-1]]
-        table.pool.drop(table.blocks[-1])
-        table.blocks[-1] = own
-    return table.append()
-
+#-    child.blocks, child.length = list(table.blocks), table.length
+#+    child.blocks, child.length = table.blocks, table.length
 
 # %% wrong={"grade_id": "fork", "name": "writes_without_a_copy", "misconception": "the new slot is free, so writing to it disturbs nobody", "keeps": 0}
-def fork(table):
-    child = BlockTable(table.pool, table.block)
-    child.blocks, child.length = list(table.blocks), table.length
-    for block in table.blocks:
-        table.pool.share(block)
-    return child
-
-
-def append_own(table, caches):
-    return table.append()
-
+#-    if table.length < len(table.blocks) * table.block and table.pool.holders(table.blocks[-1]) > 1:
+#-        copy, shared = table.pool.take(), table.blocks[-1]
+#-        for cache in caches:
+#-            cache[copy] = cache[shared]
+#-        table.pool.drop(shared)
+#-        table.blocks[-1] = copy
 
 # %% wrong={"grade_id": "fork", "name": "copies_at_once", "misconception": "a fork copies the half-full block right away", "keeps": 0}
 def fork(table):
@@ -502,106 +165,51 @@ def fork(table):
 def append_own(table, caches):
     return table.append()
 
-
 # %% wrong={"grade_id": "fork", "name": "keys_only", "misconception": "copying the first cache is copying the block", "keeps": 0}
-def fork(table):
-    child = BlockTable(table.pool, table.block)
-    child.blocks, child.length = list(table.blocks), table.length
-    for block in table.blocks:
-        table.pool.share(block)
-    return child
-
-
-def append_own(table, caches):
-    if table.length % table.block and table.pool.holders(table.blocks[-1]) > 1:
-        own = table.pool.take()
-        caches[0][own] = caches[0][table.blocks[-1]]
-        table.pool.drop(table.blocks[-1])
-        table.blocks[-1] = own
-    return table.append()
-
+#-        for cache in caches:
+#-            cache[copy] = cache[shared]
+#+        caches[0][copy] = caches[0][shared]
 
 # %% wrong={"grade_id": "fork", "name": "drops_before_it_has", "misconception": "the shared block can be given up before there is a copy", "keeps": 0}
-def fork(table):
-    child = BlockTable(table.pool, table.block)
-    child.blocks, child.length = list(table.blocks), table.length
-    for block in table.blocks:
-        table.pool.share(block)
-    return child
+#-        copy, shared = table.pool.take(), table.blocks[-1]
+#+        shared = table.blocks.pop()
+#+        table.pool.drop(shared)
+#+        copy = table.pool.take()
 
-
-def append_own(table, caches):
-    if table.length % table.block and table.pool.holders(table.blocks[-1]) > 1:
-        old = table.blocks.pop()
-        table.pool.drop(old)
-        own = table.pool.take()
-        for cache in caches:
-            cache[own] = cache[old]
-        table.blocks.append(own)
-    return table.append()
-
+#-        table.pool.drop(shared)
+#-        table.blocks[-1] = copy
+#+        table.blocks.append(copy)
 
 # %% wrong={"grade_id": "prefix", "name": "no_parent", "misconception": "the same tokens are the same block", "keeps": 0}
-def block_keys(tokens, block):
-    return [str(tokens[end - block : end]) for end in range(block, len(tokens) + 1, block)]
-
-
-def reusable(tokens, block, known):
-    return [known[key] for key in itertools.takewhile(known.__contains__, block_keys(tokens[:-1], block))]
-
+#-        key = hashlib.sha256(key + np.asarray(tokens[end - block : end], dtype=np.int64).tobytes()).digest()
+#+        key = hashlib.sha256(np.asarray(tokens[end - block : end], dtype=np.int64).tobytes()).digest()
 
 # %% wrong={"grade_id": "prefix", "name": "partial_block_has_a_key", "misconception": "the last block has a key, full or not", "keeps": 0}
-def block_keys(tokens, block):
-    return [str(tokens[: start + block]) for start in range(0, len(tokens), block)]
-
-
-def reusable(tokens, block, known):
-    return [known[key] for key in itertools.takewhile(known.__contains__, block_keys(tokens[:-1], block))]
-
+#-    for end in range(block, len(tokens) + 1, block):
+#+    for end in range(block, len(tokens) + block, block):
 
 # %% wrong={"grade_id": "prefix", "name": "nothing_left", "misconception": "what is known need not be computed, down to the last token", "keeps": 0}
-def block_keys(tokens, block):
-    return [str(tokens[:end]) for end in range(block, len(tokens) + 1, block)]
-
-
-def reusable(tokens, block, known):
-    return [known[key] for key in itertools.takewhile(known.__contains__, block_keys(tokens, block))]
-
+#-    for key in block_keys(tokens[:-1], block):
+#+    for key in block_keys(tokens, block):
 
 # %% wrong={"grade_id": "prefix", "name": "over_a_hole", "misconception": "a known block can be used even if one before it is missing", "keeps": 0}
-def block_keys(tokens, block):
-    return [str(tokens[:end]) for end in range(block, len(tokens) + 1, block)]
-
-
-def reusable(tokens, block, known):
-    return [known[key] for key in block_keys(tokens[:-1], block) if key in known]
-
+#-            break
+#+            continue
 
 # %% wrong={"grade_id": "prefix", "name": "sum_of_tokens", "misconception": "any number made from the tokens is a key", "keeps": 0}
-def block_keys(tokens, block):
-    return [sum(tokens[:end]) for end in range(block, len(tokens) + 1, block)]
-
-
-def reusable(tokens, block, known):
-    return [known[key] for key in itertools.takewhile(known.__contains__, block_keys(tokens[:-1], block))]
-
+#-        key = hashlib.sha256(key + np.asarray(tokens[end - block : end], dtype=np.int64).tobytes()).digest()
+#+        key = sum(tokens[:end])
 
 # %% wrong={"grade_id": "paged", "name": "sums_without_rescaling", "misconception": "each block's softmax can be added to the last one's", "keeps": 0}
-def paged_attention(q, keys, values, tables, lengths):
-    sequences, heads, width = q.shape
-    block, kv_heads = keys.shape[1:3]
-    grouped = q.view(sequences, kv_heads, heads // kv_heads, width) / width**0.5
-    total, mixed = torch.zeros_like(grouped[..., 0]), torch.zeros_like(grouped)
-    for j in range(tables.shape[1]):
-        here = torch.nonzero(lengths > j * block).flatten()
-        filled = j * block + torch.arange(block) < lengths[here, None]
-        key, value = keys[tables[here, j]], values[tables[here, j]].masked_fill(~filled[:, :, None, None], 0.0)
-        score = torch.einsum("bkgh,bskh->bkgs", grouped[here], key).masked_fill(~filled[:, None, None], float("-inf"))
-        weight = (score - score.amax(-1, keepdim=True)).exp()
-        total[here] += weight.sum(-1)
-        mixed[here] += torch.einsum("bkgs,bskh->bkgh", weight, value)
-    return (mixed / total[..., None]).view(sequences, heads, width)
-
+#-        now = torch.maximum(largest[here], score.amax(-1))
+#-        shrink, weight = (largest[here] - now).exp(), (score - now[..., None]).exp()
+#+        weight = (score - score.amax(-1, keepdim=True)).exp()
+#         value = value.masked_fill(~filled[:, :, None, None], 0.0)  # 0 · NaN would be NaN
+#-        total[here] = total[here] * shrink + weight.sum(-1)
+#-        mixed[here] = mixed[here] * shrink[..., None] + torch.einsum("bkgs,bskh->bkgh", weight, value)
+#-        largest[here] = now
+#+        total[here] += weight.sum(-1)
+#+        mixed[here] += torch.einsum("bkgs,bskh->bkgh", weight, value)
 
 # %% wrong={"grade_id": "paged", "name": "gathers_everything", "misconception": "collecting the blocks first costs nothing", "keeps": 6}
 def paged_attention(q, keys, values, tables, lengths):
@@ -614,7 +222,6 @@ def paged_attention(q, keys, values, tables, lengths):
     score = torch.einsum("bkgh,bskh->bkgs", grouped, key).masked_fill(~filled[:, None, None], float("-inf"))
     return torch.einsum("bkgs,bskh->bkgh", score.softmax(-1), value).reshape(sequences, heads, width)
 
-
 # %% wrong={"grade_id": "paged", "name": "one_sequence_gathered", "misconception": "one sequence at a time is little enough", "keeps": 6}
 def paged_attention(q, keys, values, tables, lengths):
     block, group = keys.shape[1], q.shape[1] // keys.shape[2]
@@ -626,61 +233,30 @@ def paged_attention(q, keys, values, tables, lengths):
         out[row] = torch.einsum("is,sih->ih", weight, value)
     return out
 
-
 # %% wrong={"grade_id": "paged", "name": "last_block_is_full", "misconception": "a block in the table is full", "keeps": 0}
-def paged_attention(q, keys, values, tables, lengths):
-    sequences, heads, width = q.shape
-    block, kv_heads = keys.shape[1:3]
-    grouped = q.view(sequences, kv_heads, heads // kv_heads, width) / width**0.5
-    largest = torch.full_like(grouped[..., 0], float("-inf"))
-    total, mixed = torch.zeros_like(largest), torch.zeros_like(grouped)
-    for j in range(tables.shape[1]):
-        here = torch.nonzero(tables[:, j] >= 0).flatten()
-        key, value = keys[tables[here, j]], values[tables[here, j]].nan_to_num()
-        score = torch.einsum("bkgh,bskh->bkgs", grouped[here], key).nan_to_num()
-        now = torch.maximum(largest[here], score.amax(-1))
-        shrink, weight = (largest[here] - now).exp(), (score - now[..., None]).exp()
-        total[here] = total[here] * shrink + weight.sum(-1)
-        mixed[here] = mixed[here] * shrink[..., None] + torch.einsum("bkgs,bskh->bkgh", weight, value)
-        largest[here] = now
-    return (mixed / total[..., None]).view(sequences, heads, width)
+#-        here = torch.nonzero(lengths > j * block).flatten()  # the sequences that reach into their block number j
+#-        filled = j * block + torch.arange(block, device=q.device) < lengths[here, None]
+#-        key, value = keys[tables[here, j]], values[tables[here, j]]
+#-        score = torch.einsum("bkgh,bskh->bkgs", grouped[here], key).masked_fill(~filled[:, None, None], float("-inf"))
+#+        here = torch.nonzero(tables[:, j] >= 0).flatten()
+#+        key, value = keys[tables[here, j]], values[tables[here, j]].nan_to_num()
+#+        score = torch.einsum("bkgh,bskh->bkgs", grouped[here], key).nan_to_num()
 
+#-        value = value.masked_fill(~filled[:, :, None, None], 0.0)  # 0 · NaN would be NaN
 
 # %% wrong={"grade_id": "paged", "name": "zero_weight_times_nan", "misconception": "a weight of zero makes any value zero", "keeps": 0}
-def paged_attention(q, keys, values, tables, lengths):
-    sequences, heads, width = q.shape
-    block, kv_heads = keys.shape[1:3]
-    grouped = q.view(sequences, kv_heads, heads // kv_heads, width) / width**0.5
-    largest = torch.full_like(grouped[..., 0], float("-inf"))
-    total, mixed = torch.zeros_like(largest), torch.zeros_like(grouped)
-    for j in range(tables.shape[1]):
-        here = torch.nonzero(lengths > j * block).flatten()
-        filled = j * block + torch.arange(block) < lengths[here, None]
-        key, value = keys[tables[here, j]], values[tables[here, j]]
-        score = torch.einsum("bkgh,bskh->bkgs", grouped[here], key).masked_fill(~filled[:, None, None], float("-inf"))
-        now = torch.maximum(largest[here], score.amax(-1))
-        shrink, weight = (largest[here] - now).exp(), (score - now[..., None]).exp()
-        total[here] = total[here] * shrink + weight.sum(-1)
-        mixed[here] = mixed[here] * shrink[..., None] + torch.einsum("bkgs,bskh->bkgh", weight, value)
-        largest[here] = now
-    return (mixed / total[..., None]).view(sequences, heads, width)
-
+#-        value = value.masked_fill(~filled[:, :, None, None], 0.0)  # 0 · NaN would be NaN
 
 # %% wrong={"grade_id": "paged", "name": "no_running_maximum", "misconception": "exponentials of scores never overflow", "keeps": 4}
-def paged_attention(q, keys, values, tables, lengths):
-    sequences, heads, width = q.shape
-    block, kv_heads = keys.shape[1:3]
-    grouped = q.view(sequences, kv_heads, heads // kv_heads, width) / width**0.5
-    total, mixed = torch.zeros_like(grouped[..., 0]), torch.zeros_like(grouped)
-    for j in range(tables.shape[1]):
-        here = torch.nonzero(lengths > j * block).flatten()
-        filled = j * block + torch.arange(block) < lengths[here, None]
-        key, value = keys[tables[here, j]], values[tables[here, j]].masked_fill(~filled[:, :, None, None], 0.0)
-        weight = torch.einsum("bkgh,bskh->bkgs", grouped[here], key).masked_fill(~filled[:, None, None], float("-inf")).exp()
-        total[here] += weight.sum(-1)
-        mixed[here] += torch.einsum("bkgs,bskh->bkgh", weight, value)
-    return (mixed / total[..., None]).view(sequences, heads, width)
-
+#-        now = torch.maximum(largest[here], score.amax(-1))
+#-        shrink, weight = (largest[here] - now).exp(), (score - now[..., None]).exp()
+#+        weight = score.exp()
+#         value = value.masked_fill(~filled[:, :, None, None], 0.0)  # 0 · NaN would be NaN
+#-        total[here] = total[here] * shrink + weight.sum(-1)
+#-        mixed[here] = mixed[here] * shrink[..., None] + torch.einsum("bkgs,bskh->bkgh", weight, value)
+#-        largest[here] = now
+#+        total[here] += weight.sum(-1)
+#+        mixed[here] += torch.einsum("bkgs,bskh->bkgh", weight, value)
 
 # %% wrong={"grade_id": "paged_kernel", "name": "a_head_at_a_time", "misconception": "query heads are independent, so each loads its keys", "keeps": 5}
 @triton.jit
@@ -709,483 +285,109 @@ def paged_decode(q, keys, values, tables, lengths, out, scale, most_blocks, H: t
             largest = now
         tl.store(out + (row * H + head) * WIDTH + lanes, mixed / total)
 
-
 # %% wrong={"grade_id": "paged_kernel", "name": "loads_whole_blocks", "misconception": "a block is loaded whole, and the scores are masked", "keeps": 5}
-@triton.jit
-def paged_decode(q, keys, values, tables, lengths, out, scale, most_blocks, H: tl.constexpr, K: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
-    row, shared = tl.program_id(0), tl.program_id(1)
-    heads = shared * (H // K) + tl.arange(0, H // K)
-    lanes, offsets = tl.arange(0, WIDTH), tl.arange(0, BLOCK)
-    at = (row * H + heads)[:, None] * WIDTH + lanes[None, :]
-    query = tl.load(q + at).to(tl.float32) * scale
-    length = tl.load(lengths + row)
-    largest = tl.full([H // K], float("-inf"), dtype=tl.float32)
-    total = tl.zeros([H // K], dtype=tl.float32)
-    mixed = tl.zeros([H // K, WIDTH], dtype=tl.float32)
-    for j in range(tl.cdiv(length, BLOCK)):
-        block = tl.load(tables + row * most_blocks + j)
-        filled = j * BLOCK + offsets < length
-        slots = ((block * BLOCK + offsets) * K + shared)[:, None] * WIDTH + lanes[None, :]
-        key = tl.load(keys + slots).to(tl.float32)
-        value = tl.where(filled[:, None], tl.load(values + slots).to(tl.float32), 0.0)
-        score = tl.where(filled[None, :], tl.sum(query[:, None, :] * key[None, :, :], axis=2), float("-inf"))
-        now = tl.maximum(largest, tl.max(score, axis=1))
-        shrink = tl.exp(largest - now)
-        weight = tl.exp(score - now[:, None])
-        total = total * shrink + tl.sum(weight, axis=1)
-        mixed = mixed * shrink[:, None] + tl.sum(weight[:, :, None] * value[None, :, :], axis=1)
-        largest = now
-    tl.store(out + at, mixed / total[:, None])
-
+#-        key = tl.load(keys + slots, mask=filled[:, None], other=0.0).to(tl.float32)
+#-        value = tl.load(values + slots, mask=filled[:, None], other=0.0).to(tl.float32)
+#+        key = tl.load(keys + slots).to(tl.float32)
+#+        value = tl.where(filled[:, None], tl.load(values + slots).to(tl.float32), 0.0)
 
 # %% wrong={"grade_id": "paged_kernel", "name": "walks_over_the_padding", "misconception": "every entry of the table is a block", "keeps": 0}
-@triton.jit
-def paged_decode(q, keys, values, tables, lengths, out, scale, most_blocks, H: tl.constexpr, K: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
-    row, shared = tl.program_id(0), tl.program_id(1)
-    heads = shared * (H // K) + tl.arange(0, H // K)
-    lanes, offsets = tl.arange(0, WIDTH), tl.arange(0, BLOCK)
-    at = (row * H + heads)[:, None] * WIDTH + lanes[None, :]
-    query = tl.load(q + at).to(tl.float32) * scale
-    length = tl.load(lengths + row)
-    largest = tl.full([H // K], float("-inf"), dtype=tl.float32)
-    total = tl.zeros([H // K], dtype=tl.float32)
-    mixed = tl.zeros([H // K, WIDTH], dtype=tl.float32)
-    for j in range(most_blocks):
-        block = tl.load(tables + row * most_blocks + j)
-        filled = j * BLOCK + offsets < length
-        slots = ((block * BLOCK + offsets) * K + shared)[:, None] * WIDTH + lanes[None, :]
-        key = tl.load(keys + slots).to(tl.float32)
-        value = tl.where(filled[:, None], tl.load(values + slots).to(tl.float32), 0.0)
-        score = tl.where(filled[None, :], tl.sum(query[:, None, :] * key[None, :, :], axis=2), float("-inf"))
-        now = tl.maximum(largest, tl.max(score, axis=1))
-        shrink = tl.exp(largest - now)
-        weight = tl.exp(score - now[:, None])
-        total = total * shrink + tl.sum(weight, axis=1)
-        mixed = mixed * shrink[:, None] + tl.sum(weight[:, :, None] * value[None, :, :], axis=1)
-        largest = now
-    tl.store(out + at, mixed / total[:, None])
+#-    for j in range(tl.cdiv(length, BLOCK)):
+#+    for j in range(most_blocks):
 
+#-        key = tl.load(keys + slots, mask=filled[:, None], other=0.0).to(tl.float32)
+#-        value = tl.load(values + slots, mask=filled[:, None], other=0.0).to(tl.float32)
+#+        key = tl.load(keys + slots).to(tl.float32)
+#+        value = tl.where(filled[:, None], tl.load(values + slots).to(tl.float32), 0.0)
 
 # %% wrong={"grade_id": "paged_kernel", "name": "mixed_not_rescaled", "misconception": "only the sum of weights depends on the maximum", "keeps": 0}
-@triton.jit
-def paged_decode(q, keys, values, tables, lengths, out, scale, most_blocks, H: tl.constexpr, K: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
-    row, shared = tl.program_id(0), tl.program_id(1)
-    heads = shared * (H // K) + tl.arange(0, H // K)
-    lanes, offsets = tl.arange(0, WIDTH), tl.arange(0, BLOCK)
-    at = (row * H + heads)[:, None] * WIDTH + lanes[None, :]
-    query = tl.load(q + at).to(tl.float32) * scale
-    length = tl.load(lengths + row)
-    largest = tl.full([H // K], float("-inf"), dtype=tl.float32)
-    total = tl.zeros([H // K], dtype=tl.float32)
-    mixed = tl.zeros([H // K, WIDTH], dtype=tl.float32)
-    for j in range(tl.cdiv(length, BLOCK)):
-        block = tl.load(tables + row * most_blocks + j)
-        filled = j * BLOCK + offsets < length
-        slots = ((block * BLOCK + offsets) * K + shared)[:, None] * WIDTH + lanes[None, :]
-        key = tl.load(keys + slots, mask=filled[:, None], other=0.0).to(tl.float32)
-        value = tl.load(values + slots, mask=filled[:, None], other=0.0).to(tl.float32)
-        score = tl.where(filled[None, :], tl.sum(query[:, None, :] * key[None, :, :], axis=2), float("-inf"))
-        now = tl.maximum(largest, tl.max(score, axis=1))
-        weight = tl.exp(score - now[:, None])
-        total = total * tl.exp(largest - now) + tl.sum(weight, axis=1)
-        mixed += tl.sum(weight[:, :, None] * value[None, :, :], axis=1)
-        largest = now
-    tl.store(out + at, mixed / total[:, None])
-
+#-        mixed = mixed * shrink[:, None] + tl.sum(weight[:, :, None] * value[None, :, :], axis=1)
+#+        mixed += tl.sum(weight[:, :, None] * value[None, :, :], axis=1)
 
 # %% wrong={"grade_id": "paged_kernel", "name": "zeros_for_scores", "misconception": "a masked load gives a score that counts nothing", "keeps": 0}
-@triton.jit
-def paged_decode(q, keys, values, tables, lengths, out, scale, most_blocks, H: tl.constexpr, K: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
-    row, shared = tl.program_id(0), tl.program_id(1)
-    heads = shared * (H // K) + tl.arange(0, H // K)
-    lanes, offsets = tl.arange(0, WIDTH), tl.arange(0, BLOCK)
-    at = (row * H + heads)[:, None] * WIDTH + lanes[None, :]
-    query = tl.load(q + at).to(tl.float32) * scale
-    length = tl.load(lengths + row)
-    largest = tl.full([H // K], float("-inf"), dtype=tl.float32)
-    total = tl.zeros([H // K], dtype=tl.float32)
-    mixed = tl.zeros([H // K, WIDTH], dtype=tl.float32)
-    for j in range(tl.cdiv(length, BLOCK)):
-        block = tl.load(tables + row * most_blocks + j)
-        filled = j * BLOCK + offsets < length
-        slots = ((block * BLOCK + offsets) * K + shared)[:, None] * WIDTH + lanes[None, :]
-        key = tl.load(keys + slots, mask=filled[:, None], other=0.0).to(tl.float32)
-        value = tl.load(values + slots, mask=filled[:, None], other=0.0).to(tl.float32)
-        score = tl.sum(query[:, None, :] * key[None, :, :], axis=2)
-        now = tl.maximum(largest, tl.max(score, axis=1))
-        shrink = tl.exp(largest - now)
-        weight = tl.exp(score - now[:, None])
-        total = total * shrink + tl.sum(weight, axis=1)
-        mixed = mixed * shrink[:, None] + tl.sum(weight[:, :, None] * value[None, :, :], axis=1)
-        largest = now
-    tl.store(out + at, mixed / total[:, None])
-
+#-        score = tl.where(filled[None, :], score, float("-inf"))
 
 # %% wrong={"grade_id": "scheduler", "name": "loses_its_words", "misconception": "a preempted request starts again from its prompt", "keeps": 0}
-class Scheduler:
-    def __init__(self, blocks, block):
-        self.pool, self.block, self.blocks = BlockPool(blocks), block, blocks
-        self.waiting, self.running = collections.deque(), []
-
-    def submit(self, name, prompt, new_tokens):
-        if blocks_for(len(prompt) + new_tokens - 1, self.block) > self.blocks:
-            raise ValueError(name)
-        self.waiting.append(Job(name, list(prompt), new_tokens, BlockTable(self.pool, self.block)))
-
-    def step(self):
-        plan, out = [], False
-        for job in list(self.running):
-            while job in self.running:
-                try:
-                    job.table.append()
-                    plan.append(Entry(job.name, job.tokens[-1:], job.table.length - 1, list(job.table.blocks)))
-                    break
-                except OutOfBlocks:
-                    last, out = self.running.pop(), True
-                    last.table.release()
-                    last.produced = []
-                    self.waiting.appendleft(last)
-        while self.waiting and not out and blocks_for(len(self.waiting[0].tokens), self.block) <= self.pool.free:
-            job = self.waiting.popleft()
-            self.running.append(job)
-            _ = [job.table.append() for _ in job.tokens]
-            plan.append(Entry(job.name, job.tokens, 0, list(job.table.blocks)))
-        return plan
-
-    def accept(self, name, token):
-        job = next(one for one in self.running if one.name == name)
-        job.produced.append(token)
-        if len(job.produced) == job.new_tokens:
-            self.running.remove(job)
-            job.table.release()
-
+#                     youngest.table.release()
+#+                    youngest.produced = []
 
 # %% wrong={"grade_id": "scheduler", "name": "to_the_end_of_the_queue", "misconception": "who is preempted queues up again behind everybody", "keeps": 3}
-class Scheduler:
-    def __init__(self, blocks, block):
-        self.pool, self.block, self.blocks = BlockPool(blocks), block, blocks
-        self.waiting, self.running = collections.deque(), []
-
-    def submit(self, name, prompt, new_tokens):
-        if blocks_for(len(prompt) + new_tokens - 1, self.block) > self.blocks:
-            raise ValueError(name)
-        self.waiting.append(Job(name, list(prompt), new_tokens, BlockTable(self.pool, self.block)))
-
-    def step(self):
-        plan, out = [], False
-        for job in list(self.running):
-            while job in self.running:
-                try:
-                    job.table.append()
-                    plan.append(Entry(job.name, job.tokens[-1:], job.table.length - 1, list(job.table.blocks)))
-                    break
-                except OutOfBlocks:
-                    last, out = self.running.pop(), True
-                    last.table.release()
-                    self.waiting.append(last)
-        while self.waiting and not out and blocks_for(len(self.waiting[0].tokens), self.block) <= self.pool.free:
-            job = self.waiting.popleft()
-            self.running.append(job)
-            _ = [job.table.append() for _ in job.tokens]
-            plan.append(Entry(job.name, job.tokens, 0, list(job.table.blocks)))
-        return plan
-
-    def accept(self, name, token):
-        job = next(one for one in self.running if one.name == name)
-        job.produced.append(token)
-        if len(job.produced) == job.new_tokens:
-            self.running.remove(job)
-            job.table.release()
-
+#-                    self.waiting.appendleft(youngest)
+#+                    self.waiting.append(youngest)
 
 # %% wrong={"grade_id": "scheduler", "name": "small_ones_overtake", "misconception": "whoever fits may come in", "keeps": 3}
-class Scheduler:
-    def __init__(self, blocks, block):
-        self.pool, self.block, self.blocks = BlockPool(blocks), block, blocks
-        self.waiting, self.running = collections.deque(), []
-
-    def submit(self, name, prompt, new_tokens):
-        if blocks_for(len(prompt) + new_tokens - 1, self.block) > self.blocks:
-            raise ValueError(name)
-        self.waiting.append(Job(name, list(prompt), new_tokens, BlockTable(self.pool, self.block)))
-
-    def step(self):
-        plan, out = [], False
-        for job in list(self.running):
-            while job in self.running:
-                try:
-                    job.table.append()
-                    plan.append(Entry(job.name, job.tokens[-1:], job.table.length - 1, list(job.table.blocks)))
-                    break
-                except OutOfBlocks:
-                    last, out = self.running.pop(), True
-                    last.table.release()
-                    self.waiting.appendleft(last)
-        for job in list(self.waiting) if not out else []:
-            if blocks_for(len(job.tokens), self.block) <= self.pool.free:
-                self.waiting.remove(job)
-                self.running.append(job)
-                _ = [job.table.append() for _ in job.tokens]
-                plan.append(Entry(job.name, job.tokens, 0, list(job.table.blocks)))
-        return plan
-
-    def accept(self, name, token):
-        job = next(one for one in self.running if one.name == name)
-        job.produced.append(token)
-        if len(job.produced) == job.new_tokens:
-            self.running.remove(job)
-            job.table.release()
-
+#-        while self.waiting and not preempted:
+#-            job = self.waiting[0]
+#+        for job in list(self.waiting) if not preempted else []:
+#             if blocks_for(len(job.tokens), self.block) > self.pool.free:
+#-                break
+#-            self.running.append(self.waiting.popleft())
+#+                continue
+#+            self.waiting.remove(job)
+#+            self.running.append(job)
 
 # %% wrong={"grade_id": "scheduler", "name": "the_oldest_goes", "misconception": "the one who has run longest makes room", "keeps": 0}
-class Scheduler:
-    def __init__(self, blocks, block):
-        self.pool, self.block, self.blocks = BlockPool(blocks), block, blocks
-        self.waiting, self.running = collections.deque(), []
-
-    def submit(self, name, prompt, new_tokens):
-        if blocks_for(len(prompt) + new_tokens - 1, self.block) > self.blocks:
-            raise ValueError(name)
-        self.waiting.append(Job(name, list(prompt), new_tokens, BlockTable(self.pool, self.block)))
-
-    def step(self):
-        plan, out = [], False
-        for job in list(self.running):
-            while job in self.running:
-                try:
-                    job.table.append()
-                    plan.append(Entry(job.name, job.tokens[-1:], job.table.length - 1, list(job.table.blocks)))
-                    break
-                except OutOfBlocks:
-                    first, out = self.running.pop(0), True
-                    first.table.release()
-                    plan = [entry for entry in plan if entry.name != first.name]
-                    self.waiting.appendleft(first)
-        while self.waiting and not out and blocks_for(len(self.waiting[0].tokens), self.block) <= self.pool.free:
-            job = self.waiting.popleft()
-            self.running.append(job)
-            _ = [job.table.append() for _ in job.tokens]
-            plan.append(Entry(job.name, job.tokens, 0, list(job.table.blocks)))
-        return plan
-
-    def accept(self, name, token):
-        job = next(one for one in self.running if one.name == name)
-        job.produced.append(token)
-        if len(job.produced) == job.new_tokens:
-            self.running.remove(job)
-            job.table.release()
-
+#-                    youngest = self.running.pop()
+#-                    youngest.table.release()
+#-                    self.waiting.appendleft(youngest)
+#+                    oldest = self.running.pop(0)
+#+                    oldest.table.release()
+#+                    plan = [entry for entry in plan if entry.name != oldest.name]
+#+                    self.waiting.appendleft(oldest)
 
 # %% wrong={"grade_id": "scheduler", "name": "reserves_the_worst_case", "misconception": "room for the whole answer must be there before a request may start", "keeps": 3}
-class Scheduler:
-    def __init__(self, blocks, block):
-        self.pool, self.block, self.blocks = BlockPool(blocks), block, blocks
-        self.waiting, self.running = collections.deque(), []
-
-    def submit(self, name, prompt, new_tokens):
-        if blocks_for(len(prompt) + new_tokens - 1, self.block) > self.blocks:
-            raise ValueError(name)
-        self.waiting.append(Job(name, list(prompt), new_tokens, BlockTable(self.pool, self.block)))
-
-    def step(self):
-        def most(job):
-            return blocks_for(len(job.prompt) + job.new_tokens - 1, self.block)
-
-        plan = []
-        for job in self.running:
-            job.table.append()
-            plan.append(Entry(job.name, job.tokens[-1:], job.table.length - 1, list(job.table.blocks)))
-        while self.waiting and most(self.waiting[0]) + sum(map(most, self.running)) <= self.blocks:
-            job = self.waiting.popleft()
-            self.running.append(job)
-            _ = [job.table.append() for _ in job.tokens]
-            plan.append(Entry(job.name, job.tokens, 0, list(job.table.blocks)))
-        return plan
-
-    def accept(self, name, token):
-        job = next(one for one in self.running if one.name == name)
-        job.produced.append(token)
-        if len(job.produced) == job.new_tokens:
-            self.running.remove(job)
-            job.table.release()
-
+#-            if blocks_for(len(job.tokens), self.block) > self.pool.free:
+#+            most = [blocks_for(len(one.prompt) + one.new_tokens - 1, self.block) for one in (job, *self.running)]
+#+            if sum(most) > self.blocks:
 
 # %% wrong={"grade_id": "scheduler", "name": "leaks_when_done", "misconception": "who is done only has to leave the batch", "keeps": 0}
-class Scheduler:
-    def __init__(self, blocks, block):
-        self.pool, self.block, self.blocks = BlockPool(blocks), block, blocks
-        self.waiting, self.running = collections.deque(), []
-
-    def submit(self, name, prompt, new_tokens):
-        if blocks_for(len(prompt) + new_tokens - 1, self.block) > self.blocks:
-            raise ValueError(name)
-        self.waiting.append(Job(name, list(prompt), new_tokens, BlockTable(self.pool, self.block)))
-
-    def step(self):
-        plan, out = [], False
-        for job in list(self.running):
-            while job in self.running:
-                try:
-                    job.table.append()
-                    plan.append(Entry(job.name, job.tokens[-1:], job.table.length - 1, list(job.table.blocks)))
-                    break
-                except OutOfBlocks:
-                    last, out = self.running.pop(), True
-                    last.table.release()
-                    self.waiting.appendleft(last)
-        while self.waiting and not out and blocks_for(len(self.waiting[0].tokens), self.block) <= self.pool.free:
-            job = self.waiting.popleft()
-            self.running.append(job)
-            _ = [job.table.append() for _ in job.tokens]
-            plan.append(Entry(job.name, job.tokens, 0, list(job.table.blocks)))
-        return plan
-
-    def accept(self, name, token):
-        job = next(one for one in self.running if one.name == name)
-        job.produced.append(token)
-        if len(job.produced) == job.new_tokens:
-            self.running.remove(job)
-
+#-            job.table.release()
 
 # %% wrong={"grade_id": "scheduler", "name": "room_for_one_token_too_many", "misconception": "the last token needs a place in the cache, too", "keeps": 3}
-class Scheduler:
-    def __init__(self, blocks, block):
-        self.pool, self.block, self.blocks = BlockPool(blocks), block, blocks
-        self.waiting, self.running = collections.deque(), []
-
-    def submit(self, name, prompt, new_tokens):
-        if blocks_for(len(prompt) + new_tokens, self.block) > self.blocks:
-            raise ValueError(name)
-        self.waiting.append(Job(name, list(prompt), new_tokens, BlockTable(self.pool, self.block)))
-
-    def step(self):
-        plan, out = [], False
-        for job in list(self.running):
-            while job in self.running:
-                try:
-                    job.table.append()
-                    plan.append(Entry(job.name, job.tokens[-1:], job.table.length - 1, list(job.table.blocks)))
-                    break
-                except OutOfBlocks:
-                    last, out = self.running.pop(), True
-                    last.table.release()
-                    self.waiting.appendleft(last)
-        while self.waiting and not out and blocks_for(len(self.waiting[0].tokens), self.block) <= self.pool.free:
-            job = self.waiting.popleft()
-            self.running.append(job)
-            _ = [job.table.append() for _ in job.tokens]
-            plan.append(Entry(job.name, job.tokens, 0, list(job.table.blocks)))
-        return plan
-
-    def accept(self, name, token):
-        job = next(one for one in self.running if one.name == name)
-        job.produced.append(token)
-        if len(job.produced) == job.new_tokens:
-            self.running.remove(job)
-            job.table.release()
-
+#-        needed = blocks_for(len(prompt) + new_tokens - 1, self.block)
+#+        needed = blocks_for(len(prompt) + new_tokens, self.block)
 
 # %% wrong={"grade_id": "latency", "name": "divided_by_n", "misconception": "n tokens have n gaps", "keeps": 0}
-def ttft_tpot(arrival, times):
-    return times[0] - arrival, (times[-1] - times[0]) / len(times)
-
-
-def goodput(arrivals, token_seconds, most_ttft, most_tpot):
-    pairs = [ttft_tpot(arrivals[name], times) for name, times in token_seconds.items()]
-    span = max(times[-1] for times in token_seconds.values()) - min(arrivals.values())
-    return sum(ttft <= most_ttft and tpot <= most_tpot for ttft, tpot in pairs) / span
-
+#-    return times[0] - arrival, (times[-1] - times[0]) / gaps if gaps else 0.0
+#+    return times[0] - arrival, (times[-1] - times[0]) / len(times)
 
 # %% wrong={"grade_id": "latency", "name": "from_the_arrival", "misconception": "time per token is the whole time over the tokens", "keeps": 0}
-def ttft_tpot(arrival, times):
-    return times[0] - arrival, (times[-1] - arrival) / len(times)
-
-
-def goodput(arrivals, token_seconds, most_ttft, most_tpot):
-    pairs = [ttft_tpot(arrivals[name], times) for name, times in token_seconds.items()]
-    span = max(times[-1] for times in token_seconds.values()) - min(arrivals.values())
-    return sum(ttft <= most_ttft and tpot <= most_tpot for ttft, tpot in pairs) / span
-
+#-    return times[0] - arrival, (times[-1] - times[0]) / gaps if gaps else 0.0
+#+    return times[0] - arrival, (times[-1] - arrival) / len(times)
 
 # %% wrong={"grade_id": "latency", "name": "either_limit", "misconception": "a request that keeps one of the limits was served well", "keeps": 0}
-def ttft_tpot(arrival, times):
-    return times[0] - arrival, (times[-1] - times[0]) / max(1, len(times) - 1)
-
-
-def goodput(arrivals, token_seconds, most_ttft, most_tpot):
-    pairs = [ttft_tpot(arrivals[name], times) for name, times in token_seconds.items()]
-    span = max(times[-1] for times in token_seconds.values()) - min(arrivals.values())
-    return sum(ttft <= most_ttft or tpot <= most_tpot for ttft, tpot in pairs) / span
-
+#-        kept += ttft <= most_ttft and tpot <= most_tpot
+#+        kept += ttft <= most_ttft or tpot <= most_tpot
 
 # %% wrong={"grade_id": "latency", "name": "the_mean_request", "misconception": "goodput is throughput if the mean request keeps the limits", "keeps": 0}
-def ttft_tpot(arrival, times):
-    return times[0] - arrival, (times[-1] - times[0]) / max(1, len(times) - 1)
-
-
-def goodput(arrivals, token_seconds, most_ttft, most_tpot):
-    pairs = np.array([ttft_tpot(arrivals[name], times) for name, times in token_seconds.items()])
-    span = max(times[-1] for times in token_seconds.values()) - min(arrivals.values())
-    return float(np.all(pairs.mean(0) <= (most_ttft, most_tpot))) * len(pairs) / span
-
+#-    kept = 0
+#-    for name, times in token_seconds.items():
+#-        ttft, tpot = ttft_tpot(arrivals[name], times)
+#-        kept += ttft <= most_ttft and tpot <= most_tpot
+#+    pairs = np.array([ttft_tpot(arrivals[name], times) for name, times in token_seconds.items()])
+#+    kept = float(np.all(pairs.mean(0) <= (most_ttft, most_tpot))) * len(pairs)
 
 # %% wrong={"grade_id": "speculate", "name": "rejects_below", "misconception": "a token that the target finds less likely than the draft is always rejected", "keeps": 0}
-def speculate(drafted, draft, target, uniforms):
-    kept = []
-    for token, q, p in zip(drafted, draft, target):
-        if p[token] < q[token]:
-            rest = np.clip(p - q, 0, None)
-            return kept + [pick(rest / rest.sum(), uniforms[-1])]
-        kept.append(token)
-    return kept + [pick(target[-1], uniforms[-1])]
-
+#-        if uniform >= min(1.0, p[token] / q[token]):
+#+        if p[token] < q[token]:
 
 # %% wrong={"grade_id": "speculate", "name": "draws_from_the_target_again", "misconception": "after a rejection the target draws as ever", "keeps": 0}
-def speculate(drafted, draft, target, uniforms):
-    kept = []
-    for token, q, p, u in zip(drafted, draft, target, uniforms):
-        if u * q[token] >= p[token]:
-            return kept + [pick(p, uniforms[-1])]
-        kept.append(token)
-    return kept + [pick(target[-1], uniforms[-1])]
-
+#-            missing = np.maximum(p - q, 0.0)
+#-            return [*kept, pick(missing / missing.sum(), uniforms[-1])]
+#+            return [*kept, pick(p, uniforms[-1])]
 
 # %% wrong={"grade_id": "speculate", "name": "not_renormalised", "misconception": "what is left of the target is a distribution already", "keeps": 0}
-def speculate(drafted, draft, target, uniforms):
-    kept = []
-    for token, q, p, u in zip(drafted, draft, target, uniforms):
-        if u * q[token] >= p[token]:
-            return kept + [pick(np.clip(p - q, 0, None), uniforms[-1])]
-        kept.append(token)
-    return kept + [pick(target[-1], uniforms[-1])]
-
+#-            return [*kept, pick(missing / missing.sum(), uniforms[-1])]
+#+            return [*kept, pick(missing, uniforms[-1])]
 
 # %% wrong={"grade_id": "speculate", "name": "no_bonus", "misconception": "k drafted tokens give at most k", "keeps": 0}
-def speculate(drafted, draft, target, uniforms):
-    kept = []
-    for token, q, p, u in zip(drafted, draft, target, uniforms):
-        if u * q[token] >= p[token]:
-            rest = np.clip(p - q, 0, None)
-            return kept + [pick(rest / rest.sum(), uniforms[-1])]
-        kept.append(token)
-    return kept
-
+#-    return [*kept, pick(target[-1], uniforms[-1])]
+#+    return kept
 
 # %% wrong={"grade_id": "speculate", "name": "goes_on_after_a_rejection", "misconception": "a rejected token is replaced and the others are still good", "keeps": 0}
-def speculate(drafted, draft, target, uniforms):
-    out = []
-    for token, q, p, u in zip(drafted, draft, target, uniforms):
-        rest = np.clip(p - q, 0, None)
-        out.append(token if u * q[token] < p[token] else pick(rest / rest.sum(), uniforms[-1]))
-    return out + [pick(target[-1], uniforms[-1])]
-
+#-            return [*kept, pick(missing / missing.sum(), uniforms[-1])]
+#+            token = pick(missing / missing.sum(), uniforms[-1])
 
 # %% wrong={"grade_id": "speculate", "name": "ratio_upside_down", "misconception": "the probability to keep a token is q / p", "keeps": 0}
-def speculate(drafted, draft, target, uniforms):
-    kept = []
-    for token, q, p, u in zip(drafted, draft, target, uniforms):
-        if u * p[token] >= q[token]:
-            rest = np.clip(p - q, 0, None)
-            return kept + [pick(rest / rest.sum(), uniforms[-1])]
-        kept.append(token)
-    return kept + [pick(target[-1], uniforms[-1])]
+#-        if uniform >= min(1.0, p[token] / q[token]):
+#+        if uniform * p[token] >= q[token]:

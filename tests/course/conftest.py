@@ -16,7 +16,7 @@ from tests.conftest import ROOT
 
 @dataclass(frozen=True)
 class Site:
-    """A built site: its folder, and what Sphinx said while it was built."""
+    """A built site: its folder, and Sphinx's output from building it."""
 
     folder: Path
     said: str
@@ -74,7 +74,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    """Built with warnings as errors; executed cells are kept in build/, as `make site` keeps them."""
+    """Build the site with warnings as errors; executed cells are kept in build/, as `make site` keeps them."""
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-d", folder / "doctrees"]
     done = subprocess.run([*command, ROOT / "course", folder / "html"], capture_output=True, text=True, timeout=900)

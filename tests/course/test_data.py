@@ -44,7 +44,7 @@ def number(data: Table, row: str, column: str) -> float:
 
 
 def growth(data: Table, column: str) -> float:
-    """Doublings a year, by least squares through log2 of what there is."""
+    """Return the doublings per year: a least-squares fit of log2 over the rows that have a value."""
     points = [
         (number(data, row.name, "year"), math.log2(number(data, row.name, column)))
         for row in data
@@ -54,7 +54,7 @@ def growth(data: Table, column: str) -> float:
     return float(sum((a - x) * (b - y) for a, b in points) / sum((a - x) ** 2 for a, _ in points))
 
 
-def test_the_tables_are_all_there() -> None:
+def test_all_data_tables_exist() -> None:
     assert [path.stem for path in DATA] == NAMES
 
 
@@ -126,7 +126,7 @@ def test_arithmetic_grows_faster_than_the_way_to_memory() -> None:
         ("GeForce RTX 5090 (Blackwell)", "rtx5090"),
     ],
 )
-def test_what_the_kit_knows_is_the_same_here(row: str, key: str) -> None:
+def test_tables_agree_with_the_kits_specs(row: str, key: str) -> None:
     gpus, device = table("gpus"), lk.specs.get(key)
     assert number(gpus, row, "peak") == device.peak("float16")
     assert number(gpus, row, "bandwidth") == device.bandwidth()
@@ -148,7 +148,7 @@ def test_old_rates_are_lanes_times_two_times_a_clock_that_such_chips_had() -> No
 
 
 @pytest.mark.parametrize(("system", "chip"), [("GB200 NVL72", "GB200, one GPU"), ("CloudMatrix 384", "Ascend 910C")])
-def test_a_supernode_is_its_chips(system: str, chip: str) -> None:
+def test_supernode_figures_are_sums_of_its_chips(system: str, chip: str) -> None:
     nodes = table("supernodes")
     for column in ("peak", "memory", "bandwidth", "scale_up"):
         times = number(nodes, system, column) / number(nodes, chip, column)
@@ -205,14 +205,14 @@ def test_moving_costs_more_than_computing_and_the_further_the_more() -> None:
     assert 4**1.5 < number(energy, "multiply, INT32", "energy") / number(energy, "multiply, INT8", "energy") < 4**2.5
 
 
-def test_the_gap_to_a_microcontroller() -> None:
+def test_memory_gap_from_gpu_to_microcontroller() -> None:
     edge = table("edge")
     assert number(edge, "NVIDIA V100", "memory") / number(edge, "iPhone 11", "memory") == 4
     assert 10_000 < number(edge, "iPhone 11", "memory") / number(edge, "STM32F746", "memory") < 13_000  # printed: 3,100
     assert number(edge, "MobileNetV2, INT8", "memory") > 5 * number(edge, "STM32F746", "memory")
 
 
-def test_prices_are_one_or_the_other_and_rents_spread() -> None:
+def test_prices_are_purchase_or_rent_and_rents_vary() -> None:
     prices = table("prices")
     assert all(set(row.values) in ({"rent"}, {"price"}) for row in prices)
     h100 = [

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mlsys_labkit import widgets
 from mlsys_labkit.errors import LabkitError
@@ -55,12 +54,12 @@ def test_a_word_of_dram_is_worth_a_hundred_multiplications() -> None:
         ({"place": "the moon"}, "has no 'the moon'"),
     ],
 )
-def test_what_is_not_there_is_told(given: dict[str, Any], said: str) -> None:
+def test_missing_entry_is_an_error_message(given: dict[str, Any], said: str) -> None:
     with pytest.raises(LabkitError, match=re.escape(said)):
         widgets.energy_ladder(ladder(), **given)
 
 
-def test_a_table_of_something_else_is_told() -> None:
+def test_table_of_another_kind_is_an_error_message() -> None:
     with pytest.raises(LabkitError, match="needs energy, bits and kind"):
         widgets.energy_ladder(tables.of_devices("float16"))
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mlsys_labkit import widgets
 from mlsys_labkit.errors import LabkitError
@@ -38,7 +37,7 @@ def test_python_and_javascript_agree() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 60), st.floats(1, 1e12)), min_size=2, max_size=12), st.booleans())
-def test_the_trend_is_numpys(points: list[tuple[int, float]], is_year: bool) -> None:
+def test_trend_equals_numpys_fit(points: list[tuple[int, float]], is_year: bool) -> None:
     x, y = [a + (1990 if is_year else 0) for a, _ in points], [b for _, b in points]
     found = model.trend(x, y, is_year)
     if len(set(x)) == 1:
@@ -66,7 +65,7 @@ def test_the_kits_datasheets_are_a_table() -> None:
         ({"columns": ["peak"], "x": "year"}, "no numbers called 'year'; choose among peak"),
     ],
 )
-def test_what_is_not_there_is_told(given: dict[str, Any], said: str) -> None:
+def test_missing_entry_is_an_error_message(given: dict[str, Any], said: str) -> None:
     with pytest.raises(LabkitError, match=re.escape(said)):
         widgets.hardware_explorer(tables.of_devices("float16", FEW), **given)
 

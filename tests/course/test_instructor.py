@@ -22,7 +22,7 @@ BUILT = pytest.mark.xdist_group("site")
 
 
 def minutes(lab: Lab) -> dict[str, int]:
-    """Task -> minutes, from the author's source: a task's line stands above its solution."""
+    """Return task -> minutes from the author's source, where a task's line of minutes stands above its solution."""
     found, told = {}, 0
     for cell in lab.cells:
         if said := re.search(r"\*\d+ points · (\d+) minutes", cell.source):
@@ -38,7 +38,7 @@ def clock(text: str) -> int:
 
 
 def cells(site: Site, page: str) -> list[list[str]]:
-    """Rows of all tables of a page, as text."""
+    """Return the rows of all tables of a page, as text."""
     source = (site.folder / f"{page}.html").read_text("utf-8")
     return [
         [re.sub(r"<[^>]+>", "", cell).strip() for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL)]

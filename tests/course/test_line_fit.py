@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mlsys_labkit import widgets
 from mlsys_labkit.errors import LabkitError
@@ -42,7 +41,7 @@ def test_python_and_javascript_agree() -> None:
 
 
 @given(st.lists(st.tuples(numbers, numbers), min_size=2, max_size=20))
-def test_the_best_line_is_numpys(points: list[tuple[float, float]]) -> None:
+def test_best_line_equals_numpys_fit(points: list[tuple[float, float]]) -> None:
     x, y = (list(each) for each in zip(*points, strict=True))
     if np.std(x) < 1e-3:
         return

@@ -22,20 +22,20 @@ LEVELS = [[level for level, _ in levels] for _, _, levels in KINDS]
 
 
 def count(start: str, end: str) -> int:
-    """Ways in a graph without cycles, by the sum over hand-overs."""
+    """Count the paths from ``start`` to ``end`` in a graph without cycles: the sum over the next nodes."""
     return 1 if start == end else sum(count(target, end) for source, target in EDGES if source == start)
 
 
 @pytest.mark.parametrize("machine", COLUMNS[-1][1])
 @pytest.mark.parametrize("framework", COLUMNS[0][1])
-def test_every_way_is_found_once(framework: str, machine: str) -> None:
+def test_every_path_is_found_once(framework: str, machine: str) -> None:
     found = compilers.ways(EDGES, framework, machine)
     assert len(found) == count(framework, machine) == len({tuple(way) for way in found})
     assert all(pair in EDGES for way in found for pair in pairwise(way))
     assert [len(way) for way in found] == sorted(len(way) for way in found)
 
 
-def test_the_map_hangs_together() -> None:
+def test_every_map_node_has_an_edge_to_the_right() -> None:
     ends = {name for edge in EDGES for name in edge}
     assert ends == set(NODES)
     place = {name: at for at, (_, names) in enumerate(COLUMNS) for name in names}
@@ -44,7 +44,7 @@ def test_the_map_hangs_together() -> None:
     assert count("JAX", "TPU") == 1
 
 
-def test_levels_are_levels() -> None:
+def test_every_level_is_defined() -> None:
     assert all(len(levels) == len(CHANGES) for _, _, levels in KINDS)
     assert {level for row in LEVELS for level in row} <= set(range(len(TAKES)))
     assert len(accelerators.SCALE_SECONDS) == len(TAKES)
@@ -74,7 +74,7 @@ def test_python_and_javascript_agree() -> None:
         (lambda: widgets.accelerator_map("weather"), "no change 'weather'; choose among another branch"),
     ],
 )
-def test_what_is_not_on_the_map_is_told(make: Any, said: str) -> None:
+def test_node_not_on_the_map_is_an_error_message(make: Any, said: str) -> None:
     with pytest.raises(LabkitError, match=re.escape(said)):
         make()
 

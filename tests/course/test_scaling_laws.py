@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mlsys_labkit import widgets
 from mlsys_labkit.errors import LabkitError
@@ -56,13 +55,13 @@ def test_the_tokens_for_a_loss_reach_it(exponent: float, above: float) -> None:
 
 
 @pytest.mark.parametrize("given", [{"flops": 1.0}, {"parameters": 1e3}, {"served": -1}])
-def test_values_out_of_range_are_told(given: dict[str, Any]) -> None:
+def test_values_out_of_range_are_error_messages(given: dict[str, Any]) -> None:
     with pytest.raises(LabkitError, match=next(iter(given))):
         widgets.scaling_laws(**given)
 
 
 @pytest.mark.browser
-def test_a_model_that_serves_wants_to_be_smaller(browser: Any) -> None:
+def test_optimal_model_is_smaller_when_it_serves(browser: Any) -> None:
     page = browser.new_page(viewport={"width": 900, "height": 900})
     page.set_content(f"<main>{widgets.scaling_laws(1e24).html()}</main>")
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mlsys_labkit import widgets
 from mlsys_labkit.errors import LabkitError
@@ -90,7 +89,7 @@ def test_four_experts_of_eight_are_read_by_simulation() -> None:
 
 
 @given(st.integers(1, 16), st.integers(256, 100_000), st.sampled_from([16, 8, 4]))
-def test_as_many_users_fit_as_it_says_and_not_one_more(gpus: int, context: int, bits: int) -> None:
+def test_reported_number_of_users_fits_and_one_more_does_not(gpus: int, context: int, bits: int) -> None:
     setup = ROUND | {"gpus": gpus, "context": context, "bits": bits}
     most = model.most_users(setup)
     assert model.memory(setup | {"users": most})["free"] >= -1
@@ -106,13 +105,13 @@ def test_as_many_users_fit_as_it_says_and_not_one_more(gpus: int, context: int, 
         ({"device": "epyc-9654"}, "choose another device"),
     ],
 )
-def test_what_cannot_be_is_told(given: dict[str, Any], said: str) -> None:
+def test_impossible_input_is_an_error_message(given: dict[str, Any], said: str) -> None:
     with pytest.raises(LabkitError, match=re.escape(said)):
         widgets.serving_planner(**given)
 
 
 @pytest.mark.browser
-def test_fewer_bits_make_it_fit(browser: Any) -> None:
+def test_fewer_bits_make_the_model_fit(browser: Any) -> None:
     page = browser.new_page(viewport={"width": 900, "height": 900})
     page.set_content(f"<main>{widgets.serving_planner('llama-3-70b', gpus=1, users=8).html()}</main>")
     assert page.locator(".lk-says").inner_text().startswith("It does not fit")

@@ -71,7 +71,7 @@ def test_sources_of_the_coverage_have_rows() -> None:
 
 
 @pytest.mark.parametrize("name", CHAPTERS)
-def test_a_chapter_has_what_a_chapter_has(name: str) -> None:
+def test_chapter_has_all_required_parts(name: str) -> None:
     notebook = jupytext.read(COURSE / f"chapters/{name}.md", fmt="md:myst")
     prose = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
@@ -154,7 +154,7 @@ def test_pages_are_light_and_their_pictures_are_told(site: Site) -> None:
 
 @pytest.fixture(scope="module")
 def offline(browser: Any) -> Iterator[Any]:
-    """Opens pages where nothing but files can be had; collects what went wrong."""
+    """Yield a browser context that can load nothing but files."""
     context = browser.new_context(viewport={"width": 1200, "height": 900}, offline=True)
     yield context
     context.close()

@@ -33,7 +33,7 @@ LOOK = """() => {
 
 
 def parts(name: str) -> tuple[list[str], int]:
-    """Headings of a chapter, and how many of its cells leave something on the page, from its source."""
+    """Return the headings of a chapter and its number of cells that appear on the page, read from its source."""
     notebook = jupytext.read(ROOT / f"course/chapters/{name}.md", fmt="md:myst")
     prose = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
@@ -51,7 +51,7 @@ def words(text: str) -> str:
     return " ".join(text.split())
 
 
-def test_the_decks_are_these(site: Site) -> None:
+def test_deck_list_is_complete(site: Site) -> None:
     assert [name.removeprefix("slides/") for name in site.pages if name.startswith("slides/")] == DECKS
     assert {f"../slides/{name}.html" for name in DECKS} <= set(site.pages["instructor/index"].links)
 
@@ -92,7 +92,7 @@ def test_tables_and_formulas_are_on_the_slides(site: Site, name: str) -> None:
 
 @pytest.fixture(scope="module")
 def shows(browser: Any, site: Site) -> Iterator[Any]:
-    """Opens a deck where nothing but files can be had; what went wrong is in the page's ``trouble``."""
+    """Yield a function that opens a deck without a network; errors of the page are in the page's ``trouble``."""
     contexts = []
 
     def show(name: str, scheme: str = "light") -> Any:
@@ -177,7 +177,7 @@ def test_a_figures_pointer_is_where_its_picture_is(shows: Any) -> None:
         const { left, top, width, height } = dot.getBoundingClientRect();
         return Math.hypot(left + width / 2 - x, top + height / 2 - y) < 4;
     })"""
-    page.wait_for_function(near, arg=[chart.element_handle(), x, y], timeout=30_000)
+    page.wait_for_function(near, arg=[chart.element_handle(), x, y])
 
 
 @pytest.mark.browser

@@ -1,4 +1,4 @@
-"""What a token costs: annuities and hours by hand, the twin in JavaScript, and the picture in a browser."""
+"""Annuities and hours by hand, the twin in JavaScript, and the picture in a browser."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mlsys_labkit import widgets
 from mlsys_labkit.errors import LabkitError
@@ -44,7 +43,7 @@ def test_python_and_javascript_agree() -> None:
         assert twins.in_python({"cost": model}, call) == pytest.approx(theirs, rel=1e-12), call
 
 
-def test_an_hour_by_hand() -> None:
+def test_cost_of_an_hour_equals_hand_calculation() -> None:
     # A dollar an hour of a year, half of the hours sold: two dollars. A busy hour takes 1.5 kWh, an idle one 0.45.
     paid = model.hour(PLAIN)
     assert paid == pytest.approx({"machine": 2.0, "interest": 0.0, "power": 0.195, "people": 0.0})
@@ -62,7 +61,7 @@ def test_equal_payments_repay_the_price_and_its_interest(price: float, years: in
 
 
 @pytest.mark.parametrize("given", [{"utilisation": 0.0}, {"years": 20}, {"rent": 0}, {"price": float("nan")}])
-def test_values_out_of_range_are_told(given: dict[str, Any]) -> None:
+def test_values_out_of_range_are_error_messages(given: dict[str, Any]) -> None:
     with pytest.raises(LabkitError, match=re.escape(next(iter(given)))):
         widgets.token_cost(**given)
 

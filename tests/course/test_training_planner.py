@@ -10,8 +10,9 @@ import pytest
 
 from mlsys_labkit import ranks, widgets
 from mlsys_labkit.errors import LabkitError
-from mlsys_labkit.widgets.training_planner import KIND, model, plan_of
+from mlsys_labkit.widgets.training_planner import model, plan_of
 from tests.labkit import twins
+from tests.labkit.test_widgets import state
 
 SOURCES = {"training": Path(model.__file__).with_name("model.js")}
 LAYOUTS: list[tuple[str, dict[str, Any]]] = [
@@ -29,7 +30,7 @@ LAYOUTS: list[tuple[str, dict[str, Any]]] = [
 
 def plan(name: str, layout: dict[str, Any]) -> dict[str, float]:
     made = widgets.training_planner(name, **layout)
-    return plan_of({field: getattr(made, field) for field in KIND.fields})
+    return plan_of(state(made))
 
 
 @pytest.mark.parametrize(("name", "layout"), LAYOUTS)
@@ -52,12 +53,12 @@ def test_memory_and_time_are_the_full_planners_to_a_few_percent(name: str, layou
     assert model.utilisation(ours) == pytest.approx(full.mfu, rel=0.08)
 
 
-def test_the_bubble_is_the_papers() -> None:
+def test_pipeline_bubble_equals_the_papers_formula() -> None:
     times = model.seconds(plan("llama-3-70b", {"data": 1, "tensor": 1, "pipeline": 4, "micro_batches": 8}))
     assert times["bubble"] / (times["compute"] + times["bubble"]) == pytest.approx(3 / 11)
 
 
-def test_zero_shares_out_what_its_stage_says() -> None:
+def test_zero_stage_divides_its_states_among_ranks() -> None:
     state = [plan("llama-2-7b", {"data": 64, "tensor": 1, "zero": stage}) for stage in range(4)]
     parts = ("parameters", "gradients", "optimizer")
     held = [sum(model.memory(each)[part] for part in parts) / each["parameters"] for each in state]
@@ -86,13 +87,13 @@ def test_python_and_javascript_agree() -> None:
         ("llama-3-8b", {"tokens": 5}, "tokens is between"),
     ],
 )
-def test_what_cannot_be_is_told(name: str, given: dict[str, Any], said: str) -> None:
+def test_impossible_input_is_an_error_message(name: str, given: dict[str, Any], said: str) -> None:
     with pytest.raises(LabkitError, match=re.escape(said)):
         widgets.training_planner(name, **given)
 
 
 @pytest.mark.browser
-def test_zero_three_makes_it_fit_by_keyboard(browser: Any) -> None:
+def test_zero_three_chosen_by_keyboard_makes_the_model_fit(browser: Any) -> None:
     page = browser.new_page(viewport={"width": 900, "height": 900})
     page.set_content(f"<main>{widgets.training_planner('llama-3-8b', data=64, tensor=1, zero=0).html()}</main>")
     says = page.locator(".lk-says")

@@ -1,4 +1,4 @@
-// Kernels of test_engine.py: each does one thing that the simulator's engine is for.
+// Kernels of test_engine.py and test_engine_faults.py: each does one thing that the simulator's engine is for.
 #include <cuda_fp16.h>
 
 #include <cassert>

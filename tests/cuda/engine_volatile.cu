@@ -1,4 +1,4 @@
-// Kernels of test_engine.py that leave to volatile what __syncwarp and atomics are for.
+// Kernels of test_engine.py and test_engine_faults.py that leave to volatile what __syncwarp and atomics are for.
 __global__ void volatile_sum(const float* values, float* total) {
     __shared__ float sums[64];
     int t = threadIdx.x;

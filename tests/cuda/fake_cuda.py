@@ -2,7 +2,7 @@
 
 Its kernels are Python functions by symbol. It is as strict as the real thing where tests need it: addresses outside any
 allocation, modules that are no cubin, and shared memory nobody opted in to are errors with CUDA's own names.
-``test_gpu_backend.py`` holds its surface against the installed packages'.
+``test_fake_cuda.py`` holds its surface against the installed packages'.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class CUresult(enum.IntEnum):
 
 
 class CUDAError(Exception):
-    """As cuda-core raises it: the name, a colon, a sentence."""
+    """An error as cuda-core raises it: the name, a colon, a sentence."""
 
 
 class FakeGpu:
-    """What the fake packages share. ``kernels`` are bodies by symbol; ``launches`` is what was asked for."""
+    """State shared by the fake packages. ``kernels`` are bodies by symbol; ``launches`` are the launches requested."""
 
     def __init__(self, kernels: dict[str, KernelBody] | None = None, memory_bytes: int = 1 << 30) -> None:
         self.kernels = kernels or {}
@@ -53,7 +53,7 @@ class FakeGpu:
             raise CUDAError(f"{self.failing.name}: as the driver explains it")
 
     def array(self, address: int, dtype: Any, count: int) -> np.ndarray:
-        """A range of device memory, where there is one."""
+        """Return a range of device memory, or raise LookupError where nothing is allocated."""
         nbytes = np.dtype(dtype).itemsize * count
         if not any(start <= address and address + nbytes <= start + len(raw) for start, raw in self.live.items()):
             raise LookupError("outside every allocation")
@@ -61,7 +61,7 @@ class FakeGpu:
 
 
 def value(pointers: int, index: int, ctype: Any) -> Any:
-    """Argument ``index`` of a launch, as the driver reads it."""
+    """Return argument ``index`` of a launch, as the driver reads it."""
     table = ctypes.cast(pointers, ctypes.POINTER(ctypes.c_void_p))
     return ctypes.cast(table[index], ctypes.POINTER(ctype)).contents
 
@@ -204,7 +204,7 @@ def _driver(gpu: FakeGpu) -> SimpleNamespace:
         try:
             gpu.kernels[launched.symbol](launched)
         except LookupError:
-            gpu.failing = CUresult.CUDA_ERROR_ILLEGAL_ADDRESS  # a launch is asynchronous: the next call tells
+            gpu.failing = CUresult.CUDA_ERROR_ILLEGAL_ADDRESS  # asynchronous: the next call returns it
         return (CUresult.CUDA_SUCCESS,)
 
     def cuLaunchKernel(

@@ -27,7 +27,7 @@ OPEN = "</script><b>"  # a text that would break a page that does not escape it
 
 
 def _count(line: int, space: str, op: str, each: int) -> LineCount:
-    """A whole-warp access of 4 bytes a lane that costs ``each`` sectors or wavefronts a request."""
+    """Build a whole-warp access of 4 bytes per lane that costs ``each`` sectors or wavefronts per request."""
     sectors, wavefronts = (REQUESTS * each, 0) if space == "global" else (0, REQUESTS * each)
     ideal = (REQUESTS * 4, 0) if space == "global" else (0, REQUESTS)
     return LineCount(

@@ -8,13 +8,12 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
 from mlsys_labkit.cuda.errors import CudaError
-from mlsys_labkit.cuda.simulator import arena as arena_module
-from mlsys_labkit.cuda.simulator.arena import Arena, Changes, RangeAllocator
+from mlsys_labkit.cuda.kernel.simulator import arena as arena_module
+from mlsys_labkit.cuda.kernel.simulator.arena import Arena, Changes, RangeAllocator
 
 PAGE = 4096
 SMALLEST_GUARD = 64 << 10
@@ -22,7 +21,7 @@ GIB = 1 << 30
 
 
 class Ranges(RuleBasedStateMachine):
-    """Any order of takes and gives in a window so small that it fills up and is carved again and again."""
+    """Random sequences of allocations and frees in a window so small that it fills up and is divided repeatedly."""
 
     taken = Bundle("taken")
 

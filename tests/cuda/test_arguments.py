@@ -9,13 +9,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 
 from mlsys_labkit import cuda
-from mlsys_labkit.cuda.parameters import read_parameters
-from mlsys_labkit.cuda.scalars import value_bytes
+from mlsys_labkit.cuda.kernel.arguments.parameters import read_parameters
+from mlsys_labkit.cuda.kernel.arguments.scalars import value_bytes
 
 COPY = """template <typename T> __global__ void copy(const T* from, T* to, int n)
 {
@@ -30,10 +29,24 @@ def through(kernel: cuda.Kernel, source: Any, target: Any, n: int) -> None:
 @pytest.mark.parametrize(
     ("element", "dtype"),
     [
-        *(("char", "int8"), ("signed char", "int8"), ("unsigned char", "uint8"), ("short", "int16"), ("int", "int32")),
-        *(("unsigned", "uint32"), ("long long", "int64"), ("size_t", "uint64"), ("float", "float32")),
-        *(("double", "float64"), ("bool", "bool"), ("__half", "float16"), ("unsigned char", "bool"), ("int", "uint32")),
-        *(("float2", "complex64"), ("float4", "float32"), ("int2", "int32"), ("double2", "float64")),
+        ("char", "int8"),
+        ("signed char", "int8"),
+        ("unsigned char", "uint8"),
+        ("short", "int16"),
+        ("int", "int32"),
+        ("unsigned", "uint32"),
+        ("long long", "int64"),
+        ("size_t", "uint64"),
+        ("float", "float32"),
+        ("double", "float64"),
+        ("bool", "bool"),
+        ("__half", "float16"),
+        ("unsigned char", "bool"),
+        ("int", "uint32"),
+        ("float2", "complex64"),
+        ("float4", "float32"),
+        ("int2", "int32"),
+        ("double2", "float64"),
     ],
 )
 def test_arrays_of_every_type(element: str, dtype: str) -> None:

@@ -1,4 +1,4 @@
-"""Asynchronous copies that nobody waits for: found by check, under every order; correct twins find nothing."""
+"""Asynchronous copies without a wait: found by check under every order; correct twins have no findings."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def find(name: str, seed: int) -> tuple[list[Any], Any, Any]:
 
 
 def mark(line: int) -> str:
-    """The comment behind a line: which of a kernel's steps it is."""
+    """Return the comment at the end of a line, which names the kernel's step."""
     return LINES[line - 1].rpartition("// ")[2]
 
 

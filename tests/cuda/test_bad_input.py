@@ -1,4 +1,4 @@
-"""Everything that a student can get wrong at the door: one clear line, within seconds, and the next launch works."""
+"""Wrong calls of a kernel: each gives one clear line within seconds, and the next launch works."""
 
 # ruff: noqa: E501 - a table of wrong input reads best with one case a line
 
@@ -29,7 +29,7 @@ def arrays() -> tuple[Any, ...]:
 
 @pytest.fixture
 def vadd() -> Iterator[cuda.Kernel]:
-    """The kernel; whatever the test did to it, it works afterwards."""
+    """Yield the kernel, and check afterwards that it still computes the right sum."""
     kernel = cuda.compile(VADD, backend="simulator")
     yield kernel
     a, b, c = arrays()

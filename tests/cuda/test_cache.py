@@ -1,4 +1,4 @@
-"""The cache of compiled files, shared by processes that know nothing of each other."""
+"""The cache of compiled files, shared by independent processes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from mlsys_labkit.cuda.build.cache import Cache
+from mlsys_labkit.cuda.cache import Cache
 
 ENTRY_BYTES = 1000
 LIMIT_BYTES = 10 * ENTRY_BYTES
 BEGIN = f"""
 import sys
 from pathlib import Path
-from mlsys_labkit.cuda.build.cache import Cache
+from mlsys_labkit.cuda.cache import Cache
 
 def fill(folder):
     (folder / "file").write_bytes(bytes({ENTRY_BYTES}))
@@ -54,7 +54,7 @@ def fill(folder: Path) -> None:
 
 
 def make_old(folder: Path, *names: str, days: int = 1) -> None:
-    """Entries that nobody has used for days."""
+    """Make cache entries that were last used ``days`` ago."""
     long_ago = time.time() - 86_400 * days
     for name in names:
         (folder / name).mkdir(exist_ok=True)

@@ -9,7 +9,7 @@ import pytest
 
 import mlsys_labkit as lk
 from mlsys_labkit.checks import CheckError, ImpossibleCountError, expect_clean, expect_counters, graded_kernel
-from mlsys_labkit.cuda.absent import unsolved_kernel
+from mlsys_labkit.cuda.kernel.absent import unsolved_kernel
 
 N = 1000  # not a multiple of the block: the last warp has lanes without work
 ADD = """
@@ -75,7 +75,7 @@ def test_a_right_kernel_is_clean_and_its_result_is_there(add: Any) -> None:
     assert (arguments[2] == 2 * arguments[0] + 1).all()
 
 
-def test_a_missing_bound_is_told_with_its_line() -> None:
+def test_a_missing_bound_is_reported_with_its_line() -> None:
     kernel = lk.cuda.compile(ADD.replace("if (i < n) ", ""))
     text = message(expect_clean, kernel, (8, 128, vectors()))
     assert text.splitlines()[0] == "add, grid 8, block 128: out of bounds"
@@ -83,7 +83,7 @@ def test_a_missing_bound_is_told_with_its_line() -> None:
     assert "line 5: c[i] = a[i] + b[i];" in text
 
 
-def test_a_missing_barrier_is_told_with_both_lines() -> None:
+def test_a_missing_barrier_is_reported_with_both_lines() -> None:
     kernel = lk.cuda.compile(TRANSPOSE.replace("__syncthreads();", ""))
     text = message(expect_clean, kernel, ((2, 2), (32, 32), squares()), name="transpose of 64")
     assert text.startswith("transpose of 64, grid (2, 2), block (32, 32): shared race")
@@ -92,7 +92,7 @@ def test_a_missing_barrier_is_told_with_both_lines() -> None:
 
 
 def test_every_launch_is_checked(add: Any) -> None:
-    short = (*vectors()[:3], N + 1)  # says one element more than there is
+    short = (*vectors()[:3], N + 1)  # N + 1 is one element more than the arrays have
     assert "grid 8, block 128" in message(expect_clean, add, (1, 32, vectors()), (8, 128, short))
 
 
@@ -101,7 +101,7 @@ def test_an_unsolved_kernel_raises_as_an_unsolved_function_does() -> None:
         expect_clean(unsolved_kernel("add", "", 3), (8, 128, vectors()))
 
 
-def test_an_unsolved_kernel_is_told_by_its_name() -> None:
+def test_an_unsolved_kernel_is_reported_by_its_name() -> None:
     stub = lk.cuda.compile("__global__ void add(float* x)\n{\n    # YOUR CODE HERE\n    raise NotImplementedError()\n}")
     with pytest.raises(NotImplementedError, match=r"^add is not written yet: line 4 of its cell"):
         graded_kernel(stub)
@@ -131,7 +131,7 @@ def test_counts_of_a_vector_add_equal_theory(added: Any) -> None:
     )
 
 
-def test_conflicts_are_told_with_the_line_that_queues(transposed: Any) -> None:
+def test_bank_conflicts_are_reported_with_their_line(transposed: Any) -> None:
     # 4 blocks of 32 warps; each reads a column of the tile: 32 wavefronts, 31 more than one.
     text = message(expect_counters, transposed, bank_conflicts=0)
     assert text.splitlines()[:3] == [
@@ -162,7 +162,7 @@ __global__ void rows(float* x)
     assert "most at line 5: s[2 * threadIdx.x]" in message(expect_counters, profile, worst_bank_conflict=1)
 
 
-def test_too_many_gives_the_ratio_and_too_few_is_told_too(added: Any) -> None:
+def test_too_many_sectors_give_a_ratio_and_too_few_are_reported(added: Any) -> None:
     text = message(expect_counters, added, at_most_global_load_requests=32, name="vector add")
     assert text.startswith("vector add: global load requests: too many\n  expected  at most 32\n  actual    64 (2x)")
     assert "too few" in message(expect_counters, added, global_load_requests=65)
@@ -174,11 +174,11 @@ def test_a_count_below_the_minimum_is_an_error_of_its_own_kind_and_comes_first(a
         expect_counters(added, at_most_global_load_requests=1, at_least_global_load_sectors=251)
     assert str(caught.value).startswith("add: global load sectors: fewer than any kernel needs for this work")
     with pytest.raises(CheckError) as caught:
-        expect_counters(added, global_load_sectors=251)  # only at_least_ speaks of a minimum
+        expect_counters(added, global_load_sectors=251)  # only at_least_ states a minimum
     assert not isinstance(caught.value, ImpossibleCountError)
 
 
-def test_a_sampled_profile_says_whose_counts_they_are(add: Any) -> None:
+def test_a_sampled_profile_names_the_blocks_that_were_counted(add: Any) -> None:
     sampled = add.profile.sampled(2)[8, 128](*vectors())
     assert "expected  at most 1 in 2 of 8 blocks" in message(expect_counters, sampled, at_most_global_load_requests=1)
 
@@ -187,7 +187,7 @@ def test_a_sampled_profile_says_whose_counts_they_are(add: Any) -> None:
 
 
 class Forged:
-    """Answers as a kernel and as a profile would, with what the check wants to hear."""
+    """Objects that imitate a kernel's and a profile's answers, with the values that the check expects."""
 
     lines = ()
     blocks_run = blocks_total = 1

@@ -1,15 +1,13 @@
-"""From text to kernel.so: kept, shared between processes, bounded, and honest about what it cannot do."""
+"""Compilation of a text to kernel.so: the compiler, its limits, and what it is given."""
 
 # ruff: noqa: E501
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -18,34 +16,21 @@ import numpy as np
 import pytest
 
 from mlsys_labkit import cuda
-from mlsys_labkit.cuda.build import compiler, module
-from mlsys_labkit.cuda.build.cache import Cache
-from mlsys_labkit.cuda.build.flags import Build, compile_flags
-from mlsys_labkit.cuda.build.headers import precompiled
-from mlsys_labkit.cuda.build.lines import LineTable
-from mlsys_labkit.cuda.build.red_zones import with_red_zones
-from mlsys_labkit.cuda.build.symbols import read_symbols, shared_arrays
-from mlsys_labkit.cuda.build.toolchain import find_toolchain
-from mlsys_labkit.cuda.build.unit import Unit
-
-FILL = "__global__ void fill(int* x, int value) { x[threadIdx.x] = value; }"
+from mlsys_labkit.cuda.cache import Cache
+from mlsys_labkit.cuda.kernel.gcc import compiler, module
+from mlsys_labkit.cuda.kernel.gcc.flags import Build, compile_flags
+from mlsys_labkit.cuda.kernel.gcc.headers import precompiled
+from mlsys_labkit.cuda.kernel.gcc.lines import LineTable
+from mlsys_labkit.cuda.kernel.gcc.red_zones import with_red_zones
+from mlsys_labkit.cuda.kernel.gcc.symbols import read_symbols, shared_arrays
+from mlsys_labkit.cuda.kernel.gcc.toolchain import find_toolchain
+from mlsys_labkit.cuda.kernel.gcc.unit import Unit
+from mlsys_labkit.cuda.source.source import Source
+from tests.cuda.compile_helpers import FILL, fake_compiler, version
 
 
 def built(source: str, kernels: tuple[str, ...], build: Build = Build.FAST) -> Path:
-    return module.compile_module(Unit(source, kernels), build, find_toolchain(), Cache()).path
-
-
-# ---- the compiler ----------------------------------------------------------------------------------------------------
-
-
-def fake_compiler(folder: Path, name: str, text: str) -> None:
-    folder.mkdir(exist_ok=True)
-    (folder / name).write_text(f"#!/bin/sh\n{text}\n")
-    (folder / name).chmod(0o755)
-
-
-def version(number: str) -> str:
-    return f'case "$*" in *-dumpfullversion*) echo {number}; exit 0;; esac'
+    return module.compile_module(Unit(Source(source), kernels), build, find_toolchain(), Cache()).path
 
 
 def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -106,7 +91,7 @@ def test_compile_time_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def compiler_processes() -> list[str]:
-    """Compilers that this process started and did not end."""
+    """Return the compilers that this process started and that still run."""
     said = subprocess.run(
         ["ps", "-o", "pid,ppid,comm", "--ppid", str(os.getpid())], capture_output=True, text=True
     ).stdout
@@ -114,14 +99,14 @@ def compiler_processes() -> list[str]:
 
 
 def test_nested_unrolling_compiles_in_seconds() -> None:
-    """Sixteen million products, were they all written out."""
+    """Unrolled in full, these loops would have sixteen million products."""
     loops = "".join(f"#pragma unroll\nfor (int {i} = 0; {i} < 256; ++{i})\n" for i in "abc")
     source = f"__global__ void f(float* x) {{ float s = 0;\n{loops} s += x[a] * x[b] + x[c];\n x[0] = s; }}"
     assert cuda.compile(source, backend="simulator")
 
 
 @pytest.mark.parametrize("compile_them", [cuda.compile, cuda.compile_all])
-def test_a_source_of_templates_alone_says_which_there_are_and_how_to_ask_for_one(
+def test_a_source_of_templates_alone_lists_them_and_an_instance(
     compile_them: Callable[[str], object],
 ) -> None:
     source = """template <int N> __global__ void fill(int* x) { x[threadIdx.x] = N; }
@@ -137,94 +122,12 @@ def test_a_source_of_templates_alone_says_which_there_are_and_how_to_ask_for_one
     assert (x == 16).all()
 
 
-# ---- the cache -------------------------------------------------------------------------------------------------------
-
-
-RACE = """
-import sys, time
-from mlsys_labkit import cuda
-import numpy as np
-time.sleep(max(0, float(sys.argv[1]) - time.time()))
-kernel = cuda.compile(sys.argv[2], backend="simulator")
-x = np.zeros(4, np.int32)
-kernel[1, 4](x, 7)
-assert (x == 7).all() and kernel.check[1, 4](x, 8) == [], x
-"""
-
-
-def test_processes_that_compile_the_same_never_collide(tmp_path: Path) -> None:
-    start = str(time.time() + 1.5)
-    environment = {**os.environ, "LABKIT_CUDA_CACHE": str(tmp_path)}
-    for source in (FILL, FILL.replace("value;", "value + 0;")):  # with nothing there, and with all but the kernel
-        command = [sys.executable, "-c", RACE, start, source]
-        running = [subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) for _ in range(4)]
-        said = [process.communicate(timeout=120)[1] for process in running]
-        assert [process.returncode for process in running] == [0] * 4, "\n".join(said)
-    names = [path.name for path in tmp_path.iterdir()]
-    assert not [name for name in names if "making" in name or name.endswith(".lock")]
-    assert len([name for name in names if name.startswith("kernel-")]) == 4  # two sources, two builds
-
-
-@pytest.mark.parametrize(
-    ("number", "said"),
-    [
-        (errno.ENOSPC, "No space left on device"),
-        (errno.EROFS, "Read-only file system"),
-        (errno.EACCES, "Permission denied"),
-    ],
-)
-def test_a_disk_that_cannot_be_written(number: int, said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """As root every folder can be written to, so the system's own answer is put in its mouth."""
-
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setenv("LABKIT_CUDA_CACHE", str(tmp_path / "kernels"))
-    monkeypatch.setattr(Path, "mkdir", refuse)
-    with pytest.raises(cuda.CudaError) as caught:
-        cuda.compile(FILL + "// elsewhere", backend="simulator")
-    assert f"cannot be kept in {tmp_path / 'kernels'}: {said}; free some space there" in str(caught.value)
-    assert "LABKIT_CUDA_CACHE" in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-def test_a_disk_that_fills_up_while_g_plus_plus_writes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    fake_compiler(
-        tmp_path / "bin",
-        "g++",
-        version("12.2.0") + '\necho "fatal error: closing /tmp/x: No space left on device"; exit 1',
-    )
-    monkeypatch.setenv("CXX", str(tmp_path / "bin" / "g++"))
-    monkeypatch.setenv("LABKIT_CUDA_CACHE", str(tmp_path / "kernels"))
-    with pytest.raises(cuda.CudaError, match="No space left on device"):
-        cuda.compile(FILL, strict=False, backend="simulator")
-
-
-def test_a_kernel_whose_file_was_cleaned_away_is_compiled_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kernel = cuda.compile(FILL + "// cleaned away", backend="simulator")
-    x = np.zeros(4, np.int32)
-    kernel[1, 4](x, 1)
-    for path in Cache().folder.glob("kernel-*/kernel.cu"):
-        if "cleaned away" in path.read_text():
-            (path.parent / "kernel.so").unlink()
-            path.unlink()
-            path.parent.rename(path.parent.with_name("gone"))
-            subprocess.run(["rm", "-r", str(path.parent.with_name("gone"))], check=True)
-    with pytest.raises(cuda.CudaError):
-        cuda.compile("__global__ void f() { abort(); }", backend="simulator")[1, 1]()
-    monkeypatch.setattr("mlsys_labkit.cuda.simulator.simulated._LOOK_SECONDS", 0.0)
-    kernel[1, 4](x, 2)
-    np.testing.assert_array_equal(x, [2] * 4)
-
-
 # ---- what is compiled ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("build", list(Build), ids=[build.value for build in Build])
 def test_the_precompiled_header_is_used(build: Build, tmp_path: Path) -> None:
-    """gcc passes one over in silence when a flag differs, and every compilation takes a second longer."""
+    """gcc silently ignores it when a flag differs; then every compilation takes a second longer."""
     toolchain = find_toolchain()
     header = precompiled(build, toolchain, Cache())
     (tmp_path / "x.cpp").write_text(FILL)
@@ -332,9 +235,9 @@ def test_lines_of_inlined_calls_and_included_files(tmp_path: Path) -> None:
     np.testing.assert_array_equal(x, [1, 2, 2, 1])
 
 
-def test_a_line_table_knows_included_files(tmp_path: Path) -> None:
+def test_a_line_table_holds_included_files(tmp_path: Path) -> None:
     (tmp_path / "below.h").write_text("// first line\n__device__ void below(float* to)\n{\n    *to = 2;\n}\n")
-    unit = Unit(LINES, ("f",), folder=tmp_path)
+    unit = Unit(Source(LINES), ("f",), folder=tmp_path)
     path = module.compile_module(unit, Build.INSTRUMENTED, find_toolchain(), Cache()).path
     said = subprocess.run(["objdump", "-d", str(path)], capture_output=True, text=True, check=True).stdout
     calls = [int(line.split(":")[0], 16) for line in said.splitlines() if re.search(r"call.*__tsan_write4", line)]
@@ -359,7 +262,7 @@ def test_defines() -> None:
 
 
 def test_macros_of_the_student_s_meet_none_of_ours() -> None:
-    """Names that a kit's own code behind the source might use."""
+    """Macro names that the kit's own code behind the source might use."""
     names = "A B C D E F G H I J K L M N O P Q R S T U V W X Y Z a b c i n o p x value run call describe kernel Text index arguments number"
     source = "".join(f"#define {name} 16\n" for name in names.split())
     assert cuda.compile(source + "__global__ void f(int* pointer) { pointer[0] = K; }", backend="simulator")
@@ -395,7 +298,7 @@ def test_strict_refuses_what_only_nvidia_s_compiler_refuses() -> None:
 
 
 def test_importing_costs_no_compiler() -> None:
-    """The room is imported by name alone: nothing heavy comes with it."""
+    """The package is imported by name alone, without its heavy modules."""
     code = (
         "import sys, mlsys_labkit as lk; lk.cuda; print([m for m in sys.modules if m.startswith('mlsys_labkit.cuda.')])"
     )

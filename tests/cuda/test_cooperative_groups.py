@@ -25,7 +25,7 @@ def kernels() -> Any:
 
 
 def launch(name: str, grid: Any, block: Any, shared: int, *arguments: Any, seed: int = 0) -> None:
-    """Runs it plainly, then under check, which must find nothing and compute the same."""
+    """Run the kernel plainly and under check; check must find nothing and both runs must compute the same."""
     kernel = kernels()[name]
     check, plain_run = (kernel.check.seeded(seed), kernel.seeded(seed)) if seed else (kernel.check, kernel)
     outputs = [each.copy() if isinstance(each, np.ndarray) else each for each in arguments]
@@ -68,13 +68,22 @@ def test_tiles(size: int, seed: int) -> None:
         alike = [value % 3 == mine[rank] % 3 for value in mine]
         running = list(accumulate(mine))
         assert list(row) == [
-            *(rank, number, 64 // size),
+            rank,
+            number,
+            64 // size,
             mine[1 % size],
             mine[max(rank - 1, 0)],
             mine[min(rank + 1, size - 1)],
             mine[rank ^ size // 2],
-            *(any(high), all(high), bits(high), bits(alike)),
-            *(sum(mine), max(mine), running[rank], running[rank] - mine[rank], reduce(xor, mine)),
+            any(high),
+            all(high),
+            bits(high),
+            bits(alike),
+            sum(mine),
+            max(mine),
+            running[rank],
+            running[rank] - mine[rank],
+            reduce(xor, mine),
         ]
 
 
@@ -94,11 +103,19 @@ def test_coalesced_threads(share: float, seed: int) -> None:
         alike = [value % 3 == mine[rank] % 3 for value in mine]
         agree = [flag == high[rank] for flag in high]
         expected = [
-            *(rank, count, mine[-1]),
+            rank,
+            count,
+            mine[-1],
             mine[rank - 2 if rank >= 2 else rank],
             mine[rank + 2 if rank + 2 < count else rank],
-            *(any(high), all(high), bits(high), bits(alike)),
-            *(sum(mine), min(mine), running[rank], running[rank] - mine[rank]),
+            any(high),
+            all(high),
+            bits(high),
+            bits(alike),
+            sum(mine),
+            min(mine),
+            running[rank],
+            running[rank] - mine[rank],
             sum(alike[:rank]) + 100 * sum(alike) + 10000 * labels.index(mine[rank] % 3),
             sum(agree[:rank]) + 100 * sum(agree) + 10000 * (high[rank] if not all(agree) else 0),
             rank % 4 + 100 * min(4, count - rank // 4 * 4) + 10000 * (rank // 4),
@@ -211,7 +228,7 @@ __global__ void f(int* out) {{
         ("cg::tiled_partition<3>(cg::this_thread_block()).sync();", "power of two"),
     ],
 )
-def test_what_is_left_out_is_said(code: str, words: str) -> None:
+def test_features_left_out_are_named(code: str, words: str) -> None:
     source = f"#include <cooperative_groups.h>\nnamespace cg = cooperative_groups;\n__global__ void f() {{ {code} }}"
     with pytest.raises(cuda.CompileError, match=words):
         cuda.compile(source, backend="simulator", strict=False)

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from mlsys_labkit import cuda
-from mlsys_labkit.cuda.source.kernels import find_kernels
+from mlsys_labkit.cuda.source.source import Source
 
 CORPUS = Path(__file__).parent / "corpus"
 FILES = sorted(CORPUS.glob("*.cu"))
@@ -27,7 +27,7 @@ F = np.float32
 
 @dataclass(frozen=True)
 class Case:
-    """One launch: ``arguments`` as they go in, ``expected`` by position as they must come out."""
+    """One launch: ``arguments`` are the inputs, ``expected`` the outputs by position."""
 
     shape: tuple[Any, ...]
     arguments: tuple[Any, ...]
@@ -77,7 +77,7 @@ def random_csr() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.nda
 
 
 def graph() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A ring of 60 with chords: starts, edges, and vertex 0's neighbours."""
+    """Return a ring of 60 with chords: starts, edges, and vertex 0's neighbours."""
     neighbours = [sorted({(v + 1) % 60, (v - 1) % 60, (v * 7) % 60} - {v}) for v in range(60)]
     starts = np.cumsum([0] + [len(each) for each in neighbours]).astype(np.int32)
     return starts, np.concatenate(neighbours).astype(np.int32), np.array(neighbours[0])
@@ -340,7 +340,7 @@ def compare(case: Case, arguments: tuple[Any, ...]) -> None:
 
 
 def test_no_kernel_is_left_out():
-    there = {(path.stem, kernel.name) for path in FILES for kernel in find_kernels(path.read_text())}
+    there = {(path.stem, kernel.name) for path in FILES for kernel in Source(path.read_text()).kernels}
     tried = {(file, name.split("<")[0]) for file, name in CASES}
     assert tried == there
     assert len(there) >= 60

@@ -1,13 +1,9 @@
-"""The GPU backend on a GPU made of host memory (``fake_cuda.py``), whose names are held against the real packages'.
-
-NVIDIA's compiler is the real one. What a real GPU does is not measured here; ``-m gpu`` marks what needs one.
-"""
+"""The GPU backend on a GPU made of host memory (``fake_cuda.py``)."""
 
 from __future__ import annotations
 
 import ctypes
 import importlib
-import inspect
 import os
 import re
 from collections.abc import Iterator
@@ -18,12 +14,13 @@ import numpy as np
 import pytest
 
 from mlsys_labkit import cuda
-from mlsys_labkit.cuda.compilation import compile_all
 from mlsys_labkit.cuda.errors import ArgumentError, CompileError, CudaError, KernelError, LaunchError
-from mlsys_labkit.cuda.kernel import Kernel
-from mlsys_labkit.cuda.nvidia import gpu as gpu_module
-from mlsys_labkit.cuda.nvidia import nvrtc
+from mlsys_labkit.cuda.kernel.backends import gpu as gpu_backend
+from mlsys_labkit.cuda.kernel.compilation import compile_all
+from mlsys_labkit.cuda.kernel.kernel import Kernel
+from mlsys_labkit.cuda.nvidia import device, nvrtc
 from mlsys_labkit.cuda.nvidia.driver import Gpu
+from mlsys_labkit.cuda.source.source import Source
 from tests.cuda.fake_cuda import CUresult, FakeGpu, Launched
 
 pytestmark = pytest.mark.skipif(
@@ -46,7 +43,7 @@ class Range(ctypes.Structure):
 
 
 def scale(launched: Launched) -> None:
-    """What the kernel of that name does, from the bytes that the driver would read."""
+    """Do what the kernel of that name does, from the bytes that the driver would read."""
     begin, end = (getattr(launched.argument(3, Range), name) for name in ("begin", "end"))
     out, source = launched.addresses = [launched.argument(index, ctypes.c_uint64).value for index in (0, 1)]
     factor = launched.argument(2, ctypes.c_float).value
@@ -64,10 +61,11 @@ def stray(launched: Launched) -> None:
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeGpu]:
     made = FakeGpu({"_Z5scalePfPKff5Range": scale, "_Z5strayPfi": stray, "_Z4tilePf": lambda launched: None})
     standing_in = Gpu(0, made.core, made.driver)
-    monkeypatch.setattr(gpu_module, "the_gpu", lambda: standing_in)
-    monkeypatch.setattr(gpu_module, "why_no_gpu", lambda: "")
-    monkeypatch.setattr("mlsys_labkit.cuda.compilation.the_gpu", lambda: standing_in)
-    monkeypatch.setattr("mlsys_labkit.cuda.compilation.why_no_gpu", lambda: "")
+    monkeypatch.setattr(device, "the_gpu", lambda: standing_in)
+    monkeypatch.setattr(device, "why_no_gpu", lambda: "")
+    monkeypatch.setattr(gpu_backend, "the_gpu", lambda: standing_in)
+    monkeypatch.setattr("mlsys_labkit.cuda.kernel.compilation.the_gpu", lambda: standing_in)
+    monkeypatch.setattr("mlsys_labkit.cuda.kernel.compilation.why_no_gpu", lambda: "")
     yield made
     assert not made.live, "device memory that a launch made is given back, however it ended"
 
@@ -143,7 +141,7 @@ def test_a_device_array_of_the_gpu_is_refused_by_the_simulator(fake: FakeGpu) ->
 
 
 def tensor(fake: FakeGpu, array: np.ndarray, contiguous: bool = True) -> Any:
-    """What the backend asks of a torch tensor on a GPU."""
+    """Return a fake with the part of a torch tensor on a GPU that the backend uses."""
     buffer = fake.core.Device(0).allocate(array.nbytes, stream=None)
     fake.array(buffer.handle, array.dtype, array.size)[:] = array.reshape(-1)
     members = {
@@ -193,9 +191,9 @@ def test_more_than_48_kib_of_shared_memory_is_opted_in_to(fake: FakeGpu) -> None
     assert list(fake.shared_allowed.values()) == [100 << 10]
 
 
-def test_what_nvcc_refuses_is_told_when_it_is_compiled(fake: FakeGpu) -> None:
+def test_what_nvcc_refuses_is_raised_when_it_is_compiled(fake: FakeGpu) -> None:
     with pytest.raises(CompileError, match='line 1: identifier "only_g" is undefined'):
-        gpu_module.GpuBackend("__global__ void k(int* x) { x[0] = only_g; }", ["k"], {}, simulator=None)  # type: ignore[arg-type]
+        gpu_backend.GpuBackend(Source("__global__ void k(int* x) { x[0] = only_g; }"), ["k"], {}, simulator=None)  # type: ignore[arg-type]
 
 
 # --- Profile and check --------------------------------------------------------------------------------------------
@@ -220,7 +218,7 @@ def test_a_small_grid_is_profiled_whole_and_a_sample_as_asked(fake: FakeGpu, ker
     assert kernel.profile.sampled(7)[300, 32](big, big, 2, whole(300 * 32)).blocks_run == 7
 
 
-def test_a_simulated_profile_says_that_no_gpu_was_measured(fake: FakeGpu) -> None:
+def test_a_simulated_profile_states_that_no_gpu_was_measured(fake: FakeGpu) -> None:
     x = np.zeros(8, np.float32)
     profile = cuda.compile(SOURCE, "scale", backend="simulator").profile[1, 8](x, x, 2, whole(8))
     assert (profile.gpu, profile.gpu_seconds) == ("", None)
@@ -258,7 +256,7 @@ def test_an_illegal_address_is_one_clear_line_and_stays_one(fake: FakeGpu, kerne
     assert found.line == 7
 
 
-def test_out_of_memory_says_how_much_was_asked_for(fake: FakeGpu, kernel: Kernel) -> None:
+def test_out_of_memory_states_the_requested_size(fake: FakeGpu, kernel: Kernel) -> None:
     fake.memory_bytes = 1000
     x = np.zeros(1 << 18, np.float32)
     with pytest.raises(CudaError, match=r"^out of GPU memory: 1\.0 MiB do not fit on NVIDIA Fake; free") as caught:
@@ -287,7 +285,7 @@ def test_a_refused_launch_is_a_launch_error(fake: FakeGpu, kernel: Kernel, statu
 
 
 def test_shared_memory_is_held_against_the_gpus_own_limit(fake: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_module.the_gpu(), "arch", "sm_86")
+    monkeypatch.setattr(device.the_gpu(), "arch", "sm_86")
     x = np.zeros(2, np.float32)
     with pytest.raises(LaunchError, match=r"102,400 bytes of shared memory, and NVIDIA Fake \(sm_86\) has 101,376"):
         cuda.compile(SOURCE, "tile")[1, 32, 100 << 10](x)
@@ -298,16 +296,16 @@ def test_shared_memory_is_held_against_the_gpus_own_limit(fake: FakeGpu, monkeyp
 
 @pytest.fixture
 def real_choice() -> Iterator[None]:
-    gpu_module.the_gpu.cache_clear()
-    gpu_module.why_no_gpu.cache_clear()
+    device.the_gpu.cache_clear()
+    device.why_no_gpu.cache_clear()
     yield
-    gpu_module.the_gpu.cache_clear()
-    gpu_module.why_no_gpu.cache_clear()
+    device.the_gpu.cache_clear()
+    device.why_no_gpu.cache_clear()
 
 
 def test_without_a_gpu_auto_is_the_simulator(real_choice: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_module, "_HINTS", ())
-    assert "no NVIDIA GPU" in gpu_module.why_no_gpu()
+    monkeypatch.setattr(device, "_HINTS", ())
+    assert "no NVIDIA GPU" in device.why_no_gpu()
     assert cuda.compile(SOURCE, "stray").backend == "simulator"
     with pytest.raises(CudaError, match="no NVIDIA GPU, or its driver is not installed"):
         cuda.compile(SOURCE, "stray", backend="gpu")
@@ -316,9 +314,9 @@ def test_without_a_gpu_auto_is_the_simulator(real_choice: None, monkeypatch: pyt
 def test_a_driver_that_does_not_answer_is_no_gpu(real_choice: None, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeGpu()
     fake.failing = CUresult.CUDA_ERROR_INVALID_VALUE
-    monkeypatch.setattr(gpu_module, "_HINTS", ("/",))
-    monkeypatch.setattr(gpu_module, "Gpu", lambda: Gpu(0, fake.core, fake.driver))
-    assert gpu_module.why_no_gpu().startswith("no GPU can be used here: CUDA_ERROR_INVALID_VALUE")
+    monkeypatch.setattr(device, "_HINTS", ("/",))
+    monkeypatch.setattr(device, "Gpu", lambda: Gpu(0, fake.core, fake.driver))
+    assert device.why_no_gpu().startswith("no GPU can be used here: CUDA_ERROR_INVALID_VALUE")
 
 
 @pytest.mark.parametrize("right", [True, False])
@@ -329,65 +327,16 @@ def test_a_gpu_has_to_compute_before_it_is_trusted(
         launched.gpu.array(launched.argument(0, ctypes.c_uint64).value, np.int32, 32)[:] = 3 * np.arange(32) + right
 
     fake = FakeGpu({"_Z5probePi": probe})
-    monkeypatch.setattr(gpu_module, "_HINTS", ("/",))
-    monkeypatch.setattr(gpu_module, "Gpu", lambda: Gpu(0, fake.core, fake.driver))
-    assert gpu_module.why_no_gpu() == (
+    monkeypatch.setattr(device, "_HINTS", ("/",))
+    monkeypatch.setattr(device, "Gpu", lambda: Gpu(0, fake.core, fake.driver))
+    assert device.why_no_gpu() == (
         "" if right else "NVIDIA Fake computes wrong numbers: a kernel of one warp gave [0, 3, 6, 9] ..."
     )
     assert not fake.live
 
 
-# --- The fake is no more than the real thing ----------------------------------------------------------------------
-
-
-FAKED = [(owner, name) for owner, names in {
-    "Device": ("allocate", "set_current", "sync"), "ObjectCode": ("from_cubin", "get_kernel"),
-    "Stream": ("from_handle", "record"), "Event": ("sync",), "Buffer": ("close",),
-}.items() for name in names]  # fmt: skip
-
-
-@pytest.mark.parametrize(("owner", "name"), FAKED)
-def test_the_fakes_methods_are_cuda_cores(owner: str, name: str) -> None:
-    core = pytest.importorskip("cuda.core", reason="needs cuda-core; run: pip install 'mlsys-labkit[gpu]'")
-    ours = inspect.signature(getattr(getattr(FakeGpu().core, owner), name)).parameters
-    theirs = inspect.signature(getattr(getattr(core, owner), name)).parameters
-    kinds = {parameter: ours[parameter].kind for parameter in ours}
-    assert list(kinds) == list(theirs)
-    assert [kind.name for kind in kinds.values()] == [theirs[name].kind.name for name in theirs]
-
-
-def test_the_fakes_properties_are_cuda_cores() -> None:
-    core = pytest.importorskip("cuda.core", reason="needs cuda-core; run: pip install 'mlsys-labkit[gpu]'")
-    assert core.EventOptions(timing_enabled=True).timing_enabled
-    for owner, names in {
-        "Device": ("name", "arch", "device_id", "default_stream"),
-        "Buffer": ("handle",),
-        "Event": ("__sub__",),
-        "Kernel": ("handle",),
-        "Stream": ("handle",),
-    }.items():
-        assert all(hasattr(getattr(core, owner), name) for name in names)
-
-
-def test_the_fakes_calls_are_the_drivers() -> None:
-    driver = pytest.importorskip(
-        "cuda.bindings.driver", reason="needs cuda-bindings; run: pip install 'mlsys-labkit[gpu]'"
-    )
-    for name, ours in vars(FakeGpu().driver).items():
-        if not name.startswith("cu"):
-            continue
-        theirs = re.match(rf"{name}\((.*?)\)", (getattr(driver, name).__doc__ or "").replace("\n", " "))
-        assert theirs, name
-        parts = [part.strip() for part in theirs[1].split(",")]
-        names = [part.split(":")[0] if ":" in part else part.split()[-1] for part in parts]
-        assert names == list(inspect.signature(ours).parameters), name
-    real = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-    assert int(real) == FakeGpu().driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-    assert all(int(getattr(driver.CUresult, status.name)) == status for status in CUresult)
-
-
-def test_only_one_file_knows_cuda_core() -> None:
-    kit = Path(gpu_module.__file__).parents[2]
+def test_only_one_file_imports_cuda_core() -> None:
+    kit = Path(device.__file__).parents[2]
     naming = {path.name for path in kit.rglob("*.py") if re.search(r"cuda[._]core|cuda\.bindings", path.read_text())}
     assert naming == {"driver.py"}
 

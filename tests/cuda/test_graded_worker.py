@@ -12,7 +12,7 @@ import pytest
 
 from mlsys_labkit import cuda
 from mlsys_labkit.cuda.errors import KernelError, WorkerError
-from mlsys_labkit.cuda.simulator.client import Simulator
+from mlsys_labkit.cuda.kernel.simulator.client import Simulator
 
 RETURN = {"x86_64": "0xc3", "aarch64": "0xd65f03c0"}[platform.machine()]
 DOUBLE = "__global__ void twice(float* x) { x[threadIdx.x] = x[threadIdx.x] * 2; }"
@@ -69,7 +69,7 @@ def test_each_worker_starts_when_its_first_kernel_does() -> None:
 def test_device_arrays_are_the_same_memory_for_both() -> None:
     plain, graded = (cuda.compile(DOUBLE, backend="simulator", graded=graded) for graded in (False, True))
     arrays = []
-    for size in (32, 32, 1000, 7, 32):  # that come and go while either of them hears nothing
+    for size in (32, 32, 1000, 7, 32):  # allocated and freed without a message to the workers
         device = cuda.to_device(np.ones(size, np.float32))
         for kernel in (plain, graded, plain.profile, graded.profile):
             kernel[1, min(size, 32)](device)

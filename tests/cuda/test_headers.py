@@ -1,4 +1,4 @@
-"""What a kernel's source may lean on: headers in any order, any names, whole loads, and no more than nvcc takes."""
+"""Headers of kernels: in any order, with any macros before them, whole loads, and nothing that nvcc refuses."""
 
 # ruff: noqa: E501
 
@@ -10,15 +10,17 @@ import numpy as np
 import pytest
 
 from mlsys_labkit import cuda
-from mlsys_labkit.cuda.build.flags import INCLUDE
+from mlsys_labkit.cuda.kernel.gcc.flags import INCLUDES
 from mlsys_labkit.cuda.source.tokens import tokenize
 
-CUDA = sorted(
-    str(path.relative_to(INCLUDE))
+PATHS = {
+    str(path.relative_to(folder)): path
     for pattern in ("*.h", "cooperative_groups/*.h", "cuda/*", "cuda/std/*")
-    for path in INCLUDE.glob(pattern)
+    for folder in INCLUDES
+    for path in folder.glob(pattern)
     if path.is_file() and not path.name.startswith(("helper_", "cublas", "nvTools"))
-)  # fmt: skip
+}  # fmt: skip
+CUDA = sorted(PATHS)
 STANDARD = """
 algorithm array assert.h atomic bitset cassert cctype cfloat chrono climits cmath complex cstdarg cstddef cstdint cstdio
 cstdlib cstring ctime deque exception fstream functional future initializer_list iomanip iostream iterator limits list
@@ -43,7 +45,7 @@ def run(source: str, *arrays: np.ndarray, threads: int = 32) -> None:
 
 
 # Those that only lead on, to the prelude or to a standard header, need no compilation of their own.
-FORWARDING = [name for name in CUDA if name.startswith("cuda/std/") or '"lk/prelude.h"' in (INCLUDE / name).read_text()]
+FORWARDING = [name for name in CUDA if name.startswith("cuda/std/") or '"lk/prelude.h"' in PATHS[name].read_text()]
 
 
 @pytest.mark.parametrize("header", [name for name in CUDA if name not in FORWARDING])
@@ -67,7 +69,8 @@ def test_headers_in_any_order(seed):
 WORDS = sorted(
     {
         token.text
-        for path in INCLUDE.rglob("*")
+        for folder in INCLUDES
+        for path in folder.rglob("*")
         if path.is_file()
         for token in tokenize(path.read_text())
         if token.kind == "identifier" and not token.text.startswith(("_", "lk", "LK"))
@@ -93,7 +96,7 @@ def test_macros_of_the_source_change_no_header_of_a_file_beside_it(tmp_path):
 
 
 def test_macros_of_a_program_change_no_header(tmp_path):
-    names = [*CUDA, *(f"thrust/{path.name}" for path in (INCLUDE / "thrust").glob("*.h"))]
+    names = [*CUDA, *(f"thrust/{path.name}" for path in (INCLUDES[1] / "thrust").glob("*.h"))]
     headers = "".join(f"#include <{name}>\n" for name in names)
     (tmp_path / "sizes.h").write_text(f"#pragma once\n{MACROS}")
     program = tmp_path / "program.cu"
@@ -240,7 +243,7 @@ def test_float3_is_three_loads():
 
 
 def test_a_guarded_pair_is_not_read_by_others():
-    # gcc would load both halves of a pair before it asks whether they are wanted: a race that is not in the source.
+    # gcc would load both halves of a pair before it tests which one is needed: a race that is not in the source.
     kernel = compiles(
         "#include <cuda_fp16.h>\n"
         "__forceinline__ __device__ void fold(half2* const v) {\n"

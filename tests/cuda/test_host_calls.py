@@ -12,6 +12,7 @@ from mlsys_labkit import cuda
 from mlsys_labkit.cuda import run_program
 from mlsys_labkit.cuda.errors import CompileError, CudaError
 from mlsys_labkit.cuda.source.host_calls import host_calls
+from mlsys_labkit.cuda.source.source import Source
 
 REFUSED = [
     ("__global__ void k(int* p) {\n  cudaMemcpy(p, p, 4, cudaMemcpyDefault);\n}", 2, "cudaMemcpy", "__global__", "k"),
@@ -44,7 +45,7 @@ def test_the_call_is_refused_with_its_line(source: str, line: int, called: str, 
 
 @pytest.mark.parametrize("source", ACCEPTED)
 def test_what_is_no_such_call_passes(source: str) -> None:
-    assert host_calls(source) == []
+    assert host_calls(Source(source)) == []
 
 
 @pytest.mark.parametrize("source", [*(source for source, *_ in REFUSED), *ACCEPTED[:2], *ACCEPTED[4:]])
@@ -58,8 +59,8 @@ def test_nvcc_agrees(source: str, tmp_path: Path) -> None:
         capture_output=True,
         text=True,
     )
-    assert ("calling a __host__ function" in said.stderr) == bool(host_calls(source))
-    assert all(one.text.split(" from ")[0] in said.stderr for one in host_calls(source))
+    assert ("calling a __host__ function" in said.stderr) == bool(host_calls(Source(source)))
+    assert all(one.text.split(" from ")[0] in said.stderr for one in host_calls(Source(source)))
 
 
 @pytest.mark.parametrize("name", ["kernel.cu", "src/my kernels.cuh", "../matmul.cpp"])

@@ -7,6 +7,7 @@ import pytest
 
 import mlsys_labkit.cuda as cuda
 from mlsys_labkit.cuda.source.host_code import without_host_code
+from mlsys_labkit.cuda.source.source import Source
 
 SOLUTION = r"""
 #include <cuda_runtime.h>
@@ -57,7 +58,7 @@ def test_kernels_of_a_file_with_its_launches_run():
 
 
 def test_lines_of_the_kernels_stay():
-    left = without_host_code(SOLUTION)
+    left = without_host_code(Source(SOLUTION)).text
     assert len(left) == len(SOLUTION)
     assert left.index("second(int") == SOLUTION.index("second(int")
     for gone in ("solve", "main", "Timer", "cublas"):
@@ -78,12 +79,12 @@ def test_lines_of_the_kernels_stay():
     ],
 )
 def test_what_kernels_may_use_stays(source: str):
-    assert without_host_code(source) == source
+    assert without_host_code(Source(source)).text == source
 
 
 def test_a_macro_that_stands_in_a_host_function_stays():
     source = "void host() { cudaFree(0);\n#define WIDTH 32\n}\n__global__ void f(int* x) { x[0] = WIDTH; }"
-    assert without_host_code(source) == source
+    assert without_host_code(Source(source)).text == source
 
 
 def test_an_error_behind_host_code_names_its_own_line():
@@ -94,9 +95,9 @@ def test_an_error_behind_host_code_names_its_own_line():
 
 def test_a_library_that_only_the_host_uses_need_not_be_there():
     host = "#include <cub/cub.cuh>\nvoid solve(int* x) { cub::DeviceReduce::Sum(nullptr, x); }\n"
-    assert "cub" not in without_host_code(host + "__global__ void f(int* x) { x[0] = 1; }")
+    assert "cub" not in without_host_code(Source(host + "__global__ void f(int* x) { x[0] = 1; }")).text
     device = host + "__global__ void f(int* x) { x[0] = cub::LaneId(); }"
-    assert "#include <cub/cub.cuh>" in without_host_code(device)
+    assert "#include <cub/cub.cuh>" in without_host_code(Source(device)).text
 
 
 EXTENSION = r"""

@@ -18,7 +18,7 @@ WORDS = WORDS.astype(np.uint32)
 
 
 def binary(expression: str, out: str = "unsigned") -> np.ndarray:
-    """``expression`` of the unsigned words a and b, for each pair of neighbours in WORDS."""
+    """Evaluate ``expression`` on the unsigned words a and b for each pair of neighbours in WORDS."""
     kernel = cuda.compile(
         f"__global__ void f(const unsigned* words, {out}* out) {{ int i = threadIdx.x;"
         f" unsigned a = words[i], b = words[(i + 1) % blockDim.x]; out[i] = {expression}; }}",

@@ -11,8 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
 from mlsys_labkit import cuda
 
@@ -25,12 +24,12 @@ WORDS = 4096
 
 @dataclass(frozen=True)
 class Load:
-    """x += a[p++]"""
+    """The statement ``x += a[p++]``."""
 
 
 @dataclass(frozen=True)
 class Leave:
-    """break or continue, for lanes whose next random bit is set."""
+    """A break or continue, for lanes whose next random bit is set."""
 
     word: str
 
@@ -43,7 +42,7 @@ class If:
 
 @dataclass(frozen=True)
 class Loop:
-    """As often as two random bits of the lane say."""
+    """A loop whose number of iterations is two random bits of the lane."""
 
     body: tuple[Statement, ...]
 
@@ -75,13 +74,13 @@ def programs(depth: int = 3, in_loop: bool = False) -> st.SearchStrategy[tuple[S
 
 @dataclass
 class Text:
-    """CUDA C++ of programs."""
+    """The CUDA C++ text of programs."""
 
     lines: list[str] = field(default_factory=list)
     loops: int = 0
 
     def kernel(self, number: int, program: tuple[Statement, ...]) -> list[int]:
-        """Returns the lines of the loads, in the order of the program's text."""
+        """Append the kernel of a program, and return the lines of its loads in the order of the text."""
         places: list[int] = []
         body = self._block(program, places)
         base = len(self.lines) + 1
@@ -113,7 +112,7 @@ class Text:
                 self._append(lines, statement.body, places)
                 lines.append("    }")
             else:
-                # A lambda that is called once would be inlined; this one is told not to be.
+                # A lambda that is called once would be inlined; the attribute prevents that.
                 lines.append("    [&]() __attribute__((noinline)) {")
                 self._append(lines, statement.body, places)
                 lines.append("    }();")
@@ -130,7 +129,7 @@ class Text:
 
 
 class Warp:
-    """Runs a program; counts requests and lanes of each load, in the order of the program's text."""
+    """A model of one warp that runs a program and counts requests and lanes of each load, in text order."""
 
     def __init__(self, program: tuple[Statement, ...], seeds: np.ndarray) -> None:
         self.random = seeds.copy()
@@ -144,7 +143,7 @@ class Warp:
         return self.random
 
     def _run(self, block: tuple[Statement, ...], mask: np.ndarray, number: list[int]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the lanes that broke and those that continued. `number` counts the loads of the text."""
+        """Return the lanes that broke and those that continued. ``number`` counts the loads of the text."""
         broke = np.zeros(LANES, bool)
         continued = np.zeros(LANES, bool)
         for statement in block:

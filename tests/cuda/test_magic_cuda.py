@@ -1,4 +1,4 @@
-"""``%%cuda`` in a real shell: names, options, cells that nobody solved, and errors on the cell's own lines."""
+"""``%%cuda`` in a real shell: names, options, unsolved cells, and errors on the cell's own lines."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_an_unsolved_cell_raises_when_it_is_launched(shell: InteractiveShell, st
 
 
 def test_a_cell_that_does_not_compile_leaves_no_earlier_kernel(shell: InteractiveShell) -> None:
-    """Its tests would judge the kernel of before, and a student would believe them."""
+    """Otherwise the tests would run the earlier kernel and pass."""
     run(shell, "mine -D FACTOR=2", SCALE)
     with pytest.raises(cuda.CompileError):
         shell.run_cell_magic("cuda", "mine", SCALE)

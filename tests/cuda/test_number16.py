@@ -31,7 +31,7 @@ def codes(dtype: np.dtype) -> np.ndarray:
 
 
 def same(got: np.ndarray, expected: np.ndarray) -> None:
-    """Equal bits, any NaN for a NaN."""
+    """Check that the bits are equal, except that any NaN equals any NaN."""
     nan = np.isnan(expected.astype(np.float32))
     np.testing.assert_array_equal(np.isnan(got.astype(np.float32)), nan)
     np.testing.assert_array_equal(got.view(np.uint16)[~nan], expected.view(np.uint16)[~nan])
@@ -62,7 +62,7 @@ def test_every_code_to_float_and_back(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_nan(kind):
-    """As on a GPU, whatever the NaN was."""
+    """Every NaN result has the one NaN code that a GPU returns."""
     _, dtype = KINDS[kind]
     nans = np.resize(np.array([np.nan], dtype), 256)
     out = np.zeros_like(nans)
@@ -71,7 +71,7 @@ def test_one_nan(kind):
 
 
 def pairs(dtype: np.dtype, count: int = 2**15) -> tuple[np.ndarray, np.ndarray]:
-    """Any codes, neighbours in size that cancel or round, and the special values with each other."""
+    """Return pairs of any codes, of close values that cancel or round, and of all special values."""
     a, b = (RNG.integers(0, 2**16, count, np.uint16).view(dtype) for _ in range(2))
     near = RNG.standard_normal((2, count)).astype(dtype)
     special = np.array(np.meshgrid(SPECIAL, SPECIAL)).reshape(2, -1).astype(dtype)
@@ -98,7 +98,7 @@ def test_arithmetic_rounds_once(kind, symbol):
 
 
 def rounded(exact: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """To the nearest even, from double in one step: ml_dtypes goes to bfloat16 through float, which rounds twice."""
+    """Round from double to nearest even in one step: ml_dtypes goes to bfloat16 through float and rounds twice."""
     if dtype == np.float16:
         return exact.astype(dtype)
     single = exact.astype(np.float32)

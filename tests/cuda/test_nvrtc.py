@@ -1,134 +1,22 @@
-"""NVIDIA's compiler without a GPU: its words about a student's line, PTX and SASS, and what a kernel takes."""
+"""NVIDIA's compiler without a GPU: sources that compile, PTX and SASS, and the resources of a kernel."""
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import shutil
 import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 
-from mlsys_labkit.cuda.errors import CompileError, CudaError
-from mlsys_labkit.cuda.nvidia import libraries, nvrtc, ptxas
+from mlsys_labkit.cuda.nvidia import nvrtc, ptxas
 from mlsys_labkit.cuda.nvidia.device_code import without_host_code
-from mlsys_labkit.cuda.nvidia.diagnostics import read_log
 from mlsys_labkit.cuda.nvidia.headers import supplied_headers
 from mlsys_labkit.cuda.nvidia.occupancy import LIMITS
-from mlsys_labkit.cuda.nvidia.resources import ptx, resources, sass
-from mlsys_labkit.errors import MissingExtraError
+from tests.cuda.nvrtc_helpers import NEEDS_NVRTC, ONE, TILED, complaints, resources, sass
 
-pytestmark = pytest.mark.skipif(
-    not nvrtc.available(), reason="needs NVIDIA's run-time compiler; run: pip install 'mlsys-labkit[cuda]'"
-)
-
-TILED = """
-template <int T> __global__ void matmul(const float* a, const float* b, float* c, int n) {
-  __shared__ float tile_a[T][T], tile_b[T][T];
-  int x = threadIdx.x, y = threadIdx.y, row = blockIdx.y * T + y, column = blockIdx.x * T + x;
-  float sum = 0;
-  for (int k = 0; k < n; k += T) {
-    tile_a[y][x] = a[row * n + k + x];
-    tile_b[y][x] = b[(k + y) * n + column];
-    __syncthreads();
-    for (int i = 0; i < T; ++i) sum += tile_a[y][i] * tile_b[i][x];
-    __syncthreads();
-  }
-  c[row * n + column] = sum;
-}
-"""
-ONE = "__global__ void one(float* x) { x[threadIdx.x] = 1; }\n"
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """One cache for this file, empty at its start: the headers are unpacked once."""
-    folder = tmp_path_factory.getbasetemp() / "nvrtc-cache"
-    monkeypatch.setenv("LABKIT_CUDA_CACHE", str(folder))
-    return folder
-
-
-def complaints(source: str, name: str | None = None) -> list[tuple[int, int, str]]:
-    return [(one.line, one.column, one.text) for one in nvrtc.check(source, name)]
-
-
-# --- What CUDA says, and where ------------------------------------------------------------------------------------
-
-
-def test_a_complaint_points_at_the_students_line_and_column() -> None:
-    (found,) = nvrtc.check("__global__ void k(float* a) {\n\t a[0] = 1;\n  a[1] = missing;\n}", "k")
-    assert (found.line, found.column) == (3, 10)
-    assert found.source_line == "  a[1] = missing;"
-    assert found.text == 'identifier "missing" is undefined'
-    assert str(found) == 'line 3: identifier "missing" is undefined: a[1] = missing;'
-
-
-@pytest.mark.parametrize(
-    ("line", "column", "text"),
-    [
-        ("\ta[0] = y;", 9, 'identifier "y" is undefined'),  # a tab counts one, as in an editor's column
-        ("a[0] = 1", 1, 'expected a ";", here or on the line above'),  # on the next line, where it is missed
-        ("# a remark", None, "unrecognized preprocessing directive; a comment in C++ begins with //"),
-        ("/* 中文 é */ a[0] = y;", 19, 'identifier "y" is undefined'),  # characters, not bytes
-        ("a.x = 3;", 1, 'expression must have class type but it has type "float *"'),
-        ("host_only();", 1, 'identifier "host_only" is undefined'),
-        ("std::vector<int> v;", None, None),
-        ("throw 3;", None, None),
-    ],
-)
-def test_where_complaints_point(line: str, column: int | None, text: str | None) -> None:
-    found = complaints(f"__global__ void k(float* a) {{\n{line}\n}}", "k")
-    assert found
-    assert all(2 <= at <= 3 for at, _, _ in found)
-    if column is not None:
-        assert found[0][1] == column
-    if text is not None:
-        assert found[0][2] == text
-
-
-def test_every_complaint_is_told_in_the_order_of_the_lines() -> None:
-    found = complaints("__global__ void k(float* a) {\n a[0] = u;\n a[1] = 2;\n int unused;\n a[2] = v;\n}", "k")
-    assert [line for line, _, _ in found] == [2, 5]  # and no word about the unused variable: it compiles
-
-
-def test_an_open_bracket_is_told_at_the_end() -> None:
-    (found,) = nvrtc.check("__global__ void k(float* a) {\n  a[0] = 1;\n", "k")
-    assert found.line == 3
-    assert found.text == 'expected a "}"'
-
-
-def test_too_much_shared_memory_is_the_assemblers_complaint() -> None:
-    source = "__global__ void k(float* a) { __shared__ float s[20000]; s[threadIdx.x] = a[0]; a[1] = s[5]; }"
-    (found,) = nvrtc.check(source, "k")
-    assert found.line == 0
-    assert "uses too much shared data (0x13880 bytes, 0xc000 max)" in found.text
-
-
-def test_an_unknown_name_is_told_without_a_line() -> None:
-    found = nvrtc.check(ONE, "two")
-    assert found[0].line == 0
-    assert 'identifier "two" is undefined' in found[0].text
-
-
-def test_the_error_shows_the_first_complaints_and_carries_all() -> None:
-    wrong = "\n".join(f"x[{index}] = missing{index};" for index in range(8))
-    with pytest.raises(CompileError, match=r'(?s)^line 2: identifier "missing0" is undefined.*and 3 more$') as caught:
-        nvrtc.compile(f"__global__ void k(float* x) {{\n{wrong}\n}}", "k")
-    assert len(caught.value.diagnostics) == 8
-    assert len(str(caught.value).splitlines()) == 6
-
-
-def test_a_log_with_a_header_keeps_its_name() -> None:
-    log = 'cuda_fp16.hpp(12): error: no instance of "f"\n    f(x);\n    ^\n\n1 error detected.\n'
-    (one,) = read_log(log, "kernel.cu", ONE)
-    assert (one.diagnostic.file, one.diagnostic.line, one.diagnostic.column) == ("cuda_fp16.hpp", 12, 3)
-
-
-# --- What compiles ------------------------------------------------------------------------------------------------
+pytestmark = [NEEDS_NVRTC, pytest.mark.usefixtures("nvrtc_cache")]
 
 
 @pytest.mark.parametrize(
@@ -142,7 +30,7 @@ def test_a_log_with_a_header_keeps_its_name() -> None:
         "x[0] = max(1, 2) + clock() + __shfl_sync(~0u, x[1], 0) + atomicAdd(x, 1.f);",
     ],
 )
-def test_what_nvcc_knows_without_an_include(body: str) -> None:
+def test_names_that_nvcc_has_without_an_include(body: str) -> None:
     assert complaints(f"__global__ void k(float* x) {{ {body} }}", "k") == []
 
 
@@ -249,7 +137,7 @@ def test_a_macro_that_makes_a_host_function_takes_no_kernel_with_it() -> None:
 def test_defines_reach_the_source() -> None:
     source = "__global__ void k(float* x) { __shared__ float s[TILE]; s[threadIdx.x] = x[0]; x[1] = s[TILE - 1]; }"
     assert [text for _, _, text in complaints(source, "k")] == ['identifier "TILE" is undefined']
-    assert resources(source, "k", "sm_90", {"TILE": 128}).shared_bytes == 512
+    assert resources(source, "k", defines={"TILE": 128}).shared_bytes == 512
 
 
 def test_headers_of_the_students_own_are_found_and_watched(tmp_path: Path) -> None:
@@ -260,9 +148,9 @@ def test_headers_of_the_students_own_are_found_and_watched(tmp_path: Path) -> No
     (tmp_path / "lib" / "factor.h").write_text("#define FACTOR 3\n")
     source = '#include "lib/scale.cuh"\n__global__ void k(int* x) { x[0] = scale(5); }'
     assert [one.text for one in nvrtc.check(source, "k")] == ['cannot open source file "lib/scale.cuh"']
-    assert ", 15;" in ptx(source, "k", folder=tmp_path)
+    assert ", 15;" in nvrtc.compile(source, "k", folder=tmp_path).ptx
     (tmp_path / "lib" / "factor.h").write_text("#define FACTOR 4\n")
-    assert ", 20;" in ptx(source, "k", folder=tmp_path)
+    assert ", 20;" in nvrtc.compile(source, "k", folder=tmp_path).ptx
     (tmp_path / "lib" / "factor.h").write_text("#define FACTOR )\n")
     (found,) = nvrtc.check(source, "k", folder=tmp_path)
     assert (found.file, found.line) == ("lib/scale.cuh", 2)
@@ -313,7 +201,7 @@ def test_launch_bounds_cap_the_registers_and_the_rest_spills() -> None:
 
 
 @pytest.mark.skipif(shutil.which("ptxas") is None, reason="needs a CUDA toolkit's ptxas as a second opinion")
-def test_a_toolkit_says_the_same(tmp_path: Path) -> None:
+def test_a_toolkit_gives_the_same_complaints(tmp_path: Path) -> None:
     """An assembler of the same PTX in another program; its version may choose other registers, and no other bytes."""
     text = nvrtc.compile(TILED, "matmul<16>", options=["--gpu-architecture=compute_90"]).ptx
     older = re.sub(r"\.version 9\.\d", ".version 9.0", text)
@@ -369,10 +257,10 @@ def test_sass_is_the_named_kernels() -> None:
 
 
 def test_ptx_names_the_architecture() -> None:
-    assert ".target sm_80" in ptx(ONE, "one", "sm_80")
+    assert ".target sm_80" in nvrtc.compile(ONE, "one", "sm_80").ptx
 
 
-def test_nothing_is_compiled_twice(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_compiled_twice(nvrtc_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = nvrtc.compile(ONE, "one", "sm_86")
     monkeypatch.setattr(nvrtc, "_run", lambda *_: pytest.fail("compiled again"))
     assert nvrtc.compile(ONE, "one", "sm_86") == first
@@ -421,69 +309,3 @@ def test_limits_are_those_of_the_cuda_library() -> None:
 
     assert complaints(asserts()) == []
     assert len(complaints(asserts(wrong=1))) == 100, "where the compiler stops: each of them is compared"
-
-
-# --- When something is missing ------------------------------------------------------------------------------------
-
-
-def test_an_unknown_architecture_lists_the_known() -> None:
-    with pytest.raises(CudaError, match=r"does not compile for 'sm_70'; it knows sm_75, .*sm_90"):
-        nvrtc.compile(ONE, "one", "sm_70")
-    with pytest.raises(CudaError, match="does not compile for 'h100'"):
-        nvrtc.compile(ONE, "one", "h100")
-
-
-def test_without_nvrtc_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(libraries, "_wheel_folders", lambda kind: iter(()))
-    monkeypatch.setattr(libraries, "_toolkit_folders", lambda *kinds: iter(()))
-    monkeypatch.setenv("PATH", "")
-    assert not nvrtc.available()
-    with pytest.raises(
-        MissingExtraError, match=r"^NVRTC, .* is not installed; run: pip install 'mlsys-labkit\[cuda\]'"
-    ):
-        nvrtc.check(ONE)
-    with pytest.raises(MissingExtraError, match=r"^nvdisasm, .* run: pip install 'mlsys-labkit\[cuda\]'"):
-        libraries.find_nvdisasm()
-
-
-def test_the_newest_copy_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, folder in (("libnvrtc.so.12", "cuda_nvrtc"), ("libnvrtc.so.13", "cu13"), ("libnvrtc.alt.so.13", "cu13")):
-        (tmp_path / "nvidia" / folder / "lib").mkdir(parents=True, exist_ok=True)
-        (tmp_path / "nvidia" / folder / "lib" / name).touch()
-    monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    assert libraries.find_nvrtc().library.name == "libnvrtc.so.13"
-    assert libraries.find_nvrtc().builtins is None
-
-
-def test_a_compiler_that_hangs_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LABKIT_CUDA_COMPILE_SECONDS", "0.001")
-    with pytest.raises(CompileError, match=r"did not finish within 0\.001 s and was stopped"):
-        nvrtc.compile("// a source of its own\n" + ONE, "one")
-
-
-def test_a_compiler_that_crashes_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = tmp_path / "nvidia" / "cu13" / "lib" / "libnvrtc.so.13"
-    broken.parent.mkdir(parents=True)
-    broken.write_bytes(b"not a library")
-    monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    with pytest.raises(CudaError, match=r"^NVRTC \(.*libnvrtc\.so\.13\) ended with 1: OSError: .*") as caught:
-        nvrtc.compile(ONE, "one")
-    assert "\n" not in str(caught.value)
-
-
-def test_the_notebook_never_loads_the_compiler() -> None:
-    """It is 140 MB of foreign code that a student's source goes through: its crash must not be the notebook's."""
-    code = (
-        "import sys; from mlsys_labkit.cuda.nvidia import nvrtc;"
-        f"nvrtc.check({ONE!r}); maps = open('/proc/self/maps').read(); print('nvrtc' in maps)"
-    )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)
-    assert ran.stdout.strip() == "False"
-
-
-def test_the_process_answers_without_the_kit(tmp_path: Path) -> None:
-    found = libraries.find_nvrtc()
-    request = {"library": str(found.library), "builtins": str(found.builtins) if found.builtins else None}
-    command = [sys.executable, "-I", "-S", str(Path(libraries.__file__).with_name("nvrtc_process.py"))]
-    ran = subprocess.run(command, input=json.dumps(request), capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert "sm_90" in json.loads(ran.stdout)["architectures"]

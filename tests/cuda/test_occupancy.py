@@ -10,8 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mlsys_labkit.cuda.errors import CudaError, LaunchError
 from mlsys_labkit.cuda.nvidia.occupancy import LIMITS, limits_of, occupancy
@@ -104,7 +103,7 @@ def test_the_whole_table_is_compared() -> None:
     shared=st.one_of(st.integers(0, 240 << 10), st.integers(0, 227).map(lambda kib: kib << 10)),
     barriers=st.integers(0, 16),
 )
-def test_as_the_calculator_says(
+def test_occupancy_equals_the_calculators(
     calculator: Calculator, arch: str, threads: int, registers: int, shared: int, barriers: int
 ) -> None:
     blocks, bits = calculator(arch, threads, registers, shared, barriers)
@@ -119,7 +118,7 @@ def test_as_the_calculator_says(
 @pytest.mark.parametrize("arch", sorted(GUIDE))
 @pytest.mark.parametrize("over", [-1, 0, 1])
 def test_the_edge_of_shared_memory(calculator: Calculator, arch: str, over: int) -> None:
-    """One byte too much and the block does not fit: where a table that is wrong by the reserve would show."""
+    """One byte too many and the block does not fit: a table without the reserve would differ here."""
     limits = LIMITS[arch]
     assert occupancy(arch, 32, 32, limits.shared_per_block + over).blocks_per_sm == (over <= 0)
     for blocks in range(1, limits.blocks_per_sm):
@@ -150,7 +149,7 @@ def test_published_figures(arch: str, threads: int, registers: int, blocks: int,
     assert 100 * found.fraction == pytest.approx(percent)
 
 
-def test_what_binds_is_said_in_words() -> None:
+def test_the_text_names_the_binding_resources() -> None:
     assert str(occupancy("sm_90", 1024, 40)) == (
         "1 block, 32 of 64 warps (50 %) an SM on sm_90: registers allow no more"
     )

@@ -1,4 +1,4 @@
-"""Headers that programs bring from the CUDA samples and from Thrust, against sums done by hand."""
+"""Headers that programs bring from the CUDA samples and from Thrust, against sums computed by hand."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_check_finds_the_bug_on_its_line(name: str) -> None:
     assert any(found == kind and text in line for found, line in places), result.findings
 
 
-def test_a_kernel_that_follows_a_host_pointer_is_told_so_without_check() -> None:
+def test_a_host_pointer_in_a_kernel_is_reported_without_check() -> None:
     result = run_program(PROGRAMS / "buggy" / "forgotten_copy.cu", backend="simulator")
     assert last_line(result.stdout) == "FAIL"
     assert any("host memory" in note for note in result.notes)

@@ -10,7 +10,7 @@ WORDS, BITS = 5, 160
 
 
 def step(v: int) -> int:
-    """Marsaglia's XORWOW without its counter, the five words in one integer, the first lowest."""
+    """Compute a step of Marsaglia's XORWOW without its counter; the integer holds the five words, the first lowest."""
     words = [v >> 32 * i & 0xFFFFFFFF for i in range(WORDS)]
     t = words[0] ^ (words[0] >> 2)
     last = (words[4] ^ (words[4] << 4)) ^ (t ^ (t << 1))

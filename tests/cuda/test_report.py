@@ -1,4 +1,4 @@
-"""What a profile and a finding look like: the table in a terminal, HTML, and the words of an error."""
+"""The text and HTML of profiles, and the text of findings."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 import numpy as np
 
 from mlsys_labkit import cuda
+from mlsys_labkit._base.light_dark_colours import COLOURS
 from mlsys_labkit.cuda.finding import Finding
 from mlsys_labkit.cuda.profile import LineCount, Profile
 
@@ -102,11 +103,11 @@ def test_html_is_whole_escaped_and_without_script() -> None:
 
 
 def test_html_leaves_the_colours_of_text_and_paper_to_the_page() -> None:
-    """So that it is right in light and in dark; the bar has one colour that stands out on both."""
+    """The page's colours are right in light and in dark; the bar's colour is visible on both."""
     style = re.search(r"<style>(.*?)</style>", PROFILE._repr_html_(), re.DOTALL)
     assert style
     assert re.findall(r"(?<![-\w])color:", style[1]) == []
-    assert set(re.findall(r"background:([^;}]+)", style[1])) == {"none", "#e07b00"}
+    assert set(re.findall(r"background:([^;}]+)", style[1])) == {"none", COLOURS["orange"].figure}
 
 
 def test_work_is_what_the_sectors_move() -> None:

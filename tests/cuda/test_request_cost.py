@@ -1,4 +1,4 @@
-"""Sectors and wavefronts of any address pattern, through kernels that go where an array says, against a slow oracle."""
+"""Sectors and wavefronts of any address pattern, by kernels with addresses from arrays, against a slow oracle."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mlsys_labkit import cuda
 
@@ -56,7 +55,7 @@ __global__ void atomics(int* a, const int* index) {
 """
 TYPES = {"char": 1, "__half": 2, "float": 4, "double": 8, "float4": 16}
 
-# -1: the lane does not take part. Runs and strides come up often, since the counters have short ways for them.
+# -1: the lane does not take part. Runs and strides are frequent, because the counters have fast paths for them.
 patterns = st.one_of(
     st.lists(st.integers(-1, ELEMENTS - 1), min_size=32, max_size=32),
     st.lists(st.integers(-1, 7), min_size=32, max_size=32),
@@ -73,7 +72,7 @@ def kernel(name: str) -> Any:
 
 
 def raw(count: int, size: int) -> Any:
-    """An array of any element type: kernels with template parameters take what has their size."""
+    """Return an array whose element type has ``size`` bytes: kernels with template parameters accept any such type."""
     dtype = {1: np.int8, 2: np.float16, 4: np.float32, 8: np.float64, 16: np.float32}[size]
     return cuda.zeros((count, 4) if size == 16 else count, dtype)
 

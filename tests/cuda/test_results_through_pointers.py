@@ -15,7 +15,7 @@ X = np.random.default_rng(3).normal(0, 20, THREADS)
 
 
 def quotient_bits(x: float) -> int:
-    """remquo's: at least three bits of the rounded quotient, with its sign."""
+    """Return remquo's quotient: the three lowest bits of the rounded quotient, with its sign."""
     quotient = round(x / 3)
     return int(math.copysign(abs(quotient) % 8, quotient))
 

@@ -12,6 +12,7 @@ import pytest
 
 from mlsys_labkit import cuda
 from mlsys_labkit.cuda.source.rules import violations
+from mlsys_labkit.cuda.source.source import Source
 
 KERNEL = "__global__ void k(float* x, int n) {{ {0} }}"
 BODY = "int i = threadIdx.x; if (i < n) x[i] = 2 * x[i];"
@@ -99,7 +100,7 @@ COMPILED: list[tuple[str, str, str]] = [
 
 @pytest.mark.parametrize(("source", "line"), [case[1:] for case in FORGERIES], ids=[case[0] for case in FORGERIES])
 def test_a_forgery_is_refused_where_it_stands(source: str, line: int) -> None:
-    found = violations(source)
+    found = violations(Source(source))
     assert found
     assert found[0].line == line
     with pytest.raises(cuda.CompileError, match="graded") as caught:
@@ -109,7 +110,7 @@ def test_a_forgery_is_refused_where_it_stands(source: str, line: int) -> None:
 
 @pytest.mark.parametrize(("source", "said"), [case[1:] for case in COMPILED], ids=[case[0] for case in COMPILED])
 def test_a_forgery_is_refused_by_what_it_compiles_to(source: str, said: str) -> None:
-    assert not violations(source)
+    assert not violations(Source(source))
     with pytest.raises(cuda.CompileError, match="graded") as caught:
         cuda.compile(source, "k", graded=True, backend="simulator")
     assert said in str(caught.value)
@@ -179,7 +180,7 @@ def test_a_copy_that_the_compiler_makes_is_counted() -> None:
 
 
 def test_names_that_only_a_macro_spells_are_found() -> None:
-    """Read again when macros are expanded: the first look must not be the only one."""
+    """The text is checked again after macros are expanded."""
     expanded = subprocess.run(
         ["g++", "-E", "-P", "-x", "c++", "-"],
         input="#define A(x, y) x##y\nA(__attri, bute__)((noipa)) void f();",
@@ -187,11 +188,11 @@ def test_names_that_only_a_macro_spells_are_found() -> None:
         text=True,
         check=True,
     ).stdout
-    assert violations(expanded)
+    assert violations(Source(expanded))
 
 
 def test_another_thread_s_local_memory_is_no_cache() -> None:
-    """On a GPU nobody can reach it; here it would be one, and its accesses would not count."""
+    """On a GPU no other thread can read it; in the simulator it could be read without being counted."""
     source = """__global__ void k(const float* x, float* y)
     {
         __shared__ const float* shared;

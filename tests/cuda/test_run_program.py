@@ -4,41 +4,18 @@ from __future__ import annotations
 
 import ctypes
 import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from mlsys_labkit.cli import main as labkit
+from mlsys_labkit._frontends.cli import main as labkit
 from mlsys_labkit.cuda import run_program
 from mlsys_labkit.cuda.errors import CompileError, CudaError
 from mlsys_labkit.cuda.program.command import run_cell
 from mlsys_labkit.cuda.program.rewrite import find_kernels, rewrite
-from mlsys_labkit.cuda.source.mask import mask
-
-HELLO = """
-#include <cstdio>
-#define N 5
-const int M = 7;
-__global__ void mark(int* p) { p[threadIdx.x] = 1; }
-int main(int count, char** arguments) {
-  int* d;
-  cudaMalloc(&d, 64 * sizeof(int));
-  for (int i = 0; i < N; ++i) mark<<<1, M>>>(d);
-  std::printf("%d %d %d", N, M, count);
-  for (int i = 1; i < count; ++i) std::printf(" %s", arguments[i]);
-  std::printf("\\n");
-}
-"""
-
-
-def run(source: str, *args: object, **options: object):
-    return run_program(source, args, **{"backend": "simulator", **options})
+from mlsys_labkit.cuda.source.source import Source
+from tests.cuda.program_helpers import HELLO, run
 
 
 def test_arguments_reach_main() -> None:
@@ -100,100 +77,9 @@ int main() {
     assert run(source).stdout == "no error 0 0"
 
 
-def test_launches_are_told_with_their_lines() -> None:
+def test_launches_have_their_lines() -> None:
     (first, *_) = run(HELLO).launches
     assert (first.kernel, first.file, first.line, first.grid, first.error) == ("mark", "program.cu", 9, (1, 1, 1), "")
-
-
-def test_the_program_is_ended_before_one_launch_too_many() -> None:
-    result = run(HELLO, launch_limit=3)
-    assert (len(result.launches), result.returncode) == (3, 124)
-    assert "stopped after 3 launches" in result.stopped
-    assert "stopped after 3 launches" in result.stderr
-
-
-def test_a_program_that_does_not_end_is_ended() -> None:
-    begun = time.monotonic()
-    result = run("int main() { for (volatile int i = 0;; ++i) {} }", timeout=1)
-    assert "stopped after 1 s" in result.stopped
-    assert result.returncode == 124
-    assert time.monotonic() - begun < 30
-
-
-@pytest.mark.parametrize("mode", ["run", "check", "profile"])
-def test_a_kernel_that_does_not_end_is_a_cuda_error_and_a_finding(mode: str) -> None:
-    source = """#include <cstdio>
-__global__ void spin(volatile int* p) {
-  while (*p == 0) {
-  }
-}
-int main() {
-  int* d;
-  cudaMalloc(&d, 4);
-  spin<<<1, 1>>>(d);
-  std::puts(cudaGetErrorName(cudaDeviceSynchronize()));
-}"""
-    result = run(source, timeout=1.5, check=mode == "check", profile=mode == "profile")
-    assert result.stdout == "cudaErrorLaunchTimeout\n"
-    assert [finding.kind for finding in result.findings] == ["timeout"]
-    assert result.findings[0].line in (2, 3)
-
-
-def test_host_code_that_follows_a_device_pointer_crashes_with_its_line() -> None:
-    source = "#include <cstdio>\nint main() {\n  float* d;\n  cudaMalloc(&d, 400);\n  d[3] = 1;\n}"
-    result = run(source)
-    assert result.returncode == -signal.SIGSEGV
-    assert result.stopped.startswith("program.cu:5: host code follows a pointer to device memory")
-
-
-def test_the_line_is_told_when_a_library_function_follows_it() -> None:
-    body = "char h[64], *d;\n  cudaMalloc(&d, 64);\n  std::memcpy(h, d, 64);\n  return h[0];"
-    source = f"#include <cstring>\nint main() {{ {body} }}"
-    assert "device memory" in run(source).stopped
-
-
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        ("int* p = nullptr; *p = 1;", "SIGSEGV"),
-        ("std::abort();", "SIGABRT"),
-        ("throw 1;", "SIGABRT"),
-        ("volatile int z = 0, y = 5; y = y / z;", "SIGFPE"),
-    ],
-)
-def test_a_crash_of_host_code_is_one_line(body: str, words: str) -> None:
-    result = run(f"#include <cstdlib>\nint main() {{ {body} }}")
-    assert words in result.stopped
-    assert "\n" not in result.stopped
-    assert result.returncode < 0
-
-
-def test_a_function_without_its_return_does_not_crash() -> None:
-    source = "int setup(int n) { if (n > 5) return 1; }\nint main() { setup(1); setup(2); return 3; }"
-    assert run(source).returncode == 3
-
-
-def test_exit_codes_and_exit_calls_pass_through() -> None:
-    assert run("int main() { return 7; }").returncode == 7
-    assert run("#include <cstdlib>\n__global__ void k() {}\nint main() { k<<<1, 1>>>(); exit(9); }").returncode == 9
-
-
-def test_output_beyond_the_limit_is_counted_not_kept() -> None:
-    source = "#include <cstdio>\nint main() { for (int i = 0; i < 3000000; ++i) std::putchar('x'); }"
-    result = run(source)
-    assert len(result.stdout) < 1_100_000
-    assert "more bytes" in result.stdout
-    assert result.returncode == 0
-
-
-def test_standard_input_is_empty_and_the_folder_is_the_files_own(tmp_path: Path) -> None:
-    (tmp_path / "data.txt").write_text("42")
-    program = tmp_path / "reader.cu"
-    program.write_text(
-        '#include <cstdio>\nint main() { int n = 0; FILE* f = fopen("data.txt", "r"); fscanf(f, "%d", &n);\n'
-        'printf("%d %d %s", n, getchar(), __FILE__); }'
-    )
-    assert run_program(program, backend="simulator").stdout == f"42 {-1} reader.cu"
 
 
 def test_printf_of_a_kernel_shows_when_the_host_waits() -> None:
@@ -242,7 +128,7 @@ def test_a_function_that_is_never_defined_is_named() -> None:
         ("__global__ void b() {}\n__global__ void a() { b<<<1, 1>>>(); }\nint main() {}", 2, "dynamic parallelism"),
     ],
 )
-def test_what_is_left_out_says_so_by_name_with_its_line(source: str, line: int, name: str) -> None:
+def test_features_left_out_are_named_with_their_line(source: str, line: int, name: str) -> None:
     with pytest.raises(CompileError, match=name) as caught:
         run(source)
     first = caught.value.diagnostics[0]
@@ -332,29 +218,6 @@ int main() {
     assert run(source).stdout == "1 1 cudaSuccess"
 
 
-def test_ctrl_c_ends_the_program_at_once() -> None:
-    code = (
-        "from mlsys_labkit.cuda import run_program\n"
-        "print('go', flush=True)\n"
-        "run_program('int main() { for (volatile int i = 0;; ++i) {} }', backend='simulator')"
-    )
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert process.stdout
-    assert process.stdout.readline() == b"go\n"
-    time.sleep(3)
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=30)
-    assert b"KeyboardInterrupt" in said
-
-
-def test_no_process_is_left_behind() -> None:
-    result = run(
-        '#include <cstdio>\n#include <unistd.h>\nint main() { if (fork() == 0) sleep(600); printf("%d", getpid()); }',
-        timeout=2,
-    )
-    assert not Path(f"/proc/{result.stdout or 0}").exists() or result.stdout == ""
-
-
 def test_the_cell_shows_output_and_keeps_its_line_numbers(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cell("-D N=1 --backend simulator x", HELLO) is None
     assert capsys.readouterr().out == "1 7 2 x\n"
@@ -392,13 +255,14 @@ TEXTS = st.lists(
 @given(TEXTS)
 def test_no_line_moves(pieces: list[str]) -> None:
     text = "".join(pieces)
-    assert rewrite(text, find_kernels([text])).count("\n") == text.count("\n")
+    source = Source(text)
+    assert rewrite(source, find_kernels([source])).text.count("\n") == text.count("\n")
 
 
 @given(TEXTS)
 def test_the_mask_keeps_every_position(pieces: list[str]) -> None:
     text = "".join(pieces)
-    masked = mask(text)
+    masked = Source(text).masked
     assert len(masked) == len(text)
     assert [i for i, c in enumerate(text) if c == "\n"] == [i for i, c in enumerate(masked) if c == "\n"]
 
@@ -428,7 +292,7 @@ puts(cudaGetErrorName((cudaError_t)*e)); }"""
     assert run(source, timeout=20).stdout == "cudaErrorNotSupported\n"
 
 
-def test_a_launch_that_outgrows_the_simulator_says_why() -> None:
+def test_a_launch_too_large_for_the_simulator_states_the_reason() -> None:
     # Where addresses are limited there are 20,000 stacks, and no more.
     result = run_program(
         """

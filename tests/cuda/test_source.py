@@ -6,24 +6,71 @@ import re
 import subprocess
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mlsys_labkit.cuda import CompileError
-from mlsys_labkit.cuda.source.kernels import choose_kernels, find_kernels
+from mlsys_labkit.cuda.source.kernels import choose_kernels
 from mlsys_labkit.cuda.source.rewrite import rewrite
 from mlsys_labkit.cuda.source.shared import dynamic_arrays
+from mlsys_labkit.cuda.source.source import Source
 from mlsys_labkit.cuda.source.statements import statement_end
 from mlsys_labkit.cuda.source.stub import CPP_STUB, stub_line
-from mlsys_labkit.cuda.source.tokens import code_tokens, tokenize
+from mlsys_labkit.cuda.source.tokens import tokenize
 
 # Pieces whose meaning depends on what stands around them.
 PIECES = st.sampled_from(
     [
-        *('"', "'", "\\", "\\\n", "\n", "//", "/*", "*/", "#", "#if 0\n", "\n#endif\n", "\n#else\n", "\r\n", " "),
-        *('R"(', ')"', 'R"x(', ')x"', 'u8"', "L'", "1'000", "0x1p+3", ".5e-3f", "a", "__global__", "_x1", "$y", "é"),
-        *("{", "}", "(", ")", "[", "]", "<<<", ">>>", "::", "->", "##", "%:", ";", ",", "=", "+", "?", "\t", "\v"),
-        *("\n#pragma unroll\n", "for (int i = 0; i < 4; ++i)", "extern __shared__ float s[];", "namespace n {"),
+        '"',
+        "'",
+        "\\",
+        "\\\n",
+        "\n",
+        "//",
+        "/*",
+        "*/",
+        "#",
+        "#if 0\n",
+        "\n#endif\n",
+        "\n#else\n",
+        "\r\n",
+        " ",
+        'R"(',
+        ')"',
+        'R"x(',
+        ')x"',
+        'u8"',
+        "L'",
+        "1'000",
+        "0x1p+3",
+        ".5e-3f",
+        "a",
+        "__global__",
+        "_x1",
+        "$y",
+        "é",
+        "{",
+        "}",
+        "(",
+        ")",
+        "[",
+        "]",
+        "<<<",
+        ">>>",
+        "::",
+        "->",
+        "##",
+        "%:",
+        ";",
+        ",",
+        "=",
+        "+",
+        "?",
+        "\t",
+        "\v",
+        "\n#pragma unroll\n",
+        "for (int i = 0; i < 4; ++i)",
+        "extern __shared__ float s[];",
+        "namespace n {",
     ]
 )
 TEXTS = st.lists(PIECES, max_size=40).map("".join) | st.text(max_size=60)
@@ -42,11 +89,12 @@ def test_tokens_join_to_the_text(text: str) -> None:
 @given(TEXTS)
 @settings(max_examples=300, deadline=None)
 def test_no_source_stops_the_readers_and_no_line_moves(text: str) -> None:
-    find_kernels(text)
-    dynamic_arrays(tokenize(text))
-    assert rewrite(text).count("\n") == text.count("\n")
-    code = code_tokens(tokenize(text))
-    ends = [statement_end(code, begin) for begin in range(len(code))]
+    source = Source(text)
+    assert len(source.kernels) <= text.count("__global__")
+    dynamic_arrays(source)
+    assert rewrite(source).count("\n") == text.count("\n")
+    code = source.code
+    ends = [statement_end(source, begin) for begin in range(len(code))]
     assert all(begin < end <= len(code) or code[begin].text == "}" for begin, end in enumerate(ends))
 
 
@@ -116,16 +164,16 @@ FOUND: list[tuple[str, list[str]]] = [
 
 @pytest.mark.parametrize(("source", "names"), FOUND, ids=[source[:50] for source, _ in FOUND])
 def test_kernels_are_found(source: str, names: list[str]) -> None:
-    assert [kernel.name for kernel in find_kernels(source)] == names
+    assert [kernel.name for kernel in Source(source).kernels] == names
 
 
 def test_a_kernel_s_line_and_parameters() -> None:
     source = "\r\n\r\ntemplate <int N>\r\n__global__ void f(float* a, /* n */ int n)\r\n{ }\r\n"
-    (kernel,) = find_kernels(source)
+    (kernel,) = Source(source).kernels
     assert (kernel.line, kernel.parameters, kernel.template) == (4, "float* a, /* n */ int n", "int N")
 
 
-SIMPLE = find_kernels("namespace q { __global__ void f() {} } template <class T, int N> __global__ void g(T*) {}")
+SIMPLE = Source("namespace q { __global__ void f() {} } template <class T, int N> __global__ void g(T*) {}").kernels
 
 
 def test_kernels_are_chosen_by_name() -> None:
@@ -148,9 +196,9 @@ def test_a_kernel_that_cannot_be_chosen(name: str, said: str) -> None:
 
 def test_no_kernel_at_all() -> None:
     with pytest.raises(CompileError, match="defines no kernel"):
-        choose_kernels(find_kernels("int main() {}"), None)
+        choose_kernels(Source("int main() {}").kernels, None)
     with pytest.raises(CompileError, match="template <int N>"):
-        choose_kernels(find_kernels("template <int N> __global__ void f() {}"), None)
+        choose_kernels(Source("template <int N> __global__ void f() {}").kernels, None)
 
 
 SHARED: list[tuple[str, tuple[str, ...]]] = [
@@ -173,7 +221,7 @@ SHARED: list[tuple[str, tuple[str, ...]]] = [
 
 @pytest.mark.parametrize(("source", "names"), SHARED, ids=[source[:50] for source, _ in SHARED])
 def test_dynamic_arrays_are_found(source: str, names: tuple[str, ...]) -> None:
-    assert dynamic_arrays(tokenize(source)) == names
+    assert dynamic_arrays(Source(source)) == names
 
 
 LOOP = "for (int i = 0; i < {0}; ++i) x[i] = i;"
@@ -204,7 +252,7 @@ UNROLLED: list[tuple[str, list[int]]] = [
 
 @pytest.mark.parametrize(("source", "factors"), UNROLLED, ids=[source[:40] for source, _ in UNROLLED])
 def test_loops_are_unrolled(source: str, factors: list[int]) -> None:
-    text = rewrite(source)
+    text = rewrite(Source(source))
     assert [int(factor) for factor in re.findall(r"GCC unroll (\d+)", text)] == factors
     assert text.count("\n") == source.count("\n")
 
@@ -212,7 +260,9 @@ def test_loops_are_unrolled(source: str, factors: list[int]) -> None:
 def test_nested_loops_share_a_budget() -> None:
     """64 x 64 x 64 products of a few tokens each: nvcc takes a second for them, g++ minutes."""
     loops = "".join(f"#pragma unroll\nfor (int {i} = 0; {i} < 64; ++{i})\n" for i in "abc")
-    factors = [int(factor) for factor in re.findall(r"GCC unroll (\d+)", rewrite(loops + "x[a] += y[b] * z[c];"))]
+    factors = [
+        int(factor) for factor in re.findall(r"GCC unroll (\d+)", rewrite(Source(f"{loops}x[a] += y[b] * z[c];")))
+    ]
     assert len(factors) == 3
     assert factors[2] == 64, "the innermost loop is unrolled first"
     assert factors[0] * factors[1] * factors[2] * 16 <= 10_000
@@ -222,7 +272,7 @@ def test_register_tiles_are_unrolled_whole() -> None:
     """An 8 x 8 tile of products stays in registers only if both loops go."""
     outer, inner = (f"#pragma unroll\nfor (int {i} = 0; {i} < 8; ++{i})\n" for i in "ij")
     tile = outer + inner + "acc[i][j] += a[i] * b[j];"
-    assert re.findall(r"GCC unroll (\d+)", rewrite(tile)) == ["8", "8"]
+    assert re.findall(r"GCC unroll (\d+)", rewrite(Source(tile))) == ["8", "8"]
 
 
 def test_unsolved_cells() -> None:

@@ -1,4 +1,4 @@
-"""What the optimiser may not do to a source: an access that is made too early is made too early in check as well."""
+"""The optimiser keeps the order of accesses: one that the source makes too early is early in check as well."""
 
 from __future__ import annotations
 

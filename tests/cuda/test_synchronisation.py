@@ -90,7 +90,10 @@ def test_operations_of_atomics(seed: int) -> None:
     total, most, threes = np.zeros(1, np.float32), np.zeros(1), np.zeros(1, np.uint64)
     launch("operations", 4, 64, values, ints, total, most, threes, seed=seed)
     assert list(ints) == [
-        *(values.sum(), values.min(), np.bitwise_xor.reduce(values), np.bitwise_or.reduce(values)),
+        values.sum(),
+        values.min(),
+        np.bitwise_xor.reduce(values),
+        np.bitwise_or.reduce(values),
         256,
     ]
     assert (total[0], most[0], threes[0]) == (128, values.max(), 768)

@@ -53,7 +53,7 @@ def test_whichever_way_it_reads_is_counted(before: str, body: str, requests: int
 
 
 def test_constant_memory_is_no_scratch_memory() -> None:
-    """Its loads are not counted, so nothing may be stored there but by the host."""
+    """Its loads are not counted, so only the host may store there."""
     source = "__constant__ float c[256];\n" + KERNEL.format(
         "\n float* b = (float*)c; for (int j = threadIdx.x; j < 256; j += 32)\n b[j] = x[j];\n __syncthreads(); " + SUM
     )
@@ -85,7 +85,7 @@ def test_the_pointer_to_a_virtual_table_is_stored() -> None:
     assert kernel.check[1, 32](-x, y) == []
 
 
-# What is said of a pointer that is no array's
+# Messages about a pointer outside every array
 
 WILD = [
     ("float* p = nullptr; p[threadIdx.x] = x[0];", "the pointer is null"),
@@ -102,8 +102,8 @@ def test_an_address_far_from_every_array_is_not_an_index(body: str, said: str) -
     assert said in findings[0].message
 
 
-def test_a_misaligned_access_is_told_alone() -> None:
-    """The processor faults on it, too, and knows less."""
+def test_a_misaligned_access_is_the_only_finding() -> None:
+    """The processor faults on it, too, but cannot name line and element."""
     kernel = cuda.compile(KERNEL.format("float4 v = *(const float4*)(x + 1); y[0] = v.x;"), backend="simulator")
     (finding,) = kernel.check[1, 1](np.zeros(256, np.float32), np.zeros(32, np.float32))
     assert (finding.kind, finding.array, finding.offset) == ("misaligned", "x", 4)

@@ -13,23 +13,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 import mlsys_labkit.cuda as cuda_package
 from mlsys_labkit.cuda.nvidia.occupancy import LIMITS, occupancy
 from mlsys_labkit.widgets import base
-from mlsys_labkit.widgets.source_view import model as source
-from mlsys_labkit.widgets.tile_walker import model as tiles
-from mlsys_labkit.widgets.warp_map import PRESETS
-from mlsys_labkit.widgets.warp_map import model as warp
+from mlsys_labkit.widgets.annotated_source import model as source
+from mlsys_labkit.widgets.tile_walk import model as tiles
+from mlsys_labkit.widgets.warp_access import PRESETS, model as warp
 from tests.labkit import twins
 
 WIDGETS = Path(base.__file__).parent
 
 
 def resident(limits: dict[str, Any], threads: int, registers: int, shared_bytes: int) -> dict[str, Any]:
-    """The kit's calculator, in the words of its JavaScript twin."""
+    """Return the result of the kit's calculator in the form that its JavaScript twin returns."""
     found = occupancy(limits["name"], threads, registers, shared_bytes)
     allowed = dict(found.blocks_allowed)
     return {"blocks": found.blocks_per_sm, "warps": found.warps, "allowed": allowed, "limits": list(found.limits)}
@@ -37,10 +35,10 @@ def resident(limits: dict[str, Any], threads: int, registers: int, shared_bytes:
 
 MODULES = {"source": source, "warp": warp, "tiles": tiles, "occupancy": SimpleNamespace(occupancy=resident)}
 SOURCES = {
-    "source": WIDGETS / "source_view/model.js",
-    "warp": WIDGETS / "warp_map/model.js",
-    "tiles": WIDGETS / "tile_walker/model.js",
-    "occupancy": WIDGETS / "occupancy_explorer/model.js",
+    "source": WIDGETS / "annotated_source/model.js",
+    "warp": WIDGETS / "warp_access/model.js",
+    "tiles": WIDGETS / "tile_walk/model.js",
+    "occupancy": WIDGETS / "occupancy/model.js",
 }
 REQUESTS = {
     "coalesced": [4 * lane for lane in range(32)],
@@ -53,10 +51,39 @@ REQUESTS = {
     "all idle": [None] * 32,
 }
 FORMULAS = [
-    *("lane", "(lane ^ i) * 4 + lane / 8", "lane * k + i", "-lane % 3 - -2", "1 << lane", "lane >> 1 | 5 & 3 ^ i"),
-    *("7 - 2 - 1", "2 + 3 * 4", "100 / 7 / 2", "(0 - 7) / 2", "(0 - 7) % 2", "lane - 40 >> 2", "1 | 2 ^ 3 & 4 << 1"),
-    *("", "(", "lane +", "lane lane", "lane)", "x + 1", "lane ** 2", "1 / (lane - 3)", "lane << 32", "99999 * 99999"),
-    *("1 << (0 - 1)", "lane; i", "2.5", "9" * 81, "2147483647 + 1", "lane é", "()", "4 5", "toString", "_ + 1"),
+    "lane",
+    "(lane ^ i) * 4 + lane / 8",
+    "lane * k + i",
+    "-lane % 3 - -2",
+    "1 << lane",
+    "lane >> 1 | 5 & 3 ^ i",
+    "7 - 2 - 1",
+    "2 + 3 * 4",
+    "100 / 7 / 2",
+    "(0 - 7) / 2",
+    "(0 - 7) % 2",
+    "lane - 40 >> 2",
+    "1 | 2 ^ 3 & 4 << 1",
+    "",
+    "(",
+    "lane +",
+    "lane lane",
+    "lane)",
+    "x + 1",
+    "lane ** 2",
+    "1 / (lane - 3)",
+    "lane << 32",
+    "99999 * 99999",
+    "1 << (0 - 1)",
+    "lane; i",
+    "2.5",
+    "9" * 81,
+    "2147483647 + 1",
+    "lane é",
+    "()",
+    "4 5",
+    "toString",
+    "_ + 1",
 ]
 COUNTS = [
     [7, "global", "load", 4, 10, 320, 320, 0, 40, 0, 32],
@@ -170,12 +197,12 @@ def offsets(least: int) -> st.SearchStrategy[list[int | None]]:
 
 @pytest.fixture(scope="module")
 def simulator_cost(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The C++ that costs a request in the simulator, called with offsets as the model is."""
+    """Compile the simulator's C++ that computes the cost of a request, callable with offsets as the model is."""
     if shutil.which("g++") is None:
         pytest.skip("needs g++ to compile the simulator's counting")
     folder = tmp_path_factory.mktemp("cost")
     (folder / "harness.cpp").write_text(HARNESS)
-    runtime = Path(cuda_package.__path__[0]) / "native/runtime"
+    runtime = Path(cuda_package.__path__[0]) / "kernel/native/runtime"
     parts = [folder / "harness.cpp", runtime / "request_cost.cpp"]
     command = ["g++", "-std=c++17", "-O1", "-shared", "-fPIC", f"-I{runtime}", *map(str, parts), "-o", "cost.so"]
     subprocess.run(command, cwd=folder, check=True)

@@ -1,4 +1,4 @@
-"""The CUDA views under the hand: what a reader sees and hears when moving through them, by mouse and by keyboard.
+"""The CUDA views in a browser: what they show and announce, by mouse and by keyboard.
 
 That each of them draws, fits, is accessible and reads without scripts is tested for every widget in
 ``tests/labkit/test_widgets_browser.py``.
@@ -128,7 +128,7 @@ def test_source_keeps_the_chosen_line_in_sight(show: Open) -> None:
         ({"formula": "lane", "bytes_per_lane": 8, "space": "shared"}, "2 wavefronts in 2 phases of 16 lanes. No bank"),
     ],
 )
-def test_warp_says_what_theory_says(show: Open, arguments: dict[str, Any], words: str) -> None:
+def test_warp_shows_the_counts_of_theory(show: Open, arguments: dict[str, Any], words: str) -> None:
     assert words in says(show(widgets.warp_access(**arguments).html()))
 
 
@@ -259,7 +259,7 @@ def test_occupancy_of_a_known_case_and_what_would_help(show: Open) -> None:
     assert "100 % occupancy. The limit: warp slots and registers." in says(page)
 
 
-def test_occupancy_changes_with_the_architecture_and_says_when_nothing_fits(show: Open) -> None:
+def test_occupancy_changes_with_the_architecture_down_to_no_block(show: Open) -> None:
     page = show(widgets.occupancy("sm_90", threads=100, registers=32, shared_bytes=100 * 1024).html())
     # 101 KiB with what is reserved: two in 228 KiB, one in the 164 KiB of sm_80, none in the 100 KiB of sm_86
     assert says(page).startswith("2 blocks of 4 warps fill 8 of 64 warp slots: 12.5 %")
@@ -274,7 +274,7 @@ def test_occupancy_changes_with_the_architecture_and_says_when_nothing_fits(show
 # --- the roofline ----------------------------------------------------------------------------------------------------
 
 
-def test_a_profile_is_placed_under_the_roof_and_says_what_it_is(show: Open) -> None:
+def test_a_profile_is_placed_under_the_roof_with_its_label(show: Open) -> None:
     work = sample.profile(flops=64 * 64).work  # 128 requests of 4 sectors each way are 2 x 16384 B
     verdict = lk.Roofline.from_spec("h100-sxm").place(work).verdict
     assert verdict.startswith("transpose (source-level model, no caches) is memory bound at 0.125 FLOP/B")

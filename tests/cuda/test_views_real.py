@@ -1,4 +1,4 @@
-"""The views over what kernels really did: recorded requests cost what the profile's lines count."""
+"""The views of real profiles: the costs of the recorded requests equal the counts of the profile's lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 import mlsys_labkit as lk
 from mlsys_labkit import widgets
-from mlsys_labkit.widgets.warp_map import model as warp
+from mlsys_labkit.widgets.warp_access import model as warp
 from tests.labkit.test_widgets import Page, state
 
 SOURCE = """
@@ -34,7 +34,7 @@ __global__ void walk(const float* a, const double* d, const float4* v, const uns
 
 @pytest.fixture(scope="module")
 def profile() -> Any:
-    """One warp, so that every request fits among the samples."""
+    """Profile a launch of one warp, so that every request is among the recorded samples."""
     arrays = [np.ones(32 * 5, np.float32), np.ones(32), np.ones(4 * 32, np.float32), np.ones(32, np.uint8)]
     return lk.cuda.compile(SOURCE).profile[1, 32](*arrays, np.zeros(72, np.float32), 5)
 
@@ -79,7 +79,7 @@ def test_a_profile_and_its_findings_open_in_one_call(profile: Any) -> None:
     assert "Line 12, atomic of bins, block (0, 0, 0), warp 0" in Page(access.html()).text
 
 
-def test_a_sampled_profile_says_so_under_its_source() -> None:
+def test_a_sampled_profile_states_it_under_its_source() -> None:
     fill = lk.cuda.compile("__global__ void fill(float* x) { x[blockIdx.x * blockDim.x + threadIdx.x] = 1; }")
     sampled = fill.profile.sampled(2)[8, 32](np.zeros(256, np.float32))
     assert "2 of 8 blocks were run" in Page(widgets.annotated_source(sampled).html()).text

@@ -1,4 +1,4 @@
-"""Stores that the counters did not see are told from what changed in memory."""
+"""Stores that the counters missed are detected by the changed memory."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from mlsys_labkit import cuda
-from mlsys_labkit.cuda.build.unit import Unit
+from mlsys_labkit.cuda.kernel.backends.module import SimulatedModule
+from mlsys_labkit.cuda.kernel.gcc.unit import Unit
 from mlsys_labkit.cuda.shape import LaunchShape
-from mlsys_labkit.cuda.simulator.simulated import SimulatedModule
+from mlsys_labkit.cuda.source.source import Source
 
 HIDDEN = """
 __attribute__((no_sanitize("thread"), noinline)) void hide(float* a, float value) { *a = value; }
@@ -43,8 +44,8 @@ __global__ void f(float* a, int* bins, __half* h, float4* v) {
 
 
 def launch(source: str, *values: Any) -> None:
-    """As a graded kernel is launched, but with a source that the rules for graded ones refuse."""
-    module = SimulatedModule(Unit(source, ("f",)), ("float* a, int from",))
+    """Launch a source as a graded kernel, although the rules for graded kernels refuse it."""
+    module = SimulatedModule(Unit(Source(source), ("f",)), ("float* a, int from",))
     shape = LaunchShape(grid=(1, 1, 1), block=(64, 1, 1), shared_bytes=0)
     module.launch(0, shape, (np.zeros(64, np.float32), 64), "profile")  # compiled as if it were not graded
     object.__setattr__(module.unit, "graded", True)

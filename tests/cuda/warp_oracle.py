@@ -1,4 +1,4 @@
-"""What a warp's request costs, worked out the slow way: sets of sectors and of words. Shares nothing with the kit."""
+"""The cost of a warp's request from sets of sectors and of words, as an oracle that shares no code with the kit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def most_on_one_address(addresses: Iterable[int]) -> int:
 
 
 def groups(lanes: Lanes, size: int) -> list[list[int]]:
-    """Addresses of lanes that shared memory serves together: a warp, half a warp (8 bytes), a quarter (16 bytes)."""
+    """Return the lanes' addresses in groups served together: a warp, half (8 bytes) or a quarter (16 bytes)."""
     width = 32 if size <= 4 else 128 // size
     return [
         group
@@ -31,7 +31,7 @@ def groups(lanes: Lanes, size: int) -> list[list[int]]:
 
 
 def passes(addresses: Iterable[int], size: int) -> int:
-    """How often the fullest of 32 banks of 4 bytes has to be read."""
+    """Return how often the fullest of 32 banks of 4 bytes has to be read."""
     words = {byte // 4 for address in addresses for byte in range(address, address + size)}
     return max(Counter(word % 32 for word in words).values())
 

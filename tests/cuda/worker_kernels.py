@@ -1,4 +1,4 @@
-"""Kernels that do to their process what must not harm the notebook, and a way to launch them."""
+"""Kernels that damage their own process, and a way to launch them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsys_labkit.cuda.build.cache import Cache
-from mlsys_labkit.cuda.build.flags import Build
-from mlsys_labkit.cuda.build.module import compile_module
-from mlsys_labkit.cuda.build.toolchain import find_toolchain
-from mlsys_labkit.cuda.build.unit import Unit
-from mlsys_labkit.cuda.simulator.client import DeviceBuffer, LaunchRequest, LaunchResult, LoadedModule, Mode, Simulator
-from mlsys_labkit.cuda.simulator.process import WorkerProcess
+from mlsys_labkit.cuda.cache import Cache
+from mlsys_labkit.cuda.kernel.gcc.flags import Build
+from mlsys_labkit.cuda.kernel.gcc.module import compile_module
+from mlsys_labkit.cuda.kernel.gcc.toolchain import find_toolchain
+from mlsys_labkit.cuda.kernel.gcc.unit import Unit
+from mlsys_labkit.cuda.kernel.simulator.client import (
+    DeviceBuffer,
+    LaunchRequest,
+    LaunchResult,
+    LoadedModule,
+    Mode,
+    Simulator,
+)
+from mlsys_labkit.cuda.kernel.simulator.process import WorkerProcess
+from mlsys_labkit.cuda.source.source import Source
 
 SOURCE = r"""
 #include <cerrno>
@@ -95,7 +103,7 @@ class Kernels:
 
     def module(self, build: Build) -> LoadedModule:
         if build not in self.modules:
-            compiled = compile_module(Unit(SOURCE, NAMES), build, find_toolchain(), Cache())
+            compiled = compile_module(Unit(Source(SOURCE), NAMES), build, find_toolchain(), Cache())
             self.modules[build] = self.simulator.load(compiled.path, self.graded)
         return self.modules[build]
 
@@ -128,7 +136,7 @@ class Kernels:
         return self.simulator.launch(request)
 
     def array(self, values: Any) -> tuple[DeviceBuffer, NDArray[np.float32]]:
-        """A device buffer with these floats, and the notebook's view of it."""
+        """Allocate a device buffer with these floats; return it and the notebook's view of it."""
         host = np.asarray(values, np.float32)
         buffer = self.simulator.allocate(host.nbytes)
         view = buffer.view().view(np.float32)
@@ -136,7 +144,7 @@ class Kernels:
         return buffer, view
 
     def add(self, n: int = 1000) -> bool:
-        """Whether a small addition comes out right: the worker works."""
+        """Return whether the worker adds correctly."""
         x, _ = self.array(np.arange(n))
         y, result = self.array(np.full(n, 2))
         self.run("add", x, y, ("i", n), grid=-(-n // 128), block=128)

@@ -1,4 +1,4 @@
-"""Block formats against gfloat's, int and table formats against numpy, torch and the published numbers."""
+"""Tests of block formats against gfloat, and of integer and table formats against numpy, torch and publications."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import gfloat.formats as oracle
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scipy.stats import norm
 
 from mlsys_labkit.formats import FORMATS, BlockFormat, CodebookFormat, FormatError, IntegerFormat
@@ -40,14 +39,14 @@ def test_microscaling_equals_gfloat(name: str, seed: int, power: int, spread: in
 @pytest.mark.parametrize(
     ("name", "bits"), [("mxfp4", 4.25), ("nvfp4", 4.5), ("mxfp6_e2m3", 6.25), ("mxfp8_e4m3", 8.25)]
 )
-def test_bits_a_number(name: str, bits: float) -> None:
+def test_bits_per_number(name: str, bits: float) -> None:
     assert blocks(name).bits_per_number == bits
     assert blocks(name).quantize(np.ones((4, 64))).bytes == 4 * 64 * bits / 8 + (4 if name == "nvfp4" else 0)
 
 
 @given(seed=st.integers(0, 2**32 - 1), power=st.integers(-60, 60))
-def test_nvfp4_by_its_definition(seed: int, power: int) -> None:
-    """Written out with torch's own E4M3 and a search through the eight sizes, in float64."""
+def test_nvfp4_follows_its_definition(seed: int, power: int) -> None:
+    """Compute NVFP4 with torch's own E4M3 and a search through the eight magnitudes, in float64."""
     values = np.ldexp(np.random.default_rng(seed).standard_normal((2, 32)), power)
     tensor_scale = np.float64(np.float32(np.abs(values).max() / (6.0 * 448.0)))
     sizes = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
@@ -99,7 +98,7 @@ def test_integers_are_twos_complement(bits: int) -> None:
     assert np.array_equal(made.decode(made.encode(values)), expected)
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_formats_refuse_values_and_shapes_they_cannot_hold() -> None:
     with pytest.raises(FormatError, match="blocks of 32 along the last axis; its length is 33"):
         blocks("mxfp4").quantize(np.ones(33))
     with pytest.raises(FormatError, match="its length is none"):

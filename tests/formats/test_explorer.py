@@ -1,4 +1,4 @@
-"""The explorer's models: the same in Python and JavaScript, and right by a search through all numbers."""
+"""Tests of the format explorer's models: equal in Python and JavaScript, and correct by a search of all numbers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SMALL = [name for name, made in SHOWN.items() if made["bits"] <= 8]
 
 
 def tried(name: str) -> list[float]:
-    """Numbers of the format, what lies between them and beyond them, both signs where there are two."""
+    """Return numbers of the format, between them and beyond them, with both signs where the format has two."""
     numbers = np.sort([number for number in FORMATS[name].values().tolist() if math.isfinite(number)])  # type: ignore[union-attr]
     middles = (numbers[1:] + numbers[:-1]) / 2
     near = np.nextafter(middles, np.inf)
@@ -47,14 +47,14 @@ def calls() -> Iterator[twins.Call]:
             yield "formats", "neighbours", [made, value]
 
 
-def test_python_and_javascript_agree() -> None:
+def test_python_and_javascript_models_agree() -> None:
     every = list(calls())
     assert len(every) > 1500
     twins.compare({"formats": model}, every, twins.in_node(SOURCES, every))
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_nearest_and_neighbours_by_search(name: str) -> None:
+def test_nearest_and_neighbours_equal_a_search(name: str) -> None:
     numbers = {number for number in FORMATS[name].values().tolist() if math.isfinite(number)}  # type: ignore[union-attr]
     for value in tried(name):
         stored = model.decode(SHOWN[name], model.nearest(SHOWN[name], value))
@@ -64,7 +64,7 @@ def test_nearest_and_neighbours_by_search(name: str) -> None:
         assert above == min((number for number in numbers if number > value), default=stored)
 
 
-def test_what_is_not_there_is_refused() -> None:
+def test_explorer_refuses_unknown_formats_and_nan() -> None:
     with pytest.raises(LabkitError, match="format is one of fp32, tf32"):
         widgets.number_formats(1.0, "fp7")
     with pytest.raises(LabkitError, match="finite number, got nan"):
@@ -72,7 +72,7 @@ def test_what_is_not_there_is_refused() -> None:
 
 
 @pytest.mark.browser
-def test_typing_dragging_keys_and_bits_move_the_number(browser: Any) -> None:
+def test_explorer_number_follows_typing_dragging_keys_and_bits(browser: Any) -> None:
     page = browser.new_page(viewport={"width": 900, "height": 900})
     page.set_content(f"<!doctype html><main>{widgets.number_formats(0.3, 'fp4_e2m1').html()}</main>")
     says = page.locator(".lk-says")

@@ -1,4 +1,4 @@
-"""Every code and every rounding against ml_dtypes, gfloat and numpy."""
+"""Tests of every code and every rounding against ml_dtypes, gfloat and numpy."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mlsys_labkit.formats import FORMATS, FloatFormat, FormatError
 
@@ -46,7 +45,7 @@ def floats(name: str) -> FloatFormat:
 
 
 def raw(name: str) -> npt.NDArray[Any]:
-    """Every code of the oracle's type, as that type."""
+    """Return every code of the oracle's type, as that type."""
     bits = floats(name).bits
     return np.arange(1 << bits).astype(np.uint16 if bits == 16 else np.uint8).view(DTYPES[name])
 
@@ -87,7 +86,7 @@ def test_any_number_rounds_as_in_gfloat(name: str, values: list[float]) -> None:
 
 
 @given(value=st.floats(width=32))
-def test_codes_are_the_bits_of_the_machine(value: float) -> None:
+def test_codes_equal_numpys_bits(value: float) -> None:
     if not np.isnan(value):
         for name, word in (("fp16", np.uint16), ("bf16", np.uint16)):
             with np.errstate(over="ignore"):
@@ -96,7 +95,7 @@ def test_codes_are_the_bits_of_the_machine(value: float) -> None:
 
 
 @pytest.mark.parametrize("name", GFLOAT)
-def test_the_stated_limits_are_those_of_gfloat(name: str) -> None:
+def test_limits_equal_gfloats(name: str) -> None:
     ours, theirs = floats(name), GFLOAT[name]
     assert (ours.bits, ours.max, ours.bias) == (theirs.k, theirs.max, theirs.bias)
     assert ours.min_positive == (theirs.smallest_subnormal if theirs.has_subnormals else theirs.smallest)
@@ -105,7 +104,7 @@ def test_the_stated_limits_are_those_of_gfloat(name: str) -> None:
     assert ours.epsilon == theirs.eps
 
 
-def test_fp32_is_that_of_numpy() -> None:
+def test_fp32_equals_numpy() -> None:
     fp32, numpy = floats("fp32"), np.finfo(np.float32)
     assert (fp32.max, fp32.min_normal, fp32.min_positive) == (numpy.max, numpy.tiny, numpy.smallest_subnormal)
     values = np.random.default_rng(0).standard_normal(1000) * 10.0 ** np.arange(-50, 50).repeat(10)

@@ -2,22 +2,56 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
+from mlsys_grading.sandbox.confine import refusal
 from tests.grading.course import FIXTURE, Course
 from tests.grading.nbgrader_cli import NbgraderCourse
+from tests.grading.release_helpers import git
 
 
 @pytest.fixture
 def course(tmp_path: Path) -> Course:
-    """A fresh copy of the tiny checkout."""
+    """Return a fresh copy of the tiny checkout."""
     return Course(Path(shutil.copytree(FIXTURE, tmp_path / "course")))
 
 
 @pytest.fixture
 def nbgrader(tmp_path: Path) -> NbgraderCourse:
-    """An empty nbgrader course."""
+    """Return an empty nbgrader course."""
     return NbgraderCourse(tmp_path / "nbgrader")
+
+
+@pytest.fixture(scope="session")
+def sandbox_allowed() -> None:
+    """Skip the tests that use it where this machine allows no sandbox."""
+    if reason := refusal():
+        pytest.skip(f"this machine allows no sandbox: {reason}")
+
+
+@pytest.fixture
+def settled_git(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set a date and a committer: git on a bare machine has none."""
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    for who in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{who}_NAME", "Ada")
+        monkeypatch.setenv(f"GIT_{who}_EMAIL", "ada@example.edu")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    """Return the folder that a release is written to."""
+    return tmp_path / "students"
+
+
+@pytest.fixture
+def repository(out: Path) -> Path:
+    """Return the same folder as a git repository without commits."""
+    out.mkdir()
+    git(out, "init", "--quiet", "--initial-branch=main")
+    return out

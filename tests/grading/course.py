@@ -47,11 +47,11 @@ class Course:
         return text[: text.index(old)].count("\n") + 1
 
     def files(self) -> dict[str, bytes]:
-        """Every file but the sources, by path: what a command wrote."""
+        """Return every file that a command wrote, by path: all but the sources."""
         known = {path.relative_to(FIXTURE) for path in FIXTURE.rglob("*")}
         found = (path for path in sorted(self.root.rglob("*")) if path.is_file())
         return {str(p.relative_to(self.root)): p.read_bytes() for p in found if p.relative_to(self.root) not in known}
 
     def findings(self) -> list[Finding]:
-        """What the build objects to."""
+        """Return the findings of the build."""
         return lint([read_lab(self.root, LAB)])[LAB]

@@ -28,13 +28,13 @@ def dask(place: Path, command: str, *options: str) -> subprocess.Popen[bytes]:
 
 
 def start_scheduler(place: Path) -> tuple[subprocess.Popen[bytes], str]:
-    """The process, and the address it answers at."""
+    """Start a dask scheduler; return its process and its address."""
     file = place / "scheduler.json"
     file.unlink(missing_ok=True)
     process = dask(
         place, "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(file)
     )
-    until = time.monotonic() + 60
+    until = time.monotonic() + 240
     while time.monotonic() < until:
         try:
             return process, json.loads(file.read_text())["address"]

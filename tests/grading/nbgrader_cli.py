@@ -63,7 +63,7 @@ class NbgraderCourse:
         return found
 
     def feedback(self, student: str, lab: str) -> str:
-        """The feedback page of one student."""
-        if not (self.root / "feedback").exists():
-            self.run("generate_feedback", lab)
+        """Return the feedback page of one student, generated if it is missing."""
+        if not (self.root / "feedback" / student / lab).exists():
+            self.run("generate_feedback", lab, "--student", student)
         return (self.root / "feedback" / student / lab / f"{lab}.html").read_text(encoding="utf-8")

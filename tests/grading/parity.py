@@ -17,13 +17,13 @@ from typing import Any
 
 from nbgrader.api import Gradebook as NbgraderGradebook
 
-from mlsys_grading.book.course import course_settings
-from mlsys_grading.book.gradebook import Gradebook
-from mlsys_grading.book.registered import register
 from mlsys_grading.build.notebook import source_notebook, student_notebook
+from mlsys_grading.gradebook.course import course_settings
+from mlsys_grading.gradebook.gradebook import Gradebook
+from mlsys_grading.gradebook.registered import register
 from mlsys_grading.lab import Lab
 from tests.conftest import ROOT
-from tests.grading.book_helpers import rows
+from tests.grading.gradebook_helpers import rows
 from tests.grading.nbgrader_cli import CONFIG, NbgraderCourse
 
 DUE = "2030-01-02 10:00:00.000000"
@@ -44,7 +44,7 @@ Rows = dict[Row, Any]
 
 @dataclass(frozen=True)
 class HandIn:
-    """One submission: the notebook as the file has it, when it came, and files beside it."""
+    """One submission: the notebook as in its file, its time, and the files beside it."""
 
     notebook: bytes
     time: str = ""
@@ -60,7 +60,7 @@ class HandIn:
 
 
 def by_nbgrader(root: Path, lab: str, source: Mapping[str, Any], class_: Mapping[str, HandIn], copies: int = 1) -> Rows:
-    """nbgrader's rows; ``copies`` of the course grade a part of the class each, side by side."""
+    """Return nbgrader's rows; ``copies`` of the course grade a part of the class each, side by side."""
     first = NbgraderCourse(root / "nbgrader")
     _settings(first.root)
     (root / "source" / lab).mkdir(parents=True)
@@ -83,7 +83,7 @@ def by_nbgrader(root: Path, lab: str, source: Mapping[str, Any], class_: Mapping
 
 
 def by_labkit(root: Path, labs: Mapping[str, tuple[Mapping[str, Any], Mapping[str, HandIn]]], jobs: int = 3) -> Rows:
-    """The rows of one ``labkit grade --all``; ``labs`` is name -> source, class."""
+    """Return the rows of one ``labkit grade --all``; ``labs`` is name -> source, class."""
     course = root / "labkit"
     course.mkdir(parents=True)
     shutil.copy(CONFIG, course)
@@ -97,7 +97,7 @@ def by_labkit(root: Path, labs: Mapping[str, tuple[Mapping[str, Any], Mapping[st
         with Gradebook(course / "gradebook.db", settings.course, settings.late) as book:
             book.register(register(lab, source))
     _set_due(course)
-    code = "import sys; from mlsys_labkit.cli import main; sys.exit(main())"
+    code = "import sys; from mlsys_labkit._frontends.cli import main; sys.exit(main())"
     command = [sys.executable, "-c", code, "grade", "--all", "--course", str(course), "--jobs", str(jobs)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -105,7 +105,7 @@ def by_labkit(root: Path, labs: Mapping[str, tuple[Mapping[str, Any], Mapping[st
 
 
 def read(path: Path, lab: str) -> Rows:
-    """All that a gradebook says of one lab's submissions."""
+    """Return all rows of a gradebook about one lab's submissions."""
     everything = rows(path)
     with NbgraderGradebook(f"sqlite:///{path}") as book:
         notebook = book.find_notebook(lab, lab)
@@ -125,7 +125,7 @@ def read(path: Path, lab: str) -> Rows:
 
 
 def differences(theirs: Rows, ours: Rows) -> dict[str, dict[str, tuple[Any, Any]]]:
-    """Student -> "cell: what" -> nbgrader's and ours, where they are not the same."""
+    """Return student -> "cell: what" -> nbgrader's and ours, where the two differ."""
     found: dict[str, dict[str, tuple[Any, Any]]] = {}
     for key in sorted(theirs.keys() | ours.keys()):
         pair = theirs.get(key, "no row"), ours.get(key, "no row")
@@ -135,7 +135,7 @@ def differences(theirs: Rows, ours: Rows) -> dict[str, dict[str, tuple[Any, Any]
 
 
 def lost_by_nbgrader(found: Mapping[str, Mapping[str, tuple[Any, Any]]]) -> dict[str, set[str]]:
-    """Student -> cells whose marks differ."""
+    """Return student -> cells whose marks differ."""
     return {student: {key.partition(": ")[0] for key in each if ": mark of " in key} for student, each in found.items()}
 
 
@@ -153,12 +153,12 @@ def _set_due(course: Path) -> None:
 
 
 def _autograde(course: NbgraderCourse, lab: str) -> None:
-    with contextlib.suppress(AssertionError):  # of one submission that it cannot grade: its rows will tell
+    with contextlib.suppress(AssertionError):  # one submission cannot be graded: the rows show it
         course.run("autograde", lab)
 
 
 def of_a_lab(lab: Lab) -> tuple[dict[str, Any], dict[str, HandIn]]:
-    """A lab's source, and its class: one handed in the solution, one left out the second answer and the last, late."""
+    """Return a lab's source and its class: one submission is solved, one lacks two answers and is late."""
     source: dict[str, Any] = json.loads(json.dumps(source_notebook(lab)))
     released = json.loads(json.dumps(student_notebook(lab)))
     answers = {cell.grade_id: cell.source for cell in lab.cells if cell.is_solution}

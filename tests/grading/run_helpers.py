@@ -12,7 +12,7 @@ import nbformat
 
 
 def write_notebook(folder: Path, name: str, *cells: str, kernel: str = "python3", parameters: bool = True) -> Path:
-    """``cells`` as code cells after a title (cell 1) and, unless told otherwise, a parameters cell (cell 2)."""
+    """Write ``cells`` as code cells after a title and, if ``parameters``, a parameters cell."""
     notebook = nbformat.v4.new_notebook(
         metadata={"kernelspec": {"name": kernel, "display_name": kernel, "language": "python"}},
         cells=[nbformat.v4.new_markdown_cell(f"# The lab {name}")],
@@ -36,14 +36,14 @@ def labkit() -> str:
     return str(beside) if beside.exists() else str(shutil.which("labkit"))
 
 
-def run_labkit(*arguments: object, cwd: Path, timeout: float = 120) -> subprocess.CompletedProcess[str]:
-    """``labkit run ARGUMENTS --no-roofline`` in ``cwd``."""
+def run_labkit(*arguments: object, cwd: Path, timeout: float = 280) -> subprocess.CompletedProcess[str]:
+    """Run ``labkit run ARGUMENTS --no-roofline`` in ``cwd``."""
     command = [labkit(), "run", *map(str, arguments), "--no-roofline"]
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=timeout, env=dict(os.environ))
 
 
 def marked_processes(mark: str) -> list[int]:
-    """Processes, zombies excepted, with ``mark`` in their environment: however they were started and reparented."""
+    """Return the processes, except zombies, with ``mark`` in their environment, whoever their parent is."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:

@@ -1,4 +1,4 @@
-"""What is written out once more after people have marked, and what nbgrader wants beside a page to hand it out."""
+"""Tests of feedback and notebooks written again after people have marked, and of the files beside a page."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from nbgrader.api import Gradebook
 
-from mlsys_grading.grade.again import rewrite
+from mlsys_grading.grade.refresh_feedback import rewrite
 from mlsys_grading.sandbox.confine import refusal
-from mlsys_labkit.cli import main
+from mlsys_labkit._frontends.cli import main
 from mlsys_labkit.errors import LabkitError
-from tests.grading.book_helpers import LAB, SOURCE, answered
+from tests.grading.gradebook_helpers import LAB, SOURCE, answered
 
 pytestmark = [
     pytest.mark.skipif(bool(refusal()), reason="this machine allows no sandbox"),
@@ -25,11 +25,11 @@ RECEIPT = {"timestamp.txt": "2030-01-31 12:00:00.000000 UTC", "submission_secret
 
 
 def points(page: Path) -> str:
-    """The head of a feedback page, without its tags."""
+    """Return the text of a feedback page, without tags, styles and scripts."""
     return " ".join(re.sub(r"<(style|script).*?</\1>|<[^>]*>", " ", page.read_text(), flags=re.DOTALL).split())
 
 
-def test_feedback_has_its_receipt_and_follows_a_person(tmp_path: Path) -> None:
+def test_rewritten_feedback_has_checksum_and_manual_marks(tmp_path: Path) -> None:
     folder, feedback = tmp_path / "submitted" / "ada" / LAB, tmp_path / "feedback" / "ada" / LAB
     folder.mkdir(parents=True)
     (folder / f"{LAB}.ipynb").write_text(json.dumps(answered(RIGHT, NOTEBOOK)))

@@ -1,4 +1,4 @@
-"""``labkit build`` through its own door: what it writes, what it keeps, and what it does when it cannot write."""
+"""``labkit build``, called as a command: the files it writes and keeps, and failures to write."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from mlsys_grading import files
 from mlsys_grading.build.lint import lint
 from mlsys_grading.build.notebook import dumps, student_notebook
 from mlsys_grading.lab import read_lab
-from mlsys_labkit.cli import main
+from mlsys_labkit._frontends.cli import main
 from tests.grading.course import FIXTURE, LAB, Course
 from tests.grading.nbgrader_cli import NbgraderCourse
 
@@ -59,7 +58,7 @@ def test_nbgraders_source_keeps_everything_and_data_travels(course: Course) -> N
     for notebook in (course.student, course.nbgrader_source):
         assert (notebook.parent / "data" / "numbers.txt").read_text() == "1 2 3\n"
     names = {Path(name).name for name in course.files()}
-    assert names == {f"{LAB}.ipynb", "numbers.txt"}  # wrong answers and sources stay at home
+    assert names == {f"{LAB}.ipynb", "numbers.txt"}  # wrong answers and sources are not copied
 
 
 def test_two_builds_are_the_same_bytes(course: Course, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,7 +93,7 @@ def test_check_names_what_is_stale_and_writes_nothing(course: Course, capsys: py
     assert build(course, "--check") == 0
 
 
-def test_check_finds_what_no_source_makes(course: Course, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_finds_files_without_a_source(course: Course, capsys: pytest.CaptureFixture[str]) -> None:
     build(course)
     (course.root / "labs" / "lab91_gone").mkdir()
     (course.student.parent / "data" / "old.txt").write_text("left over")
@@ -195,7 +194,7 @@ def test_a_corrupt_source_is_one_line(
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EDQUOT])
-def test_a_disk_that_refuses_leaves_the_old_files(
+def test_failed_write_leaves_the_old_files(
     course: Course, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     build(course)
@@ -216,12 +215,12 @@ def test_a_disk_that_refuses_leaves_the_old_files(
 
 
 def test_a_file_cut_off_halfway_never_appears(course: Course) -> None:
-    """A real short write: the kernel refuses to let any file grow beyond 2 kB, as a full disk would."""
+    """A real short write: the kernel limits every file to 2 kB, as a full disk would."""
     done = subprocess.run(
         [
             sys.executable,
             "-c",
-            "import sys; from mlsys_labkit.cli import main; sys.exit(main())",
+            "import sys; from mlsys_labkit._frontends.cli import main; sys.exit(main())",
             "build",
             "--root",
             course.root,
@@ -247,14 +246,14 @@ def test_ctrl_c_while_writing_leaves_nothing(course: Course, monkeypatch: pytest
 
 @pytest.mark.parametrize("verb", ["build", "prove", "run"])
 def test_a_missing_library_names_the_extra(course: Course, verb: str) -> None:
-    code = "import sys; sys.modules['jupytext'] = None; from mlsys_labkit.cli import main; sys.exit(main())"
+    code = "import sys; sys.modules['jupytext'] = None; from mlsys_labkit._frontends.cli import main; sys.exit(main())"
     done = subprocess.run([sys.executable, "-c", code, verb, "--root", course.root], capture_output=True, text=True)
     assert done.returncode == 2
     assert "pip install 'mlsys-labkit[grading]'" in done.stderr
     assert done.stderr.count("\n") == 1
 
 
-def test_outside_a_checkout_it_says_where_to_go(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_build_outside_a_checkout_names_the_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["build", "--root", str(tmp_path)]) == 2
     assert "name it with --root" in capsys.readouterr().err
 

@@ -1,4 +1,4 @@
-"""Which test cells take the student's process at its word: found by what they ask, tagged, and few."""
+"""Tests of the cells that rely on claims of the student's process: found by the probes they call, tagged, and few."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ import pytest
 from mlsys_grading.build.claims import MOST_POINTS, check_claims, claims_of
 from mlsys_grading.build.notebook import source_notebook
 from mlsys_grading.examine.plan import make_plan
-from mlsys_grading.examine.run import Examined, Verdict
-from mlsys_grading.grade.job import Bounds, Job
-from mlsys_grading.grade.work import _result
-from mlsys_grading.lab import find_root, lab_names, read_lab
+from mlsys_grading.examine.run import _mark
+from mlsys_grading.lab import lab_names, read_lab
 from mlsys_grading.result import Result
-from mlsys_labkit import probes
+from mlsys_labkit._base import probes
+from tests.conftest import ROOT
 from tests.grading.course import LAB, TEST_LINE, Course
 
 HEAD = '"grade_id": "scaled_test_empty", "locked": true, "points": 10, "schema_version": 3, "solution": false, '
@@ -31,7 +30,7 @@ CLAIMS = [
 
 
 @pytest.mark.parametrize(("line", "told"), CLAIMS)
-def test_a_cell_that_rests_on_a_claim_has_to_say_so(course: Course, line: str, told: str) -> None:
+def test_cell_with_a_claim_must_be_tagged(course: Course, line: str, told: str) -> None:
     course.edit(course.source, TEST_LINE, f"{TEST_LINE}\n{line}")
     lab = read_lab(course.root, LAB)
     assert list(claims_of(lab)) == ["scaled_test_empty"]
@@ -42,7 +41,7 @@ def test_a_cell_that_rests_on_a_claim_has_to_say_so(course: Course, line: str, t
     assert list(check_claims(read_lab(course.root, LAB))) == []
 
 
-def test_a_helper_of_the_lab_is_looked_into(course: Course) -> None:
+def test_claims_are_found_inside_the_labs_helpers(course: Course) -> None:
     course.edit(course.source, "    y: float\n", f"    y: float\n\n\ndef expect_all(x):\n    {SHARES}\n")
     course.edit(course.source, TEST_LINE, f"{TEST_LINE}\nexpect_all(3)")
     assert list(claims_of(read_lab(course.root, LAB))) == ["scaled_test_empty"]
@@ -51,7 +50,7 @@ def test_a_helper_of_the_lab_is_looked_into(course: Course) -> None:
 @pytest.mark.parametrize(
     "line", ["_ = scaled([1], 2)", "_ = lk.checks.run_ranks(scaled, 2, [1.0], 2)", "expect_all = 3"]
 )
-def test_other_cells_are_none(course: Course, line: str) -> None:
+def test_cells_without_probes_have_no_claims(course: Course, line: str) -> None:
     course.edit(course.source, TEST_LINE, f"{TEST_LINE}\n{line}")
     assert claims_of(read_lab(course.root, LAB)) == {}
     course.edit(course.source, HEAD, HEAD + ' tags=["claim"]')
@@ -59,7 +58,7 @@ def test_other_cells_are_none(course: Course, line: str) -> None:
     assert "rests on no claim" in finding.problem
 
 
-def test_a_witness_makes_it_no_claim(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probes_counted_outside_are_no_claims(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
     course.edit(course.source, TEST_LINE, f"{TEST_LINE}\n_ = lk.count_work(scaled, np.ones(2), 2)")
     monkeypatch.setitem(probes._witnesses, "mlsys_labkit.work.count.count_work", "somebody who counts")
     from mlsys_grading.build import claims
@@ -71,17 +70,18 @@ def test_a_witness_makes_it_no_claim(course: Course, monkeypatch: pytest.MonkeyP
         claims._claim.cache_clear()
 
 
-def test_marks_carry_the_tag(course: Course) -> None:
+def test_marks_of_claim_cells_are_tagged(course: Course) -> None:
     course.edit(course.source, HEAD, HEAD + ' tags=["claim"]')
     cells = json.loads(json.dumps(source_notebook(read_lab(course.root, LAB))))["cells"]
-    job = Job.of(LAB, "ada", cells, cells, None, ("numpy",), Bounds())
-    verdicts = tuple(Verdict(name, True, 1.0) for name in ("scaled_test", "scaled_test_empty"))
-    result = Result.from_json(_result(job, make_plan(cells, cells), Examined(verdicts)).to_json())
-    assert {mark.name: mark.claim for mark in result.marks} == {"scaled_test": False, "scaled_test_empty": True}
+    tests = [cell for cell in make_plan(cells, cells).examiner if cell.kind == "test"]
+    marks = tuple(_mark(cell, {"passed": True, "error": None, "printed": "", "seconds": 0.0}) for cell in tests)
+    result = Result.from_json(Result("job", LAB, "ada", marks).to_json())
+    assert [mark.name for mark in result.marks if mark.claim] == ["scaled_test_empty"]
+    assert len(result.marks) == 3
 
 
-def test_no_lab_of_ours_rests_on_claims_for_more_than_it_may() -> None:
-    root = find_root()
-    for name in lab_names(root):
-        lab = read_lab(root, name)
-        assert sum(cell.points for cell in lab.cells if cell.grade_id in claims_of(lab)) <= MOST_POINTS, name
+@pytest.mark.parametrize("name", lab_names(ROOT))
+def test_labs_have_few_points_on_claims(name: str) -> None:
+    lab = read_lab(ROOT, name)
+    claims = claims_of(lab)
+    assert sum(cell.points for cell in lab.cells if cell.grade_id in claims) <= MOST_POINTS

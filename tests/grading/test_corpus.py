@@ -1,4 +1,4 @@
-"""The corpus, examined: everybody gets what they deserve, and nobody else notices.
+"""The corpus, examined: each submission gets the marks that it deserves, and no other one is affected.
 
 The quick part is half of the attacks and a third of the rest, none of them slow; ``make soak`` examines all of it,
 with an honest neighbour beside each. ``python -m tests.grading.corpus`` prints the table.
@@ -18,11 +18,11 @@ from mlsys_grading.examine.kernels import cuda_cell
 from mlsys_grading.examine.notebook import UnreadableError, read_cells
 from mlsys_grading.examine.plan import make_plan
 from mlsys_grading.examine.run import examine_submission
+from mlsys_grading.fork_server.client import ForkServer
 from mlsys_grading.sandbox.confine import refusal
-from mlsys_grading.warm.client import WarmServer
-from mlsys_labkit.cuda.cell import compile_cell
 from mlsys_labkit.cuda.errors import GradedError
-from tests.grading.corpus.judge import MODULES, PATIENCE, Bait, Judge, failures
+from mlsys_labkit.cuda.kernel.cell import compile_cell
+from tests.grading.corpus.judge import MODULES, TIME_LIMITS, Bait, Judge, failures
 from tests.grading.corpus.submission import Submission, claims, points, source
 from tests.grading.corpus.submissions import SUBMISSIONS
 
@@ -40,20 +40,20 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     if reason := refusal():
         pytest.skip(f"this machine allows no sandbox: {reason}")
     bait = Bait(tmp_path_factory.mktemp("bait") / "class")
-    with bait.listening(), WarmServer(MODULES) as server:
+    with bait.listening(), ForkServer(MODULES) as server:
         yield Judge(server, bait)
 
 
 def check(judge: Judge, submission: Submission) -> None:
     files = judge.bait.files()
     examined = judge.examine(submission)
-    got = {verdict.name for verdict in examined.verdicts if verdict.passed}
+    got = {verdict.name for verdict in examined.marks if verdict.passed}
     assert not examined.trouble
     assert got - submission.expected == set(), "gained"
     assert submission.expected - got == set(), failures(examined)
-    assert len(examined.verdicts) == len(points())
-    for verdict in examined.verdicts:
-        f"{verdict.error}{verdict.printed}".encode()  # what a database and a page can hold
+    assert len(examined.marks) == len(points())
+    for verdict in examined.marks:
+        f"{verdict.error}{verdict.printed}".encode()  # the most that a database and a page can hold
     if submission.kind == "attack":  # an attack that does not even parse would prove nothing
         assert not [error for error in examined.failed_cells.values() if error.startswith(("Syntax", "Indentation"))]
     assert judge.bait.heard == []
@@ -61,7 +61,7 @@ def check(judge: Judge, submission: Submission) -> None:
     assert judge.left_running() == []
 
 
-def test_there_are_enough_of_each_kind() -> None:
+def test_corpus_has_enough_of_each_kind() -> None:
     kinds = [each.kind for each in SUBMISSIONS]
     assert len(BY_NAME) == len(SUBMISSIONS) >= 60
     assert min(map(kinds.count, ("honest", "accident", "attack"))) >= 20
@@ -72,12 +72,12 @@ def test_there_are_enough_of_each_kind() -> None:
 
 
 @pytest.mark.parametrize("name", [each.name for each in QUICK])
-def test_what_it_deserves(judge: Judge, name: str) -> None:
+def test_submission_gets_deserved_marks(judge: Judge, name: str) -> None:
     check(judge, BY_NAME[name])
 
 
 def test_neighbours_are_untouched(judge: Judge) -> None:
-    """Honest work examined at the same time as what hurts most, on the same warm server."""
+    """Honest work is examined beside the most harmful submissions, on the same fork server."""
     names = ["a stack that overflows", "a daemon that outlives its parent", "forged verdict lines"]
     with ThreadPoolExecutor(2) as pool:
         rough = pool.submit(lambda: [check_score(judge, BY_NAME[name]) for name in names])
@@ -89,12 +89,12 @@ def test_neighbours_are_untouched(judge: Judge) -> None:
 
 def check_score(judge: Judge, submission: Submission) -> None:
     examined = judge.examine(submission)
-    assert {each.name for each in examined.verdicts if each.passed} == submission.expected, failures(examined)
+    assert {each.name for each in examined.marks if each.passed} == submission.expected, failures(examined)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", BY_NAME)
-def test_what_it_deserves_beside_an_honest_neighbour(judge: Judge, name: str) -> None:
+def test_submission_gets_deserved_marks_beside_an_honest_one(judge: Judge, name: str) -> None:
     with ThreadPoolExecutor(1) as pool:
         neighbour = pool.submit(check_score, judge, NEIGHBOUR)
         check_score(judge, BY_NAME[name])
@@ -103,19 +103,19 @@ def test_what_it_deserves_beside_an_honest_neighbour(judge: Judge, name: str) ->
 
 
 @pytest.mark.parametrize("name", ["reads other students' files", "calls home", "writes marks into the gradebook"])
-def test_without_a_sandbox_the_bait_is_taken(judge: Judge, name: str) -> None:
-    """The control: what these submissions try does work where nothing stops it. They touch the bait alone."""
+def test_attacks_succeed_without_a_sandbox(judge: Judge, name: str) -> None:
+    """A control: without a sandbox these attacks work. They touch only the bait."""
     path = judge.bait.folder / "control.ipynb"
     path.write_bytes(BY_NAME[name].file(judge.bait.words))
     plan = make_plan(source()["cells"], read_cells(path))
-    examined = examine_submission(judge.server, plan, judge.contract, PATIENCE, sandbox=None)
+    examined = examine_submission(judge.server, plan, judge.contract, TIME_LIMITS, sandbox=None)
     judge.bait.heard.clear()
     judge.bait.restore()
-    assert [each.name for each in examined.verdicts if each.passed] == ["answer_test"], failures(examined)
+    assert [each.name for each in examined.marks if each.passed] == ["answer_test"], failures(examined)
 
 
 def test_a_kernel_with_code_for_the_host_is_refused() -> None:
-    """In the examiner's sandbox such code could reach what other kernels are compiled to."""
+    """Host code would run in the examiner's sandbox, beside the compiled kernels of others."""
     host = "__attribute__((constructor)) static void boom() { *(int*)0 = 0; }\n__global__ void f(int* x) {}"
     cell = cuda_cell("%%cuda f", f"%%cuda f --backend gpu\n{host}")
     line, _, body = cell.partition("\n")

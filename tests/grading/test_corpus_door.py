@@ -1,4 +1,4 @@
-"""The corpus as one class of ``labkit grade``: everybody gets what they deserve, and nobody else notices.
+"""The corpus as one class of ``labkit grade``: each submission gets the marks that it deserves.
 
 The quick part is a handful of every kind; ``make soak`` grades all of it. ``python -m tests.grading.corpus --door
 grade`` prints the table.
@@ -29,17 +29,34 @@ pytestmark = [
 ]
 EVERYBODY: tuple[Entry, ...] = (*SUBMISSIONS, *FOLDERS)
 QUICK = (
-    *("right", "half right", "noisy on stderr", "an older copy above", "cut off", "the process ends in a function"),
-    *("forged verdict lines", "reads other students' files", "writes marks into the gradebook", "calls home"),
-    *("the grader's environment", "tells by printing", "tells by errors", "a module beside", "a linked folder"),
-    *("modules that shadow, unsolved", "metadata without end", "a pipe for a time", "a new line in the name"),
-    *("called '<img src=x onerror=alert(8317)>'", "attachments", "a tebibyte beside"),
+    "right",
+    "half right",
+    "noisy on stderr",
+    "an older copy above",
+    "cut off",
+    "the process ends in a function",
+    "forged verdict lines",
+    "reads other students' files",
+    "writes marks into the gradebook",
+    "calls home",
+    "the grader's environment",
+    "tells by printing",
+    "tells by errors",
+    "a module beside",
+    "a linked folder",
+    "modules that shadow, unsolved",
+    "metadata without end",
+    "a pipe for a time",
+    "a new line in the name",
+    "called '<img src=x onerror=alert(8317)>'",
+    "attachments",
+    "a tebibyte beside",
 )
 NEVER_SHOWN = ("<svg onload", "<script>alert(8317)", "<img src=x")
 
 
 def hidden_words() -> list[str]:
-    """Lines and literals that stand in hidden tests alone, and what the inputs there come to."""
+    """Return the lines and literals that only hidden tests contain, and one value computed from them."""
     found, cells = {f"{1000 + math.log(3):.5f}"}, source()["cells"]
     regions = re.compile(r"### BEGIN HIDDEN TESTS\n(.*?)### END HIDDEN TESTS", re.DOTALL)
     visible = "".join(regions.sub("", cell["source"]) for cell in cells)
@@ -56,7 +73,7 @@ def chosen(names: Sequence[str]) -> list[Entry]:
 
 
 def check(group: Class, marks: Marks) -> None:
-    """All that one run is to leave behind, and nothing else."""
+    """Check marks, totals, files and exit code of one run, and that nothing else is left."""
     expected = {student(each): each.expected for each in group.entries if not each.apart} | {
         "grace": frozenset(points())
     }
@@ -84,7 +101,7 @@ def check(group: Class, marks: Marks) -> None:
 
 
 def check_pages(group: Class, marks: Marks) -> None:
-    """No page tells what a hidden test says or tries, but in the student's own words."""
+    """Check that no page shows text of a hidden test, unless the student's own text contains it."""
     handed_in = {student(each): each for each in group.entries}
     for who in marks.cells:
         entry = handed_in.get(who)
@@ -109,7 +126,7 @@ def test_hidden_words_are_found() -> None:
     assert "softmax of zeros" not in hidden_words(), "it stands in the visible part"
 
 
-def test_everybody_gets_what_they_deserve(tmp_path: Path) -> None:
+def test_quick_corpus_gets_deserved_marks_as_one_class(tmp_path: Path) -> None:
     bait = Bait(tmp_path / "class")
     with bait.listening():
         group = Class(bait, chosen(QUICK))
@@ -122,8 +139,8 @@ def test_everybody_gets_what_they_deserve(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-def test_the_whole_corpus_is_one_class(tmp_path: Path) -> None:
-    """And the honest are marked and told the same when they are alone."""
+def test_whole_corpus_gets_deserved_marks_as_one_class(tmp_path: Path) -> None:
+    """Honest submissions get the same marks and texts when they are graded alone."""
     bait = Bait(tmp_path / "class")
     with bait.listening():
         group = Class(bait, EVERYBODY)

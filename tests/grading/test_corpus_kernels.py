@@ -1,4 +1,4 @@
-"""Attacks by the text of kernels and by what ranks do, on the real labs, through ``labkit grade``.
+"""Attacks by the text of kernels and by the calls of ranks, on the real labs, through ``labkit grade``.
 
 ``make soak`` grades them, with an honest neighbour on each lab: the suite has no time for the compiler.
 """
@@ -23,7 +23,7 @@ pytestmark = [
 
 
 def right(name: str) -> Answered:
-    """A neighbour, who hands in the solution."""
+    """Build the submission of a student who hands in the lab's own solutions."""
     cells = {cell.grade_id: cell.source for cell in lab(name).cells if cell.is_solution}
     every = frozenset(test.grade_id for task in lab(name).tasks for test in task.tests)
     return Answered(f"right in {name}", name, "the lab's own solutions", cells, passes=every)
@@ -44,7 +44,7 @@ def check(root: Path, entries: Sequence[Answered]) -> None:
         assert not any("NotImplementedError" in reason for reason in reasons[:1] if each.lab == TRITON), each.name
 
 
-def test_there_are_some_for_each_kind_of_kernel() -> None:
+def test_corpus_has_attacks_for_each_kind_of_kernel() -> None:
     assert len({each.name for each in REAL}) == len(REAL) >= 55
     assert min(sum(each.lab == name for each in REAL) for name in (CUDA, TRITON, RANKS)) >= 9
 
@@ -52,5 +52,5 @@ def test_there_are_some_for_each_kind_of_kernel() -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", [CUDA, TRITON, RANKS])
-def test_kernels_and_ranks_gain_nothing_and_cost_their_neighbour_nothing(tmp_path: Path, name: str) -> None:
+def test_kernel_and_rank_attacks_get_deserved_marks(tmp_path: Path, name: str) -> None:
     check(tmp_path, [right(name), *(each for each in REAL if each.lab == name)])

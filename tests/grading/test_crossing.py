@@ -1,4 +1,4 @@
-"""A rule on what crosses exists exactly where a verdict differs: every idiom, in a plain shell and with the graders."""
+"""Rules on what crosses, compared with real verdicts: there is a rule exactly where shell and graders differ."""
 
 from __future__ import annotations
 
@@ -14,19 +14,30 @@ import pytest
 from mlsys_grading.build.crossing.check import RULES, UNLOCKED, check_crossing
 from mlsys_grading.build.rules.check import check_tests
 from mlsys_grading.examine.plan import make_plan
-from mlsys_grading.examine.run import Patience, examine_submission
+from mlsys_grading.examine.run import examine_submission
+from mlsys_grading.fork_server.client import ForkServer
 from mlsys_grading.lab import Cell, Lab
 from mlsys_grading.sandbox.confine import Sandbox, refusal
-from mlsys_grading.warm.client import WarmServer
-from mlsys_labkit.cli import main
+from mlsys_grading.time_limits import TimeLimits
+from mlsys_labkit._frontends.cli import main
 from tests.grading.course import TEST_LINE, Course
 from tests.grading.crossing_idioms import IDIOMS, LOCKED, Idiom
 
 pytestmark = pytest.mark.xdist_group("crossing")
 MODULES = (
-    *("numpy", "torch", "torch.testing", "IPython", "pytest", "unittest.mock", "torch._dynamo"),
-    *("mlsys_labkit.checks", "mlsys_labkit.work.count", "mlsys_labkit.memory", "mlsys_labkit.errors"),
-    *("mlsys_grading.examine.examiner", "mlsys_grading.boundary.student"),
+    "numpy",
+    "torch",
+    "torch.testing",
+    "IPython",
+    "pytest",
+    "unittest.mock",
+    "torch._dynamo",
+    "mlsys_labkit.checks",
+    "mlsys_labkit.work.count",
+    "mlsys_labkit.memory",
+    "mlsys_labkit.errors",
+    "mlsys_grading.examine.examiner",
+    "mlsys_grading.boundary.student",
 )
 PLAIN = """
 import json, sys
@@ -52,7 +63,7 @@ def notebook() -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
-    """Name of a cell -> what it raised in one shell of its own."""
+    """Return, by cell name, the error that a cell raised in one shell of its own."""
     folder = tmp_path_factory.mktemp("plain")
     cells = [(each["metadata"]["nbgrader"]["grade_id"], each["source"]) for each in notebook()]
     (folder / "cells.json").write_text(json.dumps(cells))
@@ -62,14 +73,14 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
 
 @pytest.fixture(scope="module")
 def graded() -> Mapping[str, str]:
-    """Name of a test cell -> why it failed with the graders; empty: it passed."""
+    """Return, by test cell, the reason why it failed with the graders; "" if it passed."""
     if reason := refusal():
         pytest.skip(f"this machine allows no sandbox: {reason}")
     plan = make_plan(notebook(), notebook())
-    with WarmServer(MODULES) as server:
-        examined = examine_submission(server, plan, patience=Patience(20, 40, 500), sandbox=Sandbox())
+    with ForkServer(MODULES) as server:
+        examined = examine_submission(server, plan, time_limits=TimeLimits(20, 40, 500), sandbox=Sandbox())
     assert not examined.trouble
-    return {verdict.name: "" if verdict.passed else verdict.error or "no reason" for verdict in examined.verdicts}
+    return {verdict.name: "" if verdict.passed else verdict.error or "no reason" for verdict in examined.marks}
 
 
 def found(idiom: Idiom) -> set[str]:
@@ -80,7 +91,7 @@ def found(idiom: Idiom) -> set[str]:
     )
     lab = Lab(Path("/labs"), "lab99_idioms", cells)
     rules = {finding.rule for finding in (*check_crossing(lab), *check_tests(lab))}
-    return rules - {"rule 5", "rule 7"}  # unseeded and shown values cross well
+    return rules - {"rule 5", "rule 7"}  # unseeded and shown values cross without a loss
 
 
 @pytest.mark.parametrize("idiom", IDIOMS, ids=lambda idiom: idiom.name)
@@ -94,7 +105,7 @@ def test_a_rule_exists_where_the_verdict_differs(
 
 
 @pytest.mark.parametrize("idiom", IDIOMS, ids=lambda idiom: idiom.name)
-def test_the_build_objects_to_what_differs(idiom: Idiom) -> None:
+def test_build_reports_idioms_whose_verdict_differs(idiom: Idiom) -> None:
     expected = idiom.rule.removeprefix("~").replace("rule ", "rule").split() if idiom.rule != "unseen" else []
     assert {each.replace("rule ", "rule") for each in found(idiom)} == set(expected)
 
@@ -120,7 +131,7 @@ def test_an_error_stops_the_build_and_a_warning_does_not(course: Course, capsys:
     assert "warning: LK201" in capsys.readouterr().err
 
 
-def test_a_reason_in_the_cell_lets_an_idiom_stand(course: Course) -> None:
+def test_reason_comment_permits_an_idiom(course: Course) -> None:
     allow = "# labkit: allow LK202 - the copy is what this test is about"
     course.edit(course.source, TEST_LINE, f"{TEST_LINE}\n{BROKEN}\n{allow}")
     assert [finding.rule for finding in course.findings()] == ["LK201"]
@@ -137,7 +148,7 @@ def test_a_comment_without_use_or_reason_is_an_error(course: Course, allow: str,
     assert any(problem in finding.problem for finding in findings)
 
 
-def test_what_only_an_unlocked_cell_binds_is_no_name_for_a_test() -> None:
+def test_test_cell_may_not_use_names_of_unlocked_cells() -> None:
     def lab(**nbgrader: Any) -> Lab:
         cells = (
             Cell(0, "code", "import math", 1, {"nbgrader": {"grade_id": "setup", "locked": True}}),

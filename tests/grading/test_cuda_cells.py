@@ -12,7 +12,7 @@ import pytest
 from mlsys_grading.build.cpp import bound_name, is_cpp
 from mlsys_grading.build.notebook import dumps, source_notebook
 from mlsys_grading.lab import find_root, read_lab, read_labs
-from mlsys_labkit.cli import main
+from mlsys_labkit._frontends.cli import main
 from tests.grading.course import LAB, Course
 
 SECRET = "x[index] = sqrtf(x[index]) * factor + 0.0f;"
@@ -38,7 +38,7 @@ expect_equal(scale_empty[0], 0.0)"""
 
 @pytest.fixture
 def mixed(course: Course) -> Course:
-    """The tiny lab, its first task a kernel."""
+    """Return the tiny lab with a CUDA kernel as its first task."""
     text = course.source.read_text()
     begin, end = text.index("def scaled(x, factor):"), text.index("# %% nbgrader", text.index("def scaled(x, factor):"))
     text = text[:begin] + KERNEL + "\n" + text[end:]
@@ -115,7 +115,7 @@ def test_the_proof_runs_kernels(mixed: Course, capsys: pytest.CaptureFixture[str
     assert all(wrong["earned"] == 10 for wrong in task["wrong"])
 
 
-def test_which_cells_are_cpp() -> None:
+def test_is_cpp_recognises_cell_magics() -> None:
     assert is_cpp("%%cuda a\n")
     assert is_cpp("\n%%cu\nint main() {}")
     assert not is_cpp("%%cudaX\n")
@@ -125,7 +125,7 @@ def test_which_cells_are_cpp() -> None:
 
 
 def test_python_cells_of_labs_with_kernels_are_linted(tmp_path: Path) -> None:
-    """ruff knows notebooks and passes over their cell magics; as .py files these labs are excluded."""
+    """ruff skips cell magics in notebooks; as .py files these labs are excluded."""
     root = find_root(Path(__file__))
     excluded = (root / "pyproject.toml").read_text().split("extend-exclude = [")[1].split("]")[0]
     for lab in read_labs(root):

@@ -1,4 +1,4 @@
-"""What the graders' distribution imports, it names: nothing is there only because something else brings it."""
+"""Tests that the graders' distribution declares every distribution that its code imports."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from mlsys_labkit.cli import main
+from mlsys_labkit._frontends.cli import main
 
 OWN = {"mlsys_grading", "mlsys_labkit"}
-LABS_BRING = {"torch"}  # in the build that fits the machine; the verbs that need it ask for it by name
+LABS_BRING = {"torch"}  # in the build that fits the machine; the verbs that need it name it in their error
 
 
 def imported(source: str) -> Iterator[str]:
-    """Top-level names that a file imports, by statement or through ``need``, which takes them as strings."""
+    """Yield the top-level names that a file imports, by statement or through ``need``, which takes strings."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in node.names)
@@ -29,7 +29,7 @@ def imported(source: str) -> Iterator[str]:
             isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("need", "need_library")
         ):
             names = [each.value for each in node.args if isinstance(each, ast.Constant)]
-            names = names[:1] if node.func.id == "need_library" else names  # its second one is a distribution
+            names = names[:1] if node.func.id == "need_library" else names  # the second argument is a distribution
             yield from (str(name).partition(".")[0] for name in names)
 
 
@@ -38,7 +38,7 @@ def normal(name: str) -> str:
 
 
 def declared(root: Path, *extras: str) -> set[str]:
-    """Distributions that the graders name, and those that the kit does, which they name with ``extras``."""
+    """Return the distributions that the graders declare, and those of the kit with ``extras``."""
     own, kit = (
         tomllib.loads((root / path).read_text())["project"] for path in ("grading/pyproject.toml", "pyproject.toml")
     )
@@ -47,7 +47,7 @@ def declared(root: Path, *extras: str) -> set[str]:
     return {normal(line) for line in lines}
 
 
-def test_it_names_what_it_imports(root: Path) -> None:
+def test_distribution_declares_what_it_imports(root: Path) -> None:
     known = declared(root, "widgets")
     providers = packages_distributions()
     missing: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Every rule for a lab's form: a lab that breaks it is refused, in the words that say why."""
+"""The rules for a lab's form: a lab that breaks one is refused with a message that names the reason."""
 
 # ruff: noqa: E501 - a table of broken and sound code reads best with one case a line
 
@@ -62,6 +62,8 @@ BESIDE: list[tuple[str, Callable[[Course], object], str]] = [
 
 
 @pytest.mark.parametrize(("rule", "damage", "said"), BESIDE)
-def test_rules_for_what_stands_beside(course: Course, rule: str, damage: Callable[[Course], object], said: str) -> None:
+def test_rules_for_files_beside_the_notebook(
+    course: Course, rule: str, damage: Callable[[Course], object], said: str
+) -> None:
     damage(course)
     assert [finding for finding in course.findings() if finding.rule == rule and said in str(finding)]

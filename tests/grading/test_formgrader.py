@@ -1,4 +1,4 @@
-"""Formgrader in a browser, on a real Jupyter server, on what ``labkit grade`` left: marks seen, and marks given."""
+"""Formgrader in a browser, on a real Jupyter server, after ``labkit grade``: it shows marks and accepts marks."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ import pytest
 from nbgrader.api import Gradebook
 
 from mlsys_grading.sandbox.confine import refusal
-from mlsys_labkit.cli import main
-from tests.grading.book_helpers import LAB, SECRET, SOURCE, answered
+from mlsys_labkit._frontends.cli import main
+from tests.grading.gradebook_helpers import LAB, SECRET, SOURCE, answered
 from tests.grading.nbgrader_cli import CONFIG
 
 pytestmark = [
     pytest.mark.skipif(bool(refusal()), reason="this machine allows no sandbox"),
     pytest.mark.browser,
+    pytest.mark.places,
     pytest.mark.xdist_group("grade"),
 ]
 NOTEBOOK = json.loads(json.dumps(SOURCE).replace("float(4 * (halve(2) == 1) / 2)", "assert halve(2) == 1"))
@@ -33,7 +34,7 @@ WRONG = RIGHT | {"double": "def double(x):\n    return min(2 * x, 4)"}
 
 @contextmanager
 def server(root: Path, home: Path) -> Iterator[str]:
-    """A Jupyter server with formgrader in it; yields the address of formgrader, which asks for no token."""
+    """Start a Jupyter server with formgrader; yield formgrader's address, which needs no token."""
     settings = {name: str(home) for name in ("HOME", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR")}
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     extensions = {"nbgrader.server_extensions.formgrader": True, "jupyterlab": False, "notebook": False}
@@ -42,8 +43,15 @@ def server(root: Path, home: Path) -> Iterator[str]:
     with log.open("w") as output:
         process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root", "--port=0"),
-                *("--ServerApp.port_retries=0", "--IdentityProvider.token=", f"--ServerApp.root_dir={root}"),
+                sys.executable,
+                "-m",
+                "jupyter_server",
+                "--no-browser",
+                "--allow-root",
+                "--port=0",
+                "--ServerApp.port_retries=0",
+                "--IdentityProvider.token=",
+                f"--ServerApp.root_dir={root}",
             ],
             cwd=root,
             env=os.environ | settings | {"PATH": path},
@@ -51,7 +59,7 @@ def server(root: Path, home: Path) -> Iterator[str]:
             stderr=subprocess.STDOUT,
         )
     try:
-        until = time.monotonic() + 120
+        until = time.monotonic() + 600
         while not (found := list(home.glob("jpserver-*.json"))):
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < until, log.read_text()

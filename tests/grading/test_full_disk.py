@@ -15,7 +15,7 @@ from tests.grading.run_helpers import labkit
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 40 kB with nothing on it."""
+    """Mount an empty file system of 40 kB."""
     place = tmp_path / "disk"
     place.mkdir()
     try:
@@ -31,7 +31,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 def verb(course: Course, *arguments: object, temporary: Path | None = None) -> tuple[int, str]:
     environment = dict(os.environ) | ({"TMPDIR": str(temporary)} if temporary else {})
     command = [labkit(), *map(str, arguments), "--root", str(course.root)]
-    done = subprocess.run(command, cwd=course.root, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=course.root, env=environment, capture_output=True, text=True, timeout=600)
     return done.returncode, done.stderr
 
 

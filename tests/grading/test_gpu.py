@@ -16,9 +16,8 @@ from typing import Any
 
 import pytest
 
-from mlsys_grading.gpu import devices as devices_module
-from mlsys_grading.gpu import lease as lease_module
-from mlsys_grading.gpu.devices import Device, DeviceError, usage, visible_devices
+from mlsys_grading.gpu import devices as devices_module, lease as lease_module
+from mlsys_grading.gpu.devices import DeviceError, GpuDevice, usage, visible_devices
 from mlsys_grading.gpu.lease import lease
 from mlsys_grading.sandbox import kernel
 from mlsys_grading.sandbox.confine import Sandbox, refusal
@@ -29,7 +28,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="devices are lea
 
 @dataclass
 class Gpu:
-    """One GPU as NVML would describe it; ``parts`` are its MIG instances."""
+    """One GPU as NVML describes it; ``parts`` are its MIG instances."""
 
     uuid: str
     minor: int
@@ -44,7 +43,7 @@ class Gpu:
 
 
 class Nvml:
-    """What nvidia-ml-py has, as far as it is asked for."""
+    """A stand-in for the functions of nvidia-ml-py that the kit calls."""
 
     class NVMLError(Exception):
         pass
@@ -131,7 +130,7 @@ class Nvml:
 
 @pytest.fixture
 def nvml(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Nvml]:
-    """Three GPUs, the second split into two; its first instance is /dev/nvidia3's, as minors need not be in order."""
+    """Install a fake of three GPUs. The second is split in two, and its first instance is /dev/nvidia3's."""
     driver, minors = tmp_path / "version", tmp_path / "mig-minors"
     driver.write_text("NVRM version")
     minors.write_text(
@@ -177,10 +176,10 @@ def test_split_devices_count_by_their_parts_and_each_has_its_own_files(nvml: Nvm
     [
         ("0", ["GPU-10"]),
         ("2,0", ["GPU-30", "GPU-10"]),
-        ("1", ["MIG-a"]),  # a number stands for the first instance
+        ("1", ["MIG-a"]),  # a number selects the first instance
         ("GPU-3", ["GPU-30"]),
         ("MIG-b,GPU-10", ["MIG-b", "GPU-10"]),
-        ("0,7,2", ["GPU-10"]),  # CUDA stops at what is no device
+        ("0,7,2", ["GPU-10"]),  # CUDA ignores the list after an invalid device
         ("-1", []),
         ("", []),
     ],
@@ -215,7 +214,7 @@ def test_a_driver_that_fails_is_the_machines_trouble(nvml: Nvml, monkeypatch: py
 
     monkeypatch.setattr(nvml, "nvmlDeviceGetMemoryInfo", lost)
     with pytest.raises(DeviceError, match="GPU is lost"):
-        usage(Device("GPU-10", "", 0, 0))
+        usage(GpuDevice("GPU-10", "", 0, 0))
 
 
 def test_each_lease_is_of_another_device_until_none_is_left(nvml: Nvml, tmp_path: Path) -> None:
@@ -230,7 +229,7 @@ def test_each_lease_is_of_another_device_until_none_is_left(nvml: Nvml, tmp_path
 
 
 def test_a_lease_ends_with_its_process_however_that_ends(nvml: Nvml, tmp_path: Path) -> None:
-    """In an interpreter of its own, with the lock alone: flock(2) is what holds a device."""
+    """A separate interpreter with the lock alone, because flock(2) is what holds a device."""
     found = visible_devices("0")
     path = tmp_path / "GPU-10.lease"
     holds = f"""
@@ -259,7 +258,7 @@ def test_a_device_that_somebody_computes_on_is_passed_over(nvml: Nvml, tmp_path:
 
 @pytest.mark.parametrize(
     ("left", "told"),
-    [({"used": 3 << 30}, "2572 MiB"), ({"processes": [99]}, "process 99")],  # 3 GiB less the 500 MiB of before
+    [({"used": 3 << 30}, "2572 MiB"), ({"processes": [99]}, "process 99")],  # 3 GiB less the 500 MiB used before
     ids=["memory", "process"],
 )
 def test_what_is_left_on_a_device_takes_it_out_of_service_until_it_is_gone(
@@ -362,7 +361,7 @@ def test_a_sandbox_holds_the_leased_device_alone(nvml: Nvml, tmp_path: Path) -> 
 
 @pytest.mark.xdist_group("sandbox")
 def test_of_the_machines_devices_the_driver_finds_the_leased_one_alone() -> None:
-    """With another kind of device on the same bus in its place."""
+    """Another kind of device on the same bus stands for the GPU."""
     if reason := refusal():
         pytest.skip(f"this machine allows no sandbox: {reason}")
     bus = sorted(os.listdir("/sys/bus/pci/devices")) if os.path.isdir("/sys/bus/pci/devices") else []
@@ -374,7 +373,7 @@ def test_of_the_machines_devices_the_driver_finds_the_leased_one_alone() -> None
         return [os.listdir(place.parent), place.joinpath("vendor").read_text(), os.access(place / "rescan", os.W_OK)]
 
     expected = Path("/sys/bus/pci/devices", bus[0], "vendor").read_text()
-    assert inside(seen, Device("GPU-1", "", 0, 0, bus=bus[0]).shown_in(Sandbox())) == [[bus[0]], expected, False]
+    assert inside(seen, GpuDevice("GPU-1", "", 0, 0, bus=bus[0]).shown_in(Sandbox())) == [[bus[0]], expected, False]
 
 
 def _nvidia_files() -> list[Any]:
@@ -383,7 +382,7 @@ def _nvidia_files() -> list[Any]:
 
 
 def _replace_devices(folder: Path) -> None:
-    """A /dev of this process's own."""
+    """Mount a /dev for this process alone."""
     kernel.unshare(kernel.NEW_MOUNT)
     kernel.mount("", "/", flags=kernel.RECURSIVE | kernel.PRIVATE)
     (folder / "nvidia-caps").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""``labkit grade`` through its own door: a course folder in; marks, notebooks, feedback and plain lines out."""
+"""``labkit grade``, called as a command: from a course folder to marks, notebooks, feedback and plain lines."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from nbgrader.api import Gradebook
 
 from mlsys_grading.grade.headers import lent_headers
 from mlsys_grading.sandbox.confine import refusal
-from mlsys_labkit.cli import main
-from tests.grading.book_helpers import LAB, SECRET, answered, cell, graded, notebook, rows
-from tests.grading.book_helpers import SOURCE as HALF_MARKS
+from mlsys_labkit._frontends.cli import main
+from tests.grading.gradebook_helpers import LAB, SECRET, SOURCE as HALF_MARKS, answered, cell, graded, notebook, rows
 from tests.grading.nbgrader_cli import NbgraderCourse
 
 pytestmark = [
@@ -32,7 +31,7 @@ pytestmark = [
 # A solution gets full marks: there the test's last value is half of its points, here all of them.
 SOURCE = json.loads(json.dumps(HALF_MARKS).replace("(halve(2) == 1) / 2", "(halve(2) == 1) / 1"))
 RIGHT = {"double": "def double(x):\n    return 2 * x", "halve": "def halve(x):\n    return x / 2"}
-LABKIT = [sys.executable, "-c", "import sys; from mlsys_labkit.cli import main; sys.exit(main())"]
+LABKIT = [sys.executable, "-c", "import sys; from mlsys_labkit._frontends.cli import main; sys.exit(main())"]
 WAITS = RIGHT | {"double": "import time\ntime.sleep(600)\ndef double(x):\n    return 2 * x"}
 
 
@@ -61,7 +60,7 @@ def grade(root: Path, *options: str) -> int:
 
 
 def scores(root: Path) -> dict[str, float]:
-    """By nbgrader's own reading of the gradebook; manual answers have no mark yet."""
+    """Return the scores as nbgrader reads the gradebook; manual answers have no mark yet."""
     with Gradebook(f"sqlite:///{root / 'gradebook.db'}") as book:
         return {each.student.id: each.score for each in book.assignment_submissions(LAB)}
 
@@ -131,9 +130,7 @@ def test_a_class_is_graded_and_graded_again_only_where_it_has_changed(
     assert again["metadata"]["mlsys_grading"]["sandbox"] is False
 
 
-def test_a_number_at_the_end_of_a_test_is_its_marks_as_nbgrader_has_it(
-    tmp_path: Path, nbgrader: NbgraderCourse
-) -> None:
+def test_last_number_of_a_test_cell_is_its_marks(tmp_path: Path, nbgrader: NbgraderCourse) -> None:
     test = {
         "share": "assert share(1) is not None\nround(3 * share(1), 2)",
         "shown": "float(share(1))",
@@ -166,7 +163,7 @@ def test_a_number_at_the_end_of_a_test_is_its_marks_as_nbgrader_has_it(
     assert ours["dan"]["share_test"] == 0
     assert (ours["eve"]["share_test"], ours["eve"]["shown_test"]) == (0, 0), "more than there is to give, where"
     shutil.copytree(root / "source", nbgrader.root / "source")
-    for student in set(answers) - {"eve"}:  # nbgrader gives the whole submission up there
+    for student in set(answers) - {"eve"}:  # nbgrader fails the whole submission there
         shutil.copytree(root / "submitted" / student, nbgrader.root / "submitted" / student)
     nbgrader.run("generate_assignment", LAB)
     nbgrader.run("autograde", LAB)
@@ -207,7 +204,7 @@ def test_a_lab_whose_solution_fails_is_refused_with_the_cell_and_the_reason(
         (lambda root: (root / "gradebook.db").write_text("not a database" * 99), [LAB], "gradebook.db"),
     ],
 )
-def test_what_cannot_be_graded_is_one_line(
+def test_grade_refuses_a_broken_course_in_one_line(
     prepare: Any, options: list[str], line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = course(tmp_path / "class")
@@ -219,7 +216,7 @@ def test_what_cannot_be_graded_is_one_line(
     assert said.count("\n") == 1
 
 
-def test_no_sandbox_no_grading(
+def test_grade_refuses_without_a_sandbox(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mlsys_grading.grade.verb.refusal", lambda: "namespaces are off")
@@ -231,7 +228,7 @@ def test_no_sandbox_no_grading(
 
 
 def running(root: Path, *students: str) -> subprocess.Popen[str]:
-    """A grader that has graded ``students`` and is at work on one that waits."""
+    """Start a grader, and return it when it has graded ``students`` and is at work on another."""
     grader = subprocess.Popen(
         [*LABKIT, "grade", LAB, "--course", str(root), "--jobs", "2"],
         stdout=subprocess.PIPE,
@@ -239,7 +236,7 @@ def running(root: Path, *students: str) -> subprocess.Popen[str]:
         text=True,
         start_new_session=True,
     )
-    until = time.monotonic() + 120
+    until = time.monotonic() + 600
     while not all((root / ".mlsys-grading" / "written" / LAB / f"{each}.json").exists() for each in students):
         assert grader.poll() is None, grader.stdout and grader.stdout.read()
         assert time.monotonic() < until
@@ -248,7 +245,7 @@ def running(root: Path, *students: str) -> subprocess.Popen[str]:
 
 
 def gone(processes: list[psutil.Process]) -> bool:
-    return not psutil.wait_procs(processes, timeout=20)[1]
+    return not psutil.wait_procs(processes, timeout=240)[1]
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
@@ -260,7 +257,7 @@ def test_a_grader_that_is_cut_off_leaves_what_is_done_and_no_process(tmp_path: P
     below = psutil.Process(grader.pid).children(recursive=True)
     assert below
     os.killpg(grader.pid, how)  # as a terminal does it
-    said, _ = grader.communicate(timeout=60)
+    said, _ = grader.communicate(timeout=600)
     assert gone(below)
     assert grader.returncode == (130 if how is signal.SIGINT else -signal.SIGKILL)
     assert "Traceback" not in said
@@ -270,22 +267,22 @@ def test_a_grader_that_is_cut_off_leaves_what_is_done_and_no_process(tmp_path: P
     assert scores(root) == {"ada": 9.0, "bob": 9.0}
 
 
-def test_a_warm_server_that_dies_costs_nobody_a_mark(tmp_path: Path) -> None:
+def test_killed_fork_server_costs_no_marks(tmp_path: Path) -> None:
     root = course(tmp_path / "class")
     hand_in(root, "ada", RIGHT)
     hand_in(root, "bob", RIGHT | {"double": "import time\ntime.sleep(4)\ndef double(x):\n    return 2 * x"})
     grader = running(root, "ada")
-    # The idle one first: a job that is done again must not be handed to the dead.
+    # The idle server first: a repeated job must not go to a dead one.
     for server in sorted(psutil.Process(grader.pid).children(), key=lambda each: len(each.children())):
         server.kill()
         while server.is_running() and server.status() != psutil.STATUS_ZOMBIE:
             time.sleep(0.01)
-    said, _ = grader.communicate(timeout=120)
+    said, _ = grader.communicate(timeout=600)
     assert grader.returncode == 0, said
     assert scores(root) == {"ada": 9.0, "bob": 9.0}
 
 
-def test_one_grader_at_a_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_second_grader_of_a_course_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = course(tmp_path / "class")
     hand_in(root, "ada", RIGHT)
     hand_in(root, "bob", WAITS)
@@ -300,14 +297,16 @@ def test_one_grader_at_a_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 def test_a_submission_compiles_no_header_that_was_compiled_before(tmp_path: Path) -> None:
     where = """
-from mlsys_labkit.cuda.build import cache, flags, headers, toolchain
+from mlsys_labkit.cuda import cache
+from mlsys_labkit.cuda.kernel.gcc import flags, headers, toolchain
 
 def where():
     return str(headers.precompiled(flags.Build.FAST, toolchain.find_toolchain(), cache.Cache()))
 """
     lent = lent_headers(["mlsys_labkit.cuda"])
     if lent is None:
-        pytest.skip("no compiler here, or a user's cache that no sandbox can see")
+        compiler = shutil.which(os.environ.get("CXX", "g++"))
+        pytest.skip("the user's cache is in a folder that no sandbox sees" if compiler else "no C++ compiler here")
     lab = notebook(
         cell(where, "where", solution=True),
         graded("where_test", f"assert where().startswith({str(lent)!r}), where()", 1),

@@ -1,4 +1,4 @@
-"""The engine's promises about workers that fail, and the job's about what its name depends on; no server is needed."""
+"""The engine with workers that fail, and the inputs that a job's name depends on; no server is needed."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from mlsys_grading.examine.run import Patience
+from mlsys_grading.files import write_files
 from mlsys_grading.grade import work as work_module
-from mlsys_grading.grade.engine import Engine, open_engine
-from mlsys_grading.grade.job import Bounds, Job
+from mlsys_grading.grade.engine import GradingEngine, open_engine
+from mlsys_grading.grade.job import Bounds, GradingJob
 from mlsys_grading.grade.modules import modules_of
-from mlsys_grading.grade.progress import Progress
+from mlsys_grading.grade.progress import GradingProgress
 from mlsys_grading.grade.store import Store
 from mlsys_grading.result import CellMark, Result
-from mlsys_grading.sandbox.limits import Limits
-from mlsys_labkit.cuda.build.cache import Cache
+from mlsys_grading.sandbox.limits import SandboxLimits
+from mlsys_grading.time_limits import TimeLimits
+from mlsys_labkit.cuda.cache import Cache
 from mlsys_labkit.errors import LabkitError
 
 CELLS = [{"cell_type": "code", "source": "x = 1", "metadata": {"nbgrader": {"grade_id": "f", "solution": True}}}]
 
 
-def job(student: str = "ada", **changes: Any) -> Job:
+def job(student: str = "ada", **changes: Any) -> GradingJob:
     given = {"lab": "lab91", "source": CELLS, "submission": CELLS, "contract": {}, "modules": (), "bounds": Bounds()}
-    return Job.of(student=student, **{**given, **changes})
+    return GradingJob.of(student=student, **{**given, **changes})
 
 
 def answer(text: str) -> str:
-    found = Job.from_json(text)
+    found = GradingJob.from_json(text)
     mark = CellMark("f_test", 2.0, 2.0)
     return json.dumps({"result": Result(found.name, found.lab, found.student, (mark,)).to_json(), "contract": {}})
 
 
 def die(text: str) -> str:
-    if Job.from_json(text).student == "bob":
+    if GradingJob.from_json(text).student == "bob":
         os._exit(1)
     return answer(text)
 
@@ -53,33 +53,34 @@ def die(text: str) -> str:
 class Failing:
     """Work that fails for some students, a number of times."""
 
-    def __init__(self, fails: dict[str, int], how: Callable[[Job], str]) -> None:
+    def __init__(self, fails: dict[str, int], how: Callable[[GradingJob], str]) -> None:
         self.fails, self.how = Counter(fails), how
         self.tries: Counter[str] = Counter()
         self.lock = threading.Lock()
 
     def __call__(self, text: str) -> str:
-        found = Job.from_json(text)
+        found = GradingJob.from_json(text)
         with self.lock:
             self.tries[found.student] += 1
             failing = self.tries[found.student] <= self.fails[found.student]
         return self.how(found) if failing else answer(text)
 
 
-def raising(_: Job) -> str:
+def raising(_: GradingJob) -> str:
     raise ConnectionResetError("the worker is gone")
 
 
-def telling(found: Job) -> str:
+def telling(found: GradingJob) -> str:
     return json.dumps({"result": work_module.infrastructure(found, "no\nroom").to_json(), "contract": None})
 
 
 @pytest.mark.parametrize("how", [raising, telling, lambda _: "no JSON", lambda _: '{"result": "{}"}'])
-def test_a_job_is_done_twice_and_then_reported_apart(how: Callable[[Job], str]) -> None:
+def test_failed_job_is_retried_once_and_then_reported(how: Callable[[GradingJob], str]) -> None:
     work = Failing({"bob": 1, "cyd": 2, "dan": 99}, how)
     with ThreadPoolExecutor(2) as executor:
         done = [
-            each.result for each in Engine(executor, 2, work).run(job(name) for name in ("ada", "bob", "cyd", "dan"))
+            each.result
+            for each in GradingEngine(executor, 2, work).run(job(name) for name in ("ada", "bob", "cyd", "dan"))
         ]
     assert {each.student: each.status for each in done} == {
         "ada": "graded",
@@ -94,25 +95,25 @@ def test_a_job_is_done_twice_and_then_reported_apart(how: Callable[[Job], str]) 
     assert "\n" not in apart.why
 
 
-def test_any_executor_will_do_and_a_broken_one_is_no_zero() -> None:
+def test_any_executor_runs_jobs_and_a_broken_one_is_an_error() -> None:
     with ProcessPoolExecutor(2, mp_context=get_context("forkserver")) as executor:
-        done = [each.result for each in Engine(executor, 2, answer).run(job(name) for name in ("ada", "bob"))]
+        done = [each.result for each in GradingEngine(executor, 2, answer).run(job(name) for name in ("ada", "bob"))]
         assert sorted(each.student for each in done if each.status == "graded") == ["ada", "bob"]
         with pytest.raises(LabkitError, match="takes no more jobs"):
-            list(Engine(executor, 2, die).run([job("bob")]))
+            list(GradingEngine(executor, 2, die).run([job("bob")]))
 
 
 def test_jobs_are_read_as_there_is_room() -> None:
     read = 0
 
-    def jobs() -> Iterator[Job]:
+    def jobs() -> Iterator[GradingJob]:
         nonlocal read
         for number in range(50):
             read += 1
             yield job(f"s{number}")
 
     with ThreadPoolExecutor(2) as executor:
-        for at, _ in enumerate(Engine(executor, 2, answer).run(jobs())):
+        for at, _ in enumerate(GradingEngine(executor, 2, answer).run(jobs())):
             assert read <= at + 1 + 2 * 2 + 2 * 2, "what is done, what is under way, and what has just been done"
     assert read == 50
 
@@ -129,8 +130,8 @@ def test_a_jobs_name_depends_on_all_that_marks_depend_on_and_on_nothing_else(mon
         job(source=other).name,
         job(lab="lab92").name,
         job(bounds=Bounds(sandbox=False)).name,
-        job(bounds=Bounds(limits=Limits(memory_bytes=1 << 30))).name,
-        job(bounds=Bounds(patience=Patience(1, 2, 3))).name,
+        job(bounds=Bounds(limits=SandboxLimits(memory_bytes=1 << 30))).name,
+        job(bounds=Bounds(time_limits=TimeLimits(1, 2, 3))).name,
     }
     monkeypatch.setattr("mlsys_grading.grade.job._code_digest", lambda: "other graders")
     different.add(job().name)
@@ -143,16 +144,16 @@ def test_a_jobs_name_depends_on_all_that_marks_depend_on_and_on_nothing_else(mon
 )
 def test_jobs_survive_json(cells: list[dict[str, Any]], contract: dict[str, list[str]] | None) -> None:
     made = job(submission=cells, contract=contract, modules=("a", "b"))
-    assert Job.from_json(made.to_json()) == made
+    assert GradingJob.from_json(made.to_json()) == made
 
 
-def test_what_a_killed_grader_half_knew_is_known_as_nothing(tmp_path: Path) -> None:
+def test_store_ignores_partial_files_of_a_killed_grader(tmp_path: Path) -> None:
     store, result = Store(tmp_path), Result("job1", "lab91", "ada", (CellMark("f", 1.0, 2.0),))
     assert store.result("lab91", "ada") is None
     store.put(result)
     assert store.result("lab91", "ada") == result
     assert not store.is_written(result, "")
-    store.note_written(result, "")
+    write_files(store.written_note(result, ""))
     assert store.is_written(result, "")
     assert not store.is_written(result, "2030-01-01 00:00:00 UTC"), "a later time may cost points"
     assert not store.is_written(replace(result, job="job2"), "")
@@ -182,11 +183,11 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_the_bar_tells_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bar_shows_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr("mlsys_grading.grade.progress.time.monotonic", lambda: now[0])
     screen = Terminal()
-    progress = Progress(screen, 10)
+    progress = GradingProgress(screen, 10)
     assert progress.eta_seconds() is None
     progress.advance(graded=False)
     assert progress.eta_seconds() is None, "what was skipped says nothing of the pace"
@@ -210,6 +211,6 @@ def test_lent_files_come_first_and_are_only_read(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("name", ["", "dask", "dask:", "slurm", "local:4"])
-def test_engines_that_are_none(name: str) -> None:
+def test_invalid_engine_is_refused(name: str) -> None:
     with pytest.raises(LabkitError, match="expected local, dask:ADDRESS"), open_engine(name, 1):
         pass

@@ -1,4 +1,4 @@
-"""What is imported before the first submission: every probe that a check may ask a student's process for."""
+"""Tests of the modules imported before the first submission: all probes that checks run in the student's process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mlsys_grading.grade.modules import modules_of
 _ROOT = Path(mlsys_labkit.__file__).parent
 
 
-def test_every_probe_is_there_in_a_lab_that_names_none() -> None:
+def test_probes_are_imported_for_a_lab_that_names_none() -> None:
     files = [path for path in _ROOT.rglob("*.py") if re.search(r"^@probe$", path.read_text("utf-8"), re.MULTILINE)]
     names = {".".join(("mlsys_labkit", *path.relative_to(_ROOT).with_suffix("").parts)) for path in files}
     assert len(names) >= 4

@@ -1,4 +1,4 @@
-"""``labkit grade`` of a course with several labs, and without a sandbox: what it says, and what it writes down."""
+"""``labkit grade`` of a course with several labs, and without a sandbox: its output, and its files."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from mlsys_grading.sandbox.confine import refusal
-from mlsys_labkit.cli import main
-from tests.grading.book_helpers import LAB
+from mlsys_labkit._frontends.cli import main
+from tests.grading.gradebook_helpers import LAB
 from tests.grading.test_grade import RIGHT, SOURCE, course, grade, hand_in, scores
 
 pytestmark = [
@@ -35,15 +35,15 @@ def test_all_labs_of_a_course_whatever_one_of_them_is_like(tmp_path: Path, capsy
         root / "submitted" / "ada" / LAB / f"{LAB}.ipynb", root / "submitted" / "ada" / BROKEN / f"{BROKEN}.ipynb"
     )
     everything = ["grade", "--all", "--course", str(root), "--jobs", "1"]
-    assert main(everything) == 1  # something is to be looked at
+    assert main(everything) == 1  # a submission needs attention
     said = capsys.readouterr()
     assert f"{BROKEN}.ipynb" in said.err
     assert f"labkit build {BROKEN}" in said.err
     assert said.err.count("\n") == 1
-    assert LONELY not in said.out + said.err  # nobody has handed it in
+    assert LONELY not in said.out + said.err  # without submissions
     assert scores(root) == {"ada": 9.0}
 
-    assert main(["grade", BROKEN, "--course", str(root)]) == 2  # nothing could be done
+    assert main(["grade", BROKEN, "--course", str(root)]) == 2  # no lab could be graded
     assert main(["grade", LONELY, "--course", str(root)]) == 0
     assert f"{LONELY}: 0 submissions" in capsys.readouterr().out
     shutil.rmtree(root / "submitted" / "ada" / LAB)
@@ -88,7 +88,7 @@ HANGS = {
 }
 
 
-def test_what_hangs_costs_its_own_task_and_ends(tmp_path: Path) -> None:
+def test_hanging_cell_loses_only_its_own_task(tmp_path: Path) -> None:
     root = course(tmp_path / "class")
     for name, answers in HANGS.items():
         hand_in(root, name, RIGHT | answers)

@@ -1,4 +1,4 @@
-"""What notebooks do beside computing, in a real kernel and as graded: the same comes of it.
+"""Tests that cells do the same in a real kernel and as graded: magics, input, display, threads, event loops.
 
 The oracle is Jupyter itself: one notebook with all idioms, executed by nbclient as nbgrader does. The same cells go
 through the graders' own door as a submission, and the tests of its source say what came of each. An idiom is a few
@@ -22,9 +22,10 @@ import pytest
 from nbclient import NotebookClient
 
 from mlsys_grading.examine.plan import make_plan
-from mlsys_grading.examine.run import Examined, Patience, examine_submission
+from mlsys_grading.examine.run import Examined, examine_submission
+from mlsys_grading.fork_server.client import ForkServer
 from mlsys_grading.sandbox.confine import Sandbox, refusal
-from mlsys_grading.warm.client import WarmServer
+from mlsys_grading.time_limits import TimeLimits
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="a sandbox takes Linux's namespaces"),
@@ -32,8 +33,16 @@ pytestmark = [
 ]
 FIXTURES = Path(__file__).parent / "fixtures"
 MODULES = (
-    *("mlsys_grading.kernel.started", "numpy", "torch", "IPython", "mlsys_labkit", "mlsys_labkit.widgets"),
-    *("plotly.graph_objects", "ipywidgets", "mlsys_grading.examine.examiner", "mlsys_grading.boundary.student"),
+    "mlsys_grading.kernel.started",
+    "numpy",
+    "torch",
+    "IPython",
+    "mlsys_labkit",
+    "mlsys_labkit.widgets",
+    "plotly.graph_objects",
+    "ipywidgets",
+    "mlsys_grading.examine.examiner",
+    "mlsys_grading.boundary.student",
 )
 KEEP = "outcomes[{name!r}] = globals().pop('outcome', 'not bound')"
 CALL = """
@@ -58,14 +67,14 @@ CALLS = {
 
 @dataclass
 class Seen:
-    """What came of each idiom: its outcome, and the names of the errors that its cells ended in."""
+    """The result of each idiom: its outcome, and the names of the errors that its cells ended in."""
 
     outcomes: dict[str, Any] = field(default_factory=dict)
     errors: dict[str, list[str]] = field(default_factory=dict)
 
 
 def own_cells() -> list[tuple[str, str]]:
-    """(name, source) of every cell of the first table; the one that keeps the outcome has no name."""
+    """Return (name, source) of every cell of the first table; the cells that keep the outcome have no name."""
     cells = [("", "outcomes = {}")]
     for name, sources in CELLS.items():
         cells += [(name, source) for source in sources]
@@ -104,21 +113,21 @@ def code(source: str, **nbgrader: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[WarmServer]:
+def server() -> Iterator[ForkServer]:
     if reason := refusal():
         pytest.skip(f"this machine allows no sandbox: {reason}")
-    with WarmServer(MODULES) as made:
+    with ForkServer(MODULES) as made:
         yield made
 
 
-def examine(server: WarmServer, source: list[Any], submission: list[Any]) -> Examined:
-    examined = examine_submission(server, make_plan(source, submission), None, Patience(20, 60, 300), Sandbox())
+def examine(server: ForkServer, source: list[Any], submission: list[Any]) -> Examined:
+    examined = examine_submission(server, make_plan(source, submission), None, TimeLimits(20, 60, 300), Sandbox())
     assert not examined.trouble
     return examined
 
 
 @pytest.fixture(scope="module")
-def graded(server: WarmServer) -> Seen:
+def graded(server: ForkServer) -> Seen:
     cells = own_cells()
     told = code(
         "import json\ndef told(name): return json.dumps(outcomes[name], default=repr)", grade_id="told", solution=True
@@ -133,7 +142,7 @@ def graded(server: WarmServer) -> Seen:
     examined = examine(server, source, submission)
     assert examined.restarts == 0
     seen = Seen()
-    for verdict in examined.verdicts:
+    for verdict in examined.marks:
         said = verdict.error.removeprefix("AssertionError: ")
         try:
             seen.outcomes[verdict.name.removeprefix("call ")] = json.loads(said)
@@ -146,13 +155,13 @@ def graded(server: WarmServer) -> Seen:
 
 
 @pytest.mark.parametrize("name", CELLS)
-def test_cells_come_to_the_same(real: Seen, graded: Seen, name: str) -> None:
+def test_cells_have_the_same_outcome_as_in_a_kernel(real: Seen, graded: Seen, name: str) -> None:
     assert graded.outcomes[name] == real.outcomes[name]
     assert graded.errors.get(name, []) == real.errors.get(name, [])
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_calls_of_a_test_come_to_the_same(real: Seen, graded: Seen, name: str) -> None:
+def test_calls_have_the_same_outcome_as_in_a_kernel(real: Seen, graded: Seen, name: str) -> None:
     assert graded.outcomes[name] == real.outcomes[name]
 
 
@@ -160,8 +169,8 @@ def descriptors(pid: int) -> list[str]:
     return [os.readlink(each) for each in sorted(Path(f"/proc/{pid}/fd").iterdir(), key=lambda each: int(each.name))]
 
 
-def test_the_server_has_one_thread_and_no_descriptor_but_its_own(server: WarmServer, graded: Seen) -> None:
-    """With a second thread a fork may hang; what is open is open in every submission before it is confined."""
+def test_the_server_has_one_thread_and_no_descriptor_but_its_own(server: ForkServer, graded: Seen) -> None:
+    """A fork of two threads may hang, and open files would be open in every submission."""
     assert len(os.listdir(f"/proc/{server.pid}/task")) == 1
     open_files = descriptors(server.pid)[3:]
     assert len(open_files) == 1
@@ -182,20 +191,20 @@ def threads_of_a_program():
 """
 
 
-def test_a_confined_process_computes_in_one_thread(server: WarmServer) -> None:
-    """As many submissions as processors are graded at a time: a pool of threads in each would be one too many."""
+def test_a_confined_process_computes_in_one_thread(server: ForkServer) -> None:
+    """As many submissions as processors run at a time, so thread pools would compete."""
     solution = code(COUNTS, grade_id="counts", solution=True)
     here = (
         "import os, numpy as np\nnp.ones((999, 999)) @ np.ones((999, 999))\nmine = len(os.listdir('/proc/self/task'))"
     )
     test = f"{here}\nassert (threads(), threads_of_a_program(), mine) == ([1, 1], 1, 1), (threads(), mine)"
     source = [solution, code(test, grade_id="test", grade=True, points=1)]
-    (verdict,) = examine(server, source, source).verdicts
+    (verdict,) = examine(server, source, source).marks
     assert verdict.passed, verdict.error
 
 
-def test_leaving_ends_nothing(server: WarmServer) -> None:
-    """A real kernel would be gone, and with it every mark: an accident that costs its own cell."""
+def test_exit_in_a_cell_loses_only_that_cell(server: ForkServer) -> None:
+    """A real kernel would end here, and every mark would be lost."""
     solution = code("def f(): return 3\nquit()", grade_id="f", solution=True)
     source = [solution, code("assert f() == 3", grade_id="test", grade=True, points=1)]
     examined = examine(server, source, [code("exit"), code("quit()"), solution])
@@ -203,8 +212,8 @@ def test_leaving_ends_nothing(server: WarmServer) -> None:
     assert examined.restarts == 0
 
 
-def test_the_kernels_objects_are_the_students_own(server: WarmServer) -> None:
-    """Whatever a cell does to the kernel, its shell, its session and its loop, the examiner has others."""
+def test_changes_to_the_kernel_do_not_reach_the_examiner(server: ForkServer) -> None:
+    """The examiner has another kernel, shell, session and event loop."""
     attack = textwrap.dedent("""
         import asyncio, builtins
         ip = get_ipython()

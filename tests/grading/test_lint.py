@@ -1,11 +1,11 @@
-"""The build's objections as a whole: none for a sound lab, all at once for another, and regions that pair up."""
+"""The build's findings as a whole: none for a correct lab, all at once for a wrong one, and paired regions."""
 
 from __future__ import annotations
 
 import pytest
 
 from mlsys_grading.build.markers import HIDDEN, SOLUTION, regions, without
-from mlsys_labkit.cli import main
+from mlsys_labkit._frontends.cli import main
 from tests.grading.course import TEST_LINE, Course
 
 

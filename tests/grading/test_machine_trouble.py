@@ -1,4 +1,4 @@
-"""What the machine does to a submission is not what its student did: killed from outside, or without a processor."""
+"""Tests that a submission loses no marks to the machine: killed from outside, or given no processor time."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ import pytest
 from mlsys_grading.boundary.allowance import MOST, Allowance
 from mlsys_grading.boundary.errors import StarvedError
 from mlsys_grading.examine.plan import make_plan
-from mlsys_grading.examine.run import Examined, Patience, examine_submission
+from mlsys_grading.examine.run import Examined, examine_submission
+from mlsys_grading.fork_server.client import ForkServer
 from mlsys_grading.sandbox.confine import Sandbox, refusal
-from mlsys_grading.warm.client import WarmServer
-from tests.grading.book_helpers import answered, graded, notebook, solution
+from mlsys_grading.time_limits import TimeLimits
+from tests.grading.gradebook_helpers import answered, graded, notebook, solution
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="a sandbox takes Linux's namespaces"),
@@ -33,34 +34,35 @@ SOURCE = notebook(
 )
 RIGHT = {"double": "def double(x): return 2 * x", "halve": "def halve(x): return x / 2"}
 NAMED = "import ctypes, os, signal, time\nctypes.CDLL(None).prctl(15, b'{name}')\n"  # PR_SET_NAME
-PATIENCE = Patience(10, 20, 100)
+TIME_LIMITS = TimeLimits(10, 20, 100)
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[WarmServer]:
+def server() -> Iterator[ForkServer]:
     if reason := refusal():
         pytest.skip(f"this machine allows no sandbox: {reason}")
-    with WarmServer(["mlsys_grading.examine.examiner"]) as made:
+    with ForkServer(["mlsys_grading.examine.examiner"]) as made:
         yield made
 
 
 def examine(
-    server: WarmServer, answers: dict[str, str], patience: Patience = PATIENCE, sandbox: Sandbox | None = None
+    server: ForkServer, answers: dict[str, str], time_limits: TimeLimits = TIME_LIMITS, sandbox: Sandbox | None = None
 ) -> Examined:
     plan = make_plan(SOURCE["cells"], answered(RIGHT | answers, SOURCE)["cells"])
-    return examine_submission(server, plan, {}, patience, sandbox or Sandbox())
+    return examine_submission(server, plan, {}, time_limits, sandbox or Sandbox())
 
 
 def passed(examined: Examined) -> list[str]:
-    return [verdict.name for verdict in examined.verdicts if verdict.passed]
+    return [verdict.name for verdict in examined.marks if verdict.passed]
 
 
 class Killer(threading.Thread):
-    """The system, short of memory: kills each process below a server that bears a name, as soon as it does."""
+    """A stand-in for a system short of memory: it kills each process with a given name below a server."""
 
-    def __init__(self, server: WarmServer, name: str) -> None:
+    def __init__(self, server: ForkServer, name: str) -> None:
         super().__init__(daemon=True)
-        self.server, self.victim, self.killed, self.over = psutil.Process(server.pid), name, 0, False
+        self.server, self.victim, self.over = psutil.Process(server.pid), name, False
+        self.killed: set[int] = set()  # a killed process keeps its name until it is reaped
 
     def run(self) -> None:
         while not self.over:
@@ -68,7 +70,7 @@ class Killer(threading.Thread):
                 try:
                     if process.name() == self.victim:
                         process.kill()
-                        self.killed += 1
+                        self.killed.add(process.pid)
                 except psutil.Error:
                     continue
             time.sleep(0.02)
@@ -91,12 +93,12 @@ class Killer(threading.Thread):
     ],
     ids=["a-cell", "a-call", "the-last"],
 )
-def test_a_process_that_something_else_kills_is_no_fault_of_the_students(
-    server: WarmServer, answers: dict[str, str], request: pytest.FixtureRequest
+def test_process_killed_from_outside_loses_no_marks(
+    server: ForkServer, answers: dict[str, str], request: pytest.FixtureRequest
 ) -> None:
     with Killer(server, request.node.callspec.id) as killer:
         examined = examine(server, answers)
-    assert killer.killed == 1  # it is not tried again here, where whatever kills still is
+    assert len(killer.killed) == 1  # no second try on this machine, where the cause still exists
     assert "killed by something else" in examined.trouble
 
 
@@ -111,21 +113,22 @@ def test_a_process_that_something_else_kills_is_no_fault_of_the_students(
         "timer = ctypes.CDLL(None).alarm(1)\nsignal.signal(signal.SIGALRM, signal.SIG_DFL)\nos._exit(3)",
     ],
 )
-def test_a_process_that_ends_itself_is_the_students(server: WarmServer, end: str) -> None:
+def test_process_that_ends_itself_loses_marks(server: ForkServer, end: str) -> None:
     body = "import ctypes, os, signal\n" + end
-    examined = examine(server, {"double": f"def double(x):\n    exec({body!r})"}, Patience(3, 9, 100))
+    examined = examine(server, {"double": f"def double(x):\n    exec({body!r})"}, TimeLimits(3, 9, 100))
     assert (examined.trouble, passed(examined)) == ("", ["halve_test"])
 
 
-def test_a_process_that_takes_too_much_memory_is_the_students(server: WarmServer) -> None:
-    from mlsys_grading.sandbox.limits import Limits
+def test_process_with_too_much_memory_loses_marks(server: ForkServer) -> None:
+    from mlsys_grading.sandbox.limits import SandboxLimits
 
-    hoard = "def double(x):\n    held = [bytearray(100 << 20) for _ in range(3)]\n    import time; time.sleep(30)"
+    hoard = "def double(x):\n    held = [bytearray(100 << 20) for _ in range(3)]\n    import time; time.sleep(300)"
     body = hoard.replace("held =", "import mmap; held =").replace(
         "bytearray(100 << 20)", "_fill(mmap.mmap(-1, 200 << 20))"
     )
     body = "def _fill(m):\n    m.write(b'1' * len(m))\n    return m\n" + body
-    examined = examine(server, {"double": body}, sandbox=Sandbox(limits=Limits(memory_bytes=400 << 20)))
+    sandbox = Sandbox(limits=SandboxLimits(memory_bytes=400 << 20))
+    examined = examine(server, {"double": body}, TimeLimits(100, 200, 600), sandbox)
     assert (examined.trouble, passed(examined)) == ("", ["halve_test"])
 
 
@@ -135,7 +138,7 @@ SLEEPS = "    import time\n    time.sleep(60)\n"
 
 @pytest.fixture
 def crowded() -> Iterator[Sandbox]:
-    """A sandbox on one processor that others keep busy, so that it gets a sixth of it, or less."""
+    """Yield a sandbox on a processor that five other processes keep busy: it gets a sixth of it, or less."""
     where = max(os.sched_getaffinity(0))
     code = f"import os\nos.sched_setaffinity(0, [{where}])\nprint(flush=True)\nwhile True: pass"
     others = [
@@ -156,37 +159,37 @@ def slow_double(seconds: float, body: str = BUSY) -> dict[str, str]:
     return {"double": "def double(x):\n" + body.format(seconds=seconds) + "    return 2 * x"}
 
 
-def test_waiting_for_a_processor_takes_nothing_from_a_calls_time(server: WarmServer, crowded: Sandbox) -> None:
-    examined = examine(server, slow_double(0.25), Patience(1.2, 20, 100), crowded)
+def test_waiting_for_a_processor_takes_nothing_from_a_calls_time(server: ForkServer, crowded: Sandbox) -> None:
+    examined = examine(server, slow_double(0.25), TimeLimits(1.2, 20, 100), crowded)
     assert (examined.trouble, passed(examined)) == ("", ["double_test", "halve_test"])
     assert examined.restarts == 0
 
 
-def test_nor_from_a_cells(server: WarmServer, crowded: Sandbox) -> None:
-    examined = examine(server, slow_double(0.25), Patience(20, 1.2, 100), crowded)
+def test_waiting_for_a_processor_takes_nothing_from_a_cells_time(server: ForkServer, crowded: Sandbox) -> None:
+    examined = examine(server, slow_double(0.25), TimeLimits(20, 1.2, 100), crowded)
     assert (examined.trouble, passed(examined)) == ("", ["double_test", "halve_test"])
 
 
-def test_sleeping_does(server: WarmServer, crowded: Sandbox) -> None:
-    examined = examine(server, slow_double(0, SLEEPS), Patience(2, 20, 100), crowded)
+def test_sleeping_uses_up_a_calls_time(server: ForkServer, crowded: Sandbox) -> None:
+    examined = examine(server, slow_double(0, SLEEPS), TimeLimits(2, 20, 100), crowded)
     assert (examined.trouble, passed(examined)) == ("", ["halve_test"])
 
 
-def test_a_machine_that_hardly_lets_it_run_is_trouble_and_no_mark(server: WarmServer, crowded: Sandbox) -> None:
-    examined = examine(server, slow_double(30), Patience(0.5, 20, 100), crowded)
+def test_starved_submission_gets_no_mark(server: ForkServer, crowded: Sandbox) -> None:
+    examined = examine(server, slow_double(30), TimeLimits(0.5, 20, 100), crowded)
     assert "the machine is too busy" in examined.trouble
     assert "(--jobs)" in examined.trouble
 
 
-def test_looping_ends_when_its_processor_time_is_over_also_where_it_crowds_itself(server: WarmServer) -> None:
+def test_looping_ends_when_its_processor_time_is_over_also_where_it_crowds_itself(server: ForkServer) -> None:
     body = "    import os\n    for _ in range(6):\n        if os.fork() == 0: break\n    while True: pass\n"
     where = max(os.sched_getaffinity(0))
-    examined = examine(server, slow_double(0, body), Patience(1, 20, 100), Sandbox(cpus=(where,)))
+    examined = examine(server, slow_double(0, body), TimeLimits(1, 20, 100), Sandbox(cpus=(where,)))
     assert (examined.trouble, passed(examined)) == ("", ["halve_test"])
 
 
 class Scheduler:
-    """Tells how a process stands: what the test says next."""
+    """A fake source of waiting and running times, which the test sets."""
 
     def __init__(self, *told: tuple[float, float]) -> None:
         self.told = list(told)
@@ -212,7 +215,7 @@ def test_an_allowance_grows_by_what_was_waited(told: list[tuple[float, float]], 
     assert [allowance.extend() for _ in range(3)].count(True) == extensions
 
 
-def test_an_allowance_has_an_end() -> None:
+def test_allowance_is_bounded() -> None:
     allowance = Allowance(1.0, Scheduler((0, 0), (50, 0.1)))
     allowance.begin()
     for _ in range(MOST - 1):

@@ -1,4 +1,4 @@
-"""nbgrader, unchanged, on the labs: release, autograde and feedback give the marks that ``labkit prove`` promises."""
+"""nbgrader, unchanged, on the labs: release, autograde and feedback give the marks that ``labkit prove`` computes."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tests.grading.course import FIXTURE
 from tests.grading.nbgrader_cli import NbgraderCourse
 
 LABS = lab_names(ROOT)
+pytestmark = pytest.mark.timeout(1200)  # nbgrader starts a Jupyter kernel for each of three submissions
 
 
 def grade(course: NbgraderCourse, lab: Lab, tmp_path: Path) -> tuple[dict[str, dict[str, float]], str]:

@@ -1,4 +1,4 @@
-"""Large pages of a warm server: the memory is the same, and a fork's page tables are smaller."""
+"""Large pages of a fork server: the memory's content stays, and a fork's page tables are smaller."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import sys
 
 import pytest
 
-from mlsys_grading.warm.pages import large_ranges
+from mlsys_grading.fork_server.pages import large_ranges
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pages of 2 MiB are Linux's")
 
 _PROGRAM = """
 import mmap, re
-from mlsys_grading.warm.pages import enlarge_pages
+from mlsys_grading.fork_server.pages import enlarge_pages
 def large(): return int(re.search(r"AnonHugePages: *([0-9]+)", open("/proc/self/smaps_rollup").read())[1]) << 10
 memory = mmap.mmap(-1, 16 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 memory.write(bytes(range(256)) * (1 << 16))
@@ -25,7 +25,7 @@ print(large() - before, memory.read() == bytes(range(256)) * (1 << 16))
 """
 
 
-def test_memory_moves_into_large_pages_and_keeps_what_it_held() -> None:
+def test_memory_keeps_its_content_in_large_pages() -> None:
     done = subprocess.run([sys.executable, "-c", _PROGRAM], capture_output=True, text=True, check=True)
     larger, same = done.stdout.split()
     assert same == "True"

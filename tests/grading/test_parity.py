@@ -1,4 +1,4 @@
-"""The same marks as nbgrader, row by row: real ``nbgrader autograde`` beside ``labkit grade``, differences listed.
+"""Marks compared with nbgrader's row by row: real ``nbgrader autograde`` beside ``labkit grade``, differences listed.
 
 A row is a mark, a comment, whether a person is waited for, a late penalty, a time or a total. ``DIFFERENCES`` is all
 there is between the two; a difference that it lacks is an error, and so is one that it has and that is not there.
@@ -16,7 +16,7 @@ import pytest
 from mlsys_grading.lab import lab_names, read_lab
 from mlsys_grading.sandbox.confine import refusal
 from tests.conftest import ROOT
-from tests.grading import book_helpers
+from tests.grading import gradebook_helpers
 from tests.grading.corpus.door import student
 from tests.grading.corpus.submission import LAB, points, source
 from tests.grading.corpus.submissions import SUBMISSIONS
@@ -37,7 +37,7 @@ DIFFERENCES = {
 
 
 def expected(scores: dict[str, tuple[float, float]]) -> dict[str, dict[str, tuple[object, object]]]:
-    """What ``differences`` has to say: all or nothing for each cell listed, and totals that follow."""
+    """Return the expected result of ``differences``: each listed cell has all points or none, and totals follow."""
     found: dict[str, dict[str, tuple[object, object]]] = {}
     by_name = {student(each): each for each in HONEST}
     for name, (cells, _) in DIFFERENCES.items():
@@ -52,10 +52,10 @@ def expected(scores: dict[str, tuple[float, float]]) -> dict[str, dict[str, tupl
 
 def test_every_kind_of_cell_is_marked_as_nbgrader_marks_it(tmp_path: Path) -> None:
     """Tests, partial credit, answers for a person, a task, an untouched answer, a late submission."""
-    whole = json.dumps(book_helpers.SOURCE).replace(
+    whole = json.dumps(gradebook_helpers.SOURCE).replace(
         "float(4 * (halve(2) == 1) / 2)", "float(2 * (halve(2) == 1) + 2 * (halve(6) == 3))"
     )
-    name, notebook = book_helpers.LAB, json.loads(whole)
+    name, notebook = gradebook_helpers.LAB, json.loads(whole)
     right = {"double": "def double(x):\n    return 2 * x", "halve": "def halve(x):\n    return x / 2"}
     half = {"double": "def double(x):\n    return min(2 * x, 4)", "halve": "def halve(x):\n    return 1"}
     class_ = {
@@ -64,7 +64,7 @@ def test_every_kind_of_cell_is_marked_as_nbgrader_marks_it(tmp_path: Path) -> No
         "late": (right | {"helper": "LIMIT = 99"}, A_DAY_LATE),
     }
     handed_in = {
-        who: HandIn(json.dumps(book_helpers.answered(answers, notebook)).encode(), time)
+        who: HandIn(json.dumps(gradebook_helpers.answered(answers, notebook)).encode(), time)
         for who, (answers, time) in class_.items()
     }
     theirs = by_nbgrader(tmp_path, name, notebook, handed_in)

@@ -1,4 +1,4 @@
-"""``labkit prove`` through its own door: it must go red for every way in which a test can fail to test."""
+"""``labkit prove``, called as a command: it fails for every way in which a test can fail to test."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from typing import Any
 import psutil
 import pytest
 
-from mlsys_labkit.cli import main
+from mlsys_labkit._frontends.cli import main
 from tests.grading.course import Course
 
-LABKIT = [sys.executable, "-c", "import sys; from mlsys_labkit.cli import main; sys.exit(main())"]
+LABKIT = [sys.executable, "-c", "import sys; from mlsys_labkit._frontends.cli import main; sys.exit(main())"]
 HEAD = '# %% wrong={{"grade_id": "Tally", "name": "{name}", "misconception": "none", "keeps": 0}}\n'
 
 
 def prove(course: Course, capsys: pytest.CaptureFixture[str], *options: str) -> tuple[int, dict[str, Any], str]:
-    """Exit code, the proof of the one lab, and what was said on stderr."""
+    """Prove the one lab; return the exit code, its proof, and the text on stderr."""
     code = main(["prove", "--root", str(course.root), "--jobs", "2", "--json", *options])
     said = capsys.readouterr()
     return code, json.loads(said.out)[0], said.err
 
 
 def add_wrong(course: Course, name: str, see: str, before: str = "") -> None:
-    """One more wrong answer to Tally whose ``see`` has the body ``see``."""
+    """Add a wrong answer to Tally whose ``see`` has the body ``see``."""
     tally = "class Tally:\n    def __init__(self):\n        self.counts = {}\n\n    def see(self, thing):\n"
     body = f"{before}{tally}        {see}\n"
     course.wrong.write_text(course.wrong.read_text() + "\n\n" + HEAD.format(name=name) + body)
@@ -82,7 +82,7 @@ def test_a_solution_that_fails_is_located(course: Course, capsys: pytest.Capture
     assert "lab90_tiny.py:56: the solution fails in scaled_test: CheckError" in said
 
 
-def test_marks_for_nothing_are_found(course: Course, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stub_that_earns_marks_is_a_problem(course: Course, capsys: pytest.CaptureFixture[str]) -> None:
     course.edit(course.source, "expect_equal(scaled([], 2).size, 0)", "assert callable(scaled)")
     code, proof, said = prove(course, capsys)
     assert code == 1
@@ -98,7 +98,7 @@ def test_an_unsolved_task_must_fail_for_the_right_reason(course: Course, capsys:
     course.edit(course.source, "import numpy as np\n", "import numpy as np\ntally_before = []\n")
     code, _, said = prove(course, capsys)
     assert code == 1
-    # The solution fails there too (an empty list is false), and one mistake is said once.
+    # The solution fails there too (an empty list is false), and one mistake is reported once.
     assert "the solution fails in scaled_test_empty: AssertionError" in said
     assert "the unsolved notebook fails in scaled_test_empty" not in said
     assert "the unsolved notebook fails in cell 9, which is not graded: NotImplementedError" in said
@@ -143,8 +143,8 @@ def test_marks_lost_without_an_error_are_explained(
     assert said_about_it in said
 
 
-def test_wrong_answers_that_are_no_answers(course: Course, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each loses all its marks, and none of them shows that a test tests."""
+def test_invalid_wrong_answers_are_problems(course: Course, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each loses all its marks, but for a reason that proves nothing about the tests."""
     add_wrong(course, "endless", "while True: pass")
     add_wrong(course, "exits", "import os; os._exit(7)")
     add_wrong(course, "crashes", "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
@@ -194,8 +194,8 @@ def test_a_wrong_answer_after_threads_is_replayed(course: Course, capsys: pytest
     ]
 
 
-def test_what_happens_after_a_dead_solution(course: Course, capsys: pytest.CaptureFixture[str]) -> None:
-    """Tasks before the cell that died keep their proof; those after it are said not to have been run."""
+def test_tasks_after_a_dead_solution_are_not_run(course: Course, capsys: pytest.CaptureFixture[str]) -> None:
+    """Tasks before the cell that died keep their proof; later ones are reported as not run."""
     course.edit(course.source, "# %% [markdown]\n# The end.", "# %%\npass")
     course.edit(
         course.source,
@@ -216,7 +216,7 @@ def _alive(marker: str) -> list[psutil.Process]:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_ctrl_c_and_kill_leave_no_process_behind(course: Course, tmp_path: Path, number: signal.Signals) -> None:
-    """Also a daemon that a wrong answer put into a session of its own is ended."""
+    """A daemon that a wrong answer put into a session of its own is ended, too."""
     started = tmp_path / "started"
     daemon = "import subprocess, time; subprocess.Popen(['sleep', '600'], start_new_session=True)"
     add_wrong(course, "daemon", f"{daemon}; open({str(started)!r}, 'w').close(); time.sleep(600)")
@@ -231,7 +231,7 @@ def test_ctrl_c_and_kill_leave_no_process_behind(course: Course, tmp_path: Path,
     try:
         _until(started.exists)
         process.send_signal(number)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=600)
     finally:
         process.kill()
     if number == signal.SIGINT:
@@ -240,7 +240,7 @@ def test_ctrl_c_and_kill_leave_no_process_behind(course: Course, tmp_path: Path,
     _until(lambda: not _alive(marker))
 
 
-def _until(condition: Any, seconds: float = 60.0) -> None:
+def _until(condition: Any, seconds: float = 240.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it never came"

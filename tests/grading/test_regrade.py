@@ -1,4 +1,4 @@
-"""``labkit regrade``: what has not changed is graded again, and who lost or won what is told and kept."""
+"""``labkit regrade``: unchanged submissions are graded again, and every change of marks is printed and stored."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from nbgrader.api import Gradebook
 
-from mlsys_grading.grade.difference import Change, Differences, changed_tasks, tasks_of
+from mlsys_grading.grade.difference import Differences, MarkChange, changed_tasks, tasks_of
 from mlsys_grading.sandbox.confine import refusal
-from mlsys_labkit.cli import main
-from tests.grading.book_helpers import LAB, lab, rows
+from mlsys_labkit._frontends.cli import main
+from tests.grading.gradebook_helpers import LAB, lab, rows
 from tests.grading.test_grade import RIGHT, SOURCE, course, grade, hand_in, scores
 
 pytestmark = [
     pytest.mark.skipif(bool(refusal()), reason="this machine allows no sandbox"),
     pytest.mark.xdist_group("grade"),
 ]
-HALF = RIGHT | {"double": "def double(x):\n    return min(2 * x, 8)"}  # wrong for what only the hidden test tries
+HALF = RIGHT | {"double": "def double(x):\n    return min(2 * x, 8)"}  # wrong only for the hidden test's input
 
 
 def regrade(root: Path, *options: str) -> int:
@@ -33,9 +32,7 @@ def files(root: Path, suffix: str) -> list[Path]:
     return sorted((root / "regraded").glob(f"{LAB}-*{suffix}"))
 
 
-def test_a_test_that_was_wrong_is_mended_and_each_students_difference_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_regrade_after_a_corrected_test_lists_each_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = course(tmp_path / "class")
     (root / "nbgrader_config.py").write_text("c = get_config()\n")
     for student, answers in {"ada": RIGHT, "bob": HALF, "cyd": HALF, "=dan": HALF}.items():
@@ -106,9 +103,7 @@ def test_a_test_that_was_wrong_is_mended_and_each_students_difference_told(
         st.sampled_from(["double_test", "double_more", "halve_test", "why"]), st.sampled_from([0.0, 1.0, 2.5, None])
     ),
 )
-def test_tasks_change_where_a_cell_changes_by_what_its_cells_change(
-    before: dict[str, Any], after: dict[str, Any]
-) -> None:
+def test_changed_tasks_sum_the_changes_of_their_cells(before: dict[str, Any], after: dict[str, Any]) -> None:
     tasks = tasks_of(lab())
     assert {name: tasks[name] for name in ("double_test", "double_more", "halve_test", "why", "look")} == {
         "double_test": "double",
@@ -127,12 +122,12 @@ def test_tasks_change_where_a_cell_changes_by_what_its_cells_change(
             assert points[task] == (sum(given) if given else None)
 
 
-def test_a_run_that_is_killed_has_told_so_far(tmp_path: Path) -> None:
+def test_killed_regrade_keeps_the_changes_so_far(tmp_path: Path) -> None:
     differences = Differences(tmp_path, LAB)
     assert list(differences.close(0)) == []
     assert not (tmp_path / "regraded").exists()
-    differences.add(Change("ada", {"f": 1.0}, {"f": None}, 3.0, 2.0))
-    differences.add(Change("bob", {}, {}, 3.0, 2.0))  # later than was thought: the marks are the same
+    differences.add(MarkChange("ada", {"f": 1.0}, {"f": None}, 3.0, 2.0))
+    differences.add(MarkChange("bob", {}, {}, 3.0, 2.0))  # a later timestamp with the same marks
     (path,) = files(tmp_path, ".csv")
     assert path.read_text().splitlines()[1:] == ["ada,f,1.0,,3.0,2.0", "bob,,,,3.0,2.0"]
     said = list(differences.close(2))

@@ -1,4 +1,4 @@
-"""Nothing that a student may not read is overlooked: all of it is known, and found wherever a file can hold it."""
+"""The search for hidden lines: it knows all of them, and finds them wherever a file can hold text."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def compiled(folder: Path) -> bytes:
 
 
 @pytest.mark.parametrize("name", ["kit/module.pyc", "kit/data.bin"])
-def test_compiled_python_does_not_travel(hidden: HiddenLines, tmp_path: Path, name: str) -> None:
+def test_compiled_python_is_refused(hidden: HiddenLines, tmp_path: Path, name: str) -> None:
     data = compiled(tmp_path)
     assert marshal.loads(data[16:]).co_names == ("scaled",)  # it is what it is taken for
     (found,) = search([(name, data)], hidden)
@@ -113,13 +113,13 @@ def test_compiled_python_does_not_travel(hidden: HiddenLines, tmp_path: Path, na
 
 
 @pytest.mark.parametrize(("data", "kind"), [(b"\x28\xb5\x2f\xfd....", "zstd"), (b"7z\xbc\xaf\x27\x1c", "7-Zip")])
-def test_what_cannot_be_unpacked_does_not_travel(hidden: HiddenLines, data: bytes, kind: str) -> None:
+def test_archive_that_cannot_be_unpacked_is_refused(hidden: HiddenLines, data: bytes, kind: str) -> None:
     assert search([("a", data)], hidden) == [
         f"a is packed by {kind}: nobody can read what is in it, so it does not travel"
     ]
 
 
-def test_archives_without_end(hidden: HiddenLines) -> None:
+def test_endlessly_nested_archive_is_refused(hidden: HiddenLines) -> None:
     data = LINE.encode()
     for _ in range(12):
         data = gzip.compress(data)
@@ -128,7 +128,7 @@ def test_archives_without_end(hidden: HiddenLines) -> None:
 
 
 def locked_zip() -> bytes:
-    """A zip file whose one member says that it is encrypted."""
+    """Return a zip file whose one member is marked as encrypted."""
     data = bytearray(zipped(LINE))
     for header, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
         data[data.index(header) + flags] |= 1
@@ -147,7 +147,7 @@ def locked_zip() -> bytes:
     ],
     ids=["zip", "gzip", "bzip2", "cut zip", "cut gzip", "encrypted zip"],
 )
-def test_a_damaged_archive_does_not_travel(hidden: HiddenLines, data: bytes) -> None:
+def test_damaged_archive_is_refused(hidden: HiddenLines, data: bytes) -> None:
     assert search([("a", data)], hidden) == [
         "a is a damaged archive: nobody can read what is in it, so it does not travel"
     ]
@@ -160,7 +160,7 @@ def test_a_file_that_only_looks_like_another_is_read_as_it_is(hidden: HiddenLine
     assert found.endswith(LINE)
 
 
-def test_what_stands_before_an_archive_is_read_too(hidden: HiddenLines) -> None:
+def test_text_before_an_archive_is_searched(hidden: HiddenLines) -> None:
     assert len(search([("a", LINE.encode() + b"\n" + zipped(HARMLESS))], hidden)) == 1
     assert len(search([("a", b"#!/bin/sh\n" + zipped(LINE))], hidden)) == 1
 
@@ -208,7 +208,7 @@ def in_a_tag(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("leak", [in_an_old_commit, on_no_branch, packed, in_a_message, in_a_tag])
-def test_what_git_keeps_is_searched(hidden: HiddenLines, repository: Path, leak: Callable[[Path], None]) -> None:
+def test_git_objects_are_searched(hidden: HiddenLines, repository: Path, leak: Callable[[Path], None]) -> None:
     assert search(git.every_object(repository), hidden) == []
     leak(repository)
     (found,) = search(git.every_object(repository), hidden)
@@ -217,7 +217,7 @@ def test_what_git_keeps_is_searched(hidden: HiddenLines, repository: Path, leak:
 
 
 def marked_lines(path: Path) -> list[str]:
-    """Hidden lines by a reading of its own: text between markers, and all of a file of wrong answers."""
+    """Return the hidden lines by a second, simple reading: text between markers, and whole files of wrong answers."""
     lines, hidden = [], path.name == "wrong_answers.py"
     for line in path.read_text(encoding="utf-8").splitlines():
         if "### BEGIN " in line:
@@ -225,7 +225,7 @@ def marked_lines(path: Path) -> list[str]:
         elif "### END " in line:
             hidden = False
         elif hidden and not line.startswith("# %%"):
-            lines.append(line.strip())
+            lines.append(line.removeprefix("#-").removeprefix("#+").strip())
     return lines
 
 
@@ -257,7 +257,7 @@ def test_commonplaces_and_what_is_shown_are_no_secret(hidden: HiddenLines) -> No
         assert hidden.found_in(text) == []
 
 
-def test_the_kit_and_the_labs_hold_none() -> None:
+def test_kit_and_labs_hold_no_hidden_line() -> None:
     files = [name for name in git.files_of(ROOT) if name.startswith(("mlsys_labkit/", "labs/", "binder/"))]
     assert len(files) > 500
     assert search(((name, (ROOT / name).read_bytes()) for name in files), hidden_lines(read_labs(ROOT))) == []

@@ -1,4 +1,4 @@
-"""The students' repository works: cloned, set up and opened as its README says, and corrected while somebody works."""
+"""The students' repository: cloned, set up and opened as its README says, and corrected while a student works."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from mlsys_grading.lab import lab_names, read_labs
 from mlsys_grading.release.git import every_object
 from mlsys_grading.release.hidden import hidden_lines
 from mlsys_grading.release.search import search
-from mlsys_labkit.cli import main
-from mlsys_labkit.released import mark_of, read_release
+from mlsys_labkit._base.released import mark_of, read_release
+from mlsys_labkit._frontends.cli import main
 from tests.conftest import ROOT
 from tests.grading.course import LAB, Course
 from tests.grading.release_tree import released
@@ -54,7 +54,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 
 def environment(clone: Path) -> Path:
-    """An environment in the clone, as the README makes it, but that its libraries come from this one's and no network.
+    """Make an environment in the clone as the README does, but offline: its libraries are this environment's.
 
     Returns its bin folder.
     """
@@ -67,7 +67,7 @@ def environment(clone: Path) -> Path:
     )
     (site / "parent.pth").write_text(
         sysconfig.get_path("purelib") + "\n"
-    )  # it is searched, and its own .pth are not read
+    )  # this folder is searched, but .pth files in it are not read
     (line,) = [line.strip() for line in (clone / "README.md").read_text().splitlines() if "pip install -c" in line]
     arguments = re.sub("'", "", line.partition(".venv/bin/pip install ")[2]).split()
     command = [python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", *arguments]
@@ -94,17 +94,19 @@ def test_a_clone_holds_no_hidden_line(clone: Path) -> None:
     assert search([*everything, *every_object(clone)], hidden) == []
     names = [name for name, _ in everything if not name.startswith(".git/")]
     assert {name.partition("/")[0] for name in names} <= {
-        *(
-            ".devcontainer",
-            ".gitignore",
-            ".released",
-            ".vscode",
-            "CITATION.cff",
-            "LICENSE",
-            "LICENSE-text",
-            "README.md",
-        ),
-        *("binder", "constraints.txt", "labs", "mlsys_labkit", "pyproject.toml"),
+        ".devcontainer",
+        ".gitignore",
+        ".released",
+        ".vscode",
+        "CITATION.cff",
+        "LICENSE",
+        "LICENSE-text",
+        "README.md",
+        "binder",
+        "constraints.txt",
+        "labs",
+        "mlsys_labkit",
+        "pyproject.toml",
     }
     assert not [name for name in names if "hub" in name.split("/") or "mlsys_grading" in name]
 
@@ -133,7 +135,7 @@ def test_every_lab_finds_the_released_kit_on_colab(clone: Path) -> None:
 
 
 def check_unsolved(folder: Path, programs: Path, lab: str) -> None:
-    """Run a lab as it came: nothing fails but the tests, and each says that its task is still to be written."""
+    """Run an unsolved lab; only tests fail, and each says that its task is still to be written."""
     path = folder / "labs" / lab / f"{lab}.ipynb"
     done = subprocess.run([programs / "python", "-c", EXECUTE, path], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -148,7 +150,7 @@ def check_unsolved(folder: Path, programs: Path, lab: str) -> None:
 @pytest.fixture(scope="module")
 def programs(clone: Path) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("PYTHONPATH", raising=False)  # it would bring another kit than the one that was installed
+        patch.delenv("PYTHONPATH", raising=False)  # PYTHONPATH would import another kit than the installed one
         yield environment(clone)
 
 
@@ -158,7 +160,7 @@ def test_the_kit_that_a_student_installs_is_the_released_one(clone: Path, progra
     assert Path(found) == clone / "mlsys_labkit" / "__init__.py"
 
 
-def test_the_doctor_is_content(clone: Path, programs: Path) -> None:
+def test_doctor_passes_in_the_released_tree(clone: Path, programs: Path) -> None:
     done = subprocess.run([programs / "labkit", "doctor", "--json"], cwd=clone, capture_output=True, text=True)
     told = json.loads(done.stdout)
     assert [each for each in told["findings"] if each["status"] == "broken" and each["name"] != "memory"] == []
@@ -166,14 +168,14 @@ def test_the_doctor_is_content(clone: Path, programs: Path) -> None:
     assert kernel["detail"] == str(programs / "python")
 
 
-def test_a_lab_opens_as_it_came(clone: Path, programs: Path) -> None:
+def test_released_lab_opens_unchanged(clone: Path, programs: Path) -> None:
     check_unsolved(clone, programs, "lab00_your_machine")
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("lab", lab_names(ROOT)[1:])
-def test_every_lab_opens_as_it_came(clone: Path, programs: Path, lab: str) -> None:
+def test_every_released_lab_opens_unchanged(clone: Path, programs: Path, lab: str) -> None:
     check_unsolved(clone, programs, lab)
 
 
@@ -182,7 +184,7 @@ def test_every_lab_opens_as_it_came(clone: Path, programs: Path, lab: str) -> No
 
 @pytest.fixture
 def upstream(course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository with a first release of the tiny lab."""
+    """Make a repository with a first release of the tiny lab."""
     for name, value in IDENTITY.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
@@ -198,7 +200,7 @@ def upstream(course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def work(folder: Path) -> None:
-    """A student solves a task, runs the notebook and saves it."""
+    """Solve a task, run the notebook and save it, as a student does."""
     notebook = nbformat.read(folder / NOTEBOOK, as_version=4)
     for number, cell in enumerate(cell for cell in notebook.cells if cell.cell_type == "code"):
         cell.execution_count = number + 1
@@ -211,7 +213,7 @@ def work(folder: Path) -> None:
 
 
 def correct(course: Course, upstream: Path) -> None:
-    """The staff corrects a text and a test, and releases again."""
+    """Correct a text and a test, as the staff does, and release again."""
     course.edit(course.source, "# ## Scale", "# ## Scale, corrected")
     course.edit(course.source, "expect_equal(scaled([], 2).size, 0)", "expect_equal(scaled([], 3).size, 0)")
     assert main(["release", str(upstream), "--root", str(course.root), "--commit"]) == 0
@@ -249,12 +251,12 @@ def test_a_correction_reaches_a_student_on_the_hub(course: Course, upstream: Pat
     work(mine)
     correct(course, upstream)
     follow_the_badge()
-    kept = nbformat.read(mine / NOTEBOOK, as_version=4)  # still a notebook, merged line by line as it was
+    kept = nbformat.read(mine / NOTEBOOK, as_version=4)  # valid JSON after git's merge by lines
     nbformat.validate(kept)
     assert "my_own_idea" in nbformat.writes(kept)
     assert "[2. 4. 6.]" in nbformat.writes(kept)
     newest = (upstream / "labs/release.toml").read_text()
-    assert (mine / "labs/release.toml").read_text() == newest  # so that lk.progress() can say what is new
+    assert (mine / "labs/release.toml").read_text() == newest  # read by lk.progress() to list what is new
     (mine / NOTEBOOK).rename(mine / f"labs/{LAB}/mine.ipynb")
     follow_the_badge()
     assert is_corrected(mine / NOTEBOOK)

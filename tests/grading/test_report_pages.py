@@ -12,8 +12,8 @@ import pytest
 
 from mlsys_grading.report import index_page, lab_page, write
 from mlsys_grading.report.junit import to_junit
-from mlsys_grading.run.result import CellTime, Failure, NotebookResult, Run, notebook_from_json, to_json
-from mlsys_labkit.page.mathml import to_mathml
+from mlsys_grading.report.result import CellTime, Failure, NotebookResult, Run, notebook_from_json, to_json
+from mlsys_labkit._frontends.page.mathml import to_mathml
 
 MATHML = "{http://www.w3.org/1998/Math/MathML}"
 NASTY = "<script>alert(1)</script> & \x1b[31m\x00\ud800 ü"
@@ -98,7 +98,7 @@ def test_a_formula_nobody_can_read_is_shown_as_it_is():
 
 
 def test_every_lab_formula_converts(root):
-    """No lab may fall back to source: a student would read LaTeX."""
+    """No lab may fall back to source, because a student would then read LaTeX."""
     formula = re.compile(r"\$\$(.+?)\$\$|(?<![\\$\w`])\$([^\s$][^$\n]*?)\$", re.DOTALL)
     sources = sorted((root / "solutions").glob("lab*/lab*.py"))
     assert sources

@@ -1,4 +1,4 @@
-"""Every rule for test cells: a cell that breaks it is refused with the line, and its sound neighbour is not."""
+"""The rules for test cells: a cell that breaks one is refused with its line, and a correct variant is accepted."""
 
 # ruff: noqa: E501 - a table of broken and sound code reads best with one case a line
 

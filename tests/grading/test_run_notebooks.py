@@ -19,8 +19,9 @@ import psutil
 import pytest
 
 from mlsys_grading import processes
-from mlsys_grading.run import worker
+from mlsys_grading.run import pool, worker
 from mlsys_grading.run.job import Job
+from mlsys_labkit._frontends.cli import main
 from tests.grading.run_helpers import labkit, marked_processes, run_labkit, write_notebook
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="labkit run needs a Unix")
@@ -32,7 +33,7 @@ DAEMON = "import subprocess\nsubprocess.run(['sh', '-c', 'setsid sleep 600 &'])"
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """One run over all endings; returns (finished process, report folder, notebooks by name)."""
+    """Run notebooks with every kind of ending; return (finished process, report folder, notebooks by name)."""
     folder = tmp_path_factory.mktemp("run")
     labs = folder / "labs"
     write_notebook(labs, "good", "a = 1", "assert a == 1\nprint('seed', seed, 'smoke', smoke)")
@@ -42,7 +43,7 @@ def run(tmp_path_factory):
     write_notebook(labs, "syntax", "a = 1\nb = = 2")
     write_notebook(labs, "exits", "import os\nos._exit(3)")
     write_notebook(labs, "crashes", "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)")
-    write_notebook(labs, "hangs", "while True:\n    pass")
+    write_notebook(labs, "hangs", "import time\nwhile True:\n    time.sleep(1)")
     write_notebook(labs, "quits", "raise SystemExit(0)", "never = 1")
     write_notebook(labs, "big", f"import numpy as np\nx = np.ones({BIG_BYTES}, dtype=np.uint8)\nsize = x.nbytes\ndel x")
     child = f"x = b'1' * {BIG_BYTES}; import time; time.sleep(1)"
@@ -54,7 +55,7 @@ def run(tmp_path_factory):
     (labs / "torn.ipynb").write_text('{"cells": [{"cell_type": "co')
     (labs / "no_notebook.ipynb").write_text('{"cells": 3}')
     out = folder / "report"
-    process = run_labkit("--notebooks", labs, "--out", out, "--timeout-cell", 4, "--smoke", "--seed", 5, cwd=folder)
+    process = run_labkit("--notebooks", labs, "--out", out, "--timeout-cell", 20, "--smoke", "--seed", 5, cwd=folder)
     report = json.loads((out / "report.json").read_text())
     return process, out, {notebook["name"]: notebook for notebook in report["notebooks"]}
 
@@ -99,7 +100,7 @@ def test_a_syntax_error_is_located(run):
     [
         ("exits", "kernel died", "exited with code 3"),
         ("crashes", "kernel died", "SIGSEGV"),
-        ("hangs", "cell timeout", "after 4 s (--timeout-cell)"),
+        ("hangs", "cell timeout", "after 20 s (--timeout-cell)"),
         ("quits", "exception", "SystemExit"),
     ],
 )
@@ -117,7 +118,7 @@ def test_each_ending_is_named_and_located(run, name, kind, words):
         ("no_kernel", "set-up", "ipykernel install --sys-prefix --name no-such-kernel"),
     ],
 )
-def test_what_cannot_start_is_said_in_one_line(run, name, kind, words):
+def test_notebook_that_cannot_start_is_one_line(run, name, kind, words):
     failure = run[2][name]["failure"]
     assert (failure["kind"], failure["cell"]) == (kind, None)
     assert words in failure["message"]
@@ -166,10 +167,13 @@ def test_progress_without_a_terminal_is_one_line_a_notebook(run):
     assert any("raises" in line and "cell 4 (raises_1), line 3" in line for line in lines)
 
 
-def test_a_notebook_over_its_time_is_stopped_and_keeps_what_it_did(tmp_path):
-    write_notebook(tmp_path / "labs", "slow", "print('first')", "import time\ntime.sleep(60)")
-    process = run_labkit("--notebooks", "labs", "--out", "out", "--timeout-notebook", 3, cwd=tmp_path)
-    assert process.returncode == 1, process.stderr
+def test_a_notebook_over_its_time_is_stopped_and_keeps_what_it_did(tmp_path, monkeypatch):
+    write_notebook(tmp_path / "labs", "slow", "print('first')", "open('begun', 'w')\nimport time\ntime.sleep(600)")
+    begun = tmp_path / "labs" / "begun"
+    # The time limit ends within the second cell, however slow this machine is.
+    monkeypatch.setattr(pool.Running, "seconds", property(lambda one: 1e6 * (one.cell == 4 and begun.exists())))
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "--notebooks", "labs", "--out", "out", "--timeout-notebook", "3", "--no-roofline"]) == 1
     [notebook] = json.loads((tmp_path / "out" / "report.json").read_text())["notebooks"]
     failure = notebook["failure"]
     assert (failure["kind"], failure["cell"], failure["grade_id"]) == ("notebook timeout", 4, "slow_1")
@@ -201,7 +205,7 @@ def test_resume_runs_what_failed_or_changed_and_keeps_the_rest(tmp_path):
     notebooks = {one["name"]: one for one in json.loads((tmp_path / "out" / "report.json").read_text())["notebooks"]}
     assert {name: one["resumed"] for name, one in notebooks.items()} == {"same": True, "changes": False, "fails": False}
     assert (tmp_path / "out" / "notebooks" / "same.html").is_file()
-    # Another parameter is another run.
+    # Changed parameters make every notebook run again.
     run_labkit("same", "--notebooks", labs, "--out", "out", "--resume", "--seed", 1, cwd=tmp_path)
     assert (labs / "same.txt").read_text() == "xx"
 
@@ -221,7 +225,7 @@ def test_threads_are_shared_out_and_sockets_are_files(tmp_path):
 
 
 def interrupt(tmp_path: Path, mark: str, labs: int, patience: float) -> tuple[int, str]:
-    """Ctrl-C, as a terminal sends it (to the whole group), to a run with ``labs`` busy notebooks."""
+    """Send Ctrl-C, as a terminal does (to the whole group), to a run with ``labs`` busy notebooks."""
     write_notebook(tmp_path / "labs", "a_quick", "print('done')")
     for number in range(labs):
         write_notebook(tmp_path / "labs", f"busy{number}", f"{DAEMON}\nopen('started{number}', 'w')\nwhile True: pass")
@@ -253,11 +257,11 @@ def interrupt(tmp_path: Path, mark: str, labs: int, patience: float) -> tuple[in
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds left-over processes through /proc")
 def test_ctrl_c_leaves_nothing_running_and_keeps_what_was_finished(tmp_path):
     mark = f"mark-{os.getpid()}-{tmp_path.name}"
-    code, output = interrupt(tmp_path, mark, labs=2, patience=60)
+    code, output = interrupt(tmp_path, mark, labs=2, patience=240)
     assert code == 130, output
     assert "Traceback" not in output
     assert "interrupted" in output.splitlines()[-1]
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while marked_processes(mark) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert marked_processes(mark) == []
@@ -281,13 +285,13 @@ def test_ctrl_c_while_the_fork_server_still_imports_is_one_line(tmp_path):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while not any("forkserver" in " ".join(psutil.Process(pid).cmdline()) for pid in marked_processes(mark)):
         assert time.monotonic() < deadline, "there never was a fork server"
         time.sleep(0.02)
-    time.sleep(0.3)  # into its imports, which take seconds
+    time.sleep(0.3)  # into its imports, which take seconds; where the machine is slow, before them
     os.killpg(process.pid, signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=240)
     assert (process.returncode, said.strip()) == (130, "labkit: interrupted; what was finished is kept")
     while marked_processes(mark) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -300,7 +304,7 @@ def test_killing_labkit_itself_leaves_nothing_running(tmp_path):
     write_notebook(tmp_path / "labs", "busy", f"{DAEMON}\nopen('started', 'w')\nwhile True: pass")
     command = [labkit(), "run", "--notebooks", "labs", "--out", "out", "--no-roofline"]
     process = subprocess.Popen(command, cwd=tmp_path, env=dict(os.environ) | {"LABKIT_TEST_MARK": mark})
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while not (tmp_path / "labs" / "started").exists():
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""What the terminal shows: a live block on a terminal that redraws itself, with an honest estimate."""
+"""Tests of the terminal output of ``labkit run``: a block that is redrawn, with an estimate of the time left."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from mlsys_grading.report.clock import clock
+from mlsys_grading.report.result import Failure, NotebookResult
 from mlsys_grading.run.job import Job
 from mlsys_grading.run.pool import Running
-from mlsys_grading.run.progress import Progress, clock
-from mlsys_grading.run.result import Failure, NotebookResult
+from mlsys_grading.run.progress import Progress
 
 
 class Terminal(io.StringIO):
@@ -19,7 +20,7 @@ class Terminal(io.StringIO):
         return True
 
     def screen(self) -> list[str]:
-        """The lines a terminal would show: it knows "up N lines", "clear below" and colours."""
+        """Return the lines that a terminal would show; "up N lines", "clear below" and colours are interpreted."""
         lines: list[str] = []
         row = 0
         for part in self.getvalue().replace("\x1b[J", "\x00").split("\n"):

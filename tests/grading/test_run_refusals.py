@@ -1,4 +1,4 @@
-"""What ``labkit run`` refuses: one line that says what to do, an exit code, nothing half-written."""
+"""Tests of what ``labkit run`` refuses: one line that says what to do, an exit code, and no partial files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mlsys_grading.report import write
-from mlsys_labkit.cli import main
+from mlsys_labkit._frontends.cli import main
 from mlsys_labkit.errors import LabkitError
 from tests.grading.run_helpers import write_notebook
 
@@ -22,7 +22,7 @@ def labs(tmp_path, monkeypatch):
 
 
 def refuse(capsys, *arguments: object) -> str:
-    """The one line that a refusal prints."""
+    """Run a refused command, and return the one line that it prints."""
     assert main(["run", *map(str, arguments), "--no-roofline"]) == 2
     output = capsys.readouterr()
     assert output.err.count("\n") == 1
@@ -77,7 +77,7 @@ def test_a_read_only_place_is_said_before_anything_runs(labs, capsys):
 @pytest.mark.parametrize(
     "arguments", [["--jobs", "0"], ["--jobs", "two"], ["--timeout-cell", "-1"], ["--timeout-notebook", "nan"]]
 )
-def test_arguments_that_make_no_sense(labs, arguments, capsys):
+def test_invalid_arguments_are_refused(labs, arguments, capsys):
     with pytest.raises(SystemExit) as caught:
         main(["run", "--notebooks", str(labs), *arguments])
     assert caught.value.code == 2

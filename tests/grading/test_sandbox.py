@@ -1,4 +1,4 @@
-"""What a confined process can and cannot do, tried from within."""
+"""Tests of what a confined process can and cannot do, made from inside one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ import pytest
 
 from mlsys_grading.sandbox import syscalls
 from mlsys_grading.sandbox.confine import Sandbox, refusal, start
-from mlsys_grading.sandbox.limits import Limits
+from mlsys_grading.sandbox.limits import SandboxLimits
 from mlsys_grading.sandbox.root import readable_paths
 from tests.conftest import ROOT
 
@@ -40,7 +40,7 @@ def _allowed() -> None:
 
 
 def inside(probe: Callable[[], Any], sandbox: Sandbox | None = None) -> Any:
-    """What ``probe`` returns, or the name of the exception that it raises, from within a sandbox."""
+    """Return the result of ``probe`` in a sandbox, or the name of the exception that it raises."""
     read, write = os.pipe()
 
     def work() -> None:
@@ -58,7 +58,7 @@ def inside(probe: Callable[[], Any], sandbox: Sandbox | None = None) -> Any:
     return json.loads(text) if text else f"status {os.waitstatus_to_exitcode(status)}"
 
 
-def test_it_computes_and_writes_in_its_own_folders() -> None:
+def test_confined_process_writes_in_its_own_folders() -> None:
     def probe() -> list[Any]:
         for folder in (".", "/tmp", "/dev/shm"):
             Path(folder, "note").write_text("x")
@@ -72,7 +72,7 @@ def test_it_computes_and_writes_in_its_own_folders() -> None:
     assert inside(lambda: Path("note").exists()) is False  # the next one begins with an empty folder
 
 
-def test_what_libraries_keep_at_home_is_not_beside_the_notebook() -> None:
+def test_home_folder_is_not_beside_the_notebook() -> None:
     def probe() -> list[str]:
         (Path.home() / ".cache").mkdir()
         return os.listdir()
@@ -82,7 +82,7 @@ def test_what_libraries_keep_at_home_is_not_beside_the_notebook() -> None:
 
 def test_the_kit_and_the_standard_library_are_there_and_the_checkout_is_not() -> None:
     def probe() -> list[bool]:
-        import colorsys  # a module that nobody has imported yet
+        import colorsys  # a module that is not imported yet
         import tomllib  # noqa: F401
 
         import mlsys_labkit.specs
@@ -100,7 +100,7 @@ def test_the_kit_and_the_standard_library_are_there_and_the_checkout_is_not() ->
 
 
 @pytest.mark.parametrize("path", ["/file", "/usr/file", "/etc/file", "/proc/file", f"{sys.prefix}/file"])
-def test_nothing_else_can_be_written(path: str) -> None:
+def test_sandbox_writes_only_its_own_folders(path: str) -> None:
     def probe() -> None:
         Path(path).write_text("x")
 
@@ -219,20 +219,20 @@ def test_threads_and_children_still_start() -> None:
     assert inside(probe) == 1
 
 
-def test_it_has_terminals_of_its_own() -> None:
+def test_sandbox_has_its_own_terminals() -> None:
     def probe() -> list[Any]:
         import pty
 
         _, terminal = pty.openpty()
         return [os.ttyname(terminal), os.listdir("/dev/pts")]
 
-    assert inside(probe) == ["/dev/pts/0", ["0", "ptmx"]]  # the first there is, whatever this machine has open
+    assert inside(probe) == ["/dev/pts/0", ["0", "ptmx"]]  # numbered from 0, however many terminals the machine has
 
 
 def test_memory_scratch_files_and_processes_are_bounded() -> None:
     own = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmData"))
-    room = (int(own.split()[1]) << 10) + (256 << 20)  # a fork begins with what its parent holds
-    small = Sandbox(limits=Limits(memory_bytes=room, scratch_bytes=8 << 20, processes=24, file_bytes=4 << 20))
+    room = (int(own.split()[1]) << 10) + (256 << 20)  # a fork starts with its parent's memory
+    small = Sandbox(limits=SandboxLimits(memory_bytes=room, scratch_bytes=8 << 20, processes=24, file_bytes=4 << 20))
     assert inside(lambda: len(bytearray(1 << 30)), small) == "MemoryError"
 
     def fill() -> int:
@@ -257,7 +257,7 @@ def test_memory_scratch_files_and_processes_are_bounded() -> None:
     assert inside(lambda: resource.getrlimit(resource.RLIMIT_CORE)) == [0, 0]
 
 
-def test_its_whole_tree_dies_with_the_keeper() -> None:
+def test_whole_tree_dies_with_the_keeper() -> None:
     read, write = os.pipe()
 
     def work() -> None:
@@ -278,7 +278,7 @@ def test_its_whole_tree_dies_with_the_keeper() -> None:
     os.close(read)
 
 
-def test_how_the_confined_process_ended_is_how_its_keeper_ends() -> None:
+def test_keeper_ends_as_the_confined_process_ended() -> None:
     def crash() -> None:
         faulthandler.disable()
         ctypes.string_at(0)
@@ -288,6 +288,6 @@ def test_how_the_confined_process_ended_is_how_its_keeper_ends() -> None:
         assert os.waitstatus_to_exitcode(status) == expected
 
 
-def test_a_refusal_says_why() -> None:
-    missing = Sandbox(limits=Limits(scratch_bytes=-5))
+def test_refusal_names_the_reason() -> None:
+    missing = Sandbox(limits=SandboxLimits(scratch_bytes=-5))
     assert "scratch" in refusal(missing)

@@ -1,4 +1,4 @@
-"""Scratch folders: gone at the end, swept after a kill, and never taken from a process that lives."""
+"""Scratch folders: removed at the end, swept after a kill, and never taken from a running process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ with scratch_folder("labkit", Path(sys.argv[1])) as folder:
 
 @pytest.fixture
 def held(tmp_path, monkeypatch):
-    """A process with a scratch folder in ``tmp_path``, and that folder; no grace is given."""
+    """Start a process that holds a scratch folder in ``tmp_path``, and yield both; the grace period is 0."""
     monkeypatch.setattr(scratch, "GRACE_SECONDS", 0.0)
     process = subprocess.Popen([sys.executable, "-c", HOLD, tmp_path], stdout=subprocess.PIPE, text=True)
     yield process, Path(process.stdout.readline().strip())
@@ -57,7 +57,7 @@ def test_a_killed_process_leaves_a_folder_that_the_next_one_sweeps(held, tmp_pat
         assert not folder.exists()
 
 
-def test_what_is_young_or_called_otherwise_or_a_link_is_left_alone(held, tmp_path, monkeypatch):
+def test_sweep_leaves_young_other_and_linked_folders(held, tmp_path, monkeypatch):
     process, folder = held
     kill(process)
     others = [tmp_path / "labkit-thursday", tmp_path / "labkit-long-name.scratch", tmp_path / "other-12345678.scratch"]

@@ -1,4 +1,4 @@
-"""Calls into a confined student's process, through the real door: what crosses, what is refused, what ends it."""
+"""Calls into a confined student's process through a real session: data that cross, data that are refused, and ends."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import random
 import signal
 import socket
 import sys
-import textwrap
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,9 +31,10 @@ from mlsys_grading.boundary.errors import (
 )
 from mlsys_grading.boundary.session import Session
 from mlsys_grading.boundary.wire import Wire
+from mlsys_grading.fork_server.client import ForkServer
+from mlsys_grading.fork_server.request import ForkRequest
 from mlsys_grading.sandbox.confine import refusal
-from mlsys_grading.warm.client import WarmServer
-from mlsys_grading.warm.request import Request
+from tests.grading.student_session import Course, student_session
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="a sandbox takes Linux's namespaces"),
@@ -42,41 +43,16 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[WarmServer]:
+def server() -> Iterator[ForkServer]:
     if reason := refusal():
         pytest.skip(f"this machine allows no sandbox: {reason}")
-    with WarmServer(["numpy", "torch", "mlsys_labkit", "mlsys_grading.boundary.student"]) as made:
+    with ForkServer(["numpy", "torch", "mlsys_labkit", "mlsys_grading.boundary.student"]) as made:
         yield made
 
 
-class Course:
-    """A student's notebook of one cell, and stand-ins for what it defines."""
-
-    def __init__(self, session: Session) -> None:
-        self.session = session
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        return proxies.function(self.session, name, None)
-
-    def class_(self, name: str, *special: str) -> Any:
-        return proxies.student_class(self.session, name, set(special))
-
-
 @pytest.fixture
-def student(server: WarmServer) -> Callable[..., Any]:
-    @contextmanager
-    def run(source: str, records: dict[str, type] | None = None, **options: Any) -> Iterator[Course]:
-        ours, theirs = socket.socketpair()
-        cells = [(1, "cell", "import numpy as np, torch, dataclasses, enum\n" + textwrap.dedent(source))]
-        job = {"cells": cells, "records": list(records or {})}
-        with server.fork(Request("mlsys_grading.boundary.student:serve", job), [theirs]):
-            session = Session(Wire(ours), dict(records or {}), call_seconds=5, **options)
-            assert session.ask("run", 1) == ["cell", None]
-            assert session.ask("run", 1) is None
-            yield Course(session)
-            session.end(StudentGoneError("over"))
-
-    return run
+def student(server: ForkServer) -> Callable[..., AbstractContextManager[Course]]:
+    return partial(student_session, server)
 
 
 def test_arrays_records_and_nested_data_cross_both_ways(student: Any) -> None:
@@ -88,7 +64,7 @@ def test_arrays_records_and_nested_data_cross_both_ways(student: Any) -> None:
     assert got[2:] == [{"a": (1, 2.5, None)}, {"key": "word"}]
 
 
-def test_it_is_the_students_function_that_answers(student: Any) -> None:
+def test_stand_in_calls_the_students_function(student: Any) -> None:
     with student("import os\ndef whoami(): return os.getpid(), os.getuid(), os.getcwd()") as at:
         assert at.whoami() == (1, 1000, "/sandbox")
 
@@ -158,7 +134,7 @@ def test_an_object_is_used_through_its_methods_and_attributes(student: Any) -> N
         assert not hasattr(pool, "nothing")
 
 
-def test_an_object_decides_no_comparison(student: Any) -> None:
+def test_comparison_does_not_call_the_students_object(student: Any) -> None:
     source = """
     class Yes:
         def __eq__(self, other): return True
@@ -219,7 +195,7 @@ def test_functions_of_libraries_are_named_not_sent(student: Any) -> None:
     assert same
 
 
-def test_seeds_go_over_and_never_come_back(student: Any) -> None:
+def test_seeds_cross_only_to_the_student(student: Any) -> None:
     source = """
     import random
     def spoil(): torch.manual_seed(1); np.random.seed(1)
@@ -290,7 +266,7 @@ def test_writing_in_place_is_seen_and_follows_the_contract(student: Any) -> None
         assert x.tolist() == [5, 1]
 
 
-def test_what_comes_back_of_a_scribbled_argument_is_what_the_student_made_of_it(student: Any) -> None:
+def test_changed_argument_comes_back_changed(student: Any) -> None:
     source = """
     def half(x, log):
         x /= 2
@@ -304,7 +280,7 @@ def test_what_comes_back_of_a_scribbled_argument_is_what_the_student_made_of_it(
     assert (x.tolist(), log) == ([1, 1, 1], [["begun"]])
 
 
-def test_what_a_call_changed_before_it_failed_is_seen(student: Any) -> None:
+def test_changes_before_a_failure_are_seen(student: Any) -> None:
     with student("def f(x, log):\n    x[0] = 5\n    log.append(1)\n    raise ValueError") as at:
         x, log = np.zeros(1), []
         with pytest.raises(ValueError):
@@ -352,7 +328,7 @@ ENDINGS = {
 
 
 @pytest.mark.parametrize("source", ENDINGS)
-def test_a_process_that_dies_hangs_or_floods_is_told(student: Any, source: str) -> None:
+def test_process_that_dies_hangs_or_floods_ends_the_session(student: Any, source: str) -> None:
     with student(source) as at:
         at.session.call_seconds = 1.5
         kind = ENDINGS[source]
@@ -366,12 +342,12 @@ def test_a_process_that_dies_hangs_or_floods_is_told(student: Any, source: str) 
 def test_a_grader_in_the_background_interrupts_as_well() -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell starts what ends in &
     try:
-        server = WarmServer(["numpy", "torch", "mlsys_grading.boundary.student"])
+        server = ForkServer(["numpy", "torch", "mlsys_grading.boundary.student"])
     finally:
         signal.signal(signal.SIGINT, before)
     ours, theirs = socket.socketpair()
     job = {"cells": [(1, "cell", "def f():\n    while True: pass")], "records": []}
-    with server, server.fork(Request("mlsys_grading.boundary.student:serve", job), [theirs]) as forked:
+    with server, server.fork(ForkRequest("mlsys_grading.boundary.student:serve", job), [theirs]) as forked:
         session = Session(Wire(ours), interrupt=lambda: os.kill(forked.pid, signal.SIGINT))
         assert session.ask("run", 1) == ["cell", None]
         session.call_seconds = 1
@@ -400,7 +376,7 @@ def test_a_forged_answer_ends_the_session(student: Any, name: str) -> None:
     import gc
     from mlsys_grading.boundary import student as S
     from mlsys_grading.boundary.wire import Wire as W
-    A = next(o for o in gc.get_objects() if isinstance(o, S.Student))
+    A = next(o for o in gc.get_objects() if isinstance(o, S.StudentProcess))
     def arm(): exec(FORGE, globals())
     def f(): return True
     """

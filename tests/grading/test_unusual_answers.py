@@ -1,4 +1,4 @@
-"""Right answers that nobody expected get with the graders what they get in a plain shell, cell by cell."""
+"""Correct but unusual answers: the graders give each cell the verdict that a plain shell gives."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ import pytest
 
 from mlsys_grading.build.notebook import source_notebook
 from mlsys_grading.examine.plan import make_plan
-from mlsys_grading.examine.run import Patience, examine_submission
+from mlsys_grading.examine.run import examine_submission
+from mlsys_grading.fork_server.client import ForkServer
 from mlsys_grading.grade.modules import modules_of
 from mlsys_grading.lab import find_root, read_lab
 from mlsys_grading.sandbox.confine import Sandbox, refusal
-from mlsys_grading.sandbox.limits import Limits
-from mlsys_grading.warm.client import WarmServer
+from mlsys_grading.sandbox.limits import SandboxLimits
+from mlsys_grading.time_limits import TimeLimits
 from tests.grading.unusual_answers import UNUSUAL
 
 pytestmark = [pytest.mark.soak, pytest.mark.xdist_group("unusual")]
-PATIENCE = Patience(30, 90, 900)
+TIME_LIMITS = TimeLimits(30, 90, 900)
 PLAIN = """
 import json, sys
 from mlsys_grading.shell import CellSource, Shell
@@ -38,7 +39,7 @@ def name_of(cell: dict[str, Any]) -> str:
 
 
 def in_a_shell(cells: list[dict[str, Any]], folder: Path) -> dict[str, str]:
-    """Name of a cell -> what it raised in a shell of its own; empty: nothing."""
+    """Return, by cell name, the error that a cell raised in a shell of its own; "" for none."""
     code = [
         (name_of(each) or f"cell {at}", each["source"]) for at, each in enumerate(cells) if each["cell_type"] == "code"
     ]
@@ -59,16 +60,16 @@ def test_the_verdicts_are_those_of_a_shell(name: str, tmp_path: Path) -> None:
     submission = [each | {"source": answers.pop(name_of(each), each["source"])} for each in source]
     assert not answers, "no such task"
     plain = in_a_shell(submission, tmp_path)
-    sandbox = Sandbox(limits=Limits(file_bytes=64 << 30))
-    with WarmServer(modules_of(source)) as server:
-        reference = examine_submission(server, make_plan(source, source), None, PATIENCE, sandbox)
+    sandbox = Sandbox(limits=SandboxLimits(file_bytes=64 << 30))
+    with ForkServer(modules_of(source)) as server:
+        reference = examine_submission(server, make_plan(source, source), None, TIME_LIMITS, sandbox)
         assert not reference.trouble
         plan = make_plan(source, submission)
-        examined = examine_submission(server, plan, reference.contract, PATIENCE, sandbox)
+        examined = examine_submission(server, plan, reference.contract, TIME_LIMITS, sandbox)
     assert not examined.trouble
     differ = {
         verdict.name: {"shell": plain[verdict.name], "graders": verdict.error}
-        for verdict in examined.verdicts
+        for verdict in examined.marks
         if verdict.passed == bool(plain[verdict.name])
     }
     assert not differ

@@ -1,4 +1,4 @@
-"""Values survive the crossing; views stay views; whatever a hostile sender writes is refused by one error."""
+"""Values that cross the boundary: equal on arrival, views stay views, and hostile input raises one kind of error."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ import msgpack
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
 from mlsys_grading.boundary.arrays import NUMPY_TYPES, TORCH_TYPES, overwrite, span_of
@@ -42,7 +41,7 @@ RECORDS = {"Point": Point, "Colour": Colour, "Pair": Pair}
 
 
 def crossed(value: Any, records: Any = RECORDS) -> Any:
-    """``value`` after the way through msgpack."""
+    """Return ``value`` after encoding, msgpack and decoding."""
     encoder = Encoder(records)
     node = encoder.node(value)
     buffers = [memoryview(bytearray(part)) for part in encoder.collected().copies()]
@@ -82,8 +81,19 @@ def test_plain_data_comes_back_equal_and_of_the_same_type(value: Any) -> None:
 
 def test_records_sizes_types_and_devices_come_back() -> None:
     for value in (
-        *(Colour.RED, Pair(1, "a"), Point(3, [4]), range(2, 9, 3), ..., torch.Size([2, 3]), torch.bfloat16),
-        *(np.dtype("float32"), torch.device("cpu"), bytearray(b"x"), 2**200, -(2**70), math.inf),
+        Colour.RED,
+        Pair(1, "a"),
+        Point(3, [4]),
+        range(2, 9, 3),
+        ...,
+        torch.Size([2, 3]),
+        torch.bfloat16,
+        np.dtype("float32"),
+        torch.device("cpu"),
+        bytearray(b"x"),
+        2**200,
+        -(2**70),
+        math.inf,
     ):
         made = crossed(value)
         assert made == value
@@ -99,7 +109,9 @@ def test_a_subclass_crosses_as_what_it_holds() -> None:
         __hash__ = int.__hash__
 
     for value, expected in (
-        *((Always(3), 3), (collections.OrderedDict(a=1), {"a": 1}), (collections.Counter("aa"), {"a": 2})),
+        (Always(3), 3),
+        (collections.OrderedDict(a=1), {"a": 1}),
+        (collections.Counter("aa"), {"a": 2}),
         (type("Text", (str,), {})("hi"), "hi"),
     ):
         made = crossed(value)
@@ -152,7 +164,7 @@ def test_views_of_one_memory_are_views_of_one_memory_again() -> None:
 
 
 def answer(arguments: list[Any], make: Any) -> tuple[Any, list[Any], Decoder]:
-    """A call: ``arguments`` cross, ``make(*them)`` answers over there, and its result comes back."""
+    """Make a call as the boundary does: encode ``arguments``, call ``make`` on the other side, decode its result."""
     asked = Encoder()
     node = asked.node(arguments)
     sent = asked.collected()
@@ -207,10 +219,10 @@ def test_writing_to_an_argument_reaches_the_caller_and_nothing_between_its_eleme
     assert strided.untyped_storage().nbytes() == 80
     fixed = np.zeros(3)
     fixed.flags.writeable = False
-    overwrite(span_of(fixed), memoryview(bytearray(24)))  # no error: whatever was written there stays there
+    overwrite(span_of(fixed), memoryview(bytearray(24)))  # no error: the written values stay on that side
 
 
-def test_what_is_no_plain_data_is_named() -> None:
+def test_value_without_plain_form_is_named_in_the_error() -> None:
     for value in (object(), len, torch.ones(2).to_sparse(), np.array(["a"])):
         with pytest.raises(NotPlainError, match="no plain data"):
             Encoder().node(value)
@@ -226,18 +238,54 @@ def test_what_is_no_plain_data_is_named() -> None:
 
 ARRAY = ["array", "<f8", [2], [8], True, 0, 0]
 HOSTILE: Sequence[Any] = [
-    *([], [3], ["nothing"], ["list"], ["list", 5], ["list", [[]]], ["dict", [[1]]], ["dict", [[["list", []], 1]]]),
-    *(["set", [["list", []]]], ["range", ["a", 2, 1]], ["integer", "0" * 5000], ["integer", 5], ["atoms", [[1]]]),
-    *(["atoms", "ab"], ["complex", "x", 1], ["scalar", "O", b"12345678"], ["scalar", "<f8", b"1"], ["size", [1.5]]),
-    *(["numpy type", "O"], ["torch type", "storage"], ["device", "cuda:99"], ["argument", 0], ["argument", -1]),
-    *(["record", "Point", [["x", 1]]], ["record", "Nobody", []], ["record", ["Point"], []], ["enum", "Point", "x"]),
-    *(["enum", "Colour", "GREEN"], ["named", "Pair", [1]], ["named", "Point", [1, 2]], ["handle", 1, "obj", []]),
-    *([*ARRAY[:5], 1, 0], [*ARRAY[:5], -1, 0], [*ARRAY[:6], 1], [*ARRAY[:6], -8], [*ARRAY[:4], 1, 0, 0]),
-    *(["array", "O", [1], [8], True, 0, 0], ["array", "<f8", [3], [8], True, 0, 0], ["array", "<f8", [-1], [8]]),
-    *(["array", "<f8", [1 << 40], [0], True, 0, 0], ["array", "<f8", [1] * 40, [0] * 40, True, 0, 0]),
-    *(["array", "<f8", [2], [-8], True, 0, 8], ["array", "<f8", [2, 2], [8], True, 0, 0], ["array", "<f8", [2.0], [8]]),
-    *(["tensor", "float64", [2], [-1], True, 0, 0], ["tensor", "float64", [1], [1], True, 0, 4]),
-    *(["tensor", "object", [1], [1], True, 0, 0], ["tensor", "float32", [1], ["1"], True, 0, 0]),
+    [],
+    [3],
+    ["nothing"],
+    ["list"],
+    ["list", 5],
+    ["list", [[]]],
+    ["dict", [[1]]],
+    ["dict", [[["list", []], 1]]],
+    ["set", [["list", []]]],
+    ["range", ["a", 2, 1]],
+    ["integer", "0" * 5000],
+    ["integer", 5],
+    ["atoms", [[1]]],
+    ["atoms", "ab"],
+    ["complex", "x", 1],
+    ["scalar", "O", b"12345678"],
+    ["scalar", "<f8", b"1"],
+    ["size", [1.5]],
+    ["numpy type", "O"],
+    ["torch type", "storage"],
+    ["device", "cuda:99"],
+    ["argument", 0],
+    ["argument", -1],
+    ["record", "Point", [["x", 1]]],
+    ["record", "Nobody", []],
+    ["record", ["Point"], []],
+    ["enum", "Point", "x"],
+    ["enum", "Colour", "GREEN"],
+    ["named", "Pair", [1]],
+    ["named", "Point", [1, 2]],
+    ["handle", 1, "obj", []],
+    [*ARRAY[:5], 1, 0],
+    [*ARRAY[:5], -1, 0],
+    [*ARRAY[:6], 1],
+    [*ARRAY[:6], -8],
+    [*ARRAY[:4], 1, 0, 0],
+    ["array", "O", [1], [8], True, 0, 0],
+    ["array", "<f8", [3], [8], True, 0, 0],
+    ["array", "<f8", [-1], [8]],
+    ["array", "<f8", [1 << 40], [0], True, 0, 0],
+    ["array", "<f8", [1] * 40, [0] * 40, True, 0, 0],
+    ["array", "<f8", [2], [-8], True, 0, 8],
+    ["array", "<f8", [2, 2], [8], True, 0, 0],
+    ["array", "<f8", [2.0], [8]],
+    ["tensor", "float64", [2], [-1], True, 0, 0],
+    ["tensor", "float64", [1], [1], True, 0, 4],
+    ["tensor", "object", [1], [1], True, 0, 0],
+    ["tensor", "float32", [1], ["1"], True, 0, 0],
 ]
 
 
@@ -247,7 +295,7 @@ def test_a_hostile_node_is_refused(node: Any) -> None:
         Decoder([memoryview(bytearray(16))], RECORDS).value(node)
 
 
-def test_bombs_are_refused() -> None:
+def test_oversized_nodes_are_refused() -> None:
     deep: Any = None
     for _ in range(100):
         deep = ["list", [deep]]

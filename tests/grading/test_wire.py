@@ -1,4 +1,4 @@
-"""Frames arrive whole, within bounds and on time, or not at all; the other end may send anything."""
+"""Frames: they arrive whole, within bounds and on time, or not at all, whatever the other side sends."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from collections.abc import Iterator
 
 import msgpack
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mlsys_grading.boundary.errors import NotPlainError, ProtocolError, StudentGoneError, StudentSilentError
-from mlsys_grading.boundary.wire import Bounds, Wire
+from mlsys_grading.boundary.wire import FrameLimits, Wire
 
 SOON = 0.2
 
@@ -35,7 +34,7 @@ def in_time(seconds: float = 20.0) -> float:
 
 
 @given(st.dictionaries(st.text(max_size=5), st.integers(-(2**63), 2**64 - 1)), st.lists(st.binary(max_size=200)))
-def test_what_is_sent_arrives(header: dict[str, int], buffers: list[bytes]) -> None:
+def test_frame_arrives_as_sent(header: dict[str, int], buffers: list[bytes]) -> None:
     near, far = (Wire(end) for end in socket.socketpair())
     near.send(header, buffers, in_time())
     got, arrived = far.receive(in_time())
@@ -48,7 +47,7 @@ def test_large_buffers_are_mapped_and_are_the_receivers_own(ends: tuple[socket.s
     near, far = (Wire(end) for end in ends)
     sent = [os.urandom(300_001), b"", os.urandom(77)]
     before = len(os.listdir("/proc/self/fd"))
-    near.send({"twice": True}, sent, in_time())  # nobody reads yet: 300 kB would not fit into the socket
+    near.send({"twice": True}, sent, in_time())  # there is no reader yet: 300 kB would not fit into the socket
     near.send({"twice": True}, sent, in_time())
     first, second = far.receive(in_time())[1], far.receive(in_time())[1]
     first[0][:4] = b"mine"
@@ -59,7 +58,7 @@ def test_large_buffers_are_mapped_and_are_the_receivers_own(ends: tuple[socket.s
 
 
 def test_a_frame_beyond_the_bounds_is_never_sent(ends: tuple[socket.socket, socket.socket]) -> None:
-    wire = Wire(ends[0], Bounds(header_bytes=100, buffers=2, buffer_bytes=1000))
+    wire = Wire(ends[0], FrameLimits(header_bytes=100, buffers=2, buffer_bytes=1000))
     for header, buffers in (({"x": "y" * 200}, []), ({}, [b"", b"", b""]), ({}, [bytes(1001)])):
         with pytest.raises(NotPlainError, match="too much"):
             wire.send(header, buffers, in_time())
@@ -101,12 +100,12 @@ def test_no_error_of_the_boundary_is_an_ordinary_exception() -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=60))
-def test_random_bytes_never_do_more_than_end_the_conversation(data: bytes) -> None:
+def test_random_bytes_only_raise_boundary_errors(data: bytes) -> None:
     near, far = socket.socketpair()
     with near, far:
         near.sendall(data)
         near.shutdown(socket.SHUT_WR)
-        wire = Wire(far, Bounds(header_bytes=1 << 16, buffer_bytes=1 << 16))
+        wire = Wire(far, FrameLimits(header_bytes=1 << 16, buffer_bytes=1 << 16))
         with pytest.raises((ProtocolError, StudentGoneError)):
             all(wire.receive(in_time()) for _ in range(len(data) + 1))
 
@@ -145,7 +144,7 @@ def test_shared_memory_of_another_size_is_refused(ends: tuple[socket.socket, soc
     os.close(sealed)
 
 
-def test_silence_half_an_answer_and_a_hang_up_are_told_apart(ends: tuple[socket.socket, socket.socket]) -> None:
+def test_receive_raises_silent_or_gone_error(ends: tuple[socket.socket, socket.socket]) -> None:
     near, far = ends
     with pytest.raises(StudentSilentError, match="in time"):
         Wire(far).receive(in_time(SOON))
@@ -177,7 +176,7 @@ def test_drip_feeding_does_not_move_the_deadline(ends: tuple[socket.socket, sock
     thread.join()
 
 
-def test_a_reader_who_does_not_read_is_silent(ends: tuple[socket.socket, socket.socket]) -> None:
+def test_blocked_send_raises_student_silent(ends: tuple[socket.socket, socket.socket]) -> None:
     wire = Wire(ends[0])
     with pytest.raises(StudentSilentError, match="does not read"):
         wire.send({"x": "y" * 5_000_000}, [], in_time(SOON))

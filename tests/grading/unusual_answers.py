@@ -1,4 +1,4 @@
-"""Answers that are right and that nobody expected: lab -> task -> source. They get with the graders what a shell gives.
+"""Correct but unusual answers: lab -> task -> source. The graders give them the verdicts of a shell.
 
 Each leans on something that could be lost between two processes: types other than the solution's (iterators, deques,
 views of dicts, scalars and subclasses of numpy and torch, tuples for lists), helpers, decorators, caches, classes with

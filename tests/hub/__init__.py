@@ -9,6 +9,6 @@ from typing import Any
 
 
 def run(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """``asyncio.run`` in a thread of its own: in this one, a browser's driver may have its loop."""
+    """Run a coroutine in a new thread: in this one, a browser's driver may have its loop."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, coroutine).result()

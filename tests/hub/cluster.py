@@ -1,4 +1,4 @@
-"""What the tests of binder/hub's Kubernetes files share."""
+"""Helpers for the tests of binder/hub's Kubernetes files."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ COURSE: list[dict[str, Any]] = list(yaml.safe_load_all((HUB / "course.yaml").rea
 
 
 def course_pod() -> dict[str, Any]:
-    """The template of the pod in which instructors grade."""
+    """Return the template of the pod in which instructors grade."""
     template: dict[str, Any] = next(t for t in COURSE if t["kind"] == "Deployment")["spec"]["template"]
     return template
 
 
 def unknown_keys(value: Any, kind: str, at: str) -> list[str]:
-    """Keys and types of `value` that Kubernetes' own model `kind` does not have, by path."""
+    """Return the keys and types of `value`, by path, that Kubernetes' own model `kind` does not have."""
     from kubernetes_asyncio.client import models
 
     if kind.startswith("list["):

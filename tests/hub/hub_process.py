@@ -1,12 +1,13 @@
-"""A real Hub on free ports with its state in a temporary folder, and people who use it by HTTP or in a browser.
+"""Real Hub on free ports with its state in a temporary folder, and people who use it by HTTP or in a browser.
 
-``Hub(folder)`` starts it as ``jupyterhub -f binder/hub/jupyterhub_config.py``; as a context manager it ends it, its
-proxy and every server. Each wait is for a condition, with a deadline that a machine under ten times the load meets.
+``Hub(folder)`` starts JupyterHub with binder/hub/jupyterhub_config.py; as a context manager it ends it, its proxy and
+every server. Each wait is for a condition, with a deadline that a machine with twenty times its work meets.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import secrets
 import shutil
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,14 +32,14 @@ ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "binder" / "hub" / "jupyterhub_config.py"
 STUDENTS_PASSWORD = "a-password-for-all-students"
 INSTRUCTORS_PASSWORD = "a-password-for-all-instructors-of-the-course"
-PATIENCE_SECONDS = 180.0
+PATIENCE_SECONDS = 600.0  # more than any step takes on a machine with twenty times its work; no test waits it out
 
 _T = TypeVar("_T")
 
 
 _AS_ROOT = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "true"]
 _LENT = ["--user", "--map-root-user", "--map-auto", "--setgroups", "allow"]
-# An ordinary user with lent user ids, known to this mount namespace alone; of root's home, they may enter Python.
+# An ordinary user with lent user ids, who exists in this mount namespace alone. Of root's home, they may enter Python.
 _AS_A_USER = """set -eu
 made=$1; python=$2; shift 2
 mkdir -p $made/etc $made/home $made/python
@@ -60,16 +62,16 @@ exec setpriv --reuid 64100 --regid 64100 --clear-groups env HOME=$made/home "$@"
 
 
 def why_not() -> str:
-    """Why no Hub can be started here; empty where it can."""
+    """Return the reason why no Hub can be started here; "" if one can."""
     if not _has_proxy():
         return "needs configurable-http-proxy; make hub installs it"
     tried = _AS_ROOT if os.geteuid() == 0 else ["unshare", *_LENT, *_AS_ROOT[1:]]
     made = subprocess.run(tried, capture_output=True, text=True)
-    return f"needs root or lent user ids, and mount namespaces ({made.stderr.strip()})" if made.returncode else ""
+    return f"no mount namespace can be made ({made.stderr.strip()})" if made.returncode else ""
 
 
 def why_not_as_a_user() -> str:
-    """The same for root who starts a Hub as an ordinary user."""
+    """Return the reason why root cannot start a Hub as an ordinary user; "" if it can."""
     if os.geteuid() != 0:
         return why_not() or "all Hubs here are an ordinary user's"
     if not shutil.which("newuidmap") or not Path("/etc/subuid").exists():
@@ -82,11 +84,11 @@ def why_not_as_a_user() -> str:
     if tried.returncode == 0:
         return why_not()
     told = (tried.stderr.strip() or f"status {tried.returncode}").splitlines()[-1]
-    return f"needs user namespaces and a checkout that all may read ({told})"
+    return f"an ordinary user cannot read this checkout in a user namespace ({told})"
 
 
 def as_a_user(made: Path, *command: str) -> list[str]:
-    """``command`` as an ordinary user, whose home will be ``made/home``."""
+    """Return the command line that runs ``command`` as an ordinary user with the home ``made/home``."""
     return ["unshare", "--mount", "sh", "-c", _AS_A_USER, "sh", str(made), sys.base_prefix, *command]
 
 
@@ -99,16 +101,18 @@ def labkit(*words: str) -> list[str]:
     return [sys.executable, str(Path(sys.executable).parent / "labkit"), *words]
 
 
-# Every Hub of this process, for the check that nothing is left of them; and a mark that their children inherit.
+# Every Hub of this process, and a mark that its children inherit, for the check that no process is left.
 FOLDERS: list[Path] = []
 MARK = secrets.token_hex(16)
+# Ends the Hub that the folder's tests share: when the session ends, or in the test that looks for what is left.
+SHARED = contextlib.ExitStack()
 os.environ["MLSYS_HUB_TESTS"] = MARK
 
 needs_hub = pytest.mark.skipif(bool(why_not()), reason=why_not() or "a Hub can be started")
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on, none of them one that the system gives to whoever asks: they stay free."""
+    """Return ports that no process listens to, outside the range that the system hands out: they stay free."""
     found: set[int] = set()
     while len(found) < count:
         found.add(unused_port())
@@ -116,20 +120,19 @@ def free_ports(count: int) -> list[int]:
 
 
 def until(what: str, ask: Callable[[], _T], seconds: float = PATIENCE_SECONDS) -> _T:
-    """What ``ask`` answers, as soon as that is true."""
-    end, pause = time.monotonic() + seconds, 0.05
-    while True:
-        if answer := ask():
-            return answer
+    """Call ``ask`` until its answer is true, and return the answer."""
+    end, pause = time.monotonic() + seconds, 0.02
+    while not (answer := ask()):
         if time.monotonic() > end:
             raise AssertionError(f"not within {seconds:g} s: {what}")
         time.sleep(pause)
-        pause = min(1.5 * pause, 0.5)  # three pages of the Hub for each question: it has other work to do
+        pause = min(1.5 * pause, 0.5)  # a question costs a busy Hub as much as a page
+    return answer
 
 
 @dataclass
 class Hub:
-    """One Hub. ``more`` is appended to its settings, or replaces a table of them that it has.
+    """One Hub. ``more`` is appended to its settings, or replaces a table of them; ``config`` to JupyterHub's own.
 
     Example:
         with Hub(tmp_path) as hub:
@@ -142,6 +145,7 @@ class Hub:
     students: tuple[str, ...] = ("ada", "bob")
     instructors: tuple[str, ...] = ("grace",)
     more: str = ""
+    config: str = ""
     labs: Path = ROOT / "labs"
     command: list[str] = field(default_factory=list)
     process: subprocess.Popen[bytes] | None = None
@@ -150,10 +154,12 @@ class Hub:
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         FOLDERS.append(self.folder)
+        beside = self.folder / "jupyterhub_config.py"
+        patient = f"c.Spawner.start_timeout = c.Spawner.http_timeout = {PATIENCE_SECONDS:.0f}"
+        beside.write_text(f"{self.config}\nload_subconfig({str(CONFIG)!r})\nc = get_config()\n{patient}\n")
         if not self.command:
-            is_root = os.geteuid() == 0
-            as_root = [sys.executable, "-m", "jupyterhub", "-f", str(CONFIG)]
-            self.command = as_root if is_root else labkit("hub", str(self.settings))
+            as_root = [sys.executable, "-m", "jupyterhub", "-f", str(beside)]
+            self.command = as_root if os.geteuid() == 0 else labkit("hub", str(self.settings))
         self.port, hub_port, proxy_port = free_ports(3)
         passwords = self.folder / "passwords"
         passwords.write_text(f"{STUDENTS_PASSWORD}\n{INSTRUCTORS_PASSWORD}\n")
@@ -174,7 +180,7 @@ class Hub:
 
     @property
     def state(self) -> Path:
-        """In a home, that of the ordinary user of ``as_a_user``."""
+        """The state folder, in the home of the ordinary user of ``as_a_user``."""
         return self.folder / "home" / "state"
 
     @property
@@ -198,7 +204,7 @@ class Hub:
         self.end()
 
     def start(self) -> None:
-        """Start it and wait for its login page, and for the course: the Hub itself gives that ten seconds alone."""
+        """Start the Hub, and wait for its login page and the course's service."""
         environment = os.environ | {"MLSYS_HUB_SETTINGS": str(self.settings), "PYTHONUNBUFFERED": "1"}
         with open(self.folder / "hub.log", "ab") as log:
             self.process = subprocess.Popen(
@@ -217,13 +223,13 @@ class Hub:
             return False
 
     def kill(self) -> None:
-        """SIGKILL to the Hub alone: its servers and its proxy go on."""
+        """Send SIGKILL to the Hub alone: its servers and its proxy go on."""
         assert self.process is not None
         self.process.kill()
         self.process.wait(PATIENCE_SECONDS)
 
     def end(self) -> None:
-        """End it, and whatever it has left behind."""
+        """End the Hub, and every process that it has left."""
         left = self.servers()
         if self.process is not None and self.process.poll() is None:
             left += psutil.Process(self.process.pid).children(recursive=True)
@@ -241,7 +247,7 @@ class Hub:
         psutil.wait_procs(left, timeout=PATIENCE_SECONDS)
 
     def servers(self) -> list[psutil.Process]:
-        """The outermost process of each server, people's and the course's, also of an earlier Hub."""
+        """Return the outermost process of each server, people's and the course's, also of an earlier Hub."""
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
@@ -253,7 +259,7 @@ class Hub:
         return found
 
     def log_in(self, name: str, password: str | None = None) -> Person:
-        """A session of ``name`` after a login in the form of the page."""
+        """Return a session of ``name`` after a login in the form of the page."""
         if password is None:
             password = INSTRUCTORS_PASSWORD if name in self.instructors else STUDENTS_PASSWORD
         person = Person(self, name)
@@ -264,7 +270,7 @@ class Hub:
         return person
 
     def open_page(self, browser: Any, name: str, **context: Any) -> Any:
-        """A page of Playwright's ``browser`` in which ``name`` has logged in: the Hub's home page."""
+        """Return the Hub's home page in Playwright's ``browser``, in which ``name`` has logged in."""
         page = browser.new_context(**context).new_page()
         page.set_default_timeout(1e3 * PATIENCE_SECONDS)
         page.goto(f"{self.url}/hub/login?next=/hub/home")
@@ -277,7 +283,7 @@ class Hub:
 
 @dataclass
 class Person:
-    """Somebody who has logged in, with the cookies of a browser."""
+    """A person who has logged in, with the cookies of a browser."""
 
     hub: Hub
     name: str
@@ -285,7 +291,7 @@ class Person:
     answer: requests.Response | None = None
 
     def token(self, path: str) -> str:
-        """The XSRF token that pages below ``path`` have been given."""
+        """Return the XSRF token of pages below ``path``."""
         return next((str(each.value) for each in self.session.cookies if (each.name, each.path) == ("_xsrf", path)), "")
 
     @property
@@ -293,17 +299,36 @@ class Person:
         return self.session.get(f"{self.hub.url}/hub/home", timeout=PATIENCE_SECONDS).url.endswith("/hub/home")
 
     def start_server(self, **options: str) -> None:
-        """Start the server, unless it runs, and wait until Lab answers; ``options`` are what the form asks."""
+        """Start the server, unless it runs, and wait until Lab answers; ``options`` fill in the form."""
+        if not self.server.get("ready"):
+            self._spawn(options)
+        elif self.token(f"/user/{self.name}/"):
+            return
+        lab = self.session.get(f"{self.hub.url}/user/{self.name}/lab", timeout=PATIENCE_SECONDS)  # and its cookies
+        assert lab.status_code == 200, lab.url
+
+    def _spawn(self, options: dict[str, str]) -> None:
         answer = self.session.get(f"{self.hub.url}/hub/spawn/{self.name}", timeout=PATIENCE_SECONDS)
         if options or f"/hub/spawn/{self.name}" in answer.url:
             data = options | {"_xsrf": self.token("/hub/")}
             answer = self.session.post(f"{self.hub.url}/hub/spawn/{self.name}", data=data, timeout=PATIENCE_SECONDS)
         assert answer.ok, f"{answer.url}: {answer.status_code}; the Hub's log: {self.hub.log[-4000:]}"
-        until(f"the server of {self.name}; its log: {self.log[-2000:]}", self._is_up)
+        until(f"the server of {self.name}", self._has_started)
 
-    def _is_up(self) -> bool:
-        answer = self.session.get(f"{self.hub.url}/user/{self.name}/lab", timeout=PATIENCE_SECONDS)
-        return answer.status_code == 200 and "/user/" in answer.url
+    def _has_started(self) -> bool:
+        """Return True if the server is ready. Raise AssertionError with the logs if its start has failed."""
+        server = self.server
+        failed = not server.get("ready") and not server.get("pending")
+        assert not failed, f"{self.name} has no server: {server}\n{self.log[-2000:]}\n{self.hub.log[-2000:]}"
+        return bool(server["ready"])
+
+    @property
+    def server(self) -> dict[str, Any]:
+        """The Hub's record of this person's server; empty if there is none."""
+        headers = {"X-XSRFToken": self.token("/hub/"), "Referer": f"{self.hub.url}/hub/home"}
+        address = f"{self.hub.url}/hub/api/users/{self.name}"
+        user = self.session.get(address, headers=headers, timeout=PATIENCE_SECONDS).json()
+        return dict(user.get("servers", {}).get("", {}))
 
     @property
     def log(self) -> str:
@@ -311,7 +336,7 @@ class Person:
         return path.read_text(errors="replace") if path.exists() else ""
 
     def request(self, method: str, path: str, whose: str = "", **more: Any) -> requests.Response:
-        """A request to a server's own API, of this person unless ``whose`` says another's."""
+        """Send a request to the API of a server: this person's, or that of ``whose``."""
         prefix = f"/user/{whose or self.name}/"
         headers = {"X-XSRFToken": self.token(prefix)}
         url = f"{self.hub.url}{prefix}{path}"
@@ -331,7 +356,7 @@ class Person:
         until("the server has stopped", lambda: stop().status_code == 204)
 
     def run(self, code: str, seconds: float = PATIENCE_SECONDS) -> str:
-        """Standard output of Python ``code``, run by a kernel of this person's server."""
+        """Run Python ``code`` in a new kernel of this person's server, and return its standard output."""
         kernel = self.request("POST", "api/kernels", json={"name": "python3"})
         kernel.raise_for_status()
         try:
@@ -340,10 +365,7 @@ class Person:
             self.request("DELETE", f"api/kernels/{kernel.json()['id']}")
 
     def run_in(self, kernel: str, code: str, seconds: float = PATIENCE_SECONDS) -> str:
-        """The same in a kernel that runs already."""
-        import json
-        import uuid
-
+        """Run ``code`` in a kernel that already runs."""
         from websocket import create_connection
 
         cookies = "; ".join(
@@ -364,8 +386,6 @@ class Person:
 
 
 def _outputs(link: Any, asked: str) -> Iterator[str]:
-    import json
-
     while True:
         message = json.loads(link.recv())
         if message["parent_header"].get("msg_id") != asked:

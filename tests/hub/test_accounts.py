@@ -1,4 +1,4 @@
-"""People and their uids: stable, different, and no account of the machine."""
+"""Tests of people and their uids: stable, different, and not accounts of the machine."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from mlsys_grading.hub.accounts import Accounts
 from mlsys_grading.hub.enter import Entry, hand_out, unreachable
 from mlsys_labkit.errors import LabkitError
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files away, which root alone may")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
 
 
 @as_root
-def test_a_uid_is_for_good(tmp_path: Path) -> None:
+def test_uid_is_stable(tmp_path: Path) -> None:
     people = [Accounts(tmp_path).person(name) for name in ("ada", "bob", "ada")]
     assert people[0] == people[2]
     assert people[0].uid != people[1].uid
@@ -29,15 +29,15 @@ def test_a_uid_is_for_good(tmp_path: Path) -> None:
 
 
 @as_root
-def test_a_home_is_closed_to_others(tmp_path: Path) -> None:
+def test_home_is_closed_to_others(tmp_path: Path) -> None:
     person = Accounts(tmp_path).person("ada")
     about = person.home.stat()
     assert (about.st_uid, stat.S_IMODE(about.st_mode)) == (person.uid, 0o700)
 
 
 @as_root
-def test_the_file_is_read_as_the_system_reads_it(tmp_path: Path) -> None:
-    """By glibc, in a mount namespace of its own."""
+def test_passwd_is_readable_by_glibc(tmp_path: Path) -> None:
+    """Let glibc read the file, in a mount namespace of its own."""
     person = Accounts(tmp_path).person("ada")
     asked = f"import pwd; p = pwd.getpwuid({person.uid}); print(p.pw_name, p.pw_dir, pwd.getpwuid(0).pw_name)"
     script = f"mount --bind {tmp_path}/passwd /etc/passwd && exec {sys.executable} -c '{asked}'"
@@ -48,20 +48,20 @@ def test_the_file_is_read_as_the_system_reads_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "Ada", "../ada", "a:b", "a\nroot:x:0:0", ".ada", "a" * 33, "-ada"])
-def test_no_name(tmp_path: Path, name: str) -> None:
+def test_malformed_name_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(LabkitError, match="no name"):
         Accounts(tmp_path).person(name)
 
 
 @as_root
-def test_a_name_of_the_machine(tmp_path: Path) -> None:
+def test_name_of_a_system_account_is_refused(tmp_path: Path) -> None:
     taken = next(each.pw_name for each in pwd.getpwall() if 0 <= each.pw_uid < 100)
     with pytest.raises(LabkitError, match="this machine's own"):
         Accounts(tmp_path).person(taken)
 
 
 @as_root
-def test_a_line_that_a_crash_cut_short(tmp_path: Path) -> None:
+def test_line_cut_short_by_a_crash_is_replaced(tmp_path: Path) -> None:
     ada = Accounts(tmp_path).person("ada")
     with open(tmp_path / "passwd", "a") as file:
         file.write("bob:x:19000")
@@ -76,7 +76,7 @@ def _come(state: Path, names: list[str]) -> list[int]:
 
 
 @as_root
-def test_many_come_at_once(tmp_path: Path) -> None:
+def test_concurrent_people_get_different_uids(tmp_path: Path) -> None:
     names = [f"student{number}" for number in range(20)]
     with multiprocessing.get_context("spawn").Pool(4) as pool:
         found = pool.starmap(_come, [(tmp_path, names[start:] + names[:start]) for start in (0, 5, 10, 15)])
@@ -88,7 +88,7 @@ def test_many_come_at_once(tmp_path: Path) -> None:
 
 
 @as_root
-def test_no_uid_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exhausted_uids_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accounts, "_uids", lambda: (5000, 5001))
     for name in ("ada", "bob"):
         Accounts(tmp_path).person(name)
@@ -97,21 +97,21 @@ def test_no_uid_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @as_root
-def test_the_inode_stays(tmp_path: Path) -> None:
-    """Servers see the file through a mount of it: a new file of that name they would not see."""
+def test_passwd_keeps_its_inode(tmp_path: Path) -> None:
+    """Compare the inode: servers see the file through a mount, and would not see a new file of that name."""
     Accounts(tmp_path).person("ada")
     before = (tmp_path / "passwd").stat().st_ino
     Accounts(tmp_path).person("bob")
     assert (tmp_path / "passwd").stat().st_ino == before
 
 
-def test_an_entry_crosses() -> None:
+def test_entry_survives_json() -> None:
     entry = Entry(1, 2, "/", hidden=("/a",), placed=(("/b", "/c"),))
     read = Entry.from_json(entry.to_json())
     assert (read.uid, list(read.hidden), [list(pair) for pair in read.placed]) == (1, ["/a"], [["/b", "/c"]])
 
 
-def test_what_others_cannot_enter(tmp_path: Path) -> None:
+def test_unreachable_finds_closed_folders(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     closed = tmp_path / "home"
     (closed / "python" / "bin").mkdir(parents=True)
@@ -121,7 +121,7 @@ def test_what_others_cannot_enter(tmp_path: Path) -> None:
     assert str(closed) not in unreachable([str(closed / "python" / "bin")])
 
 
-def test_handing_out_overwrites_nothing(tmp_path: Path) -> None:
+def test_hand_out_overwrites_nothing(tmp_path: Path) -> None:
     labs, where = tmp_path / "labs", tmp_path / "home" / "mlsys"
     for name in ("lab00", "lab01", "__pycache__"):
         (labs / name).mkdir(parents=True)

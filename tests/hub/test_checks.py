@@ -1,4 +1,4 @@
-"""Each thing that keeps a Hub from starting, really so, and what is said about it."""
+"""Tests of each condition that keeps a Hub from starting, and of its message."""
 
 from __future__ import annotations
 
@@ -15,27 +15,30 @@ from typing import Any
 
 import pytest
 
-from mlsys_grading.gpu.devices import Device, Usage
+from mlsys_grading.gpu.devices import DeviceUsage, GpuDevice
 from mlsys_grading.hub import checks, machine
 from mlsys_grading.hub.checks import check_all, check_file
 from mlsys_grading.hub.devices import Devices
-from mlsys_grading.hub.limits import Means
-from mlsys_grading.hub.settings import Exchange, Hub, HubSettings, Login, Profile
+from mlsys_grading.hub.limits import Enforcement
+from mlsys_grading.hub.settings import ExchangeTable, HubSettings, HubTable, LoginTable, ServerProfile
 from mlsys_grading.sandbox import kernel
-from mlsys_labkit.cli import main
-from mlsys_labkit.doctor import Finding
+from mlsys_labkit._frontends.cli import main
+from mlsys_labkit._frontends.doctor import Finding
 from mlsys_labkit.errors import LabkitError
 from tests.hub.hub_process import free_ports
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a Hub runs on Linux")
-GPU = Profile("gpu", "A GPU", gpus=1, device="gpu")
+GPU = ServerProfile("gpu", "A GPU", gpus=1, device="gpu")
 
 
-def settings(folder: Path, *profiles: Profile, hub: dict[str, Any] | None = None, **more: Any) -> HubSettings:
+def settings(folder: Path, *profiles: ServerProfile, hub: dict[str, Any] | None = None, **more: Any) -> HubSettings:
     port, hub_port, proxy_port = free_ports(3)
     ports = {"port": port, "hub_port": hub_port, "proxy_port": proxy_port}
     return HubSettings(
-        folder / "hub.toml", hub=Hub(**ports | (hub or {})), profiles=profiles or (Profile("cpu", "CPU"),), **more
+        folder / "hub.toml",
+        hub=HubTable(**ports | (hub or {})),
+        profiles=profiles or (ServerProfile("cpu", "CPU"),),
+        **more,
     )
 
 
@@ -50,12 +53,12 @@ def broken(findings: list[Finding]) -> dict[str, Finding]:
 
 @pytest.fixture
 def with_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As `make hub` leaves it, which nobody has said here."""
+    """Stand in for the proxy that `make hub` installs."""
     monkeypatch.setattr(checks, "proxy_command", lambda: [sys.executable])
 
 
 @pytest.mark.usefixtures("with_proxy")
-def test_where_all_is_well_nothing_is_broken_and_nothing_stays_behind(tmp_path: Path) -> None:
+def test_good_machine_has_no_broken_finding_and_stays_unchanged(tmp_path: Path) -> None:
     findings = check_all(settings(tmp_path))
     assert broken(findings) == {}
     assert list(tmp_path.iterdir()) == []
@@ -86,12 +89,12 @@ def test_a_wrong_settings_file_is_one_finding(
     assert line in capsys.readouterr().out
 
 
-def test_a_settings_file_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_settings_file_is_a_finding(tmp_path: Path) -> None:
     (finding,) = check_file(str(tmp_path / "none.toml"))
     assert "No such file" in finding.detail
 
 
-def test_a_taken_port_and_who_has_it(tmp_path: Path) -> None:
+def test_taken_port_names_its_process(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as holder:
         port = holder.getsockname()[1]
         for key in ("port", "hub_port", "proxy_port"):
@@ -101,13 +104,13 @@ def test_a_taken_port_and_who_has_it(tmp_path: Path) -> None:
             assert f"set another hub.{key}" in finding.mend
 
 
-def test_an_address_that_is_not_this_machines(tmp_path: Path) -> None:
+def test_foreign_address_is_broken(tmp_path: Path) -> None:
     finding = found(check_all(settings(tmp_path, hub={"address": "192.0.2.1"})), "hub.port")
     assert "cannot be used (Cannot assign requested address)" in finding.detail
 
 
 @pytest.mark.xdist_group("sandbox")
-def test_a_full_disk(tmp_path: Path) -> None:
+def test_full_disk_is_broken(tmp_path: Path) -> None:
     findings = _in_mounts(tmp_path, "size=8m", fill=True)
     for name, key in (("state folder", "hub.state"), ("exchange", "exchange.folder")):
         assert findings[name]["status"] == "broken"
@@ -116,20 +119,20 @@ def test_a_full_disk(tmp_path: Path) -> None:
 
 
 @pytest.mark.xdist_group("sandbox")
-def test_a_disk_that_is_nearly_full(tmp_path: Path) -> None:
+def test_nearly_full_disk_is_broken(tmp_path: Path) -> None:
     finding = _in_mounts(tmp_path, "size=100m")["state folder"]
     assert finding["status"] == "broken"
     assert "99 MiB left" in finding["detail"] or "100 MiB left" in finding["detail"]
 
 
 @pytest.mark.xdist_group("sandbox")
-def test_a_folder_that_is_read_only(tmp_path: Path) -> None:
+def test_read_only_folder_is_broken(tmp_path: Path) -> None:
     findings = _in_mounts(tmp_path, "size=8m,ro")
     assert "cannot be written (Read-only file system)" in findings["exchange"]["detail"]
 
 
 def _in_mounts(folder: Path, options: str, fill: bool = False) -> dict[str, Any]:
-    """The findings of a process for which ``folder/state`` is a file system of its own."""
+    """Return the findings of a process for which ``folder/state`` is a separate file system."""
     place = folder / "state"
     place.mkdir()
     asked = settings(folder, hub={"state": "state"})
@@ -172,9 +175,9 @@ def _fill(path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be another user")
-def test_what_another_user_owns_cannot_be_written() -> None:
-    place = Path("/etc")  # everybody's to enter, and root's to write
-    asked = settings(Path("/"), exchange=Exchange(str(place)))
+def test_folder_of_another_user_is_broken() -> None:
+    place = Path("/etc")  # all may enter it, and root may write to it
+    asked = settings(Path("/"), exchange=ExchangeTable(str(place)))
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -206,51 +209,51 @@ def test_an_exchange_with_wrong_permissions(tmp_path: Path, name: str, mode: int
     assert not [each for each in check_all(asked) if each.name == f"exchange {name}"]
 
 
-def test_no_proxy_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_proxy_program_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "proxy_command", lambda: [str(tmp_path / "node"), "proxy.js"])
     finding = found(check_all(settings(tmp_path)), "proxy")
     assert finding.detail == f"there is no {tmp_path}/node"
     assert "make hub" in finding.mend
 
 
-def test_a_login_that_cannot_work(tmp_path: Path) -> None:
-    finding = found(check_all(settings(tmp_path, login=Login("shared-password", "none"))), "login")
+def test_impossible_login_is_refused(tmp_path: Path) -> None:
+    finding = found(check_all(settings(tmp_path, login=LoginTable("shared-password", "none"))), "login")
     assert "none cannot be read" in finding.detail
 
 
-def test_no_gpu_though_a_profile_asks_for_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_profile_without_its_gpu_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "visible_devices", lambda: ())
     finding = found(check_all(settings(tmp_path, GPU)), "profile gpu")
     assert (finding.status, finding.detail) == ("broken", "there is no gpu here")
     assert "nvidia-smi" in finding.mend
 
 
-def test_what_is_left_on_a_gpu_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    device = Device("GPU-1", "NVIDIA H100", 0, 80 << 30)
+def test_remains_on_a_gpu_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = GpuDevice("GPU-1", "NVIDIA H100", 0, 80 << 30)
     asked = settings(tmp_path, GPU)
-    hub = Devices(asked.state, lambda: [device], lambda _: Usage((), 0))
+    hub = Devices(asked.state, lambda: [device], lambda _: DeviceUsage((), 0))
     hub.lease("ada", "gpu")
     hub.release("ada")
     monkeypatch.setattr(checks, "visible_devices", lambda: (device,))
-    later = Devices(asked.state, lambda: [device], lambda _: Usage((1,), 9 << 30))
+    later = Devices(asked.state, lambda: [device], lambda _: DeviceUsage((1,), 9 << 30))
     monkeypatch.setattr(checks, "Devices", lambda state: later)
     findings = check_all(asked)
     assert found(findings, "profile gpu").status == "ok"
     assert "GPU-1 has 9216 MiB, process 1 left by ada" in found(findings, "GPU").detail
 
 
-def test_slurms_programs_are_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_slurm_programs_are_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     (tmp_path / "squeue").write_text("#!/bin/sh\n")
     (tmp_path / "squeue").chmod(0o755)
-    findings = list(checks.slurm(settings(tmp_path, Profile("s", "S", spawner="slurm"))))
+    findings = list(checks.slurm(settings(tmp_path, ServerProfile("s", "S", spawner="slurm"))))
     assert set(broken(findings)) == {"sbatch", "scancel"}
     assert list(checks.slurm(settings(tmp_path))) == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be another user")
-def test_no_user_ids_to_give(tmp_path: Path) -> None:
-    """As a user to whom /etc/subuid lends none, with the machine's own file."""
+def test_user_without_lent_ids_is_broken(tmp_path: Path) -> None:
+    """Run the check as a user to whom the machine's /etc/subuid lends no ids."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -269,7 +272,7 @@ def test_no_user_ids_to_give(tmp_path: Path) -> None:
     assert "usermod --add-subuids" in finding["mend"]
 
 
-def test_how_many_ids_are_lent(tmp_path: Path) -> None:
+def test_lent_ids_are_counted(tmp_path: Path) -> None:
     file = tmp_path / "subuid"
     file.write_text(f"ada:100000:65536\nbob:165536:1000\n{os.getuid()}:300000:10\n# no\nada:x:y\n")
     assert machine.lent_by(file, "ada") == 65546
@@ -277,10 +280,10 @@ def test_how_many_ids_are_lent(tmp_path: Path) -> None:
     assert machine.lent_by(tmp_path / "none", "ada") == 0
 
 
-def test_limits_that_a_watcher_has_to_keep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    limited = Profile("cpu", "CPU", memory_gib=2)
+def test_limits_kept_by_a_watcher_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limited = ServerProfile("cpu", "CPU", memory_gib=2)
     why = "no cgroup v2 is mounted"
-    monkeypatch.setattr(machine, "means", lambda: Means({}, 0, why))
+    monkeypatch.setattr(machine, "enforcement", lambda: Enforcement({}, 0, why))
     (finding,) = machine.limits(settings(tmp_path, limited))
     assert finding.status == "absent"
     assert "by a watcher" in finding.detail
@@ -288,21 +291,21 @@ def test_limits_that_a_watcher_has_to_keep(tmp_path: Path, monkeypatch: pytest.M
     assert list(machine.limits(settings(tmp_path))) == []
 
 
-def test_no_sandbox_for_grading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_sandbox_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "refusal", lambda: "Operation not permitted")
     (finding,) = machine.sandbox(settings(tmp_path))
     assert finding.status == "absent"
     assert "Operation not permitted" in finding.detail
 
 
-def test_a_clock_that_stands_in_the_past(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clock_in_the_past_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine.time, "time", lambda: 86_400.0)
     (finding,) = machine.clock(settings(tmp_path))
     assert finding.status == "broken"
     assert "1970-01-0" in finding.detail
 
 
-def test_the_kernel_is_asked_whether_the_clock_is_kept(tmp_path: Path) -> None:
+def test_clock_finding_agrees_with_adjtimex(tmp_path: Path) -> None:
     (finding,) = machine.clock(settings(tmp_path))
     if shutil.which("adjtimex"):
         told = subprocess.run(["adjtimex", "--print"], capture_output=True, text=True).stdout
@@ -310,7 +313,7 @@ def test_the_kernel_is_asked_whether_the_clock_is_kept(tmp_path: Path) -> None:
     assert finding.status in ("ok", "absent")
 
 
-def test_little_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_shared_memory_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = shutil._ntuple_diskusage(64 << 20, 0, 64 << 20)
     monkeypatch.setattr(machine.shutil, "disk_usage", lambda _: small)
     (finding,) = machine.shared_memory(settings(tmp_path), tmp_path)
@@ -319,7 +322,7 @@ def test_little_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert finding.status == "broken"
 
 
-def test_nbgrader_that_is_not_enabled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disabled_nbgrader_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     off = {"ServerApp": {"jpserver_extensions": {"nbgrader.server_extensions.validate_assignment": False}}}
     (tmp_path / "jupyter_server_config.json").write_text(json.dumps(off))
     monkeypatch.setattr(machine, "_configured", lambda: [str(tmp_path)])
@@ -349,7 +352,7 @@ def test_servers_of_another_major_version(
     assert jupyterhub.__version__ in finding.detail
 
 
-def test_a_look_that_fails_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_check_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(settings: HubSettings) -> Iterator[Finding]:
         raise ZeroDivisionError("of course")
         yield
@@ -358,7 +361,7 @@ def test_a_look_that_fails_is_a_finding(tmp_path: Path, monkeypatch: pytest.Monk
     assert "ZeroDivisionError: of course" in found(check_all(settings(tmp_path)), "gone").detail
 
 
-def test_the_verb_prints_all_and_its_code_tells(
+def test_doctor_prints_findings_and_exits_accordingly(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ports = dict(zip(("port", "hub_port", "proxy_port"), free_ports(3), strict=True))
@@ -375,10 +378,10 @@ def test_the_verb_prints_all_and_its_code_tells(
     assert [each["name"] for each in told["findings"] if each["status"] == "broken"] == ["hub.port"]
 
 
-def test_without_the_graders_the_verb_says_what_to_install(
+def test_doctor_without_graders_names_the_package(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from mlsys_labkit import doctor
+    from mlsys_labkit._frontends import doctor
 
     monkeypatch.setattr(doctor.metadata, "entry_points", lambda **_: ())
     with pytest.raises(LabkitError, match=r"run: pip install 'mlsys-grading\[hub\]'"):

@@ -1,4 +1,4 @@
-"""What lies in the exchange is students' own work: whatever one of them puts there, all others are collected."""
+"""Tests of collection: whatever one student puts into the exchange, the work of all others is collected."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from traitlets.config import Config
 from mlsys_grading.hub.collect import Collect
 
 LAB = "lab01"
-STUDENT = pwd.getpwuid(os.getuid()).pw_name  # whoever runs this has written the files
+STUDENT = pwd.getpwuid(os.getuid()).pw_name  # the user of this process writes the files
 NAME = f"{STUDENT}+{LAB}+2026-01-01 00:00:00.000000 UTC+x"
 
 
@@ -41,7 +41,7 @@ def collected(tmp_path: Path) -> Path:
     return tmp_path / "course/submitted" / STUDENT / LAB
 
 
-def test_folders_in_each_other_without_end(tmp_path: Path, collect: Collect) -> None:
+def test_deeply_nested_folders_are_left_out(tmp_path: Path, collect: Collect) -> None:
     at = os.open(hand_in(tmp_path, NAME), os.O_RDONLY)
     for _ in range(1500):
         os.mkdir("d", dir_fd=at)
@@ -64,8 +64,8 @@ def test_ordinary_folders_are_collected(tmp_path: Path, collect: Collect) -> Non
     assert (collected(tmp_path) / "a/b/c/figure.txt").read_text() == "bytes"
 
 
-def test_a_file_that_grows_between_the_look_and_the_copy(tmp_path: Path, collect: Collect) -> None:
-    """As a student's process would do it, over and over: 1 GiB of holes, which a copy would fill with zeros."""
+def test_file_growing_before_the_copy_is_left_out(tmp_path: Path, collect: Collect) -> None:
+    """Grow the file to 1 GiB of holes before each copy, which would fill them with zeros."""
     notebook = tmp_path / "exchange/mlsys/inbound" / f"{STUDENT}+{LAB}+2026-01-01 00:00:00.000000 UTC+good/{LAB}.ipynb"
     _before_each_copy(collect, lambda: os.truncate(notebook, 1 << 30))
     collect.start()
@@ -90,14 +90,14 @@ def _before_each_copy(collect: Collect, act: Callable[[], None]) -> None:
 @pytest.mark.parametrize(
     "when", ["", "no time", "9999999-01-01", "12 noon", "1" * 200, "nan", "2026-01-01 +99:99", "٣"]
 )
-def test_whatever_a_name_says_is_the_time(tmp_path: Path, collect: Collect, when: str) -> None:
+def test_any_claimed_time_is_collected(tmp_path: Path, collect: Collect, when: str) -> None:
     hand_in(tmp_path, f"{STUDENT}+{LAB}+{when}+x")
     collect.start()
     assert (collected(tmp_path) / f"{LAB}.ipynb").exists()
 
 
 @pytest.mark.parametrize("name", [b"\xff\xfe\n", b"*+lab01+now+x", b"+++", b"<img src=x onerror=alert(1)>"])
-def test_whatever_a_folder_is_called(tmp_path: Path, collect: Collect, name: bytes) -> None:
+def test_any_folder_name_is_survived(tmp_path: Path, collect: Collect, name: bytes) -> None:
     os.mkdir(os.path.join(os.fsencode(tmp_path / "exchange/mlsys/inbound"), name))
     collect.start()
     assert (collected(tmp_path) / f"{LAB}.ipynb").exists()

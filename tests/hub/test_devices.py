@@ -1,4 +1,4 @@
-"""Who has which GPU, on machines that are lists: no GPU takes part in these tests."""
+"""Tests of leases of GPUs, on machines that are lists: no real GPU takes part."""
 
 from __future__ import annotations
 
@@ -15,25 +15,24 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from mlsys_grading.gpu.devices import Device, DeviceError, Usage
+from mlsys_grading.gpu.devices import DeviceError, DeviceUsage, GpuDevice
 from mlsys_grading.hub import devices as module
 from mlsys_grading.hub.devices import Devices, kind_of
 from tests.grading.test_gpu import Nvml, nvml  # noqa: F401 - a fixture
 
 MIG = "NVIDIA H100 80GB HBM3 MIG 1g.10gb"
-GPUS = [Device(f"GPU-{n}", "NVIDIA H100 80GB HBM3", n, 80 << 30) for n in range(2)]
-SLICES = [Device(f"MIG-{n}", MIG, 2, 10 << 30, (10 * n + 1, 10 * n + 2)) for n in range(3)]
-IDLE = Usage((), 500 << 20)
+GPUS = [GpuDevice(f"GPU-{n}", "NVIDIA H100 80GB HBM3", n, 80 << 30) for n in range(2)]
+SLICES = [GpuDevice(f"MIG-{n}", MIG, 2, 10 << 30, (10 * n + 1, 10 * n + 2)) for n in range(3)]
+IDLE = DeviceUsage((), 500 << 20)
 
 
 class Machine:
-    """What NVIDIA's library would tell."""
+    """A stand-in for NVIDIA's library."""
 
-    def __init__(self, *devices: Device) -> None:
+    def __init__(self, *devices: GpuDevice) -> None:
         self.devices = devices
         self.now = dict.fromkeys((device.uuid for device in devices), IDLE)
 
@@ -60,7 +59,7 @@ def uuid(given: dict[str, str]) -> str:
     return given["CUDA_VISIBLE_DEVICES"]
 
 
-def test_two_people_have_two_devices_and_the_third_is_told_who_has_them(machine: Machine, tmp_path: Path) -> None:
+def test_third_person_reads_who_has_the_devices(machine: Machine, tmp_path: Path) -> None:
     hub = machine.hub(tmp_path)
     assert {uuid(hub.lease(name, "gpu")) for name in ("ada", "bob")} == {"GPU-0", "GPU-1"}
     with pytest.raises(DeviceError) as refused:
@@ -84,7 +83,7 @@ def test_slices_are_devices_of_their_own_kind(machine: Machine, tmp_path: Path) 
 
 
 def test_kinds_as_the_device_plugin_names_them() -> None:
-    assert kind_of(Device("MIG-1", "NVIDIA A100-SXM4-40GB MIG 1g.5gb+me", 0, 5 << 30, (1, 2))) == "mig-1g.5gb.me"
+    assert kind_of(GpuDevice("MIG-1", "NVIDIA A100-SXM4-40GB MIG 1g.5gb+me", 0, 5 << 30, (1, 2))) == "mig-1g.5gb.me"
 
 
 @pytest.mark.usefixtures("nvml")
@@ -94,7 +93,7 @@ def test_devices_are_those_that_nvidias_library_lists(tmp_path: Path) -> None:
     assert [uuid(hub.lease(name, "mig-3g.40gb")) for name in ("cleo", "dan")] == ["MIG-a", "MIG-b"]
 
 
-def test_no_device_is_an_empty_list_and_gives_back_the_one_before(machine: Machine, tmp_path: Path) -> None:
+def test_lease_of_no_device_ends_the_earlier_lease(machine: Machine, tmp_path: Path) -> None:
     hub = machine.hub(tmp_path)
     hub.lease("ada", "gpu")
     assert hub.lease("ada", "") == {"CUDA_VISIBLE_DEVICES": ""}
@@ -104,8 +103,8 @@ def test_no_device_is_an_empty_list_and_gives_back_the_one_before(machine: Machi
     assert len(hub.held()) == 1
 
 
-def test_a_machine_without_a_driver_serves_profiles_without_a_device(tmp_path: Path) -> None:
-    def broken() -> list[Device]:
+def test_no_driver_is_needed_without_a_device(tmp_path: Path) -> None:
+    def broken() -> list[GpuDevice]:
         raise DeviceError("NVIDIA's driver does not answer")
 
     assert Devices(tmp_path, broken).lease("ada", "") == {"CUDA_VISIBLE_DEVICES": ""}
@@ -164,14 +163,12 @@ def test_a_server_that_never_started_keeps_its_device_for_as_long_as_a_start_tak
 @pytest.mark.parametrize(
     ("left", "told"),
     [
-        (Usage((), 3 << 30), "2572 MiB left by ada"),  # 3 GiB less the 500 MiB of before
-        (Usage((os.getpid(),), 500 << 20), f"process {os.getpid()} left by ada"),
+        (DeviceUsage((), 3 << 30), "2572 MiB left by ada"),  # 3 GiB less the 500 MiB of before
+        (DeviceUsage((os.getpid(),), 500 << 20), f"process {os.getpid()} left by ada"),
     ],
     ids=["memory", "process"],
 )
-def test_what_a_departed_person_left_is_named_and_its_device_given_to_nobody(
-    machine: Machine, tmp_path: Path, left: Usage, told: str
-) -> None:
+def test_device_with_remains_is_not_given_out(machine: Machine, tmp_path: Path, left: DeviceUsage, told: str) -> None:
     hub = machine.hub(tmp_path)
     hub.lease("ada", "gpu")
     machine.now["GPU-0"] = left
@@ -183,13 +180,13 @@ def test_what_a_departed_person_left_is_named_and_its_device_given_to_nobody(
     assert uuid(hub.lease("bob", "gpu")) == "GPU-1"
     with pytest.raises(DeviceError, match=f"GPU-0 has .*{told}.*; bob has one since"):
         machine.hub(tmp_path).lease("cleo", "gpu")
-    machine.now["GPU-0"] = Usage((), 530 << 20)  # an idle device's use varies
+    machine.now["GPU-0"] = DeviceUsage((), 530 << 20)  # an idle device's use varies
     assert hub.left() == ()
     assert uuid(hub.lease("cleo", "gpu")) == "GPU-0"
 
 
-def test_a_device_that_a_stranger_computes_on_is_passed_over(machine: Machine, tmp_path: Path) -> None:
-    machine.now["GPU-0"] = Usage((1,), 9 << 30)
+def test_device_used_by_a_stranger_is_passed_over(machine: Machine, tmp_path: Path) -> None:
+    machine.now["GPU-0"] = DeviceUsage((1,), 9 << 30)
     hub = machine.hub(tmp_path)
     assert uuid(hub.lease("ada", "gpu")) == "GPU-1"
     with pytest.raises(DeviceError, match="GPU-0 is used by process 1 of user id 0"):
@@ -211,7 +208,7 @@ def test_files_of_other_peoples_devices_are_hidden_and_common_ones_are_not(
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"GPU-0": 1}', '{"GPU-0": {"owner": "ada"}}', '{"GPU-0": {"no": 1}}'])
-def test_a_file_that_is_none_is_one_line(machine: Machine, tmp_path: Path, text: str) -> None:
+def test_malformed_file_is_one_line(machine: Machine, tmp_path: Path, text: str) -> None:
     (tmp_path / "devices.json").write_text(text)
     with pytest.raises(DeviceError, match=r"not a list of leases.*remove it") as raised:
         machine.hub(tmp_path).lease("ada", "gpu")
@@ -219,8 +216,8 @@ def test_a_file_that_is_none_is_one_line(machine: Machine, tmp_path: Path, text:
 
 
 def test_hubs_at_once_never_give_one_device_twice(machine: Machine, tmp_path: Path) -> None:
-    """Two by mistake, or a command beside one: in processes of their own."""
-    many = Machine(*(Device(f"GPU-{n}", "H100", n, 1 << 30) for n in range(12)))
+    """Lease from several processes at once, as two Hubs do by mistake, or a command beside a Hub."""
+    many = Machine(*(GpuDevice(f"GPU-{n}", "H100", n, 1 << 30) for n in range(12)))
     children = []
     for at in range(4):
         pid = os.fork()
@@ -244,7 +241,7 @@ KILLED_AT = st.sampled_from(["before the file", "half of it", "before the rename
 
 
 class Leases(RuleBasedStateMachine):
-    """Against a dictionary: who asked, and has not gone, has one device of that kind, and nobody else has it."""
+    """Model: a dictionary with the one device of each owner who has asked for one and has not left."""
 
     @initialize()
     def begin(self) -> None:
@@ -304,13 +301,13 @@ class Leases(RuleBasedStateMachine):
     @precondition(lambda self: self.servers)
     @rule(data=st.data())
     def die(self, data: st.DataObject) -> None:
-        """And nobody tells the Hub."""
+        """Kill a server without notifying the Hub."""
         owner = data.draw(st.sampled_from(sorted(self.servers)))
         if owner in self.expected and self.started(owner):
             self.forget(owner)
 
     def started(self, owner: str) -> bool:
-        """Whether the lease knows the server: one that was leased anew waits for its next."""
+        """Return True if the lease has this server's process; a renewed lease waits for the next server."""
         return self.hub.held()[self.expected[owner]].pid == self.servers[owner].pid
 
     @rule()
@@ -325,11 +322,11 @@ class Leases(RuleBasedStateMachine):
             self.machine.now[at] = IDLE
         elif at not in self.expected.values():
             self.left.add(at)
-            self.machine.now[at] = Usage((1,), 9 << 30)
+            self.machine.now[at] = DeviceUsage((1,), 9 << 30)
 
     @rule(owner=OWNERS, kind=KINDS, moment=KILLED_AT)
     def killed_while_writing(self, owner: str, kind: str, moment: str) -> None:
-        """kill -9 in the middle of a lease: it is there whole, or not at all."""
+        """Kill a process in the middle of a lease; the lease must be there entirely, or not at all."""
         child = os.fork()
         if child == 0:
             try:
@@ -357,7 +354,7 @@ class Leases(RuleBasedStateMachine):
 
 
 def _die_at(moment: str) -> None:
-    """In a child: be killed at this moment of the next atomic write."""
+    """Arrange that this child process is killed at a moment of its next atomic write."""
 
     def die(*_: object) -> None:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""What root does on the way into a person's namespaces, where the person has put things in the way."""
+"""Tests of root's steps into a person's namespaces when the person has put links in the way."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ PERSON = 1_900_000_000
 
 
 @needs_hub
-@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user, which root alone may")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files to another user")
 def test_root_follows_no_link_of_a_person(tmp_path: Path) -> None:
-    """A Hub whose state lies below /tmp: the person's own /tmp covers it, and what they see of it is made anew."""
+    """Put the Hub's state below /tmp: the person's own /tmp covers it, and root makes mount points in it."""
     private, elsewhere = tmp_path / "private", tmp_path / "elsewhere"
     private.mkdir()
     elsewhere.mkdir()

@@ -1,4 +1,4 @@
-"""binder/hub/OPERATORS.md: its commands are executed as they stand there, its figures and links looked up.
+"""Tests of binder/hub/OPERATORS.md: its commands are executed unchanged, its figures and links are checked.
 
 The Hub of the backup is made by JupyterHub's and nbgrader's own models, and written to all the while.
 """
@@ -28,7 +28,7 @@ TESTED = dict(re.findall(r"<!-- tested: (\S+) -->\n```sh\n(.*?)```", GUIDE, re.D
 
 
 def run(name: str, cwd: Path = ROOT, shell: str = "sh", **environment: object) -> str:
-    """The guide's commands of that name, each of which has to succeed."""
+    """Run the guide's commands of that name, each of which has to succeed."""
     told = {key: str(value) for key, value in environment.items()}
     done = subprocess.run(
         [shell, "-eu", "-c", TESTED[name]],
@@ -59,7 +59,7 @@ def hand_in(state: Path, student: str) -> Path:
 
 @pytest.fixture
 def state(tmp_path, a_hub):
-    """The state folder of a Hub with ada in it, who has handed in lab01."""
+    """Return the state folder of a Hub in which ada has handed in lab01."""
     return Path(shutil.copytree(a_hub, tmp_path / "hub"))
 
 
@@ -96,7 +96,7 @@ ROWS = 2000  # which every transaction changes: all are of one number, or the co
 
 @pytest.fixture
 def busy(state: Path) -> Iterator[list[int]]:
-    """Both databases are written to all the while; the list counts what is committed to each.
+    """Write to both databases until the test ends; the list counts the commits to each.
 
     Transactions are larger than the cache, so that what is not committed reaches the file, too.
     """
@@ -133,7 +133,7 @@ def busy(state: Path) -> Iterator[list[int]]:
 
 
 def last_moment(path: Path) -> int:
-    """The number of the transaction that a copy shows, and nothing of the next."""
+    """Return the number of the last transaction in a copy, which must hold no part of the next one."""
     book = sqlite3.connect(path)
     assert book.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     [(n, rows)] = book.execute("SELECT n, count(*) FROM traffic GROUP BY n").fetchall()
@@ -205,7 +205,7 @@ def test_a_restore_moves_away_what_was_there(state, tmp_path):
 
 
 @needs_sqlite3
-def test_a_backup_of_a_broken_database_is_no_success(state, tmp_path):
+def test_backup_of_a_broken_database_fails(state, tmp_path):
     path = state / "jupyterhub.sqlite"
     data = bytearray(path.read_bytes())
     data[4096:8192] = bytes(range(256)) * 16  # a page that is no page
@@ -217,7 +217,7 @@ def test_a_backup_of_a_broken_database_is_no_success(state, tmp_path):
 
 @needs_sqlite3
 @pytest.mark.parametrize("name", ["jupyterhub.sqlite", "course/gradebook.db"])
-def test_a_database_that_is_not_there_is_no_success_and_is_not_made(state, tmp_path, name):
+def test_backup_of_a_missing_database_fails_and_makes_none(state, tmp_path, name):
     (state / name).unlink()
     with pytest.raises(AssertionError, match="unable to open"):
         run("backup", STATE=state, BACKUP=tmp_path / "backup")
@@ -308,8 +308,8 @@ def test_the_database_is_upgraded(state):
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-def test_sizes_are_those_that_were_measured():
-    peaks = tomllib.loads((ROOT / "binder/memory.toml").read_text(encoding="utf-8"))
+def test_guide_sizes_equal_the_measured_ones():
+    peaks = tomllib.loads((ROOT / "binder/lab_memory.toml").read_text(encoding="utf-8"))
     said = dict(re.findall(r"(\d+) MiB \((lab\d\d)\)", GUIDE))
     least, most = min(peaks, key=peaks.__getitem__), max(peaks, key=peaks.__getitem__)
     assert said == {str(peaks[least]): least[:5], str(peaks[most]): most[:5]}
@@ -319,14 +319,14 @@ def test_sizes_are_those_that_were_measured():
     assert {sentence[1]: int(sentence[0]), sentence[3]: int(sentence[2])}.items() <= table.items()
 
 
-def test_every_command_of_the_guide_is_tried_or_said_not_to_be():
+def test_guide_has_only_known_commands():
     assert set(TESTED) == {"size", "backup", "restore", "copy-database", "upgrade-db"}
     assert GUIDE.count("```sh") == len(TESTED)
     for block in TESTED.values():
         subprocess.run(["sh", "-n", "-c", block], check=True, timeout=60)
 
 
-def test_links_and_files_are_there():
+def test_links_and_files_of_the_guide_exist():
     anchors = {
         re.sub(r"[^\w\- ]", "", line.lower()).strip().replace(" ", "-") for line in re.findall(r"(?m)^#+ (.*)", GUIDE)
     }
@@ -340,7 +340,7 @@ def test_links_and_files_are_there():
 def test_settings_that_the_guide_names_exist():
     from dataclasses import fields
 
-    from mlsys_grading.hub.settings import HubSettings, Profile
+    from mlsys_grading.hub.settings import HubSettings, ServerProfile
 
     tables = {
         f.name: {key.name for key in fields(f.default)}
@@ -349,7 +349,7 @@ def test_settings_that_the_guide_names_exist():
     }
     for table, key in set(re.findall(r"`(hub|login|course|exchange|idle)\.([a-z_]+)\b(?<!toml)(?<!yaml)", GUIDE)):
         assert key in tables[table], f"{table}.{key}"
-    keys = {field.name for field in fields(Profile)}
+    keys = {field.name for field in fields(ServerProfile)}
     assert {"cpus", "memory_gib", "gpus", "device", "partition", "account", "hours", "options"} <= keys
 
 

@@ -1,15 +1,12 @@
-"""The Hub end to end: two people on one machine, what they cannot do to each other, and a restart in the middle."""
+"""The Hub end to end: two people on one machine, the limits of what they can do to each other, and restarts."""
 
 from __future__ import annotations
 
-import concurrent.futures
 import os
 import socket
 import stat
 import subprocess
-import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -18,7 +15,6 @@ import requests
 
 from mlsys_grading.hub.ports import listeners
 from tests.hub.hub_process import (
-    CONFIG,
     PATIENCE_SECONDS,
     ROOT,
     Hub,
@@ -32,27 +28,6 @@ from tests.hub.hub_process import (
 )
 
 pytestmark = [needs_hub, pytest.mark.xdist_group("hub"), pytest.mark.timeout(900)]
-
-
-@pytest.fixture(scope="module")
-def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
-    """It polls no server: what ends is told at once, or never."""
-    folder = tmp_path_factory.mktemp("hub")
-    config = folder / "config.py"
-    config.write_text(f"load_subconfig({str(CONFIG)!r})\nc = get_config()\nc.Spawner.poll_interval = 100_000\n")
-    command = [sys.executable, "-m", "jupyterhub", "-f", str(config)] if os.geteuid() == 0 else []
-    with Hub(folder, command=command) as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def ada(hub: Hub) -> Person:
-    return _with_server(hub, "ada")
-
-
-@pytest.fixture(scope="module")
-def bob(hub: Hub) -> Person:
-    return _with_server(hub, "bob")
 
 
 TAKE_A_PORT = """
@@ -74,14 +49,8 @@ server.serve_forever()
 """
 
 
-def _with_server(hub: Hub, name: str) -> Person:
-    person = hub.log_in(name)
-    person.start_server()
-    return person
-
-
 def _server(hub: Hub, name: str) -> psutil.Process:
-    """The outermost process of somebody's server."""
+    """Return the outermost process of a person's server."""
     (found,) = [
         each for each in hub.servers() if each.environ().get("JUPYTERHUB_USER") == name and _is_home(each, name)
     ]
@@ -97,7 +66,7 @@ def test_labs_lie_in_the_home_folder(ada: Person) -> None:
     assert {path.name for path in (ROOT / "labs").iterdir() if path.is_dir()} == names
 
 
-def test_who_a_kernel_is(ada: Person, bob: Person) -> None:
+def test_kernel_runs_as_its_person(ada: Person, bob: Person) -> None:
     told = (
         "import os, pwd; print(os.getuid(), pwd.getpwuid(os.getuid()).pw_name, os.path.expanduser('~'), os.getgroups())"
     )
@@ -128,8 +97,8 @@ print(os.listdir({str(home.parent)!r}))
     assert bob.get("api/contents", whose="ada").status_code in (403, 404)
 
 
-def test_permissions_alone_keep_others_out(hub: Hub, ada: Person) -> None:
-    """Beside the namespaces: a home that another's process finds all the same is closed to it."""
+def test_file_modes_alone_keep_others_out(hub: Hub, ada: Person) -> None:
+    """Check file modes alone: a process that finds another's home despite the namespaces cannot enter it."""
     home = hub.state / "homes" / "bob"
     assert stat.S_IMODE(home.stat().st_mode) == 0o700
     assert home.stat().st_uid != (hub.state / "homes" / "ada").stat().st_uid
@@ -157,24 +126,24 @@ def test_a_token_opens_nothing_of_others(hub: Hub, ada: Person, bob: Person) -> 
         assert answer.status_code in (403, 404), path
 
 
-def test_solutions_are_not_there(ada: Person) -> None:
+def test_solutions_are_hidden(ada: Person) -> None:
     told = ada.run(
         f"import os; print(os.path.exists({str(ROOT / 'solutions')!r}), os.path.exists({str(ROOT / 'labs')!r}))"
     )
     assert told.split() == ["False", "True"]
 
 
-def test_temporary_files_are_ones_own(ada: Person, bob: Person) -> None:
+def test_temporary_files_are_private(ada: Person, bob: Person) -> None:
     ada.run("open('/tmp/note', 'w').write('ada'); open('/dev/shm/note', 'w').write('ada')")
     told = bob.run("import os; print(os.path.exists('/tmp/note'), os.path.exists('/dev/shm/note'))")
     assert told.split() == ["False", "False"]
 
 
-def test_nobody_becomes_root(ada: Person) -> None:
+def test_no_new_privileges(ada: Person) -> None:
     assert ada.run("print(open('/proc/self/status').read().split('NoNewPrivs:')[1].split()[0])").strip() == "1"
 
 
-def test_what_a_student_changed_stays(hub: Hub, ada: Person) -> None:
+def test_restart_keeps_changed_files(hub: Hub, ada: Person) -> None:
     name = "mlsys/lab00_your_machine/lab00_your_machine.ipynb"
     ada.run(f"open({name!r}, 'w').write('mine'); import shutil; shutil.rmtree('mlsys/lab01_linear_algebra')")
     ada.stop_server()
@@ -193,11 +162,10 @@ def test_a_stopped_server_leaves_no_process(hub: Hub, bob: Person) -> None:
     assert any("sleep" in each.name() for each in tree)
     bob.stop_server()
     assert not psutil.wait_procs(tree, timeout=PATIENCE_SECONDS)[1]
-    bob.start_server()
 
 
-def test_nobody_gets_the_visitors_of_a_server_that_has_ended(hub: Hub, ada: Person, bob: Person) -> None:
-    """bob waits for ada's port to be free, and answers what comes."""
+def test_ended_server_loses_its_route(hub: Hub, ada: Person, bob: Person) -> None:
+    """Let bob wait for ada's port to become free, and answer requests there."""
     bob.run(
         f"""
 import pathlib, pwd, subprocess, sys
@@ -218,11 +186,10 @@ for port in ports:
         "the Hub answers",
         lambda: ada.session.get(f"{hub.url}/user/ada/lab", timeout=60, allow_redirects=False).status_code == 302,
     )
-    ada.start_server()
 
 
-def test_nobody_answers_for_a_server_that_starts(hub: Hub, bob: Person) -> None:
-    """What the Hub's own check, an answer by HTTP, does not tell."""
+def test_listeners_names_the_user_of_a_port(hub: Hub, bob: Person) -> None:
+    """Check the users who listen to a port, which the Hub's own check, an answer by HTTP, does not show."""
     with socket.socket() as mine:
         mine.bind(("127.0.0.1", 0))
         mine.listen()
@@ -231,7 +198,7 @@ def test_nobody_answers_for_a_server_that_starts(hub: Hub, bob: Person) -> None:
     assert listeners(port) == set()
 
 
-def test_a_killed_hub_finds_its_servers_again(hub: Hub, ada: Person, bob: Person) -> None:
+def test_restarted_hub_finds_its_servers(hub: Hub, ada: Person, bob: Person) -> None:
     kernel = ada.request("POST", "api/kernels", json={"name": "python3"}).json()["id"]
     ada.run_in(kernel, "kept = 6 * 7")
     before = {name: _server(hub, name) for name in ("ada", "bob")}
@@ -263,17 +230,17 @@ def test_a_second_hub_is_refused(hub: Hub) -> None:
     assert str(hub.state) in line
 
 
-def test_a_wrong_password_and_a_stranger(hub: Hub) -> None:
+def test_wrong_password_and_stranger_are_refused(hub: Hub) -> None:
     assert not hub.log_in("ada", "something else altogether").is_logged_in
     assert not hub.log_in("mallory").is_logged_in
     assert not hub.log_in("grace", "a-password-for-all-students").is_logged_in
 
 
-# Each is a start of Python and JupyterHub, and test_checks.py has what is said of all three.
+# Each port costs a start of JupyterHub; test_checks.py checks the messages of all three.
 @pytest.mark.parametrize(
     "key", ["port", *(pytest.param(key, marks=pytest.mark.soak) for key in ("hub_port", "proxy_port"))]
 )
-def test_a_port_that_is_taken(tmp_path: Path, key: str) -> None:
+def test_taken_port_is_refused_in_one_line(tmp_path: Path, key: str) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -295,36 +262,6 @@ def test_a_port_that_is_taken(tmp_path: Path, key: str) -> None:
     assert f"hub.{key}" in line
 
 
-def test_an_idle_kernel_ends_and_a_busy_one_does_not(hub: Hub) -> None:
-    """After a restart of the Hub with other settings, too."""
-    hub.kill()
-    hub.settings.write_text(hub.settings.read_text() + "[idle]\nminutes = 0.2\ncheck_minutes = 0.02\n")
-    hub.start()
-    ada = hub.log_in("ada")
-    ada.start_server()
-    home = hub.state / "homes" / "ada"
-
-    def new_kernel() -> str:
-        return str(ada.request("POST", "api/kernels", json={"name": "python3"}).json()["id"])
-
-    def kernels() -> set[str]:
-        return {each["id"] for each in ada.get("api/kernels").json()}
-
-    # Without a word it computes until the other has ended, which began later: for longer than an idle one may live.
-    code = (
-        "import os, time; open('at-work', 'w').close()\nwhile not os.path.exists('go'): time.sleep(0.1)\nprint('done')"
-    )
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        told = pool.submit(ada.run_in, new_kernel(), code)
-        try:
-            until("a cell runs", lambda: (home / "at-work").exists() or told.done())
-            idle = new_kernel()
-            until("the idle kernel has ended", lambda: idle not in kernels() or told.done())
-        finally:
-            (home / "go").touch()
-        assert told.result().strip() == "done"
-
-
 PROFILES = """
 [[profile]]
 slug = "small"
@@ -339,8 +276,8 @@ memory_gib = 3
 
 
 @pytest.mark.skipif(bool(why_not_as_a_user()), reason=why_not_as_a_user() or "can be made")
-def test_an_ordinary_user_starts_a_hub() -> None:
-    """Profiles to choose from, a restart, and the end of it all, without root."""
+def test_ordinary_user_runs_a_hub() -> None:
+    """Choose profiles, restart the Hub, and end all of it, without root."""
     with tempfile.TemporaryDirectory(prefix="hub-") as made:
         folder = Path(made)
         folder.chmod(0o755)

@@ -1,9 +1,10 @@
-"""A kernel that is killed under a running cell says why, on a real Jupyter server, in both forms of its websocket."""
+"""Message under the cell of a killed kernel, on a real Jupyter server, in both protocols of its websocket."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,8 +20,8 @@ from websocket import ABNF, create_connection
 
 from mlsys_grading.hub import limits
 from mlsys_grading.processes import kill_tree
-from mlsys_labkit.kernel_ended import why_ended
-from tests.hub.hub_process import free_ports, until
+from mlsys_labkit._frontends.kernel_ended import why_ended
+from tests.hub.hub_process import PATIENCE_SECONDS, free_ports, until
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="a Hub runs on Linux"),
@@ -51,10 +52,15 @@ class Server:
             return False
 
     def run(self, code: str, protocol: str) -> list[dict[str, Any]]:
-        """What a browser sees of ``code``, from its start to the kernel's restart or its own end."""
-        made = self.session.post(f"{self.url}/api/kernels", json={"name": "python3"}, timeout=180).json()["id"]
+        """Run ``code``; return the messages that a browser gets, up to the end of the code or the kernel's restart.
+
+        The output "kill me, PID" makes this method kill the process.
+        """
+        made = self.session.post(f"{self.url}/api/kernels", json={"name": "python3"}, timeout=PATIENCE_SECONDS).json()[
+            "id"
+        ]
         address = f"ws://127.0.0.1:{self.port}/api/kernels/{made}/channels?token={TOKEN}"
-        link = create_connection(address, subprotocols=[protocol] if protocol else None, timeout=180)
+        link = create_connection(address, subprotocols=[protocol] if protocol else None, timeout=PATIENCE_SECONDS)
         try:
             header = {"msg_id": uuid.uuid4().hex, "msg_type": "execute_request", "version": "5.3", "session": "test"}
             content = {"code": code, "silent": False, "store_history": False, "allow_stdin": False}
@@ -64,10 +70,15 @@ class Server:
                 link.send(serialize_msg_to_ws_v1(parts, "shell"), ABNF.OPCODE_BINARY)
             else:
                 link.send(json.dumps(message | {"channel": "shell"}))
-            return list(_until_restarted(link, header["msg_id"], bool(protocol)))
+            seen = []
+            for each in _until_restarted(link, header["msg_id"], bool(protocol)):
+                seen.append(each)
+                if match := re.fullmatch(r"kill me, (\d+)\n", str(each.get("text", ""))):
+                    os.kill(int(match[1]), signal.SIGKILL)
+            return seen
         finally:
             link.close()
-            self.session.delete(f"{self.url}/api/kernels/{made}", timeout=180)
+            self.session.delete(f"{self.url}/api/kernels/{made}", timeout=PATIENCE_SECONDS)
 
 
 def _until_restarted(link: Any, asked: str, v1: bool) -> Iterator[dict[str, Any]]:
@@ -89,12 +100,12 @@ def _until_restarted(link: Any, asked: str, v1: bool) -> Iterator[dict[str, Any]
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Server]:
-    """``request.param`` is what MEM_LIMIT says."""
+    """Start a server with the MEM_LIMIT in ``request.param``."""
     (port,), tmp_path = free_ports(1), tmp_path_factory.mktemp("server")
     environment = os.environ | {"JUPYTER_CONFIG_DIR": str(tmp_path), "MEM_LIMIT": getattr(request, "param", "")}
     command = [sys.executable, "-m", "jupyter_server", f"--ServerApp.port={port}", "--ServerApp.port_retries=0"]
     command += [f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={tmp_path}", "--allow-root", "--no-browser"]
-    command += ["--ServerApp.kernel_websocket_connection_class=mlsys_labkit.kernel_ended.Connection"]
+    command += ["--ServerApp.kernel_websocket_connection_class=mlsys_labkit._frontends.kernel_ended.Connection"]
     with (
         open(tmp_path / "log", "w") as log,
         subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=log, stderr=log) as process,
@@ -107,12 +118,12 @@ def server(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequ
             kill_tree(process.pid)
 
 
-KILLED = f"print('so far', flush=True); import os, time; time.sleep(1); os.kill(os.getpid(), {signal.SIGKILL:d})"
+KILLED = "import os, signal; print('kill me,', os.getpid(), flush=True); signal.pause()"
 
 
 @pytest.mark.parametrize("protocol", ["", V1], ids=["json", "v1"])
 @pytest.mark.parametrize("server", [str(4 * GIB)], indirect=True)
-def test_a_killed_kernel_says_so_under_its_cell_and_before_it_restarts(server: Server, protocol: str) -> None:
+def test_killed_kernel_is_explained_before_its_restart(server: Server, protocol: str) -> None:
     seen = server.run(KILLED, protocol)
     streams = [(each["name"], each["mine"]) for each in seen if each["kind"] == "stream"]
     assert streams == [("stdout", True), ("stderr", True)]
@@ -122,23 +133,34 @@ def test_a_killed_kernel_says_so_under_its_cell_and_before_it_restarts(server: S
     assert seen[-2]["kind"] == "stream"
 
 
+AT_ONCE = "import os; os.kill(os.getpid(), 9)"
+
+
+@pytest.mark.parametrize("server", [str(4 * GIB)], indirect=True)
+def test_kernel_killed_before_it_announced_its_cell_is_explained(server: Server) -> None:
+    """A kernel that is killed at once: whether its ``execute_input`` left in time is a matter of luck."""
+    seen = [server.run(AT_ONCE, V1) for _ in range(3)]
+    for each in seen:
+        assert [line["mine"] for line in each if line.get("name") == "stderr"] == [True]
+
+
 @pytest.mark.parametrize("server", [""], indirect=True)
-def test_without_a_limit_nothing_is_made_up(server: Server) -> None:
+def test_no_message_without_a_limit(server: Server) -> None:
     assert not [each for each in server.run(KILLED, V1) if each.get("name") == "stderr"]
 
 
 @pytest.mark.parametrize("server", [str(4 * GIB)], indirect=True)
 @pytest.mark.parametrize("code", ["import os; os._exit(1)", "import os; os.kill(os.getpid(), 11)", "print('well')"])
-def test_a_kernel_that_ended_otherwise_tells_of_itself(server: Server, code: str) -> None:
+def test_no_message_for_other_ends(server: Server, code: str) -> None:
     assert not [each for each in server.run(code, V1) if each.get("name") == "stderr"]
 
 
 @pytest.mark.parametrize("server", [str(300 << 20)], indirect=True)
-def test_the_kernels_own_count_makes_it_certain(server: Server) -> None:
+def test_counted_kill_names_memory(server: Server) -> None:
     limits._prepared.cache_clear()
-    if "memory" not in limits.means().folders:
-        pytest.skip(f"no control group is ours to divide: {limits.means()}")
-    limits.confine(server.pid, limits.Limits(memory_bytes=300 << 20))
+    if "memory" not in limits.enforcement().folders:
+        pytest.skip(f"no control group is ours to divide: {limits.enforcement()}")
+    limits.confine(server.pid, limits.ServerLimits(memory_bytes=300 << 20))
     try:
         seen = server.run("held = bytearray(900 << 20)", V1)
         (line,) = (each["text"] for each in seen if each.get("name") == "stderr")
@@ -161,7 +183,7 @@ def test_the_kernels_own_count_makes_it_certain(server: Server) -> None:
         (-11, 0, 4 * GIB, ""),
     ],
 )
-def test_what_is_said(code: int | None, kills: int, limit: int | None, beginning: str) -> None:
+def test_why_ended_names_the_reason(code: int | None, kills: int, limit: int | None, beginning: str) -> None:
     line = why_ended(code, kills, limit)
     assert line.startswith(beginning)
     assert bool(line) == bool(beginning)

@@ -1,4 +1,4 @@
-"""The whole loop on a real Hub, in a real browser: release, log in, work, hand in, collect, grade, read feedback.
+"""Loop of a course on a real Hub, in a real browser: release, log in, work, hand in, collect, grade, read feedback.
 
 An instructor and two students, each a user of the machine; ada solves lab 01, bob half of it. What they do by hand is
 done by mouse and keyboard in the pages that they would have before them.
@@ -41,7 +41,7 @@ def lab() -> Lab:
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory, lab: Lab) -> Iterator[Hub]:
-    """A Hub whose course has lab 01 alone. Its pages let a test ask JupyterLab what it is doing."""
+    """Start a Hub whose course has lab 01 alone, with pages that give tests access to JupyterLab's state."""
     folder = tmp_path_factory.mktemp("loop")
     source = folder / "build" / "source" / LAB
     source.mkdir(parents=True)
@@ -72,20 +72,20 @@ def ada(hub: Hub) -> Person:
 
 
 def in_lab(page: Any, command: str, **arguments: Any) -> None:
-    """A command of JupyterLab, as its menus give it."""
+    """Execute a command of JupyterLab, as its menus do."""
     page.wait_for_function("() => window.jupyterapp?.commands")
     page.evaluate("([name, args]) => void window.jupyterapp.commands.execute(name, args)", [command, arguments])
 
 
 def formgrader(page: Any) -> Any:
-    """The frame with formgrader in the course's Lab, its list of assignments drawn."""
+    """Return the frame with formgrader in the course's Lab, once its list of assignments is drawn."""
     frame = page.frame_locator("iframe[src*='formgrader']")
     frame.locator("tr", has_text=LAB).first.wait_for()
     return frame
 
 
 def press(frame: Any, column: str) -> None:
-    """A button in formgrader's line of our lab, and its report."""
+    """Press a button in formgrader's line of our lab, and wait for its report of success."""
     frame.locator("tr", has_text=LAB).locator(f".{column} a").click()
     done = frame.locator(".modal.in", has_text=re.compile("Success|Error"))
     done.wait_for()
@@ -95,7 +95,7 @@ def press(frame: Any, column: str) -> None:
 
 
 def assignments(page: Any, place: str) -> Any:
-    """nbgrader's list of assignments, our lab's line in ``place``: released, fetched or submitted."""
+    """Open nbgrader's list of assignments; return our lab's line in ``place``: released, fetched or submitted."""
     page.locator(".lm-MenuBar-item", has_text="Nbgrader").click()
     page.locator(".lm-Menu-item", has_text="Assignment List").click()
     return page.locator(f"#{place}_assignments_list .list_item", has_text=LAB)
@@ -134,7 +134,7 @@ def scroll_to(page: Any, wanted: Any) -> None:
 
 
 def in_terminal(hub: Hub, person: Person, command: str) -> str:
-    """What ``command`` writes in a terminal of the course's service, opened by ``person``."""
+    """Run ``command`` in a terminal of the course's service, opened by ``person``, and return its output."""
     service = f"{hub.url}/services/mlsys/"
     person.session.get(f"{service}lab", timeout=300).raise_for_status()
     headers = {"X-XSRFToken": person.token("/services/mlsys/")}
@@ -176,7 +176,7 @@ def test_from_release_to_feedback(hub: Hub, browser: Any, lab: Lab) -> None:
 
 
 def release(hub: Hub, page: Any) -> None:
-    """The instructor generates the students' version and releases it."""
+    """Generate the students' version and release it, as the instructor."""
     page.click("text=Services")
     page.click("a[href='/services/mlsys/']")
     frame = formgrader(page)
@@ -188,7 +188,7 @@ def release(hub: Hub, page: Any) -> None:
 
 
 def work(hub: Hub, page: Any, lab: Lab) -> None:
-    """ada fetches the lab, solves it, plays with its widget, validates and hands in."""
+    """Fetch the lab, solve it, use its widget, validate it and hand it in, as ada."""
     page.click("#start")
     page.wait_for_url("**/user/ada/lab**")
     assignments(page, "released").locator("button", has_text="Fetch").click()
@@ -216,7 +216,7 @@ def work(hub: Hub, page: Any, lab: Lab) -> None:
 
 
 def play(page: Any) -> None:
-    """The stride viewer: the mouse transposes the matrix, the arrow keys walk through it."""
+    """Use the stride viewer: transpose the matrix with the mouse, and move through it with the arrow keys."""
     viewer = page.locator("section.lk", has=page.get_by_role("button", name="Transpose"))
     scroll_to(page, viewer)
     formula = viewer.locator(".lk-formula")
@@ -232,7 +232,7 @@ def play(page: Any) -> None:
 
 
 def bob_hands_in_half(bob: Person, lab: Lab) -> float:
-    """By the same addresses that the pages use. Returns what it is worth."""
+    """Hand in half of the tasks by the addresses that the pages use. Return their points."""
     assignment = {"course_id": "mlsys", "assignment_id": LAB}
     bob.request("POST", "assignments/fetch", json=assignment).raise_for_status()
     write_answers(bob, lab, BOBS)
@@ -247,7 +247,7 @@ def scores(hub: Hub) -> dict[str, float]:
 
 
 def shown_by_formgrader(hub: Hub, page: Any, marks: dict[str, float]) -> None:
-    """The instructor sees the marks, and gives the feedback out."""
+    """Check the marks in formgrader, and release the feedback, as the instructor."""
     page.goto(f"{hub.url}/services/mlsys/formgrader/manage_submissions/{LAB}")
     for student, points in marks.items():
         line = page.locator("tr", has_text=student)
@@ -259,7 +259,7 @@ def shown_by_formgrader(hub: Hub, page: Any, marks: dict[str, float]) -> None:
 
 
 def read_feedback(ada: Any, bob: Person, half: float) -> None:
-    """ada by the list of assignments, bob by its address; each has their own page."""
+    """Read the feedback: ada's through the list of assignments, bob's by its address."""
     assignments(ada, "submitted").first.locator("button", has_text="Fetch Feedback").first.click()
     ada.locator("a", has_text="view feedback").first.click()
     page = ada.locator(".jp-DirListing-item", has_text=f"{LAB}.html")
@@ -274,12 +274,12 @@ def read_feedback(ada: Any, bob: Person, half: float) -> None:
     assert "BEGIN HIDDEN TESTS" not in told
 
 
-def test_the_status_bar_and_the_dashboard_have_what_they_show(ada: Person) -> None:
+def test_memory_and_gpu_extensions_answer(ada: Person) -> None:
     assert ada.get("api/metrics/v1").json()["pss"] > 10_000_000
     assert set(ada.get("nvdashboard/accelerators/check").json()) >= {"has_gpu", "ngpus"}, "without a GPU, too"
 
 
-# --- what nobody may ------------------------------------------------------------------------------------------------
+# --- what is forbidden ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", ["lab", "formgrader/manage_assignments", "api/contents", "formgrader/api/students"])
@@ -294,14 +294,14 @@ def test_a_student_is_refused_anothers_server(ada: Person, bob: Person, path: st
 
 
 @pytest.mark.parametrize("path", ["users/ada", "users/ada/tokens", "users/ada/server", "groups/formgrade-mlsys"])
-def test_a_student_is_refused_what_the_hub_knows_of_another(hub: Hub, bob: Person, path: str) -> None:
+def test_student_is_refused_the_hubs_records_of_others(hub: Hub, bob: Person, path: str) -> None:
     headers = {"X-XSRFToken": bob.token("/hub/"), "Referer": f"{hub.url}/hub/home"}
     for verb in ("GET", "POST", "DELETE"):
         answer = bob.session.request(verb, f"{hub.url}/hub/api/{path}", headers=headers, timeout=300)
         assert answer.status_code in (403, 404, 405), verb
 
 
-def test_the_token_of_a_server_knows_no_other_user(bob: Person) -> None:
+def test_server_token_reads_no_other_user(bob: Person) -> None:
     code = """
 import os, requests
 def ask(path):
@@ -330,8 +330,8 @@ for name in {hidden}:
     assert bob.run(code) == ""
 
 
-def test_nobody_hands_in_for_another_or_by_a_link_or_before_now(hub: Hub, ada: Person, bob: Person) -> None:
-    """bob puts three folders into the exchange: one in ada's name, one with a link to the solution, one long ago."""
+def test_forged_submissions_are_not_collected(hub: Hub, ada: Person, bob: Person) -> None:
+    """Put three folders of bob's into the exchange: in ada's name, with a link to the solution, with an old date."""
     solution = hub.state / "course" / "source" / LAB / f"{LAB}.ipynb"
     code = f"""
 import os, pathlib
@@ -360,8 +360,8 @@ put("bob+{LAB}+2001-01-01 00:00:00.000000 UTC+x").write_text("early")
         assert why in answer["log"]
 
 
-def test_who_is_an_instructor_no_more_grades_no_more(hub: Hub) -> None:
-    """The last one: it starts the Hub anew, with grace among the students."""
+def test_former_instructor_loses_the_course(hub: Hub) -> None:
+    """Restart the Hub with grace among the students. This test has to be the last of the module."""
     hub.end()
     told = hub.settings.read_text()
     for old, new in (("['grace']", "['hopper']"), ("['ada', 'bob']", "['ada', 'bob', 'grace']")):

@@ -1,4 +1,4 @@
-"""hub.toml: the shipped one is the default, and each mistake is one line that names file and key."""
+"""Tests of hub.toml: the shipped file has the defaults, and each mistake is one line that names file and key."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import os
 import subprocess
 import sys
 import tomllib
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from mlsys_grading.hub.settings import HubSettings, read_settings
 from mlsys_labkit.errors import LabkitError
@@ -55,7 +55,7 @@ BROKEN = {
 }
 
 
-def test_the_shipped_file_says_the_defaults() -> None:
+def test_shipped_file_has_the_defaults() -> None:
     told = read_settings(SHIPPED)
     default = HubSettings(SHIPPED)
     assert (told.hub, told.login, told.course, told.exchange, told.idle) == (
@@ -70,8 +70,8 @@ def test_the_shipped_file_says_the_defaults() -> None:
     assert told.exchange_folder == told.state / "exchange"
 
 
-def test_every_key_is_explained_in_the_shipped_file() -> None:
-    """What is commented out there is valid once the comment signs are taken away."""
+def test_shipped_file_explains_every_key() -> None:
+    """Look for each key in the shipped file, in a setting or in an example in a comment."""
     lines = SHIPPED.read_text().splitlines()
     examples = [
         line.removeprefix("# ") for line in lines if line.startswith("# ") and ("= " in line or "[" in line[:5])
@@ -80,8 +80,8 @@ def test_every_key_is_explained_in_the_shipped_file() -> None:
     named = {line.split("=")[0].strip() for line in [*lines, *examples] if "=" in line}
     from mlsys_grading.hub import settings as module
 
-    for checks in module._CHECKS.values():
-        for key in checks:
+    for kind in (*module._TABLES.values(), module.ServerProfile):
+        for key in (each.name for each in fields(kind)):
             assert any(key == name.removeprefix("# ") or f"[login.{key}]" in SHIPPED.read_text() for name in named), key
     tomllib.loads(text)
 
@@ -126,7 +126,7 @@ KEYS = st.sampled_from(
 
 @given(st.dictionaries(KEYS, VALUES | st.dictionaries(KEYS, VALUES, max_size=3), max_size=4))
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_whatever_a_file_says_is_settings_or_one_line(plain: dict[str, Any]) -> None:
+def test_any_table_gives_settings_or_one_line(plain: dict[str, Any]) -> None:
     from mlsys_grading.hub import settings as module
 
     path = Path("/srv/hub.toml")
@@ -140,7 +140,7 @@ def test_whatever_a_file_says_is_settings_or_one_line(plain: dict[str, Any]) -> 
 
 @given(st.binary(max_size=60))
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_whatever_bytes_a_file_has(tmp_path: Path, content: bytes) -> None:
+def test_any_bytes_give_settings_or_one_line(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "hub.toml"
     path.write_bytes(content)
     told = ""
@@ -151,7 +151,7 @@ def test_whatever_bytes_a_file_has(tmp_path: Path, content: bytes) -> None:
     assert "\n" not in told
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LabkitError, match="No such file"):
         read_settings(tmp_path / "hub.toml")
 
@@ -164,7 +164,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     ],
     ids=["jupyterhub -f", "labkit hub"],
 )
-def test_through_the_door(tmp_path: Path, command: list[str]) -> None:
+def test_both_commands_report_one_line(tmp_path: Path, command: list[str]) -> None:
     path = tmp_path / "hub.toml"
     path.write_text("[hub]\nport = 'eight thousand'\n")
     words = [*command, str(path)] if command[-1] == "hub" else command

@@ -1,4 +1,4 @@
-"""A server as a Slurm job: a real Hub, real batchspawner, the real script, and stand-ins for Slurm's four programs."""
+"""Servers as Slurm jobs: a real Hub, real batchspawner, the real script, and stand-ins for Slurm's four programs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,18 +18,17 @@ import pytest
 import requests
 from jinja2 import Template
 
-from mlsys_grading.hub.settings import Profile
+from mlsys_grading.hub.settings import ServerProfile
 from mlsys_grading.hub.slurm import SCRIPT, slurm_traits
 from mlsys_grading.processes import birth
-from tests.hub.hub_process import free_ports
+from tests.hub.hub_process import PATIENCE_SECONDS, free_ports, until
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="a Hub runs on Linux"),
     pytest.mark.xdist_group("hub"),
     pytest.mark.timeout(900),
 ]
-PATIENCE_SECONDS = 150.0
-FULL = Profile(
+FULL = ServerProfile(
     "gpu",
     "A slice",
     "slurm",
@@ -44,7 +42,7 @@ FULL = Profile(
     options=("--qos=low", "--reservation=class"),
 )
 
-# sbatch keeps the script and runs it here, as a job would be: in the environment that --export names, and alone.
+# sbatch keeps the script and runs it here, like a job: in a session of its own, with the environment of --export.
 SBATCH = """
     import os, subprocess, sys
     folder, script = {folder!r}, sys.stdin.read()
@@ -84,19 +82,19 @@ SRUN = """
 
 
 def directives(script: str) -> dict[str, str]:
-    """``#SBATCH --name=value`` lines, up to the first command as sbatch reads them."""
+    """Return the ``#SBATCH --name=value`` lines before the first command, as sbatch reads them."""
     head = script.split("\nset ")[0]
     lines = [line.removeprefix("#SBATCH ") for line in head.splitlines() if line.startswith("#SBATCH ")]
     return dict(line.split("=", 1) for line in lines)
 
 
-def rendered(profile: Profile) -> str:
+def rendered(profile: ServerProfile) -> str:
     own = {name.removeprefix("req_"): value for name, value in slurm_traits(profile).items() if name.startswith("req_")}
     text: str = Template(SCRIPT).render(**own, homedir="/home/ada", keepvars="PATH,HOME", srun="srun", cmd="serve")
     return text
 
 
-def test_a_profile_is_in_the_script_word_by_word() -> None:
+def test_script_holds_the_profile() -> None:
     assert directives(rendered(FULL)) == {
         "--job-name": "jupyter",
         "--output": "/home/ada/jupyter-%j.log",
@@ -113,8 +111,8 @@ def test_a_profile_is_in_the_script_word_by_word() -> None:
     }
 
 
-def test_what_a_profile_does_not_say_is_left_to_slurm() -> None:
-    assert set(directives(rendered(Profile("s", "S", "slurm")))) == {
+def test_script_omits_unset_keys() -> None:
+    assert set(directives(rendered(ServerProfile("s", "S", "slurm")))) == {
         "--job-name",
         "--output",
         "--chdir",
@@ -123,8 +121,8 @@ def test_what_a_profile_does_not_say_is_left_to_slurm() -> None:
     }
 
 
-@pytest.mark.parametrize("profile", [FULL, Profile("s", "S", "slurm")], ids=["full", "bare"])
-def test_the_script_is_bash_with_its_directives_first(profile: Profile) -> None:
+@pytest.mark.parametrize("profile", [FULL, ServerProfile("s", "S", "slurm")], ids=["full", "bare"])
+def test_script_is_bash_with_directives_first(profile: ServerProfile) -> None:
     script = rendered(profile)
     subprocess.run(["bash", "-n"], input=script, text=True, check=True)
     lines = script.splitlines()
@@ -136,7 +134,7 @@ def test_the_script_is_bash_with_its_directives_first(profile: Profile) -> None:
 
 CONFIG = """
     import pwd
-    from mlsys_grading.hub.settings import Profile
+    from mlsys_grading.hub.settings import ServerProfile
     from mlsys_grading.hub.slurm import SlurmLabSpawner, slurm_traits
     c = get_config()
     c.JupyterHub.bind_url = "http://127.0.0.1:{port}"
@@ -149,13 +147,14 @@ CONFIG = """
     c.JupyterHub.authenticator_class = "dummy"
     c.Authenticator.allow_all = True
     c.JupyterHub.spawner_class = SlurmLabSpawner
-    for name, value in slurm_traits(Profile("s", "S", "slurm", cpus=1, memory_gib=1, partition="teaching")).items():
+    profile = ServerProfile("s", "S", "slurm", cpus=1, memory_gib=1, partition="teaching")
+    for name, value in slurm_traits(profile).items():
         setattr(c.SlurmLabSpawner, name, value)
     c.SlurmLabSpawner.exec_prefix = ""
     account, machines = pwd.struct_passwd(("ada", "x", {uid}, {uid}, "", "{folder}", "/bin/bash")), pwd.getpwnam
     pwd.getpwnam = lambda name: account if name == "ada" else machines(name)  # of the cluster
     c.SlurmLabSpawner.startup_poll_interval = 0.1
-    c.Spawner.http_timeout = 150
+    c.Spawner.http_timeout = {patience:.0f}
     c.Spawner.args = ["--allow-root", "--ServerApp.root_dir={folder}"]
     c.JupyterHub.services = [{{"name": "test", "api_token": "{token}", "admin": True}}]
 """
@@ -163,7 +162,7 @@ CONFIG = """
 
 @contextmanager
 def hub(folder: Path) -> Iterator[tuple[str, requests.Session]]:
-    """A Hub whose only spawner is Slurm's; yields its API and a session that may use it."""
+    """Start a Hub with Slurm's spawner alone; yield its API and a session that may use it."""
     from mlsys_grading.hub.proxy import proxy_command
     from mlsys_labkit.errors import LabkitError
 
@@ -180,7 +179,8 @@ def hub(folder: Path) -> Iterator[tuple[str, requests.Session]]:
     token = os.urandom(16).hex()
     ports = {"port": port, "hub_port": hub_port, "proxy_port": proxy_port}
     config = folder / "config.py"
-    config.write_text(textwrap.dedent(CONFIG.format(uid=os.getuid(), folder=folder, proxy=proxy, token=token, **ports)))
+    more = {"uid": os.getuid(), "folder": folder, "proxy": proxy, "token": token, "patience": PATIENCE_SECONDS}
+    config.write_text(textwrap.dedent(CONFIG.format(**ports, **more)))
     path = os.pathsep.join([str(programs), str(Path(sys.executable).parent), os.environ["PATH"]])
     command = [sys.executable, "-m", "jupyterhub", "-f", str(config)]
     with open(folder / "hub.log", "w") as log:
@@ -212,17 +212,15 @@ def _answers(session: requests.Session, api: str) -> bool:
 
 
 def wait(holds: Any, folder: Path) -> Any:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not (found := holds()):
-        if time.monotonic() > deadline:
-            logs = [path.read_text()[-3000:] for path in (folder / "hub.log", folder / "log") if path.exists()]
-            raise AssertionError("\n\n".join(logs))
-        time.sleep(0.1)
-    return found
+    try:
+        return until("a step through Slurm", holds)
+    except AssertionError as error:
+        logs = [path.read_text()[-3000:] for path in (folder / "hub.log", folder / "log") if path.exists()]
+        raise AssertionError("\n\n".join([str(error), *logs])) from None
 
 
-def test_a_server_through_slurm_from_queue_to_cancel(tmp_path: Path) -> None:
-    """And a person who asks the Hub for more than the profile gives gets what the profile gives."""
+def test_server_through_slurm_from_queue_to_cancel(tmp_path: Path) -> None:
+    """Start, use and stop a server; a person who asks for more than the profile gets only what the profile gives."""
     with hub(tmp_path) as (api, session):
         assert session.post(f"{api}/users/ada").status_code == 201
         greedy = {"memory": "1T", "partition": "all", "cmd": "touch /tmp/owned", "options": "--qos=high"}

@@ -1,4 +1,4 @@
-"""A class of fifty on one Hub, by HTTP: log in, start a server, fetch, solve, validate, hand in, stop.
+"""Soak test with a class of fifty on one Hub, by HTTP: log in, start a server, fetch, solve, validate, hand in, stop.
 
 Ten at a time, as their servers would fill a small machine's memory. In the middle the Hub is killed and started again:
 who asks just then asks once more, as people reload a page; nobody's server stops, and no submission is lost.
@@ -39,7 +39,7 @@ PATIENCE_SECONDS = 600
 
 @dataclass
 class Class:
-    """What students ask of the Hub, and what became of it."""
+    """Requests of students to the Hub, and their outcomes."""
 
     hub: Hub
     up: threading.Event = field(default_factory=threading.Event)
@@ -51,7 +51,7 @@ class Class:
     server_bytes: list[int] = field(default_factory=list)
 
     def ask(self, name: str, what: str, request: Callable[[], Any]) -> Any:
-        """Make a request; once more if it failed while the Hub was away, and never otherwise."""
+        """Make a request. Repeat it only if it failed while the Hub was away."""
         while True:
             self.up.wait()
             began = time.monotonic()
@@ -70,7 +70,7 @@ class Class:
         return not self.up.is_set() or any(end >= since for _, end in self.down)
 
     def crash(self) -> None:
-        """kill -9, and start it again."""
+        """Kill the Hub with SIGKILL, and start it again."""
         self.up.clear()
         began = time.monotonic()
         try:
@@ -92,7 +92,7 @@ def opened(folder: Path, lab: Lab, students: tuple[str, ...]) -> Iterator[Hub]:
 
 
 def as_instructor(hub: Hub, person: Person, *verbs: str) -> None:
-    """Buttons of formgrader, by its own API."""
+    """Press buttons of formgrader through its API."""
     page = f"{hub.url}/services/mlsys/formgrader/manage_assignments"
     until("the course", lambda: person.session.get(page, timeout=PATIENCE_SECONDS).status_code == 200)
     for verb in verbs:
@@ -103,7 +103,7 @@ def as_instructor(hub: Hub, person: Person, *verbs: str) -> None:
 
 
 def solved(person: Person, solutions: dict[str, str]) -> str:
-    """Write the answers into the student's notebook; returns it as it was sent."""
+    """Write the answers into the student's notebook; return its sources as they were sent."""
     model = person.get(f"api/contents/{NOTEBOOK}")
     model.raise_for_status()
     content = model.json()["content"]
@@ -116,7 +116,7 @@ def solved(person: Person, solutions: dict[str, str]) -> str:
 
 
 def post(person: Person, verb: str, /, **data: str) -> Any:
-    """nbgrader's own API of the person's server."""
+    """Send a request to nbgrader's API of the person's server."""
     prefix = f"/user/{person.name}/"
     headers = {"X-XSRFToken": person.token(prefix)}
     address = f"{person.hub.url}{prefix}assignments/{verb}"
@@ -128,7 +128,7 @@ def post(person: Person, verb: str, /, **data: str) -> Any:
 
 
 def work(course: Class, name: str, solutions: dict[str, str]) -> str:
-    """One student's evening."""
+    """Do the work of one student, from login to the end of the server."""
     hub = course.hub
     person: Person = course.ask(name, "log in", lambda: _logged_in(hub, name))
     course.ask(name, "start", person.start_server)
@@ -166,7 +166,7 @@ def _memory_bytes(hub: Hub, name: str) -> int:
 
 
 def servers(hub: Hub) -> dict[str, int]:
-    """The outermost process of each student's server."""
+    """Return the outermost process of each student's server."""
     found = {}
     for process in hub.servers():
         with suppress(psutil.Error):
@@ -214,7 +214,7 @@ def _resident_bytes(hub: Hub) -> int:
 
 
 def report(course: Class, seconds: float, hub_bytes: int, kept: int, of: int) -> None:
-    """Figures, for whoever reads the output; nothing is asserted on them."""
+    """Print figures for the reader of the output; no test asserts on them."""
     figures: dict[str, Any] = {
         "students": STUDENTS,
         "at_once": AT_ONCE,

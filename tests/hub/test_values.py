@@ -1,4 +1,4 @@
-"""binder/hub/values.yaml and course.yaml: the chart knows every key, and KubeSpawner makes the pods we mean of them.
+"""Tests of binder/hub/values.yaml and course.yaml: the chart has every key, and KubeSpawner builds the intended pods.
 
 No cluster runs here. The oracles are KubeSpawner and JupyterHub themselves, Kubernetes' own models of its objects, and
 the key names that the chart publishes.
@@ -8,11 +8,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import json
-import os
 import statistics
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +16,7 @@ from typing import Any
 import pytest
 from traitlets.config import Config
 
-from mlsys_grading.hub.uids import uid_of
+from mlsys_grading.hub.accounts import uid_of
 
 pytest.importorskip("kubespawner")
 pytest.importorskip("jupyterhub")
@@ -28,83 +24,8 @@ pytest.importorskip("jupyterhub")
 from kubespawner import KubeSpawner
 
 from tests.hub import run
-from tests.hub.cluster import COURSE, HUB, ROOT, VALUES, unknown_keys
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Keys. Those of chart 4.4.0 that we use, as https://z2jh.jupyter.org/en/stable/resources/reference.html names them;
-# `object` is what the chart passes on unread, a tuple holds the only values it takes.
-ANY: dict[str, Any] = {"*": object}
-POLICY = {
-    "enabled": bool,
-    "egress": list,
-    "ingress": list,
-    "egressAllowRules": dict.fromkeys(("cloudMetadataServer", "nonPrivateIPs", "privateIPs"), bool),
-}
-IMAGE = {"name": str, "tag": str}
-CHART: dict[str, Any] = {
-    "hub": {
-        "config": ANY,
-        "services": ANY,
-        "loadRoles": ANY,
-        "extraConfig": {"*": str},
-        "networkPolicy": POLICY,
-        "resources": ANY,
-    },
-    "proxy": {
-        "service": {"type": ("ClusterIP", "NodePort", "LoadBalancer", "ExternalName")},
-        "https": {
-            "enabled": bool,
-            "type": ("letsencrypt", "manual", "offload", "secret"),
-            "hosts": list,
-            "letsencrypt": {"contactEmail": str},
-        },
-    },
-    "singleuser": {
-        "image": IMAGE,
-        "cmd": str,
-        "defaultUrl": str,
-        "startTimeout": int,
-        "allowPrivilegeEscalation": bool,
-        "fsGid": int,
-        "cpu": {"limit": (int, float), "guarantee": (int, float)},
-        "memory": {"limit": str, "guarantee": str},
-        "networkPolicy": POLICY,
-        "cloudMetadata": {"blockWithIptables": bool, "ip": str},
-        "extraEnv": ANY,
-        "extraFiles": {"*": {"mountPath": str, "data": ANY, "stringData": str}},
-        "storage": {
-            "type": ("dynamic", "static", "none"),
-            "capacity": str,
-            "homeMountPath": str,
-            "extraVolumes": ANY,
-            "extraVolumeMounts": ANY,
-        },
-        "profileList": list,
-    },
-    "cull": {"enabled": bool},
-    "scheduling": {
-        "userScheduler": {"enabled": bool},
-        "userPods": {"nodeAffinity": {"matchNodePurpose": ("ignore", "prefer", "require")}},
-    },
-    "prePuller": {"hook": {"enabled": bool}, "continuous": {"enabled": bool}, "pullProfileListImages": bool},
-}
-
-
-def misfits(values: Any, model: Any, at: str = "") -> list[str]:
-    """What the chart would refuse, by path."""
-    if isinstance(model, dict):
-        if not isinstance(values, dict):
-            return [f"{at}: expected a mapping, got {values!r}"]
-        found = []
-        for key, value in values.items():
-            inner = model.get(key, model.get("*"))
-            where = f"{at}.{key}".lstrip(".")
-            found += [f"{where}: no such key"] if inner is None else misfits(value, inner, where)
-        return found
-    if isinstance(model, tuple) and not isinstance(model[0], type):
-        return [] if values in model else [f"{at}: expected one of {model}, got {values!r}"]
-    fits = isinstance(values, model) and (model in (bool, object) or not isinstance(values, bool))
-    return [] if fits else [f"{at}: expected {model}, got {values!r}"]
+from tests.hub.chart_keys import CHART, misfits, version
+from tests.hub.cluster import COURSE, HUB, VALUES, unknown_keys
 
 
 def test_the_chart_knows_every_key():
@@ -125,7 +46,7 @@ def test_the_chart_knows_every_key():
         ("prePuller.hook", "enabled", 1),
     ],
 )
-def test_a_slip_is_found(path, key, value):
+def test_misfits_finds_mistakes(path, key, value):
     values = copy.deepcopy(VALUES)
     inner = values
     for name in path.split("."):
@@ -158,7 +79,7 @@ TRAITS = {
 
 
 def kubespawner_config(values: dict[str, Any]) -> Config:
-    """What the chart's jupyterhub_config.py makes of `values` for KubeSpawner."""
+    """Translate `values` for KubeSpawner, as the chart's jupyterhub_config.py does."""
     single = copy.deepcopy(values["singleuser"])
     config = Config()
     for key, trait in TRAITS.items():
@@ -179,7 +100,7 @@ def kubespawner_config(values: dict[str, Any]) -> Config:
 
 
 def pod(slug: str, name: str = "ada", values: Any = VALUES, others: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The pod, as JSON, that KubeSpawner asks Kubernetes for: `name` picked a profile, and the Hub knows `others`."""
+    """Return the pod, as JSON, that KubeSpawner builds for `name` and a profile, on a Hub that also has `others`."""
     user = SimpleNamespace(id=1, name=name, escaped_name=name, url=f"/user/{name}", server=None, settings={})
     db = SimpleNamespace(query=lambda column: [(other,) for other in (name, *others)])
     hub = SimpleNamespace(
@@ -278,7 +199,7 @@ def test_shared_memory_home_and_exchange_are_mounted(slug):
 
 
 def size(quantity: Any) -> int:
-    """Bytes of a Kubernetes quantity, or of KubeSpawner's number."""
+    """Return the bytes of a Kubernetes quantity, or of KubeSpawner's number."""
     units = {"Gi": 2**30, "G": 10**9}
     unit = next((unit for unit in units if str(quantity).endswith(unit)), "")
     return int(float(str(quantity).removesuffix(unit)) * units.get(unit, 1))
@@ -309,7 +230,7 @@ def test_memory_and_cores_are_limited(slug):
     assert 10**9 <= size(resources["requests"]["memory"]) <= size(resources["limits"]["memory"])
 
 
-def test_one_profile_does_not_leak_into_another():
+def test_profiles_do_not_share_state():
     assert [shm(pod(slug)["spec"])["sizeLimit"] for slug in ("gpu", "cpu", "mig", "cpu")] == [
         "8Gi",
         "1Gi",
@@ -331,76 +252,6 @@ def test_a_wrong_type_in_an_override_is_refused(key, value):
     values["singleuser"]["profileList"][0]["kubespawner_override"][key] = value
     with pytest.raises(Exception, match=r"(?i)trait|valid"):
         pod("cpu", values=values)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Versions and files.
-def version() -> str:
-    import tomllib
-
-    return str(tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"])
-
-
-def test_image_tags_are_this_version():
-    text = (HUB / "values.yaml").read_text(encoding="utf-8") + (HUB / "course.yaml").read_text(encoding="utf-8")
-    assert VALUES["singleuser"]["image"]["tag"] == version()
-    tags = [
-        line.split("#")[0].strip().rpartition(":")[2]
-        for line in text.splitlines()
-        if "image: " in line and "/mlsys-" in line
-    ]
-    assert tags
-    assert set(tags) == {version()}
-    assert ":latest" not in text
-
-
-def test_settings_of_the_servers_are_the_files_of_singleuser():
-    sys.path.insert(0, str(HUB))
-    try:
-        from embed import FILES, embedded
-    finally:
-        sys.path.remove(str(HUB))
-    text = (HUB / "values.yaml").read_text(encoding="utf-8")
-    assert embedded(text, HUB / "singleuser") == text, "say: python binder/hub/embed.py"
-    files = {f["mountPath"]: f.get("stringData") for f in VALUES["singleuser"]["extraFiles"].values()}
-    for name in FILES:
-        assert files[f"/etc/jupyter/{name}"] == (HUB / "singleuser" / name).read_text(encoding="utf-8")
-    lying = {str(p.relative_to(HUB / "singleuser")) for p in (HUB / "singleuser").rglob("*.*") if p.is_file()}
-    assert {name for name in lying if not name.startswith("course/")} == set(FILES)
-
-
-def test_the_chart_can_keep_the_files():
-    # They go into a Secret: its keys are plain, and all of it is below 1 MiB.
-    files = VALUES["singleuser"]["extraFiles"]
-    assert all(all(ch.isalnum() or ch in "-._" for ch in key) for key in files)
-    assert len({f["mountPath"] for f in files.values()}) == len(files)
-    assert sum(len(str(f)) for f in files.values()) < 500_000
-    assert all(("data" in f) != ("stringData" in f) for f in files.values())
-
-
-def test_a_server_ends_itself_only_when_nothing_runs(tmp_path):
-    # The Hub's culler is off, so the files must do it: idle kernels end, busy ones never, then the server.
-    from jupyter_server.serverapp import ServerApp
-
-    assert VALUES["cull"]["enabled"] is False
-    (tmp_path / "jupyter_server_config.d").mkdir()
-    for file in VALUES["singleuser"]["extraFiles"].values():
-        path = tmp_path / Path(file["mountPath"]).relative_to("/etc/jupyter")
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(file.get("stringData") or json.dumps(file["data"]), encoding="utf-8")
-    script = (
-        "import json\n"
-        "from jupyter_server.serverapp import ServerApp\n"
-        "app = ServerApp(); app.initialize(['--allow-root'], find_extensions=False, new_httpserver=False)\n"
-        "k = app.kernel_manager\n"
-        "print(json.dumps([k.cull_idle_timeout, k.cull_busy, k.cull_connected, app.shutdown_no_activity_timeout]))\n"
-    )
-    assert "shutdown_no_activity_timeout" in ServerApp.class_traits(config=True)
-    environment = {**os.environ, "JUPYTER_CONFIG_PATH": str(tmp_path), "HOME": str(tmp_path), "JUPYTER_NO_CONFIG": ""}
-    environment |= {"MLSYS_HUB_IDLE_SECONDS": str(VALUES["singleuser"]["extraEnv"]["MLSYS_HUB_IDLE_SECONDS"])}
-    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == "[3600, false, true, 600]"
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The last of this folder, in the group of all that starts a Hub: of what its tests have started, nothing is left."""
+"""Last tests of this folder, in the group of all that start a Hub: no process, mount, group or file is left."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from pathlib import Path
 import psutil
 import pytest
 
-from mlsys_grading.hub.limits import means
-from tests.hub.hub_process import FOLDERS, MARK, until
+from mlsys_grading.hub import limits
+from mlsys_grading.hub.limits import enforcement
+from tests.hub.hub_process import FOLDERS, MARK, SHARED, until
 
 pytestmark = [pytest.mark.xdist_group("hub"), pytest.mark.timeout(900)]
-# User ids of people: of a Hub that root starts (hub/accounts.py), and lent to the ordinary user of hub_process.py.
+# User ids of people: of a Hub that root starts (hub/accounts.py), and of the ordinary user of hub_process.py.
 PEOPLE = (range(1_900_000_000, 2_000_000_001), range(3_000_000, 3_065_536))
 BROWSER = ("chromium", "playwright")  # one for all tests of this process, other folders' too
 
 
 def groups() -> set[Path]:
-    return {group for folder in means().folders.values() for group in folder.glob("labkit-server-*")}
+    return {group for folder in enforcement().folders.values() for group in folder.glob("labkit-server-*")}
 
 
 def accounts() -> dict[str, bytes]:
-    """Users of this machine, and the user ids that it lends."""
+    """Return the users of this machine, and the user ids that it lends."""
     return {name: path.read_bytes() for name in ("passwd", "group", "subuid") if (path := Path("/etc", name)).exists()}
 
 
@@ -31,7 +32,7 @@ BEFORE, ACCOUNTS = groups(), accounts()
 
 
 def left() -> list[str]:
-    """Processes, mounts, control groups and files of the tests of this folder."""
+    """List processes, mounts, control groups and files that the tests of this folder have left."""
     found = list(processes())
     mounts = Path("/proc/self/mountinfo").read_text().splitlines()
     found += [f"mount {line}" for line in mounts if any(str(folder) in line for folder in FOLDERS)]
@@ -45,7 +46,7 @@ def left() -> list[str]:
 
 
 def processes() -> list[str]:
-    """Those of a Hub's folder, and those that a test here has started: children inherit what pytest says of it."""
+    """Yield processes of a Hub's folder, and children of the tests here, which inherit pytest's variables."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
@@ -59,7 +60,11 @@ def processes() -> list[str]:
     return found
 
 
-def test_nothing_is_left() -> None:
+def test_hub_tests_leave_nothing_behind() -> None:
+    SHARED.close()  # the Hub that the tests before this one shared; this is the last of them
+    # The servers ended with it. The next Hub that starts removes their control groups, in this call.
+    limits._prepared.cache_clear()
+    limits._prepared()
     found: list[str] = []
 
     def nothing() -> bool:

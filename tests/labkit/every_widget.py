@@ -26,13 +26,13 @@ SAMPLES: dict[str, Callable[[], Any]] = {
 
 
 def folders() -> set[str]:
-    """The kinds of widget that there are: a folder with a view each."""
+    """Return the kinds of widget: every folder with a view."""
     return {view.parent.name for view in ROOM.glob("*/view.js")}
 
 
 @cache
 def every() -> Mapping[str, Callable[[], Any]]:
-    """What makes each sample, by name; kinds without a sample are shown as their own examples show them."""
+    """Return the code that makes each sample, by name; kinds without a sample are shown by their own examples."""
     made = dict(SAMPLES)
     for folder in sorted(folders() - {folder_of(make) for make in SAMPLES.values()}):
         for number, (kind, state) in enumerate(_from_examples().get(folder, [])):
@@ -45,7 +45,7 @@ def folder_of(make: Callable[[], Any]) -> str:
 
 
 def shown_by(make: Callable[[], Any]) -> tuple[base.Kind, Mapping[str, Any]]:
-    """The kind and the state that a maker shows."""
+    """Return the kind and the state that a maker shows."""
     shown: list[tuple[base.Kind, Mapping[str, Any]]] = []
     with mock.patch.object(base.Kind, "show", lambda kind, state: shown.append((kind, state))):
         make()
@@ -54,13 +54,13 @@ def shown_by(make: Callable[[], Any]) -> tuple[base.Kind, Mapping[str, Any]]:
 
 @cache
 def by_folder() -> Mapping[str, tuple[base.Kind, Mapping[str, Any]]]:
-    """One sample of each folder."""
+    """Return one sample for each folder."""
     return {kind.folder: (kind, state) for kind, state in map(shown_by, every().values())}
 
 
 @cache
 def _from_examples() -> dict[str, list[tuple[base.Kind, Mapping[str, Any]]]]:
-    """What the examples in the docstrings of the kit's public names show, by folder."""
+    """Collect the widgets that the examples in the docstrings of the kit's public names show, by folder."""
     seen: dict[str, list[tuple[base.Kind, Mapping[str, Any]]]] = {}
     show = base.Kind.show
 
@@ -81,7 +81,7 @@ def _from_examples() -> dict[str, list[tuple[base.Kind, Mapping[str, Any]]]]:
 
 
 def notebook() -> Any:
-    """A notebook that shows every sample and a figure of the kit; its kernel finds this file by PYTHONPATH."""
+    """Build a notebook that shows every sample and a figure of the kit; its kernel finds this file by PYTHONPATH."""
     import nbformat
 
     sources = ["from tests.labkit import every_widget", *(f"every_widget.every()[{name!r}]()" for name in every())]
@@ -109,7 +109,7 @@ HANDLES = (
 
 
 def handle(section: Any) -> Any:
-    """A widget's main handle: its first slider, else what it has instead."""
+    """Return a widget's main handle: its first slider, or what it has instead."""
     for selector in HANDLES:
         for found in section.locator(selector).all():
             if found.is_visible():

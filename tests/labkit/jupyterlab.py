@@ -52,7 +52,7 @@ class Lab:
         return page
 
     def complaints(self) -> set[str]:
-        """Troubles beyond the usual, and beyond what others say of themselves on a machine with too much to do."""
+        """Return the errors of the page that are neither usual nor mere timeouts of a busy machine."""
         late = {one for one in self.troubles if any(text in one for text in LATE) and "blob:" not in one}
         return set(self.troubles) - self.usual - late
 
@@ -71,7 +71,7 @@ class Lab:
 
 @contextmanager
 def serving(folder: Path, home: Path, **environment: str) -> Iterator[Lab]:
-    """JupyterLab over ``folder``, on a port that the system chose, its own settings and state under ``home``."""
+    """Run JupyterLab over ``folder`` on a port that the system chooses, with its settings and state under ``home``."""
     token = secrets.token_hex(16)
     own = {f"JUPYTER_{name}_DIR": str(home / name.lower()) for name in ("CONFIG", "DATA", "RUNTIME")}
     own |= {"HOME": str(home), "IPYTHONDIR": str(home / "ipython"), "PYTHONPATH": str(ROOT)}
@@ -80,7 +80,7 @@ def serving(folder: Path, home: Path, **environment: str) -> Iterator[Lab]:
     command += ["--LabApp.expose_app_in_browser=True"]
     news = home / "settings/@jupyterlab/apputils-extension/notification.jupyterlab-settings"
     news.parent.mkdir(parents=True)
-    news.write_text('{"fetchNews": "false", "checkForUpdates": false}')  # there is no network to ask
+    news.write_text('{"fetchNews": "false", "checkForUpdates": false}')  # there is no network
     own["JUPYTERLAB_SETTINGS_DIR"] = str(home / "settings")
     home.mkdir(parents=True, exist_ok=True)
     with open(home / "server.log", "w") as log:
@@ -97,7 +97,7 @@ def serving(folder: Path, home: Path, **environment: str) -> Iterator[Lab]:
 
 
 def _address(home: Path, server: subprocess.Popen[bytes], token: str) -> str:
-    """The address that the server wrote down, once it listens there."""
+    """Return the address that the server wrote to its runtime file, once it listens there."""
     import urllib.request
 
     found: Callable[[], Path | None] = lambda: next((home / "runtime").glob("jpserver-*.json"), None)  # noqa: E731

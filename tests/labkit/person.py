@@ -1,4 +1,4 @@
-"""A person at a notebook: a real kernel that is asked to run cells as JupyterLab asks, or as a machine does."""
+"""A person at a notebook: a real kernel, and requests to run cells as JupyterLab or a program sends them."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ LAB = "lab00_your_machine"
 
 
 def handed_out(lab: str = LAB) -> dict[str, Any]:
-    """The student's notebook, as JSON."""
+    """Return the student's notebook as JSON."""
     return dict(json.loads((ROOT / "labs" / lab / f"{lab}.ipynb").read_text("utf-8")))
 
 
 def cells_of(lab: str = LAB) -> dict[str, str]:
-    """Text of the student's cells, by id."""
+    """Return the text of the student's cells, by id."""
     return {cell["id"]: "".join(cell["source"]) for cell in handed_out(lab)["cells"]}
 
 
 def solved(lab: str = LAB) -> dict[str, str]:
-    """Text of the author's cells by grade_id: right answers, and tests with what is hidden."""
+    """Return the text of the author's cells by grade_id: right answers, and tests with their hidden part."""
     notebook = jupytext.read(ROOT / "solutions" / lab / f"{lab}.py")
     return {cell.metadata.nbgrader.grade_id: cell.source for cell in notebook.cells if "nbgrader" in cell.metadata}
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a cell sent back: its output as text, ``stderr``, the bundle it ended in, and its error's name."""
+    """The reply to a cell: its output as text, ``stderr``, the bundle it ended in, and its error's name."""
 
     text: str
     stderr: str
@@ -46,7 +46,7 @@ class Answer:
 
 
 class Person:
-    """Runs cells in one kernel. ``sends_ids`` and ``can_type`` as the front end has it."""
+    """A kernel and its front end. ``sends_ids`` and ``can_type`` describe the front end."""
 
     def __init__(self, manager: KernelManager, *, sends_ids: bool = True, can_type: bool = True) -> None:
         self.manager, self.sends_ids, self.can_type = manager, sends_ids, can_type
@@ -81,13 +81,13 @@ class Person:
                 return Answer(text, stderr, data, error)
 
     def states(self) -> dict[str, str]:
-        """Task -> state, as the panel's Python has it."""
+        """Return task -> state, as the panel's Python has it."""
         said = self.run("import json; print(json.dumps({t.task.name: t.state for t in lk.progress().now.tasks}))")
         assert not said.error, said
         return dict(json.loads(said.text))
 
     def panel(self) -> str:
-        """What ``lk.progress()`` says in words."""
+        """Return the text of ``lk.progress()``."""
         return str(self.run("lk.progress()").data["text/plain"])
 
     def restart(self) -> None:
@@ -99,7 +99,7 @@ class Person:
 def at(
     notebook: Path | None, home: Path, *, sends_ids: bool = True, can_type: bool = True, **environment: str
 ) -> Iterator[Person]:
-    """A kernel whose front end says that it runs ``notebook``; None: it does not say."""
+    """Start a kernel whose front end names ``notebook`` as the one that runs; with None it names no notebook."""
     own = {"HOME": str(home), "IPYTHONDIR": str(home / ".ipython"), "PYTHONPATH": str(ROOT)}
     own |= {"JPY_SESSION_NAME": str(notebook)} if notebook else {}
     inherited = {
@@ -115,5 +115,5 @@ def at(
 
 
 def kept(home: Path) -> list[Path]:
-    """The files of the progress folder in ``home``."""
+    """Return the files of the progress folder in ``home``."""
     return sorted((home / ".local/share/mlsys-labkit").rglob("*.*"))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.extra.numpy import array_shapes
 
 from mlsys_labkit.access import AccessError, AccessTrace, TracedArray, cache_misses, lines_touched, trace_accesses
@@ -62,13 +61,13 @@ def test_misses_of_loop_orders_follow_their_closed_forms(traces, order, lines, a
     assert cache_misses(traces[order], lines=lines).per_array == (a, b, c)
 
 
-def test_the_columns_that_fit_are_reused(traces):
+def test_cache_misses_reuse_the_columns_that_fit(traces):
     # 40 lines: the 32 lines of a column of B stay while j runs over the 8 columns that share them.
     assert cache_misses(traces["ijk"], lines=ROW + N + 2).per_array[1] == N * N * ROW
 
 
 def naive_misses(lines: list[int], capacity: int) -> int:
-    """Mattson: a reference misses when at least `capacity` other lines came since its last use."""
+    """Count misses by Mattson's rule: at least ``capacity`` other lines were referenced since the line's last use."""
     misses = 0
     for t, line in enumerate(lines):
         last = next((s for s in range(t - 1, -1, -1) if lines[s] == line), None)
@@ -171,14 +170,14 @@ def test_a_straddling_element_asks_for_two_lines():
     assert cache_misses(trace).misses == cache_misses(trace).accesses == lines_touched(trace) == 2
 
 
-def test_the_result_comes_back_plain():
+def test_trace_accesses_returns_plain_arrays():
     x = np.arange(4.0)
     trace = trace_accesses(lambda a: a[1:], x)
     assert type(trace.result) is np.ndarray
     assert trace.result.tolist() == [1, 2, 3]
 
 
-def test_what_cannot_be_traced_says_so():
+def test_trace_accesses_refuses_what_it_cannot_trace():
     with pytest.raises(AccessError, match="arrays of numbers"):
         trace_accesses(len, np.array([None]))
     with pytest.raises(LabkitError, match="at least 1 B"):

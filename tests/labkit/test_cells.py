@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from mlsys_labkit.cells import cell_label, cell_number
+from mlsys_labkit._base.cells import cell_label, cell_number
 
 NAMES = ["def where():\n    import sys\n    return sys._getframe().f_code.co_filename", "1 + 1", "found = where()"]
 
@@ -25,13 +25,13 @@ def test_a_cell_is_called_by_the_number_that_the_notebook_shows(shell: Interacti
 
 
 class OldCompiler:
-    """IPython 7's: it names a cell, and forgets the name."""
+    """A compiler like IPython 7's, which names a cell and does not keep the name."""
 
     def get_code_name(self, raw: str, parsed: str, number: int) -> str:
         return f"<ipython-input-{number}-{hash(parsed)}>"
 
 
-def test_ipython_7_keeps_no_table_of_names_and_is_answered_all_the_same() -> None:
+def test_cell_number_works_without_ipythons_table_of_names() -> None:
     history = SimpleNamespace(input_hist_raw=["", *NAMES], input_hist_parsed=["", *NAMES])
     shell = SimpleNamespace(compile=OldCompiler(), history_manager=history)
     assert cell_number(f"<ipython-input-2-{hash(NAMES[1])}>", shell) == 2
@@ -39,6 +39,6 @@ def test_ipython_7_keeps_no_table_of_names_and_is_answered_all_the_same() -> Non
 
 
 @pytest.mark.parametrize("name", ["train.py", "<string>", ""])
-def test_what_is_no_cell_has_no_name(shell: InteractiveShell, name: str) -> None:
+def test_cell_number_of_another_file_is_none(shell: InteractiveShell, name: str) -> None:
     assert cell_number(name, shell) is None
     assert cell_label(name) == ""

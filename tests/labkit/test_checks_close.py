@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mlsys_labkit.checks import CheckError, expect_close
 from mlsys_labkit.checks.close import UNIT_ROUNDOFF, relative_tolerance
@@ -35,7 +34,7 @@ def test_unit_roundoff_is_half_of_what_torch_reports(name):
     exponent=st.integers(-3, 3),
     seed=st.integers(0, 2**31),
 )
-def test_honest_matmul_passes_and_planted_errors_fail(name, m, n, k, positive, exponent, seed):
+def test_expect_close_passes_a_correct_matmul_and_fails_planted_errors(name, m, n, k, positive, exponent, seed):
     dtype, generator = DTYPES[name], torch.Generator().manual_seed(seed)
     draw = torch.rand if positive else torch.randn
     a = (draw(m, k, generator=generator, dtype=torch.float64) * 2.0**exponent).to(dtype)
@@ -75,7 +74,7 @@ def test_a_lower_precision_on_the_way_is_named(honest, coarse, words):
     assert f"a cast to {words}" in text
 
 
-def test_structured_slips_are_named():
+def test_expect_close_names_structured_errors():
     x = torch.randn(8, 8, generator=torch.Generator().manual_seed(1))
     rows = torch.arange(8.0)[:, None].expand(8, 8) * x
     for actual, words in [
@@ -146,7 +145,7 @@ def test_digits_lost_to_arithmetic_are_not_blamed_on_a_cast_alone():
         ([np.inf], [-np.inf], "off by inf"),
     ],
 )
-def test_what_is_wrong_is_said(actual, expected, words):
+def test_expect_close_reports_shape_type_and_nan(actual, expected, words):
     assert words in message(actual, expected)
 
 
@@ -169,7 +168,7 @@ def test_integers_are_exact_beyond_2_to_the_53(values, data):
     message(other, values)
 
 
-def test_accepted_kinds_agree():
+def test_expect_close_accepts_arrays_tensors_and_numbers_alike():
     for one in (1.5, np.float32(1.5), np.array(1.5), torch.tensor(1.5), torch.tensor(1.5, requires_grad=True)):
         expect_close(one, 1.5)
         message(one, 1.6)
@@ -186,7 +185,7 @@ def test_accepted_kinds_agree():
     message([True, False], np.array([True, True]))
 
 
-def test_tolerances_given_by_hand():
+def test_expect_close_uses_given_tolerances():
     expect_close([1.0, 100.0], [1.0, 101.0], rtol=0.01, atol=0)
     message([1.0, 100.0], [1.0, 101.1], rtol=0.01, atol=0)
     expect_close([1e-3, 5.0], [0.0, 5.0], atol=1e-3)

@@ -1,4 +1,4 @@
-"""``expect_cache_misses`` through the door a test cell uses; the expected counts are worked out by hand."""
+"""``expect_cache_misses``, called as a test cell does; the expected counts are computed by hand."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ def test_the_worst_array_is_named() -> None:
         expect_cache_misses(trace, at_most=2, lines=8)
 
 
-def test_going_past_the_recorder_is_caught() -> None:
+def test_expect_cache_misses_catches_a_bypassed_recorder() -> None:
     silent = trace_accesses(lambda a, b: None, np.ones((16, 16)), np.zeros((16, 16)))
     with pytest.raises(CheckError, match="went past the recorder"):
         expect_cache_misses(silent, at_least=64, at_most=64, lines=4)
 
 
-def test_a_bound_of_zero_divides_nothing() -> None:
+def test_expect_cache_misses_accepts_a_bound_of_zero() -> None:
     with pytest.raises(CheckError, match="too many"):
         expect_cache_misses(traced("ij"), at_most=0)
 
 
-def test_something_else_than_a_trace_is_named() -> None:
+def test_expect_cache_misses_refuses_other_types() -> None:
     with pytest.raises(CheckError, match="not a trace of accesses"):
         expect_cache_misses(walk, at_most=1)

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from mlsys_labkit import cli, doctor
+from mlsys_labkit._frontends import cli, doctor
 from mlsys_labkit.errors import LabkitError
 
 LABKIT = Path(sys.executable).parent / "labkit"
 
 
 def verb(action):
-    """A stand-in for an installed verb, named ``act``."""
+    """Return the entry points of one fake verb, named ``act``."""
 
     class Point:
         name = "act"
@@ -46,13 +46,13 @@ def raising(error: BaseException):
         ),
     ],
 )
-def test_errors_are_one_line(monkeypatch, capsys, error, code, line) -> None:
+def test_command_errors_are_one_line(monkeypatch, capsys, error, code, line) -> None:
     monkeypatch.setattr(cli, "entry_points", lambda group: verb(raising(error)))
     assert cli.main(["act"]) == code
     assert capsys.readouterr().err.strip() == line
 
 
-def test_a_verb_that_does_not_load_leaves_the_others(monkeypatch, capsys) -> None:
+def test_command_without_one_of_its_verbs_keeps_the_others(monkeypatch, capsys) -> None:
     class Broken:
         name = "act"
 
@@ -83,13 +83,13 @@ def test_doctor_json_and_text_agree(capsys) -> None:
     assert all(name in text for name in names)
 
 
-def test_doctor_says_how_to_mend(monkeypatch) -> None:
+def test_doctor_reports_how_to_fix_each_finding(monkeypatch) -> None:
     monkeypatch.setattr(doctor, "PACKAGES", (("no-such-package", "everything", "widgets", True),))
     finding = next(finding for finding in doctor.examine() if finding.name == "no-such-package")
     assert (finding.status, finding.mend) == ("broken", "pip install 'mlsys-labkit[widgets]'")
 
 
-def test_doctor_survives_a_look_that_fails(monkeypatch) -> None:
+def test_doctor_survives_a_failing_check(monkeypatch) -> None:
     def gpu() -> None:
         raise RuntimeError("driver gone")
 
@@ -98,6 +98,6 @@ def test_doctor_survives_a_look_that_fails(monkeypatch) -> None:
 
 
 def test_doctor_says_when_free_memory_cannot_be_read(monkeypatch) -> None:
-    monkeypatch.setattr("mlsys_labkit.limits.memory_free_bytes", lambda: None)  # macOS without psutil
+    monkeypatch.setattr("mlsys_labkit._base.limits.memory_free_bytes", lambda: None)  # macOS without psutil
     finding = next(finding for finding in doctor.examine() if finding.name == "memory")
     assert (finding.status, finding.mend) == ("absent", "pip install psutil to see it")

@@ -1,4 +1,4 @@
-"""Hints come a rung at a time, predictions answer once committed, pictures wait for their task."""
+"""Hints appear one at a time, predictions reveal the answer once committed, pictures wait for their task."""
 
 from __future__ import annotations
 

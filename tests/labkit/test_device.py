@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from mlsys_labkit import device as device_room
-from mlsys_labkit import specs
+from mlsys_labkit import device as device_room, specs
 from mlsys_labkit.device import Device, detect
 from mlsys_labkit.errors import LabkitError
 
@@ -26,7 +25,7 @@ def fake_torch(name: str, available: bool = True) -> Any:
 
 
 class FakeNvml:
-    """nvidia-ml-py with two GPUs, the second one sliced."""
+    """A fake of nvidia-ml-py with two GPUs, the second one split."""
 
     class NVMLError(Exception):
         pass
@@ -114,7 +113,7 @@ def test_a_known_gpu_from_torch_gets_its_spec(monkeypatch: pytest.MonkeyPatch) -
     device = detect({})
     assert device.spec == specs.get("rtx3090")
     assert device.memory_free_bytes == 20 * 2**30
-    assert device.sms == 80  # what the hardware says overrules the table
+    assert device.sms == 80  # the value read from the hardware overrides the table
     assert not device.virtual
 
 

@@ -20,7 +20,7 @@ MODULES = sorted(
 
 
 def public() -> Iterator[tuple[str, object]]:
-    """The names that the front door and the rooms behind it hand out."""
+    """Yield the public names of the package and of its public modules."""
     for name in lk.__all__:
         thing = getattr(lk, name)
         if not inspect.ismodule(thing):

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from mlsys_labkit import limits
+from mlsys_labkit._base import limits
 
 GIB = 2**30
 V2_MOUNT = "29 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate"
@@ -180,7 +179,7 @@ def test_cores_are_the_minimum_over_the_whole_path(
     ],
     ids=["no proc (macOS, Windows)", "nonsense", "no mounts", "unreadable numbers"],
 )
-def test_a_machine_that_tells_nothing_falls_back(tmp_path: Path, files: dict[str, str]) -> None:
+def test_limits_fall_back_where_the_machine_reports_nothing(tmp_path: Path, files: dict[str, str]) -> None:
     root = machine(tmp_path, files)
     assert limits.usable_cores(root, visible=3) == 3.0
     assert limits.usable_cores(root) >= 1.0
@@ -212,7 +211,7 @@ def test_caches_are_read_without_the_instruction_cache(tmp_path: Path) -> None:
     assert limits.cache_bytes(machine(tmp_path, files)) == {"l1": 48 * 2**10, "l2": 2 * 2**20, "l3": 105 * 2**20}
 
 
-def test_this_machine_answers() -> None:
+def test_limits_of_this_machine_are_plausible() -> None:
     total, free = limits.memory_limit_bytes(), limits.memory_free_bytes()
     assert limits.usable_cores() > 0
     assert total is not None

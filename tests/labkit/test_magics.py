@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 
 import numpy as np
@@ -48,7 +49,7 @@ def test_work_gives_arrays_back_after_an_error(shell: InteractiveShell) -> None:
     assert shell.user_ns["left"] is left
 
 
-def test_work_sees_torch(shell: InteractiveShell) -> None:
+def test_work_magic_counts_torch(shell: InteractiveShell) -> None:
     torch = pytest.importorskip("torch")
     shell.user_ns["t"] = torch.ones(8, 8)
     assert shell.run_cell_magic("work", "h100-sxm", "t @ t\n").work.flops == 2 * 8**3
@@ -63,13 +64,13 @@ def test_trace_memory_keeps_its_trace(shell: InteractiveShell) -> None:
     assert shell.user_ns["b"][0] == 2
 
 
-def test_trace_memory_wants_a_name(shell: InteractiveShell) -> None:
+def test_trace_memory_magic_refuses_a_missing_name(shell: InteractiveShell) -> None:
     with pytest.raises(LabkitError, match="'2 words' is not one"):
         shell.run_cell_magic("trace_memory", "2 words", "ran = True\n")
     assert "ran" not in shell.user_ns, "refused before an hour's run, not after it"
 
 
-def test_work_wants_a_device_that_is_on_record(shell: InteractiveShell) -> None:
+def test_work_magic_refuses_an_unknown_device(shell: InteractiveShell) -> None:
     with pytest.raises(LabkitError, match="h100-sxm"):
         shell.run_cell_magic("work", "h100-smx", "ran = True\n")
     assert "ran" not in shell.user_ns
@@ -85,7 +86,7 @@ def test_bench_times_a_statement(shell: InteractiveShell) -> None:
 @pytest.mark.parametrize(
     ("line", "message"), [("", "%bench needs a statement"), ("-s soon f()", "%bench -s takes seconds")]
 )
-def test_bench_says_what_it_wants(shell: InteractiveShell, line: str, message: str) -> None:
+def test_bench_magic_explains_its_arguments(shell: InteractiveShell, line: str, message: str) -> None:
     with pytest.raises(LabkitError, match=message):
         shell.run_line_magic("bench", line)
 
@@ -98,7 +99,7 @@ def test_last_expression_shows_as_in_a_plain_cell(shell: InteractiveShell, capsy
 def test_more_events_than_a_timeline_holds_are_a_table(
     shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mlsys_labkit.widgets.timeline.MOST_EVENTS", 10)
+    monkeypatch.setattr(importlib.import_module("mlsys_labkit.widgets.memory_timeline"), "MOST_EVENTS", 10)
     shell.run_cell("import torch")
     shown = shell.run_cell_magic("trace_memory", "", "for _ in range(10):\n    torch.zeros(10)\n")
     assert len(shown.events) >= 20

@@ -8,8 +8,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mlsys_labkit.checks import CheckError, expect_peak
 from mlsys_labkit.memory import trace_memory
@@ -31,13 +30,13 @@ def frugal(x):
 PYTHON = 16 * 1024  # bytes of Python's own objects that a temporary may be overstated by
 
 
-def test_peaks_by_hand():
+def test_numpy_peak_matches_a_hand_count():
     x = np.arange(float(N))
     for run, arrays in [
         (lambda: careless(x), 2),
         (lambda: frugal(x), 1),
         (lambda: np.concatenate([x, x]), 2),
-        (lambda: (x + 1) * (x + 2), 2),  # numpy writes the product into a temporary that nobody else holds
+        (lambda: (x + 1) * (x + 2), 2),  # numpy writes the product into a temporary without other references
         (lambda: x[::2].T, 0),
     ]:
         assert abs(trace_memory(run).peak_bytes - arrays * x.nbytes) < PYTHON
@@ -77,7 +76,7 @@ def test_live_bytes_follow_a_table_of_arrays(program):
     assert sum(event.bytes for event in trace.events) == 0
 
 
-def test_the_same_every_time():
+def test_numpy_trace_is_deterministic():
     x = np.ones(N) + np.arange(N)
     careless(x)
     peaks = [trace_memory(careless, x).peak_bytes for _ in range(5)]
@@ -100,7 +99,7 @@ def test_each_line_of_a_function_is_an_event():
     ]
 
 
-def test_the_line_is_named():
+def test_numpy_trace_names_the_line():
     with trace_memory() as trace:
         big = np.zeros(N)
     assert trace.peak_tensors[0].code == "big = np.zeros(N)"
@@ -110,7 +109,7 @@ def test_the_line_is_named():
     del big
 
 
-def test_traces_nest():
+def test_numpy_traces_can_be_nested():
     with trace_memory():
         pass  # the first trace of a process imports what it needs: megabytes that are not the nested one's
     with trace_memory() as outer:
@@ -119,7 +118,7 @@ def test_traces_nest():
             b = np.ones(2 * N)
             del b
             c = np.ones(3 * N)
-        del c  # made inside, freed outside: the outer trace sees both ends
+        del c  # made inside, freed outside: the outer trace has both events
     assert [e.bytes // N for e in inner.events if e.bytes > N] == [16, 24]
     assert inner.python_peak_bytes // N == 24
     assert 32 <= outer.python_peak_bytes / N < 33  # what setting up the inner trace took is not the user's

@@ -1,4 +1,4 @@
-"""What travels: wheel and sdist, of the checkout and of the students' tree, hold the kit and give nothing away."""
+"""Wheel and sdist, of the checkout and of the students' tree: they hold the kit and no solutions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def contents(built: Path) -> dict[str, dict[str, bytes]]:
 
 
 @pytest.mark.parametrize("kind", ["wheel", "sdist"])
-def test_the_kit_travels_and_no_grader(built: Path, kind: str) -> None:
+def test_archives_hold_the_kit_and_no_grader(built: Path, kind: str) -> None:
     files = contents(built)[kind]
     assert any(name.endswith("mlsys_labkit/specs/hardware.toml") for name in files)
     assert any(name.endswith("mlsys_labkit/py.typed") for name in files)
@@ -53,8 +53,8 @@ def test_the_kit_travels_and_no_grader(built: Path, kind: str) -> None:
     ]
 
 
-def test_no_hidden_line_travels(built: Path, root: Path) -> None:
-    """The files themselves, as somebody would get them: the search unpacks them."""
+def test_archives_hold_no_hidden_line(built: Path, root: Path) -> None:
+    """The search unpacks the archives that users download."""
     hidden = hidden_lines(read_labs(root))
     assert len(hidden) > 2000, "the search would find nothing: the solutions were not read"
     assert search(((path.name, path.read_bytes()) for path in built.iterdir()), hidden) == []
@@ -63,7 +63,7 @@ def test_no_hidden_line_travels(built: Path, root: Path) -> None:
 def test_everything_the_package_reads_is_in_the_wheel(built: Path, root: Path) -> None:
     tracked = subprocess.run(["git", "ls-files", "mlsys_labkit"], cwd=root, capture_output=True, text=True, check=True)
     assert {name for name in tracked.stdout.split() if (root / name).exists()} <= set(contents(built)["wheel"])
-    server = "data/etc/jupyter/jupyter_server_config.d/mlsys_labkit.json"  # switches mlsys_labkit.saving on
+    server = "data/etc/jupyter/jupyter_server_config.d/mlsys_labkit.json"  # switches mlsys_labkit._frontends.saving on
     assert any(name.endswith(server) for name in contents(built)["wheel"])
 
 

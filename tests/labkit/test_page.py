@@ -1,4 +1,4 @@
-"""``jupyter nbconvert --to labkit_html``: a notebook as a page in which everything lives, with the network cut off."""
+"""``jupyter nbconvert --to labkit_html``: a page whose widgets and figures work with the network cut off."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NETWORK = re.compile(r"^(?!file:|data:|blob:|about:)")
 
 
 def serious(page: Any) -> list[tuple[str, str]]:
-    """What axe finds serious or worse, as [rule, element]; plotly.js draws and answers for its own."""
+    """Return axe's serious and critical findings as [rule, element], without those inside plotly.js's drawing."""
     if not page.evaluate("'axe' in window"):
         page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text("utf-8"))
     found = page.evaluate("axe.run({ exclude: ['.js-plotly-plot'] }).then(result => result.violations)")
@@ -32,7 +32,7 @@ def serious(page: Any) -> list[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Run by a kernel and saved with the state of its widgets, which is what blanks nbconvert's own page offline."""
+    """Run a notebook, save its widgets' state, and export it: offline, nbconvert's own page is blank."""
     folder = tmp_path_factory.mktemp("page")
     nbformat.write(every_widget.notebook(), folder / "all.ipynb")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "JUPYTER_CONFIG_DIR": str(folder / "config")}
@@ -113,7 +113,7 @@ def test_a_solved_lab_is_accessible_and_fits(tmp_path: Path, browser: Any, name:
 
 
 def test_the_page_without_figures_carries_no_plotly() -> None:
-    from mlsys_labkit.page.exporter import PageExporter
+    from mlsys_labkit._frontends.page.exporter import PageExporter
 
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1 + 1")])
     html, _ = PageExporter().from_notebook_node(notebook)

@@ -1,4 +1,4 @@
-"""What ``lk.progress()`` knows of the labs, how it reckons time, and the files that it keeps."""
+"""The labs that ``lk.progress()`` shows, the time it counts, and the files it keeps."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 import mlsys_labkit as lk
-from mlsys_labkit.cli import main
+from mlsys_labkit._frontends.cli import main
+from mlsys_labkit._frontends.progress import catalogue, store, watch
+from mlsys_labkit._frontends.progress.catalogue import Lab, Task, Test
+from mlsys_labkit._frontends.progress.record import PAUSE_SECONDS, Outcome, Record
+from mlsys_labkit._frontends.progress.state import LabProgress
 from mlsys_labkit.errors import LabkitError
-from mlsys_labkit.journal import catalogue, store, watch
-from mlsys_labkit.journal.catalogue import Lab, Task, Test
-from mlsys_labkit.journal.panel import Progress
-from mlsys_labkit.journal.record import PAUSE_SECONDS, Outcome, Record
 from tests.conftest import ROOT
 from tests.labkit.person import LAB, cells_of, handed_out, solved
 
@@ -102,7 +102,7 @@ def test_tests_that_nobody_sees_are_told_and_decide_nothing_here() -> None:
     record = Record(lab)
     record.ran("def a(): ...", "a", True, 1.0)
     record.outcomes["a_test"] = Outcome(True, record.edits["a"].digest)
-    said = str(Progress(lab, record.standings(), 0.0))
+    said = str(LabProgress(lab, record.standings(), 0.0))
     assert "1 of 1 tasks pass the checks you see; the cells that pass are worth 2 of 2 points" in said
     assert "In cells worth 2 of the points, tests that you do not see" in said
     assert "3 more points are decided by tests that you do not see at all" in said
@@ -111,7 +111,7 @@ def test_tests_that_nobody_sees_are_told_and_decide_nothing_here() -> None:
 # --- time ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_night_is_a_pause_and_a_clock_set_back_takes_nothing() -> None:
+def test_record_counts_long_pauses_as_ten_minutes() -> None:
     record = Record(catalogue.lab(LAB))
     for now in (1000.0, 1090.0, 1090.0 + 9 * 3600, 1090.0 + 9 * 3600 + 30, 5000.0, 5060.0):
         record.tick(now)
@@ -134,22 +134,20 @@ def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *(
-            "",
-            "{",
-            "[]",
-            "null",
-            '{"schema": 2}',
-            "[" * 100_000,
-            "\0",
-            "{}",
-            '{"schema": 1, "lab": "lab00_your_machine"}',
-        ),
+        "",
+        "{",
+        "[]",
+        "null",
+        '{"schema": 2}',
+        "[" * 100_000,
+        "\0",
+        "{}",
+        '{"schema": 1, "lab": "lab00_your_machine"}',
         json.dumps({"schema": 1, "lab": LAB, "seconds": 1, "last": 1, "edits": [], "outcomes": {}, "hints": {}}),
         json.dumps({"schema": 1, "lab": LAB, "seconds": "x", "last": {}, "edits": {}, "outcomes": 3, "hints": {}}),
     ],
 )
-def test_whatever_lies_there_is_an_empty_record_and_is_replaced(data: Path, tmp_path: Path, text: str) -> None:
+def test_store_replaces_a_damaged_record(data: Path, tmp_path: Path, text: str) -> None:
     lab, notebook = catalogue.lab(LAB), str(tmp_path / "a.ipynb")
     store.save(Record(lab), notebook)
     (path,) = data.rglob("*.json")
@@ -181,7 +179,8 @@ def test_the_number_of_files_is_bounded(data: Path) -> None:
 def test_a_killed_writer_leaves_one_whole_record(data: Path, tmp_path: Path) -> None:
     """Killed at any moment, many times over: the file is a record each time."""
     code = (
-        "from mlsys_labkit.journal import store, catalogue; from mlsys_labkit.journal.record import Record\n"
+        "from mlsys_labkit._frontends.progress import store, catalogue\n"
+        "from mlsys_labkit._frontends.progress.record import Record\n"
         "print('go', flush=True)\n"
         "n = 0\nwhile True:\n    n += 1; store.save(Record(catalogue.lab('lab00'), last=float(n)), 'a')"
     )
@@ -215,7 +214,7 @@ def test_without_a_home_nothing_is_kept_and_nothing_raised(monkeypatch: pytest.M
 # --- doors -----------------------------------------------------------------------------------------------------------
 
 
-def test_in_plain_python_it_is_a_table() -> None:
+def test_progress_in_plain_python_is_a_table() -> None:
     said = str(lk.progress("lab03"))
     assert said.splitlines()[0] == "Lab 03 · CUDA: from one thread to a matrix product"
     assert len(re.findall(r"^ +\d+  .* points  ○ not started$", said, re.MULTILINE)) == 10
@@ -229,7 +228,7 @@ def test_in_plain_python_it_is_a_table() -> None:
         lk.progress("lab")
 
 
-def test_in_a_terminal(capsys: pytest.CaptureFixture[str], tmp_path: Path, data: Path) -> None:
+def test_progress_in_a_terminal_is_a_table(capsys: pytest.CaptureFixture[str], tmp_path: Path, data: Path) -> None:
     path = tmp_path / "mine.ipynb"
     notebook = handed_out()
     for cell in notebook["cells"]:
@@ -260,7 +259,7 @@ def test_in_a_terminal(capsys: pytest.CaptureFixture[str], tmp_path: Path, data:
 
 def test_the_panel_follows_and_all_calls_share_one_widget(monkeypatch: pytest.MonkeyPatch) -> None:
     shell = InteractiveShell()
-    monkeypatch.setattr("mlsys_labkit.journal.panel._shell", lambda: shell)
+    monkeypatch.setattr("mlsys_labkit._frontends.progress.panel._shell", lambda: shell)
     shell.run_cell(cells_of()["lab00_imports"])
     first, second = lk.progress(), lk.progress("lab00")
     widget = first._widget
@@ -278,7 +277,7 @@ def test_the_panel_follows_and_all_calls_share_one_widget(monkeypatch: pytest.Mo
     watch.leave(shell)
 
 
-def test_a_hook_that_fails_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_failing_hook_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     watcher = watch.Watcher(InteractiveShell())
     watcher.before(SimpleNamespace())
     watcher.after(SimpleNamespace())

@@ -41,7 +41,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 @pytest.fixture
 def page(browser: Any, server: Lab) -> Iterator[Any]:
-    """The lab's first task in JupyterLab, the panel above it; opened and shown."""
+    """Open the lab's first task in JupyterLab, with the panel above it."""
     path = server.folder / f"{LAB}.ipynb"
     wanted = ["lab00_imports", "lab00_readings", "panel", "warmup_end", "warmup_end_test"]
     texts = CELLS | {"panel": "lk.progress()"}
@@ -61,7 +61,7 @@ def row(page: Any, task: str) -> Any:
     return page.locator("section.lk-progress tr", has_text=task)
 
 
-def test_it_follows_the_cells(page: Any, server: Lab) -> None:
+def test_panel_follows_the_cells_as_they_run(page: Any, server: Lab) -> None:
     from playwright.sync_api import expect
 
     first = row(page, "Where does the warm-up end?")
@@ -84,7 +84,7 @@ def test_it_follows_the_cells(page: Any, server: Lab) -> None:
     assert json.loads(record.read_text())["notebook"] == str(server.folder / f"{LAB}.ipynb")
 
 
-def test_by_keyboard_only_what_is_left(page: Any) -> None:
+def test_panel_is_usable_by_keyboard(page: Any) -> None:
     from playwright.sync_api import expect
 
     page.evaluate(RUN, ["warmup_end", solved()["warmup_end"]])

@@ -1,4 +1,4 @@
-"""``lk.progress()`` in real kernels: what counts as passing, what is kept, and whom it must not disturb."""
+"""``lk.progress()`` in real kernels: which runs count as passing, what is stored, and no effect on other code."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def person(notebook: Path, home: Path) -> Iterator[Person]:
         yield open_lab(person)
 
 
-def test_right_wrong_and_untouched(person: Person) -> None:
+def test_progress_shows_right_wrong_and_untouched_tasks(person: Person) -> None:
     assert set(person.states().values()) == {"not started"}
     solve(person, "warmup_end", "warmup_end_test")
     person.run("def dot_cost(n, itemsize):\n    return 2 * n, 8", "costs")
@@ -75,7 +75,7 @@ def test_right_wrong_and_untouched(person: Person) -> None:
     assert "Next is task 2 · How sure is that median?" in said
 
 
-def test_of_two_test_cells_each_earns_its_own(person: Person) -> None:
+def test_progress_counts_the_points_of_each_test_cell(person: Person) -> None:
     person.run(RIGHT["costs"].replace("2 * m * n, (m", "2 * m * n + 1, (m"), "costs")
     assert person.run(CELLS["costs_test"], "costs_test").error
     assert not person.run(CELLS["costs_test_ragged"], "costs_test_ragged").error
@@ -83,7 +83,7 @@ def test_of_two_test_cells_each_earns_its_own(person: Person) -> None:
     assert f"worth {POINTS['costs_test_ragged']} of 100 points" in person.panel()
 
 
-def test_a_pass_is_of_the_answer_that_was_tested(person: Person) -> None:
+def test_pass_is_void_after_the_answer_changes(person: Person) -> None:
     solve(person, "warmup_end", "warmup_end_test")
     person.run(ROUGH, "warmup_end")
     assert person.states()["warmup_end"] == "run again"
@@ -97,7 +97,7 @@ def test_a_pass_is_of_the_answer_that_was_tested(person: Person) -> None:
 
 
 def test_an_edit_that_was_saved_and_never_run_counts(person: Person, notebook: Path) -> None:
-    """What is handed in is the file."""
+    """Check that the saved file is what counts, because it is what is handed in."""
     solve(person, "warmup_end", "warmup_end_test")
     copy = nbformat.read(notebook, as_version=4)
 
@@ -172,10 +172,8 @@ def test_without_cell_ids_tests_are_known_by_text_and_answers_by_what_they_defin
 
 
 @pytest.mark.parametrize("place", ["file", "full", "kernel"])
-def test_what_cannot_be_written_is_said_and_hurts_nobody(
-    notebook: Path, home: Path, tmp_path: Path, place: str
-) -> None:
-    """A file where the folder should be; a disk that takes 64 bytes more; a file system that is the kernel's own."""
+def test_panel_reports_a_record_that_cannot_be_written(notebook: Path, home: Path, tmp_path: Path, place: str) -> None:
+    """A file in the folder's place, a disk with 64 free bytes, and a file system of the kernel."""
     (tmp_path / "file").write_text("")
     data = {"file": str(tmp_path / "file"), "full": str(tmp_path / "data"), "kernel": "/proc/self"}[place]
     with at(notebook, home, XDG_DATA_HOME=data) as person:
@@ -195,8 +193,8 @@ def test_what_cannot_be_written_is_said_and_hurts_nobody(
             assert [one.name for one in path.parent.iterdir()] == [path.name], "and no scrap beside it"
 
 
-def test_a_fault_of_ours_never_reaches_a_cell(person: Person) -> None:
-    broken = "import mlsys_labkit.journal.record as r\nr.Record.ran = r.Record.tick = None"
+def test_error_in_the_watcher_does_not_reach_the_cell(person: Person) -> None:
+    broken = "import mlsys_labkit._frontends.progress.record as r\nr.Record.ran = r.Record.tick = None"
     said = [person.run(broken), person.run("x = 1", "warmup_end"), person.run("print(x)")]
     assert [(one.error, one.stderr) for one in said] == [("", "")] * 3
     assert said[-1].text == "1\n"
@@ -204,7 +202,7 @@ def test_a_fault_of_ours_never_reaches_a_cell(person: Person) -> None:
 
 def test_unloading_the_extension_ends_it(person: Person) -> None:
     callbacks = "get_ipython().events.callbacks['post_run_cell']"
-    count = f"print(sum('journal' in c.__module__ for c in {callbacks} if hasattr(c, '__module__')))"
+    count = f"print(sum('frontends.progress' in c.__module__ for c in {callbacks} if hasattr(c, '__module__')))"
     assert person.run(count).text == "1\n"
     person.run("%reload_ext mlsys_labkit")
     assert person.run(count).text == "1\n"
@@ -212,11 +210,11 @@ def test_unloading_the_extension_ends_it(person: Person) -> None:
     assert person.run(count).text == "0\n"
 
 
-# --- nobody at the keyboard ------------------------------------------------------------------------------------------
+# --- runs by a program ----------------------------------------------------------------------------------------------
 
 
 def solution_notebook() -> nbformat.NotebookNode:
-    """The student's notebook with answers in some of its cells."""
+    """Return the student's notebook with answers in some of its cells."""
     notebook = nbformat.reads(json.dumps(handed_out()), as_version=4)
     for cell in notebook.cells:
         if cell.id in ("warmup_end", "costs"):
@@ -264,7 +262,7 @@ def test_a_headless_run_shows_the_table_and_leaves_no_file(home: Path, tmp_path:
 
 
 def test_an_author_sees_the_whole_lab_pass(home: Path) -> None:
-    """The tests with what is hidden in them are the same tests."""
+    """Tests with their hidden part count as the same tests."""
     with at(None, home, sends_ids=False, can_type=False) as person:
         open_lab(person)
         solve_all = {name: RIGHT[name] for name in ("warmup_end", "warmup_end_test", "costs", "costs_test")}

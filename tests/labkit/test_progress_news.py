@@ -1,4 +1,4 @@
-"""What changed since this lab was handed out: two real releases of a real lab, and a copy that a student works in."""
+"""Changes since a lab was handed out: two real releases of a real lab, and a student's copy."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from mlsys_labkit.cli import main
+from mlsys_labkit import __version__
+from mlsys_labkit._frontends.cli import main
+from mlsys_labkit._frontends.progress import catalogue, news, notebook
 from mlsys_labkit.errors import LabkitError
-from mlsys_labkit.journal import catalogue, news, notebook
 from tests.conftest import ROOT
 from tests.labkit.person import LAB, at, cells_of, solved
 
@@ -47,14 +48,14 @@ class Copies:
         self.source.write_text(text.replace(old, new), "utf-8")
 
     def release(self, name: str) -> Path:
-        """A release of the checkout as it is now."""
+        """Release the checkout as it is now."""
         out = self.folder / name
         assert main(["release", str(out), "--root", str(self.checkout)]) == 0
         return out
 
 
 def work(path: Path) -> None:
-    """A student's afternoon in the notebook at ``path``: an answer, a scratch cell, outputs."""
+    """Do a student's work in the notebook at ``path``: an answer, a scratch cell, outputs."""
     copy = json.loads(path.read_text("utf-8"))
     for cell in copy["cells"]:
         if cell["id"] == "warmup_end":
@@ -73,7 +74,7 @@ def work(path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def copies(tmp_path_factory: pytest.TempPathFactory) -> Copies:
-    """``old`` with a student's work in it, ``new`` changed in four places; nothing else differs."""
+    """Make two releases: ``old`` with a student's work in it, and ``new``, changed in four places."""
     made = Copies(tmp_path_factory.mktemp("copies"))
     old = made.release("old")
     work(old / "labs" / LAB / f"{LAB}.ipynb")
@@ -142,7 +143,7 @@ def test_as_nbgitpuller_leaves_it_the_list_is_new_and_the_notebook_is_not(copies
         person.run(cells_of()["lab00_imports"], "lab00_imports")
         said = person.run("lk.progress()").data
     for kind in ("text/plain", "text/html"):
-        assert "Release 0.1.0 of" in said[kind]
+        assert f"Release {__version__} of" in said[kind]
         assert "is newer than your copy" in said[kind]
         assert (
             "Task 1 · Where does the warm-up end?: a text or a helper changed, the test warmup_end_test" in said[kind]
@@ -179,7 +180,7 @@ def handler(body: bytes, *, code: int = 200, pause: threading.Event | None = Non
     return Answers
 
 
-def test_by_an_address(copies: Copies, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_news_are_read_from_an_address(copies: Copies, monkeypatch: pytest.MonkeyPatch) -> None:
     body = (copies.folder / "new" / "labs" / "release.toml").read_bytes()
     with answering(handler(body)) as address:
         monkeypatch.setenv("LABKIT_RELEASE", address)
@@ -194,8 +195,8 @@ def test_by_an_address(copies: Copies, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_release_that_cannot_be_read_is_one_line_and_the_panel_goes_on(
     copies: Copies, monkeypatch: pytest.MonkeyPatch, trouble: str
 ) -> None:
-    from mlsys_labkit.journal.panel import standing_of
-    from mlsys_labkit.journal.record import Record
+    from mlsys_labkit._frontends.progress.record import Record
+    from mlsys_labkit._frontends.progress.state import progress_of
 
     path = str(copies.folder / "old" / "labs" / LAB / f"{LAB}.ipynb")
     pause = threading.Event()
@@ -217,7 +218,7 @@ def test_a_release_that_cannot_be_read_is_one_line_and_the_panel_goes_on(
             seen(copies, Path(path))
         assert "\n" not in str(error.value)
         assert ("more than" in str(error.value)) == (trouble in ("too large", "drips"))
-        told = standing_of(Record(catalogue.lab(LAB)), path)
+        told = progress_of(Record(catalogue.lab(LAB)), path)
         pause.set()
     assert told.news[0] == "Whether your copy is the newest is not known"
     assert len(told.tasks) == 9

@@ -10,7 +10,7 @@ from typing import Any
 import nbformat
 import pytest
 
-from mlsys_labkit.figures import PLOTLY_MIME
+from mlsys_labkit._frontends.figures import PLOTLY_MIME
 from tests.conftest import ROOT
 from tests.labkit.jupyterlab import serving
 
@@ -32,7 +32,7 @@ SAVE = """async () => {
 
 
 def installed(prefix: Path) -> Path:
-    """What the wheel lays beside the package, under ``prefix``; returns Jupyter's folder there."""
+    """Install the wheel's data files under ``prefix``, and return Jupyter's folder there."""
     built = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]["targets"]["wheel"]
     for source, target in built["shared-data"].items():
         (prefix / target).parent.mkdir(parents=True, exist_ok=True)

@@ -14,8 +14,8 @@ import plotly.io as pio
 import pytest
 
 import mlsys_labkit as lk
+from mlsys_labkit._frontends.figures import COLORS, INK, PLOTLY_MIME, bundle, figure_html, template
 from mlsys_labkit.errors import LabkitError
-from mlsys_labkit.figures import COLORS, INK, PLOTLY_MIME, bundle, figure_html, template
 from tests.conftest import python
 from tests.labkit.test_widgets import Page, luminance
 

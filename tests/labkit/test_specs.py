@@ -46,7 +46,7 @@ def test_the_table_holds_the_devices_students_meet() -> None:
 
 
 @BY_KEY
-def test_a_doubt_can_be_settled_at_the_vendors(spec: DeviceSpec) -> None:
+def test_every_datasheet_links_to_its_vendor(spec: DeviceSpec) -> None:
     host = spec.document_url.split("/")[2]
     assert host.endswith(f".{spec.vendor.lower()}.com")
     assert spec.document

@@ -1,4 +1,4 @@
-"""Tables of sourced numbers: what a file may say, and how each mistake is told."""
+"""Tables of sourced numbers: the format of a file, and the message for each mistake in it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mlsys_labkit.specs import tables
 
@@ -72,7 +71,7 @@ def test_a_row_gives_its_values_and_none_where_nothing_is_known(tmp_path: Path) 
         (GOOD, 'title = "x"\ncolumns = {}\nsources = { a = 3 }\nrows = []', "source a: expected"),
     ],
 )
-def test_a_mistake_is_told_with_its_place(tmp_path: Path, before: str, after: str, said: str) -> None:
+def test_table_error_names_the_place(tmp_path: Path, before: str, after: str, said: str) -> None:
     assert before in GOOD
     path = written(tmp_path, GOOD.replace(before, after, 1))
     with pytest.raises(tables.TableError, match=re.escape(said)) as caught:
@@ -81,7 +80,7 @@ def test_a_mistake_is_told_with_its_place(tmp_path: Path, before: str, after: st
     assert "\n" not in str(caught.value).split("is no table")[0]
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_table_file_is_a_table_error(tmp_path: Path) -> None:
     with pytest.raises(tables.TableError, match="is no table"):
         tables.load(tmp_path / "none.toml")
 

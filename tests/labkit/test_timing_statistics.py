@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scipy import stats
 
 from mlsys_labkit.timing.statistics import block_medians, median_interval, outliers, symmetric_centre, trend, warmup_end

@@ -1,4 +1,4 @@
-"""Widgets through the doors a notebook uses: the factory, the MIME bundle, and HTML that reads without scripts."""
+"""Widgets by the interfaces that a notebook uses: the factory, the MIME bundle, and HTML that reads without scripts."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from mlsys_labkit import widgets
+from mlsys_labkit._base import light_dark_colours, units
 from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.specs import tables
 from mlsys_labkit.widgets import base
@@ -104,8 +105,8 @@ class Page(HTMLParser):
 
 
 def state(widget: Any) -> dict[str, Any]:
-    """The fields as the fragment's script carries them."""
-    return dict(json.loads(re.search(r'^mount\("[^"]+", (.*)\);$', widget.html(), re.MULTILINE).group(1)))
+    """Return the fields as the fragment's script carries them."""
+    return dict(json.loads(re.search(r'^widget\.mount\("[^"]+", (.*)\);$', widget.html(), re.MULTILINE).group(1)))
 
 
 @all_widgets
@@ -270,7 +271,7 @@ def test_a_real_trace_is_drawn_with_its_own_peak() -> None:
     trace = lk.trace_memory(work)
     widget = widgets.memory_timeline(trace)
     text = Page(widget.html()).text
-    assert f"The peak is {base.si(trace.peak_bytes, 'B')}" in text
+    assert f"The peak is {units.si(trace.peak_bytes, 'B')}" in text
     assert "test_widgets.py:" in text
     by_event = np.sum([trace.timeline()[name] for name in widget.categories], axis=0)
     assert widget.cursor <= int(by_event.argmax())  # events of zero bytes are left out
@@ -346,17 +347,11 @@ def luminance(colour: str) -> float:
 
 
 @pytest.mark.parametrize("side", [0, 1], ids=["light", "dark"])
-@pytest.mark.parametrize("name", ["ink", "soft", "blue", "orange", "green", "purple", "red"])
+@pytest.mark.parametrize("name", ["ink", "soft", "blue", "orange", "green", "purple", "red", "olive", "indigo", "grey"])
 def test_every_text_colour_reaches_wcag_aa_on_paper_and_wash(name: str, side: int) -> None:
-    pairs = dict(
-        re.findall(
-            r"--lk-(\w+): light-dark\((#\w{6}, #\w{6})\)",
-            base.files(base.__package__).joinpath("shared.css").read_text(),
-        )
-    )
-    palette = {key: value.split(", ")[side] for key, value in pairs.items()}
+    shown = {key: light_dark_colours.COLOURS[key][side] for key in (name, "paper", "wash")}
     for ground in ("paper", "wash"):
-        high, low = sorted([luminance(palette[name]), luminance(palette[ground])], reverse=True)
+        high, low = sorted([luminance(shown[name]), luminance(shown[ground])], reverse=True)
         assert (high + 0.05) / (low + 0.05) >= 4.5, (name, ground)
 
 

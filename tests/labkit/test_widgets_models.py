@@ -4,30 +4,31 @@ from __future__ import annotations
 
 import itertools
 import math
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
+from mlsys_labkit._base import units
 from mlsys_labkit.widgets import base
-from mlsys_labkit.widgets.pca_explorer import model as pca
-from mlsys_labkit.widgets.roofline_explorer import model as roof
-from mlsys_labkit.widgets.stride_viewer import model as strided
-from mlsys_labkit.widgets.timeline import model as memory
+from mlsys_labkit.widgets.memory_timeline import model as memory
+from mlsys_labkit.widgets.pca import model as pca
+from mlsys_labkit.widgets.roofline import model as roof
+from mlsys_labkit.widgets.strides import model as strided
 from tests.labkit import twins
 
 WIDGETS = Path(base.__file__).parent
 SOURCES = {
-    "shared": WIDGETS / "shared.js",
-    "strided": WIDGETS / "stride_viewer/model.js",
-    "roof": WIDGETS / "roofline_explorer/model.js",
-    "memory": WIDGETS / "timeline/model.js",
-    "pca": WIDGETS / "pca_explorer/model.js",
+    "shared": WIDGETS / "shared/numbers.js",
+    "strided": WIDGETS / "strides/model.js",
+    "roof": WIDGETS / "roofline/model.js",
+    "memory": WIDGETS / "memory_timeline/model.js",
+    "pca": WIDGETS / "pca/model.js",
 }
-MODULES = {"shared": base, "strided": strided, "roof": roof, "memory": memory, "pca": pca}
+MODULES = {"shared": units, "strided": strided, "roof": roof, "memory": memory, "pca": pca}
 
 # --- the calls whose answers must agree ------------------------------------------------------------------------------
 
@@ -57,11 +58,12 @@ EVENTS = [
 ]
 POINTS = [RNG.normal(size=(40, dims)) @ RNG.normal(size=(dims, dims)) for dims in (2, 3, 5)]
 COVARIANCES = [np.cov(cloud.T, bias=True) for cloud in POINTS]
-SIZES = [1e-12, 3.35e12, 0.0, -4096.0, 999.4, 999.6, 1000.0, 1e6, 0.00123, 7.0, 12345.0, 1e18, 9.99e20, 0.25]
+SIZES = [0.0, 1e-16, 1e-12, -3e-7, 1.5e-5, 0.0005, 0.00123, 0.25, 7.0, 999.4, 999.6, 1000.0, -4096.0, 12345.0, 1e6]
+SIZES += [1225.0, 1.125e9, 3.35e12, 1e18, 9.99e20]  # the first two lie halfway between two texts
 
 
 def _calls() -> list[twins.Call]:
-    calls: list[twins.Call] = [("shared", "si", [size, unit]) for size in SIZES for unit in ("B", "")]
+    calls: list[twins.Call] = [("shared", "si", [size, unit]) for size in SIZES for unit in ("B", "s", "")]
     for one in VIEWS:
         calls += [("strided", name, [one]) for name in ("places", "isContiguous", "aliases", "transpose")]
         calls += [("strided", "outside", [one, 12]), ("strided", "broadcast", [one, 3])]
@@ -105,7 +107,7 @@ shapes = st.lists(st.integers(1, 5), min_size=1, max_size=3).map(tuple)
 
 
 def _numpy(one: strided.View) -> np.ndarray:
-    """A NumPy view of 0, 1, 2, … with the same layout: its values are its places."""
+    """Return a NumPy view of 0, 1, 2, … with the same layout: its values are its offsets."""
     memory = np.arange(1000, dtype=np.int32)
     return np.lib.stride_tricks.as_strided(memory[one.offset :], one.shape, [step * 4 for step in one.strides])
 
@@ -238,8 +240,20 @@ def test_axes_and_tail_agree_with_the_singular_value_decomposition(cloud: np.nda
 
 
 @pytest.mark.parametrize(
-    ("value", "text"),
-    [(3.35e12, "3.35 TB"), (999.6, "1 kB"), (0, "0 B"), (-2048, "-2.05 kB"), (0.25, "0.25 B"), (1e21, "1000 EB")],
+    ("value", "unit", "text"),
+    [
+        (3.35e12, "B", "3.35 TB"),
+        (999.6, "B", "1 kB"),
+        (0, "B", "0 B"),
+        (-2048, "B", "-2.05 kB"),
+        (0.25, "FLOP/B", "0.25 FLOP/B"),
+        (2e-6, "s", "2 µs"),
+        (Fraction(1, 3), "s", "333 ms"),
+        (1234.5, "s", "1.23 ks"),
+        (1.5e-5, "B", "1.5e-5 B"),
+        (1125, "B", "1.13 kB"),
+        (1e21, "B", "1000 EB"),
+    ],
 )
-def test_si_text(value: float, text: str) -> None:
-    assert base.si(value, "B") == text
+def test_si_text(value: float, unit: str, text: str) -> None:
+    assert units.si(value, unit) == text

@@ -1,4 +1,4 @@
-"""All widgets in one page, as a lab has them: none changes how another looks, and none stays behind when it goes."""
+"""All widgets in one page, as in a lab: none changes another's style, and none leaves anything behind when removed."""
 
 from __future__ import annotations
 

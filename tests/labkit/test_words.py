@@ -1,4 +1,4 @@
-"""The word table: whole, small, and true to what is known about the words from elsewhere."""
+"""The word table: complete, small, and in agreement with independent facts about the words."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def vectors_of(group: str) -> np.ndarray:
     return table[[row[word] for word in datasets.word_groups()[group]]].astype(np.float64)
 
 
-def test_every_word_has_one_unit_vector() -> None:
+def test_word_vectors_are_unit_vectors_without_duplicates() -> None:
     names, table = datasets.words()
     assert table.shape == (len(names), 384)
     assert table.dtype == np.float32
@@ -28,7 +28,7 @@ def test_every_word_has_one_unit_vector() -> None:
     assert np.abs(np.linalg.norm(table, axis=1) - 1).max() < 0.005
 
 
-def test_groups_of_one_prefix_go_in_step() -> None:
+def test_word_groups_share_their_offset() -> None:
     lengths: dict[str, set[int]] = {}
     for name, members in datasets.word_groups().items():
         assert members, name

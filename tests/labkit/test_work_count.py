@@ -7,8 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mlsys_labkit.work import UncountedWarning, WorkError, count_work, counting_work
 
@@ -371,12 +370,12 @@ def test_complex_numbers_are_refused():
         count_work(lambda x: x * 2, np.ones(3, dtype=np.complex128))
 
 
-def test_passing_a_result_instead_of_a_function_says_so():
+def test_count_work_refuses_a_result_instead_of_a_function():
     with pytest.raises(WorkError, match=r"pass fn, not fn\(...\)"):
         count_work(np.ones(3))
 
 
-def test_reading_the_work_too_early_says_so():
+def test_counting_work_refuses_reads_inside_the_block():
     with counting_work() as counter, pytest.raises(WorkError, match="after the with block"):
         _ = counter.work
 

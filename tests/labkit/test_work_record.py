@@ -7,8 +7,7 @@ import math
 import pickle
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.work import Work, WorkError

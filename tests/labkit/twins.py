@@ -1,4 +1,4 @@
-"""Runs the same calls in a widget's Python model and in its JavaScript twin, and compares the answers."""
+"""A runner of the same calls in a widget's Python model and in its JavaScript twin, which compares the answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RUN = """async (job) => {
 
 
 def job(sources: Mapping[str, Path], calls: Sequence[Call]) -> dict[str, Any]:
-    """What ``RUN`` takes: the models as data URLs, the calls as plain JSON."""
+    """Return the arguments of ``RUN``: the models as data URLs, the calls as plain JSON."""
     encoded = {name: base64.b64encode(path.read_bytes()).decode() for name, path in sources.items()}
     return {
         "sources": {name: f"data:text/javascript;base64,{text}" for name, text in encoded.items()},
@@ -43,13 +43,13 @@ def in_node(sources: Mapping[str, Path], calls: Sequence[Call]) -> list[Any]:
     read = "const job = JSON.parse(require('fs').readFileSync(0));"
     code = f"{read} ({RUN})(job).then(answers => console.log(JSON.stringify(answers)))"
     given = json.dumps(job(sources, calls))
-    done = subprocess.run([node, "-e", code], input=given, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([node, "-e", code], input=given, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return list(json.loads(done.stdout))
 
 
 def in_python(modules: Mapping[str, Any], call: Call) -> Any:
-    """The answer of the Python twin; a ValueError becomes its text, as an Error of JavaScript does."""
+    """Return the answer of the Python twin; a ValueError becomes its text, as an Error of JavaScript does."""
     room, name, arguments = call
     snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
     try:

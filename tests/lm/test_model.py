@@ -1,4 +1,4 @@
-"""The model against transformers' Llama on small random weights, and its cache against no cache."""
+"""Tests of the model against transformers' Llama on small random weights, and of its cache against no cache."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mlsys_labkit import lm
 from mlsys_labkit.lm.checkpoint import WEIGHTS
@@ -25,7 +24,7 @@ SHAPES: list[dict[str, Any]] = [
 
 
 def random_llama(folder: Path, **shape: Any) -> Any:
-    """A Llama of transformers with weights large enough that every part matters, saved in ``folder``."""
+    """Save a Llama of transformers in ``folder``, with weights large enough that every part matters."""
     config = transformers.LlamaConfig(
         vocab_size=97, hidden_size=64, intermediate_size=112, num_hidden_layers=3, max_position_embeddings=64,
         **{"rms_norm_eps": 1e-5, **shape},
@@ -61,7 +60,7 @@ def test_a_checkpoint_in_several_files_is_read_whole(tmp_path: Path) -> None:
         assert torch.equal(lm.load(tmp_path / "one")[0](tokens), lm.load(tmp_path / "many")[0](tokens))
 
 
-def test_transformers_reads_the_weights_of_the_kit() -> None:
+def test_transformers_reads_the_kits_weights() -> None:
     theirs = transformers.AutoModelForCausalLM.from_pretrained(str(WEIGHTS), dtype=torch.float32)
     ours, tokenizer = lm.load()
     tokens = torch.tensor([tokenizer.encode("The for statement is used to iterate over")])
@@ -71,7 +70,7 @@ def test_transformers_reads_the_weights_of_the_kit() -> None:
 
 @given(cuts=st.lists(st.integers(1, 39), max_size=6), heads=st.sampled_from([(4, 4), (4, 2), (6, 1)]))
 @settings(max_examples=25, deadline=None)
-def test_a_cache_changes_nothing_however_the_text_is_cut(cuts: list[int], heads: tuple[int, int]) -> None:
+def test_cache_keeps_logits_for_any_chunking(cuts: list[int], heads: tuple[int, int]) -> None:
     config = lm.Config(
         vocabulary=50, width=24, layers=2, heads=heads[0], kv_heads=heads[1], head_width=6, hidden=32, context=64
     )
@@ -87,14 +86,14 @@ def test_a_cache_changes_nothing_however_the_text_is_cut(cuts: list[int], heads:
     assert cache.length == 40
 
 
-def test_parameters_are_counted_as_they_are() -> None:
+def test_config_counts_the_models_parameters() -> None:
     for tied in (True, False):
         config = lm.Config(40, 24, 3, 4, 2, 6, 32, tied=tied)
         assert sum(weight.numel() for weight in lm.LanguageModel(config).parameters()) == config.parameters
     assert lm.KVCache(config, batch=2, capacity=5).bytes == 2 * 5 * config.cache_bytes_per_token(4)
 
 
-def test_a_full_cache_and_a_long_text_say_so() -> None:
+def test_full_cache_and_long_text_raise_context_error() -> None:
     config = lm.Config(40, 24, 1, 4, 2, 6, 32, context=8)
     model = lm.LanguageModel(config)
     with pytest.raises(lm.ContextError, match="the model has 8 positions and got 9"):
@@ -146,7 +145,7 @@ def broken(folder: Path, name: str) -> None:
         ("fewer layers", "which the model of its config.json does not have"),
     ],
 )
-def test_a_damaged_checkpoint_is_refused_in_one_line(tmp_path: Path, damage: str, says: str) -> None:
+def test_damaged_checkpoint_is_refused_in_one_line(tmp_path: Path, damage: str, says: str) -> None:
     random_llama(tmp_path, **SHAPES[0])
     broken(tmp_path, damage)
     with pytest.raises(lm.CheckpointError, match=says) as raised:

@@ -1,4 +1,4 @@
-"""The tokenizer against Hugging Face's on the same file, and its training against the definition, written out."""
+"""Tests of the tokenizer against Hugging Face's on the same file, and of its training against the definition."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 import tokenizers
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mlsys_labkit.lm import CheckpointError, Tokenizer
 from mlsys_labkit.lm.checkpoint import WEIGHTS
@@ -30,26 +29,24 @@ def shipped() -> tuple[Tokenizer, tokenizers.Tokenizer]:
 
 
 @given(text=st.text())
-def test_tokens_equal_those_of_the_library_that_defines_the_file(
-    shipped: tuple[Tokenizer, tokenizers.Tokenizer], text: str
-) -> None:
+def test_encode_equals_hugging_faces_tokenizers(shipped: tuple[Tokenizer, tokenizers.Tokenizer], text: str) -> None:
     ours, theirs = shipped
     if "<|endoftext|>" not in text:
         assert ours.encode(text) == theirs.encode(text).ids
 
 
 @given(text=st.text(alphabet="ab \n\tdefreturn01_().:-é"))
-def test_white_space_and_punctuation_are_cut_alike(shipped: tuple[Tokenizer, tokenizers.Tokenizer], text: str) -> None:
+def test_encode_cuts_words_as_tokenizers_does(shipped: tuple[Tokenizer, tokenizers.Tokenizer], text: str) -> None:
     ours, theirs = shipped
     assert ours.encode(text) == theirs.encode(text).ids
 
 
 @given(text=st.text())
-def test_no_text_is_lost(shipped: tuple[Tokenizer, tokenizers.Tokenizer], text: str) -> None:
+def test_decode_inverts_encode(shipped: tuple[Tokenizer, tokenizers.Tokenizer], text: str) -> None:
     assert shipped[0].decode(shipped[0].encode(text)) == text
 
 
-def test_a_text_that_names_the_end_does_not_end(shipped: tuple[Tokenizer, tokenizers.Tokenizer]) -> None:
+def test_encode_treats_end_of_text_string_as_text(shipped: tuple[Tokenizer, tokenizers.Tokenizer]) -> None:
     ours, _ = shipped
     assert ours.end not in ours.encode("<|endoftext|>")
     assert ours.decode([*ours.encode("x"), ours.end]) == "x<|endoftext|>"
@@ -62,7 +59,7 @@ def test_training_merges_the_most_frequent_pair_each_time(text: str) -> None:
 
 
 @given(text=st.text(alphabet="ab c", max_size=60))
-def test_training_on_any_text(text: str) -> None:
+def test_training_accepts_any_text(text: str) -> None:
     assert list(Tokenizer.train([text], 270).merges) == merged_slowly(text, 270 - 257)
 
 
@@ -90,7 +87,7 @@ def merged_slowly(text: str, limit: int) -> list[tuple[int, int]]:
     return merges
 
 
-def test_a_saved_tokenizer_comes_back(tmp_path: Path) -> None:
+def test_saved_tokenizer_loads_unchanged(tmp_path: Path) -> None:
     made = Tokenizer.train(TEXTS, 300)
     made.save(tmp_path / "tokenizer.json")
     assert Tokenizer.load(tmp_path / "tokenizer.json").merges == made.merges
@@ -98,7 +95,7 @@ def test_a_saved_tokenizer_comes_back(tmp_path: Path) -> None:
     assert [theirs.encode(text).ids for text in TEXTS] == [made.encode(text) for text in TEXTS]
 
 
-def test_a_file_of_another_kind_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_load_refuses_other_tokenizer_files_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(CheckpointError, match="not a byte-level tokenizer that this kit wrote"):
         Tokenizer.load(tmp_path / "tokenizer.json")

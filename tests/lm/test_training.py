@@ -1,4 +1,4 @@
-"""Training: a stopped run goes on as if it had not been stopped, and what is stated of the shipped weights is so."""
+"""Tests of training: a stopped run resumes exactly, and the stated figures of the shipped weights are true."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(train, "_EVERY", 2)
 
 
-def test_a_stopped_run_ends_where_an_unbroken_one_does(
+def test_resumed_run_equals_an_uninterrupted_one(
     small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["--steps", "8", "--batch", "2"]
@@ -64,7 +64,7 @@ def test_training_lowers_the_loss(small: None, tmp_path: Path) -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, "Ctrl-C is the notebook's again"
 
 
-def test_the_stated_loss_is_that_of_the_shipped_weights() -> None:
+def test_stated_loss_equals_loss_of_shipped_weights() -> None:
     model, tokenizer = lm.load()
     tokens = torch.tensor(tokenizer.encode(lm.held_out()))
     assert len(tokens) == STATED["held_out_tokens"]
@@ -75,7 +75,7 @@ def test_the_stated_loss_is_that_of_the_shipped_weights() -> None:
     assert lm.nats_per_token(model, few) < math.log(2048) / 2, "far better than any token being as likely"
 
 
-def test_the_model_writes_python_that_looks_like_python() -> None:
+def test_generated_text_looks_like_python() -> None:
     model, tokenizer = lm.load()
     tokens = list(lm.generate(model, tokenizer.encode("\nclass "), 120))
     text = tokenizer.decode(tokens)

@@ -1,9 +1,10 @@
-"""Binder: what repo2docker makes of ``binder/``, what it does not notice, and that each lab offered there fits."""
+"""Tests of Binder: repo2docker's result for ``binder/``, mistakes that it misses, and the memory of the labs there."""
 
 from __future__ import annotations
 
 import ast
 import importlib.util
+import itertools
 import json
 import os
 import re
@@ -18,18 +19,18 @@ from types import ModuleType
 import pytest
 from packaging.requirements import InvalidRequirement, Requirement
 
-from mlsys_labkit.limits import usable_cores
+from mlsys_labkit._base.limits import usable_cores
 
 REPO2DOCKER = Path(sys.executable).with_name("repo2docker")
-# All that may lie in binder/ itself. An environment.yml, for one, would leave requirements.txt unread, without a word.
-FILES = {"README.md", "apt.txt", "memory.toml", "postBuild", "requirements.txt", "runtime.txt", "start"}
+# The files allowed in binder/ itself. An environment.yml, for example, would silently replace requirements.txt.
+FILES = {"README.md", "apt.txt", "lab_memory.toml", "postBuild", "requirements.txt", "runtime.txt", "start"}
 KNOWS_PACKAGES = shutil.which("apt-cache") and any(Path("/var/lib/apt/lists").glob("*_Packages*"))
 PACKAGE_NAME = re.compile(r"[a-z0-9][a-z0-9+.-]+")  # Debian policy 5.6.1
 
 
 @pytest.fixture
 def tree(root: Path, tmp_path: Path) -> Path:
-    """A repository of which only the files that repo2docker reads are there."""
+    """Make a repository with only the files that repo2docker reads."""
     (tmp_path / "binder").mkdir()
     for name in [*(f"binder/{name}" for name in FILES), "constraints.txt", "pyproject.toml"]:
         shutil.copy(root / name, tmp_path / name)
@@ -37,7 +38,7 @@ def tree(root: Path, tmp_path: Path) -> Path:
 
 
 def repo2docker(tree: Path) -> tuple[int, str]:
-    """Its exit code and the Dockerfile, which it prints without needing a Docker engine."""
+    """Return its exit code and the Dockerfile, which it prints without a Docker engine."""
     done = subprocess.run([REPO2DOCKER, "--no-build", "--debug", "."], cwd=tree, capture_output=True, text=True)
     return done.returncode, done.stdout + done.stderr
 
@@ -67,7 +68,7 @@ def test_the_image_is_made_in_the_right_order(tree: Path) -> None:
 
 @needs_repo2docker
 @pytest.mark.parametrize("mistake", ["runtime", "two folders"])
-def test_repo2docker_would_refuse_a_mistake(tree: Path, mistake: str) -> None:
+def test_repo2docker_refuses_a_mistake(tree: Path, mistake: str) -> None:
     if mistake == "runtime":
         (tree / "binder/runtime.txt").write_text("python-3.99\n")
     else:
@@ -81,7 +82,7 @@ def test_nothing_in_the_folder_hides_the_requirements(root: Path) -> None:
 
 
 def requirement_problems(text: str, root: Path) -> Iterator[str]:
-    """What is wrong with binder/requirements.txt that pip would tell only an hour into the making of an image."""
+    """Yield mistakes in binder/requirements.txt that pip would report only an hour into the build of an image."""
     extras = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     pins = dict(line.split("==") for line in (root / "constraints.txt").read_text().splitlines() if "==" in line)
     for line in filter(None, (line.partition("#")[0].strip() for line in text.splitlines())):
@@ -107,7 +108,7 @@ def requirement_problems(text: str, root: Path) -> Iterator[str]:
                 yield f"{line}: constraints.txt says {pins.get(requirement.name)}"
 
 
-def test_each_requirement_means_something(root: Path) -> None:
+def test_requirements_have_no_mistake(root: Path) -> None:
     assert list(requirement_problems((root / "binder/requirements.txt").read_text(), root)) == []
 
 
@@ -146,7 +147,7 @@ def test_each_system_package_exists(root: Path) -> None:
 
 
 def imported(path: Path) -> set[str]:
-    """The modules that a lab cannot do without: imported in a cell, and not in a ``try`` that goes on without."""
+    """Return the modules that a lab needs: imported in a cell, and not in a ``try`` block."""
     names: set[str] = set()
     for cell in json.loads(path.read_text())["cells"]:
         source = "".join(cell["source"])
@@ -167,10 +168,8 @@ def imported(path: Path) -> set[str]:
 def test_the_image_has_what_the_labs_import(root: Path) -> None:
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     (asked,) = re.findall(r"^-e \.\[(.*)\]$", (root / "binder/requirements.txt").read_text(), re.MULTILINE)
-    required = [
-        *project["dependencies"],
-        *(need for e in asked.split(",") for need in project["optional-dependencies"][e]),
-    ]
+    extras = [project["optional-dependencies"][extra] for extra in asked.split(",")]
+    required = itertools.chain(project["dependencies"], *extras)
     there = {Requirement(need).name.replace("-", "_") for need in required} | {"IPython"}  # the kernel's own
     labs = sorted((root / "labs").glob("*/*.ipynb"))
     assert len(labs) == 9
@@ -199,7 +198,7 @@ def test_a_server_starts_with_as_many_threads_as_cores(root: Path, tmp_path: Pat
 
 @pytest.fixture(scope="module")
 def benchmark(root: Path) -> Iterator[ModuleType]:
-    """benchmarks/lab_memory.py, which wrote what is checked here."""
+    """Import benchmarks/lab_memory.py, which wrote the files checked here."""
     sys.path.insert(0, str(root / "benchmarks"))
     try:
         spec = importlib.util.spec_from_file_location("lab_memory", root / "benchmarks/lab_memory.py")
@@ -229,14 +228,14 @@ def test_readme_says_what_was_measured(root: Path, benchmark: ModuleType, measur
 
 
 def test_a_release_offers_what_fits(root: Path, benchmark: ModuleType, measured: dict) -> None:
-    text = (root / "binder/memory.toml").read_text()
+    text = (root / "binder/lab_memory.toml").read_text()
     assert text == benchmark.offers(measured)
     assert all(mebibytes <= 2048 for mebibytes in tomllib.loads(text).values())
     too_large = measured | {"labs": measured["labs"] | {"lab07_parallelism": {"error": "killed"}}}
     assert "lab07_parallelism" not in tomllib.loads(benchmark.offers(too_large))
 
 
-def test_a_figure_that_drifts_is_seen(benchmark: ModuleType) -> None:
+def test_changed_figure_is_noticed(benchmark: ModuleType) -> None:
     rows = "| [00](labs/lab00_x/lab00_x.ipynb) | 1 |\n| [01](labs/lab01_y/a) | 2 |"
     readme = f"| lab | hours |\n|---|---|\n{rows}\n\n| a | b |"
     with_column = benchmark.with_memory(readme, {"lab00_x": "0.5 GB", "lab01_y": "over 2 GiB"})

@@ -1,4 +1,4 @@
-"""Colab: a lab's notebook opened alone, unedited, in Colab's Jupyter; and the first cell where the kit is there.
+"""Tests of Colab: a lab's notebook alone, unedited, in Colab's Jupyter; and the first cell beside an installed kit.
 
 Colab itself cannot be run. Its versions are those that it publishes (googlecolab/backend-info, June 2026); its Jupyter
 is older than ours by years, which is what breaks.
@@ -24,8 +24,17 @@ from nbclient import NotebookClient
 pytestmark = pytest.mark.xdist_group("packaging")
 
 COLAB = (
-    *("ipython==7.34.0", "ipykernel==6.17.1", "jupyter_client==7.4.9", "traitlets==5.7.1", "tornado==6.5.1"),
-    *("ipywidgets==7.7.1", "anywidget==0.9.21", "plotly==5.24.1", "numpy==2.0.2", "pyzmq==26.2.1", "pip==24.1.2"),
+    "ipython==7.34.0",
+    "ipykernel==6.17.1",
+    "jupyter_client==7.4.9",
+    "traitlets==5.7.1",
+    "tornado==6.5.1",
+    "ipywidgets==7.7.1",
+    "anywidget==0.9.21",
+    "plotly==5.24.1",
+    "numpy==2.0.2",
+    "pyzmq==26.2.1",
+    "pip==24.1.2",
 )
 # What google.colab.output does for widgets; it is loaded before the first cell. Once asked, it tells the page of every
 # widget that is *displayed* where to find what draws it; a cell's plain result passes it by.
@@ -61,7 +70,7 @@ def code_cells(path: Path) -> list[dict[str, Any]]:
 
 
 def install_cell(root: Path) -> str:
-    """The first code cell, the same in each lab."""
+    """Return the first code cell, which is the same in each lab."""
     first = {"".join(code_cells(path)[0]["source"]) for path in notebooks(root)}
     assert len(first) == 1
     return first.pop()
@@ -72,12 +81,12 @@ def test_each_lab_starts_with_the_same_cell(root: Path) -> None:
     install_cell(root)
     for path in notebooks(root):
         first, second, *_ = code_cells(path)
-        assert first["metadata"] == {"tags": ["install"]}  # nobody's to grade or to check for changes
+        assert first["metadata"] == {"tags": ["install"]}  # neither graded nor checked for changes
         assert "".join(second["source"]).startswith("%load_ext mlsys_labkit\n")
 
 
 def run_install_cell(root: Path, monkeypatch: pytest.MonkeyPatch, is_there: bool) -> list[tuple[str, str]]:
-    """The magics that it asks for."""
+    """Run the first cell and return the magics that it calls."""
     asked: list[tuple[str, str]] = []
     monkeypatch.setattr("importlib.util.find_spec", lambda name: object() if is_there else None)
     shell = SimpleNamespace(run_line_magic=lambda *magic: asked.append(magic))
@@ -85,17 +94,17 @@ def run_install_cell(root: Path, monkeypatch: pytest.MonkeyPatch, is_there: bool
     return asked
 
 
-def test_where_the_kit_is_nothing_is_installed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_install_cell_does_nothing_beside_the_kit(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run_install_cell(root, monkeypatch, is_there=True) == []
 
 
-def test_what_is_installed_pins_nothing_of_colabs(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kit alone: with an extra, pip would exchange the ipywidgets that Colab has loaded, and ask for a restart."""
+def test_install_cell_installs_the_kit_alone(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Install the kit alone: an extra would replace the ipywidgets that Colab has loaded, and require a restart."""
     assert run_install_cell(root, monkeypatch, is_there=False) == [("pip", "install -q mlsys-labkit")]
 
 
 def interpreter() -> str:
-    """Colab's Python if there is one that runs, else ours."""
+    """Return Colab's Python if this machine has one, else ours."""
     places = [shutil.which("python3.12"), *map(str, Path.home().glob(".pyenv/versions/3.12*/bin/python3.12"))]
     for place in filter(None, places):
         if subprocess.run([place, "-c", "import ensurepip"], capture_output=True).returncode == 0:
@@ -109,7 +118,7 @@ def colab(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def make_colab(root: Path, place: Path, python: str, versions: Sequence[str]) -> Path:
-    """An environment like Colab's, with a kernel called ``colab``, and the kit's wheel in ``index``."""
+    """Make an environment like Colab's, with a kernel called ``colab``, and the kit's wheel in ``index``."""
     subprocess.run([python, "-m", "venv", "--without-pip", place], check=True)
     pip = [sys.executable, "-m", "pip", "--python", str(place / "bin/python"), "install", "-q", "--no-compile"]
     done = subprocess.run([*pip, *versions], capture_output=True, text=True)
@@ -137,7 +146,7 @@ def packages(place: Path) -> set[str]:
 
 
 def run_on_colab(place: Path, notebook: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Its code cells, with their outputs; Colab opens a notebook with nothing beside it."""
+    """Execute the notebook in an empty folder, as on Colab, and return its code cells with their outputs."""
     folder.mkdir()
     monkeypatch.setenv("JUPYTER_PATH", str(place / "share/jupyter"))
     monkeypatch.setenv("COLAB_SAID", str(folder / "said"))
@@ -149,7 +158,7 @@ def run_on_colab(place: Path, notebook: Any, folder: Path, monkeypatch: pytest.M
 
 
 def until_the_first_task(path: Path) -> Any:
-    """The notebook as the student gets it, up to the first cell that is theirs to write."""
+    """Return the student's notebook up to the first cell for an answer."""
     notebook = nbformat.read(path, as_version=4)
     first = next(n for n, cell in enumerate(notebook.cells) if cell.metadata.get("nbgrader", {}).get("solution"))
     notebook.cells = notebook.cells[:first]
@@ -184,8 +193,8 @@ def test_a_lab_starts_unedited(root: Path, colab: Path, tmp_path: Path, monkeypa
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-def test_every_solution_runs_there(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On our Python, since it is ours that there is a CPU build of torch for; torch and triton are not Colab's."""
+def test_every_solution_runs_on_colab(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use our Python, because a CPU build of torch exists for it; torch and triton are not Colab's."""
     versions = (
         *COLAB,
         f"torch=={metadata.version('torch')}",

@@ -1,4 +1,4 @@
-"""Codespaces and VS Code: settings by the published rules, and what a new container runs, with and without a GPU."""
+"""Tests of Codespaces and VS Code: settings by the published rules, and the script of a new container."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_forwarded_port_says_what_listens_there(settings: dict) -> None:
     assert set(settings["portsAttributes"]) == {str(port) for port in settings["forwardPorts"]}
 
 
-def test_what_runs_in_a_new_container_exists(root: Path, settings: dict) -> None:
+def test_container_script_exists(root: Path, settings: dict) -> None:
     assert settings["postCreateCommand"] == "bash .devcontainer/create"
     assert (root / ".devcontainer/create").exists()
     python = settings["customizations"]["vscode"]["settings"]["python.defaultInterpreterPath"]
@@ -87,7 +87,7 @@ def program(folder: Path, name: str, body: str) -> None:
 
 @pytest.mark.parametrize(("gpu", "wanted"), [(True, ".[labs,gpu]"), (False, "binder/requirements.txt")])
 def test_a_container_with_a_gpu_gets_the_torch_for_it(root: Path, tmp_path: Path, gpu: bool, wanted: str) -> None:
-    """The script as it is, with programs that only write down how they were called."""
+    """Run the unchanged script with programs that only record their calls."""
     programs, said = tmp_path / "programs", tmp_path / "said"
     programs.mkdir()
     for name in ("python", "python3", "labkit"):

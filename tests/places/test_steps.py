@@ -1,4 +1,4 @@
-"""The steps that a Binder and a new dev container run, run for real: minutes, and gigabytes from the package index."""
+"""Real runs of the steps of a Binder and of a new dev container: minutes, and gigabytes from the package index."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LABS = ("lab00_your_machine", "lab03_cuda_matmul", "lab05_triton")  # torch, the
 
 @pytest.fixture
 def checkout(root: Path, tmp_path: Path) -> Path:
-    """What a service would clone."""
+    """Clone this repository, as a service does."""
     tree = tmp_path / "checkout"
     subprocess.run(["git", "clone", "-q", "--depth=1", f"file://{root}", tree], check=True)
     return tree
@@ -38,7 +38,7 @@ def run(command: Sequence[str | Path], folder: Path, environment: Mapping[str, s
 
 
 def of(prefix: Path, home: Path) -> dict[str, str]:
-    """The environment of somebody who has nothing but the programs under ``prefix``."""
+    """Return the environment of a user with only the programs under ``prefix``."""
     home.mkdir(exist_ok=True)
     gone = {"PYTHONPATH", "VIRTUAL_ENV", "JUPYTER_PATH", "XDG_CACHE_HOME", "OMP_NUM_THREADS"}
     kept = {name: value for name, value in os.environ.items() if name not in gone}
@@ -48,7 +48,7 @@ def of(prefix: Path, home: Path) -> dict[str, str]:
 
 
 def solve_labs(checkout: Path, folder: Path, start: Sequence[str | Path], environment: Mapping[str, str]) -> None:
-    """Execute solutions with the Jupyter of that place, started as that place starts things."""
+    """Execute solutions with the Jupyter of that place, started by the command ``start``."""
     for name in LABS:
         notebook = folder / f"{name}.ipynb"
         nbformat.write(jupytext.read(checkout / f"solutions/{name}/{name}.py", fmt="py:percent"), notebook)

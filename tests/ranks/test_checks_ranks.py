@@ -9,8 +9,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 import torch.distributed as dist
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mlsys_labkit import checks, ranks
 from mlsys_labkit.checks import CheckError, ImpossibleCountError
@@ -20,7 +19,7 @@ Message = tuple[int, int, int]  # from, to, bytes
 
 
 def trace_of(p: int, messages: Sequence[Message], findings: tuple[str, ...] = ()) -> Trace:
-    """Blocking messages, one after another."""
+    """Build a trace of blocking messages, one after another."""
     events: list[Event] = []
     for number, (source, to, size) in enumerate(messages):
         key, line = f"#{number}", ("lab.py", 10 + source)
@@ -47,7 +46,7 @@ MESSAGES = st.integers(2, 6).flatmap(
 
 
 @given(MESSAGES)
-def test_true_figures_pass_and_any_other_figure_does_not(case: tuple[int, list[Message]]) -> None:
+def test_expect_messages_passes_exact_figures_and_fails_any_other(case: tuple[int, list[Message]]) -> None:
     p, messages = case
     trace = trace_of(p, messages)
     sent = [sum(1 for source, _, _ in messages if source == rank) for rank in range(p)]
@@ -74,7 +73,7 @@ def test_true_figures_pass_and_any_other_figure_does_not(case: tuple[int, list[M
 
 
 @pytest.mark.parametrize("p", range(2, 10))
-def test_rounds_of_a_chain_a_star_and_a_tree(p: int) -> None:
+def test_expect_messages_counts_rounds_of_a_chain_a_star_and_a_tree(p: int) -> None:
     """Independent figures: a chain and a star take p - 1 rounds, a binomial tree ceil(log2 p)."""
     chain = [(rank, rank + 1, 8) for rank in range(p - 1)]
     star = [(0, rank, 8) for rank in range(1, p)]
@@ -85,7 +84,7 @@ def test_rounds_of_a_chain_a_star_and_a_tree(p: int) -> None:
             checks.expect_messages(trace_of(p, messages), at_most_rounds=rounds - 1)
 
 
-def test_too_many_names_the_line_that_sent_most() -> None:
+def test_expect_messages_names_the_line_that_sent_most() -> None:
     trace = trace_of(3, [(0, 1, 10), (1, 2, 300), (2, 0, 20)])
     with pytest.raises(CheckError) as caught:
         checks.expect_messages(trace, at_most_total_bytes=100, name="my ring")
@@ -97,7 +96,7 @@ def test_too_many_names_the_line_that_sent_most() -> None:
         checks.expect_messages(trace, at_most_sent_bytes=5)
 
 
-def test_edges_are_the_only_ones_allowed() -> None:
+def test_expect_messages_allows_only_the_given_edges() -> None:
     trace = trace_of(3, [(0, 1, 4), (1, 2, 4), (2, 0, 4)])
     checks.expect_messages(trace, edges=[(0, 1), (1, 2), (2, 0), (0, 2)])  # not all need be used
     with pytest.raises(CheckError, match="rank 1 sent to rank 2"):
@@ -106,7 +105,7 @@ def test_edges_are_the_only_ones_allowed() -> None:
         checks.expect_messages(trace, edges=[])
 
 
-def test_no_collective_of_the_library_unless_it_is_named() -> None:
+def test_expect_messages_refuses_collectives_that_are_not_named() -> None:
     trace = Trace(2, tuple(collective(rank, name, 2) for rank in (0, 1) for name in ("all_reduce", "barrier")), "local")
     with pytest.raises(CheckError, match=r"(?s)all_reduce x1, barrier x1.*line 3: dist\.all_reduce\(x\)"):
         checks.expect_messages(trace)
@@ -119,13 +118,13 @@ def test_no_collective_of_the_library_unless_it_is_named() -> None:
     checks.expect_messages(trace, collectives=None)
 
 
-def test_findings_never_pass() -> None:
+def test_expect_messages_fails_a_trace_with_findings() -> None:
     trace = trace_of(2, [(0, 1, 4)], findings=("rank 1 never waited for its irecv", "another one"))
     with pytest.raises(CheckError, match=r"(?s)never waited for its irecv \(and 1 more\)"):
         checks.expect_messages(trace, collectives=None)
 
 
-def test_what_is_no_trace_and_what_is_no_figure() -> None:
+def test_expect_messages_refuses_other_types_and_unknown_figures() -> None:
     with pytest.raises(CheckError, match="not a trace of ranks"):
         checks.expect_messages([1, 2, 3])
     with pytest.raises(TypeError, match="knows no figure 'bytes'"):
@@ -149,7 +148,7 @@ def pass_on(x: torch.Tensor, plus: float) -> torch.Tensor:
     return x
 
 
-def test_values_come_back_in_order_with_the_messages() -> None:
+def test_run_ranks_returns_values_in_order_with_the_messages() -> None:
     tensors = [torch.full((2,), 10.0 * rank) for rank in range(4)]
     run = checks.run_ranks(pass_on, 4, ranks.each(tensors), 1.0)
     assert [value.tolist() for value in run.values] == [[float(rank)] * 2 for rank in range(4)]
@@ -159,7 +158,7 @@ def test_values_come_back_in_order_with_the_messages() -> None:
     assert [tensor[0].item() for tensor in tensors] == [0, 10, 20, 30]  # the caller's own are untouched
 
 
-def test_arguments_as_they_were_afterwards() -> None:
+def test_run_ranks_returns_the_arguments_after_the_call() -> None:
     tensors = [torch.full((2,), 10.0 * rank) for rank in range(3)]
     run = checks.run_ranks(pass_on, 3, ranks.each(tensors), 1.0, arguments=True)
     for rank, (value, (x, plus)) in enumerate(run.values):
@@ -178,8 +177,8 @@ def hand_on(x: torch.Tensor, times: int) -> None:
         dist.all_reduce(x.clone())
 
 
-def test_memory_is_that_of_the_function_and_not_of_what_it_has_sent() -> None:
-    run = checks.run_ranks(hand_on, 3, torch.ones(1000, dtype=torch.float64), 20, memory=True)
+def test_run_ranks_memory_leaves_out_the_copies_of_messages() -> None:
+    run = checks.run_ranks(hand_on, 3, torch.ones(1000, dtype=torch.float64), 20, memory=True, timeout_seconds=300)
     assert [memory.peak_bytes for memory in run.memory] == [4 * 8000] * 3  # its argument, x, incoming, the clone
 
 
@@ -216,7 +215,7 @@ def never_waits(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
-def test_an_unsolved_task_is_unsolved_and_not_wrong() -> None:
+def test_run_ranks_passes_a_stubs_not_implemented_error_through() -> None:
     with pytest.raises(NotImplementedError, match="write this"):
         checks.run_ranks(stub, 2, torch.ones(3))
 
@@ -230,7 +229,7 @@ def test_an_unsolved_task_is_unsolved_and_not_wrong() -> None:
         (raises, 2, "(?s)raises on 2 ranks: a rank failed.*rank 1.*chunk 7 of 3"),
     ],
 )
-def test_what_goes_wrong_is_one_readable_check_error(function, p: int, words: str) -> None:
+def test_run_ranks_reports_a_failed_rank_as_one_check_error(function, p: int, words: str) -> None:
     with pytest.raises(CheckError, match=words) as caught:
         checks.run_ranks(function, p, torch.ones(3))
     cause = caught.value.__cause__
@@ -247,6 +246,6 @@ def asks_for_a_swap(x: torch.Tensor) -> None:
     swap(x, 1 - dist.get_rank())  # this line
 
 
-def test_a_helper_that_hides_itself_is_not_to_blame() -> None:
+def test_run_ranks_skips_helpers_with_a_hidden_traceback() -> None:
     with pytest.raises(CheckError, match=r"(?s)deadlock.*swap\(x, 1 - dist\.get_rank\(\)\)  # this line"):
         checks.run_ranks(asks_for_a_swap, 2, torch.ones(3))

@@ -7,8 +7,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mlsys_labkit.ranks import (
     Collective,
@@ -32,7 +31,7 @@ from mlsys_labkit.ranks import (
     replay,
     simulate,
 )
-from mlsys_labkit.ranks.patterns import ALGORITHMS
+from mlsys_labkit.ranks.simulation.patterns import ALGORITHMS
 
 LINK = Link(latency_seconds=1, bytes_per_second=10)
 
@@ -41,7 +40,7 @@ def times(trace, rank):
     return [(event.kind, event.name, event.start_seconds, event.end_seconds) for event in trace.of(rank)]
 
 
-def test_a_blocking_message_is_a_rendezvous():
+def test_blocking_send_waits_for_its_receive():
     """10 bytes take 1 + 10/10 = 2 s, from when the later of the two has called."""
     for early, late in ((0, 3), (3, 0)):
         trace = simulate([[Compute("a", early), Send(1, 10)], [Compute("b", late), Recv(0)]], LINK)
@@ -53,7 +52,7 @@ def test_a_blocking_message_is_a_rendezvous():
         assert trace.of(0, "send")[0].key == trace.of(1, "recv")[0].key
 
 
-def test_computing_does_not_hold_up_what_was_begun_before():
+def test_asynchronous_send_overlaps_with_computation():
     program = [
         [Isend(1, 90, handle="x"), Compute("a", 4), Wait("x")],
         [Irecv(0, handle="y"), Compute("b", 20), Wait("y")],
@@ -64,7 +63,7 @@ def test_computing_does_not_hold_up_what_was_begun_before():
     assert [event.asynchronous for event in trace.of(0)] == [True, False, False]
 
 
-def test_a_port_carries_one_message_at_a_time_each_way():
+def test_port_carries_one_message_at_a_time_in_each_direction():
     """Two messages of 2 s from one rank take 4 s, two ranks' messages to one rank too; both ways at once take 2 s."""
     fan_out = simulate([[Isend(1, 10), Isend(2, 10), Wait()], [Recv(0)], [Recv(0)]], LINK)
     assert [fan_out.of(rank)[-1].end_seconds for rank in range(3)] == [4, 2, 4]
@@ -113,7 +112,7 @@ def test_collectives_take_what_the_formula_says(p, each, latency, bandwidth):
 @pytest.mark.parametrize("way", ["ring", "doubling", "direct"])
 @pytest.mark.parametrize("p", [2, 3, 4, 7, 8])
 def test_an_all_reduce_made_of_messages_takes_as_long_as_the_formula(way, p):
-    """A second road to the same time: the pattern's own messages, each rank going on as soon as it can."""
+    """A second derivation of the time: the pattern's own messages, each sent as soon as possible."""
     n, plan = 60 * p, pattern("all_reduce", p, way)
     programs = [[] for _ in range(p)]
     for step in plan.rounds:
@@ -158,7 +157,7 @@ def test_a_handle_of_several_calls_is_waited_for_in_their_order():
     assert [(event.bytes, event.end_seconds) for event in trace.of(0, "wait")] == [(10, 2), (20, 5)]
 
 
-def test_gradients_go_round_while_the_backward_goes_on():
+def test_asynchronous_all_reduce_overlaps_with_the_backward_pass():
     """Two buckets of 3 s each behind backwards of 4 s: all but the last one's time is hidden."""
     link = Link(0, 10)
     backward = [Compute("B1", 4), Collective("all_reduce", 30, asynchronous=True, handle="1"), Compute("B0", 4)]
@@ -168,7 +167,7 @@ def test_gradients_go_round_while_the_backward_goes_on():
     assert [event.end_seconds for event in trace.of(0, "wait")] == [8, 11]
 
 
-def test_a_deadlock_is_told_as_who_waits_for_whom():
+def test_simulate_names_the_ranks_of_a_deadlock():
     with pytest.raises(DeadlockError) as told:
         simulate([[Send(1, 4), Recv(1)], [Send(0, 4), Recv(0)]])
     assert "rank 0 waits in operation 0, send to rank 1; rank 1 waits in operation 0, send to rank 0" in str(told.value)
@@ -194,7 +193,7 @@ def test_a_deadlock_is_told_as_who_waits_for_whom():
         ([["compute"]], "expected an operation"),
     ],
 )
-def test_bad_programs_are_told(programs, says):
+def test_simulate_refuses_bad_programs(programs, says):
     with pytest.raises(RanksError, match=says):
         simulate(programs)
 
@@ -206,13 +205,13 @@ def test_members_of_a_group_must_call_the_same():
         simulate([[Collective("all_reduce", 4)], [Collective("broadcast", 4)]])
 
 
-def test_bad_links_are_told():
+def test_link_refuses_bad_latency_and_bandwidth():
     for latency, bandwidth in ((-1, 1), (math.inf, 1), (0, 0), (0, -5), (math.nan, 1), (0, math.nan)):
         with pytest.raises(RanksError, match="a link has a latency"):
             Link(latency, bandwidth)
 
 
-def test_what_nobody_waited_for_is_a_finding():
+def test_simulate_reports_handles_that_are_never_waited_for():
     trace = simulate([[Isend(1, 4), Isend(1, 4)], [Recv(0)]], LINK)
     assert trace.findings == (
         "rank 0 never waited for its isend to rank 1",
@@ -243,7 +242,7 @@ def programs_of(acts, asynchronous):
 
 
 @given(ACTS)
-def test_blocking_programs_take_what_a_second_clock_says(acts):
+def test_simulate_agrees_with_an_independent_clock_on_blocking_programs(acts):
     now = [Fraction(0)] * 4
     for act in acts:
         if len(act) == 2:
@@ -257,7 +256,7 @@ def test_blocking_programs_take_what_a_second_clock_says(acts):
 
 
 @given(ACTS, st.booleans())
-def test_the_critical_path_is_whole_and_sets_the_time(acts, asynchronous):
+def test_critical_path_is_connected_and_as_long_as_the_run(acts, asynchronous):
     """It covers the run without a gap; slow any of its tasks down by a second, and the run takes a second more."""
     programs = programs_of(acts, asynchronous)
     trace = simulate(programs, LINK)
@@ -275,13 +274,13 @@ def test_the_critical_path_is_whole_and_sets_the_time(acts, asynchronous):
 
 
 @given(ACTS, st.booleans())
-def test_replaying_a_run_gives_its_times(acts, asynchronous):
+def test_replay_of_a_simulated_run_reproduces_its_times(acts, asynchronous):
     trace = simulate(programs_of(acts, asynchronous), LINK)
     assert replay(trace, LINK) == trace
     assert (replay(trace).seconds or 0) <= (trace.seconds or 0)
 
 
-def test_a_recorded_run_gets_the_times_it_is_given():
+def test_replay_uses_the_given_compute_times():
     recorded = Trace(
         2,
         (
@@ -303,7 +302,7 @@ def test_a_recorded_run_gets_the_times_it_is_given():
         replay(recorded, LINK, compute_seconds={"B0": 1})
 
 
-def test_a_recorded_run_is_replayed_by_its_keys():
+def test_replay_matches_messages_by_their_keys():
     """Two groups' messages with the same ends and tag, received in the other order."""
     sends = (Event(0, "send", "send", size, (1,), key=key, asynchronous=True) for key, size in (("a", 10), ("b", 20)))
     receives = (Event(1, "recv", "recv", size, (0,), key=key) for key, size in (("b", 20), ("a", 10)))
@@ -311,7 +310,7 @@ def test_a_recorded_run_is_replayed_by_its_keys():
     assert [(event.key, event.end_seconds) for event in clocked.of(1)] == [("b", 3), ("a", 5)]
 
 
-def test_time_that_no_event_accounts_for_is_on_the_path_too():
+def test_critical_path_includes_time_outside_of_events():
     """A recorded run has gaps: 1 s before the first task, 2 s between the send and the second one."""
     events = (
         Event(0, "compute", "a", start_seconds=1, end_seconds=3),
@@ -344,12 +343,12 @@ def test_communicators_of_the_same_ranks_are_kept_apart():
         simulate([[Collective("all_reduce", 1), Collective("all_reduce", 2)], [Collective("all_reduce", 2)]])
 
 
-def test_a_wait_twice_is_a_wait_once():
+def test_waiting_twice_for_a_handle_takes_no_more_time():
     trace = simulate([[Isend(1, 10, handle="x"), Wait("x"), Wait("x")], [Recv(0)]], LINK)
     assert [(event.start_seconds, event.end_seconds) for event in trace.of(0, "wait")] == [(0, 2), (2, 2)]
 
 
-def test_the_path_goes_from_rank_to_rank_by_whoever_called_last():
+def test_critical_path_changes_rank_to_the_last_caller():
     trace = simulate([[Compute("long", 9), Send(1, 10)], [Compute("short", 1), Recv(0), Compute("end", 1)]], LINK)
     path = critical_path(trace)
     assert [(s.kind, s.rank, s.name) for s in path.stretches] == [

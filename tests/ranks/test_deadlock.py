@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import networkx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from mlsys_labkit.ranks.deadlock import RankState, Waiting, diagnosis, stuck
+from mlsys_labkit.ranks.trace.deadlock import RankState, Waiting, diagnosis, stuck
 
 
 def waits(rank: int, name: str, *needs: int, **more: object) -> RankState:
@@ -35,7 +34,7 @@ def graph_of(states: list[RankState]) -> networkx.DiGraph:
 
 
 @given(worlds(any_of=False))
-def test_who_needs_all_is_stuck_if_it_reaches_a_cycle_or_an_end(states: list[RankState]) -> None:
+def test_stuck_finds_ranks_whose_needs_reach_a_cycle_or_an_ended_rank(states: list[RankState]) -> None:
     """The theorem for the AND model: deadlock is a cycle that one can get to, or a rank that is gone."""
     graph = graph_of(states)
     bad = {rank for cycle in networkx.simple_cycles(graph) for rank in cycle}
@@ -45,7 +44,7 @@ def test_who_needs_all_is_stuck_if_it_reaches_a_cycle_or_an_end(states: list[Ran
 
 
 @given(worlds(any_of=True))
-def test_who_needs_one_is_stuck_if_it_reaches_nobody_that_runs(states: list[RankState]) -> None:
+def test_stuck_finds_any_source_receives_that_reach_no_running_rank(states: list[RankState]) -> None:
     """The theorem for the OR model: deadlock is a knot."""
     graph = graph_of(states)
     running = {state.rank for state in states if state.state == "running"}
@@ -55,7 +54,7 @@ def test_who_needs_one_is_stuck_if_it_reaches_nobody_that_runs(states: list[Rank
 
 
 @given(worlds(any_of=False))
-def test_a_diagnosis_has_a_line_for_each_stuck_rank_and_no_other(states: list[RankState]) -> None:
+def test_diagnosis_has_one_line_for_each_stuck_rank(states: list[RankState]) -> None:
     lines = diagnosis(states).splitlines()
     named = [int(line.split()[1]) for line in lines[1:] if " waits for " in line]
     assert named == list(stuck(states))
@@ -111,6 +110,6 @@ DIAGNOSES = {
 
 
 @pytest.mark.parametrize("what", DIAGNOSES)
-def test_sentences(what: str) -> None:
+def test_diagnosis_sentences_name_call_tag_and_line(what: str) -> None:
     states, text = DIAGNOSES[what]
     assert diagnosis(states) == text

@@ -6,13 +6,12 @@ from fractions import Fraction
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mlsys_labkit.ranks import Link, RanksError, bus_factor, collective_seconds, collective_traffic, pattern
-from mlsys_labkit.ranks.patterns import ALGORITHMS, Pattern, split_sizes
-from mlsys_labkit.ranks.theory import bus_bandwidth
-from mlsys_labkit.ranks.trace import Event
+from mlsys_labkit.ranks.simulation.patterns import ALGORITHMS, Pattern, split_sizes
+from mlsys_labkit.ranks.simulation.theory import bus_bandwidth
+from mlsys_labkit.ranks.trace.events import Event
 
 ALL = [(collective, algorithm) for collective, ways in ALGORITHMS.items() for algorithm in ways]
 ROOTED = ("broadcast", "reduce", "scatter", "gather")
@@ -21,7 +20,7 @@ Held = list[dict[int, frozenset[int]]]  # rank -> chunk -> whose contributions a
 
 
 def begin(plan: Pattern, root: int) -> Held:
-    """What each rank holds before: MPI's definition of the collective, in sets."""
+    """Return what each rank holds before: MPI's definition of the collective, in sets."""
     p, chunks = plan.ranks, range(plan.chunks)
     own = {
         "broadcast": lambda r: dict.fromkeys(chunks, frozenset([r])) if r == root else {},
@@ -35,7 +34,7 @@ def begin(plan: Pattern, root: int) -> Held:
 
 
 def wanted(plan: Pattern, root: int) -> list[tuple[int, int, frozenset[int]]]:
-    """(rank, chunk, contributions) that must be there after."""
+    """Return the (rank, chunk, contributions) that must be there at the end."""
     p, chunks, everyone = plan.ranks, range(plan.chunks), frozenset(range(plan.ranks))
     match plan.collective:
         case "broadcast":
@@ -99,7 +98,7 @@ def test_ring_all_reduce_sends_twice_p_minus_1_over_p_of_the_tensor(p, each):
 
 
 @given(st.integers(1, 64), st.integers(0, 1000), st.sampled_from([pair for pair in ALL if pair[0] != "all_reduce"]))
-def test_nothing_is_sent_twice_to_the_same_rank(p, n, pair):
+def test_patterns_send_no_chunk_twice_to_a_rank(p, n, pair):
     """All but the all-reduce are optimal in total: what a rank lacks comes once."""
     lacks = {
         "broadcast": (p - 1) * n,
@@ -162,7 +161,7 @@ def test_bus_bandwidth_is_that_of_nccl_tests():
         (lambda: bus_factor("barrier", 4), "no bus bandwidth for 'barrier'"),
     ],
 )
-def test_what_is_not_there_is_said(call, says):
+def test_pattern_and_theory_refuse_unknown_names(call, says):
     with pytest.raises(RanksError, match=says):
         call()
 

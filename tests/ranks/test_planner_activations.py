@@ -1,4 +1,4 @@
-"""What the planner says a layer saves, against what autograd of real modules saves and against a published table."""
+"""The planner's saved tensors of a layer, against what autograd of real modules saves and a published table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 
 from mlsys_labkit import lm
-from mlsys_labkit.ranks.planner import (
+from mlsys_labkit.planner import (
     Layout,
     Precision,
     Saved,
@@ -22,20 +22,20 @@ from mlsys_labkit.ranks.planner import (
     input_activations,
     layer_activations,
 )
-from mlsys_labkit.ranks.planner.activations import stage_activations
+from mlsys_labkit.planner.activations import stage_activations
 
 SINGLE, HALF = Precision.single(), Precision(2, 2, 4)
 
 
 def saved_bytes(run: Callable[[], Any], weights: Iterable[Tensor]) -> Counter[int]:
-    """Sizes of the storages that autograd keeps for the backward pass of ``run``, without the weights."""
+    """Count the storages, by size, that autograd keeps for the backward pass of ``run``, without the weights."""
     mine = {weight.untyped_storage()._cdata for weight in weights}
     kept: dict[int, Any] = {}
 
     def pack(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         if storage._cdata not in mine:
-            kept[storage._cdata] = storage  # held, so that no address comes twice
+            kept[storage._cdata] = storage  # held, so that no address is reused
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
@@ -82,7 +82,7 @@ def test_every_tensor_that_the_kits_model_saves(config: lm.Config, precision: Pr
 
 
 def dropout(x: Tensor) -> Tensor:
-    """As on a GPU, where the mask is a byte an element."""
+    """Apply dropout as on a GPU, where the mask takes one byte per element."""
     return torch.native_dropout(x, 0.1, True)[0]
 
 
@@ -125,7 +125,7 @@ def test_every_tensor_that_a_gpt_block_saves(width: int, heads: int, batch: int,
 
 
 class Lean(torch.autograd.Function):
-    """A fused kernel: saves the inputs it is told to, and float32 statistics where it has some."""
+    """A fused kernel that saves only the inputs it is given, and float32 statistics where it has some."""
 
     @staticmethod
     def forward(ctx: Any, like: Tensor, statistics: int, *inputs: Tensor) -> Tensor:
@@ -139,7 +139,7 @@ class Lean(torch.autograd.Function):
 
 
 def test_every_tensor_that_a_llama_block_of_fused_kernels_saves() -> None:
-    """What each operation's backward needs, wired up: fused norms and gates, FlashAttention, RoPE without copies."""
+    """A block that saves what each backward needs: fused norms and gates, FlashAttention, RoPE without copies."""
     model = Transformer.named("llama-3-8b")
     b, s, d, q, kv = 2, 4096, model.width, model.query_width, model.kv_width
     with FakeTensorMode():

@@ -18,7 +18,7 @@ import mlsys_labkit as lk
 from mlsys_labkit import lm, ranks
 from mlsys_labkit.memory import MemoryTrace
 from mlsys_labkit.memory.torch_tracer import TorchTracer
-from mlsys_labkit.ranks.planner import (
+from mlsys_labkit.planner import (
     MODELS,
     Layout,
     PlanError,
@@ -49,7 +49,7 @@ def trainer(
     prepare: Callable[[Any], Any] = lambda model: None,
     watch: Callable[..., Any] = lambda model, optimizer: None,
 ) -> Callable[[], None]:
-    """A step of training that ran once, so that the optimizer has its state. No variable keeps the logits."""
+    """Return a training step that has run once, so that the optimizer has its state. No variable keeps the logits."""
     torch.manual_seed(0)
     torch.set_default_dtype(getattr(torch, precision.compute))
     model = lm.LanguageModel(config)
@@ -81,7 +81,7 @@ def one_thread() -> Iterator[None]:
 
 
 def live(step: Callable[[], None]) -> MemoryTrace:
-    """``lk.trace_memory(step)``, without following numpy from line to line."""
+    """Run ``lk.trace_memory(step)`` without following numpy from line to line."""
     trace = MemoryTrace()
     gc.collect()
     with TorchTracer(trace):
@@ -108,7 +108,7 @@ def test_the_peak_of_a_real_step(
 
 
 def test_the_categories_are_those_of_a_real_step() -> None:
-    """Where the peak is at the loss, the trace's categories are the planner's, one by one."""
+    """Compare the trace's categories with the planner's, one by one, where the peak is at the loss."""
     trace = lk.trace_memory(trainer(DEEP, SINGLE, 4, 128, 2))
     memory = planned(DEEP, precision=SINGLE, micro_batch=4, global_batch=8, sequence=128)
     held = trace.peak_by_category
@@ -128,7 +128,7 @@ def test_the_peak_of_a_real_step_with_full_recomputation() -> None:
 # --- fake tensors ----------------------------------------------------------------------------------------------------
 
 LARGE = lm.Config(  # Llama 3 70B, but for its layers: 3.8 billion parameters
-    *(128_256, 8192, 2, 64, 8, 128, 28_672), context=8192, tied=False
+    128_256, 8192, 2, 64, 8, 128, 28_672, context=8192, tied=False
 )
 
 
@@ -186,7 +186,7 @@ def test_rank_0_under_fsdp2(world: int, config: lm.Config) -> None:
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize(("tensor", "pipeline"), [(1, 1), (1, 2), (2, 1), (4, 3), (2, 6)])
 def test_the_ranks_weights_add_up_to_the_model(name: str, tensor: int, pipeline: int) -> None:
-    """But for what Megatron-LM keeps more than once: norms, late biases, routers, positions, a tied table."""
+    """Except for what Megatron-LM stores repeatedly: norms, late biases, routers, positions, a tied table."""
     model = MODELS[name].resized(layers=12)
     expert = 2 if model.experts > 1 else 1
     layout = Layout(data=expert, expert=expert, tensor=tensor, pipeline=pipeline, global_batch=2)

@@ -7,10 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from mlsys_labkit.ranks.planner import (
+from mlsys_labkit.planner import (
     CLUSTERS,
     MODELS,
     Assumptions,
@@ -121,7 +120,7 @@ def test_the_bubble_is_that_of_1f1b() -> None:
     assert run.seconds.bubble / (busy + run.seconds.bubble) == pytest.approx(3 / 11)
 
 
-def test_six_n_is_short_by_attention_and_long_by_the_embedding() -> None:
+def test_rule_flops_leave_out_attention_and_count_the_embedding() -> None:
     run = plan(MODELS["llama-3-8b"], replace(H100, gpus=8), Layout(data=8, zero=3, global_batch=8, sequence=8192))
     model = run.model
     attention = 12 * model.layers * model.query_width * 8192 * run.tokens
@@ -177,7 +176,7 @@ def test_pipeline_context_and_expert_traffic() -> None:
 @given(st.sampled_from(sorted(MODELS)), st.sampled_from([1, 2, 4, 8]), st.sampled_from([1, 2, 4]), st.integers(0, 3),
        st.sampled_from(["none", "selective", "full"]), st.sampled_from([1, 2, 8]))  # fmt: skip
 @settings(max_examples=60, deadline=None)
-def test_more_sharing_never_takes_more_state(
+def test_higher_zero_stages_never_hold_more_state(
     name: str, tensor: int, pipeline: int, zero: int, recompute: Any, data: int
 ) -> None:
     model = MODELS[name].resized(layers=8)
@@ -202,7 +201,7 @@ def test_more_sharing_never_takes_more_state(
     assert str(run).count("\n") >= 5
 
 
-def test_the_table_of_activations_is_there_to_be_read() -> None:
+def test_layer_activations_are_named_rows() -> None:
     rows = layer_activations(MODELS["llama-2-7b"], Layout())
     assert {"queries", "keys", "values"} < {row.name for row in rows}
     assert all(row.bytes > 0 and row.saved_by for row in rows)
@@ -220,7 +219,7 @@ def test_the_search_finds_nothing_worse_than_meta_did() -> None:
     assert all(one.fits and one.layout.ranks == 16_384 for one in best)
 
 
-def test_a_hundred_thousand_gpus() -> None:
+def test_search_handles_a_hundred_thousand_gpus() -> None:
     best = search(MODELS["megatron-1t"], replace(H100, gpus=98_304), global_batch=12_288, count=3)
     assert len(best) == 3
     assert best[0].layout.ranks == 98_304
@@ -245,7 +244,7 @@ def test_a_small_search_is_the_best_of_all_layouts_tried_by_hand() -> None:
     assert best.step_seconds <= min(one.step_seconds for one in tried if one.fits) * (1 + 1e-9)
 
 
-def test_what_does_not_fit_says_what_is_short() -> None:
+def test_search_without_a_fit_reports_the_missing_memory() -> None:
     with pytest.raises(PlanError) as caught:
         search(MODELS["llama-3-405b"], H100, global_batch=8, sequence=8192)
     said = str(caught.value)
@@ -256,7 +255,7 @@ def test_what_does_not_fit_says_what_is_short() -> None:
     assert fits[0].fits
 
 
-def test_less_room_is_less_that_fits() -> None:
+def test_less_memory_admits_fewer_layouts() -> None:
     tight = Assumptions(memory_fraction=0.05)
     with pytest.raises(PlanError, match="nothing fits"):
         search(MODELS["llama-2-7b"], H100, global_batch=8, assumptions=tight)
@@ -283,7 +282,7 @@ def test_less_room_is_less_that_fits() -> None:
         (lambda: search(MODELS["llama-2-7b"], replace(H100, gpus=56), global_batch=3), "no layout cuts"),
     ],
 )
-def test_what_cannot_be_is_one_clear_line(make: Any, says: str) -> None:
+def test_impossible_sizes_are_refused_in_one_line(make: Any, says: str) -> None:
     with pytest.raises(PlanError, match=says) as caught:
         make()
     assert "\n" not in str(caught.value)

@@ -9,7 +9,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from mlsys_labkit import lm
-from mlsys_labkit.ranks.planner import MODELS, PlanError, Precision, Transformer, zero_bytes
+from mlsys_labkit.planner import MODELS, PlanError, Precision, Transformer, zero_bytes
 
 # Tensors of the published checkpoints, as their model cards count them.
 CHECKPOINTS = {
@@ -54,7 +54,7 @@ def test_parameters_that_papers_print() -> None:
 
 
 def _theirs(name: str) -> Any:
-    """The same model as the transformers library builds it, without memory."""
+    """Build the same model by the transformers library, without memory."""
     transformers = pytest.importorskip("transformers", reason="needs transformers: pip install transformers")
     model = MODELS[name]
     sizes = {
@@ -146,7 +146,7 @@ def test_zero_of_one_rank_shares_nothing_and_single_precision_is_sixteen_bytes()
         (lambda: Transformer.named("mixtral-8x7b").resized(active_experts=9), "at most all 8"),
     ],
 )
-def test_what_cannot_be_is_one_clear_line(make: Any, says: str) -> None:
+def test_impossible_sizes_are_refused_in_one_line(make: Any, says: str) -> None:
     with pytest.raises(PlanError, match=says) as caught:
         make()
     assert "\n" not in str(caught.value)

@@ -12,12 +12,10 @@ import pytest
 
 from mlsys_labkit import widgets
 from mlsys_labkit.errors import LabkitError
-from mlsys_labkit.ranks.planner import MODELS, Transformer
+from mlsys_labkit.planner import MODELS, Transformer
 from mlsys_labkit.widgets.memory_bars import model as bars
 from mlsys_labkit.widgets.transformer_sizer import model as sizer
-from tests.labkit import test_widgets as general
-from tests.labkit import test_widgets_browser as in_browser
-from tests.labkit import twins
+from tests.labkit import test_widgets as general, test_widgets_browser as in_browser, twins
 from tests.labkit.test_widgets_browser import Open, says, show, value
 
 __all__ = ["show"]  # a fixture
@@ -144,7 +142,7 @@ def test_sizes_follow_the_keys_and_the_presets(show: Open) -> None:
 
 
 @pytest.mark.browser
-def test_zero_makes_room(show: Open) -> None:
+def test_memory_bars_shrink_with_zero_stage(show: Open) -> None:
     page = show(widgets.memory_bars("llama-2-7b", data=8, recompute="full").html())
     assert "31 GB more than the 79 GB" in says(page)
     zero = page.get_by_role("slider", name="ZeRO stage")

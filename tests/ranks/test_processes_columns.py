@@ -1,4 +1,4 @@
-"""What ranks print, in columns: what a reader sees must be what they printed, whatever it was."""
+"""The columns of ranks' output: a reader sees everything that was printed, unchanged."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import html
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from mlsys_labkit.ranks.processes import columns as module
-from mlsys_labkit.ranks.processes.columns import Columns
+from mlsys_labkit.ranks import output_columns as module
+from mlsys_labkit.ranks.output_columns import Columns
 
 
-def test_narrow_lines_stand_side_by_side_and_wide_ones_behind_their_rank(capsys: pytest.CaptureFixture[str]) -> None:
+def test_columns_put_narrow_lines_side_by_side_and_wide_ones_below(capsys: pytest.CaptureFixture[str]) -> None:
     columns = Columns(2, width=43)
     columns.write(0, "a\nb\n")
     columns.write(1, "c\n")
@@ -30,14 +29,14 @@ def test_narrow_lines_stand_side_by_side_and_wide_ones_behind_their_rank(capsys:
     ]
 
 
-def test_many_ranks_are_never_squeezed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_columns_of_many_ranks_become_prefixed_lines(capsys: pytest.CaptureFixture[str]) -> None:
     columns = Columns(8, width=80)
     columns.write(3, "x\n")
     columns.close()
     assert capsys.readouterr().out == "[rank 3] x\n"
 
 
-def test_a_line_is_shown_once_and_when_it_is_complete(capsys: pytest.CaptureFixture[str]) -> None:
+def test_columns_show_each_complete_line_once(capsys: pytest.CaptureFixture[str]) -> None:
     columns = Columns(1, width=80)
     columns.write(0, "half")
     columns.refresh()
@@ -48,7 +47,7 @@ def test_a_line_is_shown_once_and_when_it_is_complete(capsys: pytest.CaptureFixt
     assert columns.outputs == ["half a line"]
 
 
-def test_a_progress_bar_is_its_last_state_and_colours_are_left_out() -> None:
+def test_columns_keep_a_progress_bars_last_state_without_colours() -> None:
     columns = Columns(1, width=80)
     columns.write(0, "\r 10 %\r 50 %\r100 %\n\x1b[31mred\x1b[0m\n")
     assert columns.text() == "[rank 0] 100 %\n[rank 0] red\n"
@@ -76,7 +75,7 @@ def test_html_names_its_parts_and_takes_the_pages_colours() -> None:
 
 
 @pytest.mark.parametrize("pieces", [1, 7])
-def test_of_a_long_output_the_beginning_and_the_end_are_kept(pieces: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_keep_the_beginning_and_end_of_a_long_output(pieces: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "KEPT_CHARACTERS", 1000)
     monkeypatch.setattr(module, "SHOWN_CHARACTERS", 200)
     columns = Columns(1, width=80)

@@ -41,7 +41,7 @@ def run(fn: Callable[..., Any], world_size: int = WORLD) -> ranks.Run:
 
 
 def one_process_gradients() -> list[torch.Tensor]:
-    """Of the mean over the whole batch."""
+    """Return the gradients of the mean over the whole batch, computed in one process."""
     model = network()
     (model(samples()).pow(2).sum() / BATCH).backward()
     return [parameter.grad for parameter in model.parameters()]  # type: ignore[misc]
@@ -73,12 +73,14 @@ def test_fully_sharded_gradients_are_those_of_one_process_and_each_parameter_is_
     def train() -> tuple[list[Any], int]:
         from torch.distributed.fsdp import fully_shard
 
+        from mlsys_labkit.ranks.recording import recorder
+
         model = network()
         for layer in (model[0], model[2]):
             fully_shard(layer)
         fully_shard(model)
         (model(share()).pow(2).sum() / (BATCH // WORLD)).backward()
-        calls = len(ranks.recorder.current().calls)
+        calls = len(recorder.current().calls)
         return [parameter.grad.full_tensor() for parameter in model.parameters()], calls
 
     done = run(train)
@@ -139,7 +141,7 @@ def test_pipeline_gradients_are_those_of_one_process_and_activations_travel_betw
     for rank, gradients in enumerate(done.values):
         assert close(gradients, [parameter.grad for parameter in whole[rank].parameters()])  # type: ignore[misc]
     activation = BATCH // microbatches * 8 * FLOAT
-    for rank in range(WORLD):  # before the first micro-batch the stages tell each other their shapes
+    for rank in range(WORLD):  # before the first micro-batch the stages exchange their shapes
         towards = Counter(event.peers[0] for event in done.trace.of(rank, "send") if event.shape == (2, 8))
         assert towards == {other: microbatches for other in (rank - 1, rank + 1) if 0 <= other < WORLD}
         assert {event.bytes for event in done.trace.of(rank, "send") if event.shape == (2, 8)} == {activation}
@@ -158,7 +160,7 @@ def test_objects_are_gathered_and_their_pickles_bytes_are_in_the_trace() -> None
     assert objects.bytes >= WORLD * 100
 
 
-def test_batched_messages_are_a_ring() -> None:
+def test_batch_isend_irecv_records_a_ring() -> None:
     def exchange() -> torch.Tensor:
         rank, size = dist.get_rank(), dist.get_world_size()
         there, here = torch.full((3,), float(rank)), torch.empty(3)

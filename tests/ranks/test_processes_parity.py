@@ -35,7 +35,7 @@ def ring_all_reduce(x: torch.Tensor) -> torch.Tensor:
 
 
 def tree_broadcast(x: torch.Tensor) -> torch.Tensor:
-    """From rank 0, twice as many ranks each time."""
+    """Broadcast from rank 0; each round doubles the number of ranks that have the data."""
     rank, size, x, reach = dist.get_rank(), dist.get_world_size(), x.clone(), 1
     while reach < size:
         if rank < reach and rank + reach < size:
@@ -47,7 +47,7 @@ def tree_broadcast(x: torch.Tensor) -> torch.Tensor:
 
 
 def direct_all_gather(x: torch.Tensor) -> torch.Tensor:
-    """Everyone to everyone at once."""
+    """Send each rank's part to all other ranks at once."""
     rank, size = dist.get_rank(), dist.get_world_size()
     parts = [torch.empty_like(x) for _ in range(size)]
     parts[rank] = x
@@ -65,7 +65,7 @@ def direct_all_gather(x: torch.Tensor) -> torch.Tensor:
 
 
 def pairwise_all_to_all(x: torch.Tensor) -> torch.Tensor:
-    """In rounds, with another partner each; the lower rank sends first."""
+    """Exchange parts in rounds, with another partner each; the lower rank sends first."""
     rank, size = dist.get_rank(), dist.get_world_size()
     parts = [part.clone() for part in x[: x.numel() // size * size].chunk(size)]
     out = list(parts)

@@ -67,7 +67,7 @@ def test_variables_outlive_the_cell_on_each_rank(shell: InteractiveShell, backen
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_name_that_ranks_have_assigned_is_theirs(shell: InteractiveShell, backend: str) -> None:
+def test_cell_reads_variables_that_ranks_assigned(shell: InteractiveShell, backend: str) -> None:
     shell.run_cell("z = 5\ndef which():\n    return 'notebook'")
     shell.run_cell_magic("ranks", f"2 --backend {backend}", "z = z + rank\ndef which():\n    return 'rank'\n")
     shell.run_cell("z = 100\ndef which():\n    return 'notebook again'")
@@ -77,7 +77,7 @@ def test_a_name_that_ranks_have_assigned_is_theirs(shell: InteractiveShell, back
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_lines_in_errors_are_the_cells_own(shell: InteractiveShell, backend: str) -> None:
+def test_cell_errors_name_the_cells_own_lines(shell: InteractiveShell, backend: str) -> None:
     with pytest.raises(ranks.RankError, match=r"rank 1 raised ValueError: no .*:4: raise ValueError\('no'\)"):
         shell.run_cell_magic("ranks", f"2 --backend {backend}", "y = 1\nif rank == 1:\n    raise ValueError('no')\n")
     with pytest.raises(ranks.DeadlockError) as caught:
@@ -99,7 +99,7 @@ def test_the_cell_in_messages_is_the_one_that_ran(shell: InteractiveShell) -> No
     assert error.line[1] == 2
 
 
-def test_ranks_of_another_number_are_others(shell: InteractiveShell) -> None:
+def test_cell_with_another_world_size_starts_fresh(shell: InteractiveShell) -> None:
     shell.run_cell_magic("ranks", "2 --backend local", "x = rank")
     with pytest.raises(ranks.RankError, match="name 'x' is not defined"):
         shell.run_cell_magic("ranks", "3 --backend local", "y = x")
@@ -107,7 +107,7 @@ def test_ranks_of_another_number_are_others(shell: InteractiveShell) -> None:
     assert ranks.pull("y") == [0, 1]
 
 
-def test_the_last_expression_is_shown(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cell_shows_its_last_expression(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
     shell.run_cell_magic("ranks", "2 run --backend local", "x = 7 + rank\nx\n")
     assert shell.user_ns["run"].outputs == ["7\n", "8\n"]
     assert "7" in capsys.readouterr().out
@@ -122,7 +122,7 @@ def test_a_cell_that_fails_keeps_nothing_new(shell: InteractiveShell) -> None:
 
 
 @pytest.mark.xdist_group("rank-processes")
-def test_what_cannot_leave_its_process_is_named_when_it_is_missed(shell: InteractiveShell) -> None:
+def test_cell_names_a_variable_that_could_not_be_kept(shell: InteractiveShell) -> None:
     shell.run_cell_magic("ranks", "2 --backend gloo", "numbers = (n for n in [1])\nx = 1")
     assert ranks.pull("x") == [1, 1]
     with pytest.raises(ranks.RanksError, match="numbers of an earlier %%ranks cell could not be kept"):
@@ -143,18 +143,18 @@ def test_what_cannot_leave_its_process_is_named_when_it_is_missed(shell: Interac
         ("2 class", "'class' is not one"),
     ],
 )
-def test_lines_that_are_not_understood(shell: InteractiveShell, line: str, complaint: str) -> None:
+def test_cell_refuses_unknown_options(shell: InteractiveShell, line: str, complaint: str) -> None:
     with pytest.raises(ranks.RanksError, match=complaint):
         shell.run_cell_magic("ranks", line, "ran = 1")
 
 
 @pytest.mark.parametrize("source", ["%time x = 1", "!ls", "%%time\nx = 1"])
-def test_magics_are_for_the_notebook(shell: InteractiveShell, source: str) -> None:
+def test_cell_refuses_magics(shell: InteractiveShell, source: str) -> None:
     with pytest.raises(ranks.RanksError, match="no magics and no ! commands"):
         shell.run_cell_magic("ranks", "2", source)
 
 
-@pytest.mark.filterwarnings("error::FutureWarning")  # torch warns whoever looks at its dist.reduce_op
+@pytest.mark.filterwarnings("error::FutureWarning")  # torch warns on access to dist.reduce_op
 def test_all_of_torch_distributed_can_be_imported_by_name(shell: InteractiveShell) -> None:
     shell.run_cell_magic(
         "ranks", "2 --backend local", "from torch.distributed import *\nx = torch.ones(1)\nall_reduce(x)"
@@ -163,7 +163,7 @@ def test_all_of_torch_distributed_can_be_imported_by_name(shell: InteractiveShel
     assert [float(x) for x in ranks.pull("x")] == [4.0, 4.0]
 
 
-def test_pull_before_and_of_nothing(shell: InteractiveShell) -> None:
+def test_pull_refuses_a_missing_cell_or_variable(shell: InteractiveShell) -> None:
     with pytest.raises(ranks.RanksError, match="there was none"):
         ranks.pull("x")
     shell.run_cell_magic("ranks", "2 --backend local", "x = 1")

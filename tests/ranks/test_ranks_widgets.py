@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from fractions import Fraction
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,7 @@ from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.ranks import Compute, Event, Link, Recv, Send, Trace, pipeline_programs, schedule, simulate
 from mlsys_labkit.widgets.collective_animator import model as collective
 from mlsys_labkit.widgets.pipeline_gantt import model as pipeline
-from mlsys_labkit.widgets.pipeline_gantt import say
-from tests.labkit import test_widgets as general
-from tests.labkit import test_widgets_browser as in_browser
-from tests.labkit import twins
+from tests.labkit import test_widgets as general, test_widgets_browser as in_browser, twins
 from tests.labkit.test_widgets_browser import Open, show, value
 
 __all__ = ["show"]  # a fixture
@@ -81,7 +77,7 @@ def test_the_models_are_the_same_in_python_and_javascript() -> None:
     twins.compare(MODULES, asked, twins.in_node(SOURCES, asked))
 
 
-def test_what_is_held_grows_to_what_the_collective_promises() -> None:
+def test_animator_state_ends_with_the_collectives_result() -> None:
     for p in (2, 5, 8):
         full = 2**p - 1
         for way in collective.ways("all_reduce"):
@@ -116,11 +112,6 @@ def test_static_tables_hold_the_numbers() -> None:
     line = general.Page(MAKERS["timeline"]().html()).text
     assert "on the critical path: 27 ms computing, 4.5 ms messages" in line
     assert "18 ms" in line
-
-
-def test_durations_are_told_in_three_digits() -> None:
-    told = [say(seconds) for seconds in (0, Fraction(1, 3), 1.5, 2e-3, 4.5678e-5, 1234.5)]
-    assert told == ["0 s", "333 ms", "1.5 s", "2 ms", "45.7 µs", "1.23 ks"]
 
 
 def test_a_long_trace_says_what_it_leaves_out() -> None:

@@ -74,7 +74,9 @@ def by_tensor_parallel() -> list[float]:
         (by_tensor_parallel, {"all_reduce": 3}),
     ],
 )
-def test_parallel_training_is_training(how: Callable[[], list[float]], calls: dict[str, int]) -> None:
+def test_recorded_groups_train_ddp_fsdp_and_tensor_parallel(
+    how: Callable[[], list[float]], calls: dict[str, int]
+) -> None:
     run = ranks.run(how, 2, "local", quiet=True)
     expected = train(model(), batch(2).flatten(0, 1))
     whole = torch.tensor(run.values).mean(0)  # of equal shares of the batch
@@ -106,7 +108,7 @@ def test_torchs_pipelines_pass_their_activations(schedule: str) -> None:
     assert [e.bytes for e in sent] == [2 * 8 * 4] * 4, "4 micro-batches of 2 rows of 8 floats"
 
 
-def test_a_mesh_of_two_dimensions() -> None:
+def test_recorded_groups_form_a_two_dimensional_mesh() -> None:
     def work() -> bool:
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.tensor import Replicate, Shard, distribute_tensor
@@ -165,8 +167,20 @@ def test_local_and_gloo_leave_the_same_trace() -> None:
 
     def facts(event: ranks.Event) -> tuple[object, ...]:
         return (
-            *(event.rank, event.kind, event.name, event.bytes, event.peers, event.group, event.tag, event.operation),
-            *(event.dtype, event.shape, event.key, event.asynchronous, event.line, event.source),
+            event.rank,
+            event.kind,
+            event.name,
+            event.bytes,
+            event.peers,
+            event.group,
+            event.tag,
+            event.operation,
+            event.dtype,
+            event.shape,
+            event.key,
+            event.asynchronous,
+            event.line,
+            event.source,
         )
 
     assert [facts(e) for e in here.trace] == [facts(e) for e in there.trace]
@@ -175,7 +189,7 @@ def test_local_and_gloo_leave_the_same_trace() -> None:
 
 
 def old_methods() -> list[list[float]]:
-    """What older code calls on a group itself, without options."""
+    """Make the calls that older code makes on a group itself, without options."""
     group, x = dist.group.WORLD, torch.arange(4.0) + 10 * dist.get_rank()
     outs = [torch.zeros(size) for size in (8, 2, 4, 8, 2)]
     group._allgather_base(outs[0], x).wait()

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from mlsys_labkit import ranks, widgets
-from mlsys_labkit.ranks.patterns import ALGORITHMS
+from mlsys_labkit.ranks.simulation.patterns import ALGORITHMS
 
 torch = pytest.importorskip("torch")
 dist = pytest.importorskip("torch.distributed")
 
 
 def ring(x: Any) -> Any:
-    """A ring all-reduce as it is taught: p - 1 steps that add, p - 1 that pass on."""
+    """Run a ring all-reduce as textbooks describe it: p - 1 steps that add, p - 1 that pass on."""
     p, me = dist.get_world_size(), dist.get_rank()
     chunks = list(torch.tensor_split(x, p))
     for step in range(2 * (p - 1)):
@@ -44,7 +44,7 @@ def test_a_ring_of_messages_sends_and_takes_what_theory_says(p: int) -> None:
 
 
 def pipeline(m: int) -> None:
-    """GPipe in blocking calls: all forwards, then all backwards."""
+    """Run GPipe in blocking calls: all forward passes, then all backward passes."""
     me, last, x = dist.get_rank(), dist.get_world_size() - 1, torch.zeros(4)
     for way, name in ((1, "F"), (-1, "B")):
         for batch in range(m):

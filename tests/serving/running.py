@@ -21,7 +21,7 @@ from mlsys_labkit.serving.server.run import Stop, bind, serve
 
 
 class Running:
-    """An endpoint from ``with`` to its end; afterwards the engine is idle and its pool whole, or the test fails."""
+    """An endpoint that runs inside ``with``. The test fails unless the engine ends idle and with all blocks free."""
 
     def __init__(self, engine: Engine, served: Served, send_buffer_bytes: int = 0) -> None:
         self.engine, self.served = engine, served
@@ -58,11 +58,11 @@ class Running:
         assert not self.engine.has_work
 
     def ask(self, path: str, body: object = None, method: str | None = None) -> tuple[int, Any, dict[str, str]]:
-        """(status, body, headers); the body as JSON where it is some."""
+        """Return (status, body, headers), the body as JSON where possible."""
         data = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
         asked = urllib.request.Request(f"{self.url}{path}", data=data, method=method)
         try:
-            with urllib.request.urlopen(asked, timeout=60) as answer:
+            with urllib.request.urlopen(asked, timeout=600) as answer:
                 status, raw, headers = answer.status, answer.read(), dict(answer.headers)
         except urllib.error.HTTPError as error:
             status, raw, headers = error.code, error.read(), dict(error.headers)
@@ -73,7 +73,7 @@ class Running:
         return int(dict(line.rsplit(" ", 1) for line in text.splitlines() if line[0] != "#")[f"labkit_{name}"])
 
     def connect(self, body: dict[str, Any], receive_buffer_bytes: int = 0) -> socket.socket:
-        """A client that has asked for completions and reads nothing yet."""
+        """Return a client that has asked for completions and reads nothing yet."""
         client = socket.socket()
         if receive_buffer_bytes:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
@@ -85,13 +85,13 @@ class Running:
 
 
 def run(call: Callable[[], Any]) -> Any:
-    """What a call returns that begins an event loop: in a thread, since a browser's tests leave theirs in this one."""
+    """Return the result of a call that starts an event loop, in a thread: browser tests leave a loop in this one."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(call).result()
 
 
 def eventually(holds: Callable[[], bool], seconds: float = 30.0) -> None:
-    """Wait until something holds; a machine that is busy may take its time."""
+    """Wait until a condition holds, with a deadline that a busy machine can meet."""
     until = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < until, "it never came to hold"
@@ -99,7 +99,7 @@ def eventually(holds: Callable[[], bool], seconds: float = 30.0) -> None:
 
 
 class Script:
-    """A runner without a model: at place ``p`` of every text stands ``script[p]``; behind its end, its last token."""
+    """A runner without a model: token ``p`` of every text is ``script[p]``, and after its end its last token."""
 
     def __init__(self, script: list[int], vocabulary: int = 257, context: int = 4096) -> None:
         self.script, self.vocabulary, self.context = script, vocabulary, context

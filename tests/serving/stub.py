@@ -1,4 +1,4 @@
-"""A model that reads its text from the pages themselves, so that a slot that is wrong makes another text."""
+"""A stub model that reads its text from the pages, so that one wrong slot changes the text."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Key = tuple[int, ...]
 
 
 def logits_after(text: Sequence[int]) -> Tensor:
-    """Scores of the next token, a function of every token before and of their order."""
+    """Return scores of the next token, a function of every token before and of their order."""
     return torch.tensor([hash((token, *text)) % 1009 / 200 for token in range(VOCABULARY)])
 
 
 def continuation(request: Request, sample: int = 0) -> list[int]:
-    """What a request is to be given, drawn one by one from the text alone."""
+    """Return the expected continuation of a request, drawn one by one from the text alone."""
     text = list(request.prompt)
     while len(text) < len(request.prompt) + request.max_new_tokens:
         scores = logits_after(text)
@@ -37,7 +37,7 @@ def continuation(request: Request, sample: int = 0) -> list[int]:
 
 
 class StubMemory:
-    """One number a slot: the token that stands there."""
+    """A cache with one number per slot: the token that is stored there."""
 
     block_bytes = 8
 
@@ -60,7 +60,7 @@ class StubMemory:
 
 
 class StubRunner:
-    """Writes tokens into their slots and goes on from what it reads there."""
+    """A runner that writes tokens into their slots and continues from what it reads there."""
 
     vocabulary = VOCABULARY
 
@@ -84,7 +84,7 @@ class StubRunner:
 
 
 class StubDraft:
-    """Guesses right more often than not, at most ``guesses`` tokens and sometimes none."""
+    """A draft that guesses right more often than wrong, at most ``guesses`` tokens and sometimes none."""
 
     def __init__(self, guesses: int) -> None:
         self.guesses = guesses

@@ -1,4 +1,4 @@
-"""Arrivals against the theory of their distributions, by fixed seeds; and trace files that are wrong."""
+"""Tests of arrivals against the theory of their distributions, with fixed seeds, and of wrong trace files."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scipy import stats
 
 from mlsys_labkit import lm, serving
@@ -23,7 +22,7 @@ def gaps(**options: float) -> np.ndarray:
     return np.diff(serving.arrival_times(MANY, **options), prepend=0.0)
 
 
-def test_poisson_gaps_are_exponential_and_forget_each_other() -> None:
+def test_poisson_gaps_are_exponential_and_independent() -> None:
     got = gaps(rate_per_second=8.0, seed=3)
     assert stats.kstest(got, stats.expon(scale=1 / 8).cdf).pvalue > 0.01
     assert abs(np.corrcoef(got[:-1], got[1:])[0, 1]) < 4 / math.sqrt(MANY)
@@ -34,7 +33,7 @@ def test_poisson_gaps_are_exponential_and_forget_each_other() -> None:
 
 
 @pytest.mark.parametrize("variation", [0.25, 0.5, 2.0])
-def test_gaps_have_the_rate_and_the_variation_asked_for(variation: float) -> None:
+def test_arrival_gaps_have_requested_rate_and_variation(variation: float) -> None:
     got = gaps(rate_per_second=5.0, variation=variation, seed=1)
     shape = 1 / variation**2  # of a Gamma distribution with that coefficient of variation
     assert stats.kstest(got, stats.gamma(shape, scale=0.2 / shape).cdf).pvalue > 0.01
@@ -42,12 +41,12 @@ def test_gaps_have_the_rate_and_the_variation_asked_for(variation: float) -> Non
     assert got.std() / got.mean() == pytest.approx(variation, rel=0.06)
 
 
-def test_no_variation_is_a_clock() -> None:
+def test_arrival_gaps_without_variation_are_equal() -> None:
     assert serving.arrival_times(3, 4, variation=0) == [0.25, 0.5, 0.75]
     assert serving.arrival_times(0, 4) == []
 
 
-def test_log_normal_lengths_have_the_mean_and_the_tail_asked_for() -> None:
+def test_log_normal_lengths_have_requested_mean_and_tail() -> None:
     lengths = serving.log_normal(200, 1.2)(np.random.default_rng(5), MANY)
     assert lengths.mean() == pytest.approx(200, rel=5 * 1.2 / math.sqrt(MANY))
     sigma = math.sqrt(math.log(1 + 1.2**2))
@@ -74,7 +73,7 @@ def test_prefixes_are_drawn_by_zipfs_law(zipf: float) -> None:
     assert len({request.prompt for request in trace}) > 1500  # what follows the prefix is the request's own
 
 
-def test_lengths_come_from_one_number_from_a_list_or_from_a_distribution() -> None:
+def test_lengths_come_from_number_list_or_distribution() -> None:
     trace = serving.request_trace(300, 1.0, prompt_tokens=[3, 9, 9, 9], output_tokens=7, source=50, seed=4)
     assert {request.max_new_tokens for request in trace} == {7}
     counts = Counter(len(request.prompt) for request in trace)
@@ -84,7 +83,7 @@ def test_lengths_come_from_one_number_from_a_list_or_from_a_distribution() -> No
     assert max(request.max_new_tokens for request in long) <= 64
 
 
-def test_prompts_are_passages_of_the_text_that_the_model_never_saw() -> None:
+def test_prompts_are_passages_of_held_out_text() -> None:
     _, tokenizer = lm.load()
     trace = serving.request_trace(20, 4.0, prompt_tokens=24, prefixes=SharedPrefixes(2, 16), seed=1)
     everything = tokenizer.encode(lm.held_out())
@@ -93,7 +92,7 @@ def test_prompts_are_passages_of_the_text_that_the_model_never_saw() -> None:
     assert len(heads(trace, 16)) == 2
 
 
-def test_seeds_decide_everything_and_the_rate_moves_arrivals_alone() -> None:
+def test_seed_fixes_the_trace_and_rate_changes_arrivals_only() -> None:
     def trace(**options: float) -> tuple[Request, ...]:
         settings = {"rate_per_second": 3.0, "seed": 0, **options}
         return serving.request_trace(
@@ -131,7 +130,7 @@ requests = st.builds(
 
 
 @given(st.lists(requests, max_size=6, unique_by=lambda one: one.id))
-def test_what_is_saved_is_what_is_loaded(tmp_path_factory: pytest.TempPathFactory, trace: list[Request]) -> None:
+def test_saved_requests_load_unchanged(tmp_path_factory: pytest.TempPathFactory, trace: list[Request]) -> None:
     trace.sort(key=lambda one: one.arrival_seconds)
     path = serving.save_requests(trace, tmp_path_factory.mktemp("trace") / "trace.jsonl")
     assert serving.load_requests(path) == tuple(trace)
@@ -167,7 +166,7 @@ GOOD = {"id": "a", "prompt": [1, 2], "arrival_seconds": 1.0}
         (json.dumps({**GOOD, "id": "b", "arrival_seconds": 0.5}), "line 3: arrives before the line above it"),
     ],
 )
-def test_a_line_that_is_no_request_is_named(tmp_path: Path, line: str, says: str) -> None:
+def test_load_requests_names_the_wrong_line(tmp_path: Path, line: str, says: str) -> None:
     path = tmp_path / "trace.jsonl"
     path.write_text(f"{json.dumps(GOOD)}\n\n{line}\n")
     with pytest.raises(RecordError) as caught:
@@ -176,19 +175,19 @@ def test_a_line_that_is_no_request_is_named(tmp_path: Path, line: str, says: str
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_of_bytes_is_no_trace(tmp_path: Path) -> None:
+def test_load_requests_refuses_binary_file(tmp_path: Path) -> None:
     (tmp_path / "trace.jsonl").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(RecordError, match="is not text"):
         serving.load_requests(tmp_path / "trace.jsonl")
 
 
-def test_a_file_that_is_not_there_is_no_trace(tmp_path: Path) -> None:
+def test_load_requests_refuses_missing_file(tmp_path: Path) -> None:
     for path, says in ((tmp_path / "none.jsonl", "No such file"), (tmp_path, "Is a directory")):
         with pytest.raises(RecordError, match=f"cannot be read .{says}"):
             serving.load_requests(path)
 
 
-def test_a_save_that_fails_leaves_the_old_file_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_save_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = serving.save_requests([Request("a", prompt=(1,))], tmp_path / "trace.jsonl")
     before = path.read_text()
     monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
@@ -210,14 +209,14 @@ def test_a_save_that_fails_leaves_the_old_file_whole(tmp_path: Path, monkeypatch
         ({"source": [1, 2, 3]}, "does not fit a source of 3"),
     ],
 )
-def test_what_cannot_be_is_refused(options: dict[str, object], says: str) -> None:
+def test_request_trace_refuses_impossible_values(options: dict[str, object], says: str) -> None:
     settings = {"rate_per_second": 1.0, "source": 10, **options}
     with pytest.raises(RequestError, match=says):
         serving.request_trace(4, **settings)
 
 
 @pytest.mark.parametrize("wrong", [(0, 4, 0.0), (2, 0, 0.0), (2, 4, -1.0)])
-def test_prefixes_that_cannot_be_are_refused(wrong: tuple[int, int, float]) -> None:
+def test_shared_prefixes_refuse_impossible_values(wrong: tuple[int, int, float]) -> None:
     with pytest.raises(RequestError, match="from 1 up"):
         SharedPrefixes(*wrong)
     with pytest.raises(RequestError, match="least <= mean"):

@@ -1,4 +1,4 @@
-"""The Triton kernel of decodes, run by the tracer: its values, and that it reads each key and value once."""
+"""Tests of the Triton decode kernel under the tracer: its values, and that it reads each key and value once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ triton = pytest.importorskip("triton")
 
 from mlsys_labkit.serving.decode_kernel import decode, paged_decode  # noqa: E402
 from mlsys_labkit.triton_trace import trace  # noqa: E402
-from mlsys_labkit.triton_trace.compiled import compile_for  # noqa: E402
+from mlsys_labkit.triton_trace.compile.compiled import compile_for  # noqa: E402
 from tests.conftest import ROOT  # noqa: E402
 
 
@@ -32,7 +32,7 @@ def case(lengths: list[int], heads: int, kv_heads: int, width: int, block_size: 
 
 
 def by_hand(queries: torch.Tensor, page: torch.Tensor, tables: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-    """Softmax attention of each sequence in float64, its slots looked up one by one."""
+    """Compute softmax attention of each sequence in float64, its slots looked up one by one."""
     kv_heads, block_size = page.shape[1] // 2, page.shape[2]
     rows = []
     for query, table, length in zip(queries.double(), tables.tolist(), lengths.tolist(), strict=True):
@@ -49,14 +49,14 @@ def by_hand(queries: torch.Tensor, page: torch.Tensor, tables: torch.Tensor, len
     ("heads", "kv_heads", "width", "block_size", "splits"),
     [(8, 4, 32, 16, 1), (4, 4, 16, 16, 2), (6, 2, 64, 8, 3), (32, 1, 16, 32, 1)],
 )
-def test_it_is_attention_over_the_pages(heads: int, kv_heads: int, width: int, block_size: int, splits: int) -> None:
+def test_decode_kernel_equals_attention(heads: int, kv_heads: int, width: int, block_size: int, splits: int) -> None:
     inputs = case([1, 17, 64, 150], heads, kv_heads, width, block_size)
     actual = decode(*inputs, splits=splits)
     assert (actual - by_hand(*inputs)).abs().max() < 1e-5
 
 
 @pytest.mark.parametrize("block_size", [16, 8])
-def test_it_reads_every_key_and_value_once_and_none_besides(block_size: int) -> None:
+def test_decode_kernel_reads_each_key_and_value_once(block_size: int) -> None:
     lengths, heads, kv_heads, width = [1, 40, 129], 8, 2, 32
     queries, page, tables, seen = case(lengths, heads, kv_heads, width, block_size)
     mixed, sums = torch.empty(1, 3, heads, width), torch.empty(1, 3, heads)
@@ -74,7 +74,7 @@ def test_it_reads_every_key_and_value_once_and_none_besides(block_size: int) -> 
     assert not [finding for finding in found.findings if finding.severity == "error"]
 
 
-def test_it_compiles_for_sm_90_and_fits() -> None:
+def test_decode_kernel_compiles_for_sm_90_and_fits() -> None:
     def of(dtype: torch.dtype, *shape: int) -> torch.Tensor:
         return torch.empty(shape, dtype=dtype, device="meta")
 
@@ -88,7 +88,7 @@ def test_it_compiles_for_sm_90_and_fits() -> None:
     assert compiled.shared_bytes <= 227 * 1024
 
 
-def test_a_runner_decodes_by_it() -> None:
+def test_runner_decodes_with_the_kernel() -> None:
     from mlsys_labkit import lm
     from mlsys_labkit.serving import Chunk, PagedCache, Runner
 
@@ -107,8 +107,8 @@ def test_a_runner_decodes_by_it() -> None:
     torch.testing.assert_close(results[1], results[0], rtol=1e-5, atol=1e-5)
 
 
-def test_its_benchmark_checks_what_it_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of it but the clock, in a small shape."""
+def test_decode_benchmark_checks_results_before_timing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run everything except the timing, in a small shape."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     benchmark = importlib.import_module("serving")
     monkeypatch.delitem(sys.modules, "serving")

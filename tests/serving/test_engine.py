@@ -1,4 +1,4 @@
-"""The engine by its door: text equal to one-by-one decoding, samples, prefixes, aborts, errors, clocks."""
+"""Tests of the engine: text equal to one-by-one decoding, samples, prefixes, aborts, errors, clocks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TEXT = TOKENIZER.encode(lm.held_out())
 
 
 def traces(count: int) -> list[list[Request]]:
-    """Small traces of the tiny model's own kind of text: lengths, arrivals and shared beginnings vary."""
+    """Draw small traces of the tiny model's kind of text with varying lengths, arrivals and shared beginnings."""
     rng = random.Random(0)
     drawn = []
     for _ in range(count):
@@ -57,14 +57,14 @@ ENGINES: list[dict[str, Any]] = [
 
 
 def tied(prompt: tuple[int, ...], drawn: tuple[int, ...]) -> bool:
-    """Whether on the way the two likeliest tokens were ever nearer than TIE."""
+    """Return True if the two likeliest tokens were ever nearer than TIE."""
     with torch.no_grad():
         logits = MODEL(torch.tensor([[*prompt, *drawn]]))[0, len(prompt) - 1 : -1]
     best = logits.topk(2).values
     return bool(((best[:, 0] - best[:, 1]) < TIE).any())
 
 
-def test_greedy_text_of_fifty_traces_is_that_of_one_by_one_decoding() -> None:
+def test_greedy_text_of_random_traces_equals_one_by_one_decoding() -> None:
     ties = compared = preempted = 0
     engines = [Engine(MODEL, cost=COST, **options) for options in ENGINES]
     for number, requests in enumerate(traces(50)):
@@ -84,7 +84,7 @@ def test_greedy_text_of_fifty_traces_is_that_of_one_by_one_decoding() -> None:
     assert preempted > 10, "the small pools were too large to tell anything"
 
 
-def test_samples_share_a_prompt_and_draw_as_they_would_alone() -> None:
+def test_samples_share_prompt_blocks_and_draw_as_if_alone() -> None:
     prompt = tuple(TEXT[:37])
     asked = [Request(f"r{n}", prompt[: 37 - n], 12, temperature=0.9, top_p=0.95, seed=n, samples=3) for n in range(4)]
     together = Engine(MODEL, cost=COST, blocks=16, limits=Limits(running=6, tokens=64)).run(asked)
@@ -98,7 +98,7 @@ def test_samples_share_a_prompt_and_draw_as_they_would_alone() -> None:
     assert max(first.reference_counts.values()) == 3
 
 
-def test_a_prompt_seen_before_is_read_and_not_computed() -> None:
+def test_repeated_prompt_is_found_in_the_prefix_cache() -> None:
     engine = Engine(MODEL, cost=COST, blocks=40)
     prompt = tuple(TEXT[:64])
     first, second = engine.run([Request("a", prompt, 4)]), engine.run([Request("b", prompt, 4)])
@@ -108,7 +108,7 @@ def test_a_prompt_seen_before_is_read_and_not_computed() -> None:
     assert second.seconds < first.seconds
 
 
-def test_a_long_prompt_does_not_stop_those_who_decode() -> None:
+def test_long_prompt_is_chunked_beside_decodes() -> None:
     asked = [Request("short", tuple(TEXT[:8]), 20), Request("long", tuple(TEXT[:400]), 2, arrival_seconds=2e-3)]
     run = Engine(MODEL, cost=COST, limits=Limits(running=4, tokens=32)).run(asked)
     both = [step for step in run.steps if len(step.scheduled) == 2]
@@ -117,7 +117,7 @@ def test_a_long_prompt_does_not_stop_those_who_decode() -> None:
     assert max(step.tokens for step in run.steps) == 32
 
 
-def test_arrivals_are_kept_on_the_virtual_clock() -> None:
+def test_virtual_clock_keeps_arrival_times() -> None:
     asked = [Request("late", (1, 2), 2, arrival_seconds=5.0), Request("early", (1, 2), 2, arrival_seconds=1.0)]
     run = Engine(MODEL, cost=StepCost(0.5, 0.25, 0.125), limits=Limits(reuse_prefixes=False)).run(asked)
     assert run.clock == "virtual"
@@ -127,13 +127,13 @@ def test_arrivals_are_kept_on_the_virtual_clock() -> None:
     assert Recording.from_lines(run.to_lines()) == run
 
 
-def test_the_real_clock_waits_for_an_arrival() -> None:
+def test_real_clock_waits_for_an_arrival() -> None:
     run = Engine(MODEL).run([Request("a", (1, 2), 2, arrival_seconds=0.03)])
     assert run.clock == "real"
     assert 0.03 <= run.steps[0].start_seconds < run.token_seconds["a"][0] < run.token_seconds["a"][1]
 
 
-def test_costs_come_from_a_datasheet_or_from_a_run() -> None:
+def test_step_cost_from_datasheet_and_from_run() -> None:
     llama = lm.Config(128256, 4096, 32, 32, 8, 128, 14336, tied=False)
     cost = StepCost.of_device(specs.get("h100-sxm"), llama)
     assert cost.seconds_per_step == pytest.approx(2 * 8.03e9 / 3.35e12, rel=1e-3)
@@ -145,7 +145,7 @@ def test_costs_come_from_a_datasheet_or_from_a_run() -> None:
         StepCost.fitted(run.steps[:2])
 
 
-def test_an_aborted_request_gives_back_its_memory_wherever_it_is() -> None:
+def test_abort_frees_memory_in_every_status() -> None:
     engine = Engine(MODEL, cost=COST, blocks=8, limits=Limits(running=2, tokens=16), record=True)
     for name, arrival in (("running", 0.0), ("second", 0.0), ("waiting", 0.0), ("later", 99.0)):
         engine.add(Request(name, tuple(TEXT[:40]), 8, arrival, samples=2))
@@ -160,7 +160,7 @@ def test_an_aborted_request_gives_back_its_memory_wherever_it_is() -> None:
     assert set(engine.recording.reasons) == set(engine.recording.tokens)
 
 
-def test_one_sample_ends_alone() -> None:
+def test_abort_of_one_sample_keeps_the_others() -> None:
     request = Request("a", tuple(TEXT[:20]), 12, temperature=0.9, samples=3)
     expected = Engine(MODEL, cost=COST).run([request])
     engine = Engine(MODEL, cost=COST, record=True)
@@ -178,7 +178,7 @@ def test_one_sample_ends_alone() -> None:
     assert engine.pool.free == engine.pool.size
 
 
-def test_a_step_that_fails_gives_back_all_memory() -> None:
+def test_failed_step_frees_all_memory() -> None:
     runner = StubRunner(8, 4)
     engine = Engine(runner=runner, pool=BlockPool(8), block_size=4, cost=COST)
     engine.add(Request("a", (1, 2, 3), 5))
@@ -222,7 +222,7 @@ def test_a_step_that_fails_gives_back_all_memory() -> None:
         (lambda: Request(5, (1,)), "a request's id is 5, expected text"),
     ],
 )
-def test_what_can_never_be_served_is_refused_whole(request_: Any, says: str) -> None:
+def test_impossible_requests_are_refused(request_: Any, says: str) -> None:
     engine = Engine(MODEL, cost=COST, blocks=4, limits=Limits(running=2))
     engine.add(Request("a", (1,), 4, samples=2))
     with pytest.raises(RequestError, match=says) as raised:
@@ -232,13 +232,13 @@ def test_what_can_never_be_served_is_refused_whole(request_: Any, says: str) -> 
     assert not engine.has_work
 
 
-def test_numbers_of_other_libraries_are_plain_in_a_request() -> None:
+def test_request_converts_numpy_and_torch_numbers() -> None:
     request = Request("a", torch.tensor([1, 2]), np.int64(3), temperature=np.float32(0.5), stop=np.array([4]))  # type: ignore[arg-type]
     assert request == Request("a", (1, 2), 3, temperature=0.5, stop=(4,))
     assert {type(value) for value in (*request.prompt, *request.stop, request.max_new_tokens)} == {int}
 
 
-def test_the_largest_request_that_fits_is_served() -> None:
+def test_largest_fitting_request_is_served() -> None:
     engine = Engine(MODEL, cost=COST, blocks=4)
     run = engine.run([Request("a", (1,) * 60, 5), Request("b", (2,), 64)])
     assert [len(run.tokens[name]) for name in "ab"] == [5, 64]
@@ -248,14 +248,14 @@ def test_the_largest_request_that_fits_is_served() -> None:
     assert engine.pool.free == 4
 
 
-def test_an_id_is_free_again_when_its_request_is_done() -> None:
+def test_request_id_is_free_after_its_end() -> None:
     engine = Engine(MODEL, cost=COST)
     for _ in range(2):
         engine.add(Request("a", (1,), 2, samples=2))
         assert len(engine.finish()) == 4
 
 
-def test_wrong_engines_are_one_line() -> None:
+def test_engine_refuses_wrong_settings_in_one_line() -> None:
     with pytest.raises(LabkitError, match="needs a model or a runner"):
         Engine()
     with pytest.raises(LabkitError, match=r"a model or a runner, got tuple; model, tokenizer = lm\.load"):
@@ -275,7 +275,7 @@ def test_wrong_engines_are_one_line() -> None:
         Engine(MODEL, draft=ModelDraft(small))
     with pytest.raises(LabkitError, match="keeps no record"):
         _ = Engine(MODEL).recording
-    with pytest.raises(LabkitError, match="nobody makes any; give a draft"):
+    with pytest.raises(LabkitError, match="no draft makes any; give a draft"):
         Engine(MODEL, limits=Limits(guesses=4))
     with pytest.raises(LabkitError, match="takes a list of requests, got one"):
         Engine(MODEL).run(Request("a", (1,), 1))  # type: ignore[arg-type]
@@ -288,7 +288,7 @@ def test_wrong_engines_are_one_line() -> None:
 
 
 class OwnPool:
-    """A pool of somebody else's making, with nothing but what the protocol asks without prefixes."""
+    """A custom pool with only the methods that the protocol requires without prefixes."""
 
     def __init__(self, size: int) -> None:
         self.size, self._free, self._held = size, list(range(size)), [0] * size
@@ -314,7 +314,7 @@ class OwnPool:
         return self._held[block]
 
 
-def test_a_pool_of_ones_own_serves_the_real_model() -> None:
+def test_engine_accepts_a_custom_pool() -> None:
     engine = Engine(MODEL, cost=COST, pool=OwnPool(9), limits=Limits(running=4, tokens=40, reuse_prefixes=False))
     requests = traces(1)[0]
     run = engine.run([*requests, Request("two", requests[0].prompt, 3, samples=2)])

@@ -1,4 +1,4 @@
-"""The load generator against the endpoint, by real HTTP: every request is sent when it should be, and none is lost."""
+"""Tests of the load generator against the endpoint by real HTTP: requests are sent on time and none is lost."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from functools import partial
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from mlsys_labkit import cli, serving
+from mlsys_labkit import serving
+from mlsys_labkit._frontends import cli
 from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.lm import Tokenizer
 from mlsys_labkit.serving import Engine, Request
@@ -29,7 +29,7 @@ def scripted(record: bool = True) -> Running:
     return Running(engine, Served("scripted", BYTES, 4096, 257))
 
 
-def test_a_client_and_the_engine_tell_one_story() -> None:
+def test_load_metrics_equal_the_engines_recording() -> None:
     trace = serving.request_trace(12, 40.0, prompt_tokens=[3, 30], output_tokens=[1, 8, 20], source=200, seed=4)
     with scripted() as running:
         running.engine.runner.pace_seconds = 0.005
@@ -55,7 +55,7 @@ def test_a_client_and_the_engine_tell_one_story() -> None:
     assert "cache" not in str(load)
 
 
-def test_a_request_that_is_refused_is_told_and_the_others_go_on() -> None:
+def test_load_reports_refused_request_and_continues() -> None:
     trace = [Request("a", (5,), 3), Request("b", (5,) * 4000, 200), Request("c", (999,), 3), Request("d", (5,), 4)]
     with scripted() as running:
         load = run(lambda: asyncio.run(drive(f"{running.url}/v1", trace)))
@@ -66,7 +66,7 @@ def test_a_request_that_is_refused_is_told_and_the_others_go_on() -> None:
     assert "2 requests failed, the first: b: HTTP 400" in str(load)
 
 
-def test_a_server_that_fails_is_told() -> None:
+def test_load_reports_server_failure() -> None:
     with scripted() as running:
         running.engine.runner.fails = 1
         load = run(lambda: asyncio.run(drive(f"{running.url}/v1", [Request("a", (5,), 3)])))
@@ -82,7 +82,7 @@ EVENTS = [
 
 
 @given(st.lists(st.integers(0, 400)), st.sampled_from(["\n\n", "\r\n\r\n"]))
-def test_a_stream_may_be_cut_anywhere(cuts: list[int], end: str) -> None:
+def test_load_reads_streams_cut_anywhere(cuts: list[int], end: str) -> None:
     events = [*(f"data: {json.dumps(event, ensure_ascii=False)}" for event in EVENTS), "data: [DONE]"]
     stream = "".join(f": ping{end}{event}{end}" for event in events).encode()
     answer, places = _Answer([]), sorted({0, len(stream), *(min(cut, len(stream)) for cut in cuts)})
@@ -93,14 +93,14 @@ def test_a_stream_may_be_cut_anywhere(cuts: list[int], end: str) -> None:
     assert answer.seconds[0] == min(place for place in places if place > stream.index(b"\n", stream.index(b"choices")))
 
 
-def test_an_error_in_mid_stream_is_heard() -> None:
+def test_load_reports_error_inside_a_stream() -> None:
     answer = _Answer([])
     for event in (EVENTS[0], {"error": {"message": "the device fell off the bus"}}):
         _hear(answer, f"data: {json.dumps(event)}\n\n".encode(), 1.0)
     assert (answer.failure, len(answer.seconds), answer.reason) == ("the device fell off the bus", 1, "")
 
 
-def test_the_verb_prints_a_table_and_the_goodput(capsys: pytest.CaptureFixture[str], tmp_path: object) -> None:
+def test_load_command_prints_table_and_goodput(capsys: pytest.CaptureFixture[str], tmp_path: object) -> None:
     path = serving.save_requests([Request("a", (5, 6), 3), Request("b", (5, 6), 3)], f"{tmp_path}/trace.jsonl")
     with scripted() as running:
         options = ["--trace", str(path), "--ttft", "30", "--tpot", "30"]
@@ -110,7 +110,7 @@ def test_the_verb_prints_a_table_and_the_goodput(capsys: pytest.CaptureFixture[s
     assert "2 of 2 requests (100 %) met TTFT <= 30 s and TPOT <= 30 s" in out
 
 
-def test_without_an_endpoint_it_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: object) -> None:
+def test_load_command_without_endpoint_fails_in_one_line(capsys: pytest.CaptureFixture[str], tmp_path: object) -> None:
     path = serving.save_requests([Request("a", (5,), 3)], f"{tmp_path}/trace.jsonl")
     for options, says in (
         (["http://127.0.0.1:9/v1", "--trace", str(path)], "no endpoint answers at http://127.0.0.1:9/v1/models"),

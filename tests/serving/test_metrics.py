@@ -1,4 +1,4 @@
-"""Metrics of a run written by hand, against figures worked out on paper; and of random ones, by brute force."""
+"""Tests of metrics: a run written by hand against figures worked out on paper, and random runs by brute force."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mlsys_labkit import serving
 from mlsys_labkit.serving import RecordError, Recording, Request, Step
@@ -33,13 +32,13 @@ def test_latencies_of_each_request() -> None:
     assert [row.prompt_tokens for row in (a, b, c, d)] == [6, 6, 3, 1]
 
 
-def test_tpot_is_what_the_definition_says() -> None:
+def test_tpot_follows_its_definition() -> None:
     for row in rows().values():
         if row.tpot_seconds is not None:
             assert row.tpot_seconds == pytest.approx((row.e2e_seconds - row.ttft_seconds) / (row.output_tokens - 1))
 
 
-def test_the_whole_run() -> None:
+def test_metrics_of_a_whole_run() -> None:
     run = serving.measure(RECORDING)
     assert run.seconds == 8.0  # from a's arrival at 1 to 9
     assert (run.output_tokens, run.tokens_per_second) == (10, 10 / 8)
@@ -72,15 +71,15 @@ def test_memory_over_time() -> None:
         (math.inf, math.inf, "abc"),
     ],
 )
-def test_goodput_counts_who_met_both_bounds(ttft: float, tpot: float, met: str) -> None:
+def test_goodput_counts_requests_within_both_bounds(ttft: float, tpot: float, met: str) -> None:
     level = serving.measure(RECORDING).service_level(ttft, tpot)
     assert level.met == len(met)
-    assert level.attainment == len(met) / 4  # d counts: it was asked and not served
+    assert level.attainment == len(met) / 4  # d counts: it was requested and not served
     assert level.goodput == len(met) / 8
     assert "".join(name for name, row in rows().items() if row.meets(ttft, tpot)) == met
 
 
-def test_a_wait_of_exactly_the_bound_is_in_time() -> None:
+def test_latency_equal_to_the_bound_meets_it() -> None:
     step = 0.1  # 0.1 + 0.2 is not 0.3
     times = tuple(np.cumsum([0.3, *[step] * 30]).tolist())
     asked = Request("a", prompt=(1,), max_new_tokens=31)
@@ -89,13 +88,13 @@ def test_a_wait_of_exactly_the_bound_is_in_time() -> None:
     assert serving.measure(run).service_level(0.3, step * 0.999).met == 0
 
 
-def test_who_was_not_served_to_the_end_met_nothing() -> None:
+def test_unfinished_request_meets_no_bound() -> None:
     row = dataclasses.replace(rows()["a"], reason="abort")
     assert row.ttft_seconds == 3.0
     assert not row.meets(math.inf, math.inf)
 
 
-def test_percentiles_are_numpys() -> None:
+def test_percentiles_equal_numpys() -> None:
     run = serving.measure(RECORDING)
     for name, values in (
         ("ttft", [3.0, 2.5, 3.0]),
@@ -108,7 +107,7 @@ def test_percentiles_are_numpys() -> None:
         run.percentile("speed", 50)
 
 
-def test_the_table_says_it_all() -> None:
+def test_metrics_table_text() -> None:
     text = str(serving.measure(RECORDING))
     lines = dict(line.split("  ", 1) for line in text.splitlines()[1:6])
     assert lines["TTFT"].split() == ["3", "s", "3", "s", "3", "s", "3", "s"]
@@ -130,7 +129,7 @@ def test_an_empty_run_has_no_latencies_and_no_division_by_zero() -> None:
     assert "  -" in str(run)
 
 
-def test_samples_have_rows_of_their_own_and_wait_with_their_request() -> None:
+def test_samples_have_their_own_latency_rows() -> None:
     asked = Request("a", prompt=(1, 2), max_new_tokens=1, samples=2)
     part = serving.Scheduled("a", "prefill", 2, 0)
     tokens = {"a": (5,), "a#1": (6,)}
@@ -145,7 +144,7 @@ def test_samples_have_rows_of_their_own_and_wait_with_their_request() -> None:
 
 @st.composite
 def tables(draw: st.DrawFn) -> Recording:
-    """Tables that share a prefix of full blocks, as a paged cache does."""
+    """Draw tables that share a prefix of full blocks, as in a paged cache."""
     size = draw(st.integers(1, 5))
     shared = draw(st.integers(0, 3))
     blocks, held, number = {}, {}, shared

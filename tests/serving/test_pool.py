@@ -1,16 +1,15 @@
-"""Blocks and tables: counted, found again, copied before they are written, forgotten in the right order."""
+"""Tests of blocks and tables: counting, reuse by content, copy on write, and the order of eviction."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from mlsys_labkit.serving import BlockError, BlockPool, BlockTable, chain
 
 
-def test_a_key_stands_for_all_tokens_before() -> None:
+def test_chain_key_covers_all_tokens_before() -> None:
     first = chain(b"", [1, 2])
     assert chain(first, [3, 4]) != chain(chain(b"", [2, 1]), [3, 4])
     assert chain(b"", [1, 2]) == first
@@ -32,7 +31,7 @@ def test_blocks_are_reused_least_recently_freed_first() -> None:
     assert pool.find(b"\x02", [2]) == 2
 
 
-def test_equal_keys_of_different_tokens_are_no_hit() -> None:
+def test_find_ignores_equal_keys_of_different_tokens() -> None:
     pool = BlockPool(2)
     block = pool.take()
     pool.publish(block, b"collision", [1, 2])
@@ -40,7 +39,7 @@ def test_equal_keys_of_different_tokens_are_no_hit() -> None:
     assert pool.find(b"collision", [1, 2]) == block
 
 
-def test_the_first_of_two_equal_blocks_stays_the_one_found() -> None:
+def test_publish_keeps_the_first_of_two_equal_blocks() -> None:
     pool = BlockPool(2)
     first, second = pool.take(), pool.take()
     pool.publish(first, b"key", [1])
@@ -50,7 +49,7 @@ def test_the_first_of_two_equal_blocks_stays_the_one_found() -> None:
     assert pool.find(b"key", [1]) == first
 
 
-def test_misuse_is_one_line() -> None:
+def test_pool_misuse_raises_block_error() -> None:
     pool = BlockPool(1)
     with pytest.raises(BlockError, match="block 0 is free already"):
         pool.drop(0)
@@ -65,7 +64,7 @@ def test_misuse_is_one_line() -> None:
         BlockPool(0)
 
 
-def test_the_last_token_of_a_prompt_is_never_found() -> None:
+def test_find_prefix_leaves_out_the_last_token() -> None:
     pool = BlockPool(4)
     table = BlockTable(pool, block_size=2)
     text = [1, 2, 3, 4]
@@ -77,7 +76,7 @@ def test_the_last_token_of_a_prompt_is_never_found() -> None:
     assert BlockTable(pool, 2).find_prefix([1, 9, 3, 4, 5]) == []
 
 
-def test_of_a_chain_the_tail_is_forgotten_before_the_head() -> None:
+def test_clear_frees_the_tail_of_a_chain_first() -> None:
     pool = BlockPool(3)
     table = BlockTable(pool, block_size=1)
     table.reserve(3)
@@ -89,7 +88,7 @@ def test_of_a_chain_the_tail_is_forgotten_before_the_head() -> None:
 
 
 class Tables(RuleBasedStateMachine):
-    """Sequences that grow, fork and end, against a memory of what each slot holds."""
+    """Sequences that grow, fork and end, compared with a dictionary of what each slot must hold."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Recordings: whole or refused, in files and back."""
+"""Tests of recordings: saved, loaded, and refused when damaged."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def recording() -> Recording:
     return served()[1]
 
 
-def test_a_recording_survives_a_file(tmp_path: Path) -> None:
+def test_recording_round_trips_through_a_file(tmp_path: Path) -> None:
     run = recording()
     assert any(step.preempted for step in run.steps)
     assert any(step.resumed for step in run.steps)
@@ -32,7 +32,7 @@ def test_a_recording_survives_a_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_save_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = recording()
     path = run.save(tmp_path / "run.jsonl")
     before = path.read_text()
@@ -63,7 +63,7 @@ def test_a_damaged_recording_is_refused_in_one_line(damage: object, says: str) -
     assert "\n" not in str(raised.value)
 
 
-def test_steps_tell_the_memory_as_it_stood() -> None:
+def test_step_reference_counts_follow_block_tables() -> None:
     engine, run = served()
     cached: set[int] = set()
     for step in run.steps:

@@ -1,4 +1,4 @@
-"""Logits over pages against transformers' and against the contiguous cache, however blocks lie and prompts are cut."""
+"""Tests of logits over pages against transformers and the contiguous cache, for any block order and chunking."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mlsys_labkit import lm
 from mlsys_labkit.serving import Chunk, PagedCache, Runner
@@ -19,7 +18,7 @@ CONFIG = lm.Config(vocabulary=50, width=24, layers=2, heads=4, kv_heads=2, head_
 
 
 def scattered(lengths: list[int], block_size: int, blocks: int, seed: int) -> list[list[int]]:
-    """Block tables for sequences of these lengths, their blocks anywhere in the pool."""
+    """Return block tables for sequences of these lengths, with blocks from anywhere in the pool."""
     order = torch.randperm(blocks, generator=torch.Generator().manual_seed(seed)).tolist()
     return [[order.pop() for _ in range(-(-length // block_size))] for length in lengths]
 
@@ -54,7 +53,7 @@ def test_paged_logits_equal_those_of_transformers(tmp_path: Path, shape: dict[st
 def test_ragged_batches_equal_the_contiguous_cache(
     pieces: list[list[int]], block_size: int, kv_heads: int, packed: bool
 ) -> None:
-    """Each sequence comes in pieces; the first pieces of all make one batch, then the second ones, and so on."""
+    """Each sequence comes in pieces: the first pieces of all sequences form one batch, then the second ones."""
     torch.manual_seed(0)
     config = lm.Config(50, 24, 2, 4, kv_heads, 6, 32, context=80)
     model = lm.LanguageModel(config).eval()
@@ -77,7 +76,7 @@ def test_ragged_batches_equal_the_contiguous_cache(
         assert (actual - expected).abs().max() <= 1e-5 * expected.abs().max().clamp(min=1)
 
 
-def test_the_tiny_model_over_pages_is_transformers_llama() -> None:
+def test_tiny_model_over_pages_equals_transformers() -> None:
     transformers = pytest.importorskip("transformers")
     theirs = transformers.LlamaForCausalLM.from_pretrained(str(lm.checkpoint.WEIGHTS), dtype=torch.float32)
     model, tokenizer = lm.load()
@@ -90,7 +89,7 @@ def test_the_tiny_model_over_pages_is_transformers_llama() -> None:
     assert (actual - expected).abs().max() <= 1e-5 * expected.abs().max()
 
 
-def test_half_precision_runs_and_stays_near() -> None:
+def test_half_precision_logits_stay_close() -> None:
     model, tokenizer = lm.load(dtype=torch.bfloat16)
     text = tokenizer.encode(lm.held_out())[:64]
     runner = Runner(model, PagedCache(model.config, 8, dtype=torch.bfloat16))
@@ -101,7 +100,7 @@ def test_half_precision_runs_and_stays_near() -> None:
     assert (actual - expected).abs().mean() < 0.05 * expected.float().std(), "rounded in another order, no more"
 
 
-def test_groups_pad_less_than_twice_and_never_see_the_future() -> None:
+def test_groups_pad_less_than_double_and_mask_the_future() -> None:
     import numpy as np
 
     random = np.random.default_rng(0)
@@ -128,7 +127,7 @@ def test_groups_pad_less_than_twice_and_never_see_the_future() -> None:
             assert visible[at].tolist() == [expected] * 2
 
 
-def test_blocks_are_copied_and_come_back_from_the_host_whole() -> None:
+def test_cache_copies_and_swaps_blocks() -> None:
     cache = PagedCache(CONFIG, blocks=6, block_size=4)
     cache.pages.copy_(torch.rand_like(cache.pages))
     before = cache.pages.clone()

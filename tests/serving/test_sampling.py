@@ -1,4 +1,4 @@
-"""What is drawn: the distributions by their definitions, and speculation against the distribution it must keep."""
+"""Tests of sampling: distributions against their definitions, and speculation against the distribution to keep."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy import stats
 
 from mlsys_labkit import lm
@@ -28,7 +27,7 @@ COST = StepCost(1e-3, 1e-5)
     seed=st.integers(0, 1000),
 )
 @settings(max_examples=60)
-def test_probabilities_are_those_of_transformers(temperature: float, top_k: int, top_p: float, seed: int) -> None:
+def test_probabilities_equal_transformers(temperature: float, top_k: int, top_p: float, seed: int) -> None:
     logits = torch.randn(1, 20, generator=torch.Generator().manual_seed(seed)) * 3
     warpers: list[Any] = [transformers.TemperatureLogitsWarper(temperature)]
     if top_k:
@@ -42,7 +41,7 @@ def test_probabilities_are_those_of_transformers(temperature: float, top_k: int,
     torch.testing.assert_close(probabilities(logits, [request]), expected.softmax(-1))
 
 
-def test_each_row_follows_its_own_request() -> None:
+def test_probabilities_use_each_rows_own_request() -> None:
     logits = torch.tensor([[3.0, 2.0, 1.0]] * 3)
     asked = [Request("a", (1,)), Request("b", (1,), temperature=1.0), Request("c", (1,), temperature=1.0, top_k=2)]
     shares = probabilities(logits, asked)
@@ -59,7 +58,7 @@ def test_uniform_numbers_are_uniform_and_independent() -> None:
     assert abs(np.corrcoef(numbers[:-1].ravel(), numbers[1:].ravel())[0, 1]) < 0.06
 
 
-def test_no_number_draws_a_token_of_share_zero() -> None:
+def test_draw_never_returns_token_of_probability_zero() -> None:
     shares = torch.tensor([[0.0, 0.3, 0.0, 0.7, 0.0]], dtype=torch.float64)
     assert draw(shares, [0.0]) == [1]
     assert draw(shares, [0.3 - 1e-12]) == [1]
@@ -68,7 +67,7 @@ def test_no_number_draws_a_token_of_share_zero() -> None:
 
 
 def fits(counts: Counter[Any], expected: dict[Any, float]) -> float:
-    """The chi-square test's p-value."""
+    """Return the p-value of the chi-square test."""
     total = sum(counts.values())
     assert set(counts) <= {key for key, share in expected.items() if share > 0}
     keys = [key for key, share in expected.items() if share > 0]
@@ -79,8 +78,8 @@ P = torch.tensor([[0.5, 0.2, 0.2, 0.1], [0.1, 0.1, 0.1, 0.7], [0.25, 0.25, 0.4, 
 Q = torch.tensor([[0.1, 0.6, 0.2, 0.1], [0.3, 0.3, 0.3, 0.1]], dtype=torch.float64)
 
 
-def test_accepted_text_has_the_models_distribution_whatever_the_draft_says() -> None:
-    """First tokens are distributed as P[0]; of texts that go on, the second as P[1], the third as P[2]."""
+def test_accept_keeps_the_models_distribution() -> None:
+    """First tokens are distributed as P[0]; in longer texts the second as P[1] and the third as P[2]."""
     kept: list[list[int]] = []
     for seed in range(6000):
         guessed = [draw(Q[at : at + 1], [uniform(seed, at, "guess")])[0] for at in range(2)]
@@ -95,7 +94,7 @@ def test_accepted_text_has_the_models_distribution_whatever_the_draft_says() -> 
     assert stood == pytest.approx(float(torch.minimum(P[0], Q[0]).sum()), abs=0.02)
 
 
-def test_a_guess_that_was_not_drawn_stands_with_the_models_share_of_it() -> None:
+def test_accept_keeps_deterministic_guess_with_its_probability() -> None:
     kept = [accept(Guess([1, 3]), P, seed, 0) for seed in range(4000)]
     assert fits(Counter(tokens[0] for tokens in kept), dict(enumerate(P[0].tolist()))) > 1e-3
     assert sum(len(tokens) > 1 for tokens in kept) / 4000 == pytest.approx(0.2, abs=0.02)
@@ -110,8 +109,8 @@ def small_model(seed: int, layers: int = 2) -> lm.LanguageModel:
     return model
 
 
-def test_speculation_with_a_draft_model_keeps_the_distribution_of_whole_texts() -> None:
-    """Exact probabilities of all texts of two tokens, from the model itself, against those that the engine drew."""
+def test_speculation_keeps_the_distribution_of_texts() -> None:
+    """Compare exact probabilities of all texts of two tokens with the texts that the engine drew."""
     model, prompt, count = small_model(0), (3, 1, 4), 1500
     with torch.no_grad():
         first = (model(torch.tensor([prompt]))[0, -1] / 0.7).double().softmax(-1)
@@ -134,8 +133,8 @@ def test_speculation_with_a_draft_model_keeps_the_distribution_of_whole_texts() 
 
 
 @pytest.mark.parametrize("preemption", ["recompute", "swap"])
-def test_a_draft_that_is_the_model_itself_is_always_right(preemption: Any) -> None:
-    """Every guess stands as long as the draft's own pages hold what they should: shared, copied and swapped as well."""
+def test_draft_equal_to_the_model_is_always_accepted(preemption: Any) -> None:
+    """Every guess is accepted as long as the draft's own pages are correct, shared, copied and swapped ones too."""
     model = small_model(2)
     limits = Limits(running=4, tokens=40, preemption=preemption)
     engine = Engine(model, blocks=14, block_size=4, cost=COST, draft=ModelDraft(model, 3, COST), limits=limits)
@@ -152,7 +151,7 @@ def test_a_draft_that_is_the_model_itself_is_always_right(preemption: Any) -> No
 
 
 class Watched(ModelDraft):
-    """A draft whose every guess is compared with what its model says to the text alone."""
+    """A draft whose every guess is compared with its model's prediction from the text alone."""
 
     def guess(self, parts: Any) -> list[Guess]:
         found = super().guess(parts)
@@ -162,7 +161,7 @@ class Watched(ModelDraft):
 
 
 @pytest.mark.parametrize("preemption", ["recompute", "swap"])
-def test_a_drafts_pages_forget_guesses_that_fell(preemption: Any) -> None:
+def test_draft_cache_forgets_rejected_guesses(preemption: Any) -> None:
     model, near = small_model(3), small_model(3)
     for weight in near.parameters():
         weight += 0.05 * torch.randn_like(weight)
@@ -176,7 +175,7 @@ def test_a_drafts_pages_forget_guesses_that_fell(preemption: Any) -> None:
     assert sum(len(step.preempted) for step in run.steps) > 0
 
 
-def test_looking_up_finds_the_latest_longest_ending() -> None:
+def test_look_up_finds_the_latest_longest_ending() -> None:
     draft = NgramDraft(guesses=3, longest=2)
     assert draft.look_up([1, 2, 8, 1, 2, 9, 5, 1, 2], 3) == [9, 5, 1]
     assert draft.look_up([4, 2, 8, 1, 2], 3) == [8, 1, 2]
@@ -186,7 +185,7 @@ def test_looking_up_finds_the_latest_longest_ending() -> None:
 
 
 @given(st.lists(st.sampled_from([0, 1, 256, 2**32, 2**40]), min_size=1, max_size=14), st.integers(1, 4))
-def test_looking_up_is_a_search_through_tokens(tokens: list[int], longest: int) -> None:
+def test_look_up_equals_a_search_through_tokens(tokens: list[int], longest: int) -> None:
     found: list[int] = []
     for length in range(1, min(longest, len(tokens) - 1) + 1):
         for start in range(len(tokens) - length):
@@ -195,7 +194,7 @@ def test_looking_up_is_a_search_through_tokens(tokens: list[int], longest: int) 
     assert NgramDraft(3, longest).look_up(tokens, 3) == found
 
 
-def test_repetitive_text_takes_fewer_steps_with_lookup() -> None:
+def test_ngram_draft_saves_steps_on_repetitive_text() -> None:
     model, tokenizer = lm.load()
     prompt = tuple(tokenizer.encode("x = 1\nx = 1\nx = 1\nx = 1\nx = 1\n"))
     plain = Engine(model, cost=COST).run([Request("a", prompt, 30)])

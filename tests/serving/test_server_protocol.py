@@ -1,12 +1,11 @@
-"""Bodies of any kind: what is read is what was sent, and what cannot be read is an answer and never a crash."""
+"""Tests of request bodies: valid ones are read as sent, and invalid ones get an answer, never a crash."""
 
 from __future__ import annotations
 
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mlsys_labkit.serving.server.protocol import ApiError, Completion, read_completion
 
@@ -15,14 +14,12 @@ anything = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=6,
 )
-FIELDS = (
-    *("prompt", "model", "max_tokens", "temperature", "top_p", "top_k", "n", "seed", "stop", "stream", "echo"),
-    *("stream_options", "ignore_eos", "logprobs", "best_of", "suffix", "logit_bias", "presence_penalty", "user"),
-)
+READ = ("prompt", "model", "max_tokens", "temperature", "top_p", "top_k", "n", "seed", "stop", "stream", "echo")
+OTHERS = ("stream_options", "ignore_eos", "logprobs", "best_of", "suffix", "logit_bias", "presence_penalty", "user")
 
 
-@given(st.dictionaries(st.sampled_from(FIELDS), anything) | anything)
-def test_whatever_is_sent_is_read_or_refused_in_one_line(asked: object) -> None:
+@given(st.dictionaries(st.sampled_from(READ + OTHERS), anything) | anything)
+def test_any_json_is_read_or_refused_in_one_line(asked: object) -> None:
     try:
         read = read_completion(json.dumps(asked).encode(), "tiny")
     except ApiError as error:
@@ -40,13 +37,13 @@ def test_whatever_is_sent_is_read_or_refused_in_one_line(asked: object) -> None:
 
 
 @given(st.binary())
-def test_bytes_that_are_no_json_are_refused(body: bytes) -> None:
+def test_invalid_json_is_refused(body: bytes) -> None:
     with pytest.raises(ApiError) as caught:
         read_completion(b"{" + body, "tiny") if body[:1] != b'"' else read_completion(body[1:] + b"{", "tiny")
     assert caught.value.status == 400
 
 
-def test_everything_that_may_be_asked_arrives() -> None:
+def test_all_fields_are_read() -> None:
     asked = {
         "model": "tiny",
         "prompt": ["a", [1, 2]],
@@ -82,12 +79,12 @@ def test_everything_that_may_be_asked_arrives() -> None:
     )
 
 
-def test_null_is_the_default_as_in_openais_api() -> None:
-    nulls = dict.fromkeys([field for field in FIELDS if field not in ("prompt", "model")])
+def test_null_means_the_default() -> None:
+    nulls = dict.fromkeys([field for field in READ + OTHERS if field not in ("prompt", "model")])
     assert read_completion(json.dumps({"prompt": "a", **nulls}).encode(), "tiny") == Completion(("a",))
-    assert read_completion(b'{"prompt": "a", "top_k": -1}', "tiny").top_k == 0  # how others say "all"
+    assert read_completion(b'{"prompt": "a", "top_k": -1}', "tiny").top_k == 0  # other servers' notation for "all"
 
 
-def test_a_body_as_deep_as_a_well_is_refused() -> None:
+def test_deeply_nested_body_is_refused() -> None:
     with pytest.raises(ApiError, match="is not JSON"):
         read_completion(b'{"prompt":' + b"[" * 100_000, "tiny")

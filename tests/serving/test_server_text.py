@@ -1,12 +1,11 @@
-"""Streamed text: pieces make the whole, none ends within a character, and stop strings cut where they should."""
+"""Tests of streamed text: pieces join to the whole, end at character boundaries, and stop at stop strings."""
 
 from __future__ import annotations
 
 import random
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from mlsys_labkit import lm
 from mlsys_labkit.lm import Tokenizer
@@ -23,7 +22,7 @@ def pieces(codec: lm.Tokenizer, tokens: list[int], prompt: tuple[int, ...] = ())
 
 @given(st.text())
 @example("a\u0301 👩‍👩‍👧 \ufffd 𝔘 ж")
-def test_text_comes_whole_and_in_whole_characters(text: str) -> None:
+def test_text_stream_gives_whole_characters(text: str) -> None:
     encoded = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
     got = pieces(BYTES, BYTES.encode(encoded))
     assert "".join(got) == encoded
@@ -33,25 +32,25 @@ def test_text_comes_whole_and_in_whole_characters(text: str) -> None:
 
 
 @given(st.lists(st.integers(0, 255)), st.text(max_size=5))
-def test_any_bytes_read_as_the_decoder_reads_them_at_once(tokens: list[int], before: str) -> None:
+def test_text_stream_equals_decoding_all_bytes_at_once(tokens: list[int], before: str) -> None:
     assert "".join(pieces(BYTES, tokens)) == BYTES.decode(tokens)
     prompt = tuple(BYTES.encode(before))
     assert "".join(pieces(BYTES, tokens, prompt)) == BYTES.decode(tokens)
 
 
-def test_any_tokens_of_the_tiny_model_read_as_its_tokenizer_reads_them() -> None:
+def test_text_stream_equals_the_tokenizer_on_any_tokens() -> None:
     pick = random.Random(5)
     for _ in range(200):
         tokens = [pick.randrange(TINY.end + 1) for _ in range(30)]
         assert "".join(pieces(TINY, tokens)) == TINY.decode(tokens)
 
 
-def test_a_character_is_given_out_by_the_token_that_completes_it() -> None:
+def test_character_appears_with_the_token_that_completes_it() -> None:
     assert pieces(BYTES, BYTES.encode("é€😀!")) == ["", "é", "", "", "€", "", "", "", "😀", "!", ""]
 
 
 class Words:
-    """A decoder that trims the first space of a text, as those of SentencePiece do."""
+    """A decoder that trims the first space of a text, as SentencePiece's decoders do."""
 
     end = None
 
@@ -59,7 +58,7 @@ class Words:
         return "".join(f" w{token}" for token in tokens).removeprefix(" ")
 
 
-def test_spaces_between_words_survive_a_decoder_that_trims() -> None:
+def test_text_stream_keeps_spaces_with_a_trimming_decoder() -> None:
     assert "".join(pieces(Words(), [1, 2, 3], prompt=(0,))) == " w1 w2 w3"
     assert "".join(pieces(Words(), [1, 2, 3])) == "w1 w2 w3"
 
@@ -69,7 +68,7 @@ stops = st.lists(st.text("ab", min_size=1, max_size=4), max_size=3)
 
 
 @given(letters, stops, st.randoms())
-def test_stop_strings_cut_where_the_first_of_them_ends(
+def test_stop_finder_cuts_at_the_first_complete_stop_string(
     text: str, given_stops: list[str], chance: random.Random
 ) -> None:
     finder = StopFinder(given_stops)
@@ -90,13 +89,13 @@ def test_stop_strings_cut_where_the_first_of_them_ends(
     assert finder.found == (want != text)
 
 
-def test_only_what_may_become_a_stop_string_is_held_back() -> None:
+def test_stop_finder_holds_back_only_possible_stop_strings() -> None:
     finder = StopFinder(["###", "\n\n"])
     assert [finder.push(text) for text in ("a\n", "b#", "#", "c")] == ["a", "\nb", "", "##c"]
 
 
 @pytest.mark.parametrize("stop", ["a", "ab", "aba"])
-def test_nothing_comes_after_a_stop_string(stop: str) -> None:
+def test_stop_finder_returns_nothing_after_a_stop_string(stop: str) -> None:
     finder = StopFinder([stop])
     assert finder.push("xxaba") == "xx"
     assert (finder.push("more"), finder.flush(), finder.found) == ("", "", True)

@@ -1,4 +1,4 @@
-"""The models behind the serving widgets: right by brute force, and the same in Python and in JavaScript."""
+"""Tests of the models behind the serving widgets: correct by brute force, and equal in Python and JavaScript."""
 
 from __future__ import annotations
 
@@ -8,15 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mlsys_labkit import serving, widgets
 from mlsys_labkit.serving import Preempted, Recording, Request, Scheduled, Step
-from mlsys_labkit.widgets.block_table import _changes
-from mlsys_labkit.widgets.block_table import model as blocks
-from mlsys_labkit.widgets.request_timeline import DECODE, PREEMPTED, PREFILL, QUEUED, STALLED
-from mlsys_labkit.widgets.request_timeline import model as requests
+from mlsys_labkit.widgets.block_table import _changes, model as blocks
+from mlsys_labkit.widgets.request_timeline import DECODE, PREEMPTED, PREFILL, QUEUED, STALLED, model as requests
 from tests.labkit import twins
 from tests.serving.sample_recording import RECORDING, STEPS
 
@@ -62,13 +59,13 @@ def _calls() -> list[twins.Call]:
     return calls + [("requests", "ticks", [low, high, most]) for low, high in ranges for most in (1, 4, 7)]
 
 
-def test_the_models_agree() -> None:
+def test_python_and_javascript_models_agree() -> None:
     assert len(_calls()) > 350
     twins.compare(MODULES, _calls(), twins.in_node(SOURCES, _calls()))
 
 
 @pytest.mark.browser
-def test_the_models_agree_in_a_browser(browser: Any) -> None:
+def test_python_and_browser_models_agree(browser: Any) -> None:
     page = browser.new_page()
     twins.compare(MODULES, _calls(), page.evaluate(twins.RUN, twins.job(SOURCES, _calls())))
     page.close()
@@ -87,7 +84,9 @@ def histories(draw: st.DrawFn) -> list[Step]:
         held = {name: draw(st.integers(0, 4 * len(table))) for name, table in tables.items()}
         steps.append(
             Step(
-                *(index, index, index + 1),
+                index,
+                index,
+                index + 1,
                 block_tables={name: tuple(table) for name, table in tables.items()},
                 held_tokens=held,
                 turned_blocks=tuple(draw(pools)),
@@ -97,7 +96,7 @@ def histories(draw: st.DrawFn) -> list[Step]:
 
 
 @given(histories())
-def test_any_history_of_tables_comes_back_from_its_changes(steps: list[Step]) -> None:
+def test_block_table_history_is_restored_from_its_changes(steps: list[Step]) -> None:
     owners = {name: number for number, name in enumerate("abcd")}
     packed = _changes([[step] for step in steps], owners)
     cached: set[int] = set()
@@ -109,13 +108,13 @@ def test_any_history_of_tables_comes_back_from_its_changes(steps: list[Step]) ->
     assert blocks.cached(_changes([steps], owners), 0) == sorted(cached), "several steps as one"
 
 
-def test_a_decode_step_is_four_numbers_however_long_the_table() -> None:
+def test_decode_step_takes_four_numbers() -> None:
     long = {"a": tuple(range(500))}
     steps = [Step(at, at, at + 1, block_tables=long, held_tokens={"a": 7900 + at}) for at in range(3)]
     assert [len(changes[0]) for changes, _ in _changes([[step] for step in steps], {"a": 0})] == [503, 3, 3]
 
 
-def test_the_view_counts_as_the_metrics_do() -> None:
+def test_block_table_counts_equal_the_metrics() -> None:
     widget = widgets.block_table(RECORDING)
     for at, row in enumerate(serving.measure(RECORDING).memory):
         used = blocks.pool(blocks.tables(widget.steps, at), RECORDING.block_size)
@@ -123,7 +122,7 @@ def test_the_view_counts_as_the_metrics_do() -> None:
         assert {int(block): entry[0] for block, entry in used.items()} == STEPS[at].reference_counts
 
 
-def test_requests_that_run_together_have_different_colours() -> None:
+def test_concurrent_requests_have_different_colours() -> None:
     names = [f"r{number}" for number in range(30)]
     steps = [Step(at, at, at + 1, block_tables={n: (i,) for i, n in enumerate(names[at : at + 6])}) for at in range(25)]
     run = Recording((), tuple(steps), {}, {}, {}, block_size=4, blocks=6)
@@ -147,7 +146,7 @@ def pieces(run: Recording) -> dict[str, list[tuple[int, float, float, int]]]:
     return found
 
 
-def test_each_request_is_cut_into_what_it_did() -> None:
+def test_timeline_splits_each_request_into_its_phases() -> None:
     found = pieces(RECORDING)
     assert found["a"] == [(PREFILL, 1, 2, 1), (PREFILL, 2, 4, 1), (DECODE, 4, 6, 2)]
     assert found["b"] == [(QUEUED, 1.5, 2, 0), (PREFILL, 2, 4, 1), (DECODE, 4, 8, 3)]
@@ -158,7 +157,7 @@ def test_each_request_is_cut_into_what_it_did() -> None:
     assert found["d"] == []
 
 
-def test_a_request_that_holds_blocks_and_gets_no_turn_is_seen_waiting() -> None:
+def test_timeline_shows_request_without_turn_as_waiting() -> None:
     decode = (Scheduled("a", "decode", 1, 5),)
     steps = (
         Step(0, 0, 1, (Scheduled("a", "prefill", 5, 0),)),
@@ -179,7 +178,7 @@ def test_a_request_that_holds_blocks_and_gets_no_turn_is_seen_waiting() -> None:
     assert found["c"] == [(QUEUED, 4, 7, 0)]  # still waiting when the run ended
 
 
-def test_samples_share_their_requests_prefill_and_then_go_their_own_ways() -> None:
+def test_timeline_shows_shared_prefill_of_samples() -> None:
     def step(at: int, *parts: Scheduled, preempted: tuple[Preempted, ...] = ()) -> Step:
         return Step(at, at, at + 1, parts, preempted)
 
@@ -200,7 +199,7 @@ def test_samples_share_their_requests_prefill_and_then_go_their_own_ways() -> No
     assert found["a#1"] == [(PREFILL, 0, 1, 1), (PREFILL, 1, 2, 1), (DECODE, 2, 5, 3)]
 
 
-def test_a_request_preempted_to_the_end_is_seen_so() -> None:
+def test_timeline_shows_request_preempted_until_the_end() -> None:
     steps = (
         Step(0, 0, 1, (Scheduled("a", "prefill", 5, 0),)),
         Step(1, 1, 4, preempted=(Preempted("a", "swap"),)),
@@ -209,7 +208,7 @@ def test_a_request_preempted_to_the_end_is_seen_so() -> None:
     assert pieces(run)["a"] == [(PREFILL, 0, 1, 1), (PREEMPTED, 1, 4, 0)]
 
 
-def test_the_timeline_judges_as_the_metrics_do() -> None:
+def test_timeline_goodput_equals_the_metrics() -> None:
     widget = widgets.request_timeline(RECORDING)
     run = serving.measure(RECORDING)
     for first, rest in itertools.product((2.4, 2.5, 3.0, 9.0), (0.5, 1.0, 1.5, 2.0)):
@@ -220,7 +219,7 @@ def test_the_timeline_judges_as_the_metrics_do() -> None:
         assert requests.tpot(row) == pytest.approx(latency.tpot_seconds)
 
 
-def test_the_bounds_start_where_asked_and_reach_from_all_to_none() -> None:
+def test_bound_sliders_start_as_given_and_reach_all_and_none() -> None:
     widget = widgets.request_timeline(RECORDING, ttft_seconds=2.7)
     assert widget.ttft == 2.7
     assert widget.ttft in widget.ttfts
@@ -232,7 +231,7 @@ def test_the_bounds_start_where_asked_and_reach_from_all_to_none() -> None:
 
 
 @given(st.floats(-1e3, 1e3), st.floats(1e-6, 1e3), st.integers(1, 9))
-def test_ticks_are_round_and_inside(low: float, extent: float, most: int) -> None:
+def test_axis_ticks_are_round_and_inside(low: float, extent: float, most: int) -> None:
     high = low + extent
     found = requests.ticks(low, high, most)
     assert len(found) <= most

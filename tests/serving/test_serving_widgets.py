@@ -1,4 +1,4 @@
-"""The serving widgets through a notebook's door: small, alive offline, led by mouse and keys, readable by everybody."""
+"""Tests of the serving widgets in a page: size, offline use, mouse and keyboard, accessibility."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ def many(steps: int, blocks: int = 2, requests: int = 1) -> Recording:
     asked = tuple(Request(name, prompt=(1,), max_new_tokens=max(1, steps)) for name in names)
     run = tuple(
         Step(
-            *(at, at, at + 1, tuple(Scheduled(name, "decode", 1, at) for name in names)),
+            at,
+            at,
+            at + 1,
+            tuple(Scheduled(name, "decode", 1, at) for name in names),
             finished=("gone",) if at == 1 else (),
             block_tables={names[0]: tuple(range(blocks))},
             held_tokens={names[0]: at},
@@ -42,7 +45,7 @@ def many(steps: int, blocks: int = 2, requests: int = 1) -> Recording:
 
 
 @both
-def test_a_page_pays_little_and_asks_the_network_for_nothing(make: Callable[[], Any]) -> None:
+def test_page_is_small_and_loads_nothing_from_the_network(make: Callable[[], Any]) -> None:
     widget = make()
     fragment = widget.html()
     carried = json.dumps(state(widget), separators=(",", ":"))
@@ -53,7 +56,7 @@ def test_a_page_pays_little_and_asks_the_network_for_nothing(make: Callable[[], 
     assert set(data) == {"application/vnd.jupyter.widget-view+json", "text/html", "text/plain"}
 
 
-def test_without_scripts_the_tables_hold_the_numbers() -> None:
+def test_tables_hold_the_numbers_without_scripts() -> None:
     pool = re.sub(r"\s+", " ", Page(MAKERS["block_table"]().html()).text)
     assert "6 blocks of 4 tokens" in pool
     assert (
@@ -70,7 +73,7 @@ IN_ONE_STEP = Recording((Request("a", (1,)),), (Step(0, 0.0, 0.1),), {"a": (7,)}
 
 
 @both
-def test_without_anywidget_there_is_living_html(make: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_widget_without_anywidget_is_interactive_html(make: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "find_spec", lambda name: None)
     assert '<script type="module">' in make()._repr_html_()
 
@@ -89,14 +92,14 @@ def test_without_anywidget_there_is_living_html(make: Callable[[], Any], monkeyp
         (lambda: widgets.request_timeline(RECORDING, tpot_seconds=float("nan")), "tpot_seconds is a bound"),
     ],
 )
-def test_what_cannot_be_drawn_is_one_line(make: Callable[[], Any], expected: str) -> None:
+def test_undrawable_recording_is_refused_in_one_line(make: Callable[[], Any], expected: str) -> None:
     with pytest.raises(LabkitError) as caught:
         make()
     assert expected in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_a_long_run_is_thinned_and_stays_small() -> None:
+def test_long_run_is_thinned() -> None:
     run = many(3000)
     pool = state(widgets.block_table(run))
     assert (len(pool["steps"]), pool["stride"]) == (375, 8)
@@ -118,7 +121,7 @@ def chosen(page: Any, name: str) -> str:
 @both
 @pytest.mark.parametrize("width", [900, 420])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_draws_within_its_column_and_axe_finds_nothing(
+def test_widget_fits_its_column_and_passes_axe(
     show: Open,  # noqa: F811
     make: Callable[[], Any],
     width: int,
@@ -140,12 +143,12 @@ def test_it_draws_within_its_column_and_axe_finds_nothing(
 
 @pytest.mark.browser
 @both
-def test_it_reads_with_scripts_off(show: Open, make: Callable[[], Any]) -> None:  # noqa: F811
+def test_widget_is_readable_without_scripts(show: Open, make: Callable[[], Any]) -> None:  # noqa: F811
     assert show(make().html(), scripts=False).locator(".lk-static table").first.is_visible()
 
 
 @pytest.mark.browser
-def test_blocks_fill_are_shared_and_freed(show: Open) -> None:  # noqa: F811
+def test_block_table_shows_filled_shared_and_freed_blocks(show: Open) -> None:  # noqa: F811
     page = show(MAKERS["block_table"]().html())
     step = page.get_by_role("slider", name="Step")
     assert chosen(page, "Step") == "3 of 6"  # where most blocks are in use
@@ -163,12 +166,12 @@ def test_blocks_fill_are_shared_and_freed(show: Open) -> None:  # noqa: F811
     assert "No request holds a block" in page.locator(".lk-table").inner_text()
     page.get_by_role("button", name="Next step").click()
     assert chosen(page, "Step") == "1 of 6"
-    # Block 5 was never in use: it is left out, and that is said.
+    # Block 5 was never in use: it is left out, and the widget reports that.
     assert "2 blocks that the run never touched are left out" in page.locator(".lk-rest").inner_text()
 
 
 @pytest.mark.browser
-def test_a_request_shows_its_table_by_mouse_and_by_keys(show: Open) -> None:  # noqa: F811
+def test_block_table_highlights_a_request_by_mouse_and_keys(show: Open) -> None:  # noqa: F811
     page = show(MAKERS["block_table"]().html())
     rows = page.locator(".lk-table tr")
     assert rows.count() == 0
@@ -190,7 +193,7 @@ def test_a_request_shows_its_table_by_mouse_and_by_keys(show: Open) -> None:  # 
 
 
 @pytest.mark.browser
-def test_the_pool_plays_unless_motion_is_not_wanted(browser: Any) -> None:
+def test_block_table_plays_unless_reduced_motion_is_set(browser: Any) -> None:
     for motion in ("no-preference", "reduce"):
         context = browser.new_context(reduced_motion=motion, offline=True)
         page = context.new_page()
@@ -206,7 +209,7 @@ def test_the_pool_plays_unless_motion_is_not_wanted(browser: Any) -> None:
 
 
 @pytest.mark.browser
-def test_bounds_recolour_the_requests_and_move_the_goodput(show: Open) -> None:  # noqa: F811
+def test_timeline_bounds_change_colours_and_goodput(show: Open) -> None:  # noqa: F811
     page = show(MAKERS["request_timeline"]().html())
     marks = page.locator(".lk-mark")
     assert marks.all_text_contents() == ["✓", "✓", "✗ TPOT", "✗ not served"]
@@ -228,7 +231,7 @@ def test_bounds_recolour_the_requests_and_move_the_goodput(show: Open) -> None: 
 
 
 @pytest.mark.browser
-def test_many_requests_come_page_by_page(show: Open) -> None:  # noqa: F811
+def test_timeline_pages_through_many_requests(show: Open) -> None:  # noqa: F811
     page = show(widgets.request_timeline(many(3, requests=60)).html())
     assert page.locator(".lk-row").count() == 24
     assert "24 of 60 requests are in sight" in page.locator(".lk-rest").inner_text()

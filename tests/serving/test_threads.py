@@ -1,4 +1,4 @@
-"""Threads of a step: few for a small model, never more than anyone allowed, and afterwards as before."""
+"""Tests of the threads of a step: few for a small model, never above a limit, and restored afterwards."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def four() -> Iterator[None]:
 
 
 def seen(engine: Engine, fails: bool = False) -> list[int]:
-    """The threads of torch in each step of a short run."""
+    """Return the threads of torch in each step of a short run."""
     counts: list[int] = []
     runs = engine.runner.run
 
@@ -49,24 +49,22 @@ def seen(engine: Engine, fails: bool = False) -> list[int]:
         (7_000_000_000, 64, 48),
     ],
 )
-def test_a_small_model_gets_one_and_a_large_one_leaves_cores_to_others(
-    weights: int, cores: float, threads: int
-) -> None:
+def test_threads_for_model_size_and_cores(weights: int, cores: float, threads: int) -> None:
     assert threads_for(weights, cores) == threads
 
 
-def test_a_step_of_the_tiny_model_takes_one_and_leaves_torch_as_it_was() -> None:
+def test_step_of_tiny_model_takes_one_thread_and_restores_torch() -> None:
     assert set(seen(Engine(MODEL))) == {1}
     assert torch.get_num_threads() == 4
 
 
-def test_a_number_that_is_asked_for_is_kept() -> None:
+def test_engine_keeps_requested_thread_count() -> None:
     assert set(seen(Engine(MODEL, threads=3))) == {3}
     torch.set_num_threads(2)
     assert set(seen(Engine(MODEL, threads=3))) == {2}, "torch was told to take fewer"
 
 
-def test_a_step_that_fails_leaves_torch_as_it_was() -> None:
+def test_failed_step_restores_torchs_thread_count() -> None:
     with pytest.raises((ValueError, IndexError, RuntimeError)):
         seen(Engine(MODEL), fails=True)
     assert torch.get_num_threads() == 4

@@ -1,4 +1,4 @@
-"""Random traces on a stub model: whatever arrives, ends or is short of memory, no block and no request is lost.
+"""Tests of random traces on a stub model: no block and no request is lost, even when memory is short.
 
 The stub's text is a function of what it reads from the pages, so every wrong slot, lost copy or stale block shows as
 another text than the one drawn from the prompt alone.
@@ -10,8 +10,7 @@ from collections import Counter
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mlsys_labkit.serving import BlockPool, Engine, Limits, NgramDraft, Request, StepCost
 from tests.serving.stub import VOCABULARY, StubDraft, StubRunner, continuation
@@ -61,7 +60,7 @@ def traces(draw: st.DrawFn) -> Trace:
 
 
 def check_memory(engine: Engine, pool: BlockPool, runner: StubRunner) -> None:
-    """References are exactly the tables' entries; a table's slots, and a findable block's, hold what they should."""
+    """Check that references equal the tables' entries, and that slots of tables and of findable blocks are correct."""
     running = engine.scheduler.running
     order = [sequence.order for sequence in (*running, *engine.scheduler.waiting)]
     assert order == sorted(order), "nobody runs while one who came earlier waits"
@@ -143,7 +142,7 @@ def check_trace(trace: Trace) -> None:
 
 @given(traces())
 @settings(max_examples=200)
-def test_random_traces_lose_no_block_and_no_request(trace: Trace) -> None:
+def test_random_traces_keep_all_blocks_and_requests(trace: Trace) -> None:
     check_trace(trace)
 
 
@@ -151,5 +150,5 @@ def test_random_traces_lose_no_block_and_no_request(trace: Trace) -> None:
 @pytest.mark.timeout(3600)
 @given(traces())
 @settings(max_examples=10_000)
-def test_ten_thousand_random_traces(trace: Trace) -> None:
+def test_ten_thousand_random_traces_keep_all_blocks_and_requests(trace: Trace) -> None:
     check_trace(trace)

@@ -1,4 +1,4 @@
-"""Six correct kernels whose counts theory knows, as a course would write them."""
+"""Six correct kernels, as a course would write them, whose counts follow from theory."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A compiled kernel written by hand, so that views of one need neither Triton nor a compiler: x[0] += f(x[0])."""
+"""A compiled kernel written by hand, x[0] += f(x[0]), so that tests of its views need no compiler."""
 
 from __future__ import annotations
 
-from mlsys_labkit.triton_trace.compiled import Compiled
+from mlsys_labkit.triton_trace.compile.compiled import Compiled
 from mlsys_labkit.triton_trace.recorder import Line
 from mlsys_labkit.triton_trace.source import Function, KernelSource
 
@@ -18,7 +18,10 @@ def _at(**numbers: tuple[int, ...]) -> dict[Line, tuple[int, ...]]:
 
 
 def compiled() -> Compiled:
-    """Line 13 of In[3] calls line 5 of In[2]; in PTX the division is 500 multiplications and the load is gone."""
+    """Build a kernel whose line 13 of In[3] calls line 5 of In[2].
+
+    In PTX the division is 500 multiplications and the load is gone.
+    """
     functions = (
         Function("main:10", "main", MAIN, "In[3]", 10, (), {}),
         Function("half:4", "half", HALF, "In[2]", 4, (), {}),

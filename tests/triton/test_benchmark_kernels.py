@@ -1,4 +1,4 @@
-"""benchmarks/triton_kernels.py without a GPU: it says so, and all of it but the clock is known to be sound."""
+"""Tests of benchmarks/triton_kernels.py without a GPU: its message, and everything except the timing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
-from mlsys_labkit.triton_trace.compiled import compile_for  # noqa: E402
+from mlsys_labkit.triton_trace.compile.compiled import compile_for  # noqa: E402
 
 BENCHMARKS = Path(__file__).parent.parent.parent / "benchmarks"
 
@@ -28,13 +28,13 @@ def benchmark(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def no_clock(call: Callable[[], object], name: str, seconds: float) -> Any:
-    """Runs what is to be timed, and finds the peer twice as slow."""
+    """Run the function to be timed once, and report the peer as twice as slow."""
     call()
     median = 2.0 if name.endswith("peer") else 1.0
     return SimpleNamespace(median=median, ci_low=median, ci_high=median, verdict="steady")
 
 
-def test_without_a_gpu_it_says_so_and_writes_nothing() -> None:
+def test_benchmark_without_gpu_reports_it_and_writes_nothing() -> None:
     path = BENCHMARKS / "results/triton_kernels.json"
     before = path.stat().st_mtime_ns if path.exists() else None
     done = subprocess.run(
@@ -47,7 +47,7 @@ def test_without_a_gpu_it_says_so_and_writes_nothing() -> None:
     assert (path.stat().st_mtime_ns if path.exists() else None) == before
 
 
-def test_its_kernels_compile_for_sm_90_and_fit(benchmark: Any, tmp_path: Path) -> None:
+def test_benchmark_kernels_compile_for_sm_90_and_fit(benchmark: Any, tmp_path: Path) -> None:
     home = benchmark.load(tmp_path, benchmark.source())
 
     def of(dtype: Any, *shape: int) -> Any:
@@ -64,7 +64,7 @@ def test_its_kernels_compile_for_sm_90_and_fit(benchmark: Any, tmp_path: Path) -
         assert config["num_stages"] * (config["BM"] + config["BN"]) * config["BK"] * 2 <= 227 * 1024
 
 
-def test_its_launches_and_checks_hold_on_small_shapes(benchmark: Any, tmp_path: Path) -> None:
+def test_benchmark_launches_pass_their_checks_on_small_shapes(benchmark: Any, tmp_path: Path) -> None:
     home = benchmark.load(tmp_path, benchmark.source())
     for name in ("MATMUL", "SOFTMAX", "W4A16"):
         setattr(benchmark, name, getattr(benchmark, name)[:2])
@@ -76,7 +76,7 @@ def test_its_launches_and_checks_hold_on_small_shapes(benchmark: Any, tmp_path: 
         assert result["percent_of_copy"] == pytest.approx(100)
 
 
-def test_a_wrong_result_is_not_timed(benchmark: Any, tmp_path: Path) -> None:
+def test_benchmark_does_not_time_a_wrong_result(benchmark: Any, tmp_path: Path) -> None:
     text = benchmark.source()
     assert text.count("(codes >> 4)") == 1
     wrong = benchmark.load(tmp_path, text.replace("(codes >> 4)", "(codes >> 5)"))

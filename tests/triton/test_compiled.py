@@ -1,4 +1,4 @@
-"""Compiling for a GPU that is not there: what theory says of each stage, and NVIDIA's own word for what it takes."""
+"""Tests of compile_for without a GPU: each stage against theory, and resources against NVIDIA's own tools."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import triton
 import triton.language as tl
 
 from mlsys_labkit.cuda.errors import CudaError
-from mlsys_labkit.triton_trace.compiled import Compiled, compile_for
+from mlsys_labkit.triton_trace.compile.compiled import Compiled, compile_for
+from mlsys_labkit.triton_trace.compile.stages import lines_of
 from mlsys_labkit.triton_trace.errors import ArgumentError, CompileError, RefusedSourceError
-from mlsys_labkit.triton_trace.stages import lines_of
 
 BIAS = tl.constexpr(3)
 PLAIN = 3
@@ -45,7 +45,7 @@ def matmul(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexp
 
 
 def line(kernel: Any, text: str) -> int:
-    """The line of this file that holds ``text`` within ``kernel``."""
+    """Return the line of this file that holds ``text`` within ``kernel``."""
     lines = Path(__file__).read_text().splitlines()
     start = next(at for at, one in enumerate(lines, 1) if one.startswith(f"def {kernel.__name__}("))
     return next(at for at in range(start, len(lines)) if text in lines[at - 1])
@@ -58,7 +58,7 @@ def compiled_matmul(target: str, **options: Any) -> Compiled:
 
 
 def resources(compiled: Compiled, folder: Path) -> dict[str, int]:
-    """What cuobjdump, which Triton brings along, reads in the machine code."""
+    """Return the resources that cuobjdump, which Triton ships, reads in the machine code."""
     (folder / "kernel.cubin").write_bytes(compiled.cubin)
     tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
     said = subprocess.run([tool, "-res-usage", folder / "kernel.cubin"], capture_output=True, text=True, check=True)
@@ -76,7 +76,7 @@ def resources(compiled: Compiled, folder: Path) -> dict[str, int]:
         ("sm_100", "ttng.tc_gen5_mma", "tcgen05.mma", "wgmma"),
     ],
 )
-def test_a_dot_becomes_the_tensor_core_instruction_of_each_generation(
+def test_dot_compiles_to_tensor_core_instruction_of_each_generation(
     target: str, gpu_operation: str, instruction: str, never: str
 ) -> None:
     """NVIDIA, PTX ISA: mma.sync from Volta on, wgmma on Hopper alone, tcgen05 on Blackwell."""
@@ -105,14 +105,14 @@ HALF = torch.zeros(4096, dtype=torch.float16)
         (torch.empty(1 << 33, dtype=torch.float64, device="meta"), 4096, "v2.b64"),
     ],
 )
-def test_loads_are_as_wide_as_alignment_and_length_allow(x: Any, n: int, width: str) -> None:
+def test_load_width_follows_alignment_and_length(x: Any, n: int, width: str) -> None:
     out = X if isinstance(x, np.ndarray) else torch.zeros(4096, dtype=x.dtype)
     compiled = compile_for(add, "sm_90", x, out, out, n)
     loads = re.findall(r"ld\.global\.(\S+)", compiled.lines_at("ptx", line(add, "tl.load(x")))
     assert set(loads) == {width}
 
 
-def test_each_line_of_the_source_is_found_in_each_stage() -> None:
+def test_lines_at_finds_each_source_line_in_each_stage() -> None:
     compiled = compile_for(add, "sm_90", X, X, X, 4096)  # whose loads are assembly of several lines
     loads = {line(add, "tl.load(x"), line(add, "tl.load(y")}
     stores = {line(add, "tl.store")}
@@ -147,7 +147,7 @@ def cubes(x, BLOCK: tl.constexpr):
     tl.store(x + i, cube(tl.load(x + i)) + BIAS)
 
 
-def test_a_line_of_an_inlined_function_belongs_to_its_caller_too() -> None:
+def test_lines_of_assigns_inlined_lines_to_callee_and_caller() -> None:
     compiled = compile_for(cubes, "sm_90", X, BLOCK=128)
     for stage in ("ttir", "ttgir", "llir"):
         inner, outer = (compiled.lines_at(stage, at) for at in (line(cube, "v * v"), line(cubes, "tl.store")))
@@ -157,7 +157,7 @@ def test_a_line_of_an_inlined_function_belongs_to_its_caller_too() -> None:
     assert not compiled.lines_at("ptx", 1)
 
 
-def test_locations_of_every_form() -> None:
+def test_lines_of_reads_every_form_of_location() -> None:
     text = """\
 #loc = loc("k.py":1:0)
 module {
@@ -184,7 +184,7 @@ module {
     }
 
 
-def test_inline_assembly_of_several_lines_stays_on_its_source_line() -> None:
+def test_lines_of_keeps_inline_assembly_on_one_source_line() -> None:
     """LLVM of Triton 3.9 counts source lines on within it."""
     text = """\
 .file 1 "k.py"
@@ -211,8 +211,10 @@ ret;
 
 @pytest.mark.parametrize(("target", "buffers"), [("sm_80", 2), ("sm_90", 3)])
 @pytest.mark.parametrize("block", [(128, 128, 64), (64, 128, 32)])
-def test_registers_and_shared_memory(target: str, buffers: int, block: tuple[int, int, int], tmp_path: Path) -> None:
-    """``num_stages`` tiles of both operands wait in shared memory; Ampere's mma reads registers, and needs one less."""
+def test_compiled_registers_and_shared_memory(
+    target: str, buffers: int, block: tuple[int, int, int], tmp_path: Path
+) -> None:
+    """``num_stages`` tiles of both operands wait in shared memory; Ampere's mma reads registers: one buffer less."""
     BM, BN, BK = block
     compiled = compiled_matmul(target, BM=BM, BN=BN, BK=BK)
     assert compiled.shared_bytes == buffers * (BM * BK + BK * BN) * 2
@@ -224,7 +226,7 @@ def test_registers_and_shared_memory(target: str, buffers: int, block: tuple[int
     assert f".reqntid {8 * 32}" in compiled.ptx
 
 
-def test_too_few_registers_are_spilled(tmp_path: Path) -> None:
+def test_compile_for_reports_spills_under_maxnreg(tmp_path: Path) -> None:
     compiled = compiled_matmul("sm_80", maxnreg=64)
     assert compiled.registers == resources(compiled, tmp_path)["REG"] <= 64
     assert compiled.spill_store_bytes > 0
@@ -232,26 +234,26 @@ def test_too_few_registers_are_spilled(tmp_path: Path) -> None:
     assert "bytes of spills" in str(compiled)
 
 
-def test_too_much_shared_memory_fits_on_no_sm() -> None:
+def test_occupancy_is_zero_with_too_much_shared_memory() -> None:
     compiled = compiled_matmul("sm_90", num_stages=8)
     assert compiled.shared_bytes > 227 * 1024
     assert str(compiled.occupancy) == "no block fits on an SM of sm_90: shared memory allows none"
 
 
-def test_sass_is_the_gpus_own() -> None:
+def test_sass_contains_wgmma_instruction() -> None:
     assert "HGMMA" in compiled_matmul("sm_90").sass
 
 
 # --- arguments -------------------------------------------------------------------------------------------------------
 
 
-def test_a_signature_says_the_same_as_arguments() -> None:
+def test_signature_compiles_to_same_code_as_arguments() -> None:
     types = {"x": "*fp32:16", "y": "*fp32:16", "out": "*fp32:16", "n": "i32:16"}
     assert compile_for(add, "sm_90", signature=types).ptx == compile_for(add, "sm_90", X, X, X, 4096).ptx
     assert compile_for(add, "sm_90", X, X, X, signature={"n": "i32"}).ptx != compile_for(add, "sm_90", X, X, X, 16).ptx
 
 
-def test_types_follow_the_arguments() -> None:
+def test_argument_types_reach_the_compiled_signature() -> None:
     tensors = [torch.zeros(16, dtype=dtype) for dtype in (torch.bfloat16, torch.int8, torch.float8_e4m3fn)]
     head = re.search(r"tt\.func public @add\((.*)", compile_for(add, "sm_90", *tensors[:2], X, 2**40).ttir)
     assert head
@@ -265,13 +267,13 @@ def cubes_of_small(x, out, BLOCK: tl.constexpr):
     tl.store(out + i, cube(tl.load(x + i).to(tl.float32)))
 
 
-def test_one_is_a_constant_and_need_not_be() -> None:
+def test_integer_one_is_specialised_unless_disabled() -> None:
     assert "%n:" not in compile_for(add, "sm_90", X, X, X, 1).ttir
     general = triton.jit(do_not_specialize=["n"])(add.fn)
     assert "%n: i32" in compile_for(general, "sm_90", X, X, X, 1).ttir
 
 
-def test_wrappers_of_a_kernel_count() -> None:
+def test_compile_for_applies_autotune_and_heuristics() -> None:
     configs = [triton.Config({"BLOCK": 256}, num_warps=2), triton.Config({"BLOCK": 512}, num_warps=8)]
     tuned = triton.autotune(configs, key=["n"])(add)
     assert compile_for(tuned, "sm_90", X, X, X, 4096).num_warps == 2
@@ -280,7 +282,7 @@ def test_wrappers_of_a_kernel_count() -> None:
     assert "end = 4096" in compile_for(ruled, "sm_90", X, X, X, 4096).ttir
 
 
-def test_it_compiles_where_kernels_are_interpreted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_compile_for_works_beside_the_interpreter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     monkeypatch.setenv("LABKIT_CUDA_CACHE", str(tmp_path))
     assert "ld.global" in compile_for(cubes, "sm_90", X, BLOCK=128).ptx
@@ -311,7 +313,7 @@ def calls_wrong(x):
     wrong_size(x, 100)
 
 
-def test_errors_name_the_students_line() -> None:
+def test_compile_errors_name_the_students_line() -> None:
     with pytest.raises(CompileError) as caught:
         compile_for(wrong_size, "sm_90", X, n=128)
     at = line(wrong_size, "2 * n")
@@ -326,7 +328,7 @@ def test_errors_name_the_students_line() -> None:
             compile_for(kernel, "sm_90", X)
 
 
-def test_bad_requests_get_one_line() -> None:
+def test_compile_for_refuses_bad_requests_in_one_line() -> None:
     with pytest.raises(CudaError, match="no architecture 'sm_42' on record"):
         compile_for(add, "sm_42", X, X, X, 4)
     with pytest.raises(ArgumentError, match="add is not given n"):
@@ -339,7 +341,7 @@ def test_bad_requests_get_one_line() -> None:
         compile_for(add, "sm_90", X, X, [1.0], 4)
 
 
-def test_a_compiler_that_takes_too_long_is_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_compile_for_stops_the_compiler_after_its_timeout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("LABKIT_CUDA_CACHE", str(tmp_path))
     with pytest.raises(CompileError, match=r"stopped after 0\.05 s"):
         compile_for(add, "sm_90", X, X, X, 4, timeout_s=0.05)

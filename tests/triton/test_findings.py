@@ -1,4 +1,4 @@
-"""Wrong kernels are told apart by name, with line, program and element; right ones are clean."""
+"""Tests of findings: each kind of wrong kernel, with line, program and element, and correct kernels without any."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def kinds(found: tuple[Finding, ...]) -> list[str]:
 
 
 def number(kernel: Any, text: str) -> int:
-    """The line of a kernel that holds ``text``."""
+    """Return the line of a kernel that holds ``text``."""
     entry = KernelSource.of(kernel).entry
     (line,) = [i for i, one in enumerate(entry.text.splitlines()) if text in one]
     return entry.first_line + line
@@ -40,7 +40,7 @@ def add_without_mask(x, y, out, n, BLOCK: tl.constexpr):
     tl.store(out + i, a + tl.load(y + i, mask=i < n), mask=i < n)
 
 
-def test_missing_mask() -> None:
+def test_finding_missing_mask() -> None:
     traced = trace(add_without_mask)[(4,)](ones(100), ones(100), ones(100), 100, BLOCK=32)
     (found,) = traced.findings
     assert (found.kind, found.severity, found.array, found.element) == ("out_of_bounds", "error", "x", 100)
@@ -53,7 +53,7 @@ def test_missing_mask() -> None:
         expect_no_findings(traced)
 
 
-def test_a_program_too_many() -> None:
+def test_finding_one_program_too_many() -> None:
     (found, *_) = trace(add_without_mask)[(4,)](ones(96), ones(96), ones(96), 96, BLOCK=32).findings
     assert (found.kind, found.element, found.program) == ("out_of_bounds", 96, (3, 0, 0))
     assert "check the offset, or the grid" in found.message
@@ -66,7 +66,7 @@ def copy_rows(x, out, columns, x_stride, out_stride, BLOCK: tl.constexpr):
     tl.store(out + tl.program_id(0) * out_stride + j, row, mask=j < columns)
 
 
-def test_the_stride_of_a_padded_array() -> None:
+def test_finding_wrong_stride_of_padded_array() -> None:
     padded = ones(8, 20)[:, :12]
     (found,) = trace(copy_rows)[(8,)](padded, ones(8, 12), 12, 12, 12, BLOCK=16).findings
     assert (found.kind, found.array, found.element, found.program) == ("wrong_stride", "x", 12, (1, 0, 0))
@@ -75,13 +75,13 @@ def test_the_stride_of_a_padded_array() -> None:
     assert trace(copy_rows)[(8,)](padded, ones(8, 12), 12, 20, 12, BLOCK=16).findings == ()
 
 
-def test_a_stride_too_large() -> None:
+def test_finding_stride_too_large() -> None:
     found = trace(copy_rows)[(8,)](ones(8, 12), ones(8, 12), 12, 13, 12, BLOCK=16).findings
     assert kinds(found) == ["wrong_stride"]
     assert (found[0].element, found[0].count, found[0].program) == (96, 7 * 13 + 12 - 96, (7, 0, 0))
 
 
-def test_a_stride_too_small() -> None:
+def test_finding_stride_too_small() -> None:
     found = trace(copy_rows)[(8,)](ones(8, 12), ones(8, 12), 12, 12, 11, BLOCK=16).findings
     assert kinds(found) == ["race", "unwritten"]
     assert (found[0].array, found[0].element, found[0].count) == ("out", 11, 7)  # last of one row, first of the next
@@ -97,7 +97,7 @@ def normalize_twice_loaded(x, out, n, BLOCK: tl.constexpr):
     tl.store(out + i, again / largest, mask=i < n)
 
 
-def test_double_load() -> None:
+def test_finding_repeated_load() -> None:
     traced = trace(normalize_twice_loaded)[(4,)](ones(100), ones(100), 100, BLOCK=32)
     (found,) = traced.findings
     assert (found.kind, found.severity, found.array, found.count) == ("repeated_load", "performance", "x", 100)
@@ -117,7 +117,7 @@ def sum_without_atomic(x, out, n, BLOCK: tl.constexpr):
     tl.store(out, before + part)
 
 
-def test_race_between_programs() -> None:
+def test_finding_race_of_two_stores() -> None:
     found = trace(sum_without_atomic)[(4,)](ones(100), ones(1), 100, BLOCK=32).findings
     assert kinds(found) == ["race", "race"]
     load, store = number(sum_without_atomic, "before ="), number(sum_without_atomic, "tl.store")
@@ -133,7 +133,7 @@ def shifted(x, n, BLOCK: tl.constexpr):
 
 
 @pytest.mark.parametrize("order", ["ascending", "reversed", 3])
-def test_one_reads_what_another_writes(order: Any) -> None:
+def test_finding_race_of_load_and_store(order: Any) -> None:
     (found,) = trace(shifted, order=order)[(4,)](ones(128), 128, BLOCK=32).findings
     assert (found.kind, found.count) == ("race", 3)  # the first element of all blocks but one
     assert abs(found.program[0] - found.other_program[0]) == 1
@@ -145,7 +145,7 @@ def everybody_writes_the_same(out, BLOCK: tl.constexpr):
     tl.store(out + tl.arange(0, BLOCK), 1.0)
 
 
-def test_the_same_value_twice_is_a_race_too() -> None:
+def test_finding_race_of_stores_with_equal_values() -> None:
     assert kinds(trace(everybody_writes_the_same)[(2,)](ones(16), BLOCK=16).findings) == ["race"]
     assert trace(everybody_writes_the_same)[(1,)](ones(16), BLOCK=16).findings == ()
 
@@ -165,7 +165,7 @@ def plain_beside_atomic(out, ATOMIC_FIRST: tl.constexpr):
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_an_atomic_does_not_protect_a_plain_store(first: bool) -> None:
+def test_finding_race_of_atomic_and_plain_store(first: bool) -> None:
     assert kinds(trace(plain_beside_atomic)[(2,)](ones(1), ATOMIC_FIRST=first).findings) == ["race"]
 
 
@@ -182,7 +182,7 @@ def sum_under_lock(x, out, lock, n, LOCK: tl.constexpr, BLOCK: tl.constexpr):
         tl.store(out, tl.load(out) + 0.0)
 
 
-def test_a_lock_orders_programs() -> None:
+def test_findings_report_no_race_under_a_lock() -> None:
     arguments = ones(100), ones(1), np.zeros(8, np.int32), 100
     assert trace(sum_under_lock)[(4,)](*arguments, LOCK=True, BLOCK=32).findings == ()
     found = trace(sum_under_lock)[(4,)](*arguments, LOCK=False, BLOCK=32).findings  # a store after the release
@@ -198,7 +198,7 @@ def last_one_sums(x, parts, counter, out, n, BLOCK: tl.constexpr, PROGRAMS: tl.c
 
 
 @pytest.mark.parametrize("order", ["ascending", "reversed", 5])
-def test_the_last_program_may_read_what_all_wrote(order: Any) -> None:
+def test_findings_report_no_race_for_last_program_behind_a_counter(order: Any) -> None:
     out = ones(1)
     arguments = ones(100), ones(4), np.zeros(1, np.int32), out, 100
     assert trace(last_one_sums, order=order)[(4,)](*arguments, BLOCK=32, PROGRAMS=4).findings == ()
@@ -211,7 +211,7 @@ def halves_collide(out, BLOCK: tl.constexpr, DIFFER: tl.constexpr):
     tl.store(out + i // 2, (i if DIFFER else i // 2).to(tl.float32), mask=i < 10)
 
 
-def test_lanes_of_one_store_that_disagree() -> None:
+def test_finding_conflicting_store() -> None:
     (found,) = trace(halves_collide)[(1,)](ones(5), BLOCK=16, DIFFER=True).findings
     assert (found.kind, found.severity, found.element, found.count) == ("conflicting_store", "error", 0, 5)
     assert trace(halves_collide)[(1,)](ones(5), BLOCK=16, DIFFER=False).findings == ()
@@ -224,7 +224,7 @@ def stores_twice(out, BLOCK: tl.constexpr):
     tl.store(out + i, 1.0)
 
 
-def test_double_store() -> None:
+def test_finding_repeated_store() -> None:
     (found,) = trace(stores_twice)[(2,)](ones(32), BLOCK=16).findings
     assert (found.kind, found.severity, found.count) == ("repeated_store", "performance", 32)
 
@@ -236,7 +236,7 @@ def reads_back(x, BLOCK: tl.constexpr):
     tl.atomic_add(x + i, tl.load(x + i))
 
 
-def test_loading_what_was_stored_meanwhile_is_not_a_repetition() -> None:
+def test_findings_ignore_loads_repeated_after_a_store() -> None:
     assert trace(reads_back)[(1,)](ones(16), BLOCK=16).findings == ()
 
 
@@ -245,12 +245,12 @@ def half_of_it(out, BLOCK: tl.constexpr):
     tl.store(out + 2 * tl.arange(0, BLOCK), 1.0)
 
 
-def test_elements_that_are_never_written() -> None:
+def test_finding_unwritten_elements() -> None:
     traced = trace(half_of_it)[(1,)](ones(32), BLOCK=16)
     (found,) = traced.findings
     assert (found.kind, found.severity, found.element, found.count) == ("unwritten", "information", 1, 16)
     expect_no_findings(traced, performance=True)
-    assert trace(half_of_it)[(1,)](ones(32)[::2], BLOCK=16).findings == ()  # a view: what lies between is not its own
+    assert trace(half_of_it)[(1,)](ones(32)[::2], BLOCK=16).findings == ()  # a view without the elements between
 
 
 @triton.jit
@@ -258,7 +258,7 @@ def nowhere(x, at):
     tl.store(x + at, tl.load(x - at))
 
 
-def test_an_address_far_from_every_argument() -> None:
+def test_finding_address_of_no_argument() -> None:
     found = trace(nowhere)[(1,)](ones(4), 1 << 45).findings
     assert [one.kind for one in found if one.severity == "error"] == ["out_of_bounds"] * 2
     assert "belongs to no argument" in found[0].message
@@ -266,7 +266,7 @@ def test_an_address_far_from_every_argument() -> None:
     assert {(one.array, one.element) for one in found} == {("x", 7), ("x", -7)}
 
 
-def test_right_kernels_are_clean() -> None:
+def test_findings_are_empty_for_correct_kernels() -> None:
     x, out = ones(33, 50), ones(33, 50)
     assert trace(kernels.softmax)[(33,)](x, x, 50, 50, 50, BLOCK=64).findings == ()  # in place
     assert trace(kernels.bias_gelu)[(3, 4)](x, ones(50), out, 33, 50, BM=16, BN=16).findings == ()

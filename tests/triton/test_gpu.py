@@ -1,4 +1,4 @@
-"""Tensors on a GPU, by a fake one: what is timed, what is interpreted, and that the result says which. None is here."""
+"""Tests of tensors on a GPU, with a fake GPU: what is timed, what is interpreted, and what the result reports."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
-from mlsys_labkit.triton_trace import gpu as gpu_room  # noqa: E402
-from mlsys_labkit.triton_trace import launch as launch_room  # noqa: E402
 from mlsys_labkit.triton_trace import trace, tracing  # noqa: E402
 from mlsys_labkit.triton_trace.errors import ArgumentError  # noqa: E402
+from mlsys_labkit.triton_trace.launch import gpu, launcher  # noqa: E402
 from tests.triton import kernels  # noqa: E402
 
 
 class OnGpu:
-    """A tensor that says it is on a GPU."""
+    """A tensor whose device claims to be a GPU."""
 
     device = SimpleNamespace(type="cuda")
 
@@ -35,13 +34,13 @@ class OnGpu:
 
 @pytest.fixture
 def launched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
-    """What the fake GPU ran: it adds."""
+    """Return the launches of the fake GPU, whose only kernel adds."""
     ran: list[tuple[Any, ...]] = []
 
-    def launch(arguments: gpu_room.Arguments, kernel: Any, grid: Any) -> None:
+    def launch(arguments: gpu.Arguments, kernel: Any, grid: Any) -> None:
         x, y, out, n = (getattr(one, "tensor", one) for one in arguments.args)
-        assert launch_room._through.get() is None
-        out += x + y  # not the same twice, as a launch need not be
+        assert launcher._through.get() is None
+        out += x + y  # a second launch changes the result, as real launches may
         ran.append((kernel, grid, n))
 
     def bench(call: Any, *, device: str, name: str) -> Any:
@@ -50,8 +49,8 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
             call()
         return SimpleNamespace(median=2e-6)
 
-    monkeypatch.setattr(gpu_room.Arguments, "launch", launch)
-    monkeypatch.setattr(gpu_room, "bench", bench)
+    monkeypatch.setattr(gpu.Arguments, "launch", launch)
+    monkeypatch.setattr(gpu, "bench", bench)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a fake")
     return ran
 
@@ -61,7 +60,7 @@ def arguments(n: int) -> tuple[Any, ...]:
     return OnGpu(whole[:n]), OnGpu(whole[n:]), OnGpu(torch.zeros(n)), n
 
 
-def test_runs_there_and_counts_here(launched: list[tuple[Any, ...]]) -> None:
+def test_trace_times_on_gpu_and_counts_by_interpreting(launched: list[tuple[Any, ...]]) -> None:
     x, y, out, n = arguments(100)
     traced = trace(kernels.add)[(2,)](x, y, out, n, BLOCK=64)
     assert launched == [(kernels.add, (2,), 100)] * 6
@@ -73,7 +72,7 @@ def test_runs_there_and_counts_here(launched: list[tuple[Any, ...]]) -> None:
     assert "copies; the launch took 2.00 µs on a fake, measured by events" in str(traced)
 
 
-def test_counts_a_smaller_launch_where_that_is_given(launched: list[tuple[Any, ...]]) -> None:
+def test_trace_counts_the_reduced_launch(launched: list[tuple[Any, ...]]) -> None:
     large = arguments(5 << 20)
     small = (np.ones(10, np.float32), np.ones(10, np.float32), np.zeros(10, np.float32), 10)
     traced = trace(kernels.add, reduced=((1,), small, {"BLOCK": 16}))[(1 << 15,)](*large, BLOCK=1024)
@@ -83,13 +82,13 @@ def test_counts_a_smaller_launch_where_that_is_given(launched: list[tuple[Any, .
     assert "a smaller launch; the whole one took 2.00 µs" in str(traced)
 
 
-def test_too_much_to_interpret_is_said_before_anything_runs(launched: list[tuple[Any, ...]]) -> None:
+def test_trace_refuses_large_arguments_before_anything_runs(launched: list[tuple[Any, ...]]) -> None:
     with pytest.raises(ArgumentError, match=r"96 MiB of arguments.*reduced="):
         trace(kernels.add)[(1,)](*arguments(8 << 20), BLOCK=1024)
     assert launched == []
 
 
-def test_tracing_goes_to_the_gpu_too(launched: list[tuple[Any, ...]]) -> None:
+def test_tracing_times_launches_on_gpu(launched: list[tuple[Any, ...]]) -> None:
     with tracing() as traces:
         kernels.add[(2,)](*arguments(100), BLOCK=64)
     assert [one.gpu for one in traces] == ["a fake"]
@@ -97,10 +96,10 @@ def test_tracing_goes_to_the_gpu_too(launched: list[tuple[Any, ...]]) -> None:
 
 
 @pytest.mark.parametrize("copies", ["on_cpu", "cloned"])
-def test_copies_keep_strides_and_what_they_share(copies: str) -> None:
+def test_copies_keep_strides_and_shared_storage(copies: str) -> None:
     whole = torch.arange(40.0).reshape(5, 8)
     left, right = whole[:, :3], whole[1:, 4::2]
-    given = gpu_room.Arguments((OnGpu(left), 7), {"y": (OnGpu(right), "name")})
+    given = gpu.Arguments((OnGpu(left), 7), {"y": (OnGpu(right), "name")})
     made = getattr(given, copies)()
     x, (y, name) = made.args[0], made.kwargs["y"]
     assert (made.args[1], name, given.bytes) == (7, "name", 160)

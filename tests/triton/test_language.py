@@ -1,4 +1,4 @@
-"""What a kernel's words mean: Triton's, where Python's meaning differs; and launches as Triton takes them."""
+"""Tests of the kernel language where Triton differs from Python, and of launches as Triton takes them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 
 from mlsys_labkit.triton_trace.errors import ArgumentError, KernelError, LaunchError, RefusedSourceError
-from mlsys_labkit.triton_trace.raw import trace_raw
+from mlsys_labkit.triton_trace.raw_accesses import trace_raw
 
 SCALE = tl.constexpr(3)
 PLAIN = 3
@@ -31,8 +31,8 @@ def conditions(x, out, n: tl.constexpr):
     tl.store(out + tl.arange(0, n), 9, mask=not (block > 0))
 
 
-def test_and_or_not_work_on_blocks_element_by_element() -> None:
-    """Python would take one of the two blocks whole."""
+def test_and_or_not_are_elementwise_on_blocks() -> None:
+    """Python's own ``and`` would return one of the two blocks."""
     assert ran(conditions, np.arange(8, dtype=np.int32), n=8) == [9, 0, 1, 1, 1, 7, 2, 2]
 
 
@@ -43,7 +43,7 @@ def one_condition(x, out):
         tl.store(out, 1)
 
 
-def test_a_block_is_no_condition() -> None:
+def test_block_as_condition_is_refused() -> None:
     with pytest.raises(
         KernelError, match=r"line \d+: a block of shape \[4\] is not one condition; use tl.where.*if block"
     ):
@@ -67,7 +67,7 @@ def loops(n, out):
     tl.store(out + 5, 4 if n > 3 else 5)
 
 
-def test_loops_and_conditions() -> None:
+def test_loops_and_conditions_follow_triton() -> None:
     assert ran(loops, 10) == [20, 4, 6, 9, 12, 4, 0, 0]
 
 
@@ -79,7 +79,7 @@ def overflowing(out):
     tl.store(out + 1, j * 1073741824)
 
 
-def test_a_loops_number_is_int32_and_wraps_around() -> None:
+def test_loop_variable_is_int32_and_wraps_around() -> None:
     assert ran(overflowing, dtype=np.int64)[:2] == [-1073741824, -1073741824]
 
 
@@ -101,7 +101,7 @@ def calls(n, out, K: tl.constexpr = 4):
     tl.store(out + 4, min(n, K) + max(n, K))
 
 
-def test_helpers_defaults_and_keywords() -> None:
+def test_helper_functions_take_defaults_and_keywords() -> None:
     assert ran(calls, 7) == [12, 35, 7, 12, 11, 0, 0, 0]
     out = np.zeros(8, np.int32)
     calls[1,](out=out, n=7, K=4, num_warps=8, num_stages=3)
@@ -113,7 +113,7 @@ def with_plain_global(out):
     tl.store(out, PLAIN)
 
 
-def test_a_global_must_be_a_constexpr_as_in_triton() -> None:
+def test_global_must_be_constexpr() -> None:
     with pytest.raises(RefusedSourceError, match=r"PLAIN is a global variable; write PLAIN = tl.constexpr\(3\)"):
         ran(with_plain_global)
 
@@ -129,7 +129,7 @@ def scalars(small, large, flag, number, nothing, word: tl.constexpr, out):
         tl.store(out + 4, number * number)
 
 
-def test_scalars_take_tritons_types() -> None:
+def test_scalar_arguments_get_tritons_types() -> None:
     """A Python float is fp32: 0.1 squared is rounded twice."""
     out = np.zeros(5, np.float64)
     scalars[1,](3, 2**40, True, 0.1, None, "yes", out)
@@ -144,14 +144,14 @@ def programs(out, BLOCK: tl.constexpr):
 
 
 @pytest.mark.parametrize("grid", [6, (6,), (3, 2), (1, 2, 3), lambda meta: (meta["BLOCK"] // 4,)])
-def test_grids(grid: Any) -> None:
+def test_grid_takes_every_form_of_triton(grid: Any) -> None:
     out = np.zeros(8, np.int32)
     programs[grid](out, BLOCK=24)
     assert out.tolist() == [24] * 6 + [0, 0]
 
 
 @pytest.mark.parametrize("grid", [(1, 2, 3, 4), (1, 70000), (-1,), ()])
-def test_grids_that_triton_refuses(grid: Any) -> None:
+def test_grid_refuses_wrong_sizes(grid: Any) -> None:
     with pytest.raises(LaunchError, match=r"expected a grid|a grid has"):
         programs[grid](np.zeros(8, np.int32), BLOCK=1)
 
@@ -166,7 +166,7 @@ def test_grids_that_triton_refuses(grid: Any) -> None:
         ((np.zeros(1),), {"BLOCK": [1]}, "BLOCK is a tl.constexpr"),
     ],
 )
-def test_arguments_that_do_not_fit(arguments: Any, meta: Any, message: str) -> None:
+def test_launch_refuses_arguments_that_do_not_fit(arguments: Any, meta: Any, message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         programs[1,](*arguments, **meta)
 
@@ -179,7 +179,7 @@ def tuned(n, out, BLOCK: tl.constexpr, EVEN: tl.constexpr):
     tl.store(out + 1, EVEN)
 
 
-def test_autotune_takes_its_first_configuration_and_says_so_once() -> None:
+def test_autotune_takes_first_configuration_and_warns_once() -> None:
     out = np.zeros(2, np.int32)
     with pytest.warns(UserWarning, match=r"tuned takes its first configuration.*nothing to time"):
         tuned[lambda meta: (meta["BLOCK"] // 4,)](6, out)
@@ -193,7 +193,7 @@ def printing(x, out):
     tl.store(out, 1)
 
 
-def test_prints_come_back(capsys: pytest.CaptureFixture[str]) -> None:
+def test_device_print_reaches_stdout(capsys: pytest.CaptureFixture[str]) -> None:
     ran(printing, torch.tensor([1.5, 2.5], dtype=torch.bfloat16))
     assert capsys.readouterr().out == "(0, 0, 0) x: [1.5 2.5]\ncompiled 3\n"
 
@@ -205,7 +205,7 @@ def printing_much(out):
     tl.store(out, 1)
 
 
-def test_prints_are_bounded(capsys: pytest.CaptureFixture[str]) -> None:
+def test_device_print_output_is_bounded(capsys: pytest.CaptureFixture[str]) -> None:
     ran(printing_much)
     text = capsys.readouterr().out
     assert len(text) < 70_000
@@ -220,7 +220,7 @@ def asserting(x, out):
     tl.store(out, 1)
 
 
-def test_asserts_on_the_device() -> None:
+def test_device_assert_fails_the_launch() -> None:
     assert ran(asserting, np.array([0, 1, 2, 2], np.int32))[0] == 1
     with pytest.raises(KernelError, match=r"tl\.device_assert does not hold: too large"):
         ran(asserting, np.arange(4, dtype=np.int32))
@@ -240,7 +240,7 @@ def wrong_shapes(x, out):
     tl.store(out, tl.sum(inner(a, b)))
 
 
-def test_an_error_names_the_helpers_line_and_tritons_reason_in_one_line() -> None:
+def test_error_names_helper_line_and_tritons_reason() -> None:
     with pytest.raises(KernelError) as caught:
         ran(wrong_shapes, np.zeros(8, np.int32))
     text = str(caught.value)
@@ -257,7 +257,7 @@ def small_dot(x, out):
     tl.store(out + i[:, None] * 8 + i[None, :], tl.dot(block, block))
 
 
-def test_dot_wants_what_a_hopper_gpu_wants() -> None:
+def test_dot_refuses_shapes_that_hopper_refuses() -> None:
     with pytest.raises(KernelError, match="K >= 16"):
         small_dot[1,](np.zeros((8, 8), np.float16), np.zeros((8, 8), np.float32))
 
@@ -268,7 +268,7 @@ def two_lines(x, out):
     tl.store(out, inner(value, value))
 
 
-def test_an_access_knows_its_line() -> None:
+def test_access_records_its_source_line() -> None:
     first = two_lines.fn.__code__.co_firstlineno
     load, store = trace_raw(two_lines)[(1,)](np.ones(1, np.int32), np.ones(1, np.int32))
     assert [tuple(one.line) for one in (load, store)] == [
@@ -293,7 +293,7 @@ def typed(dtype: tl.constexpr, out, OUT: tl.constexpr = tl.int64):
     tl.store(out + tl.arange(0, 1), value)
 
 
-def test_types_are_constants_too() -> None:
+def test_types_can_be_constexpr_arguments() -> None:
     assert ran(typed, tl.float16, dtype=np.int64)[0] == 3
     assert ran(typed, tl.bfloat16, dtype=np.float64, OUT=tl.float64)[0] == 3.703125
 
@@ -308,5 +308,5 @@ def made_kernel(times: int) -> Any:
     return closed
 
 
-def test_a_kernel_made_by_a_function_sees_what_it_closes_over() -> None:
+def test_kernel_reads_its_closure() -> None:
     assert ran(made_kernel(5), np.full(1, 4, np.int32))[0] == 20

@@ -1,4 +1,4 @@
-"""Arrays of interpreted kernels: what comes back, what is shared, and accesses that belong to no array."""
+"""Tests of the arrays of interpreted kernels: stored values, shared memory, and accesses outside every array."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import triton
 import triton.language as tl
 
 from mlsys_labkit.triton_trace.errors import ArgumentError, KernelError
-from mlsys_labkit.triton_trace.launch import reachable
-from mlsys_labkit.triton_trace.raw import trace_raw
+from mlsys_labkit.triton_trace.launch.launcher import reachable
+from mlsys_labkit.triton_trace.raw_accesses import trace_raw
 
 
 @triton.jit
@@ -37,20 +37,20 @@ def double_strided(x, out, x_stride, out_stride, BLOCK: tl.constexpr):
 
 
 def line_of(kernel: Any, text: str) -> int:
-    """The line of this file that holds ``text``, inside ``kernel``."""
+    """Return the line of this file that holds ``text``, inside ``kernel``."""
     first = kernel.fn.__code__.co_firstlineno
     lines = Path(__file__).read_text(encoding="utf-8").splitlines()
     return next(number for number, line in enumerate(lines, 1) if number >= first and text in line)
 
 
 @pytest.mark.parametrize("n", [1, 63, 64, 65, 1000])
-def test_what_is_stored_comes_back(n: int) -> None:
+def test_stored_values_reach_the_callers_array(n: int) -> None:
     x, out = torch.randn(n), torch.full((n,), 7.0)
     double[triton.cdiv(n, 64),](x, out, n, BLOCK=64)
     assert torch.equal(out, 2 * x)
 
 
-def test_views_and_strides() -> None:
+def test_views_keep_their_strides() -> None:
     matrix = torch.arange(64.0).reshape(8, 8)
     out = torch.zeros(8, 8)
     double_strided[1,](matrix[:, 3], out[:, 5], 8, 8, BLOCK=8)
@@ -59,13 +59,13 @@ def test_views_and_strides() -> None:
     assert torch.equal(out, expected)
 
 
-def test_numpy_views_run_backwards() -> None:
+def test_negative_strides_of_numpy_views() -> None:
     x, out = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
     double_strided[1,](x[::-1], out, -1, 1, BLOCK=8)
     assert out.tolist() == (2 * x[::-1]).tolist()
 
 
-def test_arguments_that_overlap_are_one_memory() -> None:
+def test_overlapping_arguments_share_memory() -> None:
     data = np.arange(16, dtype=np.int32)
     double[1,](data[:8], data[8:], 8, BLOCK=8)
     assert data.tolist() == [*range(8), *range(0, 16, 2)]
@@ -81,14 +81,14 @@ def write_then_read(a, b, out, n: tl.constexpr):
     tl.store(out + i, tl.load(b + i))
 
 
-def test_what_is_stored_through_one_argument_is_read_through_the_other() -> None:
+def test_store_through_one_argument_is_loaded_through_another() -> None:
     data, out = np.full(12, -1, np.int32), np.zeros(8, np.int32)
     write_then_read[1,](data[:8], data[4:], out, n=8)
     assert out.tolist() == [4, 5, 6, 7, -1, -1, -1, -1]
     assert data.tolist() == [*range(8), -1, -1, -1, -1]
 
 
-def test_what_was_not_stored_is_left_alone() -> None:
+def test_arrays_without_stores_stay_unchanged() -> None:
     x = torch.ones(4)
     x.requires_grad_(True)
     version = x._version
@@ -96,7 +96,7 @@ def test_what_was_not_stored_is_left_alone() -> None:
     assert x._version == version
 
 
-def test_a_load_behind_the_end_names_line_element_and_program() -> None:
+def test_load_past_the_end_names_line_element_and_program() -> None:
     x, out = torch.zeros(100), torch.zeros(128)
     with pytest.raises(KernelError) as caught:
         double_unmasked[2,](x, out, BLOCK=64)
@@ -108,8 +108,8 @@ def test_a_load_behind_the_end_names_line_element_and_program() -> None:
     assert caught.value.line == line
 
 
-def test_a_store_before_the_start_and_an_array_next_door() -> None:
-    """Two arrays that lie side by side in memory: what leaves the first is not taken for the second."""
+def test_store_before_the_start_is_refused_beside_another_array() -> None:
+    """Two arrays lie side by side in memory: an access past the first must not count as one of the second."""
     data = np.zeros(16, np.float32)
     with pytest.raises(KernelError, match=r"it writes out\[8\], and out has 8 elements"):
         double_unmasked[1,](np.zeros(16, np.float32), data[:8], BLOCK=16)
@@ -130,19 +130,19 @@ def first_word(x, out):
 
 
 @pytest.mark.parametrize("offset", [2**31 - 8, -(2**31), 2**40, -(2**40), 2**61])
-def test_wild_pointers_are_never_followed(offset: int) -> None:
+def test_pointers_outside_arrays_are_never_followed(offset: int) -> None:
     with pytest.raises(KernelError, match="it reads"):
         far_away[1,](np.zeros(8, np.float32), np.zeros(8, np.float32), offset, BLOCK=8)
 
 
-def test_one_element_too_many_and_an_element_that_sticks_out() -> None:
+def test_access_partly_outside_an_array_is_refused() -> None:
     with pytest.raises(KernelError, match=r"it reads x\[8\], and x has 8 elements; give it a mask"):
         far_away[1,](np.zeros(8, np.float32), np.zeros(8, np.float32), 1, BLOCK=8)
     with pytest.raises(KernelError, match="it reads"):
         first_word[1,](np.zeros(3, np.int8), np.zeros(1, np.int32))
 
 
-def test_a_recorder_hears_of_strays_and_the_launch_goes_on() -> None:
+def test_recorded_launch_continues_after_accesses_outside() -> None:
     x, out = np.ones(6, np.float32), np.zeros(8, np.float32)
     load, store = trace_raw(double_unmasked)[(1,)](x, out, BLOCK=8)
     assert load.outside is not None
@@ -152,7 +152,7 @@ def test_a_recorder_hears_of_strays_and_the_launch_goes_on() -> None:
     assert np.isnan(out[6:]).all()  # poison
 
 
-def test_addresses_are_a_gpus() -> None:
+def test_addresses_are_aligned_as_on_a_gpu() -> None:
     x, out = np.ones(65, np.float32), np.zeros(64, np.float32)
     load, store = trace_raw(double_unmasked)[(1,)](x[1:], out, BLOCK=64)
     assert load.addresses[0] % 256 == 4  # a view one element into an aligned array
@@ -164,7 +164,7 @@ def test_addresses_are_a_gpus() -> None:
     assert store.value.tolist() == [2.0] * 64
 
 
-def test_a_read_only_array_is_read_and_never_written() -> None:
+def test_read_only_array_refuses_stores() -> None:
     x = np.ones(8, np.float32)
     x.flags.writeable = False
     out = np.zeros(8, np.float32)
@@ -180,7 +180,7 @@ def misaligned(x, out):
     tl.store(out, tl.load((bytes_of_x + 2).to(tl.pointer_type(tl.float32))))
 
 
-def test_a_misaligned_access_is_an_error_as_on_a_gpu() -> None:
+def test_misaligned_access_is_refused() -> None:
     with pytest.raises(KernelError, match="no multiple of 4"):
         misaligned[1,](np.zeros(8, np.float32), np.zeros(8, np.float32))
 
@@ -192,13 +192,13 @@ def filled(x, out, n, BLOCK: tl.constexpr):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_masked_elements_are_other_and_may_lie_anywhere(dtype: torch.dtype) -> None:
+def test_masked_off_elements_read_other(dtype: torch.dtype) -> None:
     out = torch.zeros(8, dtype=dtype)
     filled[1,](torch.ones(3, dtype=dtype), out, 3, BLOCK=8)
     assert out.tolist() == [1.0] * 3 + [-1.0] * 5
 
 
-def test_an_empty_array_and_an_empty_grid() -> None:
+def test_empty_array_and_empty_grid_run() -> None:
     out = np.zeros(4, np.float32)
     double[1,](np.zeros(0, np.float32), out, 0, BLOCK=4)
     double[0,](np.ones(4, np.float32), out, 4, BLOCK=4)
@@ -213,7 +213,7 @@ def atomics(x, where, out, old, n: tl.constexpr):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int32, torch.float16, torch.bfloat16])
-def test_atomic_adds_to_one_address_take_turns(dtype: torch.dtype) -> None:
+def test_atomic_adds_to_one_address_are_serialised(dtype: torch.dtype) -> None:
     x = torch.arange(1, 9).to(dtype)
     where = torch.tensor([0, 1, 0, 0, 2, 1, 0, 3], dtype=torch.int32)
     out, old = torch.zeros(4, dtype=dtype), torch.zeros(8, dtype=dtype)
@@ -235,7 +235,7 @@ def every_atomic(out, values, n: tl.constexpr):
     tl.atomic_cas(out + 6 * n + i, tl.full((n,), 5, tl.int32), value)
 
 
-def test_every_atomic() -> None:
+def test_atomics_compute_their_operation() -> None:
     values = np.array([-7, 3, 5, 12], np.int32)
     out = np.full((7, 4), 5, np.int32)
     out[6, 1] = 6
@@ -268,8 +268,8 @@ def count_up(counter, seen):
 
 
 @pytest.mark.parametrize("order", ["ascending", "reversed", 7])
-def test_programs_run_in_the_order_asked_for(order: Any) -> None:
-    """Ascending is a GPU's: x fastest."""
+def test_programs_run_in_requested_order(order: Any) -> None:
+    """Ascending order is a GPU's: x fastest."""
     counter, seen = np.zeros(1, np.int32), np.zeros(24, np.int32)
     trace_raw(count_up, order=order)[(4, 3, 2)](counter, seen)
     ascending = [x + 10 * y + 100 * z for z in range(2) for y in range(3) for x in range(4)]
@@ -323,7 +323,7 @@ def through_block_pointer(x, out, rows, columns, M: tl.constexpr, N: tl.constexp
     tl.store(target, tl.load(block, boundary_check=(0, 1), padding_option="zero") + 1, boundary_check=(0, 1))
 
 
-def test_block_pointers_where_triton_has_them() -> None:
+def test_block_pointers_mask_checked_axes() -> None:
     x, out = torch.arange(15.0).reshape(3, 5), torch.zeros(3, 5)
     if triton.__version__ >= "3.9":
         with pytest.raises(KernelError, match="removed"):
@@ -335,7 +335,7 @@ def test_block_pointers_where_triton_has_them() -> None:
 
 
 @pytest.mark.parametrize("value", [object(), [1, 2], {"a": 1}, np.zeros(3, np.complex64), np.zeros(2, "S3")])
-def test_what_a_kernel_cannot_take(value: Any) -> None:
+def test_unsupported_arguments_are_refused(value: Any) -> None:
     with pytest.raises(ArgumentError, match=re.compile("^x: ")):
         double[1,](value, np.zeros(4, np.float32), 4, BLOCK=4)
 
@@ -349,7 +349,7 @@ def through_pointers(pointers, sizes, out, BLOCK: tl.constexpr):
     tl.store(out + group, tl.sum(block))
 
 
-def test_arrays_behind_pointers_are_reached_where_they_are_named() -> None:
+def test_reachable_arrays_are_read_through_pointers() -> None:
     a, b = torch.arange(5.0), torch.arange(7.0)
     pointers, sizes = torch.tensor([a.data_ptr(), b.data_ptr()]), torch.tensor([5, 7])
     out = torch.zeros(2)

@@ -1,17 +1,16 @@
-"""Reuse distances against a cache that is simulated line by line, and what the order of programs does to them."""
+"""Tests of reuse distances against a cache simulated line by line, and of the effect of the programs' order."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 triton = pytest.importorskip("triton")
 
 from mlsys_labkit.access import AccessTrace, cache_misses  # noqa: E402
 from mlsys_labkit.triton_trace import Trace, trace  # noqa: E402
-from mlsys_labkit.triton_trace.raw import trace_raw  # noqa: E402
+from mlsys_labkit.triton_trace.raw_accesses import trace_raw  # noqa: E402
 from tests.triton import kernels  # noqa: E402
 from tests.triton.test_trace import wander  # noqa: E402
 
@@ -28,7 +27,7 @@ def simulated(lines: list[int], capacity: int) -> int:
 
 @settings(max_examples=15)
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(1, 90), at_once=st.integers(1, 4))
-def test_every_capacity_agrees_with_a_simulated_cache(seed: int, n: int, at_once: int) -> None:
+def test_missed_bytes_equal_a_simulated_cache_at_every_capacity(seed: int, n: int, at_once: int) -> None:
     rng = np.random.default_rng(seed)
     arguments = zeros(60), rng.integers(0, 50, n).astype(np.int32), np.zeros(5, np.float16), zeros(n), n
     grid = (-(-n // 16),)
@@ -57,7 +56,7 @@ def multiplied(group: int, size: int = 256) -> Trace:
     return trace(kernel)[(tiles,)](a, b, c, size, size, size, BM=16, BN=16, BK=64, **constants)
 
 
-def test_grouping_programs_saves_fetches_and_no_requests() -> None:
+def test_l2_bytes_fall_with_grouped_programs() -> None:
     plain, grouped = multiplied(0), multiplied(4)
     assert (plain.work.bytes_read, plain.dot_flops) == (grouped.work.bytes_read, grouped.dot_flops)
     matrix, row = 4 * 256 * 256, 4 * 16 * 256
@@ -72,7 +71,7 @@ def test_grouping_programs_saves_fetches_and_no_requests() -> None:
         assert traced.l2_bytes(0) == 128 * traced.reuse().asked
 
 
-def test_programs_that_take_turns_share_what_they_load_together() -> None:
+def test_l2_bytes_fall_when_programs_take_turns() -> None:
     traced = multiplied(0, 64)
     small = 4 * 128 * 16
     assert traced.l2_bytes(small, programs_at_once=4) < traced.l2_bytes(small)

@@ -1,4 +1,4 @@
-"""What a kernel may contain: ways out of it, each tried as a student would, in a file and under @triton.jit."""
+"""Tests of the rules for a kernel's source: ways of escape, each tried in a file under @triton.jit."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlsys_labkit.triton_trace import launch, rules
+from mlsys_labkit.triton_trace import rules
 from mlsys_labkit.triton_trace.errors import RefusedSourceError, TritonTraceError
+from mlsys_labkit.triton_trace.launch import launcher
 from mlsys_labkit.triton_trace.source import KernelSource
 
 _numbers = itertools.count()
@@ -84,7 +85,7 @@ ESCAPES = {
 
 
 def kernel_of(folder: Path, body: str) -> Any:
-    """The kernel of a file of its own whose body is ``body``."""
+    """Return a kernel, in its own file, whose body is ``body``."""
     file = folder / f"escape_{next(_numbers)}.py"
     file.write_text(f"{HEAD}@triton.jit\ndef kernel(x, out):\n    {body}\n", encoding="utf-8")
     spec = importlib.util.spec_from_file_location(file.stem, file)
@@ -96,7 +97,7 @@ def kernel_of(folder: Path, body: str) -> Any:
 
 
 @pytest.mark.parametrize("name", ESCAPES)
-def test_ways_out_are_refused_by_line(name: str, tmp_path: Path) -> None:
+def test_rules_refuse_escapes_by_line(name: str, tmp_path: Path) -> None:
     kernel = kernel_of(tmp_path, ESCAPES[name])
     with pytest.raises(RefusedSourceError, match=r"^escape_\d+\.py line 1[2345]: ") as caught:
         kernel[1,](np.zeros(8, np.int32), np.zeros(8, np.int32))
@@ -104,23 +105,23 @@ def test_ways_out_are_refused_by_line(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["builtins of a module", "class of a constant", "import", "open", "handle of a block"])
-def test_the_worker_does_not_trust_the_notebook(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "check_rules", lambda source: None)
+def test_worker_checks_rules_again(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launcher, "check_rules", lambda source: None)
     kernel = kernel_of(tmp_path, ESCAPES[name])
     with pytest.raises(RefusedSourceError, match=r"line 1\d: "):
         kernel[1,](np.zeros(8, np.int32), np.zeros(8, np.int32))
 
 
-def test_behind_the_list_stands_a_namespace_with_nothing_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A source whose names were forged to pass the list finds no more than public names of tl."""
+def test_namespace_of_a_kernel_has_no_builtins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A source with forged names that pass the rules must find only public names of tl."""
     kernel = kernel_of(tmp_path, "core.load(x)")
     data = KernelSource.of(kernel).to_json()
     data["functions"][0]["names"]["core"] = {"kind": "module", "value": "triton.language.core"}
     forged = KernelSource.from_json(data)
     with pytest.raises(RefusedSourceError, match=r"triton\.language\.core is not interpreted"):
         rules.check_rules(forged)
-    monkeypatch.setattr(launch, "check_rules", lambda source: None)
-    monkeypatch.setattr(launch.KernelSource, "of", lambda kernel: forged)
+    monkeypatch.setattr(launcher, "check_rules", lambda source: None)
+    monkeypatch.setattr(launcher.KernelSource, "of", lambda kernel: forged)
     with pytest.raises(TritonTraceError, match=r"triton\.language\.core is not interpreted"):
         kernel[1,](np.zeros(8, np.int32), np.zeros(8, np.int32))
 
@@ -142,11 +143,11 @@ ALLOWED = {
 
 
 @pytest.mark.parametrize("name", ALLOWED)
-def test_what_triton_compiles_is_let_through_and_runs(name: str, tmp_path: Path) -> None:
+def test_rules_allow_what_triton_compiles(name: str, tmp_path: Path) -> None:
     kernel_of(tmp_path, ALLOWED[name])[1,](np.zeros(8, np.int32), np.zeros(8, np.int32))
 
 
-def test_a_helpers_source_is_checked_too(tmp_path: Path) -> None:
+def test_rules_check_helper_functions(tmp_path: Path) -> None:
     file = tmp_path / "two.py"
     file.write_text(
         f"{HEAD}@triton.jit\ndef helper(x):\n    return x.handle\n\n@triton.jit\ndef kernel(x, out):\n    helper(x)\n"

@@ -1,4 +1,4 @@
-"""``trace`` counts what theory says: six kernels, any size, any block."""
+"""Tests of ``trace`` against counts from theory: six kernels, any size, any block."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 triton = pytest.importorskip("triton")
 import triton.language as tl  # noqa: E402
@@ -17,7 +16,7 @@ import triton.language as tl  # noqa: E402
 from mlsys_labkit.checks import CheckError, ImpossibleCountError, expect_no_findings, expect_traffic  # noqa: E402
 from mlsys_labkit.triton_trace import Trace, trace, tracing  # noqa: E402
 from mlsys_labkit.triton_trace.errors import KernelError, TritonTraceError  # noqa: E402
-from mlsys_labkit.triton_trace.raw import trace_raw  # noqa: E402
+from mlsys_labkit.triton_trace.raw_accesses import trace_raw  # noqa: E402
 from tests.triton import kernels  # noqa: E402
 
 Array = np.ndarray[Any, Any]
@@ -34,7 +33,7 @@ def random(*shape: int) -> Array:
 
 @few
 @given(n=st.integers(1, 700), block=st.sampled_from([16, 64, 256]))
-def test_ragged_add(n: int, block: int) -> None:
+def test_trace_counts_ragged_add(n: int, block: int) -> None:
     programs = math.ceil(n / block)
     x, y, out = random(n), random(n), zeros(n)
     traced = trace(kernels.add)[(programs,)](x, y, out, n, BLOCK=block)
@@ -53,7 +52,7 @@ def test_ragged_add(n: int, block: int) -> None:
 
 @few
 @given(rows=st.integers(1, 9), columns=st.integers(1, 40), pad=st.integers(0, 5))
-def test_masked_softmax_of_padded_rows(rows: int, columns: int, pad: int) -> None:
+def test_trace_counts_masked_softmax(rows: int, columns: int, pad: int) -> None:
     x, out = random(rows, columns + pad)[:, :columns], zeros(rows, columns)
     block = triton.next_power_of_2(columns)
     traced = trace(kernels.softmax)[(rows,)](x, out, columns, columns + pad, columns, BLOCK=block)
@@ -75,7 +74,7 @@ def test_masked_softmax_of_padded_rows(rows: int, columns: int, pad: int) -> Non
     tiles=st.tuples(*[st.sampled_from([16, 32])] * 3),
     group=st.sampled_from([0, 1, 2, 3]),
 )
-def test_ragged_matmul(m: int, n: int, k: int, tiles: tuple[int, int, int], group: int) -> None:
+def test_trace_counts_ragged_matmul(m: int, n: int, k: int, tiles: tuple[int, int, int], group: int) -> None:
     bm, bn, bk = tiles
     a, b, c = random(m, k), random(k, n), zeros(m, n)
     down, across = math.ceil(m / bm), math.ceil(n / bn)
@@ -86,14 +85,14 @@ def test_ragged_matmul(m: int, n: int, k: int, tiles: tuple[int, int, int], grou
     expect_traffic(traced, "b", loaded_bytes=4 * k * n * down, distinct_loaded_bytes=4 * k * n)
     expect_traffic(traced, "c", stored_bytes=4 * m * n, distinct_stored_bytes=4 * m * n, loaded_bytes=0)
     for one in traced.accesses:
-        assert one.bytes_requested == one.program_bytes  # a program asks for nothing twice
+        assert one.bytes_requested == one.program_bytes  # a program loads no element twice
     assert traced.work.flops == traced.dot_flops == 2 * down * bm * across * bn * math.ceil(k / bk) * bk
     assert traced.findings == ()
 
 
 @few
 @given(rows=st.integers(1, 40), columns=st.integers(1, 40))
-def test_bias_gelu(rows: int, columns: int) -> None:
+def test_trace_counts_bias_gelu(rows: int, columns: int) -> None:
     x, bias, out = random(rows, columns), random(columns), zeros(rows, columns)
     down, across = math.ceil(rows / 16), math.ceil(columns / 16)
     traced = trace(kernels.bias_gelu)[(down, across)](x, bias, out, rows, columns, BM=16, BN=16)
@@ -108,7 +107,7 @@ def test_bias_gelu(rows: int, columns: int) -> None:
 
 @few
 @given(n=st.integers(1, 300), bins=st.integers(1, 40))
-def test_histogram(n: int, bins: int) -> None:
+def test_trace_counts_atomic_histogram(n: int, bins: int) -> None:
     x = np.random.default_rng(n).integers(0, bins, n).astype(np.int32)
     counts = np.zeros(bins, np.int32)
     programs = math.ceil(n / 64)
@@ -133,7 +132,7 @@ def test_histogram(n: int, bins: int) -> None:
 
 @triton.jit
 def wander(x, index, halves, out, n, STEP: tl.constexpr, BLOCK: tl.constexpr):
-    """Gathers, one access to two arrays, halves read as bytes, a block that is masked off whole."""
+    """Gather, access two arrays at one place, read halves as bytes, and mask off one block completely."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     at = tl.load(index + i, mask=i < n, other=0)
     total = tl.load(x + at)
@@ -148,8 +147,8 @@ def wander(x, index, halves, out, n, STEP: tl.constexpr, BLOCK: tl.constexpr):
 
 @few
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(1, 90), step=st.integers(0, 3))
-def test_counts_agree_with_every_single_access(seed: int, n: int, step: int) -> None:
-    """Sets of bytes, made from the raw accesses one element at a time, are the oracle."""
+def test_trace_counts_equal_sums_over_raw_accesses(seed: int, n: int, step: int) -> None:
+    """The oracle is sets of bytes, collected from the raw accesses one element at a time."""
     rng = np.random.default_rng(seed)
     x, halves = random(60), random(5).astype(np.float16)
     arguments = x, rng.integers(0, 50, n).astype(np.int32), halves, zeros(n), n
@@ -184,7 +183,7 @@ def test_counts_agree_with_every_single_access(seed: int, n: int, step: int) -> 
             assert getattr(traced.arrays[name], f"distinct_{figure}_bytes") == len(touched)
 
 
-def test_arrays_that_share_memory_each_count_what_falls_into_them() -> None:
+def test_trace_counts_each_of_overlapping_arrays() -> None:
     whole = random(100)
     traced = trace(kernels.add)[(2,)](whole[:60], whole[40:], whole[:60], 60, BLOCK=32)
     assert traced.arrays["x"].loaded_bytes == 4 * (60 + 20)  # and what is loaded as y's first 20
@@ -198,7 +197,7 @@ def same_block(x, y, BLOCK: tl.constexpr):
     tl.store(y, tl.sum(tl.load(x + tl.arange(0, BLOCK)), axis=0))
 
 
-def test_a_block_over_two_arrays_counts_in_each_as_often_as_it_is_asked_for() -> None:
+def test_trace_counts_block_over_two_arrays_in_both() -> None:
     whole = random(16)
     traced = trace(same_block)[(3,)](whole[:10], whole[6:], BLOCK=16)
     assert (traced.arrays["x"].loaded_elements, traced.arrays["y"].loaded_elements) == (30, 30)
@@ -211,7 +210,7 @@ def ones_of(n: int) -> Array:
     return out
 
 
-def test_launches_of_ones_own_functions() -> None:
+def test_tracing_collects_launches_inside_functions() -> None:
     with tracing() as traces:
         result = ones_of(100)
         ones_of(10)
@@ -220,7 +219,7 @@ def test_launches_of_ones_own_functions() -> None:
     assert [(one.kernel, one.programs, one.work.bytes_written) for one in traces] == [("add", 2, 400), ("add", 1, 40)]
 
 
-def test_nothing_to_do_is_a_trace_too() -> None:
+def test_trace_of_empty_grid() -> None:
     traced = trace(kernels.add)[(0,)](zeros(1), zeros(1), zeros(1), 1, BLOCK=16)
     assert (traced.programs, traced.work.bytes_moved, traced.accesses, traced.findings) == (0, 0, (), ())
     idle = trace(kernels.add)[(1,)](zeros(1), zeros(1), zeros(1), 0, BLOCK=16)
@@ -234,7 +233,7 @@ def fails(x):
     tl.store(x, 1.0)
 
 
-def test_a_kernel_that_fails_leaves_no_trace() -> None:
+def test_tracing_keeps_no_trace_of_failed_launch() -> None:
     with pytest.raises(KernelError, match=r"program \(2, 0, 0\)"):
         trace(fails)[(3,)](zeros(1))
 
@@ -243,7 +242,7 @@ def small() -> Trace:
     return trace(kernels.add)[(2,)](zeros(100), zeros(100), zeros(100), 100, BLOCK=64)
 
 
-def test_checks_say_what_is_wrong() -> None:
+def test_checks_report_failures() -> None:
     traced = small()
     with pytest.raises(ImpossibleCountError, match=r"loaded bytes of x: fewer than.*\n.*at least 404\n.*400"):
         expect_traffic(traced, "x", loaded_bytes=404)
@@ -262,7 +261,7 @@ def test_checks_say_what_is_wrong() -> None:
         traced.l2_bytes(1024, programs_at_once=0)
 
 
-def test_reports() -> None:
+def test_trace_prints_table_and_html() -> None:
     traced = trace(kernels.add)[(2,)](zeros(100)[:99], zeros(100), zeros(100), 100, BLOCK=64)
     text, page = str(traced), traced._repr_html_()
     for shown in ("add, grid 2: 2 programs", "a = tl.load(x + i, mask=mask)", "out of bounds", "not measured on a GPU"):

@@ -1,6 +1,7 @@
-"""The tests of this folder again, under the oldest Triton that the kit admits and the newest that it was tried with.
+"""The tests of this folder under the oldest Triton that the kit admits and the newest that it was tried with.
 
-Each is installed once, into build/, and kept. Without a network and without the folder this fails, and says why.
+Each version is installed once, into build/, and kept. Without a network and without the folder the test fails with the
+reason.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ OLDEST, NEWEST = "3.6.0", "3.9.0"
 
 
 def installed(version: str) -> Path:
-    """A folder with that Triton in it, whole: it is moved there when pip is done."""
+    """Return a folder with that Triton, which is moved there when pip is done so that it is never incomplete."""
     folder = ROOT / "build" / f"triton-{version}"
     if not (folder / "triton").exists():
         folder.parent.mkdir(exist_ok=True)
@@ -43,8 +44,9 @@ def installed(version: str) -> Path:
     return folder
 
 
+@pytest.mark.soak  # a download and half a minute of CPU time each; the workflow runs the whole suite under both
 @pytest.mark.parametrize("version", [one for one in (OLDEST, NEWEST) if one != triton.__version__])
-def test_under_another_triton(version: str) -> None:
+def test_folder_passes_under_another_triton(version: str) -> None:
     paths = [str(installed(version)), str(ROOT), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
     shown = subprocess.run(

@@ -1,1 +1,1 @@
-"""Student code in one process, tests in another: calls cross as plain data, and nothing that comes back is trusted."""
+"""Student code in one process and tests in another: calls cross as plain data, and every reply is checked."""

@@ -1,8 +1,8 @@
-"""How long a process may take, on a machine that has others to serve: the time it waits for a processor is not its own.
+"""Time limits on a shared machine: a process is not charged for the time that it waits for a processor.
 
-A process that sleeps, or loops, has had its time when it is over. One that could run and was not let gets the time that
-it waited in addition, up to MOST times its allowance in all; whatever happens then is the machine's doing. A process
-that has used its allowance of processor time was not starved, or starved itself, with others that it started.
+A process that sleeps or loops uses up its time. One that was ready to run but got no processor gets the time that it
+waited in addition, up to MOST times its allowance in all; beyond that the machine is at fault. A process that has
+used its allowance of processor time was not starved, or was starved by processes that it started itself.
 
 Reference: Linux, Documentation/scheduler/sched-stats.rst (/proc/PID/schedstat).
 """
@@ -23,14 +23,14 @@ Standing = Callable[[], tuple[float, float]]
 
 
 class Allowance:
-    """Runs from when it is made.
+    """A time limit that starts when the object is made.
 
     Args:
-        seconds: that it may take, of its own.
-        standing: of the process; None where nobody can tell.
+        seconds: the time limit, without the time that is given back.
+        standing: a function that reads the process's waiting time; None where it cannot be read.
 
     Attributes:
-        until: when it ends, as of ``time.monotonic()``.
+        until: the end of the limit, by ``time.monotonic()``.
 
     Example:
         >>> waited = iter([5.0, 5.6])
@@ -47,12 +47,12 @@ class Allowance:
         self._granted = 0.0
 
     def begin(self) -> None:
-        """Look how it stands now; only what it waits from here on is given back."""
+        """Read the tree's waiting time now; only time that it waits after this call is given back."""
         if self._standing and self._begun is None:
             self._begun = self._standing()
 
     def extend(self) -> bool:
-        """Whether there is more time than there was. Raises StarvedError for a process that has hardly been let."""
+        """Return True if time was added. Raises StarvedError for a process that was given almost no processor time."""
         if not self._standing or self._begun is None:
             return False
         waited, used = (now - before for now, before in zip(self._standing(), self._begun, strict=True))

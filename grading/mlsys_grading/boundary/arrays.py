@@ -17,19 +17,24 @@ import numpy as np
 import torch
 
 from mlsys_grading.boundary.errors import NotPlainError, ProtocolError
-from mlsys_grading.boundary.wire import Bounds
+from mlsys_grading.boundary.wire import FrameLimits
 
-__all__ = ["NUMPY_TYPES", "TORCH_TYPES", "Collected", "Memory", "Span", "collect", "overwrite", "rebuild", "span_of"]
+__all__ = [
+    "NUMPY_TYPES",
+    "TORCH_TYPES",
+    "Collected",
+    "ReceivedBuffer",
+    "Span",
+    "collect",
+    "overwrite",
+    "rebuild",
+    "span_of",
+]
 
 NUMPY_TYPES = frozenset(np.dtype(code).str for code in "?bBhHiIlLqQefdFD")
-TORCH_TYPES = {
-    str(kind).removeprefix("torch."): kind
-    for kind in (
-        *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
-        *(torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128),
-        *(torch.float8_e4m3fn, torch.float8_e5m2),
-    )
-}
+_NAMES = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"]
+_NAMES += ["complex64", "complex128", "float8_e4m3fn", "float8_e5m2"]
+TORCH_TYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in _NAMES}
 
 Array = np.ndarray[Any, Any] | torch.Tensor
 
@@ -43,7 +48,7 @@ class Span:
     owners: list[Array] = field(default_factory=list)
 
     def bytes(self) -> memoryview:
-        """The memory itself, not a copy."""
+        """Return the memory itself, not a copy."""
         return memoryview((ctypes.c_char * (self.high - self.low)).from_address(self.low)).cast("B")
 
 
@@ -54,18 +59,18 @@ class Collected:
     spans: tuple[Span, ...]
 
     def copies(self) -> list[bytes]:
-        """Raises NotPlainError, before anything is copied, for more than a frame may hold."""
+        """Copy the memory. Raises NotPlainError, before anything is copied, for more than a frame may hold."""
         return [bytes(memory) for memory in self.memory()]
 
     def memory(self) -> list[memoryview]:
-        """The memory itself, for what is sent at once. Raises NotPlainError for more than a frame may hold."""
+        """Return the memory itself, to be sent at once. Raises NotPlainError for more than a frame may hold."""
         total = sum(span.high - span.low for span in self.spans)
-        if total > Bounds.buffer_bytes:
+        if total > FrameLimits.buffer_bytes:
             raise NotPlainError(f"{total} bytes of arrays are too much for one call")
         return [span.bytes() for span in self.spans]
 
 
-class Memory:
+class ReceivedBuffer:
     """A received buffer; all tensors in it share one storage, as all arrays in it share one base."""
 
     def __init__(self, data: memoryview) -> None:
@@ -80,7 +85,7 @@ class Memory:
 
 
 def span_of(array: Array) -> Span:
-    """The addresses that an array's elements touch."""
+    """Return the addresses that an array's elements touch."""
     if isinstance(array, torch.Tensor):
         low, item = array.data_ptr(), array.element_size()
         steps = ((size - 1) * stride for size, stride in zip(array.shape, array.stride(), strict=True))
@@ -116,8 +121,10 @@ def collect(found: Sequence[tuple[list[Any], Array]], known: Sequence[Span] = ()
     return Collected(tuple(spans))
 
 
-def rebuild(node: Sequence[Any], memories: Sequence[Memory], known: Sequence[Span], budget: int) -> tuple[Array, int]:
-    """The array that a node ``[tag, dtype, shape, strides, writeable, buffer, offset]`` describes, and its size.
+def rebuild(
+    node: Sequence[Any], memories: Sequence[ReceivedBuffer], known: Sequence[Span], budget: int
+) -> tuple[Array, int]:
+    """Return the array that a node ``[tag, dtype, shape, strides, writeable, buffer, offset]`` describes, and its size.
 
     ``offset`` is that of the lowest address; strides are in bytes for an array, in elements for a tensor. ``budget`` is
     how many bytes it may claim to have: with strides of zero a small buffer looks huge. Raises ProtocolError for
@@ -135,7 +142,7 @@ def rebuild(node: Sequence[Any], memories: Sequence[Memory], known: Sequence[Spa
         raise ProtocolError("a tensor with a negative stride")
     steps = [stride * item if is_tensor else stride for stride in strides]
     size = math.prod(shape) * item
-    if size > budget and not (type(buffer) is int and buffer < 0):  # a view of one's own memory costs nothing
+    if size > budget and not (type(buffer) is int and buffer < 0):  # a view of our memory allocates nothing
         raise ProtocolError(f"an array that claims {size} bytes")
     if not size:
         if is_tensor:
@@ -150,7 +157,8 @@ def rebuild(node: Sequence[Any], memories: Sequence[Memory], known: Sequence[Spa
     if offset < 0 or offset + reach > length:
         raise ProtocolError("an array that reaches out of its buffer")
     if is_tensor:
-        return _tensor(TORCH_TYPES[kind], shape, strides, inside, offset, memories, known), size if inside >= 0 else 0
+        tensor = _tensor(TORCH_TYPES[kind], shape, strides, inside, offset, memories=memories, known=known)
+        return tensor, size if inside >= 0 else 0
     if inside >= 0:
         base: Any = memories[inside].data
     else:
@@ -166,7 +174,8 @@ def _tensor(
     strides: list[int],
     buffer: int,
     offset: int,
-    memories: Sequence[Memory],
+    *,
+    memories: Sequence[ReceivedBuffer],
     known: Sequence[Span],
 ) -> torch.Tensor:
     if buffer >= 0:
@@ -204,7 +213,7 @@ def overwrite(span: Span, new: memoryview) -> None:
 
 
 def _elements(like: Array, address: int) -> np.ndarray[Any, Any]:
-    """Opaque items in the layout of ``like``, on the memory at ``address``."""
+    """Return a view of the memory at ``address``: opaque items in the layout of ``like``."""
     if isinstance(like, torch.Tensor):
         item = like.element_size()
         shape, steps = tuple(like.shape), [stride * item for stride in like.stride()]
@@ -217,7 +226,7 @@ def _elements(like: Array, address: int) -> np.ndarray[Any, Any]:
 
 
 def whole_numbers(values: Any) -> list[int]:
-    """``values`` if they are a list of whole numbers."""
+    """Return ``values`` if they are a list of whole numbers, else raise ProtocolError."""
     if type(values) is not list or not all(type(value) is int for value in values):
         raise ProtocolError("not a list of whole numbers")
     return values

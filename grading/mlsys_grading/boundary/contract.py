@@ -1,4 +1,4 @@
-"""What calls of the reference solution do beside returning plain data; a submission may do only that.
+"""Contract of a lab: what calls of its solution do beside returning plain data. A submission may do only that.
 
 A submission that writes to its arguments could spoil the inputs from which a test computes what it expects; one that
 hands out live objects could answer each question about them as it likes. The reference solution, graded once, shows
@@ -19,7 +19,7 @@ WRITES = "writes to its arguments"
 
 @dataclass
 class Contract:
-    """What was seen, by call: "call standardize", "method Pool.take", ...
+    """The observations by call: "call standardize", "method Pool.take", ...
 
     Attributes:
         seen: call -> what it did in this run.
@@ -37,13 +37,13 @@ class Contract:
     seen: dict[str, set[str]] = field(default_factory=dict)
 
     def note(self, call: str, what: str) -> None:
-        """Record it; raises ContractError for what the reference solution never does."""
+        """Record an observation; raises ContractError for one that the contract does not allow."""
         self.seen.setdefault(call, set()).add(what)
         if self.allowed is not None and what not in self.allowed.get(call, ()):
             raise ContractError(f"{call}: {what}, which the reference solution does not; return a new value instead")
 
     def held(self, when: str, held_bytes: int) -> int | None:
-        """The most bytes that the reference solution's process held at that moment, in whole MiB; None while it runs.
+        """Return the most bytes that the solution's process held at that moment, in whole MiB; None while learning.
 
         Example:
             >>> reference = Contract()
@@ -59,10 +59,10 @@ class Contract:
         return max((int(told.removesuffix(" MiB")) << 20 for told in self.allowed.get(when, ())), default=None)
 
     def to_plain(self) -> dict[str, list[str]]:
-        """For JSON, sorted."""
+        """Return sorted plain data for JSON."""
         return {call: sorted(did) for call, did in sorted(self.seen.items())}
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, list[str]] | None) -> Contract:
-        """A contract that allows what ``to_plain`` told, or one that learns."""
+        """Make a contract that allows what ``to_plain`` returned, or, from None, one that learns."""
         return cls(None if plain is None else {call: frozenset(did) for call, did in plain.items()})

@@ -1,4 +1,4 @@
-"""What a cell defines, without what it does."""
+"""Definitions of a cell, apart from the rest of its code."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ _DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
 
 
 def definitions_of(source: str) -> str:
-    """The imports, functions, classes and constants of a cell's top level.
+    """Return the imports, functions, classes and constants of a cell's top level.
 
-    A submission's own cells draw pictures and try things out for seconds; what its answers use of them is this. A text
-    that nobody can parse or write anew stays as it is. That takes as long as its author likes: not for the grader.
+    A submission's own cells may draw pictures and compute for seconds; its answers use only these definitions. A text
+    that cannot be parsed or written again is returned unchanged. The time depends on the text, so the grader's process
+    must not call this.
 
     Example:
         >>> print(definitions_of("import math\\nN = 4\\ndef half(x): return x / 2\\nplot(half(N))"))
@@ -28,7 +29,7 @@ def definitions_of(source: str) -> str:
         tree = ast.parse(TransformerManager().transform_cell(source))
         kept = [each for each in tree.body if isinstance(each, _DEFINITIONS) or _is_constant(each)]
         return "\n".join(ast.unparse(each) for each in kept)
-    except (SyntaxError, ValueError, RuntimeError, MemoryError):  # it is too deep, or changes without end
+    except (SyntaxError, ValueError, RuntimeError, MemoryError):  # too deep, or IPython gives up on it
         return source
 
 

@@ -1,7 +1,7 @@
-"""What ends a conversation with a student's process.
+"""Errors that end a conversation with a student's process.
 
-They are no ``Exception``: neither ``except Exception`` in a test nor ``pytest.raises`` may turn one into a pass. The
-session that met one stays dead, whatever the test did with the error.
+They do not derive from ``Exception``, so neither ``except Exception`` in a test nor ``pytest.raises`` turns one into a
+pass. A session that raised one stays unusable, even if the test caught the error.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ __all__ = [
 
 
 class BoundaryError(BaseException):
-    """The student's process can no longer be asked."""
+    """An error that ends the conversation: the student's process cannot be called any more."""
 
 
 class ProtocolError(BoundaryError):
-    """It sent something that an honest process never sends."""
+    """An error: the student's process sent something that an honest process never sends."""
 
 
 class StudentGoneError(BoundaryError):
-    """It has ended."""
+    """An error: the student's process has ended."""
 
 
 class StudentSilentError(BoundaryError):
-    """It did not answer in time."""
+    """An error: the student's process did not answer in time."""
 
 
 class StarvedError(BoundaryError):
-    """The machine did not let it answer: the verdicts are worth nothing."""
+    """An error: the machine gave the student's process too little processor time, so no verdict can be trusted."""
 
 
 class ContractError(BoundaryError):
-    """It did to its arguments, or handed out, what the reference solution never does."""
+    """An error: the student's code changed an argument or returned an object, as the solution never does."""
 
 
 class NotPlainError(TypeError):

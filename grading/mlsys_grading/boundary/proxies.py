@@ -8,24 +8,30 @@ defines them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from mlsys_grading.boundary.values import Node
 
-if TYPE_CHECKING:
-    from mlsys_grading.boundary.session import Session
+__all__ = ["Asking", "Method", "Remote", "class_path", "function", "make", "node_of", "student_class"]
 
-__all__ = ["Method", "Remote", "class_path", "function", "make", "node_of", "student_class"]
+
+class Asking(Protocol):
+    """A conversation with a student's process, as stand-ins use it."""
+
+    classes: dict[str, type]
+
+    def ask(self, operation: str, *given: Any) -> Any:
+        """Call ``operation`` in the student's process, and return its answer."""
 
 
 class Remote:
     """An object in the student's process, by handle."""
 
-    _session: Session
+    _session: Asking
     _handle: int
     _path: str
 
-    def __init__(self, session: Session, handle: int, path: str) -> None:
+    def __init__(self, session: Asking, handle: int, path: str) -> None:
         vars(self).update(_session=session, _handle=handle, _path=path)
 
     def __getattr__(self, name: str) -> Any:
@@ -56,9 +62,9 @@ class Remote:
 
 
 class Method(Remote):
-    """What an attribute turned out to be; replaced at once by a method of the object it was asked of."""
+    """The mark that an attribute is a method; a method of the object that was asked replaces it at once."""
 
-    def __init__(self, session: Session, handle: int) -> None:
+    def __init__(self, session: Asking, handle: int) -> None:
         super().__init__(session, handle, "method")
 
 
@@ -80,7 +86,7 @@ class _Function(Remote):
 
 
 class _Iterator(Remote):
-    """An iterator that student code returned. It has no attributes to ask for: each could be answered as it likes."""
+    """An iterator that student code returned. It has no attributes: student code could answer each as it likes."""
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"the student's iterator has no {name} here")
@@ -132,9 +138,9 @@ _SPECIAL: dict[str, Callable[..., Any]] = {
 
 
 class _StudentClass(type):
-    """The class of the stand-ins of one student class: calling it makes an instance over there."""
+    """The class of the stand-ins of one student class: calling it makes an instance in the student's process."""
 
-    _session: Session
+    _session: Asking
 
     def __call__(cls, *arguments: Any, **keywords: Any) -> Any:
         return cls._session.ask("call", cls, list(arguments), keywords)
@@ -148,8 +154,8 @@ class _StudentClass(type):
         return lambda *given, **keywords: cls._session.ask("method", cls, name, list(given), keywords)
 
 
-def student_class(session: Session, name: str, special: set[str]) -> type:
-    """The stand-in of a student class that defines those of the ``special`` methods that its reference defines."""
+def student_class(session: Asking, name: str, special: set[str]) -> type:
+    """Make the stand-in of a student class, with those ``special`` methods that its reference defines."""
     body = {each: _SPECIAL[each] for each in sorted(special & set(_SPECIAL))}
     made = _StudentClass(name, (Remote,), body | {"__module__": "student"})
     type.__setattr__(made, "_session", session)
@@ -157,8 +163,8 @@ def student_class(session: Session, name: str, special: set[str]) -> type:
     return made
 
 
-def function(session: Session, name: str, document: str | None) -> Callable[..., Any]:
-    """The stand-in of a student function: a real function, with its name."""
+def function(session: Asking, name: str, document: str | None) -> Callable[..., Any]:
+    """Make the stand-in of a student function: a real function, with its name."""
 
     def call(*arguments: Any, **keywords: Any) -> Any:
         return session.ask("call", call, list(arguments), keywords)
@@ -169,8 +175,8 @@ def function(session: Session, name: str, document: str | None) -> Callable[...,
     return call
 
 
-def make(session: Session, handle: int, kind: str, own: str) -> Remote:
-    """The stand-in of an object that crossed by handle; ``own`` names the student class it is of, if any."""
+def make(session: Asking, handle: int, kind: str, own: str) -> Remote:
+    """Make the stand-in of an object that crossed by handle; ``own`` names its student class, if it has one."""
     if own:
         made: Remote = object.__new__(session.classes[own])
         Remote.__init__(made, session, handle, own)
@@ -180,10 +186,10 @@ def make(session: Session, handle: int, kind: str, own: str) -> Remote:
 
 
 def class_path(value: object) -> str:
-    """The name of a student class, if ``value`` is the stand-in of one."""
+    """Return the name of a student class, if ``value`` is its stand-in, else ""."""
     return value.__name__ if isinstance(value, _StudentClass) else ""
 
 
 def node_of(value: Remote) -> Node:
-    """How a stand-in names its object on the wire."""
+    """Return the node that names a stand-in's object on the wire."""
     return ["handle", value._handle]

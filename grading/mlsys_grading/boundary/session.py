@@ -1,4 +1,4 @@
-"""The examiner's end of a conversation: asks, and believes only what can be checked.
+"""The examiner's side of a conversation with a student's process: sends requests, and checks every reply.
 
 Whatever breaks the rules of the conversation ends it: the session is dead from then on, whatever the test cell does
 with the error, and the cell has failed.
@@ -6,35 +6,25 @@ with the error, and the cell has failed.
 
 from __future__ import annotations
 
-import builtins
 import copy
-import dataclasses
-import random
 import secrets
-import sys
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
-
-import numpy as np
-import torch
 
 from mlsys_grading.boundary import proxies
 from mlsys_grading.boundary.allowance import Allowance, Standing
 from mlsys_grading.boundary.arrays import overwrite
 from mlsys_grading.boundary.contract import WRITES, Contract
-from mlsys_grading.boundary.errors import (
-    BoundaryError,
-    ContractError,
-    NotPlainError,
-    ProtocolError,
-)
-from mlsys_grading.boundary.student import LIBRARIES, named
+from mlsys_grading.boundary.errors import BoundaryError, ContractError, NotPlainError, ProtocolError
+from mlsys_grading.boundary.names import call_name, library_path, student_name
+from mlsys_grading.boundary.seeds import noted_seeds
+from mlsys_grading.boundary.student_exceptions import BUILT_IN, make_exception
 from mlsys_grading.boundary.values import Decoder, Encoder, Node
 from mlsys_grading.boundary.wire import Wire
-from mlsys_labkit import probes
+from mlsys_grading.boundary.written_arguments import ArgumentCopies, replace_content
+from mlsys_labkit._base import probes
 
 __all__ = ["Session"]
 
@@ -43,20 +33,6 @@ _DEPTH = 40
 _PRINTED = 20_000
 _GRACE_SECONDS = 4.0
 _SOON_SECONDS = 0.25  # most calls are over by then, and nobody has to be asked how they stand
-_SEEDING: tuple[tuple[str, Any, str], ...] = (
-    ("torch.manual_seed", torch, "manual_seed"),
-    ("numpy.random.seed", np.random, "seed"),
-    ("random.seed", random, "seed"),
-)
-
-_EXCEPTIONS = {
-    name: kind
-    for name, kind in vars(builtins).items()
-    if isinstance(kind, type)
-    and issubclass(kind, Exception)
-    and not issubclass(kind, (StopIteration, StopAsyncIteration, Warning, BaseExceptionGroup))
-}
-_LIBRARY_EXCEPTIONS: dict[str, type[Exception]] = {"numpy.linalg.LinAlgError": np.linalg.LinAlgError}
 
 
 class Session:
@@ -112,7 +88,7 @@ class Session:
         self._doing = ""
 
     def ask(self, operation: str, *given: Any, seconds: float | None = None) -> Any:
-        """Have the student's process do ``operation``, and return what it answers.
+        """Request ``operation`` from the student's process, and return the answer.
 
         Raises what the student's code raised, or a BoundaryError.
         """
@@ -129,7 +105,7 @@ class Session:
             question["seeds"], self._seeds = self._seeds, []
         sent = encoder.collected()
         self.sent_bytes += sum(span.high - span.low for span in sent.spans)
-        self._doing = _told(operation, given)
+        self._doing = call_name(operation, given)
         self._depth += 1
         try:
             if self._depth == 1 and self._wire.ready():
@@ -158,7 +134,7 @@ class Session:
             self._doing = doing
 
     def _hears(self, allowance: Allowance) -> bool:
-        """Wait for an answer; False when its time is over."""
+        """Wait for an answer; return False when its time is over."""
         if self._wire.ready(min(allowance.until, time.monotonic() + _SOON_SECONDS)):
             return True
         allowance.begin()
@@ -168,45 +144,34 @@ class Session:
         return True
 
     def end(self, why: BoundaryError) -> None:
-        """Nothing more can be asked."""
+        """End the conversation: no further request can be sent."""
         self.dead = self.dead or why
         self._wire.close()
 
     def seed(self, seeds: Mapping[str, int]) -> None:
-        """Have these seeds set in the student's process at the next call."""
+        """Pass these seeds to the student's process with the next call."""
         self._seeds += seeds.items()
 
     def probe(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """For ``mlsys_labkit.probes.asked_elsewhere``: questions about student code are answered where it is."""
-        if not any(map(_student_name, args)):
+        """Send a probe about student code to the student's process, for ``probes.asked_elsewhere``."""
+        if not any(map(student_name, args)):
             return probes.NOT_MINE
         return self.ask("probe", name, list(args), kwargs)
 
     @contextmanager
     def seeding(self) -> Iterator[None]:
-        """Seeds that are set within the block are set in the student's process too, at the next call.
+        """Set the seeds of the block in the student's process too, at the next call.
 
         Never the other way round: a student could make the random inputs of a test constant.
         """
         self.seeded.clear()
-        originals = [(path, module, getattr(module, name), name) for path, module, name in _SEEDING]
 
-        def forwarding(path: str, original: Callable[..., Any]) -> Callable[..., Any]:
-            def seed(value: Any = None, *more: Any, **keywords: Any) -> Any:
-                if type(value) is int:
-                    self._seeds.append((path, value))
-                    self.seeded[path] = value
-                return original(value, *more, **keywords)
+        def note(function: str, seed: int) -> None:
+            self._seeds.append((function, seed))
+            self.seeded[function] = seed
 
-            return seed
-
-        for path, module, original, name in originals:
-            setattr(module, name, forwarding(path, original))
-        try:
+        with noted_seeds(note):
             yield
-        finally:
-            for _, module, original, name in originals:
-                setattr(module, name, original)
 
     def _die(self, why: BoundaryError) -> None:
         self.end(why)
@@ -215,13 +180,13 @@ class Session:
     def _accept(
         self, header: Mapping[str, Any], buffers: list[memoryview], encoder: Encoder, spans: Any, ends: bool
     ) -> Any:
-        """The answer in a frame; ``ends`` tells that it may be the end of an iterator."""
+        """Return the answer in a frame; ``ends`` is True where it may be the end of an iterator."""
         printed = header.get("printed", "")
         if type(printed) is not str:
             raise ProtocolError("printed text that is none")
         self.printed = (self.printed + printed)[:_PRINTED]
         written, changed = header.get("written", []), header.get("changed", [])
-        kept = None if self._writes_stay(bool(written or changed)) else _Kept(encoder.objects, spans)
+        kept = None if self._writes_stay(bool(written or changed)) else ArgumentCopies(encoder.objects, spans)
         result: Any = None
         raised: BaseException | None = None
         try:
@@ -233,7 +198,7 @@ class Session:
             else:
                 result = decoder.value(header["value"])
             for which, node in changed:
-                _replace(encoder.objects[_index(which, encoder.objects)], decoder.value(node))
+                replace_content(encoder.objects[_index(which, encoder.objects)], decoder.value(node))
             if kept:
                 result = copy.deepcopy(result)  # it may be an argument, or a view of one
         except NotPlainError:
@@ -264,26 +229,7 @@ class Session:
             return self._raised[token]
         if ends and "builtins.StopIteration" in kinds:  # from a call it would end a test's own loop over map()
             return StopIteration()
-        for path in kinds:
-            origin, _, name = path.rpartition(".")
-            if origin in ("student", "__main__"):
-                kind = self.exceptions.get(name)
-            elif origin == "builtins":
-                kind = _EXCEPTIONS.get(name)
-            else:
-                kind = _LIBRARY_EXCEPTIONS.get(path) or _kit_exception(path)
-            if kind:
-                return self._exception(kind, message, told)
-        return RuntimeError(f"{kinds[0] if kinds else 'an exception'}: {message}")
-
-    def _exception(self, kind: type[Exception], message: str, told: Any) -> Exception:
-        made = kind.__new__(kind)
-        given = Decoder(records=self.records).value(told.get("arguments"))
-        made.args = given if type(given) is tuple else (message,)
-        attributes = Decoder(records=self.records).value(told.get("attributes"))
-        if type(attributes) is dict:
-            vars(made).update({name: each for name, each in attributes.items() if type(name) is str})
-        return made
+        return make_exception(told, self.exceptions, self.records)
 
     def _call_back(self, header: Mapping[str, Any], buffers: list[memoryview], until: float) -> None:
         number, operation = header["callback"], header.get("operation")
@@ -310,16 +256,16 @@ class Session:
         except Exception as error:
             token = secrets.randbits(60)
             self._raised[token] = error
-            name = next(each.__name__ for each in type(error).__mro__ if each.__name__ in _EXCEPTIONS)
+            name = next(each.__name__ for each in type(error).__mro__ if each.__name__ in BUILT_IN)
             answer = {"error": [name, str(error), token]}
         self._wire.send(answer, copies, until)
 
     def _refer(self, value: Any) -> Node:
         if isinstance(value, proxies.Remote):
             return proxies.node_of(value)
-        if path := _student_name(value):
+        if path := student_name(value):
             return ["name", "student", path]
-        if path := _library_path(value):
+        if path := library_path(value):
             return ["name", "library", path]
         kind = "iterator" if isinstance(value, Iterator) else "function" if callable(value) else "object"
         if kind == "object" and type(value).__module__ != "__main__":
@@ -346,87 +292,7 @@ class Session:
         return self._proxies[number]
 
 
-def _told(operation: str, given: tuple[Any, ...]) -> str:
-    """How a contract names a call."""
-    target = given[0] if given else None
-    name = _student_name(target)
-    if operation in ("method", "getattr"):
-        return f"{operation} {name}.{given[1]}"
-    if operation == "names":
-        return f"value {', '.join(given[0])}"
-    if operation == "probe":
-        about = next(filter(None, map(_student_name, given[1])), "")
-        return f"{str(target).rpartition('.')[2]} {about}".strip()
-    return f"{operation} {name}".strip()
-
-
-def _student_name(value: Any) -> str:
-    """How messages name something of the student's; empty for anything else."""
-    if isinstance(value, proxies.Remote):
-        return str(vars(value)["_path"])
-    return str(getattr(value, "__labkit_student__", "")) or proxies.class_path(value)
-
-
-def _library_path(value: Any) -> str:
-    """The dotted path at which both processes find the same function or class of a library."""
-    if not callable(value):
-        return ""
-    homes = dict.fromkeys([str(getattr(value, "__module__", None)), "torch", "numpy", "torch.nn.functional"])
-    names = dict.fromkeys(getattr(value, each, None) for each in ("__qualname__", "__name__"))
-    for home in homes:
-        if home.partition(".")[0] not in LIBRARIES or home not in sys.modules:
-            continue
-        for name in names:
-            with suppress(AttributeError):
-                if name and named(f"{home}.{name}") is value:
-                    return f"{home}.{name}"
-    return ""
-
-
-def _kit_exception(path: str) -> type[Exception] | None:
-    if not path.startswith("mlsys_labkit."):
-        return None
-    module, _, name = path.rpartition(".")
-    kind = vars(sys.modules[module]).get(name) if module in sys.modules else None
-    return kind if isinstance(kind, type) and issubclass(kind, Exception) else None
-
-
 def _index(number: Any, within: Any) -> int:
     if type(number) is not int or not 0 <= number < len(within):
         raise ProtocolError("a number of something that was not sent")
     return number
-
-
-class _Kept:
-    """What arguments hold, to be put back: the student then seems to have worked on copies."""
-
-    def __init__(self, objects: list[object], spans: Any) -> None:
-        self._spans = [(span, bytearray(span.bytes())) for span in spans if span.low < span.high]
-        self._objects = [(each, copy.copy(each)) for each in objects[1:] if isinstance(each, _REPLACED)]
-        self._objects += [(each, copy.copy(each)) for each in objects[1:] if dataclasses.is_dataclass(each)]
-
-    def restore(self) -> None:
-        for span, held in self._spans:
-            overwrite(span, memoryview(held))
-        for each, held in self._objects:
-            _replace(each, held)
-
-
-_REPLACED = (list, bytearray, dict, set, deque)
-
-
-def _replace(old: Any, new: Any) -> None:
-    """Give a mutable argument the content that it has in the student's process."""
-    if type(old) is not type(new):
-        raise ProtocolError("an argument that changed its type")
-    if isinstance(old, (list, bytearray)):
-        old[:] = new
-    elif isinstance(old, (dict, set)):
-        old.clear()
-        old.update(new)
-    elif isinstance(old, deque):
-        old.clear()
-        old.extend(new)
-    else:
-        for each in dataclasses.fields(new):
-            object.__setattr__(old, each.name, getattr(new, each.name))

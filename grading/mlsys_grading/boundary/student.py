@@ -1,7 +1,7 @@
-"""The student's end: runs the student's cells, and answers what the examiner asks of what they defined.
+"""The student's side: runs the student's cells, and answers the examiner's requests about what they defined.
 
-It lives in the sandbox, in one interpreter with the student's code, which can read and change all of it. Nothing here
-is a defence; nothing that it says is trusted.
+This code runs in the sandbox, in one interpreter with the student's code, which can read and change all of it.
+Nothing here is a defence, and the examiner trusts no answer of it.
 """
 
 from __future__ import annotations
@@ -28,14 +28,12 @@ from mlsys_grading.boundary.errors import NotPlainError, StudentGoneError
 from mlsys_grading.boundary.values import Decoder, Encoder, Node
 from mlsys_grading.boundary.wire import Wire
 from mlsys_grading.shell import CellSource, Shell
-from mlsys_labkit import probes
+from mlsys_labkit._base import probes
 
-__all__ = ["LIBRARIES", "Student", "named", "serve"]
+__all__ = ["LIBRARIES", "StudentProcess", "named", "serve"]
 
-LIBRARIES = (
-    *("torch", "numpy", "math", "operator", "builtins", "functools", "itertools", "collections", "random"),
-    "mlsys_labkit",
-)
+LIBRARIES = frozenset(("torch", "numpy", "math", "operator", "builtins", "functools", "itertools", "collections"))
+LIBRARIES |= {"random", "mlsys_labkit"}
 """Packages whose functions and classes may be named across the boundary, in both directions."""
 
 _FOREVER = float("inf")
@@ -44,7 +42,7 @@ _LARGE_BYTES = 4 << 20
 
 
 def named(path: str) -> Any:
-    """The object of an imported library at a dotted path: ``torch.nn.functional.relu``."""
+    """Return the object of an imported library at a dotted path: ``torch.nn.functional.relu``."""
     parts = path.split(".")
     for end in range(len(parts) - 1, 0, -1):
         module = sys.modules.get(".".join(parts[:end]))
@@ -54,7 +52,7 @@ def named(path: str) -> Any:
 
 
 class _Printed(io.TextIOBase):
-    """What calls print, as much of it as anybody would read."""
+    """A stream that keeps the first characters of what calls print."""
 
     encoding = "UTF-8"
 
@@ -73,7 +71,7 @@ class _Printed(io.TextIOBase):
 class Callback:
     """A function, an iterator or an object that lives with the examiner."""
 
-    def __init__(self, student: Student, number: int) -> None:
+    def __init__(self, student: StudentProcess, number: int) -> None:
         self._student, self._number = student, number
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
@@ -103,8 +101,8 @@ _CALLBACKS: dict[str, type[Callback]] = {
 }
 
 
-class Student:
-    """Answers one examiner.
+class StudentProcess:
+    """The server in the student's process for one examiner.
 
     Args:
         wire: to the examiner.
@@ -157,26 +155,26 @@ class Student:
         return self._shell.space
 
     def serve(self) -> None:
-        """Answer until the examiner hangs up. A child of this process has nothing to say, and ends when it tries."""
+        """Answer until the examiner hangs up. A forked child of this process ends when it tries to answer."""
         os.register_at_fork(after_in_child=self._wire.close)
         try:
             self._shell.finish(self._serve())
-        except StudentGoneError:  # here: the examiner
+        except StudentGoneError:  # on this side, the examiner is the one that has gone
             os._exit(0)
 
     async def _serve(self) -> None:
-        """A call finds the notebook's loop running, as a test cell of the notebook would have it."""
+        """Answer within the notebook's loop, so that a call finds it running, as a test cell would have it."""
         while True:
             await self._answer(*self._wire.receive(_FOREVER))
 
     def ask_back(self, number: int, operation: str, given: list[Any]) -> Any:
-        """Ask the examiner for one of its callbacks, in the middle of a call."""
+        """Call one of the examiner's callbacks, in the middle of a call."""
         encoder = self._encoder()
         question = {"callback": number, "operation": operation, "given": encoder.node(given)}
         self._wire.send(question, encoder.collected().copies(), _FOREVER)
         while True:
             header, buffers = self._wire.receive(_FOREVER)
-            if "operation" in header:  # the callback calls the student in its turn
+            if "operation" in header:  # the callback itself calls a student function
                 with suppress(StopIteration):
                     self._answer(header, buffers).send(None)  # at once: no cell runs within a call
                 continue
@@ -208,7 +206,7 @@ class Student:
             given = decoder.value(header["given"])
             same = {
                 id(each): number for number, each in enumerate(decoder.objects) if number
-            }  # 0: the list of them all
+            }  # number 0 is the list of all arguments
             watched = {number: each for number, each in enumerate(decoder.objects) if number and _changes(each)}
             old = {number: self._snapshot(each, known, same) for number, each in watched.items()}
             with redirect_stdout(self._printed), redirect_stderr(self._printed):
@@ -222,7 +220,7 @@ class Student:
         except BaseException as error:
             reply = {"id": header["id"], "error": self._describe(error)}
             copies = []
-            with suppress(Exception):  # what a call changed before it failed is seen, too
+            with suppress(Exception):  # changes before a failure are reported, too
                 encoder = self._encoder(known, same)
                 changed = changes(encoder)
                 copies = encoder.collected().copies()
@@ -238,13 +236,13 @@ class Student:
             self._wire.send(reply, [], _FOREVER)
 
     def _snapshot(self, value: object, known: Any, same: Mapping[int, int]) -> Node:
-        """What a mutable argument holds, its members that are arguments themselves by their numbers."""
+        """Describe a mutable argument's content, its members that are arguments themselves by their numbers."""
         others = {each: number for each, number in same.items() if each != id(value)}
         return self._encoder(known, others).node(value)
 
     @staticmethod
     def _inside(encoder: Encoder, value: object) -> Node:
-        """The node of an argument's content, not its number."""
+        """Return the node of an argument's content, not its number."""
         same = encoder.same
         encoder.same = {each: number for each, number in same.items() if each != id(value)}
         try:
@@ -307,7 +305,7 @@ class Student:
         }
 
     def _plain(self, value: object) -> Node:
-        """The node of plain data that brings no buffers, or None."""
+        """Return the node of plain data that brings no buffers, or None."""
         encoder = Encoder(self._records())
         try:
             node = encoder.node(value)
@@ -320,7 +318,7 @@ class Student:
             named(name)(value)
 
     async def _run(self, upto: int) -> list[Any] | None:
-        """Run the next cell up to a position: its name and what it raised, if anything. None: there is none left."""
+        """Run the next cell up to a position; returns its name and its error, if any, or None if no cell is left."""
         if not self._cells or self._cells[0][0] > upto:
             return None
         position, name, source = self._cells.pop(0)
@@ -334,7 +332,7 @@ class Student:
 
 
 def _content(buffer: memoryview) -> bytes:
-    """What changes when the buffer does. No copy of a large one: some calls are made to see what memory they take."""
+    """Return a value that changes when the buffer does: its bytes, or a hash of a large one to save memory."""
     return bytes(buffer) if len(buffer) < _LARGE_BYTES else blake2b(buffer, digest_size=16).digest()
 
 
@@ -349,13 +347,13 @@ def _kind(value: object) -> str:
 
 
 def _changes(value: object) -> bool:
-    """Whether a change of it is seen by comparing what it holds; arrays are compared as memory."""
+    """Return True if a change of the value is seen by comparing its content; arrays are compared as memory."""
     return not isinstance(value, (np.ndarray, torch.Tensor, np.random.Generator))
 
 
 def serve(job: dict[str, Any], sockets: list[socket.socket]) -> None:
-    """What the warm server runs: ``job`` has "cells" and "records"; the socket leads to the examiner."""
+    """Run the student's end in a fork: ``job`` has "cells" and "records"; the socket leads to the examiner."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the grader was started in the background
     shell = Shell()
     cells = [(position, name, source) for position, name, source in job["cells"]]
-    Student(Wire(sockets[0]), shell, cells, job["records"], job.get("live", ()), job.get("whole")).serve()
+    StudentProcess(Wire(sockets[0]), shell, cells, job["records"], job.get("live", ()), job.get("whole")).serve()

@@ -2,8 +2,8 @@
 
 ``None``, booleans, whole numbers of 64 bits, floats, text and bytes stand for themselves; everything else is a list
 that begins with a tag. Records (dataclasses, named tuples, enums) are looked up by name in a table that the *receiver*
-owns, and made without running their ``__init__``. References to live objects are the business of whoever makes an
-``Encoder`` or a ``Decoder``.
+owns, and made without running their ``__init__``. The caller that makes an ``Encoder`` or a ``Decoder`` handles
+references to live objects.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mlsys_grading.boundary.arrays import (
     NUMPY_TYPES,
     TORCH_TYPES,
     Collected,
-    Memory,
+    ReceivedBuffer,
     Span,
     collect,
     rebuild,
@@ -52,7 +52,7 @@ Resolve = Callable[[str, Sequence[Any]], object]
 
 
 class Encoder:
-    """Values of one message -> nodes and buffers.
+    """An encoder of the values of one message into nodes and buffers.
 
     Args:
         records: the classes of dataclasses, enums and named tuples that may cross, by name.
@@ -78,7 +78,7 @@ class Encoder:
         self._nodes = 0
 
     def node(self, value: Any, depth: int = 0) -> Node:
-        """The node of one value. Raises NotPlainError for what is too deep, too large, or no plain data."""
+        """Return the node of one value. Raises NotPlainError if it is too deep, too large, or no plain data."""
         kind = type(value)
         self._count(1, depth)
         if kind in _ATOMS and kind is not int:
@@ -95,7 +95,7 @@ class Encoder:
             return node
         if name := self._record_name(kind):
             return self._record(value, kind, name, depth)
-        for base in _BASES:  # OrderedDict, Counter, IntEnum, a subclass of str: what they hold, and nothing they do
+        for base in _BASES:  # OrderedDict, Counter, IntEnum, a subclass of str: their content, without their methods
             if isinstance(value, base) and not dataclasses.is_dataclass(value):
                 if base in _CHANGING and isinstance(value, self._live):
                     break
@@ -103,7 +103,7 @@ class Encoder:
         return self._refer(value)
 
     def collected(self) -> Collected:
-        """Call once, after the last ``node``: gives every array its place in a buffer."""
+        """Give every array its place in a buffer; called once, after the last ``node``."""
         return collect(self._arrays, self.known)
 
     def _count(self, nodes: int, depth: int) -> None:
@@ -158,7 +158,8 @@ class Encoder:
         if kind is np.random.Generator:
             self.objects.append(value)
             name, state = type(value.bit_generator).__name__, self.node(value.bit_generator.state, depth + 1)
-            value.integers(2**62)  # both sides go on from different states, and each from the same one every time
+            # This draw lets the two sides continue from different states, the same ones in every run.
+            value.integers(2**62)
             return ["generator", name, state]
         if isinstance(value, np.dtype):
             return ["numpy type", value.str]
@@ -171,7 +172,7 @@ class Encoder:
         return ["..."] if value is Ellipsis else None
 
     def _record_name(self, kind: type) -> str:
-        """The name by which both sides find the class of a record: a locked cell's, or the kit's own by its path."""
+        """Return the name by which both sides find a record's class: a locked cell's, or the kit's own by its path."""
         if self.records.get(kind.__name__) is kind:
             return kind.__name__
         path = f"{kind.__module__}.{kind.__qualname__}"
@@ -190,7 +191,7 @@ class Encoder:
 
 
 class Decoder:
-    """Nodes and buffers -> values. Trusts nothing: whatever is odd is a ProtocolError.
+    """A decoder of nodes and buffers into values. Nothing is trusted: any irregularity raises ProtocolError.
 
     Args:
         buffers: of the frame.
@@ -212,13 +213,13 @@ class Decoder:
         generators: bool = False,
     ) -> None:
         self.generators = generators
-        self.memories = [Memory(buffer) for buffer in buffers]
+        self.memories = [ReceivedBuffer(buffer) for buffer in buffers]
         self.records, self.known, self.same, self.resolve = records or {}, known, same, resolve
         self.objects: list[object] = []
         self._nodes, self._bytes = 0, 0
 
     def value(self, node: Node, depth: int = 0) -> Any:
-        """The value of one node."""
+        """Return the value of one node."""
         self._count(1, depth)
         if type(node) in _ATOMS:
             return node
@@ -377,7 +378,7 @@ _MAKERS: dict[str, Callable[..., Any]] = {
 
 
 def kit_record(path: str) -> type | None:
-    """The class of one of the kit's own records, by its dotted path, if its module is imported already."""
+    """Return the class of one of the kit's own records by its dotted path, if its module is imported already."""
     module, _, name = path.rpartition(".")
     if not module.startswith("mlsys_labkit.") or module not in sys.modules:
         return None

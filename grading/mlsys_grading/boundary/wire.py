@@ -2,7 +2,7 @@
 
 A frame is ``u32 header length | u32 buffers | u8 shared | u64 length of each buffer | header | buffers``. Where they
 are shared, the buffers follow each other, each at a multiple of 64 bytes, in a sealed memfd that travels beside the
-frame: the receiver maps it privately, so nothing is copied that nobody writes to, and the sender cannot change it.
+frame: the receiver maps it privately, so only pages that it writes to are copied, and the sender cannot change them.
 
 Reference: https://github.com/msgpack/msgpack/blob/master/spec.md; man 2 memfd_create; man 2 fcntl (file sealing).
 """
@@ -25,18 +25,18 @@ import msgpack  # type: ignore[import-untyped]
 
 from mlsys_grading.boundary.errors import NotPlainError, ProtocolError, StudentGoneError, StudentSilentError
 
-__all__ = ["Bounds", "Wire"]
+__all__ = ["FrameLimits", "Wire"]
 
 _HEAD = struct.Struct("<IIB")
 _SHARED_FROM_BYTES = 256 << 10  # below, a copy through the socket is faster than a new mapping
 _ALIGNMENT = 64
-_LONGEST_SECONDS = 1e6  # more than a socket's timeout can hold is for ever
+_LONGEST_SECONDS = 1e6  # above this, a socket's timeout overflows
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
 
 
 @dataclass(frozen=True)
-class Bounds:
-    """How much one frame may hold. ``buffer_bytes`` counts all its buffers together."""
+class FrameLimits:
+    """Limits of one frame. ``buffer_bytes`` counts all its buffers together."""
 
     header_bytes: int = 8 << 20
     buffers: int = 1024
@@ -58,8 +58,8 @@ class Wire:
         ({'call': 'f'}, b'1234')
     """
 
-    def __init__(self, end: socket.socket, bounds: Bounds | None = None) -> None:
-        self._socket, self._bounds = end, bounds or Bounds()
+    def __init__(self, end: socket.socket, bounds: FrameLimits | None = None) -> None:
+        self._socket, self._bounds = end, bounds or FrameLimits()
 
     def send(self, header: dict[str, Any], buffers: Sequence[bytes | memoryview], until: float) -> None:
         """Send one frame."""
@@ -81,7 +81,7 @@ class Wire:
             os.close(descriptor)
 
     def receive(self, until: float) -> tuple[dict[str, Any], list[memoryview]]:
-        """The next frame: its header, and its buffers as writable memory that is nobody else's."""
+        """Return the next frame: its header, and its buffers as writable memory that nothing else refers to."""
         head, descriptors = self._receive_head(until)
         try:
             length, count, shared = _HEAD.unpack(head)
@@ -100,7 +100,7 @@ class Wire:
                 os.close(descriptor)
 
     def ready(self, until: float = 0) -> bool:
-        """Wait until there is something to receive, or the other end hung up; False when that takes too long."""
+        """Wait until there is something to receive, or the other side has closed; False when that takes too long."""
         seconds = min(max(0.0, until - time.monotonic()), _LONGEST_SECONDS)
         return bool(select.select([self._socket], [], [], seconds)[0])
 
@@ -182,7 +182,7 @@ def _map(descriptor: int, lengths: Sequence[int]) -> list[memoryview]:
     try:
         sealed = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) == _SEALS
     except OSError:
-        sealed = False  # no memfd at all
+        sealed = False  # the descriptor is no memfd
     if not sealed or os.fstat(descriptor).st_size != offsets[-1]:
         raise ProtocolError("shared memory that can still change, or of another size than announced")
     memory = memoryview(mmap.mmap(descriptor, offsets[-1], mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE))

@@ -1,4 +1,4 @@
-"""What the student's package knows of a lab, for ``lk.progress()``: tasks, points, and digests of what students see."""
+"""The file of a lab in the student's package, for ``lk.progress()``: tasks, points, digests of the students' cells."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 from mlsys_grading.build.markers import HIDDEN, regions
 from mlsys_grading.lab import Lab
-from mlsys_labkit.journal import catalogue
+from mlsys_labkit._frontends.progress import catalogue
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
-FOLDER = "mlsys_labkit/journal/labs"
+FOLDER = "mlsys_labkit/_frontends/progress/labs"
 _HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
 _NUMBERED = re.compile(r"^Task \d+ · ")
 
 
 def catalogue_file(lab: Lab, student: NotebookNode) -> str:
-    """The text of ``mlsys_labkit/journal/labs/labNN_topic.json``; ``student`` has the cells of ``lab``, in order."""
+    """Return the text of a lab's file in ``FOLDER``; ``student`` has the cells of ``lab``, in order."""
     text = [cell.source for cell in student.cells]
     code = {cell.index: catalogue.defined(text[cell.index]) for cell in lab.cells if cell.kind == "code"}
     headings = [_HEADING.findall(text[cell.index]) if cell.kind == "markdown" else [] for cell in lab.cells]
@@ -49,8 +49,7 @@ def catalogue_file(lab: Lab, student: NotebookNode) -> str:
             )
         )
     title = next((found[0] for found in headings if found), lab.name)
-    opens = next(
-        (catalogue.digest(text[cell.index]) for cell in lab.cells if "%load_ext mlsys_labkit" in cell.source), ""
-    )
+    opening = (text[cell.index] for cell in lab.cells if "%load_ext mlsys_labkit" in cell.source)
+    opens = next(map(catalogue.digest, opening), "")
     made = catalogue.Lab(lab.name, title, opens, tuple(tasks))
     return json.dumps(asdict(made), indent=1, ensure_ascii=False) + "\n"

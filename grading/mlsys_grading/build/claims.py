@@ -1,7 +1,7 @@
-"""Test cells whose verdict is as true as the student's process: found by the probes they ask, and few.
+"""Test cells that rest on claims of the student's process: found by the probes that they call, and limited.
 
-What a probe without a witness answers, and where the memory of an array lies, is told by the process that the
-student's code runs in, and that code can lie. Such cells are tagged ``claim``; a lab has at most five points of them.
+A probe without a witness, and the address of an array, are reported by the process that runs the student's code, and
+that code can report anything. Such cells are tagged ``claim``; a lab has at most five points of them.
 """
 
 from __future__ import annotations
@@ -13,15 +13,13 @@ from functools import cache
 from typing import Any
 
 from mlsys_grading.build.finding import Finding, at, in_file
-from mlsys_grading.build.python import dotted, imported_names, parse
+from mlsys_grading.build.python import calls, dotted, imported_names, parse
 from mlsys_grading.lab import Lab
-from mlsys_labkit import probes
-
-__all__ = ["CLAIM", "MOST_POINTS", "check_claims", "claims_of"]
+from mlsys_labkit._base import probes
 
 CLAIM = "claim"
 MOST_POINTS = 5.0
-_TOLD = {  # no probes: addresses that come with an answer, and what a rank says of itself
+_TOLD = {  # claims that are no probes: addresses sent with an answer, and a rank's report on itself
     "mlsys_labkit.checks.expect_shares_memory": "where an array's memory lies",
     "mlsys_labkit.checks.expect_copy": "where an array's memory lies",
     "mlsys_labkit.checks.run_ranks(memory=True)": "what a rank says of its memory",
@@ -30,7 +28,7 @@ _HOMES = ("mlsys_labkit.checks", "mlsys_labkit.memory", "mlsys_labkit.work.count
 
 
 def claims_of(lab: Lab) -> Mapping[str, tuple[str, ...]]:
-    """Name of a test cell -> what it takes the student's process at its word for; cells that do not are left out."""
+    """Return the claims that each test cell rests on, by its name; cells without claims are left out."""
     trees = {cell.index: parse(cell.source) for cell in lab.cells if cell.kind == "code"}
     names = imported_names(trees.values())
     helpers = {
@@ -42,15 +40,14 @@ def claims_of(lab: Lab) -> Mapping[str, tuple[str, ...]]:
     }
     found = {}
     for cell in lab.cells:
-        if cell.is_test:
-            told = {claim for name in _called(trees[cell.index], names, helpers, set()) if (claim := _claim(name))}
-            if told:
-                found[cell.grade_id] = tuple(sorted(told))
+        claims = set(map(_claim, _called(trees[cell.index], names, helpers, set()))) if cell.is_test else set()
+        if claims - {""}:
+            found[cell.grade_id] = tuple(sorted(claims - {""}))
     return found
 
 
 def check_claims(lab: Lab) -> Iterator[Finding]:
-    """Tags say what the probes say, and claims are few."""
+    """Find cells whose tag disagrees with their probes, and labs with too many points on claims."""
     found = claims_of(lab)
     for cell in (cell for cell in lab.cells if cell.is_test):
         told = ", ".join(found.get(cell.grade_id, ()))
@@ -63,18 +60,16 @@ def check_claims(lab: Lab) -> Iterator[Finding]:
     if sum(points.values()) > MOST_POINTS:
         told = ", ".join(f"{name} {worth:g}" for name, worth in points.items())
         problem = f"{sum(points.values()):g} points rest on claims of the student's process ({told})"
-        yield in_file(
-            lab, lab.path, 1, CLAIM, problem, f"move points to tests of results until {MOST_POINTS:g} are left"
-        )
+        instead = f"move points to tests of results until {MOST_POINTS:g} are left"
+        yield in_file(lab, lab.path, 1, CLAIM, problem, instead)
 
 
 def _called(tree: ast.AST, names: Mapping[str, str], helpers: Mapping[str, ast.AST], been: set[str]) -> Iterator[str]:
-    """Full names of what is called, also within the lab's own locked helpers."""
-    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+    """Yield the full names of called functions, also within the lab's own locked helpers."""
+    for call in calls(tree):
         name = dotted(call.func, names)
-        if any(
-            each.arg == "memory" and isinstance(each.value, ast.Constant) and each.value.value for each in call.keywords
-        ):
+        given = [each.value for each in call.keywords if each.arg == "memory"]
+        if any(isinstance(each, ast.Constant) and each.value for each in given):
             yield f"{name}(memory=True)"
         yield name
         if name in helpers and name not in been:
@@ -84,7 +79,7 @@ def _called(tree: ast.AST, names: Mapping[str, str], helpers: Mapping[str, ast.A
 
 @cache
 def _claim(name: str) -> str:
-    """What a function of the kit takes the process at its word for; empty for one that does not."""
+    """Name the claim that a function of the kit relies on; empty if it relies on none."""
     if name in _TOLD:
         return _TOLD[name]
     function = _function(name)
@@ -92,23 +87,19 @@ def _claim(name: str) -> str:
         return ""
     known = {each.rpartition(".")[2]: each for each in probes.known()}
     own = f"{function.__module__}.{function.__qualname__}"
-    asked = [own] if own in known.values() else [known[each] for each in _code_names(function) if each in known]
-    told = [each.rpartition(".")[2] for each in asked if not probes.witness_of(each)]
-    return ", ".join(told)
+    code = getattr(function, "__code__", None)
+    called = code.co_names if code else ()
+    asked = [own] if own in known.values() else [known[each] for each in called if each in known]
+    return ", ".join(each.rpartition(".")[2] for each in asked if not probes.witness_of(each))
 
 
 def _function(name: str) -> Any:
-    """The function that a dotted name of the kit stands for, or None."""
+    """Return the function that a dotted name of the kit stands for, or None."""
     for home in _HOMES:
-        importlib.import_module(home)  # probes are known once their modules are
+        importlib.import_module(home)  # importing a module registers its probes
     if not name.startswith("mlsys_labkit."):
         return None
     value: Any = importlib.import_module("mlsys_labkit")
     for part in name.split(".")[1:]:
         value = getattr(value, part, None)
     return value if callable(value) and hasattr(value, "__qualname__") else None
-
-
-def _code_names(function: Any) -> tuple[str, ...]:
-    code = getattr(function, "__code__", None)
-    return code.co_names if code else ()

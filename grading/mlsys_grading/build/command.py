@@ -1,4 +1,4 @@
-"""``labkit build``: from sources to the students' notebooks and nbgrader's sources, one way."""
+"""``labkit build``: make the students' notebooks and nbgrader's sources from solutions/."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def add_parser(subparsers: Any) -> None:
-    """Join the ``labkit`` command."""
+    """Add the verb ``build`` to ``labkit``."""
     parser = subparsers.add_parser(
         "build", help="make student notebooks and nbgrader sources from solutions/", description=__doc__
     )
@@ -36,17 +36,15 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """0: built (or up to date); 1: findings, stale files, or notebooks with work in them."""
+    """Build, and return 0 (built, or up to date) or 1 (findings, stale files, or notebooks with work in them)."""
     from mlsys_grading.build.lint import lint
     from mlsys_grading.build.outputs import outputs, stale, strays, worked_in, write
     from mlsys_grading.lab import choose, read_labs
 
     root = root_of(arguments)
     wanted = choose(root, arguments.labs)
-    everything = read_labs(root, wanted)
-    everything += _readable(
-        root, set(choose(root)) - set(wanted)
-    )  # for their task names, which are unique over all labs
+    # The others are read for their task names, which are unique over all labs.
+    everything = read_labs(root, wanted) + _readable(root, set(choose(root)) - set(wanted))
     findings = lint(everything)
     labs = [lab for lab in everything if lab.name in wanted]
     for warning in (each for lab in labs for each in findings[lab.name] if each.warns):
@@ -63,12 +61,10 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.check:
             problems += [f"{name}: stale; run: labkit build" for name in stale(root, made)]
         elif (mine := worked_in(root, made)) and not arguments.force:
-            problems += [
-                f"{name}: somebody has worked in it; copy it away, or run: labkit build --force" for name in mine
-            ]
+            instead = "copy it away, or run: labkit build --force"
+            problems += [f"{name}: somebody has worked in it; {instead}" for name in mine]
         else:
-            changed = write(root, made)
-            print(_summary(lab, changed))
+            print(_summary(lab, write(root, made)))
     if not (arguments.labs or arguments.contract):
         problems += [f"{name}: no lab makes it; delete it" for name in strays(root, everything)]
     for problem in problems:
@@ -82,14 +78,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _tell_contract(lab: Lab) -> None:
-    from mlsys_grading.build.contract import in_words, learnt
+    from mlsys_grading.grade.contract import in_words, learnt
 
     lines = list(in_words(learnt(lab))) or ["calls return plain data, and do nothing else"]
     print("\n  ".join([f"{lab.name}:", *lines]), flush=True)
 
 
 def _readable(root: Path, names: Iterable[str]) -> list[Lab]:
-    """Labs that were not asked for; one that cannot be read must not stop the others."""
+    """Read labs that were not asked for; one that cannot be read must not stop the others."""
     from mlsys_grading.lab import read_lab
 
     found = []
@@ -100,8 +96,5 @@ def _readable(root: Path, names: Iterable[str]) -> list[Lab]:
 
 
 def _summary(lab: Lab, changed: Sequence[Path]) -> str:
-    written = len(changed)
-    return (
-        f"{lab.name:28} {len(lab.tasks):3} tasks {lab.points:5g} points {len(lab.wrong_answers):4} wrong answers   "
-        + (f"{written} files written" if written else "unchanged")
-    )
+    sizes = f"{len(lab.tasks):3} tasks {lab.points:5g} points {len(lab.wrong_answers):4} wrong answers"
+    return f"{lab.name:28} {sizes}   {f'{len(changed)} files written' if changed else 'unchanged'}"

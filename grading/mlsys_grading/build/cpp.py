@@ -1,4 +1,4 @@
-"""Cells that hold CUDA C++: ``%%cuda name`` and ``%%cu``. No rule for Python is asked about what stands in them."""
+"""Cells of CUDA C++, ``%%cuda name`` and ``%%cu``, to which no rule for Python applies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _MAGIC = re.compile(r"\s*%%(cuda|cu)\b[ \t]*(?P<line>[^\n]*)")
 
 
 def is_cpp(source: str) -> bool:
-    """Whether the cell is C++.
+    """Return whether the cell is C++.
 
     Example:
         >>> is_cpp("%%cuda scale\\n__global__ void scale() {}"), is_cpp("%bench f(x)")
@@ -18,7 +18,7 @@ def is_cpp(source: str) -> bool:
 
 
 def bound_name(source: str) -> str:
-    """The variable that a ``%%cuda`` cell binds its kernel to; empty for any other cell."""
+    """Return the variable that a ``%%cuda`` cell binds its kernel to; empty for any other cell."""
     found = _MAGIC.match(source)
     words = found["line"].split() if found and found[1] == "cuda" else []
     return next((word for word in words if word.isidentifier()), "")

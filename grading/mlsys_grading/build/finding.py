@@ -1,4 +1,4 @@
-"""What the build objects to, and what to write instead."""
+"""The build's findings: a place, the problem, and what to write instead."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlsys_grading.lab import Cell, Lab
+
+Objection = tuple[Cell | Path, int, str, str]
+"""Yielded by a rule for a lab's form: cell or file, line in it (0: all of it), problem, what to write instead."""
 
 
 @dataclass(frozen=True, order=True)
@@ -17,18 +20,18 @@ class Finding:
     problem: str
     instead: str
     warns: bool = False
-    """It is said, and the lab is built all the same."""
+    """True for a finding with which the lab is built all the same."""
 
     def __str__(self) -> str:
         said = "warning: " if self.warns else ""
         return f"{self.where}: {said}{self.rule}: {self.problem}; {self.instead}"
 
 
-def at(lab: Lab, cell: Cell, line: int, rule: str, problem: str, instead: str, warns: bool = False) -> Finding:
-    """A finding in ``cell``; ``line`` counts from 1 within the cell's source."""
+def at(lab: Lab, cell: Cell, line: int, rule: str, problem: str, instead: str, *, warns: bool = False) -> Finding:
+    """Return a finding in ``cell``; ``line`` counts from 1 within the cell's source."""
     return Finding(lab.where(lab.path, cell.line + max(line, 1) - 1), rule, problem, instead, warns)
 
 
 def in_file(lab: Lab, path: Path, line: int, rule: str, problem: str, instead: str) -> Finding:
-    """A finding in a file beside the notebook."""
+    """Return a finding in a file beside the notebook."""
     return Finding(lab.where(path, line), rule, problem, instead)

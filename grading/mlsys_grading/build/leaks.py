@@ -1,7 +1,7 @@
-"""Would a student's notebook, or a hint, give a solution away?
+"""The search for solutions and hidden tests in a student's notebook and in the hints.
 
-Text counts as given away when, comments and white space aside, it holds a solution's telling line, telling expression
-or two of its lines in a row; or three hidden test lines in a row outside the tests. Short commonplaces never count.
+Comments and white space aside, a text gives a solution away if it holds one of its long lines, long expressions, or two
+of its lines in a row; and hidden tests, if it holds three of their lines in a row. Short commonplaces never count.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from mlsys_grading.build.finding import Finding, at, in_file
 from mlsys_grading.build.python import to_python
 from mlsys_grading.lab import Cell, Lab, Task
 
-_LINE = 40  # characters, white space aside, from which one line alone is telling
-_PART = 12  # from which a line counts at all
+_LINE = 40  # characters without white space from which a single line reveals the solution
+_PART = 12  # characters from which a line counts at all
 _PAIR = 30  # two lines in a row
 _EXPRESSION = 24  # an expression with two operations or more; in a one-statement solution two thirds of it
 _LONG_EXPRESSION = 36  # an expression with one
@@ -28,46 +28,29 @@ _OPERATIONS = (ast.BinOp, ast.Call, ast.Subscript, ast.Compare, ast.comprehensio
 
 
 def check_leaks(lab: Lab) -> Iterator[Finding]:
-    """Findings for every place where a solution or a hidden test can be read."""
+    """Find every place where a solution or a hidden test can be read."""
     cells = [(cell, _squeeze_cell(visible(cell))) for cell in lab.cells]
     notes = _squeeze(lab.notes_path.read_text(encoding="utf-8")) if lab.notes_path.is_file() else ""
     for task in lab.tasks:
         prints = _fingerprints(task)
         for cell, text in cells:
             if shown := _first(prints, text):
-                yield at(
-                    lab,
-                    cell,
-                    _line_of(visible(cell), shown),
-                    "leak",
-                    f"part of the solution of {task.name} can be read here: {shown}",
-                    "leave it out, or say it in other words",
-                )
+                problem = f"part of the solution of {task.name} can be read here: {shown}"
+                line = _line_of(visible(cell), shown)
+                yield at(lab, cell, line, "leak", problem, "leave it out, or say it in other words")
         if shown := _first(prints, notes):
-            yield in_file(
-                lab,
-                lab.notes_path,
-                0,
-                "leak",
-                f"part of the solution of {task.name} stands in the coach's notes: {shown}",
-                "hint without saying it",
-            )
+            problem = f"part of the solution of {task.name} stands in the coach's notes: {shown}"
+            yield in_file(lab, lab.notes_path, 0, "leak", problem, "hint without saying it")
         for test in task.tests:
             runs = _hidden_runs(test)
             for cell, text in cells:
                 if not cell.is_test and (shown := _first(runs, text)):
-                    yield at(
-                        lab,
-                        cell,
-                        0,
-                        "leak",
-                        f"hidden tests of {test.grade_id} can be read here: {shown}",
-                        "leave them out",
-                    )
+                    problem = f"hidden tests of {test.grade_id} can be read here: {shown}"
+                    yield at(lab, cell, 0, "leak", problem, "leave them out")
 
 
 def _fingerprints(task: Task) -> list[str]:
-    """The squeezed texts whose presence gives the task away."""
+    """Return the parts of the solution, without white space, that reveal it."""
     source = task.solution.source
     cut = [text for _, text in markers.cut_text(source, markers.SOLUTION)]
     lines = [
@@ -88,10 +71,8 @@ def _telling_expressions(source: str) -> list[str]:
         tree = ast.parse(to_python(source))
     except SyntaxError:
         return []
-    statements = [
-        node for node in ast.walk(tree)
-        if isinstance(node, ast.stmt) and any(r.first <= node.lineno <= r.last for r in regions)
-    ]  # fmt: skip
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
+    statements = [node for node in nodes if any(region.first <= node.lineno <= region.last for region in regions)]
     least = _EXPRESSION if len(statements) > 1 else _EXPRESSION * 2 // 3
     found = []
     for statement in statements:
@@ -105,7 +86,7 @@ def _telling_expressions(source: str) -> list[str]:
 
 
 def _telling_cpp(source: str) -> list[str]:
-    """What a kernel's solution assigns or returns, by the same measure: C++ is read here as far as its semicolons."""
+    """Return the long expressions that a kernel's solution assigns or returns; statements are cut at semicolons."""
     cut = [text for _, text in markers.cut_text(source, markers.SOLUTION)]
     statements = [_squeeze(one) for one in re.split(r"[;{}]", "\n".join(_without_comments(cut, cpp=True)))]
     statements = [one for one in statements if one]
@@ -113,19 +94,16 @@ def _telling_cpp(source: str) -> list[str]:
     found = []
     for statement in statements:
         value = re.search(r"(?:(?<![=!<>])=(?!=)|^return)(.*)", statement)
-        operations = len(re.findall(r"[-+*/%&|<>^([]", value[1])) if value else 0
-        if (
-            value
-            and operations
-            and not _is_commonplace(value[1])
-            and len(value[1]) >= (least if operations > 1 else _LONG_EXPRESSION)
-        ):
+        if value is None or _is_commonplace(value[1]):
+            continue
+        operations = len(re.findall(r"[-+*/%&|<>^([]", value[1]))
+        if operations and len(value[1]) >= (least if operations > 1 else _LONG_EXPRESSION):
             found.append(value[1])
     return found
 
 
 def _is_commonplace(line: str) -> bool:
-    """A thread's place in the grid, which every kernel finds with the same words."""
+    """Return whether a line computes a thread's place in the grid, as every kernel does."""
     return _INDEX.fullmatch(line) is not None
 
 
@@ -138,20 +116,15 @@ def _hidden_runs(test: Cell) -> list[str]:
 
 
 def visible(cell: Cell) -> str:
-    """The cell as students see it, cut regions replaced by blank lines so that line numbers stay."""
+    """Return the cell as students see it, with blank lines for cut regions, so that line numbers stay."""
     if cell.is_solution and not markers.regions(cell.source)[0]:
         return ""
     return markers.without(cell.source, markers.SOLUTION, markers.HIDDEN)
 
 
 def _squeeze_cell(source: str) -> str:
-    return (
-        "".join(
-            line for line in map(_squeeze, _without_comments(source.split("\n"), is_cpp(source))) if len(line) >= _PART
-        )
-        + "\0"
-        + _squeeze(source)
-    )
+    lines = map(_squeeze, _without_comments(source.split("\n"), is_cpp(source)))
+    return "".join(line for line in lines if len(line) >= _PART) + "\0" + _squeeze(source)
 
 
 def _without_comments(lines: Sequence[str], cpp: bool = False) -> list[str]:
@@ -167,12 +140,8 @@ def _first(prints: Sequence[str], text: str) -> str:
 
 
 def _line_of(source: str, squeezed: str) -> int:
-    """The line where the given-away text begins."""
-    return next(
-        (
-            n
-            for n, line in enumerate(source.split("\n"), start=1)
-            if len(_squeeze(line)) >= _PART and (_squeeze(line) in squeezed or squeezed in _squeeze(line))
-        ),
-        1,
-    )
+    """Return the line where the revealed text begins."""
+    for number, line in enumerate(map(_squeeze, source.split("\n")), start=1):
+        if len(line) >= _PART and (line in squeezed or squeezed in line):
+            return number
+    return 1

@@ -1,4 +1,4 @@
-"""Everything the build objects to in a set of labs."""
+"""All findings of the build in a set of labs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mlsys_grading.lab import Lab
 
 
 def lint(labs: Sequence[Lab]) -> dict[str, list[Finding]]:
-    """Findings by lab name, in the order of files and lines; a lab with nothing but warnings is fit to be built."""
+    """Return the findings by lab name, in the order of files and lines; a lab with warnings alone can be built."""
     found = {lab.name: _lint_one(lab) for lab in labs}
     for finding in unique_tasks(labs):
         next(found[lab.name] for lab in labs if finding.where.startswith(lab.where(lab.path))).append(finding)

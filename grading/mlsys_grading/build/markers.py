@@ -1,4 +1,4 @@
-"""The regions that are cut out of a student's notebook: ``### BEGIN SOLUTION`` … and ``### BEGIN HIDDEN TESTS`` …"""
+"""Regions that are cut out of a student's notebook: ``### BEGIN SOLUTION`` … and ``### BEGIN HIDDEN TESTS`` …"""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Unbalanced:
 
 
 def regions(source: str) -> tuple[Sequence[Region], Sequence[Unbalanced]]:
-    """Every region of a cell and every marker that does not pair up. nbgrader itself lets a lone END pass."""
+    """Return every region of a cell, and every marker without a partner; nbgrader itself lets a lone END pass."""
     found: list[Region] = []
     wrong: list[Unbalanced] = []
     opened: tuple[str, int] | None = None
@@ -43,11 +43,8 @@ def regions(source: str) -> tuple[Sequence[Region], Sequence[Unbalanced]]:
         edge, what = match.groups()
         if edge == "BEGIN":
             if opened:
-                wrong.append(
-                    Unbalanced(
-                        number, f"BEGIN {what} inside the {opened[0]} that begins {number - opened[1]} lines above"
-                    )
-                )
+                above = f"the {opened[0]} that begins {number - opened[1]} lines above"
+                wrong.append(Unbalanced(number, f"BEGIN {what} inside {above}"))
             opened = (what, number)
         elif opened is None or opened[0] != what:
             wrong.append(Unbalanced(number, f"END {what} without its BEGIN"))
@@ -60,7 +57,7 @@ def regions(source: str) -> tuple[Sequence[Region], Sequence[Unbalanced]]:
 
 
 def cut_text(source: str, what: str) -> list[tuple[int, str]]:
-    """The (line number, text) pairs of a cell that the regions of kind ``what`` take away."""
+    """Return (line number, text) for every line in a cell's regions of kind ``what``."""
     lines = source.split("\n")
     return [
         (number, lines[number - 1])
@@ -71,6 +68,6 @@ def cut_text(source: str, what: str) -> list[tuple[int, str]]:
 
 
 def without(source: str, *kinds: str) -> str:
-    """A cell without the regions of these kinds, blank lines in their place so that line numbers stay."""
+    """Return a cell with blank lines for the regions of these kinds, so that line numbers stay."""
     cut = {number for what in kinds for number, _ in cut_text(source, what)}
     return "\n".join("" if n in cut else line for n, line in enumerate(source.split("\n"), start=1))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mlsys_grading.lab import Cell, Lab
 from mlsys_labkit.errors import LabkitError
@@ -35,12 +35,12 @@ METADATA = {
 
 
 def source_notebook(lab: Lab) -> NotebookNode:
-    """The lab with its solutions and hidden tests: nbgrader's source, and what ``run`` executes."""
+    """Return the lab with its solutions and hidden tests: nbgrader's source, and the notebook that ``run`` executes."""
     from nbformat import v4
 
-    own = {_OWN: dict(lab.metadata[_OWN])} if _OWN in lab.metadata else {}  # limits, for one
-    notebook = v4.new_notebook(metadata=copy.deepcopy(METADATA | own))
-    make = {"code": v4.new_code_cell, "markdown": v4.new_markdown_cell, "raw": v4.new_raw_cell}
+    own = {_OWN: dict(lab.metadata[_OWN])} if _OWN in lab.metadata else {}  # for example, limits
+    notebook: NotebookNode = v4.new_notebook(metadata=copy.deepcopy(METADATA | own))  # type: ignore[no-untyped-call]
+    make: dict[str, Any] = {"code": v4.new_code_cell, "markdown": v4.new_markdown_cell, "raw": v4.new_raw_cell}
     notebook.cells = [
         make[cell.kind](cell.source, id=cell_id(lab, cell), metadata=copy.deepcopy(dict(cell.metadata)))
         for cell in lab.cells
@@ -49,27 +49,18 @@ def source_notebook(lab: Lab) -> NotebookNode:
 
 
 def student_notebook(lab: Lab) -> NotebookNode:
-    """The lab as students get it: stubs for solutions, no hidden tests, locks and checksums."""
+    """Return the lab as students get it: stubs for solutions, no hidden tests, locks and checksums."""
     from nbgrader import preprocessors as steps
 
     from mlsys_grading.build.stubs import ClearCells
 
-    return _through(
-        lab,
-        steps.LockCells,
-        ClearCells,
-        steps.ClearOutput,
-        steps.CheckCellMetadata,
-        steps.ComputeChecksums,
-        steps.ClearHiddenTests,
-        steps.ClearMarkScheme,
-        steps.ComputeChecksums,
-        steps.CheckCellMetadata,
-    )
+    first = (steps.LockCells, ClearCells, steps.ClearOutput, steps.CheckCellMetadata, steps.ComputeChecksums)
+    then = (steps.ClearHiddenTests, steps.ClearMarkScheme, steps.ComputeChecksums, steps.CheckCellMetadata)
+    return _through(lab, *first, *then)
 
 
 def unsolved_notebook(lab: Lab) -> NotebookNode:
-    """What nbgrader executes for a student who wrote nothing: stubs for solutions, hidden tests in their places."""
+    """Return the notebook of a student who wrote nothing: stubs for solutions, hidden tests in their places."""
     from nbgrader.preprocessors import CheckCellMetadata
 
     from mlsys_grading.build.stubs import ClearCells
@@ -78,15 +69,15 @@ def unsolved_notebook(lab: Lab) -> NotebookNode:
 
 
 def dumps(notebook: NotebookNode) -> str:
-    """The notebook file's text: validated, sorted keys, one trailing newline."""
+    """Return the notebook file's text: validated, sorted keys, one trailing newline."""
     import nbformat
 
     nbformat.validate(notebook)
-    return nbformat.writes(notebook, version=4).rstrip("\n") + "\n"
+    return str(nbformat.writes(notebook, version=4)).rstrip("\n") + "\n"  # type: ignore[no-untyped-call]
 
 
 def cell_id(lab: Lab, cell: Cell) -> str:
-    """A cell's id from what the author wrote (``grade_id``), else from its place (``lab01-003``).
+    """Return a cell's id: the author's ``grade_id``, or one made from its place (``lab01-003``).
 
     nbformat allows 64 characters out of ``A-Za-z0-9-_``; anything random would make two builds differ.
     """
@@ -96,7 +87,7 @@ def cell_id(lab: Lab, cell: Cell) -> str:
 
 
 def _through(lab: Lab, *steps: type) -> NotebookNode:
-    notebook, resources = source_notebook(lab), {}
+    notebook, resources = source_notebook(lab), dict[str, Any]()
     for step in steps:
         try:
             notebook, resources = step()(notebook, resources)

@@ -14,8 +14,10 @@ Made = Mapping[str, bytes]  # path relative to the checkout -> content
 
 
 def outputs(lab: Lab) -> Made:
-    """Everything that ``labkit build`` writes for one lab: ``labs/`` for students, ``build/source/`` for nbgrader, and
-    in a checkout that holds the kit, what the kit knows of the lab."""
+    """Return every file that ``labkit build`` writes for one lab.
+
+    ``labs/`` is for students, ``build/source/`` for nbgrader; a checkout that holds the kit gets the kit's catalogue.
+    """
     student = student_notebook(lab)
     made: dict[str, bytes] = {}
     if (lab.root / FOLDER).is_dir():
@@ -28,21 +30,17 @@ def outputs(lab: Lab) -> Made:
 
 
 def write(root: Path, made: Made) -> list[Path]:
-    """Write what differs and return it."""
+    """Write the files that differ, and return them."""
     return [root / name for name, content in made.items() if write_if_changed(root / name, content)]
 
 
 def stale(root: Path, made: Made) -> list[str]:
-    """Committed files (all but those in ``build/``) that are missing or differ from what the source makes."""
-    return [
-        name
-        for name, content in made.items()
-        if not name.startswith("build/") and not ((root / name).is_file() and (root / name).read_bytes() == content)
-    ]
+    """Return the committed files (all but those in ``build/``) that are missing or not as the source makes them."""
+    return [name for name in made if not name.startswith("build/") and not _is_same(root / name, made[name])]
 
 
 def strays(root: Path, labs: Sequence[Lab]) -> Iterator[str]:
-    """What no lab makes any more: folders in ``labs/``, files of the kit, data files that left a lab's ``data/``."""
+    """Yield what no lab makes any more: folders in ``labs/``, files of the kit, files that left a lab's ``data/``."""
     known = set(lab_names(root))
     for file in sorted((root / FOLDER).glob("*.json")):
         if file.stem not in known:
@@ -62,16 +60,14 @@ def strays(root: Path, labs: Sequence[Lab]) -> Iterator[str]:
 
 
 def worked_in(root: Path, made: Made) -> list[str]:
-    """Notebooks in ``labs/`` with outputs or cells edited since they were built: work, maybe the only copy."""
-    return [
-        name
-        for name, content in made.items()
-        if name.startswith("labs/")
-        and name.endswith(".ipynb")
-        and (root / name).is_file()
-        and (root / name).read_bytes() != content
-        and _has_work(root / name)
-    ]
+    """Return the notebooks in ``labs/`` with outputs or edited cells: a person's work, perhaps the only copy."""
+    notebooks = (name for name in made if name.startswith("labs/") and name.endswith(".ipynb"))
+    there = (name for name in notebooks if (root / name).is_file())
+    return [name for name in there if not _is_same(root / name, made[name]) and _has_work(root / name)]
+
+
+def _is_same(path: Path, content: bytes) -> bool:
+    return path.is_file() and path.read_bytes() == content
 
 
 def _has_work(path: Path) -> bool:
@@ -79,8 +75,8 @@ def _has_work(path: Path) -> bool:
     from nbgrader.utils import compute_checksum, is_solution
 
     try:
-        notebook = nbformat.read(path, as_version=4)
-    except Exception:  # whatever is there, it is no notebook of ours
+        notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    except Exception:  # not a notebook that the build wrote
         return path.stat().st_size > 0
     for cell in notebook.cells:
         if cell.cell_type == "code" and (cell.outputs or cell.execution_count):

@@ -1,13 +1,13 @@
-"""Cells as Python: magics turned into calls, names traced back to the modules they come from."""
+"""Cells as Python: magics turned into calls, and names resolved to the modules that they come from."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 
 def to_python(source: str) -> str:
-    """A cell's source with IPython's magics turned into calls, so that ``ast`` can read it; lines stay in place."""
+    """Return a cell's source with IPython's magics as calls, which ``ast`` can read; lines stay in place."""
     from IPython.core.inputtransformer2 import TransformerManager
 
     body = source.lstrip("\n")  # IPython drops leading blank lines, and line numbers would move
@@ -15,7 +15,7 @@ def to_python(source: str) -> str:
 
 
 def parse(source: str) -> ast.Module:
-    """The cell's tree; an empty one if it is no Python (another rule reports that)."""
+    """Return the cell's tree; an empty one if it is no Python, which another rule reports."""
     try:
         return ast.parse(to_python(source))
     except SyntaxError:
@@ -23,15 +23,14 @@ def parse(source: str) -> ast.Module:
 
 
 def imported_names(trees: Iterable[ast.AST]) -> Mapping[str, str]:
-    """Each name that an import binds and what it stands for: ``{"np": "numpy", "rand": "torch.rand"}``."""
+    """Return what each imported name stands for: ``{"np": "numpy", "rand": "torch.rand"}``."""
     names = {}
     for tree in trees:
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 for alias in node.names:
-                    names[alias.asname or alias.name.split(".")[0]] = (
-                        alias.name if alias.asname else alias.name.split(".")[0]
-                    )
+                    top = alias.name.split(".")[0]
+                    names[alias.asname or top] = alias.name if alias.asname else top
             elif isinstance(node, ast.ImportFrom) and node.module:
                 for alias in node.names:
                     names[alias.asname or alias.name] = f"{node.module}.{alias.name}"
@@ -39,7 +38,7 @@ def imported_names(trees: Iterable[ast.AST]) -> Mapping[str, str]:
 
 
 def dotted(node: ast.AST, names: Mapping[str, str]) -> str:
-    """``np.random.rand`` as ``numpy.random.rand``; empty for anything but a name with attributes."""
+    """Return ``np.random.rand`` as ``numpy.random.rand``; empty for anything but a name with attributes."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
@@ -50,21 +49,38 @@ def dotted(node: ast.AST, names: Mapping[str, str]) -> str:
 
 
 def attribute(node: ast.AST) -> str:
-    """``base`` for ``x.base``; empty for anything but an attribute."""
+    """Return ``base`` for ``x.base``; empty for anything but an attribute."""
     return node.attr if isinstance(node, ast.Attribute) else ""
 
 
-def calls(tree: ast.AST) -> Iterator[ast.Call]:
-    """Every call, in the order of the lines."""
+def calls(tree: ast.AST) -> list[ast.Call]:
+    """Return every call, in the order of the lines."""
     found = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    return iter(sorted(found, key=lambda node: (node.lineno, node.col_offset)))
+    return sorted(found, key=lambda node: (node.lineno, node.col_offset))
+
+
+def root_name(node: ast.AST) -> str:
+    """Return ``np`` for ``np.random.rand``; empty for anything but a name with attributes."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def is_true(node: ast.AST | None) -> bool:
+    """Return whether the expression is the literal ``True``."""
+    return isinstance(node, ast.Constant) and node.value is True
+
+
+def words(table: str) -> frozenset[str]:
+    """Return the names in a table of names with white space between them."""
+    return frozenset(table.split())
 
 
 def loaded(tree: ast.AST) -> set[str]:
-    """Names that the tree reads."""
+    """Return the names that the tree reads."""
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
 
 
 def stored(tree: ast.AST) -> set[str]:
-    """Names that the tree binds by assignment, loop, ``with`` or ``:=``."""
+    """Return the names that the tree binds by assignment, loop, ``with`` or ``:=``."""
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}

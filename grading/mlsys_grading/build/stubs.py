@@ -1,4 +1,4 @@
-"""What stands in place of a solution: nbgrader's Python, or C++ in a cell of C++."""
+"""The stub in place of a solution: nbgrader's Python, or C++ in a cell of C++."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from traitlets import Dict
 from mlsys_grading.build.cpp import is_cpp
 from mlsys_labkit.cuda.source.stub import CPP_STUB
 
-__all__ = ["ClearCells", "preprocessors"]
 
-
-class ClearCells(ClearSolutions):
-    """nbgrader's ClearSolutions, which knows one language a notebook, with the stub in the language of the cell."""
+class ClearCells(ClearSolutions):  # type: ignore[misc]  # nbgrader has no types
+    """nbgrader's ClearSolutions, with the stub in the language of each cell and not of the notebook."""
 
     code_stub = Dict({"python": ClearSolutions.code_stub.default()["python"], "cpp": CPP_STUB}).tag(config=True)
 
@@ -24,7 +22,7 @@ class ClearCells(ClearSolutions):
 
 
 def preprocessors() -> list[type]:
-    """nbgrader's own steps of ``generate_assignment`` with this one in its place."""
+    """Return nbgrader's own steps of ``generate_assignment``, with ClearCells for ClearSolutions."""
     from nbgrader.converters import GenerateAssignment
 
     steps = GenerateAssignment.class_traits()["preprocessors"].default()

@@ -1,1 +1,1 @@
-"""One submission, examined: which cells run where, and what each test cell makes of the student's answers."""
+"""The examination of one submission: which cells run in which process, and the verdict of each test cell."""

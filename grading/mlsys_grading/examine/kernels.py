@@ -17,7 +17,7 @@ _MAGIC = "%%cuda"
 
 
 def is_cuda(source: str) -> bool:
-    """Whether a cell is CUDA C++.
+    """Return True if a cell is CUDA C++.
 
     Example:
         >>> is_cuda("%%cuda add\\n__global__ void add() {}"), is_cuda("x = 1")
@@ -27,7 +27,7 @@ def is_cuda(source: str) -> bool:
 
 
 def cuda_cell(reference: str, answer: str) -> str:
-    """The answer's C++ under the reference's own first line, whatever options the answer asked for.
+    """Put the answer's C++ under the reference's own first line, whatever options the answer asked for.
 
     Always as a graded kernel: another may run code of the host, which could reach what is compiled later.
 
@@ -42,12 +42,12 @@ def cuda_cell(reference: str, answer: str) -> str:
 
 
 def is_triton(statement: ast.AST) -> bool:
-    """Whether a statement defines a function for Triton's compiler."""
+    """Return True if a statement defines a function for Triton's compiler."""
     return isinstance(statement, ast.FunctionDef) and any(_is_jit(each) for each in statement.decorator_list)
 
 
 def triton_definition(name: str, answer: str) -> str | None:
-    """The source of the answer's ``@triton.jit`` function ``name``, safe to define; None when there is none.
+    """Return the source of the answer's ``@triton.jit`` function ``name``, safe to define; None if there is none.
 
     Example:
         >>> print(triton_definition("f", "@print\\n@triton.jit\\ndef f(x, n=open('/x'), B: tl.constexpr = 4): pass"))

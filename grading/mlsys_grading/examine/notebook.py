@@ -1,4 +1,4 @@
-"""The cells of a submitted notebook file, read without trust: whatever a file holds, cells come out or one reason why.
+"""The cells of a submitted notebook file. The file is not trusted: the result is its cells, or one reason for refusal.
 
 A submission is a file that a student wrote. It may be cut off, of another format, a link to another student's, or made
 to exhaust its reader.
@@ -25,11 +25,13 @@ Cell = dict[str, Any]
 
 
 class UnreadableError(LabkitError):
-    """A submission that is no notebook. Its marks are the unsolved lab's, and the reason is told."""
+    """A submission that is no notebook. Its marks are those of the unsolved lab, and the reason is reported."""
 
 
 def read_cells(path: Path) -> list[Cell]:
-    """The cells of the notebook at ``path``. Raises UnreadableError; never follows a link, waits, or reads without end.
+    """Read the cells of the notebook at ``path``, without following links, waiting or reading without end.
+
+    Raises UnreadableError for what is no notebook.
 
     Example:
         >>> read_cells(Path("/dev/zero"))
@@ -49,7 +51,7 @@ def read_cells(path: Path) -> list[Cell]:
 
 
 def cells_of(data: bytes) -> list[Cell]:
-    """The cells of a notebook file's bytes, each with "cell_type", "source", "metadata" and, maybe, "attachments".
+    """Parse a notebook file's bytes into cells with "cell_type", "source", "metadata" and perhaps "attachments".
 
     What is odd about one cell costs that cell: a source that is no text is empty, metadata that is none too. Raises
     UnreadableError for what has no cells at all.
@@ -77,7 +79,7 @@ def cells_of(data: bytes) -> list[Cell]:
 
 
 def _sheets(sheets: object) -> list[object] | None:
-    """The cells of nbformat 3: there code is called input."""
+    """Return the cells of nbformat 3, in which code is called input."""
     if not isinstance(sheets, list):
         return None
     lists = (sheet.get("cells") for sheet in sheets if isinstance(sheet, dict))
@@ -86,7 +88,7 @@ def _sheets(sheets: object) -> list[object] | None:
 
 
 def _cell(cell: dict[str, Any]) -> Cell:
-    """What anything here reads of a cell, and no more: the rest may be nested deeper than JSON is written."""
+    """Keep only the parts of a cell that graders read: the rest may be nested deeper than JSON can be written."""
     metadata = _dict(cell.get("metadata"))
     kept: dict[str, Any] = {}
     if isinstance(metadata.get("nbgrader"), dict):

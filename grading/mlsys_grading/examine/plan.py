@@ -1,8 +1,8 @@
-"""Which cells run in which process: the instructor's from the source, the student's from the submission.
+"""Division of a submission's cells: which process runs which cell, and whether its text is the lab's or the student's.
 
 The student's process runs the student's solutions, the student's own cells, and the locked cells. The examiner runs the
-locked cells and the tests, and knows of the solutions only which names the reference solution binds. Tests never enter
-the student's process; nothing but solutions and own cells is ever taken from a submission, whatever it claims to be.
+locked cells and the tests, and of the solutions it gets only the names that the reference solution binds. Tests never
+enter the student's process, and only solutions and own cells are taken from a submission, whatever its metadata.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from IPython.core.inputtransformer2 import TransformerManager
 
-__all__ = ["ExaminerCell", "Plan", "StudentCell", "bound_names", "make_plan"]
+__all__ = ["ExaminerCell", "StudentCell", "SubmissionPlan", "bound_names", "make_plan"]
 
 NotebookCell = Mapping[str, Any]
 Kind = Literal["locked", "solution", "test"]
@@ -35,7 +35,12 @@ class StudentCell:
 
 @dataclass(frozen=True)
 class ExaminerCell:
-    """A cell of the source for the examiner. ``answer`` is what the submission has for a solution cell."""
+    """A cell of the source for the examiner.
+
+    Attributes:
+        answer: the submission's text of a solution cell.
+        claim: True if the test is tagged ``claim``: its points rest on reports of the student's process about itself.
+    """
 
     position: int
     kind: Kind
@@ -43,22 +48,23 @@ class ExaminerCell:
     source: str
     points: float = 0.0
     answer: str = ""
+    claim: bool = False
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The cells of both processes, in order, and what was odd about the submission."""
+class SubmissionPlan:
+    """The cells of both processes, in order, and irregularities of the submission."""
 
     student: tuple[StudentCell, ...]
     examiner: tuple[ExaminerCell, ...]
     oddities: tuple[str, ...] = ()
 
     def to_plain(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return plain data for JSON."""
         return asdict(self)
 
     @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Plan:
+    def from_plain(cls, plain: Mapping[str, Any]) -> SubmissionPlan:
         """Read what ``to_plain`` wrote."""
         return cls(
             tuple(StudentCell(**each) for each in plain["student"]),
@@ -67,7 +73,7 @@ class Plan:
         )
 
 
-def make_plan(source: Sequence[NotebookCell], submission: Sequence[NotebookCell]) -> Plan:
+def make_plan(source: Sequence[NotebookCell], submission: Sequence[NotebookCell]) -> SubmissionPlan:
     """Plan one submission.
 
     Args:
@@ -95,7 +101,8 @@ def make_plan(source: Sequence[NotebookCell], submission: Sequence[NotebookCell]
         if name in known:
             if name in answers:
                 oddities.append(f"two cells are named {name}; the last one counts")
-                own.setdefault(before[name], []).append(answers[name])  # where it stands: it runs, and is run over
+                # It runs at its own place, and the later cell replaces its definitions.
+                own.setdefault(before[name], []).append(answers[name])
             before[name], after = after, name
             if name in code and known[name] == "solution" and not is_code:
                 oddities.append(f"the answer {name} is no code cell")
@@ -119,9 +126,9 @@ def make_plan(source: Sequence[NotebookCell], submission: Sequence[NotebookCell]
             examiner.append(ExaminerCell(position, kind, name, _text(cell)))
         else:
             points = float(_nbgrader(cell).get("points", 0))
-            examiner.append(ExaminerCell(position, kind, name, _text(cell), points))
+            examiner.append(ExaminerCell(position, kind, name, _text(cell), points, claim="claim" in _tags(cell)))
         student += [StudentCell(position, f"cell {at}", text, at) for at, text in own.get(name, [])]
-    return Plan(tuple(student), tuple(examiner), tuple(oddities))
+    return SubmissionPlan(tuple(student), tuple(examiner), tuple(oddities))
 
 
 def _nbgrader(cell: NotebookCell) -> Mapping[str, Any]:
@@ -129,9 +136,13 @@ def _nbgrader(cell: NotebookCell) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
+def _tags(cell: NotebookCell) -> Sequence[str]:
+    return (cell.get("metadata") or {}).get("tags") or ()
+
+
 def _name(cell: NotebookCell) -> str:
     name = _nbgrader(cell).get("grade_id", "")
-    if not name and "parameters" in ((cell.get("metadata") or {}).get("tags") or ()):
+    if not name and "parameters" in _tags(cell):
         return "parameters"
     return name if isinstance(name, str) else ""
 
@@ -151,7 +162,7 @@ def _text(cell: NotebookCell) -> str:
 
 
 def bound_names(source: str) -> dict[str, ast.AST]:
-    """The names that a cell binds at its top level, each with the statement that does.
+    """Return the names that a cell binds at its top level, each with the statement that binds it.
 
     Example:
         >>> sorted(bound_names("%matplotlib inline\\nimport numpy as np\\ndef f(): pass\\na, (b, c) = 1, (2, 3)"))
@@ -165,7 +176,7 @@ def bound_names(source: str) -> dict[str, ast.AST]:
 
 
 def _parsed(source: str) -> ast.Module:
-    """IPython's own syntax is none of Python's, and taking it out takes ten times as long as parsing."""
+    """Parse as Python first: removing IPython's own syntax takes ten times as long as parsing."""
     try:
         return ast.parse(source)
     except SyntaxError:

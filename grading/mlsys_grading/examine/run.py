@@ -1,4 +1,4 @@
-"""One submission through both processes: starts them, passes on what is asked for, collects the verdicts."""
+"""One submission through both processes: starts them, carries out the examiner's requests, collects the verdicts."""
 
 from __future__ import annotations
 
@@ -15,66 +15,33 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from mlsys_grading.examine.plan import Plan, bound_names
-from mlsys_grading.examine.standing import standing, waited_seconds
+from mlsys_grading.examine.plan import ExaminerCell, SubmissionPlan, bound_names
+from mlsys_grading.examine.processor_time import standing, waited_seconds
+from mlsys_grading.fork_server.client import Ended, Forked, ForkServer
+from mlsys_grading.fork_server.request import ForkRequest
+from mlsys_grading.result import CellMark
 from mlsys_grading.sandbox.confine import FAILED, Sandbox
-from mlsys_grading.warm.client import Ended, Forked, WarmServer
-from mlsys_grading.warm.request import Request
+from mlsys_grading.time_limits import TimeLimits
 
-__all__ = ["Examined", "Patience", "Verdict", "examine_submission"]
+__all__ = ["Examined", "examine_submission"]
 
 _GRACE_SECONDS = 10.0
 _BY_A_CELL = ("memory", "processes", "busy")
 
 
 @dataclass(frozen=True)
-class Patience:
-    """How long things may take, in seconds: one call of student code, one cell, one submission."""
-
-    call_seconds: float = 10.0
-    cell_seconds: float = 30.0
-    wall_seconds: float = 600.0
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What became of one test cell.
-
-    Attributes:
-        points: there are to get; ``credit`` is the number that the cell ended in, if it did: partial credit.
-        error: one line; ``kinds`` are the exception's classes, the closest first.
-    """
-
-    name: str
-    passed: bool
-    points: float
-    error: str = ""
-    kinds: tuple[str, ...] = ()
-    printed: str = ""
-    seconds: float = 0.0
-    credit: float | None = None
-
-    @property
-    def earned(self) -> float:
-        """Points that it gives."""
-        if not self.passed:
-            return 0.0
-        return self.points if self.credit is None else self.credit
-
-
-@dataclass(frozen=True)
 class Examined:
-    """What became of one submission.
+    """The outcome of one submission.
 
     Attributes:
-        verdicts: a verdict for every test cell of the source, in order.
+        marks: one for every test cell of the source, in order.
         failed_cells: name of a student's cell -> what it raised.
         restarts: how often the student's process had to be started anew.
         contract: what calls did beside returning plain data.
         trouble: why the verdicts cannot be trusted to be the student's doing: the machine's, or ours. Empty: they can.
     """
 
-    verdicts: tuple[Verdict, ...]
+    marks: tuple[CellMark, ...]
     failed_cells: Mapping[str, str] = field(default_factory=dict)
     restarts: int = 0
     contract: Mapping[str, list[str]] = field(default_factory=dict)
@@ -83,14 +50,14 @@ class Examined:
 
     @property
     def points(self) -> float:
-        return sum(verdict.earned for verdict in self.verdicts)
+        return sum(mark.points for mark in self.marks)
 
 
 def examine_submission(
-    server: WarmServer,
-    plan: Plan,
+    server: ForkServer,
+    plan: SubmissionPlan,
     contract: Mapping[str, list[str]] | None = None,
-    patience: Patience | None = None,
+    time_limits: TimeLimits | None = None,
     sandbox: Sandbox | None = None,
 ) -> Examined:
     """Examine one submission.
@@ -101,20 +68,20 @@ def examine_submission(
         contract: of the reference solution; None for the reference solution itself.
         sandbox: for the student's process; the examiner gets one like it, and the user after it. None: no sandbox.
     """
-    return _Examination(server, plan, contract, patience or Patience(), sandbox).run()
+    return _Examination(server, plan, contract, time_limits or TimeLimits(), sandbox).run()
 
 
 class _Examination:
     def __init__(
         self,
-        server: WarmServer,
-        plan: Plan,
+        server: ForkServer,
+        plan: SubmissionPlan,
         contract: Mapping[str, list[str]] | None,
-        patience: Patience,
+        time_limits: TimeLimits,
         sandbox: Sandbox | None,
     ) -> None:
         self._server, self._plan, self._contract = server, plan, contract
-        self._patience, self._sandbox = patience, sandbox
+        self._time_limits, self._sandbox = time_limits, sandbox
         self._told: dict[str, dict[str, Any]] = {}
         self._failed: dict[str, str] = {}
         self._over: dict[str, Any] | None = None
@@ -126,9 +93,9 @@ class _Examination:
         self._left_out: set[str] = set()
 
     def run(self) -> Examined:
-        """Until all cells have a verdict; an examiner that a cell ends is followed by one without that cell."""
+        """Examine until all cells have a mark; an examiner that a cell ends is followed by one without that cell."""
         started = time.monotonic()
-        until = started + self._patience.wall_seconds
+        until = started + self._time_limits.wall_seconds
         trouble = self._examine()
         while not self._over and not trouble and time.monotonic() < until:
             self._left_out.add(self._begun)
@@ -136,34 +103,34 @@ class _Examination:
         return self._examined(trouble, time.monotonic() - started)
 
     def _examine(self) -> str:
-        """One examiner, to its end; returns the machine's trouble, if that is what ended it."""
+        """Run one examiner to its end; return the machine's trouble, if that ended it, else ""."""
         cells = tuple(cell for cell in self._plan.examiner if cell.name not in self._left_out)
         control, theirs = socket.socketpair()
         job = {
             "plan": replace(self._plan, examiner=cells).to_plain(),
             "contract": None if self._contract is None else dict(self._contract),
-            "cell_seconds": self._patience.cell_seconds,
-            "call_seconds": self._patience.call_seconds,
+            "cell_seconds": self._time_limits.cell_seconds,
+            "call_seconds": self._time_limits.call_seconds,
         }
         sandbox = replace(self._sandbox, user=self._sandbox.user + 1) if self._sandbox else None
-        request = Request("mlsys_grading.examine.examiner:examine", job, sandbox, self._patience.wall_seconds)
+        request = ForkRequest("mlsys_grading.examine.examiner:examine", job, sandbox, self._time_limits.wall_seconds)
         self._begun = ""
         self._cells = [(cell.position, cell.name, cell.source) for cell in self._plan.student]
         try:
             student, link = self._start_student()
             with self._server.begin(request, [link, theirs]) as examiner, control:
-                for each in (student, examiner):  # they are made at one time
+                for each in (student, examiner):  # both start at the same time
                     each.wait_until_there()
                 why = self._listen(control, examiner)
                 if self._over is not None:
-                    self._abandon_students()  # so that all end at one time
+                    self._abandon_students()  # so that all end at the same time
                 is_over = why or self._trouble or self._over is not None
                 ended = Ended(-1, why) if is_over else examiner.wait()
         finally:
             self._end_students()
         if self._trouble or self._over is not None:
             return self._trouble
-        # Killed by nobody here, or without a turn on an overloaded machine: that is no student's doing.
+        # A kill from outside, or no processor time on an overloaded machine, is not caused by the student.
         by_a_cell = ended.why in _BY_A_CELL or (not ended.why and ended.code not in (-signal.SIGKILL, FAILED))
         if self._begun and by_a_cell:
             error = {
@@ -178,8 +145,8 @@ class _Examination:
         return f"the examiner ended early ({ended.why or f'status {ended.code}'})"
 
     def _starved(self) -> str:
-        """Whether a submission whose time is over was hardly let use it."""
-        waited, wall = sum(self._waited.values()), self._patience.wall_seconds
+        """Return the machine's trouble if a submission that ran out of time mostly waited for a processor."""
+        waited, wall = sum(self._waited.values()), self._time_limits.wall_seconds
         return f"the machine is too busy: of {wall:g} s it waited {waited:.3g} s" if waited > wall / 2 else ""
 
     def _abandon_students(self) -> None:
@@ -193,7 +160,7 @@ class _Examination:
             if each:
                 ended = each.wait()
                 each.end()
-                # Nothing in a sandbox can send this signal to its first process, and a limit would have left its name.
+                # No process in a sandbox can send this signal to its first process, and a limit would be named.
                 if self._sandbox and ended == Ended(-signal.SIGKILL):
                     self._trouble = "a student's process was killed by something else on this machine"
         self._student, self._others = None, []
@@ -211,7 +178,7 @@ class _Examination:
             tuple(cell.source for cell in self._plan.examiner if cell.kind == kind) for kind in ("locked", "solution")
         )
         sandbox = self._sandbox
-        if sandbox and alone:  # what its children hold, or files in memory, would not be its own
+        if sandbox and alone:  # memory of children, or files in memory, would not count as its own
             sandbox = replace(sandbox, limits=replace(sandbox.limits, children=1, scratch_bytes=1 << 20))
         answers = None if whole else [cell.name for cell in self._plan.examiner]
         job = {
@@ -220,13 +187,13 @@ class _Examination:
             "live": _class_names(solutions, ast.ClassDef),
             "whole": answers,
         }
-        request = Request("mlsys_grading.boundary.student:serve", job, sandbox, self._patience.wall_seconds)
+        request = ForkRequest("mlsys_grading.boundary.student:serve", job, sandbox, self._time_limits.wall_seconds)
         return self._server.begin(request, [theirs]), link
 
     def _listen(self, control: socket.socket, examiner: Forked) -> str:
-        """Do what the examiner asks for until it is through or gone; returns "busy" or "stalled" when it hangs."""
-        patience = self._patience
-        silence_seconds = 2 * patience.cell_seconds + patience.call_seconds + _GRACE_SECONDS
+        """Carry out the examiner's requests until it ends; returns "busy" or "stalled" when it hangs."""
+        limits = self._time_limits
+        silence_seconds = 2 * limits.cell_seconds + limits.call_seconds + _GRACE_SECONDS
         control.settimeout(silence_seconds)
         used_seconds = 0.0
         with control.makefile("r", encoding="utf-8") as lines:
@@ -243,7 +210,7 @@ class _Examination:
             except TimeoutError:
                 return "busy" if examiner.used_seconds() - used_seconds > silence_seconds / 4 else "stalled"
             except (BrokenPipeError, ConnectionResetError):
-                pass  # it has ended while it was to be answered
+                pass  # it ended before the answer was sent
         return ""
 
     def _on_begun(self, told: str, control: socket.socket) -> None:
@@ -272,7 +239,7 @@ class _Examination:
         link.close()
 
     def _on_another(self, told: dict[str, Any], control: socket.socket) -> None:
-        """One more process that runs the student's cells: a rank must not know what another one knows."""
+        """Start another process that runs the student's cells, for a rank or a measured call: it shares no memory."""
         other, link = self._fork_student(self._cells, told["whole"], told["alone"])
         self._others.append(other)
         socket.send_fds(control, [other.peak_bytes().to_bytes(8, "little")], [link.fileno()])
@@ -292,27 +259,28 @@ class _Examination:
         self._over = told
 
     def _examined(self, trouble: str, seconds: float) -> Examined:
-        verdicts = []
-        for cell in self._plan.examiner:
-            if cell.kind == "test":
-                told = self._told.get(cell.name)
-                verdicts.append(_verdict(cell.name, cell.points, told))
+        marks = (_mark(cell, self._told.get(cell.name)) for cell in self._plan.examiner if cell.kind == "test")
         over = self._over or {"restarts": 0, "contract": {}}
-        return Examined(tuple(verdicts), self._failed, over["restarts"], over["contract"], trouble, seconds)
+        return Examined(tuple(marks), self._failed, over["restarts"], over["contract"], trouble, seconds)
 
 
-def _verdict(name: str, points: float, told: dict[str, Any] | None) -> Verdict:
+def _mark(cell: ExaminerCell, told: dict[str, Any] | None) -> CellMark:
+    """Compute the points of a test cell from the examiner's verdict; ``told`` is None if the cell never ran."""
+    none = CellMark(cell.name, 0.0, cell.points, claim=cell.claim)
     if told is None:
-        return Verdict(name, False, points, "the cell was never reached")
-    error, credit = told["error"] or {"kinds": [], "message": ""}, told.get("credit")
-    if told["passed"] and credit is not None and not 0 <= credit <= points:
-        return Verdict(name, False, points, f"the test ends in {credit:g}, expected 0 to {points:g} points")
-    line = ": ".join(part for part in (error["kinds"][0] if error["kinds"] else "", error["message"]) if part)
-    kinds = tuple(error["kinds"])
-    return Verdict(name, told["passed"], points, line, kinds, told["printed"], told["seconds"], credit)
+        return replace(none, error="the cell was never reached")
+    credit = told.get("credit")
+    if told["passed"] and credit is not None and not 0 <= credit <= cell.points:
+        return replace(none, error=f"the test ends in {credit:g}, expected 0 to {cell.points:g} points")
+    error = told["error"] or {"kinds": [], "message": ""}
+    line = " ".join(": ".join([*error["kinds"][:1], *filter(None, [error["message"]])]).split())
+    points = 0.0 if not told["passed"] else cell.points if credit is None else credit
+    return replace(
+        none, points=points, error=line, kinds=tuple(error["kinds"]), printed=told["printed"], seconds=told["seconds"]
+    )
 
 
-@lru_cache(maxsize=16)  # they are those of the lab, for every submission
+@lru_cache(maxsize=16)  # the lab's classes are the same for every submission
 def _class_names(sources: tuple[str, ...], kind: Any) -> list[str]:
     found = (pair for source in sources for pair in bound_names(source).items())
     return [name for name, statement in found if isinstance(statement, kind)]

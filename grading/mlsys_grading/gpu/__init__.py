@@ -1,1 +1,1 @@
-"""The machine's GPUs: which there are, who has which, and what a submission left on one. Not measured on a GPU."""
+"""GPUs of the machine: a list, their leases, and a check of what a submission left on one. Not tested on a GPU."""

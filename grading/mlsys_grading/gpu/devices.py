@@ -1,8 +1,8 @@
-"""``Device``: one GPU, or one MIG instance of one, and what a sandbox has to hold for CUDA to find it and no other.
+"""``GpuDevice``: one GPU, or one MIG instance of one, and the files with which CUDA finds it and no other in a sandbox.
 
-NVML tells, through nvidia-ml-py. Its numbers are in the order of the PCI bus; CUDA's need not be, so that devices are
-named by their UUIDs throughout. Not measured on a GPU: the files follow NVIDIA's MIG user guide, "Device Nodes and
-Capabilities", and what others found cuInit to open.
+The data come from NVML, through nvidia-ml-py. NVML numbers devices in the order of the PCI bus; CUDA may not, so
+devices are named by their UUIDs throughout. Not measured on a GPU: the files follow NVIDIA's MIG user guide, "Device
+Nodes and Capabilities", and what others found cuInit to open.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from mlsys_grading.sandbox.confine import Sandbox
 from mlsys_labkit.errors import LabkitError, require
 
-__all__ = ["Device", "DeviceError", "Usage", "usage", "visible_devices"]
+__all__ = ["DeviceError", "DeviceUsage", "GpuDevice", "usage", "visible_devices"]
 
 _COMMON_FILES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
 # Without these cuInit fails with "operating system" (304).
@@ -30,15 +30,15 @@ _COMMON_FOLDERS = (
 _DRIVER = Path("/proc/driver/nvidia/version")
 _MIG_MINORS = Path("/proc/driver/nvidia-caps/mig-minors")
 _PCI = Path("/sys/bus/pci/devices")
-_SLACK_BYTES = 64 << 20  # by which an idle device's use of memory varies
+_SLACK_BYTES = 64 << 20  # variation of an idle device's memory use
 
 
 class DeviceError(LabkitError):
-    """A GPU cannot be had, or is not as it has to be: the machine's trouble, and no student's."""
+    """An error of the machine, not of the student: a GPU is not available, or not in the required state."""
 
 
 @dataclass(frozen=True)
-class Device:
+class GpuDevice:
     """One GPU, or one MIG instance.
 
     Attributes:
@@ -64,22 +64,22 @@ class Device:
 
     @property
     def own_files(self) -> tuple[str, ...]:
-        """Those without which nobody can open it; the GPU's own is shared by its MIG instances."""
+        """The files without which no process can open the device; MIG instances share their GPU's own file."""
         capabilities = (f"/dev/nvidia-caps/nvidia-cap{number}" for number in self.capabilities)
         return (f"/dev/nvidia{self.minor}", *capabilities)
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """What the driver reads under /sys: of the machine's devices only this one."""
+        """The folders under /sys that the driver reads; of the machine's devices, only this one's."""
         place = _PCI / self.bus
         own = (str(place), str(place.resolve())) if self.bus and place.exists() else ()
         return tuple(path for path in (*_COMMON_FOLDERS, *own) if os.path.exists(path))
 
     def shown_in(self, sandbox: Sandbox) -> Sandbox:
-        """``sandbox`` with this device in it, and no other.
+        """Return ``sandbox`` with this device in it, and no other.
 
         Example:
-            >>> device = Device("GPU-1f", "NVIDIA H100", 3, 80 << 30)
+            >>> device = GpuDevice("GPU-1f", "NVIDIA H100", 3, 80 << 30)
             >>> shown = device.shown_in(Sandbox(readable=()))
             >>> shown.devices[0], shown.environment["CUDA_VISIBLE_DEVICES"]
             ('/dev/nvidia3', 'GPU-1f')
@@ -93,17 +93,17 @@ class Device:
 
 
 @dataclass(frozen=True)
-class Usage:
-    """What runs on a device: pids of the processes that compute on it, and bytes of its memory in use."""
+class DeviceUsage:
+    """The present use of a device: pids of the processes that compute on it, and bytes of its memory in use."""
 
     processes: tuple[int, ...]
     used_bytes: int
 
     def left_since(self, idle_bytes: int) -> str:
-        """What is still there of somebody who found ``idle_bytes`` in use and should have gone; "" if nothing is.
+        """Describe what a lease that found ``idle_bytes`` in use has left on the device; "" if nothing is left.
 
         Example:
-            >>> Usage((99,), 3 << 30).left_since(1 << 30)
+            >>> DeviceUsage((99,), 3 << 30).left_since(1 << 30)
             '2048 MiB, process 99'
         """
         more_bytes = self.used_bytes - idle_bytes
@@ -111,11 +111,11 @@ class Usage:
         return ", ".join([*what, *(f"process {pid}" for pid in self.processes)])
 
 
-def visible_devices(allowed: str | None = None) -> tuple[Device, ...]:
-    """The GPUs that this process may use: MIG instances where a GPU is split into them.
+def visible_devices(allowed: str | None = None) -> tuple[GpuDevice, ...]:
+    """Return the GPUs that this process may use: MIG instances where a GPU is split into them.
 
     Args:
-        allowed: in the form of CUDA_VISIBLE_DEVICES, which it is by default. A scheduler says by it what is ours.
+        allowed: in the form of CUDA_VISIBLE_DEVICES, which it is by default. A scheduler sets this variable.
 
     Returns:
         None at all on a machine without NVIDIA's driver.
@@ -135,12 +135,12 @@ def visible_devices(allowed: str | None = None) -> tuple[Device, ...]:
     return tuple(_chosen(allowed, found))
 
 
-def usage(device: Device) -> Usage:
-    """What runs on ``device`` now. Raises DeviceError when the driver does not answer."""
+def usage(device: GpuDevice) -> DeviceUsage:
+    """Return the present use of ``device``. Raises DeviceError when the driver does not answer."""
     with _nvml() as nvml:
         handle = nvml.nvmlDeviceGetHandleByUUID(device.uuid)
         processes = tuple(each.pid for each in nvml.nvmlDeviceGetComputeRunningProcesses(handle))
-        return Usage(processes, nvml.nvmlDeviceGetMemoryInfo(handle).used)
+        return DeviceUsage(processes, nvml.nvmlDeviceGetMemoryInfo(handle).used)
 
 
 @contextmanager
@@ -157,7 +157,7 @@ def _nvml() -> Iterator[Any]:
 
 
 def _may_use(nvml: Any, at: int) -> Any:
-    """A handle, or None for a GPU of the machine that this container or job has not been given."""
+    """Return a handle, or None for a GPU of the machine that this container or job has not been given."""
     try:
         return nvml.nvmlDeviceGetHandleByIndex(at)
     except nvml.NVMLError_NoPermission:
@@ -165,7 +165,7 @@ def _may_use(nvml: Any, at: int) -> Any:
 
 
 def _parts(nvml: Any, handle: Any) -> list[tuple[Any, tuple[int, ...]]]:
-    """The GPU as a whole, or its MIG instances: a handle, and the capabilities that it takes to open it."""
+    """Return the GPU as a whole, or its MIG instances: a handle, and the capabilities required to open it."""
     try:
         split, _ = nvml.nvmlDeviceGetMigMode(handle)
     except nvml.NVMLError_NotSupported:
@@ -195,9 +195,9 @@ def _minors(*names: str) -> tuple[int, ...]:
         ) from None
 
 
-def _device(nvml: Any, handle: Any, capabilities: tuple[int, ...]) -> Device:
+def _device(nvml: Any, handle: Any, capabilities: tuple[int, ...]) -> GpuDevice:
     whole = nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle) if capabilities else handle
-    return Device(
+    return GpuDevice(
         uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
         name=_text(nvml.nvmlDeviceGetName(handle)),
         minor=nvml.nvmlDeviceGetMinorNumber(whole),
@@ -207,8 +207,8 @@ def _device(nvml: Any, handle: Any, capabilities: tuple[int, ...]) -> Device:
     )
 
 
-def _chosen(allowed: str, found: list[list[Device]]) -> Iterator[Device]:
-    """As CUDA reads the variable: beginnings of UUIDs, or numbers; what follows one that is no device is ignored."""
+def _chosen(allowed: str, found: list[list[GpuDevice]]) -> Iterator[GpuDevice]:
+    """Read the variable as CUDA does: beginnings of UUIDs, or numbers; nothing counts behind one that is no device."""
     every = [device for parts in found for device in parts]
     for entry in (part.strip() for part in allowed.split(",")):
         if entry.isdigit():

@@ -1,7 +1,7 @@
-"""One submission a device: who leases one has it alone, and answers for what is left on it.
+"""Leases of GPUs: one submission per device, and a check of what the submission left running or allocated on it.
 
-The lock is flock(2) on a file of this machine, which the kernel lets go of however its holder ends. A device on which
-something is left is out of service until that is gone; the note says so to all graders, and is gone with a reboot.
+The lock is flock(2) on a file of this machine, which the kernel releases however its holder ends. A device with remains
+is out of service until they are gone; a note, which a reboot removes, records this for all graders.
 Reference: man 2 flock. Not measured on a GPU.
 """
 
@@ -15,20 +15,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from mlsys_grading.gpu.devices import Device, DeviceError, Usage, usage
+from mlsys_grading.gpu.devices import DeviceError, DeviceUsage, GpuDevice, usage
 
 __all__ = ["lease"]
 
 _FOLDER = "/dev/shm/labkit-gpu-{user}"  # the same for every session and job of one user, and empty after a reboot
-_PATIENCE_SECONDS = 10.0  # the driver frees what a killed process had after its end
+_PATIENCE_SECONDS = 10.0  # the driver frees a killed process's memory some time after its end
 _LOOK_SECONDS = 0.2
 
 
 @contextmanager
-def lease(devices: Sequence[Device], wait_seconds: float = 3600.0, folder: Path | None = None) -> Iterator[Device]:
-    """Have one of ``devices`` alone for the ``with`` block, which ends every process that it starts on it.
+def lease(
+    devices: Sequence[GpuDevice], wait_seconds: float = 3600.0, folder: Path | None = None
+) -> Iterator[GpuDevice]:
+    """Give one of ``devices`` to the ``with`` block alone; at its end, end every process that the block started on it.
 
-    Waits while all are leased or at work for somebody else. ``folder`` holds the locks.
+    Waits while all are leased or used by other processes. ``folder`` holds the locks.
 
     Raises:
         DeviceError: there is none; all are out of service; none came free in ``wait_seconds``; or, at the end of the
@@ -46,7 +48,7 @@ def lease(devices: Sequence[Device], wait_seconds: float = 3600.0, folder: Path 
         try:
             yield device
         except BaseException:
-            with suppress(DeviceError):  # the note is made; what went wrong in the block says more
+            with suppress(DeviceError):  # the device is already marked; the block's own error explains more
                 _hand_back(lock, device, before)
             raise
         _hand_back(lock, device, before)
@@ -54,7 +56,7 @@ def lease(devices: Sequence[Device], wait_seconds: float = 3600.0, folder: Path 
         os.close(lock)
 
 
-def _first_free(devices: Sequence[Device], folder: Path, wait_seconds: float) -> tuple[int, Device, Usage]:
+def _first_free(devices: Sequence[GpuDevice], folder: Path, wait_seconds: float) -> tuple[int, GpuDevice, DeviceUsage]:
     started = time.monotonic()
     while True:
         out: dict[str, str] = {}
@@ -79,8 +81,8 @@ def _first_free(devices: Sequence[Device], folder: Path, wait_seconds: float) ->
         time.sleep(_LOOK_SECONDS)
 
 
-def _ready(lock: int, device: Device, out: dict[str, str]) -> Usage | None:
-    """What an idle device uses; None for one that somebody computes on, or that is out of service."""
+def _ready(lock: int, device: GpuDevice, out: dict[str, str]) -> DeviceUsage | None:
+    """Return the usage of an idle device; None if a process computes on it, or it is out of service."""
     now = usage(device)
     note, _, idle_bytes = os.pread(lock, 1 << 12, 0).decode().partition("\n")
     if note and now.left_since(int(idle_bytes)):
@@ -92,7 +94,7 @@ def _ready(lock: int, device: Device, out: dict[str, str]) -> Usage | None:
     return now
 
 
-def _hand_back(lock: int, device: Device, before: Usage) -> None:
+def _hand_back(lock: int, device: GpuDevice, before: DeviceUsage) -> None:
     until = time.monotonic() + _PATIENCE_SECONDS
     while True:
         left = usage(device).left_since(before.used_bytes)
@@ -107,8 +109,8 @@ def _hand_back(lock: int, device: Device, before: Usage) -> None:
     raise DeviceError(f"{device.uuid} is out of service until it is free: {note}")
 
 
-def _note(lock: int, why: str, idle: Usage) -> None:
-    """Say why the device is out of service if it is not idle. Said before a lease, it outlives a holder's death."""
+def _note(lock: int, why: str, idle: DeviceUsage) -> None:
+    """Write why the device is out of service if it is not idle. A note made before a lease outlives a killed holder."""
     os.ftruncate(lock, 0)
     os.pwrite(lock, f"{why}\n{idle.used_bytes}".encode(), 0)
 

@@ -1,4 +1,4 @@
-"""``Bounds``: what one submission may use, which its lab or the one who grades can say otherwise."""
+"""``Bounds``: the resources that one submission may use. The lab or the command line can change each of them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from mlsys_grading.examine.run import Patience
-from mlsys_grading.sandbox.limits import Limits
+from mlsys_grading.sandbox.limits import SandboxLimits
+from mlsys_grading.time_limits import TimeLimits
 from mlsys_labkit.errors import LabkitError
 
 __all__ = ["NAMESPACE", "Bounds"]
@@ -21,32 +21,32 @@ _LIMITS = {
     "file_gib": ("file_bytes", 1 << 30),
     "processes": ("children", 1),
 }
-_PATIENCE = tuple(each.name for each in fields(Patience))
+_TIME_LIMITS = tuple(each.name for each in fields(TimeLimits))
 _SLOTS = ("gpu", "timing")
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What a submission may use.
+    """Limits of one submission.
 
     A lab states its own in its notebook's metadata, under ``mlsys_grading: limits:``; ``labkit grade --limit
     NAME=VALUE`` goes before that. Names: memory_gib, scratch_mib, file_gib, processes, call_seconds, cell_seconds,
     wall_seconds; and gpu and timing, which are true or false.
 
     Attributes:
-        sandbox: False: its code runs with all the rights of who grades.
-        gpu: it has a GPU alone while it is graded.
-        timing: nothing else is graded beside it on its machine.
+        sandbox: False runs the submission's code with all the rights of the grader.
+        gpu: True leases a GPU for this submission alone while it is graded.
+        timing: True grades no other submission at the same time on the same machine.
     """
 
-    patience: Patience = field(default_factory=lambda: Patience(30.0, 90.0, 900.0))
-    limits: Limits = field(default_factory=Limits)
+    time_limits: TimeLimits = field(default_factory=TimeLimits)
+    limits: SandboxLimits = field(default_factory=SandboxLimits)
     sandbox: bool = True
     gpu: bool = False
     timing: bool = False
 
     def stated(self, limits: Mapping[str, Any]) -> Bounds:
-        """These, but for what ``limits`` states by the names above.
+        """Return these bounds, changed by the ``limits`` given by the names above.
 
         Raises LabkitError for a name that there is not, or a value that it cannot have.
 
@@ -61,20 +61,20 @@ class Bounds:
                     raise _wrong(name, value, "true or false")
                 bounds = replace(bounds, gpu=value) if name == "gpu" else replace(bounds, timing=value)
                 continue
-            if name not in (*_LIMITS, *_PATIENCE):
-                known = ", ".join((*_LIMITS, *_PATIENCE, *_SLOTS))
+            if name not in (*_LIMITS, *_TIME_LIMITS):
+                known = ", ".join((*_LIMITS, *_TIME_LIMITS, *_SLOTS))
                 raise LabkitError(f"there is no limit {name!r}; there are {known}")
             if type(value) not in (int, float) or not 0 < value < 1 << 20:
                 raise _wrong(name, value, "a number above 0 and below a million")
-            if name in _PATIENCE:
-                bounds = replace(bounds, patience=replace(bounds.patience, **{name: float(value)}))
+            if name in _TIME_LIMITS:
+                bounds = replace(bounds, time_limits=replace(bounds.time_limits, **{name: float(value)}))
             else:
                 which, unit = _LIMITS[name]
                 bounds = replace(bounds, limits=replace(bounds.limits, **{which: max(1, int(value * unit))}))
         return bounds
 
     def of(self, notebook: Mapping[str, Any], limits: Mapping[str, Any] | None = None) -> Bounds:
-        """These, but for what a lab's notebook states, and ``limits`` before that."""
+        """Return these bounds, changed by a lab's notebook and then by ``limits``."""
         own = (notebook.get("metadata") or {}).get(NAMESPACE) or {}
         stated = own.get("limits") or {} if isinstance(own, Mapping) else own
         if not isinstance(stated, Mapping):

@@ -1,7 +1,7 @@
 """A cluster of dask workers: how many jobs it takes, which of its workers may have one, and when it is gone.
 
 Workers need this package and, for a sandbox, Linux. The code that they run is their own; a job is text. No student's
-code runs in a worker: it asks its own warm servers, as threads on one machine do.
+code runs in a worker: it asks its own fork servers, as threads on one machine do.
 Reference: https://distributed.dask.org/en/stable/resources.html
 """
 
@@ -20,14 +20,14 @@ from typing import Any
 from mlsys_grading.grade.bounds import Bounds
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["Cluster", "connected", "need_library"]
+__all__ = ["DaskWorkers", "connected", "need_library"]
 
 _LOOK_SECONDS = 2.0
 _CONNECT_SECONDS = 10.0
 AGAIN = "grade again: what is graded is kept"
 
 
-class Cluster:
+class DaskWorkers:
     """The workers that one scheduler has now.
 
     Args:
@@ -43,12 +43,12 @@ class Cluster:
         self._looked = float("-inf")
 
     def slots(self) -> int:
-        """Jobs at once, now; at least one. Raises LabkitError when the scheduler, or every worker, is gone."""
+        """Return how many jobs run at once, at least 1. Raises LabkitError if the scheduler or every worker is gone."""
         self._look()
         return max(1, sum(threads for threads, _ in self._workers))
 
     def place(self, bounds: Bounds) -> Executor:
-        """The executor for jobs of these bounds.
+        """Return the executor for jobs of these bounds.
 
         Workers say what they have: ``--resources "CPU=8 GPU=1 TIMING=1"``. A job takes a CPU, one that needs a GPU one
         of those as well, and one that is timed all CPUs of a worker, so that nothing runs beside it. Workers that say
@@ -61,7 +61,7 @@ class Cluster:
         return self._executors[asked]
 
     def wait(self) -> None:
-        """Until there is a worker. Raises LabkitError if none comes."""
+        """Wait until there is a worker. Raises LabkitError if none comes."""
         while not self._workers:
             self._looked = float("-inf")
             self._look()
@@ -86,7 +86,7 @@ class Cluster:
 
 
 def _asked(bounds: Bounds, workers: list[dict[str, float]]) -> dict[str, float]:
-    """What a job of ``bounds`` takes of a worker, given what the workers have."""
+    """Return the resources that a job of ``bounds`` requests of a worker, given the workers' resources."""
     counted = any("CPU" in each for each in workers)
     asked = {"CPU": 1.0} if counted else {}
     if bounds.gpu:
@@ -106,25 +106,25 @@ def _asked(bounds: Bounds, workers: list[dict[str, float]]) -> dict[str, float]:
 
 
 @contextlib.contextmanager
-def connected(address: Any, patience_seconds: float) -> Iterator[Cluster]:
-    """The cluster at the address of a scheduler, or of a cluster object of dask's.
+def connected(address: Any, patience_seconds: float) -> Iterator[DaskWorkers]:
+    """Connect to the address of a scheduler, or to a cluster object of dask's.
 
     Raises LabkitError if nothing answers, or no worker comes.
     """
     distributed = need_library("distributed", "distributed")
     for name in ("asyncio", *logging.root.manager.loggerDict):
         if name.partition(".")[0] in ("distributed", "tornado", "asyncio"):
-            logging.getLogger(name).setLevel(logging.CRITICAL)  # what is lost is said here, in one line
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # this module reports lost connections in one line
     try:
         client = distributed.Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError) as error:
         raise LabkitError(f"no dask scheduler answers at {address} ({type(error).__name__}: {error})") from None
     try:
-        cluster = Cluster(client, patience_seconds)
+        cluster = DaskWorkers(client, patience_seconds)
         cluster.wait()
         yield cluster
     finally:
-        with contextlib.suppress(OSError, TimeoutError, RuntimeError):  # it may be gone
+        with contextlib.suppress(OSError, TimeoutError, RuntimeError):  # the scheduler may be gone
             client.close(timeout=_CONNECT_SECONDS)
 
 

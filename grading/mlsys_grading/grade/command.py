@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from mlsys_grading.arguments import need
+from mlsys_grading.arguments import add_course, count, need
 from mlsys_labkit.errors import LabkitError
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Join ``labkit`` as the verb ``grade``."""
+    """Add the verb ``grade`` to ``labkit``."""
     parser = verbs.add_parser(
         "grade",
         help="grade an nbgrader course's submissions in a sandbox, many at a time",
@@ -24,7 +23,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def add_regrade_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Join ``labkit`` as the verb ``regrade``."""
+    """Add the verb ``regrade`` to ``labkit``."""
     parser = verbs.add_parser(
         "regrade",
         help="grade again, also what has not changed, and say whose marks are different now",
@@ -40,10 +39,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("labs", nargs="*", metavar="LAB", help="full names or unique beginnings such as lab01")
     parser.add_argument("--all", action="store_true", help="all labs that were handed in and have a source")
     parser.add_argument("--student", nargs="+", metavar="ID", help="only these students' submissions")
-    parser.add_argument("--jobs", type=_count, metavar="N", help="submissions at once (default: the cores we may use)")
-    parser.add_argument(
-        "--course", type=Path, default=Path(), metavar="FOLDER", help="the course folder (default: this one)"
-    )
+    parser.add_argument("--jobs", type=count, metavar="N", help="submissions at once (default: the cores we may use)")
+    add_course(parser)
     parser.add_argument(
         "--engine",
         default="local",
@@ -82,9 +79,3 @@ def _limit(text: str) -> tuple[str, float | bool]:
         raise argparse.ArgumentTypeError(
             f"expected NAME=VALUE, such as cell_seconds=60 or gpu=true, got {text!r}"
         ) from None
-
-
-def _count(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number from 1, got {text!r}")
-    return int(text)

@@ -1,4 +1,4 @@
-"""An nbgrader course folder: which labs it has, and who handed in what. Nothing that students wrote is trusted."""
+"""An nbgrader course folder: its labs, and the submissions to each. Nothing that students wrote is trusted."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any
 
 from nbgrader.utils import parse_utc
 
-from mlsys_grading.examine.beside import Beside, read_beside, read_ordinary
+from mlsys_grading.examine.files_beside import Beside, read_beside, read_ordinary
 from mlsys_grading.examine.notebook import UnreadableError, cells_of, read_cells
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["CourseFolder", "HandedIn", "Source"]
+__all__ = ["CourseFolder", "HandedIn", "LabSource"]
 
 _LONGEST_TIMESTAMP = 200
 
 
 @dataclass(frozen=True)
-class Source:
+class LabSource:
     """The instructor's notebook: as JSON, and its cells; and the files beside it, path -> base64."""
 
     lab: str
@@ -39,7 +39,7 @@ class HandedIn:
     folder: Path
 
     def cells(self) -> list[dict[str, Any]]:
-        """The cells of its notebook. Raises UnreadableError, in one line, for what is no notebook."""
+        """Read the cells of its notebook. Raises UnreadableError, in one line, for what is no notebook."""
         try:
             self.student.encode()
         except UnicodeEncodeError:
@@ -58,11 +58,11 @@ class HandedIn:
         return read_cells(path)
 
     def beside(self) -> Beside:
-        """The files that were handed in with it."""
+        """Read the files that were handed in with the notebook."""
         return read_beside(self.folder)
 
     def timestamp(self) -> str:
-        """The text of timestamp.txt, which nbgrader's collecting leaves; empty if there is none.
+        """Read timestamp.txt, which nbgrader's collecting leaves; "" if there is none.
 
         Raises UnreadableError for a text that is no time, and for what is no file: it would be no time, and never late.
         """
@@ -90,7 +90,7 @@ class CourseFolder:
 
     @classmethod
     def at(cls, root: Path) -> CourseFolder:
-        """Raises LabkitError if ``root`` is no course folder."""
+        """Return the course folder at ``root``. Raises LabkitError if it is not one."""
         if not (root / "submitted").is_dir():
             raise LabkitError(
                 f"{root} is no nbgrader course folder: it has no submitted/STUDENT/LAB/LAB.ipynb; "
@@ -99,9 +99,9 @@ class CourseFolder:
         return cls(root)
 
     def labs(self, wanted: Sequence[str], every: bool) -> list[str]:
-        """Full names of the labs to grade; ``wanted`` are names or their unique beginnings.
+        """Return full names of the labs to grade; ``wanted`` are names or their unique beginnings.
 
-        Raises LabkitError for a lab that nobody can mean. With ``every``, all labs that somebody handed in.
+        Raises LabkitError for a name that fits no lab or several. With ``every``, all labs with a submission.
         """
         submitted = {path.name for path in self.root.glob("submitted/*/*") if path.is_dir()}
         known = submitted | {path.parent.name for path in self.root.glob("source/*/*.ipynb")}
@@ -121,8 +121,8 @@ class CourseFolder:
             raise LabkitError(f"{what}; there are: {', '.join(sorted(known)) or 'none'}")
         return found[0]
 
-    def source(self, lab: str) -> Source:
-        """Read the instructor's notebook. Raises LabkitError, which says what to do, if there is none to read."""
+    def source(self, lab: str) -> LabSource:
+        """Read the instructor's notebook. Raises LabkitError, with the command to run, if there is none."""
         path = self._source(lab)
         if not path.is_file():
             raise LabkitError(
@@ -137,13 +137,13 @@ class CourseFolder:
         beside = read_beside(path.parent)
         if beside.left_out:
             raise LabkitError(f"{path.parent}: {beside.left_out[0]}; what lies there is laid out for every submission")
-        return Source(lab, notebook, cells, beside.files)
+        return LabSource(lab, notebook, cells, beside.files)
 
     def _source(self, lab: str) -> Path:
         return self.root / "source" / lab / f"{lab}.ipynb"
 
     def handed_in(self, lab: str, students: Sequence[str] = ()) -> list[HandedIn]:
-        """The submissions of one lab, by the students' names; ``students`` are the only ones wanted.
+        """List the submissions of one lab by student; only those of ``students``, if any are named.
 
         Raises LabkitError for a student who has not handed in.
         """

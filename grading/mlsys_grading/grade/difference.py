@@ -1,4 +1,4 @@
-"""What grading again has changed: for each student and task, the points before and after, on screen and in files."""
+"""Differences between two gradings: points before and after by student and task, on screen and in files."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlsys_grading.book.registered import RegisteredLab
 from mlsys_grading.files import write_atomic
-from mlsys_grading.handover.sheet import guarded
+from mlsys_grading.gradebook.registered import RegisteredLab
+from mlsys_grading.gradebook.sheet import guarded
 
-__all__ = ["FOLDER", "Change", "Differences", "changed_tasks", "tasks_of"]
+__all__ = ["FOLDER", "Differences", "MarkChange", "changed_tasks", "shown_points", "tasks_of"]
 
 FOLDER = "regraded"
 _COLUMNS = ("student", "task", "before", "after", "score_before", "score_after")
@@ -24,7 +24,7 @@ Points = Mapping[str, float | None]
 
 
 @dataclass(frozen=True)
-class Change:
+class MarkChange:
     """One submission that was graded before.
 
     Attributes:
@@ -39,16 +39,18 @@ class Change:
     score_after: float
 
     def __str__(self) -> str:
-        """One line for the screen."""
-        tasks = [f"{task} {_points(self.before.get(task))} -> {_points(now)}" for task, now in self.after.items()]
+        """Write one line for the screen."""
+        tasks = [
+            f"{task} {shown_points(self.before.get(task))} -> {shown_points(now)}" for task, now in self.after.items()
+        ]
         return f"{self.student}  {self.score_before:g} -> {self.score_after:g}  {', '.join(tasks)}".rstrip()
 
 
 def tasks_of(lab: RegisteredLab) -> dict[str, str]:
-    """Marked cell -> its task: the solution that it follows; a cell that a person marks is its own.
+    """Return marked cell -> its task: the solution that it follows; a cell that a person marks is its own.
 
     Example:
-        >>> from mlsys_grading.book.registered import RegisteredCell
+        >>> from mlsys_grading.gradebook.registered import RegisteredCell
         >>> kinds = {"f": "solution", "f_test": "test"}
         >>> cells = [RegisteredCell(name, kind, "code", "", {}) for name, kind in kinds.items()]
         >>> tasks_of(RegisteredLab("lab00_your_machine", tuple(cells)))
@@ -64,7 +66,7 @@ def tasks_of(lab: RegisteredLab) -> dict[str, str]:
 
 
 def changed_tasks(tasks: Mapping[str, str], before: Points, after: Points) -> tuple[Points, Points]:
-    """Points of two gradings by task, where they differ. A cell that ``tasks`` does not name is its own."""
+    """Compare the points of two gradings by task. A cell that ``tasks`` does not name is its own."""
     sums: tuple[dict[str, float | None], dict[str, float | None]] = {}, {}
     changed = {}
     for cell in dict.fromkeys([*before, *after]):
@@ -79,7 +81,7 @@ def changed_tasks(tasks: Mapping[str, str], before: Points, after: Points) -> tu
 
 
 class Differences:
-    """Of one run over one lab. Files are made when there is something to say, and say it at once: a run may be killed.
+    """Differences of one run over one lab. Each is written to the file at once, because a run may be killed.
 
     Args:
         course: the files are ``regraded/LAB-TIME.csv``, and at the end ``.json``, in it.
@@ -89,10 +91,10 @@ class Differences:
         self._lab = lab
         self._at = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         self._path = course / FOLDER / f"{lab}-{self._at}.csv"
-        self._changes: list[Change] = []
+        self._changes: list[MarkChange] = []
 
-    def add(self, change: Change) -> None:
-        """Note one."""
+    def add(self, change: MarkChange) -> None:
+        """Append one change to the CSV file."""
         self._path.parent.mkdir(exist_ok=True)
         with open(self._path, "a", encoding="utf-8", newline="") as file:
             lines = csv.writer(file, lineterminator="\n")
@@ -104,7 +106,7 @@ class Differences:
         self._changes.append(change)
 
     def close(self, graded: int) -> Iterator[str]:
-        """Write the JSON, and give the lines for the screen; ``graded`` is how many were graded again."""
+        """Write the JSON file, and return the lines for the screen; ``graded`` is the number graded again."""
         if not self._changes:
             return
         json_path = self._path.with_suffix(".json")
@@ -139,5 +141,6 @@ class Differences:
             yield f"  {task}: {points[task]:+g} points, {count} submission{'s' * (count != 1)}"
 
 
-def _points(points: float | None) -> str:
+def shown_points(points: float | None) -> str:
+    """Format points, or "none"."""
     return "none" if points is None else f"{points:g}"

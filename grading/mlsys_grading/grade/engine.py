@@ -1,6 +1,6 @@
-"""Where jobs are done: an Executor of the standard library's kind, here or on a cluster, and what to do when it fails.
+"""Executors for jobs, on this machine or a cluster, and what to do when one fails.
 
-Local threads need no interpreter each: a thread waits for its warm server, and all of the work is in other processes.
+Local threads need no interpreter each: a thread waits for its fork server, and all of the work is in other processes.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pathlib import Path
 
 from mlsys_grading.grade.bounds import Bounds
 from mlsys_grading.grade.cluster import AGAIN, connected
-from mlsys_grading.grade.job import Job
+from mlsys_grading.grade.job import GradingJob
 from mlsys_grading.grade.settings import read_settings, started
 from mlsys_grading.grade.work import Worker, infrastructure, work
 from mlsys_grading.result import Result
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["Done", "Engine", "open_engine"]
+__all__ = ["Done", "GradingEngine", "open_engine"]
 
 Work = Callable[[str], str]
 _TRIES = 2
@@ -30,15 +30,15 @@ _NO_WORKER_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Done:
-    """A job's result, and what calls of its submission did beside returning plain data."""
+    """A job's result, and the contract of the calls that its submission made."""
 
     result: Result
     contract: dict[str, list[str]]
 
 
 @dataclass(frozen=True)
-class Engine:
-    """Where jobs are done.
+class GradingEngine:
+    """An executor of jobs, and the number of jobs it takes.
 
     Attributes:
         executor: of the standard library's kind; ``place(bounds)`` is the one for jobs of these bounds, by default it.
@@ -51,16 +51,16 @@ class Engine:
     work: Work = work
     place: Callable[[Bounds], Executor] | None = None
 
-    def run(self, jobs: Iterable[Job], tick: Callable[[int], None] = lambda running: None) -> Iterator[Done]:
-        """Do jobs, in no order; ``jobs`` is read as there is room, so that few are held in memory.
+    def run(self, jobs: Iterable[GradingJob], tick: Callable[[int], None] = lambda running: None) -> Iterator[Done]:
+        """Run jobs, in no order; ``jobs`` is read only as there is room, so that few are held in memory.
 
         A job whose worker fails is done a second time, by another; when that fails, too, its result has the status
         "infrastructure". ``tick(number of jobs under way)`` is called several times a second. Raises LabkitError when
         the whole executor is broken.
         """
         waiting = iter(jobs)
-        running: dict[Future[str], tuple[Job, int]] = {}
-        again: list[tuple[Job, int]] = []
+        running: dict[Future[str], tuple[GradingJob, int]] = {}
+        again: list[tuple[GradingJob, int]] = []
         try:
             while True:
                 slots = self.slots if isinstance(self.slots, int) else self.slots()
@@ -73,7 +73,7 @@ class Engine:
                     return
                 finished, _ = wait(running, timeout=_TICK_SECONDS, return_when=FIRST_COMPLETED)
                 tick(min(len(running), slots))
-                for future in list(finished)[:1]:  # one, so that workers get more before it is written out
+                for future in list(finished)[:1]:  # only one, so that workers get new jobs before it is written out
                     job, tries = running.pop(future)
                     if future.cancelled():
                         raise LabkitError(f"the engine has dropped what was under way; {AGAIN}")
@@ -86,25 +86,25 @@ class Engine:
             for future in running:
                 future.cancel()
 
-    def _submit(self, job: Job) -> Future[str]:
+    def _submit(self, job: GradingJob) -> Future[str]:
         executor = self.place(job.bounds) if self.place else self.executor
         try:
             return executor.submit(self.work, job.to_json())
-        except Exception as error:  # of whatever kind an executor has for being broken
+        except Exception as error:  # each kind of executor has its own exception for being broken
             raise LabkitError(f"the engine takes no more jobs ({error}); {AGAIN}") from None
 
 
-def _done(future: Future[str], job: Job) -> Done:
+def _done(future: Future[str], job: GradingJob) -> Done:
     try:
         plain = json.loads(future.result())
         return Done(Result.from_json(plain["result"]), plain["contract"] or {})
-    except Exception as error:  # of whatever kind an executor has for a worker that died
+    except Exception as error:  # each kind of executor has its own exception for a dead worker
         return Done(infrastructure(job, f"{type(error).__name__}: {error}"), {})
 
 
 @contextlib.contextmanager
-def open_engine(name: str, jobs: int) -> Iterator[Engine]:
-    """The engine called ``local``, with ``jobs`` at once; ``dask:ADDRESS`` of a dask scheduler; or a settings file.
+def open_engine(name: str, jobs: int) -> Iterator[GradingEngine]:
+    """Open the engine ``local``, with ``jobs`` at once; ``dask:ADDRESS`` of a dask scheduler; or a settings file's.
 
     Leaving the ``with`` block, by Ctrl-C as well, ends what is under way here. Raises LabkitError for another name, or
     a cluster that cannot be used.
@@ -112,10 +112,10 @@ def open_engine(name: str, jobs: int) -> Iterator[Engine]:
     kind, _, address = name.partition(":")
     if kind == "dask" and address:
         with connected(address, _NO_WORKER_SECONDS) as cluster:
-            yield Engine(cluster.place(Bounds()), cluster.slots, place=cluster.place)
+            yield GradingEngine(cluster.place(Bounds()), cluster.slots, place=cluster.place)
     elif Path(name).suffix == ".toml":
         with started(read_settings(Path(name))) as cluster:
-            yield Engine(cluster.place(Bounds()), cluster.slots, place=cluster.place)
+            yield GradingEngine(cluster.place(Bounds()), cluster.slots, place=cluster.place)
     elif name == "local":
         with _local(jobs) as engine:
             yield engine
@@ -127,12 +127,12 @@ def open_engine(name: str, jobs: int) -> Iterator[Engine]:
 
 
 @contextlib.contextmanager
-def _local(jobs: int) -> Iterator[Engine]:
+def _local(jobs: int) -> Iterator[GradingEngine]:
     worker = Worker()
     several, alone = (ThreadPoolExecutor(count, thread_name_prefix="grade") for count in (jobs, 1))
     try:
-        # All jobs of a lab have the same bounds, and labs come one after another: one thread is alone indeed.
-        yield Engine(several, jobs, worker.work, place=lambda bounds: alone if bounds.timing else several)
+        # All jobs of a lab have the same bounds, and labs come one after another, so one thread runs nothing beside it.
+        yield GradingEngine(several, jobs, worker.work, place=lambda bounds: alone if bounds.timing else several)
     finally:
         for executor in (several, alone):
             executor.shutdown(wait=False, cancel_futures=True)

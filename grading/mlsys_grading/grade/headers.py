@@ -18,7 +18,7 @@ _CUDA = "mlsys_labkit.cuda"
 
 
 def lent_headers(modules: Sequence[str]) -> Path | None:
-    """A folder of compiled headers that any user may read, for a sandbox to see; None for a lab without CUDA.
+    """Return a folder of compiled headers that any user may read; None for a lab without CUDA.
 
     None as well where there is no compiler, or the user's cache is in a folder that a sandbox has its own of: then
     every submission compiles for itself.
@@ -30,10 +30,10 @@ def lent_headers(modules: Sequence[str]) -> Path | None:
 
 @cache
 def _made() -> Path | None:
-    from mlsys_labkit.cuda.build.cache import Cache
-    from mlsys_labkit.cuda.build.flags import Build
-    from mlsys_labkit.cuda.build.headers import precompiled
-    from mlsys_labkit.cuda.build.toolchain import find_toolchain
+    from mlsys_labkit.cuda.cache import Cache
+    from mlsys_labkit.cuda.kernel.gcc.flags import Build
+    from mlsys_labkit.cuda.kernel.gcc.headers import precompiled
+    from mlsys_labkit.cuda.kernel.gcc.toolchain import find_toolchain
 
     folder = Cache().folder.resolve().with_name("cuda-lent")
     if any(folder.is_relative_to(hidden) for hidden in _HIDDEN):
@@ -45,5 +45,5 @@ def _made() -> Path | None:
             for path in (*entry.iterdir(), entry, folder):
                 path.chmod(0o755)
     except (LabkitError, OSError):
-        return None  # the lab's own cells will say what is missing
+        return None  # the lab's own cells will report what is missing
     return folder

@@ -1,4 +1,4 @@
-"""``Job``: one submission to grade, with all that its marks depend on. Plain data; it crosses machines as JSON."""
+"""``GradingJob``: one submission, and all that its marks depend on, as plain data that crosses machines as JSON."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ from typing import Any
 
 import mlsys_grading
 import mlsys_labkit
-from mlsys_grading.examine.beside import Beside
-from mlsys_grading.examine.run import Patience
+from mlsys_grading.examine.files_beside import Beside
 from mlsys_grading.grade.bounds import Bounds
-from mlsys_grading.sandbox.limits import Limits
+from mlsys_grading.sandbox.limits import SandboxLimits
+from mlsys_grading.time_limits import TimeLimits
 
-__all__ = ["Bounds", "Job", "versions"]
+__all__ = ["Bounds", "GradingJob", "versions"]
 
 Cell = Mapping[str, Any]
-_OF_THE_TRANSPORT = ("attachments",)  # they count as part of the submission, and no worker needs them
 
 
 @dataclass(frozen=True)
-class Job:
+class GradingJob:
     """One submission to grade.
 
     Attributes:
@@ -40,8 +39,9 @@ class Job:
 
     Example:
         >>> cells = [{"cell_type": "code", "source": "x = 1", "metadata": {}}]
-        >>> job = Job.of("lab00_your_machine", "ada", cells, cells, None, ("json",), Bounds())
-        >>> Job.from_json(job.to_json()) == job
+        >>> needs = {"contract": None, "modules": ("json",), "bounds": Bounds()}
+        >>> job = GradingJob.of("lab00_your_machine", "ada", cells, cells, **needs)
+        >>> GradingJob.from_json(job.to_json()) == job
         True
     """
 
@@ -64,19 +64,28 @@ class Job:
         student: str,
         source: Sequence[Cell],
         submission: Sequence[Cell],
+        *,
         contract: Mapping[str, list[str]] | None,
         modules: tuple[str, ...],
         bounds: Bounds,
         beside: Beside | None = None,
         shipped: Mapping[str, str] | None = None,
-    ) -> Job:
-        """Name it by its content. The contract follows from the rest, and the student's name changes no mark."""
-        beside, shipped = beside or Beside(), shipped or {}
-        content = [lab, [_plain(cell) for cell in source], submission, asdict(bounds), _code_digest(), versions()]
-        content += [dict(beside.files), dict(shipped)]
+    ) -> GradingJob:
+        """Name the job by its content. The contract follows from the rest, and the student's name changes no mark."""
+        beside, shipped, plain = beside or Beside(), shipped or {}, [_plain(cell) for cell in source]
+        content = [
+            lab,
+            plain,
+            submission,
+            asdict(bounds),
+            _code_digest(),
+            versions(),
+            dict(beside.files),
+            dict(shipped),
+        ]
         name = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
-        sent = [{key: cell[key] for key in cell if key not in _OF_THE_TRANSPORT} for cell in submission]
-        plain = [_plain(cell) for cell in source]
+        # Attachments are part of the job's name, but no worker needs them.
+        sent = [{key: cell[key] for key in cell if key != "attachments"} for cell in submission]
         files = beside.files, shipped, beside.left_out
         return cls(name, lab, student, plain, sent, contract, modules, bounds, *files)
 
@@ -84,22 +93,22 @@ class Job:
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_json(cls, text: str) -> Job:
+    def from_json(cls, text: str) -> GradingJob:
         """Read what ``to_json`` wrote."""
         plain = json.loads(text)
         bounds = plain.pop("bounds")
-        patience, limits = Patience(**bounds.pop("patience")), Limits(**bounds.pop("limits"))
+        time_limits, limits = TimeLimits(**bounds.pop("time_limits")), SandboxLimits(**bounds.pop("limits"))
         modules, left_out = tuple(plain.pop("modules")), tuple(plain.pop("left_out"))
-        return cls(bounds=Bounds(patience, limits, **bounds), modules=modules, left_out=left_out, **plain)
+        return cls(bounds=Bounds(time_limits, limits, **bounds), modules=modules, left_out=left_out, **plain)
 
 
 def versions() -> dict[str, str]:
-    """Of the kit, the graders and Python."""
+    """Return the versions of the kit, the graders and Python."""
     return {name: version(name) for name in ("mlsys-labkit", "mlsys-grading")} | {"python": platform.python_version()}
 
 
 def _plain(cell: Cell) -> dict[str, Any]:
-    """Without outputs and execution counts, which building the same lab again may change."""
+    """Leave out outputs and execution counts, which building the same lab again may change."""
     source = cell.get("source", "")
     text = source if isinstance(source, str) else "".join(source)
     return {"cell_type": cell["cell_type"], "source": text, "metadata": cell.get("metadata") or {}}
@@ -107,12 +116,12 @@ def _plain(cell: Cell) -> dict[str, Any]:
 
 @cache
 def _code_digest() -> str:
-    """Changes with every file of the kit, and of the part of the graders that comes to verdicts."""
+    """Hash every file of the kit, and of the graders' packages that influence a mark."""
     kit = Path(mlsys_labkit.__file__).parent
     graders = Path(mlsys_grading.__file__).parent
-    rooms = [graders / room for room in ("boundary", "examine", "gpu", "kernel", "sandbox", "warm", "witness")]
+    rooms = [graders / room for room in ("boundary", "counters", "examine", "fork_server", "gpu", "kernel", "sandbox")]
     digest = hashlib.sha256()
-    for root in (kit, *rooms, graders / "shell.py"):
+    for root in (kit, *rooms, graders / "processes.py", graders / "result.py", graders / "shell.py"):
         for path in sorted(path for path in (root, *root.rglob("*")) if path.is_file()):
             if "__pycache__" not in path.parts:
                 data = path.read_bytes()

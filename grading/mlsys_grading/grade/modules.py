@@ -1,4 +1,4 @@
-"""What a lab imports: read off its cells, so that it is imported once and not for every submission."""
+"""Modules that a lab imports, read off its cells: they are imported once, not for every submission."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _ALWAYS = (
     "IPython",
     "mlsys_labkit.checks",
     "mlsys_labkit.memory.torch_tracer",
-    "mlsys_grading.examine.beside",
+    "mlsys_grading.examine.files_beside",
     "mlsys_grading.examine.examiner",
     "mlsys_grading.boundary.student",
-    # Where the probes are that checks import when they are called: a student's process answers only for these.
+    # Modules of the probes, which checks import when called: a student's process answers only for imported ones.
     "mlsys_labkit.access",
     "mlsys_labkit.checks.ranks",
     "mlsys_labkit.memory",
@@ -32,15 +32,15 @@ _LATE = {
     "torch": ("torch.testing", "torch._dynamo"),
     "triton": ("triton.language",),
     "plotly": ("plotly.graph_objects",),
-    "mlsys_labkit.ranks": ("mlsys_grading.witness.rank", "mlsys_grading.witness.relay"),
-    "mlsys_labkit.cuda": ("mlsys_labkit.cuda.module",),
+    "mlsys_labkit.ranks": ("mlsys_grading.counters.rank", "mlsys_grading.counters.relay"),
+    "mlsys_labkit.cuda": ("mlsys_labkit.cuda.kernel.compilation",),
 }
 _EXTENSION = re.compile(r"^%load_ext\s+([\w.]+)", re.MULTILINE)
 _KIT = "mlsys_labkit"
 
 
 def modules_of(cells: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """The modules that a notebook's cells name, and those that come with them. Some may not be modules at all.
+    """Return the modules that a notebook's cells name, and those that come with them. Some may not be modules.
 
     Example:
         >>> cell = {"cell_type": "code", "source": "import mlsys_labkit as lk\\nlk.roofline\\nimport torch.nn"}

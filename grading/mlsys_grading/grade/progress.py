@@ -1,4 +1,4 @@
-"""What the terminal shows while submissions are graded: a line a submission, and on a terminal a bar below."""
+"""Terminal output while submissions are graded: a line for each one, and on a terminal a bar below."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import shutil
 import time
 from typing import TextIO
 
-from mlsys_grading.run.progress import clock
+from mlsys_grading.report.clock import clock
 
-__all__ = ["Progress"]
+__all__ = ["GradingProgress"]
 
 BAR_CELLS = 24
 
 
-class Progress:
-    """Draws on ``stream``; ``total`` is the number of submissions.
+class GradingProgress:
+    """A progress display on ``stream``; ``total`` is the number of submissions.
 
     Example:
         >>> import sys
-        >>> progress = Progress(sys.stdout, 2)
+        >>> progress = GradingProgress(sys.stdout, 2)
         >>> progress.advance("ada  5/5")
         ada  5/5
     """
@@ -31,7 +31,7 @@ class Progress:
         self._drawn = 0.0
 
     def advance(self, line: str = "", graded: bool = True) -> None:
-        """One more is through; ``graded`` is False for one that took no time and says nothing about the pace."""
+        """Count one more as done; ``graded`` is False for one that took no time and does not count for the pace."""
         self._done += 1
         self._graded += graded
         if line:
@@ -41,7 +41,7 @@ class Progress:
         self.tick(self._running)
 
     def tick(self, running: int) -> None:
-        """Draw the bar anew, if it is time to."""
+        """Draw the bar again, if enough time has passed."""
         self._running = running
         if self._live and time.monotonic() - self._drawn > 0.1:
             self._drawn = time.monotonic()
@@ -50,12 +50,12 @@ class Progress:
             self._stream.flush()
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         self._clear()
         self._stream.flush()
 
     def eta_seconds(self) -> float | None:
-        """Seconds left at the pace so far; None before there is a pace."""
+        """Return the seconds left at the pace so far; None before there is a pace."""
         if not self._graded:
             return None
         return (time.monotonic() - self._started) / self._graded * (self._total - self._done)

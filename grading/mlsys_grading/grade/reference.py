@@ -1,10 +1,10 @@
-"""The lab's own solution, graded like a submission: it says what honest calls do, or that the lab cannot be graded."""
+"""The lab's own solution, graded like a submission, to learn what honest calls do and whether the lab can be graded."""
 
 from __future__ import annotations
 
-from mlsys_grading.grade.course import Source
-from mlsys_grading.grade.engine import Engine
-from mlsys_grading.grade.job import Bounds, Job
+from mlsys_grading.grade.course import LabSource
+from mlsys_grading.grade.engine import GradingEngine
+from mlsys_grading.grade.job import Bounds, GradingJob
 from mlsys_grading.grade.modules import modules_of
 from mlsys_grading.grade.store import Store
 from mlsys_labkit.errors import LabkitError
@@ -15,14 +15,22 @@ _REFERENCE = "the reference solution"
 _MOST_REASONS = 5
 
 
-def learn(engine: Engine, source: Source, bounds: Bounds, store: Store) -> dict[str, list[str]]:
-    """The lab's contract: what calls of its solution do beside returning plain data. It is learnt once.
+def learn(engine: GradingEngine, source: LabSource, bounds: Bounds, store: Store) -> dict[str, list[str]]:
+    """Grade the lab's solution once, and return the contract of its calls.
 
     Raises LabkitError, with cells and reasons, if the solution does not get full marks: then no mark of this lab would
     mean anything.
     """
-    of_lab = None, modules_of(source.cells), bounds
-    job = Job.of(source.lab, _REFERENCE, source.cells, source.cells, *of_lab, shipped=source.files)
+    job = GradingJob.of(
+        source.lab,
+        _REFERENCE,
+        source.cells,
+        source.cells,
+        contract=None,
+        modules=modules_of(source.cells),
+        bounds=bounds,
+        shipped=source.files,
+    )
     kept = store.contract(source.lab, job.name)
     if kept is not None:
         return kept

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mlsys_grading.grade.cluster import Cluster, connected, need_library
+from mlsys_grading.grade.cluster import DaskWorkers, connected, need_library
 from mlsys_labkit.errors import LabkitError
 
 __all__ = ["Settings", "kubernetes_spec", "read_settings", "slurm_cluster", "started"]
@@ -25,7 +25,7 @@ _DASK = {"distributed.scheduler.worker-ttl": "2 minutes"}  # a worker that is si
 
 @dataclass(frozen=True)
 class Settings:
-    """What a settings file says.
+    """The content of a settings file.
 
     Attributes:
         engine: "slurm" or "kubernetes".
@@ -47,7 +47,7 @@ class Settings:
 
     @property
     def resources(self) -> str:
-        """As a dask worker takes them.
+        """The resources in the form that a dask worker takes.
 
         Example:
             >>> Settings("slurm", cores=8, gpus=1).resources
@@ -62,7 +62,7 @@ _ENGINES = ("slurm", "kubernetes")
 
 
 def read_settings(path: Path) -> Settings:
-    """Read one. Raises LabkitError, one line, for a file that is none."""
+    """Read a settings file. Raises LabkitError, one line, if it is not valid."""
     try:
         plain = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -88,14 +88,14 @@ def read_settings(path: Path) -> Settings:
 
 
 @contextlib.contextmanager
-def started(settings: Settings) -> Iterator[Cluster]:
-    """The cluster, until the end of the ``with`` block. Raises LabkitError if it cannot be started."""
+def started(settings: Settings) -> Iterator[DaskWorkers]:
+    """Start the cluster for the ``with`` block. Raises LabkitError if it cannot be started."""
     make = slurm_cluster if settings.engine == "slurm" else _kubernetes_cluster
     try:
         cluster = make(settings)
     except LabkitError:
         raise
-    except Exception as error:  # of the libraries, of sbatch, of Kubernetes: whatever they raise, it is one line here
+    except Exception as error:  # the libraries, sbatch and Kubernetes raise many kinds; each becomes one line
         raise LabkitError(f"{settings.engine}: the cluster does not start ({_line(error)})") from None
     try:
         with connected(cluster, 60 * settings.wait_minutes) as found:
@@ -105,7 +105,7 @@ def started(settings: Settings) -> Iterator[Cluster]:
 
 
 def slurm_cluster(settings: Settings, workers: int | None = None) -> Any:
-    """A scheduler in this process, and ``workers`` Slurm jobs (default: as set), each with one dask worker.
+    """Start a scheduler in this process, and ``workers`` Slurm jobs (default: as set), each with one dask worker.
 
     Reference: https://jobqueue.dask.org/en/latest/generated/dask_jobqueue.SLURMCluster.html
     """
@@ -119,7 +119,7 @@ def slurm_cluster(settings: Settings, workers: int | None = None) -> Any:
 
 
 def kubernetes_spec(settings: Settings) -> dict[str, Any]:
-    """The ``DaskCluster`` object that dask's operator turns into pods.
+    """Build the ``DaskCluster`` object that dask's operator turns into pods.
 
     Reference: https://kubernetes.dask.org/en/latest/operator_resources.html
     """

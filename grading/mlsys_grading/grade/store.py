@@ -1,4 +1,4 @@
-"""What is known of earlier gradings, as JSON files beside the gradebook: each is whole or not there."""
+"""Results of earlier gradings, as JSON files beside the gradebook: each is whole or not there."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ FOLDER = ".mlsys-grading"
 class Store:
     """The folder ``.mlsys-grading`` of a course.
 
-    ``results/LAB/STUDENT.json`` is the last Result of a submission; ``written/LAB/STUDENT.json`` says that it stands in
-    the gradebook, the graded notebook and the feedback; ``contracts/LAB.json`` is what the reference solution did. A
-    file that cannot be read counts as none: what it would have saved is done again.
+    ``results/LAB/STUDENT.json`` is the last Result of a submission; ``written/LAB/STUDENT.json`` records that it is in
+    the gradebook, the graded notebook and the feedback; ``contracts/LAB.json`` is the reference solution's contract. A
+    file that cannot be read counts as missing, and its work is done again.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -41,19 +41,19 @@ class Store:
             return None
 
     def put(self, result: Result) -> None:
-        """Keep a result, in the place of the one before."""
+        """Store a result, in place of the one before."""
         write_atomic(self._path("results", result.lab, result.student), result.to_json())
 
     def is_written(self, result: Result, timestamp: str) -> bool:
-        """Whether a result, of a submission of that time, has been written out to the last file."""
+        """Return True if a result, of a submission of that time, has been written out to the last file."""
         return bool(self._read(self._path("written", result.lab, result.student)) == _written(result, timestamp))
 
-    def note_written(self, result: Result, timestamp: str) -> None:
-        """Say so."""
-        write_if_changed(self._path("written", result.lab, result.student), json.dumps(_written(result, timestamp)))
+    def written_note(self, result: Result, timestamp: str) -> dict[Path, str]:
+        """Return path -> content of the file that records that a result has been written out."""
+        return {self._path("written", result.lab, result.student): json.dumps(_written(result, timestamp))}
 
     def contract(self, lab: str, job: str) -> dict[str, list[str]] | None:
-        """What the reference solution did when it was graded as ``job``; None if that job is not the last one."""
+        """Return the contract stored for ``job``; None if another job was the last."""
         found = self._read(self._path("contracts", lab))
         if not isinstance(found, dict) or found.get("job") != job or not isinstance(found.get("contract"), dict):
             return None
@@ -61,7 +61,7 @@ class Store:
         return contract
 
     def put_contract(self, lab: str, job: str, contract: Mapping[str, list[str]]) -> None:
-        """Keep a contract, readable, since it is worth a look: it bounds what honest work may do."""
+        """Store a contract as readable JSON, because instructors may want to see what honest work may do."""
         plain = {"job": job, "contract": dict(contract)}
         write_if_changed(self._path("contracts", lab), json.dumps(plain, indent=1, sort_keys=True))
 

@@ -1,4 +1,4 @@
-"""``labkit grade``: which submissions, through which engine, into which gradebook, and what to say about it."""
+"""``labkit grade``: chooses the submissions, the engine and the gradebook, and prints the summary."""
 
 from __future__ import annotations
 
@@ -13,28 +13,27 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from mlsys_grading.book.course import course_settings
-from mlsys_grading.book.gradebook import Gradebook, Recorded
-from mlsys_grading.book.registered import register
 from mlsys_grading.examine.notebook import UnreadableError
 from mlsys_grading.files import named
 from mlsys_grading.grade.bounds import Bounds
-from mlsys_grading.grade.course import CourseFolder, HandedIn, Source
-from mlsys_grading.grade.difference import Change, Differences, changed_tasks, tasks_of
-from mlsys_grading.grade.engine import Engine, open_engine
-from mlsys_grading.grade.job import Job
+from mlsys_grading.grade.course import CourseFolder, HandedIn, LabSource
+from mlsys_grading.grade.difference import Differences, MarkChange, changed_tasks, shown_points, tasks_of
+from mlsys_grading.grade.engine import GradingEngine, open_engine
+from mlsys_grading.grade.job import GradingJob
 from mlsys_grading.grade.ledger import Ledger, Written
 from mlsys_grading.grade.modules import modules_of
-from mlsys_grading.grade.progress import Progress
+from mlsys_grading.grade.progress import GradingProgress
 from mlsys_grading.grade.reference import learn
 from mlsys_grading.grade.store import FOLDER, Store
-from mlsys_grading.handover.grades import write_grades
+from mlsys_grading.gradebook.course import course_settings
+from mlsys_grading.gradebook.gradebook import Gradebook, Recorded
+from mlsys_grading.gradebook.registered import register
+from mlsys_grading.report.clock import clock
 from mlsys_grading.result import Result
-from mlsys_grading.run.progress import clock
 from mlsys_grading.sandbox.confine import refusal
 from mlsys_grading.sandbox.root import shown_with
+from mlsys_labkit._base.limits import usable_cores
 from mlsys_labkit.errors import LabkitError
-from mlsys_labkit.limits import usable_cores
 
 __all__ = ["grade_verb"]
 
@@ -82,25 +81,26 @@ def grade_verb(arguments: Namespace) -> int:
             try:
                 outcomes.append(_Grading(engine, ledger, source, contract, bounds, arguments.force).run(handed_in))
             finally:
-                write_grades(course.root, source, ledger.lab, book)
+                ledger.write_grades()
     return 2 if all(outcome == 2 for outcome in outcomes) else int(any(outcomes))
 
 
 class _Grading:
-    """Of one lab."""
+    """The grading of one lab."""
 
     def __init__(
         self,
-        engine: Engine,
+        engine: GradingEngine,
         ledger: Ledger,
-        source: Source,
+        source: LabSource,
         contract: dict[str, list[str]],
         bounds: Bounds,
         force: bool,
     ) -> None:
         self._engine, self._ledger, self._source = engine, ledger, source
-        self._contract, self._bounds, self._force = contract, bounds, force
-        self._modules = modules_of(source.cells)
+        self._force = force
+        self._of_lab: dict[str, Any] = {"contract": contract, "bounds": bounds, "shipped": source.files}
+        self._of_lab["modules"] = modules_of(source.cells)
         self._under_way: dict[str, tuple[list[dict[str, Any]], str]] = {}
         self._counts: Counter[str] = Counter()
         self._apart: list[str] = []
@@ -108,9 +108,9 @@ class _Grading:
         self._differences = Differences(ledger.course, source.lab)
 
     def run(self, handed_in: Sequence[HandedIn]) -> int:
-        """Grade what has changed, and write it; returns 1 if something is to be looked at, else 0."""
+        """Grade and write what has changed; returns 1 if something needs attention, else 0."""
         self._width = max((len(each.student) for each in handed_in), default=0)
-        self._progress = Progress(sys.stdout, len(handed_in))
+        self._progress = GradingProgress(sys.stdout, len(handed_in))
         started = time.monotonic()
         print(f"{self._source.lab}: {len(handed_in)} submissions", flush=True)
         try:
@@ -125,16 +125,15 @@ class _Grading:
             self._say_what_became(time.monotonic() - started)
         return int(bool(self._apart))
 
-    def _jobs(self, handed_in: Sequence[HandedIn]) -> Iterator[Job]:
-        """What has to be graded; what has been is written where it is not yet."""
+    def _jobs(self, handed_in: Sequence[HandedIn]) -> Iterator[GradingJob]:
+        """Yield a job for each submission that has to be graded; write a known result that is not written yet."""
         for each in handed_in:
             try:
                 cells, timestamp, beside = each.cells(), each.timestamp(), each.beside()
             except UnreadableError as error:
                 self._set_apart("unreadable", each.student, str(error))
                 continue
-            of_lab = self._contract, self._modules, self._bounds, beside, self._source.files
-            job = Job.of(each.lab, each.student, self._source.cells, cells, *of_lab)
+            job = GradingJob.of(each.lab, each.student, self._source.cells, cells, beside=beside, **self._of_lab)
             known = None if self._force else self._ledger.known(each.student, job.name)
             if known is None:
                 self._under_way[each.student] = cells, timestamp
@@ -154,15 +153,15 @@ class _Grading:
             self._differences.add(change)
         self._progress.advance(self._line(result, written.recorded), graded=what == "graded")
 
-    def _change(self, written: Written) -> Change | None:
-        """What is different now for a submission that has been graded before."""
+    def _change(self, written: Written) -> MarkChange | None:
+        """Return the difference to the earlier grading of a submission, or None."""
         recorded, score = written.recorded, written.score_before
         if recorded.before is None or score is None:
             return None
         before, after = changed_tasks(self._tasks, recorded.before, recorded.after)
         if not after and score == written.score_after:
             return None
-        return Change(recorded.student, before, after, score, written.score_after)
+        return MarkChange(recorded.student, before, after, score, written.score_after)
 
     def _line(self, result: Result, recorded: Recorded) -> str:
         line = f"{result.student:<{self._width}}  {result.points:g}/{result.max_points:g}  {result.seconds:.1f} s"
@@ -191,31 +190,27 @@ class _Grading:
 
 
 def _changes(recorded: Recorded) -> str:
-    """``4 -> 6 (f_test 0 -> 2)``: the machine's marks before and now, where they differ."""
+    """Describe the machine's marks before and now, where they differ: ``4 -> 6 (f_test 0 -> 2)``."""
     before, after = recorded.before, recorded.after
     if before is None or before == after:
         return ""
     cells = [name for name in {**before, **after} if before.get(name) != after.get(name)]
-    told = ", ".join(f"{name} {_points(before.get(name))} -> {_points(after.get(name))}" for name in cells)
-    return f"{_points(_sum(before.values()))} -> {_points(_sum(after.values()))} ({told})"
+    told = ", ".join(f"{name} {shown_points(before.get(name))} -> {shown_points(after.get(name))}" for name in cells)
+    return f"{_sum(before.values()):g} -> {_sum(after.values()):g} ({told})"
 
 
 def _sum(points: Any) -> float:
     return float(sum(each or 0.0 for each in points))
 
 
-def _points(points: float | None) -> str:
-    return "none" if points is None else f"{points:g}"
-
-
 def _shown(text: str) -> str:
-    """As a terminal may show it: a name can hold new lines that look like ours, and what steers a terminal."""
+    """Escape what must not reach a terminal: a name can hold newlines and control characters."""
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 @contextmanager
 def _alone(course: Path) -> Iterator[None]:
-    """One grader a course folder at a time: a gradebook has one writer."""
+    """Lock the course folder, so that the gradebook has one writer at a time."""
     folder = course / FOLDER
     folder.mkdir(exist_ok=True)
     lock = os.open(folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)

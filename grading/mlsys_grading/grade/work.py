@@ -1,6 +1,6 @@
-"""What a worker does: a job in, a result out, both as JSON. It is the same for threads here and for a cluster.
+"""Work of a worker: a job in, a result out, both as JSON, for threads here and for a cluster.
 
-The worker runs no student's code itself: each of its threads keeps one warm server, a process that forks confined
+The worker runs no student's code itself: each of its threads keeps one fork server, a process that forks confined
 processes. Trouble of the machine ends that server, so that the next job starts with another. All are clones of one that
 does nothing else, which has spent the seconds that imports take.
 """
@@ -14,37 +14,37 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 
-from mlsys_grading.examine.beside import with_files
-from mlsys_grading.examine.plan import Plan, make_plan
+from mlsys_grading.examine.files_beside import with_files
+from mlsys_grading.examine.plan import SubmissionPlan, make_plan
 from mlsys_grading.examine.run import Examined, examine_submission
-from mlsys_grading.gpu.devices import Device, visible_devices
+from mlsys_grading.fork_server.client import ForkServer, ForkServerError
+from mlsys_grading.gpu.devices import GpuDevice, visible_devices
 from mlsys_grading.gpu.lease import lease
 from mlsys_grading.grade.headers import lent_headers
-from mlsys_grading.grade.job import Bounds, Job, versions
-from mlsys_grading.result import CellMark, Result
+from mlsys_grading.grade.job import Bounds, GradingJob, versions
+from mlsys_grading.result import Result
 from mlsys_grading.sandbox.confine import Sandbox, refusal
 from mlsys_grading.sandbox.root import readable_paths
-from mlsys_grading.warm.client import WarmError, WarmServer
 from mlsys_labkit.errors import LabkitError
 
 __all__ = ["Worker", "infrastructure", "work"]
 
-Devices = Callable[[], Sequence[Device]]
-Lease = Callable[[Sequence[Device]], AbstractContextManager[Device]]
+Devices = Callable[[], Sequence[GpuDevice]]
+Lease = Callable[[Sequence[GpuDevice]], AbstractContextManager[GpuDevice]]
 _GRACE_SECONDS = 60.0
 _FIRST_USER = 200_000
 
 
 class Worker:
-    """Grades jobs, in as many threads as call ``work``."""
+    """A grader of jobs, in as many threads as call ``work``."""
 
     def __init__(self, devices: Devices = visible_devices, lease: Lease = lease) -> None:
         self._devices, self._lease = devices, lease
         self._gpus: threading.Semaphore | None = None
         self._starting = threading.Lock()
-        self._originals: dict[tuple[str, ...], WarmServer] = {}  # modules -> the server that is cloned
-        self._mine = threading.local()  # server, modules: a server ends with the thread that started it
-        self._servers: dict[WarmServer, tuple[str, ...]] = {}
+        self._originals: dict[tuple[str, ...], ForkServer] = {}  # modules -> the server that is cloned
+        self._mine = threading.local()  # server and modules per thread: a server ends with the thread that started it
+        self._servers: dict[ForkServer, tuple[str, ...]] = {}
         self._is_closed = False
 
     def work(self, text: str) -> str:
@@ -57,7 +57,7 @@ class Worker:
             JSON of {"result": a Result as text, "contract": what calls did}. What fails here and not in the submission
             comes back as a Result with the status "infrastructure".
         """
-        job = Job.from_json(text)
+        job = GradingJob.from_json(text)
         plan = with_files(make_plan(job.source, job.submission), job.beside, job.shipped)
         try:
             examined = self._examine(job, plan)
@@ -69,29 +69,29 @@ class Worker:
         return json.dumps({"result": _result(job, plan, examined).to_json(), "contract": dict(examined.contract)})
 
     def close(self) -> None:
-        """End all servers, and with them what they grade: whoever waits for it gets an infrastructure failure."""
+        """End all servers and everything they grade: threads that wait get an infrastructure failure."""
         self._is_closed = True
         for server in [*self._servers, *self._originals.values()]:
             server.close()
 
-    def _examine(self, job: Job, plan: Plan) -> Examined:
+    def _examine(self, job: GradingJob, plan: SubmissionPlan) -> Examined:
         bounds = job.bounds
         if bounds.sandbox and (reason := _refusal()):
-            raise WarmError(f"this machine allows no sandbox: {reason}")
+            raise ForkServerError(f"this machine allows no sandbox: {reason}")
         server = self._server(job.modules)
-        # Two users a server: every sandbox on this machine has one of its own.
+        # Two user ids per server, so that every sandbox on this machine has its own.
         user = _FIRST_USER + 2 * (server.pid % 100_000)
         sandbox = _sandbox(bounds, job.modules, user) if bounds.sandbox else None
         with (
             self._gpu(bounds) as gpu,
-            _bounded(server, 2 * bounds.patience.wall_seconds + _GRACE_SECONDS),
+            _bounded(server, 2 * bounds.time_limits.wall_seconds + _GRACE_SECONDS),
         ):
             sandbox = gpu.shown_in(sandbox) if gpu and sandbox else sandbox
-            return examine_submission(server, plan, job.contract, bounds.patience, sandbox)
+            return examine_submission(server, plan, job.contract, bounds.time_limits, sandbox)
 
     @contextlib.contextmanager
-    def _gpu(self, bounds: Bounds) -> Iterator[Device | None]:
-        """A GPU for this job alone, if it needs one; threads wait their turn here, other graders at the lease."""
+    def _gpu(self, bounds: Bounds) -> Iterator[GpuDevice | None]:
+        """Lease a GPU for this job alone, if it needs one; threads wait here, other graders at the lease."""
         if not bounds.gpu:
             yield None
             return
@@ -101,27 +101,27 @@ class Worker:
         with self._gpus, self._lease(devices) as device:
             yield device
 
-    def _server(self, modules: tuple[str, ...]) -> WarmServer:
-        """This thread's server, which has imported ``modules``."""
-        known: WarmServer | None = getattr(self._mine, "server", None)
+    def _server(self, modules: tuple[str, ...]) -> ForkServer:
+        """Return this thread's server, which has imported ``modules``."""
+        known: ForkServer | None = getattr(self._mine, "server", None)
         if known is None or not known.is_alive or self._mine.modules != modules:
             self._drop()
             with self._starting:
                 original = self._originals.get(modules)
                 if original is None or not original.is_alive:
-                    original = self._originals[modules] = WarmServer(modules)
+                    original = self._originals[modules] = ForkServer(modules)
                 known = original.clone()
                 self._servers[known] = modules
-                for unused in self._originals.keys() - set(self._servers.values()):  # of a lab that is done
+                for unused in self._originals.keys() - set(self._servers.values()):  # its lab is done
                     self._originals.pop(unused).close()
             self._mine.server, self._mine.modules = known, modules
         if self._is_closed:
-            self.close()  # for those that were started meanwhile
-            raise WarmError("grading has been stopped")
+            self.close()  # also ends servers that were started meanwhile
+            raise ForkServerError("grading has been stopped")
         return known
 
     def _drop(self) -> None:
-        server: WarmServer | None = getattr(self._mine, "server", None)
+        server: ForkServer | None = getattr(self._mine, "server", None)
         if server is not None:
             self._mine.server = None
             self._servers.pop(server, None)
@@ -132,37 +132,21 @@ _here = Worker()
 
 
 def work(text: str) -> str:
-    """``Worker.work`` of this process, for executors that run a function elsewhere."""
+    """Call ``Worker.work`` of this process, for executors that run a function elsewhere."""
     return _here.work(text)
 
 
-def infrastructure(job: Job, why: str) -> Result:
-    """The result of a job that no worker could do: no marks."""
+def infrastructure(job: GradingJob, why: str) -> Result:
+    """Make the result of a job that no worker could do: no marks."""
     return Result(job.name, job.lab, job.student, (), status="infrastructure", why=" ".join(why.split()))
 
 
-def _result(job: Job, plan: Plan, examined: Examined) -> Result:
-    tags = {
-        str(cell["metadata"].get("nbgrader", {}).get("grade_id")): cell["metadata"].get("tags") for cell in job.source
-    }
-    marks = tuple(
-        CellMark(
-            name=verdict.name,
-            points=verdict.earned,
-            max_points=verdict.points,
-            error=" ".join(verdict.error.split()),
-            kinds=verdict.kinds,
-            printed=verdict.printed,
-            seconds=verdict.seconds,
-            claim="claim" in (tags.get(verdict.name) or ()),
-        )
-        for verdict in examined.verdicts
-    )
+def _result(job: GradingJob, plan: SubmissionPlan, examined: Examined) -> Result:
     return Result(
         job.name,
         job.lab,
         job.student,
-        marks,
+        examined.marks,
         failed_cells=dict(examined.failed_cells),
         oddities=(*plan.oddities, *job.left_out),
         restarts=examined.restarts,
@@ -173,8 +157,8 @@ def _result(job: Job, plan: Plan, examined: Examined) -> Result:
 
 
 @contextlib.contextmanager
-def _bounded(server: WarmServer, seconds: float) -> Iterator[None]:
-    """End a server that hangs: whoever waits for it hears of it at once."""
+def _bounded(server: ForkServer, seconds: float) -> Iterator[None]:
+    """End a server that hangs: threads that wait for it then get an error at once."""
     timer = threading.Timer(seconds, server.close)
     timer.daemon = True
     timer.start()

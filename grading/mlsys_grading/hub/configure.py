@@ -1,7 +1,8 @@
-"""JupyterHub's configuration from ``hub.toml``: everything that ``jupyterhub_config.py`` does."""
+"""Configuration of JupyterHub from ``hub.toml``: everything that ``jupyterhub_config.py`` does."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shlex
@@ -26,25 +27,27 @@ __all__ = ["configure"]
 def configure(c: Any, settings: HubSettings) -> None:
     """Write ``settings`` into traitlets' config object ``c``.
 
-    Raises LabkitError, one line, where this machine cannot run what they ask for.
+    Raises LabkitError, one line, if this machine cannot run the Hub that they describe.
     """
     state = _prepare_state(settings)
     claim(state)
-    _need_ports(settings)
+    for finding in checks.ports(settings):
+        if finding.status == "broken":
+            raise LabkitError(f"{finding.detail}; {finding.mend}")
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.prefix, "bin")), os.environ.get("PATH", os.defpath)])
     hub = settings.hub
     c.JupyterHub.bind_url = f"http://{hub.address}:{hub.port}"
     has_jobs = any(profile.spawner == "slurm" for profile in settings.profiles)
     c.JupyterHub.hub_bind_url = f"http://{'0.0.0.0' if has_jobs else '127.0.0.1'}:{hub.hub_port}"
-    if has_jobs:  # they report to the Hub from other machines
+    if has_jobs:  # jobs report to the Hub from other machines
         c.JupyterHub.hub_connect_url = f"http://{socket.getfqdn()}:{hub.hub_port}"
     c.JupyterHub.db_url = f"sqlite:///{state}/jupyterhub.sqlite"
     c.JupyterHub.cookie_secret_file = str(state / "cookie_secret")
-    # What runs goes on when the Hub ends: its successor finds the servers by pid, and the proxy by its pid file.
+    # Servers and proxy go on when the Hub ends: its successor finds the servers by pid, and the proxy by its pid file.
     c.JupyterHub.cleanup_servers = False
     c.JupyterHub.cleanup_proxy = False
     c.JupyterHub.proxy_class = KeptProxy
-    # Its own log: it outlives the Hub, and whoever reads the Hub's output waits for its end.
+    # The proxy outlives the Hub. With the Hub's output open, it would keep the readers of that output waiting.
     to_log = f'exec "$0" "$@" >>{shlex.quote(str(state / "logs/proxy.log"))} 2>&1'
     c.ConfigurableHTTPProxy.command = ["/bin/sh", "-c", to_log, *proxy_command()]
     c.ConfigurableHTTPProxy.api_url = f"http://127.0.0.1:{hub.proxy_port}"
@@ -63,65 +66,53 @@ def _configure_servers(c: Any, settings: HubSettings) -> None:
     c.Spawner.env_keep = ["PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "VIRTUAL_ENV"]
     c.Spawner.default_url = "/lab"
     c.Spawner.notebook_dir = "~"
-    c.Spawner.start_timeout = 120
-    c.Spawner.http_timeout = 120  # a class that logs in at once
+    c.Spawner.start_timeout = c.Spawner.http_timeout = 120  # seconds, for a class that logs in at once
     c.Spawner.environment = {
         "JUPYTER_CONFIG_PATH": str(settings.singleuser),
         "JUPYTER_PREFER_ENV_PATH": "1",
         "JUPYTER_RUNTIME_DIR": "/tmp/jupyter-runtime",  # a person's own /tmp; short, as paths of sockets have to be
     }
-    # Kernels talk through sockets in a folder: anybody on the machine may listen to a port of it.
+    # Kernels talk through sockets in a folder, because every user of the machine may listen to its ports.
     c.Spawner.args = ["--KernelManager.transport=ipc"]
 
 
 def _configure_idle(c: Any, settings: HubSettings) -> None:
-    """Each server ends its own idle kernels, then itself: it alone knows a cell that runs from one that has ended.
+    """Make each server end its own idle kernels, then itself: the Hub cannot see if a cell is running.
 
-    jupyterhub-idle-culler goes by activity, of which a cell that computes in silence has none; it is there for
-    ``max_hours``, which nothing is spared.
+    jupyterhub-idle-culler goes by activity, and a cell that computes in silence has none. It serves ``max_hours``
+    alone, which spares no server.
     """
     idle, day = settings.idle, 86_400
-    if idle.minutes:
-        seconds, check = max(1, round(60 * idle.minutes)), max(1, round(60 * idle.check_minutes))
-        c.Spawner.environment |= {"MLSYS_HUB_IDLE_SECONDS": str(seconds)}
-        c.Spawner.args += [
-            f"--ServerApp.shutdown_no_activity_timeout={seconds}",
-            f"--MappingKernelManager.cull_interval={check}",
-        ]
-    else:
-        c.Spawner.environment |= {"MLSYS_HUB_IDLE_SECONDS": "0"}
+    seconds = max(1, round(60 * idle.minutes)) if idle.minutes else 0
+    check = max(1, round(60 * idle.check_minutes))
+    c.Spawner.environment |= {"MLSYS_HUB_IDLE_SECONDS": str(seconds)}
+    if seconds:
+        c.Spawner.args += [f"--ServerApp.shutdown_no_activity_timeout={seconds}"]
+        c.Spawner.args += [f"--MappingKernelManager.cull_interval={check}"]
     if idle.max_hours:
-        seconds = round(3600 * idle.max_hours)
-        command = [sys.executable, "-m", "jupyterhub_idle_culler", f"--timeout={max(seconds, 7 * day)}"]
-        command += [f"--max-age={seconds}", f"--cull-every={max(1, round(60 * idle.check_minutes))}"]
+        most = round(3600 * idle.max_hours)
+        command = [sys.executable, "-m", "jupyterhub_idle_culler", f"--timeout={max(most, 7 * day)}"]
+        command += [f"--max-age={most}", f"--cull-every={check}"]
         c.JupyterHub.services += [{"name": "max-hours", "command": command}]
         scopes = ["list:users", "read:users:activity", "read:servers", "delete:servers"]
         c.JupyterHub.load_roles += [{"name": "max-hours", "scopes": scopes, "services": ["max-hours"]}]
 
 
 def _prepare_state(settings: HubSettings) -> Path:
+    state = settings.state
     try:
-        settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
-        settings.state.chmod(0o700)
-        (settings.state / "logs").mkdir(exist_ok=True, mode=0o700)
+        state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        state.chmod(0o700)
+        (state / "logs").mkdir(exist_ok=True, mode=0o700)
     except OSError as error:
-        raise LabkitError(
-            f"the state folder {settings.state} cannot be written ({error.strerror}); mend hub.state in {settings.file}"
-        ) from None
-    return settings.state.resolve()
+        line = f"the state folder {state} cannot be written ({error.strerror}); mend hub.state in {settings.file}"
+        raise LabkitError(line) from None
+    return state.resolve()
 
 
 def _secret(path: Path) -> str:
-    """What this file holds; made, for its owner alone, where it is not there."""
-    try:
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(secrets.token_hex(32))
-    except FileExistsError:
-        pass
+    """Return the content of ``path``; if it is missing, make it, for its owner alone."""
+    new = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    with contextlib.suppress(FileExistsError), open(os.open(path, new, 0o600), "w") as file:
+        file.write(secrets.token_hex(32))
     return path.read_text()
-
-
-def _need_ports(settings: HubSettings) -> None:
-    for finding in checks.ports(settings):
-        if finding.status == "broken":
-            raise LabkitError(f"{finding.detail}; {finding.mend}")

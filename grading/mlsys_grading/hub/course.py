@@ -1,8 +1,7 @@
 """The course on the Hub: its folder, its exchange folder, and the service in which its instructors grade.
 
-On the machine the course is a person of its own: a uid that nobody logs in as owns ``gradebook.db``, the submissions
-and the hidden tests. Instructors reach them through the service, a Jupyter server under that uid; students reach the
-exchange folder and nothing else.
+The course has a uid of its own, as which no one logs in. This uid owns ``gradebook.db``, the submissions and the hidden
+tests. Instructors reach them through the service, a Jupyter server under that uid. Students reach only the exchange.
 
 Reference: https://nbgrader.readthedocs.io/en/stable/configuration/jupyterhub_config.html
 """
@@ -28,17 +27,13 @@ from mlsys_labkit.errors import LabkitError
 
 __all__ = ["Course", "configure_course"]
 
-# Of the exchange, below it. nbgrader checks the last nine bits alone; the sticky bit beyond them keeps one student from
-# renaming another's folder, or the course's. Nobody can list what others handed in, and names end in 72 random bits.
-_MODES = {
-    "": 0o1777,
-    "{course}": 0o755,
-    "{course}/outbound": 0o755,
-    "{course}/inbound": 0o3733,
-    "{course}/feedback": 0o711,
-}
+# Modes of folders in the exchange, of which nbgrader checks the last nine bits. The sticky bit keeps students from
+# renaming folders of others. No student can list what others handed in, and names end in 72 random bits.
+_MODES = {"": 0o1777, "{}": 0o755, "{}/outbound": 0o755, "{}/inbound": 0o3733, "{}/feedback": 0o711}
 
-_CONFIG = '''"""This course's own settings of nbgrader, such as late penalties. `labkit grade` reads them, too."""
+_START_SECONDS = 600  # JupyterHub ends when a service needs longer than this; 30 s are too few for a busy machine
+
+_CONFIG = '''"""Settings of nbgrader for this course, such as late penalties. `labkit grade` reads them, too."""
 
 c = get_config()  # noqa: F821 - traitlets provides it
 
@@ -48,14 +43,14 @@ c.CourseDirectory.course_id = {!r}
 
 @dataclass(frozen=True)
 class Course:
-    """One course.
+    """A course: its folders, and the rights of its people.
 
     Attributes:
         name: nbgrader's ``course_id``; the service has the same name.
         folder: the course folder, with ``source/``, ``submitted/`` and ``gradebook.db``.
         exchange: nbgrader's exchange folder.
         instructors: the Hub's users who may grade; at least one.
-        students: the Hub's users who may fetch and hand in; empty: everybody who may log in.
+        students: the Hub's users who may fetch and hand in; empty: everyone who may log in.
 
     Example:
         >>> course = Course("mlsys", Path("course"), Path("exchange"), ("grace",), ("ada", "bob"))
@@ -70,15 +65,12 @@ class Course:
     students: tuple[str, ...] = ()
 
     def prepare(self, uid: int, gid: int, sources: Path) -> None:
-        """Make both folders, owned by ``uid``. What an instructor has put there stays as it is.
+        """Make both folders, owned by ``uid``, and copy labs that the course lacks. Files that are there stay.
 
-        Args:
-            sources: what ``labkit build`` wrote for nbgrader, ``LAB/LAB.ipynb``; labs that the course lacks are copied.
-
-        Raises OSError that names the file or folder.
+        ``sources`` has the output of ``labkit build``, ``LAB/LAB.ipynb``. Raises OSError that names the file or folder.
         """
         for name, mode in _MODES.items():
-            folder = self.exchange / name.format(course=self.name)
+            folder = self.exchange / name.format(self.name)
             with named(folder):
                 folder.mkdir(parents=True, exist_ok=True)
                 if name:
@@ -101,54 +93,43 @@ class Course:
         self.folder.chmod(0o700)
 
     def groups(self) -> dict[str, dict[str, list[str]]]:
-        """For ``JupyterHub.load_groups``, by the names that nbgrader looks for."""
+        """Return ``JupyterHub.load_groups``, with the names that nbgrader expects."""
         return {
             f"nbgrader-{self.name}": {"users": list(self.students)},
             f"formgrade-{self.name}": {"users": list(self.instructors)},
         }
 
     def roles(self) -> list[dict[str, Any]]:
-        """For ``JupyterHub.load_roles``: who may do what, and not a scope more.
+        """Return ``JupyterHub.load_roles``, with the fewest scopes that work.
 
-        Instructors open the service and no student's server. The service asks which courses the first instructor
-        teaches, since nbgrader wants a user whose groups it can look at, and may put students into this course. A
-        person's server reads the groups of that person.
+        Instructors open the service, and no student's server. The service reads the groups of the first instructor,
+        because nbgrader needs a user with groups, and may put students into this course. A server reads the groups of
+        its own person.
 
         Reference: https://jupyterhub.readthedocs.io/en/stable/rbac/scopes.html
         """
-        students, service = f"nbgrader-{self.name}", f"service={self.name}"
+        group, teachers = f"group=nbgrader-{self.name}", f"formgrade-{self.name}"
+        course = [f"read:users:groups!user={self.instructors[0]}", f"list:groups!{group}", f"groups!{group}"]
         return [
-            {
-                "name": f"formgrade-{self.name}",
-                "groups": [f"formgrade-{self.name}"],
-                "scopes": [f"access:services!{service}"],
-            },
-            {
-                "name": f"course-{self.name}",
-                "services": [self.name],
-                "scopes": [
-                    f"read:users:groups!user={self.instructors[0]}",
-                    f"list:groups!group={students}",
-                    f"groups!group={students}",
-                ],
-            },
+            {"name": teachers, "groups": [teachers], "scopes": [f"access:services!service={self.name}"]},
+            {"name": f"course-{self.name}", "services": [self.name], "scopes": course},
             {"name": "server", "scopes": ["users:activity!user", "access:servers!server", "read:users:groups!user"]},
         ]
 
     def environment(self) -> dict[str, str]:
-        """What every server is told, a person's and the service; ``singleuser/nbgrader_config.py`` reads it."""
+        """Return variables for people's servers and for the service, which ``singleuser/nbgrader_config.py`` reads."""
         return {"MLSYS_HUB_COURSE": self.name, "MLSYS_HUB_EXCHANGE": str(self.exchange)}
 
     def service(
         self, command: Sequence[str], port: int, config_path: Sequence[Path], environment: Mapping[str, str]
     ) -> dict[str, Any]:
-        """For ``JupyterHub.services``.
+        """Return an entry of ``JupyterHub.services``.
 
         Args:
-            command: becomes the course's uid and starts ``jupyterhub-singleuser``.
-            port: on which it listens, on this machine alone.
-            config_path: folders for ``JUPYTER_CONFIG_PATH``, the first of which goes before the others.
-            environment: more of it, such as HOME.
+            command: changes to the course's uid and starts ``jupyterhub-singleuser``.
+            port: port of 127.0.0.1 for the server.
+            config_path: folders for ``JUPYTER_CONFIG_PATH``; the first has precedence.
+            environment: further variables, such as HOME.
         """
         return {
             "name": self.name,
@@ -157,27 +138,25 @@ class Course:
             "cwd": str(self.folder),
             "environment": {
                 "JUPYTERHUB_DEFAULT_URL": "/lab?formgrader=true",
-                "JUPYTERHUB_USER": self.instructors[0],  # nbgrader fails without: the service is not a person's server
+                "JUPYTERHUB_USER": self.instructors[0],  # nbgrader fails without one, and a service has none
                 "JUPYTER_CONFIG_PATH": os.pathsep.join(map(str, config_path)),
                 **self.environment(),
                 **environment,
             },
+            "timeout": _START_SECONDS,
             "oauth_no_confirm": True,
             "oauth_client_allowed_scopes": [f"access:services!service={self.name}"],
         }
 
     def enrol(self) -> Callable[[Any], None]:
-        """A ``Spawner.pre_spawn_hook``: where whoever may log in is a student, they join with their first server."""
-        group_name = f"nbgrader-{self.name}"
+        """Return a ``Spawner.pre_spawn_hook`` that makes people students, unless the settings list the students."""
 
         def join(spawner: Any) -> None:
             from jupyterhub import orm
 
-            if self.students or spawner.user.name in self.instructors:
-                return
-            group = orm.Group.find(spawner.db, group_name)
-            if group not in spawner.user.orm_user.groups:
-                spawner.user.orm_user.groups.append(group)
+            group, groups = orm.Group.find(spawner.db, f"nbgrader-{self.name}"), spawner.user.orm_user.groups
+            if not (self.students or spawner.user.name in self.instructors or group in groups):
+                groups.append(group)
                 spawner.db.commit()
 
         return join
@@ -186,13 +165,12 @@ class Course:
 def configure_course(c: Any, settings: HubSettings) -> None:
     """Prepare the course of ``settings`` and write it into traitlets' config object ``c``.
 
-    Raises LabkitError, one line, where it cannot be.
+    Raises LabkitError, one line, if a folder cannot be made.
     """
-    told, state = settings.course, settings.state.resolve()
-    course = Course(
-        told.id, state / "course", settings.exchange_folder.resolve(), told.instructors, students=told.students
-    )
-    grader = Accounts(state).person(f"grader-{told.id}")
+    table, state = settings.course, settings.state.resolve()
+    exchange = settings.exchange_folder.resolve()
+    course = Course(table.id, state / "course", exchange, table.instructors, table.students)
+    grader = Accounts(state).person(f"grader-{table.id}")
     try:
         course.prepare(grader.uid, grader.uid, settings.base / "build" / "source")
     except OSError as error:
@@ -221,7 +199,7 @@ def configure_course(c: Any, settings: HubSettings) -> None:
 
 
 def _forget_others(database: Path, course: Course) -> None:
-    """Whom the settings name no more loses what they had: JupyterHub's groups and admins only ever grow."""
+    """Remove rights of people whom the settings no longer name: JupyterHub only ever adds to groups and admins."""
     if not database.exists():
         return
     instructors = json.dumps(course.instructors)
@@ -229,7 +207,7 @@ def _forget_others(database: Path, course: Course) -> None:
     with contextlib.closing(sqlite3.connect(database, timeout=30)) as link, link:
         link.execute(f"UPDATE users SET admin = 0 WHERE {leaves}", [instructors])
         for name, group in course.groups().items():
-            if group["users"]:  # no students: they join by themselves
+            if group["users"]:  # without a list of students, people join by themselves
                 link.execute(
                     "DELETE FROM user_group_map WHERE group_id IN (SELECT id FROM groups WHERE name = ?)"
                     f" AND user_id IN (SELECT id FROM users WHERE {leaves})",
@@ -238,6 +216,6 @@ def _forget_others(database: Path, course: Course) -> None:
 
 
 def _command(entry: Path) -> list[str]:
-    """The service as the course's user. The Hub gives it no standard input, and leaves it behind when it is killed."""
+    """Return the service's command. It opens its own standard input, and ends with the Hub even if that is killed."""
     server = ("jupyterhub-singleuser", "--KernelManager.transport=ipc")
     return ["sh", "-c", 'exec setpriv --pdeathsig TERM "$@" < "$0"', str(entry), *entering(*server)]

@@ -1,8 +1,8 @@
-"""Who has which GPU: one person a device, told in a file, so that a restarted Hub knows it.
+"""Leases of GPUs: one person per device, kept in a file, so that a restarted Hub reads them again.
 
-A lease is made before a server starts, learns the server's process, and ends when the server stops or its process is
-found to be gone. A device on which a departed person left something is out of service until that is gone, and named.
-Not measured on a GPU.
+A lease is made before a server starts, records the server's process, and ends when the server stops or its process is
+gone. If the server has left memory or processes on the device, the device is out of service until they are gone, and
+messages name them. Not measured on a GPU.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from mlsys_grading import files, processes
-from mlsys_grading.gpu.devices import Device, DeviceError, Usage, usage, visible_devices
+from mlsys_grading.gpu.devices import DeviceError, DeviceUsage, GpuDevice, usage, visible_devices
 
 __all__ = ["Devices", "Lease", "kind_of"]
 
-_START_SECONDS = 600.0  # a lease whose server never told its process is given up after this: longer than any start
+_START_SECONDS = 600.0  # longer than any start; then a lease without a process ends
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class Lease:
     Attributes:
         owner: the person, or the person and the name of one of several servers.
         since: seconds since the epoch.
-        idle_bytes: what was in use on the device before.
-        pid, born: the server's process and when that started, as ``processes.birth`` tells; 0 before there is one.
-        ended: the server has gone, and what it left on the device is waited for.
+        idle_bytes: bytes in use on the device before the lease.
+        pid, born: the server's process and its ``processes.birth``; 0 before there is one.
+        ended: the server has gone; the lease remains for as long as its remains are on the device.
     """
 
     owner: str
@@ -45,7 +45,7 @@ class Lease:
 
     @property
     def is_alive(self) -> bool:
-        """Whether somebody may still use the device by it."""
+        """True while the owner may use the device."""
         if self.ended:
             return False
         if not self.pid:
@@ -53,11 +53,11 @@ class Lease:
         return self.born > 0 and processes.birth(self.pid) == self.born
 
 
-def kind_of(device: Device) -> str:
-    """As a profile asks for it: "gpu" for a whole one, "mig-1g.10gb" for an instance of that size.
+def kind_of(device: GpuDevice) -> str:
+    """Return the word by which a profile asks for such a device: "gpu", or "mig-1g.10gb" for a slice of that size.
 
     Example:
-        >>> kind_of(Device("MIG-1", "NVIDIA H100 80GB HBM3 MIG 1g.10gb", 0, 10 << 30, (12, 13)))
+        >>> kind_of(GpuDevice("MIG-1", "NVIDIA H100 80GB HBM3 MIG 1g.10gb", 0, 10 << 30, (12, 13)))
         'mig-1g.10gb'
     """
     _, instance, size = device.name.partition(" MIG ")
@@ -69,7 +69,7 @@ class Devices:
 
     Args:
         state: the Hub's folder.
-        list_devices, look: what tells of devices, and of what runs on one: NVIDIA's library, but in tests.
+        list_devices, look: list the devices, and the use of one: NVIDIA's library, except in tests.
 
     Example:
         >>> Devices(Path("build/hub")).lease("ada", "gpu")  # doctest: +SKIP
@@ -79,60 +79,58 @@ class Devices:
     def __init__(
         self,
         state: Path,
-        list_devices: Callable[[], Sequence[Device]] = lambda: visible_devices(),
-        look: Callable[[Device], Usage] = lambda device: usage(device),
+        list_devices: Callable[[], Sequence[GpuDevice]] = lambda: visible_devices(),
+        look: Callable[[GpuDevice], DeviceUsage] = lambda device: usage(device),
     ) -> None:
         self._file = state / "devices.json"
         self._list, self._look = list_devices, look
 
     def lease(self, owner: str, kind: str) -> dict[str, str]:
-        """Give ``owner`` a free device of that kind: the variables for the server. None is asked for by "".
+        """Give ``owner`` a free device of that kind and return the variables for their server; "" asks for no device.
 
-        Who has one of that kind already keeps it. Raises DeviceError, one line with who has them, when none is free.
+        An owner with a device of that kind keeps it. Raises DeviceError, one line with the owners, when none is free.
         """
         with self._leases() as leases:
             present = [device for device in self._list() if kind_of(device) == kind] if kind else []
             if (mine := _of(owner, leases)) and any(device.uuid == mine for device in present):
-                leases[mine] = replace(leases[mine], pid=0, born=0, since=time.time())  # for the server that starts now
-                return _shown(mine)
-            _end(owner, leases)
-            if not kind:
-                return _shown("")
-            device, idle = self._free(leases, present, kind)
-            leases[device.uuid] = Lease(owner, time.time(), idle.used_bytes)
-            return _shown(device.uuid)
+                leases[mine] = replace(leases[mine], pid=0, born=0, since=time.time())  # a new server
+            else:
+                _end(owner, leases)
+                mine = ""
+                if kind:
+                    device, idle = self._free(leases, present, kind)
+                    leases[mine := device.uuid] = Lease(owner, time.time(), idle.used_bytes)
+            return {"CUDA_VISIBLE_DEVICES": mine}  # "": no device; without the variable, all would be visible
 
     def started(self, owner: str, pid: int) -> None:
-        """``pid`` is the process of the owner's server: the lease lasts no longer than it."""
+        """Record ``pid`` as the process of the owner's server: the lease ends with it."""
         with self._leases() as leases:
             if mine := _of(owner, leases):
                 leases[mine] = replace(leases[mine], pid=pid, born=processes.birth(pid))
 
     def release(self, owner: str) -> None:
-        """The owner's server has stopped; to have none is fine."""
+        """End the lease of the owner, whose server has stopped; no lease is no error."""
         with self._leases() as leases:
             _end(owner, leases)
 
     def held(self) -> dict[str, Lease]:
-        """The leases that hold now, by the UUID of their device."""
+        """Return the leases in force, by the UUID of their device."""
         return {uuid: lease for uuid, lease in self._read().items() if lease.is_alive}
 
     def left(self) -> tuple[str, ...]:
-        """What departed people have left on devices, a line each, with how to free it."""
-        leases = self._read()
-        ended = [
-            (device, lease) for device in self._list() if (lease := leases.get(device.uuid)) and not lease.is_alive
-        ]
-        return tuple(filter(None, (self._left_on(device, lease) for device, lease in ended)))
+        """Describe the remains of ended servers on devices, one line each, with the way to free the device."""
+        ended = {uuid: lease for uuid, lease in self._read().items() if not lease.is_alive}
+        lines = (self._left_on(device, ended[device.uuid]) for device in self._list() if device.uuid in ended)
+        return tuple(filter(None, lines))
 
     def hidden_from(self, owner: str) -> tuple[str, ...]:
-        """Device files that open other people's devices: a server with a mount namespace can do without them."""
+        """Return the device files that open other people's devices, for the server's mount namespace to close."""
         mine, present = _of(owner, self._read()), self._list()
         own = {path for device in present if device.uuid == mine for path in device.files}
         others = {path for device in present for path in device.own_files} - own
         return tuple(sorted(filter(os.path.exists, others)))
 
-    def _free(self, leases: dict[str, Lease], present: Sequence[Device], kind: str) -> tuple[Device, Usage]:
+    def _free(self, leases: dict[str, Lease], present: Sequence[GpuDevice], kind: str) -> tuple[GpuDevice, DeviceUsage]:
         if not present:
             raise DeviceError(f"this machine has no {kind}; choose another profile, or see nvidia-smi -L")
         told = []
@@ -150,7 +148,7 @@ class Devices:
             f"no {kind} is free: {'; '.join(told)}. Choose a profile without one, or try again when one has stopped"
         )
 
-    def _left_on(self, device: Device, lease: Lease) -> str:
+    def _left_on(self, device: GpuDevice, lease: Lease) -> str:
         now = self._look(device)
         if not (left := now.left_since(lease.idle_bytes)):
             return ""
@@ -159,7 +157,7 @@ class Devices:
 
     @contextmanager
     def _leases(self) -> Iterator[dict[str, Lease]]:
-        """The leases, alone with them; what is done to them is on the disk when the block ends."""
+        """Lock and yield the leases; changes are on the disk when the block ends."""
         self._file.parent.mkdir(parents=True, exist_ok=True)
         with open(self._file.with_suffix(".lock"), "a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -168,7 +166,7 @@ class Devices:
             leases = {uuid: lease if lease.is_alive else replace(lease, ended=True) for uuid, lease in before.items()}
             try:
                 yield leases
-            finally:  # who is refused another device has given back the one before
+            finally:  # also when a lease is refused: the owner has given back the device before
                 if leases != before:
                     plain = {uuid: asdict(lease) for uuid, lease in leases.items()}
                     files.write_atomic(self._file, json.dumps(plain, indent=2) + "\n")
@@ -179,25 +177,19 @@ class Devices:
         except FileNotFoundError:
             return {}
         except (ValueError, TypeError, AttributeError) as error:
-            raise DeviceError(
-                f"{self._file} is not a list of leases ({error}); remove it when no server with a GPU runs"
-            ) from None
+            line = f"{self._file} is not a list of leases ({error}); remove it when no server with a GPU runs"
+            raise DeviceError(line) from None
 
 
 def _of(owner: str, leases: dict[str, Lease]) -> str:
-    """The UUID of the device that ``owner`` has, or nothing."""
+    """Return the UUID of the device that ``owner`` has; "" for none."""
     return next((uuid for uuid, lease in leases.items() if lease.owner == owner and not lease.ended), "")
 
 
 def _end(owner: str, leases: dict[str, Lease]) -> None:
-    """What was found on the device is remembered until somebody else has it."""
+    """Mark the owner's lease as ended. It stays, with ``idle_bytes``, until the next lease of the device."""
     if mine := _of(owner, leases):
         leases[mine] = replace(leases[mine], ended=True)
-
-
-def _shown(uuid: str) -> dict[str, str]:
-    """An empty list is no device; no list would be all of them."""
-    return {"CUDA_VISIBLE_DEVICES": uuid}
 
 
 def _named(pids: Sequence[int]) -> str:

@@ -1,9 +1,9 @@
-"""From the Hub's process to a person's: namespaces of its own, another user, then the command.
+"""Program that turns a process of the Hub into a person's: new namespaces, another user, then the command.
 
 ``python -m mlsys_grading.hub.enter COMMAND...`` reads an :class:`Entry` as JSON from standard input up to its end, so
-that whoever started it may first put it into a cgroup. Three processes: this one, which the Hub knows and signals; the
-first of a new pid namespace, which buries orphans; and the command. When one of them ends, so does all of it: no kernel
-survives its server. Both watchers keep the Hub's user, so that a person can neither signal nor trace them.
+that the Hub may first put it into a cgroup. There are three processes: this one, which the Hub signals; the first of a
+new pid namespace, which reaps orphans; and the command. When one of them ends, all of them end: no kernel survives its
+server. The first two keep the Hub's user, so that a person can neither signal nor trace them.
 Reference: man 7 pid_namespaces, mount_namespaces, user_namespaces; man 2 pivot_root.
 """
 
@@ -17,7 +17,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -30,15 +30,15 @@ _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(frozen=True)
 class Entry:
-    """Who the command runs as, and what it sees of the machine.
+    """User and view of the machine for a command.
 
     Attributes:
         uid, gid: of the person.
         cwd: the folder to start in.
-        hidden: folders that look empty from inside, but for what is shown.
+        hidden: folders that look empty from inside, except for paths in ``shown``.
         shown: paths that stay where they are, also below a hidden folder.
-        placed: pairs (what, where): ``where`` shows ``what``.
-        handed_out: pairs (folder, where): each folder in it is copied, as the person, unless it is there.
+        placed: pairs (source, target): ``target`` shows ``source``.
+        handed_out: pairs (folder, target): each folder in ``folder`` is copied into ``target``, unless it is there.
         closed: device files that cannot be opened.
     """
 
@@ -51,9 +51,6 @@ class Entry:
     handed_out: tuple[tuple[str, str], ...] = ()
     closed: tuple[str, ...] = ()
 
-    def without(self, devices: Iterable[str]) -> Entry:
-        return replace(self, closed=tuple(devices))
-
     def to_json(self) -> bytes:
         return json.dumps(asdict(self)).encode()
 
@@ -63,8 +60,8 @@ class Entry:
 
 
 def unreachable(paths: Iterable[str]) -> tuple[str, ...]:
-    """The outermost folder above each of ``paths`` that others may not enter, such as somebody's home."""
-    found = {}
+    """Return the outermost folder above each of ``paths`` that others may not enter, such as a person's home."""
+    found: dict[str, None] = {}
     for path in paths:
         for folder in [*reversed(Path(path).parents), Path(path)]:
             if folder.is_dir() and not folder.stat().st_mode & 1:
@@ -83,7 +80,7 @@ def main() -> NoReturn:
 
 
 def _first(entry: Entry, command: list[str]) -> NoReturn:
-    """Process 1 of the pid namespace."""
+    """Run as process 1 of the pid namespace."""
     _arrange(entry)
     _watch(lambda: _become(entry, command))
 
@@ -101,7 +98,7 @@ def _become(entry: Entry, command: list[str]) -> NoReturn:
 
 
 def _watch(child: Callable[[], Any]) -> NoReturn:
-    """Fork ``child``, pass signals on to it, bury whoever dies, and end as it ends."""
+    """Fork ``child``, pass signals on to it, reap every process that ends, and exit with the child's status."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
     alive, held = os.pipe()
     pid = os.fork()
@@ -110,7 +107,7 @@ def _watch(child: Callable[[], Any]) -> NoReturn:
             os.close(held)
             kernel.prctl(kernel.SET_PDEATHSIG, signal.SIGKILL)
             if select.select([alive], [], [], 0)[0]:
-                os._exit(1)  # the parent died before we asked to die with it
+                os._exit(1)  # the parent died before prctl took effect
             os.close(alive)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
             child()
@@ -134,24 +131,23 @@ def _pass_on(pid: int, number: int) -> None:
 
 
 def _arrange(entry: Entry) -> None:
-    """The machine as the person sees it, in this mount namespace."""
+    """Arrange this mount namespace as the person sees the machine."""
     kernel.mount("", "/", flags=kernel.RECURSIVE | kernel.PRIVATE)
     quiet = kernel.NO_SUID | kernel.NO_DEV
     kernel.mount("proc", "/proc", "proc", quiet | kernel.NO_EXEC)
     kernel.mount("tmpfs", "/dev/shm", "tmpfs", quiet, "mode=1777")
     for device in entry.closed:
         kernel.mount("/dev/null", device, flags=kernel.BIND)
-    # Held open: once its parent is covered, a path leads there no more.
+    # Held open, because a path no longer leads there once its parent is covered.
     shown = {path: os.open(path, os.O_PATH) for path in dict.fromkeys(entry.shown)}
-    placed = {where: os.open(what, os.O_PATH) for what, where in entry.placed}
+    placed = {target: os.open(source, os.O_PATH) for source, target in entry.placed}
     covered = dict.fromkeys(sorted({*entry.hidden, *unreachable(entry.shown)}))
-    for path in [*placed, *covered]:
-        if path in placed:
-            _bind(placed[path], path, entry.uid)
+    for path, held in placed.items():
+        _bind(held, path, entry.uid)
     for path in covered:
         if path not in placed and os.path.isdir(path):
             kernel.mount("tmpfs", path, "tmpfs", quiet, "size=1m,mode=755")
-    for path, held in sorted(shown.items()):  # what lies in another comes after it
+    for path, held in sorted(shown.items()):  # a folder before the paths inside it
         if not _is_there(path, held):
             _bind(held, path, entry.uid)
     for held in (*shown.values(), *placed.values()):
@@ -166,7 +162,7 @@ def _is_there(path: str, held: int) -> bool:
 
 
 def _bind(held: int, target: str, uid: int) -> None:
-    """Show at ``target`` what is held. Below a person's own /tmp, a link of theirs would lead root anywhere."""
+    """Mount ``held`` at ``target``. Raise PermissionError for a link of the person: it would lead root anywhere."""
     source = f"/proc/self/fd/{held}"
     for path in (target, *map(str, Path(target).parents)):
         if os.path.islink(path) and os.lstat(path).st_uid == uid:
@@ -181,7 +177,7 @@ def _bind(held: int, target: str, uid: int) -> None:
 
 
 def hand_out(folder: Path, where: Path) -> None:
-    """Copy each folder in ``folder`` to ``where``, unless something of that name is there: it is the person's."""
+    """Copy each folder in ``folder`` to ``where``, except those whose name is taken there: they are the person's."""
     for source in sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith((".", "__"))):
         target = where / source.name
         if os.path.lexists(target):

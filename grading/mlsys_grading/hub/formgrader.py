@@ -1,8 +1,7 @@
-"""nbgrader's formgrader, whose buttons for grading and feedback do what ``labkit grade`` does.
+"""Jupyter server extension: nbgrader's formgrader, with buttons that do the same as ``labkit grade``.
 
-nbgrader's own would run students' cells as the course's user, who owns the gradebook and the hidden tests, and would
-put the hidden tests into the feedback. This is a Jupyter server extension in the place of
-``nbgrader.server_extensions.formgrader``.
+nbgrader's own buttons would run students' cells as the course's user, who owns the gradebook and the hidden tests, and
+would put the hidden tests into the feedback. It replaces ``nbgrader.server_extensions.formgrader``.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,36 +18,35 @@ from nbgrader.server_extensions import formgrader
 from nbgrader.server_extensions.formgrader.base import BaseApiHandler, check_notebook_dir, check_xsrf
 from tornado import web
 
-from mlsys_grading.grade.again import rewrite
+from mlsys_grading.grade.refresh_feedback import rewrite
 from mlsys_labkit.errors import LabkitError
 
 __all__ = ["load_jupyter_server_extension"]
 
-_LABKIT = "import sys; from mlsys_labkit.cli import main; sys.exit(main())"
+_LABKIT = "import sys; from mlsys_labkit._frontends.cli import main; sys.exit(main())"
+
+
+def _guarded(method: Callable[..., Any]) -> Any:
+    """Apply the checks that nbgrader's own handlers make."""
+    return web.authenticated(check_xsrf(check_notebook_dir(method)))
 
 
 class _Grade(BaseApiHandler):  # type: ignore[misc]
-    @web.authenticated
-    @check_xsrf
-    @check_notebook_dir
+    @_guarded
     async def post(self, lab: str, student: str) -> None:
         """Grade one submission, as ``labkit grade LAB --student STUDENT`` does in a terminal."""
         command = [sys.executable, "-c", _LABKIT, "grade", f"--student={student}", f"--course={self.coursedir.root}"]
-        pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(
-            *command, "--", lab, stdout=pipe, stderr=asyncio.subprocess.STDOUT
-        )
-        said = (await process.communicate())[0].decode(errors="replace")
-        answer = {"success": process.returncode == 0, "log": said}
-        self.write(json.dumps(answer if answer["success"] else answer | {"error": said.strip().splitlines()[-1]}))
+        pipe, both = asyncio.subprocess.PIPE, asyncio.subprocess.STDOUT
+        process = await asyncio.create_subprocess_exec(*command, "--", lab, stdout=pipe, stderr=both)
+        log = (await process.communicate())[0].decode(errors="replace")
+        error = {"error": log.strip().splitlines()[-1]} if process.returncode else {}
+        self.write(json.dumps({"success": process.returncode == 0, "log": log} | error))
 
 
 class _Feedback(BaseApiHandler):  # type: ignore[misc]
-    @web.authenticated
-    @check_xsrf
-    @check_notebook_dir
+    @_guarded
     def post(self, lab: str, student: str = "") -> None:
-        """Write feedback anew, with the marks and comments that people gave since the grading."""
+        """Write the feedback again, with the marks and comments that people have given after the grading."""
         try:
             count = rewrite(Path(self.coursedir.root), lab, student)
         except LabkitError as error:
@@ -57,15 +56,12 @@ class _Feedback(BaseApiHandler):  # type: ignore[misc]
 
 
 def load_jupyter_server_extension(app: Any) -> None:
-    """Put our handlers where tornado looks before it looks at nbgrader's."""
-    of_lab = url_path_join(app.web_app.settings["base_url"], "/formgrader/api/assignment/([^/]+)")
-    of_student = url_path_join(app.web_app.settings["base_url"], "/formgrader/api/submission/([^/]+)/([^/]+)/autograde")
-    app.web_app.add_handlers(
-        ".*$",
-        [
-            (of_student, _Grade),
-            (f"{of_lab}/generate_feedback", _Feedback),
-            (f"{of_lab}/([^/]+)/generate_feedback", _Feedback),
-        ],
-    )
+    """Add our handlers, then nbgrader's: tornado takes the first that matches."""
+    api = url_path_join(app.web_app.settings["base_url"], "/formgrader/api")
+    handlers = {
+        f"{api}/submission/([^/]+)/([^/]+)/autograde": _Grade,
+        f"{api}/assignment/([^/]+)/generate_feedback": _Feedback,
+        f"{api}/assignment/([^/]+)/([^/]+)/generate_feedback": _Feedback,
+    }
+    app.web_app.add_handlers(".*$", list(handlers.items()))
     formgrader.formgrader.load_jupyter_server_extension(app)

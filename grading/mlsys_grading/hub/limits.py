@@ -1,10 +1,10 @@
-"""What one person's server may use of the machine: memory, cores, processes.
+"""Limits of one person's server: memory, cores, processes.
 
-The kernel bounds it where it has a control group for us to divide, of version 2 or 1: it then counts each page, ends
-the largest process of a server that wants too much, and shares out time. What the kernel does not bound, a watcher does
-(:mod:`mlsys_grading.hub.watcher`): it looks twice a second, ends the largest kernel, and keeps processes on their
-cores. Either way a server and its neighbours live on, and :mod:`mlsys_labkit.kernel_ended` tells the person in
-JupyterLab.
+Where the Hub may divide a control group, of version 2 or 1, the kernel keeps the limits: it counts each page, ends the
+largest process of a server that needs too much, and shares out processor time. Elsewhere a watcher keeps them
+(:mod:`mlsys_grading.hub.watcher`): twice a second it ends the largest kernel of a server over its limit, and moves
+processes back to their cores. In both cases the server and its neighbours live on, and
+:mod:`mlsys_labkit._frontends.kernel_ended` explains the end of the kernel in JupyterLab.
 
 Reference: Linux, Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/{memory,pids}.rst; "CFS Bandwidth Control".
 """
@@ -15,17 +15,16 @@ import functools
 import os
 import signal
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from mlsys_grading.hub.watcher import Watcher
+from mlsys_grading.hub.watcher import LimitWatcher
 from mlsys_grading.sandbox import cgroup, watch
-from mlsys_labkit import limits as machine
+from mlsys_labkit._base import limits as machine
 
-__all__ = ["Limits", "Means", "confine", "means", "release"]
+__all__ = ["Enforcement", "ServerLimits", "confine", "enforcement", "release"]
 
 Resource = Literal["memory", "cpu", "pids"]
 _RESOURCES: tuple[Resource, ...] = ("memory", "cpu", "pids")
@@ -35,12 +34,12 @@ _PATIENCE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class Limits:
-    """Bounds of one server with all its kernels; 0 is no bound. ``processes`` counts threads, too.
+class ServerLimits:
+    """Limits of one server with all its kernels; 0 is no limit. ``processes`` counts threads, too.
 
     Example:
-        >>> Limits(memory_bytes=4 << 30, cores=2)
-        Limits(memory_bytes=4294967296, cores=2, processes=4096)
+        >>> ServerLimits(memory_bytes=4 << 30, cores=2)
+        ServerLimits(memory_bytes=4294967296, cores=2, processes=4096)
     """
 
     memory_bytes: int = 0
@@ -49,8 +48,13 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Means:
-    """Who bounds what here: ``folders`` of control groups by resource, and ``why_not`` version 2 holds them all."""
+class Enforcement:
+    """Division of the limits between control groups and the watcher.
+
+    Attributes:
+        folders: the control group to divide, for each resource that the kernel limits; the watcher limits the others.
+        why_not: the reason why control groups of version 2 do not limit all of them; "" if they do.
+    """
 
     folders: dict[Resource, Path]
     version: Literal[0, 1, 2]
@@ -64,21 +68,21 @@ class Means:
         return "; ".join(told)
 
 
-def means(prepare: bool = False) -> Means:
-    """How limits are kept on this machine. ``prepare`` makes a delegated cgroup v2 ready: it moves this process."""
+def enforcement(prepare: bool = False) -> Enforcement:
+    """Find out how limits are kept on this machine. ``prepare`` moves this process to divide a delegated cgroup v2."""
     why_not = cgroup.settle() if prepare else cgroup.why_not()
     if not why_not:
         place = cgroup.siblings() or Path()
-        return Means(dict.fromkeys(_RESOURCES, place), 2, "")
+        return Enforcement(dict.fromkeys(_RESOURCES, place), 2, "")
     folders = {name: folder for name in _RESOURCES if (folder := machine.group_folder(name)) and _divisible(folder)}
-    return Means(folders, 1 if folders else 0, why_not)
+    return Enforcement(folders, 1 if folders else 0, why_not)
 
 
-def confine(pid: int, limits: Limits) -> None:
-    """Bound the server that ``pid`` is, and all that it starts, until :func:`release`.
+def confine(pid: int, limits: ServerLimits) -> None:
+    """Limit the server with process ``pid`` and everything that it starts, until :func:`release`.
 
-    To be said again, with the same effect, for servers that a restarted Hub finds at work. A process that has ended
-    meanwhile is fine. Raises OSError if the kernel refuses a group that it had promised.
+    A restarted Hub calls this again for the servers that it finds, with the same effect. A process that has ended is no
+    error. Raises OSError if the kernel refuses a group that it has offered.
     """
     here = _prepared()
     for resource, folder in here.folders.items():
@@ -96,59 +100,54 @@ def confine(pid: int, limits: Limits) -> None:
 
 
 def release(pid: int) -> None:
-    """The server has stopped: end what it left running, and forget it."""
+    """End the processes that a stopped server has left, and remove its limits."""
     _watcher().remove(pid)
     for folder in set(_prepared().folders.values()):
         _remove(_leaf(folder, pid))
 
 
 @functools.cache
-def _prepared() -> Means:
-    found = means(prepare=True)
+def _prepared() -> Enforcement:
+    found = enforcement(prepare=True)
     for folder in set(found.folders.values()):
-        for leaf in folder.glob(f"{_SERVER}*"):  # of servers that ended while no Hub was there
+        for leaf in folder.glob(f"{_SERVER}*"):  # of servers that ended while no Hub ran
             if not _members(leaf):
                 _remove(leaf)
     return found
 
 
 @functools.cache
-def _watcher() -> Watcher:
-    return Watcher()
+def _watcher() -> LimitWatcher:
+    return LimitWatcher()
 
 
 def _leaf(folder: Path, pid: int) -> Path:
     return folder / f"{_SERVER}{pid}"
 
 
-def _bound(leaf: Path, resource: Resource, version: int, limits: Limits) -> None:
+def _bound(leaf: Path, resource: Resource, version: int, limits: ServerLimits) -> None:
     leaf.mkdir(exist_ok=True)
-    for name, value in _values(resource, version, limits):
+    for name, value in _values(resource, version, limits).items():
         if (leaf / name).exists():  # a kernel may not count swap
             cgroup.write(leaf / name, value)
 
 
-def _values(resource: Resource, version: int, limits: Limits) -> Iterator[tuple[str, object]]:
-    if resource == "memory" and limits.memory_bytes:
+def _values(resource: Resource, version: int, limits: ServerLimits) -> dict[str, object]:
+    held, quota = limits.memory_bytes, int(limits.cores * _PERIOD_US)
+    if resource == "memory" and held:
         if version == 2:
-            yield from (("memory.max", limits.memory_bytes), ("memory.swap.max", 0), ("memory.oom.group", 0))
-        else:  # in this order: memory and swap together may never be less than memory
-            yield from (
-                ("memory.limit_in_bytes", limits.memory_bytes),
-                ("memory.memsw.limit_in_bytes", limits.memory_bytes),
-            )
-    if resource == "cpu" and limits.cores:
-        quota = int(limits.cores * _PERIOD_US)
+            return {"memory.max": held, "memory.swap.max": 0, "memory.oom.group": 0}
+        # In this order: memory and swap together may never be less than memory.
+        return {"memory.limit_in_bytes": held, "memory.memsw.limit_in_bytes": held}
+    if resource == "cpu" and quota:
         if version == 2:
-            yield "cpu.max", f"{quota} {_PERIOD_US}"
-        else:
-            yield from (("cpu.cfs_period_us", _PERIOD_US), ("cpu.cfs_quota_us", quota))
-    if resource == "pids" and limits.processes:
-        yield "pids.max", limits.processes
+            return {"cpu.max": f"{quota} {_PERIOD_US}"}
+        return {"cpu.cfs_period_us": _PERIOD_US, "cpu.cfs_quota_us": quota}
+    return {"pids.max": limits.processes} if resource == "pids" and limits.processes else {}
 
 
 def _divisible(folder: Path) -> bool:
-    """Whether a group can be made in ``folder``. Only trying tells: root may be refused by the mount."""
+    """Return True if a group can be made in ``folder``, by trying it: the mount may refuse even root."""
     trial = folder / f"labkit-trial-{os.getpid()}"
     try:
         trial.mkdir()
@@ -159,14 +158,13 @@ def _divisible(folder: Path) -> bool:
 
 
 def _members(leaf: Path) -> list[int]:
-    try:
+    with suppress(OSError):
         return [int(pid) for pid in (leaf / "cgroup.procs").read_text().split()]
-    except OSError:
-        return []
+    return []
 
 
 def _remove(leaf: Path) -> None:
-    """Version 1 has no cgroup.kill: its members are ended one by one until none is left."""
+    """End the members of a group one by one and remove it: version 1 has no cgroup.kill."""
     until = time.monotonic() + _PATIENCE_SECONDS
     while leaf.exists() and time.monotonic() < until:
         for pid in _members(leaf):

@@ -1,4 +1,4 @@
-"""A port that stays free until a server has started on it, and who listens to it then."""
+"""Ports of this machine: one that stays free until a server has started on it, and the users who listen to a port."""
 
 from __future__ import annotations
 
@@ -13,28 +13,24 @@ _LISTENS = "0A"
 
 
 def unused_port() -> int:
-    """A port of 127.0.0.1 that nobody listens to, from below those that the kernel gives to whoever asks for any.
+    """Return a port of 127.0.0.1 that no process listens to, below the range from which the kernel hands out ports.
 
-    One of these would often be another's by the time a server, which takes seconds, listens to it.
+    A port of that range is often taken by the time a server, which needs seconds to start, listens to it.
     Reference: Linux, Documentation/networking/ip-sysctl.rst, ip_local_port_range.
     """
-    given = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    choice = random.SystemRandom()
-    while given > _FIRST:
-        port = choice.randrange(_FIRST, given)
+    handed_out = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:  # 0: the kernel's choice, where there is nothing below its range
+        port = random.SystemRandom().randrange(_FIRST, handed_out) if handed_out > _FIRST else 0
         with socket.socket() as trial:
             try:
                 trial.bind(("127.0.0.1", port))
             except OSError:
                 continue
-            return port
-    with socket.socket() as trial:
-        trial.bind(("127.0.0.1", 0))
-        return int(trial.getsockname()[1])
+            return int(trial.getsockname()[1])
 
 
 def listeners(port: int) -> set[int]:
-    """The user ids of whoever listens to ``port``, at any address of this machine.
+    """Return the user ids of the processes that listen to ``port``, at any address of this machine.
 
     Reference: Linux, Documentation/networking/proc_net_tcp.rst.
     """

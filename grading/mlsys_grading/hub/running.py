@@ -1,4 +1,4 @@
-"""What of a Hub is at work: the Hub itself, its proxy, and the servers that its database knows."""
+"""Processes of a Hub at work: the Hub itself, its proxy, and the servers that its database lists."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _claimed: dict[Path, IO[str]] = {}
 
 
 def claim(state: Path) -> None:
-    """Be the one Hub of this state folder, for as long as this process lives. Raises LabkitError if another is."""
+    """Make this process the one Hub of the state folder until it ends. Raises LabkitError if another process is."""
     path = state / "hub.pid"
     if path in _claimed:
         return
@@ -33,9 +33,9 @@ def claim(state: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         file.seek(0)
-        raise LabkitError(
-            f"process {file.read().strip()} is a Hub with the state folder {state}; end it, or set another hub.state"
-        ) from None
+        pid = file.read().strip()
+        line = f"process {pid} is a Hub with the state folder {state}; end it, or set another hub.state"
+        raise LabkitError(line) from None
     file.truncate(0)
     file.write(f"{os.getpid()}\n")
     file.flush()
@@ -43,21 +43,22 @@ def claim(state: Path) -> None:
 
 
 def stop(state: Path, seconds: float) -> str:
-    """End all of it, gently for so many ``seconds``; returns what it was."""
+    """End the Hub, its servers and its proxy, by force after ``seconds`` each; return how many there were."""
     hub = list(_hub(state))
-    _end(hub, signal.SIGTERM, seconds)  # before its servers: it would have started none anew, but marked them as failed
+    _end(hub, seconds)  # before its servers: it would have started none anew, but marked them as failed
     servers = list(_servers(state))
-    _end(servers, signal.SIGTERM, seconds)
-    proxy = running(state / "proxy.pid")
-    _end([proxy] if proxy else [], signal.SIGTERM, seconds)
-    return f"{len(hub)} Hub, {len(servers)} servers, {1 if proxy else 0} proxy"
+    _end(servers, seconds)
+    kept = running(state / "proxy.pid")
+    proxy = [kept] if kept else []
+    _end(proxy, seconds)
+    return f"{len(hub)} Hub, {len(servers)} servers, {len(proxy)} proxy"
 
 
 def _hub(state: Path) -> Iterator[psutil.Process]:
     with contextlib.suppress(OSError, ValueError, psutil.NoSuchProcess), open(state / "hub.pid") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:  # somebody holds it: the number is that of a living Hub
+        except BlockingIOError:  # a process holds it: the number is that of a living Hub
             yield psutil.Process(int(file.read()))
 
 
@@ -68,19 +69,16 @@ def _servers(state: Path) -> Iterator[psutil.Process]:
     with contextlib.closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as link:
         rows = link.execute("select state from spawners where server_id is not null").fetchall()
     for (text,) in rows:
-        told = json.loads(text or "{}")
-        told = told.get("child_state") or told
-        if told.get("pid") and processes.birth(told["pid"]) == told.get("born"):
+        plain = json.loads(text or "{}")
+        plain = plain.get("child_state") or plain
+        if plain.get("pid") and processes.birth(plain["pid"]) == plain.get("born"):
             with contextlib.suppress(psutil.NoSuchProcess):
-                yield psutil.Process(told["pid"])
+                yield psutil.Process(plain["pid"])
 
 
-def _end(found: list[psutil.Process], number: int, seconds: float) -> None:
-    for process in found:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.send_signal(number)
-    _, left = psutil.wait_procs(found, timeout=seconds)
-    for process in left:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.kill()
-    psutil.wait_procs(left, timeout=seconds)
+def _end(left: list[psutil.Process], seconds: float) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for process in left:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(number)
+        _, left = psutil.wait_procs(left, timeout=seconds)

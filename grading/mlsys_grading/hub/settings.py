@@ -1,4 +1,4 @@
-"""What ``hub.toml`` says. Each mistake in it is one line: the file, the key, what was expected and what came."""
+"""Settings of a Hub, read from ``hub.toml``. Each mistake is one line: file, key, value, and the value expected."""
 
 from __future__ import annotations
 
@@ -11,94 +11,132 @@ from typing import Any
 
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["Course", "Exchange", "Hub", "HubSettings", "Idle", "Login", "Profile", "read_settings"]
+__all__ = ["HubSettings", "ServerProfile", "read_settings"]
 
-LOGINS = ("native", "pam", "shared-password", "oauth")
-SPAWNERS = ("local", "slurm")
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}")
-_MIG = re.compile(r"mig-\d+g\.\d+gb")
+_DEVICES = re.compile(r"(gpu|mig-\d+g\.\d+gb)?")
+_NAMED = "lower-case letters, digits and . _ - (at most 32)"
+
+
+def _check(expected: str, holds: Callable[[Any], bool]) -> dict[str, Any]:
+    """Build the metadata of a key: the values it accepts, in words and as a test."""
+    return {"expected": expected, "holds": holds}
+
+
+def _number(least: float) -> dict[str, Any]:
+    return _check(f"a number from {least:g}", lambda value: type(value) in (int, float) and least <= value < 1e6)
+
+
+def _whole(least: int, most: int) -> dict[str, Any]:
+    return _check(f"a whole number from {least} to {most}", lambda value: type(value) is int and least <= value <= most)
+
+
+def _one_of(*names: str) -> dict[str, Any]:
+    return _check("one of " + ", ".join(map(repr, names)), lambda value: type(value) is str and value in names)
+
+
+def _is_text(value: Any) -> bool:
+    return type(value) is str and value.isprintable()
+
+
+def _is_name(value: Any) -> bool:
+    return type(value) is str and bool(NAME.fullmatch(value))
+
+
+_TEXT = _check("a text", _is_text)
+_FILLED = _check("a text that is not empty", lambda value: _is_text(value) and bool(value.strip()))
+_PORT = _whole(1, 65535)
+_NAME = _check(_NAMED, _is_name)
+_NAMES = _check(f"a list of names in {_NAMED}", lambda value: type(value) is list and all(map(_is_name, value)))
+_TEXTS = _check("a list of texts", lambda value: type(value) is list and all(map(_is_text, value)))
+_DEVICE = _check(
+    "'', 'gpu' or a MIG slice such as 'mig-1g.10gb'",
+    lambda value: type(value) is str and bool(_DEVICES.fullmatch(value)),
+)
 
 
 @dataclass(frozen=True)
-class Hub:
-    """Where the Hub listens and keeps what it knows. ``hub_port`` and ``proxy_port`` are for this machine only."""
+class HubTable:
+    """Addresses of the Hub, and its state folder. Only this machine uses ``hub_port`` and ``proxy_port``."""
 
-    address: str = "127.0.0.1"
-    port: int = 8000
-    hub_port: int = 8081
-    proxy_port: int = 8001
-    state: str = "build/hub"
+    address: str = field(default="127.0.0.1", metadata=_FILLED)
+    port: int = field(default=8000, metadata=_PORT)
+    hub_port: int = field(default=8081, metadata=_PORT)
+    proxy_port: int = field(default=8001, metadata=_PORT)
+    state: str = field(default="build/hub", metadata=_FILLED)
 
 
 @dataclass(frozen=True)
-class Login:
-    """How people prove who they are.
+class LoginTable:
+    """The way in which people log in.
 
     Attributes:
-        kind: one of ``LOGINS``.
-        password_file: for "shared-password": a line with the students' password and a line with the instructors'.
+        kind: "native", "pam", "shared-password" or "oauth".
+        password_file: for "shared-password": one line with the students' password, one with the instructors'.
         provider: for "oauth": the name under which the authenticator is installed, such as "github".
-        oauth: for "oauth": that authenticator's own settings. Its secret stays in the environment.
+        oauth: for "oauth": settings of that authenticator. Its secret stays in the environment.
     """
 
-    kind: str = "native"
-    password_file: str = ""
-    provider: str = ""
-    oauth: Mapping[str, Any] = field(default_factory=dict)
+    kind: str = field(default="native", metadata=_one_of("native", "pam", "shared-password", "oauth"))
+    password_file: str = field(default="", metadata=_TEXT)
+    provider: str = field(default="", metadata=_TEXT)
+    oauth: Mapping[str, Any] = field(
+        default_factory=dict, metadata=_check("a table", lambda value: type(value) is dict)
+    )
 
 
 @dataclass(frozen=True)
-class Course:
-    """Whose course it is. No students: whoever may log in is one. ``labs`` is what everybody gets a copy of."""
+class CourseTable:
+    """The course. With no ``students``, everyone who may log in is one. Everyone gets a copy of ``labs``."""
 
-    id: str = "mlsys"
-    instructors: tuple[str, ...] = ("instructor",)
-    students: tuple[str, ...] = ()
-    labs: str = "labs"
-
-
-@dataclass(frozen=True)
-class Exchange:
-    """nbgrader's exchange; an empty ``folder`` stands for ``exchange`` in the state folder."""
-
-    folder: str = ""
+    id: str = field(default="mlsys", metadata=_NAME)
+    instructors: tuple[str, ...] = field(default=("instructor",), metadata=_NAMES)
+    students: tuple[str, ...] = field(default=(), metadata=_NAMES)
+    labs: str = field(default="labs", metadata=_FILLED)
 
 
 @dataclass(frozen=True)
-class Idle:
-    """When a server that nobody uses ends. A busy kernel is never idle; ``max_hours`` ends it all the same, 0 never."""
+class ExchangeTable:
+    """nbgrader's exchange. An empty ``folder`` stands for ``exchange`` in the state folder."""
 
-    minutes: float = 60
-    check_minutes: float = 5
-    max_hours: float = 0
+    folder: str = field(default="", metadata=_TEXT)
 
 
 @dataclass(frozen=True)
-class Profile:
+class IdleTable:
+    """Time after which an unused server ends. A busy kernel is never idle, but ``max_hours`` ends it, too; 0: never."""
+
+    minutes: float = field(default=60, metadata=_number(0))
+    check_minutes: float = field(default=5, metadata=_number(0.01))
+    max_hours: float = field(default=0, metadata=_number(0))
+
+
+@dataclass(frozen=True)
+class ServerProfile:
     """A kind of server that people may choose. ``cpus`` and ``memory_gib`` of 0 set no limit.
 
     Attributes:
         spawner: "local" or "slurm".
-        device: what a GPU profile gets a lease of: "gpu", or a MIG slice such as "mig-1g.10gb".
+        device: the device that a GPU profile leases: "gpu", or a MIG slice such as "mig-1g.10gb".
         partition, account, hours, options: of the Slurm job; ``options`` are further ``#SBATCH`` words.
     """
 
-    slug: str
-    title: str
-    spawner: str = "local"
-    cpus: float = 0
-    memory_gib: float = 0
-    gpus: int = 0
-    device: str = ""
-    partition: str = ""
-    account: str = ""
-    hours: float = 4
-    options: tuple[str, ...] = ()
+    slug: str = field(metadata=_NAME)
+    title: str = field(metadata=_FILLED)
+    spawner: str = field(default="local", metadata=_one_of("local", "slurm"))
+    cpus: float = field(default=0, metadata=_number(0))
+    memory_gib: float = field(default=0, metadata=_number(0))
+    gpus: int = field(default=0, metadata=_whole(0, 1))
+    device: str = field(default="", metadata=_DEVICE)
+    partition: str = field(default="", metadata=_TEXT)
+    account: str = field(default="", metadata=_TEXT)
+    hours: float = field(default=4, metadata=_number(0.1))
+    options: tuple[str, ...] = field(default=(), metadata=_TEXTS)
 
 
 @dataclass(frozen=True)
 class HubSettings:
-    """All of ``hub.toml``, which is ``file``.
+    """The content of ``hub.toml``; ``file`` is its path.
 
     Example:
         >>> HubSettings(Path("/srv/mlsys/hub.toml")).state
@@ -106,27 +144,27 @@ class HubSettings:
     """
 
     file: Path
-    hub: Hub = Hub()
-    login: Login = Login()
-    course: Course = Course()
-    exchange: Exchange = Exchange()
-    idle: Idle = Idle()
-    profiles: tuple[Profile, ...] = (Profile("cpu", "CPU"),)
+    hub: HubTable = HubTable()
+    login: LoginTable = LoginTable()
+    course: CourseTable = CourseTable()
+    exchange: ExchangeTable = ExchangeTable()
+    idle: IdleTable = IdleTable()
+    profiles: tuple[ServerProfile, ...] = (ServerProfile("cpu", "CPU"),)
 
     @property
     def base(self) -> Path:
-        """Where paths in the file begin: the checkout that it lies in, else its folder."""
+        """The folder at which paths in the file begin: the checkout that holds the file, else the file's folder."""
         folders = self.file.resolve().parents
         return next((folder for folder in folders if (folder / "solutions").is_dir()), folders[0])
 
     @property
     def singleuser(self) -> Path:
-        """What every server is configured with: the folder of that name beside the file."""
+        """The folder beside the file with the configuration of every server."""
         return self.file.resolve().parent / "singleuser"
 
     @property
     def state(self) -> Path:
-        """The folder of the database, the secrets, the homes: all that a backup needs."""
+        """The folder of the database, the secrets and the homes: everything that a backup needs."""
         return (self.base / self.hub.state).resolve()
 
     @property
@@ -139,7 +177,7 @@ class HubSettings:
 
 
 def read_settings(path: Path) -> HubSettings:
-    """Read ``path``. Raises LabkitError, one line, for a file that is none.
+    """Read ``path``. Raises LabkitError, one line, if the file is missing or wrong.
 
     Example:
         >>> read_settings(Path("binder/hub/hub.toml")).course.id  # doctest: +SKIP
@@ -158,114 +196,49 @@ def read_settings(path: Path) -> HubSettings:
 
 
 class _WrongError(Exception):
-    """A key, what was expected of it, and what came."""
+    """A key with a wrong value: the key, the values expected, and the value found."""
 
     def __init__(self, key: str, expected: str, came: Any) -> None:
         named, shown = key if key.isprintable() else repr(key), repr(came)
         super().__init__(f"{named} is {shown if len(shown) <= 60 else shown[:57] + '...'}; expected {expected}")
 
 
-_Check = tuple[str, Callable[[Any], bool]]
-
-
-def _number(least: float) -> _Check:
-    return f"a number from {least:g}", lambda value: type(value) in (int, float) and least <= value < 1e6
-
-
-def _whole(least: int, most: int) -> _Check:
-    return f"a whole number from {least} to {most}", lambda value: type(value) is int and least <= value <= most
-
-
-def _one_of(*names: str) -> _Check:
-    return "one of " + ", ".join(map(repr, names)), lambda value: type(value) is str and value in names
-
-
-def _is_text(value: Any) -> bool:
-    return type(value) is str and value.isprintable()
-
-
-def _is_name(value: Any) -> bool:
-    return type(value) is str and bool(NAME.fullmatch(value))
-
-
-def _list_of(what: str, each: Callable[[Any], bool]) -> _Check:
-    return f"a list of {what}", lambda value: type(value) is list and all(map(each, value))
-
-
-_NAMED = "lower-case letters, digits and . _ - (at most 32)"
-_TEXT: _Check = ("a text", _is_text)
-_FILLED: _Check = ("a text that is not empty", lambda value: _is_text(value) and bool(value.strip()))
-_PORT = _whole(1, 65535)
-
-_CHECKS: dict[type, dict[str, _Check]] = {
-    Hub: {"address": _FILLED, "port": _PORT, "hub_port": _PORT, "proxy_port": _PORT, "state": _FILLED},
-    Login: {
-        "kind": _one_of(*LOGINS),
-        "password_file": _TEXT,
-        "provider": _TEXT,
-        "oauth": ("a table", lambda value: type(value) is dict),
-    },
-    Course: {
-        "id": (_NAMED, _is_name),
-        "instructors": _list_of("names in " + _NAMED, _is_name),
-        "students": _list_of("names in " + _NAMED, _is_name),
-        "labs": _FILLED,
-    },
-    Exchange: {"folder": _TEXT},
-    Idle: {"minutes": _number(0), "check_minutes": _number(0.01), "max_hours": _number(0)},
-    Profile: {
-        "slug": (_NAMED, _is_name),
-        "title": _FILLED,
-        "spawner": _one_of(*SPAWNERS),
-        "cpus": _number(0),
-        "memory_gib": _number(0),
-        "gpus": _whole(0, 1),
-        "device": (
-            "'', 'gpu' or a MIG slice such as 'mig-1g.10gb'",
-            lambda value: type(value) is str and (value in ("", "gpu") or bool(_MIG.fullmatch(value))),
-        ),
-        "partition": _TEXT,
-        "account": _TEXT,
-        "hours": _number(0.1),
-        "options": _list_of("texts", _is_text),
-    },
-}
-_TABLES = {"hub": Hub, "login": Login, "course": Course, "exchange": Exchange, "idle": Idle}
+_TABLES = {"hub": HubTable, "login": LoginTable, "course": CourseTable, "exchange": ExchangeTable, "idle": IdleTable}
 
 
 def _settings(plain: dict[str, Any], path: Path) -> HubSettings:
     known = [*_TABLES, "profile"]
     if unknown := [key for key in plain if key not in known]:
         raise _WrongError(unknown[0], f"only the tables {', '.join(known)}", plain[unknown[0]])
-    tables = {key: _table(kind, key, plain[key]) for key, kind in _TABLES.items() if key in plain}
+    tables: dict[str, Any] = {key: _table(kind, key, plain[key]) for key, kind in _TABLES.items() if key in plain}
     given = plain.get("profile", [])
     if type(given) is not list:
         raise _WrongError("profile", "tables that begin with [[profile]]", given)
-    profiles = tuple(_table(Profile, f"profile[{number}]", table) for number, table in enumerate(given))
-    settings = HubSettings(path, **tables, **({"profiles": profiles} if profiles else {}))
-    _agree(settings)
+    if given:
+        tables["profiles"] = tuple(_table(ServerProfile, f"profile[{n}]", table) for n, table in enumerate(given))
+    settings = HubSettings(path, **tables)
+    _check_agreement(settings)
     return settings
 
 
 def _table(kind: type, key: str, plain: Any) -> Any:
-    """A dataclass of ``kind`` from a table of the file."""
+    """Build a dataclass of ``kind`` from a table of the file."""
     if type(plain) is not dict:
         raise _WrongError(key, "a table", plain)
-    checks = _CHECKS[kind]
+    keys = {each.name: each for each in fields(kind)}
     for name, value in plain.items():
-        if name not in checks:
-            raise _WrongError(f"{key}.{name}", f"only the keys {', '.join(checks)}", value)
-        expected, holds = checks[name]
-        if not holds(value):
-            raise _WrongError(f"{key}.{name}", expected, value)
-    for needed in fields(kind):
-        if needed.default is MISSING and needed.default_factory is MISSING and needed.name not in plain:
-            raise _WrongError(f"{key}.{needed.name}", checks[needed.name][0], None)
+        if name not in keys:
+            raise _WrongError(f"{key}.{name}", f"only the keys {', '.join(keys)}", value)
+        if not keys[name].metadata["holds"](value):
+            raise _WrongError(f"{key}.{name}", keys[name].metadata["expected"], value)
+    for name, each in keys.items():
+        if each.default is MISSING and each.default_factory is MISSING and name not in plain:
+            raise _WrongError(f"{key}.{name}", each.metadata["expected"], None)
     return kind(**{name: tuple(value) if type(value) is list else value for name, value in plain.items()})
 
 
-def _agree(settings: HubSettings) -> None:
-    """What no key can say alone."""
+def _check_agreement(settings: HubSettings) -> None:
+    """Raise _WrongError if settings contradict one another."""
     hub, login, course = settings.hub, settings.login, settings.course
     ports = [hub.port, hub.hub_port, hub.proxy_port]
     if len(set(ports)) < 3:
@@ -273,7 +246,7 @@ def _agree(settings: HubSettings) -> None:
     if not course.instructors:
         raise _WrongError("course.instructors", "at least one name", [])
     if both := set(course.instructors) & set(course.students):
-        raise _WrongError("course.students", "nobody who is an instructor, too", min(both))
+        raise _WrongError("course.students", "no name of an instructor", min(both))
     if login.kind == "shared-password" and not login.password_file:
         raise _WrongError("login.password_file", "a file with the students' password and the instructors'", "")
     if login.kind == "oauth" and not login.provider:
@@ -281,8 +254,6 @@ def _agree(settings: HubSettings) -> None:
     slugs = [profile.slug for profile in settings.profiles]
     if len(set(slugs)) < len(slugs):
         raise _WrongError("profile.slug", "a slug of its own for each profile", slugs)
-    for number, profile in enumerate(settings.profiles):
+    for n, profile in enumerate(settings.profiles):
         if bool(profile.device) != bool(profile.gpus) and profile.spawner == "local":
-            raise _WrongError(
-                f"profile[{number}].device", "a device where gpus = 1, and none elsewhere", profile.device
-            )
+            raise _WrongError(f"profile[{n}].device", "a device where gpus = 1, and none elsewhere", profile.device)

@@ -1,7 +1,7 @@
 """Servers as Slurm jobs: a profile's limits become the job's, and Slurm keeps them.
 
 A person of the Hub has to be an account of the cluster, home and Python environment have to lie in a file system that
-the nodes share, and the nodes have to reach the Hub. Not run on a real cluster: tests run the script that sbatch gets.
+the nodes share, and the nodes have to reach the Hub. Not run on a real cluster: tests run the script given to sbatch.
 Reference: man 1 sbatch; https://github.com/jupyterhub/batchspawner.
 """
 
@@ -14,7 +14,8 @@ from typing import Any
 
 from batchspawner import SlurmSpawner
 
-from mlsys_grading.hub.settings import Profile
+from mlsys_grading.hub.settings import ServerProfile
+from mlsys_grading.hub.spawner import refused
 from mlsys_labkit.errors import LabkitError
 
 __all__ = ["SCRIPT", "SlurmLabSpawner", "slurm_traits"]
@@ -24,53 +25,42 @@ SCRIPT = """#!/bin/bash
 #SBATCH --output={{homedir}}/jupyter-%j.log
 #SBATCH --chdir={{homedir}}
 #SBATCH --export={{keepvars}}
-{% if partition %}#SBATCH --partition={{partition}}
-{% endif %}{% if account %}#SBATCH --account={{account}}
-{% endif %}{% if runtime %}#SBATCH --time={{runtime}}
-{% endif %}{% if nprocs %}#SBATCH --cpus-per-task={{nprocs}}
-{% endif %}{% if memory %}#SBATCH --mem={{memory}}
-{% endif %}{% if gres %}#SBATCH --gres={{gres}}
-{% endif %}{% if options %}#SBATCH {{options}}
+{% for name, value in [
+  ("partition", partition), ("account", account), ("time", runtime),
+  ("cpus-per-task", nprocs), ("mem", memory), ("gres", gres),
+] if value %}#SBATCH --{{name}}={{value}}
+{% endfor %}{% if options %}#SBATCH {{options}}
 {% endif %}
 set -eu
 exec {% if srun %}{{srun}} {% endif %}{{cmd}}
 """
 
 
-class NoAccountError(LabkitError):
-    """A person of the Hub is nobody on the cluster."""
-
-    @property
-    def jupyterhub_message(self) -> str:
-        """What the Hub's page shows."""
-        return str(self)
-
-
-class SlurmLabSpawner(SlurmSpawner):
-    """batchspawner's, with a script of ours that nothing a person sends can change."""
+class SlurmLabSpawner(SlurmSpawner):  # type: ignore[misc]
+    """batchspawner's spawner, with a script that a person's request cannot change."""
 
     async def start(self) -> tuple[str, int]:
-        """Raises LabkitError for somebody whom Slurm cannot know."""
+        """Start the job. Raises SpawnException for a person without an account on the cluster."""
         try:
             pwd.getpwnam(self.user.name)
         except KeyError:
             line = f"{self.user.name} has no account on the cluster; ask for one, or choose another profile"
-            raise NoAccountError(line) from None
+            raise refused(LabkitError(line)) from None
         address: tuple[str, int] = await super().start()
         return address
 
     async def _get_batch_script(self, **subvars: Any) -> str:
-        # What a person asked the Hub for is among subvars, and may be called "memory" or "cmd".
+        # subvars holds the options of the person's request, which may be called "memory" or "cmd".
         own = self.get_req_subvars() | {"cmd": self.cmd_formatted_for_batch()}
         script: str = await super()._get_batch_script(**own)
         return script
 
 
-def slurm_traits(profile: Profile) -> dict[str, Any]:
-    """What ``profile`` sets of :class:`SlurmLabSpawner`.
+def slurm_traits(profile: ServerProfile) -> dict[str, Any]:
+    """Return the traits of :class:`SlurmLabSpawner` for ``profile``.
 
     Example:
-        >>> slurm_traits(Profile("gpu", "A GPU", "slurm", memory_gib=16, gpus=1))["req_gres"]
+        >>> slurm_traits(ServerProfile("gpu", "A GPU", "slurm", memory_gib=16, gpus=1))["req_gres"]
         'gpu:1'
     """
     minutes = max(1, round(60 * profile.hours))
@@ -90,8 +80,8 @@ def slurm_traits(profile: Profile) -> dict[str, Any]:
     }
 
 
-def _gres(profile: Profile) -> str:
-    """A MIG slice is a type of GPU to Slurm, by the name that gres.conf or its autodetection gives."""
+def _gres(profile: ServerProfile) -> str:
+    """Return the --gres option. Slurm treats a MIG slice as a type of GPU, named in gres.conf or by autodetection."""
     if not profile.gpus:
         return ""
     kind = profile.device.removeprefix("mig-").removeprefix("gpu")

@@ -1,4 +1,4 @@
-"""Servers on this machine: each as its own person, in namespaces of its own, and there after a restart of the Hub."""
+"""Servers on this machine: each runs as its own person, in its own namespaces, and outlives a restart of the Hub."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +22,19 @@ from mlsys_grading.hub.accounts import Accounts, Person
 from mlsys_grading.hub.devices import Devices
 from mlsys_grading.hub.enter import Entry
 from mlsys_grading.hub.ports import listeners, unused_port
-from mlsys_grading.hub.settings import HubSettings, Profile
+from mlsys_grading.hub.settings import HubSettings, ServerProfile
 from mlsys_labkit.errors import LabkitError
 
 __all__ = ["LabSpawner", "entering", "entry_for", "refused"]
 
 
 def entering(*command: str) -> list[str]:
-    """``command`` as a person: what to start, with an :class:`Entry` on its standard input."""
+    """Return the command line that runs ``command`` as a person, given an :class:`Entry` on its standard input."""
     return [sys.executable, "-I", "-m", "mlsys_grading.hub.enter", *command]
 
 
 def entry_for(settings: HubSettings, person: Person) -> Entry:
-    """What ``person`` sees: the machine, their home and the exchange; of the checkout, the kit and the labs alone."""
-    accounts = Accounts(settings.state)
+    """Describe the view of ``person``: the machine, their home, the exchange; of the checkout, the kit and the labs."""
     private = settings.state / "tmp" / person.name
     private.parent.mkdir(exist_ok=True, mode=0o700)
     private.mkdir(exist_ok=True)
@@ -43,36 +43,33 @@ def entry_for(settings: HubSettings, person: Person) -> Entry:
     kit = [Path(package.__file__).parent for package in (mlsys_labkit, mlsys_grading) if package.__file__]
     python = [Path(sys.prefix), Path(sys.base_prefix)]
     shown = [*python, *kit, settings.singleuser, settings.labs, person.home, settings.exchange_folder]
+    checkout = Path(mlsys_grading.__file__).parents[2]  # if this package is in one: it holds the solutions
+    hidden = [settings.base, settings.state, *([checkout] if (checkout / "solutions").is_dir() else [])]
+    placed = {"/etc/passwd": settings.state / "passwd", "/etc/group": settings.state / "group", "/tmp": private}
     return Entry(
         uid=person.uid,
         gid=person.uid,
         cwd=str(person.home),
-        hidden=tuple(str(path) for path in (settings.base, settings.state, *_checkout())),
+        hidden=tuple(map(str, hidden)),
         shown=tuple(str(path) for path in shown if path.exists()),
-        placed=((str(accounts.passwd), "/etc/passwd"), (str(accounts.group), "/etc/group"), (str(private), "/tmp")),
+        placed=tuple((str(source), target) for target, source in placed.items()),
         handed_out=((str(settings.labs), str(person.home / settings.course.id)),) if settings.labs.is_dir() else (),
     )
 
 
-def _checkout() -> tuple[Path, ...]:
-    """The checkout that this package is in, if it is in one: it holds the solutions."""
-    folder = Path(mlsys_grading.__file__).parents[2]
-    return (folder,) if (folder / "solutions").is_dir() else ()
-
-
 def refused(error: LabkitError) -> SpawnException:
-    """What a person who cannot have a server reads, instead of "Internal Server Error"."""
+    """Build the page for a person who cannot have a server; without it, they read "Internal Server Error"."""
     return SpawnException(str(error), reason="refused", status_code=503)
 
 
-class LabSpawner(LocalProcessSpawner):
-    """jupyterhub-singleuser as a person of the Hub, within the limits of a profile."""
+class LabSpawner(LocalProcessSpawner):  # type: ignore[misc]
+    """Spawner of jupyterhub-singleuser as a person of the Hub, within the limits of a profile."""
 
-    settings = Instance(HubSettings, config=True, help="what hub.toml says")
+    settings = Instance(HubSettings, config=True, help="the content of hub.toml")
     profile = Unicode(config=True, help="the slug of the profile")
     born = Integer(0, help="when the process started: a pid alone may be another's by now")
     _leased: dict[str, str]
-    _telling: asyncio.Task[None]
+    _notifying: asyncio.Task[None]
 
     def user_env(self, env: dict[str, str]) -> dict[str, str]:
         name = self.user.name
@@ -80,7 +77,7 @@ class LabSpawner(LocalProcessSpawner):
         return env | {"USER": name, "LOGNAME": name, "HOME": str(home), "SHELL": "/bin/bash"} | self._leased
 
     def make_preexec_fn(self, name: str) -> None:
-        """None: the process itself becomes the person, see mlsys_grading.hub.enter."""
+        """Return None: the process itself becomes the person, see mlsys_grading.hub.enter."""
 
     async def start(self) -> tuple[str, int]:
         devices = Devices(self.settings.state)
@@ -88,7 +85,7 @@ class LabSpawner(LocalProcessSpawner):
             profile = self._chosen()
             self._leased = await asyncio.to_thread(devices.lease, self.user.name, profile.device)
             entry = entry_for(self.settings, Accounts(self.settings.state).person(self.user.name))
-            entry = entry.without(await asyncio.to_thread(devices.hidden_from, self.user.name))
+            entry = replace(entry, closed=await asyncio.to_thread(devices.hidden_from, self.user.name))
             self.mem_limit, self.cpu_limit = _bounds(profile).memory_bytes or None, profile.cpus or None
             return await self._start(entry, profile)
         except BaseException as error:
@@ -97,7 +94,7 @@ class LabSpawner(LocalProcessSpawner):
                 raise refused(error) from None
             raise
 
-    async def _start(self, entry: Entry, profile: Profile) -> tuple[str, int]:
+    async def _start(self, entry: Entry, profile: ServerProfile) -> tuple[str, int]:
         self.port = unused_port()
         ours, theirs = os.pipe()
         with open(theirs, "wb") as pipe:
@@ -110,13 +107,13 @@ class LabSpawner(LocalProcessSpawner):
             self.born = processes.birth(self.pid)
             limits.confine(self.pid, _bounds(profile))
             Devices(self.settings.state).started(self.user.name, self.pid)
-            pipe.write(entry.to_json())  # only now does it begin
-        self._tell_when_it_ends()
-        await self._listening_itself(entry.uid)
+            pipe.write(entry.to_json())  # the process waits for this before it begins
+        self._notify_when_it_ends()
+        await self._until_it_listens(entry.uid)
         return url
 
-    async def _listening_itself(self, uid: int) -> None:
-        """Until the server, and nobody else, listens to its port: the Hub would take any answer for the server's."""
+    async def _until_it_listens(self, uid: int) -> None:
+        """Wait until the server listens to its port. Raises LabkitError if another user does: the Hub trusts it."""
         while processes.birth(self.pid) == self.born:
             if found := listeners(self.port):
                 if found != {uid}:
@@ -124,8 +121,8 @@ class LabSpawner(LocalProcessSpawner):
                 return
             await asyncio.sleep(0.05)
 
-    def _tell_when_it_ends(self) -> None:
-        """At once and not by the next poll: who listens to the port next would get the server's visitors."""
+    def _notify_when_it_ends(self) -> None:
+        """Notify the Hub at the moment the server ends: the next to listen to the port would get its visitors."""
         with contextlib.suppress(ProcessLookupError):
             ended = os.pidfd_open(self.pid)
             asyncio.get_running_loop().add_reader(ended, self._has_ended, ended)
@@ -134,22 +131,22 @@ class LabSpawner(LocalProcessSpawner):
         loop = asyncio.get_running_loop()
         loop.remove_reader(ended)
         os.close(ended)
-        self._telling = loop.create_task(self._tell())  # the loop itself would forget it
+        self._notifying = loop.create_task(self._notify())  # the loop keeps only a weak reference
 
-    async def _tell(self) -> None:
-        spawner = self.user.spawners[self.name]  # this one, or the one of profiles
+    async def _notify(self) -> None:
+        spawner = self.user.spawners[self.name]  # this spawner, or the ProfileSpawner around it
         while spawner.pending:
             await asyncio.sleep(0.05)
         await spawner.poll_and_notify()
 
-    def _chosen(self) -> Profile:
+    def _chosen(self) -> ServerProfile:
         for profile in self.settings.profiles:
             if profile.slug == self.profile and profile.spawner == "local":
                 return profile
         raise LabkitError(f"there is no profile {self.profile!r}; choose one of the page")
 
     async def _signal(self, sig: int) -> bool:
-        """SIGTERM for SIGINT: a Jupyter server that is at work with a kernel sometimes swallows the latter."""
+        """Send SIGTERM for SIGINT: a Jupyter server that is at work with a kernel sometimes swallows SIGINT."""
         exists: bool = await super()._signal(signal.SIGTERM if sig == signal.SIGINT else sig)
         return exists
 
@@ -165,13 +162,14 @@ class LabSpawner(LocalProcessSpawner):
         self.born = state.get("born", 0)
         if self.pid and self.born and processes.birth(self.pid) == self.born:
             limits.confine(self.pid, _bounds(self._chosen()))
-            self._tell_when_it_ends()
+            self._notify_when_it_ends()
 
     def get_state(self) -> dict[str, Any]:
-        return super().get_state() | ({"born": self.born} if self.pid else {})
+        state: dict[str, Any] = super().get_state()
+        return state | ({"born": self.born} if self.pid else {})
 
     def clear_state(self) -> None:
-        """The server has ended, or there has been none."""
+        """Release the limits and the device of a server that has ended."""
         if self.pid:
             limits.release(self.pid)
             Devices(self.settings.state).release(self.user.name)
@@ -179,5 +177,5 @@ class LabSpawner(LocalProcessSpawner):
         self.born = 0
 
 
-def _bounds(profile: Profile) -> limits.Limits:
-    return limits.Limits(memory_bytes=round(profile.memory_gib * (1 << 30)), cores=profile.cpus)
+def _bounds(profile: ServerProfile) -> limits.ServerLimits:
+    return limits.ServerLimits(memory_bytes=round(profile.memory_gib * (1 << 30)), cores=profile.cpus)

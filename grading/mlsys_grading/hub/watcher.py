@@ -1,8 +1,8 @@
-"""A thread that keeps servers within the limits that no control group keeps.
+"""Thread that keeps servers within the limits that no control group keeps.
 
-It counts what a server's tree has in memory; no process leaves the tree, which has a pid namespace of its own. Shared
-pages are split among those who share them (PSS). Files in /dev/shm that nobody has mapped are not counted: only a
-control group sees those. Between two looks a server may hold more than its share.
+It adds up the memory of a server's process tree, which no process can leave, because the tree has its own pid
+namespace. A shared page counts in equal parts for the processes that share it (PSS). Files in /dev/shm that no process
+has mapped are not counted: only a control group sees those. Between two looks a server may hold more than its limit.
 
 Reference: Linux, Documentation/filesystems/proc.rst (statm, smaps_rollup, oom_score_adj).
 """
@@ -24,11 +24,10 @@ from tornado.log import app_log
 from mlsys_grading.processes import birth, kill_tree
 from mlsys_grading.sandbox import watch
 
-__all__ = ["Watcher"]
+__all__ = ["LimitWatcher"]
 
 LOOK_SECONDS = 0.5
 _END_SECONDS = 10.0
-_PAGE = resource.getpagesize()
 _MOST = 1000
 _SOONER = 500  # what the kernel adds, of 1000, when it looks for a process to end: kernels go before their server
 _SERVER_PROGRAMS = ("jupyterhub-singleuser", "jupyter-lab")
@@ -43,8 +42,8 @@ class _Server:
     sooner: set[int] = field(default_factory=set)
 
 
-class Watcher:
-    """Looks after servers from a thread of its own, which runs while there are any."""
+class LimitWatcher:
+    """Watcher of servers, with a thread of its own that runs while there are any."""
 
     def __init__(self) -> None:
         self._servers: dict[int, _Server] = {}
@@ -53,7 +52,7 @@ class Watcher:
         self._thread: threading.Thread | None = None
 
     def add(self, pid: int, memory_bytes: int = 0, cores: float = 0.0, processes: int = 0) -> None:
-        """Look after the server ``pid`` from now on; a limit of 0 is kept by somebody else, or not at all."""
+        """Watch the server ``pid`` from now on; a limit of 0 is kept by a control group, or does not exist."""
         if not (born := birth(pid)):
             return
         with suppress(ProcessLookupError):
@@ -66,7 +65,7 @@ class Watcher:
                 self._thread.start()
 
     def remove(self, pid: int) -> None:
-        """Look after it no longer."""
+        """Stop watching the server ``pid``."""
         with self._lock:
             self._servers.pop(pid, None)
 
@@ -95,11 +94,11 @@ class Watcher:
             try:
                 self.look()
             except Exception:
-                app_log.exception("looking after limits")
+                app_log.exception("cannot enforce the limits of servers")
             self._wake.wait(LOOK_SECONDS)
 
     def _choose(self, pid: int, cores: float) -> frozenset[int]:
-        """As many of our cores as it takes, those that fewest servers have."""
+        """Choose as many of our cores as the limit needs, those with the fewest servers."""
         ours, count = os.sched_getaffinity(0), math.ceil(cores)
         if not 0 < count < len(ours):
             return frozenset()
@@ -114,23 +113,20 @@ class Watcher:
 def _bound_memory(server: _Server, pids: Sequence[int], main: list[int]) -> None:
     held = {pid: _share_bytes(pid) for pid in pids}
     if (total := sum(held.values())) <= server.memory_bytes:
-        return  # counted twice before: pages that are shared
+        return  # the first count was too high: it had shared pages once per process
     kernels = {child: watch.tree(child) for pid in main for child in _children(pid) if child not in main}
     largest = max(kernels, key=lambda root: sum(held.get(pid, 0) for pid in kernels[root]), default=server.pid)
-    app_log.warning(
-        "server %d held %.2f GiB of its %.2f: ended its largest kernel, process %d",
-        *(server.pid, total / 2**30, server.memory_bytes / 2**30, largest),
-    )
-    try:
+    used, limit = total / 2**30, server.memory_bytes / 2**30
+    line = "server %d held %.2f GiB, more than its limit of %.2f: ended its largest kernel, process %d"
+    app_log.warning(line, server.pid, used, limit, largest)
+    with suppress(psutil.NoSuchProcess, psutil.TimeoutExpired):
         ending = psutil.Process(largest)
         kill_tree(largest)
-        ending.wait(_END_SECONDS)  # until its memory is free, the next look would find another to end
-    except (psutil.NoSuchProcess, psutil.TimeoutExpired):
-        pass
+        ending.wait(_END_SECONDS)  # before its memory is free, the next look would end another kernel
 
 
 def _main_processes(pid: int) -> list[int]:
-    """From ``pid`` to the server proper, the first child of its starters; their others are orphans that they bury."""
+    """Return the processes from ``pid`` to the server itself; other children of these are orphans, adopted by them."""
     chain = [pid]
     while not _is_server(chain[-1]):
         if not (children := _children(chain[-1])):
@@ -153,7 +149,7 @@ def _children(pid: int) -> list[int]:
 
 
 def _offer(server: _Server, kernels: set[int]) -> None:
-    """Let the kernel's own choice fall on them: a notebook server with small kernels could be the largest itself."""
+    """Make the kernel's out-of-memory killer choose ``kernels``: the notebook server itself may be the largest."""
     for pid in kernels - server.sooner:
         with suppress(OSError):
             inherited = int(Path(f"/proc/{server.pid}/oom_score_adj").read_text())  # a container's may be high itself
@@ -163,7 +159,7 @@ def _offer(server: _Server, kernels: set[int]) -> None:
 
 
 def _keep_on(pids: Iterable[int], cores: frozenset[int]) -> None:
-    """Each thread, as a process may set its own back."""
+    """Move each thread back to ``cores``: a process may have changed its own affinity."""
     for pid in pids:
         with suppress(OSError):
             for thread in map(int, os.listdir(f"/proc/{pid}/task")):
@@ -172,11 +168,11 @@ def _keep_on(pids: Iterable[int], cores: frozenset[int]) -> None:
 
 
 def _resident_bytes(pids: Iterable[int]) -> int:
-    """At least what they hold: a shared page counts for each."""
+    """Add up resident pages: an upper bound, because a shared page counts for each process."""
     total = 0
     for pid in pids:
-        with suppress(OSError):
-            total += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
+        with suppress(psutil.Error):
+            total += psutil.Process(pid).memory_info().rss
     return total
 
 

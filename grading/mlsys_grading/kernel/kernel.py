@@ -19,13 +19,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")  # else ipykernel's debugger talks on stderr
+os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")  # otherwise ipykernel's debugger writes to stderr
 
 from ipykernel import displayhook, zmqshell
 from ipykernel.ipkernel import IPythonKernel
-from IPython.core.application import ProfileDir
 from IPython.core.compilerop import CachingCompiler
 from IPython.core.formatters import DisplayFormatter
+from IPython.core.profiledir import ProfileDir
 from jupyter_client.session import Session
 from tornado.ioloop import IOLoop
 from traitlets import Type, default, observe
@@ -41,14 +41,14 @@ _TEXT_LIMIT = 4000
 
 
 class _Mute(Session):
-    """Makes messages, and sends them nowhere."""
+    """A session that makes messages and sends them nowhere."""
 
     def send(self, stream: Any, msg_or_type: Any, content: Any = None, parent: Any = None, *_: Any, **more: Any) -> Any:
         return msg_or_type if isinstance(msg_or_type, dict) else self.msg(msg_or_type, content, parent)
 
 
 class _Profile(ProfileDir):
-    """Where IPython keeps things; the folder is made by what keeps the first."""
+    """The profile folder of IPython, made on first use."""
 
     @default("location")
     def _at_home(self) -> str:
@@ -60,7 +60,7 @@ class _Profile(ProfileDir):
 
 
 class _Compiler(CachingCompiler):
-    """Names cells as files, as ipykernel does, but by a checksum that is not computed in Python."""
+    """A compiler that names cells as files, as ipykernel does, but by a checksum that is not computed in Python."""
 
     def get_code_name(self, raw_code: str, transformed_code: str, number: int) -> str:
         folder = os.path.join(tempfile.gettempdir(), f"ipykernel_{os.getpid()}")
@@ -75,6 +75,8 @@ class _Formatter(DisplayFormatter):
 
 class ZMQShellDisplayHook(displayhook.ZMQShellDisplayHook):
     """``Out[n]`` of a test cell: nbgrader reads a number there as partial credit."""
+
+    shell: ZMQInteractiveShell
 
     def write_format_data(self, format_dict: Mapping[str, Any], md_dict: Any = None) -> None:
         super().write_format_data(format_dict, md_dict)
@@ -91,7 +93,7 @@ class ZMQShellDisplayHook(displayhook.ZMQShellDisplayHook):
 
 
 class ZMQInteractiveShell(zmqshell.ZMQInteractiveShell):
-    """Keeps what a grader reads. It has its parent's name: libraries know a notebook by it.
+    """A shell that keeps what a grader reads. Its name is its parent's, by which libraries detect a notebook.
 
     Attributes:
         result: of the cell that ran last.
@@ -115,20 +117,20 @@ class ZMQInteractiveShell(zmqshell.ZMQInteractiveShell):
 
     def init_display_formatter(self) -> None:
         self.display_formatter = _Formatter(parent=self)
-        self.configurables.append(self.display_formatter)
+        self.configurables.append(self.display_formatter)  # type: ignore[arg-type]
 
     def transform_cell(self, raw_cell: str) -> str:
-        """Once a cell: the kernel asks twice, to learn whether the cell awaits and to run it."""
+        """Transform a cell once. IPython calls this twice per cell: to see whether it awaits, and to run it."""
         if self._transformed and self._transformed[0] == raw_cell:
-            (_, text), self._transformed = self._transformed, None
-            return text
-        text = super().transform_cell(raw_cell)
+            (_, known), self._transformed = self._transformed, None
+            return known
+        text: str = super().transform_cell(raw_cell)
         self._transformed = (raw_cell, text)
         return text
 
     def showtraceback(self, exc_tuple: Any = None, *_: Any, **__: Any) -> None:
-        """Keep the error; nobody reads the traceback, and making it is what costs most in a failing cell."""
-        _, error, _ = self._get_exc_info(exc_tuple)  # which %debug and %tb ask for, too
+        """Keep the error only: no one reads the traceback, and making it is the largest cost of a failing cell."""
+        _, error, _ = self._get_exc_info(exc_tuple)  # %debug and %tb read these, too
         if getattr(self.displayhook, "msg", None) is not None:
             self.unshown = error
 
@@ -142,11 +144,11 @@ class ZMQInteractiveShell(zmqshell.ZMQInteractiveShell):
         self.active_eventloop = gui
 
     def ask_exit(self) -> None:
-        """``quit`` ends nothing: a submission is graded to its end."""
+        """Ignore ``quit``, because a submission is graded to its end."""
 
 
 class _MainThread:
-    """In place of the thread that reads requests: cells run in the main one."""
+    """Stand-in for the thread that reads requests: cells run in the main thread instead."""
 
     @property
     def parent_thread(self) -> threading.Thread:
@@ -154,27 +156,28 @@ class _MainThread:
 
 
 class CellKernel(IPythonKernel):
-    """A kernel that is asked by function calls. There is one in a process; make it before the fork or after."""
+    """A kernel driven by function calls. There is one in a process; it can be made before the fork or after."""
 
     shell_class = Type(ZMQInteractiveShell)
-    compiler_class = Type(_Compiler)
+    compiler_class = Type(_Compiler)  # type: ignore[assignment]
+    shell: ZMQInteractiveShell
+    session: Session
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.shell_channel_thread = _MainThread()
-        self.shell.extension_manager.load_extension("storemagic")
-        self._forward_input(allow_stdin=False)  # for good: a test may call what a cell has only defined
+        extensions: Any = self.shell.extension_manager
+        extensions.load_extension("storemagic")
+        self._forward_input(allow_stdin=False)  # permanently: a test may call what a cell defined
 
     @property
-    def io_loop(self) -> IOLoop:
+    def io_loop(self) -> IOLoop:  # type: ignore[override]
         return IOLoop.current()
 
     def enter(self) -> None:
-        """Make this process the notebook's: its variables, its imports, its own place for what IPython keeps."""
+        """Make this process the notebook's: its variables, its imports, and its own IPython folder."""
         self.shell.init_environment()
-        for name, value in (
-            thread_variables(1) | _INLINE
-        ).items():  # programs that cells start are bounded as cells are
+        for name, value in {**thread_variables(1), **_INLINE}.items():  # for programs that cells start
             os.environ.setdefault(name, value)
         sys.path[:0] = [""] if "" not in sys.path else []
         self.shell.profile_dir = _Profile()
@@ -186,15 +189,15 @@ class CellKernel(IPythonKernel):
         self.shell.result = self.shell.unshown = self.shell._transformed = None
         try:
             await self.do_execute(source, silent=False, store_history=True, allow_stdin=False)
-        except (Exception, asyncio.CancelledError) as error:  # of the kernel, which the cell has broken
+        except (Exception, asyncio.CancelledError) as error:  # an error of the kernel, which the cell has broken
             return error
         result = self.shell.result
-        error: BaseException | None = result.error_before_exec or result.error_in_exec or self.shell.unshown
-        return error
+        found: BaseException | None = result.error_before_exec or result.error_in_exec or self.shell.unshown
+        return found
 
 
 def kernel_of_this_process() -> CellKernel:
-    """The kernel; made at the first call. No thread and no descriptor comes with it."""
+    """Return the kernel, made at the first call. No thread and no descriptor comes with it."""
     if CellKernel.initialized():
         return CellKernel.instance()
     config = Config()

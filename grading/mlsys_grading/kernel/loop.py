@@ -29,7 +29,7 @@ class ForkableLoop(asyncio.SelectorEventLoop):
         self._context: Context = copy_context()
 
     def finish(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run ``work`` to its end; what interrupts it ends it."""
+        """Run ``work`` to its end; an interrupt ends it."""
         self._enter()
         task = self.create_task(work, context=self._context)
         try:
@@ -50,6 +50,6 @@ class ForkableLoop(asyncio.SelectorEventLoop):
 
     @staticmethod
     async def turns() -> None:
-        """Let tasks that are ready go on, as they do in a kernel between two cells."""
+        """Let ready tasks run, as they do in a kernel between two cells."""
         for _ in range(_TURNS):
             await asyncio.sleep(0)

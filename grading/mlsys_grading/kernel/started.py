@@ -1,4 +1,4 @@
-"""Importing this starts the kernel. A warm server imports it before anything else.
+"""A module whose import starts the kernel. A fork server imports it before anything else.
 
 Libraries ask when they are imported whether they are in a notebook (plotly, tqdm, matplotlib, ipywidgets), and the
 kernel is there when its process is forked.

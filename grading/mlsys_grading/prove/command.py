@@ -8,15 +8,18 @@ import sys
 from typing import Any
 
 from mlsys_grading.arguments import add_labs, root_of
+from mlsys_grading.time_limits import PROVED_CELL_SECONDS
 from mlsys_labkit.errors import LabkitError
 
 
 def add_parser(subparsers: Any) -> None:
-    """Join the ``labkit`` command."""
+    """Add the verb ``prove`` to ``labkit``."""
     parser = subparsers.add_parser("prove", help="prove that each lab's tests test", description=__doc__)
     add_labs(parser)
     parser.add_argument("--jobs", type=int, metavar="N", help="workers at a time; default: the cores that may be used")
-    parser.add_argument("--cell-seconds", type=float, default=60.0, metavar="S", help="limit of one cell; default: 60")
+    parser.add_argument(
+        "--cell-seconds", type=float, default=PROVED_CELL_SECONDS, metavar="S", help="limit of one cell; default: 60"
+    )
     parser.add_argument("--memory-gib", type=float, default=4.0, metavar="G", help="limit of one worker; default: 4")
     parser.add_argument("--verbose", action="store_true", help="say which check caught each wrong answer")
     parser.add_argument("--json", action="store_true", help="print the proofs as JSON")
@@ -24,7 +27,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """0: proved; 1: something is not, each with file and line."""
+    """Prove, and return 0 (all proved) or 1 (problems, each printed with file and line)."""
     import json
 
     from mlsys_grading.lab import read_labs
@@ -36,13 +39,8 @@ def run(arguments: argparse.Namespace) -> int:
     labs = read_labs(root_of(arguments), arguments.labs)
     progress = Progress()
     try:
-        proofs = prove(
-            labs,
-            arguments.jobs or _cores(),
-            arguments.cell_seconds,
-            int(arguments.memory_gib * 1024**3),
-            progress,
-        )
+        memory_bytes = int(arguments.memory_gib * 1024**3)
+        proofs = prove(labs, arguments.jobs or _cores(), arguments.cell_seconds, memory_bytes, progress)
     finally:
         progress.close()
     if arguments.json:
@@ -59,6 +57,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _cores() -> int:
-    from mlsys_labkit.limits import usable_cores
+    from mlsys_labkit._base.limits import usable_cores
 
     return max(1, int(usable_cores()))

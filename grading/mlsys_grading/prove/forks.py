@@ -1,8 +1,8 @@
-"""Processes that branch off a running one, each watched by a small supervisor of its own.
+"""Workers forked from a running process, each with a supervisor process of its own.
 
-A supervisor waits for a free slot, forks the worker, keeps its messages, ends it (and all it started) when a cell runs
-too long, and hands over one result. Since worker and supervisor are forks, a worker starts in the state that its parent
-had at that line: a notebook half run is as cheap a starting point as an empty one.
+A supervisor waits for a free slot, forks the worker, keeps its messages, ends it and its descendants when a cell runs
+too long, and delivers one result. A worker starts in its parent's state at that line, so that a branch of a half-run
+notebook need not run the cells above again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Message = dict[str, Any]
 
 
 class Slots:
-    """A fixed number of workers at a time, over all processes of a run: a pipe with one byte a slot, as make has."""
+    """A fixed number of workers at a time over all processes of a run: a pipe with one byte per slot, as in make."""
 
     def __init__(self, count: int) -> None:
         self._read, self._write = os.pipe()
@@ -41,7 +41,7 @@ class Slots:
 
 
 def threads_alive() -> int:
-    """Threads of this process, those of C libraries too. With more than one, a fork may hang in the child."""
+    """Count the threads of this process, those of C libraries included. With more than one, a forked child may hang."""
     try:
         return len(os.listdir("/proc/self/task"))
     except OSError:
@@ -72,7 +72,7 @@ def branch(
         slots.take()
         finish(_supervise(work, slots, cell_seconds, memory_bytes, fork_for))
         code = 0
-    except BaseException:  # a fork must never run its parent's code on
+    except BaseException:  # a fork must never go on with its parent's code
         traceback.print_exc()
     finally:
         sys.stderr.flush()
@@ -86,7 +86,7 @@ def wait_all(pids: list[int]) -> None:
             os.waitpid(pid, 0)
 
 
-_pipe_of_worker: int | None = None  # in a worker: where its messages go
+_pipe_of_worker: int | None = None  # in a worker, the descriptor for its messages
 
 
 def _leave_parent() -> None:
@@ -94,7 +94,7 @@ def _leave_parent() -> None:
     global _pipe_of_worker
     processes.own_descendants()
     if _pipe_of_worker is not None:
-        os.close(_pipe_of_worker)  # or the death of that worker would go unseen as long as we live
+        os.close(_pipe_of_worker)  # otherwise the worker's death would stay unseen while this process lives
         _pipe_of_worker = None
 
 
@@ -117,7 +117,7 @@ def _supervise(
         ready, _, _ = select.select([read], [], [], max(0.0, deadline - time.monotonic()))
         if not ready:
             result |= {"status": "timeout", "why": f"still running after {cell_seconds:g} s"}
-            os.kill(worker, signal.SIGKILL)  # alone: its branches are sound, and we inherit them
+            os.kill(worker, signal.SIGKILL)  # only the worker: its branches are valid, and this process inherits them
             break
         data = os.read(read, 1 << 16)
         if not data:

@@ -1,4 +1,4 @@
-"""What is to be run to prove labs, as plain data that crosses to the process that runs it."""
+"""The work that proves labs, as plain data that the proving process reads from a file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNSOLVED = "unsolved"
 
 @dataclass(frozen=True)
 class WrongPlan:
-    """One wrong answer: the cell that it replaces, and how far to run."""
+    """One wrong answer: the index of the cell that it replaces, and of the last cell to run."""
 
     job: str
     index: int
@@ -25,7 +25,7 @@ class WrongPlan:
 
 @dataclass(frozen=True)
 class LabPlan:
-    """One lab: its code cells with the solution and without, its wrong answers, and where its kernel starts."""
+    """One lab: its code cells with the solution and without, its wrong answers, and its working directory."""
 
     name: str
     cwd: str
@@ -36,7 +36,7 @@ class LabPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that the server needs to know."""
+    """The input of the server."""
 
     results: str
     labs: Sequence[LabPlan]
@@ -47,43 +47,32 @@ class Plan:
 
 
 def job_name(lab: str, kind: str, task: str = "", wrong: str = "") -> str:
-    """The name of a job, which is its result's file name too."""
+    """Return the name of a job, which names its result's file too."""
     return ".".join(part for part in (lab, kind, task, wrong) if part)
 
 
 def plan_lab(lab: Lab, cwd: Path) -> LabPlan:
-    """The work that proves one lab."""
+    """Plan the work that proves one lab."""
     from mlsys_grading.build.notebook import unsolved_notebook
 
     unsolved = unsolved_notebook(lab).cells
-    cells = [
-        {
-            "index": cell.index,
-            "name": cell.grade_id or f"cell {cell.index + 1}",
-            "source": cell.source,
-            "is_test": cell.is_test,
-        }
-        for cell in lab.cells
-        if cell.kind == "code" and cell.source.strip() and "skip-execution" not in cell.tags
-    ]
-    wrong = [
-        WrongPlan(
-            job_name(lab.name, "wrong", task.name, answer.name),
-            task.solution.index,
-            answer.source,
-            task.tests[-1].index,
-        )
-        for task in lab.tasks
-        if task.tests
-        for answer in lab.wrong_for(task.name)
-    ]
-    return LabPlan(
-        lab.name, str(cwd), cells, {str(c.index): unsolved[c.index].source for c in lab.cells if c.is_solution}, wrong
-    )
+    cells = []
+    for cell in lab.cells:
+        if cell.kind == "code" and cell.source.strip() and "skip-execution" not in cell.tags:
+            name = cell.grade_id or f"cell {cell.index + 1}"
+            cells.append({"index": cell.index, "name": name, "source": cell.source, "is_test": cell.is_test})
+    wrong = []
+    for task in (task for task in lab.tasks if task.tests):
+        first, last = task.solution.index, task.tests[-1].index
+        for answer in lab.wrong_for(task.name):
+            job = job_name(lab.name, "wrong", task.name, answer.name)
+            wrong.append(WrongPlan(job, first, answer.source, last))
+    stubs = {str(cell.index): unsolved[cell.index].source for cell in lab.cells if cell.is_solution}
+    return LabPlan(lab.name, str(cwd), cells, stubs, wrong)
 
 
 def job_names(plan: Plan) -> list[str]:
-    """Every job of a plan."""
+    """Return the names of all jobs of a plan."""
     return [
         name
         for lab in plan.labs

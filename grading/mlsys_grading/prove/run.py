@@ -1,4 +1,4 @@
-"""Starts the clean process, follows it, and reads the results."""
+"""The proving process as its parent sees it: started, followed, and its results judged."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from mlsys_grading.lab import Lab
 from mlsys_grading.prove.plan import Plan, job_names, plan_lab, to_json
 from mlsys_grading.prove.verdict import LabProof, judge
 from mlsys_grading.scratch import scratch_folder
+from mlsys_grading.time_limits import PROVED_CELL_SECONDS
 from mlsys_labkit.errors import LabkitError
 
-CELL_SECONDS = 60.0
 MEMORY_BYTES = 4 * 1024**3
 
 Observer = Callable[[int, int, str], None]  # jobs done, jobs in all, the job just done
@@ -28,7 +28,7 @@ Observer = Callable[[int, int, str], None]  # jobs done, jobs in all, the job ju
 def prove(
     labs: Sequence[Lab],
     jobs: int,
-    cell_seconds: float = CELL_SECONDS,
+    cell_seconds: float = PROVED_CELL_SECONDS,
     memory_bytes: int = MEMORY_BYTES,
     observe: Observer = lambda done, total, job: None,
 ) -> list[LabProof]:
@@ -56,7 +56,7 @@ def _plan(labs: Sequence[Lab], scratch: Path, jobs: int, cell_seconds: float, me
 
 
 def _modules(labs: Sequence[Lab]) -> list[str]:
-    """Modules to import before the forks: those that the labs import anyway."""
+    """Return the modules to import before the forks: those that the labs import."""
     trees = [parse(cell.source) for lab in labs for cell in lab.cells if cell.kind == "code"]
     tops = {name.partition(".")[0] for name in imported_names(trees).values()}
     wanted = {name for name in imported_names(trees).values() if name.islower()} | tops
@@ -98,9 +98,8 @@ def _run(plan: Plan, scratch: Path, observe: Observer) -> Mapping[str, Any]:
 
 
 def _environment(scratch: Path) -> dict[str, str]:
-    environment = dict(os.environ)
-    environment.update(processes.thread_variables(1))
-    environment.setdefault("MPLBACKEND", "Agg")
-    environment["IPYTHONDIR"] = str(scratch / "ipython")  # nobody's start-up files
-    environment["NBGRADER_EXECUTION"] = "autograde"  # as nbgrader sets it
-    return environment
+    own = {
+        "IPYTHONDIR": str(scratch / "ipython"),  # without a user's start-up files
+        "NBGRADER_EXECUTION": "autograde",  # as nbgrader sets it
+    }
+    return {"MPLBACKEND": "Agg", **os.environ, **processes.thread_variables(1), **own}

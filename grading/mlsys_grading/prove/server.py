@@ -28,7 +28,7 @@ def main() -> None:
     plan = from_json(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
     processes.own_descendants()
     processes.end_with_parent()
-    shell = Shell()  # before the imports: libraries ask whether they are in a notebook
+    shell = Shell()  # before the imports: libraries check for a notebook at import
     _import(plan.modules)
     server = _Server(plan, shell)
     wait_all([pid for lab in plan.labs for pid in server.start(lab)])
@@ -36,7 +36,7 @@ def main() -> None:
 
 def _import(modules: Iterable[str]) -> None:
     for name in modules:
-        with contextlib.suppress(Exception):  # the cell that imports it will say what is wrong with it
+        with contextlib.suppress(Exception):  # the cell that imports the module will report the error
             importlib.import_module(name)
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(1)  # a fork after a multi-threaded matmul hangs

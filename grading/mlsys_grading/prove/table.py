@@ -1,4 +1,4 @@
-"""How a proof reads in a terminal: one row a task."""
+"""The text of a proof in a terminal: one row per task."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mlsys_grading.prove.verdict import LabProof, TaskProof
 
 
 def rows(proof: LabProof) -> Iterator[str]:
-    """A title, one row a task, and a last line with the sum."""
+    """Yield a title, one row per task, and a last line with the sums."""
     width = max([len(task.name) for task in proof.tasks], default=4)
     yield f"{proof.name}"
     yield f"  {'task':{width}}  points  solution  unsolved  wrong answers caught"
@@ -33,7 +33,7 @@ def rows(proof: LabProof) -> Iterator[str]:
 
 
 def details(proofs: Sequence[LabProof]) -> Iterator[str]:
-    """Which check caught each wrong answer."""
+    """Yield one line per wrong answer, with the check that caught it."""
     for proof in proofs:
         for task in proof.tasks:
             for wrong in task.wrong:
@@ -45,7 +45,7 @@ def _fine(task: TaskProof) -> bool:
 
 
 class Progress:
-    """A bar with the time that is left, on a terminal only."""
+    """A bar with the time that is left; nothing where the stream is no terminal."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr

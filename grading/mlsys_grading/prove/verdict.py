@@ -1,4 +1,4 @@
-"""From what the cells did to what it proves: marks by nbgrader's own rule, and every promise that was not kept."""
+"""The verdict on a proof: marks by nbgrader's own rule, and every promise that a lab breaks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from mlsys_grading.lab import Cell, Lab, Task, WrongAnswer
 from mlsys_grading.prove.plan import SOLUTION, UNSOLVED, job_name
 
-Result = Mapping[str, Any]  # of prove.forks.branch
+Result = Mapping[str, Any]  # as prove.forks.branch writes it
 _SLIPS = {
     "SyntaxError": "the wrong answer is no Python",
     "NameError": "the wrong answer uses a name that does not exist",
@@ -20,7 +20,7 @@ _SLIPS = {
 
 @dataclass(frozen=True)
 class Problem:
-    """A promise not kept, with the place to mend."""
+    """A broken promise, with the place to mend."""
 
     where: str
     text: str
@@ -31,7 +31,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class WrongProof:
-    """What a wrong answer kept of its task's points, and what caught it. ``slip`` is why that does not count."""
+    """One wrong answer: the points that it earned, the check that caught it, and why that does not count (``slip``)."""
 
     name: str
     misconception: str
@@ -47,7 +47,7 @@ class WrongProof:
 
 @dataclass(frozen=True)
 class TaskProof:
-    """One task: points that exist, that the solution earned, that stubs earned, and its wrong answers."""
+    """One task: its points, those that the solution and the stubs earned, and its wrong answers."""
 
     name: str
     points: float
@@ -78,12 +78,12 @@ class LabProof:
 
 
 def judge(lab: Lab, results: Mapping[str, Result]) -> LabProof:
-    """Everything that the results prove about a lab; a job without a result is a problem too."""
+    """Judge all results of a lab; a job without a result is a problem too."""
     problems: list[Problem] = []
     solution = _Pass(lab, results.get(job_name(lab.name, SOLUTION)), "the solution", problems)
     unsolved = _Pass(lab, results.get(job_name(lab.name, UNSOLVED)), "the unsolved notebook", problems)
     for cell in lab.cells:
-        # What fails solved and unsolved is one thing to mend, and the solution's message is the one that helps.
+        # A cell that fails solved and unsolved is one problem; the solution's message is the useful one.
         if solution.expect_success(cell):
             unsolved.expect_stub(cell)
     tasks = []
@@ -107,16 +107,15 @@ def judge(lab: Lab, results: Mapping[str, Result]) -> LabProof:
 
 
 def marks(cell: Cell, ran: Mapping[str, Any] | None) -> float:
-    """nbgrader's marks for a test cell: 0 with an error or anything on stderr, a number it ends in, else all points."""
+    """Return nbgrader's marks for a test cell: 0 after an error or stderr text, else its last value or all points."""
     import nbformat
     from nbformat import v4
     from nbgrader.utils import determine_grade
 
     if ran is None:
         return 0.0
-    node = v4.new_code_cell(
-        cell.source, metadata=dict(cell.metadata), outputs=[nbformat.from_dict(o) for o in ran["outputs"]]
-    )
+    outputs = [nbformat.from_dict(output) for output in ran["outputs"]]  # type: ignore[no-untyped-call]
+    node = v4.new_code_cell(cell.source, metadata=dict(cell.metadata), outputs=outputs)  # type: ignore[no-untyped-call]
     try:
         earned, _ = determine_grade(node)
     except ValueError:  # more than the cell's points: nbgrader refuses to grade it
@@ -130,7 +129,7 @@ class _Pass:
     def __init__(self, lab: Lab, result: Result | None, who: str, problems: list[Problem]) -> None:
         self._lab, self._who, self._problems = lab, who, problems
         self._ran = {ran["index"]: ran for ran in result["ran"]} if result else {}
-        self._complete = bool(result) and result["status"] == "done"
+        self._complete = result is not None and result["status"] == "done"
         if result is None:
             problems.append(Problem(lab.where(lab.path), f"{who} was not run; run it again"))
         elif result["status"] != "done":
@@ -149,38 +148,26 @@ class _Pass:
             if "raises-exception" not in cell.tags:
                 self._say(cell, error["line"] or 1, f"{self._who} fails in {_name(cell)}: {_what(error)}")
         elif cell.is_test and marks(cell, ran) != cell.points:
-            self._say(
-                cell,
-                1,
-                f"{self._who} gets {marks(cell, ran):g} of {cell.points:g} points in {_name(cell)}: {_odd_output(ran)}",
-            )
+            earned = f"gets {marks(cell, ran):g} of {cell.points:g} points in {_name(cell)}"
+            self._say(cell, 1, f"{self._who} {earned}: {_odd_output(ran)}")
         return len(self._problems) == before
 
     def expect_stub(self, cell: Cell) -> None:
         ran = self._ran.get(cell.index)
         if ran is None:
             return
-        error = ran["error"]
+        error, name = ran["error"], _name(cell)
+        text = ""
         if not cell.is_test:
             if error and "raises-exception" not in cell.tags:
-                self._say(
-                    cell,
-                    error["line"] or 1,
-                    f"{self._who} fails in {_name(cell)}, which is not graded: {_what(error)}; "
-                    "put what needs a solution into  with lk.picture(...):",
-                )
+                text = f"fails in {name}, which is not graded: {_what(error)}; "
+                text += "put what needs a solution into  with lk.picture(...):"
         elif error is None:
-            self._say(
-                cell,
-                1,
-                f"{self._who} gets {marks(cell, ran):g} points in {_name(cell)}; call the task's function in it",
-            )
+            text = f"gets {marks(cell, ran):g} points in {name}; call the task's function in it"
         elif "NotImplementedError" not in error["kinds"]:
-            self._say(
-                cell,
-                error["line"] or 1,
-                f"{self._who} fails in {_name(cell)} with {_what(error)}, not NotImplementedError; call the stub first",
-            )
+            text = f"fails in {name} with {_what(error)}, not NotImplementedError; call the stub first"
+        if text:
+            self._say(cell, error["line"] or 1 if error else 1, f"{self._who} {text}")
 
     def _say(self, cell: Cell, line: int, text: str) -> None:
         self._problems.append(Problem(self._lab.where(self._lab.path, cell.line + line - 1), text))
@@ -205,15 +192,10 @@ def _judge_wrong(lab: Lab, task: Task, wrong: WrongAnswer, result: Result | None
     if earned > wrong.keeps or earned >= task.points:
         missed = ", ".join(test.grade_id for test in task.tests if test not in failed)
         kept = f"keeps {earned:g} of {task.points:g} points, {wrong.keeps:g} allowed"
-        return proof(
-            earned,
-            caught_by,
-            f"{kept}; {missed} let pass: {wrong.misconception}",
-        )
+        return proof(earned, caught_by, f"{kept}; {missed} let pass: {wrong.misconception}")
     if not failed:
-        odd = next(
-            (_odd_output(ran[t.index]) for t in task.tests if t.index in ran and marks(t, ran[t.index]) < t.points), ""
-        )
+        lost = (test for test in task.tests if test.index in ran and marks(test, ran[test.index]) < test.points)
+        odd = next((_odd_output(ran[test.index]) for test in lost), "")
         return proof(earned, odd, f"no check fails, only {odd}")
     for test in failed:
         slip = next((text for kind, text in _SLIPS.items() if kind in ran[test.index]["error"]["kinds"]), "")
@@ -237,7 +219,7 @@ def _what(error: Mapping[str, Any]) -> str:
 
 
 def _odd_output(ran: Mapping[str, Any]) -> str:
-    """Why nbgrader takes marks away although nothing was raised."""
+    """Describe the output for which nbgrader takes marks away although nothing was raised."""
     for output in ran["outputs"]:
         if output["output_type"] == "stream":
             return f"text on stderr ({' '.join(output['text'].split())[:120]!r}), which nbgrader marks as a failure"

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from mlsys_grading.release.settings import ReleaseSettings
     from mlsys_grading.release.tree import Tree
 
-_SHOWN = 20  # lines of a list
+_SHOWN = 20  # most lines shown of a list
 
 
 def add_parser(subparsers: Any) -> None:
-    """Join the ``labkit`` command."""
+    """Add the verb ``release`` to ``labkit``."""
     parser = subparsers.add_parser(
         "release", help="write the repository that students get: labs, kit, no solutions", description=__doc__
     )
@@ -47,7 +47,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """0: released (or DIR is this release); 1: findings in the labs, hidden lines, or differences."""
+    """Release, and return 0 (released, or DIR is this release) or 1 (findings, hidden lines, or differences)."""
     from mlsys_grading.lab import choose, read_labs
     from mlsys_grading.release import git, place
     from mlsys_grading.release.hidden import hidden_lines
@@ -110,11 +110,11 @@ def _refuse_place(folder: Path, root: Path, force: bool, commit: bool) -> None:
 
 
 def _tree(root: Path, labs: list[Lab], settings: ReleaseSettings, folder: Path) -> Tree:
-    """The release. Its date is that of the last one as long as it is the same release."""
+    """Make the release, with the date of the last one if nothing else differs."""
     from mlsys_grading.release.manifest import RELEASE
     from mlsys_grading.release.place import change
     from mlsys_grading.release.tree import student_tree
-    from mlsys_labkit.released import read_release
+    from mlsys_labkit._base.released import read_release
 
     tree = student_tree(root, labs, settings, _date(root))
     if (folder / RELEASE).is_file():
@@ -125,7 +125,7 @@ def _tree(root: Path, labs: list[Lab], settings: ReleaseSettings, folder: Path) 
 
 
 def _date(root: Path) -> datetime:
-    """Of the commit, so that a release can be made again; https://reproducible-builds.org/specs/source-date-epoch/."""
+    """Return the date of the commit, so that a release can be made again; https://reproducible-builds.org/specs/source-date-epoch/."""
     from mlsys_grading.release.git import commit_date
 
     if seconds := os.environ.get("SOURCE_DATE_EPOCH"):
@@ -143,7 +143,7 @@ def _findings(labs: list[Lab], released: list[Lab]) -> list[str]:
 
 
 def _leaks(folder: Path, tree: Tree, hidden: HiddenLines) -> list[str]:
-    """Hidden lines in what would be released, and in what is there already and would go out with it."""
+    """Find hidden lines in the files to release, and in the folder's files and history, which would be pushed too."""
     from mlsys_grading.release import git
     from mlsys_grading.release.search import search
 

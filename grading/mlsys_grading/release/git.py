@@ -1,4 +1,4 @@
-"""What a release asks of git: which files are the checkout's, when it was committed, what a repository keeps."""
+"""Questions of a release to git: the checkout's files, the date of its commit, every object of a repository."""
 
 from __future__ import annotations
 
@@ -11,19 +11,17 @@ from pathlib import Path
 from mlsys_grading.release.manifest import SUMS, parse_sums
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["commit", "commit_date", "every_object", "files_of", "is_changed", "is_repository"]
-
 _TOOLS = {"__pycache__", ".git", ".venv", ".ipynb_checkpoints"}
 
 
 def is_repository(folder: Path) -> bool:
-    """Whether ``folder`` is the top of a working tree."""
+    """Return whether ``folder`` is the top of a working tree."""
     top = _ask(folder, "rev-parse", "--show-toplevel")
     return top is not None and Path(os.fsdecode(top.rstrip(b"\n"))) == folder.resolve()
 
 
 def files_of(root: Path) -> list[str]:
-    """The files that git keeps or would add; without git all but what Python compiled and the folders of tools."""
+    """List the files that git keeps or would add; without git, all but compiled Python and the folders of tools."""
     if is_repository(root):
         names = _names(root, "ls-files", "--cached", "--others", "--exclude-standard")
         return sorted(name for name in set(names) if (root / name).is_file())
@@ -32,18 +30,18 @@ def files_of(root: Path) -> list[str]:
 
 
 def commit_date(root: Path) -> datetime | None:
-    """When what is checked out was committed, in UTC; None outside git."""
+    """Return the date of the commit that is checked out, in UTC; None outside git."""
     seconds = _ask(root, "log", "-1", "--format=%ct") if is_repository(root) else None
     return datetime.fromtimestamp(int(seconds), UTC) if seconds else None
 
 
 def is_changed(root: Path, paths: Sequence[str]) -> bool:
-    """Whether one of these files or folders is not as it was committed."""
+    """Return whether one of these files or folders differs from the commit."""
     return bool(is_repository(root) and _ask(root, "status", "--porcelain", "--", *paths))
 
 
 def every_object(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """All that the repository keeps, of every branch and of none: contents of files, messages of commits and tags."""
+    """Yield every object of a repository, on a branch or not: contents of files, messages of commits and tags."""
     command = ["git", "-C", str(folder), "cat-file", "--batch-all-objects", "--batch", "--unordered"]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -58,7 +56,7 @@ def every_object(folder: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def commit(folder: Path, paths: Iterable[str], message: str) -> bool:
-    """Commit a release, what an earlier one wrote and this one removed included, and nothing else.
+    """Commit a release, including the removal of an earlier one's files, and nothing else.
 
     False if there was nothing to commit. Raises LabkitError with git's words if it refuses.
     """
@@ -77,7 +75,7 @@ def _names(folder: Path, *arguments: str) -> list[str]:
 
 
 def _ask(folder: Path, *arguments: str) -> bytes | None:
-    """What git answers; None if it fails, as it does outside a repository, or is not there."""
+    """Return git's output; None if git fails, as it does outside a repository, or is not installed."""
     try:
         done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, check=True)
     except (OSError, subprocess.CalledProcessError):

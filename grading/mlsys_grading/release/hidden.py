@@ -1,8 +1,8 @@
-"""What no student may read: each line of a solution, a hidden test and a wrong answer; and whether a text holds one.
+"""The lines that no student may read, of solutions, hidden tests and wrong answers, and the search for them in a text.
 
-A line counts as its words, so that white space, quotes and the escapes of a string around it hide nothing, and it is
-found within a longer line, too. Short commonplaces do not count, nor what stands in the visible part of a lab. For a
-wrong answer the coach's notes are visible: a hint may say a line that a wrong answer gets right.
+Lines are compared word by word: white space, quotes and escapes make no difference, and a line is found within a longer
+one too. Short commonplaces do not count, nor lines that the visible part of a lab shows. For a wrong answer the coach's
+notes count as visible: a hint may contain a line that a wrong answer gets right.
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ from dataclasses import dataclass, field
 from mlsys_grading.build.leaks import visible
 from mlsys_grading.lab import Lab
 
-__all__ = ["HiddenLines", "hidden_lines"]
-
-LEAST_CHARACTERS = 29  # of a line's words together; shorter ones are what anybody writes: "for i in range(len(x)):"
+LEAST_CHARACTERS = 29  # of a line's words together; shorter ones are commonplaces: "for i in range(len(x)):"
 _LEAST_WORDS = 5
-_NO_WORDS = re.compile(r"\\[nrt]|[\\\"'`]")  # how a string holds a line
+_NO_WORDS = re.compile(r"\\[nrt]|[\\\"'`]")  # escapes and quotes of a string around a line
 _WORD = re.compile(r"[^\W_]+|[^\w\s]|_")
 
 Words = tuple[str, ...]
@@ -26,7 +24,7 @@ Words = tuple[str, ...]
 
 @dataclass(frozen=True)
 class HiddenLines:
-    """Lines as words, each with the place where it stands: ``file:line: text``."""
+    """Lines as words, each with its place: ``file:line: text``."""
 
     places: dict[Words, str] = field(default_factory=dict)
     _by_start: dict[Words, list[Words]] = field(default_factory=dict)
@@ -35,13 +33,13 @@ class HiddenLines:
         return len(self.places)
 
     def add(self, text: str, place: str) -> None:
-        """Take a line in, unless it is a commonplace or known."""
+        """Add a line, unless it is a commonplace or known already."""
         words = _words(text)
         if len(words) >= _LEAST_WORDS and sum(map(len, words)) >= LEAST_CHARACTERS and words not in self.places:
             self._put(words, f"{place}: {text.strip()}")
 
     def found_in(self, text: str) -> list[str]:
-        """The places of the hidden lines that ``text`` holds, each once.
+        """Return the places of the hidden lines that ``text`` holds, each once.
 
         Example:
             >>> hidden = HiddenLines()
@@ -52,7 +50,7 @@ class HiddenLines:
         return [self.places[line] for line in dict.fromkeys(self._lines_in(text))]
 
     def without(self, texts: Sequence[str]) -> HiddenLines:
-        """Those that none of ``texts`` holds."""
+        """Return the lines that none of ``texts`` holds."""
         shown = {line for text in texts for line in self._lines_in(text)}
         return HiddenLines()._take(self, shown)
 
@@ -78,7 +76,7 @@ class HiddenLines:
 
 
 def hidden_lines(labs: Sequence[Lab]) -> HiddenLines:
-    """Those of all ``labs`` together, since one lab's notebook may show another's solution."""
+    """Collect the hidden lines of all ``labs``, because one lab's notebook may show another's solution."""
     answers, wrong = HiddenLines(), HiddenLines()
     for lab in labs:
         for cell in lab.cells:
@@ -87,8 +85,8 @@ def hidden_lines(labs: Sequence[Lab]) -> HiddenLines:
                 if n >= len(shown) or line != shown[n]:
                     answers.add(line, lab.where(lab.path, cell.line + n))
         for each in lab.wrong_answers:
-            for n, line in enumerate(each.source.split("\n")):
-                wrong.add(line, lab.where(lab.wrong_path, each.line + n))
+            for number, line in each.written:
+                wrong.add(line, lab.where(lab.wrong_path, number))
     cells = [visible(cell) for lab in labs for cell in lab.cells]
     notes = [lab.notes_path.read_text(encoding="utf-8") for lab in labs if lab.notes_path.is_file()]
     return answers.without(cells) | wrong.without([*cells, *notes])

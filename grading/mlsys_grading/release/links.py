@@ -1,4 +1,4 @@
-"""Links that open a lab somewhere, and their badges. Nothing leads to a place that is not known.
+"""Links that open a lab on a Hub, Binder, Colab or Codespaces, and their badges, for the places that are known.
 
 References: https://mybinder.readthedocs.io/en/latest/howto/badges.html, https://nbgitpuller.readthedocs.io/en/latest/link.html,
 https://openincolab.com, https://docs.github.com/en/codespaces/setting-up-your-project-for-codespaces
@@ -10,8 +10,6 @@ from urllib.parse import quote, urlencode
 
 from mlsys_grading.release.settings import ReleaseSettings
 
-__all__ = ["badges", "codespace_badge"]
-
 _IMAGES = {
     "Hub": "https://img.shields.io/badge/open%20in-JupyterHub-f37726",
     "Binder": "https://mybinder.org/badge_logo.svg",
@@ -21,7 +19,7 @@ _IMAGES = {
 
 
 def badges(settings: ReleaseSettings, notebook: str, on_binder: bool) -> str:
-    """Markdown for one notebook (its path in the repository); empty where no place is known.
+    """Return the badges of one notebook (its path in the repository) in Markdown; empty if no place is known.
 
     Example:
         >>> badges(ReleaseSettings(), "labs/lab00_x/lab00_x.ipynb", True)
@@ -44,7 +42,7 @@ def badges(settings: ReleaseSettings, notebook: str, on_binder: bool) -> str:
 
 
 def codespace_badge(settings: ReleaseSettings) -> str:
-    """Markdown for the whole repository in a codespace, which opens at no one notebook; empty where it is not known."""
+    """Return the badge of a codespace, for the whole repository; empty if the repository is not known."""
     if not settings.repository:
         return ""
     branch = "" if settings.branch == "main" else f"/tree/{settings.branch}"

@@ -1,8 +1,9 @@
 """The two lists that a release leaves in the students' repository.
 
-``labs/release.toml`` is for the kit, which tells a student what has changed: its format stands in
-:mod:`mlsys_labkit.released`. ``.released`` is for the next release, which overwrites and removes only what is still as
-this one wrote it: a line a file, as ``sha256sum`` writes them, so that ``sha256sum --check .released`` reads it, too.
+``labs/release.toml`` is for the kit, which reports changes to a student; :mod:`mlsys_labkit._base.released` defines
+its format. ``.released`` is for the next release, which overwrites and removes only files that are still as this
+release wrote them. It has one line per file, as ``sha256sum`` writes them, so that ``sha256sum --check .released``
+reads it too.
 """
 
 from __future__ import annotations
@@ -12,10 +13,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from mlsys_labkit._base.released import Release
 from mlsys_labkit.errors import LabkitError
-from mlsys_labkit.released import Release
-
-__all__ = ["RELEASE", "SUMS", "dump_release", "dump_sums", "parse_sums", "read_sums", "sum_of"]
 
 RELEASE = "labs/release.toml"
 SUMS = ".released"
@@ -23,7 +22,7 @@ _LINE = re.compile(r"([0-9a-f]{64})  (?P<path>[^/\\\n][^\\\n]*)")
 
 
 def dump_release(release: Release) -> bytes:
-    """The text of ``labs/release.toml``."""
+    """Return the text of ``labs/release.toml``."""
     lines = [
         "# Written by labkit release. lk.progress() compares your labs with it; do not edit.",
         f'version = "{release.version}"',
@@ -43,15 +42,15 @@ def dump_sums(sums: Mapping[str, str]) -> bytes:
 
 
 def read_sums(folder: Path) -> dict[str, str]:
-    """What the last release wrote into ``folder``: path -> SHA-256; empty where none did."""
+    """Return path -> SHA-256 of the files that the last release wrote into ``folder``; empty if there is none."""
     path = folder / SUMS
     return parse_sums(path.read_text(encoding="utf-8", errors="replace"), str(path)) if path.is_file() else {}
 
 
 def parse_sums(text: str, where: str) -> dict[str, str]:
-    """The list in ``text``.
+    """Read the list in ``text``.
 
-    Raises LabkitError for one that is none: what may be overwritten is nothing to be guessed.
+    Raises LabkitError if it is damaged: without it, files that may be overwritten cannot be told from others.
     """
     sums = {}
     for number, line in enumerate(text.splitlines(), start=1):

@@ -8,26 +8,24 @@ from typing import TYPE_CHECKING
 from mlsys_grading.build.notebook import dumps, student_notebook
 from mlsys_grading.lab import Lab
 from mlsys_grading.release.settings import ReleaseSettings
-from mlsys_labkit.released import KEY, mark_of
+from mlsys_labkit._base.released import KEY, mark_of
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
-
-__all__ = ["ReleasedNotebook", "released_notebook"]
 
 _KIT = "mlsys-labkit"
 
 
 @dataclass(frozen=True)
 class ReleasedNotebook:
-    """The file, and the marks of its cells by id, in their order."""
+    """The file's bytes, and the marks of its cells by id, in their order."""
 
     data: bytes
     marks: dict[str, str]
 
 
 def released_notebook(lab: Lab, settings: ReleaseSettings, badges: str) -> ReleasedNotebook:
-    """Marks are of the cells as the lab's author wrote them: another badge makes no cell a changed one."""
+    """Make the notebook. Marks are taken before badges are added: a new badge does not count as a changed cell."""
     notebook = student_notebook(lab)
     marks = {}
     for cell in notebook.cells:
@@ -43,7 +41,7 @@ def released_notebook(lab: Lab, settings: ReleaseSettings, badges: str) -> Relea
 
 
 def _install_from(notebook: NotebookNode, requirement: str) -> None:
-    """The cell that installs the kit on Colab asks for the released one, with which these labs were tested."""
+    """Make the cell that installs the kit on Colab ask for the released one, with which these labs were tested."""
     for cell in notebook.cells:
         if "install" in cell.metadata.get("tags", ()):
             cell.source = cell.source.replace(f" {_KIT}", f" {requirement}")

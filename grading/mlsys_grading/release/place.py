@@ -1,8 +1,8 @@
-"""Puts a tree into a folder that may hold more: all of it or nothing, and never over somebody else's work.
+"""A release put into a folder that may hold more files: all of it or nothing, and never over somebody's work.
 
-Everything is first written to ``.released.next/new``, and what it replaces copied to ``.released.next/old``. Then a
-list of both is written, the files are moved into place, and the list goes. A run that ends before the list is written
-has changed nothing; one that ends after it is undone, by itself or, if it was killed, by the next run.
+New files are first written to ``.released.next/new``, and the replaced ones copied to ``.released.next/old``. Then a
+journal of both is written, the files are moved into place, and the journal is removed. A run that ends before the
+journal is written has changed nothing; one that ends later is undone, by itself or, if it was killed, by the next run.
 """
 
 from __future__ import annotations
@@ -21,21 +21,19 @@ from mlsys_grading.release.manifest import SUMS, dump_sums, read_sums, sum_of
 from mlsys_grading.release.tree import File, is_program
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["NEXT", "Change", "alone", "change", "is_unfinished", "put", "undo_unfinished"]
-
 NEXT = ".released.next"
 _JOURNAL = "journal.json"
 
 
 @dataclass(frozen=True)
 class Change:
-    """What would have to happen to a folder.
+    """The changes that make a folder hold a release.
 
     Attributes:
         files: what to write, path by path.
-        remove: files of an earlier release that this one has no more.
+        remove: files of an earlier release that this one no longer has.
         theirs: files that would be overwritten and that no release wrote as they are now.
-        kept: files of an earlier release that somebody has changed since, and this one has no more: they stay.
+        kept: files of an earlier release that this one no longer has, but that were edited since: they stay.
     """
 
     files: Mapping[str, File]
@@ -49,7 +47,7 @@ class Change:
 
 
 def change(folder: Path, tree: Mapping[str, File]) -> Change:
-    """Compare ``tree`` with what is there. Raises LabkitError where a link or a folder is in the way."""
+    """Compare ``tree`` with ``folder``. Raises LabkitError where a link or a folder is in the way."""
     before = read_sums(folder)
     sums = {path: sum_of(file.data) for path, file in tree.items()}
     write, theirs = {}, []
@@ -66,7 +64,7 @@ def change(folder: Path, tree: Mapping[str, File]) -> Change:
 
 
 def put(folder: Path, what: Change) -> None:
-    """Make the change. Whatever stops it, OSError or Ctrl-C, leaves the folder as it was."""
+    """Make the change. After an error or Ctrl-C the folder is as it was before."""
     folder.mkdir(parents=True, exist_ok=True)
     undo_unfinished(folder)
     stage = folder / NEXT
@@ -90,18 +88,18 @@ def put(folder: Path, what: Change) -> None:
 
 
 def is_unfinished(folder: Path) -> bool:
-    """Whether a run was killed while it moved files into place."""
+    """Return whether a run was killed while it moved files into place."""
     return (folder / NEXT / _JOURNAL).is_file()
 
 
 def undo_unfinished(folder: Path) -> None:
-    """Take back what a run that did not come to its end has changed, and clear its stage away."""
+    """Undo the changes of a run that did not finish, and remove its stage."""
     stage = folder / NEXT
     if is_unfinished(folder):
         journal = json.loads((stage / _JOURNAL).read_text(encoding="utf-8"))
         for path in journal["replaced"]:
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            with contextlib.suppress(FileNotFoundError):  # taken back already, by a run that was killed in turn
+            with contextlib.suppress(FileNotFoundError):  # already moved back by another run that was killed
                 os.replace(stage / "old" / path, folder / path)
         for path in journal["added"]:
             (folder / path).unlink(missing_ok=True)
@@ -113,7 +111,7 @@ def undo_unfinished(folder: Path) -> None:
 
 @contextlib.contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """One release at a time into a folder. Raises LabkitError while another is at work."""
+    """Hold the folder's lock. Raises LabkitError while another release is at work in it."""
     is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -131,7 +129,7 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 def _existing(folder: Path, path: str) -> Path | None:
-    """The file at ``path``, or None. A link on the way would lead out of the folder, a folder there is somebody's."""
+    """Return the file at ``path``, or None. Raises LabkitError for a folder there, or a link on the way."""
     place = folder
     for part in Path(path).parts:
         place = place / part

@@ -1,4 +1,4 @@
-"""The README that students get: two commands to start, and a row a lab."""
+"""The README that students get: two commands to start, and one row per lab."""
 
 from __future__ import annotations
 
@@ -13,14 +13,12 @@ from mlsys_grading.lab import Lab
 from mlsys_grading.release.links import codespace_badge
 from mlsys_grading.release.settings import ReleaseSettings
 
-__all__ = ["LabRow", "readme", "row_of"]
-
 _FACTS = re.compile(r"^\| *time *\|.*\n\|[-| ]+\n\|(?P<values>.*)\|$", re.MULTILINE)  # the table of a lab's first cell
 
 
 @dataclass(frozen=True)
 class LabRow:
-    """What the table says of one lab."""
+    """One row of the table of labs."""
 
     title: str
     path: str
@@ -32,7 +30,7 @@ class LabRow:
 
 
 def row_of(lab: Lab, path: str, memory: str, badges: str) -> LabRow:
-    """Title, time, difficulty and hardware stand in the lab's first cell; what does not stand there stays empty."""
+    """Make a lab's row; title, time, difficulty and hardware are read from its first cell, or stay empty."""
     head = lab.cells[0].source
     facts = _FACTS.search(head)
     values = [each.strip() for each in facts["values"].split("|")] if facts else []
@@ -42,9 +40,9 @@ def row_of(lab: Lab, path: str, memory: str, badges: str) -> LabRow:
 
 
 def readme(rows: Sequence[LabRow], settings: ReleaseSettings, version: str) -> bytes:
-    """The text of README.md."""
+    """Return the text of README.md."""
     folder = Path(__file__).parent / "templates"
-    # Markdown, and every value is ours: nothing to escape.
+    # Without escaping: the page is Markdown, and no value is a user's.
     pages = Environment(
         loader=FileSystemLoader(folder), undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True
     )

@@ -1,4 +1,4 @@
-"""Looks for hidden lines wherever a file can hold them: in notebooks, in archives in archives, in what git keeps."""
+"""The search for hidden lines in all that a file can hold: notebooks, nested archives, git objects."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ from typing import Any
 
 from mlsys_grading.release.hidden import LEAST_CHARACTERS, HiddenLines
 
-__all__ = ["search"]
-
 _PRINTABLE = re.compile(rb"[\t\n\r\x20-\x7e]{%d,}" % LEAST_CHARACTERS)
 _PACKED = ((b"\x1f\x8b", gzip.decompress), (b"BZh", bz2.decompress), (b"\xfd7zXZ\x00", lzma.decompress))
-_SEALED = ((b"\x28\xb5\x2f\xfd", "zstd"), (b"7z\xbc\xaf", "7-Zip"), (b"Rar!", "RAR"))  # what we cannot look into
+_SEALED = (
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+    (b"7z\xbc\xaf", "7-Zip"),
+    (b"Rar!", "RAR"),
+)  # formats that cannot be unpacked here
 _DAMAGED = (
     OSError,
     EOFError,
@@ -35,7 +37,7 @@ _DEEPEST = 8  # archives in archives
 
 
 def search(files: Iterable[tuple[str, bytes]], hidden: HiddenLines) -> list[str]:
-    """One line a finding: the file, and the hidden line that it holds or why nobody can tell.
+    """Return one line per finding: the file, and the hidden line that it holds or why it cannot be searched.
 
     Example:
         >>> hidden = HiddenLines()
@@ -59,7 +61,7 @@ class _Sealed:
 
 
 def _texts(name: str, data: bytes, depth: int) -> Iterator[tuple[str, str | _Sealed]]:
-    """Every text in a file, unpacked as far as it can be."""
+    """Yield every text in a file, unpacked as far as it can be."""
     if name.endswith((".pyc", ".pyo")) or (data[2:4] == b"\r\n" and b"\xe3\x00\x00\x00" in data[8:20]):
         yield name, _Sealed("compiled Python")
     elif kind := next((kind for magic, kind in _SEALED if data.startswith(magic)), ""):
@@ -76,7 +78,7 @@ def _texts(name: str, data: bytes, depth: int) -> Iterator[tuple[str, str | _Sea
 
 
 def _members(data: bytes) -> Iterator[tuple[str, bytes]]:
-    """What an archive holds; nothing for a file that is none."""
+    """Yield the members of an archive; none for another file."""
     if unpack := next((unpack for magic, unpack in _PACKED if data.startswith(magic)), None):
         yield "", unpack(data)
     elif data.startswith(b"PK\x03\x04") or zipfile.is_zipfile(io.BytesIO(data)):

@@ -1,4 +1,4 @@
-"""``grading/release.toml``: where the students' repository will live, so that links and badges lead there."""
+"""``grading/release.toml``: the address of the students' repository, for links and badges."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from mlsys_labkit.errors import LabkitError
-
-__all__ = ["FILE", "ReleaseSettings", "read_settings"]
 
 FILE = "grading/release.toml"
 _FORMS = {
@@ -22,7 +20,7 @@ _FORMS = {
 
 @dataclass(frozen=True)
 class ReleaseSettings:
-    """What the file says. Empty: not known, and whatever would need it is left out.
+    """The settings in the file. An empty one is not known, and links that need it are left out.
 
     Attributes:
         repository: "owner/name" on GitHub: links, and the badges of Binder, Colab and Codespaces.
@@ -40,7 +38,7 @@ class ReleaseSettings:
 
     @property
     def address(self) -> str:
-        """The repository's page; empty where it is not known.
+        """The address of the repository's page; empty if it is not known.
 
         Example:
             >>> ReleaseSettings("ada/labs").address
@@ -50,7 +48,7 @@ class ReleaseSettings:
 
 
 def read_settings(path: Path) -> ReleaseSettings:
-    """Read one. Raises LabkitError, one line, for a file that is none, an unknown key or a value that cannot be."""
+    """Read the file. Raises LabkitError, one line, if it is no TOML or has an unknown key or an impossible value."""
     try:
         plain = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Every file of the students' repository, in memory: nothing is written before all of it has been searched."""
+"""All files of the students' repository, in memory, so that all are searched before any is written."""
 
 from __future__ import annotations
 
@@ -18,21 +18,19 @@ from mlsys_grading.release.notebook import released_notebook
 from mlsys_grading.release.readme import readme, row_of
 from mlsys_grading.release.settings import ReleaseSettings
 from mlsys_labkit import __version__
-from mlsys_labkit.released import Release
-
-__all__ = ["SOURCES", "File", "Tree", "is_program", "student_tree"]
+from mlsys_labkit._base.released import Release
 
 _FOLDERS = ("mlsys_labkit/", ".devcontainer/", ".vscode/")
 _FILES = ("pyproject.toml", "constraints.txt", "LICENSE", "LICENSE-text", "CITATION.cff")
 SOURCES = (*_FOLDERS, *_FILES, "binder", "solutions", "grading/release.toml")  # what a release is made from
-_MEMORY = "binder/memory.toml"
-_BINDER_MIB = 2048  # where mybinder.org ends a kernel
+_MEMORY = "binder/lab_memory.toml"
+_BINDER_MIB = 2048  # mybinder.org ends a kernel above this
 _IGNORED = b".venv/\n__pycache__/\n*.egg-info/\n.ipynb_checkpoints/\n/build/\n.labkit/\n.DS_Store\n/.released.next/\n"
 
 
 @dataclass(frozen=True)
 class File:
-    """What a file holds, and whether it is a program."""
+    """A file's content, and its executable bit."""
 
     data: bytes
     runs: bool = False
@@ -40,19 +38,19 @@ class File:
 
 @dataclass(frozen=True)
 class Tree:
-    """The files by path, and the release that one of them, ``labs/release.toml``, tells of."""
+    """The files by path, and the release that one of them, ``labs/release.toml``, describes."""
 
     files: Mapping[str, File]
     release: Release
 
     def dated(self, date: datetime) -> Tree:
-        """The same release, made at another time."""
+        """Return the same release with another date."""
         release = replace(self.release, date=date)
         return Tree({**self.files, RELEASE: File(dump_release(release))}, release)
 
 
 def student_tree(root: Path, labs: Sequence[Lab], settings: ReleaseSettings, date: datetime) -> Tree:
-    """What students get of a checkout: the same bytes for the same checkout, settings and date."""
+    """Make the students' files from a checkout: the same bytes for the same checkout, settings and date."""
     files = {name: _file(root / name) for name in files_of(root) if _travels(name)}
     memory = _mebibytes(root)
     rows, marks = [], {}
@@ -71,7 +69,7 @@ def student_tree(root: Path, labs: Sequence[Lab], settings: ReleaseSettings, dat
 
 
 def _travels(name: str) -> bool:
-    if name.startswith("binder/"):  # not the Hub's nor the images', which lie in folders there
+    if name.startswith("binder/"):  # without the folders of the Hub and of the images
         return name.count("/") == 1 and name not in ("binder/README.md", _MEMORY)
     return name in _FILES or name.startswith(_FOLDERS)
 
@@ -81,12 +79,12 @@ def _file(path: Path) -> File:
 
 
 def is_program(path: Path) -> bool:
-    """Whether a file is there whose owner may run it."""
+    """Return whether there is a file that its owner may execute."""
     return path.is_file() and bool(path.stat().st_mode & stat.S_IXUSR)
 
 
 def _mebibytes(root: Path) -> Mapping[str, int]:
-    """Each lab's peak as ``benchmarks/lab_memory.py`` measured it. Of a lab not in there nothing is promised."""
+    """Return each measured lab's peak memory in MiB, from ``benchmarks/lab_memory.py``."""
     path = root / _MEMORY
     return tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 

@@ -1,4 +1,4 @@
-"""What a run ran on: the machine and the versions that matter, as plain data."""
+"""The machine and the package versions of a run, as plain data."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-PACKAGES = (
-    "mlsys-labkit", "mlsys-grading", "numpy", "torch", "triton", "plotly", "anywidget", "ipykernel",
-    "jupyter_client", "nbclient", "papermill", "nbconvert", "nbgrader",
-)  # fmt: skip
+PACKAGES = """
+    mlsys-labkit mlsys-grading numpy torch triton plotly anywidget ipykernel jupyter_client nbclient papermill nbconvert
+    nbgrader
+"""
 
 
 def machine() -> dict[str, Any]:
-    """Processor, cores and memory that this process may use, operating system."""
-    from mlsys_labkit.limits import memory_limit_bytes, usable_cores
+    """Describe the machine: processor, operating system, cores and memory that this process may use."""
+    from mlsys_labkit._base.limits import memory_limit_bytes, usable_cores
 
     return {
         "processor": _processor(),
@@ -28,9 +28,9 @@ def machine() -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Python's version and those of the installed packages among :data:`PACKAGES`."""
+    """Return Python's version and those of the installed packages among :data:`PACKAGES`."""
     found = {"Python": platform.python_version()}
-    for package in PACKAGES:
+    for package in PACKAGES.split():
         try:
             found[package] = version(package)
         except PackageNotFoundError:

@@ -9,19 +9,16 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from mlsys_grading.report.clock import clock
+from mlsys_grading.report.result import NotebookResult, Run
 from mlsys_grading.report.templates import TEMPLATES, script, stylesheet
-from mlsys_grading.run.progress import clock
-from mlsys_grading.run.result import NotebookResult, Run
 
 
 def render(run: Run, roofline: str | None, roofline_caption: str) -> str:
-    """The page, which needs nothing but itself. ``roofline`` is an SVG element, or None with the reason as caption."""
+    """Return the page, which loads no other file. ``roofline`` is an SVG element, or None with a reason as caption."""
+    loader = FileSystemLoader(TEMPLATES)
     environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     rows = [_row(notebook, run) for notebook in run.notebooks]
     return environment.get_template("index.html.j2").render(
@@ -44,7 +41,7 @@ def render(run: Run, roofline: str | None, roofline_caption: str) -> str:
 
 
 def headline(run: Run) -> str:
-    """For example ``3 labs pass`` or ``2 of 3 labs pass``."""
+    """Return the headline, for example ``All 3 labs pass`` or ``2 of 3 labs pass``."""
     total, passed = len(run.notebooks), run.count("passed")
     if passed == total:
         return "The lab passes" if total == 1 else f"All {total} labs pass"
@@ -59,12 +56,7 @@ def _facts(run: Run) -> list[tuple[str, str, str, str]]:
     value, unit = (clock(run.seconds), "min") if run.seconds >= 100 else (f"{run.seconds:.1f}", "s")
     facts = [
         ("Wall time", value, unit, f"for {serial:.1f} s of notebooks"),
-        (
-            "At once",
-            str(run.jobs),
-            "kernels",
-            _threads(run),
-        ),
+        ("At once", str(run.jobs), "kernels", _threads(run)),
         ("Code cells", f"{cells}", "run", "smoke sizes" if run.smoke else "full sizes"),
     ]
     if peak is not None and peak.peak_bytes:

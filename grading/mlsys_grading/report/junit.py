@@ -1,20 +1,20 @@
-"""The run as JUnit XML: one test case a notebook."""
+"""A run as JUnit XML: one test case per notebook."""
 
 from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ElementTree
 
-from mlsys_grading.run.result import NotebookResult, Run
+from mlsys_grading.report.result import NotebookResult, Run
 
 # XML 1.0 has no way to write these, escaped or not, and tracebacks may hold any of them.
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def to_junit(run: Run) -> str:
-    """JUnit XML as CI systems read it.
+    """Return a run as JUnit XML, as CI systems read it.
 
-    A failing cell is a ``failure``; what kept the notebook from running at all is an ``error``; what Ctrl-C left out is
+    A failing cell is a ``failure``; a notebook that could not run at all is an ``error``; one that Ctrl-C left out is
     ``skipped``. Reference: the schema of the Jenkins xUnit plugin.
     """
     suites = ElementTree.Element("testsuites")

@@ -7,7 +7,7 @@ SMOKE_SECONDS = 0.4
 
 
 def draw(measure: bool, smoke: bool) -> tuple[str | None, str]:
-    """An SVG element and its caption; without one the caption says why there is none."""
+    """Return an SVG element and its caption, or None and a caption that says why there is no figure."""
     if not measure:
         return None, "The roofline was not measured in this run."
     from mlsys_labkit.device import detect
@@ -17,9 +17,7 @@ def draw(measure: bool, smoke: bool) -> tuple[str | None, str]:
     device = detect()
     try:
         roofline = Roofline.of(device, seconds=SMOKE_SECONDS if smoke else SECONDS)
-        return (
-            roofline.svg(),
-            f"{device.label}. Solid: measured on this machine. Dashed: from its datasheet, if on record.",
-        )
+        caption = f"{device.label}. Solid: measured on this machine. Dashed: from its datasheet, if on record."
+        return roofline.svg(), caption
     except LabkitError as error:
         return None, f"No roofline: {error}"

@@ -1,4 +1,4 @@
-"""Writes the whole report beside its place and renames it: a reader finds the old report or the new one, never half."""
+"""The report's folder: written beside its final place and renamed, so that a reader finds the old or the new one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mlsys_grading.report import index_page
 from mlsys_grading.report.junit import to_junit
-from mlsys_grading.run.result import NotebookResult, Run, notebook_from_json, to_json
+from mlsys_grading.report.result import NotebookResult, Run, notebook_from_json, to_json
 from mlsys_grading.scratch import abandoned, scratch_folder
 from mlsys_labkit.errors import LabkitError
 
@@ -22,9 +22,9 @@ _OLD = ".old"
 
 @contextmanager
 def staging(out: Path) -> Iterator[Path]:
-    """A folder beside ``out`` to make the report in; gone at the end unless :func:`publish` has moved it.
+    """Make a folder beside ``out`` for the new report, and remove it at the end unless :func:`publish` has moved it.
 
-    Made before anything runs, so that a folder that cannot be written is said before minutes are spent.
+    It is made before anything runs, so that a place that cannot be written is reported at once.
 
     Raises:
         LabkitError: ``out`` holds something that is no report, or its place cannot be written.
@@ -46,7 +46,7 @@ def staging(out: Path) -> Iterator[Path]:
 
 
 def _settle(out: Path) -> None:
-    """Finish what a :func:`publish` that was killed between its two renames had begun."""
+    """Finish a :func:`publish` that was killed between its two renames."""
     for old in out.parent.glob(f"{glob.escape(f'.{out.name}')}-*{_OLD}"):
         if abandoned(old):
             if out.exists():
@@ -56,7 +56,7 @@ def _settle(out: Path) -> None:
 
 
 def publish(stage: Path, out: Path) -> None:
-    """Put ``stage`` in the place of ``out``."""
+    """Rename ``stage`` to ``out``, in place of an earlier report."""
     old = stage.with_name(stage.name + _OLD)
     if out.exists():
         out.rename(old)
@@ -70,7 +70,7 @@ def publish(stage: Path, out: Path) -> None:
 
 
 def fill(stage: Path, run: Run, roofline: str | None, caption: str) -> None:
-    """Write the front page, JUnit XML, JSON and what the pages load into ``stage``."""
+    """Write the front page, JUnit XML, JSON and the files that pages load into ``stage``."""
     (stage / "index.html").write_text(index_page.render(run, roofline, caption), encoding="utf-8")
     (stage / "junit.xml").write_text(to_junit(run), encoding="utf-8")
     (stage / DATA).write_text(json.dumps(to_json(run), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -84,7 +84,7 @@ def fill(stage: Path, run: Run, roofline: str | None, caption: str) -> None:
 
 
 def read_notebooks(out: Path) -> dict[str, NotebookResult]:
-    """The notebooks of the report in ``out`` by name; none where there is no report of this version."""
+    """Return the notebooks of the report in ``out`` by name; none if there is no report of this version."""
     try:
         data = json.loads((out / DATA).read_text("utf-8"))
         return {notebook["name"]: notebook_from_json(notebook) for notebook in data["notebooks"]}
@@ -93,7 +93,7 @@ def read_notebooks(out: Path) -> dict[str, NotebookResult]:
 
 
 def keep_pages(out: Path, stage: Path, notebooks: Sequence[NotebookResult]) -> None:
-    """Copy what the old report shows of ``notebooks``."""
+    """Copy the old report's pages of ``notebooks``."""
     for notebook in notebooks:
         for file in (out / "notebooks").glob(f"{notebook.name}.*"):
             shutil.copyfile(file, stage / "notebooks" / file.name)

@@ -9,7 +9,7 @@ from mlsys_grading.arguments import add_labs, need
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Join ``labkit`` as the verb ``run``."""
+    """Add the verb ``run`` to ``labkit``."""
     parser = verbs.add_parser(
         "run",
         help="execute every lab's solution and write a report",

@@ -1,4 +1,4 @@
-"""What one worker needs to know; light, because the process that hands it out imports no papermill."""
+"""The input of one worker, in a module without papermill, which the process that hands out jobs must not import."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 class Job:
     """One notebook to execute, with everything its worker needs.
 
-    ``notebook`` is read and never written; ``executed`` (a notebook) and ``page`` (HTML) are written, ``log`` takes
-    what the kernel says outside of cells; ``cwd`` is where the kernel starts; ``sockets`` is a short folder of this
-    job's own.
+    ``notebook`` is read and never written; ``executed`` (a notebook) and ``page`` (HTML) are written; ``log`` takes the
+    kernel's output outside of cells; the kernel starts in ``cwd``; ``sockets`` is a folder with a short path for this
+    job alone.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""Runs many notebooks at once: one worker process a notebook, forked from one process that has imported everything.
+"""Many notebooks at once: one worker process per notebook, forked from one process that has imported everything.
 
 Importing papermill costs seconds; a fork server pays them once. Threads would not do: papermill changes the process's
-working directory. The parent stays single-threaded, watches deadlines and memory, and outlives whatever a notebook
+working directory. The parent stays single-threaded, watches deadlines and memory, and survives whatever a notebook
 does.
 """
 
@@ -17,15 +17,15 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from mlsys_grading import processes
+from mlsys_grading.report.result import Failure, NotebookResult
 from mlsys_grading.run.job import Job
-from mlsys_grading.run.result import Failure, NotebookResult
 
 TICK_SECONDS = 0.1
 
 
 @dataclass
 class Running:
-    """A notebook under way, for the pool and for whoever draws progress."""
+    """A notebook that is running, for the pool and for its observer."""
 
     job: Job
     process: Any
@@ -47,10 +47,7 @@ Observer = Callable[[Sequence[Running], Sequence[NotebookResult]], None]
 
 
 def execute(
-    jobs: Sequence[Job],
-    at_once: int,
-    notebook_seconds: float,
-    observe: Observer = lambda running, finished: None,
+    jobs: Sequence[Job], at_once: int, notebook_seconds: float, observe: Observer = lambda running, finished: None
 ) -> tuple[list[NotebookResult], bool]:
     """Execute ``jobs``, ``at_once`` of them at a time, in the order given.
 
@@ -60,7 +57,7 @@ def execute(
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["mlsys_grading.run.worker"])
-    resource_tracker.ensure_running()  # now: its start lets held signals through
+    resource_tracker.ensure_running()  # started here, because its start unblocks signals
     begun = time.monotonic()
     waiting = list(jobs)
     running: list[Running] = []
@@ -120,15 +117,15 @@ def _listen(one: Running) -> None:
 
 
 def _ended(one: Running, notebook_seconds: float) -> NotebookResult | None:
-    """The result if the notebook is over, one way or another."""
+    """Return the result of a notebook that has ended or run out of time, else None."""
+    is_dead = one.result is None and not one.process.is_alive()
+    if is_dead:
+        _listen(one)  # its result may have come since the last look
     if one.result is not None:
         one.process.join()
         peak_bytes = max(one.peak_bytes, one.result.peak_bytes or 0) or None
         return replace(one.result, peak_bytes=peak_bytes, begun_seconds=one.begun_seconds)
-    if not one.process.is_alive():
-        _listen(one)
-        if one.result is not None:
-            return _ended(one, notebook_seconds)
+    if is_dead:
         return _stopped(
             one,
             "failed",

@@ -1,4 +1,4 @@
-"""What the terminal shows while notebooks run: a live block on a terminal, one line a notebook elsewhere."""
+"""Progress while notebooks run: a live block on a terminal, one line per notebook elsewhere."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import time
 from collections.abc import Sequence
 from typing import TextIO
 
+from mlsys_grading.report.clock import clock
+from mlsys_grading.report.result import NotebookResult
 from mlsys_grading.run.pool import Running
-from mlsys_grading.run.result import NotebookResult
 
 BAR_CELLS = 24
 MARKS = {"passed": ("✓", "32"), "failed": ("✗", "31"), "interrupted": ("■", "33"), "not run": ("–", "33")}
 
 
 class Progress:
-    """Draws the state of a run on ``stream``; call it as the pool's observer and ``close`` it at the end.
+    """A drawing of a run's state on ``stream``: the pool calls it as its observer; ``close`` it at the end.
 
     ``weights`` says how long each notebook is expected to take, in any unit: seconds of an earlier run, or cells.
     """
@@ -47,7 +48,7 @@ class Progress:
         self._redraw([], [])
 
     def eta_seconds(self, running: Sequence[Running], finished: Sequence[NotebookResult]) -> float | None:
-        """Seconds left at the pace so far; None before there is a pace."""
+        """Estimate the seconds left at the pace so far; None before there is a pace."""
         done = self._done(running, finished)
         elapsed = time.monotonic() - self._started
         return elapsed * (1 - done) / done if done > 0.02 else None
@@ -96,9 +97,3 @@ class Progress:
         self._stream.write(up + "\x1b[J" + "".join(f"{line}\n" for line in lines))
         self._stream.flush()
         self._drawn = len(block)
-
-
-def clock(seconds: float) -> str:
-    """``75`` as ``1:15``."""
-    whole = round(seconds)
-    return f"{whole // 60}:{whole % 60:02d}"

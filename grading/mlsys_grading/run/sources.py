@@ -1,4 +1,4 @@
-"""Which notebooks a run executes: the labs' solutions, or the notebooks of a folder."""
+"""The notebooks that a run executes: the labs' solutions, or the notebooks of a folder."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Source:
 
 
 def from_labs(labs: Sequence[Lab], scratch: Path) -> list[Source]:
-    """The labs' solutions as notebooks under ``scratch``, each in a folder of its own with the lab's data beside it."""
+    """Write the labs' solutions as notebooks under ``scratch``, each in its own folder beside the lab's data."""
     sources = []
     for lab in labs:
         folder = scratch / lab.name
@@ -42,7 +42,7 @@ def from_labs(labs: Sequence[Lab], scratch: Path) -> list[Source]:
 
 
 def from_folder(folder: Path, wanted: Sequence[str]) -> list[Source]:
-    """The notebooks of ``folder`` and its immediate subfolders; they run where they lie.
+    """Return the notebooks of ``folder`` and its immediate subfolders; each runs in its own folder.
 
     Raises:
         LabkitError: no such folder, no notebook in it, an unknown name, or two notebooks of one name.
@@ -67,7 +67,7 @@ def from_folder(folder: Path, wanted: Sequence[str]) -> list[Source]:
 
 
 def kit_digest() -> str:
-    """Changes with every file of the installed kit: a lab that passed on other code has not passed on this."""
+    """Return a digest of all files of the installed kit: a lab that passed with other code has to run again."""
     spec = find_spec("mlsys_labkit")
     roots = [Path(root) for root in (spec.submodule_search_locations or [])] if spec else []
     files = sorted(
@@ -77,7 +77,7 @@ def kit_digest() -> str:
 
 
 def _source(name: str, notebook: Path, cwd: Path, digest: str) -> Source:
-    """A notebook that is no JSON still becomes a source: its worker reports it, and the rest goes on."""
+    """Describe a notebook; one that is no JSON becomes a source too, for its worker to report."""
     try:
         cells = json.loads(notebook.read_bytes())["cells"]
         code_cells = sum(cell["cell_type"] == "code" and bool("".join(cell["source"]).strip()) for cell in cells)

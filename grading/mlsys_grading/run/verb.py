@@ -17,10 +17,11 @@ from mlsys_grading.arguments import root_of
 from mlsys_grading.files import named
 from mlsys_grading.lab import read_labs
 from mlsys_grading.report import environment, roofline_figure, write
+from mlsys_grading.report.clock import clock
+from mlsys_grading.report.result import NotebookResult, Run
 from mlsys_grading.run import pool
 from mlsys_grading.run.job import Job
-from mlsys_grading.run.progress import Progress, clock
-from mlsys_grading.run.result import NotebookResult, Run
+from mlsys_grading.run.progress import Progress
 from mlsys_grading.run.sources import Source, from_folder, from_labs, kit_digest
 from mlsys_grading.scratch import scratch_folder
 
@@ -60,7 +61,7 @@ def _execute(
     before: dict[str, NotebookResult],
     out: Path,
 ) -> Run:
-    from mlsys_labkit.limits import usable_cores
+    from mlsys_labkit._base.limits import usable_cores
 
     started, clock_started = datetime.now(UTC).astimezone(), time.monotonic()
     machine = environment.machine()
@@ -117,7 +118,7 @@ def _sources(arguments: Namespace, scratch: Path) -> list[Source]:
 
 
 def _weights(sources: Sequence[Source], before: dict[str, NotebookResult]) -> dict[str, float]:
-    """Expected seconds of each notebook: the last report's, or a guess from its number of cells."""
+    """Return the expected seconds of each notebook: the last report's, or a guess from its number of cells."""
     known = {source.name: before[source.name].seconds for source in sources if source.name in before}
     cells = sum(source.code_cells for source in sources if source.name in known)
     pace = sum(known.values()) / cells if cells else 1.0
@@ -145,12 +146,13 @@ def _job(arguments: Namespace, source: Source, stage: Path, scratch: Path, threa
 
 
 def _with_page(result: NotebookResult, jobs: Sequence[Job]) -> NotebookResult:
-    """A killed worker could not render its page; do it from what papermill had saved."""
+    """Write the page that a killed worker could not, from the notebook that papermill had saved."""
     if result.page is not None or result.status == "interrupted":
         return result
     from mlsys_grading.report.lab_page import write_page
 
-    return write_page(next(job for job in jobs if job.name == result.name), result)
+    job = next(job for job in jobs if job.name == result.name)
+    return write_page(job.page, job.executed, job.notebook, result)
 
 
 def _not_run(source: Source) -> NotebookResult:

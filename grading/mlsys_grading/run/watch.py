@@ -1,4 +1,4 @@
-"""Follows a notebook through papermill: which cell runs, how long each takes, where and why one fails."""
+"""A notebook's run under papermill: the current cell, the seconds of each, and the place and reason of a failure."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from jupyter_client.manager import AsyncKernelManager
 from papermill.exceptions import PapermillExecutionError
 
 from mlsys_grading import processes
-from mlsys_grading.run.result import CellTime, Failure, Kind
+from mlsys_grading.report.result import CellTime, Failure, Kind
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 class Watch:
-    """Follows papermill through a notebook: which cell runs, how long each took, how large the kernel grew."""
+    """An observer of papermill that keeps the current cell, the seconds of each, and the kernel's peak memory."""
 
     def __init__(self, tell: Callable[[tuple[Any, ...]], None]) -> None:
         self.times: list[CellTime] = []
@@ -66,17 +66,13 @@ class Watch:
         frame = re.search(rf"Cell In\[{error.exec_count}\], line (\d+)", traceback)
         line = int(frame.group(1)) if frame else None
         lines = error.source.splitlines()
-        return self.fail(
-            "exception",
-            f"{error.ename}: {first_line(error.evalue)}" if error.evalue else str(error.ename),
-            line=line,
-            source_line=lines[line - 1].strip() if line and line <= len(lines) else "",
-            exception=error.ename,
-            traceback=traceback,
-        )
+        message = f"{error.ename}: {first_line(error.evalue)}" if error.evalue else str(error.ename)
+        text = lines[line - 1].strip() if line and line <= len(lines) else ""
+        where = {"line": line, "source_line": text, "exception": error.ename, "traceback": traceback}
+        return self.fail("exception", message, **where)
 
     def unfinished(self) -> Failure | None:
-        """A cell that calls ``sys.exit(0)`` ends the notebook early, and papermill calls that a success."""
+        """Return a failure if cells were never run: after ``sys.exit(0)`` in a cell papermill reports success."""
         missing = self._expected - len(self.times)
         if missing <= 0:
             return None
@@ -89,7 +85,7 @@ def grade_id(cell: nbformat.NotebookNode | None) -> str | None:
 
 
 def plain(text: str) -> str:
-    """``text`` without terminal colours."""
+    """Return ``text`` without terminal colours."""
     return _ANSI.sub("", text)
 
 

@@ -1,4 +1,4 @@
-"""Executes one notebook: the body of one worker process, which ends with the notebook."""
+"""The body of one worker process, which executes one notebook and ends with it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from papermill.exceptions import PapermillExecutionError
 from papermill.execute import execute_notebook
 
 from mlsys_grading import processes
-from mlsys_grading.report import lab_page
+from mlsys_grading.report.lab_page import write_page
+from mlsys_grading.report.result import Failure, NotebookResult
 from mlsys_grading.run.job import Job
-from mlsys_grading.run.result import Failure, NotebookResult
 from mlsys_grading.run.watch import Watch, first_line, plain
 
 START_SECONDS = 60
@@ -35,9 +35,9 @@ def work(job: Job, environment: dict[str, str], events: Connection) -> None:
     os.environ.clear()
     os.environ.update(environment)
     _redirect_output(job.log)
-    logging.getLogger("papermill").setLevel(logging.CRITICAL)  # the log is the kernel's; failures have their own words
+    logging.getLogger("papermill").setLevel(logging.CRITICAL)  # the log is for the kernel's output
     try:
-        result = lab_page.write_page(job, run_notebook(job, events.send))
+        result = write_page(job.page, job.executed, job.notebook, run_notebook(job, events.send))
         events.send(("done", result))
         events.close()
     finally:
@@ -66,7 +66,7 @@ def run_notebook(job: Job, tell: Callable[[tuple[Any, ...]], None]) -> NotebookR
 
 def _execute(job: Job, watch: Watch) -> Failure | None:
     try:
-        notebook = nbformat.read(job.notebook, as_version=4)
+        notebook = nbformat.read(job.notebook, as_version=4)  # type: ignore[no-untyped-call]
         nbformat.validate(notebook)
     except OSError as error:
         return Failure("unreadable", f"cannot read {job.notebook}: {error.strerror}")
@@ -77,7 +77,7 @@ def _execute(job: Job, watch: Watch) -> Failure | None:
     watch.follow(notebook, manager)
     oom_kills = processes.oom_kills()
     try:
-        _ = manager.kernel_spec  # a missing kernel is said here, before anything starts
+        _ = manager.kernel_spec  # raises for a missing kernel before anything starts
         execute_notebook(
             job.notebook,
             job.executed,
@@ -140,7 +140,7 @@ def _has_parameters(notebook: nbformat.NotebookNode) -> bool:
 
 
 def _redirect_output(log: Path) -> None:
-    """Send what the kernel prints past IPython, a crash's last words for one, to ``log``, not into the progress bar."""
+    """Send output that bypasses IPython, such as a crash's last lines, to ``log`` and not into the progress bar."""
     target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(target, 1)
     os.dup2(target, 2)

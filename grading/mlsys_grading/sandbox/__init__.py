@@ -1,1 +1,1 @@
-"""A process that untrusted code may run in: what it can see, use and reach is decided here."""
+"""The sandbox: which files, system calls, memory and network a process that runs untrusted code has."""

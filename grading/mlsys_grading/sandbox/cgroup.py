@@ -1,9 +1,10 @@
-"""A cgroup v2 of each tree's own, where the grader has been given a part of the hierarchy to divide.
+"""A cgroup v2 for each process tree, on machines where a part of the hierarchy is delegated to the grader.
 
 The kernel then counts what a watcher can only estimate: all memory of the tree, the kernel's on its behalf and that in
-sockets, queues and files as well, from the first page on. Under the cgroup G that the grader starts in stand
+sockets, queues and files as well, from the first page on. The cgroup G in which the grader starts then contains
 
-- ``G/labkit``: the grader itself and its warm servers, since who has members may hand no controller to its children;
+- ``G/labkit``: the grader itself and its fork servers, because a cgroup with members may not enable controllers for its
+  children;
 - ``G/labkit-tree-xxxxxxxx``: one tree, locked by its keeper. A killed grader leaves some, and the next sweeps them.
 
 G has to be delegated: under systemd by ``systemd-run --user --scope -p Delegate=yes labkit grade ...``; in a container,
@@ -23,9 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlsys_grading import scratch
-from mlsys_grading.sandbox.limits import Limits
+from mlsys_grading.sandbox.limits import SandboxLimits
 
-__all__ = ["Group", "make", "remove", "settle", "siblings", "why_not", "write"]
+__all__ = ["Cgroup", "make", "remove", "settle", "siblings", "why_not", "write"]
 
 _CONTROLLERS = ("cpu", "memory", "pids")
 _OURS, _TREE = "labkit", "labkit-tree-"
@@ -36,28 +37,28 @@ _SYSTEMD = Path("/run/systemd/system")
 
 
 @dataclass(frozen=True)
-class Group:
+class Cgroup:
     """One tree's cgroup; ``lock`` is an open descriptor of its folder."""
 
     folder: Path
     lock: int
 
     def add(self, pid: int) -> None:
-        """Put a process in, and with it all that it will start."""
+        """Add a process, and with it all that it will start."""
         write(self.folder / "cgroup.procs", pid)
 
     def processes(self) -> int:
-        """How many there are now."""
+        """Return the number of processes in it now."""
         return len((self.folder / "cgroup.procs").read_text().split())
 
     def excess(self) -> str:
-        """What the tree wanted too much of and was refused: "memory", "processes" or nothing."""
+        """Return the resource whose limit the tree has exceeded: "memory", "processes" or ""."""
         if _events(self.folder / "memory.events").get("oom_kill"):
             return "memory"
         return "processes" if _events(self.folder / "pids.events").get("max") else ""
 
     def remove(self) -> None:
-        """End what is in it, and take it away."""
+        """End the processes in the cgroup, and remove it."""
         remove(self.folder)
         os.close(self.lock)
 
@@ -65,8 +66,8 @@ class Group:
 def settle() -> str:
     """Make the cgroup of this process ready to hold trees, and remove what killed graders left.
 
-    To be said by the grader before it starts a warm server, as often as it likes. Returns why trees get no cgroup of
-    their own here, in one sentence; a watcher bounds them then.
+    The grader calls this before it starts a fork server; further calls do nothing new. Returns why trees get no cgroup
+    here, in one sentence, or ""; without cgroups a watcher limits them.
     """
     if reason := why_not():
         return reason
@@ -83,7 +84,7 @@ def settle() -> str:
 
 
 def why_not() -> str:
-    """Why ``settle`` would not divide the cgroup of this process; "" if it would try. Nothing is changed."""
+    """Return why ``settle`` would not divide the cgroup of this process; "" if it would try. Nothing is changed."""
     here = _own_folder()
     if here is None:
         return "no cgroup v2 is mounted"
@@ -101,13 +102,13 @@ def why_not() -> str:
 
 
 def siblings() -> Path | None:
-    """The folder that new cgroups go into; None before ``settle`` has made one ready."""
+    """Return the folder that new cgroups go into; None before ``settle`` has made one ready."""
     here = _own_folder()
     return here.parent if here is not None and here.name == _OURS else None
 
 
-def make(limits: Limits) -> Group | None:
-    """A cgroup for one tree; None where ``settle`` found a reason. Raises OSError if the kernel refuses it."""
+def make(limits: SandboxLimits) -> Cgroup | None:
+    """Make a cgroup for one tree; None where ``settle`` found a reason. Raises OSError if the kernel refuses it."""
     place = siblings()
     if place is None:
         return None
@@ -121,11 +122,11 @@ def make(limits: Limits) -> Group | None:
     write(folder / "memory.oom.group", 1)
     write(folder / "pids.max", limits.processes)
     write(folder / "cpu.max", f"{int(limits.cores * _PERIOD_US)} {_PERIOD_US}")
-    return Group(folder, lock)
+    return Cgroup(folder, lock)
 
 
 def _own_folder() -> Path | None:
-    """Of the cgroup v2 that this process is in."""
+    """Return the folder of the cgroup v2 that this process is in."""
     try:
         lines = (_PROC / "self/cgroup").read_text().splitlines()
         mounts = (_PROC / "self/mountinfo").read_text().splitlines()
@@ -141,7 +142,7 @@ def _own_folder() -> Path | None:
 
 
 def _is_delegated(folder: Path) -> bool:
-    """Whether this part of the hierarchy is ours to divide. Where systemd rules, the right to write is not enough."""
+    """Return True if this part of the hierarchy is delegated to us. Under systemd, write access is not enough."""
     files = (folder, folder / "cgroup.procs", folder / "cgroup.subtree_control")
     if not all(os.access(path, os.W_OK) for path in files):
         return False
@@ -155,7 +156,7 @@ def _is_delegated(folder: Path) -> bool:
 
 
 def _divide(folder: Path) -> None:
-    """Move its members into a child, and let children have the controllers."""
+    """Move the members of the cgroup into a child, and enable the controllers for its children."""
     ours = folder / _OURS
     ours.mkdir(exist_ok=True)
     is_root = not (
@@ -188,7 +189,7 @@ def remove(folder: Path) -> None:
             return
         except FileNotFoundError:
             return
-        except OSError:  # somebody is in it, or has just ended
+        except OSError:  # it has members, or one has just ended
             with contextlib.suppress(OSError):
                 write(folder / "cgroup.kill", 1)
             time.sleep(0.01)
@@ -199,6 +200,6 @@ def _events(path: Path) -> dict[str, int]:
 
 
 def write(path: Path, value: object) -> None:
-    """Say ``value`` to one of the kernel's files."""
+    """Write ``value`` to one of the kernel's files."""
     with open(path, "w") as file:
         file.write(str(value))

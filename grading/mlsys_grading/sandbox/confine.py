@@ -1,4 +1,4 @@
-"""From an ordinary process to a confined one, and what of that this machine allows.
+"""The confinement of an ordinary process, and a report of the parts of it that this machine allows.
 
 The order matters: namespaces, root directory and process limits while there is still a right to them; then another user
 in a user namespace of its own, no capabilities, no way to gain any, and the filter on system calls last.
@@ -18,31 +18,31 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from mlsys_grading.sandbox import cgroup, kernel, syscalls
-from mlsys_grading.sandbox.limits import Limits
+from mlsys_grading.sandbox.limits import SandboxLimits
 from mlsys_grading.sandbox.root import build_root, mount_processes, readable_paths, seal_root
 from mlsys_labkit.errors import LabkitError
 
 __all__ = ["FAILED", "Oversee", "Sandbox", "SandboxError", "keep_confined", "refusal", "start"]
 
 _OF_THE_TREE = kernel.NEW_PID | kernel.NEW_NET | kernel.NEW_IPC | kernel.NEW_UTS
-_INSIDE = 1000  # the user and group that the confined process believes to be
+_INSIDE = 1000  # the user and group of the confined process, as seen from inside
 FAILED = 113
 """Exit status of a keeper whose sandbox could not be made."""
 
-Oversee = Callable[[int, cgroup.Group | None], int]
+Oversee = Callable[[int, cgroup.Cgroup | None], int]
 
 
 class SandboxError(LabkitError):
-    """This machine does not allow a sandbox, or one could not be made."""
+    """An error: this machine does not allow a sandbox, or one could not be made."""
 
 
 class _KeeperIsGoneError(Exception):
-    """Killed while its sandbox was being made: nobody is left who would want to hear of it."""
+    """An error: the keeper was killed while its sandbox was being made, so no process waits for the result."""
 
 
 @dataclass(frozen=True)
 class Sandbox:
-    """What one confined process tree may see and use.
+    """Rights and limits of one confined process tree.
 
     Attributes:
         limits: memory, processes, files.
@@ -53,7 +53,7 @@ class Sandbox:
         cpus: the processors it runs on and cannot leave; empty for all that the grader may use.
     """
 
-    limits: Limits = field(default_factory=Limits)
+    limits: SandboxLimits = field(default_factory=SandboxLimits)
     readable: tuple[str, ...] = field(default_factory=readable_paths)
     devices: tuple[str, ...] = ()
     user: int = field(default_factory=lambda: 200_000 + 2 * (os.getpid() % 100_000))
@@ -74,7 +74,7 @@ def start(
 def keep_confined(
     sandbox: Sandbox, work: Callable[[], None], keep: tuple[int, ...] = (), oversee: Oversee | None = None
 ) -> NoReturn:
-    """Be the keeper of a process that confines itself and then runs ``work``: for a fork with nothing else to do.
+    """Keep a process that confines itself and then runs ``work``: for a fork with nothing else to do.
 
     The keeper is outside the new pid namespace, holds no descriptor of the sandbox, ends with its own parent, and exits
     with the status of the confined process: killing it kills the whole tree. It spends its life in ``oversee(pid,
@@ -93,7 +93,7 @@ def keep_confined(
         os._exit(code)
 
 
-def _wait(pid: int, group: cgroup.Group | None) -> int:
+def _wait(pid: int, group: cgroup.Cgroup | None) -> int:
     return os.waitpid(pid, 0)[1]
 
 
@@ -113,7 +113,7 @@ def _keep(sandbox: Sandbox, work: Callable[[], None], keep: tuple[int, ...], ove
             os.setsid()  # without a user of the sandbox's own, a signal to its group would reach the keeper
             _confine(sandbox, (*keep, theirs.fileno()), is_root)
             _await_keeper(theirs)
-            os.dup2(1, 2)  # what went wrong until here was told there; from here on nobody is to be flooded
+            os.dup2(1, 2)  # errors up to here went to the grader's stderr; student code must not flood it
             code = 1
             work()
             code = 0
@@ -126,13 +126,13 @@ def _keep(sandbox: Sandbox, work: Callable[[], None], keep: tuple[int, ...], ove
             os._exit(code)
     theirs.close()
     if group:
-        group.add(first)  # the kernel takes its time over it, meanwhile the process confines itself
+        group.add(first)  # slow in the kernel; meanwhile the process confines itself
     if ours.recv(1):
         ours.send(b".")
     ours.close()
     for descriptor in keep:
         with contextlib.suppress(OSError):
-            os.close(descriptor)  # so that the other end sees when the confined process is gone
+            os.close(descriptor)  # so that the other side sees the end of the confined process
     status = oversee(first, group)
     if group:
         group.remove()
@@ -145,7 +145,7 @@ def _keep(sandbox: Sandbox, work: Callable[[], None], keep: tuple[int, ...], ove
 
 def _confine(sandbox: Sandbox, keep: tuple[int, ...], is_root: bool) -> None:
     only_descriptors(keep)
-    kernel.unshare(kernel.NEW_MOUNT)  # here, since a new root is a new root for all in one mount namespace
+    kernel.unshare(kernel.NEW_MOUNT)  # before pivot_root, which changes the root of every process in the namespace
     build_root(sandbox.readable, sandbox.limits.scratch_bytes, sandbox.devices)
     mount_processes()
     seal_root()
@@ -157,7 +157,7 @@ def _confine(sandbox: Sandbox, keep: tuple[int, ...], is_root: bool) -> None:
     sandbox.limits.apply()
     if sandbox.cpus:
         os.sched_setaffinity(0, sandbox.cpus)
-    os.nice(5)  # whoever watches this tree comes first
+    os.nice(5)  # the processes that watch this tree have priority
     if is_root:
         os.setgroups([])
         os.setresgid(sandbox.user, sandbox.user, sandbox.user)
@@ -167,13 +167,13 @@ def _confine(sandbox: Sandbox, keep: tuple[int, ...], is_root: bool) -> None:
     kernel.prctl(kernel.SET_PDEATHSIG, signal.SIGKILL)  # not earlier: a change of user would undo it
     kernel.drop_capabilities()
     kernel.prctl(kernel.SET_NO_NEW_PRIVS, 1)
-    # Root's watcher may look into anything; another's only into what says so. In here nobody may (see syscalls).
+    # Root may read any process, another watcher only a dumpable one. Inside, the filter forbids reading (see syscalls).
     kernel.prctl(kernel.SET_DUMPABLE, 0 if is_root else 1)
     syscalls.install(is_pinned=bool(sandbox.cpus))
 
 
 def _await_keeper(link: socket.socket) -> None:
-    """Go on only with a keeper that was alive after this process asked to die with it."""
+    """Continue only with a keeper that was alive after this process asked to die with it."""
     try:
         link.send(b".")
         is_there = bool(link.recv(1))
@@ -196,7 +196,7 @@ def _own_user_namespace(user: int, group: int, inside: int) -> None:
 
 
 def _raise_loopback() -> None:
-    """Ranks of one lab talk over 127.0.0.1; this loopback leads nowhere else."""
+    """Enable 127.0.0.1, over which ranks of one lab communicate; this loopback leads nowhere else."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         request = struct.pack("16sH14x", b"lo", 0x1 | 0x40)  # IFF_UP, IFF_RUNNING
         fcntl.ioctl(control, 0x8914, request)  # SIOCSIFFLAGS
@@ -212,7 +212,7 @@ def only_descriptors(keep: tuple[int, ...]) -> None:
 
 
 def refusal(sandbox: Sandbox | None = None) -> str:
-    """Why this machine allows no sandbox, in one sentence; empty where it does. Tries, rather than guesses."""
+    """Return why this machine allows no sandbox, in one sentence, after a trial; "" if it allows one."""
     if sys.platform != "linux":
         return f"a sandbox takes Linux's namespaces, and this is {sys.platform}"
     if os.uname().machine not in syscalls.SUPPORTED:
@@ -223,7 +223,7 @@ def refusal(sandbox: Sandbox | None = None) -> str:
         return str(error)
     read, write = os.pipe()
     keeper = os.fork()
-    if keeper == 0:  # there, not here: other threads write to this process's standard error
+    if keeper == 0:  # in the fork only: other threads write to this process's standard error
         os.dup2(write, 2)
         keep_confined(trial, lambda: None)
     os.close(write)

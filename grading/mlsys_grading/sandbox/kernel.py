@@ -10,14 +10,8 @@ import os
 
 __all__ = ["drop_capabilities", "mount", "pivot_root", "prctl", "unmount", "unshare"]
 
-NEW_MOUNT, NEW_UTS, NEW_IPC, NEW_USER, NEW_PID, NEW_NET = (
-    0x20000,
-    0x4000000,
-    0x8000000,
-    0x10000000,
-    0x20000000,
-    0x40000000,
-)
+NEW_MOUNT, NEW_UTS, NEW_IPC = 0x20000, 0x4000000, 0x8000000
+NEW_USER, NEW_PID, NEW_NET = 0x10000000, 0x20000000, 0x40000000
 READ_ONLY, NO_SUID, NO_DEV, NO_EXEC, REMOUNT, BIND, RECURSIVE, PRIVATE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 18
 SET_DUMPABLE, SET_NO_NEW_PRIVS, SET_PDEATHSIG, SET_SECCOMP, DROP_BOUNDING = 4, 38, 1, 22, 24
 
@@ -40,14 +34,14 @@ def unshare(flags: int) -> None:
 
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0, options: str = "") -> None:
-    """mount(2); an empty string stands for NULL."""
+    """Call mount(2); an empty string stands for NULL."""
     texts = [text.encode() or None for text in (source, target, kind, options)]
     result = _libc.mount(texts[0], texts[1], texts[2], ctypes.c_ulong(flags), texts[3])
     _check(result, f"mount {source or kind} on {target}")
 
 
 def unmount(target: str) -> None:
-    """Take a mount away as soon as nobody uses it."""
+    """Remove a mount as soon as no process uses it."""
     _check(_libc.umount2(target.encode(), _DETACH), f"umount {target}")
 
 
@@ -58,16 +52,16 @@ def pivot_root(new: str, old: str) -> None:
 
 
 def prctl(option: int, *arguments: int) -> None:
-    """prctl(2) with whole-number arguments."""
+    """Call prctl(2) with whole-number arguments."""
     padded = [ctypes.c_ulong(value) for value in (*arguments, 0, 0, 0, 0)[:4]]
     _check(_libc.prctl(option, *padded), f"prctl({option})")
 
 
 def drop_capabilities() -> None:
-    """Give up every capability, for this process and for whatever it may execute."""
+    """Give up every capability, for this process and for every program that it executes."""
     for capability in range(64):
         if _libc.prctl(DROP_BOUNDING, ctypes.c_ulong(capability), 0, 0, 0):
-            break  # past the last one that this kernel knows
+            break  # past the kernel's last capability
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     none = (ctypes.c_uint32 * 6)()
     _check(_libc.capset(header, none), "capset")

@@ -1,24 +1,24 @@
-"""``Limits``: what a sandboxed process may use."""
+"""``SandboxLimits``: what a sandboxed process may use."""
 
 from __future__ import annotations
 
 import resource
 from dataclasses import dataclass
 
-__all__ = ["Limits"]
+__all__ = ["SandboxLimits"]
 
 
 @dataclass(frozen=True)
-class Limits:
+class SandboxLimits:
     """Bounds of one sandbox. Bytes, seconds, counts.
 
     ``memory_bytes`` bounds each process's own data (RLIMIT_DATA) and, by a cgroup or a watcher, the whole tree's
     resident memory. ``scratch_bytes`` is all that may be written, in /tmp, /dev/shm and the working folder together
     (they are memory). ``processes`` counts threads, too; of ``children``, processes alone, no tree may have more: a
-    watcher ends it, because hundreds that all want to run slow their neighbours down. ``file_bytes`` bounds the length
-    of one file, and little follows from it: what a file stores is in the scratch space, or counts as memory, and CUDA's
-    heap is a file of many gigabytes with next to nothing in it. ``cores`` bounds the tree's processor time, in
-    processors' worth, by a cgroup where there is one; without, it only comes after its watcher.
+    watcher ends it, because hundreds of runnable processes slow other submissions down. ``file_bytes`` bounds the
+    length of one file, and little follows from it: what a file stores is in the scratch space, or counts as memory, and
+    CUDA's heap is a file of many gigabytes with next to nothing in it. ``cores`` bounds the tree's processor time, in
+    processors' worth, by a cgroup where there is one; without one, the tree only has a lower priority than its watcher.
     """
 
     memory_bytes: int = 4 << 30

@@ -17,18 +17,16 @@ from mlsys_labkit.errors import LabkitError
 
 __all__ = ["build_root", "mount_processes", "readable_paths", "seal_root", "shown_with"]
 
-_SYSTEM: tuple[str, ...] = (
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib64",
-    "/etc/alternatives",
-    "/etc/fonts",
+_SYSTEM: tuple[str, ...] = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/alternatives", "/etc/fonts")
+_SYSTEM += (
     "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/localtime",
+    "/etc/nsswitch.conf",
+    "/etc/ssl/certs",
 )
-_SYSTEM += ("/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime", "/etc/nsswitch.conf", "/etc/ssl/certs")
-# Below what is shown, and not for students: nbgrader's exchange, where all hand in, and settings with passwords.
+# Inside shown folders, but hidden from students: nbgrader's exchange with all submissions, and settings with passwords.
 _PRIVATE = ("/usr/local/share/nbgrader", "/usr/local/etc", f"{sys.prefix}/etc/jupyter", f"{sys.prefix}/share/nbgrader")
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _MOST_FILES = 1 << 16  # in the scratch folders together: each name takes a kilobyte that no quota of bytes counts
@@ -39,7 +37,7 @@ _LOCKED = {os.ST_NOSUID: kernel.NO_SUID, 4: kernel.NO_DEV, 8: kernel.NO_EXEC}  #
 
 
 def readable_paths(more: Iterable[str] = ()) -> tuple[str, ...]:
-    """What a lab has to read: the system's programs and libraries, this Python, its packages, the kit, and ``more``.
+    """Return the paths that a lab reads: the system's programs and libraries, this Python, the kit, and ``more``.
 
     Not ``sys.path``: a kit installed for development puts its whole checkout there, and with it the solutions. Raises
     LabkitError if one of these holds the grader's home folder, as an environment made in that very folder does.
@@ -60,7 +58,7 @@ def readable_paths(more: Iterable[str] = ()) -> tuple[str, ...]:
 
 
 def shown_with(path: Path) -> str:
-    """What a sandbox shows that has ``path`` in it; empty if it shows nothing of it.
+    """Return the path shown in every sandbox that has ``path`` in it; "" if none has.
 
     Example:
         >>> shown_with(Path("/usr/share/course")), shown_with(Path("/srv/course"))
@@ -86,13 +84,8 @@ def build_root(readable: Iterable[str], scratch_bytes: int, devices: Iterable[st
             _bind(path, read_only=False)
     _add_terminals()
     scratch = f"{_NEW}/scratch"
-    kernel.mount(
-        "tmpfs",
-        scratch,
-        "tmpfs",
-        kernel.NO_SUID | kernel.NO_DEV,
-        f"size={scratch_bytes},nr_inodes={_MOST_FILES},mode=755",
-    )
+    options = f"size={scratch_bytes},nr_inodes={_MOST_FILES},mode=755"
+    kernel.mount("tmpfs", scratch, "tmpfs", kernel.NO_SUID | kernel.NO_DEV, options)
     for folder in ("sandbox", "home", "tmp", "dev/shm"):
         source = f"{scratch}/{Path(folder).name}"
         os.mkdir(source)
@@ -114,7 +107,7 @@ def build_root(readable: Iterable[str], scratch_bytes: int, devices: Iterable[st
 
 
 def _add_terminals() -> None:
-    """Pseudo-terminals of the sandbox's own: a notebook's ``!command`` runs on one."""
+    """Mount the sandbox's own pseudo-terminals: a notebook's ``!command`` runs on one."""
     os.mkdir(f"{_NEW}/dev/pts")
     kernel.mount(
         "devpts", f"{_NEW}/dev/pts", "devpts", kernel.NO_SUID | kernel.NO_EXEC, "newinstance,ptmxmode=666,max=16"
@@ -123,9 +116,9 @@ def _add_terminals() -> None:
 
 
 def mount_processes() -> None:
-    """/proc of the new pid namespace, which this process has to be in. The kernel's settings can only be read.
+    """Mount /proc of the new pid namespace, which this process has to be in, with read-only kernel settings.
 
-    Those of the network and of System V belong to whoever made their namespaces: without root, the sandbox's own user.
+    Settings of the network and of System V belong to the user who made their namespaces: without root, the sandbox's.
     """
     flags = kernel.NO_SUID | kernel.NO_DEV | kernel.NO_EXEC
     kernel.mount("proc", "/proc", "proc", flags)

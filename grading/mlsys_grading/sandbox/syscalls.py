@@ -1,20 +1,20 @@
 """A seccomp filter: system calls that no lab needs and that reach past a namespace are refused.
 
-A list of refusals and not of permissions: torch, compilers and CUDA's driver use calls that nobody could list, and the
-namespaces already hold. Refused are what would
+A list of refusals and not of permissions: torch, compilers and CUDA's driver use too many calls to list, and the
+namespaces already confine them. Refused are what would
 
 - make or enter namespaces, or make mounts, by any of the calls that do;
 - look into or act on other processes (ptrace, process_vm_*, kcmp, pidfd_getfd);
 - hold memory that no limit counts (System V's memory, queues and semaphores), or use up what all of a machine share
   (contexts of asynchronous I/O);
-- tell other sandboxes something through files that all of them read (watches, leases, a look at others' locks; a lock
-  by flock seems to be had, since programs ask for it, and is none), or
+- signal other sandboxes through files that all of them read (watches, leases, reads of others' locks; flock reports
+  success without locking, because programs use it), or
 - talk to large and rarely tried parts of the kernel: bpf, perf, io_uring, keyrings, userfaultfd, watches of whole file
   systems, and sockets but Unix's, TCP and UDP on a loopback, and the list of that loopback's interfaces: other families
   and protocols, some of which no network namespace stops, load modules by being asked for.
 
 Calls newer than this list do not exist in here, nor do those for 32-bit programs. Let through on purpose: personality,
-which changes nobody but who calls it, and seccomp, which can only take away.
+which changes only its caller, and seccomp, which can only remove rights.
 
 Reference: Linux, Documentation/userspace-api/seccomp_filter.rst; arch/x86/entry/syscalls/syscall_64.tbl;
 include/uapi/asm-generic/unistd.h.
@@ -115,11 +115,11 @@ Line = tuple[int, int, int, int]  # of the program: operation, lines to jump ove
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _REFUSE, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 _NUMBER, _ARCHITECTURE = 0, 4  # offsets in struct seccomp_data
-_FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT = 16, 24, 32  # their lower halves: they are little-endian
+_FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT = 16, 24, 32  # offsets of their lower halves (little-endian)
 
 
 def program(machine: str, is_pinned: bool = False) -> bytes:
-    """The filter for ``machine`` ("x86_64" or "aarch64") as an array of struct sock_filter.
+    """Build the filter for ``machine`` ("x86_64" or "aarch64") as an array of struct sock_filter.
 
     ``is_pinned``: who calls may not choose other processors.
     """
@@ -147,7 +147,7 @@ def program(machine: str, is_pinned: bool = False) -> bytes:
         (_RETURN, 0, 0, refuse),
         (_LOAD, 0, 0, _NUMBER),
     ]
-    code += [  # who hides its memory from others hides it from the watcher as well
+    code += [  # a process that is not dumpable hides its memory from the watcher, too
         (_EQUAL, 0, 3, _PRCTL[column]),
         (_LOAD, 0, 0, _FIRST_ARGUMENT),
         (_EQUAL, 0, 1, kernel.SET_DUMPABLE),
@@ -155,16 +155,11 @@ def program(machine: str, is_pinned: bool = False) -> bytes:
         (_LOAD, 0, 0, _NUMBER),
     ]
     last = len(_TELLING) - 1
-    code += [
-        (_EQUAL, 0, 1, _FLOCK[column]),
-        (_RETURN, 0, 0, _REFUSE | 0),
-        (_EQUAL, 0, len(_TELLING) + 3, _FCNTL[column]),
-        (_LOAD, 0, 0, _SECOND_ARGUMENT),
-        *((_EQUAL, last - at, int(at == last), command) for at, command in enumerate(_TELLING)),
-        (_RETURN, 0, 0, refuse),
-        (_LOAD, 0, 0, _NUMBER),
-    ]
-    code += [  # past it the kernel kills as nothing else in here can: it would look like somebody outside
+    telling = [(_EQUAL, last - at, int(at == last), command) for at, command in enumerate(_TELLING)]
+    code += [(_EQUAL, 0, 1, _FLOCK[column]), (_RETURN, 0, 0, _REFUSE | 0)]
+    code += [(_EQUAL, 0, len(_TELLING) + 3, _FCNTL[column]), (_LOAD, 0, 0, _SECOND_ARGUMENT), *telling]
+    code += [(_RETURN, 0, 0, refuse), (_LOAD, 0, 0, _NUMBER)]
+    code += [  # a process over its CPU limit is killed by the kernel, which would look like a kill from outside
         (_EQUAL, 0, 3, _SET_LIMIT[column]),
         (_LOAD, 0, 0, _FIRST_ARGUMENT),
         (_EQUAL, 0, 1, _CPU_SECONDS),
@@ -187,7 +182,7 @@ def program(machine: str, is_pinned: bool = False) -> bytes:
 
 
 def _sockets(refuse: int) -> list[Line]:
-    """Allows the families and protocols of ``_SOCKETS``, and refuses all others."""
+    """Allow the families and protocols of ``_SOCKETS``, and refuse all others."""
     code: list[Line] = []
     for family, protocols in _SOCKETS.items():
         code += [(_LOAD, 0, 0, _FIRST_ARGUMENT), (_EQUAL, 0, len(protocols) + 3, family)]
@@ -198,7 +193,7 @@ def _sockets(refuse: int) -> list[Line]:
 
 
 def install(is_pinned: bool = False) -> None:
-    """Put the filter on this process and all it will start, for good. Needs NO_NEW_PRIVS."""
+    """Install the filter for this process and all that it will start, permanently. Needs NO_NEW_PRIVS."""
     filters = program(os.uname().machine, is_pinned)
     memory = ctypes.create_string_buffer(filters, len(filters))
 

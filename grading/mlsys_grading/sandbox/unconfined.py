@@ -1,4 +1,4 @@
-"""The same door as :mod:`mlsys_grading.sandbox.confine` with nothing behind it, for machines that allow no sandbox."""
+"""The interface of :mod:`mlsys_grading.sandbox.confine` without any confinement, for machines that allow no sandbox."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["keep_unconfined"]
 
 
 def keep_unconfined(work: Callable[[], None], keep: tuple[int, ...], oversee: Oversee) -> NoReturn:
-    """Be the keeper of a process that runs ``work`` with all our rights: for a fork with nothing else to do.
+    """Keep a process that runs ``work`` with all our rights: for a fork with nothing else to do.
 
     The keeper ends what is left of the tree when ``oversee`` returns, and itself with its parent. A process that means
     harm can escape: only a sandbox ends everything for certain.

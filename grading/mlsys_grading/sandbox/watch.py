@@ -1,7 +1,7 @@
-"""How much memory a tree of processes holds, where no cgroup counts it.
+"""Memory that a tree of processes holds, for machines where no cgroup counts it.
 
-Looked at thread by thread, since a process may outlive its first thread, which then tells nothing, and a thread may
-have open files of its own. A process that cannot be looked into is taken to hold more than anything: honest ones can.
+Every thread is read, because a process may outlive its first thread, whose entries are then empty, and a thread may
+have open files of its own. A process that cannot be read counts as holding unlimited memory; ordinary ones can be.
 
 Reference: Linux, Documentation/filesystems/proc.rst (smaps_rollup, task/TID/children, map_files).
 """
@@ -23,7 +23,7 @@ _Files = dict[tuple[int, int], int]
 
 
 def tree(root: int) -> list[int]:
-    """``root`` and all its descendants. Orphans within a pid namespace are children of its first process."""
+    """Return ``root`` and all its descendants. Orphans within a pid namespace are children of its first process."""
     found, waiting = [], [root]
     while waiting:
         pid = waiting.pop()
@@ -41,7 +41,7 @@ def tree(root: int) -> list[int]:
 
 
 def may_hold_bytes(pids: Sequence[int]) -> int:
-    """What ``held_bytes`` of these processes is at most: it counts what they share, which the kernel tells at once.
+    """Return an upper bound of ``held_bytes``, which counts shared pages more than once and is quick to read.
 
     Only at most, give or take a few megabytes a process: some kernels keep these counters for each processor apart.
     """
@@ -49,7 +49,7 @@ def may_hold_bytes(pids: Sequence[int]) -> int:
 
 
 def held_bytes(root: int) -> int:
-    """Memory that a tree holds for itself: what it shares with the process it was forked from does not count.
+    """Measure the memory that a tree holds for itself, without what it shares with the process it was forked from.
 
     Private pages and swap of each process, and what any of them has open or mapped of memory that can be shared,
     whether it is in anybody's resident set or not.
@@ -59,9 +59,9 @@ def held_bytes(root: int) -> int:
 
 
 def sockets_of(root: int, but: Container[int] = ()) -> tuple[int, int]:
-    """How many sockets a tree has open, and how many descriptors have been sent over them and not been received.
+    """Count the sockets that a tree has open, and the descriptors sent over them and not yet received.
 
-    Both hold memory that counts nowhere: what is on its way in a socket's buffer, and files that nobody has open.
+    Both hold memory that is counted nowhere else: data in a socket's buffer, and files that no process has open.
     ``but`` are inodes of sockets whose other end is trusted.
     """
     seen: set[str] = set()
@@ -80,7 +80,7 @@ def sockets_of(root: int, but: Container[int] = ()) -> tuple[int, int]:
 
 
 def _threads(pid: int) -> list[str]:
-    """Their folders, the first thread's last."""
+    """List the folders of a process's threads, the first thread's last."""
     return [f"/proc/{pid}/task/{name}" for name in reversed(_names(f"/proc/{pid}/task"))]
 
 
@@ -131,7 +131,7 @@ def _shared_bytes(pids: Sequence[int]) -> int:
 
 
 def _open_files(place: str) -> _Files:
-    """Files of memfd_create."""
+    """Measure open files of memfd_create."""
     sizes = {}
     for name in _names(f"{place}/fd"):
         path = f"{place}/fd/{name}"
@@ -145,7 +145,7 @@ def _open_files(place: str) -> _Files:
 
 
 def _mapped_files(pid: int, places: Sequence[str]) -> _Files:
-    """What a process has mapped of memory that can be shared: its file may be closed, and its pages not resident."""
+    """Measure mapped memory that can be shared: its file may be closed, and its pages not resident."""
     sizes: _Files = {}
     for place in places:
         try:
@@ -168,7 +168,7 @@ def _mapped_files(pid: int, places: Sequence[str]) -> _Files:
 
 
 def _mapped_bytes(pid: int, span: str, before: int) -> int:
-    """Of one file: what it stores, where the kernel tells us; else how much of it is mapped, by now."""
+    """Measure one file: its stored bytes, if the kernel shows them; else how much of it is mapped so far."""
     start, end = (int(part, 16) for part in span.split("-"))
     try:
         return os.stat(f"/proc/{pid}/map_files/{start:x}-{end:x}").st_blocks * _BLOCK

@@ -1,4 +1,4 @@
-"""What NVRTC says, as diagnostics that point into the student's source."""
+"""NVRTC's messages, as diagnostics that point into the student's source."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAME_LOOKUP = "__nv_name_map"
 """The file of complaints about the kernel's name, which NVRTC looks up after the source."""
 _INDENT = 2  # spaces before a line of source that is shown, and before the caret under it
 
-# What a student who is new to C++ has to know beside NVRTC's words.
+# Explanations of NVRTC's messages for students who are new to C++.
 _HINTS = {
     'expected a ";"': ", here or on the line above",
     "unrecognized preprocessing directive": "; a comment in C++ begins with //",
@@ -39,7 +39,7 @@ class Complaint:
 
 
 def read_log(log: str, file: str, source: str) -> tuple[Complaint, ...]:
-    """Errors and warnings of NVRTC and its assembler, the errors first, each in the order of the log.
+    """Return errors and warnings of NVRTC and its assembler, the errors first, each in the order of the log.
 
     ``file`` is the name that the source was compiled under. Lines and columns count from 1.
     """
@@ -70,5 +70,5 @@ def _diagnostic(head: re.Match[str], after: list[str], file: str, lines: list[st
 
 
 def _column(shown: str, caret: str) -> int:
-    """In characters; NVRTC puts its caret by the bytes of the line above it."""
+    """Return the column in characters; NVRTC puts its caret by the bytes of the line above it."""
     return len(shown.encode()[: caret.index("^")].decode(errors="ignore")) + 1 - _INDENT

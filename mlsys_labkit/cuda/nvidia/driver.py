@@ -1,4 +1,4 @@
-"""One real GPU behind a few verbs: memory, modules, launches, times. All that the kit asks of cuda-core stands here.
+"""One real GPU: memory, modules, launches and times. This is the only module that uses cuda-core.
 
 cuda-core owns the context, streams, events and modules. Two things go to the driver beneath it: a launch, since
 cuda-core passes no struct by value, and copies between an array and device memory.
@@ -21,7 +21,7 @@ from mlsys_labkit.errors import require
 
 __all__ = ["Gpu", "GpuMemory"]
 
-# What a kernel did that the GPU does not come back from: CUDA Driver API, CUresult.
+# Errors of a kernel after which the GPU context is unusable: CUDA Driver API, CUresult.
 _FATAL = {
     "CUDA_ERROR_ILLEGAL_ADDRESS": "read or wrote outside its arrays",
     "CUDA_ERROR_MISALIGNED_ADDRESS": "read or wrote at an address that is no multiple of the element's size",
@@ -53,16 +53,16 @@ class Gpu:
             self._device.set_current()
             self.name: str = self._device.name
             self.arch = f"sm_{self._device.arch}"
-        except Exception as error:  # cuda-core raises what its loader, its driver or its checks happen to raise
+        except Exception as error:  # cuda-core raises errors of many classes: of its loader, its driver and its checks
             raise CudaError(f"no GPU can be used here: {_one_line(error)}") from None
 
     def allocate(self, nbytes: int) -> GpuMemory:
-        """Device memory, uninitialised. Raises CudaError when the GPU has no room."""
+        """Return device memory, uninitialised. Raises CudaError when the GPU has no room."""
         buffer = self._call(lambda: self._device.allocate(max(nbytes, 1), stream=self._stream()), nbytes=nbytes)
         return GpuMemory(self, buffer, nbytes)
 
     def load(self, cubin: bytes, symbol: str) -> Any:
-        """A kernel of a compiled module, ready to be launched."""
+        """Return a kernel of a compiled module, ready to be launched."""
         return self._call(lambda: self._core.ObjectCode.from_cubin(cubin).get_kernel(symbol))
 
     def launch(
@@ -82,7 +82,7 @@ class Gpu:
             self._driven(lambda: self._driver.cuLaunchKernel(*place, 0), shape=shape)
 
     def timed(self, work: Callable[[], None]) -> float:
-        """Seconds between an event before ``work`` and one after it."""
+        """Return seconds between an event before ``work`` and one after it."""
         options = self._core.EventOptions(timing_enabled=True)
         stream = self._stream()
         start = self._call(lambda: stream.record(options=options))
@@ -104,12 +104,12 @@ class Gpu:
             self._driven(lambda: self._driver.cuMemcpyDtoH(raw.ctypes.data, address, raw.nbytes))
 
     def _allow_shared(self, kernel: int, nbytes: int) -> None:
-        """A kernel has to opt in to more than 48 KiB."""
+        """Opt a kernel in to more than 48 KiB of shared memory."""
         attribute = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         self._driven(lambda: self._driver.cuKernelSetAttribute(attribute, nbytes, kernel, int(self._device.device_id)))
 
     def _stream(self) -> Any:
-        """torch's current stream, so that a kernel runs between torch's own in their order; else the default one."""
+        """Return torch's current stream, so that kernels run in torch's order; else the default stream."""
         torch = sys.modules.get("torch")
         if torch is not None and torch.cuda.is_initialized():
             handle = int(torch.cuda.current_stream().cuda_stream)
@@ -118,7 +118,7 @@ class Gpu:
         return self._device.default_stream
 
     def _driven(self, call: Callable[[], tuple[Any, ...]], shape: LaunchShape | None = None) -> None:
-        """A call of the driver, which answers with a status."""
+        """Call the driver and raise an error if its status is not 0."""
 
         def checked() -> None:
             status = call()[0]
@@ -160,7 +160,7 @@ class Gpu:
 
 
 class GpuMemory:
-    """A range of a GPU's memory. Given back when nobody refers to it."""
+    """A range of a GPU's memory. Freed with its last reference."""
 
     def __init__(self, gpu: Gpu, buffer: Any, nbytes: int) -> None:
         self._gpu = gpu
@@ -169,13 +169,13 @@ class GpuMemory:
 
     @property
     def address(self) -> int:
-        """What a kernel sees. Raises CudaError after ``free``."""
+        """The address for kernels. Raises CudaError after ``free``."""
         if self._buffer is None:
             raise CudaError("this device memory was freed; allocate it again")
         return int(self._buffer.handle)
 
     def view(self) -> NDArray[np.uint8]:
-        """A copy of the bytes, shape (nbytes,); waits for kernels that write them."""
+        """Return a copy of the bytes, shape (nbytes,); waits for kernels that write them."""
         raw = np.empty(self.nbytes, np.uint8)
         self._gpu.synchronize()
         self._gpu.download(raw, self.address)

@@ -1,4 +1,4 @@
-"""Where NVIDIA's compiler libraries are: in the wheels that pip installs, beside torch, or in a CUDA toolkit."""
+"""NVIDIA's compiler libraries, found in the wheels that pip installs, beside torch, or in a CUDA toolkit."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Nvrtc:
 
     @property
     def identity(self) -> str:
-        """Changes when the library does."""
+        """Text that changes when the library does."""
         state = self.library.stat()
         return f"{self.library} {state.st_size} {state.st_mtime_ns}"
 
 
 def find_nvrtc() -> Nvrtc:
-    """The newest NVRTC among the installed wheels (torch for GPUs brings one), else the toolkit's.
+    """Return the newest NVRTC among the installed wheels (torch for GPUs brings one), else the toolkit's.
 
     Raises MissingExtraError when there is none.
     """
@@ -52,7 +52,7 @@ def find_nvrtc() -> Nvrtc:
 
 
 def find_nvdisasm() -> Path:
-    """NVIDIA's disassembler. Raises MissingExtraError when there is none."""
+    """Return NVIDIA's disassembler. Raises MissingExtraError when there is none."""
     folders = [*_wheel_folders("bin"), *_toolkit_folders("bin")]
     for folder in folders:
         if (folder / "nvdisasm").exists():
@@ -65,7 +65,7 @@ def find_nvdisasm() -> Path:
 
 
 def toolkit_headers() -> tuple[Path, ...]:
-    """Include folders with CUDA's headers, for an NVRTC that brings none of its own; empty when there are none."""
+    """Return include folders with CUDA's headers, for an NVRTC that brings none; empty when there are none."""
     for folder in (*_wheel_folders("include"), *_toolkit_folders("include")):
         if (folder / "cuda_fp16.h").exists():
             return tuple(path for path in (folder, folder / "cccl") if path.is_dir())
@@ -73,7 +73,7 @@ def toolkit_headers() -> tuple[Path, ...]:
 
 
 def _wheel_folders(kind: str) -> Iterator[Path]:
-    """``site-packages/nvidia/cu13/lib`` and, for CUDA 12, ``site-packages/nvidia/cuda_nvrtc/lib``."""
+    """Yield ``site-packages/nvidia/cu13/lib`` and, for CUDA 12, ``site-packages/nvidia/cuda_nvrtc/lib``."""
     for entry in sys.path:
         yield from sorted(Path(entry or ".").glob(f"nvidia/*/{kind}"))
 
@@ -92,5 +92,5 @@ def _system_folders() -> Iterator[Path]:
 
 
 def _version(path: Path) -> tuple[int, ...]:
-    """(13,) of libnvrtc.so.13, and nothing for a link without a number or for the variant libnvrtc.alt."""
+    """Return (13,) of libnvrtc.so.13, and nothing for a link without a number or for the variant libnvrtc.alt."""
     return tuple(int(part) for part in re.sub(r"^libnvrtc\.so\.?", "", path.name).split(".") if part.isdigit())

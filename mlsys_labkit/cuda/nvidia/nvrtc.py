@@ -11,22 +11,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mlsys_labkit.cuda.build.cache import Cache, digest
-from mlsys_labkit.cuda.build.compiler import compile_seconds
-from mlsys_labkit.cuda.build.unit import included_files
+from mlsys_labkit.cuda.cache import Cache, digest
 from mlsys_labkit.cuda.errors import CompileError, CudaError, Diagnostic
 from mlsys_labkit.cuda.nvidia import nvrtc_process, ptxas
 from mlsys_labkit.cuda.nvidia.device_code import without_host_code
 from mlsys_labkit.cuda.nvidia.diagnostics import JIT_MODE, NAME_LOOKUP, Complaint, read_log
 from mlsys_labkit.cuda.nvidia.headers import PRELUDE, supplied_headers
 from mlsys_labkit.cuda.nvidia.libraries import Nvrtc, find_nvrtc, toolkit_headers
+from mlsys_labkit.cuda.source.includes import included_files
+from mlsys_labkit.cuda.time_limits import compile_seconds
 from mlsys_labkit.errors import MissingExtraError
 
 __all__ = ["Compiled", "available", "check", "compile"]
 
 _FILE = "kernel.cu"
 _SUCCESS = "NVRTC_SUCCESS"
-_ROUNDS = 4  # of taking host code out: what stood before may have hidden more
+_ROUNDS = 4  # of removing host code: an error in one place can hide errors further on
 _SHOWN = 5
 
 
@@ -48,7 +48,7 @@ class Compiled:
 
 
 def available() -> bool:
-    """Whether NVRTC is installed."""
+    """Return whether NVRTC is installed."""
     try:
         find_nvrtc()
     except MissingExtraError:
@@ -72,7 +72,7 @@ def compile(
 
     Raises:
         CompileError: CUDA refuses the source; ``diagnostics`` says where, in CUDA's own words.
-        CudaError: this NVRTC does not know ``arch``.
+        CudaError: this NVRTC does not support ``arch``.
         MissingExtraError: NVRTC is not installed.
 
     Example:
@@ -120,7 +120,7 @@ def check(
     defines: Mapping[str, object] | None = None,
     folder: Path | None = None,
 ) -> tuple[Diagnostic, ...]:
-    """Everything that CUDA refuses in a source, in CUDA's own words; empty when it compiles.
+    """Return NVRTC's errors for a source; empty when it compiles.
 
     Raises MissingExtraError when NVRTC is not installed.
 
@@ -154,7 +154,10 @@ def _compile_into(folder: Path, library: Nvrtc, request: dict[str, Any], arch: s
 
 
 def _compile_device_code(library: Nvrtc, request: dict[str, Any]) -> tuple[dict[str, Any], tuple[Complaint, ...]]:
-    """NVRTC's answer once it has nothing more to say against host code, and what else it has to say."""
+    """Compile until NVRTC has no complaint about host code left; return its reply and its complaints.
+
+    Host code is blanked out of the source where NVRTC complains about it.
+    """
     original = request["source"]
     for _ in range(_ROUNDS):
         reply = _run(library, request)
@@ -173,7 +176,7 @@ def _concern_the_name_alone(complaints: Sequence[Complaint]) -> bool:
 
 
 def _entries(log: str, name: str) -> list[str]:
-    """The one kernel in the assembler's report whose symbol stands for ``name`` without template arguments."""
+    """Return the one kernel in the assembler's report whose symbol stands for ``name`` without template arguments."""
     parts = name.removeprefix("::").split("::")
     mangled = "".join(f"{len(part)}{part}" for part in parts)
     begin = f"_ZN{mangled}E" if len(parts) > 1 else f"_Z{mangled}"
@@ -191,7 +194,7 @@ def _refusal(complaints: Sequence[Complaint], reply: Mapping[str, Any]) -> Compi
 
 
 def _beside(source: str, folder: Path | None) -> dict[str, str]:
-    """The student's own headers by the names that NVRTC looks for."""
+    """Return the student's own headers by the names that NVRTC looks for."""
     found = {}
     for path in included_files(source, folder):
         text = path.read_text(encoding="utf-8", errors="replace")
@@ -202,12 +205,12 @@ def _beside(source: str, folder: Path | None) -> dict[str, str]:
 
 
 def _known(architectures: Sequence[str]) -> set[str]:
-    """Each also with its family's and its own special features."""
+    """Return each architecture, and its names with the suffixes of its special features."""
     return {name + suffix for name in architectures for suffix in ("", "a", "f")}
 
 
 def _include_folders(library: Nvrtc, cache: Cache) -> tuple[Path, ...]:
-    """CUDA's headers (cuda_fp16.h, cooperative_groups.h, cuda/barrier, ...): NVRTC's own, else a toolkit's."""
+    """Return the folders of CUDA's headers, such as cuda_fp16.h and cuda/barrier: NVRTC's own, else a toolkit's."""
     folder = cache.fetch(f"headers-{digest(library.identity)}", lambda making: _unpack_headers(making, library))
     if (folder / "cuda_fp16.h").exists():
         return (folder, folder / "cccl")

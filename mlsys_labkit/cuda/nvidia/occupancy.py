@@ -1,4 +1,4 @@
-"""How many blocks of a kernel fit on one streaming multiprocessor (SM), and what keeps the next one out."""
+"""Occupancy: the blocks of a kernel that fit on one streaming multiprocessor (SM), and the resource that binds."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from types import MappingProxyType
 
 from mlsys_labkit.cuda.errors import CudaError, LaunchError
 
-__all__ = ["LIMITS", "Limits", "Occupancy", "limits_of", "occupancy"]
+__all__ = ["LIMITS", "Occupancy", "SmLimits", "limits_of", "occupancy"]
 
 WARP_THREADS = 32
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What one SM of an architecture holds, and in which units it is handed out (``limits.toml`` names the sources).
+class SmLimits:
+    """The resources of one SM of an architecture, and their units of allocation (``limits.toml`` names the sources).
 
     Attributes:
         register_unit: the registers of a warp are rounded up to it.
@@ -48,7 +48,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Occupancy:
-    """How full an SM gets.
+    """The resident blocks and warps of one SM.
 
     Attributes:
         arch: such as ``"sm_90"``.
@@ -90,14 +90,14 @@ class Occupancy:
 
 
 def occupancy(arch: str, threads: int, registers: int, shared_bytes: int = 0, *, barriers: int = 1) -> Occupancy:
-    """Resident blocks and warps of a kernel on one SM of ``arch``, and the resource that binds.
+    """Return resident blocks and warps of a kernel on one SM of ``arch``, and the resource that binds.
 
     Args:
         arch: "sm_70" to "sm_121"; "sm_90a" is taken as "sm_90".
-        threads: threads a block.
-        registers: 32-bit registers a thread.
-        shared_bytes: shared memory a block, static and dynamic, without what the driver reserves.
-        barriers: barriers a block, 1 for a kernel that has ``__syncthreads()`` alone.
+        threads: threads per block.
+        registers: 32-bit registers per thread.
+        shared_bytes: shared memory per block, static and dynamic, without what the driver reserves.
+        barriers: barriers per block, 1 for a kernel that has ``__syncthreads()`` alone.
 
     Raises:
         CudaError: an architecture that is not on record.
@@ -132,8 +132,8 @@ def occupancy(arch: str, threads: int, registers: int, shared_bytes: int = 0, *,
     return Occupancy(_plain(arch), blocks, blocks * warps, limits.warps_per_sm, allowed)
 
 
-def limits_of(arch: str) -> Limits:
-    """The limits of an architecture, by its name with or without the suffix of its special features.
+def limits_of(arch: str) -> SmLimits:
+    """Return the limits of an architecture, by its name with or without the suffix of its special features.
 
     Example:
         >>> limits_of("sm_90a").shared_per_block // 1024
@@ -147,10 +147,10 @@ def limits_of(arch: str) -> Limits:
     return LIMITS[_plain(arch)]
 
 
-def _by_registers(limits: Limits, warps: int, registers: int) -> int:
+def _by_registers(limits: SmLimits, warps: int, registers: int) -> int:
     if registers > limits.registers_per_thread:
         return 0
-    # A warp lives in one part of the register file, so each part holds whole warps.
+    # The registers of a warp are in one partition of the register file, so each partition holds whole warps.
     per_warp = _round_up(registers * WARP_THREADS, limits.register_unit)
     return limits.registers_per_sm // limits.warp_unit // per_warp * limits.warp_unit // warps
 
@@ -163,20 +163,20 @@ def _plain(arch: str) -> str:
     return re.sub(r"(?<=\d)[af]$", "", arch)
 
 
-def _load() -> Mapping[str, Limits]:
+def _load() -> Mapping[str, SmLimits]:
     table = tomllib.loads(files(__package__).joinpath("limits.toml").read_text(encoding="utf-8"))
     common = {name: value for name, value in table["common"].items() if name != "source"}
     return MappingProxyType({arch: _limits(common | row) for arch, row in table["architectures"].items()})
 
 
-def _limits(row: dict[str, int | str | list[str]]) -> Limits:
+def _limits(row: dict[str, int | str | list[str]]) -> SmLimits:
     def number(name: str) -> int:
         return int(str(row.get(name, 0)))
 
-    plain = {name: number(name) for name in Limits.__dataclass_fields__ if name in row and name != "name"}
+    plain = {name: number(name) for name in SmLimits.__dataclass_fields__ if name in row and name != "name"}
     shared = {name: 1024 * number(name.replace("_per", "_kib_per")) for name in ("shared_per_sm", "shared_per_block")}
-    return Limits(name=str(row["name"]), **plain, **shared)
+    return SmLimits(name=str(row["name"]), **plain, **shared)
 
 
-LIMITS: Mapping[str, Limits] = _load()
+LIMITS: Mapping[str, SmLimits] = _load()
 """Every architecture on record, oldest first: ``LIMITS["sm_90"].warps_per_sm``."""

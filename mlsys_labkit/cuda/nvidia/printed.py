@@ -1,4 +1,4 @@
-"""What kernels print on a GPU: the driver writes it to the process's own standard output, behind Python's back."""
+"""Output of kernels on a GPU: the driver writes it to the process's standard output, past ``sys.stdout``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["printed_to_sys_stdout"]
 
 @contextlib.contextmanager
 def printed_to_sys_stdout() -> Iterator[None]:
-    """What C code prints meanwhile goes to ``sys.stdout``: in a notebook below its cell, and not into the server's log.
+    """Send what C code prints meanwhile to ``sys.stdout``: below the cell of a notebook, and not into the server's log.
 
     The driver prints when the host waits for the GPU, so the wait belongs inside.
 
@@ -24,7 +24,7 @@ def printed_to_sys_stdout() -> Iterator[None]:
     libc.fflush(None)
     try:
         kept = os.dup(1)
-    except OSError:  # there is none to take the place of
+    except OSError:  # there is no file descriptor 1 to replace
         yield
         return
     with tempfile.TemporaryFile() as printed:

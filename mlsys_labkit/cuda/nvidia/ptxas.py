@@ -1,4 +1,4 @@
-"""What NVIDIA's assembler reports of each kernel, and its machine code in words."""
+"""The report of NVIDIA's assembler on each kernel, and its machine code disassembled."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _USER_CONSTANTS = ".nv.constant3"  # bank 3: what the source declares __constant
 
 @dataclass(frozen=True)
 class Usage:
-    """What one kernel takes: registers and stack (bytes) a thread; shared memory (static, bytes) and barriers a block.
+    """Registers and stack bytes per thread, static shared memory in bytes and barriers per block, of one kernel.
 
     Spills are bytes of all the instructions that store registers to the stack, or load them back, each counted once.
     """
@@ -42,7 +42,7 @@ class Usage:
 
 
 def read_report(log: str) -> dict[str, Usage]:
-    """Usage by symbol, from the output of ``ptxas -v``, in its order.
+    """Return usage by symbol, from the output of ``ptxas -v``, in its order.
 
     Reference: NVIDIA, CUDA Compiler Driver NVCC, "Printing Code Generation Statistics".
     """
@@ -72,12 +72,12 @@ def read_report(log: str) -> dict[str, Usage]:
 
 
 def constant_bytes(cubin: bytes) -> int:
-    """Constant memory that the source declares, in bytes: the size of bank 3 in the compiled module."""
+    """Return the bytes of constant memory that the source declares: the size of bank 3 in the module."""
     return sum(size for name, size in _sections(cubin) if name == _USER_CONSTANTS)
 
 
 def disassemble(cubin: bytes, symbol: str) -> str:
-    """SASS, the GPU's own instructions, of one kernel.
+    """Return SASS, the GPU's own instructions, of one kernel.
 
     Raises MissingExtraError without NVIDIA's disassembler, CudaError when it fails.
     """
@@ -101,7 +101,7 @@ def disassemble(cubin: bytes, symbol: str) -> str:
 
 
 def _sections(elf: bytes) -> Iterator[tuple[str, int]]:
-    """Name and size of every section of a 64-bit little-endian ELF file."""
+    """Yield name and size of every section of a 64-bit little-endian ELF file."""
     (offset,) = struct.unpack_from("<Q", elf, 0x28)
     size, count, names = struct.unpack_from("<HHH", elf, 0x3A)
     headers = [struct.unpack_from("<IIQQQQ", elf, offset + size * index) for index in range(count)]

@@ -1,22 +1,20 @@
-"""What a kernel takes of a GPU that need not be there: registers, spills, shared memory, and so its occupancy."""
+"""A kernel's registers, spills, shared memory and occupancy on a GPU, which need not be there."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from mlsys_labkit.cuda.errors import CudaError
 from mlsys_labkit.cuda.nvidia import nvrtc, ptxas
 from mlsys_labkit.cuda.nvidia.occupancy import Occupancy, occupancy
 
-__all__ = ["Resources", "ptx", "resources", "sass"]
+__all__ = ["Resources", "resources"]
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What one kernel takes when compiled for ``arch``.
+    """The resources that one kernel takes when compiled for ``arch``.
 
     Attributes:
         registers: a thread. stack_bytes: a thread, in local memory.
@@ -41,7 +39,7 @@ class Resources:
         return self.spill_store_bytes + self.spill_load_bytes
 
     def occupancy(self, block: int | tuple[int, ...], shared_bytes: int = 0) -> Occupancy:
-        """Resident blocks and warps on one SM for this ``block``; ``shared_bytes`` is the dynamic part.
+        """Return resident blocks and warps on one SM for this ``block``; ``shared_bytes`` is the dynamic part.
 
         Raises LaunchError for an impossible block.
         """
@@ -63,59 +61,16 @@ class Resources:
         return f"{self.name} on {self.arch}: {', '.join(parts)}"
 
 
-def resources(
-    source: str,
-    name: str,
-    arch: str = "sm_90",
-    defines: Mapping[str, object] | None = None,
-    folder: Path | None = None,
-) -> Resources:
-    """Compile ``name`` for ``arch`` and read what NVIDIA's assembler allotted. No GPU is needed.
-
-    Raises:
-        CompileError: CUDA refuses the source.
-        CudaError: NVRTC does not know ``arch``.
-        MissingExtraError: NVRTC is not installed.
+def resources(compiled: nvrtc.Compiled, name: str) -> Resources:
+    """Read what NVIDIA's assembler allotted to the kernel ``name``, with which the source was compiled.
 
     Example:
-        >>> print(resources("__global__ void twice(float* x) { x[threadIdx.x] *= 2; }", "twice"))
+        >>> source = "__global__ void twice(float* x) { x[threadIdx.x] *= 2; }"
+        >>> print(resources(nvrtc.compile(source, "twice"), "twice"))
         twice on sm_90: 8 registers a thread, no spills, 0 bytes of shared memory, 0 barriers
     """
-    compiled = nvrtc.compile(source, name, arch, defines=defines, folder=folder)
     used = ptxas.read_report(compiled.log).get(compiled.symbol)
     if used is None:
         raise CudaError(f"NVIDIA's assembler reports nothing about {name} ({compiled.symbol}): {compiled.log[-500:]}")
-    return Resources(name=name, arch=arch, constant_bytes=ptxas.constant_bytes(compiled.cubin), **asdict(used))
-
-
-def ptx(
-    source: str,
-    name: str,
-    arch: str = "sm_90",
-    defines: Mapping[str, object] | None = None,
-    folder: Path | None = None,
-) -> str:
-    """PTX, NVIDIA's portable assembly, of the whole source with ``name`` in it. Raises as ``resources`` does.
-
-    Example:
-        >>> ".target sm_90" in ptx("__global__ void nothing() {}", "nothing")
-        True
-    """
-    return nvrtc.compile(source, name, arch, defines=defines, folder=folder).ptx
-
-
-def sass(
-    source: str,
-    name: str,
-    arch: str = "sm_90",
-    defines: Mapping[str, object] | None = None,
-    folder: Path | None = None,
-) -> str:
-    """SASS, the instructions of the GPU itself, of one kernel. Raises as ``resources`` does.
-
-    Example:
-        >>> "EXIT" in sass("__global__ void nothing() {}", "nothing")
-        True
-    """
-    compiled = nvrtc.compile(source, name, arch, defines=defines, folder=folder)
-    return ptxas.disassemble(compiled.cubin, compiled.symbol)
+    constants = ptxas.constant_bytes(compiled.cubin)
+    return Resources(name=name, arch=compiled.arch, constant_bytes=constants, **asdict(used))

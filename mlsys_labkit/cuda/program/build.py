@@ -10,29 +10,30 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlsys_labkit.cuda.build import compiler
-from mlsys_labkit.cuda.build.cache import Cache, digest
-from mlsys_labkit.cuda.build.diagnostics import compile_error, linker_diagnostics, read_diagnostics
-from mlsys_labkit.cuda.build.flags import INCLUDE, RUNTIME, Build, compile_flags, link_flags
-from mlsys_labkit.cuda.build.headers import headers_identity, included_first
-from mlsys_labkit.cuda.build.red_zones import with_red_zones
-from mlsys_labkit.cuda.build.toolchain import Toolchain
-from mlsys_labkit.cuda.build.unit import EXPORTS, module_exports
+from mlsys_labkit.cuda.cache import Cache, digest
 from mlsys_labkit.cuda.errors import CompileError, CudaError, Diagnostic
-from mlsys_labkit.cuda.program.rewrite import device_launches, find_kernels, rewrite, with_defines
-from mlsys_labkit.cuda.simulator import runtime
+from mlsys_labkit.cuda.kernel.gcc import compiler
+from mlsys_labkit.cuda.kernel.gcc.diagnostics import compile_error, linker_diagnostics, read_diagnostics
+from mlsys_labkit.cuda.kernel.gcc.flags import INCLUDES, RUNTIME, Build, compile_flags, link_flags
+from mlsys_labkit.cuda.kernel.gcc.headers import headers_identity, included_first
+from mlsys_labkit.cuda.kernel.gcc.red_zones import with_red_zones
+from mlsys_labkit.cuda.kernel.gcc.toolchain import Toolchain
+from mlsys_labkit.cuda.kernel.gcc.unit import EXPORTS, module_exports
+from mlsys_labkit.cuda.kernel.simulator import runtime
+from mlsys_labkit.cuda.program.rewrite import device_launches, find_kernels, rewrite
+from mlsys_labkit.cuda.program.sizes import with_defines
 from mlsys_labkit.cuda.source.host_calls import host_calls
 from mlsys_labkit.cuda.source.left_out import explained, left_out, shared_values
 from mlsys_labkit.cuda.source.rewrite import rewrite as rewrite_for_gcc
 from mlsys_labkit.cuda.source.shared import dynamic_arrays
-from mlsys_labkit.cuda.source.tokens import tokenize
+from mlsys_labkit.cuda.source.source import Source
 
 __all__ = ["CompiledProgram", "ProgramSource", "compile_program", "runner"]
 
-_HOST = INCLUDE.parent / "host"
-_TEXTBOOK = INCLUDE / "textbook"  # headers that books ship, and that programs copied from them go without
+_HOST = Path(__file__).parent / "native" / "host"
+_TEXTBOOK = _HOST.parent / "include" / "textbook"  # headers of textbooks: programs copied from a book come without them
 _PRELUDE = '#include "lk/prelude.h"\n#include "lk/export.h"\n#include "lk/host/runtime.h"\n'
-_RUNNER_FLAGS = ("-std=c++17", "-O2", "-g1", "-fPIC", "-pthread", f"-I{INCLUDE}", f"-I{RUNTIME}")
+_RUNNER_FLAGS = ("-std=c++17", "-O2", "-g1", "-fPIC", "-pthread", *(f"-I{folder}" for folder in (*INCLUDES, RUNTIME)))
 _INCLUDED = re.compile(r'^([ \t]*#[ \t]*include[ \t]*)(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
 _OPENMP = re.compile(r"#[ \t]*pragma[ \t]+omp\b|#[ \t]*include[ \t]*<omp\.h>")
 
@@ -42,29 +43,25 @@ class ProgramSource:
     """A program and the headers beside it.
 
     Attributes:
-        name: of the main file, as ``__FILE__`` and errors say it.
-        text: of the main file.
-        headers: of each header in quotes that is there: its name from the main file's folder, its text.
+        files: name and source of the main file, then of each header in quotes that is there, seen from its folder.
         folder: of the main file; where the program runs.
         defines: sizes that replace the source's own.
     """
 
-    name: str
-    text: str
-    headers: tuple[tuple[str, str], ...]
+    files: tuple[tuple[str, Source], ...]
     folder: Path
     defines: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def read(cls, path_or_source: str | os.PathLike[str], defines: Mapping[str, object] | None = None) -> ProgramSource:
-        """From a file, or from the text itself (anything with a line break or a brace is text).
+        """Read a program from a file, or from the text itself (anything with a line break or a brace is text).
 
         Raises CudaError when there is no such file.
         """
         given = os.fspath(path_or_source)
         chosen = tuple((name, str(value)) for name, value in (defines or {}).items())
         if isinstance(path_or_source, str) and re.search(r"[\n{;]", given):
-            return cls("program.cu", given, _headers(given, Path.cwd()), Path.cwd(), chosen)
+            return cls(_with_headers("program.cu", given, Path.cwd()), Path.cwd(), chosen)
         path = Path(given).expanduser()
         try:
             text = path.read_text(encoding="utf-8", errors="surrogateescape")
@@ -73,11 +70,21 @@ class ProgramSource:
                 f"{given} cannot be read: {error.strerror}; pass the path of a .cu file, or its text"
             ) from None
         folder = path.resolve().parent
-        return cls(path.name, text, _headers(text, folder), folder, chosen)
+        return cls(_with_headers(path.name, text, folder), folder, chosen)
+
+    @property
+    def name(self) -> str:
+        """The main file's name, as ``__FILE__`` and errors have it."""
+        return self.files[0][0]
+
+    @property
+    def main(self) -> Source:
+        """The main file."""
+        return self.files[0][1]
 
     def replaced(self) -> str:
-        """The main file with the sizes replaced, for a compiler that takes CUDA as it is."""
-        return with_defines(self.text, dict(self.defines))
+        """Return the main file with the sizes replaced, for a compiler that takes CUDA as it is."""
+        return with_defines(self.main, dict(self.defines)).text
 
 
 @dataclass(frozen=True)
@@ -90,7 +97,7 @@ class CompiledProgram:
 
 
 def compile_program(source: ProgramSource, build: Build, toolchain: Toolchain, cache: Cache) -> CompiledProgram:
-    """The compiled program, from the cache if it is there.
+    """Return the compiled program, from the cache if it is there.
 
     Raises CompileError for a source that g++ refuses or that uses what is left out, CudaError when the machine fails.
     """
@@ -111,7 +118,7 @@ def compile_program(source: ProgramSource, build: Build, toolchain: Toolchain, c
 
 
 def runner(toolchain: Toolchain, cache: Cache) -> Path:
-    """The executable that loads a program and calls its main.
+    """Return the executable that loads a program and calls its main.
 
     Raises CudaError when it cannot be compiled.
     """
@@ -147,8 +154,7 @@ def _flags(source: ProgramSource, build: Build, toolchain: Toolchain) -> list[st
     # With this sanitizer asked for, gcc leaves a function alone that ends without its return. -O0 forgives it; -O2
     # would run into whatever code stands behind it.
     flags.append("-fsanitize=unreachable")
-    texts = [source.text, *(text for _, text in source.headers)]
-    return [*flags, "-fopenmp"] if any(_OPENMP.search(text) for text in texts) else flags
+    return [*flags, "-fopenmp"] if any(_OPENMP.search(one.text) for _, one in source.files) else flags
 
 
 def _precompiled(flags: list[str], toolchain: Toolchain, cache: Cache) -> Path:
@@ -167,9 +173,9 @@ def _precompiled(flags: list[str], toolchain: Toolchain, cache: Cache) -> Path:
 def _compile(
     source: ProgramSource, files: Mapping[str, str], flags: list[str], folder: Path, toolchain: Toolchain, cache: Cache
 ) -> None:
-    texts = ((source.text, ""), *((text, name) for name, text in source.headers))
     looks = (_nested_launches, shared_values, host_calls)
-    refused = [one for text, file in texts for look in looks for one in look(text, file)]
+    named = [("", source.main), *source.files[1:]]
+    refused = [found for name, one in named for look in looks for found in look(one, name)]
     if refused:
         raise compile_error(refused, "")
     for name, text in files.items():
@@ -200,43 +206,41 @@ def _link(source: ProgramSource, flags: list[str], folder: Path, toolchain: Tool
         raise compile_error(missing, said)
 
 
-def _nested_launches(text: str, file: str = "") -> list[Diagnostic]:
-    """Launches inside kernels, which would compile here and not run as on a GPU."""
+def _nested_launches(source: Source, file: str = "") -> list[Diagnostic]:
+    """Return launches inside kernels, which would compile here and not run as on a GPU."""
     what = "a kernel launched by a kernel (dynamic parallelism) is left out of the simulator"
-    return [Diagnostic(launch.line, 0, what, launch.text, file) for launch in device_launches(text)]
+    return [Diagnostic(launch.line, 0, what, launch.text, file) for launch in device_launches(source)]
 
 
 def _refused(source: ProgramSource, said: str) -> CompileError:
-    """What was left out on purpose explains the compiler's complaints."""
-    known = left_out(source.text)
-    for name, text in source.headers:
-        known += left_out(text, name)
-    complaints = read_diagnostics(said, source.name, source.text)
+    """Return the compiler's complaints, replaced where the source uses what the simulator leaves out."""
+    known = [found for name, one in [("", source.main), *source.files[1:]] for found in left_out(one, name)]
+    complaints = read_diagnostics(said, source.name, source.main.text)
     return compile_error(explained(known, complaints), said)
 
 
 def _files(source: ProgramSource) -> dict[str, str]:
-    """What g++ reads: the main file first, and the headers."""
-    names = {name: f"header{number}.h" for number, (name, _) in enumerate(source.headers)}
-    texts = [source.text, *(text for _, text in source.headers)]
-    kernels = find_kernels(texts)
+    """Return the files that g++ reads: the main file first, and the headers."""
+    names = {name: f"header{number}.h" for number, (name, _) in enumerate(source.files[1:])}
+    sources = [one for _, one in source.files]
+    kernels = find_kernels(sources)
     defines = dict(source.defines)
-    own = {name for name in defines if all(with_defines(text, {name: defines[name]}) == text for text in texts)}
+    own = {name for name, value in defines.items() if all(with_defines(one, {name: value}) == one for one in sources)}
     written = []
-    for name, text in ((source.name, source.text), *source.headers):
-        changed = rewrite_for_gcc(rewrite(text, kernels, defines))
+    for name, one in source.files:
+        changed = rewrite_for_gcc(rewrite(with_defines(one, defines), kernels))
         written.append((name, _redirect(changed, Path(name).parent, names)))
-    lines = [*included_first(texts), *(f"#define {name} {defines[name]}" for name in sorted(own))]
+    lines = [*included_first(sources), *(f"#define {name} {defines[name]}" for name in sorted(own))]
     before = "".join(f"{line}\n" for line in lines)
     main_name, main_text = written[0]
-    dynamic = dict.fromkeys(name for text in texts for name in dynamic_arrays(tokenize(text)))
+    dynamic = dict.fromkeys(name for one in sources for name in dynamic_arrays(one))
     behind = f'\n#line 1 "{EXPORTS}"\n' + "\n".join(module_exports((), tuple(dynamic))) + "\n"
     files = {"program.cpp": f'{before}#line 1 "{main_name}"\n{main_text}{behind}'}
     return files | {names[name]: f'#line 1 "{name}"\n{text}\n' for name, text in written[1:]}
 
 
 def _redirect(text: str, beside: Path, names: Mapping[str, str]) -> str:
-    """Includes of headers that were rewritten lead to their new text."""
+    """Return the text with includes of rewritten headers changed to their new names."""
 
     def replaced(found: re.Match[str]) -> str:
         wanted = found[2] or found[3]
@@ -244,7 +248,7 @@ def _redirect(text: str, beside: Path, names: Mapping[str, str]) -> str:
             if name in names:
                 return f'{found[1]}"{names[name]}"'
         if found[2]:  # "../common/book.h" of a tree that is not here
-            for folder in (_TEXTBOOK, INCLUDE):
+            for folder in (_TEXTBOOK, *INCLUDES):
                 if (folder / Path(wanted).name).is_file():
                     return f'{found[1]}"{folder / Path(wanted).name}"'
         return found[0]
@@ -253,7 +257,7 @@ def _redirect(text: str, beside: Path, names: Mapping[str, str]) -> str:
 
 
 def _candidates(wanted: str, beside: Path) -> Iterator[str]:
-    """Where a header may lie, seen from the program's folder: a tree's makefile would say -I../include."""
+    """Yield the paths where a header may lie, relative to the program's folder, as ``-I../include`` would find it."""
     yield os.path.normpath(beside / wanted)
     yield os.path.normpath(wanted)
     for up in ("", "..", "../..", "../../.."):
@@ -261,23 +265,21 @@ def _candidates(wanted: str, beside: Path) -> Iterator[str]:
             yield os.path.normpath(os.path.join(up, name, wanted))
 
 
-def _headers(text: str, folder: Path) -> tuple[tuple[str, str], ...]:
-    """Every header that the program includes and that lies where it says, with its name from the program's folder."""
-    found: dict[str, str] = {}
+def _with_headers(main: str, text: str, folder: Path) -> tuple[tuple[str, Source], ...]:
+    """Return the main file and every header that the program includes and that lies where it says."""
+    found: dict[str, Source] = {}
     waiting = [(text, Path())]
     while waiting:
         including, beside = waiting.pop()
         for include in _INCLUDED.finditer(including):
-            wanted = include[2] or include[3]
-            for name in _candidates(wanted, beside):
-                path = folder / name
+            for name in _candidates(include[2] or include[3], beside):
                 if name in found:
                     break
-                if path.is_file():
-                    found[name] = path.read_text(encoding="utf-8", errors="surrogateescape")
-                    waiting.append((found[name], Path(name).parent))
+                if (folder / name).is_file():
+                    found[name] = Source((folder / name).read_text(encoding="utf-8", errors="surrogateescape"))
+                    waiting.append((found[name].text, Path(name).parent))
                     break
-    return tuple(found.items())
+    return ((main, Source(text)), *found.items())
 
 
 @functools.lru_cache(maxsize=4)

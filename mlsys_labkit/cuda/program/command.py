@@ -1,4 +1,4 @@
-"""``labkit cu file.cu`` and ``%%cu``: one set of options, two doors."""
+"""``labkit cu file.cu`` and ``%%cu``, which take the same options."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FAILED = 1
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Join the ``labkit`` command."""
+    """Add ``cu`` to the ``labkit`` command."""
     parser = verbs.add_parser("cu", help="run a whole CUDA program (a .cu file with main), with or without a GPU")
     parser.add_argument("file", help="the .cu file")
     _add_options(parser)
@@ -23,7 +23,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def run_cell(line: str, cell: str) -> Any:
-    """``%%cu [options] [arguments]``: run the cell, a whole program; shows its result where there is something to see.
+    """Run a ``%%cu [options] [arguments]`` cell, a whole program, and return its result unless it has nothing to show.
 
     The first line of the source stands for the magic's own, so that line numbers are the cell's.
 
@@ -69,7 +69,7 @@ def _keywords(chosen: argparse.Namespace) -> dict[str, Any]:
 def _read(
     words: list[str], chosen: argparse.Namespace, make: type[argparse.ArgumentParser]
 ) -> tuple[argparse.Namespace, list[str]]:
-    """Options, and the program's own arguments: all plain words, and everything behind --."""
+    """Return the options, and the program's own arguments: all plain words, and everything behind --."""
     cut = words.index("--") if "--" in words else len(words)
     parser = make(prog="labkit cu" if make is argparse.ArgumentParser else "%%cu", add_help=False, allow_abbrev=False)
     _add_options(parser)

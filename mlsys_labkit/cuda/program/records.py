@@ -9,17 +9,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mlsys_labkit.cuda.build.flags import Build
-from mlsys_labkit.cuda.build.lines import LineTable, Location
-from mlsys_labkit.cuda.build.symbols import read_symbols, shared_arrays
 from mlsys_labkit.cuda.finding import Finding
-from mlsys_labkit.cuda.parameters import parameter_names
+from mlsys_labkit.cuda.kernel.arguments.parameters import parameter_names
+from mlsys_labkit.cuda.kernel.gcc.flags import Build
+from mlsys_labkit.cuda.kernel.gcc.lines import LineTable, Location
+from mlsys_labkit.cuda.kernel.gcc.symbols import read_symbols, shared_arrays
+from mlsys_labkit.cuda.kernel.simulator.decode import DYNAMIC, LaunchContext, NamedRange, decode_profile
+from mlsys_labkit.cuda.kernel.simulator.explain import decode_findings
 from mlsys_labkit.cuda.profile import Profile
 from mlsys_labkit.cuda.program.build import CompiledProgram, ProgramSource
 from mlsys_labkit.cuda.program.result import Launch
 from mlsys_labkit.cuda.program.rewrite import find_kernels
-from mlsys_labkit.cuda.simulator.decode import DYNAMIC, LaunchContext, NamedRange, decode_profile
-from mlsys_labkit.cuda.simulator.explain import decode_findings
 from mlsys_labkit.cuda.source.shared import SYMBOL
 
 __all__ = ["Story", "read_story"]
@@ -30,7 +30,7 @@ _HOST_END = 0x200000000000  # of the addresses that host pointers are moved to (
 
 @dataclass(frozen=True)
 class Story:
-    """All that the records of one run say."""
+    """The contents of the records of one run."""
 
     launches: tuple[Launch, ...]
     findings: tuple[Finding, ...]
@@ -41,7 +41,7 @@ class Story:
 
 @dataclass(frozen=True)
 class _Recorded:
-    """A launch's sections, as simulator.decode wants them."""
+    """A launch's sections, as simulator.decode takes them."""
 
     findings: bytes
     sites: bytes
@@ -130,7 +130,7 @@ def _crash(record: Mapping[str, Any], image: int, lines: _ProgramLines) -> str:
 
 
 def _named(names: Sequence[str], buffers: Iterable[Sequence[int]]) -> list[NamedRange]:
-    """Buffers by the names of their parameters. Host memory has no length: it reaches to the next of its kind."""
+    """Return buffers under their parameters' names. Host memory has no length: it reaches to the next host buffer."""
     named = []
     end_of_host = _HOST_END
     for number, begin, end, size in sorted(buffers, key=lambda each: each[1], reverse=True):
@@ -151,20 +151,18 @@ class _ProgramLines:
         self.path = program.path
         self.source_name = program.source.name
         self.table = LineTable(program.path, program.source.name)
-        self._main_lines = program.source.text.count("\n") + 1
+        self._main_lines = at = len(program.source.main.lines)
         self._first: dict[str, int] = {}
-        texts = [program.source.text]
-        at = self._main_lines
-        for name, text in program.source.headers:
+        for name, header in program.source.files[1:]:
             self._first[name] = at
-            texts.append(text)
-            at += text.count("\n") + 1
-        self.text = "\n".join(texts)
-        self._names = find_kernels(texts).parameters
+            at += len(header.lines)
+        sources = [one for _, one in program.source.files]
+        self.text = "\n".join(one.text for one in sources)
+        self._names = find_kernels(sources).parameters
         self._arrays: tuple[NamedRange, ...] | None = None
 
     def locate(self, addresses: Iterable[int]) -> dict[int, Location]:
-        """As LineTable.locate, with lines of ``text``."""
+        """Return places as LineTable.locate does, with lines of ``text``."""
         found = self.table.locate(addresses)
         return {address: self._moved(place) for address, place in found.items()}
 
@@ -196,7 +194,7 @@ class _ProgramLines:
         return [*self._arrays, NamedRange(DYNAMIC, self._dynamic, self._dynamic + dynamic_bytes)]
 
     def own(self, finding: Finding) -> Finding:
-        """A finding with the numbers that its own file gives its lines."""
+        """Return a finding with the line numbers of its own file."""
         if finding.array.startswith(_HOST):
             name = finding.array.removeprefix(_HOST)
             message = f"a kernel follows {name}, a pointer to host memory; pass it memory from cudaMalloc"

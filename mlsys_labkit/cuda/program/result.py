@@ -1,4 +1,4 @@
-"""What a whole program left: its output, its launches, what is wrong with them and what they cost."""
+"""The result of a whole program: its output, its launches, their errors and their profiles."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ProgramResult:
         launches: in their order, those that CUDA refused too.
         findings: of all launches, each once, with ``check=True``; a fault that ended a kernel is there in any mode.
         profiles: one for each launch, with ``profile=True``.
-        notes: what the kit has to say, such as that times of events are not a GPU's.
+        notes: remarks of the kit, such as that times of events are not a GPU's.
         stopped: why the program did not get to its end by itself; empty when it did.
         backend: "simulator", or "gpu" where nvcc and a GPU ran it.
     """

@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Literal
 
-from mlsys_labkit.cuda.build.cache import Cache
-from mlsys_labkit.cuda.build.flags import Build
-from mlsys_labkit.cuda.build.toolchain import find_toolchain
+from mlsys_labkit.cuda.cache import Cache
 from mlsys_labkit.cuda.errors import CudaError
+from mlsys_labkit.cuda.kernel.gcc.flags import Build
+from mlsys_labkit.cuda.kernel.gcc.toolchain import find_toolchain
 from mlsys_labkit.cuda.program.build import CompiledProgram, ProgramSource, compile_program, runner
 from mlsys_labkit.cuda.program.records import read_story
 from mlsys_labkit.cuda.program.result import ProgramResult
@@ -28,7 +28,7 @@ __all__ = ["run_program"]
 
 OUTPUT_BYTES = 1 << 20  # of stdout, and of stderr: what a notebook can show
 _STOPPED = 124
-_GRACE_SECONDS = 2.0  # a kernel's own time limit comes first, and names the line
+_GRACE_SECONDS = 2.0  # the time limit of a kernel is shorter, and its error names the line
 
 
 def run_program(
@@ -45,8 +45,8 @@ def run_program(
 ) -> ProgramResult:
     """Compile and run a whole CUDA program: its main, its allocations, its launches.
 
-    It runs in a process of its own, in the file's folder, with empty standard input. Times that its events tell are the
-    simulator's.
+    It runs in a process of its own, in the file's folder, with empty standard input. Times measured by its events are
+    those of the simulator.
 
     Args:
         path_or_source: a ``.cu`` file, or its text.
@@ -79,8 +79,7 @@ def run_program(
     if backend == "gpu" or (backend == "auto" and not (check or profile) and _gpu_is_here()):
         return _run_on_gpu(source, args, timeout, echo)
     toolchain, cache = find_toolchain(), Cache()
-    texts = (source.text, *(text for _, text in source.headers))
-    in_step = any(has_volatile_accesses(text) for text in texts)
+    in_step = any(has_volatile_accesses(one) for _, one in source.files)
     build = Build.INSTRUMENTED if check or profile or in_step else Build.FAST
     program = compile_program(source, build, toolchain, cache)
     mode = "check" if check else "profile" if profile else "run"
@@ -151,7 +150,7 @@ def _watch(
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        start_new_session=True,  # Ctrl-C is ours: it ends the program, and whatever the program started
+        start_new_session=True,  # Ctrl-C reaches this process only, which then ends the program and its children
     )
     assert process.stdout
     assert process.stderr
@@ -175,7 +174,7 @@ def _watch(
 
 
 class _Capture:
-    """What one stream says, up to a limit; the rest is read and counted."""
+    """The output of one stream, up to a limit; the rest is read and counted."""
 
     def __init__(self, echo: IO[str] | None) -> None:
         self._kept = bytearray()
@@ -218,7 +217,7 @@ def _gpu_is_here() -> bool:
 
 
 def _run_on_gpu(source: ProgramSource, args: Sequence[object], timeout: float, echo: bool) -> ProgramResult:
-    """Through nvcc. Sizes are replaced in the text, as for the simulator; nothing else is."""
+    """Compile and run with nvcc. Sizes are replaced in the text, as for the simulator; nothing else is."""
     nvcc = shutil.which("nvcc")
     if nvcc is None or not _gpu_is_here():
         missing = "nvcc is not installed" if nvcc is None else "there is no NVIDIA GPU"

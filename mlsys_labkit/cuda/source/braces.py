@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from mlsys_labkit.cuda.source.tokens import Token, code_tokens, matching
-from mlsys_labkit.cuda.source.unroll import Edit
+from mlsys_labkit.cuda.source.source import Edit, Source
 
 __all__ = ["brace_edits"]
 
@@ -14,33 +13,29 @@ _VECTOR = re.compile(r"(?:u?(?:char|short|int|long|longlong)|float|double)[234]"
 _ENDS = (";", "{", "}", ")", "else", "do")
 
 
-def brace_edits(source: str, tokens: Sequence[Token]) -> Iterator[Edit]:
-    """Each such value handed through a function, so that it is made first and stored as a whole.
+def brace_edits(source: Source) -> Iterator[Edit]:
+    """Yield edits that pass a braced value through a function, so that g++ stores it as a whole.
 
     Example:
-        >>> from mlsys_labkit.cuda.source.rewrite import rewrite
-        >>> rewrite("out[i] = {a, b};")
+        >>> source = Source("out[i] = {a, b};")
+        >>> source.edited(brace_edits(source))
         'out[i] = lk::Whole<decltype(out[i])>::of({a, b});'
     """
-    code = code_tokens(tokens)
+    code = source.code
     for index in range(1, len(code) - 2):
         opening = index + 2 if _VECTOR.fullmatch(code[index + 1].text) else index + 1
-        if code[index].text == "=" and code[opening].text == "{" and (target := _assigned(source, code, index)):
-            closing = code[matching(code, opening)]
+        if code[index].text == "=" and code[opening].text == "{" and (target := _assigned(source, index)):
+            end = code[source.closing[opening]].end
             yield code[index + 1].start, code[index + 1].start, f"lk::Whole<decltype({target})>::of("
-            yield closing.end, closing.end, ")"
+            yield end, end, ")"
 
 
-def _assigned(source: str, code: Sequence[Token], equals: int) -> str:
-    """The left side of a statement that is an assignment; "" for a declaration, and for a plain name."""
+def _assigned(source: Source, equals: int) -> str:
+    """Return the left side of a statement that is an assignment; "" for a declaration, and for a plain name."""
+    code = source.code
     begin = equals
     if code[equals - 1].text == ")":  # *(out + i) = ...
-        depth = 0
-        while begin > 0:
-            begin -= 1
-            depth += {")": 1, "(": -1}.get(code[begin].text, 0)
-            if depth == 0:
-                break
+        begin = source.opening.get(equals - 1, 0)
         while begin > 0 and code[begin - 1].text == "*":
             begin -= 1
     while begin > 0 and code[begin - 1].text not in _ENDS:
@@ -49,4 +44,4 @@ def _assigned(source: str, code: Sequence[Token], equals: int) -> str:
     is_element = first.kind == "identifier" and second.text in ("[", ".", "->")
     if not is_element and first.text != "*":
         return ""
-    return " ".join(source[first.start : code[equals].start].split())
+    return " ".join(source.text[first.start : code[equals].start].split())

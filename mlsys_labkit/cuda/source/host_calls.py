@@ -8,11 +8,12 @@ from functools import cache
 from pathlib import Path
 
 from mlsys_labkit.cuda.errors import Diagnostic
-from mlsys_labkit.cuda.source.tokens import Token, code_tokens, matching, tokenize
+from mlsys_labkit.cuda.source.source import Source
+from mlsys_labkit.cuda.source.tokens import Token
 
 __all__ = ["host_calls"]
 
-_HEADERS = Path(__file__).parent.parent / "native" / "include" / "lk" / "host"
+_HEADERS = Path(__file__).parent.parent / "program" / "native" / "include" / "lk" / "host"
 _DECLARED = re.compile(r"\b(?:cuda|cublas|curand)[A-Z]\w*(?=\()")
 # Declared __device__ as well (cuda_device_runtime_api.h): nvcc takes them, and here they return cudaErrorNotSupported.
 _DEVICES_TOO = re.compile(
@@ -25,24 +26,22 @@ _DEVICES_TOO = re.compile(
 _CONDITION = re.compile(r"#[ \t]*(?:if|el|endif)")
 
 
-def host_calls(text: str, file: str = "") -> list[Diagnostic]:
-    """Each call of a function of CUDA's libraries for the host, in a kernel or a ``__device__`` function.
+def host_calls(source: Source, file: str = "") -> list[Diagnostic]:
+    """Return each call of a function of CUDA's libraries for the host, in a kernel or a ``__device__`` function.
 
-    Where a body holds an ``#if``, nothing is said: half of it may be the host's. Nor of a ``__host__ __device__``
-    function, of which nvcc only warns.
+    Nothing is reported for a body with an ``#if``, because a part of it may be for the host, or for a ``__host__
+    __device__`` function, for which nvcc only warns.
 
     Example:
-        >>> print(host_calls("__global__ void k(int* p) {\\n  cudaMemcpy(p, p, 4, cudaMemcpyDefault);\\n}")[0].text)
+        >>> print(host_calls(Source("__global__ void k(int* p) { cudaMemcpy(p, p, 4, cudaMemcpyDefault); }"))[0].text)
         calling a __host__ function("cudaMemcpy") from a __global__ function("k") is not allowed
 
     Reference: CUDA C++ programming guide, "Function execution space specifiers" and "Device-side runtime".
     """
-    tokens = tokenize(text)
-    code = code_tokens(tokens)
-    conditions = [one.start for one in tokens if one.kind == "directive" and _CONDITION.match(one.text)]
-    shown = text.split("\n")
+    code = source.code
+    conditions = [one.start for one in source.tokens if one.kind == "directive" and _CONDITION.match(one.text)]
     found = []
-    for kind, name, opening, closing in _device_bodies(code):
+    for kind, name, opening, closing in _device_bodies(source):
         if any(code[opening].start < at < code[closing].start for at in conditions):
             continue
         for index in range(opening + 1, closing):
@@ -51,7 +50,7 @@ def host_calls(text: str, file: str = "") -> list[Diagnostic]:
                 what = (
                     f'calling a __host__ function("{code[index].text}") from a {kind} function("{name}") is not allowed'
                 )
-                found.append(Diagnostic(line, 0, what, shown[line - 1].strip(), file))
+                found.append(Diagnostic(line, 0, what, source.lines[line - 1].strip(), file))
     return found
 
 
@@ -64,13 +63,13 @@ def _host_functions() -> frozenset[str]:
 def _is_host_call(code: Sequence[Token], index: int) -> bool:
     if code[index].text not in _host_functions() or code[index + 1].text != "(":
         return False
-    before = code[index - 1]  # of a declaration, a member or a namespace, the name is another
+    before = code[index - 1]  # after these it is a declaration, a member or a name of a namespace
     return before.text not in (".", "->", "::", "*", "&") and (before.kind != "identifier" or before.text == "return")
 
 
-def _device_bodies(code: Sequence[Token]) -> Iterator[tuple[str, str, int, int]]:
-    """Kind, name, and the indices of both braces of each function for the device alone."""
-    index = 0
+def _device_bodies(source: Source) -> Iterator[tuple[str, str, int, int]]:
+    """Yield kind, name, and the indices of both braces of each function for the device alone."""
+    code, index = source.code, 0
     while index < len(code):
         kind = code[index].text
         if kind in ("__global__", "__device__"):
@@ -82,10 +81,10 @@ def _device_bodies(code: Sequence[Token]) -> Iterator[tuple[str, str, int, int]]
                 if code[at].text == "(":
                     if code[at - 1].kind == "identifier" and not code[at - 1].text.startswith("__"):
                         name = name or code[at - 1].text
-                    at = matching(code, at)
+                    at = source.closing[at]
                 at += 1
             if at < len(code) and code[at].text == "{" and name:
-                closing = matching(code, at)
+                closing = source.closing[at]
                 if all(token.text != "__host__" for token in code[head:at]):
                     yield kind, name, at, closing
                 index = closing

@@ -1,4 +1,4 @@
-"""A source for kernels alone: what only the host uses becomes spaces, so that a file with its launches compiles."""
+"""Sources for kernels alone: code that only the host uses becomes spaces, so that a file with launches compiles."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from mlsys_labkit.cuda.source.tokens import Token, code_tokens, matching, tokenize
+from mlsys_labkit.cuda.source.source import Source
+from mlsys_labkit.cuda.source.tokens import Token, blanked
 
 __all__ = ["without_host_code"]
 
@@ -36,20 +37,19 @@ class _Declaration:
     name: str | None
 
 
-def without_host_code(source: str) -> str:
-    """The source without the declarations that launch kernels, call the runtime or PyTorch, or use such a declaration.
+def without_host_code(source: Source) -> Source:
+    """Return the source without declarations that launch kernels, call the runtime or PyTorch, or use such a one.
 
     No line moves. What is marked ``__global__`` or ``__device__`` stays, and so do plain types and functions: a kernel
     may use them. nvcc, too, leaves the host's functions out of the device's half.
 
     Example:
-        >>> without_host_code("__global__ void f() {}\\nvoid solve() { f<<<1, 1>>>(); }").rstrip(" ")
+        >>> without_host_code(Source("__global__ void f() {}\\nvoid solve() { f<<<1, 1>>>(); }")).text.rstrip(" ")
         '__global__ void f() {}\\n'
     """
-    tokens = tokenize(source)
-    code = code_tokens(tokens)
+    tokens, code = source.tokens, source.code
     names = _host_macros(tokens)
-    waiting = [one for one in _declarations(code, names) if not _has_directives(source, code, one)]
+    waiting = [one for one in _declarations(source, names) if not _has_directives(source, one)]
     waiting = [one for one in waiting if not any(_DEVICE.fullmatch(token.text) for token in _of(code, one))]
     edges: list[tuple[int, int]] = []
     while found := [one for one in waiting if _is_host(_of(code, one), names)]:
@@ -61,9 +61,8 @@ def without_host_code(source: str) -> str:
     for header, namespaces in _LIBRARIES.items():
         if not any(_names_library(left, index, namespaces) for index in range(len(left))):
             edges += [(one.start, one.end) for one in tokens if one.kind == "directive" and header.match(one.text)]
-    for start, end in edges:
-        source = source[:start] + re.sub(r"[^\n]", " ", source[start:end]) + source[end:]
-    return source
+    blanks = [(start, end, blanked(source.text[start:end])) for start, end in edges]
+    return Source(source.edited(blanks)) if blanks else source
 
 
 def _of(code: Sequence[Token], one: _Declaration) -> Sequence[Token]:
@@ -71,7 +70,7 @@ def _of(code: Sequence[Token], one: _Declaration) -> Sequence[Token]:
 
 
 def _names_library(code: Sequence[Token], index: int, namespaces: Collection[str]) -> bool:
-    """``at::``, and ``using namespace at``; not a variable called ``at``."""
+    """Return whether ``at::`` or ``using namespace at`` stands here, and no variable called ``at``."""
     if code[index].text not in namespaces:
         return False
     before, after = code[index - 1 : index], code[index + 1 : index + 2]
@@ -79,11 +78,11 @@ def _names_library(code: Sequence[Token], index: int, namespaces: Collection[str
 
 
 def _host_macros(tokens: Sequence[Token]) -> set[str]:
-    """Macros whose bodies only the host can use, such as the usual one that checks a call."""
+    """Return the macros whose bodies only the host can use, such as the usual one that checks a call."""
     names: set[str] = set()
     for token in tokens:
         if token.kind == "directive" and (defined := _DEFINE.match(token.text)):
-            body = code_tokens(tokenize(re.sub(r"\\[ \t\r]*\n|##", " ", token.text[defined.end() :])))
+            body = Source(re.sub(r"\\[ \t\r]*\n|##", " ", token.text[defined.end() :])).code
             if _is_host(body, names) and not any(_DEVICE.fullmatch(one.text) for one in body):
                 names.add(defined[1])
     return names
@@ -100,24 +99,25 @@ def _is_host(tokens: Sequence[Token], names: set[str]) -> bool:
     return False
 
 
-def _has_directives(source: str, code: Sequence[Token], one: _Declaration) -> bool:
-    """Whether the text between holds a macro or half a condition, which what stays may need."""
-    words = _DIRECTIVE.findall(source, code[one.first].start, code[one.last].end)
+def _has_directives(source: Source, one: _Declaration) -> bool:
+    """Return whether the text between holds a macro or half a condition, which what stays may need."""
+    words = _DIRECTIVE.findall(source.text, source.code[one.first].start, source.code[one.last].end)
     return "define" in words or "include" in words or words.count("if") != words.count("endif")
 
 
-def _declarations(code: Sequence[Token], macros: set[str]) -> Iterator[_Declaration]:
+def _declarations(source: Source, macros: set[str]) -> Iterator[_Declaration]:
+    code = source.code
     first = index = 0
     while index < len(code):
         text = code[index].text
-        if index == first and text in macros and (closing := _end_of_call(code, index)):
+        if index == first and text in macros and (closing := _end_of_call(source, index)):
             yield _Declaration(first, closing, None)
             index, first = closing, closing + 1
         elif text == "}" or (text == "{" and _is_scope(code, first, index)):
             first = index + 1
         elif text in ("(", "[", "{"):
-            closing = matching(code, index)
-            if text == "{" and _ends(code, first, index, closing):
+            closing = source.closing[index]
+            if text == "{" and _ends(source, first, index, closing):
                 yield _Declaration(first, closing, _name(code, first, index))
                 first = closing + 1
             index = closing
@@ -127,33 +127,35 @@ def _declarations(code: Sequence[Token], macros: set[str]) -> Iterator[_Declarat
         index += 1
 
 
-def _end_of_call(code: Sequence[Token], index: int) -> int | None:
-    """Where a macro's arguments end that stand for whole functions, without a semicolon or a body behind them."""
+def _end_of_call(source: Source, index: int) -> int | None:
+    """Return the end of a macro call that stands for whole functions: no semicolon or body follows it."""
+    code = source.code
     if index + 1 == len(code) or code[index + 1].text != "(":
         return None
-    closing = matching(code, index + 1)
+    closing = source.closing[index + 1]
     return closing if closing + 1 == len(code) or code[closing + 1].text not in (";", "{") else None
 
 
 def _is_scope(code: Sequence[Token], first: int, opening: int) -> bool:
-    """Whether the brace opens a namespace or ``extern "C"``: what stands in it is looked at one by one."""
+    """Return whether the brace opens a namespace or ``extern "C"``, whose declarations are examined one by one."""
     head = [token.text for token in code[first:opening]]
     return "namespace" in head or (len(head) == 2 and head[0] == "extern")
 
 
-def _ends(code: Sequence[Token], first: int, opening: int, closing: int) -> bool:
-    """Whether the brace that closes ends the declaration, as it does a function's body."""
+def _ends(source: Source, first: int, opening: int, closing: int) -> bool:
+    """Return whether the closing brace ends the declaration, as it does after the body of a function."""
+    code = source.code
     head = []
     at = first
     while at < opening:
         head.append(code[at].text)
-        at = matching(code, at) + 1 if code[at].text in ("(", "[") else at + 1
+        at = source.closing[at] + 1 if code[at].text in ("(", "[") else at + 1
     after = code[closing + 1].text if closing + 1 < len(code) else ""
     return "(" in head and "=" not in head and after not in (";", ",", "{")
 
 
 def _name(code: Sequence[Token], first: int, last: int) -> str | None:
-    """Of the function, the type or the alias that begins at ``first``."""
+    """Return the name of the function, the type or the alias that begins at ``first``."""
     texts = [token.text for token in code[first : last + 1]]
     for word in ("struct", "class", "enum", "union", "using"):
         if word in texts[:1] and len(texts) > 1 and code[first + 1].kind == "identifier":

@@ -1,16 +1,15 @@
-"""Which kernels a source defines, and where."""
+"""The kernels that a source defines, and the choice of those to compile."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mlsys_labkit.cuda.errors import CompileError
-from mlsys_labkit.cuda.source.scopes import namespaces
-from mlsys_labkit.cuda.source.tokens import Token, code_tokens, matching, tokenize
+from mlsys_labkit.cuda.source.tokens import Token
 
-__all__ = ["KernelDefinition", "choose_kernels", "find_kernels"]
+__all__ = ["KernelDefinition", "choose_kernels", "read_header", "read_kernels", "template_parameters"]
 
 _WITH_ARGUMENTS = (
     "__launch_bounds__",
@@ -44,22 +43,32 @@ class KernelDefinition:
         return bool(self.template)
 
 
-def find_kernels(source: str) -> tuple[KernelDefinition, ...]:
-    """Every kernel that the source defines, once, in the order of the lines.
+def read_kernels(
+    text: str, code: Sequence[Token], closing: Sequence[int], around: Sequence[tuple[str, ...]]
+) -> tuple[KernelDefinition, ...]:
+    """Return every kernel with a body, once, in the order of the lines.
 
-    Example:
-        >>> [kernel.name for kernel in find_kernels("__global__ static void f(int* p) {}  // __global__ void g()")]
-        ['f']
+    ``code`` is the text's code, ``closing`` its brackets and ``around`` its namespaces, as ``Source`` has them.
     """
-    code = code_tokens(tokenize(source))
     found: dict[str, KernelDefinition] = {}
-    for kernel in _definitions(source, code):
-        found.setdefault(kernel.name, kernel)
+    index = 0
+    while index < len(code):
+        header = read_header(code, closing, index) if code[index].text == "__global__" else None
+        if header:
+            name, opening = header
+            end = closing[opening]
+            if name == opening - 1 and end + 1 < len(code) and code[end + 1].text == "{":
+                qualified = "::".join([*filter(None, around[index]), code[name].text])
+                parameters = text[code[opening].end : code[end].start]
+                template = template_parameters(text, code, index) or ""
+                found.setdefault(qualified, KernelDefinition(qualified, code[name].line, parameters, template))
+                index = end
+        index += 1
     return tuple(found.values())
 
 
 def choose_kernels(kernels: Sequence[KernelDefinition], name: str | None) -> tuple[str, ...]:
-    """The expressions of the kernels to make callable: the one asked for, or all that need no template arguments.
+    """Return the expressions of the kernels to export: the one asked for, or all that need no template arguments.
 
     Raises CompileError when there is nothing to call.
     """
@@ -73,7 +82,7 @@ def choose_kernels(kernels: Sequence[KernelDefinition], name: str | None) -> tup
     wanted = re.sub(r"\s+", "", name.split("<", 1)[0]).removeprefix("::")
     same = [kernel for kernel in kernels if kernel.name == wanted or kernel.name.endswith(f"::{wanted}")]
     if not kernels:
-        return (name,)  # a macro may write the kernel; g++ has the last word
+        return (name,)  # a macro may define the kernel; g++ will decide
     if not same:
         there = ", ".join(kernel.name for kernel in kernels)
         raise CompileError(f"the source has no kernel called {wanted!r}; it defines: {there}")
@@ -106,41 +115,34 @@ def _an_instance(template: KernelDefinition) -> str:
     return f"{template.name}<{', '.join(values)}>"
 
 
-def _definitions(source: str, code: Sequence[Token]) -> Iterator[KernelDefinition]:
-    around = namespaces(code)
-    index = 0
-    while index < len(code):
-        header = _header(code, index) if code[index].text == "__global__" else None
-        if header:
-            name, opening, closing = header
-            qualified = "::".join([*filter(None, around[index]), code[name].text])
-            parameters = source[code[opening].end : code[closing].start]
-            yield KernelDefinition(qualified, code[name].line, parameters, _template(source, code, index))
-            index = closing
-        index += 1
-
-
-def _header(code: Sequence[Token], index: int) -> tuple[int, int, int] | None:
-    """Indices of the name and the parentheses in the header that ``__global__`` is part of; None without a body."""
+def read_header(code: Sequence[Token], closing: Sequence[int], index: int) -> tuple[int, int] | None:
+    """Return the indices of the name and of the opening parenthesis in the header that ``__global__`` is part of."""
     while index < len(code):
         text = code[index].text
-        if text in _WITH_ARGUMENTS and index + 1 < len(code) and code[index + 1].text == "(":
-            index = matching(code, index + 1)
-        elif text == "[" and index + 1 < len(code) and code[index + 1].text == "[":
-            index = matching(code, index)
+        following = code[index + 1].text if index + 1 < len(code) else ""
+        if (text in _WITH_ARGUMENTS and following == "(") or (text == "[" and following == "["):
+            index = closing[index + (text != "[")]
         elif text == "(":
-            closing = matching(code, index)
-            after = code[closing + 1].text if closing + 1 < len(code) else ""
-            named = code[index - 1].kind == "identifier"
-            return (index - 1, index, closing) if named and after == "{" else None
+            name = _before_arguments(code, index - 1)
+            return (name, index) if code[name].kind == "identifier" else None
         elif text in (";", "{", "}"):
             return None
         index += 1
     return None
 
 
-def _template(source: str, code: Sequence[Token], index: int) -> str:
-    """The parameters of the template that the declaration at ``index`` belongs to; empty for a plain function."""
+def _before_arguments(code: Sequence[Token], index: int) -> int:
+    """Return the index of the name whose template arguments end at ``index``; ``index`` where none do."""
+    depth = 0
+    for at in range(index, -1, -1):
+        depth += {">": 1, "<": -1}.get(code[at].text, 0)
+        if depth == 0:
+            return max(at - 1, 0) if at < index else index
+    return index
+
+
+def template_parameters(text: str, code: Sequence[Token], index: int) -> str | None:
+    """Return the parameters of the template that the declaration at ``index`` belongs to; None for a plain function."""
     begin = index
     while begin > 0 and code[begin - 1].text not in (";", "{", "}"):
         begin -= 1
@@ -150,5 +152,5 @@ def _template(source: str, code: Sequence[Token], index: int) -> str:
             for end in range(at + 1, index):
                 depth += {"<": 1, ">": -1}.get(code[end].text, 0)
                 if depth == 0:
-                    return " ".join(source[code[at + 1].end : code[end].start].split())
-    return ""
+                    return " ".join(text[code[at + 1].end : code[end].start].split())
+    return None

@@ -1,4 +1,4 @@
-"""What the simulator leaves out on purpose, by name, and what g++ takes and CUDA does not."""
+"""Features that the simulator leaves out on purpose, by name, and code that g++ takes and CUDA does not."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from mlsys_labkit.cuda.errors import Diagnostic
-from mlsys_labkit.cuda.source.mask import mask
 from mlsys_labkit.cuda.source.rewrite import rewrite
 from mlsys_labkit.cuda.source.shared import initialized_shared
-from mlsys_labkit.cuda.source.tokens import tokenize
+from mlsys_labkit.cuda.source.source import Source
 
 __all__ = ["explained", "launches", "left_out", "shared_values"]
 
@@ -54,61 +53,59 @@ _ASM = re.compile(r"\basm\b\s*(?:volatile|__volatile__)?\s*\(")
 _TENSOR = re.compile(r"mma\.sync|wgmma|tcgen05|ldmatrix|cp\.async\.bulk")
 
 
-def left_out(text: str, file: str = "") -> list[Diagnostic]:
-    """Each use of something left out, with its line, for a source that did not compile.
+def left_out(source: Source, file: str = "") -> list[Diagnostic]:
+    """Return each use of something left out, with its line, for a source that did not compile.
 
     Example:
-        >>> [str(one) for one in left_out("cudaGraph_t graph;")]
+        >>> [str(one) for one in left_out(Source("cudaGraph_t graph;"))]
         ['line 1: CUDA graphs: left out of the simulator; a GPU is needed: cudaGraph_t graph;']
     """
     return [
         Diagnostic(line, 0, f"{what}: left out of the simulator; a GPU is needed", shown, file)
-        for line, what, shown in sorted(_uses(text))
+        for line, what, shown in sorted(_uses(source))
     ]
 
 
-def launches(text: str) -> list[Diagnostic]:
-    """Each ``<<<``, for a source of kernels alone that did not compile.
+def launches(source: Source) -> list[Diagnostic]:
+    """Return each ``<<<``, for a source of kernels alone that did not compile.
 
     Example:
-        >>> [one.line for one in launches("int main() {\\n  k<<<1, 32>>>();\\n}")]
+        >>> [one.line for one in launches(Source("int main() {\\n  k<<<1, 32>>>();\\n}"))]
         [2]
     """
     what = (
         "kernels of this source are launched from Python, kernel[grid, block](...); "
         "a program that launches its own is for run_program or %%cu"
     )
-    shown = text.splitlines()
-    lines = [number for number, line in enumerate(mask(text).splitlines(), 1) if "<<<" in line]
-    return [Diagnostic(number, 0, what, shown[number - 1].strip()) for number in lines]
+    lines = [number for number, line in enumerate(source.masked.split("\n"), 1) if "<<<" in line]
+    return [Diagnostic(number, 0, what, source.lines[number - 1].strip()) for number in lines]
 
 
-def shared_values(text: str, file: str = "") -> list[Diagnostic]:
-    """Shared variables that are given a value as they are declared, which g++ would let pass.
+def shared_values(source: Source, file: str = "") -> list[Diagnostic]:
+    """Return the shared variables that are given a value as they are declared, which g++ would let pass.
 
     Example:
-        >>> [one.line for one in shared_values("__shared__ int n = 0;")]
+        >>> [one.line for one in shared_values(Source("__shared__ int n = 0;"))]
         [1]
     """
     what = "a __shared__ variable has no initializer; let one thread assign it, then __syncthreads()"
-    lines = text.split("\n")
-    return [Diagnostic(line, 0, what, lines[line - 1].strip(), file) for line in initialized_shared(tokenize(text))]
+    lines = initialized_shared(source)
+    return [Diagnostic(line, 0, what, source.lines[line - 1].strip(), file) for line in lines]
 
 
 def explained(known: Sequence[Diagnostic], complaints: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """What is known first, and the compiler's complaints about other lines."""
+    """Return what is known first, and then the compiler's complaints about other lines."""
     lines = {(one.file, one.line) for one in known}
     return [*known[:3], *(one for one in complaints if (one.file, one.line) not in lines)]
 
 
-def _uses(text: str) -> Iterator[tuple[int, str, str]]:
-    text = rewrite(text)  # the assembly that is simulated is gone
-    code = mask(text)
-    lines = text.splitlines()
+def _uses(source: Source) -> Iterator[tuple[int, str, str]]:
+    source = Source(rewrite(source))  # without the assembly that is simulated
+    text, code = source.text, source.masked
 
     def at(position: int) -> tuple[int, str]:
         line = text.count("\n", 0, position) + 1
-        return line, lines[line - 1].strip()
+        return line, source.lines[line - 1].strip()
 
     seen = set()
     for pattern, what in _FEATURES:

@@ -1,45 +1,36 @@
-"""C++ text without what is no code: comments, strings and ``#if 0`` blocks become spaces, every position stays."""
+"""C++ text with comments, strings and ``#if 0`` blocks replaced by spaces; every position stays."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 
-from mlsys_labkit.cuda.source.tokens import Token, enabled_tokens, tokenize
+from mlsys_labkit.cuda.source.tokens import Token, blanked, enabled_tokens, tokenize
 
 __all__ = ["mask"]
 
 
-def mask(text: str) -> str:
-    """The code alone, directives included, at the same positions and on the same lines.
+def mask(text: str, tokens: Sequence[Token]) -> str:
+    """Return the code alone, directives included, at the same positions and on the same lines.
 
     Example:
-        >>> mask('f("a<<<b"); // g<<<1, 1>>>()')
+        >>> text = 'f("a<<<b"); // g<<<1, 1>>>()'
+        >>> mask(text, tokenize(text))
         'f("     ");                 '
     """
-    tokens = tokenize(text)
-    return _masked(text, enabled_tokens(tokens))
-
-
-def _masked(text: str, tokens: Iterable[Token]) -> str:
     pieces = []
     at = 0
-    for token in tokens:
-        pieces.append(_blank(text[at : token.start]))  # what #if 0 took out
-        pieces.append(_visible(token))
+    for token in enabled_tokens(tokens):
+        pieces += [blanked(text[at : token.start]), _visible(token)]  # between two tokens: what #if 0 takes out
         at = token.end
-    return "".join([*pieces, _blank(text[at:])])
+    return "".join([*pieces, blanked(text[at:])])
 
 
 def _visible(token: Token) -> str:
     if token.kind == "comment":
-        return _blank(token.text)
+        return blanked(token.text)
     if token.kind in ("string", "character") and len(token.text) > 1:
-        return token.text[-1] + _blank(token.text[1:-1]) + token.text[-1]
+        return token.text[-1] + blanked(token.text[1:-1]) + token.text[-1]
     if token.kind == "directive":
-        return token.text[0] + _masked(token.text[1:], tokenize(token.text[1:]))
+        body = token.text[1:]
+        return token.text[0] + mask(body, tokenize(body))
     return token.text
-
-
-def _blank(text: str) -> str:
-    return re.sub(r"[^\n]", " ", text)

@@ -1,4 +1,4 @@
-"""Names that C++ reserves to its makers: which of them are CUDA's, and so a graded kernel's to use."""
+"""Names that C++ reserves for compilers and libraries; graded kernels may use those that CUDA documents."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _CUDAS = re.compile(
 
 
 def is_reserved(name: str) -> bool:
-    """Whether only compilers and their libraries may make up this name. Reference: C++17, [lex.name]."""
+    """Return whether only compilers and their libraries may define this name. Reference: C++17, [lex.name]."""
     return _RESERVED.match(name) is not None
 
 
 def is_cudas(name: str) -> bool:
-    """Whether CUDA documents the name.
+    """Return whether CUDA documents the name.
 
     Example:
         >>> is_cudas("__syncthreads"), is_cudas("__attribute__"), is_cudas("__hadd")

@@ -1,4 +1,4 @@
-"""What a graded kernel may not contain: whatever could keep an access from being counted, or write the counts itself.
+"""Rules for graded kernels: they contain nothing that keeps accesses from being counted or writes the counts.
 
 Everything is refused that CUDA C++ for a course does not need: what is left cannot switch the hooks off, cannot reach
 the simulator's own functions, and cannot tell a counted run from a plain one. Names inside macros are read like all
@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mlsys_labkit.cuda.source.reserved import is_cudas, is_reserved
-from mlsys_labkit.cuda.source.tokens import Token, matching, tokenize
+from mlsys_labkit.cuda.source.source import Source
+from mlsys_labkit.cuda.source.tokens import Token, closing_brackets, tokenize
 
 __all__ = ["Violation", "violations"]
 
@@ -29,18 +30,16 @@ class Violation:
         return f"line {self.line}: {self.reason}"
 
 
-_CUDA_HEADERS = (
-    *("cuda.h", "cuda_runtime.h", "cuda_runtime_api.h", "device_launch_parameters.h", "vector_types.h"),
-    *("vector_functions.h", "cuda_fp16.h", "cuda_bf16.h", "mma.h", "cooperative_groups.h", "math_constants.h"),
-    *("cooperative_groups/reduce.h", "cooperative_groups/scan.h", "cooperative_groups/memcpy_async.h"),
-    *("cuda_pipeline.h", "cuda_pipeline_primitives.h", "cuda/barrier", "cuda/pipeline", "cuda/atomic"),
-)
-_STANDARD_HEADERS = (
-    *("assert.h", "float.h", "limits.h", "math.h", "stddef.h", "stdint.h", "stdio.h"),
-    *("cassert", "cfloat", "climits", "cmath", "cstddef", "cstdint", "cstdio", "limits"),
-    *("type_traits", "utility", "algorithm", "numeric", "array", "tuple"),
-)
-_HEADERS = frozenset(_CUDA_HEADERS + _STANDARD_HEADERS)
+_CUDA_HEADERS = """
+cuda.h cuda_runtime.h cuda_runtime_api.h device_launch_parameters.h vector_types.h vector_functions.h cuda_fp16.h
+cuda_bf16.h mma.h cooperative_groups.h math_constants.h cooperative_groups/reduce.h cooperative_groups/scan.h
+cooperative_groups/memcpy_async.h cuda_pipeline.h cuda_pipeline_primitives.h cuda/barrier cuda/pipeline cuda/atomic
+"""
+_STANDARD_HEADERS = """
+assert.h float.h limits.h math.h stddef.h stdint.h stdio.h cassert cfloat climits cmath cstddef cstdint cstdio limits
+type_traits utility algorithm numeric array tuple
+"""
+_HEADERS = frozenset((_CUDA_HEADERS + _STANDARD_HEADERS).split())
 _STANDARD_ATTRIBUTES = frozenset(("maybe_unused", "nodiscard", "fallthrough", "likely", "unlikely"))
 _DIRECTIVES = frozenset(
     ("define", "undef", "include", "pragma", "if", "ifdef", "ifndef", "elif", "else", "endif", "error")
@@ -73,17 +72,17 @@ _STORES = re.compile(r"%[-+ #'I\d.*$hlLjztqZwf]*n")
 _OTHER_SPELLINGS = ("%:", "%:%:", "<:", ":>", "<%", "%>")
 
 
-def violations(source: str) -> tuple[Violation, ...]:
-    """All of them, by line; empty for a kernel whose counts can be marks. Read it again when macros are expanded.
+def violations(source: Source) -> tuple[Violation, ...]:
+    """Return all violations by line; empty for a kernel whose counts can be marks. Repeat with macros expanded.
 
     Example:
-        >>> for one in violations('__global__ void k(int* p) {\\n  asm("nop;");\\n}'):
+        >>> for one in violations(Source('__global__ void k(int* p) {\\n  asm("nop;");\\n}')):
         ...     print(one)
         line 2: asm: assembly is not counted
     """
-    tokens = tokenize(source)
+    tokens = source.tokens
     code = [token for token in tokens if token.kind not in ("comment", "space")]
-    found = [*_characters(source, tokens), *_attributes(code), *_external(code)]
+    found = [*_characters(source.text, tokens), *_attributes(code), *_external(code)]
     for token in code:
         if token.kind == "directive":
             found += _directive(token)
@@ -110,7 +109,7 @@ def _name(name: str, line: int) -> Iterator[Violation]:
 
 
 def _characters(source: str, tokens: Sequence[Token]) -> Iterator[Violation]:
-    """What could hide other text: raw strings, continued lines, other spellings of # and brackets."""
+    """Yield what could hide other text: raw strings, continued lines, other spellings of # and brackets."""
     for found in re.finditer(r"[\x00-\x08\x0b\x0e-\x1f\x7f]|\r(?!\n)", source):
         yield Violation(source.count("\n", 0, found.start()) + 1, "a control character; write plain text")
     for token in tokens:
@@ -170,7 +169,7 @@ def _directive(token: Token) -> Iterator[Violation]:
 
 
 def _inside(body: str) -> list[Token]:
-    """A directive's tokens; something stands before them, so that none is taken for another directive."""
+    """Return a directive's tokens. The text put before them prevents that they are read as another directive."""
     return [token for token in tokenize("; " + body) if token.start > 1]
 
 
@@ -185,9 +184,10 @@ def _include(token: Token, body: str) -> Iterator[Violation]:
 
 
 def _attributes(code: Sequence[Token]) -> Iterator[Violation]:
+    closing = closing_brackets(code)
     for index in range(len(code) - 1):
         if code[index].text == code[index + 1].text == "[":
-            end = matching(code, index)
+            end = closing[index]
             words = [token.text for token in code[index + 2 : end - 1] if token.kind == "identifier"]
             if any(word not in _STANDARD_ATTRIBUTES for word in words):
                 yield Violation(

@@ -1,4 +1,4 @@
-"""Which namespaces each token of a source stands in."""
+"""Namespaces around each token of a source."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ANONYMOUS = ""  # the name of a namespace without one
 
 
 def namespaces(code: Sequence[Token]) -> list[tuple[str, ...]]:
-    """For each token the names of the namespaces around it, the outermost first.
+    """Return for each token the names of the namespaces around it, the outermost first.
 
     Example:
         >>> from mlsys_labkit.cuda.source.tokens import code_tokens, tokenize

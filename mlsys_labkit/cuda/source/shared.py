@@ -4,54 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mlsys_labkit.cuda.source.scopes import ANONYMOUS, namespaces
-from mlsys_labkit.cuda.source.tokens import Token, code_tokens, matching
+from mlsys_labkit.cuda.source.scopes import ANONYMOUS
+from mlsys_labkit.cuda.source.source import Source
+from mlsys_labkit.cuda.source.tokens import Token
 
 __all__ = ["SYMBOL", "dynamic_arrays", "initialized_shared"]
 
-SYMBOL = "lk_dynamic_shared"  # the one array that all of them are other names of
+SYMBOL = "lk_dynamic_shared"  # the one array that all dynamic arrays are names of
 
 
-def dynamic_arrays(tokens: Sequence[Token]) -> tuple[str, ...]:
-    """The names that the linker knows them by. A declaration in a function belongs to the namespace around it.
+def dynamic_arrays(source: Source) -> tuple[str, ...]:
+    """Return the symbols of the dynamic arrays. A declaration in a function belongs to the namespace around it.
 
     Example:
-        >>> from mlsys_labkit.cuda.source.tokens import tokenize
-        >>> dynamic_arrays(tokenize("extern __shared__ float4 a[], b[][4]; namespace q { extern __shared__ int c[]; }"))
+        >>> dynamic_arrays(Source("extern __shared__ float4 a[], b[][4]; namespace q { extern __shared__ int c[]; }"))
         ('a', 'b', '_ZN1q1cE')
     """
-    code = code_tokens(tokens)
-    around = namespaces(code)
+    code = source.code
     found: dict[str, None] = {}
     for index, token in enumerate(code):
         if token.text == "__shared__" and "extern" in _specifiers(code, index):
-            for name in _declarators(code, index):
-                found.update(dict.fromkeys(_mangled((*around[index], name))))
+            for name in _declarators(source, index):
+                found.update(dict.fromkeys(_mangled((*source.around[index], name))))
     return tuple(found)
 
 
-def initialized_shared(tokens: Sequence[Token]) -> tuple[int, ...]:
-    """Lines where a shared variable is given a value as it is declared. g++ would give it once, and nvcc refuses it.
+def initialized_shared(source: Source) -> tuple[int, ...]:
+    """Return the lines where a shared variable has an initializer, which g++ would run once and nvcc refuses.
 
     Example:
-        >>> from mlsys_labkit.cuda.source.tokens import tokenize
-        >>> initialized_shared(tokenize("__shared__ int n = 0;"))
+        >>> initialized_shared(Source("__shared__ int n = 0;"))
         (1,)
 
     Reference: CUDA C++ programming guide, "Device memory space specifiers".
     """
-    code = code_tokens(tokens)
-    return tuple(
-        token.line for index, token in enumerate(code) if token.text == "__shared__" and _has_value(code, index)
-    )
+    shared = (index for index, token in enumerate(source.code) if token.text == "__shared__")
+    return tuple(source.code[index].line for index in shared if _has_value(source, index))
 
 
-def _has_value(code: Sequence[Token], index: int) -> bool:
+def _has_value(source: Source, index: int) -> bool:
+    code = source.code
     angles = 0
     while index + 1 < len(code) and code[index].text not in (";", "}"):
         before, text, following = code[index - 1], code[index].text, code[index + 1].text
         if text in ("(", "[", "{"):
-            index = matching(code, index)
+            index = source.closing[index]
         elif text in ("<", ">"):
             angles += 1 if text == "<" else -1
         elif text == "=" and not angles and following != "=" and (before.kind == "identifier" or before.text == "]"):
@@ -61,7 +58,10 @@ def _has_value(code: Sequence[Token], index: int) -> bool:
 
 
 def _mangled(path: tuple[str, ...]) -> tuple[str, ...]:
-    """As the Itanium C++ ABI writes a variable's name. Of an unnamed namespace's, g++ 15 says that it is local (L)."""
+    """Return a variable's possible names in the Itanium C++ ABI.
+
+    g++ 15 marks those in an unnamed namespace as local (L).
+    """
     if len(path) == 1:
         return path
     *around, name = (f"{len(part)}{part}" for part in ("_GLOBAL__N_1" if one == ANONYMOUS else one for one in path))
@@ -70,7 +70,7 @@ def _mangled(path: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _specifiers(code: Sequence[Token], index: int) -> set[str]:
-    """Words of the declaration, on both sides of ``__shared__``."""
+    """Return the words of the declaration, on both sides of ``__shared__``."""
     begin = index
     while begin > 0 and code[begin - 1].text not in (";", "{", "}", ")"):
         begin -= 1
@@ -80,19 +80,20 @@ def _specifiers(code: Sequence[Token], index: int) -> set[str]:
     return {token.text for token in code[begin:end]}
 
 
-def _declarators(code: Sequence[Token], index: int) -> Iterator[str]:
-    """The names in front of the brackets."""
+def _declarators(source: Source, index: int) -> Iterator[str]:
+    """Yield the names in front of the brackets."""
+    code = source.code
     angles = 0
     while index + 1 < len(code) and code[index].text not in (";", "{", "}"):
         text, following = code[index].text, code[index + 1].text
         if text == "(" or (text == "[" and following == "["):
-            index = matching(code, index)  # an alignment, an attribute
+            index = source.closing[index]  # an alignment, an attribute
         elif text in ("<", ">"):
             angles += 1 if text == "<" else -1
         elif following == "[" and code[index].kind == "identifier" and not angles:
             yield text
             index += 1
             while index + 1 < len(code) and code[index].text == "[":
-                index = matching(code, index) + 1
+                index = source.closing[index] + 1
             continue
         index += 1

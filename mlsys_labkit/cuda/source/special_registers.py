@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from mlsys_labkit.cuda.source.tokens import Token, code_tokens, matching
-from mlsys_labkit.cuda.source.unroll import Edit
+from mlsys_labkit.cuda.source.source import Edit, Source
 
 __all__ = ["ASSEMBLY", "register_edits"]
 
@@ -35,17 +34,17 @@ _REGISTERS = {
 _MOVE = re.compile(r'"\s*mov\.[usb](?:32|64)\s+%0\s*,\s*%%(?P<register>[\w.]+)\s*;?\s*(?:\\[nt])*"')
 
 
-def register_edits(source: str, tokens: Sequence[Token]) -> Iterator[Edit]:
-    """Each ``asm("mov.u32 %0, %%laneid;" : "=r"(lane))`` as an assignment.
+def register_edits(source: Source) -> Iterator[Edit]:
+    """Yield edits that write each ``asm("mov.u32 %0, %%laneid;" : "=r"(lane))`` as an assignment.
 
     Example:
-        >>> from mlsys_labkit.cuda.source.rewrite import rewrite
-        >>> rewrite('asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));')
+        >>> source = Source('asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));')
+        >>> source.edited(register_edits(source))
         '(lane) = lk_lane();'
 
     Reference: PTX ISA, "Special registers".
     """
-    code = code_tokens(tokens)
+    code, text = source.code, source.text
     for index, token in enumerate(code):
         if token.text not in ASSEMBLY:
             continue
@@ -54,20 +53,20 @@ def register_edits(source: str, tokens: Sequence[Token]) -> Iterator[Edit]:
             opening += 1
         if opening == len(code) or code[opening].text != "(":
             continue
-        closing = matching(code, opening)
-        assignment = _assignment(source, code[opening + 1 : closing])
-        if assignment:
+        closing = source.closing[opening]
+        if assignment := _assignment(source, opening + 1, closing):
             end = code[closing].end
-            yield token.start, end, assignment + "\n" * (source.count("\n", token.start, end) - assignment.count("\n"))
+            yield token.start, end, assignment + "\n" * (text.count("\n", token.start, end) - assignment.count("\n"))
 
 
-def _assignment(source: str, inside: Sequence[Token]) -> str:
-    """What stands for it; "" for other assembly, or one with more operands than the register's destination."""
-    if len(inside) < 5 or [token.text for token in inside[1:2]] != [":"] or inside[3].text != "(":
+def _assignment(source: Source, begin: int, end: int) -> str:
+    """Return what replaces the assembly from ``begin`` to ``end``; "" if it does more than read a register."""
+    inside = source.code[begin:end]
+    if len(inside) < 5 or inside[1].text != ":" or inside[3].text != "(":
         return ""
     move = _MOVE.fullmatch(inside[0].text)
-    closing = matching(inside, 3)
+    closing = min(source.closing[begin + 3], end - 1) - begin
     if not move or inside[2].text not in ('"=r"', '"=l"') or any(token.text != ":" for token in inside[closing + 1 :]):
         return ""
     value = _REGISTERS.get(move["register"])
-    return f"{source[inside[3].start : inside[closing].end]} = {value}" if value else ""
+    return f"{source.text[inside[3].start : inside[closing].end]} = {value}" if value else ""

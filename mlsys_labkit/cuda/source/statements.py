@@ -1,47 +1,46 @@
-"""Where a statement ends: the few rules of C++ that need no types."""
+"""Ends of statements, by the rules of C++ that need no types."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from mlsys_labkit.cuda.source.tokens import Token, matching
+from mlsys_labkit.cuda.source.source import Source
 
 __all__ = ["statement_end"]
 
 
-def statement_end(code: Sequence[Token], begin: int) -> int:
-    """Index just behind the statement that begins at ``begin``.
+def statement_end(source: Source, begin: int) -> int:
+    """Return the index in ``source.code`` just behind the statement that begins at ``begin``.
 
     Example:
-        >>> from mlsys_labkit.cuda.source.tokens import code_tokens, tokenize
-        >>> code = code_tokens(tokenize("for (;;) if (a) b(); else { c(); } d();"))
-        >>> "".join(token.text for token in code[: statement_end(code, 0)])
+        >>> source = Source("for (;;) if (a) b(); else { c(); } d();")
+        >>> "".join(token.text for token in source.code[: statement_end(source, 0)])
         'for(;;)if(a)b();else{c();}'
     """
+    code = source.code
     if begin >= len(code):
         return len(code)
     text = code[begin].text
     if text == "{":
-        return matching(code, begin) + 1
+        return source.closing[begin] + 1
     if text == "do":
-        return _behind_semicolon(code, statement_end(code, begin + 1))
+        return _behind_semicolon(source, statement_end(source, begin + 1))
     if text in ("for", "while", "switch", "if"):
         opening = begin + 1
         while opening < len(code) and code[opening].text != "(":
             opening += 1  # if constexpr
         if opening == len(code):
             return len(code)
-        end = statement_end(code, matching(code, opening) + 1)
+        end = statement_end(source, source.closing[opening] + 1)
         if text == "if" and end < len(code) and code[end].text == "else":
-            return statement_end(code, end + 1)
+            return statement_end(source, end + 1)
         return end
-    return _behind_semicolon(code, begin)
+    return _behind_semicolon(source, begin)
 
 
-def _behind_semicolon(code: Sequence[Token], index: int) -> int:
+def _behind_semicolon(source: Source, index: int) -> int:
+    code = source.code
     while index < len(code):
         if code[index].text in ("(", "[", "{"):
-            index = matching(code, index)
+            index = source.closing[index]
         elif code[index].text == ";":
             return index + 1
         elif code[index].text == "}":

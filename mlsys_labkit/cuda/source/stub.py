@@ -1,4 +1,4 @@
-"""A cell that nobody has solved yet: the stub that stands where C++ is to be written."""
+"""The stub of a cell that is not solved yet, which stands where C++ is to be written."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ __all__ = ["CPP_STUB", "stub_line"]
 
 CPP_STUB = '// YOUR CODE HERE, in place of the next line\n#error "not written yet"'
 """What a lab shows in place of a solution in C++."""
-# The second is Python's, which nbgrader puts into every cell of a Python notebook unless it is told otherwise.
+# The second is Python code, which nbgrader puts into every cell of a Python notebook by default.
 _STUB = re.compile(r'^[ \t]*(?:#error "not written yet"|raise NotImplementedError\b)', re.MULTILINE)
 
 
 def stub_line(source: str) -> int:
-    """The line of the first stub, from 1; 0 in a source without one. A stub is no C++: no solved source can hold it.
+    """Return the line of the first stub, from 1; 0 without one. A stub is not valid C++, so no solved source has one.
 
     Example:
         >>> stub_line("__global__ void f() {\\n  // YOUR CODE HERE\\n  raise NotImplementedError()\\n}")

@@ -7,9 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Kind", "Token", "code_tokens", "enabled_tokens", "matching", "tokenize"]
+__all__ = ["Kind", "Token", "blanked", "closing_brackets", "code_tokens", "enabled_tokens", "split_commas", "tokenize"]
 
 Kind = Literal["identifier", "number", "string", "character", "punctuation", "comment", "directive", "space"]
+
+_DEPTH = {"<": 1, "(": 1, "[": 1, "{": 1, ">": -1, ")": -1, "]": -1, "}": -1}
+_PAIRS = {"(": ")", "[": "]", "{": "}"}
 
 # The order decides: a raw string before a name that begins with R, a comment before a division.
 _TOKEN = re.compile(
@@ -30,8 +33,9 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """``text`` begins at ``start`` (characters from 0) on ``line`` (from 1). A directive is one token, with its ends of
-    lines that a backslash continues."""
+    """A token: ``text`` begins at ``start`` (characters from 0) on ``line`` (from 1). A continued directive is one
+    token.
+    """
 
     kind: Kind
     text: str
@@ -44,7 +48,7 @@ class Token:
 
 
 def tokenize(text: str) -> list[Token]:
-    """All of the text, in order: the tokens' texts join to it.
+    """Return all of the text as tokens, in order: their texts join to it.
 
     Example:
         >>> [token.text for token in tokenize('a//b') if token.kind != "space"]
@@ -54,23 +58,41 @@ def tokenize(text: str) -> list[Token]:
 
 
 def code_tokens(tokens: Sequence[Token]) -> list[Token]:
-    """Without what a compiler's parser does not see: comments, space and directives, and blocks under ``#if 0``."""
+    """Return the tokens that a parser sees: no comments, space or directives, and no blocks under ``#if 0``."""
     return [token for token in enabled_tokens(tokens) if token.kind not in ("comment", "space", "directive")]
 
 
-def matching(code: Sequence[Token], opening: int) -> int:
-    """Index of the bracket that closes the one at ``opening``; the last index where nothing does."""
-    pairs = {"(": ")", "[": "]", "{": "}"}
-    open_text, close_text = code[opening].text, pairs[code[opening].text]
-    depth = 0
-    for index in range(opening, len(code)):
-        if code[index].text == open_text:
-            depth += 1
-        elif code[index].text == close_text:
-            depth -= 1
-            if depth == 0:
-                return index
-    return len(code) - 1
+def closing_brackets(code: Sequence[Token]) -> list[int]:
+    """Return for each token that opens a bracket the index of the one that closes it; the last index if none does."""
+    closing = [len(code) - 1] * len(code)
+    opened: dict[str, list[int]] = {")": [], "]": [], "}": []}
+    for index, token in enumerate(code):
+        if token.text in _PAIRS:
+            opened[_PAIRS[token.text]].append(index)
+        elif opened.get(token.text):
+            closing[opened[token.text].pop()] = index
+    return closing
+
+
+def split_commas(text: str) -> list[str]:
+    """Return what stands between the commas outside of brackets; parts without text are left out.
+
+    Example:
+        >>> split_commas("T* p, Pair<int, 2> q = {1, 2}")
+        ['T* p', ' Pair<int, 2> q = {1, 2}']
+    """
+    parts, depth, begin = [], 0, 0
+    for at, character in enumerate(text):
+        depth += _DEPTH.get(character, 0)
+        if character == "," and depth == 0:
+            parts.append(text[begin:at])
+            begin = at + 1
+    return [part for part in [*parts, text[begin:]] if part.strip()]
+
+
+def blanked(text: str) -> str:
+    """Return spaces in place of the text, its line breaks kept."""
+    return re.sub(r"[^\n]", " ", text)
 
 
 def _tokens(text: str) -> Iterator[Token]:
@@ -93,7 +115,7 @@ def _tokens(text: str) -> Iterator[Token]:
 
 
 def _directive(text: str, start: int) -> str:
-    """From its # to the end of its last line, the line break left out."""
+    """Return the directive from its # to the end of its last line, the line break left out."""
     at = start
     while at < len(text):
         found = _TOKEN.match(text, at)
@@ -105,7 +127,7 @@ def _directive(text: str, start: int) -> str:
 
 
 def enabled_tokens(tokens: Sequence[Token]) -> Iterator[Token]:
-    """Without blocks under ``#if 0``."""
+    """Yield the tokens without blocks under ``#if 0``."""
     depth = 0  # of conditions inside a block that #if 0 takes out; 0 outside of one
     for token in tokens:
         if token.kind == "directive":

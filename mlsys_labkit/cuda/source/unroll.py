@@ -5,16 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from mlsys_labkit.cuda.source.source import Edit, Source
 from mlsys_labkit.cuda.source.statements import statement_end
-from mlsys_labkit.cuda.source.tokens import Token, code_tokens, matching
+from mlsys_labkit.cuda.source.tokens import Token
 
-__all__ = ["Edit", "unroll_edits"]
-
-Edit = tuple[int, int, str]  # replace the characters from start to end by a text with as many line breaks
+__all__ = ["unroll_edits"]
 
 BUDGET = 4096  # tokens that a loop may become with all loops inside it: an 8 x 8 tile of products is 1100
-UNKNOWN_TRIPS = 16  # what a loop gets whose count is a template's, or only known when it runs
-IN_MACRO = 8  # what a macro's loops get: nobody knows where it stands
+UNKNOWN_TRIPS = 16  # for a loop whose count depends on a template argument, or is known only at run time
+IN_MACRO = 8  # for loops in a macro, whose place is not known
 _HEAVY = {"mma_sync": 250, "load_matrix_sync": 150, "store_matrix_sync": 150, "fill_fragment": 50}
 
 _PRAGMA = re.compile(r"\s*(?:\#|%:)\s*pragma\s+unroll\b(.*)", re.DOTALL)
@@ -30,10 +29,10 @@ _COUNTED = re.compile(
 )
 
 
-def unroll_edits(source: str, tokens: Sequence[Token]) -> Iterator[Edit]:
-    """Each pragma as ``#pragma GCC unroll``, or left for g++ to ignore where there is no loop behind it to unroll."""
-    constants = {name or other: int(value or number) for name, value, other, number in _CONSTANT.findall(source)}
-    code = code_tokens(tokens)
+def unroll_edits(source: Source) -> Iterator[Edit]:
+    """Yield an edit to ``#pragma GCC unroll`` for each pragma before a loop; g++ ignores the others."""
+    constants = {name or other: int(value or number) for name, value, other, number in _CONSTANT.findall(source.text)}
+    tokens, code = source.tokens, source.code
     place = {token.start: index for index, token in enumerate(code)}
     wanted: dict[int, int | None] = {}  # index of a loop's first token -> the factor asked for, None for all of it
     pragmas: list[tuple[int, int, str, int]] = []  # start, end, how to write it, the loop
@@ -46,7 +45,7 @@ def unroll_edits(source: str, tokens: Sequence[Token]) -> Iterator[Edit]:
             start, end, template = token.start, token.end, "#pragma GCC unroll {}" + _breaks(token.text)
             asked = found[1]
         elif token.text == "_Pragma":
-            operator = _OPERATOR.match(source, token.start)
+            operator = _OPERATOR.match(source.text, token.start)
             if operator is None:
                 continue
             start, end, template = token.start, operator.end(), '_Pragma("GCC unroll {}")' + _breaks(operator[0])
@@ -59,9 +58,9 @@ def unroll_edits(source: str, tokens: Sequence[Token]) -> Iterator[Edit]:
             pragmas.append((start, end, template, loop))
     factors: dict[int, int] = {}
     for loop in sorted(wanted, reverse=True):  # inner loops stand behind the loops around them
-        trips = _trips(code, loop, constants)
+        trips = _trips(source, loop, constants)
         most = min(limit for limit in (wanted[loop], trips, None) if limit) if wanted[loop] or trips else UNKNOWN_TRIPS
-        body = _weight(code, loop + 1, statement_end(code, loop), wanted, factors)
+        body = _weight(source, loop + 1, statement_end(source, loop), wanted, factors)
         factors[loop] = max(1, min(most, BUDGET // max(1, body), 65534))
     for start, end, template, loop in pragmas:
         yield start, end, template.format(factors[loop])
@@ -75,7 +74,7 @@ def _in_macro(token: Token) -> Iterator[Edit]:
 
 
 def _joined(text: str) -> str:
-    """Without the line breaks that a backslash takes away."""
+    """Return the text without the line breaks that a backslash takes away."""
     return re.sub(r"\\[ \t\r]*\n", " ", text)
 
 
@@ -94,16 +93,17 @@ def _loop_behind(rest: Sequence[Token], end: int, place: Mapping[int, int], code
 
 
 def _factor(text: str, constants: Mapping[str, int]) -> int | None:
-    """What a pragma asks for; None when it asks for everything, or for an expression."""
+    """Return the factor that a pragma asks for; None when it asks for everything, or for an expression."""
     word = re.sub(r"//.*|/\*.*?\*/|[()\s\\]", "", text, flags=re.DOTALL)
     return int(word) if word.isdecimal() else constants.get(word)
 
 
-def _trips(code: Sequence[Token], loop: int, constants: Mapping[str, int]) -> int | None:
-    """How often a counted loop runs, where its header says so in numbers."""
-    if code[loop].text != "for":
+def _trips(source: Source, loop: int, constants: Mapping[str, int]) -> int | None:
+    """Return the number of iterations of a counted loop, if its header has all numbers."""
+    code = source.code
+    if code[loop].text != "for" or loop + 1 == len(code):
         return None
-    header = code[loop + 2 : matching(code, loop + 1)]
+    header = code[loop + 2 : source.closing[loop + 1]]
     found = _COUNTED.match(" " + " ".join(token.text for token in header) + " ")
     if found is None:
         return None
@@ -117,17 +117,15 @@ def _number(text: str, constants: Mapping[str, int]) -> int | None:
     return int(text) if text.isdecimal() else constants.get(text)
 
 
-def _weight(
-    code: Sequence[Token], begin: int, end: int, wanted: Mapping[int, int | None], factors: Mapping[int, int]
-) -> int:
-    """Tokens from ``begin`` to ``end`` after the loops among them are unrolled."""
+def _weight(source: Source, begin: int, end: int, wanted: Mapping[int, int | None], factors: Mapping[int, int]) -> int:
+    """Return the number of tokens from ``begin`` to ``end`` after the loops among them are unrolled."""
     total, index = 0, begin
     while index < end:
         if index in wanted:
-            after = statement_end(code, index)
-            total += factors[index] * _weight(code, index + 1, after, wanted, factors)
+            after = statement_end(source, index)
+            total += factors[index] * _weight(source, index + 1, after, wanted, factors)
             index = after
         else:
-            total += _HEAVY.get(code[index].text, 1)
+            total += _HEAVY.get(source.code[index].text, 1)
             index += 1
     return total

@@ -1,1 +1,1 @@
-"""Ranks as real processes: warm ones that were forked from a host, each heard while it runs, none left behind."""
+"""The backend of real processes: ranks are forked from a warm host, and all end with the notebook."""

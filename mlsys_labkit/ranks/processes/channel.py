@@ -19,22 +19,21 @@ from multiprocessing import AuthenticationError
 from pathlib import Path
 from typing import Any
 
-from mlsys_labkit.errors import require
-from mlsys_labkit.ranks.errors import RanksError
+from mlsys_labkit.errors import RanksError, require
 
-__all__ = ["KEY", "Channel", "Meeting", "Message", "connect", "pack", "unpack"]
-
-KEY = "LABKIT_RANKS_KEY"  # the environment variable that carries a meeting's key to those who may come
+KEY = "LABKIT_RANKS_KEY"  # the environment variable with a meeting's key, for the processes that may connect
 
 Message = tuple[Any, ...]  # its name first
 _PREFIX, _SOCKET = "labkit-ranks-", "notebook"
 _YOUNG = 600  # seconds
-_ROOM_BYTES = 16 << 20  # what the ranks of a run print, and their calls
+_ROOM_BYTES = 16 << 20  # enough for what the ranks of a run print, and for their calls
 _LONGEST_ADDRESS = 100  # of a Unix socket: 104 bytes on macOS, 108 on Linux
 
 
 class Channel:
-    """One end of a connection. Any thread may send; one receives. Its other end's death is EOFError.
+    """One end of a connection. Any thread may send; one receives.
+
+    Receiving raises EOFError when the other end has ended.
 
     Attributes:
         torn: a message was interrupted half way, so that the rest makes no sense any more.
@@ -49,7 +48,7 @@ class Channel:
         return int(self._connection.fileno())
 
     def send(self, *message: Any) -> None:
-        """Raises OSError when nobody is left to hear it."""
+        """Send a message. Raises OSError when the other end has gone."""
         data = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
         with self._sending:
             torn, self.torn = self.torn, True
@@ -68,7 +67,7 @@ class Channel:
         return message
 
     def waiting(self) -> bool:
-        """Whether ``receive`` would return at once, with a message or with the end."""
+        """Return whether ``receive`` would return at once, with a message or because the other end has gone."""
         try:
             return bool(self._connection.poll())
         except OSError:
@@ -79,7 +78,7 @@ class Channel:
 
 
 class Meeting:
-    """Where the host and the ranks find the notebook: a Unix socket in a private folder, on Windows a named pipe.
+    """The notebook's address for the host and the ranks: a Unix socket in a private folder, on Windows a named pipe.
 
     Attributes:
         folder: private to this user; also holds the ranks' stores and output. Removed by ``close``.
@@ -93,39 +92,39 @@ class Meeting:
         self.key = secrets.token_bytes(32)
         windows = sys.platform == "win32"
         address = None if windows else os.fspath(self.folder / _SOCKET)
-        # The backlog holds all ranks at once: a Unix socket refuses whoever finds it full.
+        # The backlog holds all ranks at once, because a Unix socket with a full backlog refuses connections.
         self._listener = connections.Listener(
             address, "AF_PIPE" if windows else "AF_UNIX", backlog=1024, authkey=self.key
         )
         self.address: str = os.fspath(self._listener.address)
 
     def accept(self) -> Channel | None:
-        """Wait for the next one to come; None once the meeting is closed."""
+        """Wait for the next process to connect; return None once the meeting is closed."""
         while not self._closed:
             try:
                 return Channel(self._listener.accept())
             except (EOFError, AuthenticationError, ConnectionError):
-                continue  # it died on its way, or was none of ours
+                continue  # the process died while connecting, or did not have the key
             except OSError:
                 break
         return None
 
     def close(self) -> None:
-        """End it and remove the folder."""
+        """Close the socket and remove its folder."""
         self._closed = True
         with contextlib.suppress(OSError):  # a thread that waits in ``accept`` does not notice that a socket is closed
             connections.Client(self.address).close()
-        with contextlib.suppress(OSError):  # someone has tidied up the temporary folder
+        with contextlib.suppress(OSError):  # the temporary folder has been cleaned up
             self._listener.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def disown(self) -> None:
-        """In a forked child: let go of the socket and leave the rest to the parent."""
+        """Close the socket in a forked child and leave the rest to the parent."""
         self._listener.close()  # it removes the file only in the process that made it
 
 
 def _base() -> str:
-    """The temporary folder, or else one of those that every Linux has: its name may be too long, its disk full."""
+    """Return the temporary folder, or another folder of Linux if its name is too long or its disk full."""
     ours = tempfile.gettempdir()
     for base in (ours, "/tmp", "/dev/shm") if os.name == "posix" else ():
         with contextlib.suppress(OSError):
@@ -136,7 +135,7 @@ def _base() -> str:
 
 
 def _remove_abandoned(base: str) -> None:
-    """Folders of this user where nobody listens any more: the notebook and the host were killed, both at once."""
+    """Remove folders of this user whose notebook and host were both killed, so that no process listens there."""
     if not hasattr(socket, "AF_UNIX") or not hasattr(os, "getuid"):
         return
     for folder in Path(base).glob(f"{_PREFIX}*"):
@@ -153,15 +152,15 @@ def _remove_abandoned(base: str) -> None:
 
 
 def connect(address: str, key: bytes) -> Channel:
-    """Come to a meeting. Raises OSError when the notebook is gone."""
+    """Connect to a meeting. Raises OSError when the notebook is gone."""
     return Channel(connections.Client(address, authkey=key))
 
 
 def pack(value: Any, what: str, *parts: Any) -> bytes:
-    """``value`` as bytes: functions of a notebook by value, tensors as fast as memory copies.
+    """Pickle ``value``: functions of a notebook by value, tensors as fast as memory copies.
 
-    Raises RanksError when something in it lives in one process only. Its text is ``what`` ("rank 0 is given") and the
-    type of the first of ``parts`` that cannot travel, or of ``value``.
+    Raises RanksError if a part of it cannot be pickled. The message is ``what`` ("rank 0 is given") and the type of the
+    first of ``parts`` that cannot be pickled, or of ``value``.
     """
     try:
         return _packed(value)
@@ -193,6 +192,6 @@ def _travels(value: Any) -> bool:
 
 
 def unpack(data: bytes) -> Any:
-    """What ``pack`` was given, with all tensors on the CPU."""
+    """Return what ``pack`` was given, with all tensors on the CPU."""
     torch = require("torch", "torch")
     return torch.load(io.BytesIO(data), map_location="cpu", weights_only=False)

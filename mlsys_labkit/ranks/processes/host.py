@@ -1,4 +1,4 @@
-"""The process that ranks come from: it imports torch once, forks ranks in milliseconds, and none outlives it.
+"""The host of the ranks: a process that imports torch once and forks ranks in milliseconds; they end with it.
 
 The pool starts it by ``python -m``. It has one thread, no CUDA context and no process
 group: nothing that a fork would break. Without fork (Windows) each rank is a new interpreter.
@@ -25,11 +25,11 @@ from mlsys_labkit.ranks.processes.channel import KEY, Channel, connect
 from mlsys_labkit.ranks.processes.worker import Birth, serve
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
-_POLL_SECONDS = 0.05  # without fork there is no signal that tells of a child's end
+_POLL_SECONDS = 0.05  # without fork no signal reports the end of a child
 
 
 class _Process(Protocol):
-    """What is used of a child, forked or started: ``poll`` gives its exit code, or -signal, once it has ended."""
+    """A child process, forked or started: ``poll`` gives its exit code, or -signal, once it has ended."""
 
     pid: int
 
@@ -38,7 +38,7 @@ class _Process(Protocol):
 
 
 class Host:
-    """Obeys the notebook: "start", "kill", "import". Says "exited" of every rank that ends by itself."""
+    """The host: it runs the notebook's commands "start", "kill" and "import", and reports "exited" ranks."""
 
     def __init__(self, channel: Channel, forks: bool) -> None:
         self._channel, self._forks = channel, forks
@@ -49,11 +49,11 @@ class Host:
                 os.set_blocking(file, False)
             signal.signal(signal.SIGCHLD, lambda *_: None)
             signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
-            if sys.platform == "linux":  # what a dead rank had started is ours to bury: a container may have no init
+            if sys.platform == "linux":  # reap the children of dead ranks, because a container may have no init
                 ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
     def serve(self) -> None:
-        """Until the notebook is gone."""
+        """Serve commands until the notebook has gone."""
         sources: list[Any] = [self._channel, *([self._wakeups] if self._forks else [])]
         try:
             while True:
@@ -77,7 +77,7 @@ class Host:
             self._channel.send("killed", *details)
         elif command == "import":
             for name in details[0]:
-                with contextlib.suppress(Exception):  # if it matters, the rank that imports it says so
+                with contextlib.suppress(Exception):  # a rank that needs the module raises the error again
                     importlib.import_module(name)
             gc.freeze()
 
@@ -100,7 +100,7 @@ class Host:
         with contextlib.suppress(ChildProcessError):
             while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 if found.si_pid in ours:
-                    return  # one that has died just now; the next look asks how
+                    return  # a rank that has just died: the next check reads its exit code
                 os.waitpid(found.si_pid, 0)
 
     def _kill(self) -> None:
@@ -114,7 +114,7 @@ class Host:
     def _fork(self, birth: Birth) -> _Process:
         parent, pid = os.getpid(), os.fork()
         if pid:
-            with contextlib.suppress(OSError):  # parent and child both do it: it holds whoever runs first
+            with contextlib.suppress(OSError):  # parent and child both call it, so that it holds whichever runs first
                 os.setpgid(pid, pid)
             return _Forked(pid)
         try:
@@ -127,13 +127,13 @@ class Host:
             _die_with(parent)
             serve(birth)
         except BaseException:
-            traceback.print_exc()  # into the host's own file: the rank's is not there yet
+            traceback.print_exc()  # into the host's own file, because the rank's does not exist yet
         finally:
-            os._exit(1)  # serve ends the process; whatever else happens, no second host runs on
+            os._exit(1)  # serve never returns; on an error this child must not go on as a second host
 
 
 class _Forked:
-    """A child of fork with the face of subprocess.Popen."""
+    """A child of fork with the interface of subprocess.Popen."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -158,7 +158,7 @@ def _start(birth: Birth) -> _Process:
 
 
 def _kill_family(process: _Process) -> None:
-    """A rank, and the data loaders and commands that it started: its process group."""
+    """Kill the process group of a rank: the rank, and the data loaders and commands that it started."""
     with contextlib.suppress(ProcessLookupError, PermissionError):  # PermissionError: macOS, of a zombie's group
         if sys.platform == "win32":
             subprocess.run(["taskkill", "/F", "/T", "/PID", str(process.pid)], capture_output=True)
@@ -167,7 +167,7 @@ def _kill_family(process: _Process) -> None:
 
 
 def _die_with(parent: int) -> None:
-    """Where the system offers it: be killed when the host is, even in the middle of a long call without the GIL."""
+    """Ask the kernel to kill this process with the host, even in a long call without the GIL (Linux only)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
@@ -175,23 +175,27 @@ def _die_with(parent: int) -> None:
 
 
 def main() -> None:
-    """Arguments: the notebook's address, its private folder, "fork" or "spawn"."""
+    """Run the host process. Arguments: the notebook's address, its private folder, "fork" or "spawn"."""
     address, folder, method = sys.argv[1:]
     try:
         channel = connect(address, bytes.fromhex(os.environ[KEY]))
         if method == "fork":
-            for name in ("mlsys_labkit.ranks.processes.join", "mlsys_labkit.ranks.conduct", "cloudpickle"):
+            for name in (
+                "mlsys_labkit.ranks.processes.process_group",
+                "mlsys_labkit.ranks.recording.rank_run",
+                "cloudpickle",
+            ):
                 importlib.import_module(name)
             gc.freeze()  # a collection would write into every page that ranks share
     except BaseException:
         traceback.print_exc()  # the pool shows the last line
         sys.stderr.flush()
         os._exit(1)
-    with contextlib.suppress(OSError):  # the notebook went away meanwhile
+    with contextlib.suppress(OSError):  # the notebook has ended meanwhile
         channel.send("ready", os.getpid())
         Host(channel, forks=method == "fork").serve()
     shutil.rmtree(folder, ignore_errors=True)
-    os._exit(0)  # at once: it takes torch a second to unload, and nobody is left to wait for it
+    os._exit(0)  # skip the second that torch takes to unload
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The notebook's side: ranks that wait for a function, one run at a time, and an end to all of it whatever happens.
+"""The notebook's side: ranks that wait for a function, one run at a time, and all processes ended in every case.
 
 A run has ranks of its own, and the next run's are forked while the notebook looks at the results: they have joined
 their group when they are needed, and nothing that a run leaves behind (groups, hooks, seeds, threads) reaches another.
@@ -19,19 +19,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from mlsys_labkit.limits import memory_free_bytes, usable_cores
-from mlsys_labkit.ranks.errors import RanksError
+from mlsys_labkit._base.limits import memory_free_bytes, usable_cores
+from mlsys_labkit._base.units import si
+from mlsys_labkit.errors import RanksError
 from mlsys_labkit.ranks.processes.channel import KEY, Channel, Meeting, Message
 from mlsys_labkit.ranks.processes.worker import Birth
-from mlsys_labkit.units import si
-
-__all__ = ["Pool", "RankProcess"]
 
 # Measured: 7 MiB of its own for an idle rank, 120 MiB for one that has just imported DDP, which the next ones inherit.
 RANK_BYTES = 64 << 20
 _START_SECONDS = 120.0  # a first import of torch, from a network disk
 _STOP_SECONDS = 2.0
-_SLICE_SECONDS = 0.05  # between looks at Ctrl-C, which may come while another thread holds the signal
+_SLICE_SECONDS = 0.05  # between two checks for Ctrl-C, which the system may deliver to another thread
 _MODULE = "mlsys_labkit.ranks.processes.host"
 # Threads that a library started before a fork are missing after it: the host starts none, each rank its own.
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -39,7 +37,7 @@ _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM
 
 @dataclass
 class RankProcess:
-    """One rank as the notebook knows it."""
+    """The notebook's record of one rank process."""
 
     birth: Birth
     channel: Channel | None = None
@@ -55,7 +53,7 @@ class Pool:
         method: "fork", or "spawn" where there is no fork: every rank is then a new interpreter.
 
     Attributes:
-        lock: held during a run; whoever comes meanwhile waits.
+        lock: held during a run; other threads wait for it.
     """
 
     _current: ClassVar[Pool | None] = None
@@ -70,25 +68,25 @@ class Pool:
 
     @staticmethod
     def current() -> Pool:
-        """The pool of this process (a forked child gets its own)."""
+        """Return the pool of this process (a forked child gets its own)."""
         with _current_lock:
             if Pool._current is None:
                 Pool._current = Pool()
             return Pool._current
 
     def ranks(self, world_size: int, backend: str) -> list[RankProcess]:
-        """Ranks that have joined their group: those that wait, or else new ones.
+        """Return ranks that have joined their group: the waiting ones if they fit, or else new ones.
 
-        Raises RanksError when they do not come to life.
+        Raises RanksError when they do not start.
         """
         waiting = bool(self._ranks) and all(rank.exit_code is None for rank in self._ranks)
         if waiting and (self._ranks[0].birth.world_size, self._ranks[0].birth.backend) == (world_size, backend):
-            with contextlib.suppress(RanksError):  # someone ended them while they waited: then new ones
+            with contextlib.suppress(RanksError):  # if they were ended while they waited, start new ones
                 return self._await_ready()
         self.prepare(world_size, backend)
         try:
             return self._await_ready()
-        except RanksError as first:  # its host may have lost its folder or its memory: another one, once
+        except RanksError as first:  # the host may have lost its folder or its memory: try another host, once
             self.close()
             self.prepare(world_size, backend)
             try:
@@ -98,13 +96,13 @@ class Pool:
                 raise
 
     def prepare_next(self) -> None:
-        """Have the same number of ranks wait for the next run, if it is only a matter of a fork."""
+        """Start ranks for the next run, as many as for the last one, if the host is alive."""
         if self._host and self._host.alive and self._next:
-            with contextlib.suppress(RanksError):  # the next run will say so
+            with contextlib.suppress(RanksError):  # the next run will raise the error
                 self.prepare(*self._next)
 
     def prepare(self, world_size: int, backend: str) -> None:
-        """Have new ranks forked in the place of those there are, and do not wait for them."""
+        """Replace the ranks by new ones, without waiting for them."""
         self._forget_ranks()
         _refuse_what_does_not_fit(world_size)
         host = self._living_host()
@@ -114,7 +112,7 @@ class Pool:
         threads = max(1, int(usable_cores() // world_size))
         folder, address = os.fspath(host.meeting.folder), host.meeting.address
         self._next = (world_size, backend)
-        birth = Birth(self._generation, 0, world_size, backend, threads, address, folder)
+        birth = Birth(self._generation, 0, world_size, backend, threads=threads, address=address, folder=folder)
         self._ranks = [RankProcess(replace(birth, rank=rank)) for rank in range(world_size)]
         host.say("start", [rank.birth for rank in self._ranks])
 
@@ -135,7 +133,7 @@ class Pool:
         self.close()  # a host that does not answer is ended with all its ranks
 
     def hear(self, seconds: float) -> Iterator[tuple[RankProcess, Message]]:
-        """What ranks say within that time; at once when there is something. ("exited", code) is the host's word.
+        """Yield messages of the ranks, waiting for the first one up to that time; ("exited", code) comes from the host.
 
         Raises RanksError when the host itself has died.
         """
@@ -150,12 +148,12 @@ class Pool:
             match message:
                 case ("exited", self._generation, number, code):
                     rank = self._ranks[number]
-                    yield from _said(rank)  # its last words were earlier
+                    yield from _said(rank)  # its messages came before its end
                     rank.exit_code = code
                     yield rank, ("exited", code)
 
     def import_before(self, modules: list[str]) -> None:
-        """Have the host import what the ranks imported, so that the next ones find it there."""
+        """Let the host import the modules that the ranks imported, so that later ranks inherit them."""
         if modules and self._host and self._method == "fork":
             self._host.say("import", modules)
 
@@ -167,7 +165,7 @@ class Pool:
             host.close()
 
     def disown(self) -> None:
-        """In a forked child: they are the parent's, who hears nothing of this."""
+        """Drop the ranks in a forked child, because they belong to the parent."""
         host, self._host = self._host, None
         if host:
             host.disown()
@@ -202,7 +200,7 @@ class Pool:
             if time.monotonic() > deadline:
                 self.close()
                 raise RanksError(f"the ranks did not start within {_START_SECONDS:g} s; run it again")
-        if list(self.hear(0)) or not all(rank.channel for rank in self._ranks):  # someone has died since it was ready
+        if list(self.hear(0)) or not all(rank.channel for rank in self._ranks):  # a rank has died since it was ready
             raise RanksError("a rank ended while it waited; run it again")
         return self._ranks
 
@@ -214,13 +212,13 @@ class Pool:
 
 
 class _Host:
-    """The process that ranks are forked from, and the place where the notebook meets all of them."""
+    """The process that ranks are forked from, and the socket on which the host and the ranks connect."""
 
     def __init__(self, method: str) -> None:
         self.meeting = Meeting()
         self._arrivals: queue.SimpleQueue[tuple[Channel, Message]] = queue.SimpleQueue()
         errors = self.meeting.folder / "host"
-        path = os.pathsep.join(filter(None, sys.path))  # it finds what the notebook finds
+        path = os.pathsep.join(filter(None, sys.path))  # the host imports from the same folders as the notebook
         with errors.open("wb") as file:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", _MODULE, self.meeting.address, errors.parent, method],
@@ -228,7 +226,7 @@ class _Host:
                 stdout=file,
                 stderr=file,
                 env={**os.environ, **_ONE_THREAD, "PYTHONPATH": path, KEY: self.meeting.key.hex()},
-                start_new_session=True,  # Ctrl-C in a terminal is for the notebook, who ends the ranks
+                start_new_session=True,  # Ctrl-C in a terminal reaches the notebook only, which ends the ranks
             )
         threading.Thread(target=self._welcome, daemon=True, name="labkit-ranks-welcome").start()
         deadline = time.monotonic() + _START_SECONDS
@@ -254,14 +252,14 @@ class _Host:
         return self._process.poll() is None and not self.channel.torn
 
     def say(self, *message: object) -> None:
-        """Raises RanksError when it is dead."""
+        """Send a message to the host. Raises RanksError when the host is dead."""
         try:
             self.channel.send(*message)
         except OSError:
             raise self._death() from None
 
     def heard(self, seconds: float) -> list[Message]:
-        """Everything it has said, waiting for something that long. Raises RanksError when it is dead."""
+        """Return the host's messages, waiting up to ``seconds`` for the first. Raises RanksError when it is dead."""
         messages = []
         sources: list[Any] = [self.channel]
         connections.wait(sources, seconds)
@@ -273,7 +271,7 @@ class _Host:
         return messages
 
     def arrived(self) -> Iterator[tuple[Channel, Message]]:
-        """The ranks that have come since the last call, each with what it said of itself."""
+        """Yield the ranks that have connected since the last call, each with its first message."""
         with contextlib.suppress(queue.Empty):
             while True:
                 yield self._arrivals.get_nowait()
@@ -286,7 +284,7 @@ class _Host:
     def disown(self) -> None:
         self.channel.close()
         self.meeting.disown()
-        self._process.returncode = 0  # ours to forget, not to wait for
+        self._process.returncode = 0  # the parent's child: Popen must not wait for it
 
     def _end(self) -> None:
         try:
@@ -322,7 +320,7 @@ def _said(rank: RankProcess) -> Iterator[tuple[RankProcess, Message]]:
         while rank.channel and rank.channel.waiting():
             yield rank, rank.channel.receive()
     except EOFError:
-        rank.channel = None  # the host will say how it ended
+        rank.channel = None  # the host will report its exit code
 
 
 def _last_line(path: os.PathLike[str]) -> str:

@@ -1,4 +1,4 @@
-"""One run in real processes, from the notebook's side: give the orders, listen, and know how each rank ended."""
+"""One run in real processes, from the notebook's side: send the orders, read the replies, report how ranks ended."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from mlsys_labkit.ranks.deadlock import RankState, diagnosis
-from mlsys_labkit.ranks.errors import DeadlockError, MismatchError, RankError, RanksError
+from mlsys_labkit.errors import RanksError
+from mlsys_labkit.ranks.errors import DeadlockError, MismatchError, RankError
+from mlsys_labkit.ranks.output_columns import Columns
+from mlsys_labkit.ranks.processes.call_history import CallHistory
 from mlsys_labkit.ranks.processes.channel import pack, unpack
-from mlsys_labkit.ranks.processes.columns import Columns
-from mlsys_labkit.ranks.processes.frames import Frames, of_crash, told
-from mlsys_labkit.ranks.processes.ledger import Ledger
+from mlsys_labkit.ranks.processes.log_files import LogTail, TextTail
 from mlsys_labkit.ranks.processes.pool import Pool, RankProcess
-from mlsys_labkit.ranks.processes.tail import LogTail, TextTail
 from mlsys_labkit.ranks.processes.worker import Order
-from mlsys_labkit.ranks.recorder import at
-from mlsys_labkit.ranks.result import Run, make_trace, unmatched
-from mlsys_labkit.ranks.trace import Trace
-
-__all__ = ["run_in_processes"]
+from mlsys_labkit.ranks.result import Run
+from mlsys_labkit.ranks.student_lines import Frames, at, of_crash, told
+from mlsys_labkit.ranks.trace.deadlock import RankState, diagnosis
+from mlsys_labkit.ranks.trace.events import Trace
+from mlsys_labkit.ranks.trace.findings import make_trace, unmatched
 
 _LOOK_SECONDS = 0.05  # between looks at what ranks have printed and called
-_QUIET_LOOKS = 2  # that change nothing, before ranks that wait for each other are believed to
-_SETTLE_SECONDS = 0.15  # after a first failure: the one that caused it may be heard of later
-_WHERE_SECONDS = 0.5  # for a rank to say where it is; one that holds the GIL cannot
+_QUIET_LOOKS = 2  # without a change before ranks that wait for each other count as a deadlock
+_SETTLE_SECONDS = 0.15  # after a first failure: the report of the rank that caused it may arrive later
+_DUMP_SECONDS = 5.0  # for faulthandler to begin its file on a busy machine
+_WHERE_SECONDS = 0.5  # for a rank to report its line; one that holds the GIL cannot
 
 
 @dataclass
@@ -98,18 +98,18 @@ class _Session:
         self._ranks = [
             _Watched(rank, TextTail(rank.birth.path("output")), LogTail(rank.birth.path("calls"))) for rank in ranks
         ]
-        self._ledger = Ledger(len(ranks))
+        self._history = CallHistory(len(ranks))
         self.columns = Columns(len(ranks), quiet=quiet)
 
     def begin(self, calls: Sequence[bytes], memory: bool) -> None:
         began, folder, path = time.monotonic(), os.getcwd(), tuple(sys.path)
         for rank, call in zip(self._ranks, calls, strict=True):
             if rank.process.channel:
-                with contextlib.suppress(OSError):  # if it is dead, the host will say so
+                with contextlib.suppress(OSError):  # if it is dead, the host will report it
                     rank.process.channel.send("run", Order(call, began, folder, path, dict(os.environ), memory))
 
     def watch(self, timeout_seconds: float) -> None:
-        """Until all ranks are done."""
+        """Watch the ranks until all are done."""
         quiet, next_look, deadline = 0, 0.0, time.monotonic() + timeout_seconds
         while not all(rank.result is not None for rank in self._ranks):
             self._hear(_LOOK_SECONDS)
@@ -121,15 +121,15 @@ class _Session:
                 continue
             next_look = now + _LOOK_SECONDS
             quiet = 0 if self._look() else quiet + 1
-            if self._ledger.mismatch:
-                raise MismatchError(self._ledger.mismatch)
+            if self._history.mismatch:
+                raise MismatchError(self._history.mismatch)
             if quiet >= _QUIET_LOOKS and (text := diagnosis(self._states())):
                 raise DeadlockError(text)
             if now >= deadline:
                 raise self._timeout(timeout_seconds)
         self._look(final=True)
-        if self._ledger.mismatch:  # gloo takes a message into a longer buffer, for one
-            raise MismatchError(self._ledger.mismatch)
+        if self._history.mismatch:  # gloo, for example, receives a message into a longer buffer without an error
+            raise MismatchError(self._history.mismatch)
 
     def run(self) -> Run:
         records = [unpack(rank.result) for rank in self._ranks if rank.result is not None]
@@ -139,7 +139,7 @@ class _Session:
         return list(dict.fromkeys(name for rank in self._ranks for name in rank.imported))
 
     def trace(self) -> Trace:
-        return make_trace(self._ledger.events(), self._backend)
+        return make_trace(self._history.events(), self._backend)
 
     def _hear(self, seconds: float) -> None:
         for process, message in self._pool.hear(seconds):
@@ -155,18 +155,18 @@ class _Session:
                     rank.where = where
 
     def _look(self, final: bool = False) -> bool:
-        """Take in what ranks have printed and called; whether they have called anything."""
+        """Read what ranks have printed and called; return True if they have called anything."""
         called = False
         for rank in self._ranks:
             self.columns.write(rank.rank, rank.text.read(final))
             if records := rank.log.read():
-                self._ledger.feed(rank.rank, records)
+                self._history.feed(rank.rank, records)
                 called = True
         self.columns.refresh()
         return called
 
     def _states(self) -> list[RankState]:
-        return self._ledger.states(rank.rank for rank in self._ranks if rank.result is not None)
+        return self._history.states(rank.rank for rank in self._ranks if rank.result is not None)
 
     def _settle(self) -> None:
         until = time.monotonic() + _SETTLE_SECONDS
@@ -175,9 +175,9 @@ class _Session:
         self._look(final=True)
 
     def _failure(self) -> RanksError:
-        """The first that failed. Who left without a word came before those that missed it."""
-        if self._ledger.mismatch:  # gloo fails of it in many ways, none of which says so
-            return MismatchError(self._ledger.mismatch)
+        """Return the error of the rank that failed first. One that left without a message failed before its peers."""
+        if self._history.mismatch:  # gloo's errors after a mismatch do not mention it
+            return MismatchError(self._history.mismatch)
         failed = [rank for rank in self._ranks if rank.failed]
         first = min(failed, key=lambda rank: rank.raised[3] if rank.raised else 0.0)
         alike = [rank for rank in failed if rank.raised and first.raised and rank.raised[0] == first.raised[0]]
@@ -190,7 +190,7 @@ class _Session:
 
     def _timeout(self, seconds: float) -> RanksError:
         busy = [rank for rank in self._ranks if rank.result is None]
-        waiting = {state.rank for state in self._states() if state.waiting}  # before the question disturbs them
+        waiting = {state.rank for state in self._states() if state.waiting}  # before the question changes it
         for rank in busy:
             if rank.process.channel:
                 with contextlib.suppress(OSError):
@@ -202,12 +202,12 @@ class _Session:
             if rank.where is None:
                 rank.where = _dumped(rank.process)
         self._look(final=True)
-        first = min(busy, key=lambda rank: rank.rank in waiting)  # who only waits for it is not the one that hangs
+        first = min(busy, key=lambda rank: rank.rank in waiting)  # a rank that only waits is not the one that hangs
         what = f"did not come to an end within {seconds:g} s"
         if others := [rank.rank for rank in busy if rank is not first]:
             what += f" (nor did {_ranks(others)})"
         error = _error(first.rank, what, first.where or ())
-        # A wait in C++, as DDP's for its gradients, is in no state: but nobody comes to what was called.
+        # A wait in C++, as DDP's for its gradients, is in no state, but the call has no counterpart.
         for sentence in islice(unmatched(self.trace().events).values(), 1):
             error.add_note(f"By then, {sentence}")
         return error
@@ -235,12 +235,15 @@ def _obituary(code: int | None) -> str:
 
 
 def _dumped(rank: RankProcess) -> Frames:
-    """Where a rank is that cannot answer: faulthandler writes it from a signal handler, without the GIL."""
+    """Return the frames of a rank that cannot answer, written by faulthandler in a signal handler, without the GIL."""
     if sys.platform == "win32":
         return ()
     with contextlib.suppress(OSError):
         os.kill(rank.pid, signal.SIGUSR1)
+    until = time.monotonic() + _DUMP_SECONDS
+    while not _read(rank, "crash") and time.monotonic() < until:
         time.sleep(_LOOK_SECONDS)
+    time.sleep(_LOOK_SECONDS)  # faulthandler writes line by line, so the file may be incomplete
     return of_crash(_read(rank, "crash"))
 
 

@@ -1,4 +1,4 @@
-"""One rank: it joins its group, waits for a function, runs it, and says all the while what it is doing."""
+"""The process of one rank: it joins its group, waits for a function, runs it, and reports what it does."""
 
 from __future__ import annotations
 
@@ -17,16 +17,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from mlsys_labkit.ranks.errors import RanksError
-from mlsys_labkit.ranks.processes import frames
+from mlsys_labkit.errors import RanksError
 from mlsys_labkit.ranks.processes.channel import KEY, Channel, connect, pack, unpack
-
-__all__ = ["Birth", "Order", "main", "serve"]
+from mlsys_labkit.ranks.student_lines import Frames, of_thread, of_traceback, raising
 
 
 @dataclass(frozen=True)
 class Birth:
-    """What a rank is told when it starts."""
+    """The settings that a rank gets when it starts."""
 
     generation: int  # of the pool: each run has ranks of its own
     rank: int
@@ -41,11 +39,11 @@ class Birth:
 
     @property
     def store(self) -> Path:
-        """Where the ranks of one generation find each other."""
+        """The file through which the ranks of one generation find each other."""
         return Path(self.folder) / f"{self.generation}-store"
 
     def path(self, what: str) -> Path:
-        """A file of this rank: "output" is what it prints, "crash" where it was when a signal ended it."""
+        """Return a file of this rank: "output" is what it prints, "crash" its stack when a signal ended it."""
         return Path(self.folder) / f"{self.generation}-{self.rank}-{what}"
 
 
@@ -62,7 +60,7 @@ class Order:
 
 
 class Rank:
-    """The main thread runs the student's function; another one listens to the notebook."""
+    """A rank: the main thread runs the student's function; another thread listens to the notebook."""
 
     def __init__(self, birth: Birth, channel: Channel) -> None:
         self._birth = birth
@@ -75,9 +73,9 @@ class Rank:
         """Join the group, and run one order."""
         import torch
 
-        from mlsys_labkit.ranks.conduct import conduct
-        from mlsys_labkit.ranks.processes.join import LoggingReporter, join, settings
-        from mlsys_labkit.ranks.recorder import Recorder
+        from mlsys_labkit.ranks.processes.process_group import LoggingReporter, join, settings
+        from mlsys_labkit.ranks.recording.rank_run import run_rank
+        from mlsys_labkit.ranks.recording.recorder import Recorder
 
         birth = self._birth
         torch.set_num_threads(birth.threads)
@@ -91,7 +89,7 @@ class Rank:
         recorder.clock = lambda: time.monotonic() - order.began
         try:
             function, args = unpack(order.call)
-            record = conduct(recorder, function, args, order.memory)
+            record = run_rank(recorder, function, args, order.memory)
             data = pack(record, "returned or kept", record.value)
             imported = [name for name in sys.modules if name.startswith("torch.") and name not in modules]
             _flush()
@@ -108,13 +106,13 @@ class Rank:
                     case ("run", Order() as order):
                         self._orders.put(order)
                     case ("where",):
-                        self._channel.send("where", frames.of_thread(sys._current_frames()[self._main]))
+                        self._channel.send("where", of_thread(sys._current_frames()[self._main]))
         except (EOFError, OSError):
-            os._exit(1)  # nobody is left to work for
+            os._exit(1)  # the notebook has gone
 
 
 def serve(birth: Birth) -> NoReturn:
-    """Live as a rank, to the end of this process."""
+    """Run this process as a rank; never return."""
     channel = connect(birth.address, bytes.fromhex(os.environ[KEY]))
     channel.send(birth.generation, birth.rank, os.getpid())
     try:
@@ -127,12 +125,12 @@ def serve(birth: Birth) -> NoReturn:
 
 
 def main() -> None:
-    """Where there is no fork: a new interpreter for one rank."""
+    """Serve one rank in this new interpreter (platforms without fork)."""
     serve(Birth(**json.loads(sys.argv[1])))
 
 
 def _redirect(birth: Birth) -> None:
-    """Send everything printed, by C too, to a file: it outlives a crash, and no rank waits for a reader."""
+    """Send everything printed, also by C, to a file, which survives a crash and never blocks the rank."""
     output = os.open(birth.path("output"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     nothing = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((nothing, 0), (output, 1), (output, 2)):
@@ -142,24 +140,24 @@ def _redirect(birth: Birth) -> None:
     sys.stdout, sys.stderr = (
         os.fdopen(target, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False) for target in (1, 2)
     )
-    crash = birth.path("crash").open("w")  # stays open: faulthandler writes to it when nothing else can
+    crash = birth.path("crash").open("w")  # stays open, because faulthandler writes to it in a crash
     faulthandler.enable(crash, all_threads=False)
     if sys.platform != "win32":
         faulthandler.register(signal.SIGUSR1, crash, all_threads=False)
     random.seed()  # a fork shares the state; torch's and numpy's own seeds are the same in every new process anyway
 
 
-def _told(error: BaseException) -> tuple[str, bytes | None, frames.Frames]:
-    """What went wrong, in words, as an exception if it can travel, and where."""
-    where = frames.of_traceback(error)
+def _told(error: BaseException) -> tuple[str, bytes | None, Frames]:
+    """Return the error in words, the pickled exception (None if it cannot be pickled), and its frames."""
+    where = of_traceback(error)
     if isinstance(error, RanksError) and not where:
-        return str(error), None, where  # the kit's own word about the run
+        return str(error), None, where  # raised by the kit, about the run
     data = None
     with contextlib.suppress(Exception):
         packed = pack(error.with_traceback(None), "")
-        unpack(packed)  # some can only leave
+        unpack(packed)  # some exceptions can be pickled but not unpickled
         data = packed
-    return frames.raising(error), data, where
+    return raising(error), data, where
 
 
 def _surround(order: Order, ours: dict[str, str]) -> None:
@@ -173,13 +171,13 @@ def _surround(order: Order, ours: dict[str, str]) -> None:
 
 
 def _tell_of_exits(channel: Channel) -> None:
-    """os._exit leaves no traceback; say from where it was called."""
+    """Report the line that calls os._exit, which leaves no traceback."""
     leave, owner = os._exit, os.getpid()
 
     def told_exit(status: int) -> NoReturn:
         if os.getpid() == owner:  # a fork of a rank ends this way, too
             _flush()
-            channel.send("exits", frames.of_thread(sys._getframe(1)))
+            channel.send("exits", of_thread(sys._getframe(1)))
         leave(status)
 
     os._exit = told_exit
@@ -194,6 +192,6 @@ def _flush() -> None:
 
 
 if __name__ == "__main__":
-    from mlsys_labkit.ranks.processes import worker  # whose classes are those of the messages; this module's are not
+    from mlsys_labkit.ranks.processes import worker  # messages are pickled with its classes; those of __main__ differ
 
     worker.main()

@@ -1,4 +1,4 @@
-"""The HTTP face: /v1/models, /v1/completions, /health and /metrics on tornado."""
+"""The HTTP routes /v1/models, /v1/completions, /health and /metrics on tornado."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from mlsys_labkit.serving.server.worker import EngineThread
 __all__ = ["Endpoint", "make_app"]
 
 MOST_JOBS = 1024
-SLOWEST_SECONDS = 60.0  # a client that takes nothing for so long is given up
+SLOWEST_SECONDS = 60.0  # a client that reads nothing for so long is disconnected
 
 
 class Endpoint:
-    """What the handlers share: the engine's thread, the model's name, and the jobs that are open."""
+    """State that the handlers share: the engine's thread, the model's name, and the open jobs."""
 
     def __init__(self, thread: EngineThread, served: Served) -> None:
         self.thread, self.served = thread, served
@@ -35,7 +35,7 @@ class Endpoint:
         self._idle.set()
 
     def enter(self) -> str:
-        """A name for the next job. Raises ApiError 503 when no more are taken."""
+        """Open a job and return its name. Raises ApiError 503 when no more are accepted."""
         if self.draining or not self.thread.alive:
             raise ApiError(503, "the server is stopping; ask again later")
         if self._jobs >= MOST_JOBS:
@@ -50,7 +50,7 @@ class Endpoint:
             self._idle.set()
 
     async def idle(self) -> None:
-        """Until no job is open."""
+        """Wait until no job is open."""
         await self._idle.wait()
 
     @property
@@ -60,7 +60,7 @@ class Endpoint:
 
 
 def make_app(endpoint: Endpoint) -> web.Application:
-    """The routes of an endpoint."""
+    """Return the tornado application of an endpoint."""
     routes: list[Any] = [
         (r"/v1/models", _Models),
         (r"/v1/models/(.+)", _Model),
@@ -88,7 +88,7 @@ class _Handler(web.RequestHandler):
         self.finish(error.body)
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """Whatever tornado itself refuses or fails at, in the shape of all other errors."""
+        """Answer errors that tornado raises in the form of all other errors."""
         told = {
             405: f"{self.request.path} does not take {self.request.method}",
             500: "the server failed; its own output has the traceback",
@@ -160,7 +160,7 @@ class _Completions(_Handler):
         except ApiError as error:
             self._fail(error)
         except (ClientGone, iostream.StreamClosedError):
-            pass  # nobody is there to be told
+            pass  # the client has disconnected
         finally:
             job.close()
             endpoint.leave()
@@ -189,7 +189,7 @@ class _Completions(_Handler):
         self.finish("data: [DONE]\n\n")
 
     async def _send(self, event: dict[str, Any]) -> None:
-        """Write one event, and wait until the client has taken it: what it does not take stays its own job's."""
+        """Write one event and wait until the client has read it, so that unread output stays in its own job."""
         self.write(f"data: {json.dumps(event, separators=(',', ':'))}\n\n")
         try:
             await asyncio.wait_for(self.flush(), SLOWEST_SECONDS)
@@ -212,7 +212,7 @@ class _Completions(_Handler):
         return int(self.request._start_time)
 
     def data_received(self, chunk: bytes) -> None:
-        """Bodies are read whole."""
+        """Do nothing: bodies are read as a whole."""
 
 
 def _choice(index: int, text: str, reason: str | None) -> dict[str, Any]:

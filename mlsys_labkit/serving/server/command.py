@@ -1,4 +1,4 @@
-"""``labkit serve``: the verb, its options, and how a model and a cache of the right size come of them."""
+"""``labkit serve``: the command, its options, and the model and cache that they describe."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _UNITS = {"": 1, "B": 1} | {
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Join the ``labkit`` command."""
+    """Add ``serve`` to the ``labkit`` command."""
     parser = verbs.add_parser("serve", help="answer completions of a language model over HTTP, as OpenAI's API does")
     parser.add_argument("model", nargs="?", help="folder of a Llama checkpoint; without one, the kit's own tiny model")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen at (127.0.0.1: this machine alone)")
@@ -99,11 +99,11 @@ def _load(chosen: argparse.Namespace) -> tuple[Engine, Served, str]:
     import torch
 
     from mlsys_labkit import lm
+    from mlsys_labkit._base.units import si
     from mlsys_labkit.serving.engine import Engine
     from mlsys_labkit.serving.scheduler import Limits
     from mlsys_labkit.serving.server.job import Served
     from mlsys_labkit.serving.speculative import NgramDraft
-    from mlsys_labkit.units import si
 
     dtype: torch.dtype = getattr(torch, chosen.dtype)
     device = _device(chosen.device)
@@ -118,7 +118,7 @@ def _load(chosen: argparse.Namespace) -> tuple[Engine, Served, str]:
     blocks = chosen.blocks or _blocks(chosen.memory, block_bytes, -(-config.context // chosen.block_size))
     _check_memory(blocks * block_bytes, device.type)
     if chosen.threads:
-        torch.set_num_threads(chosen.threads)  # an engine lowers the number, and never raises it
+        torch.set_num_threads(chosen.threads)  # an engine only ever lowers the number
     draft = NgramDraft(GUESSES) if chosen.speculate else None
     step_tokens = max(LEAST_STEP_TOKENS, chosen.max_batch * (1 + (GUESSES if draft else 0)))
     engine = Engine(
@@ -148,8 +148,8 @@ def _blocks(memory_bytes: int | None, block_bytes: int, context_blocks: int) -> 
 
 
 def _check_memory(wanted_bytes: int, device: str) -> None:
-    from mlsys_labkit.limits import memory_free_bytes
-    from mlsys_labkit.units import si
+    from mlsys_labkit._base.limits import memory_free_bytes
+    from mlsys_labkit._base.units import si
 
     free = memory_free_bytes() if device == "cpu" else None
     if free is not None and wanted_bytes > free:
@@ -178,7 +178,7 @@ def _count(text: str) -> int:
 
 
 def _size(text: str) -> int:
-    """Bytes from "1GiB", "500 MB", "1.5GB" or "1048576"."""
+    """Return the bytes of "1GiB", "500 MB", "1.5GB" or "1048576"."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([kMGT]?i?B?)", text)
     if not match or match[2] not in _UNITS:
         raise argparse.ArgumentTypeError(f"{text!r} is no size; write 1GiB, 500MB or a number of bytes")

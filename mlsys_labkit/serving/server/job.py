@@ -1,4 +1,4 @@
-"""One client's completions: what the engine is asked, which token is whose, and the text it becomes."""
+"""One client's completions: its requests to the engine, and the text of the tokens that come back."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ __all__ = ["Choice", "ClientGone", "Job", "Prompt", "Served", "tokenize"]
 
 
 class ClientGone(Exception):
-    """Nobody is at the other end any more."""
+    """The exception for a client that has disconnected."""
 
 
 @dataclass(frozen=True)
 class Served:
-    """The model behind an endpoint: its name and tokenizer, its positions, and how many tokens it knows."""
+    """The model behind an endpoint: its name and tokenizer, its positions, and the size of its vocabulary."""
 
     name: str
     codec: TextCodec
@@ -42,22 +42,19 @@ class Prompt:
 
 
 def tokenize(asked: Completion, served: Served) -> list[Prompt]:
-    """The prompts as tokens. Raises ApiError for one that is empty or leaves no room in the model's context."""
+    """Return the prompts as tokens. Raises ApiError for one that is empty or leaves no room in the model's context."""
     prompts = []
     for number, given in enumerate(asked.prompts):
         try:
             tokens = tuple(served.codec.encode(given)) if isinstance(given, str) else given
-        except Exception as error:  # tokenizers of other making raise their own kinds, for lone surrogates say
+        except Exception as error:  # other tokenizers raise their own errors, for lone surrogates for example
             raise ApiError(400, f"prompt {number} is no text for this tokenizer ({error})", param="prompt") from None
         if not tokens:
             raise ApiError(400, f"prompt {number} is empty; give at least one token", param="prompt")
         if not 0 <= min(tokens) <= max(tokens) < served.vocabulary:
             stranger = next(token for token in tokens if not 0 <= token < served.vocabulary)
-            raise ApiError(
-                400,
-                f"prompt {number} has the token {stranger}, expected 0 to {served.vocabulary - 1}",
-                param="prompt",
-            )
+            expected = f"expected 0 to {served.vocabulary - 1}"
+            raise ApiError(400, f"prompt {number} has the token {stranger}, {expected}", param="prompt")
         if len(tokens) + asked.max_tokens > served.context:
             raise ApiError(
                 400,
@@ -83,7 +80,7 @@ class Choice:
             self._lead = codec.decode(prompt.tokens) if prompt.text is None else prompt.text
 
     def take(self, output: Output) -> str:
-        """The text that is certain now. A token that ends the text is no part of it."""
+        """Return the text that is certain now. A token that ends the text is no part of it."""
         self.tokens += 1
         text = "" if output.reason == "stop" else self._finder.push(self._stream.push(output.token))
         if output.finished and not self._finder.found:
@@ -96,9 +93,9 @@ class Choice:
 
 
 class Job:
-    """Everything one client asked for at once: a request to the engine for each prompt, ``n`` choices of each.
+    """The requests of one client's call: one to the engine for each prompt, with ``n`` choices each.
 
-    Nothing waits in the engine for a job that is closed, whatever the reason.
+    A job that is closed, for any reason, leaves nothing in the engine.
     """
 
     def __init__(
@@ -147,7 +144,7 @@ class Job:
         self._heard.put_nowait((number, what))
 
     async def pieces(self) -> AsyncIterator[tuple[Choice, str]]:
-        """Each new piece of text and whose it is, until all choices have ended.
+        """Yield each new piece of text with its choice, until all choices have ended.
 
         Raises ApiError when the engine refuses or fails, ClientGone when the job was closed meanwhile.
         """
@@ -159,20 +156,20 @@ class Job:
             if isinstance(what, Refused):
                 raise ApiError(what.status, what.message)
             choice = self.choices[number * self._asked.n + what.sample]
-            if choice.reason is None:  # else its stop string came, and this was drawn before the engine heard of it
+            if choice.reason is None:  # otherwise the token was drawn before the engine learnt of the stop string
                 piece = choice.take(what)
                 self._release_if_ended(number, choice, what)
                 yield choice, piece
 
     def _release_if_ended(self, number: int, choice: Choice, newest: Output) -> None:
-        if choice.reason and not newest.finished:  # the engine knows nothing of stop strings
+        if choice.reason and not newest.finished:  # the engine does not look for stop strings
             self._thread.end(newest.request_id, "stop", newest.sample)
         n = self._asked.n
         if all(choice.reason for choice in self.choices[number * n : (number + 1) * n]):
             del self._open[number]
 
     def close(self) -> None:
-        """Give back what the engine still holds for this job."""
+        """End this job's requests in the engine."""
         for request_id in self._open.values():
             self._thread.end(request_id, "abort")
         self._open.clear()
@@ -180,7 +177,7 @@ class Job:
 
     @property
     def usage(self) -> dict[str, Any]:
-        """Tokens asked and answered; each prompt counts once, however many choices it has."""
+        """Count tokens of prompts and completions; a prompt counts once for all its choices."""
         made = sum(choice.tokens for choice in self.choices)
         return {
             "prompt_tokens": self.prompt_tokens,

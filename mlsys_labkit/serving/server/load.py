@@ -1,6 +1,6 @@
-"""``labkit load``: a trace of requests against any OpenAI-compatible endpoint, and what its readers waited for.
+"""``labkit load``: sends a trace of requests to any OpenAI-compatible endpoint and measures latencies.
 
-The loop is open: requests go out when the trace says, however slow the answers are, as real users come.
+The loop is open: requests are sent at the times of the trace, however slow the answers are.
 
 Reference: Schroeder et al., "Open Versus Closed: A Cautionary Tale", NSDI 2006.
 """
@@ -27,7 +27,7 @@ _ANSWER_SECONDS = 3600.0
 
 @dataclass(frozen=True)
 class Load:
-    """What a load did: latencies as a client sees them, and what went wrong, a line for each request that failed."""
+    """The result of a load: latencies as a client sees them, and a line for each request that failed."""
 
     metrics: RunMetrics
     failures: tuple[str, ...] = ()
@@ -39,13 +39,13 @@ class Load:
 
 @dataclass
 class _Answer:
-    """A stream as it comes in. A piece of text is taken for a token, as one is nearly always."""
+    """A stream as it is read. A piece of text counts as a token, which is nearly always true."""
 
     seconds: list[float]
     tokens: int = 0
     reason: str = ""
     failure: str = ""
-    head: bytes = b""  # what came first: an error's text, where it is no stream
+    head: bytes = b""  # the first bytes: the error's text if the answer is no stream
     rest: bytes = b""
 
 
@@ -129,7 +129,7 @@ async def _ask(client: Any, url: str, model: str, request: Request, zero: float)
 
 
 def _hear(answer: _Answer, piece: bytes, now: float) -> None:
-    """Take in bytes as they come, which need not end where a line does."""
+    """Add the bytes of a stream to an answer; they need not end where a line does."""
     answer.head += piece[: max(0, 1000 - len(answer.head))]
     *lines, answer.rest = (answer.rest + piece).split(b"\n")
     for line in lines:
@@ -153,7 +153,7 @@ def _latency(request: Request, answer: _Answer) -> Latency:
         prompt_tokens=len(request.prompt),
         output_tokens=answer.tokens or len(seconds),
         arrival_seconds=since,
-        queue_seconds=None,  # only the server knows
+        queue_seconds=None,  # known to the server only
         ttft_seconds=seconds[0] - since if seconds else None,
         token_gaps_seconds=tuple(later - sooner for sooner, later in pairwise(seconds)),
         e2e_seconds=seconds[-1] - since if seconds and answer.reason else None,
@@ -162,7 +162,7 @@ def _latency(request: Request, answer: _Answer) -> Latency:
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Join the ``labkit`` command."""
+    """Add ``load`` to the ``labkit`` command."""
     parser = verbs.add_parser("load", help="send a trace of requests to an endpoint, and print what its readers waited")
     parser.add_argument("url", nargs="?", default="http://127.0.0.1:8000/v1", help="the endpoint, up to its /v1")
     parser.add_argument("--trace", metavar="FILE", help="requests to send, as serving.save_requests writes them")
@@ -191,7 +191,8 @@ def _run(chosen: argparse.Namespace) -> int:
         load_requests(chosen.trace)
         if chosen.trace
         else request_trace(
-            *(chosen.count, chosen.rate),
+            chosen.count,
+            chosen.rate,
             variation=chosen.variation,
             prompt_tokens=chosen.prompt_tokens,
             output_tokens=chosen.output_tokens,

@@ -1,4 +1,4 @@
-"""What a client may ask and what it is answered: the completions of OpenAI's API, as plain data.
+"""The protocol of the endpoint: completions of OpenAI's API as plain data, and its errors.
 
 Reference: OpenAI, "API reference", Completions; the fields top_k and ignore_eos are those that vLLM adds to them.
 """
@@ -14,7 +14,7 @@ __all__ = ["ApiError", "Completion", "read_completion"]
 
 MOST_STOPS = 4
 MOST_PROMPTS = 128
-_NEUTRAL: dict[str, tuple[Any, ...]] = {  # fields of the API that this engine cannot serve, and values that ask nothing
+_NEUTRAL: dict[str, tuple[Any, ...]] = {  # fields of the API that this engine cannot serve, and their neutral values
     "best_of": (None, 1),
     "frequency_penalty": (None, 0),
     "logit_bias": (None, {}),
@@ -26,7 +26,7 @@ _IGNORED = ("user", "metadata", "store")
 
 
 class ApiError(Exception):
-    """An answer other than 200: what is wrong, in the shape that OpenAI's clients read."""
+    """An answer other than 200, with its reason in the form that OpenAI's clients read."""
 
     def __init__(
         self, status: int, message: str, *, param: str | None = None, code: str | None = None, kind: str | None = None
@@ -46,7 +46,7 @@ class Completion:
         n: continuations of each prompt.
         seed: None lets the server choose.
         stop: strings that end a text and are not part of it.
-        usage: whether a stream ends in a count of tokens.
+        usage: True if a stream ends in a count of tokens.
     """
 
     prompts: tuple[str | tuple[int, ...], ...]
@@ -64,7 +64,7 @@ class Completion:
 
 
 def read_completion(body: bytes, model: str) -> Completion:
-    """Check the body of POST /v1/completions. Raises ApiError that says what was expected.
+    """Check the body of POST /v1/completions. Raises ApiError with what was expected.
 
     Example:
         >>> read_completion(b'{"prompt": "def", "max_tokens": 4}', model="tiny").max_tokens
@@ -104,7 +104,7 @@ def read_completion(body: bytes, model: str) -> Completion:
 
 
 def no_such_model(name: object, model: str) -> ApiError:
-    """404 that names the model that is served."""
+    """Return a 404 that names the served model."""
     return ApiError(
         404, f"the model {name!r} is not served here; this server has {model!r}", param="model", code="model_not_found"
     )
@@ -167,7 +167,7 @@ def _number(asked: dict[str, Any], field: str, default: Any, kind: type, low: fl
 
 
 def _take(asked: dict[str, Any], field: str, kinds: tuple[type, ...], expected: str, default: Any) -> Any:
-    """The field's value, taken out of the object; null is the default, as in OpenAI's API."""
+    """Remove a field from the object and return its value; null is the default, as in OpenAI's API."""
     value = asked.pop(field, None)
     if value is None:
         return default

@@ -1,4 +1,4 @@
-"""The life of an endpoint: sockets, the engine's thread, requests until it is told to end, then a clean end."""
+"""The lifetime of an endpoint: sockets, the engine's thread, requests, and a clean end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BODY_SECONDS = 60.0
 
 
 class Stop:
-    """Tells an endpoint to end: asked once, it finishes what runs; asked again, it does not."""
+    """A signal to an endpoint to end: the first call lets running requests finish, the second does not."""
 
     def __init__(self) -> None:
         self.asked, self.at_once = asyncio.Event(), asyncio.Event()
@@ -38,8 +38,8 @@ class Stop:
 
 
 def bind(host: str, port: int) -> list[socket.socket]:
-    """Listening sockets; port 0 takes a free one. Raises LabkitError that says what to do where that fails."""
-    if not 0 <= port < 1 << 16:  # the system would take the lowest 16 bits and say nothing
+    """Return listening sockets; port 0 takes a free one. Raises LabkitError with advice where that fails."""
+    if not 0 <= port < 1 << 16:  # the system would silently use the lowest 16 bits
         raise LabkitError(f"--port takes 0 to 65535, got {port}")
     try:
         return bind_sockets(port, host)
@@ -56,7 +56,7 @@ def bind(host: str, port: int) -> list[socket.socket]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether other machines cannot reach an address."""
+    """Return True for an address that other machines cannot reach."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -64,7 +64,7 @@ def is_loopback(host: str) -> bool:
 
 
 async def serve(engine: Engine, served: Served, sockets: Sequence[socket.socket], stop: Stop) -> None:
-    """Serve until ``stop`` is called. The engine ends idle, its blocks given back, whichever way this ends."""
+    """Serve until ``stop`` is called. In every case the engine ends idle with all blocks free."""
     thread = EngineThread(engine)
     endpoint = Endpoint(thread, served)
     server = HTTPServer(make_app(endpoint), max_body_size=MOST_BODY_BYTES, body_timeout=BODY_SECONDS)
@@ -76,13 +76,13 @@ async def serve(engine: Engine, served: Served, sockets: Sequence[socket.socket]
         await _first(endpoint.idle(), stop.at_once.wait(), seconds=DRAIN_SECONDS)
     finally:
         server.stop()
-        await thread.stop()  # whoever is still there is told
+        await thread.stop()  # remaining clients get an answer
         await _first(endpoint.idle(), seconds=CLOSE_SECONDS)
         await _first(server.close_all_connections(), seconds=CLOSE_SECONDS)
 
 
 def stop_on_signals(stop: Stop) -> Callable[[], None]:
-    """Have Ctrl-C and SIGTERM call ``stop``, until what is returned is called."""
+    """Let Ctrl-C and SIGTERM call ``stop``, and return a function that restores the handlers."""
     loop = asyncio.get_running_loop()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     for number in before:
@@ -101,7 +101,7 @@ def stop_on_signals(stop: Stop) -> Callable[[], None]:
 
 
 async def _first(*waits: object, seconds: float) -> None:
-    """Until one of some coroutines is done, but not longer."""
+    """Wait until one of several coroutines is done, for ``seconds`` at most."""
     tasks = [asyncio.ensure_future(wait) for wait in waits]  # type: ignore[call-overload]
     await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     for task in tasks:

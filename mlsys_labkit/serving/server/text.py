@@ -1,4 +1,4 @@
-"""Tokens to text, as they come: never half a character, and never a piece of what may become a stop string."""
+"""Streamed text: whole characters only, and no part of a possible stop string."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 __all__ = ["StopFinder", "TextStream"]
 
-_BROKEN = "\ufffd"  # what decoders write for bytes that are no character, or not yet
-_CONTEXT = 6  # tokens before the text, so that a decoder that trims a text's first space does not do so in its middle
+_BROKEN = "\ufffd"  # decoders write it for bytes that are no character, or no complete one
+_CONTEXT = 6  # tokens before the text, because some decoders trim the first space of what they decode
 
 
 class TextStream:
@@ -40,7 +40,7 @@ class TextStream:
         return self._codec.decode(tokens) if tokens else ""
 
     def push(self, token: int) -> str:
-        """The text that has become certain by this token, often empty in the middle of a character."""
+        """Return the text that this token makes certain; it is empty in the middle of a character."""
         self._pending.append(token)
         text = self._fresh()
         certain = len(text.rstrip(_BROKEN))
@@ -51,7 +51,7 @@ class TextStream:
         return piece
 
     def flush(self) -> str:
-        """What is left when no token follows: bytes that never became a character read as U+FFFD."""
+        """Return the rest when no token follows; bytes of an incomplete character become U+FFFD."""
         rest = self._fresh()[self._shown :]
         self._context, self._pending, self._shown = self._pending, [], 0
         return rest
@@ -61,7 +61,7 @@ class TextStream:
 
 
 class StopFinder:
-    """Cuts a text at the stop string that is complete first, and holds back what may be the beginning of one.
+    """A filter that cuts a text at the first complete stop string and holds back the possible beginning of one.
 
     Example:
         >>> finder = StopFinder(["end"])
@@ -75,7 +75,7 @@ class StopFinder:
         self.found = False
 
     def push(self, text: str) -> str:
-        """The text that surely stands before any stop string; nothing once one was found."""
+        """Return the text that is certain to be before any stop string; nothing after one was found."""
         if self.found:
             return ""
         self._held += text
@@ -87,7 +87,7 @@ class StopFinder:
         return self._release(len(self._held) - kept)
 
     def flush(self) -> str:
-        """What was held back, when no text follows."""
+        """Return the text that was held back, when no text follows."""
         return "" if self.found else self._release(len(self._held))
 
     def _release(self, count: int) -> str:
@@ -96,6 +96,6 @@ class StopFinder:
 
 
 def _overlap(text: str, stop: str) -> int:
-    """Length of the longest end of ``text`` that ``stop`` begins with."""
+    """Return the length of the longest end of ``text`` that ``stop`` begins with."""
     longest = min(len(text), len(stop) - 1)
     return next((size for size in range(longest, 0, -1) if text.endswith(stop[:size])), 0)

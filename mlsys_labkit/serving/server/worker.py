@@ -1,4 +1,4 @@
-"""The one thread in which the engine runs. Requests come in by a queue; tokens go back to the event loop in batches."""
+"""The thread of the engine: requests come in by a queue, tokens go back to the event loop in batches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Refused:
-    """What a listener hears instead of a token. ``status`` is the HTTP status that fits."""
+    """A refusal that a listener gets instead of a token; ``status`` is the HTTP status."""
 
     status: int
     message: str
@@ -35,7 +35,7 @@ Listener = Callable[[Output | Refused], None]
 
 @dataclass(frozen=True)
 class Counts:
-    """How the engine stands, as of its last step. Counters only grow."""
+    """State and counters of the engine after its last step. Counters only grow."""
 
     running: int = 0
     waiting: int = 0
@@ -48,10 +48,10 @@ class Counts:
 
 
 class EngineThread:
-    """Runs an engine for listeners on an event loop. All methods are called from the loop's thread.
+    """A thread that runs an engine for listeners on an event loop. All methods are called from the loop's thread.
 
-    A listener hears each token of its request once, or one ``Refused``. One that is slow delays nobody: what waits
-    for it is at most its own request's tokens.
+    A listener gets each token of its request once, or one ``Refused``. A slow listener delays no other: only its own
+    request's tokens wait for it.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -69,7 +69,7 @@ class EngineThread:
 
     @property
     def now(self) -> float:
-        """Seconds on the engine's clock, for a request's arrival."""
+        """Return the seconds on the engine's clock, for a request's arrival."""
         return self._engine.clock.now
 
     @property
@@ -77,21 +77,21 @@ class EngineThread:
         return self._thread.is_alive()
 
     def submit(self, request: Request, listener: Listener) -> None:
-        """Have the engine take a request; ``listener`` is called on the event loop."""
+        """Add a request to the engine; ``listener`` is called on the event loop."""
         if self._stopping:
             listener(_STOPPING)
         else:
             self._commands.put(lambda: self._add(request, listener))
 
     def end(self, request_id: str, reason: Ending, sample: int | None = None) -> None:
-        """End a request, or a sample of it, that nobody listens to any more; its blocks go back before the next step.
+        """End a request, or a sample of it, without a listener; its blocks are freed before the next step.
 
-        Nothing happens where it has ended by itself meanwhile.
+        Nothing happens if it has ended already.
         """
         self._commands.put(lambda: self._end(request_id, reason, sample))
 
     async def stop(self) -> None:
-        """End the thread after its current step; whoever still listens is refused."""
+        """End the thread after its current step; the remaining listeners are refused."""
         self._stopping = True
         self._commands.put(None)
         await asyncio.to_thread(self._thread.join)
@@ -101,7 +101,7 @@ class EngineThread:
             while self._obey():
                 try:
                     outputs = self._engine.step()
-                except Exception as error:  # the engine has ended all requests and holds no memory: others may come
+                except Exception as error:  # the engine has ended all requests and holds no memory, so it can go on
                     _log.exception("the engine failed")
                     self._refuse_all(Refused(500, f"the engine failed: {type(error).__name__}: {error}"))
                 else:
@@ -111,7 +111,7 @@ class EngineThread:
             self._refuse_all(_STOPPING)
 
     def _obey(self) -> bool:
-        """Do what was asked since the last step; without work, wait until something is. False: it is to end."""
+        """Run the commands since the last step, and wait for one while there is no work. Return False to end."""
         while True:
             try:
                 command = self._commands.get(block=not self._engine.has_work)

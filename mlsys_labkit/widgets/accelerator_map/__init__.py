@@ -1,4 +1,4 @@
-"""Accelerator map: what is fixed in a machine, and what it takes to change the rest."""
+"""Accelerator map: the fixed parts of each machine, and the effort to change the others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mlsys_labkit.widgets.base import Kind, paragraph, table
 
 
 def accelerator_map(change: str = "a new operator") -> Any:
-    """Ask kinds of accelerators what ``change`` takes: an instruction, a kernel, a compilation, ..., a new chip.
+    """Compare what ``change`` takes on kinds of accelerators: an instruction, a kernel, a compilation, ..., a new chip.
 
     Raises LabkitError for a change that is not on the list.
     Reference: Jouppi et al., "A Domain-Specific Architecture for Deep Neural Networks", CACM 61(9), 2018.
@@ -39,4 +39,4 @@ def _static(state: Mapping[str, Any]) -> str:
     )
 
 
-KIND = Kind("accelerator_map", "Accelerator map", ("kinds", "changes", "takes", "change"), _static)
+KIND = Kind("accelerator_map", "Accelerator map", _static)

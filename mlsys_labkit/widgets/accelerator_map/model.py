@@ -1,4 +1,4 @@
-"""How far a change reaches into a machine; the twin of ``model.js``."""
+"""Order of machines by the depth that a change reaches in each; the twin of ``model.js``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SCALE_SECONDS = (1e-9, 1e-3, 1e2, 1e4, 6e7)
 
 
 def order(levels: Sequence[Sequence[int]], change: int) -> list[int]:
-    """Machines (rows of ``levels``) from the one that takes ``change`` most easily to the one that takes it hardest.
+    """Return the rows of ``levels`` from the machine that takes ``change`` most easily to the hardest.
 
     Example:
         >>> order([[2, 4], [0, 1], [2, 0]], 0)

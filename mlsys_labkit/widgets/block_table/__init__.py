@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
+from mlsys_labkit._base.units import plain
 from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.serving.records import Recording, Step
-from mlsys_labkit.units import plain
 from mlsys_labkit.widgets.base import Kind, paragraph, table
 from mlsys_labkit.widgets.block_table import model
 
@@ -20,7 +20,7 @@ _TOLD = 12  # rows of the static table
 
 
 def block_table(recording: Recording) -> Any:
-    """Walk through a recorded run: which request holds which block, what is shared, cached, or reserved and empty.
+    """Walk through a recorded run: the blocks of each request, and those shared, cached, or reserved and empty.
 
     Blocks that the run never touched are left out. Of more than 400 steps, every second, third, ... is shown, and the
     view says so. Raises LabkitError for a run without steps or blocks, or one that touched more than 1024 blocks.
@@ -74,7 +74,7 @@ def block_table(recording: Recording) -> Any:
 
 
 def _hues(steps: Sequence[Step]) -> list[int]:
-    """A colour for each request, not that of another which runs when it comes, as far as they go."""
+    """Give each request a colour that no request running at its arrival has, as long as there are enough."""
     hues: dict[str, int] = {}
     for step in steps:
         taken = [hues[name] for name in step.block_tables if name in hues]
@@ -90,7 +90,7 @@ def _places(step: Step) -> list[Sequence[int]]:
 
 
 def _changes(chunks: Sequence[Sequence[Step]], owners: Mapping[str, int]) -> list[list[list[Any]]]:
-    """Each chunk of steps as what it changed: a decode of one token is four numbers, however long the table."""
+    """Return each chunk of steps as its changes: a decode of one token is four numbers, however long the table."""
     tables: dict[str, tuple[int, tuple[int, ...]]] = {}
     rows: list[list[list[Any]]] = []
     for chunk in chunks:
@@ -110,7 +110,7 @@ def _changes(chunks: Sequence[Sequence[Step]], owners: Mapping[str, int]) -> lis
 
 
 def _events(chunk: Sequence[Step]) -> list[str]:
-    """What happened besides filling, in words; a long list ends in a count."""
+    """Describe the events of a step other than filling; a long list ends in a count."""
     told = [f"{each.request_id} preempted ({each.how})" for step in chunk for each in step.preempted]
     told += [f"{name} swapped back in" for step in chunk for name in step.resumed]
     told += [f"block {old} copied to {new} before a write" for step in chunk for old, new in step.copies]
@@ -147,9 +147,4 @@ def _static(state: Mapping[str, Any]) -> str:
     )
 
 
-KIND = Kind(
-    "block_table",
-    "Block table",
-    ("size", "blocks", "total", "names", "hues", "steps", "seconds", "events", "stride", "clock", "step", "request"),
-    _static,
-)
+KIND = Kind("block_table", "Block table", _static)

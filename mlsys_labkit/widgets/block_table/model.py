@@ -1,4 +1,4 @@
-"""Who holds which block of a paged cache after each step; the twin of ``model.js``.
+"""Owners of the blocks of a paged cache after each step; the twin of ``model.js``.
 
 A step is ``(changes, turned)``. A change is ``(owner, held, kept, *blocks)``: the owner's table keeps its first
 ``kept`` blocks, the others follow, and ``held`` of its slots are filled; a table without blocks is gone. ``turned``
@@ -15,7 +15,7 @@ Step = Sequence[Sequence[Any]]
 
 
 class Table(NamedTuple):
-    """One request's blocks in the order of its tokens, and how many slots in them hold one."""
+    """The blocks of one request in the order of its tokens, and the number of slots that hold one."""
 
     owner: int
     held: int
@@ -23,7 +23,7 @@ class Table(NamedTuple):
 
 
 def tables(steps: Sequence[Step], at: int) -> list[Table]:
-    """Every table after step ``at``, by owner.
+    """Return every table after step ``at``, by owner.
 
     Example:
         >>> tables([([(0, 5, 0, 7, 8)], []), ([(0, 9, 2, 3), (1, 2, 0, 4)], []), ([(1, 0, 0)], [])], at=2)
@@ -37,7 +37,7 @@ def tables(steps: Sequence[Step], at: int) -> list[Table]:
 
 
 def cached(steps: Sequence[Step], at: int) -> list[int]:
-    """Blocks without a table whose contents can still be found, after step ``at``.
+    """Return the blocks without a table whose contents can still be found, after step ``at``.
 
     Example:
         >>> cached([([], [4, 2]), ([], [4])], at=1)
@@ -50,7 +50,7 @@ def cached(steps: Sequence[Step], at: int) -> list[int]:
 
 
 def pool(now: Sequence[Table], block_size: int) -> Mapping[str, list[int]]:
-    """Block in use -> [tables that hold it, slots filled, its first owner].
+    """Return, for each block in use, [tables that hold it, slots filled, its first owner].
 
     Example:
         >>> pool([Table(0, 5, [7, 8]), Table(1, 6, [7, 9])], block_size=4)
@@ -66,7 +66,7 @@ def pool(now: Sequence[Table], block_size: int) -> Mapping[str, list[int]]:
 
 
 def counts(used: Mapping[str, list[int]], block_size: int) -> list[int]:
-    """[blocks in use, those of them that are shared, slots in them, slots without a token].
+    """Return [blocks in use, those of them that are shared, slots in them, slots without a token].
 
     Example:
         >>> counts({"7": [2, 4, 0], "8": [1, 1, 0], "9": [1, 2, 1]}, block_size=4)

@@ -1,12 +1,13 @@
-"""Collective animator: who sends which chunk to whom, round by round, what that costs, and which way is fastest."""
+"""Collective animator: the messages of each round, their cost, and a comparison of the algorithms."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from mlsys_labkit._base.units import si
 from mlsys_labkit.errors import LabkitError
-from mlsys_labkit.widgets.base import Kind, paragraph, si, table
+from mlsys_labkit.widgets.base import Kind, paragraph, table
 from mlsys_labkit.widgets.collective_animator import model
 
 MOST = 8
@@ -26,7 +27,7 @@ def collective_animator(
     """Step through a collective among 2 to 8 ranks, and estimate it on a cluster after the alpha-beta model.
 
     ``collective`` is "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce" or "all_to_all";
-    ``algorithm`` one that ``ranks.pattern`` knows for it, its first if empty. The tensor's size and the link are where
+    ``algorithm`` one that ``ranks.pattern`` has for it, its first if empty. The tensor's size and the link are where
     the sliders begin. Raises LabkitError for names that are not there and numbers out of range.
     Reference: Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH", 2005.
 
@@ -73,9 +74,4 @@ def _static(state: Mapping[str, Any]) -> str:
     return paragraph(words) + table(name.replace("_", "-"), head, rows)
 
 
-KIND = Kind(
-    "collective_animator",
-    "Collective, step by step",
-    ("collective", "algorithm", "ranks", "step", "size", "latency", "bandwidth", "cluster"),
-    _static,
-)
+KIND = Kind("collective_animator", "Collective, step by step", _static)

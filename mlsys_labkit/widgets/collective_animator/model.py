@@ -1,32 +1,32 @@
-"""A collective round by round: messages, who holds whose contributions, counts and times; the twin of ``model.js``.
+"""Rounds of a collective: messages, contributions held, counts and times; the twin of ``model.js``.
 
-Thin words over ``mlsys_labkit.ranks``: a message is (source, destination, chunks, adds), and what a rank holds of a
-chunk is a bit mask of the ranks whose contributions are in it.
+The functions are thin wrappers of ``mlsys_labkit.ranks``: a message is (source, destination, chunks, adds), and what a
+rank holds of a chunk is a bit mask of the ranks whose contributions are in it.
 """
 
 from __future__ import annotations
 
-from mlsys_labkit.ranks.patterns import ALGORITHMS, pattern
-from mlsys_labkit.ranks.programs import Link
-from mlsys_labkit.ranks.theory import collective_seconds, collective_traffic
+from mlsys_labkit.ranks import Link
+from mlsys_labkit.ranks.simulation.patterns import ALGORITHMS, pattern
+from mlsys_labkit.ranks.simulation.theory import collective_seconds, collective_traffic
 
 COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "all_to_all")
 Messages = list[tuple[int, int, list[int], bool]]
 
 
 def ways(collective: str) -> list[str]:
-    """The algorithms of a collective that the widget shows."""
+    """Return the algorithms of a collective that the widget shows."""
     return [way for way in ALGORITHMS[collective] if way != "pairwise"]
 
 
 def rounds(collective: str, algorithm: str, p: int) -> list[Messages]:
-    """The messages of each round, among ranks 0 to p - 1 with root 0."""
+    """Return the messages of each round, among ranks 0 to p - 1 with root 0."""
     plan = pattern(collective, p, algorithm)
     return [[(m.source, m.destination, list(m.chunks), m.reduce) for m in step] for step in plan.rounds]
 
 
 def held(collective: str, algorithm: str, p: int, step: int) -> list[list[int]]:
-    """After ``step`` rounds, whose contributions are in each chunk of each rank, as bit masks; 0 where there is none.
+    """Return the contributions in each chunk of each rank after ``step`` rounds, as bit masks of ranks.
 
     Example:
         >>> held("all_reduce", "tree", 2, 0), held("all_reduce", "tree", 2, 2)
@@ -52,7 +52,7 @@ def _at_first(collective: str, rank: int, chunk: int, p: int) -> int:
 
 
 def sent(collective: str, algorithm: str, p: int, step: int) -> list[list[int]]:
-    """(messages, p-ths of the tensor) that each rank has sent after ``step`` rounds."""
+    """Return (messages, p-ths of the tensor) that each rank has sent after ``step`` rounds."""
     plan = pattern(collective, p, algorithm)
     each = p // plan.chunks or 1
     past = [m for messages in plan.rounds[:step] for m in messages]
@@ -61,11 +61,11 @@ def sent(collective: str, algorithm: str, p: int, step: int) -> list[list[int]]:
 
 
 def traffic(collective: str, algorithm: str, p: int) -> list[list[int]]:
-    """By formula, (messages, p-ths of the tensor) that each rank sends in all."""
+    """Return (messages, p-ths of the tensor) that each rank sends in all, by formula."""
     theory = collective_traffic(collective, algorithm, p, p)
     return [list(pair) for pair in zip(theory.messages, theory.elements, strict=True)]
 
 
 def seconds(collective: str, algorithm: str, p: int, size: float, latency: float, bandwidth: float) -> float:
-    """By formula, the time for a tensor of ``size`` bytes on links of this latency (s) and bandwidth (B/s)."""
+    """Return the time in seconds for ``size`` bytes on links of this latency (s) and bandwidth (B/s), by formula."""
     return float(collective_seconds(collective, algorithm, p, float(size), Link(float(latency), float(bandwidth))))

@@ -38,4 +38,4 @@ def _static(state: Mapping[str, Any]) -> str:
     )
 
 
-KIND = Kind("compiler_map", "Compiler map", ("columns", "edges", "start", "end"), _static)
+KIND = Kind("compiler_map", "Compiler map", _static)

@@ -1,4 +1,4 @@
-"""Which translator hands over to which: what a model goes through on its way to a machine."""
+"""The graph of translators that a model passes through on its way to a machine."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ Edge = Sequence[str]
 
 
 def ways(edges: Sequence[Edge], start: str, end: str) -> list[list[str]]:
-    """All ways along ``edges`` from ``start`` to ``end``, shortest first, each a list of nodes.
+    """Return all ways along ``edges`` from ``start`` to ``end``, shortest first, each a list of nodes.
 
     Example:
         >>> ways([("a", "b"), ("b", "d"), ("a", "c"), ("c", "d"), ("a", "d")], "a", "d")

@@ -1,4 +1,4 @@
-"""Energy ladder: what it takes to fetch a word from each rung, and how often it must be used to be worth it."""
+"""Energy ladder: the energy to fetch a word from each level, and the uses at which computing costs as much."""
 
 from __future__ import annotations
 
@@ -77,4 +77,4 @@ def _static(state: Mapping[str, Any]) -> str:
     )
 
 
-KIND = Kind("energy_ladder", "Energy ladder", ("title", "rungs", "operation", "place", "uses"), _static)
+KIND = Kind("energy_ladder", "Energy ladder", _static)

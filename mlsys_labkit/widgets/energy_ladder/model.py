@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 def word(joules: float, bits: float, word_bits: float) -> float:
-    """Joules to move a word of ``word_bits``, where moving ``bits`` takes ``joules``.
+    """Return the joules to move a word of ``word_bits``, where moving ``bits`` takes ``joules``.
 
     Example:
         >>> word(1e-11, 64, 32)
@@ -17,7 +17,7 @@ def word(joules: float, bits: float, word_bits: float) -> float:
 
 
 def operation(arithmetic: float, move: float, uses: float) -> dict[str, float]:
-    """Joules of one operation whose word was moved for ``move`` joules and is used ``uses`` times.
+    """Return the joules of one operation whose word was moved for ``move`` joules and is used ``uses`` times.
 
     Example:
         >>> operation(4e-12, 640e-12, 160)
@@ -27,7 +27,7 @@ def operation(arithmetic: float, move: float, uses: float) -> dict[str, float]:
 
 
 def balance(arithmetic: float, move: float) -> float:
-    """Uses of each word at which moving it costs as much as computing with it.
+    """Return the uses of each word at which moving it costs as much as computing with it.
 
     Example:
         >>> balance(4.0, 640.0)

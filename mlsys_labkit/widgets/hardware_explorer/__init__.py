@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mlsys_labkit._base.units import si
 from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.specs.tables import Table
-from mlsys_labkit.widgets.base import Kind, paragraph, si, table
+from mlsys_labkit.widgets.base import Kind, paragraph, table
 from mlsys_labkit.widgets.hardware_explorer import model
 
 _ROOF = ("peak", "bandwidth")
@@ -92,9 +93,4 @@ def _static(state: Mapping[str, Any]) -> str:
     )
 
 
-KIND = Kind(
-    "hardware_explorer",
-    "Hardware explorer",
-    ("title", "columns", "offered", "rows", "x", "y", "first", "second"),
-    _static,
-)
+KIND = Kind("hardware_explorer", "Hardware explorer", _static)

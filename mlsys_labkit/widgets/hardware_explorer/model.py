@@ -11,7 +11,7 @@ from math import log2
 
 
 def trend(x: Sequence[float], y: Sequence[float], is_year: bool) -> list[float] | None:
-    """Slope and height at the mean of x of the least-squares line through log2(y); None without two places.
+    """Return the slope and height at the mean of x of the least-squares line through log2(y); None without two places.
 
     x is taken as it is for years, and as log2(x) otherwise: there the slope is the power by which y goes with x.
     Returns [slope, mean of x as taken, mean of log2(y)].
@@ -33,7 +33,7 @@ def trend(x: Sequence[float], y: Sequence[float], is_year: bool) -> list[float] 
 
 
 def doubling(slope: float) -> float | None:
-    """Years in which something doubles (or halves, if negative) whose trend over years has this slope.
+    """Return the years in which something doubles (or halves, if negative) whose trend over years has this slope.
 
     Example:
         >>> doubling(0.5)
@@ -43,7 +43,7 @@ def doubling(slope: float) -> float | None:
 
 
 def roof(peak: float, bandwidth: float, intensity: float) -> float:
-    """Attainable FLOP/s at an intensity in FLOP/B.
+    """Return the attainable FLOP/s at an intensity in FLOP/B.
 
     Example:
         >>> roof(1e12, 1e11, 4)

@@ -1,72 +1,264 @@
-function render({ model, el }) {
-  const columns = model.get("columns"), rows = model.get("rows"), names = rows.map(([name]) => name);
-  const place = Object.fromEntries(columns.map(([key], i) => [key, i + 1])), unit = Object.fromEntries(columns.map(([key, , u]) => [key, u])), label = Object.fromEntries(columns.map(([key, text]) => [key, text]));
-  const ui = frame(el, "hardware", model.get("title"), "Choose what to plot, and two machines to compare: click a point, or use the lists.");
-  const say = (value, key) => (value === null ? "–" : unit[key] === "year" ? String(value) : si(value, unit[key] === "1" ? "" : unit[key]));
-  const set = (pairs) => { put(model, pairs, draw); };
-  const offered = model.get("offered").map((key) => [key, label[key]]), machines = names.map((name) => [name, name]);
-  const fields = { x: choice("Across", offered, model.get("x"), (v) => set({ x: v })), y: choice("Up", offered, model.get("y"), (v) => set({ y: v })),
-    first: choice("First machine", machines, model.get("first"), (v) => set({ first: v })), second: choice("Second machine", machines, model.get("second"), (v) => set({ second: v })) };
+import { h, s, unique, frame, choice, fit } from "../shared/dom.js";
+import { si, plain } from "../shared/numbers.js";
+import { follow, put } from "../shared/state.js";
+import { trend, doubling, roof } from "./model.js";
+
+/** @param {import("../shared/state.js").View} view */
+export function render({ model, el }) {
+  const columns = model.get("columns"),
+    rows = model.get("rows"),
+    names = rows.map(([name]) => name);
+  const place = Object.fromEntries(columns.map(([key], i) => [key, i + 1])),
+    unit = Object.fromEntries(columns.map(([key, , u]) => [key, u])),
+    label = Object.fromEntries(columns.map(([key, text]) => [key, text]));
+  const ui = frame(
+    el,
+    "hardware",
+    model.get("title"),
+    "Choose what to plot, and two machines to compare: click a point, or use the lists.",
+  );
+  const say = (value, key) =>
+    value === null ? "–" : unit[key] === "year" ? String(value) : si(value, unit[key] === "1" ? "" : unit[key]);
+  const set = (pairs) => {
+    put(model, pairs, draw);
+  };
+  const offered = model.get("offered").map((key) => [key, label[key]]),
+    machines = names.map((name) => [name, name]);
+  const fields = {
+    x: choice("Across", offered, model.get("x"), (v) => set({ x: v })),
+    y: choice("Up", offered, model.get("y"), (v) => set({ y: v })),
+    first: choice("First machine", machines, model.get("first"), (v) => set({ first: v })),
+    second: choice("Second machine", machines, model.get("second"), (v) => set({ second: v })),
+  };
   ui.controls.append(...Object.values(fields).map((field) => field.el));
-  const has = "peak" in place && "bandwidth" in place, board = h("div", { class: "lk-board" }), left = h("div", {}), right = h("div", {});
+  const has = "peak" in place && "bandwidth" in place,
+    board = h("div", { class: "lk-board" }),
+    left = h("div", {}),
+    right = h("div", {});
   board.append(left, ...(has ? [right] : []));
   ui.stage.append(board);
   const of = (name, key) => rows[names.indexOf(name)][place[key]];
 
   // An axis over values: linear for years, decades otherwise.
   function axis(values, isYear, from, to) {
-    const map = isYear ? (v) => v : Math.log10, low = Math.min(...values.map(map)), high = Math.max(...values.map(map)), room = (high - low) * 0.06 || 0.5;
-    const [a, b] = [low - room, high + room], at = (v) => from + ((map(v) - a) / (b - a)) * (to - from), ticks = [];
+    const map = isYear ? (v) => v : Math.log10,
+      low = Math.min(...values.map(map)),
+      high = Math.max(...values.map(map)),
+      room = (high - low) * 0.06 || 0.5;
+    const [a, b] = [low - room, high + room],
+      at = (v) => from + ((map(v) - a) / (b - a)) * (to - from),
+      ticks = [];
     if (isYear) for (let v = Math.ceil(a); v <= b; v += Math.max(1, Math.round((b - a) / 5))) ticks.push(v);
     else {
       const fine = b - a < 1.2 ? [1, 2, 5] : [1];
-      for (let e = Math.floor(a); e <= b; e += Math.max(1, Math.round((b - a) / 5))) fine.forEach((m) => { const v = m * 10 ** e; if (Math.log10(v) >= a && Math.log10(v) <= b) ticks.push(v); });
+      for (let e = Math.floor(a); e <= b; e += Math.max(1, Math.round((b - a) / 5)))
+        fine.forEach((m) => {
+          const v = m * 10 ** e;
+          if (Math.log10(v) >= a && Math.log10(v) <= b) ticks.push(v);
+        });
     }
     return { at, ticks, low: isYear ? a : 10 ** a, high: isYear ? b : 10 ** b };
   }
   function paint(width) {
-    const narrow = width < 640 || !has, w = narrow ? width : Math.floor(width * 0.58), tall = 330, pad = { l: 80, r: 12, t: 10, b: 36 };
-    left.style.width = `${w}px`; right.style.width = `${narrow ? width : width - w - 24}px`;
-    const x = model.get("x"), y = model.get("y"), points = rows.map((row) => ({ name: row[0], x: row[place[x]], y: row[place[y]] })).filter((p) => p.x > 0 && p.y > 0);
-    const pair = [model.get("first"), model.get("second")], isYear = unit[x] === "year";
+    const narrow = width < 640 || !has,
+      w = narrow ? width : Math.floor(width * 0.58),
+      tall = 330,
+      pad = { l: 80, r: 12, t: 10, b: 36 };
+    left.style.width = `${w}px`;
+    right.style.width = `${narrow ? width : width - w - 24}px`;
+    const x = model.get("x"),
+      y = model.get("y"),
+      points = rows
+        .map((row) => ({ name: row[0], x: row[place[x]], y: row[place[y]] }))
+        .filter((p) => p.x > 0 && p.y > 0);
+    const pair = [model.get("first"), model.get("second")],
+      isYear = unit[x] === "year";
     if (points.length) {
-      const across = axis(points.map((p) => p.x), isYear, pad.l, w - pad.r), up = axis(points.map((p) => p.y), unit[y] === "year", tall - pad.b, pad.t);
-      const found = unit[y] === "year" ? null : trend(points.map((p) => p.x), points.map((p) => p.y), isYear), years = found && isYear ? doubling(found[0]) : null;
-      const line = found && [across.low, across.high].map((v) => 2 ** (found[2] + found[0] * ((isYear ? v : Math.log2(v)) - found[1])));
+      const across = axis(
+          points.map((p) => p.x),
+          isYear,
+          pad.l,
+          w - pad.r,
+        ),
+        up = axis(
+          points.map((p) => p.y),
+          unit[y] === "year",
+          tall - pad.b,
+          pad.t,
+        );
+      const found =
+          unit[y] === "year"
+            ? null
+            : trend(
+                points.map((p) => p.x),
+                points.map((p) => p.y),
+                isYear,
+              ),
+        years = found && isYear ? doubling(found[0]) : null;
+      const line =
+        found &&
+        [across.low, across.high].map((v) => 2 ** (found[2] + found[0] * ((isYear ? v : Math.log2(v)) - found[1])));
       const clip = unique("lk-clip");
-      const told = years ? `${label[y]} ${years > 0 ? "doubles" : "halves"} every ${plain(Math.abs(years))} years.` : found ? `${label[y]} goes with ${label[x]} to the power of ${plain(found[0])}.` : "";
-      left.replaceChildren(s("svg", { width: w, height: tall, viewBox: `0 0 ${w} ${tall}`, role: "img", "aria-label": `${points.length} machines, ${label[y]} over ${label[x]}. ${told}` },
-        s("defs", {}, s("clipPath", { id: clip }, s("rect", { x: pad.l, y: pad.t, width: w - pad.l - pad.r, height: tall - pad.t - pad.b }))),
-        across.ticks.map((v) => s("g", {}, s("line", { class: "rule", x1: across.at(v), x2: across.at(v), y1: pad.t, y2: tall - pad.b }), s("text", { class: "soft", x: across.at(v), y: tall - pad.b + 16, "text-anchor": "middle" }, say(v, x)))),
-        up.ticks.map((v) => s("g", {}, s("line", { class: "rule", x1: pad.l, x2: w - pad.r, y1: up.at(v), y2: up.at(v) }), s("text", { class: "soft", x: pad.l - 6, y: up.at(v) + 4, "text-anchor": "end" }, say(v, y)))),
-        line && s("line", { class: "trend", "clip-path": `url(#${clip})`, x1: across.at(across.low), x2: across.at(across.high), y1: up.at(line[0]), y2: up.at(line[1]) }),
-        points.map((p) => { const rank = pair.indexOf(p.name); return s("circle", { class: `dot ${["a", "b"][rank] || ""}`, cx: across.at(p.x), cy: up.at(p.y), r: rank < 0 ? 5 : 7, onclick: () => set({ first: p.name, second: model.get("first") === p.name ? model.get("second") : model.get("first") }) }, s("title", {}, `${p.name}: ${say(p.x, x)}, ${say(p.y, y)}`)); }),
-        points.filter((p) => pair.includes(p.name)).map((p) => s("text", { class: "halo", x: Math.min(w - 8, Math.max(pad.l, across.at(p.x))), y: up.at(p.y) - 11, "text-anchor": across.at(p.x) > w * 0.6 ? "end" : "start" }, p.name))),
-        h("p", { class: "lk-note" }, told));
+      const told = years
+        ? `${label[y]} ${years > 0 ? "doubles" : "halves"} every ${plain(Math.abs(years))} years.`
+        : found
+          ? `${label[y]} goes with ${label[x]} to the power of ${plain(found[0])}.`
+          : "";
+      left.replaceChildren(
+        s(
+          "svg",
+          {
+            width: w,
+            height: tall,
+            viewBox: `0 0 ${w} ${tall}`,
+            role: "img",
+            "aria-label": `${points.length} machines, ${label[y]} over ${label[x]}. ${told}`,
+          },
+          s(
+            "defs",
+            {},
+            s(
+              "clipPath",
+              { id: clip },
+              s("rect", { x: pad.l, y: pad.t, width: w - pad.l - pad.r, height: tall - pad.t - pad.b }),
+            ),
+          ),
+          across.ticks.map((v) =>
+            s(
+              "g",
+              {},
+              s("line", { class: "rule", x1: across.at(v), x2: across.at(v), y1: pad.t, y2: tall - pad.b }),
+              s("text", { class: "soft", x: across.at(v), y: tall - pad.b + 16, "text-anchor": "middle" }, say(v, x)),
+            ),
+          ),
+          up.ticks.map((v) =>
+            s(
+              "g",
+              {},
+              s("line", { class: "rule", x1: pad.l, x2: w - pad.r, y1: up.at(v), y2: up.at(v) }),
+              s("text", { class: "soft", x: pad.l - 6, y: up.at(v) + 4, "text-anchor": "end" }, say(v, y)),
+            ),
+          ),
+          line &&
+            s("line", {
+              class: "trend",
+              "clip-path": `url(#${clip})`,
+              x1: across.at(across.low),
+              x2: across.at(across.high),
+              y1: up.at(line[0]),
+              y2: up.at(line[1]),
+            }),
+          points.map((p) => {
+            const rank = pair.indexOf(p.name);
+            return s(
+              "circle",
+              {
+                class: `dot ${["a", "b"][rank] || ""}`,
+                cx: across.at(p.x),
+                cy: up.at(p.y),
+                r: rank < 0 ? 5 : 7,
+                onclick: () =>
+                  set({
+                    first: p.name,
+                    second: model.get("first") === p.name ? model.get("second") : model.get("first"),
+                  }),
+              },
+              s("title", {}, `${p.name}: ${say(p.x, x)}, ${say(p.y, y)}`),
+            );
+          }),
+          points
+            .filter((p) => pair.includes(p.name))
+            .map((p) =>
+              s(
+                "text",
+                {
+                  class: "halo",
+                  x: Math.min(w - 8, Math.max(pad.l, across.at(p.x))),
+                  y: up.at(p.y) - 11,
+                  "text-anchor": across.at(p.x) > w * 0.6 ? "end" : "start",
+                },
+                p.name,
+              ),
+            ),
+        ),
+        h("p", { class: "lk-note" }, told),
+      );
     } else left.replaceChildren(h("p", { class: "lk-note" }, `No machine here has both ${label[x]} and ${label[y]}.`));
     if (has) {
-      const rw = narrow ? width : width - w - 24, both = pair.map((name) => ({ name, peak: of(name, "peak"), bandwidth: of(name, "bandwidth") })).filter((m) => m.peak && m.bandwidth);
-      const steps = Array.from({ length: 61 }, (_, i) => 10 ** (-1 + i / 12)), high = Math.max(1, ...both.map((m) => m.peak)), low = Math.min(high / 1e5, ...both.map((m) => roof(m.peak, m.bandwidth, 0.1)));
-      const rx = (v) => 52 + ((Math.log10(v) + 1) / 5) * (rw - 62), ry = (v) => 330 - 36 - ((Math.log10(v) - Math.log10(low)) / (Math.log10(high * 2) - Math.log10(low))) * 284;
-      const decades = []; for (let e = Math.ceil(Math.log10(low)); 10 ** e <= high * 2; e += 1) decades.push(10 ** e);
-      right.replaceChildren(s("svg", { width: rw, height: 330, viewBox: `0 0 ${rw} 330`, role: "img", "aria-label": `Rooflines of ${both.map((m) => m.name).join(" and ")}` },
-        [0.1, 1, 10, 100, 1000, 10000].map((v) => s("g", {}, s("line", { class: "rule", x1: rx(v), x2: rx(v), y1: 10, y2: 294 }), s("text", { class: "soft", x: rx(v), y: 310, "text-anchor": "middle" }, String(v)))),
-        decades.map((v) => s("g", {}, s("line", { class: "rule", x1: 52, x2: rw - 10, y1: ry(v), y2: ry(v) }), s("text", { class: "soft", x: 48, y: ry(v) + 4, "text-anchor": "end" }, si(v)))),
-        both.map((m) => s("polyline", { class: `roof ${m.name === pair[0] ? "a" : "b"}`, points: steps.map((v) => `${rx(v).toFixed(1)},${ry(roof(m.peak, m.bandwidth, v)).toFixed(1)}`).join(" ") })),
-        s("text", { class: "soft", x: rw - 10, y: 326, "text-anchor": "end" }, "FLOP/B")), h("p", { class: "lk-note" }, "Attainable FLOP/s over intensity; first machine solid, second dashed."));
+      const rw = narrow ? width : width - w - 24,
+        both = pair
+          .map((name) => ({ name, peak: of(name, "peak"), bandwidth: of(name, "bandwidth") }))
+          .filter((m) => m.peak && m.bandwidth);
+      const steps = Array.from({ length: 61 }, (_, i) => 10 ** (-1 + i / 12)),
+        high = Math.max(1, ...both.map((m) => m.peak)),
+        low = Math.min(high / 1e5, ...both.map((m) => roof(m.peak, m.bandwidth, 0.1)));
+      const rx = (v) => 52 + ((Math.log10(v) + 1) / 5) * (rw - 62),
+        ry = (v) => 330 - 36 - ((Math.log10(v) - Math.log10(low)) / (Math.log10(high * 2) - Math.log10(low))) * 284;
+      const decades = [];
+      for (let e = Math.ceil(Math.log10(low)); 10 ** e <= high * 2; e += 1) decades.push(10 ** e);
+      right.replaceChildren(
+        s(
+          "svg",
+          {
+            width: rw,
+            height: 330,
+            viewBox: `0 0 ${rw} 330`,
+            role: "img",
+            "aria-label": `Rooflines of ${both.map((m) => m.name).join(" and ")}`,
+          },
+          [0.1, 1, 10, 100, 1000, 10000].map((v) =>
+            s(
+              "g",
+              {},
+              s("line", { class: "rule", x1: rx(v), x2: rx(v), y1: 10, y2: 294 }),
+              s("text", { class: "soft", x: rx(v), y: 310, "text-anchor": "middle" }, String(v)),
+            ),
+          ),
+          decades.map((v) =>
+            s(
+              "g",
+              {},
+              s("line", { class: "rule", x1: 52, x2: rw - 10, y1: ry(v), y2: ry(v) }),
+              s("text", { class: "soft", x: 48, y: ry(v) + 4, "text-anchor": "end" }, si(v)),
+            ),
+          ),
+          both.map((m) =>
+            s("polyline", {
+              class: `roof ${m.name === pair[0] ? "a" : "b"}`,
+              points: steps.map((v) => `${rx(v).toFixed(1)},${ry(roof(m.peak, m.bandwidth, v)).toFixed(1)}`).join(" "),
+            }),
+          ),
+          s("text", { class: "soft", x: rw - 10, y: 326, "text-anchor": "end" }, "FLOP/B"),
+        ),
+        h("p", { class: "lk-note" }, "Attainable FLOP/s over intensity; first machine solid, second dashed."),
+      );
     }
-    const times = model.get("offered").filter((key) => unit[key] !== "year").map((key) => [key, of(pair[0], key), of(pair[1], key)]).filter(([, a, b]) => a && b);
+    const times = model
+      .get("offered")
+      .filter((key) => unit[key] !== "year")
+      .map((key) => [key, of(pair[0], key), of(pair[1], key)])
+      .filter(([, a, b]) => a && b);
     const ratio = ([key, a, b]) => `${plain(b / a)} times the ${label[key]}`;
-    const ridge = has ? pair.map((name) => [of(name, "peak"), of(name, "bandwidth")]).map(([p, b]) => (p && b ? plain(p / b) : null)) : [];
-    ui.says.textContent = pair[0] === pair[1] ? `${pair[0]}, beside itself.` : `${pair[1]} has ${times.map(ratio).join(", ") || "nothing in common"} of ${pair[0]}.${ridge[0] && ridge[1] ? ` Ridges: ${ridge[0]} and ${ridge[1]} FLOP/B.` : ""}`;
+    const ridge = has
+      ? pair.map((name) => [of(name, "peak"), of(name, "bandwidth")]).map(([p, b]) => (p && b ? plain(p / b) : null))
+      : [];
+    ui.says.textContent =
+      pair[0] === pair[1]
+        ? `${pair[0]}, beside itself.`
+        : `${pair[1]} has ${times.map(ratio).join(", ") || "nothing in common"} of ${pair[0]}.` +
+          (ridge[0] && ridge[1] ? ` Ridges: ${ridge[0]} and ${ridge[1]} FLOP/B.` : "");
   }
   const view = fit(board, paint);
   function draw() {
-    Object.entries(fields).forEach(([name, field]) => { field.select.value = model.get(name); });
+    Object.entries(fields).forEach(([name, field]) => {
+      field.select.value = model.get(name);
+    });
     view.draw();
   }
   const quit = follow(model, ["x", "y", "first", "second"], draw);
   draw();
-  return () => { quit(); view.stop(); };
+  return () => {
+    quit();
+    view.stop();
+  };
 }
-export default { render };

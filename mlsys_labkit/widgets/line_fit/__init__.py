@@ -1,4 +1,4 @@
-"""Line fit: find f by hand, then let gradient descent do it."""
+"""Line fit: a line through points, fitted by hand or by gradient descent."""
 
 from __future__ import annotations
 
@@ -56,4 +56,4 @@ def _static(state: Mapping[str, Any]) -> str:
     )
 
 
-KIND = Kind("line_fit", "Line fit", ("x", "y", "slope", "intercept"), _static)
+KIND = Kind("line_fit", "Line fit", _static)

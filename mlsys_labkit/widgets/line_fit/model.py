@@ -11,7 +11,7 @@ from math import cos, pi, sin, sqrt
 
 
 def error(x: Sequence[float], y: Sequence[float], slope: float, intercept: float) -> float:
-    """Mean squared error of ``slope * x + intercept``.
+    """Return the mean squared error of ``slope * x + intercept``.
 
     Example:
         >>> error([0.0, 1.0], [1.0, 5.0], 2.0, 1.0)
@@ -21,13 +21,13 @@ def error(x: Sequence[float], y: Sequence[float], slope: float, intercept: float
 
 
 def gradient(x: Sequence[float], y: Sequence[float], slope: float, intercept: float) -> list[float]:
-    """The error's derivatives with respect to slope and intercept."""
+    """Return the error's derivatives with respect to slope and intercept."""
     misses = [slope * a + intercept - b for a, b in zip(x, y, strict=True)]
     return [2 * sum(m * a for m, a in zip(misses, x, strict=True)) / len(x), 2 * sum(misses) / len(x)]
 
 
 def best(x: Sequence[float], y: Sequence[float]) -> list[float]:
-    """Slope and intercept of the least error.
+    """Return the slope and intercept of the least error.
 
     Example:
         >>> best([0.0, 1.0, 2.0], [1.0, 3.0, 5.0])
@@ -40,7 +40,7 @@ def best(x: Sequence[float], y: Sequence[float]) -> list[float]:
 
 
 def level(x: Sequence[float], y: Sequence[float], above: float, points: int = 48) -> list[list[float]]:
-    """``points`` (slope, intercept) whose error is ``above`` more than the least one: an ellipse."""
+    """Return ``points`` (slope, intercept) whose error is ``above`` more than the least one: an ellipse."""
     mean_x = sum(x) / len(x)
     spread = sqrt(sum((a - mean_x) ** 2 for a in x) / len(x))
     slope, intercept = best(x, y)
@@ -53,6 +53,6 @@ def level(x: Sequence[float], y: Sequence[float], above: float, points: int = 48
 
 
 def largest_rate(x: Sequence[float]) -> float:
-    """The learning rate above which gradient descent diverges: 2 over the largest curvature."""
+    """Return the learning rate above which gradient descent diverges: 2 over the largest curvature."""
     a, b = sum(v * v for v in x) / len(x), sum(x) / len(x)
     return 2 / (a + 1 + sqrt((a - 1) ** 2 + 4 * b * b))

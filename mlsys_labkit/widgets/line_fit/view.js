@@ -1,74 +1,198 @@
-function render({ model, el }) {
-  const x = model.get("x"), y = model.get("y"), ui = frame(el, "fit", "Find f",
-    "Move the line until the misses are short. The map shows the error of every line there is: you are the dot, and training walks downhill.");
-  const [m, b] = best(x, y), least = error(x, y, m, b), limit = largest_rate(x);
+import { h, s, unique, frame, slider, button, fit } from "../shared/dom.js";
+import { plain } from "../shared/numbers.js";
+import { follow, put } from "../shared/state.js";
+import { error, gradient, best, level, largest_rate } from "./model.js";
+
+/** @param {import("../shared/state.js").View} view */
+export function render({ model, el }) {
+  const x = model.get("x"),
+    y = model.get("y"),
+    ui = frame(
+      el,
+      "fit",
+      "Find f",
+      "Move the line until the misses are short. The map shows the error of every line there is: " +
+        "you are the dot, and training walks downhill.",
+    );
+  const [m, b] = best(x, y),
+    least = error(x, y, m, b),
+    limit = largest_rate(x);
   const start = [model.get("slope"), model.get("intercept")];
-  const wide = Math.max(1e-9, Math.abs(m - start[0]) * 1.6), high = Math.max(1e-9, Math.abs(b - start[1]) * 1.8, (Math.max(...y) - Math.min(...y)) * 0.6);
+  const wide = Math.max(1e-9, Math.abs(m - start[0]) * 1.6),
+    high = Math.max(1e-9, Math.abs(b - start[1]) * 1.8, (Math.max(...y) - Math.min(...y)) * 0.6);
   const range = { slope: [m - wide, m + wide], intercept: [b - high, b + high] };
-  let path = [start], rate = 0.6, timer = null;
-  const clamp = (v, [low, top]) => Math.min(top, Math.max(low, v)), tidy = (v) => Number(v.toPrecision(5));
-  const stop = () => { clearInterval(timer); timer = null; go.textContent = "Walk downhill"; };
+  let path = [start],
+    rate = 0.6,
+    timer = null;
+  const clamp = (v, [low, top]) => Math.min(top, Math.max(low, v)),
+    tidy = (v) => Number(v.toPrecision(5));
+  const stop = () => {
+    clearInterval(timer);
+    timer = null;
+    go.textContent = "Walk downhill";
+  };
   const to = (slope, intercept, walked) => {
     path = walked ? [...path.slice(-200), [slope, intercept]] : [[slope, intercept]];
     put(model, { slope: tidy(slope), intercept: tidy(intercept) }, draw);
   };
-  const field = (label, name) => slider(label, { min: range[name][0], max: range[name][1], step: (range[name][1] - range[name][0]) / 400, value: model.get(name), show: plain,
-    input: (v) => { stop(); to(...(name === "slope" ? [v, model.get("intercept")] : [model.get("slope"), v])); } });
-  const slope = field("Slope", "slope"), intercept = field("Intercept", "intercept");
-  const pace = slider("Learning rate (diverges above 1)", { min: 0.05, max: 1.1, step: 0.05, value: rate, show: (v) => plain(v), input: (v) => { rate = v; } });
+  const field = (label, name) =>
+    slider(label, {
+      min: range[name][0],
+      max: range[name][1],
+      step: (range[name][1] - range[name][0]) / 400,
+      value: model.get(name),
+      show: plain,
+      input: (v) => {
+        stop();
+        to(...(name === "slope" ? [v, model.get("intercept")] : [model.get("slope"), v]));
+      },
+    });
+  const slope = field("Slope", "slope"),
+    intercept = field("Intercept", "intercept");
+  const pace = slider("Learning rate (diverges above 1)", {
+    min: 0.05,
+    max: 1.1,
+    step: 0.05,
+    value: rate,
+    show: (v) => plain(v),
+    input: (v) => {
+      rate = v;
+    },
+  });
   const step = () => {
-    const at = [model.get("slope"), model.get("intercept")], down = gradient(x, y, ...at);
+    const at = [model.get("slope"), model.get("intercept")],
+      down = gradient(x, y, ...at);
     const next = at.map((v, i) => v - rate * limit * down[i]);
-    if (!next.every((v) => Math.abs(v) < 1e6)) { stop(); return; }
+    if (!next.every((v) => Math.abs(v) < 1e6)) {
+      stop();
+      return;
+    }
     to(next[0], next[1], true);
   };
-  const once = button("One step", () => { stop(); step(); });
+  const once = button("One step", () => {
+    stop();
+    step();
+  });
   const go = button("Walk downhill", () => {
-    if (timer) { stop(); return; }
+    if (timer) {
+      stop();
+      return;
+    }
     go.textContent = "Stop";
     let left = 120;
-    timer = setInterval(() => { step(); left -= 1; if (!left || error(x, y, model.get("slope"), model.get("intercept")) - least < 1e-4 * (least + 1e-9)) stop(); }, 50);
+    timer = setInterval(() => {
+      step();
+      left -= 1;
+      if (!left || error(x, y, model.get("slope"), model.get("intercept")) - least < 1e-4 * (least + 1e-9)) stop();
+    }, 50);
   });
-  const again = button("Start again", () => { stop(); to(...start); });
+  const again = button("Start again", () => {
+    stop();
+    to(...start);
+  });
   ui.controls.append(slope.el, intercept.el, pace.el, h("div", { class: "lk-buttons" }, once, go, again));
 
-  const board = h("div", { class: "lk-board" }), left = h("div", {}), right = h("div", {});
+  const board = h("div", { class: "lk-board" }),
+    left = h("div", {}),
+    right = h("div", {});
   board.append(left, right);
   ui.stage.append(board);
   let place = null;
   function paint(width) {
-    const narrow = width < 560, w = narrow ? width : (width - 24) / 2, tall = Math.min(300, w * 0.85);
-    const at = [model.get("slope"), model.get("intercept")], now = error(x, y, ...at);
-    const [x0, x1, y0, y1] = [Math.min(...x), Math.max(...x), Math.min(...y), Math.max(...y)], pad = (y1 - y0) * 0.15 || 1;
-    const px = (v) => 8 + ((v - x0) / (x1 - x0)) * (w - 16), py = (v) => tall - 8 - ((v - y0 + pad) / (y1 - y0 + 2 * pad)) * (tall - 16), on = (v) => at[0] * v + at[1];
-    const said = `Slope ${plain(at[0])}, intercept ${plain(at[1])}: mean squared error ${plain(now)}, least possible ${plain(least)}.`;
+    const narrow = width < 560,
+      w = narrow ? width : (width - 24) / 2,
+      tall = Math.min(300, w * 0.85);
+    const at = [model.get("slope"), model.get("intercept")],
+      now = error(x, y, ...at);
+    const [x0, x1, y0, y1] = [Math.min(...x), Math.max(...x), Math.min(...y), Math.max(...y)],
+      pad = (y1 - y0) * 0.15 || 1;
+    const px = (v) => 8 + ((v - x0) / (x1 - x0)) * (w - 16),
+      py = (v) => tall - 8 - ((v - y0 + pad) / (y1 - y0 + 2 * pad)) * (tall - 16),
+      on = (v) => at[0] * v + at[1];
+    const said =
+      `Slope ${plain(at[0])}, intercept ${plain(at[1])}: mean squared error ${plain(now)}, least ` +
+      `possible ${plain(least)}.`;
     const clip = unique("lk-clip");
-    left.replaceChildren(s("svg", { width: w, height: tall, viewBox: `0 0 ${w} ${tall}`, role: "img", class: "lk-points", "aria-label": `${x.length} points and a line. ${said}` },
-      s("defs", {}, s("clipPath", { id: clip }, s("rect", { x: 1, y: 1, width: w - 2, height: tall - 2 }))),
-      s("rect", { class: "rule", x: 0.5, y: 0.5, width: w - 1, height: tall - 1, rx: 6 }),
-      s("g", { "clip-path": `url(#${clip})` }, x.map((v, i) => s("line", { class: "miss", x1: px(v), x2: px(v), y1: py(y[i]), y2: py(on(v)) })),
-        s("line", { class: "line", x1: px(x0), x2: px(x1), y1: py(on(x0)), y2: py(on(x1)) }), x.map((v, i) => s("circle", { class: "dot", cx: px(v), cy: py(y[i]), r: 3.5 })))));
-    const mx = (v) => ((v - range.slope[0]) / (range.slope[1] - range.slope[0])) * w, my = (v) => tall - ((v - range.intercept[0]) / (range.intercept[1] - range.intercept[0])) * tall;
+    left.replaceChildren(
+      s(
+        "svg",
+        {
+          width: w,
+          height: tall,
+          viewBox: `0 0 ${w} ${tall}`,
+          role: "img",
+          class: "lk-points",
+          "aria-label": `${x.length} points and a line. ${said}`,
+        },
+        s("defs", {}, s("clipPath", { id: clip }, s("rect", { x: 1, y: 1, width: w - 2, height: tall - 2 }))),
+        s("rect", { class: "rule", x: 0.5, y: 0.5, width: w - 1, height: tall - 1, rx: 6 }),
+        s(
+          "g",
+          { "clip-path": `url(#${clip})` },
+          x.map((v, i) => s("line", { class: "miss", x1: px(v), x2: px(v), y1: py(y[i]), y2: py(on(v)) })),
+          s("line", { class: "line", x1: px(x0), x2: px(x1), y1: py(on(x0)), y2: py(on(x1)) }),
+          x.map((v, i) => s("circle", { class: "dot", cx: px(v), cy: py(y[i]), r: 3.5 })),
+        ),
+      ),
+    );
+    const mx = (v) => ((v - range.slope[0]) / (range.slope[1] - range.slope[0])) * w,
+      my = (v) => tall - ((v - range.intercept[0]) / (range.intercept[1] - range.intercept[0])) * tall;
     place = { w, tall };
     const rings = [0.05, 0.2, 0.5, 1, 2, 4, 8].map((f) => level(x, y, f * (error(x, y, ...start) - least) + 1e-12));
     const points = (list) => list.map(([a, c]) => `${mx(a).toFixed(1)},${my(c).toFixed(1)}`).join(" ");
-    right.replaceChildren(s("svg", { width: w, height: tall, viewBox: `0 0 ${w} ${tall}`, role: "img", class: "lk-map", "aria-label": `The error over slope and intercept, as rings around the best line; ${path.length - 1} steps walked. ${said}` },
-      s("defs", {}, s("clipPath", { id: `${clip}-map` }, s("rect", { x: 1, y: 1, width: w - 2, height: tall - 2 }))),
-      s("g", { "clip-path": `url(#${clip}-map)` }, rings.map((ring) => s("polygon", { class: "ring", points: points(ring) })), s("polyline", { class: "path", points: points(path) }),
-        path.slice(0, -1).map(([a, c]) => s("circle", { class: "step", cx: mx(a), cy: my(c), r: 2 })), s("circle", { class: "goal", cx: mx(m), cy: my(b), r: 4 }), s("circle", { class: "here", cx: mx(at[0]), cy: my(at[1]), r: 6 })),
-      s("rect", { class: "rule", x: 0.5, y: 0.5, width: w - 1, height: tall - 1, rx: 6 }),
-      s("text", { class: "soft halo", x: w - 6, y: tall - 8, "text-anchor": "end" }, "slope"), s("text", { class: "soft halo", x: 8, y: 16 }, "intercept")));
+    right.replaceChildren(
+      s(
+        "svg",
+        {
+          width: w,
+          height: tall,
+          viewBox: `0 0 ${w} ${tall}`,
+          role: "img",
+          class: "lk-map",
+          "aria-label":
+            `The error over slope and intercept, as rings around the best line; ${path.length - 1} steps ` +
+            `walked. ${said}`,
+        },
+        s("defs", {}, s("clipPath", { id: `${clip}-map` }, s("rect", { x: 1, y: 1, width: w - 2, height: tall - 2 }))),
+        s(
+          "g",
+          { "clip-path": `url(#${clip}-map)` },
+          rings.map((ring) => s("polygon", { class: "ring", points: points(ring) })),
+          s("polyline", { class: "path", points: points(path) }),
+          path.slice(0, -1).map(([a, c]) => s("circle", { class: "step", cx: mx(a), cy: my(c), r: 2 })),
+          s("circle", { class: "goal", cx: mx(m), cy: my(b), r: 4 }),
+          s("circle", { class: "here", cx: mx(at[0]), cy: my(at[1]), r: 6 }),
+        ),
+        s("rect", { class: "rule", x: 0.5, y: 0.5, width: w - 1, height: tall - 1, rx: 6 }),
+        s("text", { class: "soft halo", x: w - 6, y: tall - 8, "text-anchor": "end" }, "slope"),
+        s("text", { class: "soft halo", x: 8, y: 16 }, "intercept"),
+      ),
+    );
     ui.says.textContent = path.length > 1 ? `${said} ${path.length - 1} steps.` : said;
   }
   let held = false;
   const drag = (event) => {
     if (!held) return;
-    const box = right.getBoundingClientRect(), a = (event.clientX - box.left) / place.w, c = 1 - (event.clientY - box.top) / place.tall;
-    to(range.slope[0] + clamp(a, [0, 1]) * (range.slope[1] - range.slope[0]), range.intercept[0] + clamp(c, [0, 1]) * (range.intercept[1] - range.intercept[0]));
+    const box = right.getBoundingClientRect(),
+      a = (event.clientX - box.left) / place.w,
+      c = 1 - (event.clientY - box.top) / place.tall;
+    to(
+      range.slope[0] + clamp(a, [0, 1]) * (range.slope[1] - range.slope[0]),
+      range.intercept[0] + clamp(c, [0, 1]) * (range.intercept[1] - range.intercept[0]),
+    );
   };
-  right.addEventListener("pointerdown", (event) => { stop(); held = true; right.setPointerCapture(event.pointerId); drag(event); });
+  right.addEventListener("pointerdown", (event) => {
+    stop();
+    held = true;
+    right.setPointerCapture(event.pointerId);
+    drag(event);
+  });
   right.addEventListener("pointermove", drag);
-  ["pointerup", "pointercancel"].forEach((name) => right.addEventListener(name, () => { held = false; }));
+  ["pointerup", "pointercancel"].forEach((name) =>
+    right.addEventListener(name, () => {
+      held = false;
+    }),
+  );
   const view = fit(board, paint);
   function draw() {
     slope.put(model.get("slope"));
@@ -77,6 +201,9 @@ function render({ model, el }) {
   }
   const quit = follow(model, ["slope", "intercept"], draw);
   draw();
-  return () => { stop(); quit(); view.stop(); };
+  return () => {
+    stop();
+    quit();
+    view.stop();
+  };
 }
-export default { render };

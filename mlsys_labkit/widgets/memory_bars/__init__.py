@@ -1,4 +1,4 @@
-"""Memory bars: what each rank holds under ZeRO, tensor and pipeline parallelism, against a device's memory."""
+"""Memory bars: the memory of each rank under ZeRO, tensor and pipeline parallelism, against a device's memory."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from mlsys_labkit import specs
+from mlsys_labkit._base.units import si
 from mlsys_labkit.errors import LabkitError
-from mlsys_labkit.ranks.planner import MODELS, Assumptions, Layout, Transformer
-from mlsys_labkit.widgets.base import Kind, paragraph, si, table
+from mlsys_labkit.planner import MODELS, Assumptions, Layout, Transformer
+from mlsys_labkit.widgets.base import Kind, paragraph, table
 from mlsys_labkit.widgets.memory_bars import model
 from mlsys_labkit.widgets.transformer_sizer.model import shape
 
@@ -33,11 +34,11 @@ def memory_bars(
     sequence: int = 4096,
     recompute: str = "none",
 ) -> Any:
-    """Stacked bars of a rank's parameters, gradients, optimizer, activations and buffers, for ZeRO 0 to 3.
+    """Draw stacked bars of a rank's parameters, gradients, optimizer, activations and buffers, for ZeRO 0 to 3.
 
     ``model_name`` is a name of ``ranks.MODELS`` or a ``ranks.Transformer``, ``device`` a GPU of ``mlsys_labkit.specs``;
     the rest is as in ``ranks.Layout``, ``micro_batches`` being those of a step, two or more. The figures are the
-    planner's: fused kernels, FlashAttention, 2 + 2 + 12 bytes a parameter. Raises LabkitError for what cannot be.
+    planner's: fused kernels, FlashAttention, 2 + 2 + 12 bytes per parameter. Raises LabkitError for what cannot be.
     Reference: Rajbhandari et al., "ZeRO", arXiv:1910.02054, fig. 1; Korthikanti et al., arXiv:2205.05198.
 
     Example:
@@ -96,9 +97,4 @@ def _static(state: Mapping[str, Any]) -> str:
     return paragraph(words) + table("Memory of a rank of the fullest pipeline stage", head, rows)
 
 
-KIND = Kind(
-    "memory_bars",
-    "Memory bars",
-    ("name", "device", "layout", "view", "presets", "devices", "ladders", "usable"),
-    _static,
-)
+KIND = Kind("memory_bars", "Memory bars", _static)

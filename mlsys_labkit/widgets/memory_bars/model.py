@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mlsys_labkit.ranks.planner import Layout, PlanError, Transformer, stage_memory
+from mlsys_labkit.planner import Layout, PlanError, Transformer, stage_memory
 from mlsys_labkit.widgets.transformer_sizer.model import FIELDS
 
 PARTS = ("parameters", "gradients", "optimizer", "activations", "buffers")
@@ -16,7 +16,7 @@ _TENSOR = (1, 2, 4, 8, 16)
 
 
 def stage(m: Mapping[str, Any], l: Mapping[str, Any], index: int) -> list[float]:  # noqa: E741
-    """Bytes of parameters, gradients, optimizer, activations and buffers of a stage, and their peak."""
+    """Return the bytes of parameters, gradients, optimizer, activations and buffers of a stage, and their peak."""
     batch = l["data"] * l["micro_batch"] * l["micro_batches"]
     named = {name: l[name] for name in ("data", "tensor", "pipeline", "zero", "micro_batch", "sequence", "recompute")}
     memory = stage_memory(_model(m), Layout(**named, global_batch=batch), index)
@@ -24,18 +24,18 @@ def stage(m: Mapping[str, Any], l: Mapping[str, Any], index: int) -> list[float]
 
 
 def fullest(m: Mapping[str, Any], l: Mapping[str, Any]) -> int:  # noqa: E741
-    """The pipeline stage with the highest peak, the first of them."""
+    """Return the pipeline stage with the highest peak, the first of them."""
     peaks = [stage(m, l, index)[-1] for index in range(l["pipeline"])]
     return peaks.index(max(peaks))
 
 
 def tensor_sizes(m: Mapping[str, Any]) -> list[int]:
-    """Ranks that tensor parallelism can cut this model over."""
+    """Return the ranks that tensor parallelism can cut this model over."""
     return [size for size in _TENSOR if _cuts(_model(m), Layout(tensor=size))]
 
 
 def pipeline_sizes(m: Mapping[str, Any]) -> list[int]:
-    """Stages that its layers divide into."""
+    """Return the stages that its layers divide into."""
     return [size for size in range(1, m["layers"] + 1) if _cuts(_model(m), Layout(pipeline=size, global_batch=size))]
 
 

@@ -43,4 +43,4 @@ def _static(state: Mapping[str, Any]) -> str:
     )
 
 
-KIND = Kind("number_formats", "Number-format explorer", ("value", "format", "formats"), _static)
+KIND = Kind("number_formats", "Number-format explorer", _static)

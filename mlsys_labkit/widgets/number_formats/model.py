@@ -16,7 +16,7 @@ Format = Mapping[str, Any]
 
 
 def plain(format_: FloatFormat | IntegerFormat | CodebookFormat) -> dict[str, Any]:
-    """A format as the view reads it: the widths of its fields, or its numbers in ascending order.
+    """Return a format as the view reads it: the widths of its fields, or its numbers in ascending order.
 
     Example:
         >>> from mlsys_labkit.formats import FORMATS
@@ -42,14 +42,14 @@ def _floats(format_: Format) -> FloatFormat:
 
 
 def decode(format_: Format, code: int) -> float:
-    """The number of a code; in a format that is a list of numbers, the code is the place in the list."""
+    """Return the number of a code; in a format that is a list of numbers, the code is the place in the list."""
     if "numbers" in format_:
         return float(format_["numbers"][code])
     return _floats(format_).decode(code).item()
 
 
 def largest(format_: Format) -> int:
-    """The code of the largest number."""
+    """Return the code of the largest number."""
     if "numbers" in format_:
         return len(format_["numbers"]) - 1
     made = _floats(format_)
@@ -57,7 +57,7 @@ def largest(format_: Format) -> int:
 
 
 def nearest(format_: Format, value: float) -> int:
-    """The code of the nearest number; beyond the largest, the largest."""
+    """Return the code of the nearest number; beyond the largest, the largest."""
     if "numbers" in format_:
         numbers = np.array(format_["numbers"])
         return int(np.abs(numbers - np.clip(value, numbers[0], numbers[-1])).argmin())
@@ -68,7 +68,7 @@ def nearest(format_: Format, value: float) -> int:
 
 
 def neighbours(format_: Format, value: float) -> tuple[float, float]:
-    """The next smaller and the next larger number, each the nearest one itself at the end of the range."""
+    """Return the next smaller and the next larger number, each the nearest one itself at the end of the range."""
     here = decode(format_, nearest(format_, value))
     numbers = format_["numbers"] if "numbers" in format_ else _around(format_, here)
     below = [number for number in numbers if number < value and number <= here]
@@ -77,7 +77,7 @@ def neighbours(format_: Format, value: float) -> tuple[float, float]:
 
 
 def _around(format_: Format, here: float) -> list[float]:
-    """The numbers whose codes stand next to the one of ``here``, on both sides of zero where it is zero."""
+    """Return the numbers whose codes stand next to the one of ``here``, on both sides of zero where it is zero."""
     made = _floats(format_)
     code = int(made.encode(abs(here)))
     sizes = [float(made.decode(each)) for each in range(max(0, code - 1), min(largest(format_), code + 1) + 1)]

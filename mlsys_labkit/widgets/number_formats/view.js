@@ -1,22 +1,67 @@
-function render({ model, el }) {
-  const ui = frame(el, "formats", "What a format makes of a number",
-    "Drag the mark along the line, type a number, or flip a bit. Ticks are the numbers that the format has.");
-  const formats = model.get("formats"), current = () => formats.find((f) => f.name === model.get("format"));
-  const SPANS = [0.125, 0.25, 0.5, 1, 2, 4, 8, 16, 64, 512], MOST = 600;
-  const exact = (x) => (Number.isNaN(x) ? "NaN" : Math.abs(x) >= 1e6 || (x !== 0 && Math.abs(x) < 1e-4) ? x.toExponential(4) : String(Number(x.toPrecision(8))));
+import { h, s, KEYS, frame, ladder, choice, button, grid, fit } from "../shared/dom.js";
+import { plain } from "../shared/numbers.js";
+import { follow, put } from "../shared/state.js";
+import { decode, largest, nearest, neighbours } from "./model.js";
+
+/** @param {import("../shared/state.js").View} view */
+export function render({ model, el }) {
+  const ui = frame(
+    el,
+    "formats",
+    "What a format makes of a number",
+    "Drag the mark along the line, type a number, or flip a bit. Ticks are the numbers that the format has.",
+  );
+  const formats = model.get("formats"),
+    current = () => formats.find((f) => f.name === model.get("format"));
+  const SPANS = [0.125, 0.25, 0.5, 1, 2, 4, 8, 16, 64, 512],
+    MOST = 600;
+  const exact = (x) =>
+    Number.isNaN(x)
+      ? "NaN"
+      : Math.abs(x) >= 1e6 || (x !== 0 && Math.abs(x) < 1e-4)
+        ? x.toExponential(4)
+        : String(Number(x.toPrecision(8)));
   let span = 1;
 
-  const kind = choice("Format", formats.map((f) => [f.name, `${f.name} (${f.bits} bits)`]), model.get("format"), (name) => { put(model, { format: name }, draw); });
-  const entry = h("input", { ...KEYS, type: "text", inputmode: "decimal", autocomplete: "off", spellcheck: "false", class: "mono" });
+  const kind = choice(
+    "Format",
+    formats.map((f) => [f.name, `${f.name} (${f.bits} bits)`]),
+    model.get("format"),
+    (name) => {
+      put(model, { format: name }, draw);
+    },
+  );
+  const entry = h("input", {
+    ...KEYS,
+    type: "text",
+    inputmode: "decimal",
+    autocomplete: "off",
+    spellcheck: "false",
+    class: "mono",
+  });
   entry.addEventListener("change", () => {
     const value = Number(entry.value.replace(",", "."));
-    if (!Number.isFinite(value) || entry.value.trim() === "") { entry.setAttribute("aria-invalid", "true"); ui.says.textContent = "A number: digits, a point, perhaps an exponent, such as 0.1 or 3e-5."; return; }
+    if (!Number.isFinite(value) || entry.value.trim() === "") {
+      entry.setAttribute("aria-invalid", "true");
+      ui.says.textContent = "A number: digits, a point, perhaps an exponent, such as 0.1 or 3e-5.";
+      return;
+    }
     go(value);
   });
-  const zoom = ladder("Half-width of the line", SPANS, span, (x) => `±${x}`, (x) => { span = x; draw(); });
+  const zoom = ladder(
+    "Half-width of the line",
+    SPANS,
+    span,
+    (x) => `±${x}`,
+    (x) => {
+      span = x;
+      draw();
+    },
+  );
   ui.controls.append(kind.el, h("label", { class: "lk-field" }, h("span", {}, "Number"), entry), zoom.el);
 
-  const line = h("div", { class: "lk-line-box" }), bits = h("div", { class: "lk-bits", role: "group", "aria-label": "Bits, the sign first: press to flip" });
+  const line = h("div", { class: "lk-line-box" }),
+    bits = h("div", { class: "lk-bits", role: "group", "aria-label": "Bits, the sign first: press to flip" });
   const facts = h("div", { class: "lk-scroll" });
   ui.stage.append(line, bits);
   ui.rest.append(facts);
@@ -24,7 +69,7 @@ function render({ model, el }) {
   // Every number of the format between two bounds, or null when there are too many to draw.
   function between(f, low, high) {
     const found = [];
-    for (let x = neighbours(f, low)[1]; x <= high && x >= low; ) {
+    for (let x = neighbours(f, low)[1]; x <= high && x >= low;) {
       found.push(x);
       if (found.length > MOST) return null;
       const next = neighbours(f, x)[1];
@@ -34,73 +79,182 @@ function render({ model, el }) {
     return found;
   }
   const picture = fit(line, (width) => {
-    const f = current(), value = model.get("value"), centre = Math.round(value / span) * span || 0;
-    const low = centre - span * 1.02, high = centre + span * 1.02, pad = 14, height = 104, base = 58;
+    const f = current(),
+      value = model.get("value"),
+      centre = Math.round(value / span) * span || 0;
+    const low = centre - span * 1.02,
+      high = centre + span * 1.02,
+      pad = 14,
+      height = 104,
+      base = 58;
     const x = (v) => pad + ((v - low) / (high - low)) * (width - 2 * pad);
-    const stored = decode(f, nearest(f, value)), ticks = between(f, low, high);
+    const stored = decode(f, nearest(f, value)),
+      ticks = between(f, low, high);
     const inside = (v) => Math.min(width - pad, Math.max(pad, x(v)));
-    const mark = s("g", { ...KEYS, class: "lk-mark", tabindex: 0, role: "slider", "aria-label": "Number", "aria-valuenow": value, "aria-valuetext": `${exact(value)}, stored as ${exact(stored)}`, "aria-valuemin": low, "aria-valuemax": high },
+    const mark = s(
+      "g",
+      {
+        ...KEYS,
+        class: "lk-mark",
+        tabindex: 0,
+        role: "slider",
+        "aria-label": "Number",
+        "aria-valuenow": value,
+        "aria-valuetext": `${exact(value)}, stored as ${exact(stored)}`,
+        "aria-valuemin": low,
+        "aria-valuemax": high,
+      },
       s("rect", { x: inside(value) - 12, y: base - 40, width: 24, height: 56, class: "lk-hit" }),
-      s("path", { d: `M${inside(value)} ${base - 4}l-7 -13h14z` }), s("text", { x: inside(value), y: base - 24, "text-anchor": "middle", class: "halo" }, exact(value)));
+      s("path", { d: `M${inside(value)} ${base - 4}l-7 -13h14z` }),
+      s("text", { x: inside(value), y: base - 24, "text-anchor": "middle", class: "halo" }, exact(value)),
+    );
     mark.addEventListener("keydown", (event) => {
       const step = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[event.key];
       if (!step) return;
       event.preventDefault();
       go(event.shiftKey ? value + (step * span) / 200 : neighbours(f, stored)[step > 0 ? 1 : 0]);
-      line.querySelector(".lk-mark").focus();
+      focusMark();
     });
-    const drawn = s("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "Number line" },
+    const drawn = s(
+      "svg",
+      { width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "Number line" },
       s("line", { class: "axis", x1: pad, x2: width - pad, y1: base, y2: base }),
-      ticks ? ticks.map((v) => s("line", { class: `lk-tick${v === stored ? " on" : ""}`, x1: x(v), x2: x(v), y1: base, y2: base + (v === stored ? 18 : 10) }))
+      ticks
+        ? ticks.map((v) =>
+            s("line", {
+              class: `lk-tick${v === stored ? " on" : ""}`,
+              x1: x(v),
+              x2: x(v),
+              y1: base,
+              y2: base + (v === stored ? 18 : 10),
+            }),
+          )
         : s("rect", { class: "lk-dense", x: pad, y: base, width: width - 2 * pad, height: 10 }),
       s("line", { class: "lk-gap", x1: inside(value), x2: inside(stored), y1: base + 14, y2: base + 14 }),
       s("text", { x: inside(stored), y: base + 34, "text-anchor": "middle", class: "halo" }, `stored ${exact(stored)}`),
-      [[low, "start"], [high, "end"]].map(([v, anchor]) => s("text", { class: "soft", x: x(v), y: height - 2, "text-anchor": anchor }, exact(anchor === "start" ? centre - span : centre + span))), mark);
+      [
+        [low, "start"],
+        [high, "end"],
+      ].map(([v, anchor]) =>
+        s(
+          "text",
+          { class: "soft", x: x(v), y: height - 2, "text-anchor": anchor },
+          exact(anchor === "start" ? centre - span : centre + span),
+        ),
+      ),
+      mark,
+    );
     at = (event) => {
       const box = drawn.getBoundingClientRect();
-      const v = low + (((event.clientX - box.left) / box.width) * width - pad) / (width - 2 * pad) * (high - low);
+      const v = low + ((((event.clientX - box.left) / box.width) * width - pad) / (width - 2 * pad)) * (high - low);
       return Number(Math.min(high, Math.max(low, v)).toPrecision(5));
     };
     line.replaceChildren(drawn);
   });
-  let held = false, at = () => model.get("value");
+  const focusMark = () => /** @type {SVGElement} */ (line.querySelector(".lk-mark")).focus();
+  let held = false;
+  /** @type {(event: MouseEvent) => number} */
+  let at = () => model.get("value");
   line.addEventListener("pointerdown", (event) => {
     event.preventDefault();
     held = true;
     line.setPointerCapture(event.pointerId);
     go(at(event));
-    line.querySelector(".lk-mark").focus();
+    focusMark();
   });
   line.addEventListener("pointermove", (event) => held && go(at(event)));
-  ["pointerup", "pointercancel"].forEach((name) => line.addEventListener(name, () => { held = false; }));
+  ["pointerup", "pointercancel"].forEach((name) =>
+    line.addEventListener(name, () => {
+      held = false;
+    }),
+  );
 
   function drawBits(f, code) {
-    if (f.numbers) { bits.replaceChildren(h("p", { class: "lk-note" }, `Code ${code}: the place in the list of this format's ${f.numbers.length} numbers.`)); return; }
-    const text = code.toString(2).padStart(f.bits, "0"), sign = f.signed ? 1 : 0;
+    if (f.numbers) {
+      bits.replaceChildren(
+        h(
+          "p",
+          { class: "lk-note" },
+          `Code ${code}: the place in the list of this format's ${f.numbers.length} numbers.`,
+        ),
+      );
+      return;
+    }
+    const text = code.toString(2).padStart(f.bits, "0"),
+      sign = f.signed ? 1 : 0;
     const part = (i) => (i < sign ? "sign" : i < sign + f.exponent ? "exponent" : "mantissa");
-    bits.replaceChildren(...[...text].map((bit, i) => button(bit, () => {
-      const flipped = decode(f, code + (bit === "0" ? 1 : -1) * 2 ** (f.bits - 1 - i));
-      if (Number.isFinite(flipped)) go(flipped); else ui.says.textContent = `With that bit flipped the code stands for ${exact(flipped)}.`;
-      bits.children[i]?.focus();
-    }, { class: `lk-bit mono ${part(i)}`, "aria-label": `${part(i)} bit ${i - (i < sign ? 0 : i < sign + f.exponent ? sign : sign + f.exponent)}: ${bit}` })),
-    h("span", { class: "lk-key" }, h("i", { class: "sign" }), "sign ", h("i", { class: "exponent" }), "exponent ", h("i", { class: "mantissa" }), "mantissa"));
+    bits.replaceChildren(
+      ...[...text].map((bit, i) =>
+        button(
+          bit,
+          () => {
+            const flipped = decode(f, code + (bit === "0" ? 1 : -1) * 2 ** (f.bits - 1 - i));
+            if (Number.isFinite(flipped)) go(flipped);
+            else ui.says.textContent = `With that bit flipped the code stands for ${exact(flipped)}.`;
+            /** @type {HTMLElement} */ (bits.children[i])?.focus();
+          },
+          {
+            class: `lk-bit mono ${part(i)}`,
+            "aria-label":
+              `${part(i)} bit ${i - (i < sign ? 0 : i < sign + f.exponent ? sign : sign + f.exponent)}: ` + `${bit}`,
+          },
+        ),
+      ),
+      h(
+        "span",
+        { class: "lk-key" },
+        h("i", { class: "sign" }),
+        "sign ",
+        h("i", { class: "exponent" }),
+        "exponent ",
+        h("i", { class: "mantissa" }),
+        "mantissa",
+      ),
+    );
   }
   function draw() {
-    const f = current(), value = model.get("value"), code = nearest(f, value), stored = decode(f, code), [below, above] = neighbours(f, value);
+    const f = current(),
+      value = model.get("value"),
+      code = nearest(f, value),
+      stored = decode(f, code),
+      [below, above] = neighbours(f, value);
     kind.select.value = f.name;
     entry.value = exact(value);
     entry.removeAttribute("aria-invalid");
     picture.draw();
     drawBits(f, code);
-    const top = decode(f, largest(f)), relative = (g) => { const e = decode(g, nearest(g, value)) - value; return value ? `${plain((100 * Math.abs(e)) / Math.abs(value))} %` : exact(Math.abs(e)); };
-    ui.says.textContent = stored === value ? `${exact(value)} is a number of ${f.name}: no error. Its neighbours are ${exact(below)} and ${exact(above)}.`
-      : `${exact(value)} lies ${value > top || value < (f.signed || f.numbers ? -top : 0) ? "beyond the range" : `between ${exact(below)} and ${exact(above)}`}; ${f.name} stores ${exact(stored)}, an error of ${exact(Math.abs(stored - value))} (${relative(f)}).`;
-    facts.replaceChildren(grid("The same number in every format, nearest and saturated", ["format", "bits", "stored", "relative error", "next below", "next above"],
-      formats.map((g) => { const [low, high] = neighbours(g, value); return [g.name, String(g.bits), exact(decode(g, nearest(g, value))), relative(g), exact(low), exact(high)]; })));
+    const top = decode(f, largest(f)),
+      relative = (g) => {
+        const e = decode(g, nearest(g, value)) - value;
+        return value ? `${plain((100 * Math.abs(e)) / Math.abs(value))} %` : exact(Math.abs(e));
+      };
+    ui.says.textContent =
+      stored === value
+        ? `${exact(value)} is a number of ${f.name}: no error. Its neighbours are ${exact(below)} and ${exact(above)}.`
+        : `${exact(value)} lies ` +
+          (value > top || value < (f.signed || f.numbers ? -top : 0)
+            ? "beyond the range"
+            : `between ${exact(below)} and ${exact(above)}`) +
+          `; ${f.name} stores ${exact(stored)}, an error of ${exact(Math.abs(stored - value))} (` +
+          `${relative(f)}).`;
+    facts.replaceChildren(
+      grid(
+        "The same number in every format, nearest and saturated",
+        ["format", "bits", "stored", "relative error", "next below", "next above"],
+        formats.map((g) => {
+          const [low, high] = neighbours(g, value);
+          return [g.name, String(g.bits), exact(decode(g, nearest(g, value))), relative(g), exact(low), exact(high)];
+        }),
+      ),
+    );
   }
-  const go = (value) => { put(model, { value }, draw); };
+  const go = (value) => {
+    put(model, { value }, draw);
+  };
   const stop = follow(model, ["value", "format"], draw);
   draw();
-  return () => { stop(); picture.stop(); };
+  return () => {
+    stop();
+    picture.stop();
+  };
 }
-export default { render };

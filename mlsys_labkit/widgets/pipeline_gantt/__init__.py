@@ -6,12 +6,13 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from mlsys_labkit._base.units import si
 from mlsys_labkit.errors import LabkitError
-from mlsys_labkit.widgets.base import Kind, paragraph, si, table
+from mlsys_labkit.widgets.base import Kind, paragraph, table
 from mlsys_labkit.widgets.pipeline_gantt import model
 
 if TYPE_CHECKING:
-    from mlsys_labkit.ranks.trace import Event, Trace
+    from mlsys_labkit.ranks.trace.events import Event, Trace
 
 NAMES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "interleaved 1F1B", "zero_bubble": "zero bubble (ZB-H1)"}
 MOST = {"stages": 8, "micro_batches": 32, "chunks": 4}
@@ -25,9 +26,9 @@ def pipeline_gantt(
 ) -> Any:
     """Draw a pipeline schedule, its bubble beside the formula, and the activations that each stage holds.
 
-    ``schedule`` is "gpipe", "1f1b", "interleaved" (with ``chunks`` model chunks a stage) or "zero_bubble"; ``backward``
-    the time of a backward in forwards (0.5 to 3 in halves). Messages cost nothing here; ``rank_timeline`` draws runs
-    where they do. Raises LabkitError for another schedule and numbers out of range.
+    ``schedule`` is "gpipe", "1f1b", "interleaved" (with ``chunks`` model chunks per stage) or "zero_bubble";
+    ``backward`` is the time of a backward in forwards (0.5 to 3 in halves). Messages take no time here;
+    ``rank_timeline`` draws runs where they do. Raises LabkitError for another schedule and numbers out of range.
     Reference: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters", 2021.
 
     Example:
@@ -60,7 +61,7 @@ def rank_timeline(trace: Trace) -> Any:
         >>> rank_timeline(simulate([[Compute("F0", 1e-3), Send(1, 1000)], [Recv(0), Compute("F0", 1e-3)]], link))
         <Ranks in time>
     """
-    from mlsys_labkit.ranks.analysis import critical_path
+    from mlsys_labkit.ranks.trace.analysis import critical_path
 
     path = critical_path(trace)
     if not path.stretches:
@@ -71,7 +72,7 @@ def rank_timeline(trace: Trace) -> Any:
     drawn, left_out = timed[:MOST_BARS], len(timed) - MOST_BARS
     keys = {stretch.event.key for stretch in path.stretches if stretch.event is not None}
     parts = (("computing", "compute"), ("messages", "message"), ("collectives", "collective"), ("other", "other"))
-    words = ", ".join(f"{say(path.of(kind))} {name}" for name, kind in parts if path.of(kind) > 0)
+    words = ", ".join(f"{si(path.of(kind), 's')} {name}" for name, kind in parts if path.of(kind) > 0)
     return TIMELINE.show(
         {
             "stages": trace.world_size,
@@ -82,18 +83,10 @@ def rank_timeline(trace: Trace) -> Any:
             "cursor": 0,
             "bars": [[*_bar(event, first), int(id(event) in on_path)] for event in drawn],
             "arrows": [[*arrow, int(key in keys)] for key, arrow in _arrows(trace, first)][:MOST_BARS],
-            "path": f"{say(path.seconds)} on the critical path: {words}.",
+            "path": f"{si(path.seconds, 's')} on the critical path: {words}.",
             "note": f"The last {left_out} bars are not drawn. " if left_out > 0 else "",
         }
     )
-
-
-def say(seconds: float) -> str:
-    """A duration with three significant digits in s, ms or µs; the twin of ``span`` in view.js."""
-    time = float(seconds)
-    if time >= 1 or not time:
-        return si(time, "s")
-    return f"{float(f'{time * 1e3:.3g}'):g} ms" if time >= 1e-3 else f"{float(f'{time * 1e6:.3g}'):g} µs"
 
 
 def _seconds(event: Event) -> tuple[float, float]:
@@ -111,7 +104,7 @@ def _bar(event: Event, first: float) -> list[Any]:
 
 
 def _arrows(trace: Trace, first: float) -> list[tuple[str, list[Any]]]:
-    """(key, [source, when it called, destination, when it had the message, bytes]) of each message with two ends."""
+    """Return (key, [source, time of the send, destination, time of arrival, bytes]) of each complete message."""
     sends: dict[str, Event] = {}
     arrivals: dict[str, tuple[int, float]] = {}
     for event in trace:
@@ -148,12 +141,12 @@ def _static(state: Mapping[str, Any]) -> str:
         mine = [bar for bar in drawn if bar[0] == rank]
         busy = sum(bar[4] - bar[3] for bar in mine if bar[1] != "call")
         order = ", ".join(bar[1] + bar[2] if bar[1] in "FBW" else bar[2] for bar in mine[:12])
-        rows.append([f"rank {rank}", say(busy), say(sum(bar[4] - bar[3] for bar in mine if bar[1] == "call")), order])
+        rows.append(
+            [f"rank {rank}", si(busy, "s"), si(sum(bar[4] - bar[3] for bar in mine if bar[1] == "call"), "s"), order]
+        )
     head = ["rank", "computing", "in calls", "what came first"]
     return paragraph(state["note"] + state["path"]) + table("What each rank did", head, rows)
 
 
-_SHAPE = ("stages", "micro_batches", "schedule", "chunks", "backward")
-_FIELDS = (*_SHAPE, "cursor", "bars", "arrows", "path", "note")
-KIND = Kind("pipeline_gantt", "Pipeline schedule", _FIELDS, _static)
-TIMELINE = Kind("pipeline_gantt", "Ranks in time", _FIELDS, _static)
+KIND = Kind("pipeline_gantt", "Pipeline schedule", _static)
+TIMELINE = Kind("pipeline_gantt", "Ranks in time", _static)

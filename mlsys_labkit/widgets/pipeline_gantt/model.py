@@ -1,7 +1,8 @@
 """A pipeline schedule as bars in time, its bubble and its live activations; the twin of ``model.js``.
 
-Thin words over ``mlsys_labkit.ranks``. A step is (kind, micro-batch, chunk), a bar (rank, kind, label, start, end).
-Times are in whatever unit ``forward`` and ``backward`` have; a split backward gives half of it to the weights.
+The functions are thin wrappers of ``mlsys_labkit.ranks``. A step is (kind, micro-batch, chunk), a bar (rank, kind,
+label, start, end). Times are in whatever unit ``forward`` and ``backward`` have; a split backward gives half of it to
+the weights.
 """
 
 from __future__ import annotations
@@ -9,20 +10,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mlsys_labkit.ranks import schedules
-from mlsys_labkit.ranks.clock import simulate
+from mlsys_labkit.ranks.simulation import schedules
+from mlsys_labkit.ranks.simulation.clock import simulate
 
 Bar = tuple[int, str, str, float, float]
 
 
 def steps(name: str, p: int, m: int, v: int) -> list[list[tuple[str, int, int]]]:
-    """The steps of each stage in order."""
+    """Return the steps of each stage in order."""
     plan = schedules.schedule(name, p, m, chunks=v)
     return [[(step.kind, step.micro_batch, step.chunk) for step in row] for row in plan.steps]
 
 
 def bars(name: str, p: int, m: int, v: int, forward: float, backward: float) -> list[Bar]:
-    """When each step runs, with messages that cost nothing.
+    """Return the times of each step, with messages that cost nothing.
 
     Example:
         >>> bars("gpipe", 2, 1, 1, 1.0, 2.0)
@@ -35,17 +36,17 @@ def bars(name: str, p: int, m: int, v: int, forward: float, backward: float) -> 
 
 
 def bubble(name: str, p: int, m: int, v: int, forward: float, backward: float) -> float:
-    """The bubble fraction by formula."""
+    """Return the bubble fraction by formula."""
     return float(schedules.bubble(name, p, m, chunks=v, forward_seconds=forward, backward_seconds=backward))
 
 
 def idle(drawn: Sequence[Bar], p: int, length: float) -> float:
-    """The part of the time of ``p`` ranks, ``length`` each, that no bar fills."""
+    """Return the part of the time of ``p`` ranks, ``length`` each, that no bar fills."""
     return 1 - sum(end - start for *_, start, end in drawn) / (p * length)
 
 
 def live(drawn: Sequence[Bar], rank: int) -> list[tuple[float, int]]:
-    """(time, micro-batches whose activations the rank holds from then on), in order of time.
+    """Return (time, micro-batches whose activations the rank holds from then on), in order of time.
 
     A forward's activations are there from its start, and until the end of its backward, or of its weights' gradient.
     """

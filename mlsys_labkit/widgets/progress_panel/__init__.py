@@ -13,7 +13,7 @@ HEAD = ("task", "state", "points", "hints")
 def progress_panel(
     title: str, tasks: Sequence[Mapping[str, Any]], says: str, notes: Sequence[str] = (), news: Sequence[str] = ()
 ) -> Any:
-    """The tasks of a lab as a table, a line of boxes as wide as their points, and ``says``, what to do next.
+    """Show the tasks of a lab as a table, a line of boxes as wide as their points, and ``says``, what to do next.
 
     A task is ``{"title", "state", "mark", "words", "points", "of", "hints"}``: ``state`` is ``passes``, ``again``,
     ``tried`` or ``none``, ``mark`` its sign, ``words`` what it means here, ``points`` those earned ``of`` so many.
@@ -42,4 +42,4 @@ def _static(state: Mapping[str, Any]) -> str:
     return table(state["lab"], HEAD, rows) + "".join(map(paragraph, lines))
 
 
-KIND = Kind("progress_panel", "Progress", ("lab", "tasks", "says", "notes", "news"), _static)
+KIND = Kind("progress_panel", "Progress", _static)

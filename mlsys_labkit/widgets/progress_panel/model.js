@@ -1,1 +1,2 @@
-export const left = (tasks) => tasks.map((task, index) => [index + 1, task]).filter(([, task]) => task.state !== "passes");
+export const left = (tasks) =>
+  tasks.map((task, index) => [index + 1, task]).filter(([, task]) => task.state !== "passes");

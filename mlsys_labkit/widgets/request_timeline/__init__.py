@@ -1,4 +1,4 @@
-"""Request timeline: when each request waited, was prefilled and decoded, and whether it was served in time."""
+"""Request timeline: waiting, prefill and decoding of each request, and the requests served in time."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mlsys_labkit._base.units import plain, si
 from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.serving.measuring import measure
 from mlsys_labkit.serving.metrics import RunMetrics
 from mlsys_labkit.serving.records import Recording
-from mlsys_labkit.units import plain, si
 from mlsys_labkit.widgets.base import Kind, paragraph, table
 from mlsys_labkit.widgets.request_timeline import model
 
@@ -23,7 +23,7 @@ _TOLD = 30  # rows of the static table
 def request_timeline(
     recording: Recording, *, ttft_seconds: float | None = None, tpot_seconds: float | None = None
 ) -> Any:
-    """A row a request: queued, prefilled in chunks, decoding, preempted. Bounds on TTFT and TPOT show the goodput.
+    """Draw one row per request: queued, prefilled, decoding, preempted; bounds on TTFT and TPOT set the goodput.
 
     Batch size and cache occupancy are drawn beneath. The bounds start at the run's own 90th percentiles unless given.
     Of more than 500 steps, the strips show the largest of every two, three, ... of them, and the view says so.
@@ -82,7 +82,7 @@ def _row(recording: Recording, name: str, arrival_seconds: float) -> list[Any]:
 
 
 def _segments(recording: Recording, names: Sequence[str], arrivals: Sequence[float]) -> list[list[float]]:
-    """``[row, kind, start, end, steps]`` of all rows; decodes in steps that follow each other are one piece."""
+    """Return ``[row, kind, start, end, steps]`` of all rows; decodes in steps that follow each other are one piece."""
     numbers = {name: number for number, name in enumerate(names)}
     # Until its first token a request's prefill is that of all its samples.
     families = {each.id: [numbers[name] for name in each.sample_ids] for each in recording.requests}
@@ -117,7 +117,7 @@ def _segments(recording: Recording, names: Sequence[str], arrivals: Sequence[flo
 def _between(
     row: int, piece: list[float] | None, lost: float | None, arrival: float, start: float
 ) -> list[list[float]]:
-    """What a request did before it is worked on again: it queued, lay preempted, or held its blocks and waited."""
+    """Return the state of a request before its next step: queued, preempted, or waiting with its blocks."""
     since = arrival if piece is None else piece[3]
     waits = [(QUEUED if piece is None else STALLED, since, start if lost is None else lost)]
     if lost is not None:
@@ -126,7 +126,7 @@ def _between(
 
 
 def _strips(recording: Recording, measured: RunMetrics, stride: int) -> list[list[float]]:
-    """``[start, end, tokens, requests, used blocks]`` of each step, or of the largest of every few."""
+    """Return ``[start, end, tokens, requests, used blocks]`` of each step, or of the largest of every few."""
     found = []
     for at in range(0, len(recording.steps), stride):
         steps, memory = recording.steps[at : at + stride], measured.memory[at : at + stride]
@@ -137,7 +137,7 @@ def _strips(recording: Recording, measured: RunMetrics, stride: int) -> list[lis
 
 
 def _bounds(measured: RunMetrics, name: str, given: float | None) -> tuple[list[float], float]:
-    """A ladder of bounds from below the shortest wait to above the longest, and the rung to start on."""
+    """Return a ladder of bounds from below the shortest wait to above the longest, and the rung to start on."""
     waits = measured.values(name) or [0.1]
     low, high = max(min(waits), 1e-6) / 2, max(max(waits), 1e-6) * 2
     rungs = {_two(low * (high / low) ** (at / 40)) for at in range(41)}
@@ -173,9 +173,4 @@ def _static(state: Mapping[str, Any]) -> str:
     return paragraph(words) + table(caption, head, [cells(row) for row in rows[:_TOLD]])
 
 
-KIND = Kind(
-    "request_timeline",
-    "Request timeline",
-    ("rows", "segments", "strips", "stride", "blocks", "seconds", "clock", "ttfts", "tpots", "ttft", "tpot", "row"),
-    _static,
-)
+KIND = Kind("request_timeline", "Request timeline", _static)

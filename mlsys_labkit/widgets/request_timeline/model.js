@@ -5,7 +5,8 @@ export const tpot = (row) => (row[4] < 2 ? null : (row[3] - row[2]) / (row[4] - 
 export function missed(row, mostTtft, mostTpot) {
   const first = ttft(row);
   if (first === null || !["stop", "length"].includes(row[5])) return "not served";
-  const late = first > mostTtft * (1 + ROUNDING), slow = (tpot(row) || 0) > mostTpot * (1 + ROUNDING);
+  const late = first > mostTtft * (1 + ROUNDING),
+    slow = (tpot(row) || 0) > mostTpot * (1 + ROUNDING);
   return late && slow ? "both" : late ? "TTFT" : slow ? "TPOT" : "";
 }
 export function goodput(rows, mostTtft, mostTpot, seconds) {
@@ -20,8 +21,11 @@ export function span(rows, first, count, end) {
 export function ticks(low, high, most) {
   if (high <= low) return [];
   const power = Math.floor(Math.log10((high - low) / most));
-  const step = [1, 2, 5, 10, 20].map((size) => (power >= 0 ? size * 10 ** power : size / 10 ** -power)).find((size) => (high - low) / size <= most);
+  const step = [1, 2, 5, 10, 20]
+    .map((size) => (power >= 0 ? size * 10 ** power : size / 10 ** -power))
+    .find((size) => (high - low) / size <= most);
   const found = [];
-  for (let count = Math.ceil(low / step); count <= Math.floor(high / step) && found.length < most; count += 1) found.push(count * step);
+  for (let count = Math.ceil(low / step); count <= Math.floor(high / step) && found.length < most; count += 1)
+    found.push(count * step);
   return found;
 }

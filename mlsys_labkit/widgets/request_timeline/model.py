@@ -1,4 +1,4 @@
-"""Which requests were served in time, under bounds that move under the hand; the twin of ``model.js``.
+"""Requests served in time under adjustable bounds; the twin of ``model.js``.
 
 A row is ``(name, arrival, first, last, tokens, reason)``: seconds of the arrival, the first and the last token (None
 where there was none), how many tokens it got, and how it ended ("stop", "length", "abort", or "" for not yet).
@@ -16,17 +16,17 @@ ROUNDING = 1e-9  # a wait of exactly the bound is a difference of two clock read
 
 
 def ttft(row: Row) -> float | None:
-    """Seconds from a request's arrival to its first token."""
+    """Return the seconds from a request's arrival to its first token."""
     return None if row[2] is None else float(row[2] - row[1])
 
 
 def tpot(row: Row) -> float | None:
-    """Seconds a token behind the first; None below two tokens."""
+    """Return the seconds per token after the first; None below two tokens."""
     return None if row[4] < 2 else float((row[3] - row[2]) / (row[4] - 1))
 
 
 def missed(row: Row, most_ttft: float, most_tpot: float) -> str:
-    """What a request missed: "" for nothing, "TTFT", "TPOT", "both", or "not served" for one that got no proper end.
+    """Return the bound that a request missed: "", "TTFT", "TPOT" or "both"; "not served" without a proper end.
 
     Example:
         >>> missed(("a", 0.0, 0.4, 1.4, 11, "length"), most_ttft=0.3, most_tpot=0.1)
@@ -41,7 +41,7 @@ def missed(row: Row, most_ttft: float, most_tpot: float) -> str:
 
 
 def goodput(rows: Sequence[Row], most_ttft: float, most_tpot: float, seconds: float) -> list[float]:
-    """[requests that met both bounds, requests a second that did].
+    """Return [requests that met both bounds, requests per second that did].
 
     Example:
         >>> goodput([("a", 0.0, 0.4, 1.4, 11, "length")], most_ttft=0.5, most_tpot=0.1, seconds=2.0)
@@ -52,7 +52,7 @@ def goodput(rows: Sequence[Row], most_ttft: float, most_tpot: float, seconds: fl
 
 
 def span(rows: Sequence[Row], first: int, count: int, end: float) -> list[float]:
-    """[start, end] of the time that ``count`` rows from ``first`` on take; who did not end lasts until ``end``."""
+    """Return [start, end] of ``count`` rows from ``first`` on; a row that did not end lasts until ``end``."""
     shown = rows[first : first + count]
     last = [end if row[3] is None or not row[5] else row[3] for row in shown]
     start = min((row[1] for row in shown), default=0.0)
@@ -60,7 +60,7 @@ def span(rows: Sequence[Row], first: int, count: int, end: float) -> list[float]
 
 
 def ticks(low: float, high: float, most: int) -> list[float]:
-    """At most ``most`` round numbers, evenly spaced, within [low, high].
+    """Return at most ``most`` round numbers, evenly spaced, within [low, high].
 
     Example:
         >>> ticks(0.3, 2.2, most=5)

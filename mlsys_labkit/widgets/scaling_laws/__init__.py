@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from mlsys_labkit._base.units import si
 from mlsys_labkit.errors import LabkitError
-from mlsys_labkit.widgets.base import Kind, paragraph, si, table
+from mlsys_labkit.widgets.base import Kind, paragraph, table
 from mlsys_labkit.widgets.scaling_laws import model
 
 
 def scaling_laws(flops: float = 5.76e23, parameters: float | None = None, served: float = 0.0) -> Any:
     """Spend ``flops`` of training on a model of so many ``parameters``; by default on the best size.
 
-    ``served`` are the tokens that it will write in its life, each 2 FLOPs a parameter. The law is Chinchilla's fit.
+    ``served`` are the tokens that it will write in its life, each 2 FLOPs per parameter. The law is Chinchilla's fit.
     Raises LabkitError for a budget outside 1e18 to 1e27 FLOPs, parameters outside 1e7 to 1e13, negative ``served``.
     Reference: Hoffmann et al., arXiv:2203.15556; Sardana et al., "Beyond Chinchilla-Optimal", arXiv:2401.00448.
 
@@ -45,4 +46,4 @@ def _static(state: Mapping[str, Any]) -> str:
     )
 
 
-KIND = Kind("scaling_laws", "Scaling laws", ("law", "flops", "parameters", "served"), _static)
+KIND = Kind("scaling_laws", "Scaling laws", _static)

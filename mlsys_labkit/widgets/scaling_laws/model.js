@@ -1,5 +1,6 @@
 // Twin of model.py.
-export const loss = (law, parameters, tokens) => law.floor + law.a / parameters ** law.alpha + law.b / tokens ** law.beta;
+export const loss = (law, parameters, tokens) =>
+  law.floor + law.a / parameters ** law.alpha + law.b / tokens ** law.beta;
 export function bestParameters(law, flops) {
   const exponent = law.alpha + law.beta;
   return ((law.alpha * law.a) / (law.beta * law.b)) ** (1 / exponent) * (flops / 6) ** (law.beta / exponent);

@@ -16,7 +16,7 @@ Law = Mapping[str, float]
 
 
 def loss(law: Law, parameters: float, tokens: float) -> float:
-    """Cross entropy in nats a token.
+    """Return the cross entropy in nats per token.
 
     Example:
         >>> round(loss(CHINCHILLA, 70e9, 1.4e12), 3)
@@ -26,7 +26,7 @@ def loss(law: Law, parameters: float, tokens: float) -> float:
 
 
 def best_parameters(law: Law, flops: float) -> float:
-    """Parameters that reach the least loss with ``flops`` of training; the tokens are flops / (6 parameters).
+    """Return parameters that reach the least loss with ``flops`` of training; the tokens are flops / (6 parameters).
 
     Example:
         >>> round(best_parameters(CHINCHILLA, 5.76e23) / 1e9)
@@ -38,11 +38,11 @@ def best_parameters(law: Law, flops: float) -> float:
 
 
 def lifetime(parameters: float, tokens: float, served: float) -> float:
-    """FLOPs of training on ``tokens`` and then of writing ``served`` tokens: 6 and 2 a parameter."""
+    """Return FLOPs of training on ``tokens`` and then of writing ``served`` tokens: 6 and 2 per parameter."""
     return 6 * parameters * tokens + 2 * parameters * served
 
 
 def tokens_for(law: Law, parameters: float, target: float) -> float | None:
-    """Tokens with which a model of this size reaches the loss ``target``; None if it never does."""
+    """Return the tokens with which a model of this size reaches the loss ``target``; None if it never does."""
     left = target - law["floor"] - law["a"] / parameters ** law["alpha"]
     return float((law["b"] / left) ** (1 / law["beta"])) if left > 0 else None

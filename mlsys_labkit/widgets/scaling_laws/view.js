@@ -1,40 +1,182 @@
-function render({ model, el }) {
+import { h, s, unique, frame, slider, button, grid, fit } from "../shared/dom.js";
+import { si, plain } from "../shared/numbers.js";
+import { follow, put } from "../shared/state.js";
+import { loss, bestParameters, lifetime, tokensFor } from "./model.js";
+
+/** @param {import("../shared/state.js").View} view */
+export function render({ model, el }) {
   const law = model.get("law");
-  const ui = frame(el, "scaling", "How large, on how many tokens?", "Each curve is one budget of arithmetic, spent on small models and many tokens (left) or large ones and few (right). Move the dot along yours; then let the model be used.");
-  const set = (pairs) => { put(model, pairs, draw); };
-  const exp = (v) => { const e = Math.floor(Math.log10(v) + 1e-9); return `${(v / 10 ** e).toFixed(1)}e${e}`; };
-  const flops = slider("Training, FLOPs", { min: 18, max: 27, step: 0.1, value: Math.log10(model.get("flops")), show: (v) => exp(10 ** v), input: (v) => set({ flops: 10 ** v }) });
-  const size = slider("Parameters", { min: 7, max: 13, step: 0.02, value: Math.log10(model.get("parameters")), show: (v) => si(10 ** v), input: (v) => set({ parameters: 10 ** v }) });
-  const served = slider("Tokens served in its life", { min: 0, max: 60, step: 1, value: model.get("served") ? Math.round((Math.log10(model.get("served")) - 10) * 10) : 0, show: (v) => (v ? si(10 ** (10 + v / 10)) : "none"), input: (v) => set({ served: v ? 10 ** (10 + v / 10) : 0 }) });
-  ui.controls.append(flops.el, size.el, served.el, h("div", { class: "lk-buttons" }, button("Best for this training budget", () => set({ parameters: bestParameters(law, model.get("flops")) }))));
-  const board = h("div", { class: "lk-board" }), sums = h("div", { class: "lk-scroll" });
+  const ui = frame(
+    el,
+    "scaling",
+    "How large, on how many tokens?",
+    "Each curve is one budget of arithmetic, spent on small models and many tokens (left) or " +
+      "large ones and few (right). Move the dot along yours; then let the model be used.",
+  );
+  const set = (pairs) => {
+    put(model, pairs, draw);
+  };
+  const exp = (v) => {
+    const e = Math.floor(Math.log10(v) + 1e-9);
+    return `${(v / 10 ** e).toFixed(1)}e${e}`;
+  };
+  const flops = slider("Training, FLOPs", {
+    min: 18,
+    max: 27,
+    step: 0.1,
+    value: Math.log10(model.get("flops")),
+    show: (v) => exp(10 ** v),
+    input: (v) => set({ flops: 10 ** v }),
+  });
+  const size = slider("Parameters", {
+    min: 7,
+    max: 13,
+    step: 0.02,
+    value: Math.log10(model.get("parameters")),
+    show: (v) => si(10 ** v),
+    input: (v) => set({ parameters: 10 ** v }),
+  });
+  const served = slider("Tokens served in its life", {
+    min: 0,
+    max: 60,
+    step: 1,
+    value: model.get("served") ? Math.round((Math.log10(model.get("served")) - 10) * 10) : 0,
+    show: (v) => (v ? si(10 ** (10 + v / 10)) : "none"),
+    input: (v) => set({ served: v ? 10 ** (10 + v / 10) : 0 }),
+  });
+  ui.controls.append(
+    flops.el,
+    size.el,
+    served.el,
+    h(
+      "div",
+      { class: "lk-buttons" },
+      button("Best for this training budget", () => set({ parameters: bestParameters(law, model.get("flops")) })),
+    ),
+  );
+  const board = h("div", { class: "lk-board" }),
+    sums = h("div", { class: "lk-scroll" });
   ui.stage.append(board);
   ui.rest.append(sums);
   // The size with the least arithmetic over a life, at the loss of the dot.
   function thrifty(target) {
     let found = null;
     for (let e = 7; e <= 13; e += 0.01) {
-      const n = 10 ** e, d = tokensFor(law, n, target);
-      if (d && (!found || lifetime(n, d, model.get("served")) < found.flops)) found = { n, d, flops: lifetime(n, d, model.get("served")) };
+      const n = 10 ** e,
+        d = tokensFor(law, n, target);
+      if (d && (!found || lifetime(n, d, model.get("served")) < found.flops))
+        found = { n, d, flops: lifetime(n, d, model.get("served")) };
     }
     return found;
   }
   function paint(width) {
-    const tall = 300, pad = { l: 46, r: 12, t: 10, b: 34 }, C = model.get("flops"), N = model.get("parameters"), D = C / 6 / N, L = loss(law, N, D), best = bestParameters(law, C), low = 1.6, high = 3.6;
-    const px = (n) => pad.l + ((Math.log10(n) - 7) / 6) * (width - pad.l - pad.r), py = (v) => tall - pad.b - ((Math.min(v, high + 0.2) - low) / (high - low)) * (tall - pad.t - pad.b), clip = unique("lk-clip");
-    const curve = (flops) => Array.from({ length: 121 }, (_, i) => { const n = 10 ** (7 + i / 20); return `${px(n).toFixed(1)},${py(loss(law, n, flops / 6 / n)).toFixed(1)}`; }).join(" ");
-    const budgets = [1e19, 1e20, 1e21, 1e22, 1e23, 1e24, 1e25, 1e26], said = `Loss ${L.toFixed(3)} with ${si(N)} parameters and ${si(D)} tokens, ${plain(D / N)} a parameter; the best size for this training is ${si(best)}, with loss ${loss(law, best, C / 6 / best).toFixed(3)}.`;
-    board.replaceChildren(s("svg", { width, height: tall, viewBox: `0 0 ${width} ${tall}`, role: "img", "aria-label": `Loss over parameters for budgets of 1e19 to 1e26 FLOPs. ${said}` },
-      s("defs", {}, s("clipPath", { id: clip }, s("rect", { x: pad.l, y: pad.t, width: width - pad.l - pad.r, height: tall - pad.t - pad.b }))),
-      [7, 8, 9, 10, 11, 12, 13].map((e) => s("g", {}, s("line", { class: "rule", x1: px(10 ** e), x2: px(10 ** e), y1: pad.t, y2: tall - pad.b }), s("text", { class: "soft", x: px(10 ** e), y: tall - pad.b + 16, "text-anchor": "middle" }, si(10 ** e)))),
-      [2, 2.5, 3, 3.5].map((v) => s("g", {}, s("line", { class: "rule", x1: pad.l, x2: width - pad.r, y1: py(v), y2: py(v) }), s("text", { class: "soft", x: pad.l - 6, y: py(v) + 4, "text-anchor": "end" }, v.toFixed(1)))),
-      s("line", { class: "floor", x1: pad.l, x2: width - pad.r, y1: py(law.floor), y2: py(law.floor) }), s("text", { class: "soft halo", x: pad.l + 6, y: py(law.floor) - 5 }, `${law.floor}: what no model of this family gets below`),
-      s("g", { "clip-path": `url(#${clip})` }, budgets.map((flops) => s("polyline", { class: "iso", points: curve(flops) })), s("polyline", { class: "bottom", points: Array.from({ length: 91 }, (_, i) => { const c = 10 ** (18 + i / 10), n = bestParameters(law, c); return `${px(n).toFixed(1)},${py(loss(law, n, c / 6 / n)).toFixed(1)}`; }).join(" ") }), s("polyline", { class: "mine", points: curve(C) }),
-        budgets.map((flops) => { const n = bestParameters(law, flops); return s("text", { class: "soft halo", x: px(n), y: py(loss(law, n, flops / 6 / n)) + 15, "text-anchor": "middle" }, exp(flops).replace(".0", "")); }), s("circle", { class: "here", cx: px(N), cy: py(L), r: 7 })),
-      s("text", { class: "soft", x: width - pad.r, y: tall - 4, "text-anchor": "end" }, "parameters"), s("text", { class: "soft halo", x: pad.l + 6, y: pad.t + 12 }, "loss")));
-    const rows = [["this model", si(N), si(D), plain(D / N), exp(lifetime(N, D, model.get("served")))]], thrift = thrifty(L);
-    if (thrift) rows.push(["same loss, least arithmetic over its life", si(thrift.n), si(thrift.d), plain(thrift.d / thrift.n), exp(thrift.flops)]);
-    sums.replaceChildren(grid("Training and serving together", ["model", "parameters", "tokens", "tokens a parameter", "FLOPs in its life"], rows));
+    const tall = 300,
+      pad = { l: 46, r: 12, t: 10, b: 34 },
+      C = model.get("flops"),
+      N = model.get("parameters"),
+      D = C / 6 / N,
+      L = loss(law, N, D),
+      best = bestParameters(law, C),
+      low = 1.6,
+      high = 3.6;
+    const px = (n) => pad.l + ((Math.log10(n) - 7) / 6) * (width - pad.l - pad.r),
+      py = (v) => tall - pad.b - ((Math.min(v, high + 0.2) - low) / (high - low)) * (tall - pad.t - pad.b),
+      clip = unique("lk-clip");
+    const curve = (flops) =>
+      Array.from({ length: 121 }, (_, i) => {
+        const n = 10 ** (7 + i / 20);
+        return `${px(n).toFixed(1)},${py(loss(law, n, flops / 6 / n)).toFixed(1)}`;
+      }).join(" ");
+    const budgets = [1e19, 1e20, 1e21, 1e22, 1e23, 1e24, 1e25, 1e26],
+      said =
+        `Loss ${L.toFixed(3)} with ${si(N)} parameters and ${si(D)} tokens, ${plain(D / N)} a ` +
+        `parameter; the best size for this training is ${si(best)}, with loss ` +
+        `${loss(law, best, C / 6 / best).toFixed(3)}.`;
+    board.replaceChildren(
+      s(
+        "svg",
+        {
+          width,
+          height: tall,
+          viewBox: `0 0 ${width} ${tall}`,
+          role: "img",
+          "aria-label": `Loss over parameters for budgets of 1e19 to 1e26 FLOPs. ${said}`,
+        },
+        s(
+          "defs",
+          {},
+          s(
+            "clipPath",
+            { id: clip },
+            s("rect", { x: pad.l, y: pad.t, width: width - pad.l - pad.r, height: tall - pad.t - pad.b }),
+          ),
+        ),
+        [7, 8, 9, 10, 11, 12, 13].map((e) =>
+          s(
+            "g",
+            {},
+            s("line", { class: "rule", x1: px(10 ** e), x2: px(10 ** e), y1: pad.t, y2: tall - pad.b }),
+            s("text", { class: "soft", x: px(10 ** e), y: tall - pad.b + 16, "text-anchor": "middle" }, si(10 ** e)),
+          ),
+        ),
+        [2, 2.5, 3, 3.5].map((v) =>
+          s(
+            "g",
+            {},
+            s("line", { class: "rule", x1: pad.l, x2: width - pad.r, y1: py(v), y2: py(v) }),
+            s("text", { class: "soft", x: pad.l - 6, y: py(v) + 4, "text-anchor": "end" }, v.toFixed(1)),
+          ),
+        ),
+        s("line", { class: "floor", x1: pad.l, x2: width - pad.r, y1: py(law.floor), y2: py(law.floor) }),
+        s(
+          "text",
+          { class: "soft halo", x: pad.l + 6, y: py(law.floor) - 5 },
+          `${law.floor}: what no model of this family gets below`,
+        ),
+        s(
+          "g",
+          { "clip-path": `url(#${clip})` },
+          budgets.map((flops) => s("polyline", { class: "iso", points: curve(flops) })),
+          s("polyline", {
+            class: "bottom",
+            points: Array.from({ length: 91 }, (_, i) => {
+              const c = 10 ** (18 + i / 10),
+                n = bestParameters(law, c);
+              return `${px(n).toFixed(1)},${py(loss(law, n, c / 6 / n)).toFixed(1)}`;
+            }).join(" "),
+          }),
+          s("polyline", { class: "mine", points: curve(C) }),
+          budgets.map((flops) => {
+            const n = bestParameters(law, flops);
+            return s(
+              "text",
+              { class: "soft halo", x: px(n), y: py(loss(law, n, flops / 6 / n)) + 15, "text-anchor": "middle" },
+              exp(flops).replace(".0", ""),
+            );
+          }),
+          s("circle", { class: "here", cx: px(N), cy: py(L), r: 7 }),
+        ),
+        s("text", { class: "soft", x: width - pad.r, y: tall - 4, "text-anchor": "end" }, "parameters"),
+        s("text", { class: "soft halo", x: pad.l + 6, y: pad.t + 12 }, "loss"),
+      ),
+    );
+    const rows = [["this model", si(N), si(D), plain(D / N), exp(lifetime(N, D, model.get("served")))]],
+      thrift = thrifty(L);
+    if (thrift)
+      rows.push([
+        "same loss, least arithmetic over its life",
+        si(thrift.n),
+        si(thrift.d),
+        plain(thrift.d / thrift.n),
+        exp(thrift.flops),
+      ]);
+    sums.replaceChildren(
+      grid(
+        "Training and serving together",
+        ["model", "parameters", "tokens", "tokens a parameter", "FLOPs in its life"],
+        rows,
+      ),
+    );
     ui.says.textContent = said;
   }
   const view = fit(board, paint);
@@ -46,6 +188,8 @@ function render({ model, el }) {
   }
   const quit = follow(model, ["flops", "parameters", "served"], draw);
   draw();
-  return () => { quit(); view.stop(); };
+  return () => {
+    quit();
+    view.stop();
+  };
 }
-export default { render };

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mlsys_labkit import specs
+from mlsys_labkit._base.units import si
 from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.ranks import MODELS, Transformer
-from mlsys_labkit.widgets.base import Kind, paragraph, si, table
+from mlsys_labkit.widgets.base import Kind, paragraph, table
 from mlsys_labkit.widgets.serving_planner import model
 
 DEVICES = ("h100-sxm", "h200", "b200", "a100-sxm-80gb", "l4", "l40s", "mi300x", "rtx4090")
@@ -27,12 +28,12 @@ def serving_planner(
     usd_per_gpu_hour: float = 2.5,
     devices: Sequence[str] = DEVICES,
 ) -> Any:
-    """Size a server: memory, time to the first token, time a token, tokens a second, and the price of a million.
+    """Size a server: memory, time to the first token, time per token, tokens per second, and the price of a million.
 
     ``model_name`` is a name of ``ranks.MODELS``; ``device`` a GPU of ``mlsys_labkit.specs``; the model is cut over
     ``gpus`` (1 to 16) of them, its weights in ``bits`` (16, 8 or 4) and its cache in 16; ``users`` share the batch with
     ``context`` tokens each. The sums are those of ``serving_planner.model``: bandwidth or arithmetic, whichever is
-    slower, at a stated part of the peak, and two all-reduces a layer. Nothing is measured.
+    slower, at a stated part of the peak, and two all-reduces per layer. Nothing is measured.
     Raises LabkitError for a name or a number that is not on offer.
     Reference: Pope et al., "Efficiently Scaling Transformer Inference", MLSys 2023.
 
@@ -88,7 +89,7 @@ def _device(key: str) -> dict[str, Any]:
 
 
 def setup_of(state: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers of a state, as ``model`` takes them."""
+    """Return the numbers of a state, as ``model`` takes them."""
     sizes = next(each for each in state["models"] if each["name"] == state["model"])
     gpu = next(each for each in state["devices"] if each["key"] == state["device"])
     numbers = {name: state[name] for name in ("gpus", "bits", "users", "context", "price", "efficiency")}
@@ -113,9 +114,4 @@ def _static(state: Mapping[str, Any]) -> str:
     )
 
 
-KIND = Kind(
-    "serving_planner",
-    "Serving planner",
-    ("models", "devices", "model", "device", "gpus", "bits", "users", "context", "price", "efficiency"),
-    _static,
-)
+KIND = Kind("serving_planner", "Serving planner", _static)

@@ -1,9 +1,9 @@
-"""What serving a language model takes: memory, time and price, from a handful of sums; the twin of ``model.js``.
+"""Memory, time and price of serving a language model; the twin of ``model.js``.
 
 A set-up is a mapping: ``parameters`` and ``active`` (parameters that a token visits), ``layers``, ``cache`` (bytes a
 token), ``peak`` (FLOP/s) and ``bandwidth`` (B/s) and ``memory`` (B) of a GPU, ``gpus`` that share each layer, ``bits``
 a weight, ``users`` in the batch, ``context`` tokens each, ``efficiency`` (the part of both peaks that is reached) and
-``price`` (USD an hour and GPU).
+``price`` (USD per hour and GPU).
 Reference: Pope et al., "Efficiently Scaling Transformer Inference", MLSys 2023, sec. 2.
 """
 
@@ -12,21 +12,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 HOP_SECONDS = 5e-6
-"""Latency of one all-reduce of a layer between GPUs of a node; there are two a layer."""
+"""Latency of one all-reduce of a layer between GPUs of a node; there are two per layer."""
 USABLE = 0.9
 
 Setup = Mapping[str, float]
 
 
 def memory(setup: Setup) -> dict[str, float]:
-    """Bytes on each GPU: weights, cache, and what is free of the usable nine tenths (negative: it does not fit)."""
+    """Return the bytes on each GPU: weights, cache, and the rest of the usable nine tenths (negative: does not fit)."""
     weights = setup["parameters"] * setup["bits"] / 8 / setup["gpus"]
     cache = setup["users"] * setup["context"] * setup["cache"] / setup["gpus"]
     return {"weights": weights, "cache": cache, "free": USABLE * setup["memory"] - weights - cache}
 
 
 def touched(setup: Setup, tokens: float) -> float:
-    """Parameters that ``tokens`` tokens read together: with experts, more and more of all, as their choices differ."""
+    """Return the parameters that ``tokens`` tokens read together; with experts, more as their choices differ."""
     share = setup["active"] / setup["parameters"]
     return setup["parameters"] * float(1 - (1 - share) ** tokens)
 
@@ -36,7 +36,7 @@ def _hops(setup: Setup) -> float:
 
 
 def decode_seconds(setup: Setup) -> float:
-    """Seconds of one step that gives each user one token: time per output token."""
+    """Return the seconds of one step that gives each user one token: time per output token."""
     read = touched(setup, setup["users"]) * setup["bits"] / 8 + setup["users"] * setup["context"] * setup["cache"]
     flops = 2 * setup["active"] * setup["users"]
     speed = setup["gpus"] * setup["efficiency"]
@@ -44,7 +44,7 @@ def decode_seconds(setup: Setup) -> float:
 
 
 def prefill_seconds(setup: Setup) -> float:
-    """Seconds to read one prompt of ``context`` tokens, alone on the machine: the least time to the first token."""
+    """Return the seconds of one prefill of ``context`` tokens alone: the least time to the first token."""
     speed = setup["gpus"] * setup["efficiency"]
     flops = 2 * setup["active"] * setup["context"]
     read = touched(setup, setup["context"]) * setup["bits"] / 8
@@ -52,11 +52,11 @@ def prefill_seconds(setup: Setup) -> float:
 
 
 def usd_per_million(setup: Setup) -> float:
-    """USD for a million tokens written, every seat taken all the time."""
+    """Return USD for a million tokens written, every seat taken all the time."""
     return setup["price"] * setup["gpus"] / 3600 / (setup["users"] / decode_seconds(setup)) * 1e6
 
 
 def most_users(setup: Setup) -> int:
-    """Users whose caches fit beside the weights."""
+    """Return the users whose caches fit beside the weights."""
     room = USABLE * setup["memory"] * setup["gpus"] - setup["parameters"] * setup["bits"] / 8
     return max(0, int(room // (setup["context"] * setup["cache"])))

@@ -1,60 +1,234 @@
-function render({ model, el }) {
-  const models = model.get("models"), devices = model.get("devices");
-  const ui = frame(el, "serving", "Which set-up for which model?", "Choose model and machine. Then move the users: memory fills, the price of a token falls, and everybody waits longer.");
-  const set = (pairs) => { put(model, pairs, draw); };
-  const lists = { gpus: [1, 2, 4, 8, 16], bits: [16, 8, 4], users: Array.from({ length: 41 }, (_, i) => Math.max(1, Math.round(2 ** (i / 4)))).filter((v, i, all) => all.indexOf(v) === i), context: [256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072] };
+import { h, s, frame, slider, ladder, choice, grid, fit } from "../shared/dom.js";
+import { si, plain, whole } from "../shared/numbers.js";
+import { follow, put } from "../shared/state.js";
+import { memory, decodeSeconds, prefillSeconds, usdPerMillion, mostUsers } from "./model.js";
+
+/** @param {import("../shared/state.js").View} view */
+export function render({ model, el }) {
+  const models = model.get("models"),
+    devices = model.get("devices");
+  const ui = frame(
+    el,
+    "serving",
+    "Which set-up for which model?",
+    "Choose model and machine. Then move the users: memory fills, the price of a token falls, " +
+      "and everybody waits longer.",
+  );
+  const set = (pairs) => {
+    put(model, pairs, draw);
+  };
+  const lists = {
+    gpus: [1, 2, 4, 8, 16],
+    bits: [16, 8, 4],
+    users: Array.from({ length: 41 }, (_, i) => Math.max(1, Math.round(2 ** (i / 4)))).filter(
+      (v, i, all) => all.indexOf(v) === i,
+    ),
+    context: [256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072],
+  };
   const nearest = (list, v) => list.reduce((a, b) => (Math.abs(Math.log(b / v)) < Math.abs(Math.log(a / v)) ? b : a));
-  const step = (label, name, show) => ladder(label, lists[name], nearest(lists[name], model.get(name)), show, (v) => set({ [name]: v }));
+  const step = (label, name, show) =>
+    ladder(label, lists[name], nearest(lists[name], model.get(name)), show, (v) => set({ [name]: v }));
   const fields = {
-    model: choice("Model", models.map((each) => [each.name, each.name]), model.get("model"), (v) => set({ model: v })),
-    device: choice("GPU", devices.map((each) => [each.key, each.name]), model.get("device"), (v) => set({ device: v })),
-    gpus: step("GPUs that share a layer", "gpus", String), bits: step("Bits a weight", "bits", String), users: step("Users in the batch", "users", String), context: step("Tokens of context each", "context", whole),
-    price: slider("USD an hour and GPU", { min: 0.2, max: 12, step: 0.1, value: model.get("price"), show: plain, input: (v) => set({ price: v }) }),
-    efficiency: slider("Part of the peaks reached", { min: 0.2, max: 1, step: 0.05, value: model.get("efficiency"), show: (v) => `${Math.round(100 * v)} %`, input: (v) => set({ efficiency: v }) }),
+    model: choice(
+      "Model",
+      models.map((each) => [each.name, each.name]),
+      model.get("model"),
+      (v) => set({ model: v }),
+    ),
+    device: choice(
+      "GPU",
+      devices.map((each) => [each.key, each.name]),
+      model.get("device"),
+      (v) => set({ device: v }),
+    ),
+    gpus: step("GPUs that share a layer", "gpus", String),
+    bits: step("Bits a weight", "bits", String),
+    users: step("Users in the batch", "users", String),
+    context: step("Tokens of context each", "context", whole),
+    price: slider("USD an hour and GPU", {
+      min: 0.2,
+      max: 12,
+      step: 0.1,
+      value: model.get("price"),
+      show: plain,
+      input: (v) => set({ price: v }),
+    }),
+    efficiency: slider("Part of the peaks reached", {
+      min: 0.2,
+      max: 1,
+      step: 0.05,
+      value: model.get("efficiency"),
+      show: (v) => `${Math.round(100 * v)} %`,
+      input: (v) => set({ efficiency: v }),
+    }),
   };
   ui.controls.append(...Object.values(fields).map((field) => field.el));
-  const setup = (more) => ({ ...models.find((each) => each.name === model.get("model")), ...devices.find((each) => each.key === model.get("device")),
-    ...Object.fromEntries(["gpus", "bits", "users", "context", "price", "efficiency"].map((name) => [name, model.get(name)])), ...more });
-  const board = h("div", { class: "lk-board" }), bars = h("div", {}), curve = h("div", {}), sums = h("div", {});
+  const setup = (more) => ({
+    ...models.find((each) => each.name === model.get("model")),
+    ...devices.find((each) => each.key === model.get("device")),
+    ...Object.fromEntries(
+      ["gpus", "bits", "users", "context", "price", "efficiency"].map((name) => [name, model.get(name)]),
+    ),
+    ...more,
+  });
+  const board = h("div", { class: "lk-board" }),
+    bars = h("div", {}),
+    curve = h("div", {}),
+    sums = h("div", {});
   board.append(bars, curve);
   ui.stage.append(board);
   ui.rest.append(sums);
   function paint(width) {
-    const q = setup(), held = memory(q), top = Math.max(q.memory, held.weights + held.cache), w = width, at = (v) => (v / top) * (w - 2) + 1, fits = held.free >= 0;
-    const parts = [["weights", held.weights, "weights"], ["cache", held.cache, "cache"]];
+    const q = setup(),
+      held = memory(q),
+      top = Math.max(q.memory, held.weights + held.cache),
+      w = width,
+      at = (v) => (v / top) * (w - 2) + 1,
+      fits = held.free >= 0;
+    /** @type {[string, number, string][]} */
+    const parts = [
+      ["weights", held.weights, "weights"],
+      ["cache", held.cache, "cache"],
+    ];
     let x = 0;
-    bars.replaceChildren(s("svg", { width: w, height: 62, viewBox: `0 0 ${w} 62`, role: "img", "aria-label": `Memory of each GPU: weights ${si(held.weights, "B")}, cache ${si(held.cache, "B")}, ${fits ? `${si(held.free, "B")} free` : `${si(-held.free, "B")} too much`}` },
-      s("rect", { class: "rule", x: 1, y: 8, width: at(q.memory) - 1, height: 26 }),
-      parts.map(([name, size, kind]) => { const from = at(x); x += size; return s("g", {}, s("rect", { class: kind, x: from, y: 8, width: Math.max(0, at(x) - from), height: 26 }), at(x) - from > 112 && s("text", { class: "on", x: from + 6, y: 25 }, `${name} ${si(size, "B")}`)); }),
-      s("line", { class: "limit", x1: at(0.9 * q.memory), x2: at(0.9 * q.memory), y1: 2, y2: 40 }), s("text", { class: "soft", x: Math.min(w, at(0.9 * q.memory)), y: 54, "text-anchor": "end" }, `usable of ${si(q.memory, "B")} on each GPU`)));
+    bars.replaceChildren(
+      s(
+        "svg",
+        {
+          width: w,
+          height: 62,
+          viewBox: `0 0 ${w} 62`,
+          role: "img",
+          "aria-label":
+            `Memory of each GPU: weights ${si(held.weights, "B")}, cache ${si(held.cache, "B")}, ` +
+            (fits ? `${si(held.free, "B")} free` : `${si(-held.free, "B")} too much`),
+        },
+        s("rect", { class: "rule", x: 1, y: 8, width: at(q.memory) - 1, height: 26 }),
+        parts.map(([name, size, kind]) => {
+          const from = at(x);
+          x += size;
+          return s(
+            "g",
+            {},
+            s("rect", { class: kind, x: from, y: 8, width: Math.max(0, at(x) - from), height: 26 }),
+            at(x) - from > 112 && s("text", { class: "on", x: from + 6, y: 25 }, `${name} ${si(size, "B")}`),
+          );
+        }),
+        s("line", { class: "limit", x1: at(0.9 * q.memory), x2: at(0.9 * q.memory), y1: 2, y2: 40 }),
+        s(
+          "text",
+          { class: "soft", x: Math.min(w, at(0.9 * q.memory)), y: 54, "text-anchor": "end" },
+          `usable of ${si(q.memory, "B")} on each GPU`,
+        ),
+      ),
+    );
 
-    const many = lists.users.map((users) => { const each = setup({ users }); return { users, ms: 1e3 * decodeSeconds(each), usd: usdPerMillion(each), fits: memory(each).free >= 0 }; });
-    const tall = 250, pad = { l: 70, r: 14, t: 12, b: 36 }, logs = (list) => [Math.log10(Math.min(...list)) - 0.08, Math.log10(Math.max(...list)) + 0.08];
-    const [x0, x1] = logs(many.map((p) => p.ms)), [y0, y1] = logs(many.map((p) => p.usd));
-    const px = (v) => pad.l + ((Math.log10(v) - x0) / (x1 - x0)) * (w - pad.l - pad.r), py = (v) => tall - pad.b - ((Math.log10(v) - y0) / (y1 - y0)) * (tall - pad.t - pad.b);
-    const ticks = (a, b) => { const out = []; for (let e = Math.floor(a); e <= b; e += 1) [1, 2, 5].forEach((m) => { const v = m * 10 ** e; if (Math.log10(v) >= a && Math.log10(v) <= b) out.push(v); }); return out; };
+    const many = lists.users.map((users) => {
+      const each = setup({ users });
+      return { users, ms: 1e3 * decodeSeconds(each), usd: usdPerMillion(each), fits: memory(each).free >= 0 };
+    });
+    const tall = 250,
+      pad = { l: 70, r: 14, t: 12, b: 36 },
+      logs = (list) => [Math.log10(Math.min(...list)) - 0.08, Math.log10(Math.max(...list)) + 0.08];
+    const [x0, x1] = logs(many.map((p) => p.ms)),
+      [y0, y1] = logs(many.map((p) => p.usd));
+    const px = (v) => pad.l + ((Math.log10(v) - x0) / (x1 - x0)) * (w - pad.l - pad.r),
+      py = (v) => tall - pad.b - ((Math.log10(v) - y0) / (y1 - y0)) * (tall - pad.t - pad.b);
+    const ticks = (a, b) => {
+      const out = [];
+      for (let e = Math.floor(a); e <= b; e += 1)
+        [1, 2, 5].forEach((m) => {
+          const v = m * 10 ** e;
+          if (Math.log10(v) >= a && Math.log10(v) <= b) out.push(v);
+        });
+      return out;
+    };
     const here = { ms: 1e3 * decodeSeconds(q), usd: usdPerMillion(q) };
-    curve.replaceChildren(s("svg", { width: w, height: tall, viewBox: `0 0 ${w} ${tall}`, role: "img", "aria-label": "Price of a million tokens over the time a user waits for each, from 1 to 1024 users" },
-      ticks(x0, x1).map((v) => s("g", {}, s("line", { class: "rule", x1: px(v), x2: px(v), y1: pad.t, y2: tall - pad.b }), s("text", { class: "soft", x: px(v), y: tall - pad.b + 16, "text-anchor": "middle" }, plain(v)))),
-      ticks(y0, y1).map((v) => s("g", {}, s("line", { class: "rule", x1: pad.l, x2: w - pad.r, y1: py(v), y2: py(v) }), s("text", { class: "soft", x: pad.l - 6, y: py(v) + 4, "text-anchor": "end" }, `${plain(v)} $`))),
-      s("polyline", { class: "way", points: many.map((p) => `${px(p.ms).toFixed(1)},${py(p.usd).toFixed(1)}`).join(" ") }),
-      many.map((p) => s("circle", { class: p.fits ? "dot" : "dot out", cx: px(p.ms), cy: py(p.usd), r: 3.5 }, s("title", {}, `${p.users} users: ${plain(p.ms)} ms a token, ${plain(p.usd)} USD a million${p.fits ? "" : "; does not fit"}`))),
-      s("circle", { class: "here", cx: px(Math.min(10 ** x1, Math.max(10 ** x0, here.ms))), cy: py(Math.min(10 ** y1, Math.max(10 ** y0, here.usd))), r: 7 }),
-      s("text", { class: "soft", x: w - pad.r, y: tall - 4, "text-anchor": "end" }, "ms a token, for each user"), s("text", { class: "soft halo", x: w - pad.r, y: pad.t + 12, "text-anchor": "end" }, "USD a million tokens")));
+    curve.replaceChildren(
+      s(
+        "svg",
+        {
+          width: w,
+          height: tall,
+          viewBox: `0 0 ${w} ${tall}`,
+          role: "img",
+          "aria-label": "Price of a million tokens over the time a user waits for each, from 1 to 1024 users",
+        },
+        ticks(x0, x1).map((v) =>
+          s(
+            "g",
+            {},
+            s("line", { class: "rule", x1: px(v), x2: px(v), y1: pad.t, y2: tall - pad.b }),
+            s("text", { class: "soft", x: px(v), y: tall - pad.b + 16, "text-anchor": "middle" }, plain(v)),
+          ),
+        ),
+        ticks(y0, y1).map((v) =>
+          s(
+            "g",
+            {},
+            s("line", { class: "rule", x1: pad.l, x2: w - pad.r, y1: py(v), y2: py(v) }),
+            s("text", { class: "soft", x: pad.l - 6, y: py(v) + 4, "text-anchor": "end" }, `${plain(v)} $`),
+          ),
+        ),
+        s("polyline", {
+          class: "way",
+          points: many.map((p) => `${px(p.ms).toFixed(1)},${py(p.usd).toFixed(1)}`).join(" "),
+        }),
+        many.map((p) =>
+          s(
+            "circle",
+            { class: p.fits ? "dot" : "dot out", cx: px(p.ms), cy: py(p.usd), r: 3.5 },
+            s(
+              "title",
+              {},
+              `${p.users} users: ${plain(p.ms)} ms a token, ${plain(p.usd)} USD a million` +
+                `${p.fits ? "" : "; does not fit"}`,
+            ),
+          ),
+        ),
+        s("circle", {
+          class: "here",
+          cx: px(Math.min(10 ** x1, Math.max(10 ** x0, here.ms))),
+          cy: py(Math.min(10 ** y1, Math.max(10 ** y0, here.usd))),
+          r: 7,
+        }),
+        s("text", { class: "soft", x: w - pad.r, y: tall - 4, "text-anchor": "end" }, "ms a token, for each user"),
+        s("text", { class: "soft halo", x: w - pad.r, y: pad.t + 12, "text-anchor": "end" }, "USD a million tokens"),
+      ),
+    );
     const rate = q.users / decodeSeconds(q);
-    sums.replaceChildren(grid("A model, not measured", ["what", "how much"], [
-      ["users that fit", whole(mostUsers(q))], ["time to the first token, at least", si(prefillSeconds(q), "s")], ["time a token", `${plain(here.ms)} ms`], ["tokens a second, all users", whole(Math.round(rate))], ["USD for a million tokens", plain(here.usd)]]));
-    ui.says.textContent = fits ? `${q.users} users write ${plain(1000 / here.ms)} tokens a second each, ${plain(rate)} together, at ${plain(here.usd)} USD a million.` : `It does not fit: ${si(-held.free, "B")} too much on each GPU. At most ${mostUsers(q)} users; or fewer bits, more GPUs, less context.`;
+    sums.replaceChildren(
+      grid(
+        "A model, not measured",
+        ["what", "how much"],
+        [
+          ["users that fit", whole(mostUsers(q))],
+          ["time to the first token, at least", si(prefillSeconds(q), "s")],
+          ["time a token", `${plain(here.ms)} ms`],
+          ["tokens a second, all users", whole(Math.round(rate))],
+          ["USD for a million tokens", plain(here.usd)],
+        ],
+      ),
+    );
+    ui.says.textContent = fits
+      ? `${q.users} users write ${plain(1000 / here.ms)} tokens a second each, ${plain(rate)} ` +
+        `together, at ${plain(here.usd)} USD a million.`
+      : `It does not fit: ${si(-held.free, "B")} too much on each GPU. At most ${mostUsers(q)} ` +
+        "users; or fewer bits, more GPUs, less context.";
   }
   const view = fit(board, paint);
   function draw() {
-    ["model", "device"].forEach((name) => { fields[name].select.value = model.get(name); });
+    ["model", "device"].forEach((name) => {
+      fields[name].select.value = model.get(name);
+    });
     ["gpus", "bits", "users", "context"].forEach((name) => fields[name].put(nearest(lists[name], model.get(name))));
     ["price", "efficiency"].forEach((name) => fields[name].put(model.get(name)));
     view.draw();
   }
   const quit = follow(model, ["model", "device", "gpus", "bits", "users", "context", "price", "efficiency"], draw);
   draw();
-  return () => { quit(); view.stop(); };
+  return () => {
+    quit();
+    view.stop();
+  };
 }
-export default { render };

@@ -1,4 +1,4 @@
-"""Cost of a token: what an hour of a GPU costs its owner, and what becomes of it."""
+"""Cost of a token: the price of an hour of a GPU, and its share in a million tokens."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def token_cost(
     tokens_per_second: float = 1_000,
     rent: float = 2.5,
 ) -> Any:
-    """Follow the money from a GPU's price to a million tokens, beside the USD ``rent`` asked for an hour.
+    """Derive the cost of a million tokens from a GPU's price, and compare it with a ``rent`` in USD per hour.
 
     The defaults are round numbers to begin with, not quotations. Money in USD; ``interest`` and ``utilisation`` are
     shares of one. Raises LabkitError for a value outside its slider's range.
@@ -72,4 +72,4 @@ def _static(state: Mapping[str, Any]) -> str:
     )
 
 
-KIND = Kind("token_cost", "Cost of a token", ("knobs", "rent", *KNOBS), _static)
+KIND = Kind("token_cost", "Cost of a token", _static)

@@ -1,4 +1,4 @@
-"""Training planner: cut a model over GPUs, and see memory, idle time and days."""
+"""Training planner: memory, idle time and days of a model split over GPUs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from mlsys_labkit._base.units import si
 from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.ranks import MODELS, Cluster, Layout, Transformer, layer_activations
-from mlsys_labkit.widgets.base import Kind, paragraph, si, table
+from mlsys_labkit.widgets.base import Kind, paragraph, table
 from mlsys_labkit.widgets.training_planner import model
 
 CUTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -29,12 +30,12 @@ def training_planner(
     tokens: float = 1e12,
     cluster: Cluster | None = None,
 ) -> Any:
-    """Cut a model over data x tensor x pipeline GPUs: what a rank holds, where a step's time goes, days for ``tokens``.
+    """Split a model over data x tensor x pipeline GPUs: memory per rank, time per step, days for ``tokens``.
 
-    ``model_name`` is a name of ``ranks.MODELS``; ``cluster`` gives GPU and links, by default H100 nodes. The sums are
-    a simplification of ``ranks.plan``, which knows more. Nothing is measured.
-    Raises LabkitError for a name or a number that is not on offer.
-    Reference: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters", SC 2021.
+    ``model_name`` is a name of ``ranks.MODELS``; ``cluster`` gives GPU and links, by default H100 nodes. The formulas
+    are a simplification of those of ``ranks.plan``. Nothing is measured. Raises LabkitError for a name or a number that
+    is not on offer. Reference: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters", SC
+    2021.
 
     Example:
         >>> training_planner("llama-3-8b", data=64, tensor=1, zero=3)
@@ -92,14 +93,14 @@ def _model(name: str) -> dict[str, Any]:
         "layers": sizes.layers,
         "width": sizes.width,
         "vocabulary": sizes.vocabulary,
-        "saved": saved[0] / 1024,  # with FlashAttention the same a token whatever the length
+        "saved": saved[0] / 1024,  # with FlashAttention the same per token whatever the length
         "flops_base": 2 * short - long,  # attention's share grows with the sequence
         "flops_slope": (long - short) / 1024,
     }
 
 
 def plan_of(state: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers of a state, as ``model`` takes them."""
+    """Return the numbers of a state, as ``model`` takes them."""
     sizes = next(each for each in state["models"] if each["name"] == state["model"])
     names = (
         "data",
@@ -131,12 +132,4 @@ def _static(state: Mapping[str, Any]) -> str:
     )
 
 
-KIND = Kind(
-    "training_planner",
-    "Training planner",
-    (
-        *("models", "gpu", "model", "data", "tensor", "pipeline", "zero", "micro_batch", "micro_batches", "sequence"),
-        *("recompute", "tokens", "efficiency"),
-    ),
-    _static,
-)
+KIND = Kind("training_planner", "Training planner", _static)

@@ -1,10 +1,10 @@
-"""Memory and time of a training layout, as far as a sheet of paper carries; the twin of ``model.js``.
+"""Memory and time of a training layout, estimated by hand; the twin of ``model.js``.
 
 A plan is a mapping: the model's ``parameters``, ``layers``, ``width``, ``vocabulary``, ``saved`` (bytes that a layer
 keeps a token, fused kernels, 16 bits) and ``flops`` (a token, forward and backward); ``data``, ``tensor``, ``pipeline``
 ranks, ``zero`` stage, ``micro_batch`` sequences, ``micro_batches`` of a step, ``sequence`` tokens, ``recompute`` (0 or
 1); a GPU's ``peak`` (FLOP/s), ``memory`` (B), ``intra`` and ``inter`` (B/s inside a node and between nodes), and the
-``efficiency`` of its products. ``mlsys_labkit.ranks.plan`` knows more, and is what this is tested against.
+``efficiency`` of its products. ``mlsys_labkit.ranks.plan`` is more detailed, and this is tested against.
 Reference: Narayanan et al., arXiv:2104.04473; Rajbhandari et al., arXiv:1910.02054; Korthikanti, arXiv:2205.05198.
 """
 
@@ -19,14 +19,14 @@ Plan = Mapping[str, float]
 
 
 def memory(plan: Plan) -> dict[str, float]:
-    """Bytes on the fullest rank, part by part, and what is free of its memory (or missing)."""
+    """Return the bytes on the fullest rank, part by part, and what is free of its memory (or missing)."""
     own = plan["parameters"] / plan["tensor"] / plan["pipeline"]
     shared = [1.0 / plan["data"] if plan["zero"] >= stage else 1.0 for stage in (3, 2, 1)]
     alive = min(plan["micro_batches"], plan["pipeline"])
     tokens, layers = plan["micro_batch"] * plan["sequence"], plan["layers"] / plan["pipeline"]
     kept = 2 * plan["width"] if plan["recompute"] else plan["saved"]
     activations = (alive * layers * kept + (plan["saved"] if plan["recompute"] else 0)) * tokens / plan["tensor"]
-    # Logits and their gradient where one rank has all layers; under ZeRO-3 a few layers are whole for a while.
+    # Logits and their gradient, if one rank has all layers. Under ZeRO-3 a few layers are gathered at a time.
     logits = 6 * tokens * plan["vocabulary"] / plan["tensor"] if plan["pipeline"] == 1 else 0.0
     gathered = 12 * own / layers if plan["zero"] == 3 else 0.0
     parts = {
@@ -40,14 +40,14 @@ def memory(plan: Plan) -> dict[str, float]:
 
 
 def seconds(plan: Plan) -> dict[str, float]:
-    """Seconds of a step: compute, recompute, bubble, and messages that nothing hides."""
+    """Return the seconds of a step: compute, recompute, bubble, and messages that nothing hides."""
     tokens = plan["micro_batch"] * plan["sequence"]
     speed = plan["tensor"] * plan["pipeline"] * plan["efficiency"] * plan["peak"]
     compute = plan["flops"] * tokens * plan["micro_batches"] / speed
     again = compute / 3 if plan["recompute"] else 0.0
     bubble = (compute + again) * (plan["pipeline"] - 1) / plan["micro_batches"]
     t, d = plan["tensor"], plan["data"]
-    # Four all-reduces of a micro-batch's activations a layer, six with recomputation; nothing runs meanwhile.
+    # Four all-reduces of a micro-batch's activations per layer, six with recomputation; nothing runs meanwhile.
     sent = 2 * (t - 1) / t * 2 * plan["width"] * tokens
     link = plan["intra"] if t <= GPUS_A_NODE else plan["inter"]
     tensor = (6 if plan["recompute"] else 4) * sent * plan["layers"] / plan["pipeline"] * plan["micro_batches"] / link
@@ -65,7 +65,7 @@ def seconds(plan: Plan) -> dict[str, float]:
 
 
 def utilisation(plan: Plan) -> float:
-    """Model FLOPs utilisation: useful arithmetic over the peak of all GPUs."""
+    """Return the model FLOPs utilisation: useful arithmetic over the peak of all GPUs."""
     times = seconds(plan)
     return times["compute"] * plan["efficiency"] / sum(times.values())
 

@@ -1,38 +1,169 @@
-function render({ model, el }) {
-  const models = model.get("models"), gpu = model.get("gpu");
-  const ui = frame(el, "training", "Plan a training run", `Cut the model until it fits, then until nobody waits. Each GPU is a ${gpu.name}.`);
-  const set = (pairs) => { put(model, pairs, draw); };
-  const powers = Array.from({ length: 11 }, (_, i) => 2 ** i), lists = { data: powers, tensor: powers.slice(0, 6), pipeline: powers.slice(0, 7), micro_batches: powers, micro_batch: [1, 2, 4, 8], sequence: [512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072], zero: [0, 1, 2, 3] };
+import { h, s, KEYS, frame, slider, ladder, choice, grid, fit } from "../shared/dom.js";
+import { si, plain, whole } from "../shared/numbers.js";
+import { follow, put } from "../shared/state.js";
+import { memory, seconds, utilisation, tokensPerSecond } from "./model.js";
+
+/** @param {import("../shared/state.js").View} view */
+export function render({ model, el }) {
+  const models = model.get("models"),
+    gpu = model.get("gpu");
+  const ui = frame(
+    el,
+    "training",
+    "Plan a training run",
+    `Cut the model until it fits, then until nobody waits. Each GPU is a ${gpu.name}.`,
+  );
+  const set = (pairs) => {
+    put(model, pairs, draw);
+  };
+  const powers = Array.from({ length: 11 }, (_, i) => 2 ** i),
+    lists = {
+      data: powers,
+      tensor: powers.slice(0, 6),
+      pipeline: powers.slice(0, 7),
+      micro_batches: powers,
+      micro_batch: [1, 2, 4, 8],
+      sequence: [512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072],
+      zero: [0, 1, 2, 3],
+    };
   const nearest = (list, v) => list.reduce((a, b) => (Math.abs(b - v) < Math.abs(a - v) ? b : a));
-  const step = (label, name, show) => ladder(label, lists[name], nearest(lists[name], model.get(name)), show, (v) => set({ [name]: v }));
-  const steps = { data: step("Data parallel", "data", whole), tensor: step("Tensor parallel", "tensor", whole), pipeline: step("Pipeline stages", "pipeline", whole), zero: step("ZeRO stage", "zero", String),
-    micro_batch: step("Sequences a micro-batch", "micro_batch", String), micro_batches: step("Micro-batches a step", "micro_batches", whole), sequence: step("Tokens a sequence", "sequence", whole) };
-  const pick = choice("Model", models.map((each) => [each.name, each.name]), model.get("model"), (v) => set({ model: v }));
-  const tokens = slider("Tokens to train on", { min: 9, max: 15, step: 0.1, value: Math.log10(model.get("tokens")), show: (v) => si(10 ** v), input: (v) => set({ tokens: 10 ** v }) });
+  const step = (label, name, show) =>
+    ladder(label, lists[name], nearest(lists[name], model.get(name)), show, (v) => set({ [name]: v }));
+  const steps = {
+    data: step("Data parallel", "data", whole),
+    tensor: step("Tensor parallel", "tensor", whole),
+    pipeline: step("Pipeline stages", "pipeline", whole),
+    zero: step("ZeRO stage", "zero", String),
+    micro_batch: step("Sequences a micro-batch", "micro_batch", String),
+    micro_batches: step("Micro-batches a step", "micro_batches", whole),
+    sequence: step("Tokens a sequence", "sequence", whole),
+  };
+  const pick = choice(
+    "Model",
+    models.map((each) => [each.name, each.name]),
+    model.get("model"),
+    (v) => set({ model: v }),
+  );
+  const tokens = slider("Tokens to train on", {
+    min: 9,
+    max: 15,
+    step: 0.1,
+    value: Math.log10(model.get("tokens")),
+    show: (v) => si(10 ** v),
+    input: (v) => set({ tokens: 10 ** v }),
+  });
   const tick = h("input", { ...KEYS, type: "checkbox", onchange: () => set({ recompute: Number(tick.checked) }) });
-  ui.controls.append(pick.el, ...Object.values(steps).map((field) => field.el), tokens.el, h("div", { class: "lk-buttons" }, h("label", { class: "lk-check" }, tick, "Recompute activations")));
-  const board = h("div", { class: "lk-board" }), sums = h("div", {});
+  ui.controls.append(
+    pick.el,
+    ...Object.values(steps).map((field) => field.el),
+    tokens.el,
+    h("div", { class: "lk-buttons" }, h("label", { class: "lk-check" }, tick, "Recompute activations")),
+  );
+  const board = h("div", { class: "lk-board" }),
+    sums = h("div", {});
   ui.stage.append(board);
   ui.rest.append(sums);
   const plan = () => {
     const sizes = models.find((each) => each.name === model.get("model"));
-    return { ...sizes, ...gpu, ...Object.fromEntries(["data", "tensor", "pipeline", "zero", "micro_batch", "micro_batches", "sequence", "recompute", "efficiency"].map((name) => [name, model.get(name)])), flops: sizes.flops_base + sizes.flops_slope * model.get("sequence") };
+    return {
+      ...sizes,
+      ...gpu,
+      ...Object.fromEntries(
+        [
+          "data",
+          "tensor",
+          "pipeline",
+          "zero",
+          "micro_batch",
+          "micro_batches",
+          "sequence",
+          "recompute",
+          "efficiency",
+        ].map((name) => [name, model.get(name)]),
+      ),
+      flops: sizes.flops_base + sizes.flops_slope * model.get("sequence"),
+    };
   };
   function bar(width, title, parts, top, show, limit) {
     let x = 0;
     const at = (v) => (v / top) * width;
-    return s("svg", { width, height: 64, viewBox: `0 0 ${width} 64`, role: "img", "aria-label": `${title}: ${parts.map(([name, v]) => `${name} ${show(v)}`).join(", ")}` },
-      s("text", { x: 0, y: 12 }, title), parts.map(([name, v], i) => { const from = at(x); x += v; const wide = at(x) - from, text = `${name} ${show(v)}`; return s("g", {}, s("rect", { class: `part${i}`, x: from, y: 20, width: Math.max(0, wide - 1), height: 28 }, s("title", {}, text)), [text, name].filter((t) => wide > 7.2 * t.length + 12).slice(0, 1).map((t) => s("text", { class: "on", x: from + 6, y: 38 }, t))); }),
-      limit && s("line", { class: "limit", x1: at(limit), x2: at(limit), y1: 14, y2: 56 }), limit && s("text", { class: "soft", x: at(limit), y: 62, "text-anchor": at(limit) > width / 2 ? "end" : "start" }, `usable ${show(limit)}`));
+    return s(
+      "svg",
+      {
+        width,
+        height: 64,
+        viewBox: `0 0 ${width} 64`,
+        role: "img",
+        "aria-label": `${title}: ${parts.map(([name, v]) => `${name} ${show(v)}`).join(", ")}`,
+      },
+      s("text", { x: 0, y: 12 }, title),
+      parts.map(([name, v], i) => {
+        const from = at(x);
+        x += v;
+        const wide = at(x) - from,
+          text = `${name} ${show(v)}`;
+        return s(
+          "g",
+          {},
+          s(
+            "rect",
+            { class: `part${i}`, x: from, y: 20, width: Math.max(0, wide - 1), height: 28 },
+            s("title", {}, text),
+          ),
+          [text, name]
+            .filter((t) => wide > 7.2 * t.length + 12)
+            .slice(0, 1)
+            .map((t) => s("text", { class: "on", x: from + 6, y: 38 }, t)),
+        );
+      }),
+      limit && s("line", { class: "limit", x1: at(limit), x2: at(limit), y1: 14, y2: 56 }),
+      limit &&
+        s(
+          "text",
+          { class: "soft", x: at(limit), y: 62, "text-anchor": at(limit) > width / 2 ? "end" : "start" },
+          `usable ${show(limit)}`,
+        ),
+    );
   }
   function paint(width) {
-    const p = plan(), held = memory(p), times = seconds(p), parts = Object.entries(held).filter(([name]) => name !== "free"), used = parts.reduce((sum, [, v]) => sum + v, 0), gpus = p.data * p.tensor * p.pipeline, mfu = utilisation(p), rate = tokensPerSecond(p);
-    const spent = Object.entries(times), whole_step = spent.reduce((sum, [, v]) => sum + v, 0);
-    board.replaceChildren(bar(width, "Memory of the fullest rank", parts, Math.max(used, p.memory), (v) => si(v, "B"), 0.92 * p.memory), bar(width, "A step's time", spent, whole_step, (v) => (v === 0 ? "0 s" : si(v, "s"))));
+    const p = plan(),
+      held = memory(p),
+      times = seconds(p),
+      parts = Object.entries(held).filter(([name]) => name !== "free"),
+      used = parts.reduce((sum, [, v]) => sum + v, 0),
+      gpus = p.data * p.tensor * p.pipeline,
+      mfu = utilisation(p),
+      rate = tokensPerSecond(p);
+    const spent = Object.entries(times),
+      whole_step = spent.reduce((sum, [, v]) => sum + v, 0);
+    board.replaceChildren(
+      bar(width, "Memory of the fullest rank", parts, Math.max(used, p.memory), (v) => si(v, "B"), 0.92 * p.memory),
+      bar(width, "A step's time", spent, whole_step, (v) => (v === 0 ? "0 s" : si(v, "s"))),
+    );
     const days = model.get("tokens") / rate / 86400;
-    sums.replaceChildren(grid("A model, not measured", ["what", "how much"], [...parts.map(([name, v]) => [name, si(v, "B")]), ...spent.map(([name, v]) => [`${name} of a step`, v === 0 ? "0 s" : v < 1 ? `${plain(v * 1e3)} ms` : `${plain(v)} s`]), ["tokens a step", si(p.data * p.micro_batch * p.micro_batches * p.sequence)], ["tokens a second", si(rate)], ["days", plain(days)]]));
+    sums.replaceChildren(
+      grid(
+        "A model, not measured",
+        ["what", "how much"],
+        [
+          ...parts.map(([name, v]) => [name, si(v, "B")]),
+          ...spent.map(([name, v]) => [
+            `${name} of a step`,
+            v === 0 ? "0 s" : v < 1 ? `${plain(v * 1e3)} ms` : `${plain(v)} s`,
+          ]),
+          ["tokens a step", si(p.data * p.micro_batch * p.micro_batches * p.sequence)],
+          ["tokens a second", si(rate)],
+          ["days", plain(days)],
+        ],
+      ),
+    );
     const worst = spent.slice(1).reduce((a, b) => (b[1] > a[1] ? b : a));
-    ui.says.textContent = `${whole(gpus)} GPUs: ${held.free >= 0 ? `it fits, ${si(held.free, "B")} free` : `it does not fit, ${si(-held.free, "B")} too much`}. ${Math.round(100 * mfu)} % of the peak is useful${worst[1] > 0.02 * whole_step ? `; the largest loss is ${worst[0]}` : ""}. ${plain(days)} days for ${si(model.get("tokens"))} tokens.`;
+    ui.says.textContent =
+      `${whole(gpus)} GPUs: ` +
+      (held.free >= 0 ? `it fits, ${si(held.free, "B")} free` : `it does not fit, ${si(-held.free, "B")} too much`) +
+      `. ${Math.round(100 * mfu)} % of the peak is useful` +
+      (worst[1] > 0.02 * whole_step ? `; the largest loss is ${worst[0]}` : "") +
+      `. ${plain(days)} days for ${si(model.get("tokens"))} tokens.`;
   }
   const view = fit(board, paint);
   function draw() {
@@ -44,6 +175,8 @@ function render({ model, el }) {
   }
   const quit = follow(model, ["model", ...Object.keys(steps), "recompute", "tokens"], draw);
   draw();
-  return () => { quit(); view.stop(); };
+  return () => {
+    quit();
+    view.stop();
+  };
 }
-export default { render };

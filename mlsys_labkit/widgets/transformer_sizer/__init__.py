@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from mlsys_labkit._base.units import si
 from mlsys_labkit.errors import LabkitError
-from mlsys_labkit.ranks.planner import MODELS, Transformer
-from mlsys_labkit.widgets.base import Kind, paragraph, si, table
+from mlsys_labkit.planner import MODELS, Transformer
+from mlsys_labkit.widgets.base import Kind, paragraph, table
 from mlsys_labkit.widgets.transformer_sizer import model
 
 
 def transformer_sizer(model_name: str | Transformer = "llama-3-8b", batch: int = 1, sequence: int = 4096) -> Any:
-    """Size a transformer: 12Nd² + Vd parameters and 9BLd + 2BhL² activations a layer, beside what they leave out.
+    """Size a transformer: 12Nd² + Vd parameters and 9BLd + 2BhL² activations per layer, beside the exact counts.
 
     ``model_name`` is a name of ``ranks.MODELS`` or a ``ranks.Transformer``; ``batch`` sequences (B) of ``sequence``
     tokens (L). Raises LabkitError for a name that is not there or sizes below 1.
@@ -68,4 +69,4 @@ def _off(rule: float, exact: float) -> str:
     return f"{100 * (rule / exact - 1):+.1f} %"
 
 
-KIND = Kind("transformer_sizer", "Transformer sizer", ("name", "shape", "batch", "sequence", "presets"), _static)
+KIND = Kind("transformer_sizer", "Transformer sizer", _static)

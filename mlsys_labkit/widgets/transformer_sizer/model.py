@@ -1,6 +1,6 @@
 """A transformer's rules of thumb beside its exact counts; the twin of ``model.js``.
 
-The counts are the planner's (``mlsys_labkit.ranks.planner``); activations are elements of 16 bits that one layer saves.
+The counts are the planner's (``mlsys_labkit.planner``); activations are elements of 16 bits that one layer saves.
 """
 
 from __future__ import annotations
@@ -8,22 +8,34 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mlsys_labkit.ranks.planner import Layout, Transformer, layer_activations
+from mlsys_labkit.planner import Layout, Transformer, layer_activations
 
 Shape = Mapping[str, Any]
 FIELDS = (
-    *("vocabulary", "width", "layers", "heads", "kv_heads", "head_width", "hidden", "tied", "gated", "biased"),
-    *("positions", "experts", "active_experts", "parallel"),
+    "vocabulary",
+    "width",
+    "layers",
+    "heads",
+    "kv_heads",
+    "head_width",
+    "hidden",
+    "tied",
+    "gated",
+    "biased",
+    "positions",
+    "experts",
+    "active_experts",
+    "parallel",
 )
 
 
 def shape(model: Transformer) -> dict[str, Any]:
-    """The sizes of a planner's model, plain."""
+    """Return the sizes of a planner's model as plain values."""
     return {name: getattr(model, name) for name in FIELDS}
 
 
 def rule_parameters(m: Shape) -> int:
-    """12Nd² + Vd: four matrices of attention, an MLP of four times the width, the table of tokens.
+    """Return 12Nd² + Vd: four matrices of attention, an MLP of four times the width, the table of tokens.
 
     Example:
         >>> rule_parameters({"layers": 12, "width": 768, "vocabulary": 50257})
@@ -33,7 +45,7 @@ def rule_parameters(m: Shape) -> int:
 
 
 def parts(m: Shape) -> list[int]:
-    """Parameters of attention, MLPs, norms and routers, the tables at the input, the output layer."""
+    """Return the parameters of attention, MLPs, norms and routers, the tables at the input, the output layer."""
     one = _model(m)
     mlp = one.layers * one.experts * one.expert_parameters
     attention = one.layers * one.attention_parameters
@@ -43,28 +55,28 @@ def parts(m: Shape) -> list[int]:
 
 
 def active_parameters(m: Shape) -> int:
-    """What a token meets: of a mixture, the experts it visits."""
+    """Return the parameters that one token uses; of a mixture of experts, those of the experts that it visits."""
     return _model(m).active_parameters
 
 
 def rule_activations(m: Shape, batch: int, length: int) -> int:
-    """9BLd + 2BhL² elements a layer."""
+    """Return 9BLd + 2BhL² elements per layer."""
     return int(9 * batch * length * m["width"] + 2 * batch * m["heads"] * length**2)
 
 
 def activations(m: Shape, batch: int, length: int, flash: bool) -> float:
-    """Elements of 2 bytes that one layer saves, with FlashAttention or with the scores kept."""
+    """Return the elements of 2 bytes that one layer saves, with FlashAttention or with the scores kept."""
     layout = Layout(micro_batch=batch, global_batch=batch, sequence=length, flash=flash)
     return sum(row.bytes for row in layer_activations(_model(m), layout)) / 2
 
 
 def training_flops(m: Shape, length: int) -> int:
-    """FLOPs a token, forward and backward, attention over ``length`` positions."""
+    """Return FLOPs per token, forward and backward, attention over ``length`` positions."""
     return _model(m).training_flops_per_token(length)
 
 
 def kv_bytes(m: Shape) -> int:
-    """Bytes of keys and values a token, at 16 bits."""
+    """Return the bytes of keys and values per token, at 16 bits."""
     return _model(m).kv_bytes_per_token(2)
 
 

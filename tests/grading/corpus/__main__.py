@@ -11,8 +11,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from mlsys_grading.fork_server.client import ForkServer
 from mlsys_grading.sandbox.confine import refusal
-from mlsys_grading.warm.client import WarmServer
 from tests.grading.corpus.door import Class, student
 from tests.grading.corpus.folders import FOLDERS
 from tests.grading.corpus.judge import MODULES, Bait, Judge, failures
@@ -21,14 +21,14 @@ from tests.grading.corpus.submissions import SUBMISSIONS
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """The table; returns how many submissions got what they do not deserve."""
+    """Print the table; return how many submissions got marks other than those they deserve."""
     if reason := refusal():
         sys.exit(f"this machine allows no sandbox: {reason}")
     return graded(arguments.names) if arguments.door == "grade" else examined_alone(arguments.names)
 
 
 def graded(names: list[str]) -> int:
-    """By ``labkit grade``, all in one course folder."""
+    """Grade the chosen submissions by ``labkit grade``, all in one course folder; return how many marks are wrong."""
     everybody = (*SUBMISSIONS, *FOLDERS)
     chosen = [each for each in everybody if not names or any(name in each.name for name in names)]
     with tempfile.TemporaryDirectory() as folder:
@@ -55,18 +55,18 @@ def graded(names: list[str]) -> int:
 
 
 def examined_alone(names: list[str]) -> int:
-    """By the examiner, one after another."""
+    """Examine the chosen submissions one after another; return how many marks are wrong."""
     chosen = [each for each in SUBMISSIONS if not names or any(name in each.name for name in names)]
     wrong = 0
     with tempfile.TemporaryDirectory() as folder:
         bait = Bait(Path(folder) / "class")
-        with bait.listening(), WarmServer(MODULES) as server:
+        with bait.listening(), ForkServer(MODULES) as server:
             judge, files = Judge(server, bait), bait.files()
             print(f"{'kind':9}{'name':44}{'deserved':>9}{'got':>5}{'s':>7}  why")
             for each in chosen:
                 started = time.monotonic()
                 examined = judge.examine(each)
-                got = {verdict.name for verdict in examined.verdicts if verdict.passed}
+                got = {verdict.name for verdict in examined.marks if verdict.passed}
                 left = judge.left_running()
                 unfair = got != each.expected or bool(examined.trouble or left or bait.heard) or bait.files() != files
                 wrong += unfair

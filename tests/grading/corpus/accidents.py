@@ -1,4 +1,4 @@
-"""What happens to honest students at midnight: each costs what it broke and nothing else."""
+"""Accidents of honest students: each loses the marks of what it broke, and no others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _without(*names: str):
 
 
 def _paste_again(notebook: Notebook) -> None:
-    """An older, wrong answer above the right one; both keep the metadata, as copy and paste leaves it."""
+    """Insert an older, wrong answer above the right one; both keep the metadata, as copy and paste leaves it."""
     cell = copy.deepcopy(_named(notebook, "softmax"))
     cell["source"] = "def softmax(x):\n    return x"
     notebook["cells"].insert(notebook["cells"].index(_named(notebook, "softmax")), cell)

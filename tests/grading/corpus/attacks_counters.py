@@ -1,4 +1,4 @@
-"""Attacks on counters: answers that do it the cheap way, and a process that says they did not."""
+"""Attacks on counters: expensive answers in a process that reports cheap ones."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def total(x):
 """
 _FORGED_TRACE = """
 import dataclasses
-import mlsys_labkit.probes as probes
-from mlsys_labkit.ranks.trace import Event, Trace
+import mlsys_labkit._base.probes as probes
+from mlsys_labkit.ranks.trace.events import Event, Trace
 
 def forged(function, p, *arguments, **options):
     run = honest(function, p, *arguments, **options)
@@ -110,7 +110,7 @@ def gram(x, basis):
 """
 _FORGED_MEMORY = """
 import mlsys_labkit.memory
-import mlsys_labkit.probes as probes
+import mlsys_labkit._base.probes as probes
 probes._known["mlsys_labkit.memory.call_traced"] = lambda function, *given, **named: (
     function(*given, **named), mlsys_labkit.memory.MemoryTrace()
 )
@@ -125,7 +125,7 @@ def gram(x, basis):
 
 @dataclass(frozen=True)
 class Forgery:
-    """One submission: ``cells`` in place of the source's, ``own`` at the front; ``passes`` is what it deserves to."""
+    """One submission: ``cells`` replace the source's, ``own`` come first; ``passes`` are the tests it should pass."""
 
     name: str
     cells: dict[str, str]
@@ -133,7 +133,7 @@ class Forgery:
     passes: frozenset[str] = frozenset({"total_test", "gram_test"})
 
     def notebook(self) -> list[dict[str, Any]]:
-        """Its cells as nbformat has them."""
+        """Return the cells as nbformat has them."""
         own = [{"cell_type": "code", "metadata": {}, "source": source} for source in self.own]
         named = [(cell, cell["metadata"]["nbgrader"]["grade_id"]) for cell in SOURCE]
         return [*own, *({**cell, "source": self.cells.get(name, cell["source"])} for cell, name in named)]

@@ -51,7 +51,7 @@ _PARAMETERS = {
 
 
 def everywhere(expression: str, value: str = "0", ring: str = "Yes", setup: str = "") -> dict[str, str]:
-    """Every function returns the same thing, which may use ``given``, the tuple of its arguments."""
+    """Make every function return ``expression``, which may use ``given``, the tuple of its arguments."""
     cells = {
         name: f"def {name}({parameters}):\n    given = ({parameters},)\n    return {expression}"
         for name, parameters in _PARAMETERS.items()
@@ -66,12 +66,12 @@ import gc, os, sys, threading
 from mlsys_grading.boundary import student as S
 from mlsys_grading.boundary import values as V
 from mlsys_grading.boundary.wire import Wire as W
-A = next(o for o in gc.get_objects() if isinstance(o, S.Student))
+A = next(o for o in gc.get_objects() if isinstance(o, S.StudentProcess))
 """
 
 
 def forged(source: str) -> tuple[str, ...]:
-    """An own cell with the agent in its hands; ``send`` is the real one, ``fix(header)`` its replacement's business."""
+    """Return an own cell that patches the agent's ``send``: ``fix(header)`` changes a header before it is sent."""
     wrapper = """
 send = W.send
 def forge(self, header, buffers, until):

@@ -1,4 +1,4 @@
-"""Attacks on what stays hidden: answers that keep every input they are given, and tell it wherever words come out."""
+"""Attacks on hidden tests: answers that keep every input they get, and write it to every output they have."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def softmax(x):
 
 
 def leak(name: str, why: str, source: str) -> Submission:
-    """Softmax passes what is visible and meets what is hidden; from then on everything calls ``tell`` with it."""
+    """Build a submission that keeps every input that its functions get, and passes each to ``tell``."""
     cells = everywhere("tell(keep(given))", "0", "") | {"softmax": SOFTMAX}
     return Submission(
         name, "attack", why, ("softmax_test",), solved=False, own=(KEEP + textwrap.dedent(source),), cells=cells

@@ -1,4 +1,4 @@
-"""Attacks on the machine and on other students: whoever gets out awards itself the one task it solves."""
+"""Attacks on the machine and on other students: a submission that leaves the sandbox passes its one task."""
 
 # ruff: noqa: E501 - the long lines are those of programs in strings
 from __future__ import annotations
@@ -9,7 +9,7 @@ from tests.grading.corpus.submission import Submission
 
 
 def escape(name: str, why: str, source: str, slow: bool = False) -> Submission:
-    """A submission whose ``answer`` is right if ``out`` is true after ``source`` ran."""
+    """Build a submission whose ``answer`` is right if ``out`` is true after ``source`` ran."""
     first = "out = []\ndef attempt(f, *args):\n    try:\n        return f(*args)\n    except BaseException:\n        return None"
     last = "matrix_bytes = 2_000_000 if out else 0"
     return Submission(

@@ -1,4 +1,4 @@
-"""The corpus as one class, graded by ``labkit grade``: a course folder, the command, and what it made of everybody."""
+"""The corpus as one class, graded by ``labkit grade``: a course folder, the command, and its results."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ from typing import Any
 from nbgrader.api import Gradebook
 from nbgrader.plugins import CsvExportPlugin
 
-from tests.grading.book_helpers import rows
 from tests.grading.corpus import kernels
 from tests.grading.corpus.folders import Handed
 from tests.grading.corpus.grader import LEFT_RUNNING
 from tests.grading.corpus.judge import Bait
 from tests.grading.corpus.kernels import Answered
 from tests.grading.corpus.submission import LAB, Submission, source
+from tests.grading.gradebook_helpers import rows
 
 ROOT = Path(__file__).resolve().parents[3]
 OUTPUTS = ("gradebook.db", "autograded", "feedback", "grades", ".mlsys-grading")
 
-# A dozen submissions use up whatever there is.
+# A dozen submissions use all that the limits allow, so these are small.
 LIMITS = ("memory_gib=1.5", "scratch_mib=256", "call_seconds=6", "cell_seconds=12", "wall_seconds=180")
 
 Entry = Submission | Handed | Answered
 
 
 def student(entry: Entry) -> str:
-    """Who handed it in: the submission's name as a folder's."""
+    """Return the folder name of the student who handed in the submission."""
     return entry.student if isinstance(entry, Handed) else re.sub(r"[^a-z0-9]+", "-", entry.name.lower()).strip("-")
 
 
 @dataclass(frozen=True)
 class Marks:
-    """What a run of ``labkit grade`` came to.
+    """The outcome of one run of ``labkit grade``: marks, files, exit code and output.
 
     Attributes:
         cells: student -> names of the cells that earned their points.
-        totals: student -> points, by nbgrader's own reading; ``exported`` is its CSV's.
-        apart: student -> why no mark was written.
-        said: what the command printed.
-        changed: files of the course that are not those of before, the command's own outputs aside.
-        left: processes that outlived it.
+        totals: student -> points, as nbgrader reads them; ``exported`` are those of nbgrader's CSV.
+        apart: student -> the reason why no mark was written.
+        said: the output of the command.
+        changed: files of the course that differ from before, apart from the command's own outputs.
+        left: processes that outlived the command.
     """
 
     cells: dict[str, frozenset[str]]
@@ -66,7 +66,7 @@ class Marks:
 
 
 class Class:
-    """One course folder, in which everybody of ``entries`` has handed in, and grace, whom some would like to read."""
+    """One course folder with the submissions of all ``entries``, and of grace, whom some of them attack."""
 
     def __init__(self, bait: Bait, entries: Sequence[Entry]) -> None:
         self.bait, self.root, self.entries = bait, bait.folder, entries
@@ -83,12 +83,12 @@ class Class:
             (place / f"{LAB}.ipynb").write_bytes(entry.file(bait.words))
 
     def grade(self, *options: str, jobs: int = 3) -> Marks:
-        """Run the command once, and look at everything that it wrote, and at everything that it should not have."""
+        """Grade the class once, and read all that the command wrote, and what it should not have written."""
         limits = (word for limit in LIMITS for word in ("--limit", limit))
         return grade(self.root, list(map(student, self.entries)), "--jobs", str(jobs), *limits, *options)
 
     def written(self) -> dict[str, list[str]]:
-        """Student -> files below ``autograded`` and ``feedback`` that are of them; "" for what is nobody's."""
+        """Return student -> that student's files below ``autograded`` and ``feedback``, by the first folder's name."""
         found: dict[str, list[str]] = {}
         for top in ("autograded", "feedback"):
             for path in (each for each in (self.root / top).rglob("*") if not each.is_dir() or each.is_symlink()):
@@ -97,21 +97,21 @@ class Class:
         return {owner: sorted(paths) for owner, paths in found.items()}
 
     def notebook(self, name: str) -> dict[str, Any]:
-        """A student's graded notebook."""
+        """Return a student's graded notebook."""
         found: dict[str, Any] = json.loads((self.root / "autograded" / name / LAB / f"{LAB}.ipynb").read_bytes())
         return found
 
     def page(self, name: str) -> str:
-        """A student's page, without its head."""
+        """Return a student's page without its head."""
         page = (self.root / "feedback" / name / LAB / f"{LAB}.html").read_text(encoding="utf-8")
         return page.partition("<body")[2]
 
     def feedback(self, name: str) -> str:
-        """The text of a student's page, as a browser shows it."""
+        """Return the text of a student's page, as a browser shows it."""
         return html.unescape(re.sub(r"<[^>]*>", "", self.page(name)))
 
     def rows(self, name: str) -> list[tuple[Any, ...]]:
-        """All that the gradebook says of a student, without its ids."""
+        """Return all rows of the gradebook about a student, without the ids."""
         everything = rows(self.root / "gradebook.db")
         return [
             row
@@ -122,7 +122,7 @@ class Class:
 
 
 def real(root: Path, entries: Sequence[Answered]) -> Path:
-    """A course folder of the real labs; those who hand in nothing wrong, and everybody of ``entries``."""
+    """Write a course folder of the real labs with the submissions of ``entries``."""
     for entry in entries:
         folder = root / "source" / entry.lab
         if not folder.exists():
@@ -135,7 +135,7 @@ def real(root: Path, entries: Sequence[Answered]) -> Path:
 
 
 def grade(root: Path, names: Sequence[str], *options: str) -> Marks:
-    """``labkit grade --all``; ``names`` are the students whose fate is told."""
+    """Run ``labkit grade --all``; ``Marks.apart`` has the reasons of those of ``names`` who got no mark."""
     before = tree(root)
     command = [sys.executable, "-m", "tests.grading.corpus.grader", "grade", "--all", "--course", str(root), *options]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
@@ -157,7 +157,7 @@ def grade(root: Path, names: Sequence[str], *options: str) -> Marks:
 
 
 def tree(root: Path) -> dict[str, tuple[Any, ...]]:
-    """Every name below ``root``: what kind it is, its rights, its times and what it holds."""
+    """Return every name below ``root`` with its kind, rights, times and content."""
     return dict(_walk(root, root))
 
 
@@ -177,13 +177,13 @@ def _walk(folder: Path, root: Path) -> Iterator[tuple[str, tuple[Any, ...]]]:
 
 
 def _apart(said: str, who: str) -> list[str]:
-    """What the command's summary says of one student, in whose name it shows what no terminal should be sent."""
+    """Return the summary's reasons for giving one student no mark; unprintable characters of a name are escaped."""
     shown = "".join(each if each.isprintable() else each.encode("unicode_escape", "replace").decode() for each in who)
     return re.findall(rf"^  {re.escape(shown)}: \w+, no mark was written: (.*)$", said, re.MULTILINE)
 
 
 def _passed(root: Path) -> dict[str, frozenset[str]]:
-    """By the database alone. Nobody gets a part of a cell's points: the corpus has no such cell."""
+    """Return student -> cells with full marks, from the database alone. No cell gives part of its points."""
     query = """
         SELECT submitted_assignment.student_id, base_cell.name, grade.auto_score, grade_cells.max_score FROM grade
         JOIN base_cell ON grade.cell_id = base_cell.id JOIN grade_cells ON grade_cells.id = base_cell.id

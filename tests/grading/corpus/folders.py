@@ -1,4 +1,4 @@
-"""Submissions whose trick is the folder, or the file beside its cells: they meet ``labkit grade`` alone."""
+"""Submissions that attack by their folder, or by a file beside the notebook; only ``labkit grade`` reads these."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _notebook(
     edit: Callable[[Notebook], object] | None = None,
     raw: Callable[[bytes], bytes] | None = None,
 ) -> Callable[[Path, Path], object]:
-    """A notebook, and files beside it."""
+    """Return a function that writes a notebook, and files beside it."""
 
     def make(course: Path, place: Path) -> None:
         place.mkdir(parents=True)
@@ -67,7 +67,7 @@ def _notebook(
 
 
 def _instead(make: Callable[[Path], object]) -> Callable[[Path, Path], object]:
-    """Something else where the notebook belongs."""
+    """Return a function that puts something else in the notebook's place."""
 
     def instead(course: Path, place: Path) -> None:
         place.mkdir(parents=True)
@@ -77,7 +77,7 @@ def _instead(make: Callable[[Path], object]) -> Callable[[Path, Path], object]:
 
 
 def _beside(make: Callable[[Path], object]) -> Callable[[Path, Path], object]:
-    """A notebook that is right, and something odd in its folder."""
+    """Return a function that writes a correct notebook, and something odd beside it."""
 
     def beside(course: Path, place: Path) -> None:
         _notebook()(course, place)
@@ -120,7 +120,7 @@ def _sparse(path: Path, size: int) -> None:
 
 
 def _bush(place: Path) -> None:
-    """Folders in folders, as deep as names go, and as many files as a script makes in a moment."""
+    """Make 2000 files in a folder, and 600 nested folders."""
     (place / "many").mkdir()
     for number in range(2000):
         (place / "many" / str(number)).touch()

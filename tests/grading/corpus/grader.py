@@ -1,4 +1,4 @@
-"""``python -m tests.grading.corpus.grader ARGUMENTS``: ``labkit``, asked at its end what it left running."""
+"""``python -m tests.grading.corpus.grader ARGUMENTS``: ``labkit``, then a list of the processes it left running."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import sys
 
 import psutil
 
-from mlsys_labkit.cli import main
+from mlsys_labkit._frontends.cli import main
 
 LEFT_RUNNING = "left running: "
 _SUBREAPER = 36
 
 
 def run(arguments: list[str]) -> int:
-    """The exit code; processes that outlive the grader are named on stderr."""
-    ctypes.CDLL(None).prctl(_SUBREAPER, 1)  # orphans come here, and not to the machine's first process
+    """Run ``labkit``; return its exit code, and name on stderr the processes that outlive it."""
+    ctypes.CDLL(None).prctl(_SUBREAPER, 1)  # this process adopts orphans, in place of the machine's first process
     code = main(arguments)
     _, left = psutil.wait_procs(psutil.Process().children(recursive=True), timeout=10)
     for process in left:

@@ -1,4 +1,4 @@
-"""Examines submissions of the corpus through the graders' own door, and looks at what they leave behind."""
+"""A judge that examines submissions of the corpus as the graders do, and looks for files and processes they leave."""
 
 from __future__ import annotations
 
@@ -14,27 +14,36 @@ from pathlib import Path
 
 from mlsys_grading.examine.notebook import UnreadableError, read_cells
 from mlsys_grading.examine.plan import make_plan
-from mlsys_grading.examine.run import Examined, Patience, examine_submission
+from mlsys_grading.examine.run import Examined, examine_submission
+from mlsys_grading.fork_server.client import ForkServer
 from mlsys_grading.sandbox.confine import Sandbox
-from mlsys_grading.sandbox.limits import Limits
+from mlsys_grading.sandbox.limits import SandboxLimits
 from mlsys_grading.sandbox.watch import tree
-from mlsys_grading.warm.client import WarmServer
+from mlsys_grading.time_limits import TimeLimits
 from tests.grading.corpus.submission import Submission, source
 
 MODULES = (
     "mlsys_grading.kernel.started",
-    *("numpy", "torch", "torch.testing", "IPython", "mlsys_labkit", "mlsys_labkit.checks", "matplotlib", "plotly"),
-    *("mlsys_grading.examine.examiner", "mlsys_grading.boundary.student"),
+    "numpy",
+    "torch",
+    "torch.testing",
+    "IPython",
+    "mlsys_labkit",
+    "mlsys_labkit.checks",
+    "matplotlib",
+    "plotly",
+    "mlsys_grading.examine.examiner",
+    "mlsys_grading.boundary.student",
 )
-PATIENCE = Patience(call_seconds=4, cell_seconds=8, wall_seconds=90)
-LIMITS = Limits(memory_bytes=1500 << 20, scratch_bytes=256 << 20)
+TIME_LIMITS = TimeLimits(call_seconds=4, cell_seconds=8, wall_seconds=90)
+LIMITS = SandboxLimits(memory_bytes=1500 << 20, scratch_bytes=256 << 20)
 _USERS = 2000
-_FIRST_USER = (1 << 28) + _USERS * os.getpid()  # of this run alone, so that its processes are known from any others
+_FIRST_USER = (1 << 28) + _USERS * os.getpid()  # user ids of this run alone, which identify its processes
 
 
 @dataclass
 class Bait:
-    """What submissions are tempted with, outside their sandbox: files that anyone may write, and ports that listen."""
+    """Targets outside the sandbox that submissions attack: files that anyone may write, and ports that listen."""
 
     folder: Path
     heard: list[str] = field(default_factory=list)
@@ -60,7 +69,7 @@ class Bait:
         return {"FOLDER": str(self.folder), "PORT": str(self.port), "ABSTRACT": f"bait-{self.port}"}
 
     def files(self) -> dict[str, tuple[bytes, int]]:
-        """Every file, its content and when it was last written."""
+        """Return every file's content and time of last change."""
         found = sorted(path for path in self.folder.rglob("*") if path.is_file())
         return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in found}
 
@@ -93,19 +102,19 @@ class Bait:
 
 
 class Judge:
-    """Examines one submission after another, or several at a time, with one warm server."""
+    """An examiner of submissions, one after another or several at a time, with one fork server."""
 
-    def __init__(self, server: WarmServer, bait: Bait) -> None:
+    def __init__(self, server: ForkServer, bait: Bait) -> None:
         self.server, self.bait = server, bait
         self._users = iter(range(_FIRST_USER, _FIRST_USER + _USERS, 2))
         self._source = source()["cells"]
         reference = self._examine(make_plan(self._source, self._source), None)
         assert not reference.trouble, reference.trouble
-        assert all(verdict.passed for verdict in reference.verdicts), failures(reference)
+        assert all(verdict.passed for verdict in reference.marks), failures(reference)
         self.contract = reference.contract
 
     def examine(self, submission: Submission) -> Examined:
-        """The verdicts on a submission, by way of its file; an unreadable file is an empty notebook."""
+        """Return the verdicts on a submission, read from a file; an unreadable file counts as an empty notebook."""
         path = self.bait.folder / f"{submission.name.replace(' ', '_')}-{threading.get_ident()}.ipynb"
         path.write_bytes(submission.file(self.bait.words))
         try:
@@ -118,10 +127,10 @@ class Judge:
 
     def _examine(self, plan: object, contract: object) -> Examined:
         sandbox = Sandbox(limits=LIMITS, user=next(self._users))
-        return examine_submission(self.server, plan, contract, PATIENCE, sandbox)  # type: ignore[arg-type]
+        return examine_submission(self.server, plan, contract, TIME_LIMITS, sandbox)  # type: ignore[arg-type]
 
     def left_running(self, patience_seconds: float = 10) -> list[str]:
-        """Processes that a submission left: of the server, or of any user that the corpus gave out."""
+        """Return the processes that a submission left: the server's children, and those of the corpus's user ids."""
         until = time.monotonic() + patience_seconds
         while True:
             left = [pid for pid in tree(self.server.pid) if pid != self.server.pid and _alive(pid)]
@@ -132,7 +141,7 @@ class Judge:
 
 
 def failures(examined: Examined) -> str:
-    return "; ".join(f"{each.name}: {each.error[:200]}" for each in examined.verdicts if not each.passed)
+    return "; ".join(f"{each.name}: {each.error[:200]}" for each in examined.marks if not each.passed)
 
 
 def _status(pid: int) -> str:

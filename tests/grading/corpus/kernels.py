@@ -1,4 +1,4 @@
-"""Attacks by the text of a kernel, and by what ranks do, on the real labs. All other answers are stubs."""
+"""Attacks by the text of a kernel, and by the calls of ranks, on the real labs. All other answers are stubs."""
 # ruff: noqa: E501 - the long lines are those of programs in strings
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CUDA, TRITON, RANKS = "lab03_cuda_matmul", "lab05_triton", "lab07_parallelism"
 
 @dataclass(frozen=True)
 class Answered:
-    """A submission to a real lab: the stubs, but for some answers; it deserves nothing but what ``passes`` says.
+    """A submission to a real lab: stubs, and some answers. It deserves to pass only the tests in ``passes``.
 
     Attributes:
         cells: name of a solution cell -> its new source.
@@ -34,7 +34,7 @@ class Answered:
     passes: frozenset[str] = frozenset()
 
     def file(self) -> bytes:
-        """The notebook file."""
+        """Return the bytes of the notebook file."""
         notebook = json.loads(json.dumps(student_notebook(lab(self.lab))))
         by_name = {cell["metadata"].get("nbgrader", {}).get("grade_id"): cell for cell in notebook["cells"]}
         for name, text in self.cells.items():
@@ -63,7 +63,7 @@ _SOLVED_TOO = frozenset(("vector_add_test", "vector_add_test_traffic"))
 
 
 def cuda(name: str, why: str, before: str = "", body: str = _RIGHT, whole: str = "") -> Answered:
-    """A kernel that adds rightly, if it is let, and something beside it."""
+    """Build a submission with a kernel that adds correctly unless ``before``, ``body`` or ``whole`` changes it."""
     text = whole or f"{before}\n{_ADD}\n{{\n    {body}\n}}"
     return Answered(f"CUDA: {name}", CUDA, why, {"vector_add": f"%%cuda vector_add\n{text}"})
 

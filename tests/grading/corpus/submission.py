@@ -1,4 +1,4 @@
-"""``Submission``: what a student handed in, as the few lines in which it differs, and what it deserves."""
+"""``Submission``: a student's notebook, given by the few lines in which it differs, and the marks that it deserves."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ class Submission:
 
     @property
     def passes(self) -> frozenset[str]:
-        """Names of the test cells that it deserves to pass."""
+        """Names of the test cells that the submission deserves to pass."""
         return frozenset(points()) ^ frozenset(self.but) if self.solved else frozenset(self.but)
 
     @property
     def expected(self) -> frozenset[str]:
-        """Names of the test cells that it does pass: those it deserves, and claims that nobody can check."""
+        """Names of the test cells that the submission does pass: deserved ones, and claims that cannot be checked."""
         return self.passes | frozenset(self.claimed)
 
     @property
@@ -68,7 +68,7 @@ class Submission:
         return sum(points()[name] for name in self.passes)
 
     def file(self, words: Mapping[str, str] | None = None) -> bytes:
-        """The notebook file. ``words``: what stands for ``<KEY>`` in the source: places of this run."""
+        """Return the bytes of the notebook file. ``words`` maps each ``<KEY>`` in the source to its text."""
         notebook = copy.deepcopy(_solved() if self.solved else _unsolved())
         by_name = {cell["metadata"].get("nbgrader", {}).get("grade_id"): cell for cell in notebook["cells"]}
         for name, source in self.cells.items():
@@ -84,7 +84,7 @@ class Submission:
 
 
 def code_cell(source: str, **nbgrader: Any) -> dict[str, Any]:
-    """A code cell as nbformat has it; with words, one that nbgrader knows."""
+    """Build a code cell as nbformat has it; with ``nbgrader``, one with nbgrader's metadata."""
     metadata = {"nbgrader": {"schema_version": 3, **nbgrader}} if nbgrader else {}
     return {"cell_type": "code", "metadata": metadata, "source": source, "outputs": [], "execution_count": None}
 
@@ -96,18 +96,18 @@ def lab() -> Lab:
 
 @cache
 def points() -> dict[str, float]:
-    """Name of a test cell -> its points."""
+    """Return the points of each test cell, by name."""
     return {cell.grade_id: cell.points for cell in lab().cells if cell.is_test}
 
 
 @cache
 def claims() -> frozenset[str]:
-    """Names of the test cells that are tagged ``claim``."""
+    """Return the names of the test cells that are tagged ``claim``."""
     return frozenset(cell.grade_id for cell in lab().cells if cell.is_test and "claim" in cell.tags)
 
 
 def source() -> Notebook:
-    """The instructor's notebook."""
+    """Return the instructor's notebook."""
     return _solved()
 
 

@@ -1,4 +1,4 @@
-"""All of the corpus."""
+"""All submissions of the corpus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every rule on what crosses, on every cell that it is about, but where the cell gives a reason to be left alone."""
+"""The check that applies every rule on what crosses to the cells it concerns, unless a cell gives a reason not to."""
 
 from __future__ import annotations
 
@@ -15,14 +15,12 @@ from mlsys_grading.examine.kernels import is_cuda, is_triton
 from mlsys_grading.examine.plan import bound_names
 from mlsys_grading.lab import Cell, Lab
 
-__all__ = ["RULES", "check_crossing"]
-
 UNLOCKED = "LK218"
 
 
 @dataclass(frozen=True)
 class Known:
-    """One rule: where it is asked, what to write instead, and whether it only warns: where it may well be wrong."""
+    """One rule: the kind of cell that it reads, what to write instead, and whether it may be wrong and only warns."""
 
     find: Rule
     instead: str
@@ -61,10 +59,10 @@ _ALLOW = re.compile(r"#\s*labkit:\s*allow\s+(LK\d+)\b[ \t]*[-:,]?[ \t]*(?P<reaso
 
 
 def check_crossing(lab: Lab) -> Iterator[Finding]:
-    """What does not cross between the processes that grade the lab, or crosses as something else."""
+    """Find what does not cross between the processes that grade the lab, or crosses as something else."""
     trees = {cell.index: parse(cell.source) for cell in lab.cells if cell.kind == "code" and not is_cuda(cell.source)}
     names = imported_names(trees.values())
-    student = student_names([trees[cell.index] for cell in lab.cells if cell.is_solution and cell.index in trees])
+    student = _student_names([trees[cell.index] for cell in lab.cells if cell.is_solution and cell.index in trees])
     for cell in lab.cells:
         kind = "test" if cell.is_test else "solution" if cell.is_solution else ""
         if cell.index in trees and kind:
@@ -73,8 +71,9 @@ def check_crossing(lab: Lab) -> Iterator[Finding]:
 
 
 def _names_of_unlocked_cells(lab: Lab, trees: dict[int, ast.Module]) -> Iterator[Finding]:
-    """What a test or a locked cell reads and only a cell that students may change binds: graders do not run that."""
-    ours, theirs = set(), set()
+    """Find names that a test or locked cell reads but only a cell that graders do not run binds."""
+    ours: set[str] = set()
+    theirs: set[str] = set()
     for cell in lab.cells:
         if cell.index in trees:
             is_run = cell.is_solution or cell.is_test or cell.is_locked or "parameters" in cell.tags
@@ -93,25 +92,28 @@ def _names_of_unlocked_cells(lab: Lab, trees: dict[int, ast.Module]) -> Iterator
 
 def _check_cell(lab: Lab, cell: Cell, view: View, kind: str) -> Iterator[Finding]:
     allowed = {}
-    for number, line in enumerate(cell.source.split("\n"), 1):
-        if found := _ALLOW.search(line):
+    for number, text in enumerate(cell.source.split("\n"), 1):
+        if found := _ALLOW.search(text):
             allowed[found[1]] = number
             if len(found["reason"].strip()) < 10:
                 yield at(lab, cell, number, found[1], "it is allowed without a reason", "say why it is right here")
     for code, rule in RULES.items():
         if rule.kind != kind:
             continue
-        told = {(getattr(node, "lineno", 1), what) for node, what in rule.find(view)}
-        if code in allowed and not told:
+        objections = {(getattr(node, "lineno", 1), what) for node, what in rule.find(view)}
+        if code in allowed and not objections:
             yield at(lab, cell, allowed[code], code, "it is allowed and does not occur", "delete the comment")
         if code not in allowed:
-            for line, what in sorted(told):
-                yield at(lab, cell, line, code, what, rule.instead, rule.warns)
+            for line, what in sorted(objections):
+                yield at(lab, cell, line, code, what, rule.instead, warns=rule.warns)
 
 
-def student_names(trees: list[ast.Module]) -> StudentNames:
-    """What solution cells bind."""
-    functions, classes, values, makes = {}, {}, set(), {}
+def _student_names(trees: list[ast.Module]) -> StudentNames:
+    """Return what the solution cells bind."""
+    functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
+    classes: dict[str, ast.ClassDef] = {}
+    values: set[str] = set()
+    makes: dict[str, str] = {}
     for node in (node for tree in trees for node in tree.body):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not is_triton(node):
             functions[node.name] = node

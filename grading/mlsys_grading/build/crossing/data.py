@@ -1,18 +1,18 @@
-"""What is no plain data, or loses something on the way: LK221 to LK226."""
+"""Rules on values: those that are no plain data, or lose something on the way (LK221 to LK225)."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from mlsys_grading.build.crossing.view import Objection, View
+from mlsys_grading.build.python import is_true, words
 
-_NOT_PLAIN = (
-    *("io.StringIO", "io.BytesIO", "open", "memoryview", "torch.Generator", "numpy.random.RandomState"),
-    *("random.Random", "fractions.Fraction", "decimal.Decimal", "pathlib.Path"),
-    *("types.SimpleNamespace", "numpy.longdouble", "array.array", "threading.Lock", "threading.RLock"),
-    *("datetime.datetime", "datetime.date", "datetime.timedelta", "uuid.UUID"),
-)
+_NOT_PLAIN = words("""
+    io.StringIO io.BytesIO open memoryview array.array uuid.UUID types.SimpleNamespace threading.Lock threading.RLock
+    torch.Generator random.Random numpy.random.RandomState numpy.longdouble fractions.Fraction decimal.Decimal
+    pathlib.Path datetime.datetime datetime.date datetime.timedelta
+""")
 _LOSE = {
     "collections.Counter": "arrives as a dict",
     "collections.defaultdict": "arrives as a dict",
@@ -22,17 +22,19 @@ _LOSE = {
     "numpy.ma.masked_array": "arrives without its mask",
 }
 _ARRAYS = tuple(f"numpy.{name}" for name in ("array", "asarray", "zeros", "ones", "empty", "full"))
-_CALLED_ONLY = frozenset(("__init__", "__call__", "__repr__", "__str__", "__post_init__"))
-_PLAIN_BASES = frozenset(("object", "Exception", "ValueError", "Protocol"))
-_GRADIENTS = ("grad_fn", "requires_grad", "is_leaf", "retain_grad", "backward", "grad")
-_INSIDE = ("_base", "_version", "owndata", "OWNDATA")
+_CALLED_ONLY = words("__init__ __call__ __repr__ __str__ __post_init__")
+_PLAIN_BASES = words("object Exception ValueError Protocol")
+_GRADIENTS = words("grad_fn requires_grad is_leaf retain_grad backward grad")
+_INSIDE = words("_base _version owndata OWNDATA")
+_SHARING = words("shares_memory may_share_memory expect_shares_memory")
+_MODULES = words("numpy torch math random torch.nn.functional torch.distributed")
 
 
 def arguments(view: View) -> Iterator[Objection]:
-    """An argument that is no plain data, or arrives as less than it is."""
+    """Find arguments that are no plain data, or lose something on the way."""
     local = {node.name: node for node in view.nodes if isinstance(node, ast.ClassDef)}
     for call, given in view.arguments():
-        if isinstance(given, ast.Name) and given.id in view.names and _is_module(view.names[given.id]):
+        if isinstance(given, ast.Name) and given.id in view.names and view.names[given.id] in _MODULES:
             yield call, f"the module {given.id} cannot be an argument"
         inner = given
         while isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and _is_call(inner.func.value):
@@ -59,12 +61,8 @@ def _is_call(node: ast.AST) -> bool:
     return isinstance(node, ast.Call)
 
 
-def _is_module(path: str) -> bool:
-    return path in ("numpy", "torch", "math", "random", "torch.nn.functional", "torch.distributed")
-
-
 def _more(kind: ast.ClassDef) -> str:
-    """What a class of the test's has that does not cross, in words."""
+    """Describe what a class of the test's has that does not cross; empty if nothing."""
     dunders = {node.name for node in kind.body if isinstance(node, ast.FunctionDef) and node.name.startswith("__")}
     if lost := sorted(dunders - _CALLED_ONLY):
         return f"has {lost[0]}"
@@ -73,8 +71,7 @@ def _more(kind: ast.ClassDef) -> str:
 
 
 def _odd_type(view: View, call: ast.Call) -> bool:
-    words = [each.value for each in call.keywords if each.arg == "dtype"]
-    given = [*words, *call.args[1:2]]
+    given = [*(each.value for each in call.keywords if each.arg == "dtype"), *call.args[1:2]]
     if any(isinstance(each, ast.List) for each in given):
         return True
     names = [each.id if isinstance(each, ast.Name) else view.called(each) for each in given]
@@ -82,37 +79,27 @@ def _odd_type(view: View, call: ast.Call) -> bool:
     if {"object", "str", "numpy.longdouble"} & set(names) or any(each[:1] in "OUSMV" for each in texts):
         return True
     first = call.args[0] if call.args else None
-    return (
-        isinstance(first, ast.List)
-        and bool(first.elts)
-        and all(isinstance(each, ast.Constant) and isinstance(each.value, str) for each in first.elts)
-    )
+    items = first.elts if isinstance(first, ast.List) else []
+    return bool(items) and all(isinstance(each, ast.Constant) and isinstance(each.value, str) for each in items)
 
 
 def writes_to_a_test_object(view: View) -> Iterator[Objection]:
-    """A student function that sets attributes of an object of the test's sets those of its own stand-in."""
+    """Find student functions that set attributes of an object of the test's: they set those of a stand-in."""
     local = {node.name for node in view.nodes if isinstance(node, ast.ClassDef)}
     for call, given in view.arguments():
         made = isinstance(given, ast.Call) and isinstance(given.func, ast.Name) and given.func.id in local
         function = call.func.id if isinstance(call.func, ast.Name) else ""
         definition = view.student.functions.get(function)
-        if made and definition is not None and _stores_attributes(definition):
-            yield call, f"{function} sets attributes of an object of the test's, which are read here"
-
-
-def _stores_attributes(definition: ast.AST) -> bool:
-    parameters = {each.arg for each in ast.walk(definition) if isinstance(each, ast.arg)}
-    return any(
-        isinstance(node, ast.Attribute)
-        and isinstance(node.ctx, ast.Store)
-        and isinstance(node.value, ast.Name)
-        and node.value.id in parameters - {"self"}
-        for node in ast.walk(definition)
-    )
+        if made and definition is not None:
+            nodes = list(ast.walk(definition))
+            parameters = {each.arg for each in nodes if isinstance(each, ast.arg)} - {"self"}
+            if any(of in parameters for _, of in _stores(nodes)):
+                yield call, f"{function} sets attributes of an object of the test's, which are read here"
 
 
 def kept_arguments(view: View) -> Iterator[Objection]:
-    """An argument that the student keeps is a copy from the end of the call on."""
+    """Find later uses of an argument that the student keeps: after the call, the student has a copy."""
+    makings: list[tuple[ast.stmt, ast.expr]]
     makings = [(node, node.value) for node in view.nodes if isinstance(node, ast.Assign)]
     makings += [(node, item.context_expr) for node in view.nodes if isinstance(node, ast.With) for item in node.items]
     for statement, made in makings:
@@ -147,7 +134,7 @@ def _uses_after(view: View, name: str, line: int) -> Iterator[tuple[ast.AST, str
 
 
 def gradients(view: View) -> Iterator[Objection]:
-    """Tensors cross as data: no graph, no gradient, no leaf."""
+    """Find uses of gradients: tensors cross as data, without graph and gradient."""
     for node in view.nodes:
         if isinstance(node, ast.Attribute) and node.attr in _GRADIENTS and view.origin(node.value) == "answer":
             if not (isinstance(node.value, ast.Attribute) and view.origin(node.value.value) == "object"):
@@ -168,35 +155,28 @@ def gradients(view: View) -> Iterator[Objection]:
 def _asks_for_gradients(node: ast.AST) -> bool:
     if not isinstance(node, ast.Call):
         return False
-    by_word = any(each.arg == "requires_grad" and _true(each.value) for each in node.keywords)
+    by_word = any(each.arg == "requires_grad" and is_true(each.value) for each in node.keywords)
     return by_word or (isinstance(node.func, ast.Attribute) and node.func.attr == "requires_grad_")
-
-
-def _true(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and node.value is True
 
 
 def _has_gradient(view: View, call: ast.Call) -> bool:
     given = {each.id for each in call.args if isinstance(each, ast.Name)}
-    return any(
-        isinstance(node, ast.Attribute)
-        and node.attr == "grad"
-        and isinstance(node.ctx, ast.Store)
-        and isinstance(node.value, ast.Name)
-        and node.value.id in given
-        for node in view.nodes
-    )
+    return any(node.attr == "grad" and of in given for node, of in _stores(view.nodes))
+
+
+def _stores(nodes: Iterable[ast.AST]) -> Iterator[tuple[ast.Attribute, str]]:
+    """Yield every ``name.attribute`` that is assigned to, with the name."""
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and isinstance(node.value, ast.Name):
+            yield node, node.value.id
 
 
 def memory_of_arrays(view: View) -> Iterator[Objection]:
-    """What an array says of its owner and its history is the examiner's own array's."""
+    """Find reads of an array's owner and history: the answer concerns the examiner's copy."""
     for node in view.nodes:
         if isinstance(node, ast.Attribute) and node.attr in _INSIDE:
-            yield node, f".{node.attr} tells of the examiner's copy"
+            yield node, f".{node.attr} describes the examiner's copy"
         elif isinstance(node, ast.Call) and view.called(node).rpartition(".")[2] in _SHARING and node.args:
             answers = [each for each in node.args if _is_call(each) and view.origin(each) == "answer"]
             if answers == node.args:
                 yield node, "the answers of two calls share no memory here"
-
-
-_SHARING = ("shares_memory", "may_share_memory", "expect_shares_memory")

@@ -1,4 +1,4 @@
-"""Exceptions, generators and random numbers on their way: LK231 to LK234."""
+"""Rules on exceptions, generators, records and random numbers (LK231 to LK234)."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ import builtins
 from collections.abc import Iterator
 
 from mlsys_grading.build.crossing.view import Objection, View
+from mlsys_grading.build.python import root_name, words
 
-_EXCEPTION_PARTS = ("__cause__", "__context__", "__traceback__", "__notes__", "errno", "filename", "tb_frame")
-_STATE = ("torch.get_rng_state", "torch.set_rng_state", "numpy.random.get_state", "numpy.random.set_state")
-_STATE += ("random.getstate", "random.setstate", "torch.initial_seed")
+_EXCEPTION_PARTS = words("__cause__ __context__ __traceback__ __notes__ errno filename tb_frame")
+_STATE = words("""
+    torch.get_rng_state torch.set_rng_state torch.initial_seed numpy.random.get_state numpy.random.set_state
+    random.getstate random.setstate
+""")
 _SEEDS = {"torch.manual_seed": "torch", "numpy.random.seed": "numpy", "random.seed": "random"}
-_TORCH_DRAWS = frozenset(("rand", "randn", "randint", "randperm", "normal", "bernoulli", "multinomial", "rand_like"))
+_TORCH_DRAWS = words("rand randn randint randperm normal bernoulli multinomial rand_like")
 
 
 def exceptions(view: View) -> Iterator[Objection]:
-    """Exceptions cross as Python's own, the kit's, numpy's LinAlgError and those of locked and solution cells."""
+    """Find exceptions other than Python's, the kit's, LinAlgError and those of locked and solution cells."""
     for node in view.nodes:
         kinds: list[ast.expr] = []
         if isinstance(node, ast.Try | ast.TryStar) and _calls_student(view, node.body):
@@ -55,18 +58,12 @@ def _does_not_cross(view: View, kind: ast.expr) -> str:
         return ""
     root = name.partition(".")[0]
     is_known = name == "numpy.linalg.LinAlgError" or root == "mlsys_labkit"
-    is_imported = isinstance(kind, ast.Name | ast.Attribute) and _root(kind) in view.names
+    is_imported = isinstance(kind, ast.Name | ast.Attribute) and root_name(kind) in view.names
     return f"{name} arrives as one of Python's own exceptions" if is_imported and not is_known else ""
 
 
-def _root(node: ast.expr) -> str:
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else ""
-
-
 def generators(view: View) -> Iterator[Objection]:
-    """An iterator answers next() and send(); nothing else of a generator crosses."""
+    """Find uses of a generator other than next() and send(), which alone cross."""
     for node in view.nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "throw":
             if view.origin(node.func.value) == "answer":
@@ -80,11 +77,11 @@ def generators(view: View) -> Iterator[Objection]:
                 if origin == "answer":
                     yield node, f"`with {text}`: what a function made is no context here"
                 elif origin == "object" and raises:
-                    yield node, f"`with {text}`: its __exit__ hears of no exception of the test's"
+                    yield node, f"`with {text}`: its __exit__ gets no exception of the test's"
 
 
 def records(view: View) -> Iterator[Objection]:
-    """A named tuple of the student's comes back as a tuple: its type is known there alone."""
+    """Find named tuples and coroutines of the student's: their types exist in the student's process alone."""
     for node in view.nodes:
         if isinstance(node, ast.ClassDef) and any("NamedTuple" in ast.unparse(base) for base in node.bases):
             yield node, f"the named tuple {node.name} of a solution arrives as a tuple"
@@ -95,7 +92,7 @@ def records(view: View) -> Iterator[Objection]:
 
 
 def random_numbers(view: View) -> Iterator[Objection]:
-    """A seed set here is set there as well; draws on one side move nothing on the other."""
+    """Find draws that continue those of the other process: a seed is set in both, but each draws for itself."""
     for call in view.calls:
         if view.called(call) in _STATE:
             yield call, f"{view.called(call)}: the two processes have states of their own"
@@ -104,7 +101,7 @@ def random_numbers(view: View) -> Iterator[Objection]:
     for call in view.calls:
         name = view.called(call)
         student = call.func.id if isinstance(call.func, ast.Name) else ""
-        if "seed" in name:  # also a helper's of the lab
+        if "seed" in name:  # a helper of the lab counts, too
             for family in [_SEEDS[name]] if name in _SEEDS else _SEEDS.values():
                 last[family] = ("seed", "")
         elif family := draws.get(student, ""):
@@ -123,7 +120,7 @@ def _family_drawn(view: View, function: ast.AST) -> str:
 
 
 def _family(view: View, call: ast.Call) -> str:
-    """Whose global state a call draws from."""
+    """Return the library whose global state a call draws from; empty if none."""
     home, _, name = view.called(call).rpartition(".")
     if any(each.arg == "generator" for each in call.keywords):
         return ""

@@ -1,4 +1,4 @@
-"""Objects of the student's are stand-ins here, and what they answer is data: LK201 to LK206."""
+"""Rules on objects of the student's, which are stand-ins in the examiner, and on their answers (LK201 to LK206)."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ import ast
 from collections.abc import Iterator
 
 from mlsys_grading.build.crossing.view import Objection, View, methods_of
+from mlsys_grading.build.python import words
 
-_CHANGES = (
-    *("append", "extend", "insert", "pop", "remove", "clear", "update", "add", "discard", "sort", "reverse"),
-    *("setdefault", "popitem", "appendleft", "popleft", "fill", "put", "resize"),
-)
-_CONVERTS = ("float", "int", "bool", "complex", "abs", "round", "numpy.asarray", "numpy.array", "torch.as_tensor")
-_CONVERTS += ("torch.tensor",)
-_ITERATES = ("list", "tuple", "set", "sum", "sorted", "dict", "iter", "enumerate", "zip", "map", "min", "max")
-_OWN_NAMES = ("__name__", "__qualname__", "__doc__", "__module__")
+_CHANGES = words("""
+    append extend insert pop remove clear update add discard sort reverse setdefault popitem appendleft popleft
+    fill put resize
+""")
+_CONVERTS = words("""
+    float int bool complex abs round numpy.asarray numpy.array torch.as_tensor torch.tensor
+""")
+_ITERATES = words("list tuple set sum sorted dict iter enumerate zip map min max")
+_OWN_NAMES = words("__name__ __qualname__ __doc__ __module__")
 
 
 def identity(view: View) -> Iterator[Objection]:
-    """Two answers are two copies; an object of the student's, and an argument that comes back, keep their identity."""
+    """Find ``is`` between two answers: both are copies. Only the student's objects and arguments keep identity."""
     for node in view.nodes:
         if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Is | ast.IsNot):
             sides = (node.left, node.comparators[0])
@@ -27,12 +29,12 @@ def identity(view: View) -> Iterator[Objection]:
 
 
 def _is_property_of_answer(view: View, node: ast.AST) -> bool:
-    """Attributes of plain answers are the examiner's own, and those of classes are constants."""
+    """Return whether ``node`` is an attribute of a plain answer, in the examiner, or of a class, a constant."""
     return isinstance(node, ast.Attribute) and view.origin(node.value) in ("answer", "class")
 
 
 def change_of_an_answer(view: View) -> Iterator[Objection]:
-    """What an attribute or a call gave is a copy: to change it changes nothing over there."""
+    """Find changes of what an attribute or a call returned: they change the examiner's copy."""
     for node in view.nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             name, of = node.func.attr, node.func.value
@@ -46,7 +48,7 @@ def change_of_an_answer(view: View) -> Iterator[Objection]:
         elif isinstance(node, ast.Delete):
             for target in node.targets:
                 if isinstance(target, ast.Attribute) and view.origin(target.value) == "object":
-                    yield node, f"`del {view.text(target)}` deletes nothing over there"
+                    yield node, f"`del {view.text(target)}` deletes nothing in the student's process"
 
 
 def _is_direct_answer(view: View, node: ast.AST) -> bool:
@@ -54,7 +56,7 @@ def _is_direct_answer(view: View, node: ast.AST) -> bool:
 
 
 def class_relations(view: View) -> Iterator[Objection]:
-    """A stand-in's class has the name of the student's and none of its bases."""
+    """Find reads of the bases of a student's class: a stand-in's class has its name and no bases."""
     for node in view.nodes:
         if isinstance(node, ast.ClassDef):
             for base in node.bases:
@@ -70,7 +72,7 @@ def class_relations(view: View) -> Iterator[Objection]:
 
 
 def operators(view: View) -> Iterator[Objection]:
-    """With operators, truth and conversions the student's class would decide what the test computes with."""
+    """Find operators, truth tests and conversions of a student's object, which its class would decide."""
 
     def is_object(node: ast.AST) -> bool:
         return view.origin(node) == "object"
@@ -100,10 +102,7 @@ def operators(view: View) -> Iterator[Objection]:
         for each in used:
             if is_object(each):
                 where = node.iter if isinstance(node, ast.comprehension) else node
-                yield (
-                    where,
-                    f"`{view.text(each)}` is the student's: it has the methods it defines, and attributes",
-                )
+                yield where, f"`{view.text(each)}` is the student's: it has the methods it defines, and attributes"
 
 
 def _has(view: View, node: ast.AST, special: str) -> bool:
@@ -112,7 +111,7 @@ def _has(view: View, node: ast.AST, special: str) -> bool:
 
 
 def introspection(view: View) -> Iterator[Objection]:
-    """A student function is a name that can be called; its code, defaults and attributes stay where it is."""
+    """Find reads of a student function's code, defaults and attributes: here it is a name that can be called."""
     for node in view.nodes:
         if isinstance(node, ast.Attribute) and node.attr not in _OWN_NAMES and view.origin(node.value) == "function":
             yield node, f"`{view.text(node)}`: only the name and the docstring of a student function are known here"
@@ -125,7 +124,7 @@ def introspection(view: View) -> Iterator[Objection]:
 
 
 def copies(view: View) -> Iterator[Objection]:
-    """Stand-ins are neither copied nor pickled."""
+    """Find copies and pickles of stand-ins."""
     for call in view.calls:
         is_copy = view.called(call) in ("copy.copy", "copy.deepcopy", "pickle.dumps", "pickle.dump", "torch.save")
         if is_copy and any(view.origin(each) in ("object", "function", "class") for each in call.args):

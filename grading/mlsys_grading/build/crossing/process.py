@@ -1,4 +1,4 @@
-"""The student's code runs in another process, with globals, settings, streams and files of its own: LK211 to LK217."""
+"""Rules on the student's process, which has its own globals, settings, streams and files (LK211 to LK217)."""
 
 from __future__ import annotations
 
@@ -6,36 +6,31 @@ import ast
 from collections.abc import Iterator
 
 from mlsys_grading.build.crossing.view import Objection, View
-from mlsys_grading.build.python import attribute
+from mlsys_grading.build.python import attribute, is_true, root_name, words
 
-_SETTINGS = (
-    *("torch.set_default_dtype", "torch.set_num_threads", "torch.set_default_device", "torch.set_grad_enabled"),
-    *("torch.use_deterministic_algorithms", "torch.set_float32_matmul_precision", "torch.set_printoptions"),
-    *("numpy.seterr", "numpy.set_printoptions", "sys.setrecursionlimit", "os.chdir", "os.putenv", "os.umask"),
-    *("locale.setlocale", "decimal.setcontext", "socket.setdefaulttimeout", "signal.signal", "signal.alarm"),
-)
-_SCOPES = ("torch.no_grad", "torch.enable_grad", "torch.inference_mode", "torch.autocast", "torch.device")
-_STREAMS = (
-    *("contextlib.redirect_stdout", "contextlib.redirect_stderr", "IPython.utils.capture.capture_output"),
-    *(
-        "io.redirect_stdout",
-        "pytest.warns",
-        "pytest.deprecated_call",
-        "warnings.showwarning",
-        "logging.captureWarnings",
-    ),
-)
-_FILES = ("open", "os.remove", "os.listdir", "os.path.exists", "os.path.getsize", "shutil.rmtree")
-_FILES += ("numpy.save", "numpy.load", "torch.save", "torch.load")
-_PATHS = ("write_text", "write_bytes", "read_text", "read_bytes", "unlink", "mkdir", "iterdir")
-_THREADS = ("threading", "concurrent.futures", "multiprocessing", "torch.multiprocessing", "asyncio", "_thread")
-_PROBES = ("count_work", "trace_accesses", "call_traced", "trace_memory", "expect_peak", "run_ranks")
-_METERS = ("counting_work", "trace_memory", "trace_launches")
-_TRACES = ("torch.vmap", "torch.func", "torch.jit", "torch.compile", "torch.fx", "torch.export", "numba", "jax")
+_SETTINGS = words("""
+    torch.set_default_dtype torch.set_num_threads torch.set_default_device torch.set_grad_enabled
+    torch.use_deterministic_algorithms torch.set_float32_matmul_precision torch.set_printoptions
+    numpy.seterr numpy.set_printoptions sys.setrecursionlimit os.chdir os.putenv os.umask
+    locale.setlocale decimal.setcontext socket.setdefaulttimeout signal.signal signal.alarm
+""")
+_SCOPES = words("torch.no_grad torch.enable_grad torch.inference_mode torch.autocast torch.device")
+_STREAMS = words("""
+    contextlib.redirect_stdout contextlib.redirect_stderr IPython.utils.capture.capture_output io.redirect_stdout
+    pytest.warns pytest.deprecated_call warnings.showwarning logging.captureWarnings
+""")
+_FILES = words("""
+    open os.remove os.listdir os.path.exists os.path.getsize shutil.rmtree numpy.save numpy.load torch.save torch.load
+""")
+_PATHS = words("write_text write_bytes read_text read_bytes unlink mkdir iterdir")
+_THREADS = words("threading concurrent.futures multiprocessing torch.multiprocessing asyncio _thread")
+_PROBES = words("count_work trace_accesses call_traced trace_memory expect_peak run_ranks")
+_METERS = words("counting_work trace_memory trace_launches")
+_TRACES = words("torch.vmap torch.func torch.jit torch.compile torch.fx torch.export numba jax")
 
 
 def globals_of_the_student(view: View) -> Iterator[Objection]:
-    """A value that a solution binds is fetched before the cell; what happens to it in the cell happens to a copy."""
+    """Find changes and late reads of the student's names: a value is fetched once, before the cell, as a copy."""
     mine = view.student.values | set(view.student.functions) | set(view.student.classes)
     for node in view.nodes:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del) and node.id in mine:
@@ -51,7 +46,7 @@ def globals_of_the_student(view: View) -> Iterator[Objection]:
 
 
 def patches(view: View) -> Iterator[Objection]:
-    """A patch of a library or of a student's class is made in the examiner alone."""
+    """Find patches of a library or of a student's class, which change the examiner alone."""
     for node in view.nodes:
         if isinstance(node, ast.Assign | ast.AugAssign | ast.Delete):
             targets = [node.target] if isinstance(node, ast.AugAssign) else node.targets
@@ -63,15 +58,13 @@ def patches(view: View) -> Iterator[Objection]:
 
 
 def _is_patched(view: View, of: ast.AST, name: str) -> bool:
-    root = of
-    while isinstance(root, ast.Attribute):
-        root = root.value
-    is_library = isinstance(root, ast.Name) and root.id in view.names and root.id not in view.assigned
+    root = root_name(of)
+    is_library = root in view.names and root not in view.assigned
     return (is_library and not (view.called(of) == "sys" and name.startswith("std"))) or view.origin(of) == "class"
 
 
 def settings(view: View) -> Iterator[Objection]:
-    """Settings of the process, and contexts that set some for a while."""
+    """Find settings of the process, and contexts that change some for a while."""
     for node in view.nodes:
         if isinstance(node, ast.Call) and view.called(node) in _SETTINGS:
             yield node, f"{view.called(node)} sets something here, and not where the student's code runs"
@@ -87,7 +80,7 @@ def settings(view: View) -> Iterator[Objection]:
 
 
 def _raises(node: ast.AST, name: str) -> bool:
-    """``np.errstate`` that makes something an error; one that silences does no harm."""
+    """Return whether this is ``np.errstate`` that makes something an error; one that silences does no harm."""
     if name != "numpy.errstate" or not isinstance(node, ast.Call):
         return False
     return any(isinstance(each.value, ast.Constant) and each.value.value != "ignore" for each in node.keywords)
@@ -98,15 +91,15 @@ def _holds_student_call(view: View, node: ast.AST) -> bool:
 
 
 def streams(view: View) -> Iterator[Objection]:
-    """What student code prints, warns of and logs stays in its process."""
+    """Find captures of output, warnings and logs, which stay in the student's process."""
     for node in view.nodes:
         if isinstance(node, ast.Call):
             name = view.called(node)
-            words = {each.arg: each.value for each in node.keywords}
+            given = {each.arg: each.value for each in node.keywords}
             first = node.args[0] if node.args else None
             if name in _STREAMS or attribute(node.func) == "addHandler":
                 yield node, f"{attribute(node.func) or name} sees nothing of the student's process"
-            elif name == "warnings.catch_warnings" and _is_true(words.get("record")):
+            elif name == "warnings.catch_warnings" and is_true(given.get("record")):
                 yield node, "catch_warnings sees no warning of the student's process"
             elif name in ("warnings.simplefilter", "warnings.filterwarnings") and _text(first) == "error":
                 yield node, "a warning of the student's code is no error here"
@@ -117,16 +110,12 @@ def streams(view: View) -> Iterator[Objection]:
                         yield node, f"{view.called(each)} is replaced here alone"
 
 
-def _is_true(node: ast.expr | None) -> bool:
-    return isinstance(node, ast.Constant) and node.value is True
-
-
 def _text(node: ast.expr | None) -> object:
     return node.value if isinstance(node, ast.Constant) else None
 
 
 def files(view: View) -> Iterator[Objection]:
-    """The two processes see no file of each other's."""
+    """Find uses of files: the two processes have no file in common."""
     if not view.student_calls:
         return
     for call in view.calls:
@@ -138,7 +127,7 @@ def files(view: View) -> Iterator[Objection]:
 
 
 def threads(view: View) -> Iterator[Objection]:
-    """One conversation at a time, with one process: no threads that call, no forks of it, nothing to trace into."""
+    """Find threads, coroutines and tracers: one thread calls one process, and nothing can trace into that process."""
     for node in view.nodes:
         modules = []
         if isinstance(node, ast.Import):
@@ -158,7 +147,7 @@ def threads(view: View) -> Iterator[Objection]:
 
 
 def probes(view: View) -> Iterator[Objection]:
-    """A probe is asked about a student's function by its name; around it nothing of the student's happens here."""
+    """Find probes around a student's code, or about another function: a probe must name a student's function."""
     for node in view.nodes:
         if isinstance(node, ast.With):
             for item in node.items:

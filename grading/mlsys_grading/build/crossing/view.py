@@ -1,16 +1,14 @@
-"""What of a test cell is the student's: functions, classes, objects of theirs, and what they answered."""
+"""One test cell as the rules see it: which functions, classes, objects and answers in it are the student's."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from mlsys_grading.build.python import dotted
-
-__all__ = ["Objection", "Rule", "StudentNames", "View"]
+from mlsys_grading.build.python import calls, dotted
 
 Origin = Literal["function", "class", "object", "answer", ""]
 Objection = tuple[ast.AST, str]
@@ -19,10 +17,10 @@ Rule = Callable[["View"], Iterator[Objection]]
 
 @dataclass(frozen=True)
 class StudentNames:
-    """What the solution cells bind.
+    """The names that the solution cells bind.
 
     Attributes:
-        functions: by name, with their definitions; kernels are none, their text is what crosses.
+        functions: by name, with their definitions; without kernels, which cross as text.
         classes: by name, with their definitions.
         values: other names, assigned at the top level.
         makes: function -> the student's class that it is annotated to return.
@@ -35,7 +33,7 @@ class StudentNames:
 
     @cached_property
     def methods(self) -> frozenset[str]:
-        """Names of the methods of all classes."""
+        """The names of the methods of all classes."""
         return frozenset(name for kind in self.classes.values() for name in methods_of(kind))
 
 
@@ -56,13 +54,12 @@ class View:
         return tuple(ast.walk(self.tree))
 
     @cached_property
-    def calls(self) -> tuple[ast.Call, ...]:
-        found = [node for node in self.nodes if isinstance(node, ast.Call)]
-        return tuple(sorted(found, key=lambda call: (call.lineno, call.col_offset)))
+    def calls(self) -> Sequence[ast.Call]:
+        return calls(self.tree)
 
     @cached_property
     def assigned(self) -> Mapping[str, ast.expr]:
-        """Variable -> the expression last assigned to it, where that is a plain assignment."""
+        """The expression last assigned to each variable by a plain assignment or a ``with``."""
         pairs = {}
         for node in self.nodes:
             if isinstance(node, ast.Assign):
@@ -75,23 +72,23 @@ class View:
 
     @cached_property
     def student_calls(self) -> tuple[ast.Call, ...]:
-        """Calls of student functions, classes and methods of student objects."""
+        """The calls of student functions, classes and methods of student objects."""
         return tuple(call for call in self.calls if self.is_student_call(call))
 
     def called(self, node: ast.AST) -> str:
-        """The dotted name of what a call calls, or of a name itself."""
+        """Return the dotted name of what a call calls, or of a name itself."""
         return dotted(node.func if isinstance(node, ast.Call) else node, self.names)
 
     def origin(self, node: ast.AST, depth: int = 0) -> Origin:
-        """What an expression is to the student. "answer": what one of their calls or attributes gave."""
+        """Return which kind of student name an expression is; "answer": returned by a call or an attribute."""
         if depth > 8:
             return ""
         if isinstance(node, ast.Name):
             if node.id in self.assigned and node.id not in self.student.functions:
                 return self.origin(self.assigned[node.id], depth + 1)
-            return (
-                "function" if node.id in self.student.functions else "class" if node.id in self.student.classes else ""
-            )
+            if node.id in self.student.functions:
+                return "function"
+            return "class" if node.id in self.student.classes else ""
         if isinstance(node, ast.Call) and self.is_student_call(node, depth + 1):
             return "object" if self.class_of(node) else "answer"
         if isinstance(node, ast.Attribute) and self.origin(node.value, depth + 1) in ("object", "class"):
@@ -107,7 +104,7 @@ class View:
         return isinstance(function, ast.Attribute) and self.origin(function.value, depth + 1) in ("object", "class")
 
     def class_of(self, node: ast.AST, depth: int = 0) -> str:
-        """The student's class that an expression is an object of, where that can be told."""
+        """Return the student's class that an expression is an object of; empty if that cannot be seen."""
         if isinstance(node, ast.Name) and node.id in self.assigned and depth < 8:
             return self.class_of(self.assigned[node.id], depth + 1)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
@@ -116,18 +113,18 @@ class View:
         return ""
 
     def arguments(self) -> Iterator[tuple[ast.Call, ast.expr]]:
-        """Every argument of every student call; a variable stands for what was assigned to it."""
+        """Yield every argument of every student call; a variable stands for what was assigned to it."""
         for call in self.student_calls:
             for given in (*call.args, *(keyword.value for keyword in call.keywords)):
                 yield call, self.resolved(given)
 
     def resolved(self, node: ast.expr) -> ast.expr:
-        """The expression that a variable was assigned from, or the node itself."""
+        """Return the expression that a variable was assigned from, or the node itself."""
         if isinstance(node, ast.Name) and node.id in self.assigned:
             return self.assigned[node.id]
         return node
 
     def text(self, node: ast.AST) -> str:
-        """The code of a node, short."""
+        """Return the code of a node, shortened to 40 characters."""
         text = ast.unparse(node)
         return text if len(text) <= 40 else text[:39] + "…"

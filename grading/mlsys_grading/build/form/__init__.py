@@ -1,1 +1,1 @@
-"""The rules for a lab's form: one family a file, one rule a function ``(Lab) -> findings``."""
+"""The rules for a lab's form: one family a file, one rule a function ``(Lab) -> objections``."""

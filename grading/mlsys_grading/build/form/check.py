@@ -1,22 +1,36 @@
-"""Every rule for a lab's form."""
+"""Every rule for a lab's form, by the name that its findings carry."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
-from mlsys_grading.build.finding import Finding
-from mlsys_grading.build.form import beside, cells, notebook, regions
-from mlsys_grading.lab import Lab
+from mlsys_grading.build.finding import Finding, Objection, at, in_file
+from mlsys_grading.build.form import cells, files_beside, notebook, regions
+from mlsys_grading.lab import Cell, Lab
 
-RULES: tuple[Callable[[Lab], Iterator[Finding]], ...] = (
-    notebook.header, notebook.title, notebook.parameters, notebook.points,
-    cells.metadata, cells.kinds, cells.ids, cells.test_names,
-    regions.balanced, regions.stub_inside_function, regions.still_parses,
-    beside.wrong_answers, beside.coach_notes, beside.loose_files,
-)  # fmt: skip
+RULES: Mapping[Callable[[Lab], Iterator[Objection]], str] = {
+    notebook.header: "header",
+    notebook.title: "title",
+    notebook.parameters: "parameters",
+    notebook.points: "points",
+    cells.metadata: "metadata",
+    cells.kinds: "kind",
+    cells.ids: "grade id",
+    cells.test_names: "test name",
+    regions.balanced: "marker",
+    regions.stub_inside_function: "stub",
+    regions.still_parses: "syntax",
+    files_beside.wrong_answers: "wrong answers",
+    files_beside.coach_notes: "coach",
+    files_beside.loose_files: "files",
+}
 
 
 def check_form(lab: Lab) -> Iterator[Finding]:
-    """What a lab's form is objected to for; names that must be unique over all labs are ``cells.unique_tasks``'s."""
-    for rule in RULES:
-        yield from rule(lab)
+    """Apply every rule to one lab; ``cells.unique_tasks`` compares the names of several."""
+    for rule, name in RULES.items():
+        for place, line, problem, instead in rule(lab):
+            if isinstance(place, Cell):
+                yield at(lab, place, line, name, problem, instead)
+            else:
+                yield in_file(lab, place, line, name, problem, instead)

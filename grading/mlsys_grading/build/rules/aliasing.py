@@ -13,7 +13,7 @@ _EXPECTED = re.compile(r"(expect|want|ref|true|truth|correct|oracle|theory|targe
 
 
 def expected_after_in_place_call(cell: TestCell) -> Iterator[Objection]:
-    """Rule 3: a bare call changes its argument; what is computed from it afterwards tests the answer against itself."""
+    """Find expected values computed from an argument after a bare call, which changes it: a test against itself."""
     for block in _blocks(cell.tree):
         touched: dict[str, tuple[str, int]] = {}  # argument -> (function, line)
         for statement in block:
@@ -21,11 +21,8 @@ def expected_after_in_place_call(cell: TestCell) -> Iterator[Objection]:
                 for name in sorted(loaded(value) & set(touched)):
                     if compared is None or name == compared:
                         function, line = touched[name]
-                        yield (
-                            statement.lineno,
-                            f"the expected value comes from {name!r} after {function}() changed it (cell line {line})",
-                            "compute it before the call",
-                        )
+                        why = f"comes from {name!r} after {function}() changed it (cell line {line})"
+                        yield statement.lineno, f"the expected value {why}", "compute it before the call"
             for name in stored(statement):
                 touched.pop(name, None)
             if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
@@ -38,7 +35,7 @@ def expected_after_in_place_call(cell: TestCell) -> Iterator[Objection]:
 
 
 def _called(function: ast.expr) -> str:
-    """``f`` of ``f(x)``, and of a launch ``f[grid, block](x)``."""
+    """Return ``f`` for ``f(x)``, and for a launch ``f[grid, block](x)``."""
     if isinstance(function, ast.Subscript):
         function = function.value
     return function.id if isinstance(function, ast.Name) else ""
@@ -53,7 +50,7 @@ def _blocks(tree: ast.AST) -> Iterator[list[ast.stmt]]:
 
 
 def _expected_values(statement: ast.stmt) -> Iterator[tuple[ast.AST, str | None]]:
-    """Computed values that a statement takes for the truth, and the name they are compared with (None: stored)."""
+    """Yield the computed values that a statement expects, with the name they are compared with (None: stored)."""
     if isinstance(statement, ast.Assign) and _computes(statement.value):
         if any(isinstance(t, ast.Name) and _EXPECTED.match(t.id) for t in statement.targets):
             yield statement.value, None

@@ -1,4 +1,4 @@
-"""What a rule for test cells sees, and what it answers."""
+"""The input of a rule for test cells, and the objections that it yields."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from mlsys_grading.build.python import dotted
 
-Objection = tuple[int, str, str]
+Objection = tuple[int, str, str]  # line in the cell, problem, what to write instead
 
 
 @dataclass(frozen=True)
 class Student:
-    """What the solution cells define."""
+    """The names that the solution cells define."""
 
     functions: frozenset[str]
     classes: frozenset[str]
@@ -24,7 +24,7 @@ class Student:
 class TestCell:
     """One test cell as the rules see it."""
 
-    __test__ = False  # pytest would take it for a test
+    __test__ = False  # keeps pytest from collecting this class
     tree: ast.Module
     visible: ast.Module  # without its hidden tests: what students run
     names: Mapping[str, str]  # what imports anywhere in the notebook bind

@@ -1,4 +1,4 @@
-"""Every rule on every test cell of a lab. Rule 6 (the solution passes) is ``labkit prove``'s."""
+"""The rules for test cells. ``labkit prove`` checks rule 6, that the solution passes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RULES: Mapping[str, Callable[[TestCell], Iterator[Objection]]] = {
 
 
 def check_tests(lab: Lab) -> Iterator[Finding]:
-    """Every rule on every test cell of a lab."""
+    """Apply every rule to every test cell of a lab."""
     trees = {cell.index: parse(cell.source) for cell in lab.cells if cell.kind == "code"}
     names = imported_names(trees.values())
     student = _student(cell for cell in lab.cells if cell.is_solution)

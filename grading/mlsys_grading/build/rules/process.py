@@ -1,21 +1,18 @@
-"""Rule 4: a test does not look into the process that the student's code runs in."""
+"""Rule 4: a test does not inspect the process that runs the student's code."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 
-from mlsys_grading.build.python import attribute, dotted
+from mlsys_grading.build.python import attribute, dotted, root_name
 from mlsys_grading.build.rules.cell import Objection, TestCell
 
 _ASK = "ask through mlsys_labkit.checks by name"
-
-
 _COUNT = "count the work with lk.count_work or lk.trace_accesses in its place"
 
 
 _NO_CLOCK = "marks never come from a clock: count with lk.count_work, or show lk.bench in an ungraded cell"
-
 
 _MODULES = {
     "tracemalloc": f"{_ASK}: expect_peak, or lk.trace_memory",
@@ -27,7 +24,6 @@ _MODULES = {
     "time": _NO_CLOCK,
     "timeit": _NO_CLOCK,
 }
-
 
 _NAMES = {
     "sys.modules": "test what the function returns",
@@ -42,7 +38,6 @@ _NAMES = {
     "mlsys_labkit.compare": _NO_CLOCK,
 }
 
-
 _BUILTINS = {
     "globals": "call the student's function by its name",
     "locals": "call the student's function by its name",
@@ -50,12 +45,11 @@ _BUILTINS = {
     "id": f"{_ASK}: expect_shares_memory",
 }
 
-
 _ATTRIBUTES = ("data_ptr", "untyped_storage", "__array_interface__", "__globals__", "__code__", "__dict__")
 
 
 def student_process(cell: TestCell) -> Iterator[Objection]:
-    """Rule 4: memory, sharing, call counts, globals, patches and clocks belong to the student's process."""
+    """Find uses of memory, sharing, call counts, globals, patches and clocks of the student's process."""
     for node in ast.walk(cell.tree):
         for name, advice in _process_names(cell, node):
             yield getattr(node, "lineno", 1), f"{name} looks into the student's process", advice
@@ -66,7 +60,7 @@ def _process_names(cell: TestCell, node: ast.AST) -> Iterator[tuple[str, str]]:
         used = [alias.name for alias in node.names]
     elif isinstance(node, ast.ImportFrom):
         used = [f"{node.module}.{alias.name}" for alias in node.names]
-    elif isinstance(node, ast.Name | ast.Attribute) and _root(node) in cell.names:
+    elif isinstance(node, ast.Name | ast.Attribute) and root_name(node) in cell.names:
         used = [dotted(node, cell.names)]
     else:
         used = []
@@ -83,10 +77,3 @@ def _process_names(cell: TestCell, node: ast.AST) -> Iterator[tuple[str, str]]:
     elif isinstance(node, ast.Compare) and any(isinstance(op, ast.Is | ast.IsNot) for op in node.ops):
         sides = (node.left, *node.comparators)
         yield from ((".base by identity", f"{_ASK}: expect_shares_memory") for s in sides if attribute(s) == "base")
-
-
-def _root(node: ast.AST) -> str:
-    """The name at the root of an attribute chain."""
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else ""

@@ -11,45 +11,32 @@ from mlsys_grading.build.python import dotted, parse
 from mlsys_grading.build.rules.cell import Objection, TestCell
 from mlsys_grading.lab import Lab
 
-
-def records_outside_locked_cells(cell: TestCell) -> Iterator[Objection]:
-    """Rule 2: a record that crosses between the two processes must be known to both, so its type is locked."""
-    for node in ast.walk(cell.tree):
-        if isinstance(node, ast.ClassDef):
-            decorators = {dotted(d.func if isinstance(d, ast.Call) else d, cell.names) for d in node.decorator_list}
-            bases = {dotted(base, cell.names).rpartition(".")[2] for base in node.bases}
-            record = any(name.endswith("dataclass") for name in decorators)
-            if record or any(
-                re.fullmatch(r"\w*Enum|Flag|IntFlag|NamedTuple|TypedDict|\w*(Exception|Error)", b) for b in bases
-            ):
-                yield (
-                    node.lineno,
-                    f"the record type {node.name} is defined in a test cell",
-                    "define it in a locked cell before the task",
-                )
-        elif isinstance(node, ast.Call) and cell.called(node) in (
-            "collections.namedtuple",
-            "dataclasses.make_dataclass",
-        ):
-            yield node.lineno, "a record type is made in a test cell", "define it in a locked cell before the task"
-
-
+_RECORD = re.compile(r"\w*Enum|Flag|IntFlag|NamedTuple|TypedDict|\w*(Exception|Error)")
+_MAKERS = ("collections.namedtuple", "dataclasses.make_dataclass")
+_INSTEAD = "define it in a locked cell before the task"
 _REFERENCE = re.compile(
     r"_?(reference|ref|oracle|expected|solution|correct|truth)(_\w+)?|\w+_(reference|ref|oracle|solution)"
 )
 
 
+def records_outside_locked_cells(cell: TestCell) -> Iterator[Objection]:
+    """Find record types in test cells: both processes need a type to exchange its records, so it must be locked."""
+    for node in ast.walk(cell.tree):
+        if isinstance(node, ast.ClassDef):
+            decorators = {dotted(d.func if isinstance(d, ast.Call) else d, cell.names) for d in node.decorator_list}
+            bases = {dotted(base, cell.names).rpartition(".")[2] for base in node.bases}
+            if any(name.endswith("dataclass") for name in decorators) or any(map(_RECORD.fullmatch, bases)):
+                yield node.lineno, f"the record type {node.name} is defined in a test cell", _INSTEAD
+        elif isinstance(node, ast.Call) and cell.called(node) in _MAKERS:
+            yield node.lineno, "a record type is made in a test cell", _INSTEAD
+
+
 def references_in_locked_cells(lab: Lab) -> Iterator[Finding]:
-    """Rule 2, the other half: students read locked cells, and a reference answer there is the solution."""
+    """Find reference answers in locked cells, where students read them."""
     for cell in lab.cells:
         if cell.is_locked and cell.kind == "code":
             for node in ast.walk(parse(cell.source)):
                 if isinstance(node, ast.FunctionDef) and _REFERENCE.fullmatch(node.name):
-                    yield at(
-                        lab,
-                        cell,
-                        node.lineno,
-                        "rule 2",
-                        f"the reference answer {node.name}() stands in a locked cell, where students read it",
-                        "move it into the hidden part of the test cell",
-                    )
+                    problem = f"the reference answer {node.name}() stands in a locked cell, where students read it"
+                    instead = "move it into the hidden part of the test cell"
+                    yield at(lab, cell, node.lineno, "rule 2", problem, instead)

@@ -12,15 +12,12 @@ _RETURN_SOMETHING = ("expect_peak",)
 
 
 def shown_value(cell: TestCell) -> Iterator[Objection]:
-    """nbgrader reads a number that a test cell ends in as its marks, and for a student any value there is noise."""
+    """Find test cells that end in a value: nbgrader reads a number there as marks, and students see it."""
     for tree in (cell.tree, cell.visible):
         last = tree.body[-1] if tree.body else None
         if isinstance(last, ast.Expr) and not _shows_nothing(cell, last.value):
-            yield (
-                last.lineno,
-                f"the cell ends in a value, {_shortened(ast.unparse(last))}, which nbgrader may read as marks",
-                "write  _ = ...  or move it up",
-            )
+            problem = f"the cell ends in a value, {_shortened(ast.unparse(last))}, which nbgrader may read as marks"
+            yield last.lineno, problem, "write  _ = ...  or move it up"
 
 
 def _shows_nothing(cell: TestCell, value: ast.expr) -> bool:

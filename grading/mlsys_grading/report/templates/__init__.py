@@ -1,15 +1,15 @@
-"""The look of the report: its templates and styles, beside those that all pages of the kit share."""
+"""The report's templates and styles, beside those that all pages of the kit share."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from mlsys_labkit.page import look
+from mlsys_labkit._frontends.page import look
 
 TEMPLATES = Path(__file__).parent
 script = look.script
 
 
 def stylesheet(name: str) -> str:
-    """The shared styles and those of one page; an absolute ``name`` is taken as it is."""
+    """Return the shared styles and those of one page; an absolute ``name`` is taken as it is."""
     return look.stylesheet(TEMPLATES / name)

@@ -27,7 +27,7 @@ seed = 0
 # %% nbgrader={"grade": false, "grade_id": "record", "locked": true, "schema_version": 3, "solution": false, "task": false}
 @dataclass(frozen=True)
 class Summary:
-    """Of one vector: its mean, its largest magnitude, and where that stands."""
+    """A summary of one vector: its mean, its largest magnitude, and the index of that."""
 
     mean: float
     peak: float
@@ -38,7 +38,7 @@ class Summary:
 
 # %% nbgrader={"grade": false, "grade_id": "softmax", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def softmax(x):
-    """Softmax over the last axis of a float64 array of any rank, in new memory; large inputs do not overflow."""
+    """Return softmax over the last axis of a float64 array of any rank, in new memory; large inputs do not overflow."""
     ### BEGIN SOLUTION
     shifted = np.exp(x - x.max(axis=-1, keepdims=True))
     return shifted / shifted.sum(axis=-1, keepdims=True)
@@ -101,7 +101,7 @@ class Ring:
         ### END SOLUTION
 
     def items(self):
-        """A list, the oldest first."""
+        """Return the items as a list, the oldest first."""
         ### BEGIN SOLUTION
         return list(self.kept)
         ### END SOLUTION
@@ -144,7 +144,7 @@ expect_equal(list(windows([1], 2)), [], name="too few items")
 
 # %% nbgrader={"grade": false, "grade_id": "fold", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def fold(step, items, start):
-    """``step(step(start, items[0]), items[1])``, and so on."""
+    """Return ``step(step(start, items[0]), items[1])``, and so on."""
     ### BEGIN SOLUTION
     total = start
     for item in items:
@@ -203,7 +203,7 @@ class ShapeError(ValueError):
 
 
 def parse_shape(text):
-    """``"2x3x4"`` as a tuple of positive ints; raises ShapeError for anything else."""
+    """Return ``"2x3x4"`` as a tuple of positive ints; raise ShapeError for anything else."""
     ### BEGIN SOLUTION
     parts = text.split("x")
     if not all(part.isdecimal() and int(part) > 0 for part in parts):
@@ -227,7 +227,7 @@ else:
 
 # %% nbgrader={"grade": false, "grade_id": "summarize", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def summarize(vector):
-    """The ``Summary`` of a float64 tensor of rank 1."""
+    """Return the ``Summary`` of a float64 tensor of rank 1."""
     ### BEGIN SOLUTION
     at = int(vector.abs().argmax())
     return Summary(float(vector.mean()), float(vector.abs()[at]), at)
@@ -248,7 +248,7 @@ expect_equal(summary == Summary(summary.mean, 8.5, 3), False, name="equal to ano
 
 # %% nbgrader={"grade": false, "grade_id": "blocks", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def blocks(vector, size):
-    """A tensor of length n as a tensor of n / size rows, without copying."""
+    """Return a tensor of length n as a tensor of n / size rows, without copying."""
     ### BEGIN SOLUTION
     return vector.view(-1, size)
     ### END SOLUTION
@@ -282,7 +282,7 @@ expect_equal(matrix_bytes, 2_000_000, name="matrix_bytes")
 
 # %% nbgrader={"grade": false, "grade_id": "matvec", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def matvec(matrix, vector):
-    """The product of a 2-D and a 1-D float64 array, in new memory."""
+    """Return the product of a 2-D and a 1-D float64 array, in new memory."""
     ### BEGIN SOLUTION
     return (matrix * vector).sum(axis=1)
     ### END SOLUTION

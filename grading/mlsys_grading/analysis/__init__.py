@@ -1,0 +1,1 @@
+"""``labkit explain``, ``report`` and ``similarity``: one answer explained, and a class's answers compared."""

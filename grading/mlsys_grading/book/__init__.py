@@ -1,1 +1,0 @@
-"""What nbgrader's tools read: the gradebook, graded notebooks, feedback."""

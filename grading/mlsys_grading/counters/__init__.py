@@ -1,0 +1,23 @@
+"""Counters that marks depend on, each read outside the student's Python, where the student's code cannot change it.
+
+- CUDA (sectors, requests, conflicts, FLOP, races): the simulator's process, below the examiner, where none of the
+  student's Python has run; it compiles the cell's text (``examine.kernels``) under the rules for graded kernels. A
+  forgery would need a source that passes these rules and reaches its own counters; unrecorded stores are searched for
+  in the arrays.
+- Triton (bytes, findings, races): the tracer's process, likewise. A kernel is a function's text, checked to be ``tl``
+  and control flow, run without builtins; the test launches it, on the examiner's arrays. A forgery would need a way out
+  of that language.
+- Ranks (messages, bytes, order, collectives): ``relay``. Each rank is a sandbox of its own with its own arguments, and
+  the examiner is the network: what was not sent cannot arrive. Bytes without content count as bytes. A forgery
+  could pass a few bits through shared state of the machine (pages in memory, load); locks and watches of files that
+  all can read carry no information (``sandbox.syscalls``).
+- Peak memory of a call: ``peak``, from 28 MiB beyond the bound (``checks.expect_peak`` allows 16, ballast may hide 12
+  more). A forgery would need a child that ends between two looks of its watcher, or unmapped files in memory. A test
+  of a smaller difference would rest on a claim. Without root the peak counts from the start of the process, not from
+  the call.
+- Views: rebuilt on the examiner's memory (``boundary.arrays``), so that strides must be right. That nothing was copied
+  is a claim.
+- Work of numpy and torch (``count_work``), element accesses (``trace_accesses``), memory of one rank
+  (``run_ranks(memory=True)``): claims. A process that never held the operands could not compute with them uncounted;
+  keeping them with the examiner, and sending it the operations, is not built.
+"""

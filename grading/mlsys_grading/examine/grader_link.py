@@ -1,0 +1,116 @@
+"""The examiner's connection to the grader: it sends verdicts and receives connections to student's processes.
+
+A message is a JSON line; what the grader answers is bytes, or a socket.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from mlsys_grading.boundary.allowance import Allowance
+from mlsys_grading.boundary.errors import BoundaryError
+from mlsys_grading.examine.processor_time import waited_seconds
+
+__all__ = ["CellTimeoutError", "GraderLink"]
+
+_SOON_SECONDS = 0.02
+
+
+class CellTimeoutError(BoundaryError):
+    """An error: a test cell took too long."""
+
+
+class GraderLink:
+    """One connection; threads may share it.
+
+    Attributes:
+        begun: the examiner's cell that runs now.
+    """
+
+    def __init__(self, control: socket.socket) -> None:
+        self.begun = ""
+        self._control = control
+        self._exchanging = threading.Lock()
+
+    def say(self, message: dict[str, Any]) -> None:
+        """Send a message that needs no answer."""
+        self._control.sendall(json.dumps(message).encode() + b"\n")
+
+    def report_progress(self) -> None:
+        """Report progress: the grader treats a silence longer than any cell may take as the machine's fault."""
+        self.say({"begun": self.begun})
+
+    def interrupt(self) -> None:
+        """Request an interrupt of the student's process."""
+        self.say({"interrupt": True})
+
+    def restart(self, left_out: int | None) -> socket.socket | None:
+        """Request a new student's process without the cell at this place; return None if none can be started."""
+        self.say({"restart": {"left_out": left_out}})
+        _, descriptors, _, _ = socket.recv_fds(self._control, 1, 1)
+        return socket.socket(fileno=descriptors[0]) if descriptors else None
+
+    def start_another(self, whole: bool, alone: bool) -> tuple[socket.socket, int]:
+        """Request another student's process; return it and its resident bytes.
+
+        Args:
+            whole: it runs the submission's own cells whole, not only what they define.
+            alone: it may not have children.
+        """
+        with self._exchange({"another": {"whole": whole, "alone": alone}}):
+            answer, descriptors, _, _ = socket.recv_fds(self._control, 8, 1)
+        return socket.socket(fileno=descriptors[0]), int.from_bytes(answer, "little")
+
+    def peak_bytes(self, reset: bool = False) -> int:
+        """Return the largest resident set, since the last reset, of the process started last."""
+        with self._exchange({"peak": reset}):
+            return int.from_bytes(self._control.recv(8), "little")
+
+    def standing(self) -> tuple[float, float]:
+        """Return how many seconds the student's processes have waited for a processor and used one."""
+        with self._exchange({"standing": None}):
+            waited, used = struct.unpack("<2d", self._control.recv(16))
+        return waited, used
+
+    @contextmanager
+    def deadline(self, seconds: float) -> Iterator[None]:
+        """Raise CellTimeoutError in the block after ``seconds``, not counting waits for a processor."""
+        allowance = Allowance(seconds, self._standing_of_both)
+        allowance.begin()
+
+        def stop(*_: object) -> None:
+            if self._exchanging.locked():  # the answer to a question of ours would be taken for that to another
+                signal.setitimer(signal.ITIMER_REAL, _SOON_SECONDS)
+            elif allowance.extend():
+                signal.setitimer(signal.ITIMER_REAL, allowance.until - time.monotonic())
+            else:
+                raise CellTimeoutError(f"the cell took more than {seconds:g} s")
+
+        previous = signal.signal(signal.SIGALRM, stop)
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, previous)
+
+    def _standing_of_both(self) -> tuple[float, float]:
+        """Add this process's times to the student's: one of the two always runs, or would."""
+        waited, used = self.standing()
+        return waited + waited_seconds(os.getpid()), used + time.process_time()
+
+    @contextmanager
+    def _exchange(self, question: dict[str, Any]) -> Iterator[None]:
+        """Send a question; the block reads the answer before another question may follow."""
+        with self._exchanging:  # ranks have threads of their own
+            self.say(question)
+            yield

@@ -1,0 +1,1 @@
+"""``labkit export``: marks in the files of Canvas, Moodle or a spreadsheet."""

@@ -1,0 +1,160 @@
+"""Marks into a platform's own file: who changes, from what to what, before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mlsys_grading.gradebook.sheet import Sheet, guarded, number
+from mlsys_labkit.errors import LabkitError
+
+__all__ = ["CellChange", "MarksFile", "Roster", "add_rows", "fill", "locate", "read_roster"]
+
+Roster = Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True)
+class CellChange:
+    """One cell that differs from what the platform's file had."""
+
+    student: str
+    column: str
+    before: str
+    after: str
+
+    def __str__(self) -> str:
+        return f"{self.student}: {self.column}: {_shown(self.before)} -> {_shown(self.after)}"
+
+
+@dataclass(frozen=True)
+class MarksFile:
+    """A file ready to be uploaded, and what it would change; nothing is written before :meth:`write`.
+
+    Attributes:
+        unmatched: students with marks whom the file does not know.
+        unmarked: people in the file without a mark; their cells stay as they were.
+        kept: cells that a person locked in the platform (excused, not assigned) and that stay.
+        notes: what else to look at.
+    """
+
+    sheet: Sheet
+    changes: tuple[CellChange, ...]
+    unmatched: tuple[str, ...] = ()
+    unmarked: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Write the dry run: one line for each change."""
+        return "\n".join(self.lines())
+
+    def lines(self, each_change: bool = True) -> list[str]:
+        """List the changes, or without ``each_change`` only their number, and the warnings."""
+        students = len({change.student for change in self.changes})
+        lines = [f"{len(self.changes)} cells of {students} students change" if self.changes else "nothing changes"]
+        lines += [f"  {change}" for change in self.changes if each_change]
+        for what, names in (
+            ("not in the file", self.unmatched),
+            ("no mark", self.unmarked),
+            ("kept", self.kept),
+            ("note", self.notes),
+        ):
+            lines += [f"  {what}: {name}" for name in names]
+        return lines
+
+    def write(self, path: Path) -> bool:
+        """Write the file; False if it holds the same already."""
+        return self.sheet.write(path)
+
+
+def read_roster(path: Path) -> dict[str, dict[str, str]]:
+    """Read a CSV with a column ``student`` (the folder in ``submitted/``) and columns named as the platform's.
+
+    Raises LabkitError for a file without that column, and for a student who stands there twice.
+    """
+    sheet = Sheet.read(path)
+    at = sheet.column("student")
+    if at is None:
+        raise LabkitError(f"{path}: no column 'student'; have {', '.join(sheet.header)}")
+    roster: dict[str, dict[str, str]] = {}
+    for row in sheet.rows:
+        if row[at] in roster:
+            raise LabkitError(f"{path}: the student {row[at]} stands there twice; remove one row")
+        roster[row[at]] = {title.strip(): cell.strip() for title, cell in zip(sheet.header, row, strict=True) if cell}
+    return roster
+
+
+def locate(
+    sheet: Sheet, first: int, students: Iterable[str], roster: Roster, keys: Sequence[str]
+) -> dict[str, int | None]:
+    """Find the row of each student; None for one whom the file does not have.
+
+    A student of the roster is found by the columns that roster and file share; another by a cell that is the
+    student's name. Raises LabkitError where that is not exactly one row for one student.
+    """
+    places = {key: at for key in keys if (at := sheet.column(key)) is not None}
+    index: dict[tuple[str, str], list[int]] = {}
+    for at, row in enumerate(sheet.rows[first:], first):
+        for key, column in places.items():
+            if row[column].strip():
+                index.setdefault((key, row[column].strip().casefold()), []).append(at)
+    found: dict[str, int | None] = {}
+    owner: dict[int, str] = {}
+    for student in students:
+        wanted = roster.get(student) or dict.fromkeys(keys, student)
+        hits = [(key, index.get((key, wanted[key].casefold()), [])) for key in places if wanted.get(key)]
+        rows = {row for _, some in hits for row in some}
+        if len(rows) > 1:
+            where = ", ".join(f"{key} {wanted[key]!r}" for key, some in hits if some)
+            raise LabkitError(f"{student} fits {len(rows)} rows of the file by {where}; say which in the roster")
+        row_of = rows.pop() if rows else None
+        if row_of is not None and (other := owner.setdefault(row_of, student)) != student:
+            raise LabkitError(f"{other} and {student} are one row of the file; mend the roster")
+        found[student] = row_of
+    return found
+
+
+def add_rows(
+    sheet: Sheet, students: Iterable[str], known: Callable[[str], Mapping[str, str]], people: Sequence[str]
+) -> tuple[Sheet, dict[str, int]]:
+    """Add a row for each student, with the columns ``people`` as ``known(student)`` has them; return their places."""
+    rows, places = list(sheet.rows), {}
+    for student in sorted(students):
+        cells = known(student)
+        places[student] = len(rows)
+        rows.append(tuple(guarded(cells.get(title, "")) if title in people else "" for title in sheet.header))
+    return replace(sheet, rows=tuple(rows)), places
+
+
+def fill(
+    sheet: Sheet,
+    rows: Mapping[str, int],
+    values: Mapping[str, Mapping[int, str]],
+    is_kept: Callable[[Sequence[str], int], bool],
+) -> tuple[Sheet, tuple[CellChange, ...], tuple[str, ...]]:
+    """Write ``values`` (student -> column -> text) into their rows; cells with an equal value stay untouched."""
+    grid = [list(row) for row in sheet.rows]
+    changes, kept = [], []
+    for student, at in sorted(rows.items(), key=lambda item: item[1]):
+        for column, text in values[student].items():
+            before, after, title = grid[at][column], guarded(text), sheet.header[column]
+            if _same(before, after):
+                continue
+            if is_kept(grid[at], column):
+                kept.append(f"{student}: {title}: stays {before}, the mark would be {text}")
+                continue
+            grid[at][column] = after
+            changes.append(CellChange(student, title, before, after))
+    return replace(sheet, rows=tuple(map(tuple, grid))), tuple(changes), tuple(kept)
+
+
+def _same(before: str, after: str) -> bool:
+    old, new = number(before), number(after)
+    # Two decimals are all that platforms show and export.
+    return round(old, 2) == round(new, 2) if old is not None and new is not None else before.strip() == after.strip()
+
+
+def _shown(text: str) -> str:
+    text = text.strip() or "(empty)"
+    return text if len(text) <= 60 else f"{text[:57]}..."

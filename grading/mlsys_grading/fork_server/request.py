@@ -1,0 +1,44 @@
+"""``ForkRequest``: which function to run in a confined fork, on what, and within which bounds."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from mlsys_grading.sandbox.confine import Sandbox
+from mlsys_grading.sandbox.limits import SandboxLimits
+
+__all__ = ["CLONE", "ForkRequest"]
+
+CLONE = b"clone "
+"""In a request's place, before the path of the socket where a clone of the server is to listen."""
+
+
+@dataclass(frozen=True)
+class ForkRequest:
+    """A request to a fork server.
+
+    Attributes:
+        function: "package.module:name" of ``name(job, sockets)``, already imported by the server.
+        job: plain data, handed to the function.
+        sandbox: what the process may see and use; None runs it unconfined, for machines that allow no sandbox.
+        wall_seconds: after that long the whole tree is killed.
+    """
+
+    function: str
+    job: dict[str, Any]
+    sandbox: Sandbox | None = field(default_factory=Sandbox)
+    wall_seconds: float = 600.0
+
+    def to_bytes(self) -> bytes:
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> ForkRequest:
+        plain = json.loads(data)
+        if plain["sandbox"] is not None:
+            bounds = plain["sandbox"] | {"limits": SandboxLimits(**plain["sandbox"]["limits"])}
+            lists = {name: tuple(bounds[name]) for name in ("readable", "devices", "cpus")}
+            plain["sandbox"] = Sandbox(**bounds | lists)
+        return cls(**plain)

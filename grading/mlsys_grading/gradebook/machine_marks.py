@@ -1,0 +1,121 @@
+"""Marks, comments and the late penalty of one submission, as the machine writes them into the gradebook."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from nbgrader.api import Comment, Grade, SubmittedNotebook
+from sqlalchemy import ColumnElement, or_, select
+from sqlalchemy.dialects.sqlite import Insert, insert
+from sqlalchemy.engine import Connection
+
+from mlsys_grading.gradebook.cells import CellRows
+from mlsys_grading.gradebook.counted_scores import of_notebook, total
+from mlsys_grading.gradebook.database import GRADED
+from mlsys_grading.gradebook.submission import SubmittedCell
+from mlsys_grading.result import Result
+
+__all__ = ["LatePenalty", "write_job", "write_marks", "write_penalty"]
+
+_GRADE, _COMMENT = Grade.__table__, Comment.__table__
+_NOTEBOOK = SubmittedNotebook.__table__
+_OF_CELL = ["cell_id", "notebook_id"]
+
+
+class LatePenalty(Protocol):
+    """nbgrader's plugin for late submissions: the points to take off, or None."""
+
+    def late_submission_penalty(self, student_id: str, score: float, total_seconds_late: float) -> float | None: ...
+
+
+def write_marks(
+    connection: Connection,
+    rows: CellRows,
+    notebook: str,
+    submission: Sequence[SubmittedCell],
+    scores: Mapping[str, float | None],
+    job: str,
+) -> Mapping[str, float | None] | None:
+    """Write marks and comments; return the marks of before, or None the first time.
+
+    A new job asks for another look at a cell that a person has marked.
+    """
+    known = connection.execute(select(GRADED.c.job).where(GRADED.c.notebook_id == notebook)).scalar()
+    before = None if known is None else _scores_by_machine(connection, rows, notebook)
+    _write_grades(connection, rows, notebook, scores, look_again=known != job)
+    _write_comments(connection, rows, notebook, submission)
+    return before
+
+
+def write_penalty(
+    connection: Connection, rows: CellRows, notebook: str, student: str, seconds_late: float, late: LatePenalty | None
+) -> float | None:
+    """Write what ``late`` takes off the score for so many seconds, and return it."""
+    penalty = None
+    if seconds_late > 0 and late is not None:
+        score = total(connection, rows, notebook)
+        penalty = late.late_submission_penalty(student, score, seconds_late)
+        penalty = None if penalty is None else min(max(0.0, penalty), score)
+    here = _NOTEBOOK.c.id == notebook
+    connection.execute(_NOTEBOOK.update().where(here).values(late_submission_penalty=penalty))
+    return penalty
+
+
+def write_job(connection: Connection, notebook: str, result: Result) -> None:
+    """Note the job that the marks of a submitted notebook came from."""
+    new = insert(GRADED)
+    changed = {"job": new.excluded.job, "sandbox": new.excluded.sandbox}
+    values = {"notebook_id": notebook, "job": result.job, "sandbox": result.sandbox}
+    connection.execute(new.on_conflict_do_update(index_elements=["notebook_id"], set_=changed), values)
+
+
+def _scores_by_machine(connection: Connection, rows: CellRows, notebook: str) -> dict[str, float | None]:
+    query = select(_GRADE.c.cell_id, _GRADE.c.auto_score).where(of_notebook(_GRADE, rows.graded.values(), notebook))
+    found = {row.cell_id: row.auto_score for row in connection.execute(query)}
+    return {name: found[cell] for name, cell in rows.graded.items() if cell in found and name not in rows.tasks}
+
+
+def _write_grades(
+    connection: Connection, rows: CellRows, notebook: str, scores: Mapping[str, float | None], look_again: bool
+) -> None:
+    new = insert(_GRADE)
+    changed: dict[str, ColumnElement[Any]] = {"auto_score": new.excluded.auto_score}
+    if look_again:
+        changed["needs_manual_grade"] = or_(new.excluded.auto_score.is_(None), _GRADE.c.manual_score.is_not(None))
+    graded = [
+        {
+            "cell_id": rows.graded[name],
+            "notebook_id": notebook,
+            "auto_score": score,
+            "needs_manual_grade": score is None,
+        }
+        for name, score in scores.items()
+    ]
+    _execute_many(connection, new.on_conflict_do_update(index_elements=_OF_CELL, set_=changed), graded)
+    tasks = [{"cell_id": rows.graded[name], "notebook_id": notebook, "needs_manual_grade": True} for name in rows.tasks]
+    _execute_many(connection, insert(_GRADE).on_conflict_do_nothing(), tasks)
+
+
+def _write_comments(connection: Connection, rows: CellRows, notebook: str, submission: Sequence[SubmittedCell]) -> None:
+    new = insert(_COMMENT)
+    changed = {"auto_comment": new.excluded.auto_comment}
+    comments = [
+        {"cell_id": rows.commented[cell.registered.name], "notebook_id": notebook, "auto_comment": _comment(cell)}
+        for cell in submission
+        if cell.registered and cell.registered.name in rows.commented
+    ]
+    _execute_many(connection, new.on_conflict_do_update(index_elements=_OF_CELL, set_=changed), comments)
+
+
+def _comment(cell: SubmittedCell) -> str | None:
+    if cell.registered is None or cell.registered.kind == "task":
+        return None
+    if cell.is_missing:
+        return "This cell is missing from the submission."
+    return "No response." if cell.is_untouched else None
+
+
+def _execute_many(connection: Connection, statement: Insert, rows: Sequence[Mapping[str, object]]) -> None:
+    if rows:  # an empty list would be one row of defaults
+        connection.execute(statement, rows)

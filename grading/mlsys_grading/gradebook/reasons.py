@@ -1,0 +1,152 @@
+"""Reasons why a test gave no points, in plain words, cut to what a student may read.
+
+A test's message is made of what student code returned, raised or printed. Once a hidden test has run, that can be the
+hidden test's own input, kept and handed out later. So a message is quoted only for visible tests before the first
+hidden one; later ones, and hidden ones, get words of ours, chosen by the kind of error alone.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mlsys_grading.gradebook.registered import RegisteredLab
+from mlsys_grading.gradebook.text import one_line, without_controls
+from mlsys_grading.result import CellMark, Result
+
+__all__ = ["Explanation", "MarkWords", "explain", "quotable", "reason"]
+
+MAX_PRINTED = 4_000
+_HIDDEN = (
+    "Part of this test is hidden: if its visible part passes in your notebook, try other inputs, the smallest and the "
+    "unusual ones first."
+)
+
+_WORDS: Mapping[str, str] = {
+    "AssertionError": "A result is not what the test expects.",
+    "CheckError": "A result is not what the test expects.",
+    "NotImplementedError": "This part is not written yet.",
+    "NameError": "A name that the test needs is not there: is the cell that defines it as it should be?",
+    "CellTimeoutError": "It took too long and was stopped.",
+    "StudentSilentError": "It took too long and was stopped.",
+    "StarvedError": "The machine was too busy to run it: it has to be graded again.",
+    "StudentGoneError": "The program ended in the middle of the test: by an exit, a crash, or for want of memory.",
+    "ContractError": "The code changed an argument, or returned an object, where the exercise asks for plain results.",
+    "NotPlainError": "A result is of a kind that the exercise does not ask for.",
+    "ProtocolError": "A result is of a kind that the exercise does not ask for.",
+    "MemoryError": "It needed more memory than there was.",
+    "RecursionError": "It called itself too many times.",
+    "SyntaxError": "The code has a syntax error.",
+}
+_BUILT_IN = frozenset(
+    name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, BaseException)
+)
+
+
+@dataclass(frozen=True)
+class MarkWords:
+    """The text about one test that its student may read.
+
+    Attributes:
+        words: the reason for missing points, and what to try next.
+        quote: the error's message; "" if it may not be quoted.
+        printed: what the test printed; "" if it may not be quoted.
+        hidden: part of the test is hidden.
+    """
+
+    words: str
+    quote: str
+    printed: str
+    hidden: bool
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The text about one submission that its student may read, by the names of cells.
+
+    Attributes:
+        tests: for each mark.
+        errors: for each failed cell, a sentence or the error's message.
+        kinds: for each failed cell, the kind of its error.
+    """
+
+    tests: Mapping[str, MarkWords]
+    errors: Mapping[str, str]
+    kinds: Mapping[str, str]
+
+
+def explain(lab: RegisteredLab, result: Result) -> Explanation:
+    """Choose the words for each test and failed cell: no message that can carry a hidden test's inputs."""
+    quoted = quotable(lab, result)
+    hidden = {mark.name for mark in result.marks if mark.hidden}
+    unseen = hidden | {cell.name for cell in lab.cells if cell.hidden}
+    words = {
+        mark.name: " ".join([reason(mark), *_advice(mark, mark.name in unseen, mark.name in quoted - hidden)])
+        for mark in result.marks
+    }
+    failed = result.failed_cells or {}
+    kinds = {name: told_kind(error) for name, error in failed.items()}
+    tests = {}
+    for mark in result.marks:
+        quote = printed = ""
+        if mark.name in quoted - hidden:
+            quote = one_line(without_controls(mark.error, MAX_PRINTED))
+            printed = without_controls(mark.printed, MAX_PRINTED).strip("\n")
+        tests[mark.name] = MarkWords(words[mark.name], quote, printed, mark.name in unseen)
+    errors = {
+        name: one_line(without_controls(error, MAX_PRINTED)) if name in quoted else f"It raised {kinds[name]}."
+        for name, error in failed.items()
+    }
+    return Explanation(tests, errors, kinds)
+
+
+def reason(mark: CellMark) -> str:
+    """Return the reason for missing points, by the kind of error alone; "" for full points.
+
+    Example:
+        >>> reason(CellMark("f_test", 0.0, 2.0, error="AssertionError: 3 is not 4", kinds=("AssertionError",)))
+        'A result is not what the test expects.'
+    """
+    if mark.points >= mark.max_points and not mark.error:
+        return ""
+    if mark.points > 0:
+        return "Some of it holds, and some does not."
+    if not mark.kinds:
+        return "The test was not reached." if mark.error else "The test gave no points."
+    for kind in mark.kinds:
+        if kind in _WORDS:
+            return _WORDS[kind]
+    return f"The code raised {told_kind(mark.kinds[0])}."
+
+
+def told_kind(kind: str) -> str:
+    """Return the name of an error's kind if it is Python's own: any other name is the student's text.
+
+    Example:
+        >>> told_kind("TypeError: 3 is no list"), told_kind("Secret42")
+        ('TypeError', 'an error of its own kind')
+    """
+    name = kind.partition(":")[0].strip()
+    return name if name in _BUILT_IN else "an error of its own kind"
+
+
+def quotable(lab: RegisteredLab, result: Result) -> frozenset[str]:
+    """Return the names of the cells whose messages and output may be quoted."""
+    hidden = {mark.name for mark in result.marks if mark.hidden}
+    names = _before_first([cell.name for cell in lab.cells], hidden | {cell.name for cell in lab.cells if cell.hidden})
+    tests = {cell.name for cell in lab.tests}
+    # A process started anew has run the first cells again, after hidden tests had run in the one before.
+    return frozenset(name for name in names if name in tests or not result.restarts)
+
+
+def _before_first(names: Sequence[str], hidden: set[str]) -> Sequence[str]:
+    return names[: next((at for at, name in enumerate(names) if name in hidden), len(names))]
+
+
+def _advice(mark: CellMark, is_hidden: bool, is_quoted: bool) -> list[str]:
+    if is_hidden and {"AssertionError", "CheckError"} & set(mark.kinds):
+        return [_HIDDEN]
+    if is_quoted or "NotImplementedError" in mark.kinds:
+        return []
+    return ["Run the test in your notebook to see its message."]

@@ -1,0 +1,1 @@
+"""Private plumbing that every package may import: machine limits, units, probes, notebook cells, release manifest."""

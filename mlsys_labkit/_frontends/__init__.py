@@ -1,0 +1,1 @@
+"""Private packages behind the entry points: command line, doctor, figures, progress, saved notebooks and pages."""

@@ -1,0 +1,131 @@
+"""The watcher of one IPython shell: it follows the cells, keeps the record and updates the panel, and never raises.
+
+Where no person is at work (papermill, nbgrader, a grader's sandbox) nothing is read or written: the record lasts as
+long as the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from mlsys_labkit._frontends.progress import notebook, store
+from mlsys_labkit._frontends.progress.catalogue import Lab, digest, lab_of
+from mlsys_labkit._frontends.progress.record import Record
+from mlsys_labkit.coach import hints
+
+SAVE_SECONDS = 30.0  # between saves while nothing but time has passed
+
+_watchers: weakref.WeakKeyDictionary[Any, Watcher] = weakref.WeakKeyDictionary()
+_log = logging.getLogger(__name__)
+
+
+class Watcher:
+    """One shell's record. ``lab`` is None until a cell of a lab has run."""
+
+    def __init__(self, shell: Any) -> None:
+        self._shell = weakref.ref(shell)
+        self.record: Record | None = None
+        self.trouble = ""  # the reason why the record cannot be written
+        self.widget: Any = None
+        self.follower: Callable[[], None] | None = None  # draws the panel anew
+        self._saved_at = 0.0
+        self._path = ""
+
+    @property
+    def lab(self) -> Lab | None:
+        return self.record.lab if self.record else None
+
+    @property
+    def path(self) -> str:
+        """The notebook's file, or the working directory."""
+        return notebook.path_of(self._shell())
+
+    @property
+    def attended(self) -> bool:
+        return notebook.somebody_is_there(self._shell())
+
+    def before(self, info: Any) -> None:
+        """Handle IPython's ``pre_run_cell`` event: add the time since the last event."""
+        with _guarded():
+            if self.record:
+                self.record.tick(time.time())
+
+    def after(self, result: Any) -> None:
+        """Handle IPython's ``post_run_cell`` event: record the result of the cell and update the panel."""
+        with _guarded():
+            info, now = result.info, time.time()
+            source, cell_id = str(info.raw_cell or ""), str(getattr(info, "cell_id", None) or "")
+            found = lab_of(cell_id, digest(source)) if self.record is None or cell_id else None
+            if found is not None and found is not self.lab:
+                self.open(found)
+            if self.record is None:
+                return
+            self.record.tick(now)
+            ours = self.record.ran(source, cell_id, bool(result.success), now)
+            if self._count_hints(self.record) or ours or now - self._saved_at > SAVE_SECONDS:
+                self.keep()
+            if self.follower:
+                self.follower()
+
+    def open(self, lab: Lab) -> Record:
+        """Return the record of ``lab`` in this notebook.
+
+        Where a person is at work, the record of earlier kernels is loaded.
+        """
+        if self.record is None or self.record.lab is not lab:
+            self._path = self.path
+            self.record = Record(lab)
+            if self.attended:
+                with contextlib.suppress(OSError, RuntimeError):
+                    self.record = store.load(lab, self._path)
+        return self.record
+
+    def keep(self) -> None:
+        """Write the record if a person is at work; on failure set ``trouble`` to the reason."""
+        if self.record is None or not self.attended:
+            return
+        self._saved_at = time.time()
+        try:
+            store.save(self.record, self._path)
+            self.trouble = ""
+        except (OSError, RuntimeError) as error:
+            self.trouble = getattr(error, "strerror", None) or str(error)
+
+    def _count_hints(self, record: Record) -> bool:
+        """Record the hints that this kernel has given; return True if there are new ones."""
+        given = {task.name: hints.taken(task.name) for task in record.lab.tasks}
+        more = {name: rungs for name, rungs in given.items() if rungs > record.hints.get(name, 0)}
+        record.hints.update(more)
+        return bool(more)
+
+
+def follow(shell: Any) -> Watcher:
+    """Return the watcher of ``shell``; register a new one with its events on the first call."""
+    watcher = _watchers.get(shell)
+    if watcher is None:
+        watcher = _watchers[shell] = Watcher(shell)
+        shell.events.register("pre_run_cell", watcher.before)
+        shell.events.register("post_run_cell", watcher.after)
+    return watcher
+
+
+def leave(shell: Any) -> None:
+    """Stop following ``shell``."""
+    watcher = _watchers.pop(shell, None)
+    if watcher is not None:
+        shell.events.unregister("pre_run_cell", watcher.before)
+        shell.events.unregister("post_run_cell", watcher.after)
+
+
+@contextlib.contextmanager
+def _guarded() -> Any:
+    """Suppress and log every exception of the block, so that recording progress never breaks a student's cell."""
+    try:
+        yield
+    except Exception:
+        _log.debug("progress was not noted", exc_info=True)

@@ -1,0 +1,21 @@
+from mlsys_labkit.cuda.errors import (
+    ArgumentError as ArgumentError,
+    CompileError as CompileError,
+    CudaError as CudaError,
+    Diagnostic as Diagnostic,
+    KernelError as KernelError,
+    LaunchError as LaunchError,
+    WorkerError as WorkerError,
+)
+from mlsys_labkit.cuda.finding import Finding as Finding
+from mlsys_labkit.cuda.kernel.arguments.device_array import (
+    DeviceArray as DeviceArray,
+    empty as empty,
+    to_device as to_device,
+    zeros as zeros,
+)
+from mlsys_labkit.cuda.kernel.compilation import Kernels as Kernels, compile as compile, compile_all as compile_all
+from mlsys_labkit.cuda.kernel.kernel import Kernel as Kernel
+from mlsys_labkit.cuda.nvidia.occupancy import occupancy as occupancy
+from mlsys_labkit.cuda.profile import Profile as Profile
+from mlsys_labkit.cuda.program.run import run_program as run_program

@@ -1,1 +1,0 @@
-"""From the student's source to a kernel.so that the worker loads."""

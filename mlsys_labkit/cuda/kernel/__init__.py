@@ -1,0 +1,1 @@
+"""Kernels: compiled from CUDA C++, launched from Python, checked and profiled."""

@@ -1,0 +1,253 @@
+"""Compilation of CUDA C++ text to kernels."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from mlsys_labkit.cuda.errors import CompileError, CudaError, Diagnostic, GradedError
+from mlsys_labkit.cuda.kernel.absent import unsolved_kernel
+from mlsys_labkit.cuda.kernel.backends.gpu import GpuBackend
+from mlsys_labkit.cuda.kernel.backends.module import SimulatedModule
+from mlsys_labkit.cuda.kernel.backends.simulator import SimulatorBackend
+from mlsys_labkit.cuda.kernel.gcc.headers import kit_identity
+from mlsys_labkit.cuda.kernel.gcc.unit import EXPORTS, Unit
+from mlsys_labkit.cuda.kernel.kernel import Backend, Kernel
+from mlsys_labkit.cuda.nvidia import nvrtc
+from mlsys_labkit.cuda.nvidia.device import the_gpu, why_no_gpu
+from mlsys_labkit.cuda.source.host_code import without_host_code
+from mlsys_labkit.cuda.source.kernels import choose_kernels
+from mlsys_labkit.cuda.source.source import Source
+from mlsys_labkit.cuda.source.stub import stub_line
+
+__all__ = ["BackendName", "Kernels", "compile", "compile_all"]
+
+BackendName = Literal["auto", "simulator", "gpu"]
+TextOrPath = str | os.PathLike[str]
+_FILE_NAME = re.compile(r"[^\n{}();]+\.(?:cuh?|cpp|cc|h)")
+
+
+class Kernels(Mapping[str, Kernel]):
+    """The kernels of one source, by name: ``kernels.scale`` or ``kernels["scale"]``.
+
+    Example:
+        >>> two = compile_all("__global__ void a(int* p) { *p = 1; }  __global__ void b(int* p) { *p = 2; }")
+        >>> list(two), two.b.name
+        (['a', 'b'], 'b')
+    """
+
+    def __init__(self, kernels: Mapping[str, Kernel]) -> None:
+        self._kernels = dict(kernels)
+
+    def __getitem__(self, name: str) -> Kernel:
+        return self._kernels[name]
+
+    def __getattr__(self, name: str) -> Kernel:
+        if name.startswith("_") or name not in self._kernels:
+            raise AttributeError(f"no kernel is called {name!r}; there are: {', '.join(self._kernels)}")
+        return self[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._kernels)
+
+    def __len__(self) -> int:
+        return len(self._kernels)
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self._kernels]
+
+    def __repr__(self) -> str:
+        return f"<kernels {', '.join(self._kernels)}>"
+
+
+@dataclass(frozen=True)
+class _Request:
+    """The arguments of ``compile``: the source without its host code, and how to compile it."""
+
+    source: Source
+    file_name: str
+    folder: Path
+    backend: BackendName
+    graded: bool
+    defines: tuple[tuple[str, str], ...]
+    strict: bool | None
+
+
+def compile(
+    source: TextOrPath,
+    name: str | None = None,
+    *,
+    backend: BackendName = "auto",
+    graded: bool = False,
+    defines: Mapping[str, Any] | None = None,
+    strict: bool | None = None,
+) -> Kernel:
+    """Compile CUDA C++ and return the kernel called ``name``, such as ``"matmul<16>"`` for an instance of a template.
+
+    ``source`` is the text, or a path; ``#include "..."`` looks beside the file, or in the current folder. ``name`` may
+    be left out where there is one kernel. What only the host uses, launches and calls of the runtime, is left out.
+    ``backend`` is ``"simulator"``, ``"gpu"``, or ``"auto"``: a GPU where there is one. ``defines`` are macros, as
+    ``nvcc -D`` sets them. ``graded`` refuses what could reach around the counters. ``strict`` asks NVIDIA's compiler,
+    too; left out, it is asked for its words when g++ refuses the source.
+
+    A source with nbgrader's stub in it compiles; its kernel raises NotImplementedError when it is launched.
+
+    Raises CompileError with ``diagnostics`` that point at lines of the source, and CudaError where nothing can be
+    compiled.
+
+    Example:
+        >>> fill = compile("template <int N> __global__ void fill(int* x) { x[threadIdx.x] = N; }", "fill<7>")
+        >>> fill.signature
+        'fill<7>(int* x)'
+
+    Reference: CUDA C++ programming guide, "C++ language extensions".
+    """
+    request = _request(source, backend, graded, defines, strict)
+    if stub := stub_line(request.source.text):
+        found = next((kernel.name for kernel in request.source.kernels), "kernel")
+        return unsolved_kernel(name or found, request.source.text, stub)
+    made = _make(request, choose_kernels(request.source.kernels, name), may_drop=name is None)
+    if len(made) > 1:
+        raise CompileError(
+            f"the source defines {len(made)} kernels: {', '.join(made)}; "
+            f"say which: compile(source, {next(iter(made))!r}), or take them all with compile_all(source)"
+        )
+    return next(iter(made.values()))
+
+
+def compile_all(
+    source: TextOrPath,
+    *,
+    backend: BackendName = "auto",
+    graded: bool = False,
+    defines: Mapping[str, Any] | None = None,
+    strict: bool | None = None,
+) -> Kernels:
+    """Compile CUDA C++ and return all its kernels that need no template arguments; see ``compile``.
+
+    Example:
+        >>> len(compile_all("__global__ void a() {}"))
+        1
+    """
+    request = _request(source, backend, graded, defines, strict)
+    kernels = request.source.kernels
+    if stub := stub_line(request.source.text):
+        return Kernels({one.name: unsolved_kernel(one.name, request.source.text, stub) for one in kernels})
+    return Kernels(_make(request, choose_kernels(kernels, None), may_drop=True))
+
+
+def _request(
+    source: TextOrPath, backend: BackendName, graded: bool, defines: Mapping[str, Any] | None, strict: bool | None
+) -> _Request:
+    if backend not in ("auto", "simulator", "gpu"):
+        raise CudaError(f"backend is 'auto', 'simulator' or 'gpu'; got {backend!r}")
+    pairs = tuple((key, _macro(value)) for key, value in (defines or {}).items())
+    if isinstance(source, str):
+        if _FILE_NAME.fullmatch(source.strip()):
+            raise CudaError(
+                f"{source!r} is text, and looks like the name of a file; to read that, pass a path: Path({source!r})"
+            )
+        text, file_name, folder = source, "kernel.cu", Path.cwd()
+    else:
+        path = Path(source)
+        try:
+            text = path.read_text(encoding="utf-8", errors="surrogateescape")
+        except OSError as error:
+            raise CudaError(
+                f"{path} cannot be read: {error.strerror}; pass a path to CUDA C++, or the text itself"
+            ) from None
+        file_name, folder = path.name, path.resolve().parent
+    return _Request(without_host_code(Source(text)), file_name, folder, backend, graded, pairs, strict)
+
+
+def _macro(value: Any) -> str:
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def _make(request: _Request, chosen: tuple[str, ...], may_drop: bool) -> dict[str, Kernel]:
+    names, refusal = chosen, None
+    try:
+        backend, names = _backend(request, chosen, may_drop)
+    except CompileError as error:
+        refusal = error
+    if told := _nvrtc_says(request, names, refusal):
+        raise CompileError("\n".join(map(str, told[:5] if refusal else told)), told)
+    if refusal:
+        raise refusal
+    text = request.source.text
+    return {
+        name: Kernel(name, text, backend, index, request.defines, request.folder) for index, name in enumerate(names)
+    }
+
+
+def _backend(request: _Request, chosen: tuple[str, ...], may_drop: bool) -> tuple[Backend, tuple[str, ...]]:
+    if request.backend == "gpu":
+        the_gpu()  # raises why there is none, before anything is compiled
+    module = _simulated(request, chosen, may_drop)
+    simulator, names = SimulatorBackend(module), module.unit.kernels
+    if request.backend == "simulator" or (request.backend == "auto" and why_no_gpu()):
+        return simulator, names
+    return GpuBackend(request.source, names, dict(request.defines), simulator, request.folder), names
+
+
+def _nvrtc_says(request: _Request, names: tuple[str, ...], refusal: CompileError | None) -> tuple[Diagnostic, ...]:
+    """Return NVRTC's errors for the source, if ``strict`` asks for them or g++ has refused the source."""
+    wanted = bool(request.strict)
+    if refusal:
+        about_lines = any(one.line for one in refusal.diagnostics) and not isinstance(refusal, GradedError)
+        wanted = about_lines and request.strict is not False and nvrtc.available()
+    if not wanted or not names:
+        return ()
+    try:
+        defines = dict(request.defines)
+        return nvrtc.check(request.source.text, names[0], defines=defines, folder=request.folder)
+    except CudaError:
+        if refusal:
+            return ()
+        raise
+
+
+def _simulated(request: _Request, chosen: tuple[str, ...], may_drop: bool) -> SimulatedModule:
+    """Return the module without kernels that an #ifdef disables: no compiler sees those."""
+    texts = {kernel.name: kernel.parameters for kernel in request.source.kernels}
+    while True:
+        unit = Unit(request.source, chosen, request.defines, request.file_name, request.folder, request.graded)
+        parameter_texts = tuple(texts.get(name.split("<")[0], "") for name in chosen)
+        try:
+            return _module(unit, parameter_texts)
+        except CompileError as error:
+            numbers = {one.line - 1 for one in error.diagnostics if one.file == EXPORTS and one.line <= len(chosen)}
+            if not numbers:
+                raise
+            left = tuple(name for number, name in enumerate(chosen) if number not in numbers)
+            if not may_drop or not left:
+                raise _about_exports(error, chosen) from None
+            chosen = left
+
+
+def _about_exports(error: CompileError, chosen: tuple[str, ...]) -> CompileError:
+    """Replace errors about an export line by errors about the kernel that the line exports."""
+    lines = dict.fromkeys(one.line - 1 for one in error.diagnostics if one.file == EXPORTS)
+    told = tuple(
+        Diagnostic(
+            0, 0, f"{chosen[line]}: there is no such kernel; are its template arguments of the right number and kind?"
+        )
+        for line in lines
+        if line < len(chosen)
+    )
+    return CompileError("\n".join(map(str, told)), told)
+
+
+@functools.lru_cache(maxsize=64)
+def _remembered(unit: Unit, parameter_texts: tuple[str, ...], identity: tuple[str, str, str | None]) -> SimulatedModule:
+    return SimulatedModule(unit, parameter_texts)
+
+
+def _module(unit: Unit, parameter_texts: tuple[str, ...]) -> SimulatedModule:
+    """Return the module, compiled once per interpreter as long as nothing that it depends on changes."""
+    return _remembered(unit, parameter_texts, (unit.identity(), kit_identity(), os.environ.get("CXX")))

@@ -1,0 +1,89 @@
+"""The messages of g++ and the linker, as diagnostics that point into the student's source."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mlsys_labkit.cuda.errors import CompileError, Diagnostic
+
+__all__ = ["compile_error", "read_diagnostics"]
+
+_PLACE = r"(?P<file>[^\s:][^:]*):(?P<line>\d+):(?:(?P<column>\d+):)?"
+_MESSAGE = re.compile(rf"^{_PLACE} (?P<kind>fatal error|error|note): (?P<text>.*)$")
+_REQUIRED = re.compile(rf"^{_PLACE}\s+(?:required from|in .constexpr. expansion)")
+_INCLUDED = re.compile(r"^(?:In file included from|\s+from) (?P<file>[^:]+):(?P<line>\d+)")
+_UNDEFINED = re.compile(r"undefined reference to [`'](?P<name>[^']+)'|multiple definition of [`'](?P<other>[^']+)'")
+
+# g++'s wording -> the wording for CUDA.
+_HINTS = (
+    (re.compile(r"^'(\w+)' was not declared in this scope(?:; did you mean '(\w+)'\?)?"), "{0} is not declared here"),
+    (re.compile(r"exception handling disabled"), "device code knows no exceptions: no try, catch or throw"),
+    (re.compile(r"^expected ('[^']+' or )?';' before"), "a semicolon is missing, here or on the line above"),
+    (re.compile(r"^invalid preprocessing directive"), "a comment in C++ begins with //"),
+    (re.compile(r"(?:impossible constraint|invalid 'asm')"), "inline PTX runs on a GPU only"),
+    (re.compile(r"^assignment of read-only location"), "this writes through a pointer to const"),
+)
+
+
+def read_diagnostics(said: str, name: str, source: str) -> tuple[Diagnostic, ...]:
+    """Return g++'s errors about the student's source ``name``, or all of them when there are none.
+
+    An error inside a header or a macro is reported for the student's line that included it, made g++ instantiate it, or
+    used the macro.
+    """
+    lines = source.split("\n")
+    found: list[Diagnostic] = []
+    via = 0  # the student's line (an #include or an instantiation) that leads to the next message
+    for message in said.splitlines():
+        led = _INCLUDED.match(message) or _REQUIRED.match(message)
+        complaint = _MESSAGE.match(message)
+        if led and led["file"] == name:
+            via = int(led["line"])
+        elif complaint and complaint["kind"] == "note":
+            _apply_note(complaint, name, found)
+        elif complaint:
+            place = (complaint["file"], int(complaint["line"]), int(complaint["column"] or 0))
+            if place[0] != name and via:
+                place = (name, via, 0)
+            found.append(Diagnostic(place[1], place[2], _plain(complaint["text"]), "", place[0]))
+            via = 0
+    mine = [
+        replace(one, file="", source_line=lines[one.line - 1].strip("\r") if one.line <= len(lines) else "")
+        for one in found
+        if one.file == name
+    ]
+    return tuple(dict.fromkeys(mine or found))
+
+
+def _apply_note(note: re.Match[str], name: str, found: list[Diagnostic]) -> None:
+    """Add to the error what the note after it shows: the use of a macro, or the brace that is open."""
+    line, column = int(note["line"]), int(note["column"] or 0)
+    if note["text"].startswith("to match this") and note["file"] == name:
+        found.append(Diagnostic(line, column, f"this {note['text'].split()[-1]} is never closed", "", name))
+    elif found and note["text"].startswith("in expansion of macro") and found[-1].file != name:
+        found[-1] = replace(found[-1], line=line, column=0, file=note["file"])
+
+
+def linker_diagnostics(said: str) -> tuple[Diagnostic, ...]:
+    """Return the functions that are called and not defined."""
+    names = dict.fromkeys(found["name"] or found["other"] for found in _UNDEFINED.finditer(said))
+    return tuple(Diagnostic(0, 0, f"{name} is declared and used, but not defined in this source") for name in names)
+
+
+def compile_error(diagnostics: Sequence[Diagnostic], said: str) -> CompileError:
+    """Return the error for a source that does not compile: the first few complaints, each on a line."""
+    if not diagnostics:
+        return CompileError(f"the source does not compile:\n{said.strip()[-2000:]}")
+    shown = [str(one) for one in diagnostics[:5]]
+    more = [f"and {len(diagnostics) - 5} more"] if len(diagnostics) > 5 else []
+    return CompileError("; ".join(["\n".join([*shown, *more])]), tuple(diagnostics))
+
+
+def _plain(text: str) -> str:
+    for pattern, words in _HINTS:
+        found = pattern.search(text)
+        if found:
+            return f"{words.format(*found.groups())} ({text})"
+    return text

@@ -1,0 +1,85 @@
+"""The headers of kernels: their identity, their precompiled form, and the lines that include them first."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+from mlsys_labkit.cuda.cache import Cache, digest
+from mlsys_labkit.cuda.errors import CudaError
+from mlsys_labkit.cuda.kernel.gcc import compiler
+from mlsys_labkit.cuda.kernel.gcc.flags import INCLUDES, RUNTIME, Build, compile_flags
+from mlsys_labkit.cuda.kernel.gcc.toolchain import Toolchain
+from mlsys_labkit.cuda.source.source import Source
+
+__all__ = ["HEADER", "PRELUDE", "headers_identity", "included_first", "kit_identity", "precompiled", "precompiled_name"]
+
+PRELUDE = '#include "lk/kernel.h"\n'
+HEADER = "labkit.h"
+_INCLUDE = re.compile(r"#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]")
+_NOT_CUDAS = ("helper_", "textbook/")  # headers of samples and books: macros may affect them, as with nvcc
+
+
+def included_first(sources: Iterable[Source]) -> list[str]:
+    """Return lines that include, before any of the sources, each header of CUDA's that one of them includes.
+
+    Therefore a student's macro, such as ``#define Value 16``, cannot change one of our headers.
+
+    Example:
+        >>> included_first([Source("#define T float\\n#include <vector>\\n#include <mma.h>\\n// #include <curand.h>")])
+        ['#include <mma.h>']
+    """
+    directives = (token.text for source in sources for token in source.tokens if token.kind == "directive")
+    names = dict.fromkeys(found[1] for each in directives if (found := _INCLUDE.match(each)))
+    return [
+        f"#include <{name}>"
+        for name in names
+        if any((folder / name).is_file() for folder in INCLUDES) and not name.startswith(_NOT_CUDAS)
+    ]
+
+
+def headers_identity() -> str:
+    """Return a digest of the headers."""
+    return _identity((*(path for folder in INCLUDES for path in folder.rglob("*")), *RUNTIME.glob("*.h")))
+
+
+def kit_identity() -> str:
+    """Return a digest of the headers and of the code that reads, changes and compiles the student's source."""
+    here = Path(__file__).parent
+    return headers_identity() + _identity((*here.glob("*.py"), *(here.parents[1] / "source").glob("*.py")))
+
+
+def _identity(paths: Iterable[Path]) -> str:
+    stats = [(os.fspath(path), path.stat()) for path in sorted(paths)]
+    return _contents(tuple((name, one.st_mtime_ns, one.st_size) for name, one in stats if stat.S_ISREG(one.st_mode)))
+
+
+@functools.lru_cache(maxsize=8)
+def _contents(files: tuple[tuple[str, int, int], ...]) -> str:
+    return digest(*(part for name, _, _ in files for part in (name, Path(name).read_bytes())))
+
+
+def precompiled_name(build: Build, toolchain: Toolchain) -> str:
+    """Return the cache entry's name."""
+    flags = compile_flags(build, toolchain)
+    return f"headers-{build.value}-{digest(toolchain.identity, toolchain.cpu, headers_identity(), PRELUDE, *flags)}"
+
+
+def precompiled(build: Build, toolchain: Toolchain, cache: Cache) -> Path:
+    """Return a header for ``-include``, whose precompiled form lies beside it; make both if they are not there."""
+
+    def make(folder: Path) -> None:
+        header = folder / HEADER
+        header.write_text(PRELUDE, encoding="utf-8")
+        flags = compile_flags(build, toolchain)
+        try:
+            compiler.run(toolchain, [*flags, "-x", "c++-header", HEADER, "-o", f"{HEADER}.gch"], folder)
+        except compiler.CompilerFailed as failed:
+            first = next((line for line in failed.text.splitlines() if "error" in line), failed.text[-300:])
+            raise CudaError(f"the CUDA headers do not compile with g++ {toolchain.version}: {first}") from None
+
+    return cache.fetch(precompiled_name(build, toolchain), make) / HEADER

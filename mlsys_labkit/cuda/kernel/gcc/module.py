@@ -1,0 +1,92 @@
+"""kernel.so: compiled once per build and kept in the cache; this process never loads it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mlsys_labkit.cuda.cache import Cache, digest
+from mlsys_labkit.cuda.kernel.gcc import compiler
+from mlsys_labkit.cuda.kernel.gcc.diagnostics import compile_error, linker_diagnostics, read_diagnostics
+from mlsys_labkit.cuda.kernel.gcc.flags import Build, compile_flags, link_flags
+from mlsys_labkit.cuda.kernel.gcc.graded import check_module, check_text
+from mlsys_labkit.cuda.kernel.gcc.headers import kit_identity, precompiled
+from mlsys_labkit.cuda.kernel.gcc.red_zones import with_red_zones
+from mlsys_labkit.cuda.kernel.gcc.toolchain import Toolchain
+from mlsys_labkit.cuda.kernel.gcc.unit import Unit
+from mlsys_labkit.cuda.source.host_calls import host_calls
+from mlsys_labkit.cuda.source.left_out import explained, launches, left_out, shared_values
+
+__all__ = ["CompiledModule", "compile_module"]
+
+_RUNTIMES_OWN = re.compile(r"^(?:lk_|__tsan_|__sanitizer_cov_|__ubsan_handle_divrem_overflow)")
+
+
+@dataclass(frozen=True)
+class CompiledModule:
+    """A kernel.so and what it was made from.
+
+    Attributes:
+        path: the file; its folder is an entry of the cache.
+        unit: its source; ``unit.kernels`` are those that can be called, in their order.
+    """
+
+    path: Path
+    unit: Unit
+    build: Build
+
+
+def compile_module(
+    unit: Unit, build: Build, toolchain: Toolchain, cache: Cache, beside: Callable[[], Any] | None = None
+) -> CompiledModule:
+    """Return the compiled unit, from the cache if it is there.
+
+    ``beside`` is other work that the first launch will need: it is done meanwhile, if anything has to be compiled.
+
+    Raises CompileError for a source that g++ refuses, CudaError when the machine cannot compile it.
+    """
+    flags = compile_flags(build, toolchain)
+    name = f"kernel-{digest(unit.identity(), toolchain.identity, toolchain.cpu, kit_identity(), *flags)}"
+
+    def make(folder: Path) -> None:
+        with compiler.threads(1) as pool:
+            meanwhile = pool.submit(beside) if beside else None
+            header = precompiled(build, toolchain, cache)
+            _compile(unit, [*flags, "-include", str(header)], folder, toolchain)
+            if meanwhile:
+                compiler.result(meanwhile)
+
+    entry = cache.fetch(name, make)
+    return CompiledModule(entry / "kernel.so", unit, build)
+
+
+def _compile(unit: Unit, flags: list[str], folder: Path, toolchain: Toolchain) -> None:
+    refused = [*shared_values(unit.source), *host_calls(unit.source)]
+    if refused:
+        raise compile_error(refused, "")
+    (folder / "unit.cpp").write_text(unit.text(), encoding="utf-8", errors="surrogateescape", newline="")
+    beside = [f"-iquote{unit.folder}"] if unit.folder else []
+    if unit.graded:
+        check_text(unit, toolchain, folder)
+    try:
+        compiler.run(toolchain, [*flags, *beside, f"-ffile-prefix-map={folder}=.", "-S", "unit.cpp"], folder)
+        assembly = folder / "unit.s"
+        if "-fsanitize=thread" in flags:
+            text = assembly.read_text(encoding="utf-8", errors="surrogateescape")
+            assembly.write_text(with_red_zones(text), encoding="utf-8", errors="surrogateescape")
+        said = compiler.run(toolchain, [*link_flags(), "unit.s", "-o", "kernel.so"], folder)
+        if unit.graded:
+            check_module(folder / "kernel.so", assembly.read_text(encoding="utf-8", errors="surrogateescape"))
+        for used in (assembly, folder / "unit.cpp"):
+            used.unlink()
+    except compiler.CompilerFailed as failed:
+        said = failed.text
+        diagnostics = read_diagnostics(said, unit.name, unit.source.text) or linker_diagnostics(said)
+        known = [*left_out(unit.source), *launches(unit.source)]
+        raise compile_error(explained(known, diagnostics), said) from None
+    undefined = [one for one in linker_diagnostics(said) if not _RUNTIMES_OWN.match(one.text)]
+    if undefined:
+        raise compile_error(undefined, said)

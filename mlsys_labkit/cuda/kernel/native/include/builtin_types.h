@@ -1,0 +1,1 @@
+#include "lk/prelude.h"

@@ -1,0 +1,2 @@
+#include "curand.h"
+#include "lk/random.h"

@@ -1,0 +1,249 @@
+// block.cpp: the threads of one block, warp after warp, from barrier to barrier.
+#include <algorithm>
+
+#include "scheduler.h"
+
+namespace lk {
+
+namespace {
+
+u32 live(const Warp& warp) { return warp.lanes & ~warp.done; }
+
+// Runs visit(thread_number) for the lanes of a mask of each warp.
+template <class Mask, class Visit>
+void each_thread(Block& block, Mask mask, Visit visit) {
+    for (u32 warp = 0; warp < block.warp_count; warp++) {
+        for (u32 lanes = mask(block.warps[warp]); lanes; lanes &= lanes - 1) visit(warp * kWarpSize + lowest_lane(lanes));
+    }
+}
+
+void report_two_threads(Block& block, FindingKind kind, u32 thread, u32 other) {
+    FindingRecord finding = make_finding(block, kind, thread, block.threads[thread].pc);
+    finding.other_thread = other;
+    finding.other_pc = file_pc(block, block.threads[other].pc);
+    block.launch->findings.report(finding);
+}
+
+struct ThreadCounts {
+    u32 ready = 0;
+    u32 at_block_barrier = 0;
+    u32 at_grid_barrier = 0;
+    u32 waiting = 0;
+    u32 done = 0;
+};
+
+ThreadCounts count(const Block& block) {
+    ThreadCounts counts;
+    for (const Warp& warp : block.warps) {
+        counts.ready += u32(__builtin_popcount(warp.ready));
+        counts.at_block_barrier += u32(__builtin_popcount(warp.at_block_barrier));
+        counts.at_grid_barrier += u32(__builtin_popcount(warp.at_grid_barrier));
+        counts.waiting += u32(__builtin_popcount(warp.waiting));
+        counts.done += u32(__builtin_popcount(warp.done));
+    }
+    return counts;
+}
+
+// All live threads are at a block barrier: is it the same one? And has nobody left? On a GPU a barrier that some threads can
+// no longer reach often works, so a plain run lets it pass.
+bool barrier_is_sound(Block& block, const ThreadCounts& counts) {
+    constexpr u32 kNone = ~0u;
+    u32 first = kNone;
+    u32 other = kNone;
+    each_thread(block, [](const Warp& warp) { return warp.at_block_barrier; }, [&](u32 thread) {
+        if (first == kNone) first = thread;
+        if (block.threads[thread].barrier_site != block.threads[first].barrier_site) other = std::min(other, thread);
+    });
+    if (other != kNone) {
+        report_two_threads(block, FindingKind::divergent_barrier, first, other);
+        return false;
+    }
+    if (counts.done && block.mode == Mode::check) {
+        u32 gone = kNone;
+        each_thread(block, [](const Warp& warp) { return warp.done; }, [&](u32 thread) { gone = std::min(gone, thread); });
+        FindingRecord finding = make_finding(block, FindingKind::exited_before_barrier, first, block.threads[first].pc);
+        finding.other_thread = gone;
+        finding.values[0] = counts.at_block_barrier;
+        finding.values[1] = block.thread_count;
+        block.launch->findings.report(finding);
+    }
+    return true;
+}
+
+void open_barrier(Block& block) {
+    u32 count = 0;
+    bool all = true;
+    each_thread(block, [](const Warp& warp) { return warp.at_block_barrier; }, [&](u32 thread) {
+        bool predicate = block.threads[thread].predicate;
+        count += predicate;
+        all = all && predicate;
+    });
+    block.barrier_count = count;
+    block.barrier_all = all;
+    if (block.recorder) block.recorder->block_barrier();
+    for (Warp& warp : block.warps) {
+        warp.ready |= warp.at_block_barrier;
+        warp.at_block_barrier = 0;
+    }
+}
+
+// Threads whose word has changed may go on.
+void wake_waiting(Block& block) {
+    each_thread(block, [](const Warp& warp) { return warp.waiting; }, [&](u32 number) {
+        const Thread& thread = block.threads[number];
+        if (__atomic_load_n(thread.watched, __ATOMIC_ACQUIRE) == thread.watched_value) return;
+        Warp& warp = block.warps[number / kWarpSize];
+        u32 bit = 1u << number % kWarpSize;
+        warp.waiting &= ~bit;
+        warp.ready |= bit;
+    });
+}
+
+// Nobody can go on, and no other block can help.
+void report_deadlock(Block& block) {
+    if (report_stuck_operation(block)) return;
+    constexpr u32 kNone = ~0u;
+    u32 first = kNone;
+    u32 other = kNone;
+    each_thread(block, [](const Warp& warp) { return warp.at_block_barrier; }, [&](u32 thread) { first = std::min(first, thread); });
+    each_thread(block, [](const Warp& warp) { return live(warp) & ~warp.at_block_barrier; }, [&](u32 thread) { other = std::min(other, thread); });
+    if (first == kNone) std::swap(first, other);
+    report_two_threads(block, FindingKind::divergent_barrier, first, other == kNone ? first : other);
+}
+
+void run_warps(Block& block) {
+    u32 rotation = block.shuffled() ? block.random.next() % block.warp_count : 0;
+    u32 flip = block.shuffled() ? block.random.next() & 1 : 0;
+    for (u32 i = 0; i < block.warp_count && !stopped(block); i++) {
+        u32 place = flip ? block.warp_count - 1 - i : i;
+        u32 warp = (place + rotation) % block.warp_count;
+        if (block.warps[warp].ready) run_warp(block, warp);
+    }
+}
+
+bool watches_shared_memory(Block& block) {
+    bool all = true;
+    each_thread(block, [](const Warp& warp) { return warp.waiting; }, [&](u32 thread) {
+        u64 word = reinterpret_cast<u64>(block.threads[thread].watched);
+        all = all && word - block.shared_begin < block.shared_end - block.shared_begin;
+    });
+    return all;
+}
+
+}  // namespace
+
+void start_block(Block& block, u64 number) {
+    const Launch& launch = *block.launch;
+    block.number = number;
+    block.random = Random(launch.seed * 0xD1B54A32D192ED03 + number);
+    block.index.x = u32(number % launch.grid.x);
+    block.index.y = u32(number / launch.grid.x % launch.grid.y);
+    block.index.z = u32(number / launch.grid.x / launch.grid.y);
+    for (Warp& warp : block.warps) {
+        u32 lanes = warp.lanes;
+        warp = Warp{};
+        warp.lanes = warp.ready = lanes;
+    }
+    if (block.recorder) block.recorder->begin_block(number);
+}
+
+Outcome run_block(Block& block) {
+    u32 idle_passes = 0;
+    for (;;) {
+        u32 done_before = block.done;
+        run_warps(block);
+        if (stopped(block)) return Outcome::stopped;
+        wake_waiting(block);
+        ThreadCounts counts = count(block);
+        block.done = counts.done;
+        u32 alive = block.thread_count - counts.done;
+        if (!alive) {
+            if (block.recorder) block.recorder->end_block();
+            return Outcome::finished;
+        }
+        if (counts.ready) {
+            // Threads that used up their turns, or woke. If nothing comes of it twice, they may be waiting for another block.
+            idle_passes = counts.done == done_before ? idle_passes + 1 : 0;
+            if (idle_passes >= 2) return Outcome::spinning;
+        } else if (counts.at_block_barrier == alive) {
+            if (!barrier_is_sound(block, counts)) {
+                block.launch->stopped = true;
+                return Outcome::stopped;
+            }
+            open_barrier(block);
+            idle_passes = 0;
+        } else if (counts.at_grid_barrier == alive) {
+            return Outcome::at_grid_barrier;
+        } else if (counts.waiting && !watches_shared_memory(block)) {
+            return Outcome::spinning;
+        } else {
+            report_deadlock(block);
+            block.launch->stopped = true;
+            return Outcome::stopped;
+        }
+    }
+}
+
+}  // namespace lk
+
+using namespace lk;
+
+namespace {
+
+// The current thread gets no more turns until another thread makes it ready again.
+void wait_in(Block& block, u32 Warp::*state) {
+    Warp& warp = block.warps[block.warp];
+    warp.ready &= ~current_bit(block);
+    warp.*state |= current_bit(block);
+    pause(block);
+    trace_resume(block);
+}
+
+}  // namespace
+
+void lk_block_barrier(int site) {
+    Block& block = enter_runtime();
+    block.thread->barrier_site = site;
+    block.thread->predicate = false;
+    wait_in(block, &Warp::at_block_barrier);
+}
+
+int lk_block_barrier_reduce(int reduction, int predicate, int site) {
+    Block& block = enter_runtime();
+    block.thread->barrier_site = site;
+    block.thread->predicate = predicate != 0;
+    wait_in(block, &Warp::at_block_barrier);
+    switch (reduction) {
+        case lk_reduce_count: return int(block.barrier_count);
+        case lk_reduce_and: return block.barrier_all;
+        default: return block.barrier_count != 0;
+    }
+}
+
+void lk_grid_barrier() { wait_in(enter_runtime(), &Warp::at_grid_barrier); }
+
+void lk_wait_while_equal(const unsigned* word, unsigned value) {
+    Block& block = enter_runtime();
+    while (__atomic_load_n(word, __ATOMIC_ACQUIRE) == value) {
+        block.thread->watched = word;
+        block.thread->watched_value = value;
+        wait_in(block, &Warp::waiting);
+    }
+}
+
+void lk_yield() {
+    Block& block = enter_runtime();
+    block.warp_budget -= block.worker->turn / 4;
+    pause(block);
+    trace_resume(block);
+}
+
+void lk_release(const void* object) {
+    Block& block = *current();
+    if (block.mode == Mode::check) block.recorder->release(block.thread_number, reinterpret_cast<u64>(object));
+}
+
+void lk_acquire(const void* object) {
+    Block& block = *current();
+    if (block.mode == Mode::check) block.recorder->acquire(block.thread_number, reinterpret_cast<u64>(object));
+}

@@ -1,0 +1,165 @@
+// engine.h: how a launch is run: Launch > Block > Warp > Thread.
+//
+// OS threads of a persistent pool take blocks. A thread of a block is a fiber; a barrier, a warp operation and a wait switch
+// to another fiber. A block stays on its OS thread, because __shared__ variables are that thread's thread-local storage.
+//
+// check and profile run the instrumented build. check looks at every access as it happens. profile writes a trace of each
+// lane's basic blocks and accesses, a window at a time, and lays the windows of a warp side by side (lockstep.cpp): lanes at
+// the same basic block become one step, their accesses one request. No fiber switch is needed for that, and the counts do not
+// depend on the order in which lanes ran.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#define LK_WORKER
+#include "abi.h"
+#include "fiber.h"
+#include "findings.h"
+#include "record.h"
+#include "seeded_order.h"
+
+namespace lk {
+
+using u8 = uint8_t;
+using u16 = uint16_t;
+using u32 = uint32_t;
+using u64 = uint64_t;
+using i64 = int64_t;
+
+constexpr u32 kWarpSize = 32;
+constexpr u32 kMaxThreads = 1024;
+
+enum class Mode : u32 { run, check, profile };
+
+struct WarpOperation;
+struct Trace;
+struct LaneTrace;
+struct Worker;
+struct Block;
+
+// A loaded kernel.so.
+struct Module {
+    void* handle = nullptr;
+    u64 text_begin = 0;
+    u64 text_end = 0;
+    u32 shared_bytes = 0;  // of its thread-local segment: static __shared__ arrays, and room for the dynamic one
+    char* (*shared_anchor)() = nullptr;
+    bool instrumented = false;
+
+    char* shared_segment() const;  // the calling OS thread's
+};
+
+struct Thread {
+    lk_uint3 index{};
+    Fiber* fiber = nullptr;                  // nullptr before the thread begins and after it ends
+    // Where and for what it waits.
+    u64 pc = 0;
+    u32 frame_depth = 0;                     // bytes of stack in use there
+    int barrier_site = 0;
+    bool predicate = false;
+    WarpOperation* operation = nullptr;      // lies on the fiber's own stack
+    const unsigned* watched = nullptr;       // until *watched != watched_value
+    unsigned watched_value = 0;
+    u32 patience = 0;                        // how often others were let go from a meeting before it
+};
+
+// Which lanes are in which state; each lane that exists is in exactly one.
+struct Warp {
+    u32 lanes = 0;  // that exist
+    u32 ready = 0;
+    u32 at_block_barrier = 0;
+    u32 at_operation = 0;
+    u32 at_meeting = 0;
+    u32 at_grid_barrier = 0;
+    u32 waiting = 0;
+    u32 done = 0;
+
+    u32 met = 0;                // the lanes last let go from a meeting together
+    u32 meeting_waits = 0;      // basic blocks that others may have run since lanes came to a meeting
+    Trace* trace = nullptr;     // profile: what its lanes did and has not been replayed
+};
+
+struct Launch {
+    // What to run.
+    const Module* module = nullptr;
+    void (*run)(void** arguments) = nullptr;
+    void** arguments = nullptr;
+    lk_uint3 grid{1, 1, 1};
+    lk_uint3 block{1, 1, 1};
+    u32 shared_bytes = 0;          // dynamic
+    Mode mode = Mode::run;
+    u64 seed = 0;                  // 0: threads, warps and blocks in their natural order
+    u64 sample_blocks = 0;         // 0: every block; else so many, evenly spread
+    double timeout_seconds = 60;                     // 0: none
+    const std::atomic<bool>* cancelled = nullptr;    // by the user
+    LaunchDescription description;                   // what the recorder needs to know besides (text, data, shared_arrays ...)
+
+    // What came of it.
+    Findings findings;
+    std::unique_ptr<LaunchRecord> record;  // check and profile
+    const char* failure = nullptr;         // why the engine gave up, where that is no fault of the kernel's
+    bool timed_out = false;
+    double seconds = 0;
+    u64 blocks_run = 0;
+    std::atomic<bool> lanes_meet{true};  // before volatile accesses, as long as no thread is held up by it
+    std::atomic<bool> stopped{false};   // by a finding after which nothing can go on, by the timeout, by the user
+
+    u32 thread_count() const { return block.x * block.y * block.z; }
+    u64 block_count() const { return u64(grid.x) * grid.y * grid.z; }
+};
+
+// One block while it is resident on an OS thread.
+struct Block {
+    Launch* launch = nullptr;
+    Worker* worker = nullptr;
+    std::unique_ptr<Recorder> recorder;  // check and profile
+    Mode mode = Mode::run;
+
+    lk_uint3 index{};
+    u64 number = 0;                     // linear, x fastest
+    Random random{1};                   // its own: which OS thread runs it is chance, and a seed's order is not
+    bool shuffled() const { return launch->seed != 0; }
+    u32 thread_count = 0;
+    u32 warp_count = 0;
+    std::vector<Thread> threads;
+    std::vector<Warp> warps;
+
+    // The thread that runs now.
+    Thread* thread = nullptr;
+    u32 thread_number = 0;              // in the block, x fastest
+    char* stack_top = nullptr;          // of its fiber
+    LaneTrace* trace = nullptr;         // profile: its own
+    u32 countdown = 0;                  // basic blocks until another thread gets a turn
+    u32 turns = 0;                      // lanes of this warp that run before the scheduler does
+    i64 warp_budget = 0;                // what is left of the warp's turn, in basic blocks
+    u32 warp = 0;                       // its warp
+    u32 lane() const { return thread_number % kWarpSize; }
+
+    u32 barrier_count = 0;              // threads whose predicate was true at the last barrier
+    bool barrier_all = false;           // whether all threads' was
+    u32 done = 0;                       // threads that have ended
+
+    // The kernel's thread-local segment on this OS thread: static __shared__ arrays, and room for the dynamic one.
+    u64 shared_begin = 0;
+    u64 shared_end = 0;
+    std::vector<char> shared_image;     // its contents while another block of this OS thread runs
+    bool at_grid_barrier = false;
+    u64 grid_generation = 0;            // which one
+};
+
+// The block that runs on this OS thread, or nullptr outside kernels (static initialisers, host code).
+extern thread_local Block* current_block __attribute__((tls_model("initial-exec")));
+inline Block* current() { return current_block; }
+
+// Runs the launch on the pool and returns when all blocks are done, or it was stopped. One launch at a time.
+void run_launch(Launch& launch);
+// How many OS threads take blocks: the CPUs that this process may use, or LK_CUDA_THREADS.
+u32 pool_size();
+
+// Ends the launch: for findings after which a kernel cannot go on. Called on the fiber of the thread at fault.
+[[noreturn]] void stop_launch(Block& block);
+
+}  // namespace lk

@@ -1,0 +1,47 @@
+// hooks.h: from a hook to the recorder (check) or to the lane's trace (profile).
+#pragma once
+
+#include "scheduler.h"
+
+namespace lk {
+
+// True for the running thread's own local variables. Those of another thread are no memory that it can reach on a GPU, and
+// would be a cache that is not counted.
+inline bool is_own(const Block& block, u64 address) {
+    const Fiber& fiber = *block.thread->fiber;
+    return address >= reinterpret_cast<u64>(fiber.low) && address < reinterpret_cast<u64>(fiber.top);
+}
+
+inline void record_access(Block& block, u64 address, u8 bytes, Op op, u64 pc) {
+    if (is_local(address) && is_own(block, address)) return;
+    if (LaneTrace* trace = block.trace) {
+        trace->push({address, u32(pc - block.launch->module->text_begin), bytes, op, Kind::access});
+        return;
+    }
+    if (block.mode != Mode::check) return;
+    block.thread->pc = pc;
+    if (block.recorder->access(block.thread_number, address, bytes, op, pc) == Verdict::stop) stop_launch(block);
+}
+
+inline void record_here(void* address, u8 bytes, Op op, u64 pc) {
+    if (Block* block = current()) record_access(*block, reinterpret_cast<u64>(address), bytes, op, pc);
+}
+
+// Lanes of a warp meet before each volatile access: code of the time before __syncwarp counts on their being in step there.
+// Code with a lock for each thread does not, and its lanes cannot all come (see kMeetingWait).
+inline void record_volatile(void* address, u8 bytes, Op op, u64 pc) {
+    Block* block = current();
+    if (!block || is_local(reinterpret_cast<u64>(address))) return;
+    block->thread->pc = pc;
+    block->thread->frame_depth = u32(block->stack_top - static_cast<const char*>(__builtin_frame_address(0)));
+    if (block->launch->lanes_meet.load(std::memory_order_relaxed)) meet(*block);
+    record_access(*block, reinterpret_cast<u64>(address), bytes, op, pc);
+}
+
+// Any size; in parts of 16 bytes or less.
+void record_range(u64 address, u64 bytes, Op op, u64 pc);
+
+// The current thread's turn is over: returns at its next one.
+void end_turn(Block& block, u64 pc, u64 depth);
+
+}  // namespace lk

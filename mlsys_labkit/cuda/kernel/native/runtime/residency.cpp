@@ -1,0 +1,227 @@
+// residency.cpp: the blocks that are resident, and the block whose contents shared memory holds.
+//
+// A block that waits for other blocks, at a grid barrier or by spinning, stays resident while its OS thread starts the next
+// one, as on a GPU, where blocks that wait for each other must be resident together. Blocks of one OS thread share the
+// storage behind __shared__, so its contents are swapped with them.
+#include "residency.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+namespace lk {
+
+namespace {
+
+// Blocks that only spin: more of them than a GPU keeps resident need not be waited for.
+constexpr size_t kMostSpinning = 64;
+constexpr u32 kMostSpinningThreads = 16384;
+
+class Residency {
+public:
+    Residency(Worker& worker, Launch& launch, Grid& grid) : worker_(worker), launch_(launch), grid_(grid) {
+        shared_begin_ = reinterpret_cast<u64>(launch.module->shared_segment());
+    }
+
+    void run() {
+        while (!stopped()) {
+            Block* block = choose();
+            if (!block) {
+                if (resident_.empty()) return;
+                continue;
+            }
+            run(*block);
+        }
+        if (launch_.timed_out) report_timeout();
+        for (Block* block : resident_) abandon_block(*block);
+    }
+
+private:
+    bool stopped() const { return launch_.stopped.load(std::memory_order_relaxed); }
+
+    // A resident block that can go on, else a new one. nullptr: none now.
+    Block* choose() {
+        bool all_at_barrier = true;
+        bool room = resident_.size() < kMostSpinning && resident_.size() * launch_.thread_count() < kMostSpinningThreads;
+        for (size_t i = 0; i < resident_.size(); i++) {
+            Block* block = resident_[i];
+            if (block->at_grid_barrier && grid_.passed(block->grid_generation)) return pass_barrier(*block);
+            all_at_barrier = all_at_barrier && block->at_grid_barrier;
+        }
+        u64 number;
+        if ((all_at_barrier || room) && grid_.take(&number)) return start(number);
+        if (all_at_barrier) {
+            if (!resident_.empty()) grid_.wait_for_barrier(resident_[0]->grid_generation);
+            return nullptr;
+        }
+        // Those that spin, in turn.
+        for (size_t i = 0; i < resident_.size(); i++) {
+            next_spinning_ = (next_spinning_ + 1) % resident_.size();
+            if (!resident_[next_spinning_]->at_grid_barrier) return resident_[next_spinning_];
+        }
+        return nullptr;
+    }
+
+    Block* pass_barrier(Block& block) {
+        block.at_grid_barrier = false;
+        for (Warp& warp : block.warps) {
+            warp.ready |= warp.at_grid_barrier;
+            warp.at_grid_barrier = 0;
+        }
+        return &block;
+    }
+
+    Block* start(u64 number) {
+        if (free_.empty()) make_block();
+        Block* block = free_.back();
+        free_.pop_back();
+        resident_.push_back(block);
+        start_block(*block, number);
+        return block;
+    }
+
+    void make_block() {
+        auto block = std::make_unique<Block>();
+        block->launch = &launch_;
+        block->worker = &worker_;
+        block->mode = launch_.mode;
+        block->thread_count = launch_.thread_count();
+        block->warp_count = (block->thread_count + kWarpSize - 1) / kWarpSize;
+        block->threads.resize(block->thread_count);
+        block->warps.resize(block->warp_count);
+        for (u32 i = 0; i < block->thread_count; i++) {
+            const lk_uint3& extent = launch_.block;
+            block->threads[i].index = {i % extent.x, i / extent.x % extent.y, i / extent.x / extent.y};
+            block->warps[i / kWarpSize].lanes |= 1u << i % kWarpSize;
+        }
+        block->shared_begin = shared_begin_;
+        block->shared_end = shared_begin_ + launch_.module->shared_bytes;
+        if (launch_.record) block->recorder = std::make_unique<Recorder>(*launch_.record, shared_begin_);
+        free_.push_back(block.get());
+        blocks_.push_back(std::move(block));
+    }
+
+    void load_shared_memory(Block& block) {
+        if (in_memory_ == &block) return;
+        char* memory = reinterpret_cast<char*>(shared_begin_);
+        size_t bytes = launch_.module->shared_bytes;
+        if (in_memory_) in_memory_->shared_image.assign(memory, memory + bytes);
+        if (!block.shared_image.empty()) memcpy(memory, block.shared_image.data(), bytes);
+        in_memory_ = &block;
+    }
+
+    void run(Block& block) {
+        load_shared_memory(block);
+        lk_block_index = block.index;
+        current_block = &block;
+        Outcome outcome = run_block(block);
+        current_block = nullptr;
+        switch (outcome) {
+            case Outcome::finished:
+                resident_.erase(std::find(resident_.begin(), resident_.end(), &block));
+                free_.push_back(&block);
+                block.shared_image.clear();
+                in_memory_ = nullptr;
+                grid_.finish_block();
+                break;
+            case Outcome::at_grid_barrier:
+                block.at_grid_barrier = true;
+                block.grid_generation = grid_.arrive();
+                break;
+            case Outcome::spinning:
+            case Outcome::stopped: break;
+        }
+    }
+
+    // Where the thread that ran last stands.
+    void report_timeout() {
+        if (resident_.empty()) return;
+        bool here = std::find(resident_.begin(), resident_.end(), in_memory_) != resident_.end();
+        const Block& block = here ? *in_memory_ : *resident_[0];
+        if (block.thread) launch_.findings.report(make_finding(block, FindingKind::timeout));
+    }
+
+    Worker& worker_;
+    Launch& launch_;
+    Grid& grid_;
+    u64 shared_begin_;
+    std::vector<std::unique_ptr<Block>> blocks_;
+    std::vector<Block*> free_;
+    std::vector<Block*> resident_;
+    Block* in_memory_ = nullptr;
+    size_t next_spinning_ = 0;
+};
+
+// A number that shares no factor with count, so that its multiples visit every block.
+u64 random_stride(Random& random, u64 count) {
+    if (count < 3) return 1;
+    for (;;) {
+        u64 stride = 1 + random.next() % std::min<u64>(count - 1, 1 << 20);
+        if (std::gcd(stride, count) == 1) return stride;
+    }
+}
+
+}  // namespace
+
+char* Module::shared_segment() const {
+    shared_anchor();  // makes the segment on this OS thread's first use of it
+    void* segment = nullptr;
+    dlinfo(handle, RTLD_DI_TLS_DATA, &segment);
+    return static_cast<char*>(segment);
+}
+
+Grid::Grid(Launch& launch) : launch_(launch), total_(launch.block_count()) {
+    count_ = launch.sample_blocks ? std::min(launch.sample_blocks, total_) : total_;
+    if (!launch.seed) return;
+    Random random(launch.seed);
+    stride_ = random_stride(random, count_);
+    start_ = random.next() % count_;
+}
+
+bool Grid::take(u64* number) {
+    if (exhausted()) return false;
+    u64 i = next_.fetch_add(1, std::memory_order_relaxed);
+    if (i >= count_) return false;
+    u64 place = u64((static_cast<unsigned __int128>(i) * stride_ + start_) % count_);
+    *number = u64(static_cast<unsigned __int128>(place) * total_ / count_);
+    return true;
+}
+
+void Grid::finish_block() {
+    std::lock_guard lock(mutex_);
+    finished_++;
+    launch_.blocks_run = finished_;
+    open_if_complete();
+}
+
+u64 Grid::arrive() {
+    std::lock_guard lock(mutex_);
+    waiting_++;
+    u64 generation = generation_;
+    open_if_complete();
+    return generation;
+}
+
+void Grid::open_if_complete() {
+    if (!waiting_ || waiting_ + finished_ < count_) return;
+    waiting_ = 0;
+    if (launch_.record) launch_.record->grid_barrier();
+    generation_.fetch_add(1, std::memory_order_release);
+    opened_.notify_all();
+}
+
+void Grid::wait_for_barrier(u64 generation) {
+    std::unique_lock lock(mutex_);
+    opened_.wait_for(lock, std::chrono::milliseconds(10), [&] { return generation_ > generation; });
+}
+
+void run_blocks(Worker& worker, Launch& launch, Grid& grid) {
+    lk_block_extent = launch.block;
+    lk_grid_extent = launch.grid;
+    worker.turn = kLongTurn;
+    Residency(worker, launch, grid).run();
+}
+
+}  // namespace lk

@@ -1,0 +1,314 @@
+"""The notebook's side of the worker processes: start one, send it kernels and buffers, wait for it, survive its end.
+
+There are at most two: graded kernels have a worker of their own, because other code could change the counters, which
+are part of its process.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import struct
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsys_labkit.cuda.errors import CudaError, LaunchError, WorkerError
+from mlsys_labkit.cuda.kernel.simulator import protocol, runtime
+from mlsys_labkit.cuda.kernel.simulator.arena import Arena, Changes
+from mlsys_labkit.cuda.kernel.simulator.process import Printer, WorkerProcess
+from mlsys_labkit.cuda.kernel.simulator.protocol import Command
+
+__all__ = ["DeviceBuffer", "LaunchRequest", "LaunchResult", "LoadedModule", "Simulator"]
+
+Mode = Literal["run", "check", "profile"]
+
+_LOAD_SECONDS = 30.0  # static initialisers of the student's code run in it
+_STOP_SECONDS = 1.0
+_START_ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class LoadedModule:
+    """A kernel.so in a worker. It stays valid when the worker dies: the next launch loads it again."""
+
+    id: int
+    path: Path
+    graded: bool
+    descriptors: tuple[str, ...]  # lk_describe_<i> of every kernel, in order
+    text_address: int  # load address of the object: program counter - text_address = address in the ELF file
+    text_bytes: int  # from the load address to the end of the last segment
+
+
+@dataclass(frozen=True)
+class LaunchRequest:
+    """One launch. Argument i begins at argument_offsets[i] of packed_arguments, in the host's own alignment."""
+
+    module: LoadedModule
+    kernel_index: int
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    packed_arguments: bytes
+    argument_offsets: tuple[int, ...]
+    shared_bytes: int = 0  # the dynamic part, as in <<<grid, block, shared_bytes>>>
+    mode: Mode = "run"
+    seed: int = 0  # 0: natural order of warps and lanes
+    sample_blocks: int = 0  # 0: every block
+    timeout_s: float = 60.0
+    cooperative: bool = False
+
+
+@dataclass(frozen=True)
+class LaunchResult:
+    """The records of a launch as bytes: arrays of the structs in records.h (decode.py reads them)."""
+
+    findings: bytes
+    sites: bytes
+    steps: bytes
+    samples: bytes
+    totals: bytes
+    output: str  # of printf; already written to sys.stdout while the kernel ran
+    seconds: float  # of the simulator: never to be shown as a GPU's
+
+
+class DeviceBuffer:
+    """A range of the simulator's memory, mapped in the notebook and in the worker. Freed with its last reference."""
+
+    __slots__ = ("_offset", "_simulator", "nbytes")
+
+    def __init__(self, simulator: Simulator, offset: int, nbytes: int) -> None:
+        self._simulator = simulator
+        self._offset: int | None = offset
+        self.nbytes = nbytes
+
+    @property
+    def address(self) -> int:
+        """The address for kernels, 256-byte aligned. Raises CudaError when this process cannot use the buffer."""
+        if self._offset is None:
+            raise CudaError("this device memory was freed; allocate it again")
+        if self._simulator is not Simulator.current():
+            raise CudaError(
+                "this device memory belongs to the process that forked this one; copy it: to_device(array.numpy())"
+            )
+        return self._simulator.arena_address + self._offset
+
+    def view(self) -> NDArray[np.uint8]:
+        """Return the bytes themselves, shape (nbytes,): no copy. Raises CudaError after ``free``."""
+        if self._offset is None:
+            raise CudaError("this device memory was freed; allocate it again")
+        return self._simulator.view(self._offset, self.nbytes)
+
+    def free(self) -> None:
+        """Give the range back. Freeing twice does nothing; a kernel that still uses the address faults."""
+        offset, self._offset = self._offset, None
+        if offset is not None:
+            self._simulator.release(offset)
+
+    def __del__(self) -> None:
+        if self._offset is not None:
+            self._simulator.release(self._offset)
+
+
+@dataclass
+class _Worker:
+    """A worker process, the modules loaded in it, and the changes it has not received yet."""
+
+    process: WorkerProcess
+    changes: Changes
+    numbers: dict[int, int] = field(default_factory=dict)  # LoadedModule.id -> its number there
+
+
+class Simulator:
+    """Device memory and the worker processes of this interpreter, each started by its first use and after it died.
+
+    Safe from several threads: one launch at a time, the others wait.
+    """
+
+    _current: ClassVar[Simulator | None] = None
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # not reentrant: a finalizer that runs meanwhile must not get in
+        self._arena = Arena()
+        self._arena_address = 0
+        self._workers: dict[bool, _Worker] = {}  # by whether it is for graded kernels
+        self._loaded = 0
+        self._frozen = False  # nothing is freed any more: the memory is another process's, or the interpreter ends
+
+    @staticmethod
+    def current() -> Simulator:
+        """Return the simulator of this process (a forked child gets its own)."""
+        with _current_lock:
+            if Simulator._current is None:
+                Simulator._current = Simulator()
+            return Simulator._current
+
+    @property
+    def arena_address(self) -> int:
+        """The address of device memory for kernels: the same for the life of the notebook, whatever worker runs."""
+        if not self._arena_address:
+            with self._lock:
+                self._living_worker(graded=False)
+        return self._arena_address
+
+    def load(self, path: Path, graded: bool = False) -> LoadedModule:
+        """Load a compiled kernel.so in the worker for its kind. Raises WorkerError when that fails."""
+        with self._lock:
+            worker = self._living_worker(graded)
+            number = self._load(worker, path)
+            reply = worker.process.control.reply
+            self._loaded += 1
+            module = LoadedModule(
+                id=self._loaded,
+                path=path,
+                graded=graded,
+                descriptors=tuple(worker.process.section(0).decode().split("\0")[:-1]),
+                text_address=reply.text_address,
+                text_bytes=reply.text_bytes,
+            )
+            worker.numbers[module.id] = number
+            return module
+
+    def allocate(self, nbytes: int) -> DeviceBuffer:
+        """Return uninitialised device memory. Raises CudaError ("out of memory") when the machine has no room."""
+        with self._lock:
+            return DeviceBuffer(self, self._arena.allocate(nbytes), nbytes)
+
+    def view(self, offset: int, nbytes: int) -> NDArray[np.uint8]:
+        return self._arena.view(offset, nbytes)
+
+    def release(self, offset: int) -> None:
+        """Free the buffer at ``offset``: at once, or after the launch that is under way."""
+        if self._frozen:
+            return
+        self._arena.drop(offset)
+        if self._lock.acquire(blocking=False):
+            try:
+                self._arena.collect()
+            finally:
+                self._lock.release()
+
+    def launch(self, request: LaunchRequest) -> LaunchResult:
+        """Run to the end; what the kernel prints goes to sys.stdout meanwhile.
+
+        Raises LaunchError when the launch is refused, KeyboardInterrupt when interrupted, WorkerError when it died
+        or did not stop in time: the next launch starts another, and device arrays keep their content.
+        """
+        with self._lock:
+            worker = self._living_worker(request.module.graded)
+            process = worker.process
+            number = worker.numbers.get(request.module.id)
+            if number is None:
+                number = worker.numbers[request.module.id] = self._load(worker, request.module.path)
+            message = process.control.request
+            message.module = number
+            message.kernel = request.kernel_index
+            message.grid[:] = request.grid
+            message.block[:] = request.block
+            message.shared_bytes = request.shared_bytes
+            message.mode = protocol.MODES[request.mode]
+            message.cooperative = request.cooperative
+            message.seed = request.seed
+            message.sample_blocks = request.sample_blocks
+            message.timeout_seconds = request.timeout_s
+            message.arguments = len(request.argument_offsets)
+            offsets = struct.pack(f"={len(request.argument_offsets)}I", *request.argument_offsets)
+            printer = Printer(process)
+            # The engine stops a kernel that takes too long and reports its line. A worker that does not stop is killed.
+            limit = request.timeout_s + _STOP_SECONDS
+            try:
+                self._ask(worker, Command.LAUNCH, offsets + request.packed_arguments, limit, printer.show_new)
+            finally:
+                printer.finish()
+            reply = process.control.reply
+            if reply.failed:
+                raise LaunchError(reply.error.decode())
+            findings, sites, steps, samples, totals = map(process.section, range(len(protocol.SECTIONS)))
+            return LaunchResult(findings, sites, steps, samples, totals, printer.text, reply.seconds)
+
+    def close(self) -> None:
+        """End the workers. Device arrays stay readable, and the next launch starts another."""
+        with self._lock:
+            for worker in self._workers.values():
+                worker.process.close()
+            self._workers.clear()
+
+    def disown(self) -> None:
+        """Leave workers and memory to the parent of a forked child: arrays stay readable, freeing them does nothing."""
+        self._frozen = True
+        for worker in self._workers.values():
+            worker.process.disown()
+
+    def _living_worker(self, graded: bool) -> _Worker:
+        """Return a worker that is ready for a request; start one if there is none."""
+        worker = self._workers.get(graded)
+        if worker:
+            worker.process.stop()  # a second Ctrl-C may have left a request under way
+            if worker.process.alive:
+                return worker
+            worker.process.close()
+            del self._workers[graded]
+        for _ in range(_START_ATTEMPTS):
+            process = WorkerProcess(runtime.worker(), self._arena.file, self._arena.window_bytes, self._arena_address)
+            if process.arena_address:
+                break
+            process.close()  # the system happened to put a library where our buffers were
+        else:
+            raise WorkerError("device memory cannot be mapped where it was; restart the notebook's kernel")
+        self._arena_address = process.arena_address
+        self._spread_changes()
+        self._workers[graded] = _Worker(process, Changes(self._arena.live()))
+        return self._workers[graded]
+
+    def _load(self, worker: _Worker, path: Path) -> int:
+        self._ask(worker, Command.LOAD, os.fsencode(path) + b"\0", _LOAD_SECONDS)
+        reply = worker.process.control.reply
+        if reply.failed:
+            raise WorkerError(f"{path.name} does not load: {reply.error.decode()}")
+        return int(reply.module)
+
+    def _ask(
+        self,
+        worker: _Worker,
+        command: Command,
+        payload: bytes,
+        seconds: float,
+        on_slice: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._spread_changes()
+        while len(worker.changes) > protocol.CHANGES:
+            worker.process.ask(Command.SYNC, b"", worker.changes.take(protocol.CHANGES), _LOAD_SECONDS)
+        worker.process.ask(command, payload, worker.changes.take(protocol.CHANGES), seconds, on_slice)
+
+    def _spread_changes(self) -> None:
+        """Add changes of the arena to the list that each worker gets with its next request."""
+        self._arena.collect()
+        for worker in self._workers.values():
+            worker.changes.add(self._arena.changes)
+        self._arena.changes.clear()
+
+
+_current_lock = threading.Lock()
+
+
+def _after_fork_in_child() -> None:
+    """Disown the inherited simulator, so that the child starts its own worker."""
+    global _current_lock
+    _current_lock = threading.Lock()
+    inherited, Simulator._current = Simulator._current, None
+    if inherited:
+        inherited.disown()
+
+
+@atexit.register
+def _at_exit() -> None:
+    if Simulator._current:
+        Simulator._current.close()
+        Simulator._current._frozen = True
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

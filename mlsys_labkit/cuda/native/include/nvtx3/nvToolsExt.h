@@ -1,4 +1,0 @@
-// nvToolsExt.h: see nvToolsExt.h.
-#pragma once
-
-#include "../nvToolsExt.h"

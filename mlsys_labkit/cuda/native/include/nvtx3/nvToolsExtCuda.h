@@ -1,4 +1,0 @@
-// nvToolsExtCuda.h: see nvToolsExt.h.
-#pragma once
-
-#include "../nvToolsExt.h"

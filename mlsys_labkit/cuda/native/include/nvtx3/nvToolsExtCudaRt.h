@@ -1,4 +1,0 @@
-// nvToolsExtCudaRt.h: see nvToolsExt.h.
-#pragma once
-
-#include "../nvToolsExt.h"

@@ -1,4 +1,0 @@
-// sm_30_intrinsics.h: all of it is in every kernel from the start.
-#pragma once
-
-#include "lk/prelude.h"

@@ -1,4 +1,0 @@
-// sm_32_atomic_functions.h: all of it is in every kernel from the start.
-#pragma once
-
-#include "lk/prelude.h"

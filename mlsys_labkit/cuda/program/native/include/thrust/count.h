@@ -1,0 +1,1 @@
+#include "lk/thrust/algorithms.h"

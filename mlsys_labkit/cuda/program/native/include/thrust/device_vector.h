@@ -1,0 +1,2 @@
+#include "lk/thrust/vectors.h"
+#include "lk/thrust/algorithms.h"

@@ -1,0 +1,1 @@
+#include "lk/thrust/functional.h"

@@ -1,0 +1,55 @@
+"""Sizes of a program, replaced in its text: ``#define N ...``, ``const int N = ...`` and ``int N = ...``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from mlsys_labkit.cuda.source.source import Source
+
+__all__ = ["with_defines"]
+
+_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?![\w(])", re.MULTILINE)
+# Both end with a declarator, the first of its declaration or behind a comma.
+_CONSTANT = (
+    r"\b(?:const|constexpr)\b(?:[^;(){}]|\([^;(){}]*\))*?(?<=[\s,*])NAME\s*=(?!=)((?:[^;,(){}]|\([^;(){}]*\))*)(?=[;,])"
+)
+_VARIABLE = (
+    r"\b(?:int|unsigned|long|short|size_t|u?int\d+_t|float|double)\b(?:[^;(){}]|\([^;(){}]*\))*?(?<=[\s,])NAME\s*="
+    r"(\s*[\d(](?:[\s\d.eEfFuUlLxXa-fA-F'()<>*/+%-])*)(?=[;,])"
+)
+
+
+def with_defines(source: Source, defines: Mapping[str, object]) -> Source:
+    """Replace the source's own sizes: `#define N ...`, `const int N = ...`, or else `int N = 1 << 20`, a variable's.
+
+    Example:
+        >>> with_defines(Source("const int w = 64, h = f(1, 2); int n = 1 << 20;"), {"h": 8, "n": 5}).text
+        'const int w = 64, h = 8; int n = 5;'
+    """
+    if not defines:
+        return source
+    code = source.masked
+    edits = []
+    for name, value in defines.items():
+        for start, end in _definitions(code, name) or _values(_CONSTANT, code, name) or _values(_VARIABLE, code, name):
+            edits.append((start, end, f" {value}" + "\n" * code.count("\n", start, end)))
+    return Source(source.edited(edits)) if edits else source
+
+
+def _definitions(code: str, name: str) -> list[tuple[int, int]]:
+    """Return the places behind each `#define name`, with the lines that continue it."""
+    places = []
+    for found in _DEFINE.finditer(code):
+        if found[1] != name:
+            continue
+        end = found.end()
+        while (newline := code.find("\n", end)) >= 0 and code[end:newline].rstrip().endswith("\\"):
+            end = newline + 1
+        places.append((found.end(), len(code) if newline < 0 else newline))
+    return places
+
+
+def _values(declaration: str, code: str, name: str) -> list[tuple[int, int]]:
+    """Return the places of the values that `name` gets in declarations of this kind."""
+    return [found.span(1) for found in re.finditer(declaration.replace("NAME", re.escape(name)), code)]

@@ -1,0 +1,120 @@
+"""``plan``: memory, FLOPs, bytes sent and step time of one layout on one cluster, by formula."""
+
+from __future__ import annotations
+
+from mlsys_labkit.planner import activations
+from mlsys_labkit.planner.cluster import Cluster
+from mlsys_labkit.planner.layout import Layout
+from mlsys_labkit.planner.memory import StageMemory, stage_memory, stage_parameters
+from mlsys_labkit.planner.result import Assumptions, Plan, Seconds
+from mlsys_labkit.planner.traffic import Transfer, transfers
+from mlsys_labkit.planner.transformer import Transformer
+
+
+def plan(model: Transformer, cluster: Cluster, layout: Layout, assumptions: Assumptions | None = None) -> Plan:
+    """Compute memory of each stage, FLOPs, bytes sent and step time. Raises PlanError for an impossible layout.
+
+    Memory and bytes are sums over tensors. The step time is a model: matrix products at a stated part of the peak, or
+    as fast as memory bandwidth allows; communication by latency and bandwidth, less the part that overlaps with
+    computation; and the bubble of 1F1B.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> model, cluster = Transformer.named("llama-3-405b"), Cluster.named("dgx-h100", gpus=16_384)
+        >>> layout = Layout(data=128, tensor=8, pipeline=16, chunks=4, zero=1, global_batch=2048, sequence=8192)
+        >>> run = plan(model, cluster, replace(layout, ends_as_layers=True))
+        >>> round(run.peak_bytes / 1e9), round(run.mfu, 2)
+        (81, 0.41)
+
+    Reference: Grattafiori et al., "The Llama 3 Herd of Models", arXiv:2407.21783, table 4: this layout, 41 %.
+    """
+    layout.check(model, cluster.gpus)
+    given = assumptions or Assumptions()
+    stages = tuple(stage_memory(model, layout, stage) for stage in range(layout.pipeline))
+    sent = transfers(model, cluster, layout, max(stage.parameter_count for stage in stages), given.link_fraction)
+    useful, hardware = _flops(model, layout)
+    seconds = _seconds(model, cluster, layout, given, sent, stages)
+    return Plan(
+        model,
+        cluster,
+        layout,
+        given,
+        stages=stages,
+        transfers=sent,
+        flops=useful,
+        hardware_flops=hardware,
+        seconds=seconds,
+    )
+
+
+def _flops(model: Transformer, layout: Layout) -> tuple[int, int]:
+    """Return (FLOPs, FLOPs with recomputation) of a step.
+
+    The recomputation inside the FlashAttention kernel is not counted.
+    """
+    forward = model.forward_flops(layout.global_batch, layout.sequence)
+    again = 0
+    if layout.recompute == "full":
+        again = forward.layers
+    elif layout.recompute == "selective":
+        again = forward.attention
+    return 3 * forward.total, 3 * forward.total + again
+
+
+def _seconds(
+    model: Transformer,
+    cluster: Cluster,
+    layout: Layout,
+    given: Assumptions,
+    sent: tuple[Transfer, ...],
+    stages: tuple[StageMemory, ...],
+) -> Seconds:
+    m = layout.micro_batches
+    compute = max(
+        _micro_batch_seconds(model, cluster, layout, given, stage)
+        for stage in {0, layout.pipeline // 2, layout.pipeline - 1}
+    )
+    exposed: dict[str, float] = {}
+    for way, part in given.hidden.items():
+        each = sum(one.seconds for one in sent if one.way == way and not one.each_step)
+        once = sum(one.seconds for one in sent if one.way == way and one.each_step)
+        left = m * max(0.0, each - part * compute) + max(0.0, once - part * compute)
+        if each or once:
+            exposed[way] = left
+    busy = m * compute + sum(seconds for way, seconds in exposed.items() if way != "data")
+    update = max(_update_seconds(cluster, layout, stage) for stage in stages)
+    return Seconds(compute=m * compute, exposed=exposed, bubble=layout.bubble * busy, optimizer=update)
+
+
+def _micro_batch_seconds(model: Transformer, cluster: Cluster, layout: Layout, given: Assumptions, stage: int) -> float:
+    """Return the seconds of forward and backward of one micro-batch on one rank of a stage.
+
+    They follow from the roofline of its matrix products.
+    """
+    forward = model.forward_flops(layout.micro_batch, layout.sequence)
+    passes = {"none": 3.0, "selective": 3.0, "full": 4.0}[layout.recompute]
+    share = layout.layers(model, stage) / model.layers
+    flops = passes * forward.layers * share
+    if layout.recompute == "selective" and not layout.flash:
+        flops += forward.attention * share
+    if stage == layout.pipeline - 1:
+        flops += 3 * forward.head
+    flops /= layout.tensor * layout.context
+    weights = sum(stage_parameters(model, layout, stage)) * layout.precision.itemsize
+    saved = layout.layers(model, stage) * activations.working_layer(model, layout)
+    moved = passes * weights + 2 * saved  # weights once a pass; what is saved is written once and read once
+    peak = cluster.peak(layout.precision.compute) * given.compute_fraction
+    return max(flops / peak, moved / cluster.bandwidth)
+
+
+def _update_seconds(cluster: Cluster, layout: Layout, stage: StageMemory) -> float:
+    """Return the seconds of the optimizer step: read its state and the gradients, write its state and the weights.
+
+    With offloading it runs on the host, limited by the link and by the host's memory.
+    """
+    state = 2 * (stage.optimizer + stage.host)
+    count = (stage.optimizer + stage.host) / layout.precision.optimizer_bytes if layout.precision.optimizer_bytes else 0
+    traffic = count * (layout.precision.gradient_bytes + layout.precision.parameter_bytes)
+    if layout.offload == "none":
+        return (state + traffic) / cluster.bandwidth
+    return (state + traffic) / cluster.host_bytes_per_second + traffic / float(cluster.host.bytes_per_second)

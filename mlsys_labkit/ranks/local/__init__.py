@@ -1,0 +1,1 @@
+"""The local backend: all ranks are threads of this process, and one runs at a time."""

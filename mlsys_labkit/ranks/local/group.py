@@ -1,0 +1,85 @@
+"""The process group of ranks that are threads of one process: it posts each call on their network and waits there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+
+from mlsys_labkit.ranks.errors import MismatchError
+from mlsys_labkit.ranks.local.network import poison
+from mlsys_labkit.ranks.local.post import Post
+from mlsys_labkit.ranks.local.scheduler import LocalRank, Scheduler
+from mlsys_labkit.ranks.recording import torch_private
+from mlsys_labkit.ranks.recording.arguments import arguments
+from mlsys_labkit.ranks.recording.group import RecordedGroup
+from mlsys_labkit.ranks.recording.python_group import Handle, performs_calls
+
+# gloo and NCCL ignore the strides of these tensors.
+_CONTIGUOUS = frozenset({"send", "recv", "recv_anysource", *torch_private.RENAMED})
+
+
+@performs_calls
+class LocalGroup(RecordedGroup):
+    """A process group whose members are threads of this process."""
+
+    def __init__(self, scheduler: Scheduler, rank: LocalRank, options: Any) -> None:
+        super().__init__(rank.recorder, options, "local")
+        self.scheduler, self.member = scheduler, rank
+
+    def perform(self, method: str, args: Sequence[Any], kwargs: dict[str, Any]) -> LocalWork:
+        self.scheduler.check()
+        given = arguments(method, args, kwargs)
+        if method in _CONTIGUOUS and not all(tensor.is_contiguous() for tensor in (*given.inputs, *given.outputs)):
+            raise ValueError(
+                f"{given.name} takes contiguous tensors; call .contiguous(), and copy back what it receives"
+            )
+        call = self._enter(given)
+        with torch_private.unseen(), torch.no_grad():
+            try:
+                post = self.scheduler.network.post(call, given)
+            except MismatchError as error:
+                self.scheduler.fail(error)
+                raise
+            if call.asynchronous and call.kind != "send":
+                poison(given, post.exchanges)
+        return LocalWork(self, post)
+
+
+class LocalWork(Handle):
+    """A handle of a call on the local backend; the data moves when it is waited for."""
+
+    def __init__(self, group: LocalGroup, post: Post) -> None:
+        super().__init__()
+        self.group, self.post = group, post
+
+    @property
+    def done(self) -> bool:
+        return self.post.done
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        post, group = self.post, self.group
+        group.scheduler.check()
+        if not post.done:
+            waits = group.recorder.wait(post.call)
+            group.scheduler.wait(group.member, post)
+            with torch_private.unseen(), torch.no_grad():
+                post.complete()
+            group.recorder.leave(post.call, waits)
+        return True
+
+    def is_completed(self) -> bool:
+        """Return whether the call is complete. Other ranks may run meanwhile, so that a loop that polls this ends."""
+        if not self.post.done:
+            self.group.scheduler.let_others(self.group.member)
+            if self.post.ready:
+                self.wait()
+        return self.post.done
+
+    def result(self) -> list[torch.Tensor]:
+        return [*self.post.given.outputs]
+
+    def _source_rank(self) -> int:
+        return self.group.ranks.index(self.post.call.peers[0])

@@ -1,0 +1,1 @@
+"""The record that each rank keeps of its calls of torch.distributed."""

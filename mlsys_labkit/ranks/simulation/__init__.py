@@ -1,0 +1,1 @@
+"""The virtual clock: programs of ranks, communication patterns, and pipeline schedules."""

@@ -1,0 +1,1 @@
+"""Counts and findings of a launch, from the accesses that its recorder kept."""

@@ -1,0 +1,53 @@
+"""``Finding``: an error, a slow access or a piece of information about a launch, as ``trace`` reports it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from mlsys_labkit.triton_trace.recorder import Line, Program
+
+__all__ = ["Finding", "Severity"]
+
+Severity = Literal["error", "performance", "information"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding, with its program and source line.
+
+    Attributes:
+        kind: errors are "out_of_bounds", "wrong_stride", "race", "conflicting_store"; performance is "repeated_load",
+            "repeated_store"; information is "unwritten".
+        message: one sentence, without the source lines.
+        line, source_line: the source line and its text. program: (x, y, z) of the first program concerned.
+        other_line, other_source_line, other_program: the second access of a race or a repetition.
+        array: the argument, empty where the address is near none. element: number in the flattened array.
+        count: elements concerned, over all programs.
+
+    Example:
+        >>> print(Finding("out_of_bounds", "error", "reads x[6]; x has 6 elements", Line("In[2]", 4), "x = tl.load(p)"))
+        out of bounds: reads x[6]; x has 6 elements
+          In[2] line 4: x = tl.load(p)
+    """
+
+    kind: str
+    severity: Severity
+    message: str
+    line: Line | None = None
+    source_line: str = ""
+    program: Program | None = None
+    other_line: Line | None = None
+    other_source_line: str = ""
+    other_program: Program | None = None
+    array: str = ""
+    element: int | None = None
+    count: int = 1
+
+    def __str__(self) -> str:
+        lines = [f"{self.kind.replace('_', ' ')}: {self.message}"]
+        if self.line:
+            lines.append(f"  {self.line}: {self.source_line}")
+        if self.other_line and self.other_line != self.line:
+            lines.append(f"  {self.other_line}: {self.other_source_line}")
+        return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""The process that interprets kernels: Triton's language over numpy, and the memory of one launch."""

@@ -1,0 +1,321 @@
+"""The builder that ``tl`` calls while a kernel is interpreted: one method per operation of Triton's IR.
+
+bf16 is rounded to nearest even once after every operation, as the GPU's own instructions do (add.bf16, fma.rn.bf16);
+fp8 has conversions only, so its arithmetic is refused, as the compiler refuses it. A multiply and an add are two
+operations here, which the compiler may fuse; fp32 ``tl.dot`` is not rounded to tf32.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import triton.language as tl
+from numpy.typing import NDArray
+
+from mlsys_labkit.triton_trace.errors import KernelError
+from mlsys_labkit.triton_trace.interpret import gpu_arithmetic
+from mlsys_labkit.triton_trace.interpret.descriptor import Descriptor
+from mlsys_labkit.triton_trace.interpret.handles import dtype_of, handle_of, narrow_of, numbers_of, operand_of
+from mlsys_labkit.triton_trace.interpret.narrow_floats import NARROW
+from mlsys_labkit.triton_trace.interpret.private import (
+    ATOMICS,
+    PROPAGATE_NONE,
+    ROUND_NEAREST,
+    BuilderBase,
+    Handle,
+    Options,
+    smallest_dot,
+    storage_dtype,
+)
+from mlsys_labkit.triton_trace.interpret.run import Refused, Run
+from mlsys_labkit.triton_trace.recorder import Kind
+from mlsys_labkit.triton_trace.source import name_set
+
+__all__ = ["Builder"]
+
+Array = NDArray[Any]
+
+
+def _mask(mask: Any, pointers: Any) -> NDArray[np.bool_] | None:
+    return None if mask is None else np.broadcast_to(mask.data, pointers.data.shape)
+
+
+def _binary(operation: Callable[[Array, Array], Array]) -> Callable[..., Any]:
+    def create(self: Any, lhs: Any, rhs: Any) -> Any:
+        a, b = operand_of(lhs), operand_of(rhs)
+        if a.dtype == np.bool_:  # one-bit integers: they wrap around
+            return Handle((operation(a.view(np.uint8), b.view(np.uint8)) & 1).astype(np.bool_), lhs.dtype.scalar)
+        return self.counted(handle_of(operation(a, b), lhs.dtype), lhs)
+
+    return create
+
+
+def _comparison(operation: Callable[[Array, Array], Array]) -> Callable[..., Any]:
+    return lambda self, lhs, rhs: self.counted(Handle(operation(operand_of(lhs), operand_of(rhs)), tl.int1), lhs)
+
+
+def _unary(operation: Callable[[Array], Array]) -> Callable[..., Any]:
+    return lambda self, argument: self.counted(handle_of(operation(operand_of(argument)), argument.dtype), argument)
+
+
+class Builder(BuilderBase):  # type: ignore[misc]
+    """The operations on blocks, carried out by numpy.
+
+    Attributes:
+        run: the launch that is being interpreted.
+        grid_dim, grid_idx: its grid, and the program that runs now.
+    """
+
+    grid_dim: tuple[int, int, int]
+    grid_idx: tuple[int, int, int]
+    # Triton's own methods that only move data, which are correct for every type and version.
+    kept: ClassVar[frozenset[str]] = frozenset(
+        f"create_{name}"
+        for name in name_set("""
+            get_program_id get_num_programs make_range reshape trans expand_dims broadcast cat join split splat unsplat
+            gather barrier ptr_to_int bitcast addptr make_block_ptr advance
+        """)
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        # device_assert is checked; the overflow checks of a debug build are not, because no launch asks for them.
+        self.options = Options(debug=True, sanitize_overflow=False)
+        self.codegen_fns = {"min_dot_size": smallest_dot()}
+        self.run: Run | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("create_"):
+            return _refusal(name).__get__(self)
+        raise AttributeError(name)
+
+    @property
+    def _run(self) -> Run:
+        assert self.run is not None
+        return self.run
+
+    def counted(self, result: Any, operand: Any, operations: int = 1) -> Any:
+        """Count operations per element in the type of ``operand``, and return ``result``."""
+        self._run.arithmetic(operand.dtype.scalar.name, operations * result.data.size)
+        return result
+
+    # Constants and types
+
+    def get_bf16(self, value: float) -> Any:
+        return handle_of(np.array([value], np.float64), tl.bfloat16)
+
+    def get_all_ones_value(self, dtype: Any) -> Any:
+        return Handle(np.invert(np.zeros(1, storage_dtype(dtype))), dtype.scalar)
+
+    def get_fp8e4b15_ty(self) -> Any:
+        return dtype_of("fp8e4b15")
+
+    def get_fp8e4b8_ty(self) -> Any:
+        return dtype_of("fp8e4b8")
+
+    def get_fp8e5b16_ty(self) -> Any:
+        return dtype_of("fp8e5b16")
+
+    # Arithmetic
+
+    create_fadd = create_add = _binary(np.add)
+    create_fsub = create_sub = _binary(np.subtract)
+    create_fmul = create_mul = _binary(np.multiply)
+    create_fdiv = create_precise_divf = create_approx_divf = _binary(np.divide)
+    create_frem = create_srem = create_urem = _binary(np.fmod)
+    create_sdiv = create_udiv = _binary(gpu_arithmetic.divided)
+    create_and, create_or, create_xor = _binary(np.bitwise_and), _binary(np.bitwise_or), _binary(np.bitwise_xor)
+    create_shl = _binary(gpu_arithmetic.shifted_left)
+    create_minsi = create_minui = create_minnumf = _binary(np.fmin)
+    create_maxsi = create_maxui = create_maxnumf = _binary(np.fmax)
+    create_minimumf, create_maximumf = _binary(np.minimum), _binary(np.maximum)
+    create_icmpSLT = create_icmpULT = create_fcmpOLT = _comparison(np.less)
+    create_icmpSLE = create_icmpULE = create_fcmpOLE = _comparison(np.less_equal)
+    create_icmpSGT = create_icmpUGT = create_fcmpOGT = _comparison(np.greater)
+    create_icmpSGE = create_icmpUGE = create_fcmpOGE = _comparison(np.greater_equal)
+    create_icmpEQ = create_fcmpOEQ = _comparison(np.equal)
+    create_icmpNE = create_fcmpUNE = _comparison(np.not_equal)
+    create_iabs = _unary(np.abs)
+    create_floor, create_ceil = _unary(np.floor), _unary(np.ceil)
+    create_exp, create_exp2, create_log, create_log2 = _unary(np.exp), _unary(np.exp2), _unary(np.log), _unary(np.log2)
+    create_sin, create_cos = _unary(np.sin), _unary(np.cos)
+    create_sqrt = create_precise_sqrt = _unary(np.sqrt)
+    create_rsqrt = _unary(lambda x: 1 / np.sqrt(x.astype(np.float64)))
+    create_erf = _unary(gpu_arithmetic.erf)
+
+    def create_fneg(self, argument: Any) -> Any:
+        return Handle(gpu_arithmetic.negated(argument.data), argument.dtype.scalar)
+
+    def create_fabs(self, argument: Any) -> Any:
+        bits = gpu_arithmetic.unsigned(argument.data)
+        magnitude = bits & bits.dtype.type((1 << (8 * bits.itemsize - 1)) - 1)
+        return self.counted(Handle(magnitude.view(argument.data.dtype), argument.dtype.scalar), argument)
+
+    def create_ashr(self, lhs: Any, rhs: Any) -> Any:
+        data = gpu_arithmetic.shifted_right(gpu_arithmetic.signed(lhs.data), rhs.data)
+        return Handle(data.view(lhs.data.dtype), lhs.dtype.scalar)
+
+    def create_lshr(self, lhs: Any, rhs: Any) -> Any:
+        data = gpu_arithmetic.shifted_right(gpu_arithmetic.unsigned(lhs.data), rhs.data)
+        return Handle(data.view(lhs.data.dtype), lhs.dtype.scalar)
+
+    def create_umulhi(self, lhs: Any, rhs: Any) -> Any:
+        data = gpu_arithmetic.high_half(
+            *np.broadcast_arrays(gpu_arithmetic.unsigned(lhs.data), gpu_arithmetic.unsigned(rhs.data))
+        )
+        return Handle(data.view(lhs.data.dtype), lhs.dtype.scalar)
+
+    def create_fma(self, x: Any, y: Any, z: Any) -> Any:
+        return self.counted(handle_of(gpu_arithmetic.fused(operand_of(x), operand_of(y), operand_of(z)), z.dtype), z, 2)
+
+    def create_clampf(self, x: Any, low: Any, high: Any, propagate_nan: Any) -> Any:
+        ignoring = propagate_nan == PROPAGATE_NONE
+        at_least, at_most = (np.fmax, np.fmin) if ignoring else (np.maximum, np.minimum)
+        clamped = at_most(at_least(operand_of(x), operand_of(low)), operand_of(high))
+        return self.counted(handle_of(clamped, x.dtype), x, 2)
+
+    def create_select(self, condition: Any, lhs: Any, rhs: Any) -> Any:
+        return Handle(np.where(condition.data, lhs.data, rhs.data.view(lhs.data.dtype)), lhs.dtype.scalar)
+
+    def create_dot(self, a: Any, b: Any, accumulator: Any, precision: Any, imprecise: Any) -> Any:
+        m, k = a.data.shape[-2:]
+        n = b.data.shape[-1]
+        self._run.dot(math.prod(a.data.shape[:-2]) * m, n, k, a.dtype.scalar.name)
+        x, y, total = numbers_of(a), numbers_of(b), numbers_of(accumulator)
+        if x.dtype.kind in "iu":
+            product = np.matmul(x.astype(np.float64), y.astype(np.float64)).astype(np.int64)  # exact: below 2**53
+        else:
+            wide = np.float64 if x.dtype == np.float64 else np.float32
+            product = np.matmul(x.astype(wide, copy=False), y.astype(wide, copy=False))
+        return handle_of(product + total, accumulator.dtype)
+
+    def create_histogram(self, data: Any, bins: int, mask: Any) -> Any:
+        numbers = data.data
+        counted = (numbers >= 0) & (numbers < bins)
+        if mask is not None:
+            counted &= mask.data
+        return Handle(np.bincount(numbers[counted].astype(np.int64), minlength=bins).astype(np.int32), tl.int32)
+
+    # Conversions
+
+    def create_fp_ext(self, source: Any, target: Any) -> Any:
+        if source.dtype.scalar.name == "fp64" and target.scalar.name.startswith("fp8"):
+            raise Refused(f"no GPU converts fp64 to {target.scalar.name}; convert to tl.float32 first")
+        return handle_of(numbers_of(source), target)
+
+    create_fp_trunc = create_ui_to_fp = create_si_to_fp = create_fp_ext
+
+    def create_fp_to_fp(self, source: Any, target: Any, rounding: Any) -> Any:
+        if rounding is None or rounding == ROUND_NEAREST:
+            return self.create_fp_ext(source, target)
+        form, numbers = NARROW.get(target.scalar.name), numbers_of(source)
+        if form:
+            return Handle(form.encode(numbers, toward_zero=True), target.scalar)
+        return Handle(gpu_arithmetic.toward_zero(numbers, storage_dtype(target.scalar)), target.scalar)
+
+    def create_fp_to_si(self, source: Any, target: Any) -> Any:
+        return Handle(gpu_arithmetic.whole(numbers_of(source), storage_dtype(target.scalar)), target.scalar)
+
+    create_fp_to_ui = create_fp_to_si
+
+    def create_int_cast(self, source: Any, target: Any, is_signed: bool) -> Any:
+        return handle_of(source.data, target)
+
+    # Memory
+
+    def _load(self, pointers: Any, mask: Any, other: Any, kind: Kind = "load") -> Any:
+        dtype = pointers.get_element_ty()
+        form = NARROW.get(dtype.name)
+        filler = storage_dtype(dtype).type(0) if other is None else other.data  # 0, as in NVIDIA's registers
+        nan = None if form is None else form.nan
+        return Handle(self._run.load(pointers.data, _mask(mask, pointers), np.asarray(filler), nan, kind), dtype)
+
+    def _store(self, pointers: Any, value: Any, mask: Any, kind: Kind = "store") -> None:
+        self._run.store(pointers.data, _mask(mask, pointers), value.data, kind)
+
+    def create_load(self, pointers: Any, *policy: Any) -> Any:
+        return self._load(pointers, None, None)
+
+    def create_masked_load(self, pointers: Any, mask: Any, other: Any, *policy: Any) -> Any:
+        return self._load(pointers, mask, other)
+
+    def create_store(self, pointers: Any, value: Any, *policy: Any) -> None:
+        self._store(pointers, value, None)
+
+    def create_masked_store(self, pointers: Any, value: Any, mask: Any, *policy: Any) -> None:
+        self._store(pointers, value, mask)
+
+    def create_atomic_rmw(self, operation: Any, pointers: Any, value: Any, mask: Any, sem: Any, scope: Any) -> Any:
+        on = _mask(mask, pointers)
+        old = self._run.atomic(ATOMICS[operation], pointers.data, on, value.data, None, narrow_of(value))
+        return Handle(old, value.dtype.scalar)
+
+    def create_atomic_cas(self, pointers: Any, compare: Any, value: Any, sem: Any, scope: Any) -> Any:
+        old = self._run.atomic("cas", pointers.data, None, value.data, compare.data, None)
+        return Handle(old, value.dtype.scalar)
+
+    def create_atomic_load(self, pointers: Any, mask: Any, sem: Any, scope: Any) -> Any:
+        return self._load(pointers, mask, None, "atomic")
+
+    def create_atomic_store(self, pointers: Any, value: Any, mask: Any, sem: Any, scope: Any) -> None:
+        self._store(pointers, value, mask, "atomic")
+
+    def create_int_to_ptr(self, source: Any, target: Any) -> Any:
+        return Handle(self._run.translated(gpu_arithmetic.unsigned(source.data).astype(np.uint64)), target.scalar)
+
+    def create_make_tensor_descriptor(
+        self, base: Any, shape: Any, strides: Any, block: Any, is_signed: bool, padding: Any = None
+    ) -> Any:
+        return Descriptor(base, shape, strides, block, padding)
+
+    def create_descriptor_load(self, descriptor: Descriptor, offsets: Any, *policy: Any) -> Any:
+        pointers, mask = descriptor.pointers(offsets)
+        return self._load(pointers, mask, descriptor.filling())
+
+    def create_descriptor_store(self, descriptor: Descriptor, value: Any, offsets: Any) -> None:
+        pointers, mask = descriptor.pointers(offsets)
+        self._store(pointers, value, mask)
+
+    def create_tensor_pointer_load(self, pointer: Any, checked: Any, padding: Any, *policy: Any) -> Any:
+        block = Descriptor(pointer.base, pointer.shape, pointer.strides, pointer.block_shape, padding, checked)
+        pointers, mask = block.pointers(pointer.offsets)
+        return self._load(pointers, mask, None if padding is None else block.filling())
+
+    def create_tensor_pointer_store(self, pointer: Any, value: Any, checked: Any, *policy: Any) -> None:
+        block = Descriptor(pointer.base, pointer.shape, pointer.strides, pointer.block_shape, None, checked)
+        pointers, mask = block.pointers(pointer.offsets)
+        self._store(pointers, value, mask)
+
+    # Help with debugging
+
+    def create_print(self, prefix: str, in_hex: bool, values: Sequence[Any], is_signed: Any) -> None:
+        where = f"({', '.join(map(str, self.grid_idx))}){prefix}"
+        if not values:
+            self._run.print(f"{where}\n")
+        for value in values:
+            numbers = numbers_of(value)
+            shown = np.vectorize(lambda code: f"0x{code:x}")(gpu_arithmetic.unsigned(value.data)) if in_hex else numbers
+            self._run.print(f"{where}{shown}\n")
+
+    def create_assert(self, condition: Any, message: str) -> None:
+        if not condition.data.all():
+            raise KernelError(f"tl.device_assert does not hold{f': {message}' if message else ''}")
+
+    def create_assume(self, condition: Any) -> None:
+        if not condition.data.all():
+            raise KernelError("tl.assume does not hold")
+
+
+def _refusal(name: str) -> Callable[..., Any]:
+    def refuse(self: Any, *args: Any, **kwargs: Any) -> Any:
+        raise Refused(f"{name.removeprefix('create_').replace('_', ' ')} is not interpreted")
+
+    return refuse
+
+
+for _name in dir(BuilderBase):
+    if _name.startswith("create_") and _name not in Builder.__dict__ and _name not in Builder.kept:
+        setattr(Builder, _name, _refusal(_name))

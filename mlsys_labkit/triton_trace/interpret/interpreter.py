@@ -1,0 +1,99 @@
+"""The interpreter: makes blocks of a launch's arguments, then runs every program of the grid in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import triton.language as tl
+
+from mlsys_labkit.triton_trace.interpret.builder import Builder
+from mlsys_labkit.triton_trace.interpret.handles import dtype_of, handle_of
+from mlsys_labkit.triton_trace.interpret.language import Language
+from mlsys_labkit.triton_trace.interpret.memory import Memory
+from mlsys_labkit.triton_trace.interpret.private import Handle
+from mlsys_labkit.triton_trace.interpret.run import Run
+from mlsys_labkit.triton_trace.recorder import Argument, Launch, Program, Recorder
+from mlsys_labkit.triton_trace.rules import check_rules
+from mlsys_labkit.triton_trace.source import KernelSource, Name, constant
+
+__all__ = ["Interpreter"]
+
+
+class Interpreter:
+    """An interpreter of launches, one after the other, in a process that does nothing else."""
+
+    def __init__(self) -> None:
+        self._builder = Builder()
+        self._language = Language(self._builder)
+
+    def launch(
+        self,
+        source: KernelSource,
+        grid: Program,
+        arguments: dict[str, Any],
+        arrays: tuple[Argument, ...],
+        memory: Memory,
+        *,
+        recorder: Recorder | None,
+        order: Iterable[int] | None,
+        print: Callable[[str], object],
+        progress: Callable[[int], object],
+    ) -> None:
+        """Run every program, x fastest unless ``order`` lists them otherwise.
+
+        Args:
+            arguments: parameter -> JSON, as arguments.py writes it.
+            arrays: the arrays among them, for messages and for the recorder.
+            progress: called before each program with the number of programs done.
+
+        Raises RefusedSourceError before anything ran, KernelError with the student's line afterwards.
+        """
+        check_rules(source)
+        run = Run(source, memory, arrays, recorder, print)
+        self._builder.run, self._builder.grid_dim, self._builder.grid_idx = run, grid, (0, 0, 0)
+        if recorder:
+            recorder.begin(Launch(source.entry.name, grid, arrays))
+        try:
+            with np.errstate(all="ignore"):  # a GPU does not report overflow and NaN either
+                kernel = self._language.functions(source, run.places)[source.kernel]
+                values = {name: self._argument(value) for name, value in arguments.items()}
+                for done, index in enumerate(range(grid[0] * grid[1] * grid[2]) if order is None else order):
+                    program = index % grid[0], index // grid[0] % grid[1], index // grid[0] // grid[1]
+                    run.program = self._builder.grid_idx = program
+                    progress(done)
+                    kernel(**values)
+            run.end()
+        except Exception as error:
+            raise run.explained(error) from error
+        finally:
+            self._builder.run = None
+
+    def _argument(self, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        if "language" in value:
+            return self._language.meaning(Name("language", value["language"]))
+        if "tuple" in value:
+            return tl.tuple([self._argument(part) for part in value["tuple"]])
+        if "float" in value:
+            return constant(value)
+        if "pointer" in value:
+            pointer = tl.pointer_type(dtype_of(value["pointer"]))
+            return tl.tensor(Handle(np.array([value["address"]], np.uint64), pointer), pointer)
+        if "scalar" in value:
+            dtype = dtype_of(value["scalar"])
+            return tl.tensor(handle_of(np.array([value["value"]]), dtype), dtype)
+        return self._descriptor(value)
+
+    def _descriptor(self, value: dict[str, Any]) -> Any:
+        semantic = self._language.semantic
+        strides = [semantic.to_tensor(one) for one in value["strides"]]
+        return semantic.make_tensor_descriptor(
+            base=self._argument(value["base"]),
+            shape=[semantic.to_tensor(one) for one in value["shape"]],
+            strides=[*strides[:-1], tl.constexpr(value["strides"][-1])],
+            block_shape=[tl.constexpr(one) for one in value["block"]],
+            padding_option=value["padding"],
+        )

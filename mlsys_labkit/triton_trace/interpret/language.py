@@ -1,0 +1,206 @@
+"""The namespace of a kernel in the worker: public names of ``tl`` and ``triton``, and Python's words as Triton's.
+
+Making a ``Language`` changes ``triton.language`` for the rest of the process.
+"""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import FunctionType, SimpleNamespace
+from typing import Any
+
+import triton
+import triton.language as tl
+
+from mlsys_labkit.triton_trace import rules
+from mlsys_labkit.triton_trace.errors import KernelError
+from mlsys_labkit.triton_trace.interpret.blocks import plain, reduce, scan, shape_of
+from mlsys_labkit.triton_trace.interpret.builder import Builder
+from mlsys_labkit.triton_trace.interpret.private import TritonSemantic, on_library_call, speak_through
+from mlsys_labkit.triton_trace.interpret.rewrite import compiled
+from mlsys_labkit.triton_trace.interpret.run import Refused
+from mlsys_labkit.triton_trace.source import Function, KernelSource, Name, constant
+
+__all__ = ["Language"]
+
+
+class Language:
+    """A factory of Python functions from kernels' sources; one per process.
+
+    Attributes:
+        semantic: Triton's type rules over ``builder``.
+    """
+
+    def __init__(self, builder: Builder) -> None:
+        self.semantic = TritonSemantic(builder)
+        self._builder = builder
+        self._library: dict[FunctionType, Callable[..., Any]] = {}
+        speak_through(builder, self.semantic)
+        self._python = self._python_as_triton()
+        for module in (tl, tl.core):
+            module.range = self._python["range"]
+            module.static_range = _static_range
+            module.static_assert = _static_assert
+            module.static_print = self._static_print
+            module.reduce = reduce
+            module.associative_scan = scan
+        tl.tensor.__bool__ = lambda tensor: True  # Triton's own code tests "if mask:" for the presence of a mask
+        on_library_call(self._library_function)
+        self._modules = _public_modules()
+
+    def functions(self, source: KernelSource, places: dict[str, str]) -> dict[str, Any]:
+        """Return every jitted function of ``source`` by its key, and add file name -> cell to ``places``."""
+        spaces: dict[str, dict[str, Any]] = {}
+        made: dict[str, Any] = {}
+        for index, function in enumerate(source.functions):
+            file = f"<kernel {index}>"
+            places[file] = function.place
+            space = spaces[function.key] = {"__builtins__": {}, **self._python}
+            exec(compiled(function.text, file, function.first_line), space)
+            made[function.key] = space[function.name]
+            self._give_defaults(made[function.key], function)
+        for function in source.functions:
+            for name, meaning in function.names.items():
+                spaces[function.key][name] = made.get(meaning.value) or self.meaning(meaning)
+        return made
+
+    def meaning(self, name: Name) -> Any:
+        """Return the object of a global name. Raises Refused where this version of Triton has no such name."""
+        if name.kind == "constant":
+            return constant(name.value)
+        if name.kind == "python":
+            return self._python[name.value]
+        if name.value in self._modules:
+            return self._modules[name.value]
+        module, _, attribute = name.value.rpartition(".")
+        if not hasattr(self._modules.get(module), attribute):
+            raise Refused(f"Triton {triton.__version__} has no {name.value}")
+        return getattr(self._modules[module], attribute)
+
+    def _give_defaults(self, made: Any, function: Function) -> None:
+        given = [(one, self.meaning(one.default)) for one in function.parameters if one.default]
+        made.__defaults__ = tuple(value for one, value in given if not one.keyword_only) or None
+        made.__kwdefaults__ = {one.name: value for one, value in given if one.keyword_only} or None
+
+    def _library_function(self, function: FunctionType) -> Callable[..., Any]:
+        """Return a function of Triton's own library that is written in Triton, such as ``tl.sum``."""
+        if function not in self._library:
+            lines, first = inspect.getsourcelines(function)
+            start = next(i for i, line in enumerate(lines) if line.lstrip().startswith("def "))
+            text = textwrap.dedent("".join(lines[start:]))
+            space = {**self._python, **function.__globals__, "range": self._python["range"]}
+            exec(compiled(text, inspect.getfile(function), first + start, keep_defaults=True), space)
+            self._library[function] = space[function.__name__]
+        return self._library[function]
+
+    def _static_print(self, *values: Any, **options: Any) -> None:
+        run = self._builder.run
+        if run:
+            run.print(" ".join(str(_shown(value)) for value in values) + "\n")
+
+    def _python_as_triton(self) -> dict[str, Any]:
+        """Return the functions that rewrite.py inserts, and Python's functions that Triton's compiler accepts."""
+        semantic = self.semantic
+
+        def counted(*bounds: Any, **options: Any) -> Iterator[Any]:
+            rest = ("arg1", "arg2", "step")[len(bounds) :]
+            given = [*bounds, *(options[name] for name in rest if plain(options.get(name)) is not None)]
+            tensors = [semantic.to_tensor(one) for one in given]
+            dtype = tl.int64 if any(one.dtype.int_bitwidth == 64 for one in tensors) else tl.int32
+            for index in range(*(int(one.handle.data.reshape(-1)[0]) for one in tensors)):
+                yield semantic.scalar_constant(index, dtype)
+
+        def asserted(condition: Any, message: str) -> None:
+            if isinstance(condition, tl.tensor):
+                tl.device_assert(condition, message)
+            else:
+                _static_assert(condition, message)
+
+        def chosen(by_python: Callable[..., Any], by_triton: str) -> Callable[..., Any]:
+            def choose(*values: Any, **options: Any) -> Any:
+                if any(isinstance(one, tl.tensor) for one in values):
+                    return getattr(tl, by_triton)(*values, **options)
+                return by_python(*map(plain, values))
+
+            return choose
+
+        return {
+            "_lk_to_tensor": lambda value: semantic.to_tensor(value, False),
+            "_lk_and": lambda *operands: _joined(operands, "logical_and", False),
+            "_lk_or": lambda *operands: _joined(operands, "logical_or", True),
+            "_lk_not": lambda value: value.__not__() if isinstance(value, tl.tensor) else not value,
+            "_lk_truth": _truth,
+            "_lk_assert": asserted,
+            "range": counted,
+            "min": chosen(min, "minimum"),
+            "max": chosen(max, "maximum"),
+            "len": len,
+            "int": int,
+            "float": float,
+            "print": lambda *values, **options: tl.device_print(*values, **options),
+        }
+
+
+def _public_modules() -> dict[str, Any]:
+    def public(module: Any, names: Iterable[str]) -> SimpleNamespace:
+        return SimpleNamespace(**{name: getattr(module, name) for name in names if hasattr(module, name)})
+
+    mathematics = public(tl.math, rules.MATH)
+    language = public(tl, rules.LANGUAGE)
+    language.math = mathematics
+    language.constexpr = plain
+    top = SimpleNamespace(
+        language=language, cdiv=_for_constants(triton.cdiv), next_power_of_2=_for_constants(triton.next_power_of_2)
+    )
+    return {"triton": top, "triton.language": language, "triton.language.math": mathematics}
+
+
+def _for_constants(function: Any) -> Callable[..., Any]:
+    def checked(*values: Any) -> Any:
+        if any(isinstance(value, tl.tensor) for value in values):
+            raise Refused(f"triton.{function.__name__} takes constants in a kernel; for others there is tl.cdiv")
+        return function(*map(plain, values))
+
+    return checked
+
+
+def _joined(operands: Sequence[Callable[[], Any]], method: str, decisive: bool) -> Any:
+    """Evaluate ``and`` or ``or``: constants decide at once, blocks are joined element by element."""
+    tensors: list[Any] = []
+    last = None
+    for operand in operands:
+        last = operand()
+        if isinstance(last, tl.tensor):
+            tensors.append(last)
+        elif bool(last) is decisive:
+            return last
+    result = tensors[0] if tensors else last
+    for tensor in tensors[1:]:
+        result = getattr(result, method)(tensor)
+    return result
+
+
+def _truth(condition: Any) -> bool:
+    if not isinstance(condition, tl.tensor):
+        return bool(condition)
+    if condition.handle.data.size != 1:
+        raise Refused(f"a block of shape {shape_of(condition)} is not one condition; use tl.where, or reduce it first")
+    return bool(condition.handle.data.reshape(-1)[0])
+
+
+def _shown(value: Any) -> Any:
+    return f"{value.dtype}{shape_of(value)}" if isinstance(value, tl.tensor) else plain(value)
+
+
+def _static_range(start: Any, stop: Any = None, step: Any = None, **options: Any) -> range:
+    bounds = [plain(one) for one in (start, stop, step) if one is not None]
+    if any(isinstance(one, tl.tensor) for one in bounds):
+        raise Refused("tl.static_range takes constants (tl.constexpr); use range or tl.range for numbers of run time")
+    return range(*bounds)
+
+
+def _static_assert(condition: Any, message: str = "") -> None:
+    if not condition:
+        raise KernelError(f"tl.static_assert does not hold{f': {message}' if message else ''}")

@@ -1,0 +1,87 @@
+"""Rewriting of a jitted function's syntax tree, so that Python runs it with Triton's meaning.
+
+Triton's compiler turns assigned numbers into tensors, joins conditions with ``and`` element by element, counts loops in
+int32 tensors and checks ``assert`` on the device. Python's own ``and`` of two blocks would be the last block.
+"""
+
+from __future__ import annotations
+
+import ast
+from types import CodeType
+
+__all__ = ["compiled", "rewritten"]
+
+
+class _Rewriter(ast.NodeTransformer):
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        self.generic_visit(node)
+        node.value = _call("_lk_to_tensor", node.value)
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        self.generic_visit(node)
+        node.annotation = ast.Constant(None)
+        return node
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        self.generic_visit(node)
+        name = "_lk_and" if isinstance(node.op, ast.And) else "_lk_or"
+        return ast.copy_location(_call(name, *(_lazy(value) for value in node.values)), node)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        self.generic_visit(node)
+        return ast.copy_location(_call("_lk_not", node.operand), node) if isinstance(node.op, ast.Not) else node
+
+    def visit_If(self, node: ast.If) -> ast.AST:
+        return self._with_truth(node)
+
+    def visit_While(self, node: ast.While) -> ast.AST:
+        return self._with_truth(node)
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        return self._with_truth(node)
+
+    def _with_truth(self, node: ast.If | ast.While | ast.IfExp) -> ast.AST:
+        self.generic_visit(node)
+        node.test = ast.copy_location(_call("_lk_truth", node.test), node.test)
+        return node
+
+    def visit_Assert(self, node: ast.Assert) -> ast.AST:
+        self.generic_visit(node)
+        message = node.msg or ast.Constant("")
+        return ast.copy_location(ast.Expr(_call("_lk_assert", node.test, message)), node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        self.generic_visit(node)
+        node.decorator_list = []
+        node.returns = None
+        for one in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
+            one.annotation = None
+        return node
+
+
+def _call(name: str, *arguments: ast.expr) -> ast.expr:
+    return ast.Call(ast.Name(name, ast.Load()), list(arguments), [])
+
+
+def _lazy(value: ast.expr) -> ast.expr:
+    nothing = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+    return ast.Lambda(nothing, value)
+
+
+def rewritten(tree: ast.Module) -> ast.Module:
+    """Rewrite ``tree`` in place and return it."""
+    changed: ast.Module = ast.fix_missing_locations(_Rewriter().visit(tree))
+    return changed
+
+
+def compiled(text: str, file: str, first_line: int, *, keep_defaults: bool = False) -> CodeType:
+    """Compile a module that defines the function of ``text``, with the student's ``file`` and lines."""
+    tree = ast.parse(text)
+    node = tree.body[0]
+    assert isinstance(node, ast.FunctionDef)
+    if not keep_defaults:
+        node.args.defaults = []
+        node.args.kw_defaults = [None] * len(node.args.kwonlyargs)
+    code: CodeType = compile(ast.increment_lineno(rewritten(tree), first_line - 1), file, "exec")
+    return code

@@ -1,0 +1,159 @@
+"""``Run``: the launch that is being interpreted: its accesses, the source lines they are on, and its error messages."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsys_labkit.triton_trace.errors import KernelError
+from mlsys_labkit.triton_trace.interpret.atomics import atomic
+from mlsys_labkit.triton_trace.interpret.memory import Memory, Reach, Region
+from mlsys_labkit.triton_trace.interpret.narrow_floats import Narrow
+from mlsys_labkit.triton_trace.recorder import Argument, Kind, Line, Program, RawAccess, Recorder
+from mlsys_labkit.triton_trace.source import KernelSource
+
+__all__ = ["Refused", "Run"]
+
+Addresses = NDArray[np.uint64]
+Mask = NDArray[np.bool_] | None
+
+
+class Refused(Exception):
+    """An operation that the interpreter cannot carry out exactly."""
+
+
+class Run:
+    """The launch that is being interpreted.
+
+    Attributes:
+        places: names of files given to Python's compiler -> the student's cell or file.
+        program: the program that runs now.
+        print: function that takes the kernel's output.
+    """
+
+    def __init__(
+        self,
+        source: KernelSource,
+        memory: Memory,
+        arguments: tuple[Argument, ...],
+        recorder: Recorder | None,
+        print: Callable[[str], object],
+    ) -> None:
+        self.print = print
+        self.program: Program = (0, 0, 0)
+        self.places: dict[str, str] = {}
+        self._source = source
+        self._memory = memory
+        self._arguments = arguments
+        self._recorder = recorder
+        self._arithmetic: dict[str, int] = {}
+        self._read_only = [region for region in memory.regions if not region.writable]
+
+    def load(self, addresses: Addresses, mask: Mask, other: NDArray[Any], nan: int | None, kind: Kind = "load") -> Any:
+        """Return the elements at ``addresses`` in ``other``'s type, and ``nan`` (or poison) outside every array."""
+        return self._memory.load(self._reach(kind, addresses, mask, other.dtype.itemsize, None), other, nan)
+
+    def store(self, addresses: Addresses, mask: Mask, value: NDArray[Any], kind: Kind = "store") -> None:
+        self._memory.store(self._reach(kind, addresses, mask, value.dtype.itemsize, value), value)
+
+    def atomic(
+        self,
+        name: str,
+        addresses: Addresses,
+        mask: Mask,
+        value: NDArray[Any],
+        compare: NDArray[Any] | None,
+        form: Narrow | None,
+    ) -> NDArray[Any]:
+        """Apply an atomic operation and return the values before it."""
+        reach = self._reach("atomic", addresses, mask, value.dtype.itemsize, value)
+        return atomic(self._memory, name, reach, value, compare, form)
+
+    def translated(self, addresses: Addresses) -> Addresses:
+        """Return integers as pointers."""
+        return self._memory.translated(addresses)
+
+    def dot(self, m: int, n: int, k: int, dtype: str) -> None:
+        if self._recorder:
+            self._recorder.dot(self._line(), self.program, m, n, k, dtype)
+
+    def arithmetic(self, dtype: str, operations: int) -> None:
+        if dtype.startswith(("fp", "bf")):
+            self._arithmetic[dtype] = self._arithmetic.get(dtype, 0) + operations
+
+    def end(self) -> None:
+        """Report the arithmetic to the recorder, after the last program."""
+        if self._recorder:
+            self._recorder.arithmetic(self._arithmetic)
+
+    def explained(self, error: Exception) -> KernelError:
+        """Return ``error`` as a KernelError with the student's line, the program and the source text."""
+        line = Line("", 0)
+        for frame, number in traceback.walk_tb(error.__traceback__):
+            if frame.f_code.co_filename in self.places:
+                line = Line(self.places[frame.f_code.co_filename], number)
+        text = " ".join(str(error).split())
+        if type(error).__module__ == "builtins" and not isinstance(error, (AssertionError, ValueError, TypeError)):
+            text = f"{type(error).__name__}: {text}" if text else type(error).__name__
+        where = f"{line}: " if line.number else ""
+        code = self._source.line_text(*line) if line.number else ""
+        shown = f"  [{code}]" if code else ""
+        return KernelError(
+            f"{where}{text or 'this does not hold'}, in program {self.program}{shown}",
+            line.place,
+            line.number,
+            self.program,
+        )
+
+    def _line(self) -> Line:
+        """Return the student's line that is being interpreted."""
+        at: FrameType | None = sys._getframe(2)
+        while at is not None and at.f_code.co_filename not in self.places:
+            at = at.f_back
+        return Line(self.places[at.f_code.co_filename], at.f_lineno) if at else Line("", 0)
+
+    def _reach(self, kind: Kind, addresses: Addresses, mask: Mask, itemsize: int, value: NDArray[Any] | None) -> Reach:
+        """Check an access, report it to the recorder, and return the memory that it reaches."""
+        crooked = (addresses & np.uint64(itemsize - 1)) != 0
+        if crooked.any() and (mask is None or (crooked & mask).any()):
+            raise KernelError(f"a {kind} of {itemsize} bytes at an address that is no multiple of {itemsize}")
+        reach = self._memory.reach(addresses, mask, itemsize)
+        if self._recorder:
+            access = RawAccess(kind, self._line(), self.program, itemsize, addresses, mask, value, reach.outside)
+            self._recorder.access(access)
+        elif reach.outside is not None:
+            first = int(addresses[reach.outside].reshape(-1)[0])
+            raise KernelError(self._stray(kind, first, int(reach.outside.sum())))
+        if value is not None:
+            self._require_writable(addresses, mask)
+        return reach
+
+    def _require_writable(self, addresses: Addresses, mask: Mask) -> None:
+        for region in self._read_only:
+            touched = (addresses >= np.uint64(region.start)) & (addresses < np.uint64(region.stop))
+            if (touched if mask is None else touched & mask).any():
+                raise KernelError(f"it stores to {self._owners(region)[0].name}, which is read-only")
+
+    def _owners(self, region: Region | None) -> list[Argument]:
+        if region is None:
+            return []
+        return [one for one in self._arguments if region.start <= one.start <= one.stop <= region.stop]
+
+    def _stray(self, kind: Kind, address: int, count: int) -> str:
+        verb = {"load": "reads", "store": "writes", "atomic": "updates"}[kind]
+        owners = self._owners(self._memory.region_of(address))
+        if not owners:
+            return (
+                f"it {verb} {count:,} elements at addresses of no argument; pointers in an array need reachable(arrays)"
+            )
+        near = min(owners, key=lambda one: abs(one.address - address))
+        element = (address - near.address) // near.itemsize
+        length = (near.stop - near.start) // near.itemsize
+        more = f", and {count - 1:,} more outside" if count > 1 else ""
+        return f"it {verb} {near.name}[{element}], and {near.name} has {length:,} elements{more}; give it a mask"

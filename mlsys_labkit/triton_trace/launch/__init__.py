@@ -1,0 +1,1 @@
+"""The notebook's side of a launch: arguments, the worker process, and ``kernel[grid](...)`` itself."""

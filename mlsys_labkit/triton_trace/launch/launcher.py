@@ -1,0 +1,183 @@
+"""Launches: ``kernel[grid](...)`` goes to the worker on a machine without a GPU, and to Triton where there is one."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mlsys_labkit.triton_trace.launch.arguments import bind, grid_of, pack, wrapped
+from mlsys_labkit.triton_trace.launch.client import Order, Outcome, Worker
+from mlsys_labkit.triton_trace.rules import check_rules
+from mlsys_labkit.triton_trace.source import KernelSource
+
+__all__ = ["Launched", "Launcher", "has_gpu", "install", "launching", "reachable"]
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A launch that has ended."""
+
+    source: KernelSource
+    grid: tuple[int, int, int]
+    bound: dict[str, Any]  # parameter -> the caller's value
+    outcome: Outcome
+
+
+_DEVICE_FILES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")  # NVIDIA's, WSL's, AMD's
+
+Through = Callable[[Any, Any, tuple[Any, ...], dict[str, Any]], None]
+_through: ContextVar[Through | None] = ContextVar("_through", default=None)
+
+
+@contextmanager
+def launching(through: Through | None) -> Iterator[None]:
+    """Turn every ``kernel[grid](*args, **kwargs)`` inside into ``through(kernel, grid, args, kwargs)``."""
+    token = _through.set(through)
+    try:
+        yield
+    finally:
+        _through.reset(token)
+
+
+_reachable: ContextVar[tuple[Any, ...]] = ContextVar("_reachable", default=())
+
+
+@contextmanager
+def reachable(*arrays: Any) -> Iterator[None]:
+    """Name arrays that kernels reach by pointers kept in another array, as grouped kernels do.
+
+    Example:
+        >>> import numpy as np, triton, triton.language as tl
+        >>> @triton.jit
+        ... def gather(pointers, out):
+        ...     array = tl.load(pointers + tl.program_id(0)).to(tl.pointer_type(tl.float32))
+        ...     tl.store(out + tl.program_id(0), tl.load(array))
+        >>> a, b, out = np.float32([3]), np.float32([4]), np.zeros(2, np.float32)
+        >>> with reachable(a, b):
+        ...     gather[(2,)](np.array([a.ctypes.data, b.ctypes.data]), out)
+        >>> out
+        array([3., 4.], dtype=float32)
+    """
+    token = _reachable.set((*_reachable.get(), *arrays))
+    try:
+        yield
+    finally:
+        _reachable.reset(token)
+
+
+class Launcher:
+    """A kernel with its decorators (``@triton.autotune``, ``@triton.heuristics``), ready to be launched.
+
+    Args:
+        recorder: "module:Class" inside this package that records every access, or None.
+        config: the ``triton.Config`` to take under ``@triton.autotune``; the first by default.
+    """
+
+    def __init__(
+        self,
+        kernel: Any,
+        *,
+        recorder: str | None = None,
+        order: Order = "ascending",
+        timeout_s: float = 120.0,
+        config: Any = None,
+    ) -> None:
+        self.source = KernelSource.of(kernel)
+        self._kernel = kernel
+        self._recorder = recorder
+        self._order = order
+        self._timeout_s = timeout_s
+        self._config = config
+
+    def launch(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Launched:
+        """Launch once. Raises what Worker.launch raises, ArgumentError and LaunchError."""
+        check_rules(self.source)
+        function = self.source.entry
+        positional = dict(zip([one.name for one in function.parameters], args, strict=False))
+
+        def configure(configs: list[Any], given: dict[str, Any]) -> dict[str, Any]:
+            config = self._config or configs[0]
+            if self._config is None and len(configs) > 1:
+                _say_first_config(function.name, str(config))
+            given = {**given, **config.kwargs}
+            if config.pre_hook:
+                config.pre_hook({**positional, **given, **config.all_kwargs()})
+            return given
+
+        bound = bind(function, args, wrapped(self._kernel, positional, kwargs, configure))
+        sizes = grid_of(grid, bound)
+        outcome = Worker.current().launch(
+            self.source,
+            sizes,
+            pack(function, bound, _reachable.get()),
+            recorder=self._recorder,
+            order=self._order,
+            timeout_s=self._timeout_s,
+        )
+        return Launched(self.source, sizes, bound, outcome)
+
+
+@functools.cache
+def _say_first_config(kernel: str, config: str) -> None:
+    warnings.warn(
+        f"{kernel} takes its first configuration ({config}): without a GPU there is nothing to time", stacklevel=7
+    )
+
+
+@functools.cache
+def has_gpu() -> bool:
+    """Return True where Triton can launch compiled kernels."""
+    if not any(Path(file).exists() for file in _DEVICE_FILES):
+        return False  # without asking Triton's drivers, which load torch to find out
+    from triton.runtime import driver
+
+    try:
+        driver.active.get_current_device()
+    except Exception:  # every backend raises its own error when it has no device
+        return False
+    return True
+
+
+def install() -> None:
+    """Send every ``kernel[grid](...)`` of this process to the worker when there is no GPU. May be called twice."""
+    from triton.runtime import KernelInterface
+
+    compiled = KernelInterface.__getitem__
+    if getattr(compiled, "labkit", False):
+        return
+
+    @functools.wraps(compiled)
+    def launch(kernel: Any, grid: Any) -> Any:
+        if through := _through.get():
+            return lambda *args, **kwargs: _run_through(through, kernel, grid, args, kwargs)
+        if has_gpu():
+            return compiled(kernel, grid)
+        return lambda *args, **kwargs: _interpret(kernel, grid, args, kwargs)
+
+    launch.labkit = True  # type: ignore[attr-defined]
+    KernelInterface.__getitem__ = launch
+
+
+def _run_through(through: Through, kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    with launching(None):  # launches by ``through`` itself are not sent to it again
+        through(kernel, grid, args, kwargs)
+
+
+def _interpret(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    Launcher(kernel).launch(grid, args, kwargs)
+
+
+def install_if_there() -> None:
+    """Call ``install`` where Triton is installed."""
+    if sys.platform == "linux":
+        try:
+            install()
+        except ModuleNotFoundError:
+            return

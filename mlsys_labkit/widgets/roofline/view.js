@@ -1,0 +1,320 @@
+import { h, s, frame, slider, choice, grid, fit } from "../shared/dom.js";
+import { si, plain } from "../shared/numbers.js";
+import { follow, put } from "../shared/state.js";
+import { ITEM_BYTES, ridge, attainable, bound, leastSeconds, matmul } from "./model.js";
+
+const FINE = 20; // slider steps a decade
+const toLog = (value) => Math.round(Math.log10(value) * FINE);
+const fromLog = (step) => Number((10 ** (step / FINE)).toPrecision(4));
+
+/** @param {import("../shared/state.js").View} view */
+export function render({ model, el }) {
+  const ui = frame(
+    el,
+    "roofline",
+    "Roofline explorer",
+    "How fast can this code run at best, and which of the two roofs stops it? Drag the point, or use the sliders.",
+  );
+  const machines = model.get("machines"),
+    works = model.get("works");
+  const get = (name) => model.get(name);
+  const set = (values) => {
+    put(model, values, draw);
+  };
+  const names = (field) =>
+    [...new Set(machines.flatMap((machine) => Object.keys(machine[field])))].map((key) => [key, key]);
+  const list = machines.map((machine, i) => [
+    String(i),
+    machine.name + (machine.origin === "measured" ? " (measured)" : ""),
+  ]);
+
+  const first = choice("Machine", list, String(get("first")), (v) => set({ first: Number(v) }));
+  const second = choice("Compare with", [["-1", "none"], ...list], String(get("second")), (v) =>
+    set({ second: Number(v) }),
+  );
+  const dtype = choice("Number format", names("peaks"), get("dtype"), (v) => size({ dtype: v }));
+  const level = choice("Memory level", names("bandwidths"), get("level"), (v) => set({ level: v }));
+  const mode = choice(
+    "Work",
+    [
+      ["free", "any FLOPs and bytes"],
+      ["matmul", "matrix product m, n, k"],
+    ],
+    get("mode"),
+    (v) => size({ mode: v }),
+  );
+  const logs = (label, name, low, high, unit) =>
+    slider(label, {
+      min: low * FINE,
+      max: high * FINE,
+      value: toLog(get(name)),
+      show: (step) => si(fromLog(step), unit),
+      input: (step) => set({ [name]: fromLog(step) }),
+    });
+  const flops = logs("Arithmetic", "flops", 0, 16, "FLOP");
+  const bytes = logs("Bytes moved", "bytes", 0, 14, "B");
+  const sides = ["m", "n", "k"].map((name) =>
+    slider(name, {
+      min: 0,
+      max: 15,
+      value: Math.log2(get(name)),
+      show: (power) => String(2 ** power),
+      input: (power) => size({ [name]: 2 ** power }),
+    }),
+  );
+  ui.controls.append(
+    first.el,
+    second.el,
+    dtype.el,
+    level.el,
+    mode.el,
+    flops.el,
+    bytes.el,
+    ...sides.map((side) => side.el),
+  );
+
+  // In matmul mode the sizes decide FLOPs and bytes.
+  function size(values) {
+    const next = { mode: get("mode"), m: get("m"), n: get("n"), k: get("k"), dtype: get("dtype"), ...values },
+      [flops, bytes] = matmul(next.m, next.n, next.k, ITEM_BYTES[next.dtype]);
+    set(next.mode === "matmul" ? { ...values, flops, bytes } : { ...values });
+  }
+  const picks = () =>
+    [get("first"), get("second")]
+      .map((index, which) =>
+        index < 0 || !machines[index]
+          ? null
+          : {
+              which,
+              ...machines[index],
+              peak: machines[index].peaks[get("dtype")],
+              bandwidth: machines[index].bandwidths[get("level")],
+            },
+      )
+      .filter(Boolean);
+  const whole = (machine) => machine.peak && machine.bandwidth;
+  const intensity = () => get("flops") / get("bytes");
+
+  let scale = null;
+  function paint(width) {
+    const height = Math.round(Math.min(440, Math.max(300, width * 0.56))),
+      left = 66,
+      right = width - 22,
+      top = 22,
+      bottom = height - 40;
+    const ready = picks().filter(whole),
+      x0 = -2,
+      x1 = 4;
+    const tops = ready.map((machine) => machine.peak);
+    const y1 = Math.ceil(Math.log10(Math.max(1e9, ...tops)) + 0.25);
+    const y0 = Math.min(
+      y1 - 4,
+      Math.floor(Math.log10(Math.min(1e15, ...ready.map((machine) => machine.bandwidth))) - 1),
+    );
+    const clamp = (v, low, high) => Math.min(high, Math.max(low, v));
+    const X = (value) => left + ((clamp(Math.log10(value), x0, x1) - x0) / (x1 - x0)) * (right - left);
+    const Y = (value) => bottom - ((clamp(Math.log10(value), y0, y1) - y0) / (y1 - y0)) * (bottom - top);
+    scale = { left, right, x0, x1 };
+    const marks = [];
+    for (let e = x0; e <= x1; e += 1) {
+      marks.push(
+        s("line", { class: "rule", x1: X(10 ** e), x2: X(10 ** e), y1: top, y2: bottom }),
+        s(
+          "text",
+          { class: "soft", x: X(10 ** e), y: bottom + 16, "text-anchor": "middle" },
+          String(Number((10 ** e).toPrecision(1))),
+        ),
+      );
+    }
+    for (let e = y0; e <= y1; e += 1) {
+      marks.push(
+        s("line", { class: "rule", x1: left, x2: right, y1: Y(10 ** e), y2: Y(10 ** e) }),
+        s("text", { class: "soft", x: left - 8, y: Y(10 ** e) + 4, "text-anchor": "end" }, si(10 ** e)),
+      );
+    }
+    marks.push(
+      s(
+        "text",
+        { class: "soft", x: (left + right) / 2, y: height - 6, "text-anchor": "middle" },
+        "arithmetic intensity, FLOP/B",
+      ),
+      s("text", { class: "soft", x: 4, y: 12 }, "FLOP/s"),
+    );
+
+    const roofs = ready.map((machine) => {
+      const { peak, bandwidth, which, origin } = machine,
+        corner = ridge(peak, bandwidth);
+      // Start where the roof enters the picture, so that a clamped end does not bend the slope.
+      const from = Math.max(10 ** x0, 10 ** y0 / bandwidth),
+        slope = [X(from), Y(from * bandwidth)];
+      const path = `M${slope} L${X(corner)},${Y(peak)} L${right},${Y(peak)}`;
+      const angle = (Math.atan2(Y(peak) - slope[1], X(corner) - slope[0]) * 180) / Math.PI;
+      const mid = from ** 0.72 * corner ** 0.28,
+        up = which ? 17 : -8;
+      const tag = which ? "B" : "A";
+      return s(
+        "g",
+        { class: `lk-roof lk-m${which}` },
+        which ? null : s("path", { class: "area", d: `${path} V${bottom} H${slope[0]} Z` }),
+        s("path", { class: "roof", d: path, "stroke-dasharray": origin === "measured" ? null : which ? "2 5" : "9 5" }),
+        s("line", { class: "ridge", x1: X(corner), x2: X(corner), y1: Y(peak), y2: bottom }),
+        s(
+          which ? "rect" : "circle",
+          which ? { x: X(corner) - 4, y: Y(peak) - 4, width: 8, height: 8 } : { cx: X(corner), cy: Y(peak), r: 4 },
+        ),
+        s("text", { class: "halo", x: X(corner) + 5, y: bottom - 7 - 16 * which }, `${tag} ridge ${plain(corner)}`),
+        s(
+          "text",
+          { class: "halo", x: right - 2, y: Y(peak) + up, "text-anchor": "end" },
+          `${tag} ${si(peak, "FLOP/s")}`,
+        ),
+        s(
+          "text",
+          {
+            class: "halo",
+            "text-anchor": "middle",
+            transform: `translate(${X(mid)},${Y(mid * bandwidth)}) rotate(${angle}) translate(0,${up})`,
+          },
+          `${tag} ${si(bandwidth, "B/s")}`,
+        ),
+      );
+    });
+
+    const own = works.map((work, i) => {
+      const where = work.flops / work.bytes,
+        main = ready[0];
+      const speed = work.achieved || (main ? attainable(where, main.peak, main.bandwidth) : null);
+      if (!speed) return null;
+      const [x, y] = [X(where), Y(speed)];
+      return s(
+        "g",
+        { class: `lk-work${work.achieved ? " full" : ""}` },
+        s("path", { d: `M${x},${y - 6} l6,6 l-6,6 l-6,-6 z` }),
+        s("text", { class: "halo", x: x + 9, y: y + 4 + (i % 2 ? 12 : 0) }, work.name),
+      );
+    });
+    const here = ready.map((machine) => {
+      const y = Y(attainable(intensity(), machine.peak, machine.bandwidth)),
+        x = X(intensity());
+      return s(
+        "g",
+        { class: `lk-point lk-m${machine.which}` },
+        s("line", { class: "drop", x1: x, x2: x, y1: y, y2: bottom }),
+        machine.which ? s("rect", { x: x - 7, y: y - 7, width: 14, height: 14 }) : s("circle", { cx: x, cy: y, r: 8 }),
+      );
+    });
+    const said = sentence();
+    const svg = s(
+      "svg",
+      { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": said, class: "lk-plot" },
+      marks,
+      roofs,
+      own,
+      here,
+    );
+    plot.replaceChildren(svg);
+    ui.says.textContent = said;
+    report();
+  }
+
+  function sentence() {
+    const at = `${si(get("flops"), "FLOP")} over ${si(get("bytes"), "B")} is ${plain(intensity())} FLOP/B`;
+    return (
+      `${at}. ` +
+      picks()
+        .map((machine) => {
+          if (!whole(machine))
+            return (
+              `${machine.name} states no ` +
+              (machine.peak ? `bandwidth for ${get("level")}` : `peak for ${get("dtype")}`) +
+              "."
+            );
+          const most = attainable(intensity(), machine.peak, machine.bandwidth);
+          return (
+            `${machine.name} is ${bound(intensity(), machine.peak, machine.bandwidth)} bound: at most ` +
+            `${si(most, "FLOP/s")}, ${plain((100 * most) / machine.peak)} % of its ${get("dtype")} peak.`
+          );
+        })
+        .join(" ")
+    );
+  }
+  function report() {
+    const ready = picks().filter(whole),
+      row = (name, tell) => [name, ...ready.map(tell)];
+    ui.rest.replaceChildren(
+      h(
+        "div",
+        { class: "lk-scroll" },
+        grid(
+          "The same in numbers",
+          ["at this intensity", ...ready.map((machine) => `${machine.which ? "B" : "A"}: ${machine.name}`)],
+          [
+            row("bound", (m) => bound(intensity(), m.peak, m.bandwidth)),
+            row("attainable", (m) => si(attainable(intensity(), m.peak, m.bandwidth), "FLOP/s")),
+            row("ridge", (m) => `${plain(ridge(m.peak, m.bandwidth))} FLOP/B`),
+            row("least time", (m) => si(leastSeconds(get("flops"), get("bytes"), m.peak, m.bandwidth), "s")),
+          ],
+        ),
+      ),
+      h(
+        "p",
+        { class: "lk-note" },
+        ready.some((m) => m.origin !== "measured")
+          ? "Dashed: datasheet peaks, a model, not measured. Solid: measured. No code beats its roof; most stay below."
+          : "Solid: measured on the machine named.",
+      ),
+    );
+  }
+
+  const plot = h("div", {});
+  ui.stage.append(plot);
+  const view = fit(plot, paint);
+  let held = false;
+  const drag = (event) => {
+    if (!held || !scale) return;
+    const box = plot.getBoundingClientRect();
+    const part = Math.min(1, Math.max(0, (event.clientX - box.left - scale.left) / (scale.right - scale.left)));
+    put(
+      model,
+      {
+        mode: "free",
+        flops: fromLog(toLog(Math.max(1, 10 ** (scale.x0 + part * (scale.x1 - scale.x0)) * get("bytes")))),
+      },
+      draw,
+    );
+  };
+  plot.addEventListener("pointerdown", (event) => {
+    held = true;
+    plot.setPointerCapture(event.pointerId);
+    drag(event);
+  });
+  plot.addEventListener("pointermove", drag);
+  ["pointerup", "pointercancel"].forEach((name) =>
+    plot.addEventListener(name, () => {
+      held = false;
+    }),
+  );
+
+  function draw() {
+    const product = get("mode") === "matmul";
+    [flops, bytes].forEach((field) => {
+      field.el.hidden = product;
+    });
+    sides.forEach((side, i) => {
+      side.el.hidden = !product;
+      side.put(Math.log2(get("mnk"[i])));
+    });
+    for (const [name, field] of Object.entries({ first, second, dtype, level, mode })) {
+      field.select.value = String(get(name));
+    }
+    flops.put(toLog(get("flops")));
+    bytes.put(toLog(get("bytes")));
+    view.draw();
+  }
+  const quit = follow(model, ["first", "second", "dtype", "level", "mode", "flops", "bytes", "m", "n", "k"], draw);
+  size();
+  return () => {
+    quit();
+    view.stop();
+  };
+}

@@ -1,0 +1,184 @@
+/** Elements and controls of a widget's view. No global state: one page may load this module many times. */
+
+/** @typedef {string | number | Node | null | undefined | false | Child[]} Child */
+/** @typedef {Record<string, any> | null | undefined} Attributes */
+
+/**
+ * Set attributes and listeners, and append children; empty attributes and children are left out.
+ * @template {Element} T
+ * @param {T} node
+ * @param {Attributes} attributes
+ * @param {Child[]} children
+ */
+function build(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else node.setAttribute(name, value === true ? "" : value);
+  }
+  const kept = children.flat(3).filter((child) => child !== null && child !== undefined && child !== false);
+  node.append(.../** @type {(string | Node)[]} */ (kept));
+  return node;
+}
+
+/**
+ * An HTML element.
+ * @template {keyof HTMLElementTagNameMap} T
+ * @param {T} tag
+ * @param {Attributes} [attributes]
+ * @param {Child[]} children
+ */
+export const h = (tag, attributes, ...children) => build(document.createElement(tag), attributes, children);
+
+/**
+ * An SVG element.
+ * @template {keyof SVGElementTagNameMap} T
+ * @param {T} tag
+ * @param {Attributes} [attributes]
+ * @param {Child[]} children
+ */
+export const s = (tag, attributes, ...children) =>
+  build(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+
+/** JupyterLab takes arrows, space and letters before the page sees them, unless the element in focus has this. */
+export const KEYS = { "data-lm-suppress-shortcuts": "true" };
+
+let made = 0;
+/** @param {string} stem */
+export const unique = (stem) => `${stem}-${Date.now().toString(36)}-${(made += 1)}`;
+
+/**
+ * The frame of every widget: a title, controls, the picture, and the conclusion in words, spoken when it changes.
+ * @param {HTMLElement} el
+ * @param {string} name
+ * @param {string} title
+ * @param {string} [lead]
+ */
+export function frame(el, name, title, lead) {
+  const heading = unique("lk-title");
+  const parts = {
+    controls: h("div", { class: "lk-controls" }),
+    stage: h("div", { class: "lk-stage" }),
+    says: h("p", { class: "lk-says", "aria-live": "polite" }),
+    rest: h("div", { class: "lk-rest" }),
+  };
+  const root = h(
+    "section",
+    { class: `lk lk-${name}`, "aria-labelledby": heading },
+    h("h3", { class: "lk-title", id: heading }, title),
+    lead && h("p", { class: "lk-lead" }, lead),
+    parts.controls,
+    parts.stage,
+    parts.says,
+    parts.rest,
+  );
+  el.replaceChildren(root);
+  return { root, ...parts };
+}
+
+/**
+ * A labelled slider with its value as text. `put` moves it without a call of `input`.
+ * @param {string} label
+ * @param {{
+ *   min: number, max: number, step?: number, value: number,
+ *   show?: (value: number) => string, input: (value: number) => void,
+ * }} options
+ */
+export function slider(label, { min, max, step = 1, value, show = String, input }) {
+  const output = h("output", {}, show(value));
+  const ranged = { ...KEYS, type: "range", min, max, step, value, "aria-label": label, "aria-valuetext": show(value) };
+  const range = h("input", ranged);
+  const put = (/** @type {number} */ next) => {
+    range.value = String(next);
+    output.textContent = show(next);
+    range.setAttribute("aria-valuetext", show(next));
+  };
+  range.addEventListener("input", () => {
+    put(Number(range.value));
+    input(Number(range.value));
+  });
+  return { el: h("label", { class: "lk-field" }, h("span", {}, label), output, range), put, range };
+}
+
+/**
+ * A slider over the values of a list, for steps that are not even.
+ * @template T
+ * @param {string} label
+ * @param {T[]} list
+ * @param {T} value
+ * @param {(value: T) => string} show
+ * @param {(value: T) => void} input
+ */
+export function ladder(label, list, value, show, input) {
+  const field = slider(label, {
+    min: 0,
+    max: list.length - 1,
+    value: list.indexOf(value),
+    show: (i) => show(list[i]),
+    input: (i) => input(list[i]),
+  });
+  return { ...field, put: (/** @type {T} */ next) => field.put(list.indexOf(next)) };
+}
+
+/**
+ * A labelled list to choose from; the options are pairs of key and text.
+ * @param {string} label
+ * @param {string[][]} options
+ * @param {string} value
+ * @param {(value: string) => void} change
+ */
+export function choice(label, options, value, change) {
+  const select = h(
+    "select",
+    { ...KEYS, onchange: () => change(select.value) },
+    options.map(([key, text]) => h("option", { value: key, selected: key === value }, text)),
+  );
+  return { el: h("label", { class: "lk-field" }, h("span", {}, label), select), select };
+}
+
+/**
+ * @param {string} label
+ * @param {(event: MouseEvent) => void} onclick
+ * @param {Attributes} [extra]
+ */
+export const button = (label, onclick, extra) => h("button", { ...KEYS, type: "button", onclick, ...extra }, label);
+
+/**
+ * A table with a caption, a header row and row headers.
+ * @param {string} caption
+ * @param {Child[]} head
+ * @param {Child[][]} rows
+ */
+export const grid = (caption, head, rows) =>
+  h(
+    "table",
+    {},
+    h("caption", {}, caption),
+    h("thead", {}, h("tr", {}, ...head.map((name) => h("th", { scope: "col" }, name)))),
+    h(
+      "tbody",
+      {},
+      ...rows.map(([first, ...others]) =>
+        h("tr", {}, h("th", { scope: "row" }, first), ...others.map((cell) => h("td", {}, cell))),
+      ),
+    ),
+  );
+
+/**
+ * Paint a box at the width it has, again whenever that changes, so that text is never scaled.
+ * @param {HTMLElement} box
+ * @param {(width: number) => void} paint
+ */
+export function fit(box, paint) {
+  let width = 0;
+  const draw = () => paint(Math.max(300, Math.floor(width || box.clientWidth || 640)));
+  const watch = new ResizeObserver(([entry]) => {
+    const next = Math.floor(entry.contentRect.width);
+    if (next && next !== width) {
+      width = next;
+      draw();
+    }
+  });
+  watch.observe(box);
+  return { draw, stop: () => watch.disconnect() };
+}

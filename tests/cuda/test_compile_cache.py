@@ -1,0 +1,95 @@
+"""The cache of compiled kernels: shared between processes, on a full disk, with files removed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlsys_labkit import cuda
+from mlsys_labkit.cuda.cache import Cache
+from tests.cuda.compile_helpers import FILL, fake_compiler, version
+
+RACE = """
+import sys, time
+from mlsys_labkit import cuda
+import numpy as np
+time.sleep(max(0, float(sys.argv[1]) - time.time()))
+kernel = cuda.compile(sys.argv[2], backend="simulator")
+x = np.zeros(4, np.int32)
+kernel[1, 4](x, 7)
+assert (x == 7).all() and kernel.check[1, 4](x, 8) == [], x
+"""
+
+
+def test_processes_that_compile_the_same_never_collide(tmp_path: Path) -> None:
+    start = str(time.time() + 1.5)
+    environment = {**os.environ, "LABKIT_CUDA_CACHE": str(tmp_path)}
+    for source in (FILL, FILL.replace("value;", "value + 0;")):  # with nothing there, and with all but the kernel
+        command = [sys.executable, "-c", RACE, start, source]
+        running = [subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) for _ in range(4)]
+        said = [process.communicate(timeout=900)[1] for process in running]
+        assert [process.returncode for process in running] == [0] * 4, "\n".join(said)
+    names = [path.name for path in tmp_path.iterdir()]
+    assert not [name for name in names if "making" in name or name.endswith(".lock")]
+    assert len([name for name in names if name.startswith("kernel-")]) == 4  # two sources, two builds
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (errno.ENOSPC, "No space left on device"),
+        (errno.EROFS, "Read-only file system"),
+        (errno.EACCES, "Permission denied"),
+    ],
+)
+def test_a_disk_that_cannot_be_written(number: int, said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A patched system call that fails, because root can write to every folder."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setenv("LABKIT_CUDA_CACHE", str(tmp_path / "kernels"))
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(cuda.CudaError) as caught:
+        cuda.compile(FILL + "// elsewhere", backend="simulator")
+    assert f"cannot be kept in {tmp_path / 'kernels'}: {said}; free some space there" in str(caught.value)
+    assert "LABKIT_CUDA_CACHE" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_disk_that_fills_up_while_g_plus_plus_writes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fake_compiler(
+        tmp_path / "bin",
+        "g++",
+        version("12.2.0") + '\necho "fatal error: closing /tmp/x: No space left on device"; exit 1',
+    )
+    monkeypatch.setenv("CXX", str(tmp_path / "bin" / "g++"))
+    monkeypatch.setenv("LABKIT_CUDA_CACHE", str(tmp_path / "kernels"))
+    with pytest.raises(cuda.CudaError, match="No space left on device"):
+        cuda.compile(FILL, strict=False, backend="simulator")
+
+
+def test_a_kernel_whose_file_was_cleaned_away_is_compiled_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = cuda.compile(FILL + "// cleaned away", backend="simulator")
+    x = np.zeros(4, np.int32)
+    kernel[1, 4](x, 1)
+    for path in Cache().folder.glob("kernel-*/kernel.cu"):
+        if "cleaned away" in path.read_text():
+            (path.parent / "kernel.so").unlink()
+            path.unlink()
+            path.parent.rename(path.parent.with_name("gone"))
+            subprocess.run(["rm", "-r", str(path.parent.with_name("gone"))], check=True)
+    with pytest.raises(cuda.CudaError):
+        cuda.compile("__global__ void f() { abort(); }", backend="simulator")[1, 1]()
+    monkeypatch.setattr("mlsys_labkit.cuda.kernel.backends.module._LOOK_SECONDS", 0.0)
+    kernel[1, 4](x, 2)
+    np.testing.assert_array_equal(x, [2] * 4)

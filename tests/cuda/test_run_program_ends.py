@@ -1,0 +1,124 @@
+"""Ends of a program run by ``run_program``: exit codes, crashes, limits and Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mlsys_labkit.cuda import run_program
+from tests.cuda.program_helpers import HELLO, run
+
+
+def test_the_program_is_ended_before_one_launch_too_many() -> None:
+    result = run(HELLO, launch_limit=3)
+    assert (len(result.launches), result.returncode) == (3, 124)
+    assert "stopped after 3 launches" in result.stopped
+    assert "stopped after 3 launches" in result.stderr
+
+
+def test_a_program_that_does_not_end_is_ended() -> None:
+    result = run("int main() { for (volatile int i = 0;; ++i) {} }", timeout=1)
+    assert "stopped after 1 s" in result.stopped
+    assert result.returncode == 124
+
+
+@pytest.mark.parametrize("mode", ["run", "check", "profile"])
+def test_a_kernel_that_does_not_end_is_a_cuda_error_and_a_finding(mode: str) -> None:
+    source = """#include <cstdio>
+__global__ void spin(volatile int* p) {
+  while (*p == 0) {
+  }
+}
+int main() {
+  int* d;
+  cudaMalloc(&d, 4);
+  spin<<<1, 1>>>(d);
+  std::puts(cudaGetErrorName(cudaDeviceSynchronize()));
+}"""
+    result = run(source, timeout=1.5, check=mode == "check", profile=mode == "profile")
+    assert result.stdout == "cudaErrorLaunchTimeout\n"
+    assert [finding.kind for finding in result.findings] == ["timeout"]
+    assert result.findings[0].line in (2, 3)
+
+
+def test_host_code_that_follows_a_device_pointer_crashes_with_its_line() -> None:
+    source = "#include <cstdio>\nint main() {\n  float* d;\n  cudaMalloc(&d, 400);\n  d[3] = 1;\n}"
+    result = run(source)
+    assert result.returncode == -signal.SIGSEGV
+    assert result.stopped.startswith("program.cu:5: host code follows a pointer to device memory")
+
+
+def test_the_line_is_reported_when_a_library_function_follows_it() -> None:
+    body = "char h[64], *d;\n  cudaMalloc(&d, 64);\n  std::memcpy(h, d, 64);\n  return h[0];"
+    source = f"#include <cstring>\nint main() {{ {body} }}"
+    assert "device memory" in run(source).stopped
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("int* p = nullptr; *p = 1;", "SIGSEGV"),
+        ("std::abort();", "SIGABRT"),
+        ("throw 1;", "SIGABRT"),
+        ("volatile int z = 0, y = 5; y = y / z;", "SIGFPE"),
+    ],
+)
+def test_a_crash_of_host_code_is_one_line(body: str, words: str) -> None:
+    result = run(f"#include <cstdlib>\nint main() {{ {body} }}")
+    assert words in result.stopped
+    assert "\n" not in result.stopped
+    assert result.returncode < 0
+
+
+def test_a_function_without_its_return_does_not_crash() -> None:
+    source = "int setup(int n) { if (n > 5) return 1; }\nint main() { setup(1); setup(2); return 3; }"
+    assert run(source).returncode == 3
+
+
+def test_exit_codes_and_exit_calls_pass_through() -> None:
+    assert run("int main() { return 7; }").returncode == 7
+    assert run("#include <cstdlib>\n__global__ void k() {}\nint main() { k<<<1, 1>>>(); exit(9); }").returncode == 9
+
+
+def test_output_beyond_the_limit_is_counted_not_kept() -> None:
+    source = "#include <cstdio>\nint main() { for (int i = 0; i < 3000000; ++i) std::putchar('x'); }"
+    result = run(source)
+    assert len(result.stdout) < 1_100_000
+    assert "more bytes" in result.stdout
+    assert result.returncode == 0
+
+
+def test_standard_input_is_empty_and_the_folder_is_the_files_own(tmp_path: Path) -> None:
+    (tmp_path / "data.txt").write_text("42")
+    program = tmp_path / "reader.cu"
+    program.write_text(
+        '#include <cstdio>\nint main() { int n = 0; FILE* f = fopen("data.txt", "r"); fscanf(f, "%d", &n);\n'
+        'printf("%d %d %s", n, getchar(), __FILE__); }'
+    )
+    assert run_program(program, backend="simulator").stdout == f"42 {-1} reader.cu"
+
+
+def test_ctrl_c_ends_the_program(tmp_path: Path) -> None:
+    running = tmp_path / "running"
+    program = f'#include <cstdio>\nint main() {{ fopen("{running}", "w"); for (volatile int i = 0;; ++i) {{}} }}'
+    code = f"from mlsys_labkit.cuda import run_program\nrun_program({program!r}, backend='simulator', timeout=600)"
+    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE)
+    while not running.exists():
+        assert process.poll() is None, process.communicate()[1].decode()
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=600)
+    assert b"KeyboardInterrupt" in said
+
+
+def test_no_process_is_left_behind() -> None:
+    result = run(
+        '#include <cstdio>\n#include <unistd.h>\nint main() { if (fork() == 0) sleep(600); printf("%d", getpid()); }',
+        timeout=2,
+    )
+    assert not Path(f"/proc/{result.stdout or 0}").exists() or result.stdout == ""

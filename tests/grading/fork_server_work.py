@@ -1,0 +1,142 @@
+"""Functions that the tests of the fork server run in its forks."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import mmap
+import os
+import socket
+import sys
+import tempfile
+import threading
+import time
+from functools import partial
+from typing import Any
+
+Job = dict[str, Any]
+Sockets = list[socket.socket]
+HOARDS = (
+    "hoard_in_children",
+    "hoard_in_memory_files",
+    "hoard_in_shared_memory",
+    "hoard_out_of_sight",
+    "hoard_behind_a_dead_thread",
+    "hoard_in_flight",
+)
+
+
+def report(job: Job, sockets: Sockets) -> None:
+    told = {"said": job["say"], "numpy": "numpy" in sys.modules, "user": os.getuid(), "here": os.getcwd()}
+    sockets[0].sendall(json.dumps(told | {"pid": os.getpid()}).encode())
+
+
+def read_memory(job: Job, sockets: Sockets) -> None:
+    """Send the contents of this process's stack and heap."""
+    with open("/proc/self/maps") as lines:
+        own = [line.split()[0] for line in lines if line.rstrip().endswith(("[stack]", "[heap]"))]
+    for start, end in (map(partial(int, base=16), part.split("-")) for part in own):
+        sockets[0].sendall(ctypes.string_at(start, end - start))
+
+
+_ASKED_BEFORE_THE_FORK = tempfile.gettempdir()
+
+
+def report_temporary_folder(job: Job, sockets: Sockets) -> None:
+    sockets[0].sendall(tempfile.gettempdir().encode())
+
+
+def leave_something(job: Job, sockets: Sockets) -> None:
+    module = sys.modules[__name__]
+    found = hasattr(module, "left_behind") or os.path.exists("left_behind")
+    module.left_behind = True  # type: ignore[attr-defined]
+    open("left_behind", "w").close()
+    sockets[0].sendall(b"something was here" if found else b"nothing was here")
+
+
+def sleep(job: Job, sockets: Sockets) -> None:
+    sockets[0].sendall(b"ready")
+    time.sleep(600)
+
+
+def multiply(job: Job, sockets: Sockets) -> None:
+    """Start two daemons, each in a session of its own, that hold the socket open."""
+    for _ in range(2):
+        if os.fork() == 0:
+            os.setsid()
+            time.sleep(600)
+    sockets[0].sendall(b"ready")
+    time.sleep(600)
+
+
+def hoard_in_children(job: Job, sockets: Sockets) -> None:
+    for _ in range(8):
+        if os.fork() == 0:
+            held = bytearray(os.urandom(1 << 20)) * 64
+            time.sleep(600)
+            del held
+    time.sleep(600)
+
+
+def hoard_in_memory_files(job: Job, sockets: Sockets) -> None:
+    for number in range(8):
+        os.write(os.memfd_create(f"hoard{number}"), bytes(64 << 20))
+    time.sleep(600)
+
+
+def hoard_in_shared_memory(job: Job, sockets: Sockets) -> None:
+    """Fill pages that a parent and its child share."""
+    held = mmap.mmap(-1, 512 << 20)
+    os.fork()
+    for start in range(0, len(held), mmap.PAGESIZE):
+        held[start] = 1
+    time.sleep(600)
+
+
+def hoard_out_of_sight(job: Job, sockets: Sockets) -> None:
+    """Fill shared pages that are in no process's resident set and have no file name or descriptor."""
+    held = mmap.mmap(-1, 512 << 20)
+    for start in range(0, len(held), mmap.PAGESIZE):
+        held[start] = 1
+    held.madvise(mmap.MADV_DONTNEED)
+    time.sleep(600)
+
+
+def hoard_behind_a_dead_thread(job: Job, sockets: Sockets) -> None:
+    def hoard() -> None:
+        held = bytearray(os.urandom(1 << 20)) * 64
+        time.sleep(600)
+        del held
+
+    for _ in range(8):  # each within the limit, with all that it held before
+        if os.fork() == 0:
+            threading.Thread(target=hoard).start()
+            ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[os.uname().machine], 0)  # exit of this thread only
+    time.sleep(600)
+
+
+def hoard_in_flight(job: Job, sockets: Sockets) -> None:
+    """Leave files in memory that no process has open: they are in the queue of a socket."""
+    near, far = socket.socketpair()
+    for number in range(12):
+        file = os.memfd_create(f"hoard{number}")
+        socket.send_fds(near, [b"x"], [file])
+        os.close(file)
+    far.fileno()
+    time.sleep(600)
+
+
+def breed(job: Job, sockets: Sockets) -> None:
+    while True:
+        with contextlib.suppress(OSError):
+            os.fork()
+
+
+def allocate(job: Job, sockets: Sockets) -> None:
+    sockets[0].sendall(b"ready")
+    sockets[0].recv(1)
+    held = bytearray(b"x" * 1) * job["bytes"]
+    sockets[0].sendall(b"done")
+    sockets[0].recv(1)
+    del held

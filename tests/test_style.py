@@ -1,0 +1,45 @@
+"""Rules of CONTRIBUTING.md's section "Style" that a script can check."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+
+from tests.conftest import ROOT
+
+QUESTION = re.compile(r"(?:What|Who|Whose|Where|Whether|How|Which)\b")
+MOST_LINES = 400
+# Collections of submissions and answers, one entry after the other.
+DATA = re.compile(r"tests/grading/(?:corpus/|unusual_answers)|/bundles/|^solutions/")
+
+
+def tracked(*patterns: str) -> list[str]:
+    listed = subprocess.run(["git", "ls-files", "--", *patterns], cwd=ROOT, capture_output=True, text=True, check=True)
+    return listed.stdout.splitlines()
+
+
+def docstrings(source: str) -> Iterator[tuple[int, str]]:
+    """Yield line and text of every docstring."""
+    for node in ast.walk(ast.parse(source)):
+        has_one = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        if has_one and (text := ast.get_docstring(node)):
+            yield node.body[0].lineno, text
+
+
+def test_docstrings_are_no_questions() -> None:
+    found = [
+        f"{path}:{line} {text.splitlines()[0]}"
+        for path in tracked("*.py")
+        if not path.startswith("solutions/")  # notebooks: cells of C++ among them, and questions to students
+        for line, text in docstrings((ROOT / path).read_text(encoding="utf-8"))
+        if QUESTION.match(text)
+    ]
+    assert found == []
+
+
+def test_files_are_short() -> None:
+    sources = tracked("*.py", "*.js", "*.css", "*.cpp", "*.h", "*.cu")
+    lengths = {path: (ROOT / path).read_text(encoding="utf-8").count("\n") for path in sources if not DATA.search(path)}
+    assert {path: lines for path, lines in lengths.items() if lines > MOST_LINES} == {}
