@@ -8,10 +8,11 @@ Reference: https://community.canvaslms.com/t5/Instructor-Guide/How-do-I-import-g
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from mlsys_grading.export.merge import MarksFile, Roster, add_rows, fill, locate
+from mlsys_grading.export.merge import MarksFile, Roster, columns_of, fill, place
 from mlsys_grading.gradebook.scores import Score
 from mlsys_grading.gradebook.sheet import Sheet, guarded, number, points_text
 from mlsys_labkit.errors import LabkitError
@@ -60,28 +61,20 @@ def to_canvas(
     roster = roster or {}
     sheet = export or Sheet(_PEOPLE, (("    Points Possible", *[""] * (len(_PEOPLE) - 1)),))
     first = _first_student(sheet)
-    found = locate(sheet, first, [score.student for score in scores], roster, KEYS)
-    unmatched = [student for student, row in found.items() if row is None]
-    if add_students or export is None:
-        sheet, places = add_rows(sheet, unmatched, lambda student: _person(student, roster), _PEOPLE)
-        found.update(places)
-        unmatched = []
+    added = (lambda student: _person(student, roster)) if add_students or export is None else None
+    sheet, rows, unmatched = place(sheet, first, scores, roster, KEYS, added=added)
     wanted = _wanted(scores, per_question)
     sheet, columns, notes = _with_columns(sheet, first, wanted, titles or {})
     sheet, factors = _points_possible(sheet, first, wanted, columns, scale)
-    values: dict[str, dict[int, str]] = {}
+    values: dict[str, dict[int, str]] = defaultdict(dict)
     for score in scores:
-        if found[score.student] is not None:
-            marks = _marks(score, per_question)
-            values.setdefault(score.student, {}).update(
-                {columns[key]: points_text(points * factors[key]) for key, points in marks.items()}
-            )
-    rows = {student: row for student, row in found.items() if row is not None}
+        for key, mark in columns_of(score, per_question).items():
+            values[score.student][columns[key]] = points_text(mark.points * factors[key])
     sheet, changes, kept = fill(sheet, rows, values, lambda row, at: row[at].strip().upper() in ("EX", "N/A"))
     sheet, odd = sheet.guard_columns(first, (*_NAMES, *KEYS))
     unmarked = [row[0] for at, row in enumerate(sheet.rows[first:], first) if at not in rows.values()]
     notes += [penalty for score in scores if per_question and (penalty := score.told_penalty)]
-    return MarksFile(sheet, changes, tuple(unmatched), tuple(unmarked), kept, (*notes, *odd))
+    return MarksFile(sheet, changes, unmatched, tuple(unmarked), kept, (*notes, *odd))
 
 
 def _first_student(sheet: Sheet) -> int:
@@ -95,29 +88,18 @@ def _first_student(sheet: Sheet) -> int:
 
 
 def _person(student: str, roster: Roster) -> Mapping[str, str]:
-    return {"Student": student} | dict(roster.get(student) or {"SIS Login ID": student})
-
-
-def _marks(score: Score, per_question: bool) -> dict[str, float]:
-    if not per_question:
-        return {score.lab: score.points}
-    return {f"{score.lab}: {question.name}": question.points for question in score.questions}
+    cells = {"Student": student} | dict(roster.get(student) or {"SIS Login ID": student})
+    return {title: cells.get(title, "") for title in _PEOPLE}
 
 
 def _wanted(scores: Sequence[Score], per_question: bool) -> dict[str, float]:
     """Return column -> maximum points, in the order of labs and tasks."""
     wanted: dict[str, float] = {}
     for score in sorted(scores, key=lambda each: each.lab):
-        most = (
-            {f"{score.lab}: {question.name}": question.max_points for question in score.questions}
-            if per_question
-            else {score.lab: score.max_points}
-        )
-        for key, points in most.items():
-            if wanted.setdefault(key, points) != points:
-                raise LabkitError(
-                    f"{key}: graded out of {points_text(wanted[key])} and of {points_text(points)} points; regrade it"
-                )
+        for key, mark in columns_of(score, per_question).items():
+            if wanted.setdefault(key, mark.max_points) != mark.max_points:
+                both = f"{points_text(wanted[key])} and of {points_text(mark.max_points)}"
+                raise LabkitError(f"{key}: graded out of {both} points; regrade it")
     return wanted
 
 

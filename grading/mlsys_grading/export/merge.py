@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from mlsys_grading.gradebook.scores import Question, Score
 from mlsys_grading.gradebook.sheet import Sheet, guarded, number
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["CellChange", "MarksFile", "Roster", "add_rows", "fill", "locate", "read_roster"]
+__all__ = ["CellChange", "MarksFile", "Roster", "columns_of", "fill", "place", "read_roster"]
 
 Roster = Mapping[str, Mapping[str, str]]
 
@@ -85,10 +86,41 @@ def read_roster(path: Path) -> dict[str, dict[str, str]]:
     return roster
 
 
-def locate(
-    sheet: Sheet, first: int, students: Iterable[str], roster: Roster, keys: Sequence[str]
-) -> dict[str, int | None]:
-    """Find the row of each student; None for one whom the file does not have.
+def columns_of(score: Score, per_question: bool) -> dict[str, Question]:
+    """Return what one submission puts into the file, by title: a single entry for the lab, or one for each task."""
+    if per_question:
+        return {f"{score.lab}: {question.name}": question for question in score.questions}
+    return {score.lab: Question(score.lab, score.points, score.max_points, score.feedback)}
+
+
+def place(
+    sheet: Sheet,
+    first: int,
+    scores: Sequence[Score],
+    roster: Roster,
+    keys: Sequence[str],
+    *,
+    added: Callable[[str], Mapping[str, str]] | None,
+) -> tuple[Sheet, dict[str, int], tuple[str, ...]]:
+    """Find the row of each student from row ``first``; return the rows, and the students without one.
+
+    ``added`` returns the cells of a new row for a student whom the file lacks; None adds no rows.
+    """
+    students = dict.fromkeys(score.student for score in scores)
+    found = _locate(sheet, first, students, roster, keys)
+    unmatched = tuple(student for student in students if student not in found)
+    if added is None:
+        return sheet, found, unmatched
+    rows = list(sheet.rows)
+    for student in sorted(unmatched):
+        cells = added(student)
+        found[student] = len(rows)
+        rows.append(tuple(guarded(cells.get(title, "")) for title in sheet.header))
+    return replace(sheet, rows=tuple(rows)), found, ()
+
+
+def _locate(sheet: Sheet, first: int, students: Iterable[str], roster: Roster, keys: Sequence[str]) -> dict[str, int]:
+    """Find the rows of the students whom the file has.
 
     A student of the roster is found by the columns that roster and file share; another by a cell that is the
     student's name. Raises LabkitError where that is not exactly one row for one student.
@@ -99,7 +131,7 @@ def locate(
         for key, column in places.items():
             if row[column].strip():
                 index.setdefault((key, row[column].strip().casefold()), []).append(at)
-    found: dict[str, int | None] = {}
+    found: dict[str, int] = {}
     owner: dict[int, str] = {}
     for student in students:
         wanted = roster.get(student) or dict.fromkeys(keys, student)
@@ -108,23 +140,11 @@ def locate(
         if len(rows) > 1:
             where = ", ".join(f"{key} {wanted[key]!r}" for key, some in hits if some)
             raise LabkitError(f"{student} fits {len(rows)} rows of the file by {where}; say which in the roster")
-        row_of = rows.pop() if rows else None
-        if row_of is not None and (other := owner.setdefault(row_of, student)) != student:
-            raise LabkitError(f"{other} and {student} are one row of the file; mend the roster")
-        found[student] = row_of
+        for at in rows:
+            if (other := owner.setdefault(at, student)) != student:
+                raise LabkitError(f"{other} and {student} are one row of the file; mend the roster")
+            found[student] = at
     return found
-
-
-def add_rows(
-    sheet: Sheet, students: Iterable[str], known: Callable[[str], Mapping[str, str]], people: Sequence[str]
-) -> tuple[Sheet, dict[str, int]]:
-    """Add a row for each student, with the columns ``people`` as ``known(student)`` has them; return their places."""
-    rows, places = list(sheet.rows), {}
-    for student in sorted(students):
-        cells = known(student)
-        places[student] = len(rows)
-        rows.append(tuple(guarded(cells.get(title, "")) if title in people else "" for title in sheet.header))
-    return replace(sheet, rows=tuple(rows)), places
 
 
 def fill(

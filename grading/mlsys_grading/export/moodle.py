@@ -6,9 +6,10 @@ Reference: https://docs.moodle.org/en/Grade_import
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from mlsys_grading.export.merge import MarksFile, Roster, add_rows, fill, locate
+from mlsys_grading.export.merge import MarksFile, Roster, columns_of, fill, place
 from mlsys_grading.gradebook.scores import Score
 from mlsys_grading.gradebook.sheet import Sheet, number, points_text
 from mlsys_labkit.errors import LabkitError
@@ -52,52 +53,37 @@ def to_moodle(
     sheet = export or Sheet(_PEOPLE)
     if not any(sheet.column(key) is not None for key in KEYS):
         raise LabkitError(f"no Moodle grades: the header has none of {', '.join(KEYS)}; export the grades again")
-    found = locate(sheet, 0, [score.student for score in scores], roster, KEYS)
-    unmatched = [student for student, row in found.items() if row is None]
-    if add_students or export is None:
-        people = roster
-        sheet, places = add_rows(
-            sheet, unmatched, lambda student: people.get(student) or {"ID number": student}, _PEOPLE
-        )
-        found.update(places)
-        unmatched = []
-    told = {id(score): _told(score, per_question) for score in scores}
-    wanted = {key: most for score in scores for key, (_, most, _) in told[id(score)].items()}
+    added = (lambda student: _person(student, roster)) if add_students or export is None else None
+    sheet, rows, unmatched = place(sheet, 0, scores, roster, KEYS, added=added)
+    wanted = {key: mark.max_points for score in scores for key, mark in columns_of(score, per_question).items()}
     notes: list[str] = []
     if sheet.column("Identifier") is not None and sheet.column("Grade") is not None:
         columns = _worksheet(sheet, wanted)
     else:
         sheet, columns, notes = _with_columns(sheet, wanted, titles or {})
-    values: dict[str, dict[int, str]] = {}
+    values: dict[str, dict[int, str]] = defaultdict(dict)
     for score in scores:
-        row = found[score.student]
-        if row is None:
-            continue
-        for key, (points, _, words) in told[id(score)].items():
+        if score.student in rows:
+            _check_maximum(sheet, rows[score.student], score)
+        for key, mark in columns_of(score, per_question).items():
             grade, feedback = columns[key]
-            _check_maximum(sheet, row, score)
-            values.setdefault(score.student, {}).update({grade: points_text(points), feedback: words})
-    placed = {student: row for student, row in found.items() if row is not None}
+            values[score.student] |= {grade: points_text(mark.points), feedback: mark.feedback}
     locked = sheet.column("Grade can be changed")
-    sheet, changes, kept = fill(
-        sheet, placed, values, lambda row, _: locked is not None and row[locked].strip() == "No"
-    )
+    sheet, changes, kept = fill(sheet, rows, values, lambda row, _: locked is not None and row[locked].strip() == "No")
     sheet, odd = sheet.guard_columns(0, (*_NAMES, *KEYS))
     who = [column for name in (*_NAMES, *KEYS) if (column := sheet.column(name)) is not None]
     unmarked = [
         " ".join(row[column] for column in who if row[column])
         for at, row in enumerate(sheet.rows)
-        if at not in placed.values()
+        if at not in rows.values()
     ]
     notes += [penalty for score in scores if per_question and (penalty := score.told_penalty)]
-    return MarksFile(sheet, changes, tuple(unmatched), tuple(unmarked), kept, (*notes, *odd))
+    return MarksFile(sheet, changes, unmatched, tuple(unmarked), kept, (*notes, *odd))
 
 
-def _told(score: Score, per_question: bool) -> dict[str, tuple[float, float, str]]:
-    """Return grade item -> points, maximum points, feedback."""
-    if not per_question:
-        return {score.lab: (score.points, score.max_points, score.feedback)}
-    return {f"{score.lab}: {each.name}": (each.points, each.max_points, each.feedback) for each in score.questions}
+def _person(student: str, roster: Roster) -> Mapping[str, str]:
+    cells = roster.get(student) or {"ID number": student}
+    return {title: cells.get(title, "") for title in _PEOPLE}
 
 
 def _with_columns(
