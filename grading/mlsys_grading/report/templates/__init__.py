@@ -11,5 +11,5 @@ script = look.script
 
 
 def stylesheet(name: str) -> str:
-    """Return the shared styles and those of one page; an absolute ``name`` is taken as it is."""
-    return look.stylesheet(TEMPLATES / name)
+    """Return the styles that the graders' pages share and those of one page; an absolute ``name`` is taken as it is."""
+    return look.stylesheet(TEMPLATES / "every_page.css", TEMPLATES / name)
