@@ -10,7 +10,7 @@ first use.
 """
 
 from mlsys_labkit._base.lazy import attach
-from mlsys_labkit.triton_trace.launch.launcher import install_if_there
+from mlsys_labkit.triton_trace.launch.launcher import install
 
 __getattr__, __dir__, __all__ = attach(__name__, __file__)
-install_if_there()
+install()

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mlsys_labkit.triton_trace.launch.client import Order, Outcome
 from mlsys_labkit.triton_trace.launch.launcher import Launcher
-from mlsys_labkit.triton_trace.recorder import Launch, Line, Program, RawAccess, Report
+from mlsys_labkit.triton_trace.recorder import Line, RawAccess, Recorder, Report
 
 __all__ = ["RawRecorder", "trace_raw"]
 
@@ -24,7 +24,7 @@ class trace_raw:
         self._launcher = Launcher(kernel, recorder="raw_accesses:RawRecorder", order=order, timeout_s=timeout_s)
 
     def __getitem__(self, grid: Any) -> Callable[..., list[RawAccess]]:
-        return lambda *args, **kwargs: _accesses(self._launcher.launch(grid, args, kwargs).outcome)
+        return lambda *args, **kwargs: _accesses(self._launcher.launch(grid, args, kwargs))
 
 
 def _accesses(outcome: Outcome) -> list[RawAccess]:
@@ -36,26 +36,17 @@ def _accesses(outcome: Outcome) -> list[RawAccess]:
     return found
 
 
-class RawRecorder:
+class RawRecorder(Recorder):
     """A recorder that keeps every access as it came, and nothing else."""
 
     def __init__(self) -> None:
         self._rows: list[dict[str, Any]] = []
         self._arrays: dict[str, NDArray[Any]] = {}
 
-    def begin(self, launch: Launch) -> None:
-        pass
-
     def access(self, access: RawAccess) -> None:
         row = access._asdict()
         self._arrays |= {f"{len(self._rows)} {name}": np.array(row[name]) for name in _ARRAYS if row[name] is not None}
         self._rows.append({name: value for name, value in row.items() if name not in _ARRAYS})
-
-    def dot(self, line: Line, program: Program, m: int, n: int, k: int, dtype: str) -> None:
-        pass
-
-    def arithmetic(self, operations: dict[str, int]) -> None:
-        pass
 
     def end(self) -> Report:
         return {"rows": self._rows}, self._arrays

@@ -83,7 +83,7 @@ class RawAccess(NamedTuple):
 class Recorder(Protocol):
     """An object that is called once before a launch, once for every access and dot, and once after.
 
-    It must not keep the arrays that it is given.
+    It must not keep the arrays that it is given. A subclass ignores what it does not define.
     """
 
     def begin(self, launch: Launch) -> None:

@@ -151,24 +151,21 @@ def _read(function: FunctionType, waiting: list[FunctionType]) -> Function:
         raise RefusedSourceError(
             f"{function.__name__}: Python cannot find its source; define it in a cell or in a file"
         ) from None
-    tree = ast.parse(textwrap.dedent("".join(lines)))
-    node = tree.body[0]
+    dedented = textwrap.dedent("".join(lines))
+    node = ast.parse(dedented).body[0]
     if not isinstance(node, ast.FunctionDef):
         raise RefusedSourceError(f"{function.__name__}: a kernel is a plain function, written with def")
-    text = "".join(textwrap.dedent("".join(lines)).splitlines(keepends=True)[node.lineno - 1 :])
+    text = "".join(dedented.splitlines(keepends=True)[node.lineno - 1 :])
+    file = function.__code__.co_filename
     return Function(
         key=_key(function),
         name=function.__name__,
         text=text,
-        place=_place(function.__code__.co_filename),
+        place=cell_label(file) or Path(file).name,
         first_line=first + node.lineno - 1,
         parameters=tuple(_parameters(function, node)),
         names={name: _meaning(name, function, waiting) for name in sorted(_global_names(node))},
     )
-
-
-def _place(file: str) -> str:
-    return cell_label(file) or Path(file).name
 
 
 def _parameters(function: FunctionType, node: ast.FunctionDef) -> Iterator[Parameter]:

@@ -12,11 +12,12 @@ from mlsys_labkit.triton_trace.count import counts
 from mlsys_labkit.triton_trace.count.findings import findings
 from mlsys_labkit.triton_trace.count.log import Log
 from mlsys_labkit.triton_trace.errors import ArgumentError
-from mlsys_labkit.triton_trace.launch.client import Order
+from mlsys_labkit.triton_trace.launch.client import Order, Outcome
 from mlsys_labkit.triton_trace.launch.gpu import Arguments, timed
-from mlsys_labkit.triton_trace.launch.launcher import Launched, Launcher, launching
+from mlsys_labkit.triton_trace.launch.launcher import Launcher, launching
 from mlsys_labkit.triton_trace.report import Trace
 from mlsys_labkit.triton_trace.rules import check_rules
+from mlsys_labkit.triton_trace.source import KernelSource
 from mlsys_labkit.work import Work
 
 __all__ = ["Trace", "trace", "tracing"]
@@ -47,8 +48,8 @@ class trace:
     With tensors on a GPU the launch runs compiled there and is timed. Counts and findings come from interpreting copies
     of its arguments, or ``reduced``, which is required above 64 MiB of arguments; the Trace names the one used.
 
-    Raises RefusedSourceError before anything runs, KernelError with line and program when the kernel fails, WorkerError
-    when it takes too long. An access outside the arrays is not performed and becomes a finding.
+    Raises RefusedSourceError before anything runs, KernelError with line and program when the kernel fails,
+    WorkerError when it takes too long. An access outside the arrays is not performed and becomes a finding.
 
     Example:
         >>> import numpy as np, triton, triton.language as tl
@@ -82,7 +83,7 @@ class trace:
             arguments = Arguments(args, kwargs)
             if arguments.on_gpu:
                 return self._beside_gpu(grid, arguments)
-            return _trace(self._launcher.launch(grid, args, kwargs))
+            return _trace(self._launcher.source, self._launcher.launch(grid, args, kwargs))
 
         return launch
 
@@ -98,7 +99,7 @@ class trace:
         copies = Arguments(tuple(args), dict(kwargs)).on_cpu()
         gpu, seconds = timed(self._kernel, grid, given)
         launcher = Launcher(self._kernel, config=getattr(self._kernel, "best_config", None), **self._options)
-        traced = _trace(launcher.launch(small_grid, copies.args, copies.kwargs))
+        traced = _trace(launcher.source, launcher.launch(small_grid, copies.args, copies.kwargs))
         work = traced.work if self._reduced else traced.work.with_seconds(seconds)
         return replace(traced, gpu=gpu, seconds=seconds, reduced=self._reduced is not None, work=work)
 
@@ -130,8 +131,8 @@ def tracing() -> Iterator[list[Trace]]:
         yield found
 
 
-def _trace(launched: Launched) -> Trace:
-    log = Log.of(launched.outcome)
+def _trace(source: KernelSource, outcome: Outcome) -> Trace:
+    log = Log.of(outcome)
     dots: Counter[str] = Counter()
     for _, m, n, k, dtype, times in log.dots:
         dots[_DTYPES.get(dtype, "float32")] += 2 * m * n * k * times
@@ -143,7 +144,7 @@ def _trace(launched: Launched) -> Trace:
     )
     return Trace(
         kernel=log.kernel,
-        source=launched.source,
+        source=source,
         grid=log.grid,
         programs=log.programs,
         work=Work(
@@ -157,7 +158,7 @@ def _trace(launched: Launched) -> Trace:
         accesses=lines,
         arrays=counts.arrays(log),
         dot_flops=sum(dots.values()),
-        findings=findings(log, launched.source),
+        findings=findings(log, source),
         log=log,
-        output=launched.outcome.output,
+        output=outcome.output,
     )

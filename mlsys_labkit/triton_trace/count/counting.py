@@ -13,13 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsys_labkit.triton_trace.interpret.memory import DISTANCE
+from mlsys_labkit.triton_trace.interpret.memory import DISTANCE, region_number
 from mlsys_labkit.triton_trace.recorder import Kind, Launch, Line, Program, RawAccess, Report
 
 __all__ = ["CountingRecorder"]
-
-_HALF = np.uint64(DISTANCE // 2)
-_BITS = np.uint64(DISTANCE.bit_length() - 1)
 
 
 class _Shape:
@@ -116,17 +113,17 @@ class CountingRecorder:
 
     def _split(self, site: int, itemsize: int, active: NDArray[np.uint64], program: Program, masked: int) -> None:
         """Append one row per array for an access to several arrays at once."""
-        region = (active + _HALF) >> _BITS
+        region = region_number(active.view(np.int64))
         for one in np.unique(region):
             part = active[region == one]
             self._append(site, self._shape(site, itemsize, part).number, int(part[0]), program, masked)
             masked = 0
 
     def _note_strays(self, site: int, program: Program, strays: NDArray[np.uint64], wholly: bool) -> None:
-        region = (strays + _HALF) >> _BITS
+        region = region_number(strays.view(np.int64))
         for one in np.unique(region):
             found = strays[region == one]
-            row: dict[str, Any] = {"site": site, "region": int(one) - 1, "program": program, "address": int(found[0])}
+            row: dict[str, Any] = {"site": site, "region": int(one), "program": program, "address": int(found[0])}
             row = self._strays.setdefault((site, int(one)), row | {"count": 0, "blocks": 0, "whole_blocks": 0})
             row["count"] += found.size
             row["blocks"] += 1

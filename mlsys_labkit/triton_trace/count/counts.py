@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsys_labkit.triton_trace.count.allocation_units import Board, unlike
-from mlsys_labkit.triton_trace.count.log import Log, region_of
+from mlsys_labkit.triton_trace.count.log import Log
+from mlsys_labkit.triton_trace.interpret.memory import region_number
 from mlsys_labkit.triton_trace.recorder import Argument, Kind, Line
 
 __all__ = ["Access", "ArrayTraffic", "accesses", "alike", "arrays"]
@@ -88,7 +89,7 @@ def arrays(log: Log) -> dict[str, ArrayTraffic]:
     """Return the traffic by argument."""
     found = {}
     for one in log.arguments:
-        rows = np.flatnonzero(log.region == region_of(one.start))
+        rows = np.flatnonzero(log.region == region_number(one.start))
         loaded = rows[np.isin(log.kind[rows], _READS)]
         stored = rows[np.isin(log.kind[rows], _WRITES)]
         loads, load_bytes = _within(log, loaded, one)

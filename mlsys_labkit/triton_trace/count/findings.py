@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from mlsys_labkit.triton_trace.count.allocation_units import Board
 from mlsys_labkit.triton_trace.count.finding import Finding, Severity
-from mlsys_labkit.triton_trace.count.log import Log, region_of
+from mlsys_labkit.triton_trace.count.log import Log
 from mlsys_labkit.triton_trace.count.races import races
 from mlsys_labkit.triton_trace.count.repeats import repeats
+from mlsys_labkit.triton_trace.interpret.memory import region_number
 from mlsys_labkit.triton_trace.recorder import Argument
 from mlsys_labkit.triton_trace.source import KernelSource
 
@@ -68,7 +69,7 @@ class _Findings:
     def gaps(self) -> Iterator[Finding]:
         """Find accesses between the elements of a strided array, to memory that belongs to something else."""
         log = self._log
-        for region in {region_of(one.start) for one in log.arguments if _has_gaps(one)}:
+        for region in {region_number(one.start) for one in log.arguments if _has_gaps(one)}:
             rows = log.rows(region, "load", "store", "atomic")
             if not rows.size:
                 continue
@@ -122,7 +123,7 @@ class _Findings:
     def disputes(self) -> Iterator[Finding]:
         """Find stores whose lanes write different values to one element."""
         for row in self._log.disputes:
-            array, element = self._place(int(region_of(row["address"])), row["address"])
+            array, element = self._place(int(region_number(row["address"])), row["address"])
             program = tuple(row["program"])
             message = f"lanes of one store of program {program} write different values to {array}[{element}]"
             at: dict[str, Any] = {"program": program, "array": array, "element": element, "count": row["count"]}
@@ -145,7 +146,7 @@ class _Findings:
         """Find elements that no program stores to, of arrays that are stored to."""
         log = self._log
         for one in log.arguments:
-            rows = log.rows(region_of(one.start), "store")
+            rows = log.rows(region_number(one.start), "store")
             rows = rows[(log.extents[0][rows] < one.stop) & (log.extents[1][rows] > one.start)]
             left = self._untouched(one, rows) if rows.size else rows
             if left.size:

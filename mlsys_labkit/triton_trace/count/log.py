@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsys_labkit.triton_trace.interpret.memory import DISTANCE
+from mlsys_labkit.triton_trace.interpret.memory import region_number
 from mlsys_labkit.triton_trace.launch.client import Outcome
 from mlsys_labkit.triton_trace.recorder import Argument, Kind, Line, Program
 
-__all__ = ["Log", "Shape", "Site", "Units", "region_of"]
+__all__ = ["Log", "Shape", "Site", "Units"]
 
 Units = NDArray[np.int64]
 
@@ -48,11 +48,6 @@ class Shape:
             parts = itemsize // unit
             self._units[key] = first if parts == 1 else (first[:, None] + np.arange(parts)).reshape(-1)
         return self._units[key]
-
-
-def region_of(addresses: Any) -> Any:
-    """Return the number of the allocation that an address belongs to, counted from 0."""
-    return (addresses + DISTANCE // 2) // DISTANCE - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +109,7 @@ class Log:
     @cached_property
     def region(self) -> NDArray[np.int64]:
         """Return the allocation of each access; -1 where nothing was active."""
-        return np.where(self.shape >= 0, region_of(self.first), -1)
+        return np.where(self.shape >= 0, region_number(self.first), -1)
 
     @cached_property
     def elements(self) -> NDArray[np.int64]:
@@ -142,7 +137,7 @@ class Log:
 
     def owners(self, region: int) -> tuple[Argument, ...]:
         """Return the arguments that lie in an allocation."""
-        return tuple(one for one in self.arguments if region_of(one.start) == region)
+        return tuple(one for one in self.arguments if region_number(one.start) == region)
 
     def at(self, program: int) -> Program:
         """Return the program's place in the grid."""

@@ -64,12 +64,9 @@ def _turns(log: Log, programs_at_once: int) -> NDArray[np.int64]:
     turn = turn[place]
     by_program = np.argsort(turn, kind="stable")
     within = np.empty(rows.size, np.int64)
-    within[by_program] = np.arange(rows.size) - np.repeat(*_starts(np.bincount(turn)))
+    lengths = np.bincount(turn)
+    within[by_program] = np.arange(rows.size) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     return rows[np.lexsort((turn, within, turn // programs_at_once))]
-
-
-def _starts(lengths: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    return np.cumsum(lengths) - lengths, lengths
 
 
 def _lines(log: Log, rows: NDArray[np.int64]) -> NDArray[np.int64]:

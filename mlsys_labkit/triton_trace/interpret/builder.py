@@ -61,6 +61,15 @@ def _unary(operation: Callable[[Array], Array]) -> Callable[..., Any]:
     return lambda self, argument: self.counted(handle_of(operation(operand_of(argument)), argument.dtype), argument)
 
 
+def _on_bits(operation: Callable[[Array, Array], Array], view: Callable[[Array], Array]) -> Callable[..., Any]:
+    """Return an operation on integers that are read as signed or unsigned, whatever their type is."""
+
+    def create(self: Any, lhs: Any, rhs: Any) -> Any:
+        return Handle(operation(view(lhs.data), view(rhs.data)).view(lhs.data.dtype), lhs.dtype.scalar)
+
+    return create
+
+
 class Builder(BuilderBase):  # type: ignore[misc]
     """The operations on blocks, carried out by numpy.
 
@@ -128,7 +137,7 @@ class Builder(BuilderBase):  # type: ignore[misc]
     create_frem = create_srem = create_urem = _binary(np.fmod)
     create_sdiv = create_udiv = _binary(gpu_arithmetic.divided)
     create_and, create_or, create_xor = _binary(np.bitwise_and), _binary(np.bitwise_or), _binary(np.bitwise_xor)
-    create_shl = _binary(gpu_arithmetic.shifted_left)
+    create_shl = _binary(np.left_shift)
     create_minsi = create_minui = create_minnumf = _binary(np.fmin)
     create_maxsi = create_maxui = create_maxnumf = _binary(np.fmax)
     create_minimumf, create_maximumf = _binary(np.minimum), _binary(np.maximum)
@@ -145,6 +154,9 @@ class Builder(BuilderBase):  # type: ignore[misc]
     create_sqrt = create_precise_sqrt = _unary(np.sqrt)
     create_rsqrt = _unary(lambda x: 1 / np.sqrt(x.astype(np.float64)))
     create_erf = _unary(gpu_arithmetic.erf)
+    create_ashr = _on_bits(np.right_shift, gpu_arithmetic.signed)
+    create_lshr = _on_bits(np.right_shift, gpu_arithmetic.unsigned)
+    create_umulhi = _on_bits(gpu_arithmetic.high_half, gpu_arithmetic.unsigned)
 
     def create_fneg(self, argument: Any) -> Any:
         return Handle(gpu_arithmetic.negated(argument.data), argument.dtype.scalar)
@@ -153,20 +165,6 @@ class Builder(BuilderBase):  # type: ignore[misc]
         bits = gpu_arithmetic.unsigned(argument.data)
         magnitude = bits & bits.dtype.type((1 << (8 * bits.itemsize - 1)) - 1)
         return self.counted(Handle(magnitude.view(argument.data.dtype), argument.dtype.scalar), argument)
-
-    def create_ashr(self, lhs: Any, rhs: Any) -> Any:
-        data = gpu_arithmetic.shifted_right(gpu_arithmetic.signed(lhs.data), rhs.data)
-        return Handle(data.view(lhs.data.dtype), lhs.dtype.scalar)
-
-    def create_lshr(self, lhs: Any, rhs: Any) -> Any:
-        data = gpu_arithmetic.shifted_right(gpu_arithmetic.unsigned(lhs.data), rhs.data)
-        return Handle(data.view(lhs.data.dtype), lhs.dtype.scalar)
-
-    def create_umulhi(self, lhs: Any, rhs: Any) -> Any:
-        data = gpu_arithmetic.high_half(
-            *np.broadcast_arrays(gpu_arithmetic.unsigned(lhs.data), gpu_arithmetic.unsigned(rhs.data))
-        )
-        return Handle(data.view(lhs.data.dtype), lhs.dtype.scalar)
 
     def create_fma(self, x: Any, y: Any, z: Any) -> Any:
         return self.counted(handle_of(gpu_arithmetic.fused(operand_of(x), operand_of(y), operand_of(z)), z.dtype), z, 2)

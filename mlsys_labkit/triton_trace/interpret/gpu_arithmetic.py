@@ -22,14 +22,6 @@ def divided(a: Array, b: Array) -> Array:
     return np.asarray((a - np.fmod(a, b)) // b)
 
 
-def shifted_left(a: Array, b: Array) -> Array:
-    return np.asarray(np.left_shift(a, b.astype(a.dtype)))
-
-
-def shifted_right(a: Array, b: Array) -> Array:
-    return np.asarray(np.right_shift(a, b.astype(a.dtype)))
-
-
 def signed(bits: Array) -> Array:
     return np.asarray(bits.view(np.dtype(f"i{bits.itemsize}")))
 

@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["DISTANCE", "Memory", "Reach", "Region"]
+__all__ = ["DISTANCE", "Memory", "Reach", "Region", "region_number"]
 
 DISTANCE = 1 << 40  # between arrays: an access outside one array never lands in another
-_HALF = np.uint64(DISTANCE // 2)
-_BITS = np.uint64(40)
 _PADDING = 16
 _POISON = 0x5A
+
+
+def region_number(addresses: Any) -> Any:
+    """Return the number of the region, from 0, that an address (an int, or int64 of an array) is in or nearest to."""
+    return (addresses + DISTANCE // 2) // DISTANCE - 1
 
 
 @dataclass
@@ -67,7 +70,7 @@ class Memory:
 
     def region_of(self, address: int) -> Region | None:
         """Return the array that ``address`` belongs to, or is nearest to."""
-        index = ((address + DISTANCE // 2) >> 40) - 1
+        index = region_number(address)
         return self.regions[index] if 0 <= index < len(self.regions) else None
 
     def reach(self, addresses: NDArray[np.uint64], mask: NDArray[np.bool_] | None, itemsize: int) -> Reach:
@@ -123,7 +126,7 @@ class Memory:
         chosen = np.ones(reach.addresses.shape, np.bool_) if reach.mask is None else reach.mask
         if reach.outside is not None:
             chosen = chosen & ~reach.outside
-        index = ((reach.addresses + _HALF) >> _BITS).astype(np.int64) - 1
+        index = region_number(reach.addresses.view(np.int64))
         return [(self.regions[i], chosen & (index == i)) for i in np.unique(index[chosen])]
 
 

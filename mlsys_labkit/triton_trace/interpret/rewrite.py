@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from types import CodeType
 
-__all__ = ["compiled", "rewritten"]
+__all__ = ["compiled"]
 
 
 class _Rewriter(ast.NodeTransformer):
@@ -32,19 +32,12 @@ class _Rewriter(ast.NodeTransformer):
         self.generic_visit(node)
         return ast.copy_location(_call("_lk_not", node.operand), node) if isinstance(node.op, ast.Not) else node
 
-    def visit_If(self, node: ast.If) -> ast.AST:
-        return self._with_truth(node)
-
-    def visit_While(self, node: ast.While) -> ast.AST:
-        return self._with_truth(node)
-
-    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
-        return self._with_truth(node)
-
     def _with_truth(self, node: ast.If | ast.While | ast.IfExp) -> ast.AST:
         self.generic_visit(node)
         node.test = ast.copy_location(_call("_lk_truth", node.test), node.test)
         return node
+
+    visit_If = visit_While = visit_IfExp = _with_truth
 
     def visit_Assert(self, node: ast.Assert) -> ast.AST:
         self.generic_visit(node)
@@ -69,12 +62,6 @@ def _lazy(value: ast.expr) -> ast.expr:
     return ast.Lambda(nothing, value)
 
 
-def rewritten(tree: ast.Module) -> ast.Module:
-    """Rewrite ``tree`` in place and return it."""
-    changed: ast.Module = ast.fix_missing_locations(_Rewriter().visit(tree))
-    return changed
-
-
 def compiled(text: str, file: str, first_line: int, *, keep_defaults: bool = False) -> CodeType:
     """Compile a module that defines the function of ``text``, with the student's ``file`` and lines."""
     tree = ast.parse(text)
@@ -83,5 +70,6 @@ def compiled(text: str, file: str, first_line: int, *, keep_defaults: bool = Fal
     if not keep_defaults:
         node.args.defaults = []
         node.args.kw_defaults = [None] * len(node.args.kwonlyargs)
-    code: CodeType = compile(ast.increment_lineno(rewritten(tree), first_line - 1), file, "exec")
+    rewritten = ast.fix_missing_locations(_Rewriter().visit(tree))
+    code: CodeType = compile(ast.increment_lineno(rewritten, first_line - 1), file, "exec")
     return code

@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +16,7 @@ from mlsys_labkit.triton_trace.launch.client import Order, Outcome, Worker
 from mlsys_labkit.triton_trace.rules import check_rules
 from mlsys_labkit.triton_trace.source import KernelSource
 
-__all__ = ["Launched", "Launcher", "has_gpu", "install", "launching", "reachable"]
-
-
-@dataclass(frozen=True)
-class Launched:
-    """A launch that has ended."""
-
-    source: KernelSource
-    grid: tuple[int, int, int]
-    bound: dict[str, Any]  # parameter -> the caller's value
-    outcome: Outcome
+__all__ = ["Launcher", "has_gpu", "install", "launching", "reachable"]
 
 
 _DEVICE_FILES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")  # NVIDIA's, WSL's, AMD's
@@ -96,7 +85,7 @@ class Launcher:
         self._timeout_s = timeout_s
         self._config = config
 
-    def launch(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Launched:
+    def launch(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outcome:
         """Launch once. Raises what Worker.launch raises, ArgumentError and LaunchError."""
         check_rules(self.source)
         function = self.source.entry
@@ -112,22 +101,20 @@ class Launcher:
             return given
 
         bound = bind(function, args, wrapped(self._kernel, positional, kwargs, configure))
-        sizes = grid_of(grid, bound)
-        outcome = Worker.current().launch(
+        return Worker.current().launch(
             self.source,
-            sizes,
+            grid_of(grid, bound),
             pack(function, bound, _reachable.get()),
             recorder=self._recorder,
             order=self._order,
             timeout_s=self._timeout_s,
         )
-        return Launched(self.source, sizes, bound, outcome)
 
 
 @functools.cache
 def _say_first_config(kernel: str, config: str) -> None:
     warnings.warn(
-        f"{kernel} takes its first configuration ({config}): without a GPU there is nothing to time", stacklevel=7
+        f"{kernel} takes its first configuration ({config}): without a GPU there is nothing to time", stacklevel=6
     )
 
 
@@ -146,38 +133,34 @@ def has_gpu() -> bool:
 
 
 def install() -> None:
-    """Send every ``kernel[grid](...)`` of this process to the worker when there is no GPU. May be called twice."""
-    from triton.runtime import KernelInterface
+    """Send every ``kernel[grid](...)`` of this process to the worker when there is no GPU. May be called twice.
 
+    Without Triton it does nothing.
+    """
+    if sys.platform != "linux":
+        return
+    try:
+        from triton.runtime import KernelInterface
+    except ModuleNotFoundError:
+        return
     compiled = KernelInterface.__getitem__
     if getattr(compiled, "labkit", False):
         return
 
     @functools.wraps(compiled)
-    def launch(kernel: Any, grid: Any) -> Any:
-        if through := _through.get():
-            return lambda *args, **kwargs: _run_through(through, kernel, grid, args, kwargs)
-        if has_gpu():
+    def choose(kernel: Any, grid: Any) -> Any:
+        through = _through.get()
+        if not through and has_gpu():
             return compiled(kernel, grid)
-        return lambda *args, **kwargs: _interpret(kernel, grid, args, kwargs)
 
-    launch.labkit = True  # type: ignore[attr-defined]
-    KernelInterface.__getitem__ = launch
+        def launch(*args: Any, **kwargs: Any) -> None:
+            if not through:
+                Launcher(kernel).launch(grid, args, kwargs)
+                return
+            with launching(None):  # launches by ``through`` itself are not sent to it again
+                through(kernel, grid, args, kwargs)
 
+        return launch
 
-def _run_through(through: Through, kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    with launching(None):  # launches by ``through`` itself are not sent to it again
-        through(kernel, grid, args, kwargs)
-
-
-def _interpret(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    Launcher(kernel).launch(grid, args, kwargs)
-
-
-def install_if_there() -> None:
-    """Call ``install`` where Triton is installed."""
-    if sys.platform == "linux":
-        try:
-            install()
-        except ModuleNotFoundError:
-            return
+    choose.labkit = True  # type: ignore[attr-defined]
+    KernelInterface.__getitem__ = choose
