@@ -11,6 +11,7 @@ import ctypes
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -70,18 +71,15 @@ class Collected:
         return [span.bytes() for span in self.spans]
 
 
+@dataclass(frozen=True)
 class ReceivedBuffer:
     """A received buffer; all tensors in it share one storage, as all arrays in it share one base."""
 
-    def __init__(self, data: memoryview) -> None:
-        self.data = data
-        self._tensor: torch.Tensor | None = None
+    data: memoryview
 
-    @property
+    @cached_property
     def tensor(self) -> torch.Tensor:
-        if self._tensor is None:
-            self._tensor = torch.frombuffer(self.data, dtype=torch.uint8)
-        return self._tensor
+        return torch.frombuffer(self.data, dtype=torch.uint8)
 
 
 def span_of(array: Array) -> Span:
@@ -148,24 +146,28 @@ def rebuild(
         if is_tensor:
             return torch.empty(shape, dtype=TORCH_TYPES[kind]), 0
         return np.empty(shape, np.dtype(kind)), 0
-    below = sum((count - 1) * -step for count, step in zip(shape, steps, strict=True) if step < 0)
-    reach = sum((count - 1) * abs(step) for count, step in zip(shape, steps, strict=True)) + item
-    (buffer, offset), inside = whole_numbers([buffer, offset]), buffer
+    below, reach = _extent(shape, steps, item)
+    inside, offset = whole_numbers([buffer, offset])
     if not -len(known) <= inside < len(memories):
         raise ProtocolError("an array in a buffer that was not sent")
     length = len(memories[inside].data) if inside >= 0 else known[-1 - inside].high - known[-1 - inside].low
     if offset < 0 or offset + reach > length:
         raise ProtocolError("an array that reaches out of its buffer")
+    claimed = size if inside >= 0 else 0
     if is_tensor:
         tensor = _tensor(TORCH_TYPES[kind], shape, strides, inside, offset, memories=memories, known=known)
-        return tensor, size if inside >= 0 else 0
-    if inside >= 0:
-        base: Any = memories[inside].data
-    else:
-        base = _memory_of(known[-1 - inside])
+        return tensor, claimed
+    base: Any = memories[inside].data if inside >= 0 else _memory_of(known[-1 - inside])
     array = np.ndarray(shape, np.dtype(kind), base, offset + below, strides)
     array.flags.writeable = writeable
-    return array, size if inside >= 0 else 0
+    return array, claimed
+
+
+def _extent(shape: Sequence[int], steps: Sequence[int], item: int) -> tuple[int, int]:
+    """Return how many bytes lie below an array's first element, and how many from its lowest byte to its highest."""
+    pairs = list(zip(shape, steps, strict=True))
+    below = sum((count - 1) * -step for count, step in pairs if step < 0)
+    return below, sum((count - 1) * abs(step) for count, step in pairs) + item
 
 
 def _tensor(
@@ -219,8 +221,7 @@ def _elements(like: Array, address: int) -> np.ndarray[Any, Any]:
         shape, steps = tuple(like.shape), [stride * item for stride in like.stride()]
     else:
         item, shape, steps = like.itemsize, like.shape, list(like.strides)
-    below = sum((count - 1) * -step for count, step in zip(shape, steps, strict=True) if step < 0)
-    reach = sum((count - 1) * abs(step) for count, step in zip(shape, steps, strict=True)) + item
+    below, reach = _extent(shape, steps, item)
     memory: Any = (ctypes.c_char * (reach if all(shape) else 1)).from_address(address)
     return np.ndarray(shape, f"V{item}", memory, below, steps)
 

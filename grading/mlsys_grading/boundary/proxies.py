@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from mlsys_grading.boundary.values import Node
-
-__all__ = ["Asking", "Method", "Remote", "class_path", "function", "make", "node_of", "student_class"]
+__all__ = ["Asking", "Method", "Remote", "class_path", "function", "make", "student_class"]
 
 
 class Asking(Protocol):
@@ -63,9 +61,6 @@ class Remote:
 
 class Method(Remote):
     """The mark that an attribute is a method; a method of the object that was asked replaces it at once."""
-
-    def __init__(self, session: Asking, handle: int) -> None:
-        super().__init__(session, handle, "method")
 
 
 class _BoundMethod:
@@ -188,8 +183,3 @@ def make(session: Asking, handle: int, kind: str, own: str) -> Remote:
 def class_path(value: object) -> str:
     """Return the name of a student class, if ``value`` is its stand-in, else ""."""
     return value.__name__ if isinstance(value, _StudentClass) else ""
-
-
-def node_of(value: Remote) -> Node:
-    """Return the node that names a stand-in's object on the wire."""
-    return ["handle", value._handle]

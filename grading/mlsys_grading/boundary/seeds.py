@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -12,17 +12,12 @@ import torch
 
 __all__ = ["noted_seeds"]
 
-_SEEDING: tuple[tuple[str, Any, str], ...] = (
-    ("torch.manual_seed", torch, "manual_seed"),
-    ("numpy.random.seed", np.random, "seed"),
-    ("random.seed", random, "seed"),
-)
+_SEEDING = {"torch.manual_seed": torch, "numpy.random.seed": np.random, "random.seed": random}
 
 
 @contextmanager
 def noted_seeds(note: Callable[[str, int], None]) -> Iterator[None]:
     """Call ``note`` with the function and the seed, at each seed that the block sets."""
-    originals = [(path, module, getattr(module, name), name) for path, module, name in _SEEDING]
 
     def noting(path: str, original: Callable[..., Any]) -> Callable[..., Any]:
         def seed(value: Any = None, *more: Any, **keywords: Any) -> Any:
@@ -32,10 +27,10 @@ def noted_seeds(note: Callable[[str, int], None]) -> Iterator[None]:
 
         return seed
 
-    for path, module, original, name in originals:
-        setattr(module, name, noting(path, original))
-    try:
+    with ExitStack() as stack:
+        for path, module in _SEEDING.items():
+            name = path.rpartition(".")[2]
+            original = getattr(module, name)
+            stack.callback(setattr, module, name, original)
+            setattr(module, name, noting(path, original))
         yield
-    finally:
-        for _, module, original, name in originals:
-            setattr(module, name, original)

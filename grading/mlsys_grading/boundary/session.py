@@ -262,7 +262,7 @@ class Session:
 
     def _refer(self, value: Any) -> Node:
         if isinstance(value, proxies.Remote):
-            return proxies.node_of(value)
+            return ["handle", vars(value)["_handle"]]
         if path := student_name(value):
             return ["name", "student", path]
         if path := library_path(value):
@@ -283,7 +283,7 @@ class Session:
         if type(number) is not int or type(ancestry) is not list or not all(type(each) is str for each in ancestry):
             raise ProtocolError("a malformed handle")
         if kind == "method":
-            return proxies.Method(self, number)
+            return proxies.Method(self, number, kind)
         own = next((name for name in (each.removeprefix("student.") for each in ancestry) if name in self.classes), "")
         if own or kind != "iterator":  # an iterator gives plain values, one after another, and decides nothing else
             self.contract.note(self._doing, f"returns a live {own or kind}")

@@ -130,7 +130,7 @@ class StudentProcess:
         self._passing: dict[int, tuple[BaseException, int]] = {}
         self._operations: dict[str, Callable[..., Any]] = {
             "run": self._run,
-            "names": self._names,
+            "names": lambda names: {name: self.space[name] for name in names if name in self.space},
             "call": lambda function, arguments, keywords: function(*arguments, **keywords),
             "method": lambda owner, name, arguments, keywords: getattr(owner, name)(*arguments, **keywords),
             "probe": probes.answer,
@@ -202,12 +202,12 @@ class StudentProcess:
             return [[number, self._inside(encoder, each)] for number, each in changed]
 
         try:
-            self._seed(header.get("seeds", ()))
+            for name, seed in header.get("seeds", ()):
+                named(name)(seed)
             given = decoder.value(header["given"])
-            same = {
-                id(each): number for number, each in enumerate(decoder.objects) if number
-            }  # number 0 is the list of all arguments
-            watched = {number: each for number, each in enumerate(decoder.objects) if number and _changes(each)}
+            _, *objects = enumerate(decoder.objects)  # number 0 is the list of all arguments
+            same = {id(each): number for number, each in objects}
+            watched = {number: each for number, each in objects if _changes(each)}
             old = {number: self._snapshot(each, known, same) for number, each in watched.items()}
             with redirect_stdout(self._printed), redirect_stderr(self._printed):
                 result = self._operations[header["operation"]](*given)
@@ -313,10 +313,6 @@ class StudentProcess:
             return None
         return None if encoder.collected().spans else node
 
-    def _seed(self, seeds: Any) -> None:
-        for name, value in seeds:
-            named(name)(value)
-
     async def _run(self, upto: int) -> list[Any] | None:
         """Run the next cell up to a position; returns its name and its error, if any, or None if no cell is left."""
         if not self._cells or self._cells[0][0] > upto:
@@ -326,9 +322,6 @@ class StudentProcess:
             source = definitions_of(source)
         error = (await self._shell.run_in_loop(CellSource(position, name, source)))["error"]
         return [name, f"{error['kinds'][0]}: {error['message']}" if error else None]
-
-    def _names(self, names: list[str]) -> dict[str, Any]:
-        return {name: self.space[name] for name in names if name in self.space}
 
 
 def _content(buffer: memoryview) -> bytes:

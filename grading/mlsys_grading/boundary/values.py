@@ -267,25 +267,16 @@ class Decoder:
         self._new(values)
         return values
 
-    def _list(self, depth: int, nodes: Any) -> list[Any]:
-        made = self._new([])
-        made.extend(self._values(depth, nodes))
-        return made  # type: ignore[no-any-return]
-
-    def _set(self, depth: int, nodes: Any) -> set[Any]:
-        made = self._new(set())
-        made.update(self._values(depth, nodes))
-        return made  # type: ignore[no-any-return]
+    def _filled(self, made: Any, depth: int, nodes: Any) -> Any:
+        """Fill a container that has its number already: the Encoder numbers it before its content, too."""
+        self.objects.append(made)
+        (made.update if type(made) is set else made.extend)(self._values(depth, nodes))
+        return made
 
     def _dict(self, depth: int, pairs: Any) -> dict[Any, Any]:
         made = self._new({})
         for key, value in pairs:
             made[self.value(key, depth + 1)] = self.value(value, depth + 1)
-        return made  # type: ignore[no-any-return]
-
-    def _deque(self, depth: int, nodes: Any, most: Any) -> deque[Any]:
-        made = self._new(deque(maxlen=most))
-        made.extend(self._values(depth, nodes))
         return made  # type: ignore[no-any-return]
 
     def _scalar(self, depth: int, kind: Any, data: Any) -> Any:
@@ -348,12 +339,12 @@ class Decoder:
 
 _MAKERS: dict[str, Callable[..., Any]] = {
     "atoms": Decoder._atoms,
-    "list": Decoder._list,
+    "list": lambda self, depth, nodes: self._filled([], depth, nodes),
     "tuple": lambda self, depth, nodes: tuple(self._values(depth, nodes)),
-    "set": Decoder._set,
+    "set": lambda self, depth, nodes: self._filled(set(), depth, nodes),
     "frozenset": lambda self, depth, nodes: frozenset(self._values(depth, nodes)),
     "dict": Decoder._dict,
-    "deque": Decoder._deque,
+    "deque": lambda self, depth, nodes, most: self._filled(deque(maxlen=most), depth, nodes),
     "keys": lambda self, depth, nodes: dict.fromkeys(self._values(depth, nodes)).keys(),
     "values": lambda self, depth, nodes: dict(enumerate(self._values(depth, nodes))).values(),
     "items": lambda self, depth, nodes: dict(self._values(depth, nodes)).items(),

@@ -16,7 +16,8 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -108,29 +109,20 @@ class Wire:
         self._socket.close()
 
     def _send(self, data: bytes, until: float, descriptor: int | None = None) -> None:
-        try:
-            if descriptor is not None:
-                self._set_deadline(until)
+        unread = "the other process does not read what it is sent"
+        if descriptor is not None:
+            with self._within(until, unread):
                 data = data[socket.send_fds(self._socket, [data], [descriptor]) :]
-            self._set_deadline(until)
+        with self._within(until, unread):
             self._socket.sendall(data)
-        except TimeoutError:
-            raise StudentSilentError("the other process does not read what it is sent") from None
-        except OSError:
-            raise StudentGoneError("the other process has ended") from None
 
     def _receive_head(self, until: float) -> tuple[bytes, list[int]]:
         descriptors: list[int] = []
         data = b""
         while len(data) < _HEAD.size:
-            try:
-                self._set_deadline(until)
+            with self._within(until, "no answer in time"):
                 part, more, _, _ = socket.recv_fds(self._socket, _HEAD.size - len(data), 4)
-                descriptors += more
-            except TimeoutError:
-                raise StudentSilentError("no answer in time") from None
-            except OSError:
-                raise StudentGoneError("the other process has ended") from None
+            descriptors += more
             if not part:
                 raise StudentGoneError("the other process has ended")
             data += part
@@ -140,20 +132,23 @@ class Wire:
         data = bytearray(length)
         view, got = memoryview(data), 0
         while got < length:
-            try:
-                self._set_deadline(until)
+            with self._within(until, "an answer that never ends"):
                 part = self._socket.recv_into(view[got:], length - got)
-            except TimeoutError:
-                raise StudentSilentError("an answer that never ends") from None
-            except OSError:
-                raise StudentGoneError("the other process has ended") from None
             if not part:
                 raise StudentGoneError("the other process has ended in the middle of an answer")
             got += part
         return data
 
-    def _set_deadline(self, until: float) -> None:
-        self._socket.settimeout(min(max(0.001, until - time.monotonic()), _LONGEST_SECONDS))
+    @contextmanager
+    def _within(self, until: float, late: str) -> Iterator[None]:
+        """Set the deadline of one call of the socket; raise StudentSilentError(late) past it."""
+        try:
+            self._socket.settimeout(min(max(0.001, until - time.monotonic()), _LONGEST_SECONDS))
+            yield
+        except TimeoutError:
+            raise StudentSilentError(late) from None
+        except OSError:
+            raise StudentGoneError("the other process has ended") from None
 
 
 def _offsets(lengths: Sequence[int]) -> list[int]:
