@@ -39,76 +39,11 @@ using ulong = unsigned long;
 #define EXIT_FAILURE 1
 
 namespace std {
-using ::abs;
-using ::acos;
-using ::acosh;
-using ::asin;
-using ::asinh;
-using ::atan;
-using ::atan2;
-using ::atanh;
-using ::cbrt;
-using ::ceil;
-using ::copysign;
-using ::cos;
-using ::cosh;
-using ::erf;
-using ::erfc;
-using ::exp;
-using ::exp2;
-using ::expm1;
-using ::fabs;
-using ::fdim;
-using ::floor;
-using ::fma;
-using ::fmax;
-using ::fmin;
-using ::fmod;
-using ::frexp;
-using ::hypot;
-using ::ilogb;
-using ::int16_t;
-using ::int32_t;
-using ::int64_t;
-using ::int8_t;
-using ::isfinite;
-using ::isinf;
-using ::isnan;
-using ::ldexp;
-using ::lgamma;
-using ::llrint;
-using ::llround;
-using ::log;
-using ::log10;
-using ::log1p;
-using ::log2;
-using ::logb;
-using ::lrint;
-using ::lround;
-using ::memcpy;
-using ::memset;
-using ::modf;
-using ::nan;
-using ::nearbyint;
-using ::nextafter;
-using ::pow;
-using ::printf;
-using ::ptrdiff_t;
-using ::remainder;
-using ::remquo;
-using ::rint;
-using ::round;
-using ::scalbln;
-using ::scalbn;
-using ::signbit;
-using ::sin;
-using ::sinh;
-using ::size_t;
-using ::sqrt;
-using ::tan;
-using ::tanh;
-using ::tgamma;
-using ::time_t;
-using ::trunc;
+using ::abs, ::acos, ::acosh, ::asin, ::asinh, ::atan, ::atan2, ::atanh, ::cbrt, ::ceil, ::copysign, ::cos, ::cosh,
+    ::erf, ::erfc, ::exp, ::exp2, ::expm1, ::fabs, ::fdim, ::floor, ::fma, ::fmax, ::fmin, ::fmod, ::frexp, ::hypot,
+    ::ilogb, ::int16_t, ::int32_t, ::int64_t, ::int8_t, ::isfinite, ::isinf, ::isnan, ::ldexp, ::lgamma, ::llrint,
+    ::llround, ::log, ::log10, ::log1p, ::log2, ::logb, ::lrint, ::lround, ::memcpy, ::memset, ::modf, ::nan,
+    ::nearbyint, ::nextafter, ::pow, ::printf, ::ptrdiff_t, ::remainder, ::remquo, ::rint, ::round, ::scalbln,
+    ::scalbn, ::signbit, ::sin, ::sinh, ::size_t, ::sqrt, ::tan, ::tanh, ::tgamma, ::time_t, ::trunc;
 typedef decltype(nullptr) nullptr_t;
 }

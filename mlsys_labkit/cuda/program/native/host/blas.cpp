@@ -289,75 +289,36 @@ cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t handle, cublasOperation_
     });
 }
 
-cublasStatus_t cublasSgemv(cublasHandle_t handle, cublasOperation_t op, int m, int n, const float* alpha, const float* a,
-                           int lda, const float* x, int x_step, const float* beta, float* y, int y_step) {
-    return run(handle, [=] { return gemv(op, m, n, *alpha, a, lda, x, x_step, *beta, y, y_step); });
-}
+#define LK_VECTOR_CALLS(letter, lower, T)                                                                                \
+    cublasStatus_t cublas##letter##gemv(cublasHandle_t handle, cublasOperation_t op, int m, int n, const T* alpha,       \
+                                        const T* a, int lda, const T* x, int x_step, const T* beta, T* y, int y_step) {  \
+        return run(handle, [=] { return gemv(op, m, n, *alpha, a, lda, x, x_step, *beta, y, y_step); });                 \
+    }                                                                                                                    \
+    cublasStatus_t cublas##letter##axpy(cublasHandle_t handle, int n, const T* alpha, const T* x, int x_step, T* y,      \
+                                        int y_step) {                                                                    \
+        return run(handle, [=] { return axpy(n, *alpha, x, x_step, y, y_step); });                                       \
+    }                                                                                                                    \
+    cublasStatus_t cublas##letter##scal(cublasHandle_t handle, int n, const T* alpha, T* x, int x_step) {                \
+        return run(handle, [=] { return scale(n, *alpha, x, x_step); });                                                 \
+    }                                                                                                                    \
+    cublasStatus_t cublas##letter##copy(cublasHandle_t handle, int n, const T* x, int x_step, T* y, int y_step) {        \
+        return run(handle, [=] { return copy(n, x, x_step, y, y_step); });                                               \
+    }                                                                                                                    \
+    cublasStatus_t cublas##letter##dot(cublasHandle_t handle, int n, const T* x, int x_step, const T* y, int y_step,     \
+                                       T* result) {                                                                      \
+        return run(handle, [=] { return dot(n, x, x_step, y, y_step, result); });                                        \
+    }                                                                                                                    \
+    cublasStatus_t cublas##letter##nrm2(cublasHandle_t handle, int n, const T* x, int x_step, T* result) {               \
+        return run(handle, [=] { return norm(n, x, x_step, result); });                                                  \
+    }                                                                                                                    \
+    cublasStatus_t cublas##letter##asum(cublasHandle_t handle, int n, const T* x, int x_step, T* result) {               \
+        return run(handle, [=] { return absolute_sum(n, x, x_step, result); });                                          \
+    }                                                                                                                    \
+    cublasStatus_t cublasI##lower##amax(cublasHandle_t handle, int n, const T* x, int x_step, int* result) {            \
+        return run(handle, [=] { return largest(n, x, x_step, result); });                                               \
+    }
 
-cublasStatus_t cublasDgemv(cublasHandle_t handle, cublasOperation_t op, int m, int n, const double* alpha,
-                           const double* a, int lda, const double* x, int x_step, const double* beta, double* y,
-                           int y_step) {
-    return run(handle, [=] { return gemv(op, m, n, *alpha, a, lda, x, x_step, *beta, y, y_step); });
-}
-
-cublasStatus_t cublasSaxpy(cublasHandle_t handle, int n, const float* alpha, const float* x, int x_step, float* y,
-                           int y_step) {
-    return run(handle, [=] { return axpy(n, *alpha, x, x_step, y, y_step); });
-}
-
-cublasStatus_t cublasDaxpy(cublasHandle_t handle, int n, const double* alpha, const double* x, int x_step, double* y,
-                           int y_step) {
-    return run(handle, [=] { return axpy(n, *alpha, x, x_step, y, y_step); });
-}
-
-cublasStatus_t cublasSscal(cublasHandle_t handle, int n, const float* alpha, float* x, int x_step) {
-    return run(handle, [=] { return scale(n, *alpha, x, x_step); });
-}
-
-cublasStatus_t cublasDscal(cublasHandle_t handle, int n, const double* alpha, double* x, int x_step) {
-    return run(handle, [=] { return scale(n, *alpha, x, x_step); });
-}
-
-cublasStatus_t cublasScopy(cublasHandle_t handle, int n, const float* x, int x_step, float* y, int y_step) {
-    return run(handle, [=] { return copy(n, x, x_step, y, y_step); });
-}
-
-cublasStatus_t cublasDcopy(cublasHandle_t handle, int n, const double* x, int x_step, double* y, int y_step) {
-    return run(handle, [=] { return copy(n, x, x_step, y, y_step); });
-}
-
-cublasStatus_t cublasSdot(cublasHandle_t handle, int n, const float* x, int x_step, const float* y, int y_step,
-                          float* result) {
-    return run(handle, [=] { return dot(n, x, x_step, y, y_step, result); });
-}
-
-cublasStatus_t cublasDdot(cublasHandle_t handle, int n, const double* x, int x_step, const double* y, int y_step,
-                          double* result) {
-    return run(handle, [=] { return dot(n, x, x_step, y, y_step, result); });
-}
-
-cublasStatus_t cublasSnrm2(cublasHandle_t handle, int n, const float* x, int x_step, float* result) {
-    return run(handle, [=] { return norm(n, x, x_step, result); });
-}
-
-cublasStatus_t cublasDnrm2(cublasHandle_t handle, int n, const double* x, int x_step, double* result) {
-    return run(handle, [=] { return norm(n, x, x_step, result); });
-}
-
-cublasStatus_t cublasSasum(cublasHandle_t handle, int n, const float* x, int x_step, float* result) {
-    return run(handle, [=] { return absolute_sum(n, x, x_step, result); });
-}
-
-cublasStatus_t cublasDasum(cublasHandle_t handle, int n, const double* x, int x_step, double* result) {
-    return run(handle, [=] { return absolute_sum(n, x, x_step, result); });
-}
-
-cublasStatus_t cublasIsamax(cublasHandle_t handle, int n, const float* x, int x_step, int* result) {
-    return run(handle, [=] { return largest(n, x, x_step, result); });
-}
-
-cublasStatus_t cublasIdamax(cublasHandle_t handle, int n, const double* x, int x_step, int* result) {
-    return run(handle, [=] { return largest(n, x, x_step, result); });
-}
+LK_VECTOR_CALLS(S, s, float)
+LK_VECTOR_CALLS(D, d, double)
 
 }  // extern "C"

@@ -65,55 +65,10 @@ cudaDeviceProp virtual_h100() {
 
 int attribute_of(const cudaDeviceProp& gpu, cudaDeviceAttr attribute) {
     switch (attribute) {
-        case cudaDevAttrMaxThreadsPerBlock: return gpu.maxThreadsPerBlock;
-        case cudaDevAttrMaxBlockDimX: return gpu.maxThreadsDim[0];
-        case cudaDevAttrMaxBlockDimY: return gpu.maxThreadsDim[1];
-        case cudaDevAttrMaxBlockDimZ: return gpu.maxThreadsDim[2];
-        case cudaDevAttrMaxGridDimX: return gpu.maxGridSize[0];
-        case cudaDevAttrMaxGridDimY: return gpu.maxGridSize[1];
-        case cudaDevAttrMaxGridDimZ: return gpu.maxGridSize[2];
-        case cudaDevAttrMaxSharedMemoryPerBlock: return static_cast<int>(gpu.sharedMemPerBlock);
-        case cudaDevAttrTotalConstantMemory: return static_cast<int>(gpu.totalConstMem);
-        case cudaDevAttrWarpSize: return gpu.warpSize;
-        case cudaDevAttrMaxRegistersPerBlock: return gpu.regsPerBlock;
-        case cudaDevAttrClockRate: return gpu.clockRate;
-        case cudaDevAttrMultiProcessorCount: return gpu.multiProcessorCount;
-        case cudaDevAttrKernelExecTimeout: return gpu.kernelExecTimeoutEnabled;
-        case cudaDevAttrIntegrated: return gpu.integrated;
-        case cudaDevAttrCanMapHostMemory: return gpu.canMapHostMemory;
-        case cudaDevAttrComputeMode: return gpu.computeMode;
-        case cudaDevAttrConcurrentKernels: return gpu.concurrentKernels;
-        case cudaDevAttrEccEnabled: return gpu.ECCEnabled;
-        case cudaDevAttrPciBusId: return gpu.pciBusID;
-        case cudaDevAttrPciDeviceId: return gpu.pciDeviceID;
-        case cudaDevAttrTccDriver: return gpu.tccDriver;
-        case cudaDevAttrMemoryClockRate: return gpu.memoryClockRate;
-        case cudaDevAttrGlobalMemoryBusWidth: return gpu.memoryBusWidth;
-        case cudaDevAttrL2CacheSize: return gpu.l2CacheSize;
-        case cudaDevAttrMaxThreadsPerMultiProcessor: return gpu.maxThreadsPerMultiProcessor;
-        case cudaDevAttrAsyncEngineCount: return gpu.asyncEngineCount;
-        case cudaDevAttrUnifiedAddressing: return gpu.unifiedAddressing;
-        case cudaDevAttrComputeCapabilityMajor: return gpu.major;
-        case cudaDevAttrComputeCapabilityMinor: return gpu.minor;
-        case cudaDevAttrStreamPrioritiesSupported: return gpu.streamPrioritiesSupported;
-        case cudaDevAttrGlobalL1CacheSupported: return gpu.globalL1CacheSupported;
-        case cudaDevAttrLocalL1CacheSupported: return gpu.localL1CacheSupported;
-        case cudaDevAttrMaxSharedMemoryPerMultiprocessor: return static_cast<int>(gpu.sharedMemPerMultiprocessor);
-        case cudaDevAttrMaxRegistersPerMultiprocessor: return gpu.regsPerMultiprocessor;
-        case cudaDevAttrManagedMemory: return gpu.managedMemory;
-        case cudaDevAttrHostNativeAtomicSupported: return gpu.hostNativeAtomicSupported;
-        case cudaDevAttrSingleToDoublePrecisionPerfRatio: return gpu.singleToDoublePrecisionPerfRatio;
-        case cudaDevAttrPageableMemoryAccess: return gpu.pageableMemoryAccess;
-        case cudaDevAttrConcurrentManagedAccess: return gpu.concurrentManagedAccess;
-        case cudaDevAttrComputePreemptionSupported: return gpu.computePreemptionSupported;
-        case cudaDevAttrCooperativeLaunch: return gpu.cooperativeLaunch;
-        case cudaDevAttrMaxSharedMemoryPerBlockOptin: return static_cast<int>(gpu.sharedMemPerBlockOptin);
-        case cudaDevAttrHostRegisterSupported: return gpu.hostRegisterSupported;
-        case cudaDevAttrDirectManagedMemAccessFromHost: return gpu.directManagedMemAccessFromHost;
-        case cudaDevAttrMaxBlocksPerMultiprocessor: return gpu.maxBlocksPerMultiProcessor;
-        case cudaDevAttrReservedSharedMemoryPerBlock: return static_cast<int>(gpu.reservedSharedMemPerBlock);
-        case cudaDevAttrMemoryPoolsSupported: return gpu.memoryPoolsSupported;
-        case cudaDevAttrClusterLaunch: return gpu.clusterLaunch;
+#define LK_ATTRIBUTE(name, number, member) \
+    case name: return static_cast<int>(gpu.member);
+#include "lk/cuda_attributes.h"
+#undef LK_ATTRIBUTE
     }
     return 0;
 }

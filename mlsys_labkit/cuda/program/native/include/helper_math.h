@@ -19,24 +19,15 @@ struct VectorOf {
 
 template <class V>
 struct VectorTraits {};
-template <>
-struct VectorTraits<float2> : VectorOf<float, 2> {};
-template <>
-struct VectorTraits<float3> : VectorOf<float, 3> {};
-template <>
-struct VectorTraits<float4> : VectorOf<float, 4> {};
-template <>
-struct VectorTraits<int2> : VectorOf<int, 2> {};
-template <>
-struct VectorTraits<int3> : VectorOf<int, 3> {};
-template <>
-struct VectorTraits<int4> : VectorOf<int, 4> {};
-template <>
-struct VectorTraits<uint2> : VectorOf<unsigned, 2> {};
-template <>
-struct VectorTraits<uint3> : VectorOf<unsigned, 3> {};
-template <>
-struct VectorTraits<uint4> : VectorOf<unsigned, 4> {};
+template <> struct VectorTraits<float2> : VectorOf<float, 2> {};
+template <> struct VectorTraits<float3> : VectorOf<float, 3> {};
+template <> struct VectorTraits<float4> : VectorOf<float, 4> {};
+template <> struct VectorTraits<int2> : VectorOf<int, 2> {};
+template <> struct VectorTraits<int3> : VectorOf<int, 3> {};
+template <> struct VectorTraits<int4> : VectorOf<int, 4> {};
+template <> struct VectorTraits<uint2> : VectorOf<unsigned, 2> {};
+template <> struct VectorTraits<uint3> : VectorOf<unsigned, 3> {};
+template <> struct VectorTraits<uint4> : VectorOf<unsigned, 4> {};
 
 template <class V>
 using ScalarOf = typename VectorTraits<V>::Scalar;
@@ -86,63 +77,26 @@ LK_INLINE uint3 make_uint3(unsigned s) { return make_uint3(s, s, s); }
 LK_INLINE uint4 make_uint4(unsigned s) { return make_uint4(s, s, s, s); }
 
 template <class V, class S = lk::ScalarOf<V>>
-LK_INLINE V operator-(V a) {
-    return lk::each([](S x) { return S(-x); }, a);
-}
+LK_INLINE V operator-(V a) { return lk::each([](S x) { return S(-x); }, a); }
 
-template <class V, class S = lk::ScalarOf<V>>
-LK_INLINE V operator+(V a, V b) {
-    return lk::each([](S x, S y) { return x + y; }, a, b);
-}
+// Of two vectors, and of a vector and a number on either side.
+#define LK_MEMBERWISE(op)                                                                        \
+    template <class V, class S = lk::ScalarOf<V>>                                                \
+    LK_INLINE V operator op(V a, V b) { return lk::each([](S x, S y) { return x op y; }, a, b); } \
+    template <class V>                                                                           \
+    LK_INLINE V operator op(V a, lk::ScalarOf<V> s) { return a op lk::filled<V>(s); }            \
+    template <class V>                                                                           \
+    LK_INLINE V operator op(lk::ScalarOf<V> s, V a) { return lk::filled<V>(s) op a; }            \
+    template <class V, class S = lk::ScalarOf<V>>                                                \
+    LK_INLINE void operator op##=(V& a, V b) { a = a op b; }                                     \
+    template <class V>                                                                           \
+    LK_INLINE void operator op##=(V& a, lk::ScalarOf<V> s) { a = a op s; }
 
-template <class V, class S = lk::ScalarOf<V>>
-LK_INLINE V operator-(V a, V b) {
-    return lk::each([](S x, S y) { return x - y; }, a, b);
-}
-
-template <class V, class S = lk::ScalarOf<V>>
-LK_INLINE V operator*(V a, V b) {
-    return lk::each([](S x, S y) { return x * y; }, a, b);
-}
-
-template <class V, class S = lk::ScalarOf<V>>
-LK_INLINE V operator/(V a, V b) {
-    return lk::each([](S x, S y) { return x / y; }, a, b);
-}
-
-template <class V>
-LK_INLINE V operator+(V a, lk::ScalarOf<V> s) { return a + lk::filled<V>(s); }
-template <class V>
-LK_INLINE V operator-(V a, lk::ScalarOf<V> s) { return a - lk::filled<V>(s); }
-template <class V>
-LK_INLINE V operator*(V a, lk::ScalarOf<V> s) { return a * lk::filled<V>(s); }
-template <class V>
-LK_INLINE V operator/(V a, lk::ScalarOf<V> s) { return a / lk::filled<V>(s); }
-template <class V>
-LK_INLINE V operator+(lk::ScalarOf<V> s, V a) { return lk::filled<V>(s) + a; }
-template <class V>
-LK_INLINE V operator-(lk::ScalarOf<V> s, V a) { return lk::filled<V>(s) - a; }
-template <class V>
-LK_INLINE V operator*(lk::ScalarOf<V> s, V a) { return lk::filled<V>(s) * a; }
-template <class V>
-LK_INLINE V operator/(lk::ScalarOf<V> s, V a) { return lk::filled<V>(s) / a; }
-
-template <class V, class S = lk::ScalarOf<V>>
-LK_INLINE void operator+=(V& a, V b) { a = a + b; }
-template <class V, class S = lk::ScalarOf<V>>
-LK_INLINE void operator-=(V& a, V b) { a = a - b; }
-template <class V, class S = lk::ScalarOf<V>>
-LK_INLINE void operator*=(V& a, V b) { a = a * b; }
-template <class V, class S = lk::ScalarOf<V>>
-LK_INLINE void operator/=(V& a, V b) { a = a / b; }
-template <class V>
-LK_INLINE void operator+=(V& a, lk::ScalarOf<V> s) { a = a + s; }
-template <class V>
-LK_INLINE void operator-=(V& a, lk::ScalarOf<V> s) { a = a - s; }
-template <class V>
-LK_INLINE void operator*=(V& a, lk::ScalarOf<V> s) { a = a * s; }
-template <class V>
-LK_INLINE void operator/=(V& a, lk::ScalarOf<V> s) { a = a / s; }
+LK_MEMBERWISE(+)
+LK_MEMBERWISE(-)
+LK_MEMBERWISE(*)
+LK_MEMBERWISE(/)
+#undef LK_MEMBERWISE
 
 template <class V, class S = lk::ScalarOf<V>>
 LK_INLINE V min(V a, V b) {

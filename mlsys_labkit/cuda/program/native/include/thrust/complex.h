@@ -4,10 +4,5 @@
 #include <complex>
 
 namespace thrust {
-using std::abs;
-using std::arg;
-using std::complex;
-using std::conj;
-using std::norm;
-using std::polar;
+using std::abs, std::arg, std::complex, std::conj, std::norm, std::polar;
 }  // namespace thrust

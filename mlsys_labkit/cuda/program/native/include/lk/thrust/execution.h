@@ -2,7 +2,9 @@
 #pragma once
 
 #include <iterator>
+#include <tuple>
 #include <type_traits>
+#include <utility>
 
 #include "lk/thrust/iterators.h"
 
@@ -31,24 +33,53 @@ namespace lk_detail {
 template <class T>
 using Value = typename std::iterator_traits<T>::value_type;
 
-// What came out of a plain pointer goes back into the kind of iterator that came in.
-template <class Iterator, class Plain>
-Iterator wrapped_as(const Iterator& begin, Plain plain_begin, Plain plain) {
-    return begin + (plain - plain_begin);
+// Which of the first `end` arguments a plain iterator stands for: the last of its type, as outputs come last; -1: none.
+template <class Plain, class... Arguments>
+constexpr int place_of(int end = sizeof...(Arguments)) {
+    int place = 0;
+    int found = -1;
+    ((found = place < end && std::is_same_v<Plain, Unwrapped<Arguments>> ? place : found, ++place), ...);
+    return found;
 }
 
-// An algorithm takes a policy first or not, and opens device memory while it runs.
+template <int place, class... Arguments, class Plain>
+auto as_given(Plain plain) {
+    if constexpr (place < 0) {
+        return plain;
+    } else {
+        return std::tuple_element_t<place, std::tuple<Arguments...>>(plain);
+    }
+}
+
+template <class... Arguments, class Plain>
+auto wrapped(Plain plain) {
+    return as_given<place_of<Plain, Arguments...>(), Arguments...>(plain);
+}
+
+template <class... Arguments, class First, class Second>
+auto wrapped(std::pair<First, Second> plain) {
+    constexpr int second = place_of<Second, Arguments...>();
+    constexpr int first = place_of<First, Arguments...>(second);
+    return std::make_pair(as_given<first, Arguments...>(plain.first), as_given<second, Arguments...>(plain.second));
+}
+
+// An algorithm takes a policy first or not, and opens device memory while it runs. Its body sees device pointers as plain ones;
+// what it returns becomes the caller's kind of iterator again.
 template <class Body>
 struct Algorithm {
     Body body;
 
     template <class First, class... Rest>
     auto operator()(const First& first, const Rest&... rest) const {
-        const Opened open;
         if constexpr (std::is_base_of_v<execution_policy_base, First>) {
-            return body(rest...);
+            return (*this)(rest...);
         } else {
-            return body(first, rest...);
+            const Opened open;
+            if constexpr (std::is_void_v<decltype(body(unwrapped(first), unwrapped(rest)...))>) {
+                body(unwrapped(first), unwrapped(rest)...);
+            } else {
+                return wrapped<First, Rest...>(body(unwrapped(first), unwrapped(rest)...));
+            }
         }
     }
 };

@@ -8,42 +8,9 @@
 
 namespace thrust {
 
-template <class T = void>
-using plus = std::plus<T>;
-template <class T = void>
-using minus = std::minus<T>;
-template <class T = void>
-using multiplies = std::multiplies<T>;
-template <class T = void>
-using divides = std::divides<T>;
-template <class T = void>
-using modulus = std::modulus<T>;
-template <class T = void>
-using negate = std::negate<T>;
-template <class T = void>
-using less = std::less<T>;
-template <class T = void>
-using less_equal = std::less_equal<T>;
-template <class T = void>
-using greater = std::greater<T>;
-template <class T = void>
-using greater_equal = std::greater_equal<T>;
-template <class T = void>
-using equal_to = std::equal_to<T>;
-template <class T = void>
-using not_equal_to = std::not_equal_to<T>;
-template <class T = void>
-using logical_and = std::logical_and<T>;
-template <class T = void>
-using logical_or = std::logical_or<T>;
-template <class T = void>
-using logical_not = std::logical_not<T>;
-template <class T = void>
-using bit_and = std::bit_and<T>;
-template <class T = void>
-using bit_or = std::bit_or<T>;
-template <class T = void>
-using bit_xor = std::bit_xor<T>;
+using std::bit_and, std::bit_or, std::bit_xor, std::logical_and, std::logical_not, std::logical_or;
+using std::divides, std::minus, std::modulus, std::multiplies, std::negate, std::plus;
+using std::equal_to, std::greater, std::greater_equal, std::less, std::less_equal, std::not_equal_to;
 
 template <class T = void>
 struct maximum {
@@ -91,16 +58,7 @@ struct binary_function {
     typedef Result result_type;
 };
 
-using std::advance;
-using std::distance;
-using std::get;
-using std::make_pair;
-using std::make_tuple;
-using std::pair;
-using std::swap;
-using std::tie;
-using std::tuple;
-using std::tuple_element;
-using std::tuple_size;
+using std::advance, std::distance, std::swap;
+using std::get, std::make_pair, std::make_tuple, std::pair, std::tie, std::tuple, std::tuple_element, std::tuple_size;
 
 }  // namespace thrust

@@ -23,6 +23,9 @@ T* unwrapped(device_ptr<T> it) {
     return it.get();
 }
 
+template <class Iterator>
+using Unwrapped = decltype(unwrapped(std::declval<Iterator>()));
+
 // Arithmetic of iterators whose position alone changes: Derived has move(n), distance_to(other) and at(n).
 template <class Derived, class Value, class Reference>
 class Positioned {
@@ -142,11 +145,11 @@ template <class... Iterators>
 class zip_iterator<std::tuple<Iterators...>>
     : public lk_detail::Positioned<
           zip_iterator<std::tuple<Iterators...>>,
-          std::tuple<typename std::iterator_traits<decltype(lk_detail::unwrapped(std::declval<Iterators>()))>::value_type...>,
-          std::tuple<typename std::iterator_traits<decltype(lk_detail::unwrapped(std::declval<Iterators>()))>::reference...>> {
+          std::tuple<typename std::iterator_traits<lk_detail::Unwrapped<Iterators>>::value_type...>,
+          std::tuple<typename std::iterator_traits<lk_detail::Unwrapped<Iterators>>::reference...>> {
 public:
     using Reference =
-        std::tuple<typename std::iterator_traits<decltype(lk_detail::unwrapped(std::declval<Iterators>()))>::reference...>;
+        std::tuple<typename std::iterator_traits<lk_detail::Unwrapped<Iterators>>::reference...>;
 
     explicit zip_iterator(std::tuple<Iterators...> iterators) : iterators_(iterators) {}
     void move(std::ptrdiff_t n) {

@@ -12,8 +12,8 @@ namespace thrust {
 
 namespace lk_detail {
 
-template <class Keys, class Values, class Compare>
-void sort_by_key(Keys keys, Keys keys_end, Values values, Compare compare) {
+template <class Keys, class Values, class Compare = less<>>
+void sort_by_key(Keys keys, Keys keys_end, Values values, Compare compare = {}) {
     const size_t count = static_cast<size_t>(keys_end - keys);
     std::vector<std::pair<Value<Keys>, Value<Values>>> pairs;
     pairs.reserve(count);
@@ -28,75 +28,46 @@ void sort_by_key(Keys keys, Keys keys_end, Values values, Compare compare) {
 
 }  // namespace lk_detail
 
-inline constexpr lk_detail::Algorithm sort{lk_detail::Overloads{
-    [](auto first, auto last) { std::sort(lk_detail::unwrapped(first), lk_detail::unwrapped(last)); },
-    [](auto first, auto last, auto compare) {
-        std::sort(lk_detail::unwrapped(first), lk_detail::unwrapped(last), compare);
-    },
+inline constexpr lk_detail::Algorithm sort{[](auto first, auto last, auto... compare) { std::sort(first, last, compare...); }};
+
+inline constexpr lk_detail::Algorithm stable_sort{[](auto first, auto last, auto... compare) {
+    std::stable_sort(first, last, compare...);
 }};
 
-inline constexpr lk_detail::Algorithm stable_sort{lk_detail::Overloads{
-    [](auto first, auto last) { std::stable_sort(lk_detail::unwrapped(first), lk_detail::unwrapped(last)); },
-    [](auto first, auto last, auto compare) {
-        std::stable_sort(lk_detail::unwrapped(first), lk_detail::unwrapped(last), compare);
-    },
-}};
-
-inline constexpr lk_detail::Algorithm sort_by_key{lk_detail::Overloads{
-    [](auto keys, auto keys_end, auto values) {
-        lk_detail::sort_by_key(lk_detail::unwrapped(keys), lk_detail::unwrapped(keys_end), lk_detail::unwrapped(values),
-                               less<>());
-    },
-    [](auto keys, auto keys_end, auto values, auto compare) {
-        lk_detail::sort_by_key(lk_detail::unwrapped(keys), lk_detail::unwrapped(keys_end), lk_detail::unwrapped(values),
-                               compare);
-    },
+inline constexpr lk_detail::Algorithm sort_by_key{[](auto keys, auto keys_end, auto values, auto... compare) {
+    lk_detail::sort_by_key(keys, keys_end, values, compare...);
 }};
 inline constexpr auto& stable_sort_by_key = sort_by_key;
 
-inline constexpr lk_detail::Algorithm unique{[](auto first, auto last) {
-    auto begin = lk_detail::unwrapped(first);
-    return lk_detail::wrapped_as(first, begin, std::unique(begin, lk_detail::unwrapped(last)));
-}};
+inline constexpr lk_detail::Algorithm unique{[](auto first, auto last) { return std::unique(first, last); }};
 
 inline constexpr lk_detail::Algorithm remove{[](auto first, auto last, const auto& value) {
-    auto begin = lk_detail::unwrapped(first);
-    return lk_detail::wrapped_as(first, begin, std::remove(begin, lk_detail::unwrapped(last), value));
+    return std::remove(first, last, value);
 }};
 
 inline constexpr lk_detail::Algorithm remove_if{[](auto first, auto last, auto predicate) {
-    auto begin = lk_detail::unwrapped(first);
-    return lk_detail::wrapped_as(first, begin, std::remove_if(begin, lk_detail::unwrapped(last), predicate));
+    return std::remove_if(first, last, predicate);
 }};
 
 inline constexpr lk_detail::Algorithm partition{[](auto first, auto last, auto predicate) {
-    auto begin = lk_detail::unwrapped(first);
-    return lk_detail::wrapped_as(first, begin, std::stable_partition(begin, lk_detail::unwrapped(last), predicate));
+    return std::stable_partition(first, last, predicate);
 }};
 inline constexpr auto& stable_partition = partition;
 
 inline constexpr lk_detail::Algorithm merge{[](auto first, auto last, auto second, auto second_end, auto out) {
-    std::merge(lk_detail::unwrapped(first), lk_detail::unwrapped(last), lk_detail::unwrapped(second),
-               lk_detail::unwrapped(second_end), lk_detail::unwrapped(out));
-    return out + (last - first) + (second_end - second);
+    return std::merge(first, last, second, second_end, out);
 }};
 
 inline constexpr lk_detail::Algorithm set_union{[](auto first, auto last, auto second, auto second_end, auto out) {
-    auto to = lk_detail::unwrapped(out);
-    return out + (std::set_union(lk_detail::unwrapped(first), lk_detail::unwrapped(last), lk_detail::unwrapped(second),
-                                 lk_detail::unwrapped(second_end), to) - to);
+    return std::set_union(first, last, second, second_end, out);
 }};
 
 inline constexpr lk_detail::Algorithm set_intersection{[](auto first, auto last, auto second, auto second_end, auto out) {
-    auto to = lk_detail::unwrapped(out);
-    return out + (std::set_intersection(lk_detail::unwrapped(first), lk_detail::unwrapped(last),
-                                        lk_detail::unwrapped(second), lk_detail::unwrapped(second_end), to) - to);
+    return std::set_intersection(first, last, second, second_end, out);
 }};
 
 inline constexpr lk_detail::Algorithm set_difference{[](auto first, auto last, auto second, auto second_end, auto out) {
-    auto to = lk_detail::unwrapped(out);
-    return out + (std::set_difference(lk_detail::unwrapped(first), lk_detail::unwrapped(last),
-                                      lk_detail::unwrapped(second), lk_detail::unwrapped(second_end), to) - to);
+    return std::set_difference(first, last, second, second_end, out);
 }};
 
 }  // namespace thrust
