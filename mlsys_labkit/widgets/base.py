@@ -18,7 +18,7 @@ import html
 import json
 import secrets
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
@@ -39,13 +39,13 @@ class Kind:
 
     Example:
         >>> kind = Kind("strides", "Stride viewer", lambda state: "<p>…</p>")
-        >>> kind.show({"shape": [3, 4], "strides": [4, 1]})
+        >>> kind.show(shape=[3, 4], strides=[4, 1])
         <Stride viewer>
     """
 
     folder: str
     title: str
-    static: Callable[[Mapping[str, Any]], str]
+    static: Callable[[State], str]
 
     @cached_property
     def esm(self) -> str:
@@ -73,14 +73,14 @@ class Kind:
     def _packed_script(self) -> str:
         return f"let widget;{_packed(self._script, 'shared_unpack_mount.js')}"
 
-    def show(self, state: Mapping[str, Any]) -> Any:
-        """Return a widget that holds ``state``: live where anywidget is installed, else plain interactive HTML."""
+    def show(self, **state: Any) -> Any:
+        """Return a widget with these fields: live where anywidget is installed, else plain interactive HTML."""
         clean: State = json.loads(_json(state))
         if find_spec("anywidget") is None:
             return PlainWidget(self, clean)
         return _live_class(self, tuple(clean))(**clean)
 
-    def html(self, state: Mapping[str, Any], *, packed: bool = False) -> str:
+    def html(self, state: State, *, packed: bool = False) -> str:
         """Return a self-contained fragment: a static table, which scripts replace by the interactive view.
 
         With ``packed`` its script is deflated, as in what a notebook saves, and the view is there a moment later.
@@ -164,7 +164,7 @@ def _packed(text: str, loader: str) -> str:
     return f'const packed="{b64encode(compress(text.encode(), 9)).decode()}";{_bundle(loader)}'
 
 
-def _json(state: Mapping[str, Any]) -> str:
+def _json(state: State) -> str:
     try:
         text = json.dumps(state, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
     except (TypeError, ValueError) as error:

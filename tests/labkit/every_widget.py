@@ -36,7 +36,7 @@ def every() -> Mapping[str, Callable[[], Any]]:
     made = dict(SAMPLES)
     for folder in sorted(folders() - {folder_of(make) for make in SAMPLES.values()}):
         for number, (kind, state) in enumerate(_from_examples().get(folder, [])):
-            made[f"{folder}_{number}"] = lambda kind=kind, state=state: kind.show(state)
+            made[f"{folder}_{number}"] = lambda kind=kind, state=state: kind.show(**state)
     return made
 
 
@@ -47,7 +47,7 @@ def folder_of(make: Callable[[], Any]) -> str:
 def shown_by(make: Callable[[], Any]) -> tuple[base.Kind, Mapping[str, Any]]:
     """Return the kind and the state that a maker shows."""
     shown: list[tuple[base.Kind, Mapping[str, Any]]] = []
-    with mock.patch.object(base.Kind, "show", lambda kind, state: shown.append((kind, state))):
+    with mock.patch.object(base.Kind, "show", lambda kind, **state: shown.append((kind, state))):
         make()
     return shown[0]
 
@@ -64,10 +64,10 @@ def _from_examples() -> dict[str, list[tuple[base.Kind, Mapping[str, Any]]]]:
     seen: dict[str, list[tuple[base.Kind, Mapping[str, Any]]]] = {}
     show = base.Kind.show
 
-    def note(kind: base.Kind, state: Mapping[str, Any]) -> Any:
+    def note(kind: base.Kind, **state: Any) -> Any:
         if (kind, state) not in seen.setdefault(kind.folder, []):
             seen[kind.folder].append((kind, state))
-        return show(kind, state)
+        return show(kind, **state)
 
     with mock.patch.object(base.Kind, "show", note):
         for name, thing in test_examples.public():

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.widgets.accelerator_map import model
 from mlsys_labkit.widgets.accelerator_map.kinds import CHANGES, KINDS, TAKES
-from mlsys_labkit.widgets.base import Kind, paragraph, table
+from mlsys_labkit.widgets.base import Kind, State, paragraph, table
 
 
 def accelerator_map(change: str = "a new operator") -> Any:
@@ -24,10 +23,10 @@ def accelerator_map(change: str = "a new operator") -> Any:
     if change not in CHANGES:
         raise LabkitError(f"no change {change!r}; choose among {', '.join(CHANGES)}")
     kinds = [[name, words, [list(level) for level in levels]] for name, words, levels in KINDS]
-    return KIND.show({"kinds": kinds, "changes": list(CHANGES), "takes": list(TAKES), "change": CHANGES.index(change)})
+    return KIND.show(kinds=kinds, changes=list(CHANGES), takes=list(TAKES), change=CHANGES.index(change))
 
 
-def _static(state: Mapping[str, Any]) -> str:
+def _static(state: State) -> str:
     change, kinds = state["change"], state["kinds"]
     levels = [[level for level, _ in each] for _, _, each in kinds]
     rows = [

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from mlsys_labkit._base.units import plain
@@ -51,19 +52,7 @@ def annotated_source(
         raise LabkitError(f"heat is one of {', '.join(HEATS)}, got {heat!r}")
     code = profile.source.expandtabs(4).splitlines()
     counts = [
-        [
-            count.line,
-            count.space,
-            count.op,
-            count.bytes_per_lane,
-            count.requests,
-            count.lanes,
-            count.sectors,
-            count.wavefronts,
-            count.ideal_sectors,
-            count.ideal_wavefronts,
-            count.worst,
-        ]
+        [value for field, value in asdict(count).items() if field not in ("function", "executed")]
         for count in profile.lines
         if count.requests and 1 <= count.line <= len(code)  # 0: code that is not the student's
     ]
@@ -71,32 +60,24 @@ def annotated_source(
     steps: dict[int, int] = {}
     for count in profile.lines:  # several accesses of one line carry the same steps
         steps[count.line] = max(steps.get(count.line, 0), count.executed)
-    marks = [_mark(finding) for finding in findings]
+    marks: list[State] = [
+        {"line": found.line, "other": found.other_line, "kind": found.kind.replace("_", " "), "message": found.message}
+        for found in findings
+    ]
     first = next((mark["line"] for mark in marks if mark["line"]), None)
     chosen = line or first or model.hottest(model.heat(counts, [], heat)) or next(iter(sorted(steps)), 1)
     if not 1 <= chosen <= max(1, len(code)):
         raise LabkitError(f"line {chosen} is not in the source, which has lines 1 to {len(code)}")
     return KIND.show(
-        {
-            "title": f"{profile.kernel}, grid {_dims(profile.grid)}, block {_dims(profile.block)}",
-            "note": _note(profile),
-            "code": code,
-            "counts": counts,
-            "steps": [[at, done] for at, done in sorted(steps.items()) if done and 1 <= at <= len(code)],
-            "findings": marks,
-            "heat": heat,
-            "line": chosen,
-        }
+        title=f"{profile.kernel}, grid {_dims(profile.grid)}, block {_dims(profile.block)}",
+        note=_note(profile),
+        code=code,
+        counts=counts,
+        steps=[[at, done] for at, done in sorted(steps.items()) if done and 1 <= at <= len(code)],
+        findings=marks,
+        heat=heat,
+        line=chosen,
     )
-
-
-def _mark(finding: Finding) -> State:
-    return {
-        "line": finding.line,
-        "other": finding.other_line,
-        "kind": finding.kind.replace("_", " "),
-        "message": finding.message,
-    }
 
 
 def _dims(sizes: Sequence[int]) -> str:
@@ -111,7 +92,7 @@ def _note(profile: Profile) -> str:
     return f"{profile.label[:1].upper()}{profile.label[1:]}: counted from the source as written, not on a GPU{part}."
 
 
-def _static(state: Mapping[str, Any]) -> str:
+def _static(state: State) -> str:
     code = state["code"]
     rows = []
     for count in state["counts"]:

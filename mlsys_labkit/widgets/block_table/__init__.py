@@ -9,7 +9,7 @@ from typing import Any
 from mlsys_labkit._base.units import plain
 from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.serving.records import Recording, Step
-from mlsys_labkit.widgets.base import Kind, paragraph, table
+from mlsys_labkit.widgets.base import Kind, State, paragraph, table
 from mlsys_labkit.widgets.block_table import model
 
 MOST_STEPS = 400
@@ -56,20 +56,18 @@ def block_table(recording: Recording) -> Any:
         )
     used = [len({block for blocks in chunk[-1].block_tables.values() for block in blocks}) for chunk in chunks]
     return KIND.show(
-        {
-            "size": recording.block_size,
-            "blocks": touched,
-            "total": recording.blocks,
-            "names": names,
-            "hues": _hues(recording.steps),
-            "steps": steps,
-            "seconds": [float(f"{chunk[-1].end_seconds:.6g}") for chunk in chunks],
-            "events": [_events(chunk) for chunk in chunks],
-            "stride": stride,
-            "clock": recording.clock,
-            "step": used.index(max(used)),
-            "request": -1,
-        }
+        size=recording.block_size,
+        blocks=touched,
+        total=recording.blocks,
+        names=names,
+        hues=_hues(recording.steps),
+        steps=steps,
+        seconds=[float(f"{chunk[-1].end_seconds:.6g}") for chunk in chunks],
+        events=[_events(chunk) for chunk in chunks],
+        stride=stride,
+        clock=recording.clock,
+        step=used.index(max(used)),
+        request=-1,
     )
 
 
@@ -124,7 +122,7 @@ def _events(chunk: Sequence[Step]) -> list[str]:
     return told if len(told) <= 6 else [*told[:6], f"{len(told) - 6} more events"]
 
 
-def _static(state: Mapping[str, Any]) -> str:
+def _static(state: State) -> str:
     steps, size, total = state["steps"], state["size"], state["total"]
     last = len(steps) - 1
     chosen = sorted({round(last * part / (_TOLD - 1)) for part in range(_TOLD)} | {state["step"]})

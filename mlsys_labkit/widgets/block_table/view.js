@@ -279,7 +279,7 @@ export function render({ model, el }) {
   }
   const plot = h("div", { class: "lk-plot" }),
     legend = h("ul", { class: "lk-legend", "aria-label": "What the squares mean" });
-  const chips = h("ul", { class: "lk-chips", "aria-label": "Requests that hold blocks" }),
+  const chips = h("ul", { class: "lk-legend lk-chips", "aria-label": "Requests that hold blocks" }),
     table = h("div", { class: "lk-table" });
   ui.stage.append(facts, legend, plot);
   const notes = [

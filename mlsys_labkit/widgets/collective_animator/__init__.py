@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from mlsys_labkit._base.units import si
 from mlsys_labkit.errors import LabkitError
-from mlsys_labkit.widgets.base import Kind, paragraph, table
+from mlsys_labkit.widgets.base import Kind, State, paragraph, table
 from mlsys_labkit.widgets.collective_animator import model
 
 MOST = 8
@@ -46,20 +45,18 @@ def collective_animator(
     if not all(0 < number < float("inf") for number in numbers):
         raise LabkitError(f"expected positive bytes, latency and bandwidth, got {', '.join(map(str, numbers))}")
     return KIND.show(
-        {
-            "collective": collective,
-            "algorithm": algorithm,
-            "ranks": int(ranks),
-            "step": 0,
-            "size": float(tensor_bytes),
-            "latency": float(latency_seconds),
-            "bandwidth": float(bytes_per_second),
-            "cluster": int(cluster_ranks),
-        }
+        collective=collective,
+        algorithm=algorithm,
+        ranks=int(ranks),
+        step=0,
+        size=float(tensor_bytes),
+        latency=float(latency_seconds),
+        bandwidth=float(bytes_per_second),
+        cluster=int(cluster_ranks),
     )
 
 
-def _static(state: Mapping[str, Any]) -> str:
+def _static(state: State) -> str:
     name, p, size = state["collective"], state["ranks"], state["size"]
     rows = []
     for way in model.ways(name):

@@ -63,14 +63,12 @@ def compiled_stages(compiled: Compiled, *, line: int | None = None, show: str = 
     if line is not None and line not in numbers:
         raise LabkitError(f"line {line} is not in the kernel, whose lines are {numbers[0]} to {max(numbers)}")
     return KIND.show(
-        {
-            "title": f"{compiled.kernel} for {compiled.target}",
-            "note": f"{compiled}; {compiled.occupancy}. Compiled by Triton {compiled.triton_version}, not run.",
-            "code": code,
-            "stages": stages,
-            "line": first if line is None else numbers.index(line),
-            "show": show,
-        }
+        title=f"{compiled.kernel} for {compiled.target}",
+        note=f"{compiled}; {compiled.occupancy}. Compiled by Triton {compiled.triton_version}, not run.",
+        code=code,
+        stages=stages,
+        line=first if line is None else numbers.index(line),
+        show=show,
     )
 
 
@@ -110,7 +108,7 @@ def _stage(compiled: Compiled, key: str, index: Mapping[Line, int]) -> State:
     return {"name": NAMES[key], "total": len(rows), "runs": model.folded(runs, BUDGET)}
 
 
-def _static(state: Mapping[str, Any]) -> str:
+def _static(state: State) -> str:
     stages = state["stages"]
     rows = [
         [f"{number}: {text.strip()}", *(model.amount(stage["runs"], i) for stage in stages)]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from mlsys_labkit.errors import LabkitError
-from mlsys_labkit.widgets.base import Kind, paragraph, table
+from mlsys_labkit.widgets.base import Kind, State, paragraph, table
 from mlsys_labkit.widgets.compiler_map import model
 from mlsys_labkit.widgets.compiler_map.graph import COLUMNS, EDGES
 
@@ -27,10 +26,10 @@ def compiler_map(framework: str = "PyTorch", machine: str = "NVIDIA GPU") -> Any
             f"the map leads from {', '.join(starts)} to {', '.join(ends)}; got {framework!r} and {machine!r}"
         )
     columns = [[title, list(names)] for title, names in COLUMNS]
-    return KIND.show({"columns": columns, "edges": [list(edge) for edge in EDGES], "start": framework, "end": machine})
+    return KIND.show(columns=columns, edges=[list(edge) for edge in EDGES], start=framework, end=machine)
 
 
-def _static(state: Mapping[str, Any]) -> str:
+def _static(state: State) -> str:
     found = model.ways(state["edges"], state["start"], state["end"])
     rows = [(at + 1, " → ".join(way)) for at, way in enumerate(found)]
     return paragraph(f"{len(found)} ways from {state['start']} to {state['end']}.") + table(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.specs.tables import Table
-from mlsys_labkit.widgets.base import Kind, paragraph, table
+from mlsys_labkit.widgets.base import Kind, State, paragraph, table
 from mlsys_labkit.widgets.energy_ladder import model
 
 
@@ -53,17 +52,11 @@ def energy_ladder(data: Table, operation: str = "", place: str = "", *, uses: in
     if not 1 <= uses <= 10_000:
         raise LabkitError(f"uses is 1 to 10,000; got {uses!r}")
     return KIND.show(
-        {
-            "title": data.title,
-            "rungs": [list(rung) for rung in rungs],
-            "operation": chosen[0],
-            "place": chosen[1],
-            "uses": int(uses),
-        }
+        title=data.title, rungs=[list(rung) for rung in rungs], operation=chosen[0], place=chosen[1], uses=int(uses)
     )
 
 
-def _static(state: Mapping[str, Any]) -> str:
+def _static(state: State) -> str:
     rungs = {name: (joules, bits, kind) for name, joules, bits, kind in state["rungs"]}
     arithmetic, word_bits, _ = rungs[state["operation"]]
     rows = []

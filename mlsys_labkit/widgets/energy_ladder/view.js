@@ -104,9 +104,9 @@ export function render({ model, el }) {
         s("text", { x: 0, y: 12 }, "one operation"),
         s("rect", { class: "sum", x: 0, y: 20, width: Math.max(0, share(parts.arithmetic) - 1), height: 26 }),
         s("rect", { class: "fetch on", x: share(parts.arithmetic), y: 20, width: share(parts.movement), height: 26 }),
-        share(parts.arithmetic) > 80 && s("text", { class: "on-bar", x: 6, y: 37 }, "arithmetic"),
+        share(parts.arithmetic) > 80 && s("text", { class: "lk-on-bar", x: 6, y: 37 }, "arithmetic"),
         share(parts.movement) > 80 &&
-          s("text", { class: "on-bar", x: width - 6, y: 37, "text-anchor": "end" }, "movement"),
+          s("text", { class: "lk-on-bar", x: width - 6, y: 37, "text-anchor": "end" }, "movement"),
       ),
     );
     ui.says.textContent = said;

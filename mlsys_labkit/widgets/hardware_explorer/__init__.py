@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from mlsys_labkit._base.units import si
 from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.specs.tables import Table
-from mlsys_labkit.widgets.base import Kind, paragraph, table
+from mlsys_labkit.widgets.base import Kind, State, paragraph, table
 from mlsys_labkit.widgets.hardware_explorer import model
 
 _ROOF = ("peak", "bandwidth")
@@ -59,16 +59,14 @@ def hardware_explorer(
         for row in data.rows
     ]
     return KIND.show(
-        {
-            "title": data.title,
-            "columns": [[name, name.replace("_", " "), data.columns[name]] for name in kept],
-            "offered": offered,
-            "rows": rows,
-            "x": x,
-            "y": y,
-            "first": chosen[0],
-            "second": chosen[1],
-        }
+        title=data.title,
+        columns=[[name, name.replace("_", " "), data.columns[name]] for name in kept],
+        offered=offered,
+        rows=rows,
+        x=x,
+        y=y,
+        first=chosen[0],
+        second=chosen[1],
     )
 
 
@@ -78,7 +76,7 @@ def _said(value: float | None, unit: str) -> str:
     return f"{value:.0f}" if unit == "year" else si(value, "" if unit == "1" else unit)
 
 
-def _static(state: Mapping[str, Any]) -> str:
+def _static(state: State) -> str:
     units = {name: unit for name, _, unit in state["columns"]}
     places = {name: at + 1 for at, (name, _, _) in enumerate(state["columns"])}
     shown = [state["x"], state["y"]]

@@ -32,7 +32,7 @@ export function render({ model, el }) {
   };
   ui.controls.append(...Object.values(fields).map((field) => field.el));
   const has = "peak" in place && "bandwidth" in place,
-    board = h("div", { class: "lk-board" }),
+    board = h("div", { class: "lk-beside" }),
     left = h("div", {}),
     right = h("div", {});
   board.append(left, ...(has ? [right] : []));

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from mlsys_labkit.errors import LabkitError
-from mlsys_labkit.widgets.base import Kind, paragraph, table
+from mlsys_labkit.widgets.base import Kind, State, paragraph, table
 from mlsys_labkit.widgets.line_fit import model
 
 MOST_POINTS = 200
@@ -38,16 +37,14 @@ def line_fit(x: ArrayLike, y: ArrayLike, slope: float | None = None, intercept: 
         raise LabkitError(f"all x are {xs[0]:g}: a line needs points at two places at least")
     starts = (0.0 if slope is None else float(slope), float(ys.min()) if intercept is None else float(intercept))
     return KIND.show(
-        {
-            "x": [float(f"{value:.5g}") for value in xs],
-            "y": [float(f"{value:.5g}") for value in ys],
-            "slope": starts[0],
-            "intercept": starts[1],
-        }
+        x=[float(f"{value:.5g}") for value in xs],
+        y=[float(f"{value:.5g}") for value in ys],
+        slope=starts[0],
+        intercept=starts[1],
     )
 
 
-def _static(state: Mapping[str, Any]) -> str:
+def _static(state: State) -> str:
     x, y = state["x"], state["y"]
     lines = [("shown", [state["slope"], state["intercept"]]), ("best", model.best(x, y))]
     rows = [(name, *(f"{v:.3g}" for v in line), f"{model.error(x, y, line[0], line[1]):.3g}") for name, line in lines]

@@ -92,7 +92,7 @@ export function render({ model, el }) {
   });
   ui.controls.append(slope.el, intercept.el, pace.el, h("div", { class: "lk-buttons" }, once, go, again));
 
-  const board = h("div", { class: "lk-board" }),
+  const board = h("div", { class: "lk-beside" }),
     left = h("div", {}),
     right = h("div", {});
   board.append(left, right);
@@ -161,7 +161,7 @@ export function render({ model, el }) {
           s("polyline", { class: "path", points: points(path) }),
           path.slice(0, -1).map(([a, c]) => s("circle", { class: "step", cx: mx(a), cy: my(c), r: 2 })),
           s("circle", { class: "goal", cx: mx(m), cy: my(b), r: 4 }),
-          s("circle", { class: "here", cx: mx(at[0]), cy: my(at[1]), r: 6 }),
+          s("circle", { class: "lk-spot", cx: mx(at[0]), cy: my(at[1]), r: 6 }),
         ),
         s("rect", { class: "rule", x: 0.5, y: 0.5, width: w - 1, height: tall - 1, rx: 6 }),
         s("text", { class: "soft halo", x: w - 6, y: tall - 8, "text-anchor": "end" }, "slope"),

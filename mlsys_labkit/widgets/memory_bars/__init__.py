@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from mlsys_labkit import specs
 from mlsys_labkit._base.units import si
 from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.planner import MODELS, Assumptions, Layout, Transformer
-from mlsys_labkit.widgets.base import Kind, paragraph, table
+from mlsys_labkit.widgets.base import Kind, State, paragraph, table
 from mlsys_labkit.widgets.memory_bars import model
 from mlsys_labkit.widgets.transformer_sizer.model import shape
 
@@ -66,20 +65,18 @@ def memory_bars(
     layout = {**sizes, "micro_batches": micro_batches, "sequence": sequence, "recompute": recompute}
     ladders = {name: sorted({*steps, layout[name]}) for name, steps in _LADDERS.items()}
     return KIND.show(
-        {
-            "name": chosen.name if chosen.name in MODELS else "own model",
-            "device": device,
-            "layout": layout,
-            "view": "zero",
-            "presets": presets,
-            "devices": [[gpu.key, gpu.name, gpu.memory_bytes] for gpu in gpus],
-            "ladders": ladders,
-            "usable": Assumptions().memory_fraction,
-        }
+        name=chosen.name if chosen.name in MODELS else "own model",
+        device=device,
+        layout=layout,
+        view="zero",
+        presets=presets,
+        devices=[[gpu.key, gpu.name, gpu.memory_bytes] for gpu in gpus],
+        ladders=ladders,
+        usable=Assumptions().memory_fraction,
     )
 
 
-def _static(state: Mapping[str, Any]) -> str:
+def _static(state: State) -> str:
     m = next(one for one in state["presets"] if one["name"] == state["name"])
     _, name, room = next(one for one in state["devices"] if one[0] == state["device"])
     layout, rows = state["layout"], []

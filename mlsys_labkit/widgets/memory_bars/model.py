@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mlsys_labkit.planner import Layout, PlanError, Transformer, stage_memory
-from mlsys_labkit.widgets.transformer_sizer.model import FIELDS
+from mlsys_labkit.widgets.transformer_sizer.model import transformer
 
 PARTS = ("parameters", "gradients", "optimizer", "activations", "buffers")
 _TENSOR = (1, 2, 4, 8, 16)
@@ -19,7 +19,7 @@ def stage(m: Mapping[str, Any], l: Mapping[str, Any], index: int) -> list[float]
     """Return the bytes of parameters, gradients, optimizer, activations and buffers of a stage, and their peak."""
     batch = l["data"] * l["micro_batch"] * l["micro_batches"]
     named = {name: l[name] for name in ("data", "tensor", "pipeline", "zero", "micro_batch", "sequence", "recompute")}
-    memory = stage_memory(_model(m), Layout(**named, global_batch=batch), index)
+    memory = stage_memory(transformer(m), Layout(**named, global_batch=batch), index)
     return [*(getattr(memory, part) for part in PARTS), memory.peak]
 
 
@@ -31,21 +31,18 @@ def fullest(m: Mapping[str, Any], l: Mapping[str, Any]) -> int:  # noqa: E741
 
 def tensor_sizes(m: Mapping[str, Any]) -> list[int]:
     """Return the ranks that tensor parallelism can cut this model over."""
-    return [size for size in _TENSOR if _cuts(_model(m), Layout(tensor=size))]
+    return [size for size in _TENSOR if _cuts(transformer(m), Layout(tensor=size))]
 
 
 def pipeline_sizes(m: Mapping[str, Any]) -> list[int]:
     """Return the stages that its layers divide into."""
-    return [size for size in range(1, m["layers"] + 1) if _cuts(_model(m), Layout(pipeline=size, global_batch=size))]
+    whole = transformer(m)
+    return [size for size in range(1, whole.layers + 1) if _cuts(whole, Layout(pipeline=size, global_batch=size))]
 
 
 def _cuts(model: Transformer, layout: Layout) -> bool:
     try:
         layout.check(model)
+        return True
     except PlanError:
         return False
-    return True
-
-
-def _model(m: Mapping[str, Any]) -> Transformer:
-    return Transformer(**{name: m[name] for name in FIELDS})

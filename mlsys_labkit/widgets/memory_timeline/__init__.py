@@ -44,7 +44,7 @@ def memory_timeline(trace: Any) -> Any:
         line = lines.setdefault(event["line"], len(lines))
         rows.append([number, int(event["bytes"]), categories.index(event["category"]), line])
     cursor = model.peak(rows)[0]
-    return KIND.show({"events": rows, "categories": categories, "lines": list(lines), "names": names, "cursor": cursor})
+    return KIND.show(events=rows, categories=categories, lines=list(lines), names=names, cursor=cursor)
 
 
 def _events(trace: Any) -> Iterable[State]:
@@ -66,7 +66,7 @@ def _events(trace: Any) -> Iterable[State]:
         }
 
 
-def _static(state: Mapping[str, Any]) -> str:
+def _static(state: State) -> str:
     events, categories = state["events"], state["categories"]
     at, most = model.peak(events)
     by_category = zip(categories, model.live(events, len(categories))[at], strict=True)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.formats import FORMATS, BlockFormat
-from mlsys_labkit.widgets.base import Kind, paragraph, table
+from mlsys_labkit.widgets.base import Kind, State, paragraph, table
 from mlsys_labkit.widgets.number_formats import model
 
 SHOWN = {name: model.plain(made) for name, made in FORMATS.items() if not isinstance(made, BlockFormat)}
@@ -27,10 +26,10 @@ def number_formats(value: float = 0.1, format: str = "fp8_e4m3") -> Any:
         raise LabkitError(f"format is one of {', '.join(SHOWN)}; got {format!r}")
     if not math.isfinite(value):
         raise LabkitError(f"value must be a finite number, got {value}")
-    return KIND.show({"value": float(value), "format": format, "formats": list(SHOWN.values())})
+    return KIND.show(value=float(value), format=format, formats=list(SHOWN.values()))
 
 
-def _static(state: Mapping[str, Any]) -> str:
+def _static(state: State) -> str:
     value = state["value"]
     rows = []
     for format_ in state["formats"]:

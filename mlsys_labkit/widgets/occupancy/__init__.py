@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from mlsys_labkit._base.units import plain, si
 from mlsys_labkit.cuda.nvidia.occupancy import LIMITS, occupancy as calculate
 from mlsys_labkit.errors import LabkitError
-from mlsys_labkit.widgets.base import Kind, paragraph, table
+from mlsys_labkit.widgets.base import Kind, State, paragraph, table
 
 
 def occupancy(architecture: str = "sm_90", *, threads: int = 256, registers: int = 32, shared_bytes: int = 0) -> Any:
@@ -33,31 +32,22 @@ def occupancy(architecture: str = "sm_90", *, threads: int = 256, registers: int
             f"got {threads}, {registers} and {shared_bytes}"
         )
     return KIND.show(
-        {
-            "architectures": [[key, asdict(limits)] for key, limits in LIMITS.items()],
-            "architecture": architecture,
-            "threads": threads,
-            "registers": registers,
-            "shared": shared_bytes,
-        }
+        architectures=[[key, asdict(limits)] for key, limits in LIMITS.items()],
+        architecture=architecture,
+        threads=threads,
+        registers=registers,
+        shared=shared_bytes,
     )
 
 
-def _static(state: Mapping[str, Any]) -> str:
+def _static(state: State) -> str:
     threads, registers, shared = state["threads"], state["registers"], state["shared"]
     rows = []
     for key, limits in state["architectures"]:
         found = calculate(key, threads, registers, shared)
-        share = plain(100 * found.warps / limits["warps_per_sm"])
-        rows.append(
-            [
-                key,
-                found.blocks_per_sm,
-                f"{found.warps} of {limits['warps_per_sm']}",
-                f"{share} %",
-                " and ".join(found.limits),
-            ]
-        )
+        most = limits["warps_per_sm"]
+        warps = (f"{found.warps} of {most}", f"{plain(100 * found.warps / most)} %")
+        rows.append([key, found.blocks_per_sm, *warps, " and ".join(found.limits)])
     caption = f"{threads} threads a block, {registers} registers a thread, {si(shared, 'B')} of shared memory a block"
     head = ["architecture", "blocks an SM", "warps", "limit"]
     return table(caption, head, rows) + paragraph(f"Shown first: {state['architecture']}.")

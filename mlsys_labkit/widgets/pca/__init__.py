@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from mlsys_labkit.errors import LabkitError
-from mlsys_labkit.widgets.base import Kind, paragraph, table
+from mlsys_labkit.widgets.base import Kind, State, paragraph, table
 from mlsys_labkit.widgets.pca import model
 
 MOST_POINTS = 300
@@ -51,19 +51,17 @@ def pca(points: ArrayLike, spectrum: Sequence[float] | None = None) -> Any:
         eigenvalues = eigenvalues[:MOST_COMPONENTS]
     digits = [[float(f"{value:.5g}") for value in point] for point in cloud.tolist()]
     return KIND.show(
-        {
-            "points": digits,
-            "spectrum": [float(f"{value:.6g}") for value in eigenvalues],
-            "angle": 100,
-            "tilt": 0,
-            "k": 1,
-            "axes": False,
-            "note": " ".join(notes),
-        }
+        points=digits,
+        spectrum=[float(f"{value:.6g}") for value in eigenvalues],
+        angle=100,
+        tilt=0,
+        k=1,
+        axes=False,
+        note=" ".join(notes),
     )
 
 
-def _static(state: Mapping[str, Any]) -> str:
+def _static(state: State) -> str:
     cov = model.covariance(state["points"])
     values, axes = model.principal(cov)
     spectrum = state["spectrum"]

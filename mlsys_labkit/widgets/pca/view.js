@@ -230,7 +230,7 @@ export function render({ model, el }) {
   };
   const board = h(
     "div",
-    { class: "lk-board" },
+    { class: "lk-beside" },
     pieces.scatter,
     h("div", { class: "lk-side" }, pieces.sum, h("h4", {}, "Spectrum"), pieces.bars, count.el, pieces.rest),
   );

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from mlsys_labkit._base.units import si
 from mlsys_labkit.errors import LabkitError
-from mlsys_labkit.widgets.base import Kind, paragraph, table
+from mlsys_labkit.widgets.base import Kind, State, paragraph, table
 from mlsys_labkit.widgets.pipeline_gantt import model
 
 if TYPE_CHECKING:
@@ -44,8 +43,8 @@ def pipeline_gantt(
         if not 1 <= value <= MOST[name]:
             raise LabkitError(f"expected {name} from 1 to {MOST[name]}, got {value}")
     model.steps(schedule, stages, micro_batches, chunks)  # raises where the schedule does not allow the numbers
-    state = {**given, "schedule": schedule, "backward": float(backward), "cursor": 0}
-    return KIND.show({**state, "bars": [], "arrows": [], "path": "", "note": ""})
+    drawn = {"bars": [], "arrows": [], "path": "", "note": ""}
+    return KIND.show(**given, schedule=schedule, backward=float(backward), cursor=0, **drawn)
 
 
 def rank_timeline(trace: Trace) -> Any:
@@ -74,18 +73,16 @@ def rank_timeline(trace: Trace) -> Any:
     parts = (("computing", "compute"), ("messages", "message"), ("collectives", "collective"), ("other", "other"))
     words = ", ".join(f"{si(path.of(kind), 's')} {name}" for name, kind in parts if path.of(kind) > 0)
     return TIMELINE.show(
-        {
-            "stages": trace.world_size,
-            "micro_batches": 1,
-            "chunks": 1,
-            "schedule": trace.backend,
-            "backward": 2.0,
-            "cursor": 0,
-            "bars": [[*_bar(event, first), int(id(event) in on_path)] for event in drawn],
-            "arrows": [[*arrow, int(key in keys)] for key, arrow in _arrows(trace, first)][:MOST_BARS],
-            "path": f"{si(path.seconds, 's')} on the critical path: {words}.",
-            "note": f"The last {left_out} bars are not drawn. " if left_out > 0 else "",
-        }
+        stages=trace.world_size,
+        micro_batches=1,
+        chunks=1,
+        schedule=trace.backend,
+        backward=2.0,
+        cursor=0,
+        bars=[[*_bar(event, first), int(id(event) in on_path)] for event in drawn],
+        arrows=[[*arrow, int(key in keys)] for key, arrow in _arrows(trace, first)][:MOST_BARS],
+        path=f"{si(path.seconds, 's')} on the critical path: {words}.",
+        note=f"The last {left_out} bars are not drawn. " if left_out > 0 else "",
     )
 
 
@@ -120,7 +117,7 @@ def _arrows(trace: Trace, first: float) -> list[tuple[str, list[Any]]]:
     return out
 
 
-def _static(state: Mapping[str, Any]) -> str:
+def _static(state: State) -> str:
     p, drawn = state["stages"], state["bars"]
     if not drawn:
         f, b, m, v = 1.0, state["backward"], state["micro_batches"], state["chunks"]
@@ -140,10 +137,9 @@ def _static(state: Mapping[str, Any]) -> str:
     for rank in range(p):
         mine = [bar for bar in drawn if bar[0] == rank]
         busy = sum(bar[4] - bar[3] for bar in mine if bar[1] != "call")
+        calls = sum(bar[4] - bar[3] for bar in mine if bar[1] == "call")
         order = ", ".join(bar[1] + bar[2] if bar[1] in "FBW" else bar[2] for bar in mine[:12])
-        rows.append(
-            [f"rank {rank}", si(busy, "s"), si(sum(bar[4] - bar[3] for bar in mine if bar[1] == "call"), "s"), order]
-        )
+        rows.append([f"rank {rank}", si(busy, "s"), si(calls, "s"), order])
     head = ["rank", "computing", "in calls", "what came first"]
     return paragraph(state["note"] + state["path"]) + table("What each rank did", head, rows)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from mlsys_labkit.errors import LabkitError
-from mlsys_labkit.widgets.base import Kind, paragraph, table
+from mlsys_labkit.widgets.base import Kind, State, paragraph, table
 
 
 def prediction(
@@ -29,18 +29,16 @@ def prediction(
     if answer not in range(len(options)):
         raise LabkitError(f"answer is an index into {len(options)} options, got {answer!r}")
     return KIND.show(
-        {
-            "question": question,
-            "options": [str(option) for option in options],
-            "answer": int(answer),
-            "because": because,
-            "name": name,
-            "choice": choice,
-        }
+        question=question,
+        options=[str(option) for option in options],
+        answer=int(answer),
+        because=because,
+        name=name,
+        choice=choice,
     )
 
 
-def _static(state: Mapping[str, Any]) -> str:
+def _static(state: State) -> str:
     # The answer is left out: without scripts the reader cannot choose, and reading it early would spoil the exercise.
     rows = zip(string.ascii_lowercase, state["options"], strict=False)
     how = f'In a notebook, lk.predict("{state["name"]}", "a") commits and answers.' if state["name"] else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mlsys_labkit.widgets.base import Kind, paragraph, table
+from mlsys_labkit.widgets.base import Kind, State, paragraph, table
 
 HEAD = ("task", "state", "points", "hints")
 
@@ -25,19 +25,14 @@ def progress_panel(
         >>> progress_panel("Lab 01", [task | {"hints": ""}], "Next: Transpose.")
         <Progress>
     """
-    return KIND.show({"lab": title, "tasks": list(tasks), "says": says, "notes": list(notes), "news": list(news)})
+    return KIND.show(lab=title, tasks=list(tasks), says=says, notes=list(notes), news=list(news))
 
 
-def _static(state: Mapping[str, Any]) -> str:
-    rows = [
-        [
-            f"{number} · {task['title']}",
-            f"{task['mark']} {task['words']}",
-            f"{task['points']:g} of {task['of']:g}",
-            task["hints"],
-        ]
-        for number, task in enumerate(state["tasks"], start=1)
-    ]
+def _static(state: State) -> str:
+    rows = []
+    for number, task in enumerate(state["tasks"], start=1):
+        name, result = f"{number} · {task['title']}", f"{task['mark']} {task['words']}"
+        rows.append([name, result, f"{task['points']:g} of {task['of']:g}", task["hints"]])
     lines = [state["says"], *state["notes"], *state["news"]]
     return table(state["lab"], HEAD, rows) + "".join(map(paragraph, lines))
 

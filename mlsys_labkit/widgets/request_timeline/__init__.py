@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from mlsys_labkit._base.units import plain, si
@@ -11,7 +11,7 @@ from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.serving.measuring import measure
 from mlsys_labkit.serving.metrics import RunMetrics
 from mlsys_labkit.serving.records import Recording
-from mlsys_labkit.widgets.base import Kind, paragraph, table
+from mlsys_labkit.widgets.base import Kind, State, paragraph, table
 from mlsys_labkit.widgets.request_timeline import model
 
 MOST_STEPS = 500
@@ -54,20 +54,18 @@ def request_timeline(
     stride = -(-len(recording.steps) // MOST_STEPS)
     first, rest = (_bounds(measured, name, given) for name, given in (("ttft", ttft_seconds), ("tpot", tpot_seconds)))
     return KIND.show(
-        {
-            "rows": rows,
-            "segments": segments,
-            "strips": _strips(recording, measured, stride),
-            "stride": stride,
-            "blocks": recording.blocks,
-            "seconds": measured.seconds,
-            "clock": recording.clock,
-            "ttfts": first[0],
-            "tpots": rest[0],
-            "ttft": first[1],
-            "tpot": rest[1],
-            "row": 0,
-        }
+        rows=rows,
+        segments=segments,
+        strips=_strips(recording, measured, stride),
+        stride=stride,
+        blocks=recording.blocks,
+        seconds=measured.seconds,
+        clock=recording.clock,
+        ttfts=first[0],
+        tpots=rest[0],
+        ttft=first[1],
+        tpot=rest[1],
+        row=0,
     )
 
 
@@ -149,20 +147,15 @@ def _two(seconds: float) -> float:
     return float(f"{seconds:.2g}")
 
 
-def _static(state: Mapping[str, Any]) -> str:
+def _static(state: State) -> str:
     rows, first, rest = state["rows"], state["ttft"], state["tpot"]
     met, rate = model.goodput(rows, first, rest, state["seconds"])
 
     def cells(row: Sequence[Any]) -> list[str]:
         waits = ["-" if seconds is None else si(seconds, "s") for seconds in (model.ttft(row), model.tpot(row))]
         miss = model.missed(row, first, rest)
-        return [
-            row[0],
-            si(row[1], "s"),
-            *waits,
-            str(row[4]),
-            miss if miss == "not served" else f"misses {miss}" if miss else "met",
-        ]
+        result = miss if miss == "not served" else f"misses {miss}" if miss else "met"
+        return [row[0], si(row[1], "s"), *waits, str(row[4]), result]
 
     words = (
         f"Under TTFT <= {si(first, 's')} and TPOT <= {si(rest, 's')}, {met} of {len(rows)} requests are served in "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from mlsys_labkit._base.units import si
@@ -49,20 +49,18 @@ def roofline(
     if devices and device is None and len(asked) <= 2:
         chosen = 0  # two machines named are two machines to compare, in the order given
     return KIND.show(
-        {
-            "machines": machines,
-            "works": [_work(work) for work in works if work.bytes_moved > 0 and work.flops > 0],
-            "first": chosen,
-            "second": 1 if len(asked) <= 2 and len(machines) > 1 and chosen == 0 else -1,
-            "dtype": dtype,
-            "level": level,
-            "mode": "free",
-            "flops": 1e9,
-            "bytes": 1e9,
-            "m": 1024,
-            "n": 1024,
-            "k": 1024,
-        }
+        machines=machines,
+        works=[_work(work) for work in works if work.bytes_moved > 0 and work.flops > 0],
+        first=chosen,
+        second=1 if len(asked) <= 2 and len(machines) > 1 and chosen == 0 else -1,
+        dtype=dtype,
+        level=level,
+        mode="free",
+        flops=1e9,
+        bytes=1e9,
+        m=1024,
+        n=1024,
+        k=1024,
     )
 
 
@@ -87,12 +85,9 @@ def _from_ceilings(roofline: Any) -> list[State]:
     name = str(getattr(roofline.device, "name", roofline.device))
     machines = []
     for origin in ("measured", "datasheet"):
-        peaks, levels = {}, {}
-        for ceiling in roofline.ceilings:
-            if ceiling.origin == origin and ceiling.kind == "compute":
-                peaks[ceiling.dtype] = float(ceiling.value)
-            elif ceiling.origin == origin:
-                levels[ceiling.level] = float(ceiling.value)
+        found = [ceiling for ceiling in roofline.ceilings if ceiling.origin == origin]
+        peaks = {ceiling.dtype: float(ceiling.value) for ceiling in found if ceiling.kind == "compute"}
+        levels = {ceiling.level: float(ceiling.value) for ceiling in found if ceiling.kind != "compute"}
         if peaks and levels:
             machines.append({"key": "", "name": name, "origin": origin, "peaks": peaks, "bandwidths": levels})
     return machines
@@ -113,7 +108,7 @@ def _check_known(what: str, name: str, field: str, machines: Sequence[State]) ->
         raise LabkitError(f"{what} {name!r} is stated by none of these machines; choose one of {', '.join(known)}")
 
 
-def _static(state: Mapping[str, Any]) -> str:
+def _static(state: State) -> str:
     intensity = state["flops"] / state["bytes"]
     rows = []
     for machine in state["machines"]:
@@ -121,15 +116,9 @@ def _static(state: Mapping[str, Any]) -> str:
         if not peak or not bandwidth:
             continue
         limits = (intensity, peak, bandwidth)
-        rows.append(
-            [
-                f"{machine['name']} ({machine['origin']})",
-                si(peak, "FLOP/s"),
-                si(bandwidth, "B/s"),
-                f"{model.ridge(peak, bandwidth):.3g} FLOP/B",
-                f"{model.bound(*limits)} bound, at most {si(model.attainable(*limits), 'FLOP/s')}",
-            ]
-        )
+        name, ridge = f"{machine['name']} ({machine['origin']})", f"{model.ridge(peak, bandwidth):.3g} FLOP/B"
+        here = f"{model.bound(*limits)} bound, at most {si(model.attainable(*limits), 'FLOP/s')}"
+        rows.append([name, si(peak, "FLOP/s"), si(bandwidth, "B/s"), ridge, here])
     title = f"{state['dtype']} over {state['level']}; work of {intensity:.3g} FLOP/B"
     head = ["machine", "peak", "bandwidth", "ridge", "this work"]
     return table(title, head, rows) + paragraph(NOT_MEASURED)

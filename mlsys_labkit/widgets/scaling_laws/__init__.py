@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from mlsys_labkit._base.units import si
 from mlsys_labkit.errors import LabkitError
-from mlsys_labkit.widgets.base import Kind, paragraph, table
+from mlsys_labkit.widgets.base import Kind, State, paragraph, table
 from mlsys_labkit.widgets.scaling_laws import model
 
 
@@ -29,12 +28,10 @@ def scaling_laws(flops: float = 5.76e23, parameters: float | None = None, served
         raise LabkitError(f"parameters is between 1e7 and 1e13; got {parameters!r}")
     if not 0 <= served <= 1e17:
         raise LabkitError(f"served is a number of tokens, 0 to 1e17; got {served!r}")
-    return KIND.show(
-        {"law": dict(model.CHINCHILLA), "flops": float(flops), "parameters": size, "served": float(served)}
-    )
+    return KIND.show(law=dict(model.CHINCHILLA), flops=float(flops), parameters=size, served=float(served))
 
 
-def _static(state: Mapping[str, Any]) -> str:
+def _static(state: State) -> str:
     law, flops = state["law"], state["flops"]
     best = model.best_parameters(law, flops)
     rows = []

@@ -54,7 +54,7 @@ export function render({ model, el }) {
       button("Best for this training budget", () => set({ parameters: bestParameters(law, model.get("flops")) })),
     ),
   );
-  const board = h("div", { class: "lk-board" }),
+  const board = h("div", {}),
     sums = h("div", { class: "lk-scroll" });
   ui.stage.append(board);
   ui.rest.append(sums);
@@ -154,7 +154,7 @@ export function render({ model, el }) {
               exp(flops).replace(".0", ""),
             );
           }),
-          s("circle", { class: "here", cx: px(N), cy: py(L), r: 7 }),
+          s("circle", { class: "lk-spot", cx: px(N), cy: py(L), r: 7 }),
         ),
         s("text", { class: "soft", x: width - pad.r, y: tall - 4, "text-anchor": "end" }, "parameters"),
         s("text", { class: "soft halo", x: pad.l + 6, y: pad.t + 12 }, "loss"),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from mlsys_labkit import specs
 from mlsys_labkit._base.units import si
 from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.ranks import MODELS, Transformer
-from mlsys_labkit.widgets.base import Kind, paragraph, table
+from mlsys_labkit.widgets.base import Kind, State, paragraph, table
 from mlsys_labkit.widgets.serving_planner import model
 
 DEVICES = ("h100-sxm", "h200", "b200", "a100-sxm-80gb", "l4", "l40s", "mi300x", "rtx4090")
@@ -52,31 +52,24 @@ def serving_planner(
             f"got {users}, {context} and {usd_per_gpu_hour}"
         )
     return KIND.show(
-        {
-            "models": [_model(name) for name in MODELS],
-            "devices": [_device(key) for key in offered],
-            "model": model_name,
-            "device": device,
-            "gpus": gpus,
-            "bits": bits,
-            "users": users,
-            "context": context,
-            "price": usd_per_gpu_hour,
-            "efficiency": 0.6,
-        }
+        models=[_model(name) for name in MODELS],
+        devices=[_device(key) for key in offered],
+        model=model_name,
+        device=device,
+        gpus=gpus,
+        bits=bits,
+        users=users,
+        context=context,
+        price=usd_per_gpu_hour,
+        efficiency=0.6,
     )
 
 
 def _model(name: str) -> dict[str, Any]:
     sizes = Transformer.named(name)
     cache = 2 * 2 * sizes.layers * sizes.kv_heads * sizes.head_width
-    return {
-        "name": name,
-        "parameters": sizes.parameters,
-        "active": sizes.active_parameters,
-        "layers": sizes.layers,
-        "cache": cache,
-    }
+    counts = {"parameters": sizes.parameters, "active": sizes.active_parameters, "layers": sizes.layers}
+    return {"name": name, **counts, "cache": cache}
 
 
 def _device(key: str) -> dict[str, Any]:
@@ -88,7 +81,7 @@ def _device(key: str) -> dict[str, Any]:
     return {"key": key, "name": device.name, **found}
 
 
-def setup_of(state: Mapping[str, Any]) -> dict[str, float]:
+def setup_of(state: State) -> dict[str, float]:
     """Return the numbers of a state, as ``model`` takes them."""
     sizes = next(each for each in state["models"] if each["name"] == state["model"])
     gpu = next(each for each in state["devices"] if each["key"] == state["device"])
@@ -96,7 +89,7 @@ def setup_of(state: Mapping[str, Any]) -> dict[str, float]:
     return {**sizes, **gpu, **numbers}
 
 
-def _static(state: Mapping[str, Any]) -> str:
+def _static(state: State) -> str:
     setup = setup_of(state)
     held = model.memory(setup)
     rows = [

@@ -71,7 +71,7 @@ export function render({ model, el }) {
     ),
     ...more,
   });
-  const board = h("div", { class: "lk-board" }),
+  const board = h("div", { class: "lk-stack" }),
     bars = h("div", {}),
     curve = h("div", {}),
     sums = h("div", {});
@@ -111,10 +111,10 @@ export function render({ model, el }) {
             "g",
             {},
             s("rect", { class: kind, x: from, y: 8, width: Math.max(0, at(x) - from), height: 26 }),
-            at(x) - from > 112 && s("text", { class: "on", x: from + 6, y: 25 }, `${name} ${si(size, "B")}`),
+            at(x) - from > 112 && s("text", { class: "lk-on-bar", x: from + 6, y: 25 }, `${name} ${si(size, "B")}`),
           );
         }),
-        s("line", { class: "limit", x1: at(0.9 * q.memory), x2: at(0.9 * q.memory), y1: 2, y2: 40 }),
+        s("line", { class: "lk-limit", x1: at(0.9 * q.memory), x2: at(0.9 * q.memory), y1: 2, y2: 40 }),
         s(
           "text",
           { class: "soft", x: Math.min(w, at(0.9 * q.memory)), y: 54, "text-anchor": "end" },
@@ -187,7 +187,7 @@ export function render({ model, el }) {
           ),
         ),
         s("circle", {
-          class: "here",
+          class: "lk-spot",
           cx: px(Math.min(10 ** x1, Math.max(10 ** x0, here.ms))),
           cy: py(Math.min(10 ** y1, Math.max(10 ** y0, here.usd))),
           r: 7,

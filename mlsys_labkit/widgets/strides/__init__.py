@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 from mlsys_labkit.errors import LabkitError
-from mlsys_labkit.widgets.base import Kind, paragraph, table
+from mlsys_labkit.widgets.base import Kind, State, paragraph, table
 from mlsys_labkit.widgets.strides import model
 
 MOST_ELEMENTS = 256
@@ -49,12 +49,10 @@ def strides(
     memory = max(offset, 0) + prod(lengths) if size is None else int(size)
     if not 1 <= memory <= 2 * MOST_ELEMENTS:
         raise LabkitError(f"memory holds 1 to {2 * MOST_ELEMENTS} elements here, got {memory}")
-    return KIND.show(
-        {"shape": list(lengths), "strides": list(steps), "offset": int(offset), "itemsize": itemsize, "size": memory}
-    )
+    return KIND.show(shape=list(lengths), strides=list(steps), offset=int(offset), itemsize=itemsize, size=memory)
 
 
-def _static(state: Mapping[str, Any]) -> str:
+def _static(state: State) -> str:
     view = model.View(tuple(state["shape"]), tuple(state["strides"]), state["offset"])
     spots, width = model.places(view), view.shape[-1]
     distinct, moves = model.lines(view, state["itemsize"], LINE_BYTES)

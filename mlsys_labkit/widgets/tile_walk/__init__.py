@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from mlsys_labkit._base.units import plain, si
 from mlsys_labkit.errors import LabkitError
-from mlsys_labkit.widgets.base import Kind, paragraph, table
+from mlsys_labkit.widgets.base import Kind, State, paragraph, table
 from mlsys_labkit.widgets.tile_walk import model
 
 TILES = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -35,31 +34,24 @@ def tile_walk(n: int = 64, tile: int = 16, *, register: int = 1, item_bytes: int
     if register not in REGISTERS or register > tile:
         raise LabkitError(f"register is one of {REGISTERS} and at most the tile of {tile}, got {register}")
     return KIND.show(
-        {
-            "n": int(n),
-            "tile": tile,
-            "register": register,
-            "item": item_bytes,
-            "tiles": list(TILES),
-            "registers": list(REGISTERS),
-            "block": 0,
-            "step": 0,
-        }
+        n=int(n),
+        tile=tile,
+        register=register,
+        item=item_bytes,
+        tiles=list(TILES),
+        registers=list(REGISTERS),
+        block=0,
+        step=0,
     )
 
 
-def _static(state: Mapping[str, Any]) -> str:
+def _static(state: State) -> str:
     n, register, item = state["n"], state["register"], state["item"]
-    rows = [
-        [
-            f"{tile} x {tile}",
-            si(model.loaded_bytes(n, tile, item), "B"),
-            f"{plain(model.intensity(n, tile, item))} FLOP/B",
-            si(model.shared_bytes(tile, item), "B"),
-            model.threads(tile, min(register, tile)),
-        ]
-        for tile in TILES
-    ]
+    rows = []
+    for tile in TILES:
+        loaded, intensity = si(model.loaded_bytes(n, tile, item), "B"), plain(model.intensity(n, tile, item))
+        shared, threads = si(model.shared_bytes(tile, item), "B"), model.threads(tile, min(register, tile))
+        rows.append([f"{tile} x {tile}", loaded, f"{intensity} FLOP/B", shared, threads])
     head = ["tile", "loaded from global memory", "intensity", "shared memory a block", "threads a block"]
     words = f"Each element of A and B is loaded once for every tile along the other side: 2·n³/tile·{item} bytes."
     return paragraph(words) + table(f"C = A·B with n = {n}, {register} x {register} elements a thread", head, rows)

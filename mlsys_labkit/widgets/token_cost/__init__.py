@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from mlsys_labkit.errors import LabkitError
-from mlsys_labkit.widgets.base import Kind, paragraph, table
+from mlsys_labkit.widgets.base import Kind, State, paragraph, table
 from mlsys_labkit.widgets.token_cost import model
 
 # name: label, least, most, step of the slider
@@ -55,10 +54,10 @@ def token_cost(
     if not 0 < rent <= 100:
         raise LabkitError(f"rent is USD an hour, above 0 and at most 100; got {rent!r}")
     knobs = [[name, *of] for name, of in KNOBS.items()]
-    return KIND.show({"knobs": knobs, "rent": float(rent), **{name: float(given[name]) for name in KNOBS}})
+    return KIND.show(knobs=knobs, rent=float(rent), **{name: float(given[name]) for name in KNOBS})
 
 
-def _static(state: Mapping[str, Any]) -> str:
+def _static(state: State) -> str:
     paid = model.hour(state)
     rows = [(f"an hour: {name}", f"{usd:.3g} USD") for name, usd in paid.items()]
     rows += [

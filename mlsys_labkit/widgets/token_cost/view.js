@@ -40,7 +40,7 @@ export function render({ model, el }) {
     input: (v) => set({ rent: v }),
   });
   ui.controls.append(...names.map((name) => fields[name].el), rent.el);
-  const board = h("div", { class: "lk-board" }),
+  const board = h("div", { class: "lk-stack" }),
     bar = h("div", {}),
     curve = h("div", {}),
     sums = h("div", {});
@@ -80,10 +80,10 @@ export function render({ model, el }) {
               s("title", {}, `${name}: ${plain(usd)} USD`),
             ),
             at(x) - from > 7 * (name.length + 8) &&
-              s("text", { class: "on", x: from + 6, y: 37 }, `${name} ${plain(usd)}`),
+              s("text", { class: "lk-on-bar", x: from + 6, y: 37 }, `${name} ${plain(usd)}`),
           );
         }),
-        s("line", { class: "asked", x1: at(asked), x2: at(asked), y1: 10, y2: 58 }),
+        s("line", { class: "lk-limit", x1: at(asked), x2: at(asked), y1: 10, y2: 58 }),
         s(
           "text",
           {
@@ -143,7 +143,7 @@ export function render({ model, el }) {
           class: "way",
           points: many.map((p) => `${px(p.utilisation).toFixed(1)},${py(p.usd).toFixed(1)}`).join(" "),
         }),
-        s("circle", { class: "here", cx: px(b.utilisation), cy: py(million(b)), r: 7 }),
+        s("circle", { class: "lk-spot", cx: px(b.utilisation), cy: py(million(b)), r: 7 }),
         s(
           "text",
           { class: "soft halo", x: width - pad.r, y: pad.t + 12, "text-anchor": "end" },

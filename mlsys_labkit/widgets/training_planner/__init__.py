@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from mlsys_labkit._base.units import si
 from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.ranks import MODELS, Cluster, Layout, Transformer, layer_activations
-from mlsys_labkit.widgets.base import Kind, paragraph, table
+from mlsys_labkit.widgets.base import Kind, State, paragraph, table
 from mlsys_labkit.widgets.training_planner import model
 
 CUTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -58,27 +57,25 @@ def training_planner(
     if model_name not in dense:
         raise LabkitError(f"{model_name} has experts, which this figure leaves out; ranks.plan knows them")
     return KIND.show(
-        {
-            "models": [_model(name) for name in dense],
-            "gpu": {
-                "name": machines.device,
-                "peak": machines.peak("bfloat16"),
-                "memory": machines.memory_bytes,
-                "intra": LINK * float(machines.intra.bytes_per_second),
-                "inter": LINK * float(machines.inter.bytes_per_second),
-            },
-            "model": model_name,
-            "data": data,
-            "tensor": tensor,
-            "pipeline": pipeline,
-            "zero": zero,
-            "micro_batch": micro_batch,
-            "micro_batches": micro_batches,
-            "sequence": sequence,
-            "recompute": int(recompute),
-            "tokens": float(tokens),
-            "efficiency": EFFICIENCY,
-        }
+        models=[_model(name) for name in dense],
+        gpu={
+            "name": machines.device,
+            "peak": machines.peak("bfloat16"),
+            "memory": machines.memory_bytes,
+            "intra": LINK * float(machines.intra.bytes_per_second),
+            "inter": LINK * float(machines.inter.bytes_per_second),
+        },
+        model=model_name,
+        data=data,
+        tensor=tensor,
+        pipeline=pipeline,
+        zero=zero,
+        micro_batch=micro_batch,
+        micro_batches=micro_batches,
+        sequence=sequence,
+        recompute=int(recompute),
+        tokens=float(tokens),
+        efficiency=EFFICIENCY,
     )
 
 
@@ -99,25 +96,15 @@ def _model(name: str) -> dict[str, Any]:
     }
 
 
-def plan_of(state: Mapping[str, Any]) -> dict[str, float]:
+def plan_of(state: State) -> dict[str, float]:
     """Return the numbers of a state, as ``model`` takes them."""
     sizes = next(each for each in state["models"] if each["name"] == state["model"])
-    names = (
-        "data",
-        "tensor",
-        "pipeline",
-        "zero",
-        "micro_batch",
-        "micro_batches",
-        "sequence",
-        "recompute",
-        "efficiency",
-    )
     flops = sizes["flops_base"] + sizes["flops_slope"] * state["sequence"]
-    return {**sizes, **state["gpu"], **{name: state[name] for name in names}, "flops": flops}
+    numbers = {name: value for name, value in state.items() if isinstance(value, int | float)}
+    return {**sizes, **state["gpu"], **numbers, "flops": flops}
 
 
-def _static(state: Mapping[str, Any]) -> str:
+def _static(state: State) -> str:
     plan = plan_of(state)
     held, times = model.memory(plan), model.seconds(plan)
     rows = [*((name, si(size, "B")) for name, size in held.items())]

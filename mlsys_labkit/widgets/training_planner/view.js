@@ -59,7 +59,7 @@ export function render({ model, el }) {
     tokens.el,
     h("div", { class: "lk-buttons" }, h("label", { class: "lk-check" }, tick, "Recompute activations")),
   );
-  const board = h("div", { class: "lk-board" }),
+  const board = h("div", { class: "lk-stack" }),
     sums = h("div", {});
   ui.stage.append(board);
   ui.rest.append(sums);
@@ -113,10 +113,10 @@ export function render({ model, el }) {
           [text, name]
             .filter((t) => wide > 7.2 * t.length + 12)
             .slice(0, 1)
-            .map((t) => s("text", { class: "on", x: from + 6, y: 38 }, t)),
+            .map((t) => s("text", { class: "lk-on-bar", x: from + 6, y: 38 }, t)),
         );
       }),
-      limit && s("line", { class: "limit", x1: at(limit), x2: at(limit), y1: 14, y2: 56 }),
+      limit && s("line", { class: "lk-limit", x1: at(limit), x2: at(limit), y1: 14, y2: 56 }),
       limit &&
         s(
           "text",

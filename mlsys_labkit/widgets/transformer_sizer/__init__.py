@@ -8,7 +8,7 @@ from typing import Any
 from mlsys_labkit._base.units import si
 from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.planner import MODELS, Transformer
-from mlsys_labkit.widgets.base import Kind, paragraph, table
+from mlsys_labkit.widgets.base import Kind, State, paragraph, table
 from mlsys_labkit.widgets.transformer_sizer import model
 
 
@@ -30,43 +30,33 @@ def transformer_sizer(model_name: str | Transformer = "llama-3-8b", batch: int =
         raise LabkitError(f"batch and sequence are whole numbers from 1 up, got {batch!r} and {sequence!r}")
     known = [{"name": name, **model.shape(one)} for name, one in MODELS.items()]
     name = chosen.name if chosen.name in MODELS else ""
-    state = {"name": name, "shape": model.shape(chosen), "batch": int(batch), "sequence": int(sequence)}
-    return KIND.show({**state, "presets": known})
+    return KIND.show(name=name, shape=model.shape(chosen), batch=int(batch), sequence=int(sequence), presets=known)
 
 
-def _static(state: Mapping[str, Any]) -> str:
+def _static(state: State) -> str:
     m, batch, length = state["shape"], state["batch"], state["sequence"]
-    rows = [[name, rule, exact, error] for name, rule, exact, error in _rows(m, batch, length)]
     words = (
         f"{state['name'] or 'A transformer'}: d = {m['width']}, N = {m['layers']} layers, h = {m['heads']} heads, "
         f"V = {m['vocabulary']}, B = {batch}, L = {length}."
     )
-    return paragraph(words) + table(
-        "Rules of thumb and exact counts", ["what", "rule", "exact", "rule is off by"], rows
-    )
+    head = ["what", "rule", "exact", "rule is off by"]
+    return paragraph(words) + table("Rules of thumb and exact counts", head, _rows(m, batch, length))
 
 
 def _rows(m: Mapping[str, Any], batch: int, length: int) -> list[tuple[str, str, str, str]]:
     total, kept = sum(model.parts(m)), model.activations(m, batch, length, False)
     rule, elements = model.rule_parameters(m), model.rule_activations(m, batch, length)
     flash = model.activations(m, batch, length, True)
-    flops, keys = model.training_flops(m, length), model.kv_bytes(m)
-    return [
-        ("parameters, 12Nd² + Vd", si(rule), si(total), _off(rule, total)),
-        ("elements a layer saves, 9BLd + 2BhL²", si(elements), si(kept), _off(elements, kept)),
-        ("the same with FlashAttention, 9BLd", si(9 * batch * length * m["width"]), si(flash),
-         _off(9 * batch * length * m["width"], flash)),
-        ("training FLOPs a token, 6 x parameters", si(6 * model.active_parameters(m)), si(flops),
-         _off(6 * model.active_parameters(m), flops)),
-        ("cache a token, 4Nd bytes", si(4 * m["layers"] * m["width"], "B"), si(keys, "B"),
-         _off(4 * m["layers"] * m["width"], keys)),
-        ("weights on disk, 2 bytes each", si(2 * rule, "B"), si(2 * total, "B"), _off(rule, total)),
-        ("checkpoint to go on from, 14 bytes each", si(14 * rule, "B"), si(14 * total, "B"), _off(rule, total)),
-    ]  # fmt: skip
-
-
-def _off(rule: float, exact: float) -> str:
-    return f"{100 * (rule / exact - 1):+.1f} %"
+    pairs = [
+        ("parameters, 12Nd² + Vd", rule, total, ""),
+        ("elements a layer saves, 9BLd + 2BhL²", elements, kept, ""),
+        ("the same with FlashAttention, 9BLd", 9 * batch * length * m["width"], flash, ""),
+        ("training FLOPs a token, 6 x parameters", 6 * model.active_parameters(m), model.training_flops(m, length), ""),
+        ("cache a token, 4Nd bytes", 4 * m["layers"] * m["width"], model.kv_bytes(m), "B"),
+        ("weights on disk, 2 bytes each", 2 * rule, 2 * total, "B"),
+        ("checkpoint to go on from, 14 bytes each", 14 * rule, 14 * total, "B"),
+    ]
+    return [(name, si(a, unit), si(b, unit), f"{100 * (a / b - 1):+.1f} %") for name, a, b, unit in pairs]
 
 
 KIND = Kind("transformer_sizer", "Transformer sizer", _static)

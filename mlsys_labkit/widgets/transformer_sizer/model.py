@@ -11,27 +11,17 @@ from typing import Any
 from mlsys_labkit.planner import Layout, Transformer, layer_activations
 
 Shape = Mapping[str, Any]
-FIELDS = (
-    "vocabulary",
-    "width",
-    "layers",
-    "heads",
-    "kv_heads",
-    "head_width",
-    "hidden",
-    "tied",
-    "gated",
-    "biased",
-    "positions",
-    "experts",
-    "active_experts",
-    "parallel",
-)
+FIELDS = tuple(name for name in Transformer.__dataclass_fields__ if name not in ("context", "name", "source"))
 
 
 def shape(model: Transformer) -> dict[str, Any]:
     """Return the sizes of a planner's model as plain values."""
     return {name: getattr(model, name) for name in FIELDS}
+
+
+def transformer(m: Shape) -> Transformer:
+    """Return the planner's model of these sizes."""
+    return Transformer(**{name: m[name] for name in FIELDS})
 
 
 def rule_parameters(m: Shape) -> int:
@@ -46,7 +36,7 @@ def rule_parameters(m: Shape) -> int:
 
 def parts(m: Shape) -> list[int]:
     """Return the parameters of attention, MLPs, norms and routers, the tables at the input, the output layer."""
-    one = _model(m)
+    one = transformer(m)
     mlp = one.layers * one.experts * one.expert_parameters
     attention = one.layers * one.attention_parameters
     head = 0 if one.tied else one.vocabulary * one.width
@@ -56,7 +46,7 @@ def parts(m: Shape) -> list[int]:
 
 def active_parameters(m: Shape) -> int:
     """Return the parameters that one token uses; of a mixture of experts, those of the experts that it visits."""
-    return _model(m).active_parameters
+    return transformer(m).active_parameters
 
 
 def rule_activations(m: Shape, batch: int, length: int) -> int:
@@ -67,18 +57,14 @@ def rule_activations(m: Shape, batch: int, length: int) -> int:
 def activations(m: Shape, batch: int, length: int, flash: bool) -> float:
     """Return the elements of 2 bytes that one layer saves, with FlashAttention or with the scores kept."""
     layout = Layout(micro_batch=batch, global_batch=batch, sequence=length, flash=flash)
-    return sum(row.bytes for row in layer_activations(_model(m), layout)) / 2
+    return sum(row.bytes for row in layer_activations(transformer(m), layout)) / 2
 
 
 def training_flops(m: Shape, length: int) -> int:
     """Return FLOPs per token, forward and backward, attention over ``length`` positions."""
-    return _model(m).training_flops_per_token(length)
+    return transformer(m).training_flops_per_token(length)
 
 
 def kv_bytes(m: Shape) -> int:
     """Return the bytes of keys and values per token, at 16 bits."""
-    return _model(m).kv_bytes_per_token(2)
-
-
-def _model(m: Shape) -> Transformer:
-    return Transformer(**{name: m[name] for name in FIELDS})
+    return transformer(m).kv_bytes_per_token(2)

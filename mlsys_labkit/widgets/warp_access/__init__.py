@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from mlsys_labkit._base.units import plain
@@ -76,19 +75,17 @@ def warp_access(
     except ValueError as error:
         raise LabkitError(f"formula {text!r}: {error}; write a C expression such as lane * k + i") from None
     return KIND.show(
-        {
-            "presets": [[key, *values] for key, values in PRESETS.items()],
-            "sites": sites,
-            "samples": samples,
-            "pattern": pattern,
-            "formula": text,
-            "size": size,
-            "space": where,
-            "k": stride,
-            "site": site,
-            "request": 0,
-            "lane": 0,
-        }
+        presets=[[key, *values] for key, values in PRESETS.items()],
+        sites=sites,
+        samples=samples,
+        pattern=pattern,
+        formula=text,
+        size=size,
+        space=where,
+        k=stride,
+        site=site,
+        request=0,
+        lane=0,
     )
 
 
@@ -126,7 +123,7 @@ def _key(sample: RequestSample) -> tuple[int, str, str, int, str]:
     return sample.line, sample.space, sample.op, sample.bytes_per_lane, sample.array
 
 
-def _request(state: Mapping[str, Any]) -> tuple[str, list[int | None], int, str, bool]:
+def _request(state: State) -> tuple[str, list[int | None], int, str, bool]:
     """Return the name, lanes, bytes per lane, space and atomicity of the request that is shown."""
     if state["pattern"] == RECORDED:
         site = state["sites"][state["site"]]
@@ -139,7 +136,7 @@ def _request(state: Mapping[str, Any]) -> tuple[str, list[int | None], int, str,
     return name, [spot * state["size"] for spot in spots], state["size"], state["space"], False
 
 
-def _static(state: Mapping[str, Any]) -> str:
+def _static(state: State) -> str:
     name, lanes, size, space, atomic = _request(state)
     if space == "global":
         found = model.sectors(lanes, size)
