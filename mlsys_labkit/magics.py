@@ -113,13 +113,13 @@ def cuda_cell(shell: InteractiveShell, line: str, cell: str) -> None:
     says which one is meant, such as ``matmul<16>``. Line numbers in messages are the cell's own. If the cell does not
     compile, ``name`` holds no earlier kernel: launching it raises an error that says so.
     """
-    from mlsys_labkit.cuda.errors import CompileError
+    from mlsys_labkit.cuda.errors import CudaCompileError
     from mlsys_labkit.cuda.kernel.absent import broken_kernel
     from mlsys_labkit.cuda.kernel.cell import cell_name, compile_cell
 
     try:
         name, made = compile_cell(line, cell)
-    except CompileError:
+    except CudaCompileError:
         name = cell_name(line)
         shell.user_ns[name] = broken_kernel(name, cell)
         raise

@@ -18,6 +18,7 @@ from typing import Any
 from mlsys_labkit.errors import require
 
 _IMPORT = re.compile(r"^from ([\w.]+) import (?:\(([^)]*)\)|([^#\n]*))", re.MULTILINE)
+_ALIAS = re.compile(r"^(\w+) = (\w+)$", re.MULTILINE)
 
 
 def attach(
@@ -25,8 +26,9 @@ def attach(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return ``__getattr__``, ``__dir__`` and ``__all__`` of ``package``, whose stub lies beside ``init_file``.
 
-    The stub has lines ``from package.module import name as name`` only. Where a module needs a library that is not
-    installed, the error names ``extra``, the optional extra of mlsys-labkit that brings it.
+    The stub has lines ``from package.module import name as name``, and ``earlier = name`` for a second name of the same
+    thing. Where a module needs a library that is not installed, the error names ``extra``, the optional extra of
+    mlsys-labkit that brings it.
     """
     homes = _read_stub(Path(init_file).with_suffix(".pyi").read_text(encoding="utf-8"))
     names = sorted(homes)
@@ -53,6 +55,8 @@ def _read_stub(text: str) -> dict[str, tuple[str, str]]:
         for item in filter(None, map(str.strip, (several or one).split(","))):
             source, _, name = item.partition(" as ")
             homes[name] = (module, source)
+    for alias, name in _ALIAS.findall(text):
+        homes[alias] = homes[name]
     return homes
 
 

@@ -82,8 +82,8 @@ def graded_kernel(kernel: object, name: str | None = None) -> Kernel:
     could bypass the counters (attributes, pragmas other than unroll, assembly, foreign headers) is refused. ``name``
     picks a kernel of a cell that has several.
 
-    Raises NotImplementedError for a kernel that is still a stub, CompileError for a source that does not compile or is
-    refused, and CheckError for an object that is not a kernel.
+    Raises NotImplementedError for a kernel that is still a stub, CudaCompileError for a source that does not compile or
+    is refused, and CheckError for an object that is not a kernel.
 
     Example:
         >>> from mlsys_labkit import cuda

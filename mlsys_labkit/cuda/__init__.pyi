@@ -1,11 +1,11 @@
 from mlsys_labkit.cuda.errors import (
-    ArgumentError as ArgumentError,
-    CompileError as CompileError,
+    CudaArgumentError as CudaArgumentError,
+    CudaCompileError as CudaCompileError,
     CudaError as CudaError,
+    CudaKernelError as CudaKernelError,
+    CudaLaunchError as CudaLaunchError,
+    CudaWorkerError as CudaWorkerError,
     Diagnostic as Diagnostic,
-    KernelError as KernelError,
-    LaunchError as LaunchError,
-    WorkerError as WorkerError,
 )
 from mlsys_labkit.cuda.finding import Finding as Finding
 from mlsys_labkit.cuda.kernel.arguments.device_array import (
@@ -19,3 +19,10 @@ from mlsys_labkit.cuda.kernel.kernel import Kernel as Kernel
 from mlsys_labkit.cuda.nvidia.occupancy import occupancy as occupancy
 from mlsys_labkit.cuda.profile import Profile as Profile
 from mlsys_labkit.cuda.program.run import run_program as run_program
+
+# Earlier names of these classes.
+ArgumentError = CudaArgumentError
+CompileError = CudaCompileError
+KernelError = CudaKernelError
+LaunchError = CudaLaunchError
+WorkerError = CudaWorkerError

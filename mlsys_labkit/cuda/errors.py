@@ -11,16 +11,16 @@ if TYPE_CHECKING:
     from mlsys_labkit.cuda.finding import Finding
 
 __all__ = [
-    "ArgumentError",
-    "CompileError",
+    "CudaArgumentError",
+    "CudaCompileError",
     "CudaError",
+    "CudaKernelError",
+    "CudaLaunchError",
+    "CudaUnsolvedError",
+    "CudaWorkerError",
     "Diagnostic",
     "GradedError",
-    "KernelError",
     "KernelInterrupt",
-    "LaunchError",
-    "UnsolvedError",
-    "WorkerError",
 ]
 
 
@@ -46,7 +46,7 @@ class Diagnostic:
         return f"{where}: {self.text}{shown}"
 
 
-class CompileError(CudaError):
+class CudaCompileError(CudaError):
     """A source that this machine cannot compile into a kernel.
 
     Attributes:
@@ -58,19 +58,19 @@ class CompileError(CudaError):
         self.diagnostics = diagnostics
 
 
-class GradedError(CompileError):
+class GradedError(CudaCompileError):
     """The error for a graded kernel with code that could bypass the counters."""
 
 
-class LaunchError(CudaError, ValueError):
+class CudaLaunchError(CudaError, ValueError):
     """A grid, a block or an amount of shared memory that CUDA refuses."""
 
 
-class ArgumentError(CudaError, TypeError):
+class CudaArgumentError(CudaError, TypeError):
     """An argument that does not fit the kernel's parameter."""
 
 
-class KernelError(CudaError):
+class CudaKernelError(CudaError):
     """A kernel that was ended by its own fault, such as an access outside its arrays.
 
     Attributes:
@@ -89,9 +89,9 @@ class KernelInterrupt(KeyboardInterrupt):
         return readers_traceback(self)
 
 
-class UnsolvedError(CudaError, NotImplementedError):
+class CudaUnsolvedError(CudaError, NotImplementedError):
     """A launch of a kernel that is not written yet."""
 
 
-class WorkerError(CudaError):
+class CudaWorkerError(CudaError):
     """A worker, the process that runs kernels, that died or did not answer. The next launch starts another one."""

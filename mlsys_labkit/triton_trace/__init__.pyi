@@ -2,12 +2,18 @@ from mlsys_labkit.triton_trace.compile.compiled import Compiled as Compiled, com
 from mlsys_labkit.triton_trace.count.counts import Access as Access, ArrayTraffic as ArrayTraffic
 from mlsys_labkit.triton_trace.count.finding import Finding as Finding
 from mlsys_labkit.triton_trace.errors import (
-    ArgumentError as ArgumentError,
-    KernelError as KernelError,
-    LaunchError as LaunchError,
     RefusedSourceError as RefusedSourceError,
+    TritonArgumentError as TritonArgumentError,
+    TritonKernelError as TritonKernelError,
+    TritonLaunchError as TritonLaunchError,
     TritonTraceError as TritonTraceError,
-    WorkerError as WorkerError,
+    TritonWorkerError as TritonWorkerError,
 )
 from mlsys_labkit.triton_trace.launch.launcher import reachable as reachable
 from mlsys_labkit.triton_trace.tracer import Trace as Trace, trace as trace, tracing as tracing
+
+# Earlier names of these classes.
+ArgumentError = TritonArgumentError
+KernelError = TritonKernelError
+LaunchError = TritonLaunchError
+WorkerError = TritonWorkerError

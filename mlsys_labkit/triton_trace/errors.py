@@ -5,13 +5,13 @@ from __future__ import annotations
 from mlsys_labkit.errors import LabkitError
 
 __all__ = [
-    "ArgumentError",
-    "KernelError",
-    "LaunchError",
     "RefusedSourceError",
+    "TritonArgumentError",
+    "TritonKernelError",
+    "TritonLaunchError",
     "TritonTraceError",
-    "UnsolvedError",
-    "WorkerError",
+    "TritonUnsolvedError",
+    "TritonWorkerError",
 ]
 
 
@@ -26,19 +26,19 @@ class RefusedSourceError(TritonTraceError, SyntaxError):
         return str(self.args[0])
 
 
-class UnsolvedError(TritonTraceError, NotImplementedError):
+class TritonUnsolvedError(TritonTraceError, NotImplementedError):
     """A kernel that is still a stub. Launching it fails as calling an unsolved function does."""
 
 
-class LaunchError(TritonTraceError, ValueError):
+class TritonLaunchError(TritonTraceError, ValueError):
     """A grid or a launch option that Triton refuses."""
 
 
-class ArgumentError(TritonTraceError, TypeError):
+class TritonArgumentError(TritonTraceError, TypeError):
     """An argument that does not fit the kernel's parameters."""
 
 
-class KernelError(TritonTraceError):
+class TritonKernelError(TritonTraceError):
     """A failure while the kernel runs, such as a wrong type or an access outside its arrays.
 
     Attributes:
@@ -53,11 +53,11 @@ class KernelError(TritonTraceError):
         self.program = program
 
 
-class WorkerError(TritonTraceError):
+class TritonWorkerError(TritonTraceError):
     """The end or the silence of the worker process. The next launch starts another one."""
 
 
-class CompileError(TritonTraceError):
+class TritonCompileError(TritonTraceError):
     """A compilation that Triton's compiler refused or did not finish.
 
     Attributes:

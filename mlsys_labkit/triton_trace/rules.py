@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from mlsys_labkit.triton_trace.errors import RefusedSourceError, UnsolvedError
+from mlsys_labkit.triton_trace.errors import RefusedSourceError, TritonUnsolvedError
 from mlsys_labkit.triton_trace.source import Function, KernelSource, Name, name_set
 
 __all__ = ["LANGUAGE", "MATH", "TOP", "check_rules", "require_solved", "violations"]
@@ -84,7 +84,7 @@ _FREE_TEXT = frozenset(("static_print", "static_assert", "device_assert"))
 def check_rules(source: KernelSource) -> None:
     """Raise RefusedSourceError, with the first line that is not allowed, unless every function passes.
 
-    A function that says ``raise NotImplementedError`` raises UnsolvedError, before anything else is checked.
+    A function that says ``raise NotImplementedError`` raises TritonUnsolvedError, before anything else is checked.
 
     Example:
         >>> import triton
@@ -105,12 +105,12 @@ def check_rules(source: KernelSource) -> None:
 
 
 def require_solved(source: KernelSource) -> None:
-    """Raise UnsolvedError if a function still says ``raise NotImplementedError``."""
+    """Raise TritonUnsolvedError if a function still says ``raise NotImplementedError``."""
     for function in source.functions:
         for number, line in enumerate(function.text.splitlines(), function.first_line):
             if line.strip().startswith("raise NotImplementedError"):
                 place = f" of {function.place}" if function.place else ""
-                raise UnsolvedError(
+                raise TritonUnsolvedError(
                     f"{function.name} is not written yet: line {number}{place} says so; write the kernel, "
                     "delete that line, and run its cell and this one again"
                 )

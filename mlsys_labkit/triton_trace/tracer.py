@@ -11,7 +11,7 @@ from typing import Any
 from mlsys_labkit.triton_trace.count import counts
 from mlsys_labkit.triton_trace.count.findings import findings
 from mlsys_labkit.triton_trace.count.log import Log
-from mlsys_labkit.triton_trace.errors import ArgumentError
+from mlsys_labkit.triton_trace.errors import TritonArgumentError
 from mlsys_labkit.triton_trace.launch.client import Order, Outcome
 from mlsys_labkit.triton_trace.launch.gpu import Arguments, timed
 from mlsys_labkit.triton_trace.launch.launcher import Launcher, launching
@@ -48,8 +48,8 @@ class trace:
     With tensors on a GPU the launch runs compiled there and is timed. Counts and findings come from interpreting copies
     of its arguments, or ``reduced``, which is required above 64 MiB of arguments; the Trace names the one used.
 
-    Raises RefusedSourceError before anything runs, KernelError with line and program when the kernel fails,
-    WorkerError when it takes too long. An access outside the arrays is not performed and becomes a finding.
+    Raises RefusedSourceError before anything runs, TritonKernelError with line and program when the kernel fails,
+    TritonWorkerError when it takes too long. An access outside the arrays is not performed and becomes a finding.
 
     Example:
         >>> import numpy as np, triton, triton.language as tl
@@ -91,7 +91,7 @@ class trace:
         """Time the compiled launch, and interpret copies of its arguments that were made before."""
         check_rules(self._launcher.source)
         if self._reduced is None and given.bytes > _SMALL_BYTES:
-            raise ArgumentError(
+            raise TritonArgumentError(
                 f"{given.bytes / 2**20:.0f} MiB of arguments are too many to interpret (at most "
                 f"{_SMALL_BYTES >> 20} MiB); give trace(kernel, reduced=(grid, arguments, constants)) a smaller launch"
             )

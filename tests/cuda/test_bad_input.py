@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from mlsys_labkit import cuda
-from mlsys_labkit.cuda import ArgumentError, CompileError, CudaError, KernelError, LaunchError
+from mlsys_labkit.cuda import CudaArgumentError, CudaCompileError, CudaError, CudaKernelError, CudaLaunchError
 
 VADD = """__global__ void vadd(const float* a, const float* b, float* c, int n)
 {
@@ -63,7 +63,7 @@ SHAPES: list[tuple[str, Any, str]] = [
 @pytest.mark.parametrize(("key", "said"), [case[1:] for case in SHAPES], ids=[case[0] for case in SHAPES])
 def test_launch_configurations(vadd: cuda.Kernel, key: Any, said: str) -> None:
     for launcher in (vadd, vadd.check, vadd.profile, vadd.seeded(3)):
-        with pytest.raises(LaunchError) as caught:
+        with pytest.raises(CudaLaunchError) as caught:
             launcher[key](*arrays(), N)  # type: ignore[index]
         assert said in str(caught.value)
         assert "\n" not in str(caught.value)
@@ -127,7 +127,7 @@ ARGUMENTS: list[tuple[str, Callable[[], tuple[Any, ...]], str]] = [
 @pytest.mark.parametrize(("make", "said"), [case[1:] for case in ARGUMENTS], ids=[case[0] for case in ARGUMENTS])
 def test_arguments(vadd: cuda.Kernel, make: Callable[[], tuple[Any, ...]], said: str) -> None:
     for launcher in (vadd, vadd.check, vadd.profile):
-        with pytest.raises(ArgumentError) as caught:
+        with pytest.raises(CudaArgumentError) as caught:
             launcher[1, 128](*make())
         assert said in str(caught.value)
         assert "\n" not in str(caught.value)
@@ -135,28 +135,28 @@ def test_arguments(vadd: cuda.Kernel, make: Callable[[], tuple[Any, ...]], said:
 
 
 def test_a_missing_shape(vadd: cuda.Kernel) -> None:
-    with pytest.raises(LaunchError, match=r"say how many threads: vadd\[grid, block\]"):
+    with pytest.raises(CudaLaunchError, match=r"say how many threads: vadd\[grid, block\]"):
         vadd(*arrays(), N)
-    with pytest.raises(LaunchError, match=r"say how many threads"):
+    with pytest.raises(CudaLaunchError, match=r"say how many threads"):
         vadd.check(*arrays(), N)
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, True, "2"])
 def test_seeds_and_samples(vadd: cuda.Kernel, wrong: Any) -> None:
-    with pytest.raises(LaunchError, match="whole number from 1"):
+    with pytest.raises(CudaLaunchError, match="whole number from 1"):
         vadd.check.seeded(wrong)
-    with pytest.raises(LaunchError, match="whole number from 1"):
+    with pytest.raises(CudaLaunchError, match="whole number from 1"):
         vadd.profile.sampled(wrong)
     if wrong is not True and not isinstance(wrong, str) and wrong <= 0:
-        with pytest.raises(LaunchError, match="more than 0 seconds"):
+        with pytest.raises(CudaLaunchError, match="more than 0 seconds"):
             vadd.within(wrong)
 
 
 def test_a_struct_of_the_wrong_size() -> None:
     kernel = cuda.compile("struct P { int a, b; }; __global__ void f(int* x, P p) { x[0] = p.a; }", backend="simulator")
-    with pytest.raises(ArgumentError, match="is 4 bytes, and the struct P has 8 bytes"):
+    with pytest.raises(CudaArgumentError, match="is 4 bytes, and the struct P has 8 bytes"):
         kernel[1, 1](np.zeros(1, np.int32), b"1234")
-    with pytest.raises(ArgumentError, match=r"is 7 \(int\), and the struct P has 8 bytes"):
+    with pytest.raises(CudaArgumentError, match=r"is 7 \(int\), and the struct P has 8 bytes"):
         kernel[1, 1](np.zeros(1, np.int32), 7)
 
 
@@ -165,14 +165,14 @@ def test_a_struct_of_the_wrong_size() -> None:
 )
 def test_numbers_that_do_not_fit(kind: str, wrong: float) -> None:
     kernel = cuda.compile(f"__global__ void f({kind} x) {{}}", backend="simulator")
-    with pytest.raises(ArgumentError, match=r"holds .* to "):
+    with pytest.raises(CudaArgumentError, match=r"holds .* to "):
         kernel[1, 1](wrong)
     kernel[1, 1](1)
 
 
 def test_arguments_beyond_cuda_s_limit() -> None:
     kernel = cuda.compile("struct P { char c[40000]; }; __global__ void f(P p) {}", backend="simulator")
-    with pytest.raises(ArgumentError, match="40,000 bytes, and CUDA allows 32,764"):
+    with pytest.raises(CudaArgumentError, match="40,000 bytes, and CUDA allows 32,764"):
         kernel[1, 1](bytes(40_000))
 
 
@@ -196,7 +196,7 @@ SOURCES: list[tuple[str, str, str | None, str]] = [
 @pytest.mark.parametrize(("source", "name", "said"), [case[1:] for case in SOURCES], ids=[case[0] for case in SOURCES])
 @pytest.mark.parametrize("strict", [None, False], ids=["nvrtc", "g++"])
 def test_sources(source: str, name: str | None, said: str, strict: bool | None) -> None:
-    with pytest.raises(CompileError) as caught:
+    with pytest.raises(CudaCompileError) as caught:
         cuda.compile(source, name, strict=strict, backend="simulator")
     assert said in str(caught.value)
 
@@ -207,7 +207,7 @@ def test_static_and_dynamic_shared_memory_add_up() -> None:
         backend="simulator",
     )  # fmt: skip
     with pytest.raises(
-        LaunchError, match="200,000 bytes of dynamic shared memory and 32,768 bytes of __shared__ arrays"
+        CudaLaunchError, match="200,000 bytes of dynamic shared memory and 32,768 bytes of __shared__ arrays"
     ):
         kernel[1, 1, 200_000](np.zeros(4, np.int32))
     kernel[1, 1, 199_680](np.zeros(4, np.int32))
@@ -226,21 +226,21 @@ def test_other_ways_to_call_compile(key: str, tmp_path: Path) -> None:
 def test_a_kernel_that_never_ends(vadd: cuda.Kernel) -> None:
     kernel = cuda.compile("__global__ void f(int* x) { while (*(volatile int*)x == 0) {} }", backend="simulator")
     for launcher in (kernel, kernel.profile):
-        with pytest.raises(KernelError) as caught:
+        with pytest.raises(CudaKernelError) as caught:
             launcher.within(0.5)[1, 32](np.zeros(1, np.int32))  # type: ignore[union-attr]
         assert caught.value.findings[0].kind == "timeout"
     assert kernel.check.within(0.5)[1, 32](np.zeros(1, np.int32))[0].kind == "timeout"
 
 
 def test_a_kernel_that_writes_nowhere(vadd: cuda.Kernel) -> None:
-    with pytest.raises(KernelError) as caught:
+    with pytest.raises(CudaKernelError) as caught:
         cuda.compile("__global__ void f(int* x) { x[1 << 20] = 1; }", backend="simulator")[1, 1](np.zeros(1, np.int32))
     (finding,) = caught.value.findings
     assert (finding.kind, finding.line, finding.thread) == ("illegal_address", 1, (0, 0, 0))
 
 
 def test_a_null_pointer(vadd: cuda.Kernel) -> None:
-    with pytest.raises(KernelError):
+    with pytest.raises(CudaKernelError):
         vadd[1, 128](0, *arrays()[1:], N)
 
 
@@ -251,7 +251,7 @@ def test_an_assertion(vadd: cuda.Kernel) -> None:
     x = np.zeros(64, np.int32)
     kernel[1, 64](x)
     x[40] = 1
-    with pytest.raises(KernelError) as caught:
+    with pytest.raises(CudaKernelError) as caught:
         kernel[1, 64](x)
     assert (caught.value.findings[0].kind, caught.value.findings[0].line) == ("assertion", 3)
     assert caught.value.findings[0].thread == (40, 0, 0)
@@ -261,7 +261,7 @@ def test_a_100_gb_printf(vadd: cuda.Kernel, capsys: pytest.CaptureFixture[str]) 
     kernel = cuda.compile(
         '__global__ void f() { for (int i = 0; i < 1000000; ++i) printf("%0100d\\n", i); }', backend="simulator"
     )
-    with pytest.raises(KernelError) as caught:
+    with pytest.raises(CudaKernelError) as caught:
         kernel.within(1)[1000, 1]()
     assert caught.value.findings[0].kind == "timeout"
     said = capsys.readouterr().out
@@ -280,6 +280,6 @@ def test_exit_and_abort(vadd: cuda.Kernel) -> None:
 def test_a_failed_launch_leaves_the_arrays_alone(vadd: cuda.Kernel) -> None:
     kernel = cuda.compile("__global__ void f(int* x) { x[0] = 7; x[1 << 20] = 1; }", backend="simulator")
     x = np.zeros(1, np.int32)
-    with pytest.raises(KernelError):
+    with pytest.raises(CudaKernelError):
         kernel[1, 1](x)
     assert x[0] in (0, 7)

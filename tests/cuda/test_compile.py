@@ -83,7 +83,7 @@ def test_compile_time_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         + "".join(f"constexpr long c{i} = slow({100000 + i}); x[{i}] = c{i};\n" for i in range(200))
         + "}"
     )
-    with pytest.raises(cuda.CompileError, match="did not finish within 1 s"):
+    with pytest.raises(cuda.CudaCompileError, match="did not finish within 1 s"):
         cuda.compile(endless, strict=False, backend="simulator")
     monkeypatch.delenv("LABKIT_CUDA_COMPILE_SECONDS")
     assert not compiler_processes()
@@ -111,7 +111,7 @@ def test_a_source_of_templates_alone_lists_them_and_an_instance(
 ) -> None:
     source = """template <int N> __global__ void fill(int* x) { x[threadIdx.x] = N; }
     template <typename T, int N> __global__ void scale(T* x) { x[threadIdx.x] *= N; }"""
-    with pytest.raises(cuda.CompileError) as refused:
+    with pytest.raises(cuda.CudaCompileError) as refused:
         compile_them(source)
     said = str(refused.value)
     assert "only fill, template <int N>, on line 1, scale, template <typename T, int N>, on line 2;" in said
@@ -270,7 +270,7 @@ def test_macros_of_the_student_s_meet_none_of_ours() -> None:
 
 def test_windows_line_ends() -> None:
     source = "#define N \\\r\n 4\r\n__global__ void f(int* x)\r\n{\r\n#pragma unroll\r\n    for (int i = 0; i < N; ++i) x[i] = y;\r\n}\r\n"
-    with pytest.raises(cuda.CompileError) as caught:
+    with pytest.raises(cuda.CudaCompileError) as caught:
         cuda.compile(source, strict=False, backend="simulator")
     assert (caught.value.diagnostics[0].line, caught.value.diagnostics[0].source_line) == (
         6, "    for (int i = 0; i < N; ++i) x[i] = y;",
@@ -283,7 +283,7 @@ def test_windows_line_ends() -> None:
 def test_cuda_s_own_words_and_g_plus_plus_s() -> None:
     source = "__global__ void f(float* x)\n{\n    x[0] = nothing;\n}"
     for strict, said in ((None, 'identifier "nothing" is undefined'), (False, "nothing is not declared here")):
-        with pytest.raises(cuda.CompileError) as caught:
+        with pytest.raises(cuda.CudaCompileError) as caught:
             cuda.compile(source, strict=strict, backend="simulator")
         (diagnostic,) = caught.value.diagnostics
         assert (diagnostic.line, diagnostic.source_line) == (3, "    x[0] = nothing;")
@@ -293,7 +293,7 @@ def test_cuda_s_own_words_and_g_plus_plus_s() -> None:
 def test_strict_refuses_what_only_nvidia_s_compiler_refuses() -> None:
     source = "int host() { return 1; }\n__global__ void f(int* x) { x[0] = host(); }"
     assert cuda.compile(source, backend="simulator")
-    with pytest.raises(cuda.CompileError, match="host"):
+    with pytest.raises(cuda.CudaCompileError, match="host"):
         cuda.compile(source, strict=True, backend="simulator")
 
 

@@ -230,7 +230,7 @@ __global__ void f(int* out) {{
 )
 def test_features_left_out_are_named(code: str, words: str) -> None:
     source = f"#include <cooperative_groups.h>\nnamespace cg = cooperative_groups;\n__global__ void f() {{ {code} }}"
-    with pytest.raises(cuda.CompileError, match=words):
+    with pytest.raises(cuda.CudaCompileError, match=words):
         cuda.compile(source, backend="simulator", strict=False)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from mlsys_labkit.cuda.errors import KernelError
+from mlsys_labkit.cuda.errors import CudaKernelError
 from mlsys_labkit.cuda.kernel.compilation import Kernels
 from tests.cuda.engine_helpers import ints, kinds
 
@@ -50,7 +50,7 @@ def test_shuffles(engine_kernels: Kernels, mode: str, argument: int, width: int,
 def test_a_shuffle_from_an_absent_lane_is_zero_and_a_finding(engine_kernels: Kernels) -> None:
     out = ints(32)
     # 20 lanes live; each reads 8 lanes up, so lanes 12 to 19 read lanes that have left.
-    with pytest.raises(KernelError) as caught:
+    with pytest.raises(CudaKernelError) as caught:
         engine_kernels.reads_up[1, 32](out, 20)
     assert kinds(caught.value.findings) == {"absent_lane"}
     (finding,) = caught.value.findings
@@ -61,13 +61,13 @@ def test_a_shuffle_from_an_absent_lane_is_zero_and_a_finding(engine_kernels: Ker
 
 
 def test_a_lane_outside_the_mask_is_absent(engine_kernels: Kernels) -> None:
-    with pytest.raises(KernelError, match="mask"):
+    with pytest.raises(CudaKernelError, match="mask"):
         engine_kernels.reads_outside_mask[1, 32](ints(32))
 
 
 def test_an_earlier_value_is_never_seen_again(engine_kernels: Kernels) -> None:
     out = ints(32)
-    with pytest.raises(KernelError):
+    with pytest.raises(CudaKernelError):
         engine_kernels.shuffle_twice[1, 32](out)
     assert out[0] == 0  # not what lane 31 gave to the first shuffle
 
@@ -152,7 +152,7 @@ def test_barriers_in_two_branches_are_two_barriers(engine_kernels: Kernels, run:
     if run == "check":
         findings = kernel.check[1, 64]()
     else:
-        with pytest.raises(KernelError) as caught:
+        with pytest.raises(CudaKernelError) as caught:
             (kernel if run == "launch" else kernel.profile)[1, 64]()
         findings = list(caught.value.findings)
     (finding,) = findings
@@ -165,7 +165,7 @@ def test_barriers_in_two_branches_are_two_barriers(engine_kernels: Kernels, run:
 
 @pytest.mark.parametrize("kernel", ["stuck_warp", "half_at_syncwarp"])
 def test_threads_that_can_never_meet(engine_kernels: Kernels, kernel: str) -> None:
-    with pytest.raises(KernelError) as caught:
+    with pytest.raises(CudaKernelError) as caught:
         engine_kernels[kernel][1, 64]()
     assert kinds(caught.value.findings) == {"divergent_barrier"}
 
@@ -245,7 +245,7 @@ def test_a_kernel_that_never_ends_is_stopped_and_its_line_named(engine_kernels: 
     if run == "check":
         findings = launcher.within(0.2)[4, 64](ints(64))
     else:
-        with pytest.raises(KernelError) as caught:
+        with pytest.raises(CudaKernelError) as caught:
             launcher.within(0.2)[4, 64](ints(64))
         findings = list(caught.value.findings)
     timeouts = [finding for finding in findings if finding.kind == "timeout"]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mlsys_labkit import cuda
-from mlsys_labkit.cuda.errors import KernelError
+from mlsys_labkit.cuda.errors import CudaKernelError
 from mlsys_labkit.cuda.kernel.compilation import Kernels
 from tests.cuda.engine_helpers import ints, kinds
 
@@ -34,7 +34,7 @@ def test_faults(engine_kernels: Kernels, kernel: str, kind: str, run: str) -> No
     if run == "check":
         findings = launcher[2, 64](out)
     else:
-        with pytest.raises(KernelError) as caught:
+        with pytest.raises(CudaKernelError) as caught:
             launcher[2, 64](out)
         findings = list(caught.value.findings)
     assert kinds(findings) <= {kind, "illegal_address"} if kind == "out_of_bounds" else kinds(findings) == {kind}

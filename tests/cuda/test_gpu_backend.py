@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from mlsys_labkit import cuda
-from mlsys_labkit.cuda.errors import ArgumentError, CompileError, CudaError, KernelError, LaunchError
+from mlsys_labkit.cuda.errors import CudaArgumentError, CudaCompileError, CudaError, CudaKernelError, CudaLaunchError
 from mlsys_labkit.cuda.kernel.backends import gpu as gpu_backend
 from mlsys_labkit.cuda.kernel.compilation import compile_all
 from mlsys_labkit.cuda.kernel.kernel import Kernel
@@ -135,7 +135,7 @@ def test_a_device_array_of_the_gpu_is_refused_by_the_simulator(fake: FakeGpu) ->
     x = cuda.to_device(np.zeros(8, np.float32))
     simulated = cuda.compile(SOURCE, "stray", backend="simulator")
     assert simulated.backend == "simulator"
-    with pytest.raises(ArgumentError, match=r"argument 1 \(x\) of stray lies on the GPU.*pass its \.numpy\(\)"):
+    with pytest.raises(CudaArgumentError, match=r"argument 1 \(x\) of stray lies on the GPU.*pass its \.numpy\(\)"):
         simulated[1, 1](x, 0)
     x.free()
 
@@ -163,11 +163,13 @@ def test_torch_tensors_are_passed_by_pointer(fake: FakeGpu, kernel: Kernel) -> N
 def test_a_tensor_that_does_not_fit_is_named(fake: FakeGpu, kernel: Kernel) -> None:
     double, strided = tensor(fake, np.zeros(8)), tensor(fake, np.zeros(8, np.float32), contiguous=False)
     y = np.zeros(8, np.float32)
-    with pytest.raises(ArgumentError, match=r"argument 2 \(in\) of scale is an array of float64.*const float\*"):
+    with pytest.raises(CudaArgumentError, match=r"argument 2 \(in\) of scale is an array of float64.*const float\*"):
         kernel[1, 8](y, double, 4, whole(8))
-    with pytest.raises(ArgumentError, match=r"argument 2 \(in\) of scale has shape \(8,\).*pass tensor.contiguous\(\)"):
+    with pytest.raises(
+        CudaArgumentError, match=r"argument 2 \(in\) of scale has shape \(8,\).*pass tensor.contiguous\(\)"
+    ):
         kernel[1, 8](y, strided, 4, whole(8))
-    with pytest.raises(ArgumentError, match="scale takes 4 arguments and got 2"):
+    with pytest.raises(CudaArgumentError, match="scale takes 4 arguments and got 2"):
         kernel[1, 8](y, y)
     assert not fake.launches
     double.buffer.close()
@@ -192,7 +194,7 @@ def test_more_than_48_kib_of_shared_memory_is_opted_in_to(fake: FakeGpu) -> None
 
 
 def test_what_nvcc_refuses_is_raised_when_it_is_compiled(fake: FakeGpu) -> None:
-    with pytest.raises(CompileError, match='line 1: identifier "only_g" is undefined'):
+    with pytest.raises(CudaCompileError, match='line 1: identifier "only_g" is undefined'):
         gpu_backend.GpuBackend(Source("__global__ void k(int* x) { x[0] = only_g; }"), ["k"], {}, simulator=None)  # type: ignore[arg-type]
 
 
@@ -242,15 +244,15 @@ def test_check_is_the_simulators_and_its_results_come_back(fake: FakeGpu, kernel
 def test_an_illegal_address_is_one_clear_line_and_stays_one(fake: FakeGpu, kernel: Kernel) -> None:
     x = np.zeros(8, np.float32)
     bad = cuda.compile(SOURCE, "stray")
-    with pytest.raises(KernelError) as caught:
+    with pytest.raises(CudaKernelError) as caught:
         bad[1, 1](x, 1 << 20)
     text = str(caught.value)
     assert "\n" not in text
     assert text.startswith("a kernel read or wrote outside its arrays (CUDA_ERROR_ILLEGAL_ADDRESS), and this process")
     assert "restart the notebook's kernel" in text
-    with pytest.raises(KernelError, match=re.escape(text)):
+    with pytest.raises(CudaKernelError, match=re.escape(text)):
         kernel[1, 8](x, x, 2, whole(8))
-    with pytest.raises(KernelError, match=re.escape(text)):
+    with pytest.raises(CudaKernelError, match=re.escape(text)):
         cuda.zeros(4)
     (found,) = bad.check[1, 1](x, 8)  # what it advises works without the GPU
     assert found.line == 7
@@ -261,7 +263,7 @@ def test_out_of_memory_states_the_requested_size(fake: FakeGpu, kernel: Kernel) 
     x = np.zeros(1 << 18, np.float32)
     with pytest.raises(CudaError, match=r"^out of GPU memory: 1\.0 MiB do not fit on NVIDIA Fake; free") as caught:
         kernel[1, 8](x, x, 2, whole(8))
-    assert not isinstance(caught.value, KernelError), "nothing is lost"
+    assert not isinstance(caught.value, CudaKernelError), "nothing is lost"
     fake.memory_bytes = 1 << 30
     kernel[1, 8](x, x, 2, whole(8))
 
@@ -279,7 +281,7 @@ def test_out_of_memory_states_the_requested_size(fake: FakeGpu, kernel: Kernel) 
 def test_a_refused_launch_is_a_launch_error(fake: FakeGpu, kernel: Kernel, status: CUresult, words: str) -> None:
     x = np.zeros(8, np.float32)
     fake.next_launch = status
-    with pytest.raises(LaunchError, match=words):
+    with pytest.raises(CudaLaunchError, match=words):
         kernel[1, 1024](x, x, 2, whole(8))
     kernel[1, 8](x, x, 2, whole(8))  # the next one works
 
@@ -287,7 +289,7 @@ def test_a_refused_launch_is_a_launch_error(fake: FakeGpu, kernel: Kernel, statu
 def test_shared_memory_is_held_against_the_gpus_own_limit(fake: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device.the_gpu(), "arch", "sm_86")
     x = np.zeros(2, np.float32)
-    with pytest.raises(LaunchError, match=r"102,400 bytes of shared memory, and NVIDIA Fake \(sm_86\) has 101,376"):
+    with pytest.raises(CudaLaunchError, match=r"102,400 bytes of shared memory, and NVIDIA Fake \(sm_86\) has 101,376"):
         cuda.compile(SOURCE, "tile")[1, 32, 100 << 10](x)
 
 

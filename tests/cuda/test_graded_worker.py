@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mlsys_labkit import cuda
-from mlsys_labkit.cuda.errors import KernelError, WorkerError
+from mlsys_labkit.cuda.errors import CudaKernelError, CudaWorkerError
 from mlsys_labkit.cuda.kernel.simulator.client import Simulator
 
 RETURN = {"x86_64": "0xc3", "aarch64": "0xd65f03c0"}[platform.machine()]
@@ -75,7 +75,7 @@ def test_device_arrays_are_the_same_memory_for_both() -> None:
             kernel[1, min(size, 32)](device)
         assert set(device.numpy()[:32].tolist()) == {16.0}
         arrays = [device] if size == 1000 else [*arrays, device]
-    with pytest.raises(KernelError, match="thread"):
+    with pytest.raises(CudaKernelError, match="thread"):
         graded[1, 512](cuda.to_device(np.ones(1, np.float32)))
 
 
@@ -100,7 +100,7 @@ def test_a_plain_kernel_that_ends_its_process_leaves_the_graded_one_alone() -> N
     leave = cuda.compile('extern "C" void _exit(int);\n__global__ void leave() { _exit(3); }', backend="simulator")
     graded[1, 4](np.ones(4, np.float32))
     before = pids()[True]
-    with pytest.raises(WorkerError, match=r"called exit\(3\)"):
+    with pytest.raises(CudaWorkerError, match=r"called exit\(3\)"):
         leave[1, 1]()
     graded[1, 4](np.ones(4, np.float32))
     assert pids()[True] == before

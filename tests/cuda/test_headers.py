@@ -155,7 +155,7 @@ def test_printf_and_std_printf_take_builtin_variables(capfd):
     ],
 )  # fmt: skip
 def test_what_is_refused(source, says):
-    with pytest.raises(cuda.CompileError, match=says) as caught:
+    with pytest.raises(cuda.CudaCompileError, match=says) as caught:
         cuda.compile(source, "g" if "void g" in source else "f", backend="simulator", strict=False)
     assert len(caught.value.diagnostics) <= 3
 

@@ -10,7 +10,7 @@ import pytest
 
 from mlsys_labkit import cuda
 from mlsys_labkit.cuda import run_program
-from mlsys_labkit.cuda.errors import CompileError, CudaError
+from mlsys_labkit.cuda.errors import CudaCompileError, CudaError
 from mlsys_labkit.cuda.source.host_calls import host_calls
 from mlsys_labkit.cuda.source.source import Source
 
@@ -38,7 +38,7 @@ MAIN = "\nint main() { k<<<1, 1>>>(nullptr); }"
 def test_the_call_is_refused_with_its_line(source: str, line: int, called: str, kind: str, caller: str) -> None:
     words = f'calling a __host__ function("{called}") from a {kind} function("{caller}") is not allowed'
     for build in (lambda: run_program(source + MAIN), lambda: cuda.compile(source, backend="simulator", strict=False)):
-        with pytest.raises(CompileError) as caught:
+        with pytest.raises(CudaCompileError) as caught:
             build()
         assert [(one.line, one.text) for one in caught.value.diagnostics] == [(line, words)]
 

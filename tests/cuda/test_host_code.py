@@ -88,7 +88,7 @@ def test_a_macro_that_stands_in_a_host_function_stays():
 
 
 def test_an_error_behind_host_code_names_its_own_line():
-    with pytest.raises(cuda.CompileError) as caught:
+    with pytest.raises(cuda.CudaCompileError) as caught:
         cuda.compile("int main() {\n  cudaFree(0);\n}\n__global__ void f(int* x) {\n  x[0] = wrong;\n}")
     assert caught.value.diagnostics[0].line == 5
 
@@ -145,5 +145,5 @@ def test_pytorch_within_a_kernel_is_named():
 #include <torch/extension.h>
 __global__ void first(torch::PackedTensorAccessor32<float, 1> x) { x[0] = 1; }
 """
-    with pytest.raises(cuda.CompileError, match="PyTorch's C"):
+    with pytest.raises(cuda.CudaCompileError, match="PyTorch's C"):
         cuda.compile_all(source, backend="simulator", strict=False)

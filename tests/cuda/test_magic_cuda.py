@@ -88,11 +88,11 @@ def test_an_unsolved_cell_raises_when_it_is_launched(shell: InteractiveShell, st
 def test_a_cell_that_does_not_compile_leaves_no_earlier_kernel(shell: InteractiveShell) -> None:
     """Otherwise the tests would run the earlier kernel and pass."""
     run(shell, "mine -D FACTOR=2", SCALE)
-    with pytest.raises(cuda.CompileError):
+    with pytest.raises(cuda.CudaCompileError):
         shell.run_cell_magic("cuda", "mine", SCALE)
     kernel, x = shell.user_ns["mine"], np.ones(4, np.float32)
     for attempt in (lambda: kernel[1, 4](x), lambda: kernel.scale.check[1, 4](x), lambda: graded_kernel(kernel)):
-        with pytest.raises(cuda.CompileError, match="did not compile: mend what its cell complains of"):
+        with pytest.raises(cuda.CudaCompileError, match="did not compile: mend what its cell complains of"):
             attempt()
     assert repr(kernel) == "<kernel mine, did not compile>"
     run(shell, "mine -D FACTOR=2", SCALE)[1, 4](x)
@@ -100,7 +100,7 @@ def test_a_cell_that_does_not_compile_leaves_no_earlier_kernel(shell: Interactiv
 
 
 def test_errors_stand_on_the_cell_s_lines(shell: InteractiveShell) -> None:
-    with pytest.raises(cuda.CompileError) as caught:
+    with pytest.raises(cuda.CudaCompileError) as caught:
         run(shell, "mine", SCALE)
     assert caught.value.diagnostics[0].line == 4  # the magic's own line is the first
     assert caught.value.diagnostics[0].source_line == "    x[threadIdx.x] *= FACTOR;"
@@ -138,6 +138,6 @@ def test_a_line_that_cannot_be_read(shell: InteractiveShell, line: str, said: st
 
 def test_graded_cells_follow_the_rules(shell: InteractiveShell) -> None:
     cell = SCALE.replace("FACTOR", "2").replace("{\n", '{\n    asm("nop");\n')
-    with pytest.raises(cuda.CompileError, match="graded"):
+    with pytest.raises(cuda.CudaCompileError, match="graded"):
         run(shell, "mine --graded", cell)
     assert run(shell, "mine", cell).name == "scale"

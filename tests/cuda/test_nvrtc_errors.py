@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mlsys_labkit.cuda.errors import CompileError, CudaError
+from mlsys_labkit.cuda.errors import CudaCompileError, CudaError
 from mlsys_labkit.cuda.nvidia import libraries, nvrtc
 from mlsys_labkit.cuda.nvidia.diagnostics import read_log
 from mlsys_labkit.errors import MissingExtraError
@@ -76,7 +76,9 @@ def test_an_unknown_kernel_name_is_reported_without_a_line() -> None:
 
 def test_the_error_shows_the_first_complaints_and_carries_all() -> None:
     wrong = "\n".join(f"x[{index}] = missing{index};" for index in range(8))
-    with pytest.raises(CompileError, match=r'(?s)^line 2: identifier "missing0" is undefined.*and 3 more$') as caught:
+    with pytest.raises(
+        CudaCompileError, match=r'(?s)^line 2: identifier "missing0" is undefined.*and 3 more$'
+    ) as caught:
         nvrtc.compile(f"__global__ void k(float* x) {{\n{wrong}\n}}", "k")
     assert len(caught.value.diagnostics) == 8
     assert len(str(caught.value).splitlines()) == 6
@@ -122,7 +124,7 @@ def test_the_newest_copy_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_a_compiler_that_hangs_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LABKIT_CUDA_COMPILE_SECONDS", "0.001")
-    with pytest.raises(CompileError, match=r"did not finish within 0\.001 s and was stopped"):
+    with pytest.raises(CudaCompileError, match=r"did not finish within 0\.001 s and was stopped"):
         nvrtc.compile("// a source of its own\n" + ONE, "one")
 
 

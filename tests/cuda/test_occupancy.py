@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from mlsys_labkit.cuda.errors import CudaError, LaunchError
+from mlsys_labkit.cuda.errors import CudaError, CudaLaunchError
 from mlsys_labkit.cuda.nvidia.occupancy import LIMITS, limits_of, occupancy
 
 HEADER = Path(sysconfig.get_path("purelib")) / "nvidia" / "cu13" / "include" / "cuda_occupancy.h"
@@ -171,5 +171,5 @@ def test_an_unknown_architecture_lists_the_known(wrong: str) -> None:
 
 @pytest.mark.parametrize("wrong", [{"threads": 0}, {"registers": -1}, {"shared_bytes": -1}])
 def test_impossible_amounts_are_refused(wrong: dict[str, int]) -> None:
-    with pytest.raises(LaunchError, match="expected at least 1 thread"):
+    with pytest.raises(CudaLaunchError, match="expected at least 1 thread"):
         occupancy(**{"arch": "sm_90", "threads": 32, "registers": 32} | wrong)  # type: ignore[arg-type]

@@ -103,7 +103,7 @@ def test_a_forgery_is_refused_where_it_stands(source: str, line: int) -> None:
     found = violations(Source(source))
     assert found
     assert found[0].line == line
-    with pytest.raises(cuda.CompileError, match="graded") as caught:
+    with pytest.raises(cuda.CudaCompileError, match="graded") as caught:
         cuda.compile(source, "k", graded=True, backend="simulator")
     assert caught.value.diagnostics[0].line == line
 
@@ -111,7 +111,7 @@ def test_a_forgery_is_refused_where_it_stands(source: str, line: int) -> None:
 @pytest.mark.parametrize(("source", "said"), [case[1:] for case in COMPILED], ids=[case[0] for case in COMPILED])
 def test_a_forgery_is_refused_by_what_it_compiles_to(source: str, said: str) -> None:
     assert not violations(Source(source))
-    with pytest.raises(cuda.CompileError, match="graded") as caught:
+    with pytest.raises(cuda.CudaCompileError, match="graded") as caught:
         cuda.compile(source, "k", graded=True, backend="simulator")
     assert said in str(caught.value)
     # what is refused above is C++ that runs: without the rule it would have been a kernel
@@ -204,7 +204,7 @@ def test_another_thread_s_local_memory_is_no_cache() -> None:
     }"""
     kernel = cuda.compile(source, graded=True, backend="simulator")
     x, y = np.ones(32, np.float32), np.zeros(32, np.float32)
-    with pytest.raises(cuda.KernelError) as caught:
+    with pytest.raises(cuda.CudaKernelError) as caught:
         kernel.profile[1, 32](x, y)
     assert (caught.value.findings[0].kind, caught.value.findings[0].line) == ("out_of_bounds", 8)
     (finding,) = kernel.check[1, 32](x, y)
@@ -217,5 +217,5 @@ def test_a_wild_store_while_counting_is_no_profile(tmp_path: Path) -> None:
     """A kernel that writes over the simulator's own memory is stopped before it does."""
     source = KERNEL.format("auto f = &printf; char* p = *(char**)&f; for (long j = 0; j < n; ++j) p[j * 4096] = 1;")
     kernel = cuda.compile(source, "k", graded=True, backend="simulator")
-    with pytest.raises(cuda.KernelError):
+    with pytest.raises(cuda.CudaKernelError):
         kernel.profile[1, 1](np.ones(4, np.float32), 1)

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 from mlsys_labkit._frontends.cli import main as labkit
 from mlsys_labkit.cuda import run_program
-from mlsys_labkit.cuda.errors import CompileError, CudaError
+from mlsys_labkit.cuda.errors import CudaCompileError, CudaError
 from mlsys_labkit.cuda.program.command import run_cell
 from mlsys_labkit.cuda.program.rewrite import find_kernels, rewrite
 from mlsys_labkit.cuda.source.source import Source
@@ -103,17 +103,17 @@ cudaEventRecord(b); cudaEventElapsedTime(&ms, a, b); printf("%d", ms >= 0); }"""
 
 
 def test_compile_errors_name_the_students_line_and_header(tmp_path: Path) -> None:
-    with pytest.raises(CompileError) as caught:
+    with pytest.raises(CudaCompileError) as caught:
         run("int main() {\n  int x = 1\n  return x;\n}")
     assert caught.value.diagnostics[0].line in (2, 3)
     (tmp_path / "kernels.h").write_text("#pragma once\n__global__ void k() { undeclared = 1; }\n")
     (tmp_path / "main.cu").write_text('#include "kernels.h"\nint main() { k<<<1, 1>>>(); }\n')
-    with pytest.raises(CompileError, match="undeclared"):
+    with pytest.raises(CudaCompileError, match="undeclared"):
         run_program(tmp_path / "main.cu")
 
 
 def test_a_function_that_is_never_defined_is_named() -> None:
-    with pytest.raises(CompileError, match="helper"):
+    with pytest.raises(CudaCompileError, match="helper"):
         run("void helper(int);\nint main() { helper(1); }")
 
 
@@ -129,7 +129,7 @@ def test_a_function_that_is_never_defined_is_named() -> None:
     ],
 )
 def test_features_left_out_are_named_with_their_line(source: str, line: int, name: str) -> None:
-    with pytest.raises(CompileError, match=name) as caught:
+    with pytest.raises(CudaCompileError, match=name) as caught:
         run(source)
     first = caught.value.diagnostics[0]
     assert (first.line, name in first.text) == (line, True)

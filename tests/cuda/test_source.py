@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from mlsys_labkit.cuda import CompileError
+from mlsys_labkit.cuda import CudaCompileError
 from mlsys_labkit.cuda.source.kernels import choose_kernels
 from mlsys_labkit.cuda.source.rewrite import rewrite
 from mlsys_labkit.cuda.source.shared import dynamic_arrays
@@ -190,14 +190,14 @@ def test_kernels_are_chosen_by_name() -> None:
     [("h", "no kernel called 'h'; it defines: q::f, g"), ("g", "such as g<float, 16>")],
 )
 def test_a_kernel_that_cannot_be_chosen(name: str, said: str) -> None:
-    with pytest.raises(CompileError, match=re.escape(said)):
+    with pytest.raises(CudaCompileError, match=re.escape(said)):
         choose_kernels(SIMPLE, name)
 
 
 def test_no_kernel_at_all() -> None:
-    with pytest.raises(CompileError, match="defines no kernel"):
+    with pytest.raises(CudaCompileError, match="defines no kernel"):
         choose_kernels(Source("int main() {}").kernels, None)
-    with pytest.raises(CompileError, match="template <int N>"):
+    with pytest.raises(CudaCompileError, match="template <int N>"):
         choose_kernels(Source("template <int N> __global__ void f() {}").kernels, None)
 
 

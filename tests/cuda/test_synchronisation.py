@@ -155,7 +155,7 @@ __global__ void f(int* out) {
     cuda::device::memcpy_async_tx(s, out, cuda::aligned_size_t<16>(256), b);
 }
 """
-    with pytest.raises(cuda.CompileError, match="bulk copies"):
+    with pytest.raises(cuda.CudaCompileError, match="bulk copies"):
         cuda.compile(source, backend="simulator", strict=False)
 
 

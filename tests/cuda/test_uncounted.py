@@ -59,7 +59,7 @@ def test_constant_memory_is_no_scratch_memory() -> None:
     )
     kernel = cuda.compile(source, backend="simulator", graded=True)
     arguments = np.ones(256, np.float32), np.zeros(32, np.float32)
-    with pytest.raises(cuda.KernelError) as caught:
+    with pytest.raises(cuda.CudaKernelError) as caught:
         kernel.profile[1, 32](*arguments)
     for finding in (caught.value.findings[0], kernel.check[1, 32](*arguments)[0]):
         assert (finding.kind, finding.line) == ("out_of_bounds", 4)

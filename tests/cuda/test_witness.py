@@ -53,7 +53,7 @@ def launch(source: str, *values: Any) -> None:
 
 
 def test_hidden_stores_are_an_error() -> None:
-    with pytest.raises(cuda.KernelError, match="2 bytes of a changed, from byte 251 on") as caught:
+    with pytest.raises(cuda.CudaKernelError, match="2 bytes of a changed, from byte 251 on") as caught:
         launch(HIDDEN, np.zeros(64, np.float32), 62)
     (finding,) = caught.value.findings
     # 2.0f differs from 0.0f in its last byte.

@@ -228,7 +228,7 @@ def test_a_tile_beyond_the_matrix_is_found():
 )  # fmt: skip
 def test_tiles_that_do_not_exist_are_refused_in_one_line(fragment):
     source = f"#include <mma.h>\nusing namespace nvcuda::wmma;\n__global__ void f() {{ fragment<{fragment}> x; }}"
-    with pytest.raises(cuda.CompileError, match="wmma has no such tile, or it is not simulated") as caught:
+    with pytest.raises(cuda.CudaCompileError, match="wmma has no such tile, or it is not simulated") as caught:
         cuda.compile(source, backend="simulator", strict=False)
     assert caught.value.diagnostics[0].line == 3
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlsys_labkit.cuda.errors import CudaError, LaunchError, WorkerError
+from mlsys_labkit.cuda.errors import CudaError, CudaLaunchError, CudaWorkerError
 from mlsys_labkit.cuda.kernel.simulator import decode, process, protocol
 from mlsys_labkit.cuda.kernel.simulator.client import Mode, Simulator
 from tests.cuda.worker_helpers import gone, interrupted, notebook, pid, wait_until, wait_until_it_spins
@@ -34,7 +34,7 @@ def test_a_worker_that_dies_is_one_line_and_the_next_launch_works(
     kept, view = worker_kernels.array([1, 2, 3])
     assert worker_kernels.add()
     died = pid(worker_kernels)
-    with pytest.raises(WorkerError, match=words) as caught:
+    with pytest.raises(CudaWorkerError, match=words) as caught:
         worker_kernels.run(name, *arguments)
     assert "\n" not in str(caught.value)
     assert "device arrays keep their content" in str(caught.value)
@@ -56,14 +56,14 @@ def test_addresses_stored_in_device_memory_outlive_the_worker(worker_kernels: Ke
     place = worker_kernels.simulator.allocate(8)
     target, view = worker_kernels.array([0])
     worker_kernels.run("store_address", place, target)
-    with pytest.raises(WorkerError):
+    with pytest.raises(CudaWorkerError):
         worker_kernels.run("leave", ("i", 0))
     worker_kernels.run("follow_address", place, ("f", 7.5))
     assert view.tolist() == [7.5]
 
 
 def test_what_the_worker_complained_of_last_is_in_the_message(worker_kernels: Kernels) -> None:
-    with pytest.raises(WorkerError, match='called exit\\(1\\) and said "oh dear"'):
+    with pytest.raises(CudaWorkerError, match='called exit\\(1\\) and said "oh dear"'):
         worker_kernels.run("complain_and_leave")
 
 
@@ -76,7 +76,7 @@ def test_death_is_noticed_where_a_sandbox_refuses_pidfd(monkeypatch: pytest.Monk
     monkeypatch.setattr(Simulator, "_current", simulator)
     worker_kernels = Kernels(simulator)
     for _ in range(2):
-        with pytest.raises(WorkerError, match="SIGKILL"):
+        with pytest.raises(CudaWorkerError, match="SIGKILL"):
             worker_kernels.run("die_of", ("i", signal.SIGKILL))
     assert worker_kernels.add()
     simulator.close()
@@ -84,7 +84,7 @@ def test_death_is_noticed_where_a_sandbox_refuses_pidfd(monkeypatch: pytest.Monk
 
 def test_deaths_leave_no_open_files_behind(worker_kernels: Kernels) -> None:
     def die() -> int:
-        with pytest.raises(WorkerError):
+        with pytest.raises(CudaWorkerError):
             worker_kernels.run("leave", ("i", 1))
         return len(os.listdir("/proc/self/fd"))
 
@@ -117,7 +117,7 @@ def test_a_worker_that_cannot_be_stopped_is_killed(worker_kernels: Kernels, monk
     assert worker_kernels.add()
     died = pid(worker_kernels)
     os.kill(died, signal.SIGSTOP)  # deaf, as in a system call that never returns
-    with pytest.raises(WorkerError, match=r"did not answer for 1\.1 s and was killed"):
+    with pytest.raises(CudaWorkerError, match=r"did not answer for 1\.1 s and was killed"):
         worker_kernels.run("spin", timeout_s=0.1)
     assert gone(died)
     assert worker_kernels.add()
@@ -227,7 +227,7 @@ def test_large_arguments_arrive_and_larger_ones_are_refused(worker_kernels: Kern
     view[:] = 0
     worker_kernels.run("read_large", ("s", np.arange(8000, dtype=np.int32).tobytes()), total)
     assert view[0] == 8000 * 7999 // 2
-    with pytest.raises(LaunchError, match="a launch has room for 32,764"):
+    with pytest.raises(CudaLaunchError, match="a launch has room for 32,764"):
         worker_kernels.run("read_large", ("s", bytes(100_000)), total)
     assert worker_kernels.add()
 
@@ -263,7 +263,7 @@ def test_output_shows_while_the_kernel_runs(worker_kernels: Kernels, monkeypatch
 
 
 def test_what_was_printed_before_death_is_shown(worker_kernels: Kernels, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(WorkerError):
+    with pytest.raises(CudaWorkerError):
         worker_kernels.run("say_and_leave")
     assert capsys.readouterr().out == "last words\n"
 
@@ -287,5 +287,5 @@ def test_another_layout_is_an_error_at_start(monkeypatch: pytest.MonkeyPatch, na
     drifted = {**protocol.own_sizes(), name: 12345}
     monkeypatch.setattr(protocol, "own_sizes", lambda: drifted)
     simulator = Simulator()
-    with pytest.raises(WorkerError, match=f"lays out {name} in another way; reinstall"):
+    with pytest.raises(CudaWorkerError, match=f"lays out {name} in another way; reinstall"):
         _ = simulator.arena_address

@@ -33,7 +33,7 @@ IDENTITY = {
     **{f"GIT_{who}_EMAIL": "ada@example.edu" for who in ("AUTHOR", "COMMITTER")},
     "GIT_CONFIG_GLOBAL": os.devnull,
 }
-UNSOLVED = {"NotImplementedError", "UnsolvedError"}
+UNSOLVED = {"NotImplementedError", "CudaUnsolvedError", "TritonUnsolvedError"}
 EXECUTE = """
 import sys, nbformat
 from nbclient import NotebookClient

@@ -24,12 +24,13 @@ from os import path as path, sep as sep  # noqa: F401
 from {broken} import thing as thing
 
 __version__: str
+Ratio = Fraction
 """
 
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """Return a package whose stub has names on one line, on several, under another name, and of a missing library."""
+    """Return a package whose stub has names on one line and on several, renamed, repeated, or of a missing library."""
     module = ModuleType("lazy_package")
     monkeypatch.setitem(sys.modules, "lazy_package", module)
     (tmp_path / "__init__.pyi").write_text(STUB.format(broken="no_such_library.part"))
@@ -39,7 +40,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_attach_lists_the_names_of_the_stub(package: ModuleType) -> None:
-    assert dir(package) == ["Exact", "Fraction", "path", "sep", "thing"] == package.__all__
+    assert dir(package) == ["Exact", "Fraction", "Ratio", "path", "sep", "thing"] == package.__all__
 
 
 def test_attach_loads_names_and_modules(package: ModuleType) -> None:
@@ -47,7 +48,7 @@ def test_attach_loads_names_and_modules(package: ModuleType) -> None:
     import fractions
     import os
 
-    assert package.Fraction is fractions.Fraction
+    assert package.Fraction is package.Ratio is fractions.Fraction
     assert package.Exact is decimal.Decimal
     assert package.path is os.path
 

@@ -16,7 +16,7 @@ import triton.language as tl
 from mlsys_labkit.cuda.errors import CudaError
 from mlsys_labkit.triton_trace.compile.compiled import Compiled, compile_for
 from mlsys_labkit.triton_trace.compile.stages import lines_of
-from mlsys_labkit.triton_trace.errors import ArgumentError, CompileError, RefusedSourceError
+from mlsys_labkit.triton_trace.errors import RefusedSourceError, TritonArgumentError, TritonCompileError
 
 BIAS = tl.constexpr(3)
 PLAIN = 3
@@ -314,14 +314,14 @@ def calls_wrong(x):
 
 
 def test_compile_errors_name_the_students_line() -> None:
-    with pytest.raises(CompileError) as caught:
+    with pytest.raises(TritonCompileError) as caught:
         compile_for(wrong_size, "sm_90", X, n=128)
     at = line(wrong_size, "2 * n")
     assert str(caught.value).startswith(f"test_compiled.py line {at}: ")
     assert "128 and 256" in str(caught.value)
     assert str(caught.value).endswith("[tl.store(x + i, i + tl.arange(0, 2 * n))]")
     assert (caught.value.place, caught.value.line) == ("test_compiled.py", at)
-    with pytest.raises(CompileError, match=rf"line {line(wrong_size, 'arange')}: .*power of 2"):
+    with pytest.raises(TritonCompileError, match=rf"line {line(wrong_size, 'arange')}: .*power of 2"):
         compile_for(calls_wrong, "sm_90", X)
     for kernel, word, reason in ((wrong_name, "cubed", "not defined"), (plain_global, "PLAIN", "tl.constexpr")):
         with pytest.raises(RefusedSourceError, match=rf"line {line(kernel, word)}: .*{reason}"):
@@ -331,18 +331,18 @@ def test_compile_errors_name_the_students_line() -> None:
 def test_compile_for_refuses_bad_requests_in_one_line() -> None:
     with pytest.raises(CudaError, match="no architecture 'sm_42' on record"):
         compile_for(add, "sm_42", X, X, X, 4)
-    with pytest.raises(ArgumentError, match="add is not given n"):
+    with pytest.raises(TritonArgumentError, match="add is not given n"):
         compile_for(add, "sm_90", X, X, X)
-    with pytest.raises(ArgumentError, match=r'"\*fp16:16"'):
+    with pytest.raises(TritonArgumentError, match=r'"\*fp16:16"'):
         compile_for(add, "sm_90", X, X, signature={"out": "pointer", "n": "i32"})
-    with pytest.raises(ArgumentError, match="got n twice"):
+    with pytest.raises(TritonArgumentError, match="got n twice"):
         compile_for(add, "sm_90", X, X, X, n=3, signature={"n": "i32"})
-    with pytest.raises(ArgumentError, match="out: expected an array"):
+    with pytest.raises(TritonArgumentError, match="out: expected an array"):
         compile_for(add, "sm_90", X, X, [1.0], 4)
 
 
 def test_compile_for_stops_the_compiler_after_its_timeout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("LABKIT_CUDA_CACHE", str(tmp_path))
-    with pytest.raises(CompileError, match=r"stopped after 0\.05 s"):
+    with pytest.raises(TritonCompileError, match=r"stopped after 0\.05 s"):
         compile_for(add, "sm_90", X, X, X, 4, timeout_s=0.05)
     assert not list(tmp_path.glob("triton-*/*"))

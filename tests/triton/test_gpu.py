@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
 from mlsys_labkit.triton_trace import trace, tracing  # noqa: E402
-from mlsys_labkit.triton_trace.errors import ArgumentError  # noqa: E402
+from mlsys_labkit.triton_trace.errors import TritonArgumentError  # noqa: E402
 from mlsys_labkit.triton_trace.launch import gpu, launcher  # noqa: E402
 from tests.triton import kernels  # noqa: E402
 
@@ -83,7 +83,7 @@ def test_trace_counts_the_reduced_launch(launched: list[tuple[Any, ...]]) -> Non
 
 
 def test_trace_refuses_large_arguments_before_anything_runs(launched: list[tuple[Any, ...]]) -> None:
-    with pytest.raises(ArgumentError, match=r"96 MiB of arguments.*reduced="):
+    with pytest.raises(TritonArgumentError, match=r"96 MiB of arguments.*reduced="):
         trace(kernels.add)[(1,)](*arguments(8 << 20), BLOCK=1024)
     assert launched == []
 

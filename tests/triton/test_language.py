@@ -10,7 +10,12 @@ import torch
 import triton
 import triton.language as tl
 
-from mlsys_labkit.triton_trace.errors import ArgumentError, KernelError, LaunchError, RefusedSourceError
+from mlsys_labkit.triton_trace.errors import (
+    RefusedSourceError,
+    TritonArgumentError,
+    TritonKernelError,
+    TritonLaunchError,
+)
 from mlsys_labkit.triton_trace.raw_accesses import trace_raw
 
 SCALE = tl.constexpr(3)
@@ -45,7 +50,7 @@ def one_condition(x, out):
 
 def test_block_as_condition_is_refused() -> None:
     with pytest.raises(
-        KernelError, match=r"line \d+: a block of shape \[4\] is not one condition; use tl.where.*if block"
+        TritonKernelError, match=r"line \d+: a block of shape \[4\] is not one condition; use tl.where.*if block"
     ):
         ran(one_condition, np.ones(4, np.int32))
 
@@ -152,7 +157,7 @@ def test_grid_takes_every_form_of_triton(grid: Any) -> None:
 
 @pytest.mark.parametrize("grid", [(1, 2, 3, 4), (1, 70000), (-1,), ()])
 def test_grid_refuses_wrong_sizes(grid: Any) -> None:
-    with pytest.raises(LaunchError, match=r"expected a grid|a grid has"):
+    with pytest.raises(TritonLaunchError, match=r"expected a grid|a grid has"):
         programs[grid](np.zeros(8, np.int32), BLOCK=1)
 
 
@@ -167,7 +172,7 @@ def test_grid_refuses_wrong_sizes(grid: Any) -> None:
     ],
 )
 def test_launch_refuses_arguments_that_do_not_fit(arguments: Any, meta: Any, message: str) -> None:
-    with pytest.raises(ArgumentError, match=message):
+    with pytest.raises(TritonArgumentError, match=message):
         programs[1,](*arguments, **meta)
 
 
@@ -222,9 +227,9 @@ def asserting(x, out):
 
 def test_device_assert_fails_the_launch() -> None:
     assert ran(asserting, np.array([0, 1, 2, 2], np.int32))[0] == 1
-    with pytest.raises(KernelError, match=r"tl\.device_assert does not hold: too large"):
+    with pytest.raises(TritonKernelError, match=r"tl\.device_assert does not hold: too large"):
         ran(asserting, np.arange(4, dtype=np.int32))
-    with pytest.raises(KernelError, match="all zero"):
+    with pytest.raises(TritonKernelError, match="all zero"):
         ran(asserting, np.zeros(4, np.int32))
 
 
@@ -241,7 +246,7 @@ def wrong_shapes(x, out):
 
 
 def test_error_names_helper_line_and_tritons_reason() -> None:
-    with pytest.raises(KernelError) as caught:
+    with pytest.raises(TritonKernelError) as caught:
         ran(wrong_shapes, np.zeros(8, np.int32))
     text = str(caught.value)
     line = inner.fn.__code__.co_firstlineno + 2
@@ -258,7 +263,7 @@ def small_dot(x, out):
 
 
 def test_dot_refuses_shapes_that_hopper_refuses() -> None:
-    with pytest.raises(KernelError, match="K >= 16"):
+    with pytest.raises(TritonKernelError, match="K >= 16"):
         small_dot[1,](np.zeros((8, 8), np.float16), np.zeros((8, 8), np.float32))
 
 

@@ -12,7 +12,7 @@ import torch
 import triton
 import triton.language as tl
 
-from mlsys_labkit.triton_trace.errors import ArgumentError, KernelError
+from mlsys_labkit.triton_trace.errors import TritonArgumentError, TritonKernelError
 from mlsys_labkit.triton_trace.launch.launcher import reachable
 from mlsys_labkit.triton_trace.raw_accesses import trace_raw
 
@@ -98,7 +98,7 @@ def test_arrays_without_stores_stay_unchanged() -> None:
 
 def test_load_past_the_end_names_line_element_and_program() -> None:
     x, out = torch.zeros(100), torch.zeros(128)
-    with pytest.raises(KernelError) as caught:
+    with pytest.raises(TritonKernelError) as caught:
         double_unmasked[2,](x, out, BLOCK=64)
     line = line_of(double_unmasked, "value = tl.load(x + i)")
     assert str(caught.value).startswith(
@@ -111,9 +111,9 @@ def test_load_past_the_end_names_line_element_and_program() -> None:
 def test_store_before_the_start_is_refused_beside_another_array() -> None:
     """Two arrays lie side by side in memory: an access past the first must not count as one of the second."""
     data = np.zeros(16, np.float32)
-    with pytest.raises(KernelError, match=r"it writes out\[8\], and out has 8 elements"):
+    with pytest.raises(TritonKernelError, match=r"it writes out\[8\], and out has 8 elements"):
         double_unmasked[1,](np.zeros(16, np.float32), data[:8], BLOCK=16)
-    with pytest.raises(KernelError, match=r"it writes out\[-1\]"):
+    with pytest.raises(TritonKernelError, match=r"it writes out\[-1\]"):
         double_strided[1,](np.zeros(16, np.float32), data, 1, -1, BLOCK=2)
     assert not data.any()
 
@@ -131,14 +131,14 @@ def first_word(x, out):
 
 @pytest.mark.parametrize("offset", [2**31 - 8, -(2**31), 2**40, -(2**40), 2**61])
 def test_pointers_outside_arrays_are_never_followed(offset: int) -> None:
-    with pytest.raises(KernelError, match="it reads"):
+    with pytest.raises(TritonKernelError, match="it reads"):
         far_away[1,](np.zeros(8, np.float32), np.zeros(8, np.float32), offset, BLOCK=8)
 
 
 def test_access_partly_outside_an_array_is_refused() -> None:
-    with pytest.raises(KernelError, match=r"it reads x\[8\], and x has 8 elements; give it a mask"):
+    with pytest.raises(TritonKernelError, match=r"it reads x\[8\], and x has 8 elements; give it a mask"):
         far_away[1,](np.zeros(8, np.float32), np.zeros(8, np.float32), 1, BLOCK=8)
-    with pytest.raises(KernelError, match="it reads"):
+    with pytest.raises(TritonKernelError, match="it reads"):
         first_word[1,](np.zeros(3, np.int8), np.zeros(1, np.int32))
 
 
@@ -170,7 +170,7 @@ def test_read_only_array_refuses_stores() -> None:
     out = np.zeros(8, np.float32)
     double[1,](x, out, 8, BLOCK=8)
     assert out.tolist() == [2.0] * 8
-    with pytest.raises(KernelError, match="it stores to out, which is read-only"):
+    with pytest.raises(TritonKernelError, match="it stores to out, which is read-only"):
         double[1,](out, x, 8, BLOCK=8)
 
 
@@ -181,7 +181,7 @@ def misaligned(x, out):
 
 
 def test_misaligned_access_is_refused() -> None:
-    with pytest.raises(KernelError, match="no multiple of 4"):
+    with pytest.raises(TritonKernelError, match="no multiple of 4"):
         misaligned[1,](np.zeros(8, np.float32), np.zeros(8, np.float32))
 
 
@@ -326,7 +326,7 @@ def through_block_pointer(x, out, rows, columns, M: tl.constexpr, N: tl.constexp
 def test_block_pointers_mask_checked_axes() -> None:
     x, out = torch.arange(15.0).reshape(3, 5), torch.zeros(3, 5)
     if triton.__version__ >= "3.9":
-        with pytest.raises(KernelError, match="removed"):
+        with pytest.raises(TritonKernelError, match="removed"):
             through_block_pointer[1,](x, out, 3, 5, M=4, N=4)
         return
     through_block_pointer[1,](x, out, 3, 5, M=4, N=4)
@@ -336,7 +336,7 @@ def test_block_pointers_mask_checked_axes() -> None:
 
 @pytest.mark.parametrize("value", [object(), [1, 2], {"a": 1}, np.zeros(3, np.complex64), np.zeros(2, "S3")])
 def test_unsupported_arguments_are_refused(value: Any) -> None:
-    with pytest.raises(ArgumentError, match=re.compile("^x: ")):
+    with pytest.raises(TritonArgumentError, match=re.compile("^x: ")):
         double[1,](value, np.zeros(4, np.float32), 4, BLOCK=4)
 
 
@@ -356,7 +356,7 @@ def test_reachable_arrays_are_read_through_pointers() -> None:
     with reachable(a, b):
         through_pointers[2,](pointers, sizes, out, BLOCK=8)
     assert out.tolist() == [10.0, 21.0]
-    with reachable(a, b), pytest.raises(KernelError, match=r"it reads reachable\[0\]\[5\]"):
+    with reachable(a, b), pytest.raises(TritonKernelError, match=r"it reads reachable\[0\]\[5\]"):
         through_pointers[2,](pointers, sizes + 1, out, BLOCK=8)
-    with pytest.raises(KernelError, match=r"of no argument; pointers in an array need reachable\(arrays\)"):
+    with pytest.raises(TritonKernelError, match=r"of no argument; pointers in an array need reachable\(arrays\)"):
         through_pointers[2,](pointers, sizes, out, BLOCK=8)

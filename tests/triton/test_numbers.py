@@ -15,7 +15,7 @@ import triton.language as tl
 from hypothesis import given, settings, strategies as st
 
 import mlsys_labkit.triton_trace  # noqa: F401  (so that kernels run here)
-from mlsys_labkit.triton_trace.errors import KernelError, TritonTraceError
+from mlsys_labkit.triton_trace.errors import TritonKernelError, TritonTraceError
 from tests.triton.number_helpers import bits, same
 
 BF16_CODES = np.arange(1 << 16, dtype=np.uint16)
@@ -244,7 +244,7 @@ def plus(x, out, BLOCK: tl.constexpr):
 @pytest.mark.parametrize("dtype", list(TORCH_FP8.values()))
 def test_arithmetic_in_fp8_is_refused_as_the_compiler_refuses_it(dtype: torch.dtype) -> None:
     x = torch.ones(4).to(dtype)
-    with pytest.raises(KernelError, match=r"convert first: x\.to\(tl\.float32\)"):
+    with pytest.raises(TritonKernelError, match=r"convert first: x\.to\(tl\.float32\)"):
         plus[1,](x, x, BLOCK=4)
 
 

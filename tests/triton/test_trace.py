@@ -15,7 +15,7 @@ import triton.language as tl  # noqa: E402
 
 from mlsys_labkit.checks import CheckError, ImpossibleCountError, expect_no_findings, expect_traffic  # noqa: E402
 from mlsys_labkit.triton_trace import Trace, trace, tracing  # noqa: E402
-from mlsys_labkit.triton_trace.errors import KernelError, TritonTraceError  # noqa: E402
+from mlsys_labkit.triton_trace.errors import TritonKernelError, TritonTraceError  # noqa: E402
 from mlsys_labkit.triton_trace.raw_accesses import trace_raw  # noqa: E402
 from tests.triton import kernels  # noqa: E402
 
@@ -234,7 +234,7 @@ def fails(x):
 
 
 def test_tracing_keeps_no_trace_of_failed_launch() -> None:
-    with pytest.raises(KernelError, match=r"program \(2, 0, 0\)"):
+    with pytest.raises(TritonKernelError, match=r"program \(2, 0, 0\)"):
         trace(fails)[(3,)](zeros(1))
 
 

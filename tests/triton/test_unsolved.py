@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 
 from mlsys_labkit.triton_trace.compile.compiled import compile_for
-from mlsys_labkit.triton_trace.errors import UnsolvedError
+from mlsys_labkit.triton_trace.errors import TritonUnsolvedError
 from mlsys_labkit.triton_trace.raw_accesses import trace_raw
 
 
@@ -38,10 +38,10 @@ def test_trace_of_unsolved_kernel_raises_unsolved_error(kernel: Any, name: str) 
 
 
 def test_launch_of_unsolved_kernel_raises_unsolved_error() -> None:
-    with pytest.raises(UnsolvedError):
+    with pytest.raises(TritonUnsolvedError):
         stub[1,](np.zeros(4, np.float32), 4, BLOCK=4)
 
 
 def test_compile_for_unsolved_kernel_raises_unsolved_error() -> None:
-    with pytest.raises(UnsolvedError):
+    with pytest.raises(TritonUnsolvedError):
         compile_for(stub, "sm_90", np.zeros(4, np.float32), 4, BLOCK=4)

@@ -18,7 +18,7 @@ import pytest
 import triton
 import triton.language as tl
 
-from mlsys_labkit.triton_trace.errors import KernelError, WorkerError
+from mlsys_labkit.triton_trace.errors import TritonKernelError, TritonWorkerError
 from mlsys_labkit.triton_trace.launch import client
 from mlsys_labkit.triton_trace.launch.client import Worker
 from mlsys_labkit.triton_trace.launch.launcher import Launcher
@@ -48,7 +48,7 @@ def works() -> bool:
 
 def test_launch_timeout_names_the_program_reached() -> None:
     out = np.zeros(2, np.int32)
-    with pytest.raises(WorkerError, match=r"stopped after 0\.5 s, in program 0 of 3; .*timeout_s"):
+    with pytest.raises(TritonWorkerError, match=r"stopped after 0\.5 s, in program 0 of 3; .*timeout_s"):
         Launcher(forever, timeout_s=0.5).launch((3,), (out,), {})
     assert out.tolist() == [0, 0]
     assert works()
@@ -67,7 +67,7 @@ def test_killed_worker_is_reported_and_replaced() -> None:
     process = Worker.current()._process
     assert process is not None
     threading.Timer(0.3, process.kill).start()
-    with pytest.raises(WorkerError, match=r"died of SIGKILL.*the next launch starts another"):
+    with pytest.raises(TritonWorkerError, match=r"died of SIGKILL.*the next launch starts another"):
         forever[1,](np.zeros(2, np.int32))
     assert works()
 
@@ -213,7 +213,7 @@ def test_launch_of_many_programs_finishes() -> None:
 
 def test_progress_line_is_shown_and_erased(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(client, "_QUIET_SECONDS", 0.0)
-    with pytest.raises(WorkerError):
+    with pytest.raises(TritonWorkerError):
         Launcher(slowly, timeout_s=1.0).launch((1 << 20,), (np.zeros(1 << 20, np.int32),), {})
     shown, complaints = capsys.readouterr()
     assert complaints == "", "nbgrader gives no points for a test with text on stderr"
@@ -231,7 +231,7 @@ def test_error_names_cell_and_its_line() -> None:
         shell.run_cell("# a helper\n@triton.jit\ndef helper(x):\n    return tl.load(x + 9)\n", store_history=True)
         shell.run_cell("@triton.jit\ndef kernel(x):\n    tl.store(x, helper(x))\n", store_history=True)
         result = shell.run_cell("kernel[1,](np.zeros(4, np.float32))", store_history=True)
-        assert isinstance(result.error_in_exec, KernelError)
+        assert isinstance(result.error_in_exec, TritonKernelError)
         text = str(result.error_in_exec)
         assert re.match(
             r"In\[2\] line 4: it reads x\[9\], and x has 4 elements.*\[return tl.load\(x \+ 9\)\]$", text

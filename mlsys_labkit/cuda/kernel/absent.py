@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from mlsys_labkit.cuda.errors import CompileError, CudaError, UnsolvedError
+from mlsys_labkit.cuda.errors import CudaCompileError, CudaError, CudaUnsolvedError
 from mlsys_labkit.cuda.finding import Finding
 from mlsys_labkit.cuda.kernel.arguments.parameters import Parameter
 from mlsys_labkit.cuda.kernel.kernel import Kernel
@@ -16,14 +16,14 @@ _NEXT = "run that cell, and run this one again"
 
 
 def unsolved_kernel(name: str, source: str, line: int) -> AbsentKernel:
-    """Return a kernel whose launch raises UnsolvedError, a NotImplementedError like an unsolved Python function's."""
+    """Return a kernel whose launch raises CudaUnsolvedError, a NotImplementedError as of an unsolved function."""
     why = f"is not written yet: line {line} of its cell says so; write C++, delete that line, {_NEXT}"
-    return AbsentKernel(name, source, UnsolvedError, why)
+    return AbsentKernel(name, source, CudaUnsolvedError, why)
 
 
 def broken_kernel(name: str, source: str) -> AbsentKernel:
     """Return the kernel of a cell that did not compile, so that tests do not judge the one compiled before."""
-    return AbsentKernel(name, source, CompileError, f"did not compile: mend what its cell complains of, {_NEXT}")
+    return AbsentKernel(name, source, CudaCompileError, f"did not compile: mend what its cell complains of, {_NEXT}")
 
 
 class AbsentKernel(Kernel):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from mlsys_labkit.cuda.errors import CompileError, CudaError, Diagnostic, GradedError
+from mlsys_labkit.cuda.errors import CudaCompileError, CudaError, Diagnostic, GradedError
 from mlsys_labkit.cuda.kernel.absent import unsolved_kernel
 from mlsys_labkit.cuda.kernel.backends.gpu import GpuBackend
 from mlsys_labkit.cuda.kernel.backends.module import SimulatedModule
@@ -97,7 +97,7 @@ def compile(
 
     A source with nbgrader's stub in it compiles; its kernel raises NotImplementedError when it is launched.
 
-    Raises CompileError with ``diagnostics`` that point at lines of the source, and CudaError where nothing can be
+    Raises CudaCompileError with ``diagnostics`` that point at lines of the source, and CudaError where nothing can be
     compiled.
 
     Example:
@@ -113,7 +113,7 @@ def compile(
         return unsolved_kernel(name or found, request.source.text, stub)
     made = _make(request, choose_kernels(request.source.kernels, name), may_drop=name is None)
     if len(made) > 1:
-        raise CompileError(
+        raise CudaCompileError(
             f"the source defines {len(made)} kernels: {', '.join(made)}; "
             f"say which: compile(source, {next(iter(made))!r}), or take them all with compile_all(source)"
         )
@@ -173,10 +173,10 @@ def _make(request: _Request, chosen: tuple[str, ...], may_drop: bool) -> dict[st
     names, refusal = chosen, None
     try:
         backend, names = _backend(request, chosen, may_drop)
-    except CompileError as error:
+    except CudaCompileError as error:
         refusal = error
     if told := _nvrtc_says(request, names, refusal):
-        raise CompileError("\n".join(map(str, told[:5] if refusal else told)), told)
+        raise CudaCompileError("\n".join(map(str, told[:5] if refusal else told)), told)
     if refusal:
         raise refusal
     text = request.source.text
@@ -195,7 +195,7 @@ def _backend(request: _Request, chosen: tuple[str, ...], may_drop: bool) -> tupl
     return GpuBackend(request.source, names, dict(request.defines), simulator, request.folder), names
 
 
-def _nvrtc_says(request: _Request, names: tuple[str, ...], refusal: CompileError | None) -> tuple[Diagnostic, ...]:
+def _nvrtc_says(request: _Request, names: tuple[str, ...], refusal: CudaCompileError | None) -> tuple[Diagnostic, ...]:
     """Return NVRTC's errors for the source, if ``strict`` asks for them or g++ has refused the source."""
     wanted = bool(request.strict)
     if refusal:
@@ -220,7 +220,7 @@ def _simulated(request: _Request, chosen: tuple[str, ...], may_drop: bool) -> Si
         parameter_texts = tuple(texts.get(name.split("<")[0], "") for name in chosen)
         try:
             return _module(unit, parameter_texts)
-        except CompileError as error:
+        except CudaCompileError as error:
             numbers = {one.line - 1 for one in error.diagnostics if one.file == EXPORTS and one.line <= len(chosen)}
             if not numbers:
                 raise
@@ -230,7 +230,7 @@ def _simulated(request: _Request, chosen: tuple[str, ...], may_drop: bool) -> Si
             chosen = left
 
 
-def _about_exports(error: CompileError, chosen: tuple[str, ...]) -> CompileError:
+def _about_exports(error: CudaCompileError, chosen: tuple[str, ...]) -> CudaCompileError:
     """Replace errors about an export line by errors about the kernel that the line exports."""
     lines = dict.fromkeys(one.line - 1 for one in error.diagnostics if one.file == EXPORTS)
     told = tuple(
@@ -240,7 +240,7 @@ def _about_exports(error: CompileError, chosen: tuple[str, ...]) -> CompileError
         for line in lines
         if line < len(chosen)
     )
-    return CompileError("\n".join(map(str, told)), told)
+    return CudaCompileError("\n".join(map(str, told)), told)
 
 
 @functools.lru_cache(maxsize=64)

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from mlsys_labkit.cuda.errors import LaunchError
+from mlsys_labkit.cuda.errors import CudaLaunchError
 from mlsys_labkit.cuda.finding import Finding
 from mlsys_labkit.cuda.kernel.arguments.parameters import Parameter, signature
 from mlsys_labkit.cuda.profile import Profile
@@ -92,11 +92,13 @@ class Launcher(Generic[Result]):
     def within(self, seconds: float) -> Launcher[Result]:
         """Return a launcher that stops the launch after so many seconds."""
         if not seconds > 0:
-            raise LaunchError(f"a launch is given more than 0 seconds; got {seconds!r}")
+            raise CudaLaunchError(f"a launch is given more than 0 seconds; got {seconds!r}")
         return Launcher(self._kernel, self._run, replace(self._options, seconds=float(seconds)))
 
     def __call__(self, *arguments: Any) -> Result:
-        raise LaunchError(f"say how many threads: {self._kernel.name}[grid, block](...), also for .profile and .check")
+        raise CudaLaunchError(
+            f"say how many threads: {self._kernel.name}[grid, block](...), also for .profile and .check"
+        )
 
 
 class Kernel:
@@ -156,7 +158,7 @@ class Kernel:
 
         numpy arrays and torch tensors are copied in, and back where the kernel's pointer is not const.
 
-        Raises LaunchError, ArgumentError, and KernelError with findings when the kernel fails.
+        Raises CudaLaunchError, CudaArgumentError, and CudaKernelError with findings when the kernel fails.
         """
         return self._plain[key]
 
@@ -188,7 +190,8 @@ class Kernel:
     def resources(self, architecture: str = "sm_90") -> Resources:
         """Return registers, spills and shared memory, from NVIDIA's own compiler; no GPU is needed.
 
-        Raises CompileError, CudaError for an unknown ``architecture``, MissingExtraError when NVRTC is not installed.
+        Raises CudaCompileError, CudaError for an unknown ``architecture``, MissingExtraError when NVRTC is not
+        installed.
         """
         from mlsys_labkit.cuda.nvidia.resources import resources
 
@@ -219,5 +222,5 @@ class Kernel:
 
 def _positive(what: str, number: int) -> int:
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-        raise LaunchError(f"{what} is a whole number from 1; got {number!r}")
+        raise CudaLaunchError(f"{what} is a whole number from 1; got {number!r}")
     return number

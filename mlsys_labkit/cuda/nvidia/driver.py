@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsys_labkit.cuda.errors import CudaError, KernelError, LaunchError
+from mlsys_labkit.cuda.errors import CudaError, CudaKernelError, CudaLaunchError
 from mlsys_labkit.cuda.shape import LaunchShape
 from mlsys_labkit.errors import require
 
@@ -92,7 +92,7 @@ class Gpu:
         return float(end - start) * 1e-3
 
     def synchronize(self) -> None:
-        """Wait for all that was started. Raises KernelError when a kernel failed meanwhile."""
+        """Wait for all that was started. Raises CudaKernelError when a kernel failed meanwhile."""
         self._call(self._device.sync)
 
     def upload(self, address: int, raw: NDArray[np.uint8]) -> None:
@@ -129,7 +129,7 @@ class Gpu:
 
     def _call(self, call: Callable[[], Any], nbytes: int = 0, shape: LaunchShape | None = None) -> Any:
         if self._lost:
-            raise KernelError(self._lost)
+            raise CudaKernelError(self._lost)
         try:
             return call()
         except Exception as error:
@@ -143,19 +143,19 @@ class Gpu:
                 f"a kernel {_FATAL[name]} ({name}), and this process has lost the GPU; restart the notebook's kernel, "
                 "then kernel.check[grid, block](...) finds the line in the simulator"
             )
-            return KernelError(self._lost)
+            return CudaKernelError(self._lost)
         if name == "CUDA_ERROR_OUT_OF_MEMORY":
             return CudaError(
                 f"out of GPU memory: {nbytes / 2**20:,.1f} MiB do not fit on {self.name}; "
                 "free device arrays and tensors (del, torch.cuda.empty_cache()), or use a smaller size"
             )
         if name == "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES" and shape:
-            return LaunchError(
+            return CudaLaunchError(
                 f"too many resources requested for launch: {shape.threads_per_block} threads a block do not fit on an "
                 f"SM of {self.name} with this kernel's registers; use fewer (see kernel.resources('{self.arch}'))"
             )
         if shape and name in ("CUDA_ERROR_INVALID_VALUE", "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE"):
-            return LaunchError(f"{self.name} refuses the launch {shape} ({name})")
+            return CudaLaunchError(f"{self.name} refuses the launch {shape} ({name})")
         return CudaError(f"{self.name}: {said}")
 
 

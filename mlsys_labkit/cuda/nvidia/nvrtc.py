@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mlsys_labkit.cuda.cache import Cache, digest
-from mlsys_labkit.cuda.errors import CompileError, CudaError, Diagnostic
+from mlsys_labkit.cuda.errors import CudaCompileError, CudaError, Diagnostic
 from mlsys_labkit.cuda.nvidia import nvrtc_process, ptxas
 from mlsys_labkit.cuda.nvidia.device_code import without_host_code
 from mlsys_labkit.cuda.nvidia.diagnostics import JIT_MODE, NAME_LOOKUP, Complaint, read_log
@@ -71,7 +71,7 @@ def compile(
     lines stay where they are. ``#include "..."`` looks in ``folder``. The outcome is kept on disk.
 
     Raises:
-        CompileError: CUDA refuses the source; ``diagnostics`` says where, in CUDA's own words.
+        CudaCompileError: CUDA refuses the source; ``diagnostics`` says where, in CUDA's own words.
         CudaError: this NVRTC does not support ``arch``.
         MissingExtraError: NVRTC is not installed.
 
@@ -131,7 +131,7 @@ def check(
     """
     try:
         compile(source, name, arch, defines=defines, folder=folder)
-    except CompileError as error:
+    except CudaCompileError as error:
         return error.diagnostics
     return ()
 
@@ -184,13 +184,13 @@ def _entries(log: str, name: str) -> list[str]:
     return found if len(found) == 1 else []
 
 
-def _refusal(complaints: Sequence[Complaint], reply: Mapping[str, Any]) -> CompileError:
+def _refusal(complaints: Sequence[Complaint], reply: Mapping[str, Any]) -> CudaCompileError:
     errors = tuple(one.diagnostic for one in complaints if one.severity == "error")
     if not errors:
         said = str(reply["log"]).strip() or "it says nothing"
         errors = (Diagnostic(0, 0, f"NVRTC {reply['version']} fails with {reply['status']}: {said[-500:]}"),)
     more = [f"and {len(errors) - _SHOWN} more"] if len(errors) > _SHOWN else []
-    return CompileError("\n".join([*map(str, errors[:_SHOWN]), *more]), errors)
+    return CudaCompileError("\n".join([*map(str, errors[:_SHOWN]), *more]), errors)
 
 
 def _beside(source: str, folder: Path | None) -> dict[str, str]:
@@ -233,7 +233,7 @@ def _run(library: Nvrtc, request: Mapping[str, Any]) -> dict[str, Any]:
             timeout=seconds,
         )
     except subprocess.TimeoutExpired:
-        raise CompileError(
+        raise CudaCompileError(
             f"NVRTC did not finish within {seconds:g} s and was stopped; take away #pragma unroll, "
             "or templates that expand into each other"
         ) from None

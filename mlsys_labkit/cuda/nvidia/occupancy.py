@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from types import MappingProxyType
 
-from mlsys_labkit.cuda.errors import CudaError, LaunchError
+from mlsys_labkit.cuda.errors import CudaError, CudaLaunchError
 
 __all__ = ["LIMITS", "Occupancy", "SmLimits", "limits_of", "occupancy"]
 
@@ -101,7 +101,7 @@ def occupancy(arch: str, threads: int, registers: int, shared_bytes: int = 0, *,
 
     Raises:
         CudaError: an architecture that is not on record.
-        LaunchError: fewer than one thread, or a negative amount.
+        CudaLaunchError: fewer than one thread, or a negative amount.
 
     Example:
         >>> print(occupancy("sm_90", 1024, registers=40))
@@ -111,7 +111,7 @@ def occupancy(arch: str, threads: int, registers: int, shared_bytes: int = 0, *,
     """
     limits = limits_of(arch)
     if threads < 1 or min(registers, shared_bytes, barriers) < 0:
-        raise LaunchError(
+        raise CudaLaunchError(
             f"a block of {threads} threads, {registers} registers a thread, {shared_bytes} bytes of shared memory and "
             f"{barriers} barriers; expected at least 1 thread, and no negative amount"
         )

@@ -41,7 +41,7 @@ class Resources:
     def occupancy(self, block: int | tuple[int, ...], shared_bytes: int = 0) -> Occupancy:
         """Return resident blocks and warps on one SM for this ``block``; ``shared_bytes`` is the dynamic part.
 
-        Raises LaunchError for an impossible block.
+        Raises CudaLaunchError for an impossible block.
         """
         threads = math.prod(block) if isinstance(block, tuple) else block
         shared = self.shared_bytes + shared_bytes

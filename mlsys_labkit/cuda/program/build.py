@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlsys_labkit.cuda.cache import Cache, digest
-from mlsys_labkit.cuda.errors import CompileError, CudaError, Diagnostic
+from mlsys_labkit.cuda.errors import CudaCompileError, CudaError, Diagnostic
 from mlsys_labkit.cuda.kernel.gcc import compiler
 from mlsys_labkit.cuda.kernel.gcc.diagnostics import compile_error, linker_diagnostics, read_diagnostics
 from mlsys_labkit.cuda.kernel.gcc.flags import INCLUDES, RUNTIME, Build, compile_flags, link_flags
@@ -99,7 +99,8 @@ class CompiledProgram:
 def compile_program(source: ProgramSource, build: Build, toolchain: Toolchain, cache: Cache) -> CompiledProgram:
     """Return the compiled program, from the cache if it is there.
 
-    Raises CompileError for a source that g++ refuses or that uses what is left out, CudaError when the machine fails.
+    Raises CudaCompileError for a source that g++ refuses or that uses what is left out, CudaError when the machine
+    fails.
     """
     flags = _flags(source, build, toolchain)
     files = _files(source)
@@ -212,7 +213,7 @@ def _nested_launches(source: Source, file: str = "") -> list[Diagnostic]:
     return [Diagnostic(launch.line, 0, what, launch.text, file) for launch in device_launches(source)]
 
 
-def _refused(source: ProgramSource, said: str) -> CompileError:
+def _refused(source: ProgramSource, said: str) -> CudaCompileError:
     """Return the compiler's complaints, replaced where the source uses what the simulator leaves out."""
     known = [found for name, one in [("", source.main), *source.files[1:]] for found in left_out(one, name)]
     complaints = read_diagnostics(said, source.name, source.main.text)

@@ -59,8 +59,8 @@ def run_program(
         backend: "gpu" compiles with nvcc and runs on the GPU, without check and profile; "auto" does so where both are.
         echo: show the output while the program runs.
 
-    Raises CompileError for a source that does not compile or uses what the simulator leaves out, CudaError where the
-    machine cannot run it, ValueError for check and profile together.
+    Raises CudaCompileError for a source that does not compile or uses what the simulator leaves out, CudaError where
+    the machine cannot run it, ValueError for check and profile together.
 
     Example:
         >>> result = run_program('''

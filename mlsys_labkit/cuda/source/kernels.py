@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mlsys_labkit.cuda.errors import CompileError
+from mlsys_labkit.cuda.errors import CudaCompileError
 from mlsys_labkit.cuda.source.tokens import Token
 
 __all__ = ["KernelDefinition", "choose_kernels", "read_header", "read_kernels", "template_parameters"]
@@ -70,14 +70,16 @@ def read_kernels(
 def choose_kernels(kernels: Sequence[KernelDefinition], name: str | None) -> tuple[str, ...]:
     """Return the expressions of the kernels to export: the one asked for, or all that need no template arguments.
 
-    Raises CompileError when there is nothing to call.
+    Raises CudaCompileError when there is nothing to call.
     """
     if name is None:
         plain = tuple(kernel.name for kernel in kernels if not kernel.is_template)
         if kernels and not plain:
             raise _only_templates(kernels)
         if not plain:
-            raise CompileError("the source defines no kernel: there is no function marked __global__ with a body in it")
+            raise CudaCompileError(
+                "the source defines no kernel: there is no function marked __global__ with a body in it"
+            )
         return plain
     wanted = re.sub(r"\s+", "", name.split("<", 1)[0]).removeprefix("::")
     same = [kernel for kernel in kernels if kernel.name == wanted or kernel.name.endswith(f"::{wanted}")]
@@ -85,7 +87,7 @@ def choose_kernels(kernels: Sequence[KernelDefinition], name: str | None) -> tup
         return (name,)  # a macro may define the kernel; g++ will decide
     if not same:
         there = ", ".join(kernel.name for kernel in kernels)
-        raise CompileError(f"the source has no kernel called {wanted!r}; it defines: {there}")
+        raise CudaCompileError(f"the source has no kernel called {wanted!r}; it defines: {there}")
     kernel = same[0]
     if "<" in name:
         return (kernel.name + name[name.index("<") :],)
@@ -94,16 +96,16 @@ def choose_kernels(kernels: Sequence[KernelDefinition], name: str | None) -> tup
     return (kernel.name + "<>" * kernel.is_template,)
 
 
-def _only_templates(kernels: Sequence[KernelDefinition]) -> CompileError:
+def _only_templates(kernels: Sequence[KernelDefinition]) -> CudaCompileError:
     there = ", ".join(f"{kernel.name}, template <{kernel.template}>, on line {kernel.line}" for kernel in kernels)
-    return CompileError(
+    return CudaCompileError(
         f"expected a kernel that needs no template arguments; this source has only {there}; "
         f'name an instance, such as {_an_instance(kernels[0])}: compile(source, "{_an_instance(kernels[0])}")'
     )
 
 
-def _template_without_arguments(kernel: KernelDefinition) -> CompileError:
-    return CompileError(
+def _template_without_arguments(kernel: KernelDefinition) -> CudaCompileError:
+    return CudaCompileError(
         f"{kernel.name} on line {kernel.line} is a template <{kernel.template}>; say which instance you mean, "
         f"such as {_an_instance(kernel)}"
     )

@@ -22,7 +22,7 @@ from mlsys_labkit.cuda.nvidia.occupancy import Occupancy, limits_of, occupancy
 from mlsys_labkit.cuda.nvidia.ptxas import disassemble, read_report
 from mlsys_labkit.triton_trace.compile.signature import arguments_of
 from mlsys_labkit.triton_trace.compile.stages import Lines, lines_of
-from mlsys_labkit.triton_trace.errors import CompileError, RefusedSourceError, TritonTraceError
+from mlsys_labkit.triton_trace.errors import RefusedSourceError, TritonCompileError, TritonTraceError
 from mlsys_labkit.triton_trace.launch.client import require_triton
 from mlsys_labkit.triton_trace.recorder import Line
 from mlsys_labkit.triton_trace.rules import require_solved
@@ -130,10 +130,10 @@ def compile_for(
         timeout_s: seconds after which the compiler is stopped.
 
     Raises:
-        UnsolvedError: the kernel still says ``raise NotImplementedError``.
-        CompileError: the compiler refuses the kernel; it names the line.
+        TritonUnsolvedError: the kernel still says ``raise NotImplementedError``.
+        TritonCompileError: the compiler refuses the kernel; it names the line.
         RefusedSourceError: the kernel's source cannot be read, or names what a kernel cannot use.
-        ArgumentError: an argument that does not fit the parameters.
+        TritonArgumentError: an argument that does not fit the parameters.
         CudaError: no such target.
         MissingExtraError: Triton is not installed.
 
@@ -204,19 +204,23 @@ def _compile_into(source: KernelSource, target: str, request: str, timeout_s: fl
         raise _refusal(source, answer)
     if "broken" in answer:
         if _UNKNOWN.search(answer["broken"]):
-            raise CompileError(f"the installed Triton {answer['version']} does not compile for {target}; name another")
-        raise CompileError(f"Triton does not compile {source.entry.name} for {target}: {_short(answer['broken'])}")
+            raise TritonCompileError(
+                f"the installed Triton {answer['version']} does not compile for {target}; name another"
+            )
+        raise TritonCompileError(
+            f"Triton does not compile {source.entry.name} for {target}: {_short(answer['broken'])}"
+        )
     (folder / "answer.json").write_text(json.dumps(answer))
 
 
-def _refusal(source: KernelSource, answer: dict[str, Any]) -> CompileError:
+def _refusal(source: KernelSource, answer: dict[str, Any]) -> TritonCompileError:
     place, line = answer["place"], answer["line"]
     where = f"{Line(place, line)}: " if line else ""
     shown = source.line_text(place, line)
     reason = answer["refused"]
     if match := _WRAPPED.match(reason):  # Triton before 3.8 passes on the text of another error
         reason = match["reason"]
-    return CompileError(f"{where}{_short(reason)}{f'  [{shown}]' if shown else ''}", place, line)
+    return TritonCompileError(f"{where}{_short(reason)}{f'  [{shown}]' if shown else ''}", place, line)
 
 
 def _short(text: str) -> str:
@@ -239,7 +243,7 @@ def _ask(request: str, timeout_s: float) -> tuple[dict[str, Any], str]:
     try:
         answer, said = process.communicate(request, timeout=timeout_s)
     except subprocess.TimeoutExpired:
-        raise CompileError(
+        raise TritonCompileError(
             f"Triton's compiler was stopped after {timeout_s:g} s; take smaller blocks, fewer num_stages or fewer "
             "tl.static_range steps, or raise timeout_s"
         ) from None

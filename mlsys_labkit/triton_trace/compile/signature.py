@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mlsys_labkit.triton_trace.errors import ArgumentError
+from mlsys_labkit.triton_trace.errors import TritonArgumentError
 from mlsys_labkit.triton_trace.launch.arguments import OPTIONS, bind, wrapped
 from mlsys_labkit.triton_trace.source import Function, Name, name_set
 
@@ -37,7 +37,7 @@ def arguments_of(
     signature: Mapping[str, str] | None,
     config: Any,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return every parameter's argument, as JSON for process.py, and the launch's options. Raises ArgumentError.
+    """Return every parameter's argument, as JSON for process.py, and the launch's options. Raises TritonArgumentError.
 
     Under ``@triton.autotune`` the arguments are those of ``config``, or of its first configuration.
     """
@@ -52,7 +52,7 @@ def arguments_of(
     given = {n: value for n, value in added.items() if n in names or (n not in OPTIONS and value is not None)}
     for name, text in (signature or {}).items():
         if name in given:
-            raise ArgumentError(f"{function.name} got {name} twice: as an argument and in signature")
+            raise TritonArgumentError(f"{function.name} got {name} twice: as an argument and in signature")
         given[name] = _Typed(text)
     bound = bind(function, args, given)
     constants = {one.name for one in function.parameters if one.constexpr}
@@ -72,7 +72,7 @@ class _Typed:
         if match and not match["pointer"] and match["dtype"] in _EXAMPLES:
             plain, divisible = _EXAMPLES[match["dtype"]]
             return 1 if match["hint"] == "1" else divisible if match["hint"] else plain
-        raise ArgumentError(
+        raise TritonArgumentError(
             f'{name}: {self.text!r} is no type of an argument; expected "*fp16:16" (a pointer that 16 divides), '
             f'"i32", "i32:16" or alike; a launch passes a number as one of {", ".join(_EXAMPLES)}'
         )
@@ -94,7 +94,7 @@ def _json(name: str, value: Any, constant: bool) -> Any:
     if type(value).__name__ == "dtype" and hasattr(value, "primitive_bitwidth"):
         return {"dtype": str(value)}
     if constant:
-        raise ArgumentError(
+        raise TritonArgumentError(
             f"{name} is a tl.constexpr: expected a number, a string or a type, got {type(value).__name__}"
         )
     if isinstance(value, np.ndarray):
@@ -107,7 +107,7 @@ def _json(name: str, value: Any, constant: bool) -> Any:
         sizes = {"shape": value.shape, "strides": value.strides, "block": value.block_shape}
         lists = {key: [int(size) for size in given] for key, given in sizes.items()}
         return {"base": _json(name, value.base, False), "padding": value.padding, **lists}
-    raise ArgumentError(f"{name}: expected an array, a number or None, got {type(value).__name__}")
+    raise TritonArgumentError(f"{name}: expected an array, a number or None, got {type(value).__name__}")
 
 
 def _offset(array: np.ndarray[Any, Any]) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 import triton.language as tl
 from numpy.typing import NDArray
 
-from mlsys_labkit.triton_trace.errors import KernelError
+from mlsys_labkit.triton_trace.errors import TritonKernelError
 from mlsys_labkit.triton_trace.interpret import gpu_arithmetic
 from mlsys_labkit.triton_trace.interpret.descriptor import Descriptor
 from mlsys_labkit.triton_trace.interpret.handles import dtype_of, handle_of, narrow_of, numbers_of, operand_of
@@ -300,11 +300,11 @@ class Builder(BuilderBase):  # type: ignore[misc]
 
     def create_assert(self, condition: Any, message: str) -> None:
         if not condition.data.all():
-            raise KernelError(f"tl.device_assert does not hold{f': {message}' if message else ''}")
+            raise TritonKernelError(f"tl.device_assert does not hold{f': {message}' if message else ''}")
 
     def create_assume(self, condition: Any) -> None:
         if not condition.data.all():
-            raise KernelError("tl.assume does not hold")
+            raise TritonKernelError("tl.assume does not hold")
 
 
 def _refusal(name: str) -> Callable[..., Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import triton.language as tl
 
-from mlsys_labkit.triton_trace.errors import KernelError
+from mlsys_labkit.triton_trace.errors import TritonKernelError
 from mlsys_labkit.triton_trace.interpret.handles import handle_of
 from mlsys_labkit.triton_trace.interpret.private import PAD_NAN, Handle
 
@@ -29,12 +29,14 @@ class Descriptor:
     def _require_tma(self) -> None:
         size = self._itemsize()
         if int(self.base.data.reshape(-1)[0]) % 16:
-            raise KernelError("a tensor descriptor's base must be a multiple of 16 bytes")
+            raise TritonKernelError("a tensor descriptor's base must be a multiple of 16 bytes")
         strides = [int(stride.data.reshape(-1)[0]) for stride in self.strides]
         if strides[-1] != 1:
-            raise KernelError(f"a tensor descriptor's last stride must be 1, got {strides[-1]}")
+            raise TritonKernelError(f"a tensor descriptor's last stride must be 1, got {strides[-1]}")
         if any(stride * size % 16 for stride in strides[:-1]):
-            raise KernelError(f"a tensor descriptor's strides must be multiples of 16 bytes, got {strides} elements")
+            raise TritonKernelError(
+                f"a tensor descriptor's strides must be multiples of 16 bytes, got {strides} elements"
+            )
 
     def _itemsize(self) -> int:
         return int(max(1, self.base.get_element_ty().primitive_bitwidth // 8))

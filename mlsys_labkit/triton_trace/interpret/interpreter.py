@@ -48,7 +48,7 @@ class Interpreter:
             arrays: the arrays among them, for messages and for the recorder.
             progress: called before each program with the number of programs done.
 
-        Raises RefusedSourceError before anything ran, KernelError with the student's line afterwards.
+        Raises RefusedSourceError before anything ran, TritonKernelError with the student's line afterwards.
         """
         check_rules(source)
         run = Run(source, memory, arrays, recorder, print)

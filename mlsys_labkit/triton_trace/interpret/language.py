@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 
 from mlsys_labkit.triton_trace import rules
-from mlsys_labkit.triton_trace.errors import KernelError
+from mlsys_labkit.triton_trace.errors import TritonKernelError
 from mlsys_labkit.triton_trace.interpret.blocks import plain, reduce, scan, shape_of
 from mlsys_labkit.triton_trace.interpret.builder import Builder
 from mlsys_labkit.triton_trace.interpret.private import TritonSemantic, on_library_call, speak_through
@@ -203,4 +203,4 @@ def _static_range(start: Any, stop: Any = None, step: Any = None, **options: Any
 
 def _static_assert(condition: Any, message: str = "") -> None:
     if not condition:
-        raise KernelError(f"tl.static_assert does not hold{f': {message}' if message else ''}")
+        raise TritonKernelError(f"tl.static_assert does not hold{f': {message}' if message else ''}")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsys_labkit.triton_trace.errors import KernelError
+from mlsys_labkit.triton_trace.errors import TritonKernelError
 from mlsys_labkit.triton_trace.interpret.atomics import atomic
 from mlsys_labkit.triton_trace.interpret.memory import Memory, Reach, Region
 from mlsys_labkit.triton_trace.interpret.narrow_floats import Narrow
@@ -92,8 +92,8 @@ class Run:
         if self._recorder:
             self._recorder.arithmetic(self._arithmetic)
 
-    def explained(self, error: Exception) -> KernelError:
-        """Return ``error`` as a KernelError with the student's line, the program and the source text."""
+    def explained(self, error: Exception) -> TritonKernelError:
+        """Return ``error`` as a TritonKernelError with the student's line, the program and the source text."""
         line = Line("", 0)
         for frame, number in traceback.walk_tb(error.__traceback__):
             if frame.f_code.co_filename in self.places:
@@ -104,7 +104,7 @@ class Run:
         where = f"{line}: " if line.number else ""
         code = self._source.line_text(*line) if line.number else ""
         shown = f"  [{code}]" if code else ""
-        return KernelError(
+        return TritonKernelError(
             f"{where}{text or 'this does not hold'}, in program {self.program}{shown}",
             line.place,
             line.number,
@@ -122,14 +122,14 @@ class Run:
         """Check an access, report it to the recorder, and return the memory that it reaches."""
         crooked = (addresses & np.uint64(itemsize - 1)) != 0
         if crooked.any() and (mask is None or (crooked & mask).any()):
-            raise KernelError(f"a {kind} of {itemsize} bytes at an address that is no multiple of {itemsize}")
+            raise TritonKernelError(f"a {kind} of {itemsize} bytes at an address that is no multiple of {itemsize}")
         reach = self._memory.reach(addresses, mask, itemsize)
         if self._recorder:
             access = RawAccess(kind, self._line(), self.program, itemsize, addresses, mask, value, reach.outside)
             self._recorder.access(access)
         elif reach.outside is not None:
             first = int(addresses[reach.outside].reshape(-1)[0])
-            raise KernelError(self._stray(kind, first, int(reach.outside.sum())))
+            raise TritonKernelError(self._stray(kind, first, int(reach.outside.sum())))
         if value is not None:
             self._require_writable(addresses, mask)
         return reach
@@ -138,7 +138,7 @@ class Run:
         for region in self._read_only:
             touched = (addresses >= np.uint64(region.start)) & (addresses < np.uint64(region.stop))
             if (touched if mask is None else touched & mask).any():
-                raise KernelError(f"it stores to {self._owners(region)[0].name}, which is read-only")
+                raise TritonKernelError(f"it stores to {self._owners(region)[0].name}, which is read-only")
 
     def _owners(self, region: Region | None) -> list[Argument]:
         if region is None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from mlsys_labkit.triton_trace.errors import KernelError, RefusedSourceError
+from mlsys_labkit.triton_trace.errors import RefusedSourceError, TritonKernelError
 from mlsys_labkit.triton_trace.interpret import channel
 from mlsys_labkit.triton_trace.interpret.interpreter import Interpreter
 from mlsys_labkit.triton_trace.interpret.memory import Memory, Region
@@ -69,7 +69,7 @@ def _answer(
         report, arrays = recorder.end() if recorder else ({}, {})
     except RefusedSourceError as error:
         return {"refused": str(error)}, {}
-    except KernelError as error:
+    except TritonKernelError as error:
         return {"failed": str(error), "place": error.place, "line": error.line, "program": error.program}, {}
     except Exception as error:
         return {"broken": f"{type(error).__name__}: {error}"}, {}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsys_labkit.triton_trace.errors import ArgumentError, LaunchError
+from mlsys_labkit.triton_trace.errors import TritonArgumentError, TritonLaunchError
 from mlsys_labkit.triton_trace.interpret.memory import DISTANCE, Region
 from mlsys_labkit.triton_trace.recorder import Argument
 from mlsys_labkit.triton_trace.source import Function, constant, language_name, layers, name_set
@@ -83,24 +83,24 @@ class Packed:
 
 
 def bind(function: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Bind arguments to parameters as Python does, without the options of a launch. Raises ArgumentError."""
+    """Bind arguments to parameters as Python does, without the options of a launch. Raises TritonArgumentError."""
     names = [one.name for one in function.parameters]
     positional = [one.name for one in function.parameters if not one.keyword_only]
     if len(args) > len(positional):
-        raise ArgumentError(f"{function.name} takes {len(positional)} positional arguments, got {len(args)}")
+        raise TritonArgumentError(f"{function.name} takes {len(positional)} positional arguments, got {len(args)}")
     bound = dict(zip(positional, args, strict=False))
     for name, value in kwargs.items():
         if name in bound:
-            raise ArgumentError(f"{function.name} got {name} twice")
+            raise TritonArgumentError(f"{function.name} got {name} twice")
         if name in names:
             bound[name] = value
         elif name not in OPTIONS:
-            raise ArgumentError(f"{function.name} has no parameter {name}; it has {', '.join(names)}")
+            raise TritonArgumentError(f"{function.name} has no parameter {name}; it has {', '.join(names)}")
     for one in function.parameters:
         if one.name not in bound and one.default is not None:
             bound[one.name] = constant(one.default.value) if one.default.kind == "constant" else one.default
     if missing := [name for name in names if name not in bound]:
-        raise ArgumentError(f"{function.name} is not given {', '.join(missing)}")
+        raise TritonArgumentError(f"{function.name} is not given {', '.join(missing)}")
     return {name: bound[name] for name in names}
 
 
@@ -125,19 +125,22 @@ def wrapped(
 
 
 def grid_of(grid: Any, bound: dict[str, Any]) -> tuple[int, int, int]:
-    """Return the grid as (x, y, z). Raises LaunchError."""
+    """Return the grid as (x, y, z). Raises TritonLaunchError."""
     given = grid(bound) if callable(grid) else grid
     sizes = (given,) if isinstance(given, (int, np.integer)) else tuple(given)
     if not 1 <= len(sizes) <= 3:
-        raise LaunchError(f"a grid has 1 to 3 numbers, got {sizes}")
+        raise TritonLaunchError(f"a grid has 1 to 3 numbers, got {sizes}")
     whole = tuple(int(size) for size in sizes) + (1,) * (3 - len(sizes))
     if any(size < 0 for size in whole) or whole[0] >= 1 << 31 or max(whole[1:]) > 65535:
-        raise LaunchError(f"expected a grid of at most 2147483647 x 65535 x 65535 programs, got {sizes}")
+        raise TritonLaunchError(f"expected a grid of at most 2147483647 x 65535 x 65535 programs, got {sizes}")
     return whole[0], whole[1], whole[2]
 
 
 def pack(function: Function, bound: dict[str, Any], reachable: Sequence[Any] = ()) -> Packed:
-    """Give every array, the ``reachable`` ones too, its address. Raises ArgumentError for a value that does not fit."""
+    """Give every array, the ``reachable`` ones too, its address.
+
+    Raises TritonArgumentError for a value that does not fit.
+    """
     packed = Packed()
     spans: list[Span] = []
     constexprs = {one.name for one in function.parameters if one.constexpr}
@@ -178,7 +181,7 @@ def _packed(name: str, value: Any, spans: list[Span], annotation: str = "") -> A
         return {"scalar": _declared(annotation) or "fp32", "value": value}
     if hasattr(value, "kind") and value.kind == "language":
         return {"language": value.value}
-    raise ArgumentError(f"{name}: expected an array, a number or None, got {type(value).__name__}")
+    raise TritonArgumentError(f"{name}: expected an array, a number or None, got {type(value).__name__}")
 
 
 def _declared(annotation: str) -> str:
@@ -190,7 +193,7 @@ def _integer_type(name: str, value: int) -> str:
     for kind, low, high in (("i32", -(2**31), 2**31), ("i64", -(2**63), 2**63), ("u64", 0, 2**64)):
         if low <= value < high:
             return kind
-    raise ArgumentError(f"{name}: {value} does not fit into 64 bits")
+    raise TritonArgumentError(f"{name}: {value} does not fit into 64 bits")
 
 
 def _constant(name: str, value: Any) -> Any:
@@ -208,7 +211,9 @@ def _constant(name: str, value: Any) -> Any:
         return {"tuple": [_constant(name, part) for part in value]}
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    raise ArgumentError(f"{name} is a tl.constexpr: expected a number, a string or a type, got {type(value).__name__}")
+    raise TritonArgumentError(
+        f"{name} is a tl.constexpr: expected a number, a string or a type, got {type(value).__name__}"
+    )
 
 
 def _span(name: str, value: Any) -> Span:
@@ -220,7 +225,7 @@ def _span(name: str, value: Any) -> Span:
 def _numpy_span(name: str, array: NDArray[Any]) -> Span:
     dtype = _TYPES.get(array.dtype.name)
     if dtype is None or not array.dtype.isnative:
-        raise ArgumentError(f"{name}: a kernel cannot take an array of {array.dtype}")
+        raise TritonArgumentError(f"{name}: a kernel cannot take an array of {array.dtype}")
     pointer, itemsize = array.ctypes.data, array.itemsize
     steps = [(n - 1) * step for n, step in zip(array.shape, array.strides, strict=True)]
     low = pointer + sum(step for step in steps if step < 0)
@@ -235,10 +240,10 @@ def _numpy_span(name: str, array: NDArray[Any]) -> Span:
 
 def _torch_span(name: str, tensor: Any) -> Span:
     if getattr(getattr(tensor, "device", None), "type", "cpu") != "cpu":
-        raise ArgumentError(f"{name}: expected a tensor on the CPU, got one on {tensor.device}")
+        raise TritonArgumentError(f"{name}: expected a tensor on the CPU, got one on {tensor.device}")
     dtype = _TYPES.get(str(tensor.dtype).removeprefix("torch."))
     if dtype is None:
-        raise ArgumentError(f"{name}: a kernel cannot take a tensor of {tensor.dtype}")
+        raise TritonArgumentError(f"{name}: a kernel cannot take a tensor of {tensor.dtype}")
     pointer, itemsize = tensor.data_ptr(), tensor.element_size()
     steps = [(n - 1) * step * itemsize for n, step in zip(tensor.shape, tensor.stride(), strict=True)]
     high = pointer + sum(steps) + itemsize if tensor.numel() else pointer

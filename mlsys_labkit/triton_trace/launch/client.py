@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsys_labkit.errors import MissingExtraError
-from mlsys_labkit.triton_trace.errors import KernelError, RefusedSourceError, TritonTraceError, WorkerError
+from mlsys_labkit.triton_trace.errors import RefusedSourceError, TritonKernelError, TritonTraceError, TritonWorkerError
 from mlsys_labkit.triton_trace.interpret import channel
 from mlsys_labkit.triton_trace.launch.arguments import Packed
 from mlsys_labkit.triton_trace.source import KernelSource
@@ -82,8 +82,8 @@ class Worker:
             recorder: "module:Class" inside this package, or None.
             order: of the programs: "ascending" (x fastest, as a GPU starts them), "reversed", or a seed to shuffle by.
 
-        Raises RefusedSourceError before anything ran, KernelError when the kernel failed (nothing is stored then),
-        WorkerError when the process died or took too long, KeyboardInterrupt when interrupted.
+        Raises RefusedSourceError before anything ran, TritonKernelError when the kernel failed (nothing is stored
+        then), TritonWorkerError when the process died or took too long, KeyboardInterrupt when interrupted.
         """
         layout, size = packed.layout
         request = {
@@ -111,7 +111,9 @@ class Worker:
             raise RefusedSourceError(answer["refused"])
         if "failed" in answer:
             program = answer["program"]
-            raise KernelError(answer["failed"], answer["place"], answer["line"], tuple(program) if program else None)
+            raise TritonKernelError(
+                answer["failed"], answer["place"], answer["line"], tuple(program) if program else None
+            )
         if "broken" in answer:
             raise TritonTraceError(f"the interpreter cannot run this kernel: {answer['broken']}")
         return Outcome(answer["report"], arrays, output, answer["seconds"])
@@ -142,7 +144,7 @@ class Worker:
             while True:
                 if time.monotonic() - started > timeout_s:
                     self._end(kill=True)
-                    raise WorkerError(
+                    raise TritonWorkerError(
                         f"the kernel was stopped after {timeout_s:g} s, in program {done:,} of {count:,}; "
                         f"trace a smaller grid, or raise timeout_s; {_GO_ON}"
                     )
@@ -158,7 +160,7 @@ class Worker:
                 if not message.keys() & {"text", "done"}:
                     return message, arrays, output
         except (EOFError, ConnectionError, BrokenPipeError):
-            raise WorkerError(f"{self._obituary()}; {_GO_ON}") from None
+            raise TritonWorkerError(f"{self._obituary()}; {_GO_ON}") from None
         except KeyboardInterrupt:
             self._end(kill=True)
             raise
@@ -194,10 +196,12 @@ class Worker:
         try:
             if not ours.poll(_START_SECONDS):
                 self._end(kill=True)
-                raise WorkerError(f"the process for Triton did not start within {_START_SECONDS:.0f} s; try again")
+                raise TritonWorkerError(
+                    f"the process for Triton did not start within {_START_SECONDS:.0f} s; try again"
+                )
             channel.receive(ours)
         except (EOFError, ConnectionError):
-            raise WorkerError(self._obituary()) from None
+            raise TritonWorkerError(self._obituary()) from None
         except KeyboardInterrupt:
             self._end(kill=True)
             raise

@@ -86,7 +86,7 @@ class Launcher:
         self._config = config
 
     def launch(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outcome:
-        """Launch once. Raises what Worker.launch raises, ArgumentError and LaunchError."""
+        """Launch once. Raises what Worker.launch raises, TritonArgumentError and TritonLaunchError."""
         check_rules(self.source)
         function = self.source.entry
         positional = dict(zip([one.name for one in function.parameters], args, strict=False))

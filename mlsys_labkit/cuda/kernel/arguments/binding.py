@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsys_labkit.cuda.errors import ArgumentError
+from mlsys_labkit.cuda.errors import CudaArgumentError
 from mlsys_labkit.cuda.kernel.arguments.device_array import DeviceArray
 from mlsys_labkit.cuda.kernel.arguments.elements import check_elements
 from mlsys_labkit.cuda.kernel.arguments.host_array import HostArray, as_host_array
@@ -65,9 +65,12 @@ def bind(
     arguments: Sequence[Any],
     allocate: Callable[[int], DeviceBuffer],
 ) -> BoundArguments:
-    """Check and pack ``arguments``. Raises ArgumentError that names the argument, what it is and what was expected."""
+    """Check and pack ``arguments``.
+
+    Raises CudaArgumentError that names the argument, what it is and what was expected.
+    """
     if len(arguments) != len(parameters):
-        raise ArgumentError(
+        raise CudaArgumentError(
             f"{kernel} takes {_counted(len(parameters), 'argument')} and got {len(arguments)}: "
             f"{signature(kernel, parameters)}"
         )
@@ -97,7 +100,7 @@ def _pack(kernel: str, parameters: Sequence[Parameter], values: Sequence[Any]) -
         offsets.append(len(packed))
         packed += struct.pack("<Q", value) if isinstance(value, int) else value
     if len(packed) > LARGEST_BYTES:
-        raise ArgumentError(
+        raise CudaArgumentError(
             f"the arguments of {kernel} take {len(packed):,} bytes, and CUDA allows {LARGEST_BYTES:,}; "
             "pass a pointer to a large struct instead"
         )
@@ -159,25 +162,27 @@ def _pointer(label: str, parameter: Parameter, argument: Any) -> tuple[Any, Host
     """Return a device address, or the host array that gets one."""
     if isinstance(argument, DeviceArray):
         if argument.on_gpu:
-            raise ArgumentError(f"{label} lies on the GPU, and this kernel runs in the simulator; pass its .numpy()")
+            raise CudaArgumentError(
+                f"{label} lies on the GPU, and this kernel runs in the simulator; pass its .numpy()"
+            )
         check_elements(label, parameter, argument.dtype, argument.nbytes)
         return argument.address, None
     if isinstance(argument, int | np.integer) and not isinstance(argument, bool):
         if argument == 0 or argument >= _FIRST_ADDRESS:
             return int(argument), None
-        raise ArgumentError(
+        raise CudaArgumentError(
             f"{label} is the number {argument}, and {parameter.type} wants an array; are the arguments in this order? "
             "(0 is a null pointer)"
         )
     host = as_host_array(label, argument)
     if host is None:
-        raise ArgumentError(
+        raise CudaArgumentError(
             f"{label} is {shown(argument)}, and {parameter.type} wants a numpy array, a torch tensor or a device array"
             + ("; a null pointer is written 0" if argument is None else "")
         )
     check_elements(label, parameter, host.dtype, host.nbytes)
     if not parameter.is_const and not host.is_writable:
-        raise ArgumentError(
+        raise CudaArgumentError(
             f"{label} is read-only, and the kernel may write through {parameter.type}; pass a copy, "
             f"or declare the parameter const {parameter.element_type}*"
         )

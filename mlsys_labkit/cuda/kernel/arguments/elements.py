@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mlsys_labkit.cuda.errors import ArgumentError
+from mlsys_labkit.cuda.errors import CudaArgumentError
 from mlsys_labkit.cuda.kernel.arguments.parameters import Parameter
 
 __all__ = ["check_elements"]
@@ -45,7 +45,7 @@ def check_elements(label: str, parameter: Parameter, dtype: np.dtype[Any] | str,
         kinds = "iub" if size == 1 else "iu"
         fits = dtype.kind in kinds and dtype.itemsize == size
     if not fits:
-        raise ArgumentError(
+        raise CudaArgumentError(
             f"{label} is an array of {name}, and the kernel expects {parameter.type}; pass {_remedy(kind, size)}"
         )
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsys_labkit.cuda.errors import ArgumentError
+from mlsys_labkit.cuda.errors import CudaArgumentError
 
 __all__ = ["HostArray", "as_host_array"]
 
@@ -37,7 +37,7 @@ class HostArray:
 
 
 def as_host_array(label: str, argument: Any) -> HostArray | None:
-    """Return the array, None for anything else. Raises ArgumentError if its elements are not in a row."""
+    """Return the array, None for anything else. Raises CudaArgumentError if its elements are not in a row."""
     if isinstance(argument, np.ndarray):
         return _from_numpy(label, argument)
     if type(argument).__module__.split(".")[0] == "torch" and hasattr(argument, "data_ptr"):
@@ -47,13 +47,15 @@ def as_host_array(label: str, argument: Any) -> HostArray | None:
 
 def _from_numpy(label: str, array: NDArray[Any]) -> HostArray:
     if array.dtype.hasobject:
-        raise ArgumentError(f"{label} is an array of Python objects; pass numbers, such as array.astype(np.float32)")
+        raise CudaArgumentError(
+            f"{label} is an array of Python objects; pass numbers, such as array.astype(np.float32)"
+        )
     if not array.dtype.isnative:
-        raise ArgumentError(
+        raise CudaArgumentError(
             f"{label} has the bytes of its numbers swapped; pass array.astype(array.dtype.newbyteorder('='))"
         )
     if not array.flags.c_contiguous:
-        raise ArgumentError(
+        raise CudaArgumentError(
             f"{label} has shape {array.shape} and strides {array.strides}: its elements are not in a row, "
             "as the kernel's pointer says; pass np.ascontiguousarray(array)"
         )
@@ -66,14 +68,14 @@ def _from_torch(label: str, tensor: Any) -> HostArray:
     import torch
 
     if tensor.layout is not torch.strided:
-        raise ArgumentError(f"{label} is a sparse tensor; pass tensor.to_dense()")
+        raise CudaArgumentError(f"{label} is a sparse tensor; pass tensor.to_dense()")
     if tensor.device.type != "cpu":
-        raise ArgumentError(
+        raise CudaArgumentError(
             f"{label} is on {tensor.device}, and this kernel runs in the simulator; pass tensor.cpu(), "
             "or compile the kernel with backend='gpu'"
         )
     if not tensor.is_contiguous():
-        raise ArgumentError(
+        raise CudaArgumentError(
             f"{label} has shape {tuple(tensor.shape)} and strides {tensor.stride()}: its elements are not in a row, "
             "as the kernel's pointer says; pass tensor.contiguous()"
         )
@@ -83,5 +85,7 @@ def _from_torch(label: str, tensor: Any) -> HostArray:
     try:
         array = flat.numpy()
     except (TypeError, RuntimeError):
-        raise ArgumentError(f"{label} is a tensor of {tensor.dtype}, which no kernel parameter stands for") from None
+        raise CudaArgumentError(
+            f"{label} is a tensor of {tensor.dtype}, which no kernel parameter stands for"
+        ) from None
     return HostArray(array.view(np.uint8), array.dtype, True)

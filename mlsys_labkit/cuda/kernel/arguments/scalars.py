@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mlsys_labkit.cuda.errors import ArgumentError
+from mlsys_labkit.cuda.errors import CudaArgumentError
 from mlsys_labkit.cuda.kernel.arguments.parameters import Parameter
 
 __all__ = ["shown", "value_bytes"]
@@ -33,12 +33,12 @@ def value_bytes(label: str, parameter: Parameter, argument: Any) -> bytes:
         more = ""
         if isinstance(argument, float | np.floating):
             more = f"; pass int({argument!r}), or declare the parameter float"
-        raise ArgumentError(f"{label} is {shown(argument)}, and the kernel expects {parameter.type}{more}")
+        raise CudaArgumentError(f"{label} is {shown(argument)}, and the kernel expects {parameter.type}{more}")
     try:
         return _number_bytes(parameter, number)
     except (struct.error, OverflowError):
         low, high = _limits(parameter)
-        raise ArgumentError(
+        raise CudaArgumentError(
             f"{label} is {number}, and {parameter.type} holds {low} to {high}; "
             "pass a smaller number, or declare a wider type"
         ) from None
@@ -90,7 +90,7 @@ def _record(label: str, parameter: Parameter, argument: Any) -> bytes:
         data = bytes(memoryview(argument))
     if data is None or len(data) != parameter.nbytes:
         came = shown(argument) if data is None else f"{len(data)} bytes"
-        raise ArgumentError(
+        raise CudaArgumentError(
             f"{label} is {came}, and the struct {parameter.type} has {parameter.nbytes} bytes; "
             "pass them as a numpy structured scalar, an array, a ctypes.Structure or bytes"
         )

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsys_labkit.cuda.errors import ArgumentError, LaunchError
+from mlsys_labkit.cuda.errors import CudaArgumentError, CudaLaunchError
 from mlsys_labkit.cuda.finding import Finding
 from mlsys_labkit.cuda.kernel.arguments.binding import bind
 from mlsys_labkit.cuda.kernel.arguments.device_array import DeviceArray
@@ -149,7 +149,7 @@ class GpuBackend:
         most = limits_of(self._gpu.arch).shared_per_block
         wanted = shape.shared_bytes + self.static_shared_bytes(index)
         if wanted > most:
-            raise LaunchError(
+            raise CudaLaunchError(
                 f"invalid argument: a block asks for {wanted:,} bytes of shared memory, and {self._gpu.name} "
                 f"({self._gpu.arch}) has {most:,} for one; use a smaller tile"
             )
@@ -213,7 +213,7 @@ def _address(kernel: str, number: int, parameter: Parameter, argument: Any) -> A
     if not _is_torch(argument) or not argument.is_cuda or parameter.kind != "pointer":
         return argument
     if not argument.is_contiguous():
-        raise ArgumentError(
+        raise CudaArgumentError(
             f"{label} has shape {tuple(argument.shape)} and strides {argument.stride()}: its elements are not in a "
             "row, as the kernel's pointer says; pass tensor.contiguous()"
         )

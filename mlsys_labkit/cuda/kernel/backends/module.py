@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsys_labkit.cuda.cache import Cache
-from mlsys_labkit.cuda.errors import CompileError, KernelError
+from mlsys_labkit.cuda.errors import CudaCompileError, CudaKernelError
 from mlsys_labkit.cuda.kernel.arguments.binding import bind
 from mlsys_labkit.cuda.kernel.arguments.parameters import Parameter, read_parameters
 from mlsys_labkit.cuda.kernel.backends.unrecorded_stores import unrecorded_stores
@@ -95,7 +95,7 @@ class SimulatedModule:
         for index, kernel in enumerate(self.unit.kernels):
             nbytes = self.static_shared_bytes(index)
             if nbytes > MOST_STATIC_BYTES:
-                raise CompileError(
+                raise CudaCompileError(
                     f"{kernel} uses too much shared data: its __shared__ arrays have {nbytes:,} bytes and "
                     f"{MOST_STATIC_BYTES:,} are allowed (48 KiB); use smaller tiles, or extern __shared__"
                 )
@@ -131,7 +131,7 @@ class SimulatedModule:
                 )
             )
             if witnessed and (hidden := unrecorded_stores(result, before, _contents(loaded.simulator, bound.arrays))):
-                raise KernelError("\n".join(map(str, hidden)), tuple(hidden))
+                raise CudaKernelError("\n".join(map(str, hidden)), tuple(hidden))
             bound.copy_back()
         finally:
             bound.release()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mlsys_labkit.cuda.errors import KernelError
+from mlsys_labkit.cuda.errors import CudaKernelError
 from mlsys_labkit.cuda.finding import Finding
 from mlsys_labkit.cuda.kernel.arguments.parameters import Parameter
 from mlsys_labkit.cuda.kernel.backends.module import SimulatedModule
@@ -54,5 +54,5 @@ class SimulatorBackend:
         return self._module.launch(index, shape, arguments, mode, options)
 
 
-def _failure(findings: list[Finding]) -> KernelError:
-    return KernelError("\n".join(map(str, findings)), tuple(findings))
+def _failure(findings: list[Finding]) -> CudaKernelError:
+    return CudaKernelError("\n".join(map(str, findings)), tuple(findings))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mlsys_labkit.cuda.errors import CompileError, CudaError
+from mlsys_labkit.cuda.errors import CudaCompileError, CudaError
 from mlsys_labkit.cuda.kernel.gcc.toolchain import Toolchain
 from mlsys_labkit.cuda.time_limits import compile_seconds
 
@@ -100,8 +100,8 @@ def _kill(process: subprocess.Popen[str]) -> None:
 def run(toolchain: Toolchain, arguments: Sequence[str | os.PathLike[str]], folder: Path) -> str:
     """Run the compiler in ``folder`` and return its output.
 
-    Raises CompilerFailed when it refuses its input, CompileError when it takes too long, CudaError when the machine is
-    at fault.
+    Raises CompilerFailed when it refuses its input, CudaCompileError when it takes too long, CudaError when the machine
+    is at fault.
     """
     command = [*toolchain.command, *(os.fspath(argument) for argument in arguments)]
     seconds = compile_seconds()
@@ -110,7 +110,7 @@ def run(toolchain: Toolchain, arguments: Sequence[str | os.PathLike[str]], folde
         try:
             said = said_by(process, seconds=seconds)
         except subprocess.TimeoutExpired:
-            raise CompileError(
+            raise CudaCompileError(
                 f"g++ did not finish within {seconds:g} s and was stopped; take away #pragma unroll, "
                 "or templates that expand into each other"
             ) from None

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mlsys_labkit.cuda.errors import CompileError, Diagnostic
+from mlsys_labkit.cuda.errors import CudaCompileError, Diagnostic
 
 __all__ = ["compile_error", "read_diagnostics"]
 
@@ -72,13 +72,13 @@ def linker_diagnostics(said: str) -> tuple[Diagnostic, ...]:
     return tuple(Diagnostic(0, 0, f"{name} is declared and used, but not defined in this source") for name in names)
 
 
-def compile_error(diagnostics: Sequence[Diagnostic], said: str) -> CompileError:
+def compile_error(diagnostics: Sequence[Diagnostic], said: str) -> CudaCompileError:
     """Return the error for a source that does not compile: the first few complaints, each on a line."""
     if not diagnostics:
-        return CompileError(f"the source does not compile:\n{said.strip()[-2000:]}")
+        return CudaCompileError(f"the source does not compile:\n{said.strip()[-2000:]}")
     shown = [str(one) for one in diagnostics[:5]]
     more = [f"and {len(diagnostics) - 5} more"] if len(diagnostics) > 5 else []
-    return CompileError("; ".join(["\n".join([*shown, *more])]), tuple(diagnostics))
+    return CudaCompileError("; ".join(["\n".join([*shown, *more])]), tuple(diagnostics))
 
 
 def _plain(text: str) -> str:

@@ -46,7 +46,7 @@ def compile_module(
 
     ``beside`` is other work that the first launch will need: it is done meanwhile, if anything has to be compiled.
 
-    Raises CompileError for a source that g++ refuses, CudaError when the machine cannot compile it.
+    Raises CudaCompileError for a source that g++ refuses, CudaError when the machine cannot compile it.
     """
     flags = compile_flags(build, toolchain)
     name = f"kernel-{digest(unit.identity(), toolchain.identity, toolchain.cpu, kit_identity(), *flags)}"

@@ -18,7 +18,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsys_labkit.cuda.errors import CudaError, LaunchError, WorkerError
+from mlsys_labkit.cuda.errors import CudaError, CudaLaunchError, CudaWorkerError
 from mlsys_labkit.cuda.kernel.simulator import protocol, runtime
 from mlsys_labkit.cuda.kernel.simulator.arena import Arena, Changes
 from mlsys_labkit.cuda.kernel.simulator.process import Printer, WorkerProcess
@@ -156,7 +156,7 @@ class Simulator:
         return self._arena_address
 
     def load(self, path: Path, graded: bool = False) -> LoadedModule:
-        """Load a compiled kernel.so in the worker for its kind. Raises WorkerError when that fails."""
+        """Load a compiled kernel.so in the worker for its kind. Raises CudaWorkerError when that fails."""
         with self._lock:
             worker = self._living_worker(graded)
             number = self._load(worker, path)
@@ -195,8 +195,8 @@ class Simulator:
     def launch(self, request: LaunchRequest) -> LaunchResult:
         """Run to the end; what the kernel prints goes to sys.stdout meanwhile.
 
-        Raises LaunchError when the launch is refused, KeyboardInterrupt when interrupted, WorkerError when it died
-        or did not stop in time: the next launch starts another, and device arrays keep their content.
+        Raises CudaLaunchError when the launch is refused, KeyboardInterrupt when interrupted, CudaWorkerError when it
+        died or did not stop in time: the next launch starts another, and device arrays keep their content.
         """
         with self._lock:
             worker = self._living_worker(request.module.graded)
@@ -226,7 +226,7 @@ class Simulator:
                 printer.finish()
             reply = process.control.reply
             if reply.failed:
-                raise LaunchError(reply.error.decode())
+                raise CudaLaunchError(reply.error.decode())
             findings, sites, steps, samples, totals = map(process.section, range(len(protocol.SECTIONS)))
             return LaunchResult(findings, sites, steps, samples, totals, printer.text, reply.seconds)
 
@@ -258,7 +258,7 @@ class Simulator:
                 break
             process.close()  # the system happened to put a library where our buffers were
         else:
-            raise WorkerError("device memory cannot be mapped where it was; restart the notebook's kernel")
+            raise CudaWorkerError("device memory cannot be mapped where it was; restart the notebook's kernel")
         self._arena_address = process.arena_address
         self._spread_changes()
         self._workers[graded] = _Worker(process, Changes(self._arena.live()))
@@ -268,7 +268,7 @@ class Simulator:
         self._ask(worker, Command.LOAD, os.fsencode(path) + b"\0", _LOAD_SECONDS)
         reply = worker.process.control.reply
         if reply.failed:
-            raise WorkerError(f"{path.name} does not load: {reply.error.decode()}")
+            raise CudaWorkerError(f"{path.name} does not load: {reply.error.decode()}")
         return int(reply.module)
 
     def _ask(

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mlsys_labkit._base import limits
-from mlsys_labkit.cuda.errors import CudaError, KernelInterrupt, LaunchError, WorkerError
+from mlsys_labkit.cuda.errors import CudaError, CudaLaunchError, CudaWorkerError, KernelInterrupt
 from mlsys_labkit.cuda.kernel.simulator import protocol
 
 __all__ = ["Printer", "WorkerProcess"]
@@ -88,11 +88,13 @@ class WorkerProcess:
             self._poll.register(file, select.POLLIN)
         if not self.wait(_START_SECONDS):
             self.kill()
-            raise WorkerError(f"the simulator's worker process did not start within {_START_SECONDS:.0f} s; try again")
+            raise CudaWorkerError(
+                f"the simulator's worker process did not start within {_START_SECONDS:.0f} s; try again"
+            )
         own, workers = protocol.own_sizes(), protocol.workers_sizes(self.control)
         if differing := [name for name, size in own.items() if workers[name] != size]:
             self.close()
-            raise WorkerError(f"the worker lays out {', '.join(differing)} in another way; reinstall mlsys-labkit")
+            raise CudaWorkerError(f"the worker lays out {', '.join(differing)} in another way; reinstall mlsys-labkit")
         self.arena_address = int(self.control.hello.arena_address)
 
     @property
@@ -113,10 +115,10 @@ class WorkerProcess:
     ) -> None:
         """Send ``control.request`` and wait for ``control.reply``. No request is under way when this returns or raises.
 
-        Raises WorkerError when the worker died or had to be killed, CudaError when it cannot map a buffer.
+        Raises CudaWorkerError when the worker died or had to be killed, CudaError when it cannot map a buffer.
         """
         if len(payload) > protocol.PAYLOAD_BYTES:
-            raise LaunchError(f"the arguments take {len(payload):,} bytes; a launch has room for 32,764")
+            raise CudaLaunchError(f"the arguments take {len(payload):,} bytes; a launch has room for 32,764")
         request = self.control.request
         request.command = command
         request.changes = len(changes)
@@ -137,7 +139,7 @@ class WorkerProcess:
             self.stop()
             raise
         if not answered and not self.stop():
-            raise WorkerError(f"the kernel's process did not answer for {seconds:g} s and was killed; {_GO_ON}")
+            raise CudaWorkerError(f"the kernel's process did not answer for {seconds:g} s and was killed; {_GO_ON}")
         if self.control.reply.failed == protocol.OUT_OF_MAPPINGS:
             raise CudaError(f"out of memory: {self.control.reply.error.decode()}; free device arrays")
 
@@ -152,7 +154,10 @@ class WorkerProcess:
         return self._memory[_TEXT + begin : _TEXT + end]
 
     def wait(self, seconds: float, on_slice: Callable[[], None] = lambda: None) -> bool:
-        """Wait for the reply, at most ``seconds``: False when that was too short. Raises WorkerError when it died."""
+        """Wait for the reply, at most ``seconds``: False when that was too short.
+
+        Raises CudaWorkerError when it died.
+        """
         now = time.monotonic()
         deadline, spin_end = now + seconds, now + min(seconds, self._spin_seconds)
         while True:
@@ -172,7 +177,7 @@ class WorkerProcess:
         """End the request under way: cancel it, or else kill the process. Return True when its reply came after all."""
         if not self._pending:
             return False
-        with contextlib.suppress(WorkerError, OSError):
+        with contextlib.suppress(CudaWorkerError, OSError):
             os.write(self._lifeline, self._sequence.to_bytes(8, sys.byteorder))
             if self.wait(_STOP_SECONDS):
                 return True
@@ -217,13 +222,13 @@ class WorkerProcess:
         return True
 
     def _notice(self, events: list[tuple[int, int]]) -> None:
-        """Read the worker's stderr; raise WorkerError if the worker has ended."""
+        """Read the worker's stderr; raise CudaWorkerError if the worker has ended."""
         with contextlib.suppress(BlockingIOError):
             self._last_words = (self._last_words + os.read(self._errors, 1 << 16))[-_LAST_WORDS_BYTES:]
         ended = any(file == self._pidfd or (file == self._errors and event & select.POLLHUP) for file, event in events)
         if ended and not self._take_reply():
             self.close()
-            raise WorkerError(f"{_obituary(self._process.returncode, self._last_words)}; {_GO_ON}")
+            raise CudaWorkerError(f"{_obituary(self._process.returncode, self._last_words)}; {_GO_ON}")
 
 
 class Printer:
