@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from mlsys_grading.build.finding import Finding, at, in_file
+from mlsys_grading.build.finding import BuildFinding, at, in_file
 from mlsys_grading.build.python import calls, dotted, imported_names, parse
 from mlsys_grading.lab import Lab
 from mlsys_labkit._base import probes
@@ -46,7 +46,7 @@ def claims_of(lab: Lab) -> Mapping[str, tuple[str, ...]]:
     return found
 
 
-def check_claims(lab: Lab) -> Iterator[Finding]:
+def check_claims(lab: Lab) -> Iterator[BuildFinding]:
     """Find cells whose tag disagrees with their probes, and labs with too many points on claims."""
     found = claims_of(lab)
     for cell in (cell for cell in lab.cells if cell.is_test):

@@ -12,7 +12,7 @@ Objection = tuple[Cell | Path, int, str, str]
 
 
 @dataclass(frozen=True, order=True)
-class Finding:
+class BuildFinding:
     """One objection. ``where`` is ``file:line`` relative to the checkout; ``instead`` says what to write."""
 
     where: str
@@ -27,11 +27,11 @@ class Finding:
         return f"{self.where}: {said}{self.rule}: {self.problem}; {self.instead}"
 
 
-def at(lab: Lab, cell: Cell, line: int, rule: str, problem: str, instead: str, *, warns: bool = False) -> Finding:
+def at(lab: Lab, cell: Cell, line: int, rule: str, problem: str, instead: str, *, warns: bool = False) -> BuildFinding:
     """Return a finding in ``cell``; ``line`` counts from 1 within the cell's source."""
-    return Finding(lab.where(lab.path, cell.line + max(line, 1) - 1), rule, problem, instead, warns)
+    return BuildFinding(lab.where(lab.path, cell.line + max(line, 1) - 1), rule, problem, instead, warns)
 
 
-def in_file(lab: Lab, path: Path, line: int, rule: str, problem: str, instead: str) -> Finding:
+def in_file(lab: Lab, path: Path, line: int, rule: str, problem: str, instead: str) -> BuildFinding:
     """Return a finding in a file beside the notebook."""
-    return Finding(lab.where(path, line), rule, problem, instead)
+    return BuildFinding(lab.where(path, line), rule, problem, instead)

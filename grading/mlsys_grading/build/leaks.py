@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from mlsys_grading.build import markers
 from mlsys_grading.build.cpp import is_cpp
-from mlsys_grading.build.finding import Finding, at, in_file
+from mlsys_grading.build.finding import BuildFinding, at, in_file
 from mlsys_grading.build.python import to_python
 from mlsys_grading.lab import Cell, Lab, Task
 
@@ -27,7 +27,7 @@ _INDEX = re.compile(r"(int|unsigned|auto|const|size_t|\w+=)*(blockIdx|blockDim|t
 _OPERATIONS = (ast.BinOp, ast.Call, ast.Subscript, ast.Compare, ast.comprehension)
 
 
-def check_leaks(lab: Lab) -> Iterator[Finding]:
+def check_leaks(lab: Lab) -> Iterator[BuildFinding]:
     """Find every place where a solution or a hidden test can be read."""
     cells = [(cell, _squeeze_cell(visible(cell))) for cell in lab.cells]
     notes = _squeeze(lab.notes_path.read_text(encoding="utf-8")) if lab.notes_path.is_file() else ""
@@ -64,42 +64,37 @@ def _fingerprints(task: Task) -> list[str]:
 
 
 def _telling_expressions(source: str) -> list[str]:
-    if is_cpp(source):
-        return _telling_cpp(source)
+    """Return the long expressions that the solution assigns or returns."""
+    found = list(_cpp_expressions(source) if is_cpp(source) else _python_expressions(source))
+    least = _EXPRESSION if len(found) > 1 else _EXPRESSION * 2 // 3
+    return [text for text, n in found if n and len(text) >= (least if n > 1 else _LONG_EXPRESSION)]
+
+
+def _python_expressions(source: str) -> Iterator[tuple[str, int]]:
+    """Yield what each statement of the solution assigns or returns, and its operations; "", 0 for nothing."""
     regions = [r for r in markers.regions(source)[0] if r.what == markers.SOLUTION]
     try:
         tree = ast.parse(to_python(source))
     except SyntaxError:
-        return []
-    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
-    statements = [node for node in nodes if any(region.first <= node.lineno <= region.last for region in regions)]
-    least = _EXPRESSION if len(statements) > 1 else _EXPRESSION * 2 // 3
-    found = []
-    for statement in statements:
-        value = getattr(statement, "value", None)
-        if isinstance(statement, ast.Return | ast.Assign | ast.AugAssign | ast.AnnAssign) and value is not None:
-            text = _squeeze(ast.get_source_segment(to_python(source), value) or "")
-            operations = sum(isinstance(node, _OPERATIONS) for node in ast.walk(value))
-            if operations and len(text) >= (least if operations > 1 else _LONG_EXPRESSION):
-                found.append(text)
-    return found
+        return
+    for node in (node for node in ast.walk(tree) if isinstance(node, ast.stmt)):
+        if any(region.first <= node.lineno <= region.last for region in regions):
+            value = getattr(node, "value", None)
+            if isinstance(node, ast.Return | ast.Assign | ast.AugAssign | ast.AnnAssign) and value is not None:
+                text = _squeeze(ast.get_source_segment(to_python(source), value) or "")
+                yield text, sum(isinstance(part, _OPERATIONS) for part in ast.walk(value))
+            else:
+                yield "", 0
 
 
-def _telling_cpp(source: str) -> list[str]:
-    """Return the long expressions that a kernel's solution assigns or returns; statements are cut at semicolons."""
+def _cpp_expressions(source: str) -> Iterator[tuple[str, int]]:
+    """Yield the same for a kernel; statements are cut at semicolons, and a thread's place in the grid is nothing."""
     cut = [text for _, text in markers.cut_text(source, markers.SOLUTION)]
     statements = [_squeeze(one) for one in re.split(r"[;{}]", "\n".join(_without_comments(cut, cpp=True)))]
-    statements = [one for one in statements if one]
-    least = _EXPRESSION if len(statements) > 1 else _EXPRESSION * 2 // 3
-    found = []
-    for statement in statements:
-        value = re.search(r"(?:(?<![=!<>])=(?!=)|^return)(.*)", statement)
-        if value is None or _is_commonplace(value[1]):
-            continue
-        operations = len(re.findall(r"[-+*/%&|<>^([]", value[1]))
-        if operations and len(value[1]) >= (least if operations > 1 else _LONG_EXPRESSION):
-            found.append(value[1])
-    return found
+    for statement in filter(None, statements):
+        found = re.search(r"(?:(?<![=!<>])=(?!=)|^return)(.*)", statement)
+        text = found[1] if found and not _is_commonplace(found[1]) else ""
+        yield text, len(re.findall(r"[-+*/%&|<>^([]", text))
 
 
 def _is_commonplace(line: str) -> bool:

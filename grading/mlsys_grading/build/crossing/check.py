@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mlsys_grading.build.crossing import data, flow, objects, process
-from mlsys_grading.build.crossing.view import Rule, StudentNames, View
-from mlsys_grading.build.finding import Finding, at
+from mlsys_grading.build.crossing import Rule, data, flow, objects, process
+from mlsys_grading.build.finding import BuildFinding, at
 from mlsys_grading.build.python import imported_names, parse
-from mlsys_grading.examine.kernels import is_cuda, is_triton
+from mlsys_grading.build.view import View, student_names
+from mlsys_grading.examine.kernels import is_cuda
 from mlsys_grading.examine.plan import bound_names
 from mlsys_grading.lab import Cell, Lab
 
@@ -58,11 +58,11 @@ RULES = {
 _ALLOW = re.compile(r"#\s*labkit:\s*allow\s+(LK\d+)\b[ \t]*[-:,]?[ \t]*(?P<reason>.*)")
 
 
-def check_crossing(lab: Lab) -> Iterator[Finding]:
+def check_crossing(lab: Lab) -> Iterator[BuildFinding]:
     """Find what does not cross between the processes that grade the lab, or crosses as something else."""
     trees = {cell.index: parse(cell.source) for cell in lab.cells if cell.kind == "code" and not is_cuda(cell.source)}
     names = imported_names(trees.values())
-    student = _student_names([trees[cell.index] for cell in lab.cells if cell.is_solution and cell.index in trees])
+    student = student_names(lab, trees)
     for cell in lab.cells:
         kind = "test" if cell.is_test else "solution" if cell.is_solution else ""
         if cell.index in trees and kind:
@@ -70,7 +70,7 @@ def check_crossing(lab: Lab) -> Iterator[Finding]:
     yield from _names_of_unlocked_cells(lab, trees)
 
 
-def _names_of_unlocked_cells(lab: Lab, trees: dict[int, ast.Module]) -> Iterator[Finding]:
+def _names_of_unlocked_cells(lab: Lab, trees: dict[int, ast.Module]) -> Iterator[BuildFinding]:
     """Find names that a test or locked cell reads but only a cell that graders do not run binds."""
     ours: set[str] = set()
     theirs: set[str] = set()
@@ -90,7 +90,7 @@ def _names_of_unlocked_cells(lab: Lab, trees: dict[int, ast.Module]) -> Iterator
             yield at(lab, cell, node.lineno, UNLOCKED, what, "bind it in a locked cell, or in this one")
 
 
-def _check_cell(lab: Lab, cell: Cell, view: View, kind: str) -> Iterator[Finding]:
+def _check_cell(lab: Lab, cell: Cell, view: View, kind: str) -> Iterator[BuildFinding]:
     allowed = {}
     for number, text in enumerate(cell.source.split("\n"), 1):
         if found := _ALLOW.search(text):
@@ -106,22 +106,3 @@ def _check_cell(lab: Lab, cell: Cell, view: View, kind: str) -> Iterator[Finding
         if code not in allowed:
             for line, what in sorted(objections):
                 yield at(lab, cell, line, code, what, rule.instead, warns=rule.warns)
-
-
-def _student_names(trees: list[ast.Module]) -> StudentNames:
-    """Return what the solution cells bind."""
-    functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
-    classes: dict[str, ast.ClassDef] = {}
-    values: set[str] = set()
-    makes: dict[str, str] = {}
-    for node in (node for tree in trees for node in tree.body):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not is_triton(node):
-            functions[node.name] = node
-            makes[node.name] = ast.unparse(node.returns).strip("'\"") if node.returns else ""
-        elif isinstance(node, ast.ClassDef):
-            classes[node.name] = node
-        elif isinstance(node, ast.Assign | ast.AnnAssign):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            values |= {name.id for each in targets for name in ast.walk(each) if isinstance(name, ast.Name)}
-    makes = {name: kind for name, kind in makes.items() if kind in classes}
-    return StudentNames(functions, classes, frozenset(values), makes)

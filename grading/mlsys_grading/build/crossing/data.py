@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from mlsys_grading.build.crossing.view import Objection, View
+from mlsys_grading.build.crossing import Objection
 from mlsys_grading.build.python import is_true, words
+from mlsys_grading.build.view import View
 
 _NOT_PLAIN = words("""
     io.StringIO io.BytesIO open memoryview array.array uuid.UUID types.SimpleNamespace threading.Lock threading.RLock

@@ -6,8 +6,9 @@ import ast
 import builtins
 from collections.abc import Iterator
 
-from mlsys_grading.build.crossing.view import Objection, View
+from mlsys_grading.build.crossing import Objection
 from mlsys_grading.build.python import root_name, words
+from mlsys_grading.build.view import View
 
 _EXCEPTION_PARTS = words("__cause__ __context__ __traceback__ __notes__ errno filename tb_frame")
 _STATE = words("""
@@ -22,22 +23,17 @@ def exceptions(view: View) -> Iterator[Objection]:
     """Find exceptions other than Python's, the kit's, LinAlgError and those of locked and solution cells."""
     for node in view.nodes:
         kinds: list[ast.expr] = []
-        if isinstance(node, ast.Try | ast.TryStar) and _calls_student(view, node.body):
+        if isinstance(node, ast.Try | ast.TryStar) and view.calls_student(*node.body):
             if isinstance(node, ast.TryStar):
                 yield node, "except*: a group of exceptions does not cross"
             for handler in node.handlers:
                 kinds += handler.type.elts if isinstance(handler.type, ast.Tuple) else filter(None, [handler.type])
-            for handler in node.handlers:
                 yield from _parts(view, handler)
         elif isinstance(node, ast.Call) and view.called(node).rpartition(".")[2] in ("expect_raises", "raises"):
             kinds = node.args[:1]
         for kind in kinds:
             if why := _does_not_cross(view, kind):
                 yield kind, why
-
-
-def _calls_student(view: View, body: list[ast.stmt]) -> bool:
-    return any(node in view.student_calls for each in body for node in ast.walk(each) if isinstance(node, ast.Call))
 
 
 def _parts(view: View, handler: ast.ExceptHandler) -> Iterator[Objection]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from mlsys_grading.build.crossing.view import Objection, View, methods_of
+from mlsys_grading.build.crossing import Objection
 from mlsys_grading.build.python import words
+from mlsys_grading.build.view import View, methods_of
 
 _CHANGES = words("""
     append extend insert pop remove clear update add discard sort reverse setdefault popitem appendleft popleft

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from mlsys_grading.build.crossing.view import Objection, View
+from mlsys_grading.build.crossing import Objection
 from mlsys_grading.build.python import attribute, is_true, root_name, words
+from mlsys_grading.build.view import View
 
 _SETTINGS = words("""
     torch.set_default_dtype torch.set_num_threads torch.set_default_device torch.set_grad_enabled
@@ -19,6 +20,7 @@ _STREAMS = words("""
     contextlib.redirect_stdout contextlib.redirect_stderr IPython.utils.capture.capture_output io.redirect_stdout
     pytest.warns pytest.deprecated_call warnings.showwarning logging.captureWarnings
 """)
+_FILTERS = words("warnings.simplefilter warnings.filterwarnings")
 _FILES = words("""
     open os.remove os.listdir os.path.exists os.path.getsize shutil.rmtree numpy.save numpy.load torch.save torch.load
 """)
@@ -75,7 +77,7 @@ def settings(view: View) -> Iterator[Objection]:
         elif isinstance(node, ast.With):
             for item in node.items:
                 name = view.called(item.context_expr)
-                if _holds_student_call(view, node) and (name in _SCOPES or _raises(item.context_expr, name)):
+                if view.calls_student(node) and (name in _SCOPES or _raises(item.context_expr, name)):
                     yield node, f"{name} holds here, and not where the student's code runs"
 
 
@@ -84,10 +86,6 @@ def _raises(node: ast.AST, name: str) -> bool:
     if name != "numpy.errstate" or not isinstance(node, ast.Call):
         return False
     return any(isinstance(each.value, ast.Constant) and each.value.value != "ignore" for each in node.keywords)
-
-
-def _holds_student_call(view: View, node: ast.AST) -> bool:
-    return any(each in view.student_calls for each in ast.walk(node) if isinstance(each, ast.Call))
 
 
 def streams(view: View) -> Iterator[Objection]:
@@ -101,17 +99,13 @@ def streams(view: View) -> Iterator[Objection]:
                 yield node, f"{attribute(node.func) or name} sees nothing of the student's process"
             elif name == "warnings.catch_warnings" and is_true(given.get("record")):
                 yield node, "catch_warnings sees no warning of the student's process"
-            elif name in ("warnings.simplefilter", "warnings.filterwarnings") and _text(first) == "error":
+            elif name in _FILTERS and getattr(first, "value", None) == "error":
                 yield node, "a warning of the student's code is no error here"
         elif isinstance(node, ast.Assign):
             for target in node.targets:
                 for each in target.elts if isinstance(target, ast.Tuple) else [target]:
                     if view.called(each) in ("sys.stdout", "sys.stderr", "sys.stdin"):
                         yield node, f"{view.called(each)} is replaced here alone"
-
-
-def _text(node: ast.expr | None) -> object:
-    return node.value if isinstance(node, ast.Constant) else None
 
 
 def files(view: View) -> Iterator[Objection]:
@@ -152,7 +146,7 @@ def probes(view: View) -> Iterator[Objection]:
         if isinstance(node, ast.With):
             for item in node.items:
                 name = view.called(item.context_expr).rpartition(".")[2]
-                if name in _METERS and _holds_student_call(view, node):
+                if name in _METERS and view.calls_student(node):
                     yield node, f"{name} sees nothing of the student's process"
         elif isinstance(node, ast.Call) and node.args and view.called(node).rpartition(".")[2] in _PROBES:
             about = view.resolved(node.args[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from mlsys_grading.build.finding import Finding, Objection, at
+from mlsys_grading.build.finding import BuildFinding, Objection, at
 from mlsys_grading.lab import Cell, Lab
 
 _KEYS = {"grade", "grade_id", "locked", "schema_version", "solution", "task"}
@@ -66,7 +66,7 @@ def test_names(lab: Lab) -> Iterator[Objection]:
                 yield test, 0, problem, f"call it {task.name}_test or {task.name}_test_<word>, or move it"
 
 
-def unique_tasks(labs: Sequence[Lab]) -> Iterator[Finding]:
+def unique_tasks(labs: Sequence[Lab]) -> Iterator[BuildFinding]:
     """Find tasks of two labs with one name: hints and predictions are kept by the name of the task alone."""
     seen: dict[str, tuple[Lab, Cell]] = {}
     for lab in labs:

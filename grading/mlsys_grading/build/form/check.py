@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from mlsys_grading.build.finding import Finding, Objection, at, in_file
+from mlsys_grading.build.finding import BuildFinding, Objection, at, in_file
 from mlsys_grading.build.form import cells, files_beside, notebook, regions
 from mlsys_grading.lab import Cell, Lab
 
@@ -26,7 +26,7 @@ RULES: Mapping[Callable[[Lab], Iterator[Objection]], str] = {
 }
 
 
-def check_form(lab: Lab) -> Iterator[Finding]:
+def check_form(lab: Lab) -> Iterator[BuildFinding]:
     """Apply every rule to one lab; ``cells.unique_tasks`` compares the names of several."""
     for rule, name in RULES.items():
         for place, line, problem, instead in rule(lab):

@@ -7,14 +7,15 @@ import re
 from collections.abc import Iterator
 
 from mlsys_grading.build.python import dotted, loaded, stored
-from mlsys_grading.build.rules.cell import Objection, TestCell
+from mlsys_grading.build.rules import Objection
+from mlsys_grading.build.view import View
 
 _EXPECTED = re.compile(r"(expect|want|ref|true|truth|correct|oracle|theory|target|answer)", re.IGNORECASE)
 
 
-def expected_after_in_place_call(cell: TestCell) -> Iterator[Objection]:
+def expected_after_in_place_call(view: View) -> Iterator[Objection]:
     """Find expected values computed from an argument after a bare call, which changes it: a test against itself."""
-    for block in _blocks(cell.tree):
+    for block in _blocks(view):
         touched: dict[str, tuple[str, int]] = {}  # argument -> (function, line)
         for statement in block:
             for value, compared in _expected_values(statement):
@@ -28,7 +29,7 @@ def expected_after_in_place_call(cell: TestCell) -> Iterator[Objection]:
             if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
                 call = statement.value
                 called = _called(call.func)
-                if called in cell.student.functions:
+                if called in view.student.functions or called in view.student.kernels:
                     for argument in call.args:
                         if isinstance(argument, ast.Name):
                             touched[argument.id] = (called, statement.lineno)
@@ -41,8 +42,8 @@ def _called(function: ast.expr) -> str:
     return function.id if isinstance(function, ast.Name) else ""
 
 
-def _blocks(tree: ast.AST) -> Iterator[list[ast.stmt]]:
-    for node in ast.walk(tree):
+def _blocks(view: View) -> Iterator[list[ast.stmt]]:
+    for node in view.nodes:
         for name in ("body", "orelse", "finalbody"):
             block = getattr(node, name, None)
             if isinstance(block, list) and block and isinstance(block[0], ast.stmt):

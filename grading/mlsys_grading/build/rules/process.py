@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from mlsys_grading.build.python import attribute, dotted, root_name
-from mlsys_grading.build.rules.cell import Objection, TestCell
+from mlsys_grading.build.rules import Objection
+from mlsys_grading.build.view import View
 
 _ASK = "ask through mlsys_labkit.checks by name"
 _COUNT = "count the work with lk.count_work or lk.trace_accesses in its place"
@@ -48,20 +49,20 @@ _BUILTINS = {
 _ATTRIBUTES = ("data_ptr", "untyped_storage", "__array_interface__", "__globals__", "__code__", "__dict__")
 
 
-def student_process(cell: TestCell) -> Iterator[Objection]:
+def student_process(view: View) -> Iterator[Objection]:
     """Find uses of memory, sharing, call counts, globals, patches and clocks of the student's process."""
-    for node in ast.walk(cell.tree):
-        for name, advice in _process_names(cell, node):
+    for node in view.nodes:
+        for name, advice in _process_names(view, node):
             yield getattr(node, "lineno", 1), f"{name} looks into the student's process", advice
 
 
-def _process_names(cell: TestCell, node: ast.AST) -> Iterator[tuple[str, str]]:
+def _process_names(view: View, node: ast.AST) -> Iterator[tuple[str, str]]:
     if isinstance(node, ast.Import):
         used = [alias.name for alias in node.names]
     elif isinstance(node, ast.ImportFrom):
         used = [f"{node.module}.{alias.name}" for alias in node.names]
-    elif isinstance(node, ast.Name | ast.Attribute) and root_name(node) in cell.names:
-        used = [dotted(node, cell.names)]
+    elif isinstance(node, ast.Name | ast.Attribute) and root_name(node) in view.names:
+        used = [dotted(node, view.names)]
     else:
         used = []
     for name in used:

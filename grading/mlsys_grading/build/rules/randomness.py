@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from mlsys_grading.build.python import attribute, calls, stored, words
-from mlsys_grading.build.rules.cell import Objection, TestCell
+from mlsys_grading.build.python import attribute, stored, words
+from mlsys_grading.build.rules import Objection
+from mlsys_grading.build.view import View
 
 _TORCH_DRAWS = words("""
     rand randn randint randperm normal bernoulli multinomial poisson rand_like randn_like randint_like
@@ -23,15 +24,15 @@ _SEEDS = words("numpy.random.seed random.seed torch.manual_seed torch.random.man
 _RNG_NAMES = words("rng gen generator random_state")
 
 
-def unseeded_randomness(cell: TestCell) -> Iterator[Objection]:
+def unseeded_randomness(view: View) -> Iterator[Objection]:
     """Find draws without a seed in the same cell: their numbers depend on the cells that ran before."""
     seeded: dict[str, int] = {}
-    for call in calls(cell.tree):
-        name = cell.called(call)
+    for call in view.calls:
+        name = view.called(call)
         if name in _SEEDS and (call.args or call.keywords):
             seeded.setdefault(name.split(".")[0], call.lineno)
-    for call in calls(cell.tree):
-        name, line = cell.called(call), call.lineno
+    for call in view.calls:
+        name, line = view.called(call), call.lineno
         family, _, draw = name.rpartition(".")
         unseeded = {library for library in ("numpy", "random", "torch") if seeded.get(library, line + 1) > line}
         if name in _MAKERS and not call.args and not call.keywords:
@@ -40,7 +41,7 @@ def unseeded_randomness(cell: TestCell) -> Iterator[Objection]:
             instead = "write rng = np.random.default_rng(0) in this cell and draw from rng"
             yield line, f"{name} draws from numpy's global state", instead
         elif (
-            family == "random" and draw not in _PYTHON_SAFE and "random" in cell.names.values() and "random" in unseeded
+            family == "random" and draw not in _PYTHON_SAFE and "random" in view.names.values() and "random" in unseeded
         ):
             instead = "write rng = random.Random(0) in this cell and draw from rng"
             yield line, f"{name} draws from Python's global state", instead
@@ -49,12 +50,11 @@ def unseeded_randomness(cell: TestCell) -> Iterator[Objection]:
             yield line, f"{draw or attribute(call.func)} draws from torch's global state", instead
         elif name in ("os.urandom", "uuid.uuid4") or family == "secrets":
             yield line, f"{name} cannot be seeded", "draw from np.random.default_rng(0)"
-    bound = {arg.arg for node in ast.walk(cell.tree) if isinstance(node, ast.arguments) for arg in node.args}
-    bound |= stored(cell.tree) | set(cell.names)
-    for call in calls(cell.tree):
-        rng = (
-            call.func.value.id if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name) else ""
-        )
+    bound = {arg.arg for node in view.nodes if isinstance(node, ast.arguments) for arg in node.args}
+    bound |= stored(view.tree) | set(view.names)
+    for call in view.calls:
+        of = call.func.value if isinstance(call.func, ast.Attribute) else None
+        rng = of.id if isinstance(of, ast.Name) else ""
         if rng in _RNG_NAMES - bound:
             problem = f"{rng!r} comes from another cell, in whatever state that left it"
             yield call.lineno, problem, f"write {rng} = np.random.default_rng(0) in this cell"

@@ -6,9 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 
-from mlsys_grading.build.finding import Finding, at
-from mlsys_grading.build.python import dotted, parse
-from mlsys_grading.build.rules.cell import Objection, TestCell
+from mlsys_grading.build.finding import BuildFinding, at
+from mlsys_grading.build.python import parse
+from mlsys_grading.build.rules import Objection
+from mlsys_grading.build.view import View
 from mlsys_grading.lab import Lab
 
 _RECORD = re.compile(r"\w*Enum|Flag|IntFlag|NamedTuple|TypedDict|\w*(Exception|Error)")
@@ -19,19 +20,19 @@ _REFERENCE = re.compile(
 )
 
 
-def records_outside_locked_cells(cell: TestCell) -> Iterator[Objection]:
+def records_outside_locked_cells(view: View) -> Iterator[Objection]:
     """Find record types in test cells: both processes need a type to exchange its records, so it must be locked."""
-    for node in ast.walk(cell.tree):
+    for node in view.nodes:
         if isinstance(node, ast.ClassDef):
-            decorators = {dotted(d.func if isinstance(d, ast.Call) else d, cell.names) for d in node.decorator_list}
-            bases = {dotted(base, cell.names).rpartition(".")[2] for base in node.bases}
+            decorators = {view.called(d) for d in node.decorator_list}
+            bases = {view.called(base).rpartition(".")[2] for base in node.bases}
             if any(name.endswith("dataclass") for name in decorators) or any(map(_RECORD.fullmatch, bases)):
                 yield node.lineno, f"the record type {node.name} is defined in a test cell", _INSTEAD
-        elif isinstance(node, ast.Call) and cell.called(node) in _MAKERS:
+        elif isinstance(node, ast.Call) and view.called(node) in _MAKERS:
             yield node.lineno, "a record type is made in a test cell", _INSTEAD
 
 
-def references_in_locked_cells(lab: Lab) -> Iterator[Finding]:
+def references_in_locked_cells(lab: Lab) -> Iterator[BuildFinding]:
     """Find reference answers in locked cells, where students read them."""
     for cell in lab.cells:
         if cell.is_locked and cell.kind == "code":

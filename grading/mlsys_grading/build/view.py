@@ -1,18 +1,19 @@
-"""One test cell as the rules see it: which functions, classes, objects and answers in it are the student's."""
+"""One cell as the build's rules see it: which functions, classes, objects and answers in it are the student's."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+from mlsys_grading.build.cpp import bound_name
 from mlsys_grading.build.python import calls, dotted
+from mlsys_grading.examine.kernels import is_triton
+from mlsys_grading.lab import Lab
 
 Origin = Literal["function", "class", "object", "answer", ""]
-Objection = tuple[ast.AST, str]
-Rule = Callable[["View"], Iterator[Objection]]
 
 
 @dataclass(frozen=True)
@@ -21,12 +22,14 @@ class StudentNames:
 
     Attributes:
         functions: by name, with their definitions; without kernels, which cross as text.
+        kernels: names of the CUDA and Triton kernels.
         classes: by name, with their definitions.
         values: other names, assigned at the top level.
         makes: function -> the student's class that it is annotated to return.
     """
 
     functions: Mapping[str, ast.FunctionDef | ast.AsyncFunctionDef]
+    kernels: frozenset[str]
     classes: Mapping[str, ast.ClassDef]
     values: frozenset[str]
     makes: Mapping[str, str]
@@ -35,6 +38,29 @@ class StudentNames:
     def methods(self) -> frozenset[str]:
         """The names of the methods of all classes."""
         return frozenset(name for kind in self.classes.values() for name in methods_of(kind))
+
+
+def student_names(lab: Lab, trees: Mapping[int, ast.Module]) -> StudentNames:
+    """Return what the solution cells of a lab bind; ``trees``: index of a code cell -> its tree."""
+    functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
+    classes: dict[str, ast.ClassDef] = {}
+    values: set[str] = set()
+    solutions = [cell for cell in lab.cells if cell.is_solution and cell.index in trees]
+    kernels = {bound_name(cell.source) for cell in solutions} - {""}
+    for node in (node for cell in solutions for node in trees[cell.index].body):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            if is_triton(node):
+                kernels.add(node.name)
+            else:
+                functions[node.name] = node
+        elif isinstance(node, ast.ClassDef):
+            classes[node.name] = node
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            values |= {name.id for each in targets for name in ast.walk(each) if isinstance(name, ast.Name)}
+    returns = {name: ast.unparse(node.returns).strip("'\"") for name, node in functions.items() if node.returns}
+    makes = {name: kind for name, kind in returns.items() if kind in classes}
+    return StudentNames(functions, frozenset(kernels), classes, frozenset(values), makes)
 
 
 def methods_of(kind: ast.ClassDef) -> set[str]:
@@ -74,6 +100,10 @@ class View:
     def student_calls(self) -> tuple[ast.Call, ...]:
         """The calls of student functions, classes and methods of student objects."""
         return tuple(call for call in self.calls if self.is_student_call(call))
+
+    def calls_student(self, *nodes: ast.AST) -> bool:
+        """Return whether one of the nodes contains a student call."""
+        return any(each in self.student_calls for node in nodes for each in ast.walk(node))
 
     def called(self, node: ast.AST) -> str:
         """Return the dotted name of what a call calls, or of a name itself."""
