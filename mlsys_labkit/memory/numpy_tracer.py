@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from mlsys_labkit.memory.trace import MemoryTrace, TracedTensor
-from mlsys_labkit.memory.user_line import describe, is_library
+from mlsys_labkit.memory.user_line import describe, is_library, user_frame
 
 _NOTICEABLE = 1024  # bytes; below this a line's change is taken for Python's own small objects
 # A listing takes time in proportion to the number of blocks. Requiring this many bytes of change per block before the
@@ -154,7 +154,7 @@ def tracing_numpy(trace: MemoryTrace, operations: Callable[[], int] = lambda: 0)
     sampler = _Sampler(trace, operations)
     _samplers.append(sampler)
     free = sys.gettrace() is None
-    user = _user_frame()
+    user = user_frame()
     if free:
         sys.settrace(sampler.on_call)
         if user is not None:
@@ -173,10 +173,3 @@ def tracing_numpy(trace: MemoryTrace, operations: Callable[[], int] = lambda: 0)
         trace.python_peak_bytes = sampler.peak
         if ours:
             tracemalloc.stop()
-
-
-def _user_frame() -> FrameType | None:
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and is_library(frame.f_code.co_filename):
-        frame = frame.f_back
-    return frame

@@ -124,7 +124,8 @@ class MemoryTrace:
     @property
     def peak_new_bytes(self) -> int:
         """The peak of what was allocated inside the trace, without what was alive before."""
-        return replace(self, stream=[e for e in self.stream if not self.tensors[e[0]].before])._peak_of_stream()
+        sizes = [size for index, size in self.stream if not self.tensors[index].before]
+        return int(np.cumsum(sizes, dtype=np.int64).max(initial=0))
 
     @property
     def peak_tensors(self) -> tuple[TracedTensor, ...]:
@@ -175,9 +176,6 @@ class MemoryTrace:
 
     def _live(self) -> npt.NDArray[np.int64]:
         return np.cumsum([size for _, size in self._deltas()], dtype=np.int64)
-
-    def _peak_of_stream(self) -> int:
-        return int(np.cumsum([size for _, size in self.stream], dtype=np.int64).max(initial=0))
 
     def __str__(self) -> str:
         return report.text(self._summary())

@@ -16,12 +16,16 @@ _LIBRARIES = (sysconfig.get_paths()["stdlib"], str(Path(__file__).resolve().pare
 
 def user_line() -> tuple[str, str]:
     """Return ("train.py:12", "y = layer(x)"), or ("", "") where no frame is the user's (in an autograd thread)."""
+    frame = user_frame()
+    return describe(frame.f_code.co_filename, frame.f_lineno) if frame else ("", "")
+
+
+def user_frame() -> FrameType | None:
+    """Return the innermost frame that runs the user's code; None where there is none."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if not is_library(frame.f_code.co_filename):
-            return describe(frame.f_code.co_filename, frame.f_lineno)
+    while frame is not None and is_library(frame.f_code.co_filename):
         frame = frame.f_back
-    return "", ""
+    return frame
 
 
 @lru_cache(maxsize=4096)

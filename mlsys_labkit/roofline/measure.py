@@ -53,23 +53,18 @@ class Kernels(Protocol):
 
     def ready(self) -> contextlib.AbstractContextManager[object]:
         """Set threads, precision and memory as the kernels need them, inside the block; restore them afterwards."""
-        ...
 
     def working_sets(self) -> dict[str, int]:
         """Return memory level -> bytes of a working set that stays in it, slowest level first."""
-        ...
 
     def dtypes(self) -> tuple[str, ...]:
         """Return the precisions with a matrix product."""
-        ...
 
     def triad(self, size: int) -> Probe:
         """Return a probe on three arrays of ``size`` bytes in all."""
-        ...
 
     def matmul(self, dtype: str, n: int) -> Probe:
         """Return a probe that multiplies n x n matrices."""
-        ...
 
 
 def measured_ceilings(device: Device, seconds: float, *, refresh: bool = False) -> tuple[Ceiling, ...]:

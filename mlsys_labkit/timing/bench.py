@@ -9,15 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mlsys_labkit.timing.clock import (
-    Call,
-    Clock,
-    CpuClock,
-    TimingError,
-    clock_for,
-    quiet_collector,
-    torch_threads,
-)
+from mlsys_labkit.timing.clock import Call, Clock, CpuClock, TimingError, clock_for, quiet_collector, torch_threads
 from mlsys_labkit.timing.record import Timing, duration
 from mlsys_labkit.timing.statistics import Interval, Values, median_interval, trend, warmup_end
 
@@ -180,13 +172,7 @@ def _judge(
         return "drifting", "The time kept changing during the run: give it more seconds, and check that calls are alike"
     spread = float(np.subtract(*np.percentile(kept, [75, 25])))
     if _half_width(kept, interval) > target:
-        return (
-            "noisy",
-            f"The median is not known to {100 * target:.3g} %: give it more seconds, or a quieter machine",
-        )
+        return "noisy", f"The median is not known to {100 * target:.3g} %: give it more seconds, or a quieter machine"
     if spread > _NOISY_SPREAD * median:
-        return (
-            "noisy",
-            "The middle half of the samples spreads by over a quarter: one number hides it, plot .samples",
-        )
+        return "noisy", "The middle half of the samples spreads by over a quarter: one number hides it, plot .samples"
     return "stable", ""

@@ -33,23 +33,18 @@ class Clock(Protocol):
 
     def time(self, call: Call, calls: int) -> float:
         """Return the seconds per call of ``calls`` calls in a row."""
-        ...
 
     def now(self) -> float:
         """Return seconds of wall time, for the budget."""
-        ...
 
     def throttled(self) -> str:
         """Return why the machine has run slower than it could since the clock was made; "" if it did not."""
-        ...
 
     def load(self) -> float | None:
         """Return the mean number of busy processes on the host in the last minute; None if unknown."""
-        ...
 
     def launch_overhead_seconds(self) -> float | None:
         """Measure the time of a kernel that does nothing; return None where there are no kernels."""
-        ...
 
 
 class _HostClock:
@@ -73,7 +68,7 @@ class CpuClock(_HostClock):
         self._cpu_stat = cpu_stat
         self._throttled_before = self._throttled_periods()
         torch = sys.modules.get("torch")
-        self._finish = torch.cuda.synchronize if torch is not None and torch.cuda.is_initialized() else _nothing
+        self._finish = torch.cuda.synchronize if torch is not None and torch.cuda.is_initialized() else lambda: None
 
     def time(self, call: Call, calls: int) -> float:
         self._finish()
@@ -223,7 +218,3 @@ def _tick() -> float:
             now = time.perf_counter_ns()
         steps.append(now - start)
     return min(steps) * 1e-9
-
-
-def _nothing() -> None:
-    return None

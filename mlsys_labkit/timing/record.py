@@ -14,13 +14,17 @@ from mlsys_labkit.timing.statistics import Values, outliers
 if TYPE_CHECKING:
     from mlsys_labkit.work import Work
 
-# One stylesheet for both themes: it inherits the page's colours and adds only an edge.
-_CARD = "border-left:4px solid {edge};padding:.2em .8em;margin:.3em 0;color:inherit;background:transparent"
 _EDGE = {"stable": "green", "faster": "green", "same": "blue", "slower": "red"}  # the rest is amber
 
 
-def _edge(verdict: str) -> str:
-    return COLOURS[_EDGE.get(verdict, "amber")].figure
+def _card(verdict: str, first: str, details: str, advice: str) -> str:
+    """Return HTML for both themes: it inherits the page's colours and adds only an edge. ``first`` is HTML, too."""
+    edge = COLOURS[_EDGE.get(verdict, "amber")].figure
+    style = f"border-left:4px solid {edge};padding:.2em .8em;margin:.3em 0;color:inherit;background:transparent"
+    return (
+        f'<div style="{style}"><div>{first}</div><div style="opacity:.75;font-size:90%">{html.escape(details)}</div>'
+        f"{f'<div>{html.escape(advice)}</div>' if advice else ''}</div>"
+    )
 
 
 @dataclass(frozen=True)
@@ -86,20 +90,14 @@ class Timing:
         return work.with_seconds(self.median)
 
     def __str__(self) -> str:
-        return f"{self._headline()}: {self.verdict}\n  {self._details()}" + (f". {self.advice}" if self.advice else "")
+        interval = f"95 % CI {duration(self.ci_low)} – {duration(self.ci_high)}"
+        first = f"{self.name} {duration(self.median)} ({interval}): {self.verdict}"
+        return f"{first}\n  {self._details()}" + (f". {self.advice}" if self.advice else "")
 
     def _repr_html_(self) -> str:
         name, interval = html.escape(self.name), f"{duration(self.ci_low)} – {duration(self.ci_high)}"
-        return (
-            f'<div style="{_CARD.format(edge=_edge(self.verdict))}"><div><b>{name}</b> '
-            f"<b>{duration(self.median)}</b> <span>(95 % CI {interval}) · {self.verdict}</span></div>"
-            f'<div style="opacity:.75;font-size:90%">{html.escape(self._details())}</div>'
-            + (f"<div>{html.escape(self.advice)}</div>" if self.advice else "")
-            + "</div>"
-        )
-
-    def _headline(self) -> str:
-        return f"{self.name} {duration(self.median)} (95 % CI {duration(self.ci_low)} – {duration(self.ci_high)})"
+        first = f"<b>{name}</b> <b>{duration(self.median)}</b> <span>(95 % CI {interval}) · {self.verdict}</span>"
+        return _card(self.verdict, first, self._details(), self.advice)
 
     def _details(self) -> str:
         parts = [
@@ -159,12 +157,7 @@ class Comparison:
         return f"{self._sentence()}\n  {self._details()}" + (f". {self.advice}" if self.advice else "")
 
     def _repr_html_(self) -> str:
-        return (
-            f'<div style="{_CARD.format(edge=_edge(self.verdict))}"><div>{html.escape(self._sentence())}</div>'
-            f'<div style="opacity:.75;font-size:90%">{html.escape(self._details())}</div>'
-            + (f"<div>{html.escape(self.advice)}</div>" if self.advice else "")
-            + "</div>"
-        )
+        return _card(self.verdict, html.escape(self._sentence()), self._details(), self.advice)
 
     def _sentence(self) -> str:
         a, b = self.a_name, self.b_name

@@ -12,7 +12,7 @@ import numpy as np
 from mlsys_labkit._base.probes import probe
 from mlsys_labkit.work.numpy_counter import CountedArray, counted_creation, wrap
 from mlsys_labkit.work.record import Work, WorkError
-from mlsys_labkit.work.tally import Tally
+from mlsys_labkit.work.tally import Tally, replaced
 
 
 class counting_work:
@@ -101,15 +101,5 @@ def count_work(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Work:
             f"count_work expects a function and its arguments, got {type(fn).__name__}; pass fn, not fn(...)"
         )
     with counting_work(getattr(fn, "__name__", type(fn).__name__)) as counter:
-        fn(*_wrap_all(args, counter), **_wrap_all(kwargs, counter))
+        fn(*replaced(args, np.ndarray, counter.wrap), **replaced(kwargs, np.ndarray, counter.wrap))
     return counter.work
-
-
-def _wrap_all(value: Any, counter: counting_work) -> Any:
-    if isinstance(value, np.ndarray):
-        return counter.wrap(value)
-    if type(value) in (list, tuple):
-        return type(value)(_wrap_all(item, counter) for item in value)
-    if type(value) is dict:
-        return {key: _wrap_all(item, counter) for key, item in value.items()}
-    return value

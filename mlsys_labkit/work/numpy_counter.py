@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlsys_labkit.work.numpy_rules import dtype_of, function_flops, ufunc_flops
-from mlsys_labkit.work.tally import Region, Tally, distinct_bytes, instances
+from mlsys_labkit.work.tally import Region, Tally, distinct_bytes, instances, replaced
 
 Array = npt.NDArray[Any]
 _asarray = np.asarray  # while code is being counted, the name in numpy is another function
@@ -191,7 +191,7 @@ def _account(
 ) -> Any:
     """Count one call of a numpy function whose result is known, and return the result wrapped."""
     name = _NAMES.get(name, name)
-    operands = list(_arrays((args, {key: value for key, value in kwargs.items() if key != "out"})))
+    operands = list(instances((args, {key: value for key, value in kwargs.items() if key != "out"}), np.ndarray))
     if name in _METADATA:
         return _wrapped(result, tally)
     results = [_asarray(item) for item in _results(result)]
@@ -229,10 +229,6 @@ def _is_register(item: Any) -> bool:
     return not isinstance(item, np.ndarray) or getattr(item, "_in_register", False)
 
 
-def _arrays(value: Any) -> Iterator[Array]:
-    return instances(value, np.ndarray)
-
-
 def _results(result: Any) -> list[Any]:
     if isinstance(result, (tuple, list)):
         return [item for item in result if isinstance(item, (np.ndarray, np.generic))]
@@ -241,13 +237,7 @@ def _results(result: Any) -> list[Any]:
 
 def _plain(value: Any) -> Any:
     """Return the value with every counted array replaced by the ndarray that it views."""
-    if isinstance(value, CountedArray):
-        return value.view(np.ndarray)
-    if type(value) in (list, tuple):
-        return type(value)(_plain(item) for item in value)
-    if type(value) is dict:
-        return {key: _plain(item) for key, item in value.items()}
-    return value
+    return replaced(value, CountedArray, lambda array: array.view(np.ndarray))
 
 
 def _wrapped(result: Any, tally: Tally) -> Any:

@@ -6,7 +6,7 @@ import contextlib
 import math
 import warnings
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
 from mlsys_labkit.work.record import DTYPES, Work, WorkError
@@ -43,6 +43,17 @@ def instances(value: Any, kind: type[_Kind]) -> Iterator[_Kind]:
     elif isinstance(value, (list, tuple, dict)):
         for item in value.values() if isinstance(value, dict) else value:
             yield from instances(item, kind)
+
+
+def replaced(value: Any, kind: type[_Kind], change: Callable[[_Kind], Any]) -> Any:
+    """Return a value of nested lists, tuples and dicts with ``change`` applied to every ``kind`` in it."""
+    if isinstance(value, kind):
+        return change(value)
+    if type(value) in (list, tuple):
+        return type(value)(replaced(item, kind, change) for item in value)
+    if type(value) is dict:
+        return {key: replaced(item, kind, change) for key, item in value.items()}
+    return value
 
 
 def distinct_bytes(regions: Iterable[Region]) -> int:
