@@ -188,31 +188,17 @@ Outcome run_block(Block& block) {
 
 using namespace lk;
 
-namespace {
-
-// The current thread gets no more turns until another thread makes it ready again.
-void wait_in(Block& block, u32 Warp::*state) {
-    Warp& warp = block.warps[block.warp];
-    warp.ready &= ~current_bit(block);
-    warp.*state |= current_bit(block);
-    pause(block);
-    trace_resume(block);
-}
-
-}  // namespace
-
-void lk_block_barrier(int site) {
-    Block& block = enter_runtime();
+static void wait_at_barrier(Block& block, int site, bool predicate) {
     block.thread->barrier_site = site;
-    block.thread->predicate = false;
+    block.thread->predicate = predicate;
     wait_in(block, &Warp::at_block_barrier);
 }
+
+void lk_block_barrier(int site) { wait_at_barrier(enter_runtime(), site, false); }
 
 int lk_block_barrier_reduce(int reduction, int predicate, int site) {
     Block& block = enter_runtime();
-    block.thread->barrier_site = site;
-    block.thread->predicate = predicate != 0;
-    wait_in(block, &Warp::at_block_barrier);
+    wait_at_barrier(block, site, predicate != 0);
     switch (reduction) {
         case lk_reduce_count: return int(block.barrier_count);
         case lk_reduce_and: return block.barrier_all;
@@ -239,11 +225,9 @@ void lk_yield() {
 }
 
 void lk_release(const void* object) {
-    Block& block = *current();
-    if (block.mode == Mode::check) block.recorder->release(block.thread_number, reinterpret_cast<u64>(object));
+    if (Recorder* recorder = checker()) recorder->release(current()->thread_number, reinterpret_cast<u64>(object));
 }
 
 void lk_acquire(const void* object) {
-    Block& block = *current();
-    if (block.mode == Mode::check) block.recorder->acquire(block.thread_number, reinterpret_cast<u64>(object));
+    if (Recorder* recorder = checker()) recorder->acquire(current()->thread_number, reinterpret_cast<u64>(object));
 }

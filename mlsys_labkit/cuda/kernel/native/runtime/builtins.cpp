@@ -52,12 +52,6 @@ __attribute__((always_inline)) inline void leave_if_stopped() {
     if (block && stopped(*block)) stop_launch(enter_runtime());
 }
 
-// A mathematical function is about to write a result to where its caller points.
-template <class Number>
-void note_store(const Number* result, u64 pc) {
-    record_range(reinterpret_cast<u64>(result), sizeof *result, Op::store, pc);
-}
-
 }  // namespace
 
 int lk_printf(const char* format, ...) {
@@ -90,83 +84,62 @@ int lk_is_shared(const void* address) {
 
 unsigned lk_smid() { return current() ? unsigned(current()->number % pool_size()) : 0; }
 
-void* lk_memcpy(void* to, const void* from, unsigned long size) {
-    u64 pc = reinterpret_cast<u64>(__builtin_return_address(0));
-    record_range(reinterpret_cast<u64>(from), size, Op::load, pc);
-    record_range(reinterpret_cast<u64>(to), size, Op::store, pc);
-    memcpy(to, from, size);
-    leave_if_stopped();
-    return to;
-}
+#define CALLED_FROM reinterpret_cast<u64>(__builtin_return_address(0))
 
-void* lk_memmove(void* to, const void* from, unsigned long size) {
-    u64 pc = reinterpret_cast<u64>(__builtin_return_address(0));
-    record_range(reinterpret_cast<u64>(from), size, Op::load, pc);
-    record_range(reinterpret_cast<u64>(to), size, Op::store, pc);
-    memmove(to, from, size);
-    leave_if_stopped();
-    return to;
-}
+#define COPIES(name)                                                                \
+    void* lk_##name(void* to, const void* from, unsigned long size) {               \
+        record_range(reinterpret_cast<u64>(from), size, Op::load, CALLED_FROM);     \
+        record_range(reinterpret_cast<u64>(to), size, Op::store, CALLED_FROM);      \
+        name(to, from, size);                                                       \
+        leave_if_stopped();                                                         \
+        return to;                                                                  \
+    }
+
+COPIES(memcpy)
+COPIES(memmove)
 
 int lk_memcmp(const void* left, const void* right, unsigned long size) {
-    u64 pc = reinterpret_cast<u64>(__builtin_return_address(0));
-    record_range(reinterpret_cast<u64>(left), size, Op::load, pc);
-    record_range(reinterpret_cast<u64>(right), size, Op::load, pc);
+    record_range(reinterpret_cast<u64>(left), size, Op::load, CALLED_FROM);
+    record_range(reinterpret_cast<u64>(right), size, Op::load, CALLED_FROM);
     int order = memcmp(left, right, size);
     leave_if_stopped();
     return order;
 }
 
 void* lk_memset(void* to, int byte, unsigned long size) {
-    record_range(reinterpret_cast<u64>(to), size, Op::store, reinterpret_cast<u64>(__builtin_return_address(0)));
+    record_range(reinterpret_cast<u64>(to), size, Op::store, CALLED_FROM);
     memset(to, byte, size);
     leave_if_stopped();
     return to;
 }
 
-#define CALLED_FROM reinterpret_cast<u64>(__builtin_return_address(0))
+// A mathematical function writes a second result to where its caller points.
+#define NOTE_STORE(result) record_range(reinterpret_cast<u64>(result), sizeof *result, Op::store, CALLED_FROM)
 
-float lk_modff(float number, float* whole) {
-    note_store(whole, CALLED_FROM);
-    return modff(number, whole);
-}
+#define SECOND_RESULT(name, Number, Second)             \
+    Number lk_##name(Number number, Second* second) {   \
+        NOTE_STORE(second);                             \
+        return name(number, second);                    \
+    }
 
-double lk_modf(double number, double* whole) {
-    note_store(whole, CALLED_FROM);
-    return modf(number, whole);
-}
+SECOND_RESULT(modff, float, float)
+SECOND_RESULT(modf, double, double)
+SECOND_RESULT(frexpf, float, int)
+SECOND_RESULT(frexp, double, int)
 
-float lk_frexpf(float number, int* exponent) {
-    note_store(exponent, CALLED_FROM);
-    return frexpf(number, exponent);
-}
+#define QUOTIENT_AND_SINE(suffix, Number)                                               \
+    Number lk_remquo##suffix(Number dividend, Number divisor, int* quotient) {          \
+        NOTE_STORE(quotient);                                                           \
+        return remquo##suffix(dividend, divisor, quotient);                             \
+    }                                                                                   \
+    void lk_sincos##suffix(Number angle, Number* sine, Number* cosine) {                \
+        NOTE_STORE(sine);                                                               \
+        NOTE_STORE(cosine);                                                             \
+        sincos##suffix(angle, sine, cosine);                                            \
+    }
 
-double lk_frexp(double number, int* exponent) {
-    note_store(exponent, CALLED_FROM);
-    return frexp(number, exponent);
-}
-
-float lk_remquof(float dividend, float divisor, int* quotient) {
-    note_store(quotient, CALLED_FROM);
-    return remquof(dividend, divisor, quotient);
-}
-
-double lk_remquo(double dividend, double divisor, int* quotient) {
-    note_store(quotient, CALLED_FROM);
-    return remquo(dividend, divisor, quotient);
-}
-
-void lk_sincosf(float angle, float* sine, float* cosine) {
-    note_store(sine, CALLED_FROM);
-    note_store(cosine, CALLED_FROM);
-    sincosf(angle, sine, cosine);
-}
-
-void lk_sincos(double angle, double* sine, double* cosine) {
-    note_store(sine, CALLED_FROM);
-    note_store(cosine, CALLED_FROM);
-    sincos(angle, sine, cosine);
-}
+QUOTIENT_AND_SINE(f, float)
+QUOTIENT_AND_SINE(, double)
 
 void lk_assert_fail(const char* expression, const char* file, unsigned line, const char* function) {
     Block* block = current();

@@ -53,7 +53,6 @@ void* reserve(size_t bytes, uint64_t address, int file) {
 bool DeviceMemory::open_arena(int file, size_t bytes, uint64_t address) {
     void* start = reserve(bytes, address, file);
     if (!start) return false;
-    arena_file_ = file;
     arena_address_ = reinterpret_cast<uint64_t>(start);
     return true;
 }

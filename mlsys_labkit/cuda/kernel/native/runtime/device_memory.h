@@ -13,12 +13,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "address_range.h"
+
 namespace lk {
 
-struct Buffer {
-    uint64_t begin;
-    uint64_t end;  // exact: one past the last byte that was asked for
-};
+using Buffer = AddressRange;  // of the bytes that were asked for
 
 class DeviceMemory {
 public:
@@ -54,7 +53,6 @@ private:
     bool erase(uint64_t begin);
     size_t first_ending_after(uint64_t address) const;
 
-    int arena_file_ = -1;
     uint64_t arena_address_ = 0;
     std::vector<Buffer> buffers_;
     std::vector<Reservation> reservations_;

@@ -43,8 +43,7 @@ struct Block;
 // A loaded kernel.so.
 struct Module {
     void* handle = nullptr;
-    u64 text_begin = 0;
-    u64 text_end = 0;
+    AddressRange text;     // its code
     u32 shared_bytes = 0;  // of its thread-local segment: static __shared__ arrays, and room for the dynamic one
     char* (*shared_anchor)() = nullptr;
     bool instrumented = false;

@@ -2,8 +2,6 @@
 // fiber's stack after an interruption, so that the fiber can be left in the middle of it and gone on with later.
 #include "faults.h"
 
-#include <ucontext.h>
-
 #include <algorithm>
 #include <cstdlib>
 
@@ -16,35 +14,16 @@ namespace {
 
 constexpr size_t kSignalStackBytes = 64 << 10;
 
-u64 program_counter(const ucontext_t& context) {
-#if defined(__x86_64__)
-    return u64(context.uc_mcontext.gregs[REG_RIP]);
-#elif defined(__aarch64__)
-    return context.uc_mcontext.pc;
-#endif
-}
-
-u64 stack_pointer(const ucontext_t& context) {
-#if defined(__x86_64__)
-    return u64(context.uc_mcontext.gregs[REG_RSP]);
-#elif defined(__aarch64__)
-    return context.uc_mcontext.sp;
-#endif
-}
-
 // A function that has no room for its frame faults at its first instructions: where it was called says more.
 u64 caller(const ucontext_t& context) {
 #if defined(__x86_64__)
     return program_counter(context);  // the call itself needs the stack, and faults
-#elif defined(__aarch64__)
+#else
     return context.uc_mcontext.regs[30] - 1;
 #endif
 }
 
-bool in_kernel_text(const Block& block, u64 pc) {
-    const Module& module = *block.launch->module;
-    return pc - module.text_begin < module.text_end - module.text_begin;
-}
+bool in_kernel_text(const Block& block, u64 pc) { return block.launch->module->text.holds(pc, 1); }
 
 // Where in the kernel's code the fault is, or where that code called what faults: the nearest return address into it.
 u64 place_in_kernel(const Block& block, u64 pc, u64 stack) {

@@ -52,7 +52,7 @@ void __sanitizer_cov_trace_pc() {
             end_turn(*block, pc, depth);
             trace = block->trace;
         }
-        u32 offset = u32(pc - block->launch->module->text_begin);
+        u32 offset = u32(pc - block->launch->module->text.begin);
         trace->push({place_rank(depth, offset), offset, 0, Op::load, Kind::step});
     } else if (--block->countdown == 0) {
         block->warp_budget = 0;
@@ -102,14 +102,8 @@ void __tsan_vptr_read(void**) {}
         record_here(const_cast<Word*>(address), sizeof(Word), Op::atomic, HOOK_PC);                                    \
         return __atomic_exchange_n(address, value, __ATOMIC_SEQ_CST);                                                  \
     }                                                                                                                  \
-    int __tsan_atomic##bits##_compare_exchange_strong(volatile Word* address, Word* expected, Word value, int, int) {  \
-        record_here(const_cast<Word*>(address), sizeof(Word), Op::compare, HOOK_PC);                                   \
-        return __atomic_compare_exchange_n(address, expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);       \
-    }                                                                                                                  \
-    int __tsan_atomic##bits##_compare_exchange_weak(volatile Word* address, Word* expected, Word value, int, int) {    \
-        record_here(const_cast<Word*>(address), sizeof(Word), Op::compare, HOOK_PC);                                   \
-        return __atomic_compare_exchange_n(address, expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);       \
-    }                                                                                                                  \
+    COMPARE_HOOK(bits, Word, strong)                                                                                   \
+    COMPARE_HOOK(bits, Word, weak)                                                                                     \
     Word __tsan_atomic##bits##_compare_exchange_val(volatile Word* address, Word expected, Word value, int, int) {     \
         record_here(const_cast<Word*>(address), sizeof(Word), Op::compare, HOOK_PC);                                   \
         __atomic_compare_exchange_n(address, &expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);             \
@@ -121,6 +115,12 @@ void __tsan_vptr_read(void**) {}
     FETCH_HOOK(bits, Word, or)                                                                                         \
     FETCH_HOOK(bits, Word, xor)                                                                                        \
     FETCH_HOOK(bits, Word, nand)
+
+#define COMPARE_HOOK(bits, Word, kind)                                                                              \
+    int __tsan_atomic##bits##_compare_exchange_##kind(volatile Word* address, Word* expected, Word value, int, int) { \
+        record_here(const_cast<Word*>(address), sizeof(Word), Op::compare, HOOK_PC);                                \
+        return __atomic_compare_exchange_n(address, expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);    \
+    }
 
 #define FETCH_HOOK(bits, Word, operation)                                                          \
     Word __tsan_atomic##bits##_fetch_##operation(volatile Word* address, Word value, int) {        \
@@ -134,8 +134,7 @@ ATOMIC_HOOKS(32, u32)
 ATOMIC_HOOKS(64, u64)
 
 void __tsan_atomic_thread_fence(int) {
-    Block* block = current();
-    if (block && block->mode == Mode::check) block->recorder->fence(block->thread_number);
+    if (Recorder* recorder = checker()) recorder->fence(current()->thread_number);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
@@ -159,28 +158,25 @@ void lk_write(void* address, unsigned long bytes) {
 }
 
 void lk_copy_started(const void* to, unsigned long bytes, const void* barrier, unsigned phase) {
-    Block* block = current();
-    if (!block || block->mode != Mode::check) return;
+    Recorder* recorder = checker();
+    if (!recorder) return;
     u64 at = reinterpret_cast<u64>(to);
     u64 part = part_of(at, bytes);
     for (u64 end = at + bytes; at < end; at += part) {
-        block->recorder->copy_started(block->thread_number, at, u32(part), HOOK_PC, reinterpret_cast<u64>(barrier), phase);
+        recorder->copy_started(current()->thread_number, at, u32(part), HOOK_PC, reinterpret_cast<u64>(barrier), phase);
     }
 }
 
 void lk_copies_committed() {
-    Block* block = current();
-    if (block && block->mode == Mode::check) block->recorder->copies_committed(block->thread_number);
+    if (Recorder* recorder = checker()) recorder->copies_committed(current()->thread_number);
 }
 
 void lk_copies_awaited(unsigned batches_left) {
-    Block* block = current();
-    if (block && block->mode == Mode::check) block->recorder->copies_awaited(block->thread_number, batches_left);
+    if (Recorder* recorder = checker()) recorder->copies_awaited(current()->thread_number, batches_left);
 }
 
 void lk_barrier_awaited(const void* barrier, unsigned phase) {
-    Block* block = current();
-    if (block && block->mode == Mode::check) block->recorder->barrier_awaited(reinterpret_cast<u64>(barrier), phase);
+    if (Recorder* recorder = checker()) recorder->barrier_awaited(reinterpret_cast<u64>(barrier), phase);
 }
 
 // -fsanitize=integer-divide-by-zero, where the processor does not fault by itself (aarch64).

@@ -15,7 +15,7 @@ inline bool is_own(const Block& block, u64 address) {
 inline void record_access(Block& block, u64 address, u8 bytes, Op op, u64 pc) {
     if (is_local(address) && is_own(block, address)) return;
     if (LaneTrace* trace = block.trace) {
-        trace->push({address, u32(pc - block.launch->module->text_begin), bytes, op, Kind::access});
+        trace->push({address, u32(pc - block.launch->module->text.begin), bytes, op, Kind::access});
         return;
     }
     if (block.mode != Mode::check) return;

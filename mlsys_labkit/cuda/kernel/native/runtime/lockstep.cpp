@@ -38,7 +38,7 @@ void replay_accesses(Block& block, u32 warp, Trace& trace, u32 group) {
             request.mask |= 1u << lane;
             other.pop();
         }
-        request.pc = block.launch->module->text_begin + event.pc;
+        request.pc = block.launch->module->text.begin + event.pc;
         request.bytes = event.bytes;
         request.op = event.op;
         block.recorder->request(request);
@@ -89,7 +89,7 @@ void give_trace_back(Worker& worker, Warp& warp) {
 void trace_resume(Block& block) {
     if (!block.trace) return;
     const Thread& thread = *block.thread;
-    u32 pc = u32(thread.pc - block.launch->module->text_begin);
+    u32 pc = u32(thread.pc - block.launch->module->text.begin);
     block.trace->push({place_rank(thread.frame_depth, pc), pc, 0, Op::load, Kind::resume});
 }
 
@@ -131,7 +131,7 @@ void replay(Block& block, u32 warp_number) {
             if (unknown & warp.ready) return;
         }
         if (trace.lanes[lowest_lane(group)].head().kind == Kind::step) {
-            block.recorder->step(block.launch->module->text_begin + rank_pc(best), group);
+            block.recorder->step(block.launch->module->text.begin + rank_pc(best), group);
         }
         for (u32 lanes = group; lanes; lanes &= lanes - 1) trace.lanes[lowest_lane(lanes)].pop();
         replay_accesses(block, warp_number, trace, group);

@@ -77,8 +77,7 @@ LoadedModule load_module(const std::string& path) {
     dl_iterate_phdr(read_segments, &loaded);
     loaded.description.object_address = loaded.load_address;
     loaded.description.shared_segment_bytes = loaded.module.shared_bytes;
-    loaded.module.text_begin = loaded.description.text.begin;
-    loaded.module.text_end = loaded.description.text.end;
+    loaded.module.text = loaded.description.text;
     const std::vector<Symbol> symbols = read_symbols(path);
     read_shared_arrays(symbols, loaded);
     read_constants(symbols, loaded);

@@ -21,6 +21,7 @@ struct LoadedModule {
     SharedArray dynamic_shared{};  // and how much of it a launch may have
     LaunchDescription description;  // what is the same for every launch
 
+    AddressRange image() const { return {load_address, load_address + load_bytes}; }
     LaunchDescription describe_launch(u64 dynamic_shared_bytes) const;
 };
 

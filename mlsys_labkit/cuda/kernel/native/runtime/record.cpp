@@ -119,11 +119,12 @@ LaunchRecord::LaunchRecord(const LaunchDescription& description, Findings& findi
         for (uint64_t byte = array.offset; byte < end; byte++) state_->shared_owner[byte] = number;
     }
     std::vector<AddressRange> ranges = device_variables(description);
-    for (const Buffer& buffer : device_memory().buffers()) ranges.push_back({buffer.begin, buffer.end});
+    const auto& buffers = device_memory().buffers();
+    ranges.insert(ranges.end(), buffers.begin(), buffers.end());
     if (heap_begin()) ranges.push_back({heap_begin(), heap_begin() + kDeviceHeapBytes});
     sort_by_address(ranges);
     if (description.profile) {
-        for (const AddressRange& range : ranges) state_->touched.add(range.begin, range.end);
+        for (const AddressRange& range : ranges) state_->touched.push_back(std::make_unique<TouchedBuffer>(range));
     }
     if (description.check) GlobalShadows::instance().begin_launch(ranges, Segments::instance().begin_launch());
 }
@@ -172,7 +173,7 @@ std::vector<unsigned char> LaunchRecord::totals() const {
     }
     std::vector<BufferUse> uses;
     std::vector<unsigned char> bitmaps;
-    for (const auto& buffer : state.touched.buffers()) {
+    for (const auto& buffer : state.touched) {
         BufferUse use{};
         use.begin = buffer->begin;
         use.end = buffer->end;

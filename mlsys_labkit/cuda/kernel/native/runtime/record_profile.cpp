@@ -42,7 +42,7 @@ void Recorder::State::request_global(const Request& request, uint32_t mask) {
         if (run_begin == address && run_end - run_begin >= request.bytes) continue;
         mark_run();
         if (!last_touched || !last_touched->holds(address, request.bytes)) {
-            TouchedBuffer* found = launch.touched.find(address);
+            TouchedBuffer* found = find_range(launch.touched, address);
             if (!found || !found->holds(address, request.bytes)) {
                 if (!writes(request.op) && is_constant(launch.description, address, request.bytes)) counted &= ~(1u << lane);
                 else if (!in_heap(reinterpret_cast<void*>(address))) out_of_bounds(request, lane);

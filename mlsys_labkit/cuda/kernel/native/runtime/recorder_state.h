@@ -55,11 +55,10 @@ struct LaunchRecord::State {
     Sites sites;
     Objects objects;
     std::vector<uint16_t> shared_owner;  // by byte of the segment: which array, from 1
-    uint64_t shared_segment_end = 0;
 
     std::mutex mutex;
     Counts counts;
-    Touched touched;
+    std::vector<std::unique_ptr<TouchedBuffer>> touched;  // in the order of their addresses
     uint64_t blocks_run = 0;
     uint64_t block_barriers = 0;
     uint64_t warp_barriers = 0;

@@ -39,6 +39,7 @@ bool report_stuck_operation(Block& block);
 // turns.cpp
 void give_turns(Block& block, u32 warp, u32 lanes);  // from the scheduler: returns when each has run
 void pause(Block& block);                            // from a fiber: until its next turn
+void wait_in(Block& block, u32 Warp::*state);        // from a fiber: no more turns until another thread makes it ready again
 void abandon_block(Block& block);                    // that was stopped: takes its fibers back
 
 // lockstep.cpp
@@ -52,6 +53,12 @@ __attribute__((always_inline)) inline Block& enter_runtime() {
     block.thread->pc = reinterpret_cast<u64>(__builtin_return_address(0));
     block.thread->frame_depth = u32(block.stack_top - static_cast<const char*>(__builtin_frame_address(0)));
     return block;
+}
+
+// The recorder of the block that runs on this OS thread, where it looks for races; else nullptr.
+inline Recorder* checker() {
+    Block* block = current();
+    return block && block->mode == Mode::check ? block->recorder.get() : nullptr;
 }
 
 // findings: about the thread that runs, or another one. pc is absolute, just behind the instruction meant; 0: none.

@@ -62,7 +62,7 @@ struct GlobalShadow::PlaneCells {
     }
 };
 
-GlobalShadow::GlobalShadow(uint64_t begin, uint64_t end) : begin_(begin), end_(end), origin_(begin & ~uint64_t{3}) {
+GlobalShadow::GlobalShadow(AddressRange buffer) : AddressRange(buffer), origin_(begin & ~uint64_t{3}) {
     const uint64_t words = (end - origin_ + 3) / 4;
     const auto plane_bytes = [](uint64_t cells) {
         const uint64_t bytes = cells * sizeof(Cell64);
@@ -138,9 +138,9 @@ void GlobalShadows::begin_launch(const std::vector<AddressRange>& buffers, bool 
     std::vector<std::unique_ptr<GlobalShadow>> shadows;
     size_t old = 0;
     for (const AddressRange& range : buffers) {
-        while (old < shadows_.size() && shadows_[old]->begin() < range.begin) old++;
-        const bool known = old < shadows_.size() && shadows_[old]->begin() == range.begin && shadows_[old]->end() == range.end;
-        shadows.push_back(known ? std::move(shadows_[old]) : std::make_unique<GlobalShadow>(range.begin, range.end));
+        while (old < shadows_.size() && shadows_[old]->begin < range.begin) old++;
+        const bool known = old < shadows_.size() && shadows_[old]->begin == range.begin && shadows_[old]->end == range.end;
+        shadows.push_back(known ? std::move(shadows_[old]) : std::make_unique<GlobalShadow>(range));
         if (known) old++;
         if (clear) shadows.back()->clear();
     }
@@ -149,17 +149,9 @@ void GlobalShadows::begin_launch(const std::vector<AddressRange>& buffers, bool 
 
 void GlobalShadows::end_launch() {
     uint64_t bytes = 0;
-    for (const auto& shadow : shadows_) bytes += shadow->end() - shadow->begin();
+    for (const auto& shadow : shadows_) bytes += shadow->end - shadow->begin;
     if (bytes <= kMostKeptBytes) return;
     for (const auto& shadow : shadows_) shadow->clear();
-}
-
-GlobalShadow* GlobalShadows::find(uint64_t address) const {
-    const auto after = std::upper_bound(shadows_.begin(), shadows_.end(), address,
-                                        [](uint64_t at, const auto& shadow) { return at < shadow->begin(); });
-    if (after == shadows_.begin()) return nullptr;
-    GlobalShadow* shadow = std::prev(after)->get();
-    return address < shadow->end() ? shadow : nullptr;
 }
 
 }  // namespace lk

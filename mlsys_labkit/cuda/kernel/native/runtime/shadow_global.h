@@ -15,18 +15,13 @@
 
 namespace lk {
 
-class GlobalShadow {
+class GlobalShadow : public AddressRange {
 public:
-    GlobalShadow(uint64_t begin, uint64_t end);
+    explicit GlobalShadow(AddressRange buffer);
     ~GlobalShadow();
     GlobalShadow(const GlobalShadow&) = delete;
     GlobalShadow& operator=(const GlobalShadow&) = delete;
 
-    uint64_t begin() const { return begin_; }
-    uint64_t end() const { return end_; }
-    bool holds(uint64_t address, uint64_t bytes) const {
-        return address - begin_ < end_ - begin_ && bytes <= end_ - address;
-    }
     void clear();
 
     // The range lies within the buffer.
@@ -39,8 +34,6 @@ private:
     bool is_split(uint64_t word) const { return words_[kWrites][word].load(std::memory_order_relaxed) == kSplit; }
     void look_at_bytes(const Present& now, uint64_t word, uint64_t first, uint64_t end, const Sites& sites, Clash& clash);
 
-    uint64_t begin_;
-    uint64_t end_;
     uint64_t origin_;  // begin, rounded down to a word
     void* reservation_ = nullptr;
     uint64_t reserved_bytes_ = 0;
@@ -58,7 +51,7 @@ public:
     // After a launch: gives memory back when it is more than a machine can spare.
     void end_launch();
     // The one that holds this byte, or nullptr.
-    GlobalShadow* find(uint64_t address) const;
+    GlobalShadow* find(uint64_t address) const { return find_range(shadows_, address); }
 
 private:
     std::vector<std::unique_ptr<GlobalShadow>> shadows_;  // sorted

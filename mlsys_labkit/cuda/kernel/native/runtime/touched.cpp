@@ -43,12 +43,4 @@ void Bitmap::append_to(std::vector<unsigned char>& bytes) const {
     }
 }
 
-TouchedBuffer* Touched::find(uint64_t address) const {
-    const auto after = std::upper_bound(buffers_.begin(), buffers_.end(), address,
-                                        [](uint64_t at, const auto& buffer) { return at < buffer->begin; });
-    if (after == buffers_.begin()) return nullptr;
-    TouchedBuffer* buffer = std::prev(after)->get();
-    return address < buffer->end ? buffer : nullptr;
-}
-
 }  // namespace lk

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "records.h"
+#include "address_range.h"
 
 namespace lk {
 
@@ -30,27 +30,11 @@ private:
     std::unique_ptr<std::atomic<uint64_t>[], Free> words_;
 };
 
-class TouchedBuffer {
-public:
-    TouchedBuffer(uint64_t begin, uint64_t end) : begin(begin), end(end), read(end - begin), written(end - begin) {}
-    bool holds(uint64_t address, uint64_t bytes) const { return address - begin < end - begin && bytes <= end - address; }
+struct TouchedBuffer : AddressRange {
+    explicit TouchedBuffer(AddressRange buffer) : AddressRange(buffer), read(end - begin), written(end - begin) {}
 
-    const uint64_t begin;
-    const uint64_t end;
     Bitmap read;
     Bitmap written;
-};
-
-class Touched {
-public:
-    // In the order of their addresses.
-    void add(uint64_t begin, uint64_t end) { buffers_.push_back(std::make_unique<TouchedBuffer>(begin, end)); }
-    // The one that holds this byte, or nullptr.
-    TouchedBuffer* find(uint64_t address) const;
-    const std::vector<std::unique_ptr<TouchedBuffer>>& buffers() const { return buffers_; }
-
-private:
-    std::vector<std::unique_ptr<TouchedBuffer>> buffers_;
 };
 
 }  // namespace lk

@@ -16,10 +16,7 @@ namespace {
 void fiber_main();
 
 Fiber* take_fiber(Worker& worker) {
-    if (worker.free_fibers.empty()) {
-        Fiber* fiber = make_fiber(fiber_main);
-        return fiber;
-    }
+    if (worker.free_fibers.empty()) return make_fiber(fiber_main);
     Fiber* fiber = worker.free_fibers.back();
     worker.free_fibers.pop_back();
     return fiber;
@@ -73,9 +70,8 @@ void fiber_main() {
         trace_resume(block);
         block.launch->run(block.launch->arguments);
         Warp& warp = block.warps[block.warp];
-        u32 bit = 1u << block.lane();
-        warp.ready &= ~bit;
-        warp.done |= bit;
+        warp.ready &= ~current_bit(block);
+        warp.done |= current_bit(block);
         Fiber* self = block.thread->fiber;
         block.thread->fiber = nullptr;
         Fiber* next = next_turn(block, self);
@@ -95,6 +91,14 @@ void pause(Block& block) {
     Fiber* self = block.thread->fiber;
     Fiber* next = next_turn(block, nullptr);
     lk_switch(&self->stack_pointer, next ? next->stack_pointer : block.worker->scheduler);
+}
+
+void wait_in(Block& block, u32 Warp::*state) {
+    Warp& warp = block.warps[block.warp];
+    warp.ready &= ~current_bit(block);
+    warp.*state |= current_bit(block);
+    pause(block);
+    trace_resume(block);
 }
 
 void stop_launch(Block& block) {

@@ -152,7 +152,7 @@ void open_meeting(Block& block) {
     Warp& warp = block.warps[block.warp];
     auto rank = [&](u32 lane) {
         const Thread& thread = thread_of(block, lane);
-        u64 place = place_rank(thread.frame_depth, thread.pc - block.launch->module->text_begin);
+        u64 place = place_rank(thread.frame_depth, thread.pc - block.launch->module->text.begin);
         return thread.patience >= kPatience ? ~u64{0} : place;
     };
     u64 best = 0;
@@ -180,17 +180,12 @@ void lose_patience(Block& block) {
 }
 
 u32 wait_for_others(Block& block, WarpOperation& operation) {
-    Warp& warp = block.warps[block.warp];
-    u32 bit = current_bit(block);
-    if (!(operation.mask & bit)) {
+    if (!(operation.mask & current_bit(block))) {
         report_absent_lane(block, block.lane(), block.lane(), operation.mask);
-        operation.mask |= bit;
+        operation.mask |= current_bit(block);
     }
     block.thread->operation = &operation;
-    warp.ready &= ~bit;
-    warp.at_operation |= bit;
-    pause(block);
-    trace_resume(block);
+    wait_in(block, &Warp::at_operation);
     return operation.answer;
 }
 
@@ -226,15 +221,9 @@ void run_warp(Block& block, u32 warp_number) {
     if (traced) give_trace_back(*block.worker, warp);
 }
 
-// Until all lanes of the warp that can come here have come, so that those at one place go on together.
 u32 meet(Block& block) {
-    Warp& warp = block.warps[block.warp];
-    u32 bit = current_bit(block);
-    warp.ready &= ~bit;
-    warp.at_meeting |= bit;
-    pause(block);
-    trace_resume(block);
-    return warp.met;
+    wait_in(block, &Warp::at_meeting);
+    return block.warps[block.warp].met;
 }
 
 bool report_stuck_operation(Block& block) {
@@ -295,9 +284,6 @@ unsigned lk_gather(unsigned mask, const void* value, void* values, int size) {
     return wait_for_others(block, operation);
 }
 
-unsigned lk_active_mask() {
-    Block& block = enter_runtime();
-    return meet(block);
-}
+unsigned lk_active_mask() { return meet(enter_runtime()); }
 
 unsigned lk_lane() { return current()->lane(); }

@@ -6,13 +6,12 @@
 #include <cstdlib>
 
 #include <signal.h>
-#include <ucontext.h>
 #include <unistd.h>
 
 #include "faults.h"
 #include "heap.h"
-#include "image.h"
 #include "journal.h"
+#include "outcome.h"
 
 namespace lk::host {
 
@@ -20,34 +19,20 @@ namespace {
 
 constexpr size_t stack_bytes = 64 << 10;
 
-uint64_t program_counter(void* context) {
-    const auto* machine = &static_cast<ucontext_t*>(context)->uc_mcontext;
-#if defined(__x86_64__)
-    return static_cast<uint64_t>(machine->gregs[REG_RIP]);
-#else
-    return machine->pc;
-#endif
-}
-
 const char* kind_of(const void* address) {
     const Allocation* allocation = heap().find(address, nullptr);
     return allocation && allocation->kind == Kind::device ? "device" : "";
 }
 
 // The program counter, or what the stack holds of the program's code when a library's function was called with a bad pointer.
-uint64_t students_counter(void* context) {
-    const Image& image = program_image();
-    const uint64_t pc = program_counter(context);
-    if (pc >= image.begin && pc < image.end) return pc;
-    const auto* machine = &static_cast<ucontext_t*>(context)->uc_mcontext;
-#if defined(__x86_64__)
-    const auto* stack = reinterpret_cast<const uint64_t*>(machine->gregs[REG_RSP]);
-#else
-    const auto* stack = reinterpret_cast<const uint64_t*>(machine->sp);
-#endif
+uint64_t students_counter(const ucontext_t& at) {
+    const AddressRange image = program().image();
+    const uint64_t pc = program_counter(at);
+    if (image.holds(pc, 1)) return pc;
+    const auto* stack = reinterpret_cast<const uint64_t*>(stack_pointer(at));
     constexpr int words_to_look_at = 256;
     for (int i = 0; i < words_to_look_at; ++i) {
-        if (stack[i] >= image.begin && stack[i] < image.end) return stack[i] - 1;
+        if (image.holds(stack[i], 1)) return stack[i] - 1;
     }
     return pc;
 }
@@ -57,7 +42,7 @@ void on_crash(int signal_number, siginfo_t* info, void* context) {
     char line[256];
     const int length = snprintf(line, sizeof line,
                                 "{\"record\": \"crash\", \"signal\": %d, \"pc\": %llu, \"memory\": \"%s\"}\n",
-                                signal_number, static_cast<unsigned long long>(students_counter(context)),
+                                signal_number, static_cast<unsigned long long>(students_counter(*static_cast<ucontext_t*>(context))),
                                 signal_number == SIGSEGV ? kind_of(info->si_addr) : "");
     if (journal().file() >= 0 && length > 0) {
         const ssize_t written = write(journal().file(), line, static_cast<size_t>(length));

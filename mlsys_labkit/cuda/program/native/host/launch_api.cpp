@@ -14,7 +14,6 @@
 #include "engine.h"
 #include "functions_api.h"
 #include "heap.h"
-#include "image.h"
 #include "journal.h"
 #include "outcome.h"
 #include "output.h"
@@ -178,7 +177,7 @@ extern "C" const void* lk_program_argument(const void* pointer, int number, size
         return pointer;
     }
     const uint64_t address = reinterpret_cast<uint64_t>(pointer);
-    if (address >= program_image().begin && address < program_image().end) return pointer;
+    if (program().image().holds(address, 1)) return pointer;
     const uint64_t moved = (address & host_pointer_mask) | host_pointer_base;
     given.host_pointer = true;
     given.buffers.push_back({number, moved, moved, element_bytes});

@@ -12,7 +12,6 @@
 
 #include "context.h"
 #include "crash.h"
-#include "image.h"
 #include "journal.h"
 #include "outcome.h"
 #include "settings.h"
@@ -53,7 +52,6 @@ int main(int count, char** arguments) {
     try {
         lk::LoadedModule& loaded = lk::host::program();
         loaded = lk::load_module(arguments[1]);
-        program_image() = {loaded.load_address, loaded.load_address + loaded.load_bytes};
         students_main = reinterpret_cast<int (*)(int, char**)>(dlsym(loaded.module.handle, "main"));
     } catch (const std::exception& error) {
         fprintf(stderr, "labkit: the program cannot be loaded: %s\n", error.what());
@@ -63,6 +61,6 @@ int main(int count, char** arguments) {
         fputs("labkit: the program has no main\n", stderr);
         return cannot_load;
     }
-    journal().write("{\"record\": \"image\", \"address\": " + std::to_string(program_image().begin) + "}");
+    journal().write("{\"record\": \"image\", \"address\": " + std::to_string(program().load_address) + "}");
     exit(students_main(count - 3, arguments + 3));
 }

@@ -3,8 +3,8 @@
 
 #include "context.h"
 #include "heap.h"
-#include "image.h"
 #include "lk/host/memory.h"
+#include "outcome.h"
 
 using namespace lk::host;
 
@@ -46,10 +46,7 @@ bool is_device(const void* pointer) {
     return allocation && allocation->kind == Kind::device;
 }
 
-bool in_program(const void* pointer) {
-    const uint64_t address = reinterpret_cast<uint64_t>(pointer);
-    return address >= program_image().begin && address < program_image().end;
-}
+bool in_program(const void* pointer) { return program().image().holds(reinterpret_cast<uint64_t>(pointer), 1); }
 
 // A plain host pointer where the direction says device. Variables marked __device__ are found through their symbols only.
 bool plainly_host(const void* pointer) {
