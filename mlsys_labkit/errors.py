@@ -27,7 +27,7 @@ class MissingExtraError(LabkitError, ImportError):
 class RanksError(LabkitError):
     """A run of several ranks, or a plan of one, that is not possible or did not finish.
 
-    ``trace`` holds the ``ranks.Trace`` recorded until then, where ranks ran.
+    ``trace`` holds the ``ranks.RunTrace`` recorded until then, where ranks ran.
     """
 
     trace: Any = None

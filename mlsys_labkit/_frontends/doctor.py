@@ -28,7 +28,7 @@ MARKS = {"ok": "✓", "absent": "·", "broken": "✗"}
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckResult:
     """The result of one check. ``absent``: a feature cannot be used here; ``broken``: the labs do not run."""
 
     name: str
@@ -37,21 +37,21 @@ class Finding:
     mend: str = ""
 
 
-def examine() -> list[Finding]:
+def examine() -> list[CheckResult]:
     """Run all checks of this machine. A check that raises an exception becomes a finding."""
-    findings: list[Finding] = []
+    findings: list[CheckResult] = []
     for look in (_python, _packages, _machine, _gpu, _compiler, _kernel, _disk):
         try:
             findings += look()
         except Exception as error:
-            findings.append(Finding(look.__name__.strip("_"), "broken", f"{type(error).__name__}: {error}"))
+            findings.append(CheckResult(look.__name__.strip("_"), "broken", f"{type(error).__name__}: {error}"))
     return findings
 
 
-def _python() -> Iterator[Finding]:
+def _python() -> Iterator[CheckResult]:
     version = platform.python_version()
     good = sys.version_info >= (3, 11)
-    yield Finding(
+    yield CheckResult(
         "python", "ok" if good else "broken", f"{version} at {sys.executable}", "" if good else "install 3.11+"
     )
 
@@ -70,26 +70,26 @@ PACKAGES = (
 )
 
 
-def _packages() -> Iterator[Finding]:
+def _packages() -> Iterator[CheckResult]:
     for name, needed_for, extra, needed in PACKAGES:
         try:
-            yield Finding(name, "ok", metadata.version(name))
+            yield CheckResult(name, "ok", metadata.version(name))
         except metadata.PackageNotFoundError:
             mend = f"pip install 'mlsys-labkit[{extra}]'" if extra else f"pip install {name}"
-            yield Finding(name, "broken" if needed else "absent", f"not installed; needed for {needed_for}", mend)
+            yield CheckResult(name, "broken" if needed else "absent", f"not installed; needed for {needed_for}", mend)
 
 
-def _machine() -> Iterator[Finding]:
+def _machine() -> Iterator[CheckResult]:
     from mlsys_labkit._base.limits import memory_free_bytes, usable_cores
 
     cores, free = usable_cores(), memory_free_bytes()
     share = f"{cores:g} of {os.cpu_count()}"
-    yield Finding("cores", "ok", f"{share} usable by this process (affinity and cgroup quota)")
+    yield CheckResult("cores", "ok", f"{share} usable by this process (affinity and cgroup quota)")
     if free is None:
-        yield Finding("memory", "absent", "free memory cannot be read here", "pip install psutil to see it")
+        yield CheckResult("memory", "absent", "free memory cannot be read here", "pip install psutil to see it")
         return
     enough = free >= 2 * 2**30
-    yield Finding(
+    yield CheckResult(
         "memory",
         "ok" if enough else "broken",
         f"{free / 2**30:.1f} GiB free for this process",
@@ -97,16 +97,16 @@ def _machine() -> Iterator[Finding]:
     )
 
 
-def _gpu() -> Iterator[Finding]:
+def _gpu() -> Iterator[CheckResult]:
     from mlsys_labkit.device import detect
 
     device = detect()
     if device.virtual:
-        yield Finding("device", "ok", device.label, "unset LABKIT_DEVICE to see the real machine")
+        yield CheckResult("device", "ok", device.label, "unset LABKIT_DEVICE to see the real machine")
     elif device.kind == "cuda":
-        yield Finding("device", "ok", device.label)
+        yield CheckResult("device", "ok", device.label)
     else:
-        yield Finding(
+        yield CheckResult(
             "device",
             "absent",
             f"no GPU; the labs run on {device.label}",
@@ -114,15 +114,15 @@ def _gpu() -> Iterator[Finding]:
         )
 
 
-def _compiler() -> Iterator[Finding]:
+def _compiler() -> Iterator[CheckResult]:
     found = next((path for name in ("g++", "c++", "clang++") if (path := shutil.which(name))), None)
     if found:
-        yield Finding("c++ compiler", "ok", found)
+        yield CheckResult("c++ compiler", "ok", found)
     else:
-        yield Finding("c++ compiler", "absent", "none found; needed for the CUDA labs", "install g++ or clang++")
+        yield CheckResult("c++ compiler", "absent", "none found; needed for the CUDA labs", "install g++ or clang++")
 
 
-def _kernel() -> Iterator[Finding]:
+def _kernel() -> Iterator[CheckResult]:
     try:
         from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
     except ModuleNotFoundError:
@@ -130,14 +130,14 @@ def _kernel() -> Iterator[Finding]:
     try:
         spec = KernelSpecManager().get_kernel_spec("python3")
     except NoSuchKernel:
-        yield Finding(
+        yield CheckResult(
             "kernel python3", "broken", "not registered", f"{sys.executable} -m ipykernel install --sys-prefix"
         )
         return
     command = spec.argv[0]  # Jupyter reads a bare "python" as the interpreter that it runs in itself
     interpreter = sys.executable if command.startswith("python") else command
     same = Path(interpreter).absolute() == Path(sys.executable).absolute()
-    yield Finding(
+    yield CheckResult(
         "kernel python3",
         "ok" if same else "broken",
         interpreter,
@@ -145,18 +145,20 @@ def _kernel() -> Iterator[Finding]:
     )
 
 
-def _disk() -> Iterator[Finding]:
+def _disk() -> Iterator[CheckResult]:
     for name, place in (("this folder", Path.cwd()), ("temporary files", Path(tempfile.gettempdir()))):
         free = shutil.disk_usage(place).free
         if not os.access(place, os.W_OK):
-            yield Finding(name, "broken", f"{place} is read-only", "copy the labs to a folder that you can write")
+            yield CheckResult(name, "broken", f"{place} is read-only", "copy the labs to a folder that you can write")
         elif free < 2**30:
-            yield Finding(name, "broken", f"{free / 2**20:.0f} MiB left in {place}", "free 1 GiB, or work elsewhere")
+            yield CheckResult(
+                name, "broken", f"{free / 2**20:.0f} MiB left in {place}", "free 1 GiB, or work elsewhere"
+            )
         else:
-            yield Finding(name, "ok", f"{free / 2**30:.0f} GiB left in {place}")
+            yield CheckResult(name, "ok", f"{free / 2**30:.0f} GiB left in {place}")
 
 
-def examine_more(what: str, argument: str) -> list[Finding]:
+def examine_more(what: str, argument: str) -> list[CheckResult]:
     """Run the checks of another distribution. Raises LabkitError where none is installed that checks ``what``."""
     try:
         (point,) = metadata.entry_points(group=GROUP, name=what)
@@ -169,7 +171,7 @@ def examine_more(what: str, argument: str) -> list[Finding]:
     return list(look(argument))
 
 
-def report(findings: list[Finding], ready: str = READY[""]) -> str:
+def report(findings: list[CheckResult], ready: str = READY[""]) -> str:
     """Format the findings as text: a line for each, and below it what to do."""
     width = max(len(finding.name) for finding in findings)
     lines = []

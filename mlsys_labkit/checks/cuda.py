@@ -11,7 +11,7 @@ from mlsys_labkit.checks.message import CheckError, count, failure
 from mlsys_labkit.checks.plain import type_name
 
 if TYPE_CHECKING:
-    from mlsys_labkit.cuda.finding import Finding
+    from mlsys_labkit.cuda.finding import KernelFinding
     from mlsys_labkit.cuda.kernel.kernel import Kernel
     from mlsys_labkit.cuda.profile import LineCount, Profile
 
@@ -138,7 +138,7 @@ def expect_clean(kernel: object, *launches: tuple[Any, ...], name: str = "") -> 
             raise _unclean(findings, f"{name or kernel.name}, grid {grid}, block {block}")
 
 
-def _unclean(findings: Sequence[Finding], name: str) -> CheckError:
+def _unclean(findings: Sequence[KernelFinding], name: str) -> CheckError:
     first = findings[0]
     where = f"line {first.line}: {first.source_line.strip()}" if first.line else ""
     if first.other_line and first.other_line != first.line:

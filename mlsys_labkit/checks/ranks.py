@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from mlsys_labkit._base.probes import probe, witnessed
 from mlsys_labkit.checks.counts import Excess, off, read_bounds, require_type, too_few
 from mlsys_labkit.checks.message import CheckError, count, failure
-from mlsys_labkit.ranks.trace.events import Event, Trace
+from mlsys_labkit.ranks.trace.events import Event, RunTrace
 
 if TYPE_CHECKING:
     from mlsys_labkit.ranks.result import Run
@@ -111,10 +111,10 @@ def expect_messages(
     TypeError.
 
     Example:
-        >>> from mlsys_labkit.ranks import Event, Trace
+        >>> from mlsys_labkit.ranks import Event, RunTrace
         >>> there = Event(0, "send", "send", bytes=40, peers=(1,), key="0>1 #0")
         >>> here = Event(1, "recv", "recv", bytes=40, peers=(0,), key="0>1 #0")
-        >>> expect_messages(Trace(2, (there, here), "local"), messages=[1, 0], total_bytes=40, edges=[(0, 1)])
+        >>> expect_messages(RunTrace(2, (there, here), "local"), messages=[1, 0], total_bytes=40, edges=[(0, 1)])
 
     Reference: R. Thakur, R. Rabenseifner and W. Gropp, "Optimization of Collective Communication Operations in MPICH",
     IJHPCA 19(1), 2005: messages and bytes of each algorithm.
@@ -122,7 +122,7 @@ def expect_messages(
     asked = read_bounds("expect_messages", "figure", _FIGURES, bounds)
     run = require_type(
         trace,
-        Trace,
+        RunTrace,
         f"{name or 'the trace'}: not a trace of ranks",
         expected="run.trace of lk.ranks.run(...)",
         next_step="pass the trace, not the run or its values",
@@ -170,7 +170,7 @@ def _failed(error: Exception, head: str) -> CheckError:
     return failure(f"{head}: {what}", actual=told.replace("\n", "\n" + " " * 10), next_step=step)
 
 
-def _judge(run: Trace, head: str, how: str, figure: str, wanted: float | Sequence[float]) -> None:
+def _judge(run: RunTrace, head: str, how: str, figure: str, wanted: float | Sequence[float]) -> None:
     for rank, came, limit in _amounts(run, figure, wanted):
         where = f"{head}: {_FIGURES[figure]}" + (f" by rank {rank}" if rank is not None else "")
         where = where.replace("received by", "received on")
@@ -187,7 +187,7 @@ def _judge(run: Trace, head: str, how: str, figure: str, wanted: float | Sequenc
             raise off(where, came, limit, ("at most " if how else "") + count(limit), Excess("", line, _NEXT[figure]))
 
 
-def _amounts(run: Trace, figure: str, wanted: float | Sequence[float]) -> list[tuple[int | None, float, float]]:
+def _amounts(run: RunTrace, figure: str, wanted: float | Sequence[float]) -> list[tuple[int | None, float, float]]:
     """Return (rank, actual, wanted) for each rank; rank None for a figure of all ranks together."""
     each = range(run.world_size)
     if figure in ("total_messages", "total_bytes", "rounds"):
@@ -204,14 +204,14 @@ def _amounts(run: Trace, figure: str, wanted: float | Sequence[float]) -> list[t
     return [(rank, amount(rank), limit) for rank, limit in zip(each, limits, strict=True)]
 
 
-def _rounds(run: Trace) -> float:
+def _rounds(run: RunTrace) -> float:
     from mlsys_labkit.ranks import Link, replay
 
     clocked = replay(run, Link(latency_seconds=1), compute_seconds=lambda event: 0)
     return float(clocked.seconds or 0)
 
 
-def _heaviest(run: Trace, rank: int | None, kind: str) -> str:
+def _heaviest(run: RunTrace, rank: int | None, kind: str) -> str:
     """Describe the line whose messages carry most bytes."""
     lines: Counter[str] = Counter()
     for event in run.events:
@@ -225,7 +225,7 @@ def _place(event: Event) -> str:
     return f"line {event.line[1]}: {event.source.strip()}" if event.line else event.source.strip()
 
 
-def _judge_collectives(run: Trace, head: str, allowed: Mapping[str, int]) -> None:
+def _judge_collectives(run: RunTrace, head: str, allowed: Mapping[str, int]) -> None:
     for rank in range(run.world_size):
         calls = dict(run.collectives(rank))
         if calls == {name: times for name, times in allowed.items() if times}:
@@ -244,7 +244,7 @@ def _calls(calls: Mapping[str, int]) -> str:
     return ", ".join(f"{name} x{times}" for name, times in sorted(calls.items()) if times) or "none"
 
 
-def _judge_edges(run: Trace, head: str, allowed: frozenset[tuple[int, int]]) -> None:
+def _judge_edges(run: RunTrace, head: str, allowed: frozenset[tuple[int, int]]) -> None:
     for event in run.events:
         if event.kind == "send" and (event.rank, event.peers[0]) not in allowed:
             to = sorted(destination for source, destination in allowed if source == event.rank)
@@ -257,7 +257,7 @@ def _judge_edges(run: Trace, head: str, allowed: frozenset[tuple[int, int]]) -> 
             )
 
 
-def _found(run: Trace, head: str) -> CheckError:
+def _found(run: RunTrace, head: str) -> CheckError:
     first, others = run.findings[0], len(run.findings) - 1
     return failure(
         f"{head}: the run ended with something open",

@@ -9,7 +9,7 @@ from mlsys_labkit.checks.counts import Excess, first_finding, off, read_bounds, 
 from mlsys_labkit.checks.message import count
 
 if TYPE_CHECKING:
-    from mlsys_labkit.triton_trace.tracer import Trace
+    from mlsys_labkit.triton_trace.tracer import LaunchTrace
 
 
 def expect_no_findings(trace: object, *, name: str = "", performance: bool = False) -> None:
@@ -93,19 +93,19 @@ def expect_traffic(trace: object, array: str, *, name: str = "", **bounds: float
             raise off(head, came, wanted, ("at most " if how else "") + count(wanted), why)
 
 
-def _trace(trace: object, name: str) -> Trace:
-    from mlsys_labkit.triton_trace.tracer import Trace
+def _trace(trace: object, name: str) -> LaunchTrace:
+    from mlsys_labkit.triton_trace.tracer import LaunchTrace
 
     return require_type(
         trace,
-        Trace,
+        LaunchTrace,
         f"{name or 'the trace'}: not a trace",
         expected="what lk.triton_trace.trace(kernel)[grid](...) returns",
         next_step="pass the trace, not the kernel or its result",
     )
 
 
-def _heaviest(traced: Trace, array: str, figure: str) -> str:
+def _heaviest(traced: LaunchTrace, array: str, figure: str) -> str:
     """Describe the line that asked most of ``array``."""
     reads = "loaded" in figure
     lines = [
@@ -117,7 +117,7 @@ def _heaviest(traced: Trace, array: str, figure: str) -> str:
     return f"most at {most.line}: {traced.source.line_text(*most.line)}" if most else ""
 
 
-def _grid(traced: Trace) -> str:
+def _grid(traced: LaunchTrace) -> str:
     sizes = list(traced.grid)
     while len(sizes) > 1 and sizes[-1] == 1:
         sizes.pop()

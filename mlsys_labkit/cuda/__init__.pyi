@@ -7,7 +7,7 @@ from mlsys_labkit.cuda.errors import (
     CudaWorkerError as CudaWorkerError,
     Diagnostic as Diagnostic,
 )
-from mlsys_labkit.cuda.finding import Finding as Finding
+from mlsys_labkit.cuda.finding import KernelFinding as KernelFinding
 from mlsys_labkit.cuda.kernel.arguments.device_array import (
     DeviceArray as DeviceArray,
     empty as empty,
@@ -23,6 +23,7 @@ from mlsys_labkit.cuda.program.run import run_program as run_program
 # Earlier names of these classes.
 ArgumentError = CudaArgumentError
 CompileError = CudaCompileError
+Finding = KernelFinding
 KernelError = CudaKernelError
 LaunchError = CudaLaunchError
 WorkerError = CudaWorkerError

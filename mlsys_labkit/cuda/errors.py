@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mlsys_labkit.errors import LabkitError, readers_traceback
 
 if TYPE_CHECKING:
-    from mlsys_labkit.cuda.finding import Finding
+    from mlsys_labkit.cuda.finding import KernelFinding
 
 __all__ = [
     "CudaArgumentError",
@@ -77,7 +77,7 @@ class CudaKernelError(CudaError):
         findings: what it did, with block, thread and source line.
     """
 
-    def __init__(self, text: str, findings: tuple[Finding, ...] = ()) -> None:
+    def __init__(self, text: str, findings: tuple[KernelFinding, ...] = ()) -> None:
         super().__init__(text)
         self.findings = findings
 

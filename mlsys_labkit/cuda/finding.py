@@ -1,16 +1,16 @@
-"""``Finding``: one thing that is wrong with a launch, as ``kernel.check`` returns it."""
+"""``KernelFinding``: one thing that is wrong with a launch, as ``kernel.check`` returns it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Finding", "Index"]
+__all__ = ["Index", "KernelFinding"]
 
 Index = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
-class Finding:
+class KernelFinding:
     """One error of a kernel: its kind, the threads that made it, and the source lines.
 
     Attributes:
@@ -26,7 +26,8 @@ class Finding:
         count: how many accesses, or how often it happened.
 
     Example:
-        >>> print(Finding("shared_race", "read and write of s[1] are not ordered", line=4, source_line="x = s[t + 1];"))
+        >>> message = "read and write of s[1] are not ordered"
+        >>> print(KernelFinding("shared_race", message, line=4, source_line="x = s[t + 1];"))
         shared race: read and write of s[1] are not ordered
           line 4: x = s[t + 1];
 

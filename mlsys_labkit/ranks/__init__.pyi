@@ -40,8 +40,8 @@ from mlsys_labkit.ranks.simulation.programs import (
 )
 from mlsys_labkit.ranks.simulation.replay import replay as replay
 from mlsys_labkit.ranks.simulation.schedules import (
+    PipelineStep as PipelineStep,
     Schedule as Schedule,
-    Step as Step,
     bubble as bubble,
     pipeline_programs as pipeline_programs,
     schedule as schedule,
@@ -60,5 +60,9 @@ from mlsys_labkit.ranks.trace.analysis import (
     live_micro_batches as live_micro_batches,
     rank_seconds as rank_seconds,
 )
-from mlsys_labkit.ranks.trace.events import Edge as Edge, Event as Event, Trace as Trace
+from mlsys_labkit.ranks.trace.events import Edge as Edge, Event as Event, RunTrace as RunTrace
 from mlsys_labkit.work.network_link import Link as Link
+
+# Earlier names of these classes.
+Step = PipelineStep
+Trace = RunTrace

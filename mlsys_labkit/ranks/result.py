@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mlsys_labkit.errors import RanksError
-from mlsys_labkit.ranks.trace.events import Event, Trace
+from mlsys_labkit.ranks.trace.events import Event, RunTrace
 from mlsys_labkit.ranks.trace.findings import make_trace
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Run:
     """
 
     values: list[Any]
-    trace: Trace
+    trace: RunTrace
     outputs: list[str]
     snapshots: dict[str, list[list[Any]]]
     memory: list[MemoryTrace]

@@ -23,14 +23,17 @@ from mlsys_labkit.serving.metrics import (
     ServiceLevel as ServiceLevel,
 )
 from mlsys_labkit.serving.records import (
+    EngineStep as EngineStep,
     Output as Output,
     Preempted as Preempted,
     Recording as Recording,
     Request as Request,
     Scheduled as Scheduled,
-    Step as Step,
 )
 from mlsys_labkit.serving.runner import Chunk as Chunk, Runner as Runner
 from mlsys_labkit.serving.scheduler import Limits as Limits
 from mlsys_labkit.serving.speculative import ModelDraft as ModelDraft, NgramDraft as NgramDraft, accept as accept
 from mlsys_labkit.serving.tables import BlockTable as BlockTable
+
+# Earlier names of these classes.
+Step = EngineStep

@@ -12,7 +12,7 @@ import numpy as np
 
 from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.lm.config import Config
-from mlsys_labkit.serving.records import Scheduled, Step
+from mlsys_labkit.serving.records import EngineStep, Scheduled
 from mlsys_labkit.specs import DeviceSpec
 
 __all__ = ["Clock", "RealClock", "StepCost", "VirtualClock"]
@@ -68,13 +68,13 @@ class StepCost:
         )
 
     @classmethod
-    def fitted(cls, steps: Iterable[Step]) -> StepCost:
+    def fitted(cls, steps: Iterable[EngineStep]) -> StepCost:
         """Fit the cost to the steps of a run on the real clock by least squares; no cost is below 0.
 
         Example:
             >>> cost = StepCost(2.0, 0.5, 0.25)
             >>> parts = [(Scheduled("a", "decode", n, n * n),) for n in (1, 2, 3, 4)]
-            >>> fitted = StepCost.fitted(Step(0, 0.0, cost.seconds(part), part) for part in parts)
+            >>> fitted = StepCost.fitted(EngineStep(0, 0.0, cost.seconds(part), part) for part in parts)
             >>> round(fitted.seconds_per_step, 6), round(fitted.seconds_per_cached_token, 6)
             (2.0, 0.25)
         """

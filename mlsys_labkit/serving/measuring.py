@@ -16,8 +16,8 @@ def measure(recording: Recording) -> RunMetrics:
     """Compute latencies per request, throughput, and the use of the cache.
 
     Example:
-        >>> from mlsys_labkit.serving import Request, Scheduled, Step
-        >>> steps = [Step(0, 1.0, 3.0, (Scheduled("a", "prefill", 5, 0),)), Step(1, 3.0, 4.0)]
+        >>> from mlsys_labkit.serving import EngineStep, Request, Scheduled
+        >>> steps = [EngineStep(0, 1.0, 3.0, (Scheduled("a", "prefill", 5, 0),)), EngineStep(1, 3.0, 4.0)]
         >>> asked = Request("a", prompt=(1, 2, 3, 4, 5), max_new_tokens=2, arrival_seconds=0.5)
         >>> found = measure(Recording((asked,), tuple(steps), {"a": (7, 8)}, {"a": (3.0, 4.0)}, {"a": "length"}, 16, 4))
         >>> row = found.latencies[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from mlsys_labkit.serving.records import Output, Recording, Request, Scheduled, Step
+from mlsys_labkit.serving.records import EngineStep, Output, Recording, Request, Scheduled
 from mlsys_labkit.serving.scheduler import Scheduler, StepPlan
 
 __all__ = ["Recorder"]
@@ -17,7 +17,7 @@ class Recorder:
     def __init__(self, scheduler: Scheduler, block_bytes: int, clock: Literal["real", "virtual"]) -> None:
         self._scheduler, self._block_bytes, self._clock = scheduler, block_bytes, clock
         self.requests: list[Request] = []
-        self.steps: list[Step] = []
+        self.steps: list[EngineStep] = []
         self.tokens: dict[str, list[int]] = {}
         self.seconds: dict[str, list[float]] = {}
         self.reasons: dict[str, str] = {}
@@ -44,7 +44,7 @@ class Recorder:
             if output.finished:
                 finished.append(name)
         self.steps.append(
-            Step(
+            EngineStep(
                 index=len(self.steps),
                 start_seconds=start,
                 end_seconds=now,

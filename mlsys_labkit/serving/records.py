@@ -1,4 +1,4 @@
-"""Records of an engine's run: ``Request``, ``Step``, ``Recording``.
+"""Records of an engine's run: ``Request``, ``EngineStep``, ``Recording``.
 
 They are plain data: the engine writes them, metrics and views read them, and files keep them as JSON lines.
 """
@@ -19,7 +19,7 @@ from typing import Any, Literal
 from mlsys_labkit.serving.errors import RecordError, RequestError
 from mlsys_labkit.serving.files import write_whole
 
-__all__ = ["Output", "Phase", "Preempted", "Recording", "Request", "Scheduled", "Step"]
+__all__ = ["EngineStep", "Output", "Phase", "Preempted", "Recording", "Request", "Scheduled"]
 
 Phase = Literal["prefill", "decode"]
 _FORMAT = "mlsys-labkit recording 1"
@@ -122,7 +122,7 @@ class Preempted:
 
 
 @dataclass(frozen=True)
-class Step:
+class EngineStep:
     """One pass through the model, and the memory as it stood afterwards.
 
     Attributes:
@@ -203,7 +203,7 @@ class Recording:
 
     Example:
         >>> asked = Request("a", prompt=(1, 2), max_new_tokens=1)
-        >>> step = Step(0, 0.0, 0.5, (Scheduled("a", "prefill", 2, 0),), finished=("a",))
+        >>> step = EngineStep(0, 0.0, 0.5, (Scheduled("a", "prefill", 2, 0),), finished=("a",))
         >>> run = Recording((asked,), (step,), {"a": (7,)}, {"a": (0.5,)}, {"a": "length"}, block_size=16, blocks=2)
         >>> Recording.from_lines(run.to_lines()) == run
         True
@@ -212,7 +212,7 @@ class Recording:
     """
 
     requests: tuple[Request, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[EngineStep, ...]
     tokens: Mapping[str, tuple[int, ...]]
     token_seconds: Mapping[str, tuple[float, ...]]
     reasons: Mapping[str, str]
@@ -294,10 +294,10 @@ def _tokens(given: Iterable[Any]) -> tuple[int, ...]:
     return tuple(map(index, given))
 
 
-def _step(row: dict[str, Any]) -> Step:
+def _step(row: dict[str, Any]) -> EngineStep:
     plain: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
     plain["scheduled"] = tuple(Scheduled(**each) for each in row["scheduled"])
     plain["preempted"] = tuple(Preempted(**each) for each in row["preempted"])
     plain["copies"] = tuple((source, target) for source, target in row["copies"])
     plain["block_tables"] = {name: tuple(blocks) for name, blocks in row["block_tables"].items()}
-    return Step(**plain)
+    return EngineStep(**plain)

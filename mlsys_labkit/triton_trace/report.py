@@ -1,4 +1,4 @@
-"""``Trace``: the counts and findings of one launch, with its table for the terminal and as HTML without a script."""
+"""``LaunchTrace``: the counts and findings of one launch, with its table as text and as HTML without a script."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from html import escape
 from mlsys_labkit._base.units import plain, si
 from mlsys_labkit.timing.record import duration
 from mlsys_labkit.triton_trace.count.counts import Access, ArrayTraffic
-from mlsys_labkit.triton_trace.count.finding import Finding
+from mlsys_labkit.triton_trace.count.finding import AccessFinding
 from mlsys_labkit.triton_trace.count.log import Log
 from mlsys_labkit.triton_trace.count.reuse import Reuse, reuse
 from mlsys_labkit.triton_trace.errors import TritonTraceError
@@ -17,7 +17,7 @@ from mlsys_labkit.triton_trace.recorder import Program
 from mlsys_labkit.triton_trace.source import KernelSource
 from mlsys_labkit.work import Work
 
-__all__ = ["Trace"]
+__all__ = ["LaunchTrace"]
 
 _COLUMNS = {
     "line": "of the source",
@@ -45,7 +45,7 @@ _STYLE = """
 
 
 @dataclass(frozen=True)
-class Trace:
+class LaunchTrace:
     """Counts of one launch over all its programs. They were taken without a GPU, unless ``seconds`` is given.
 
     Attributes:
@@ -55,7 +55,7 @@ class Trace:
             nothing kept in a cache.
         accesses: one for each source line, array and kind. arrays: parameter name -> its traffic.
         dot_flops: FLOPs of ``tl.dot``, two per multiply-add, of whole blocks with their padding.
-        findings: errors and slow accesses; see finding.Finding.
+        findings: errors and slow accesses; see finding.AccessFinding.
         output: text that the kernel printed.
         seconds: time of the launch on ``gpu``, by events (median of many); None when no GPU ran it.
         reduced: everything but ``seconds`` describes a smaller launch.
@@ -70,7 +70,7 @@ class Trace:
     accesses: tuple[Access, ...] = field(repr=False)
     arrays: Mapping[str, ArrayTraffic] = field(repr=False)
     dot_flops: int
-    findings: tuple[Finding, ...]
+    findings: tuple[AccessFinding, ...]
     log: Log = field(repr=False, compare=False)
     output: str = field(default="", repr=False)
     gpu: str = ""
@@ -111,7 +111,7 @@ class Trace:
         return _html(self)
 
 
-def _text(trace: Trace) -> str:
+def _text(trace: LaunchTrace) -> str:
     rows = [tuple(_COLUMNS), *_rows(trace)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS) - 1)]
     lines = [_title(trace)]
@@ -124,7 +124,7 @@ def _text(trace: Trace) -> str:
     return "\n".join([*lines, *_totals(trace), *map(str, trace.findings)])
 
 
-def _html(trace: Trace) -> str:
+def _html(trace: LaunchTrace) -> str:
     head = "".join(f'<th{_class(name)} title="{escape(note)}">{name}</th>' for name, note in _COLUMNS.items())
     body = "".join(
         "<tr>"
@@ -142,7 +142,7 @@ def _html(trace: Trace) -> str:
     )
 
 
-def _rows(trace: Trace) -> list[tuple[str, ...]]:
+def _rows(trace: LaunchTrace) -> list[tuple[str, ...]]:
     places = {one.line.place for one in trace.accesses}
     return [
         (
@@ -161,14 +161,14 @@ def _rows(trace: Trace) -> list[tuple[str, ...]]:
     ]
 
 
-def _title(trace: Trace) -> str:
+def _title(trace: LaunchTrace) -> str:
     sizes = list(trace.grid)
     while len(sizes) > 1 and sizes[-1] == 1:
         sizes.pop()
     return f"{trace.kernel}, grid {' x '.join(map(str, sizes))}: {trace.programs:,} programs"
 
 
-def _totals(trace: Trace) -> Iterator[str]:
+def _totals(trace: LaunchTrace) -> Iterator[str]:
     work = trace.work
     once = sum(one.program_bytes for one in trace.accesses)
     least = sum(one.distinct_loaded_bytes + one.distinct_stored_bytes for one in trace.arrays.values())

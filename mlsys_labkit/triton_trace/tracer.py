@@ -15,12 +15,12 @@ from mlsys_labkit.triton_trace.errors import TritonArgumentError
 from mlsys_labkit.triton_trace.launch.client import Order, Outcome
 from mlsys_labkit.triton_trace.launch.gpu import Arguments, timed
 from mlsys_labkit.triton_trace.launch.launcher import Launcher, launching
-from mlsys_labkit.triton_trace.report import Trace
+from mlsys_labkit.triton_trace.report import LaunchTrace
 from mlsys_labkit.triton_trace.rules import check_rules
 from mlsys_labkit.triton_trace.source import KernelSource
 from mlsys_labkit.work import Work
 
-__all__ = ["Trace", "trace", "tracing"]
+__all__ = ["LaunchTrace", "trace", "tracing"]
 
 _SMALL_BYTES = 64 << 20  # half a minute or so of interpreting
 Reduced = tuple[Any, tuple[Any, ...], dict[str, Any]]
@@ -37,7 +37,8 @@ _DTYPES = {
 
 
 class trace:
-    """``trace(kernel)[grid](*arguments)`` runs a launch and returns its Trace; arrays are written as in any launch.
+    """``trace(kernel)[grid](*arguments)`` runs a launch and returns its LaunchTrace; arrays are written as in any
+    launch.
 
     Args:
         kernel: a ``@triton.jit`` function. Its source is checked first and may use ``tl`` and plain control flow only.
@@ -46,7 +47,7 @@ class trace:
         reduced: (grid, arguments, constants) of a smaller launch, for tensors on a GPU.
 
     With tensors on a GPU the launch runs compiled there and is timed. Counts and findings come from interpreting copies
-    of its arguments, or ``reduced``, which is required above 64 MiB of arguments; the Trace names the one used.
+    of its arguments, or ``reduced``, which is required above 64 MiB of arguments; the LaunchTrace names the one used.
 
     Raises RefusedSourceError before anything runs, TritonKernelError with line and program when the kernel fails,
     TritonWorkerError when it takes too long. An access outside the arrays is not performed and becomes a finding.
@@ -78,8 +79,8 @@ class trace:
         self._launcher = Launcher(kernel, **self._options)
         self._reduced = reduced
 
-    def __getitem__(self, grid: Any) -> Callable[..., Trace]:
-        def launch(*args: Any, **kwargs: Any) -> Trace:
+    def __getitem__(self, grid: Any) -> Callable[..., LaunchTrace]:
+        def launch(*args: Any, **kwargs: Any) -> LaunchTrace:
             arguments = Arguments(args, kwargs)
             if arguments.on_gpu:
                 return self._beside_gpu(grid, arguments)
@@ -87,7 +88,7 @@ class trace:
 
         return launch
 
-    def _beside_gpu(self, grid: Any, given: Arguments) -> Trace:
+    def _beside_gpu(self, grid: Any, given: Arguments) -> LaunchTrace:
         """Time the compiled launch, and interpret copies of its arguments that were made before."""
         check_rules(self._launcher.source)
         if self._reduced is None and given.bytes > _SMALL_BYTES:
@@ -105,8 +106,8 @@ class trace:
 
 
 @contextmanager
-def tracing() -> Iterator[list[Trace]]:
-    """Collect the Trace of every ``kernel[grid](...)`` inside, in this thread: those of your own functions too.
+def tracing() -> Iterator[list[LaunchTrace]]:
+    """Collect the LaunchTrace of every ``kernel[grid](...)`` inside, in this thread: those of your own functions too.
 
     Raises what the launches raise.
 
@@ -126,12 +127,12 @@ def tracing() -> Iterator[list[Trace]]:
 
     Reference: Triton documentation, "Debugging Triton".
     """
-    found: list[Trace] = []
+    found: list[LaunchTrace] = []
     with launching(lambda kernel, grid, args, kwargs: found.append(trace(kernel)[grid](*args, **kwargs))):
         yield found
 
 
-def _trace(source: KernelSource, outcome: Outcome) -> Trace:
+def _trace(source: KernelSource, outcome: Outcome) -> LaunchTrace:
     log = Log.of(outcome)
     dots: Counter[str] = Counter()
     for _, m, n, k, dtype, times in log.dots:
@@ -142,7 +143,7 @@ def _trace(source: KernelSource, outcome: Outcome) -> Trace:
         sum(one.bytes_requested for one in lines if one.kind in kinds)
         for kinds in (("load", "atomic"), ("store", "atomic"))
     )
-    return Trace(
+    return LaunchTrace(
         kernel=log.kernel,
         source=source,
         grid=log.grid,

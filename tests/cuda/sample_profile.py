@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from mlsys_labkit.cuda.finding import Finding
+from mlsys_labkit.cuda.finding import KernelFinding
 from mlsys_labkit.cuda.profile import LineCount, Profile, RequestSample
 
 SOURCE = """\
@@ -62,7 +62,7 @@ PROFILE = Profile(
     blocks_run=4,
     blocks_total=4,
 )
-FINDING = Finding(
+FINDING = KernelFinding(
     "shared_race",
     f"thread (1, 0, 0) reads tile[1] that thread (0, 1, 0) writes at line 6 {OPEN}",
     line=10,
@@ -77,5 +77,5 @@ def profile(**changes: Any) -> Profile:
     return replace(PROFILE, **changes)
 
 
-def finding(**changes: Any) -> Finding:
+def finding(**changes: Any) -> KernelFinding:
     return replace(FINDING, **changes)

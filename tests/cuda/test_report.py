@@ -10,7 +10,7 @@ import numpy as np
 
 from mlsys_labkit import cuda
 from mlsys_labkit._base.light_dark_colours import COLOURS
-from mlsys_labkit.cuda.finding import Finding
+from mlsys_labkit.cuda.finding import KernelFinding
 from mlsys_labkit.cuda.profile import LineCount, Profile
 
 SOURCE = """__global__ void swap(const float* in, float* out) {
@@ -117,7 +117,7 @@ def test_work_is_what_the_sectors_move() -> None:
 
 
 def test_finding_shows_both_lines_once() -> None:
-    finding = Finding("shared_race", "no order", 3, "  a = b;", other_line=5, other_source_line=" c = d;")
+    finding = KernelFinding("shared_race", "no order", 3, "  a = b;", other_line=5, other_source_line=" c = d;")
     assert str(finding) == "shared race: no order\n  line 3: a = b;\n  line 5: c = d;"
     assert str(replace(finding, other_line=3)).count("line 3") == 1
 

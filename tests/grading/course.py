@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mlsys_grading.build.finding import Finding
+from mlsys_grading.build.finding import BuildFinding
 from mlsys_grading.build.lint import lint
 from mlsys_grading.lab import read_lab
 
@@ -52,6 +52,6 @@ class Course:
         found = (path for path in sorted(self.root.rglob("*")) if path.is_file())
         return {str(p.relative_to(self.root)): p.read_bytes() for p in found if p.relative_to(self.root) not in known}
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[BuildFinding]:
         """Return the findings of the build."""
         return lint([read_lab(self.root, LAB)])[LAB]

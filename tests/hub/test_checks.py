@@ -23,7 +23,7 @@ from mlsys_grading.hub.limits import Enforcement
 from mlsys_grading.hub.settings import ExchangeTable, HubSettings, HubTable, LoginTable, ServerProfile
 from mlsys_grading.sandbox import kernel
 from mlsys_labkit._frontends.cli import main
-from mlsys_labkit._frontends.doctor import Finding
+from mlsys_labkit._frontends.doctor import CheckResult
 from mlsys_labkit.errors import LabkitError
 from tests.hub.hub_process import free_ports
 
@@ -42,12 +42,12 @@ def settings(folder: Path, *profiles: ServerProfile, hub: dict[str, Any] | None 
     )
 
 
-def found(findings: list[Finding], name: str) -> Finding:
+def found(findings: list[CheckResult], name: str) -> CheckResult:
     (one,) = (each for each in findings if each.name == name)
     return one
 
 
-def broken(findings: list[Finding]) -> dict[str, Finding]:
+def broken(findings: list[CheckResult]) -> dict[str, CheckResult]:
     return {each.name: each for each in findings if each.status == "broken"}
 
 
@@ -353,7 +353,7 @@ def test_servers_of_another_major_version(
 
 
 def test_failing_check_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def gone(settings: HubSettings) -> Iterator[Finding]:
+    def gone(settings: HubSettings) -> Iterator[CheckResult]:
         raise ZeroDivisionError("of course")
         yield
 

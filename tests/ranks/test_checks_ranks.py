@@ -13,19 +13,19 @@ from hypothesis import given, strategies as st
 
 from mlsys_labkit import checks, ranks
 from mlsys_labkit.checks import CheckError, ImpossibleCountError
-from mlsys_labkit.ranks import Event, Trace
+from mlsys_labkit.ranks import Event, RunTrace
 
 Message = tuple[int, int, int]  # from, to, bytes
 
 
-def trace_of(p: int, messages: Sequence[Message], findings: tuple[str, ...] = ()) -> Trace:
+def trace_of(p: int, messages: Sequence[Message], findings: tuple[str, ...] = ()) -> RunTrace:
     """Build a trace of blocking messages, one after another."""
     events: list[Event] = []
     for number, (source, to, size) in enumerate(messages):
         key, line = f"#{number}", ("lab.py", 10 + source)
         events.append(Event(source, "send", "send", size, (to,), key=key, line=line, source="dist.send(x, to)"))
         events.append(Event(to, "recv", "recv", size, (source,), key=key, line=line, source="dist.recv(x, source)"))
-    return Trace(p, tuple(sorted(events, key=lambda event: event.rank)), "local", findings)
+    return RunTrace(p, tuple(sorted(events, key=lambda event: event.rank)), "local", findings)
 
 
 def collective(rank: int, name: str, p: int) -> Event:
@@ -106,7 +106,9 @@ def test_expect_messages_allows_only_the_given_edges() -> None:
 
 
 def test_expect_messages_refuses_collectives_that_are_not_named() -> None:
-    trace = Trace(2, tuple(collective(rank, name, 2) for rank in (0, 1) for name in ("all_reduce", "barrier")), "local")
+    trace = RunTrace(
+        2, tuple(collective(rank, name, 2) for rank in (0, 1) for name in ("all_reduce", "barrier")), "local"
+    )
     with pytest.raises(CheckError, match=r"(?s)all_reduce x1, barrier x1.*line 3: dist\.all_reduce\(x\)"):
         checks.expect_messages(trace)
     with pytest.raises(CheckError, match=r"line 3: dist\.barrier\(x\)"):

@@ -20,8 +20,8 @@ from mlsys_labkit.ranks import (
     MismatchError,
     RanksError,
     Recv,
+    RunTrace,
     Send,
-    Trace,
     Wait,
     collective_seconds,
     critical_path,
@@ -281,7 +281,7 @@ def test_replay_of_a_simulated_run_reproduces_its_times(acts, asynchronous):
 
 
 def test_replay_uses_the_given_compute_times():
-    recorded = Trace(
+    recorded = RunTrace(
         2,
         (
             Event(0, "compute", "F0", line=("cell", 3)),
@@ -306,7 +306,7 @@ def test_replay_matches_messages_by_their_keys():
     """Two groups' messages with the same ends and tag, received in the other order."""
     sends = (Event(0, "send", "send", size, (1,), key=key, asynchronous=True) for key, size in (("a", 10), ("b", 20)))
     receives = (Event(1, "recv", "recv", size, (0,), key=key) for key, size in (("b", 20), ("a", 10)))
-    clocked = replay(Trace(2, (*sends, *receives), "gloo"), LINK)
+    clocked = replay(RunTrace(2, (*sends, *receives), "gloo"), LINK)
     assert [(event.key, event.end_seconds) for event in clocked.of(1)] == [("b", 3), ("a", 5)]
 
 
@@ -317,7 +317,7 @@ def test_critical_path_includes_time_outside_of_events():
         Event(0, "compute", "b", start_seconds=5, end_seconds=6),
         Event(1, "compute", "early", start_seconds=0, end_seconds=1),
     )
-    path = critical_path(Trace(2, events, "gloo"))
+    path = critical_path(RunTrace(2, events, "gloo"))
     assert [(s.kind, s.start_seconds, s.end_seconds) for s in path.stretches] == [
         ("other", 0, 1),
         ("compute", 1, 3),

@@ -111,7 +111,7 @@ PAIRS = [
 ]
 
 
-def without_time(trace: ranks.Trace) -> list[ranks.Event]:
+def without_time(trace: ranks.RunTrace) -> list[ranks.Event]:
     return [replace(event, start_seconds=None, end_seconds=None) for event in trace]
 
 

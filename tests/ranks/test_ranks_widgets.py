@@ -12,7 +12,7 @@ import pytest
 
 from mlsys_labkit import widgets
 from mlsys_labkit.errors import LabkitError
-from mlsys_labkit.ranks import Compute, Event, Link, Recv, Send, Trace, pipeline_programs, schedule, simulate
+from mlsys_labkit.ranks import Compute, Event, Link, Recv, RunTrace, Send, pipeline_programs, schedule, simulate
 from mlsys_labkit.widgets.collective_animator import model as collective
 from mlsys_labkit.widgets.pipeline_gantt import model as pipeline
 from tests.labkit import test_widgets as general, test_widgets_browser as in_browser, twins
@@ -30,7 +30,7 @@ def says(page: Any) -> str:
     return str(page.locator(".lk-says").first.inner_text())
 
 
-def run() -> Trace:
+def run() -> RunTrace:
     programs = pipeline_programs(
         schedule("1f1b", 4, 6), forward_seconds=1e-3, backward_seconds=2e-3, message_bytes=100_000, prefetch=False
     )
@@ -142,7 +142,7 @@ def test_messages_of_asynchronous_calls_are_arrows_too() -> None:
         (lambda: widgets.pipeline_gantt(stages=9), "stages from 1 to 8"),
         (lambda: widgets.pipeline_gantt(4, 6, "interleaved", chunks=2), "a multiple of 4"),
         (lambda: widgets.pipeline_gantt(chunks=2), "one chunk a stage"),
-        (lambda: widgets.rank_timeline(Trace(1, (Event(0, "compute", "F0"),), "local")), "has no times"),
+        (lambda: widgets.rank_timeline(RunTrace(1, (Event(0, "compute", "F0"),), "local")), "has no times"),
         (lambda: widgets.rank_timeline(simulate([[Compute("a", 0)]])), "took time"),
     ],
 )

@@ -12,9 +12,9 @@ from mlsys_labkit.ranks import (
     DeadlockError,
     Event,
     Link,
+    PipelineStep,
     RanksError,
-    Step,
-    Trace,
+    RunTrace,
     bubble,
     bubble_fraction,
     critical_path,
@@ -108,7 +108,7 @@ def torch_order(kind, p, m, v=1):
     kinds = {"FORWARD": "F", "FULL_BACKWARD": "B", "BACKWARD_INPUT": "B", "BACKWARD_WEIGHT": "W"}
     return tuple(
         tuple(
-            Step(kinds[action.computation_type.name], action.microbatch_index, action.stage_index // p)
+            PipelineStep(kinds[action.computation_type.name], action.microbatch_index, action.stage_index // p)
             for action in row
             if action is not None and action.computation_type.name in kinds
         )
@@ -188,8 +188,8 @@ def test_schedule_refuses_bad_arguments():
         (lambda: bubble("gpipe", 4, 8, chunks=2), "gpipe has one chunk a stage"),
         (lambda: bubble("interleaved", 4, 6, chunks=2), "a multiple of 4 micro-batches, got 6"),
         (lambda: bubble("gpipe", 4, 8, forward_seconds=0, backward_seconds=0), "not both 0"),
-        (lambda: bubble_fraction(Trace(1, (Event(0, "compute", "F0"),), "local")), "has no times"),
-        (lambda: bubble_fraction(Trace(1, (), "local")), "took none"),
+        (lambda: bubble_fraction(RunTrace(1, (Event(0, "compute", "F0"),), "local")), "has no times"),
+        (lambda: bubble_fraction(RunTrace(1, (), "local")), "took none"),
     ]:
         with pytest.raises(RanksError, match=says):
             call()

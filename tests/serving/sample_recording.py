@@ -14,7 +14,7 @@ Blocks of 4 tokens, 6 in the pool. "a" (6 tokens) is prefilled in two chunks; "b
 
 from __future__ import annotations
 
-from mlsys_labkit.serving import Preempted, Recording, Request, Scheduled, Step
+from mlsys_labkit.serving import EngineStep, Preempted, Recording, Request, Scheduled
 
 REQUESTS = (
     Request("a", prompt=(1, 2, 3, 4, 5, 6), max_new_tokens=3, arrival_seconds=1.0),
@@ -23,8 +23,8 @@ REQUESTS = (
     Request("d", prompt=(8,), max_new_tokens=3, arrival_seconds=7.0),
 )
 STEPS = (
-    Step(0, 1, 2, (Scheduled("a", "prefill", 5, 0),), (), (), (), (), (), {"a": (0, 1)}, {"a": 5}),
-    Step(
+    EngineStep(0, 1, 2, (Scheduled("a", "prefill", 5, 0),), (), (), (), (), (), {"a": (0, 1)}, {"a": 5}),
+    EngineStep(
         1,
         2,
         4,
@@ -33,7 +33,7 @@ STEPS = (
         block_tables={"a": (0, 1), "b": (0, 2)},
         held_tokens={"a": 6, "b": 6},
     ),
-    Step(
+    EngineStep(
         2,
         4,
         5,
@@ -41,7 +41,7 @@ STEPS = (
         block_tables={"a": (0, 1), "b": (0, 2), "c": (3,)},
         held_tokens={"a": 7, "b": 7, "c": 3},
     ),
-    Step(
+    EngineStep(
         3,
         5,
         6,
@@ -54,7 +54,7 @@ STEPS = (
         held_tokens={"b": 8},
         turned_blocks=(1,),
     ),
-    Step(
+    EngineStep(
         4,
         6,
         8,
@@ -64,7 +64,7 @@ STEPS = (
         held_tokens={"c": 4},
         turned_blocks=(0, 1, 2),
     ),
-    Step(5, 8, 9, (Scheduled("c", "decode", 1, 4),), finished=("c", "d"), turned_blocks=(0, 2)),
+    EngineStep(5, 8, 9, (Scheduled("c", "decode", 1, 4),), finished=("c", "d"), turned_blocks=(0, 2)),
 )
 RECORDING = Recording(
     REQUESTS,

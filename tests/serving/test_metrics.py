@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from mlsys_labkit import serving
-from mlsys_labkit.serving import RecordError, Recording, Request, Step
+from mlsys_labkit.serving import EngineStep, RecordError, Recording, Request
 from tests.serving.sample_recording import RECORDING
 
 
@@ -83,7 +83,7 @@ def test_latency_equal_to_the_bound_meets_it() -> None:
     step = 0.1  # 0.1 + 0.2 is not 0.3
     times = tuple(np.cumsum([0.3, *[step] * 30]).tolist())
     asked = Request("a", prompt=(1,), max_new_tokens=31)
-    run = Recording((asked,), (Step(0, 0.0, 3.3),), {"a": (1,) * 31}, {"a": times}, {"a": "length"}, 16, 1)
+    run = Recording((asked,), (EngineStep(0, 0.0, 3.3),), {"a": (1,) * 31}, {"a": times}, {"a": "length"}, 16, 1)
     assert serving.measure(run).service_level(0.3, step).met == 1
     assert serving.measure(run).service_level(0.3, step * 0.999).met == 0
 
@@ -135,7 +135,7 @@ def test_samples_have_their_own_latency_rows() -> None:
     tokens = {"a": (5,), "a#1": (6,)}
     times = {"a": (3.0,), "a#1": (3.0,)}
     run = serving.measure(
-        Recording((asked,), (Step(0, 1.0, 3.0, (part,)),), tokens, times, {"a": "length", "a#1": "stop"}, 16, 1)
+        Recording((asked,), (EngineStep(0, 1.0, 3.0, (part,)),), tokens, times, {"a": "length", "a#1": "stop"}, 16, 1)
     )
     assert [(row.id, row.queue_seconds, row.ttft_seconds) for row in run.latencies] == [("a", 1, 3), ("a#1", 1, 3)]
     assert run.prompt_tokens == 2
@@ -153,7 +153,7 @@ def tables(draw: st.DrawFn) -> Recording:
         blocks[name] = (*range(shared), *range(number, number + own))
         held[name] = draw(st.integers(0, (shared + own) * size))  # who shares a block may see less of it
         number += own
-    step = Step(0, 0.0, 1.0, block_tables=blocks, held_tokens=held)
+    step = EngineStep(0, 0.0, 1.0, block_tables=blocks, held_tokens=held)
     return Recording((), (step,), {}, {}, {}, block_size=size, blocks=max(1, number))
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from mlsys_labkit import serving, widgets
-from mlsys_labkit.serving import Preempted, Recording, Request, Scheduled, Step
+from mlsys_labkit.serving import EngineStep, Preempted, Recording, Request, Scheduled
 from mlsys_labkit.widgets.block_table import _changes, model as blocks
 from mlsys_labkit.widgets.request_timeline import DECODE, PREEMPTED, PREFILL, QUEUED, STALLED, model as requests
 from tests.labkit import twins
@@ -77,13 +77,13 @@ pools = st.lists(st.integers(0, 9), max_size=5, unique=True)
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> list[Step]:
+def histories(draw: st.DrawFn) -> list[EngineStep]:
     steps = []
     for index in range(draw(st.integers(1, 8))):
         tables = draw(st.dictionaries(st.sampled_from("abcd"), pools.filter(len), max_size=4))
         held = {name: draw(st.integers(0, 4 * len(table))) for name, table in tables.items()}
         steps.append(
-            Step(
+            EngineStep(
                 index,
                 index,
                 index + 1,
@@ -96,7 +96,7 @@ def histories(draw: st.DrawFn) -> list[Step]:
 
 
 @given(histories())
-def test_block_table_history_is_restored_from_its_changes(steps: list[Step]) -> None:
+def test_block_table_history_is_restored_from_its_changes(steps: list[EngineStep]) -> None:
     owners = {name: number for number, name in enumerate("abcd")}
     packed = _changes([[step] for step in steps], owners)
     cached: set[int] = set()
@@ -110,7 +110,7 @@ def test_block_table_history_is_restored_from_its_changes(steps: list[Step]) -> 
 
 def test_decode_step_takes_four_numbers() -> None:
     long = {"a": tuple(range(500))}
-    steps = [Step(at, at, at + 1, block_tables=long, held_tokens={"a": 7900 + at}) for at in range(3)]
+    steps = [EngineStep(at, at, at + 1, block_tables=long, held_tokens={"a": 7900 + at}) for at in range(3)]
     assert [len(changes[0]) for changes, _ in _changes([[step] for step in steps], {"a": 0})] == [503, 3, 3]
 
 
@@ -124,13 +124,17 @@ def test_block_table_counts_equal_the_metrics() -> None:
 
 def test_concurrent_requests_have_different_colours() -> None:
     names = [f"r{number}" for number in range(30)]
-    steps = [Step(at, at, at + 1, block_tables={n: (i,) for i, n in enumerate(names[at : at + 6])}) for at in range(25)]
+    steps = [
+        EngineStep(at, at, at + 1, block_tables={n: (i,) for i, n in enumerate(names[at : at + 6])}) for at in range(25)
+    ]
     run = Recording((), tuple(steps), {}, {}, {}, block_size=4, blocks=6)
     hues = dict(zip(names, widgets.block_table(run).hues, strict=True))
     assert all(len({hues[name] for name in step.block_tables}) == 6 for step in steps)
     # Three leave, three come at once: none of them takes the colour of one that stays, nor of another.
     gaps = [names[:6], ["r1", "r3", "r5", "r6", "r7", "r8"]]
-    steps = [Step(at, at, at + 1, block_tables={n: (i,) for i, n in enumerate(row)}) for at, row in enumerate(gaps)]
+    steps = [
+        EngineStep(at, at, at + 1, block_tables={n: (i,) for i, n in enumerate(row)}) for at, row in enumerate(gaps)
+    ]
     hues = widgets.block_table(Recording((), tuple(steps), {}, {}, {}, block_size=4, blocks=6)).hues
     assert sorted(hues[int(name[1:])] for name in gaps[1]) == list(range(6))
 
@@ -160,11 +164,13 @@ def test_timeline_splits_each_request_into_its_phases() -> None:
 def test_timeline_shows_request_without_turn_as_waiting() -> None:
     decode = (Scheduled("a", "decode", 1, 5),)
     steps = (
-        Step(0, 0, 1, (Scheduled("a", "prefill", 5, 0),)),
-        Step(1, 1, 2, decode),
-        Step(2, 2, 5, (Scheduled("b", "prefill", 9, 0),)),
-        Step(3, 5, 6, decode),
-        Step(4, 6.5, 7, decode),  # the next step of a real clock begins a moment later; a did not wait for anything
+        EngineStep(0, 0, 1, (Scheduled("a", "prefill", 5, 0),)),
+        EngineStep(1, 1, 2, decode),
+        EngineStep(2, 2, 5, (Scheduled("b", "prefill", 9, 0),)),
+        EngineStep(3, 5, 6, decode),
+        EngineStep(
+            4, 6.5, 7, decode
+        ),  # the next step of a real clock begins a moment later; a did not wait for anything
     )
     asked = (
         Request("a", (1,) * 5),
@@ -179,8 +185,8 @@ def test_timeline_shows_request_without_turn_as_waiting() -> None:
 
 
 def test_timeline_shows_shared_prefill_of_samples() -> None:
-    def step(at: int, *parts: Scheduled, preempted: tuple[Preempted, ...] = ()) -> Step:
-        return Step(at, at, at + 1, parts, preempted)
+    def step(at: int, *parts: Scheduled, preempted: tuple[Preempted, ...] = ()) -> EngineStep:
+        return EngineStep(at, at, at + 1, parts, preempted)
 
     steps = (
         step(0, Scheduled("a", "prefill", 3, 0)),
@@ -201,8 +207,8 @@ def test_timeline_shows_shared_prefill_of_samples() -> None:
 
 def test_timeline_shows_request_preempted_until_the_end() -> None:
     steps = (
-        Step(0, 0, 1, (Scheduled("a", "prefill", 5, 0),)),
-        Step(1, 1, 4, preempted=(Preempted("a", "swap"),)),
+        EngineStep(0, 0, 1, (Scheduled("a", "prefill", 5, 0),)),
+        EngineStep(1, 1, 4, preempted=(Preempted("a", "swap"),)),
     )
     run = Recording((Request("a", (1,) * 5),), steps, {"a": ()}, {"a": ()}, {}, 16, 4)
     assert pieces(run)["a"] == [(PREFILL, 0, 1, 1), (PREEMPTED, 1, 4, 0)]

@@ -12,7 +12,7 @@ import pytest
 
 from mlsys_labkit import widgets
 from mlsys_labkit.errors import LabkitError
-from mlsys_labkit.serving import Recording, Request, Scheduled, Step
+from mlsys_labkit.serving import EngineStep, Recording, Request, Scheduled
 from mlsys_labkit.widgets import base
 from tests.labkit.test_widgets import LIMIT_BYTES, Page, state
 from tests.labkit.test_widgets_browser import Open, says, show  # noqa: F401
@@ -29,7 +29,7 @@ def many(steps: int, blocks: int = 2, requests: int = 1) -> Recording:
     names = [f"r{number}" for number in range(requests)]
     asked = tuple(Request(name, prompt=(1,), max_new_tokens=max(1, steps)) for name in names)
     run = tuple(
-        Step(
+        EngineStep(
             at,
             at,
             at + 1,
@@ -69,7 +69,9 @@ def test_tables_hold_the_numbers_without_scripts() -> None:
     assert "d 7 s - - 0 not served" in times
 
 
-IN_ONE_STEP = Recording((Request("a", (1,)),), (Step(0, 0.0, 0.1),), {"a": (7,)}, {"a": (0.1,)}, {"a": "stop"}, 4, 2)
+IN_ONE_STEP = Recording(
+    (Request("a", (1,)),), (EngineStep(0, 0.0, 0.1),), {"a": (7,)}, {"a": (0.1,)}, {"a": "stop"}, 4, 2
+)
 
 
 @both

@@ -11,7 +11,7 @@ triton = pytest.importorskip("triton")
 import triton.language as tl  # noqa: E402
 
 from mlsys_labkit.checks import CheckError, expect_no_findings  # noqa: E402
-from mlsys_labkit.triton_trace import Finding, trace  # noqa: E402
+from mlsys_labkit.triton_trace import AccessFinding, trace  # noqa: E402
 from mlsys_labkit.triton_trace.source import KernelSource  # noqa: E402
 from tests.triton import kernels  # noqa: E402
 
@@ -22,7 +22,7 @@ def ones(*shape: int) -> Array:
     return np.ones(shape, np.float32)
 
 
-def kinds(found: tuple[Finding, ...]) -> list[str]:
+def kinds(found: tuple[AccessFinding, ...]) -> list[str]:
     return [one.kind for one in found]
 
 

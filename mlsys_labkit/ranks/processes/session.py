@@ -23,7 +23,7 @@ from mlsys_labkit.ranks.processes.worker import Order
 from mlsys_labkit.ranks.result import Run
 from mlsys_labkit.ranks.student_lines import Frames, at, of_crash, told
 from mlsys_labkit.ranks.trace.deadlock import RankState, diagnosis
-from mlsys_labkit.ranks.trace.events import Trace
+from mlsys_labkit.ranks.trace.events import RunTrace
 from mlsys_labkit.ranks.trace.findings import make_trace, unmatched
 
 _LOOK_SECONDS = 0.05  # between looks at what ranks have printed and called
@@ -138,7 +138,7 @@ class _Session:
     def imported(self) -> list[str]:
         return list(dict.fromkeys(name for rank in self._ranks for name in rank.imported))
 
-    def trace(self) -> Trace:
+    def trace(self) -> RunTrace:
         return make_trace(self._history.events(), self._backend)
 
     def _hear(self, seconds: float) -> None:

@@ -39,14 +39,14 @@ from mlsys_labkit.ranks.simulation.programs import (
     Send,
     Wait,
 )
-from mlsys_labkit.ranks.trace.events import Event, Kind, Trace
+from mlsys_labkit.ranks.trace.events import Event, Kind, RunTrace
 from mlsys_labkit.work.network_link import Link, Number
 
 _Transfer = Send | Recv | Isend | Irecv | Collective
 
 
-def simulate(programs: Sequence[Sequence[Operation]], links: Links = FREE) -> Trace:
-    """Run each rank's operations on the virtual clock and return a Trace like that of a real run.
+def simulate(programs: Sequence[Sequence[Operation]], links: Links = FREE) -> RunTrace:
+    """Run each rank's operations on the virtual clock and return a RunTrace like that of a real run.
 
     ``links`` is one Link for all pairs, a mapping (source, destination) -> Link, or a function of the two.
     An asynchronous call's event lasts no time; the "wait" event of the same key ends when it is complete.
@@ -138,7 +138,7 @@ class _Clock:
         self.blocked: dict[int, _Call] = {}
         self.due: list[tuple[Number, int]] = [(0, rank) for rank in range(self.world)]
 
-    def run(self) -> Trace:
+    def run(self) -> RunTrace:
         while self.due:
             now, rank = heappop(self.due)
             while self.at[rank] < len(self.programs[rank]):
@@ -155,7 +155,7 @@ class _Clock:
             for call in calls
         )
         events = (_event(rank, made) for rank, records in enumerate(self.records) for made in records)
-        return Trace(self.world, tuple(events), "simulated", tuple(findings))
+        return RunTrace(self.world, tuple(events), "simulated", tuple(findings))
 
     def step(self, rank: int, now: Number, operation: Operation) -> bool:
         """Begin an operation; return False if the rank goes on later, at a time that is known now or will be."""

@@ -19,15 +19,15 @@ from mlsys_labkit.ranks.simulation.programs import (
     Send,
     Wait,
 )
-from mlsys_labkit.ranks.trace.events import Event, Trace
+from mlsys_labkit.ranks.trace.events import Event, RunTrace
 from mlsys_labkit.work.network_link import Number
 
 
 def replay(
-    trace: Trace,
+    trace: RunTrace,
     links: Links = FREE,
     compute_seconds: Mapping[str, Number] | Callable[[Event], Number] | None = None,
-) -> Trace:
+) -> RunTrace:
     """Run recorded calls on the virtual clock: each rank's calls in order, with these links, a processor per rank.
 
     ``compute_seconds`` says how long a task takes, by its name or as a function of its event; without it, as long as
@@ -37,7 +37,7 @@ def replay(
 
     Example:
         >>> here, there = Event(0, "compute", "F0"), Event(1, "compute", "F0")
-        >>> replay(Trace(2, (here, there), "local"), compute_seconds={"F0": 2}).seconds
+        >>> replay(RunTrace(2, (here, there), "local"), compute_seconds={"F0": 2}).seconds
         2
 
     Reference: as ``simulate``.

@@ -19,7 +19,7 @@ from mlsys_labkit.ranks.simulation.programs import Compute, Irecv, Isend, Operat
 from mlsys_labkit.work.network_link import Number
 
 
-class Step(NamedTuple):
+class PipelineStep(NamedTuple):
     """One piece of work of a stage on one micro-batch.
 
     ``kind`` is "F" (forward), "B" (backward), or where the backward is split, "B" (gradient of the input) and "W"
@@ -42,7 +42,7 @@ class Schedule:
     stages: int
     micro_batches: int
     chunks: int
-    steps: tuple[tuple[Step, ...], ...]
+    steps: tuple[tuple[PipelineStep, ...], ...]
 
     def live(self, stage: int) -> tuple[int, ...]:
         """Count the forward activations that a stage holds after each of its steps, in micro-batches of one chunk."""
@@ -77,8 +77,10 @@ def schedule(name: str, stages: int, micro_batches: int, *, chunks: int = 1) -> 
     """
     _check_sizes(name, stages, micro_batches, chunks)
     row = SCHEDULES[name]
-    forwards = [Step("F", batch, chunk) for batch, chunk in _in_turns(stages, micro_batches, chunks)]
-    backwards = [Step("B", batch, chunks - 1 - chunk) for batch, chunk in _in_turns(stages, micro_batches, chunks)]
+    forwards = [PipelineStep("F", batch, chunk) for batch, chunk in _in_turns(stages, micro_batches, chunks)]
+    backwards = [
+        PipelineStep("B", batch, chunks - 1 - chunk) for batch, chunk in _in_turns(stages, micro_batches, chunks)
+    ]
     steps = (
         _woven(forwards, backwards, row.ahead(stage, stages, micro_batches, chunks), row.lag(stage, stages))
         for stage in range(stages)
@@ -103,7 +105,9 @@ def _in_turns(p: int, m: int, v: int) -> list[tuple[int, int]]:
     return sorted(((i, c) for i in range(m) for c in range(v)), key=lambda one: (one[0] // group, one[1], one[0]))
 
 
-def _woven(forwards: Sequence[Step], backwards: Sequence[Step], ahead: int, lag: int | None) -> Iterable[Step]:
+def _woven(
+    forwards: Sequence[PipelineStep], backwards: Sequence[PipelineStep], ahead: int, lag: int | None
+) -> Iterable[PipelineStep]:
     """Yield steps: a backward after the forward ``ahead`` of it, a weight gradient ``lag`` after its backward."""
     places = [((at, 0), step) for at, step in enumerate(forwards)]
     places += [((at + ahead, 1), step) for at, step in enumerate(backwards)]
@@ -167,7 +171,7 @@ def bubble(
 
 
 def pipeline_programs(
-    steps: Schedule | Sequence[Sequence[Step | str]],
+    steps: Schedule | Sequence[Sequence[PipelineStep | str]],
     *,
     forward_seconds: Number = 1,
     backward_seconds: Number = 2,
@@ -177,10 +181,10 @@ def pipeline_programs(
 ) -> list[list[Operation]]:
     """Build programs for ``simulate``: each stage's steps, and the messages between stages.
 
-    ``steps`` is a Schedule, or for each stage its own list of ``Step`` or text such as "F0" and "B0" ("F0.1" is chunk
-    1). Times are of one micro-batch on a whole stage; its chunks share them. A message has ``message_bytes`` either
-    way, and is sent without waiting. With ``prefetch`` a stage offers its buffers at once, so that messages arrive
-    while it computes; without, it receives when it needs the message.
+    ``steps`` is a Schedule, or for each stage its own list of ``PipelineStep`` or text such as "F0" and "B0" ("F0.1" is
+    chunk 1). Times are of one micro-batch on a whole stage; its chunks share them. A message has ``message_bytes``
+    either way, and is sent without waiting. With ``prefetch`` a stage offers its buffers at once, so that messages
+    arrive while it computes; without, it receives when it needs the message.
 
     Raises RanksError where a stage lacks a step, has one twice, or a backward before its forward.
 
@@ -201,14 +205,14 @@ def pipeline_programs(
     times = {"F": forward_seconds, "B": backward_seconds - weight if split else backward_seconds, "W": weight}
     seconds = {kind: time if v == 1 else Fraction(time) / v for kind, time in times.items()}
 
-    def other_end(step: Step, rank: int, way: int) -> tuple[int, Step] | None:
+    def other_end(step: PipelineStep, rank: int, way: int) -> tuple[int, PipelineStep] | None:
         """Return the rank and step that ``step`` receives from (way -1) or sends to (way +1); None if there is none."""
         place = step.chunk * p + rank + way * _WAY[step.kind]  # all chunks of all stages in a row
         if step.kind == "W" or not 0 <= place < p * v or place % p == rank:
             return None
         return place % p, step._replace(chunk=place // p)
 
-    def tag(step: Step) -> int:
+    def tag(step: PipelineStep) -> int:
         return ((step.chunk * m) + step.micro_batch) * 2 + (step.kind == "B")
 
     def stage(rank: int) -> Iterable[Operation]:
@@ -230,16 +234,16 @@ _WAY = {"F": 1, "B": -1, "W": 0}
 _TEXT = re.compile(r"([FBW])(\d+)(?:\.(\d+))?")
 
 
-def _step(given: Step | str) -> Step:
-    if isinstance(given, Step):
+def _step(given: PipelineStep | str) -> PipelineStep:
+    if isinstance(given, PipelineStep):
         return given
     found = _TEXT.fullmatch(given) if isinstance(given, str) else None
     if found is None:
         raise RanksError(f'expected a step such as "F0", "B3" or "W1.2", got {given!r}')
-    return Step(found[1], int(found[2]), int(found[3] or 0))
+    return PipelineStep(found[1], int(found[2]), int(found[3] or 0))
 
 
-def _check(rows: Sequence[Sequence[Step]]) -> None:
+def _check(rows: Sequence[Sequence[PipelineStep]]) -> None:
     everything = {(step.micro_batch, step.chunk) for row in rows for step in row}
     if not everything:
         raise RanksError(f"expected at least one step on each stage, got {len(rows)} stages without any")
@@ -247,7 +251,7 @@ def _check(rows: Sequence[Sequence[Step]]) -> None:
     for stage, row in enumerate(rows):
         counts, at = Counter(row), {step: place for place, step in enumerate(row)}
         for batch, chunk in sorted(everything):
-            steps = [Step(kind, batch, chunk) for kind in kinds]
+            steps = [PipelineStep(kind, batch, chunk) for kind in kinds]
             for step in steps:
                 if counts[step] != 1:
                     raise RanksError(f"stage {stage} has {step} {counts[step]} times; expected once")

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Literal, cast
 
 from mlsys_labkit.errors import RanksError
-from mlsys_labkit.ranks.trace.events import Event, Trace
+from mlsys_labkit.ranks.trace.events import Event, RunTrace
 from mlsys_labkit.work.network_link import Number
 
 
@@ -76,13 +76,13 @@ class RankSeconds:
         return self.calls + self.other
 
 
-def rank_seconds(trace: Trace) -> tuple[RankSeconds, ...]:
+def rank_seconds(trace: RunTrace) -> tuple[RankSeconds, ...]:
     """Divide the time from the first start to the last end of the trace, for each rank.
 
     Raises RanksError for a trace without a clock.
 
     Example:
-        >>> trace = Trace(2, (Event(0, "compute", "F0", start_seconds=0, end_seconds=3),), "simulated")
+        >>> trace = RunTrace(2, (Event(0, "compute", "F0", start_seconds=0, end_seconds=3),), "simulated")
         >>> [(spent.rank, spent.compute, spent.idle) for spent in rank_seconds(trace)]
         [(0, 3, 0), (1, 0, 3)]
 
@@ -100,7 +100,7 @@ def rank_seconds(trace: Trace) -> tuple[RankSeconds, ...]:
     )
 
 
-def bubble_fraction(trace: Trace) -> Number:
+def bubble_fraction(trace: RunTrace) -> Number:
     """Return the part of all ranks' time without computation: 1 - busy / (ranks x length).
 
     It is exact if the clock is.
@@ -123,14 +123,14 @@ def bubble_fraction(trace: Trace) -> Number:
     return 1 - Fraction(busy) / (trace.world_size * Fraction(length))
 
 
-def live_micro_batches(trace: Trace) -> tuple[int, ...]:
+def live_micro_batches(trace: RunTrace) -> tuple[int, ...]:
     """Return the most micro-batches whose activations each rank holds at a time, by its tasks' names.
 
     "F3" starts to hold one; "B3" frees it, or "W3" where the backward is split; "F3.1" is a separate chunk.
 
     Example:
         >>> names = ["F0", "F1", "B0", "F2", "B1", "B2"]
-        >>> live_micro_batches(Trace(1, tuple(Event(0, "compute", name) for name in names), "local"))
+        >>> live_micro_batches(RunTrace(1, tuple(Event(0, "compute", name) for name in names), "local"))
         (2,)
 
     Reference: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters", 2021, section 2.2.
@@ -146,7 +146,7 @@ def live_micro_batches(trace: Trace) -> tuple[int, ...]:
     return tuple(peaks)
 
 
-def critical_path(trace: Trace) -> CriticalPath:
+def critical_path(trace: RunTrace) -> CriticalPath:
     """Find the chain of events, across ranks, that determined the length of the run.
 
     The search goes back from the last end. From a task it goes to the previous event of the same rank; from a call
@@ -214,7 +214,7 @@ def _end(event: Event) -> float:
     return cast(float, event.end_seconds)
 
 
-def _length(trace: Trace) -> float:
+def _length(trace: RunTrace) -> float:
     if any(event.seconds is None for event in trace):
         raise RanksError(f"this trace of backend {trace.backend!r} has no times; replay() puts it on a clock")
     return trace.seconds or 0

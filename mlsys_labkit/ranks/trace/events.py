@@ -1,4 +1,4 @@
-"""``Trace``: what every rank sent, received and computed. Real and simulated runs leave the same record."""
+"""``RunTrace``: what every rank sent, received and computed. Real and simulated runs leave the same record."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Edge:
 
 
 @dataclass(frozen=True)
-class Trace:
+class RunTrace:
     """The events of one run, each rank's in its program order.
 
     Args:
@@ -81,7 +81,7 @@ class Trace:
     Example:
         >>> there = Event(0, "send", "send", bytes=40, peers=(1,), key="0>1 #0")
         >>> here = Event(1, "recv", "recv", bytes=40, peers=(0,), key="0>1 #0")
-        >>> trace = Trace(2, (there, here), "local")
+        >>> trace = RunTrace(2, (there, here), "local")
         >>> trace.sent_bytes(0), trace.received_bytes(1), trace.edges
         (40, 40, (Edge(source=0, destination=1, messages=1, bytes=40),))
 

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from mlsys_labkit.ranks.student_lines import at
-from mlsys_labkit.ranks.trace.events import Event, Trace
+from mlsys_labkit.ranks.trace.events import Event, RunTrace
 
 
-def make_trace(events: Sequence[Sequence[Event]], backend: str, ended: bool = False) -> Trace:
+def make_trace(events: Sequence[Sequence[Event]], backend: str, ended: bool = False) -> RunTrace:
     """Build the trace of all ranks, with findings if the run ended: a failed run leaves calls open anyway."""
     flat = _with_sources(event for one in events for event in one)
-    return Trace(len(events), flat, backend, findings(flat) if ended else ())
+    return RunTrace(len(events), flat, backend, findings(flat) if ended else ())
 
 
 def findings(events: Sequence[Event]) -> tuple[str, ...]:

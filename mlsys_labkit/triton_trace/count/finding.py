@@ -1,4 +1,4 @@
-"""``Finding``: an error, a slow access or a piece of information about a launch, as ``trace`` reports it."""
+"""``AccessFinding``: an error, a slow access or a piece of information about a launch, as ``trace`` reports it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Literal
 
 from mlsys_labkit.triton_trace.recorder import Line, Program
 
-__all__ = ["Finding", "Severity"]
+__all__ = ["AccessFinding", "Severity"]
 
 Severity = Literal["error", "performance", "information"]
 
 
 @dataclass(frozen=True)
-class Finding:
+class AccessFinding:
     """One finding, with its program and source line.
 
     Attributes:
@@ -26,7 +26,8 @@ class Finding:
         count: elements concerned, over all programs.
 
     Example:
-        >>> print(Finding("out_of_bounds", "error", "reads x[6]; x has 6 elements", Line("In[2]", 4), "x = tl.load(p)"))
+        >>> message = "reads x[6]; x has 6 elements"
+        >>> print(AccessFinding("out_of_bounds", "error", message, Line("In[2]", 4), "x = tl.load(p)"))
         out of bounds: reads x[6]; x has 6 elements
           In[2] line 4: x = tl.load(p)
     """

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsys_labkit.triton_trace.count.allocation_units import Board
-from mlsys_labkit.triton_trace.count.finding import Finding, Severity
+from mlsys_labkit.triton_trace.count.finding import AccessFinding, Severity
 from mlsys_labkit.triton_trace.count.log import Log
 from mlsys_labkit.triton_trace.count.races import races
 from mlsys_labkit.triton_trace.count.repeats import repeats
@@ -24,7 +24,7 @@ _VERB = {"load": "reads", "store": "writes", "atomic": "updates"}
 _AGAIN = {"load": ("loaded", "loads"), "store": ("stored", "stores")}
 
 
-def findings(log: Log, source: KernelSource) -> tuple[Finding, ...]:
+def findings(log: Log, source: KernelSource) -> tuple[AccessFinding, ...]:
     """Return errors first, then what costs time, then information."""
     found = _Findings(log, source)
     kinds = (found.strays, found.gaps, found.races, found.disputes, found.repeats, found.unwritten)
@@ -38,7 +38,7 @@ class _Findings:
         self._log = log
         self._source = source
 
-    def strays(self) -> Iterator[Finding]:
+    def strays(self) -> Iterator[AccessFinding]:
         """Find accesses outside every array.
 
         A block that begins inside and ends outside lacks a mask. An array that is left with holes while other elements
@@ -66,7 +66,7 @@ class _Findings:
             at: dict[str, Any] = {"program": program, "array": name, "element": element}
             yield self._finding(kind, "error", message, row["site"], count=row["count"], **at)
 
-    def gaps(self) -> Iterator[Finding]:
+    def gaps(self) -> Iterator[AccessFinding]:
         """Find accesses between the elements of a strided array, to memory that belongs to something else."""
         log = self._log
         for region in {region_number(one.start) for one in log.arguments if _has_gaps(one)}:
@@ -98,7 +98,7 @@ class _Findings:
                 at: dict[str, Any] = {"program": program, "array": array.name, "element": element, "count": count}
                 yield self._finding("wrong_stride", "error", message, site, **at)
 
-    def races(self) -> Iterator[Finding]:
+    def races(self) -> Iterator[AccessFinding]:
         log = self._log
         for race in races(log):
             one, two = (log.sites[log.site[row]].kind for row in (race.earlier, race.later))
@@ -120,7 +120,7 @@ class _Findings:
             }
             yield self._finding("race", "error", message, *sites, **at)
 
-    def disputes(self) -> Iterator[Finding]:
+    def disputes(self) -> Iterator[AccessFinding]:
         """Find stores whose lanes write different values to one element."""
         for row in self._log.disputes:
             array, element = self._place(int(region_number(row["address"])), row["address"])
@@ -129,7 +129,7 @@ class _Findings:
             at: dict[str, Any] = {"program": program, "array": array, "element": element, "count": row["count"]}
             yield self._finding("conflicting_store", "error", message, row["site"], **at)
 
-    def repeats(self) -> Iterator[Finding]:
+    def repeats(self) -> Iterator[AccessFinding]:
         log = self._log
         for one in repeats(log):
             array, element = self._place(one.region, int(log.extents[0][one.later]))
@@ -142,7 +142,7 @@ class _Findings:
             count = one.bytes // self._size(array)
             yield self._finding(f"repeated_{one.kind}", "performance", message, *sites, **at, count=count)
 
-    def unwritten(self) -> Iterator[Finding]:
+    def unwritten(self) -> Iterator[AccessFinding]:
         """Find elements that no program stores to, of arrays that are stored to."""
         log = self._log
         for one in log.arguments:
@@ -184,11 +184,13 @@ class _Findings:
     def _size(self, array: str) -> int:
         return next(one.itemsize for one in self._log.arguments if one.name == array)
 
-    def _finding(self, kind: str, severity: Severity, message: str, site: int, other: int = -1, **rest: Any) -> Finding:
+    def _finding(
+        self, kind: str, severity: Severity, message: str, site: int, other: int = -1, **rest: Any
+    ) -> AccessFinding:
         line = self._log.sites[site].line
         second = self._log.sites[other].line if other >= 0 else None
         rest |= {"other_line": second, "other_source_line": self._source.line_text(*second) if second else ""}
-        return Finding(kind, severity, message, line, self._source.line_text(*line), **rest)
+        return AccessFinding(kind, severity, message, line, self._source.line_text(*line), **rest)
 
 
 def _has_gaps(argument: Argument) -> bool:

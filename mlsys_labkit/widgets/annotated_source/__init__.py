@@ -12,7 +12,7 @@ from mlsys_labkit.widgets.annotated_source import model
 from mlsys_labkit.widgets.base import Kind, State, paragraph, table
 
 if TYPE_CHECKING:
-    from mlsys_labkit.cuda.finding import Finding
+    from mlsys_labkit.cuda.finding import KernelFinding
     from mlsys_labkit.cuda.profile import Profile
 
 HEATS = {
@@ -24,7 +24,7 @@ HEATS = {
 
 
 def annotated_source(
-    profile: Profile, findings: Sequence[Finding] = (), *, heat: str = "", line: int | None = None
+    profile: Profile, findings: Sequence[KernelFinding] = (), *, heat: str = "", line: int | None = None
 ) -> Any:
     """Show a kernel's source with a heat bar per line, the counts of a chosen line, and the findings.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from mlsys_labkit._base.units import plain
 from mlsys_labkit.errors import LabkitError
-from mlsys_labkit.serving.records import Recording, Step
+from mlsys_labkit.serving.records import EngineStep, Recording
 from mlsys_labkit.widgets.base import Kind, State, paragraph, table
 from mlsys_labkit.widgets.block_table import model
 
@@ -27,9 +27,9 @@ def block_table(recording: Recording) -> Any:
     Reference: Kwon et al., "PagedAttention", SOSP 2023, sec. 4.
 
     Example:
-        >>> from mlsys_labkit.serving import Request, Scheduled, Step
+        >>> from mlsys_labkit.serving import EngineStep, Request, Scheduled
         >>> part = (Scheduled("a", "prefill", 3, 0),)
-        >>> step = Step(0, 0.0, 0.1, part, block_tables={"a": (0,)}, held_tokens={"a": 3})
+        >>> step = EngineStep(0, 0.0, 0.1, part, block_tables={"a": (0,)}, held_tokens={"a": 3})
         >>> run = Recording((Request("a", (1, 2, 3)),), (step,), {"a": (7,)}, {"a": (0.1,)}, {}, 4, blocks=2)
         >>> block_table(run)
         <Block table>
@@ -71,7 +71,7 @@ def block_table(recording: Recording) -> Any:
     )
 
 
-def _hues(steps: Sequence[Step]) -> list[int]:
+def _hues(steps: Sequence[EngineStep]) -> list[int]:
     """Give each request a colour that no request running at its arrival has, as long as there are enough."""
     hues: dict[str, int] = {}
     for step in steps:
@@ -83,11 +83,11 @@ def _hues(steps: Sequence[Step]) -> list[int]:
     return list(hues.values())
 
 
-def _places(step: Step) -> list[Sequence[int]]:
+def _places(step: EngineStep) -> list[Sequence[int]]:
     return [*step.block_tables.values(), step.turned_blocks]
 
 
-def _changes(chunks: Sequence[Sequence[Step]], owners: Mapping[str, int]) -> list[list[list[Any]]]:
+def _changes(chunks: Sequence[Sequence[EngineStep]], owners: Mapping[str, int]) -> list[list[list[Any]]]:
     """Return each chunk of steps as its changes: a decode of one token is four numbers, however long the table."""
     tables: dict[str, tuple[int, tuple[int, ...]]] = {}
     rows: list[list[list[Any]]] = []
@@ -107,7 +107,7 @@ def _changes(chunks: Sequence[Sequence[Step]], owners: Mapping[str, int]) -> lis
     return rows
 
 
-def _events(chunk: Sequence[Step]) -> list[str]:
+def _events(chunk: Sequence[EngineStep]) -> list[str]:
     """Describe the events of a step other than filling; a long list ends in a count."""
     told = [f"{each.request_id} preempted ({each.how})" for step in chunk for each in step.preempted]
     told += [f"{name} swapped back in" for step in chunk for name in step.resumed]

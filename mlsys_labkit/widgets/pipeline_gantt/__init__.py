@@ -11,7 +11,7 @@ from mlsys_labkit.widgets.base import Kind, State, paragraph, table
 from mlsys_labkit.widgets.pipeline_gantt import model
 
 if TYPE_CHECKING:
-    from mlsys_labkit.ranks.trace.events import Event, Trace
+    from mlsys_labkit.ranks.trace.events import Event, RunTrace
 
 NAMES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "interleaved 1F1B", "zero_bubble": "zero bubble (ZB-H1)"}
 MOST = {"stages": 8, "micro_batches": 32, "chunks": 4}
@@ -47,7 +47,7 @@ def pipeline_gantt(
     return KIND.show(**given, schedule=schedule, backward=float(backward), cursor=0, **drawn)
 
 
-def rank_timeline(trace: Trace) -> Any:
+def rank_timeline(trace: RunTrace) -> Any:
     """Draw a trace with times: what each rank computed, where it stood still, its messages, and the critical path.
 
     ``trace`` is simulated, replayed or recorded with a clock. At most 2,000 bars are drawn.
@@ -100,7 +100,7 @@ def _bar(event: Event, first: float) -> list[Any]:
     return [event.rank, task[1] if task else "task", task[2] if task else event.name, start, end]
 
 
-def _arrows(trace: Trace, first: float) -> list[tuple[str, list[Any]]]:
+def _arrows(trace: RunTrace, first: float) -> list[tuple[str, list[Any]]]:
     """Return (key, [source, time of the send, destination, time of arrival, bytes]) of each complete message."""
     sends: dict[str, Event] = {}
     arrivals: dict[str, tuple[int, float]] = {}

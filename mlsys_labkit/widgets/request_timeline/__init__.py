@@ -31,8 +31,8 @@ def request_timeline(
     Reference: Zhong et al., "DistServe", OSDI 2024, sec. 2; Agrawal et al., "Sarathi-Serve", OSDI 2024, fig. 1.
 
     Example:
-        >>> from mlsys_labkit.serving import Request, Scheduled, Step
-        >>> step = Step(0, 0.0, 0.1, (Scheduled("a", "prefill", 3, 0),))
+        >>> from mlsys_labkit.serving import EngineStep, Request, Scheduled
+        >>> step = EngineStep(0, 0.0, 0.1, (Scheduled("a", "prefill", 3, 0),))
         >>> run = Recording((Request("a", (1, 2, 3)),), (step,), {"a": (7,)}, {"a": (0.1,)}, {"a": "stop"}, 16, 4)
         >>> request_timeline(run, ttft_seconds=0.2)
         <Request timeline>

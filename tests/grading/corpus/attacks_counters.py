@@ -68,7 +68,7 @@ def total(x):
 _FORGED_TRACE = """
 import dataclasses
 import mlsys_labkit._base.probes as probes
-from mlsys_labkit.ranks.trace.events import Event, Trace
+from mlsys_labkit.ranks.trace.events import Event, RunTrace
 
 def forged(function, p, *arguments, **options):
     run = honest(function, p, *arguments, **options)
@@ -79,7 +79,7 @@ def forged(function, p, *arguments, **options):
             about = {"bytes": 16, "group": everybody, "key": f"{rank}>{to} #{step}"}
             events.append(Event(rank, "send", "send", peers=(to,), **about))
             events.append(Event(to, "recv", "recv", peers=(rank,), **about))
-    return dataclasses.replace(run, trace=Trace(p, tuple(events), "local"))
+    return dataclasses.replace(run, trace=RunTrace(p, tuple(events), "local"))
 
 NAME = "mlsys_labkit.checks.ranks.run_ranks"
 honest, probes._known[NAME] = probes._known[NAME], forged

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsys_labkit.cuda.errors import CudaArgumentError, CudaLaunchError
-from mlsys_labkit.cuda.finding import Finding
+from mlsys_labkit.cuda.finding import KernelFinding
 from mlsys_labkit.cuda.kernel.arguments.binding import bind
 from mlsys_labkit.cuda.kernel.arguments.device_array import DeviceArray
 from mlsys_labkit.cuda.kernel.arguments.elements import check_elements
@@ -87,7 +87,9 @@ class GpuBackend:
         seconds = self._launch(index, shape, arguments, timed=True)
         return replace(profile, gpu=self._gpu.name, gpu_seconds=seconds)
 
-    def check(self, index: int, shape: LaunchShape, arguments: tuple[Any, ...], options: Options) -> list[Finding]:
+    def check(
+        self, index: int, shape: LaunchShape, arguments: tuple[Any, ...], options: Options
+    ) -> list[KernelFinding]:
         """Check the launch in the simulator, whose results are copied back to the arrays."""
         copies, bring_back = on_host(arguments)
         found = self._simulator.check(index, shape, copies, options)

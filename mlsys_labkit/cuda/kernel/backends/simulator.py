@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mlsys_labkit.cuda.errors import CudaKernelError
-from mlsys_labkit.cuda.finding import Finding
+from mlsys_labkit.cuda.finding import KernelFinding
 from mlsys_labkit.cuda.kernel.arguments.parameters import Parameter
 from mlsys_labkit.cuda.kernel.backends.module import SimulatedModule
 from mlsys_labkit.cuda.kernel.kernel import Options
@@ -44,7 +44,9 @@ class SimulatorBackend:
             raise _failure(decode_findings(result, context()))
         return decode_profile(result, context())
 
-    def check(self, index: int, shape: LaunchShape, arguments: tuple[Any, ...], options: Options) -> list[Finding]:
+    def check(
+        self, index: int, shape: LaunchShape, arguments: tuple[Any, ...], options: Options
+    ) -> list[KernelFinding]:
         result, context = self._launch("check", index, shape, arguments, options)
         return list(decode_findings(result, context())) if result.findings else []
 
@@ -54,5 +56,5 @@ class SimulatorBackend:
         return self._module.launch(index, shape, arguments, mode, options)
 
 
-def _failure(findings: list[Finding]) -> CudaKernelError:
+def _failure(findings: list[KernelFinding]) -> CudaKernelError:
     return CudaKernelError("\n".join(map(str, findings)), tuple(findings))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsys_labkit.cuda.finding import Finding
+from mlsys_labkit.cuda.finding import KernelFinding
 from mlsys_labkit.cuda.kernel.simulator.decode import NamedRange, Recorded, written_bytes
 
 __all__ = ["unrecorded_stores"]
@@ -16,7 +16,7 @@ __all__ = ["unrecorded_stores"]
 
 def unrecorded_stores(
     result: Recorded, before: Mapping[NamedRange, NDArray[Any]], after: Mapping[NamedRange, NDArray[Any]]
-) -> list[Finding]:
+) -> list[KernelFinding]:
     """Return a finding for each array with bytes that changed although no recorded store wrote them.
 
     ``result`` is of a launch in mode "profile"; ``before`` and ``after`` hold the bytes of its arrays, uint8 of shape
@@ -43,7 +43,7 @@ def unrecorded_stores(
         if changed.any():
             offset = int(np.argmax(changed))
             findings.append(
-                Finding(
+                KernelFinding(
                     "unrecorded_store",
                     f"{int(changed.sum()):,} bytes of {array.name} changed, from byte {offset} on, by code that is not "
                     "counted; write the kernel in plain CUDA C++, without attributes or assembly",

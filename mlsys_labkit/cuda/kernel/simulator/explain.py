@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from mlsys_labkit.cuda.finding import Finding, Index
+from mlsys_labkit.cuda.finding import Index, KernelFinding
 from mlsys_labkit.cuda.kernel.simulator.decode import (
     DYNAMIC,
     NOBODY,
@@ -31,7 +31,7 @@ _VERBS = ("reads", "writes", "updates", "updates", "reads", "writes")
 _NOUNS = ("read", "write", "atomic update", "atomic update", "volatile read", "volatile write")
 
 
-def decode_findings(result: Recorded, context: LaunchContext) -> list[Finding]:
+def decode_findings(result: Recorded, context: LaunchContext) -> list[KernelFinding]:
     """Return the findings of a launch in any mode, by line; the first one is the one to mend first."""
     records = read_records(result.findings, "findings")
     places = context.places({*records["pc"].tolist(), *records["other_pc"].tolist()})
@@ -47,7 +47,7 @@ def decode_findings(result: Recorded, context: LaunchContext) -> list[Finding]:
         other_line = places[int(record["other_pc"])].line if record["other_pc"] else 0
         case = _Case(record, context, line, other_line)
         findings.append(
-            Finding(
+            KernelFinding(
                 kind,
                 _MESSAGES[kind](case),
                 line,
@@ -66,9 +66,9 @@ def decode_findings(result: Recorded, context: LaunchContext) -> list[Finding]:
     return _merged(sorted(findings, key=lambda finding: (finding.line, finding.other_line, finding.kind)))
 
 
-def _merged(findings: list[Finding]) -> list[Finding]:
+def _merged(findings: list[KernelFinding]) -> list[KernelFinding]:
     """Merge findings that are one mistake: ``bins[x]++`` races as read and write and as two writes."""
-    merged: dict[tuple[str, int, int, str], Finding] = {}
+    merged: dict[tuple[str, int, int, str], KernelFinding] = {}
     for finding in findings:
         key = (finding.kind, finding.line, finding.other_line, finding.array)
         known = merged.get(key)
