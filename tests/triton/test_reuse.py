@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 triton = pytest.importorskip("triton")
 
 from mlsys_labkit.access import AccessTrace, cache_misses  # noqa: E402
-from mlsys_labkit.triton_trace import Trace, trace  # noqa: E402
+from mlsys_labkit.triton_trace import LaunchTrace, trace  # noqa: E402
 from mlsys_labkit.triton_trace.raw_accesses import trace_raw  # noqa: E402
 from tests.triton import kernels  # noqa: E402
 from tests.triton.test_trace import wander  # noqa: E402
@@ -49,7 +49,7 @@ def test_missed_bytes_equal_a_simulated_cache_at_every_capacity(seed: int, n: in
     assert traced.reuse(at_once).asked == len(order)
 
 
-def multiplied(group: int, size: int = 256) -> Trace:
+def multiplied(group: int, size: int = 256) -> LaunchTrace:
     a, b, c = zeros(size, size), zeros(size, size), zeros(size, size)
     kernel, constants = (kernels.grouped_matmul, {"GROUP": group}) if group else (kernels.matmul, {})
     tiles = (size // 16) ** 2

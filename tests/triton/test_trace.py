@@ -14,7 +14,7 @@ triton = pytest.importorskip("triton")
 import triton.language as tl  # noqa: E402
 
 from mlsys_labkit.checks import CheckError, ImpossibleCountError, expect_no_findings, expect_traffic  # noqa: E402
-from mlsys_labkit.triton_trace import Trace, trace, tracing  # noqa: E402
+from mlsys_labkit.triton_trace import LaunchTrace, trace, tracing  # noqa: E402
 from mlsys_labkit.triton_trace.errors import TritonKernelError, TritonTraceError  # noqa: E402
 from mlsys_labkit.triton_trace.raw_accesses import trace_raw  # noqa: E402
 from tests.triton import kernels  # noqa: E402
@@ -238,7 +238,7 @@ def test_tracing_keeps_no_trace_of_failed_launch() -> None:
         trace(fails)[(3,)](zeros(1))
 
 
-def small() -> Trace:
+def small() -> LaunchTrace:
     return trace(kernels.add)[(2,)](zeros(100), zeros(100), zeros(100), 100, BLOCK=64)
 
 
