@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from mlsys_grading.arguments import GRADED_COURSE_MODULES, add_course, add_lab, count, need
@@ -22,7 +23,7 @@ def add_explain_parser(verbs: Any) -> None:
     parser.add_argument("--lab", metavar="LAB", help="where two labs have a task of that name")
     add_course(parser)
     _add_wrong_answers(parser)
-    parser.set_defaults(run=_explain)
+    parser.set_defaults(run=lambda arguments: _verbs().explain_verb(arguments))
 
 
 def add_report_parser(verbs: Any) -> None:
@@ -37,7 +38,7 @@ def add_report_parser(verbs: Any) -> None:
     parser.add_argument("--out", type=Path, metavar="DIR", help="where the page goes; default: COURSE/report/LAB")
     add_course(parser)
     _add_wrong_answers(parser)
-    parser.set_defaults(run=_report)
+    parser.set_defaults(run=lambda arguments: _verbs().report_verb(arguments))
 
 
 def add_similarity_parser(verbs: Any) -> None:
@@ -56,7 +57,7 @@ def add_similarity_parser(verbs: Any) -> None:
     parser.add_argument("--bits", type=float, default=60.0, metavar="N", help="of surprise, to stand out (default: 60)")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where the files go; default: COURSE/report/LAB")
     add_course(parser)
-    parser.set_defaults(run=_similarity)
+    parser.set_defaults(run=lambda arguments: _verbs().similarity_verb(arguments))
 
 
 def _add_wrong_answers(parser: argparse.ArgumentParser) -> None:
@@ -67,25 +68,11 @@ def _add_wrong_answers(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _explain(arguments: argparse.Namespace) -> int:
+def _verbs() -> ModuleType:
     need(*GRADED_COURSE_MODULES)
-    from mlsys_grading.analysis.verbs import explain_verb
+    from mlsys_grading.analysis import verbs
 
-    return explain_verb(arguments)
-
-
-def _report(arguments: argparse.Namespace) -> int:
-    need(*GRADED_COURSE_MODULES)
-    from mlsys_grading.analysis.verbs import report_verb
-
-    return report_verb(arguments)
-
-
-def _similarity(arguments: argparse.Namespace) -> int:
-    need(*GRADED_COURSE_MODULES)
-    from mlsys_grading.analysis.verbs import similarity_verb
-
-    return similarity_verb(arguments)
+    return verbs
 
 
 def _percent(text: str) -> float:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlsys_grading.analysis.answers import answers_of
-from mlsys_grading.analysis.misconceptions import Profiles, Resemblance, profile, resemblances
+from mlsys_grading.analysis.misconceptions import Profiles, Resemblance, marks_of, profile, resemblances
 from mlsys_grading.gradebook.counted_scores import CellStanding, Standing
 from mlsys_grading.gradebook.reasons import reason
 from mlsys_grading.gradebook.sheet import points_text
@@ -132,9 +132,12 @@ def explain(
     if result.status == "infrastructure":
         raise LabkitError(f"{result.student}: {lab.name} was not graded: {result.why}; grade it again")
     found = find_task(lab, task)
+    if found is None:
+        raise LabkitError(
+            f"{lab.name} has no task {task!r}; its tasks are {', '.join(each.name for each in lab.tasks)}"
+        )
     answer = next((each.source for each in answers_of(lab, submission) if each.cell == found.name), "")
-    names = {test.grade_id for test in found.tests}
-    marks = [mark for mark in result.marks if mark.name in names]
+    marks = marks_of(found, result.marks)
     by_hand = standing.cells if standing else {}
     raised = dict(result.failed_cells or {})
     return Explanation(
@@ -152,12 +155,9 @@ def explain(
     )
 
 
-def find_task(lab: Lab, name: str) -> Task:
-    """Return the task of that name, or the one with the test of that name. Raises LabkitError if there is none."""
-    for task in lab.tasks:
-        if name == task.name or name in {test.grade_id for test in task.tests}:
-            return task
-    raise LabkitError(f"{lab.name} has no task {name!r}; its tasks are {', '.join(task.name for task in lab.tasks)}")
+def find_task(lab: Lab, name: str) -> Task | None:
+    """Return the task of that name, or the one with the test of that name; None if there is none."""
+    return next((task for task in lab.tasks if name in (task.name, *(test.grade_id for test in task.tests))), None)
 
 
 def _tested(mark: CellMark, standing: CellStanding) -> Tested:

@@ -12,7 +12,18 @@ from mlsys_grading.analysis.tokens import lexemes, python_tree
 from mlsys_grading.lab import Lab, Task, WrongAnswer
 from mlsys_grading.result import CellMark
 
-__all__ = ["HOWS", "Profile", "Profiles", "Resemblance", "Sign", "canonical", "profile", "resemblances", "sign"]
+__all__ = [
+    "HOWS",
+    "Profile",
+    "Profiles",
+    "Resemblance",
+    "Sign",
+    "canonical",
+    "marks_of",
+    "profile",
+    "resemblances",
+    "sign",
+]
 
 # A check's message ends in advice that quotes the student's line, whose names differ between students.
 _ADVICE = re.compile(r"\s(?:meaning|next)\s.*", re.DOTALL)
@@ -96,10 +107,15 @@ def sign(kind: str, error: str) -> Sign:
     return Sign(kind, " ".join(words.split()))
 
 
+def marks_of(task: Task, marks: Iterable[CellMark]) -> list[CellMark]:
+    """Return the marks of the task's tests."""
+    names = {test.grade_id for test in task.tests}
+    return [mark for mark in marks if mark.name in names]
+
+
 def profile(task: Task, marks: Iterable[CellMark]) -> dict[str, Sign]:
     """Collect the failures of an answer: one for each test of the task that lost points."""
-    names = {test.grade_id for test in task.tests}
-    lost = (mark for mark in marks if mark.name in names and mark.points < mark.max_points)
+    lost = (mark for mark in marks_of(task, marks) if mark.points < mark.max_points)
     return {mark.name: sign(mark.kinds[0] if mark.kinds else "", mark.error) for mark in lost}
 
 

@@ -6,12 +6,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
-
 from mlsys_grading.analysis.report import ClassReport
 from mlsys_grading.analysis.similarity import Similarities
-from mlsys_grading.report.templates import script, stylesheet
+from mlsys_grading.gradebook.feedback import render
 
 __all__ = ["report_page", "similarity_page"]
 
@@ -34,10 +31,5 @@ def similarity_page(found: Similarities) -> str:
 
 
 def _render(template: str, **values: Any) -> str:
-    environment = Environment(
-        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["points"] = lambda value: f"{round(value, 2):g}"
-    look = {"css": Markup(stylesheet(str(_HERE / "page.css"))), "js": Markup(script())}  # our own files, no user's text
-    page = environment.get_template(template).render(look | values)
+    page = render(_HERE / template, _HERE / "page.css", **values)
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", page)

@@ -6,11 +6,11 @@ has changed is graded again.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from mlsys_grading.analysis.misconceptions import Profile, Profiles, Sign, profile
 from mlsys_grading.files import write_if_changed
@@ -18,9 +18,8 @@ from mlsys_grading.grade.bounds import Bounds
 from mlsys_grading.grade.course import LabSource
 from mlsys_grading.grade.engine import GradingEngine
 from mlsys_grading.grade.job import GradingJob
-from mlsys_grading.grade.modules import modules_of
 from mlsys_grading.grade.store import FOLDER
-from mlsys_grading.lab import Lab, WrongAnswer
+from mlsys_grading.lab import Lab
 
 __all__ = ["ProfileStore", "find_profiles", "wrong_jobs"]
 
@@ -33,25 +32,21 @@ class ProfileStore:
 
     def __init__(self, course: Path, lab: str) -> None:
         self._path = course / FOLDER / "profiles" / f"{lab}.json"
-        self._kept: dict[str, dict[str, dict[str, str]]] = {}
-        try:
+        self._kept: dict[str, Profile] = {}
+        with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
             kept = json.loads(self._path.read_text("utf-8"))
-            self._kept = {
-                str(job): {test: asdict(Sign(**sign)) for test, sign in found.items()} for job, found in kept.items()
-            }
-        except (OSError, ValueError, TypeError, AttributeError):
-            self._kept = {}
+            self._kept = {job: {test: Sign(**sign) for test, sign in found.items()} for job, found in kept.items()}
 
     def __getitem__(self, job: str) -> Profile | None:
-        found = self._kept.get(job)
-        return None if found is None else {test: Sign(**sign) for test, sign in found.items()}
+        return self._kept.get(job)
 
     def put(self, job: str, found: Profile) -> None:
-        self._kept[job] = {test: asdict(sign) for test, sign in found.items()}
+        self._kept[job] = found
 
     def write(self, jobs: Sequence[str]) -> None:
         """Store the profiles of ``jobs``, and drop those of jobs that no longer exist."""
-        kept = {job: self._kept[job] for job in jobs if job in self._kept}
+        found = {job: self._kept[job] for job in jobs if job in self._kept}
+        kept = {job: {test: asdict(sign) for test, sign in signs.items()} for job, signs in found.items()}
         write_if_changed(self._path, json.dumps(kept, indent=1, sort_keys=True) + "\n")
 
 
@@ -59,8 +54,7 @@ def wrong_jobs(
     source: LabSource, lab: Lab, contract: Mapping[str, list[str]], bounds: Bounds
 ) -> Iterator[tuple[Key, GradingJob]]:
     """Make a job for each wrong answer: the solution with that one cell replaced, up to its task's last test."""
-    of_lab: dict[str, Any] = {"contract": contract, "bounds": bounds, "shipped": source.files}
-    of_lab["modules"] = modules_of(source.cells)
+    of_lab = source.terms(contract, bounds)
     for task in lab.tasks:
         if not task.tests:
             continue
@@ -69,7 +63,8 @@ def wrong_jobs(
             cell for at, cell in enumerate(source.cells[: max(tests) + 1]) if at in tests or not lab.cells[at].is_test
         ]
         for wrong in lab.wrong_for(task.name):
-            submission = _with(cells, source.cells[task.solution.index], wrong)
+            solution = source.cells[task.solution.index]
+            submission = [{**cell, "source": wrong.source} if cell is solution else cell for cell in cells]
             name = f"{task.name} {wrong.name}"
             yield (task.name, wrong.name), GradingJob.of(lab.name, name, cells, submission, **of_lab)
 
@@ -104,7 +99,3 @@ def find_profiles(
         if missing:
             store.write([job.name for job in jobs.values()])
     return {key: found for key, job in jobs.items() if (found := store[job.name]) is not None}
-
-
-def _with(cells: Sequence[Mapping[str, Any]], solution: Mapping[str, Any], wrong: WrongAnswer) -> list[dict[str, Any]]:
-    return [{**cell, "source": wrong.source} if cell is solution else dict(cell) for cell in cells]

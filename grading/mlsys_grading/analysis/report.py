@@ -9,10 +9,10 @@ from statistics import median
 from typing import Any
 
 from mlsys_grading.analysis.answers import answers_of, released
-from mlsys_grading.analysis.misconceptions import HOWS, Profiles, canonical, profile, resemblances
+from mlsys_grading.analysis.misconceptions import HOWS, Profiles, canonical, marks_of, profile, resemblances
 from mlsys_grading.gradebook.reasons import reason
 from mlsys_grading.lab import Lab, Task
-from mlsys_grading.result import CellMark, Result
+from mlsys_grading.result import Result
 from mlsys_labkit.errors import LabkitError
 
 __all__ = ["Bin", "ClassReport", "CommonAnswer", "FailureReason", "TaskReport", "class_report"]
@@ -153,12 +153,13 @@ def _histogram(points: Sequence[float], most: float) -> tuple[Bin, ...]:
 
 
 def _task(task: Task, results: Sequence[Result], answers: Mapping[str, Mapping[str, str]] | None) -> TaskReport:
-    of = {result.student: _marks(task, result) for result in results}
+    of = {result.student: marks_of(task, result.marks) for result in results}
     got = [sum(mark.points for mark in marks) for marks in of.values()]
     seconds = sorted(sum(mark.seconds for mark in marks) for marks in of.values())
-    why = Counter(
-        pair for marks in of.values() for pair in {_why(mark) for mark in marks if mark.points < mark.max_points}
-    )
+    why: Counter[tuple[str, str]] = Counter()
+    for marks in of.values():
+        lost = [mark for mark in marks if mark.points < mark.max_points]
+        why.update({(reason(mark), mark.kinds[0] if mark.kinds else "") for mark in lost})
     mean = sum(got) / len(got)
     return TaskReport(
         task.name,
@@ -175,11 +176,7 @@ def _task(task: Task, results: Sequence[Result], answers: Mapping[str, Mapping[s
 
 
 def _common(
-    lab: Lab,
-    task: Task,
-    results: Sequence[Result],
-    answers: Mapping[str, Mapping[str, str]],
-    profiles: Profiles | None,
+    lab: Lab, task: Task, results: Sequence[Result], answers: Mapping[str, Mapping[str, str]], profiles: Profiles | None
 ) -> list[CommonAnswer]:
     counts: Counter[tuple[str, str]] = Counter()
     unknown: dict[str, list[str]] = {}
@@ -197,20 +194,6 @@ def _common(
         for code, results, failures in [[counts[wrong.name, how] for how in HOWS]]
         if code or results or failures
     ]
-    new = [
-        CommonAnswer(task.name, "", "", len(same), 0, 0, same[0])
-        for same in unknown.values()
-        if len(same) >= LEAST_COMMON
-    ]
-    return sorted(
-        [*known, *new], key=lambda each: (-each.same_code - each.same_results, -each.same_failures, each.name)
-    )
-
-
-def _marks(task: Task, result: Result) -> list[CellMark]:
-    names = {test.grade_id for test in task.tests}
-    return [mark for mark in result.marks if mark.name in names]
-
-
-def _why(mark: CellMark) -> tuple[str, str]:
-    return reason(mark), mark.kinds[0] if mark.kinds else ""
+    common = [same for same in unknown.values() if len(same) >= LEAST_COMMON]
+    known += [CommonAnswer(task.name, "", "", len(same), 0, 0, same[0]) for same in common]
+    return sorted(known, key=lambda each: (-each.same_code - each.same_results, -each.same_failures, each.name))

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
-import time
 from argparse import Namespace
 from pathlib import Path
 
 from mlsys_grading.analysis.explain import explain, find_task
-from mlsys_grading.analysis.misconceptions import Profiles
+from mlsys_grading.analysis.misconceptions import Profiles, profile
 from mlsys_grading.analysis.pages import report_page, similarity_page
 from mlsys_grading.analysis.profiles import ProfileStore, find_profiles, wrong_jobs
 from mlsys_grading.analysis.report import class_report
@@ -19,9 +17,9 @@ from mlsys_grading.files import write_if_changed
 from mlsys_grading.grade.bounds import Bounds
 from mlsys_grading.grade.engine import open_engine
 from mlsys_grading.grade.graded import GradedLab, labs_of
+from mlsys_grading.grade.progress import Bar
 from mlsys_grading.grade.reference import learn
 from mlsys_grading.grade.store import Store
-from mlsys_grading.report.clock import clock
 from mlsys_grading.sandbox.confine import refusal
 from mlsys_labkit._base.limits import usable_cores
 from mlsys_labkit.errors import LabkitError
@@ -31,32 +29,25 @@ __all__ = ["explain_verb", "report_verb", "similarity_verb"]
 
 def explain_verb(arguments: Namespace) -> int:
     """Print an explanation."""
-    course = arguments.course
-    labs = labs_of(course, arguments.student)
+    student = arguments.student
+    labs = labs_of(arguments.course, student)
     if arguments.lab:
         labs = [lab for lab in labs if lab.startswith(arguments.lab)]
         if not labs:
-            raise LabkitError(f"{arguments.student} has no graded lab {arguments.lab!r}")
-    graded = {name: GradedLab.read(course, name, arguments.root) for name in labs}
-    fits = [each for each in graded.values() if arguments.student in each.results and _has(each, arguments.task)]
+            raise LabkitError(f"{student} has no graded lab {arguments.lab!r}")
+    graded = [GradedLab.read(arguments.course, name, arguments.root) for name in labs]
+    tasks = [(each, find_task(each.lab, arguments.task)) for each in graded if student in each.results]
+    fits = [(each, task) for each, task in tasks if task]
     if not fits:
-        known = [task.name for each in graded.values() for task in each.lab.tasks if task.tests]
-        raise LabkitError(f"{arguments.student} has no graded task {arguments.task!r}; there are: {', '.join(known)}")
+        known = [task.name for each in graded for task in each.lab.tasks if task.tests]
+        raise LabkitError(f"{student} has no graded task {arguments.task!r}; there are: {', '.join(known)}")
     if len(fits) > 1:
-        raise LabkitError(f"{arguments.task} is a task of {' and '.join(e.lab.name for e in fits)}; say which by --lab")
-    (found,) = fits
-    task = find_task(found.lab, arguments.task)
-    result = found.results[arguments.student]
-    lost = any(mark.points < mark.max_points for mark in result.marks if mark.name in {t.grade_id for t in task.tests})
-    told = explain(
-        found.lab,
-        result,
-        found.cells(arguments.student),
-        arguments.task,
-        _profiles(found, arguments, task.name) if lost else None,
-        found.standing(arguments.student),
-    )
-    print(told)
+        names = " and ".join(each.lab.name for each, _ in fits)
+        raise LabkitError(f"{arguments.task} is a task of {names}; say which by --lab")
+    ((found, task),) = fits
+    result = found.results[student]
+    profiles = _profiles(found, arguments, task.name) if profile(task, result.marks) else None
+    print(explain(found.lab, result, found.cells(student), arguments.task, profiles, found.standing(student)))
     return 0
 
 
@@ -87,10 +78,6 @@ def similarity_verb(arguments: Namespace) -> int:
     return 0
 
 
-def _has(graded: GradedLab, task: str) -> bool:
-    return any(task == each.name or task in {test.grade_id for test in each.tests} for each in graded.lab.tasks)
-
-
 def _folder(arguments: Namespace, graded: GradedLab) -> Path:
     out: Path = arguments.out or arguments.course / "report" / graded.lab.name
     return out
@@ -105,7 +92,13 @@ def _profiles(graded: GradedLab, arguments: Namespace, task: str = "") -> Profil
         return {}
     # They are the lab's own and need no sandbox; with one, they are treated as students' answers are.
     bounds = Bounds(sandbox=not refusal()).of(graded.source.notebook)
-    progress = _Progress(graded.lab.name)
+    bar = Bar(sys.stderr)
+
+    def observe(done: int, total: int) -> None:
+        if not done and not bar.is_live:
+            print(f"{graded.lab.name}: {total} wrong answers to grade, once", file=sys.stderr, flush=True)
+        bar.draw(done, total, done, " wrong answers, graded once")
+
     with open_engine("local", arguments.jobs or max(1, int(usable_cores()))) as engine:
         try:
             contract = learn(engine, graded.source, bounds, Store(arguments.course))
@@ -115,34 +108,10 @@ def _profiles(graded: GradedLab, arguments: Namespace, task: str = "") -> Profil
         jobs = dict(wrong_jobs(graded.source, graded.lab, contract, bounds))
         try:
             store = ProfileStore(arguments.course, graded.lab.name)
-            found = find_profiles(engine, jobs, graded.lab, store, task, progress)
+            found = find_profiles(engine, jobs, graded.lab, store, task, observe)
         finally:
-            progress.close()
+            bar.close()
     wanted = [key for key in jobs if task in ("", key[0])]
     if missing := [f"{name} of {of}" for of, name in wanted if (of, name) not in found]:
         print(f"labkit: {len(missing)} wrong answers could not be graded: {', '.join(missing)}", file=sys.stderr)
     return found
-
-
-class _Progress:
-    """Progress on stderr: a bar with the time that is left on a terminal, one line elsewhere."""
-
-    def __init__(self, lab: str) -> None:
-        self._lab, self._live, self._started = lab, sys.stderr.isatty(), time.monotonic()
-
-    def __call__(self, done: int, total: int) -> None:
-        if not done and not self._live:
-            print(f"{self._lab}: {total} wrong answers to grade, once", file=sys.stderr, flush=True)
-        if self._live:
-            seconds = time.monotonic() - self._started
-            left = f"about {clock(seconds * (total - done) / done)} left" if done else "starting"
-            filled = 24 * done // total
-            bar = "━" * filled + "╌" * (24 - filled)
-            line = f"{bar} {done}/{total} wrong answers, graded once · {clock(seconds)} · {left}"
-            sys.stderr.write(f"\r\x1b[K{line[: shutil.get_terminal_size().columns - 1]}")
-            sys.stderr.flush()
-
-    def close(self) -> None:
-        if self._live:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()

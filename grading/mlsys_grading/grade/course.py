@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,8 @@ from nbgrader.utils import parse_utc
 
 from mlsys_grading.examine.files_beside import Beside, read_beside, read_ordinary
 from mlsys_grading.examine.notebook import UnreadableError, cells_of, read_cells
+from mlsys_grading.grade.bounds import Bounds
+from mlsys_grading.grade.modules import modules_of
 from mlsys_labkit.errors import LabkitError
 
 __all__ = ["CourseFolder", "HandedIn", "LabSource"]
@@ -28,6 +30,10 @@ class LabSource:
     notebook: dict[str, Any]
     cells: Sequence[dict[str, Any]]
     files: Mapping[str, str] = field(default_factory=dict)
+
+    def terms(self, contract: Mapping[str, list[str]] | None, bounds: Bounds) -> dict[str, Any]:
+        """Return the arguments of ``GradingJob.of`` that are the same for every submission to the lab."""
+        return {"contract": contract, "bounds": bounds, "modules": modules_of(self.cells), "shipped": self.files}
 
 
 @dataclass(frozen=True)
@@ -147,14 +153,13 @@ class CourseFolder:
 
         Raises LabkitError for a student who has not handed in.
         """
-        found = {each.student: each for each in self._submissions(lab)}
+        submitted = self.root / "submitted"
+        names = [name for name in os.listdir(submitted) if not name.startswith(".")]
+        found = {
+            name: HandedIn(name, lab, submitted / name / lab)
+            for name in names
+            if os.path.lexists(submitted / name / lab)
+        }
         if unknown := [student for student in students if student not in found]:
             raise LabkitError(f"{unknown[0]} has not handed in {lab}: there is no submitted/{unknown[0]}/{lab}")
         return [found[student] for student in sorted(students or found)]
-
-    def _submissions(self, lab: str) -> Iterator[HandedIn]:
-        with os.scandir(self.root / "submitted") as entries:
-            for entry in entries:
-                folder = Path(entry.path, lab)
-                if not entry.name.startswith(".") and os.path.lexists(folder):
-                    yield HandedIn(entry.name, lab, folder)

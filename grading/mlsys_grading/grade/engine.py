@@ -110,20 +110,21 @@ def open_engine(name: str, jobs: int) -> Iterator[GradingEngine]:
     a cluster that cannot be used.
     """
     kind, _, address = name.partition(":")
-    if kind == "dask" and address:
-        with connected(address, _NO_WORKER_SECONDS) as cluster:
-            yield GradingEngine(cluster.place(Bounds()), cluster.slots, place=cluster.place)
-    elif Path(name).suffix == ".toml":
-        with started(read_settings(Path(name))) as cluster:
-            yield GradingEngine(cluster.place(Bounds()), cluster.slots, place=cluster.place)
-    elif name == "local":
+    if name == "local":
         with _local(jobs) as engine:
             yield engine
+        return
+    if kind == "dask" and address:
+        opening = connected(address, _NO_WORKER_SECONDS)
+    elif Path(name).suffix == ".toml":
+        opening = started(read_settings(Path(name)))
     else:
         raise LabkitError(
             f"--engine {name}: expected local, dask:ADDRESS such as dask:tcp://scheduler:8786, or a settings file "
             "such as grading/engines/slurm.toml"
         )
+    with opening as cluster:
+        yield GradingEngine(cluster.place(Bounds()), cluster.slots, place=cluster.place)
 
 
 @contextlib.contextmanager

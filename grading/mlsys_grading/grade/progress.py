@@ -8,12 +8,40 @@ from typing import TextIO
 
 from mlsys_grading.report.clock import clock
 
-__all__ = ["GradingProgress"]
+__all__ = ["Bar", "GradingProgress"]
 
 BAR_CELLS = 24
 
 
-class GradingProgress:
+class Bar:
+    """A bar in the last line of a terminal, with the time that is left at the pace so far; nothing on other streams."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream, self._started = stream, time.monotonic()
+        self.is_live = stream.isatty()
+
+    def draw(self, done: int, total: int, paced: int, what: str) -> None:
+        """Draw the bar; the time so far went into ``paced`` of the ``done``. ``what`` is written after the numbers."""
+        if self.is_live:
+            filled = round(done / max(total, 1) * BAR_CELLS)
+            bar = "━" * filled + "╌" * (BAR_CELLS - filled)
+            eta = self._seconds_left(paced, total - done)
+            left = "starting" if eta is None else f"about {clock(eta)} left"
+            line = f"{bar} {done}/{total}{what} · {clock(time.monotonic() - self._started)} · {left}"
+            self._stream.write(f"\r\x1b[K{line[: shutil.get_terminal_size().columns - 1]}")
+            self._stream.flush()
+
+    def close(self) -> None:
+        """Remove the bar."""
+        if self.is_live:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+
+    def _seconds_left(self, paced: int, left: int) -> float | None:
+        return (time.monotonic() - self._started) / paced * left if paced else None
+
+
+class GradingProgress(Bar):
     """A progress display on ``stream``; ``total`` is the number of submissions.
 
     Example:
@@ -24,10 +52,9 @@ class GradingProgress:
     """
 
     def __init__(self, stream: TextIO, total: int) -> None:
-        self._stream, self._total = stream, total
-        self._live = stream.isatty()
+        super().__init__(stream)
+        self._total = total
         self._done = self._graded = self._running = 0
-        self._started = time.monotonic()
         self._drawn = 0.0
 
     def advance(self, line: str = "", graded: bool = True) -> None:
@@ -35,7 +62,7 @@ class GradingProgress:
         self._done += 1
         self._graded += graded
         if line:
-            self._clear()
+            self.close()
             print(line, file=self._stream, flush=True)
             self._drawn = 0.0
         self.tick(self._running)
@@ -43,31 +70,10 @@ class GradingProgress:
     def tick(self, running: int) -> None:
         """Draw the bar again, if enough time has passed."""
         self._running = running
-        if self._live and time.monotonic() - self._drawn > 0.1:
+        if time.monotonic() - self._drawn > 0.1:
             self._drawn = time.monotonic()
-            columns = shutil.get_terminal_size().columns
-            self._stream.write(f"\r\x1b[K{self._bar()[: columns - 1]}")
-            self._stream.flush()
-
-    def close(self) -> None:
-        """Remove the bar."""
-        self._clear()
-        self._stream.flush()
+            self.draw(self._done, self._total, self._graded, f" · {running} under way")
 
     def eta_seconds(self) -> float | None:
         """Return the seconds left at the pace so far; None before there is a pace."""
-        if not self._graded:
-            return None
-        return (time.monotonic() - self._started) / self._graded * (self._total - self._done)
-
-    def _bar(self) -> str:
-        filled = round(self._done / max(self._total, 1) * BAR_CELLS)
-        eta = self.eta_seconds()
-        left = "starting" if eta is None else f"about {clock(eta)} left"
-        elapsed = clock(time.monotonic() - self._started)
-        bar = "━" * filled + "╌" * (BAR_CELLS - filled)
-        return f"{bar} {self._done}/{self._total} · {self._running} under way · {elapsed} · {left}"
-
-    def _clear(self) -> None:
-        if self._live:
-            self._stream.write("\r\x1b[K")
+        return self._seconds_left(self._graded, self._total - self._done)

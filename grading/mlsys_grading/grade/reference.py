@@ -5,7 +5,6 @@ from __future__ import annotations
 from mlsys_grading.grade.course import LabSource
 from mlsys_grading.grade.engine import GradingEngine
 from mlsys_grading.grade.job import Bounds, GradingJob
-from mlsys_grading.grade.modules import modules_of
 from mlsys_grading.grade.store import Store
 from mlsys_labkit.errors import LabkitError
 
@@ -21,16 +20,7 @@ def learn(engine: GradingEngine, source: LabSource, bounds: Bounds, store: Store
     Raises LabkitError, with cells and reasons, if the solution does not get full marks: then no mark of this lab would
     mean anything.
     """
-    job = GradingJob.of(
-        source.lab,
-        _REFERENCE,
-        source.cells,
-        source.cells,
-        contract=None,
-        modules=modules_of(source.cells),
-        bounds=bounds,
-        shipped=source.files,
-    )
+    job = GradingJob.of(source.lab, _REFERENCE, source.cells, source.cells, **source.terms(None, bounds))
     kept = store.contract(source.lab, job.name)
     if kept is not None:
         return kept

@@ -46,15 +46,16 @@ class Store:
 
     def is_written(self, result: Result, timestamp: str) -> bool:
         """Return True if a result, of a submission of that time, has been written out to the last file."""
-        return bool(self._read(self._path("written", result.lab, result.student)) == _written(result, timestamp))
+        return all(_read(path) == json.loads(note) for path, note in self.written_note(result, timestamp).items())
 
     def written_note(self, result: Result, timestamp: str) -> dict[Path, str]:
         """Return path -> content of the file that records that a result has been written out."""
-        return {self._path("written", result.lab, result.student): json.dumps(_written(result, timestamp))}
+        note = json.dumps({"job": result.job, "timestamp": timestamp})
+        return {self._path("written", result.lab, result.student): note}
 
     def contract(self, lab: str, job: str) -> dict[str, list[str]] | None:
         """Return the contract stored for ``job``; None if another job was the last."""
-        found = self._read(self._path("contracts", lab))
+        found = _read(self._path("contracts", lab))
         if not isinstance(found, dict) or found.get("job") != job or not isinstance(found.get("contract"), dict):
             return None
         contract: dict[str, list[str]] = found["contract"]
@@ -69,12 +70,9 @@ class Store:
         *folders, last = names
         return Path(self.course, FOLDER, *folders, f"{last}.json")
 
-    def _read(self, path: Path) -> Any:
-        try:
-            return json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return None
 
-
-def _written(result: Result, timestamp: str) -> dict[str, str]:
-    return {"job": result.job, "timestamp": timestamp}
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None

@@ -8,7 +8,7 @@ import sys
 import time
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ from mlsys_grading.grade.difference import Differences, MarkChange, changed_task
 from mlsys_grading.grade.engine import GradingEngine, open_engine
 from mlsys_grading.grade.job import GradingJob
 from mlsys_grading.grade.ledger import Ledger, Written
-from mlsys_grading.grade.modules import modules_of
 from mlsys_grading.grade.progress import GradingProgress
 from mlsys_grading.grade.reference import learn
 from mlsys_grading.grade.store import FOLDER, Store
@@ -70,7 +69,7 @@ def grade_verb(arguments: Namespace) -> int:
                 source = course.source(lab)
                 handed_in = course.handed_in(lab, arguments.student or ())
                 bounds = Bounds(sandbox=not arguments.no_sandbox).of(source.notebook, dict(arguments.limit or ()))
-                contract = learn(engine, source, bounds, Store(course.root))
+                terms = source.terms(learn(engine, source, bounds, Store(course.root)), bounds)
                 ledger = Ledger.open(course.root, register(lab, source.notebook), book)
             except LabkitError as error:
                 if len(labs) == 1:
@@ -79,7 +78,7 @@ def grade_verb(arguments: Namespace) -> int:
                 outcomes.append(2)
                 continue
             try:
-                outcomes.append(_Grading(engine, ledger, source, contract, bounds, arguments.force).run(handed_in))
+                outcomes.append(_Grading(engine, ledger, source, terms, arguments.force).run(handed_in))
             finally:
                 ledger.write_grades()
     return 2 if all(outcome == 2 for outcome in outcomes) else int(any(outcomes))
@@ -89,18 +88,9 @@ class _Grading:
     """The grading of one lab."""
 
     def __init__(
-        self,
-        engine: GradingEngine,
-        ledger: Ledger,
-        source: LabSource,
-        contract: dict[str, list[str]],
-        bounds: Bounds,
-        force: bool,
+        self, engine: GradingEngine, ledger: Ledger, source: LabSource, terms: Mapping[str, Any], force: bool
     ) -> None:
-        self._engine, self._ledger, self._source = engine, ledger, source
-        self._force = force
-        self._of_lab: dict[str, Any] = {"contract": contract, "bounds": bounds, "shipped": source.files}
-        self._of_lab["modules"] = modules_of(source.cells)
+        self._engine, self._ledger, self._source, self._terms, self._force = engine, ledger, source, terms, force
         self._under_way: dict[str, tuple[list[dict[str, Any]], str]] = {}
         self._counts: Counter[str] = Counter()
         self._apart: list[str] = []
@@ -133,7 +123,7 @@ class _Grading:
             except UnreadableError as error:
                 self._set_apart("unreadable", each.student, str(error))
                 continue
-            job = GradingJob.of(each.lab, each.student, self._source.cells, cells, beside=beside, **self._of_lab)
+            job = GradingJob.of(each.lab, each.student, self._source.cells, cells, beside=beside, **self._terms)
             known = None if self._force else self._ledger.known(each.student, job.name)
             if known is None:
                 self._under_way[each.student] = cells, timestamp
@@ -148,8 +138,7 @@ class _Grading:
         with named(self._ledger.course):
             written = self._ledger.write(result, cells, timestamp)
         self._counts[what] += 1
-        change = self._change(written)
-        if change:
+        if change := self._change(written):
             self._differences.add(change)
         self._progress.advance(self._line(result, written.recorded), graded=what == "graded")
 
@@ -213,12 +202,9 @@ def _alone(course: Path) -> Iterator[None]:
     """Lock the course folder, so that the gradebook has one writer at a time."""
     folder = course / FOLDER
     folder.mkdir(exist_ok=True)
-    lock = os.open(folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    try:
+    with open(os.open(folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise LabkitError(f"another labkit grade is at work in {course}; wait for it, or end it") from None
         yield
-    finally:
-        os.close(lock)

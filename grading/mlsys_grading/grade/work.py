@@ -82,10 +82,7 @@ class Worker:
         # Two user ids per server, so that every sandbox on this machine has its own.
         user = _FIRST_USER + 2 * (server.pid % 100_000)
         sandbox = _sandbox(bounds, job.modules, user) if bounds.sandbox else None
-        with (
-            self._gpu(bounds) as gpu,
-            _bounded(server, 2 * bounds.time_limits.wall_seconds + _GRACE_SECONDS),
-        ):
+        with self._gpu(bounds) as gpu, _bounded(server, 2 * bounds.time_limits.wall_seconds + _GRACE_SECONDS):
             sandbox = gpu.shown_in(sandbox) if gpu and sandbox else sandbox
             return examine_submission(server, plan, job.contract, bounds.time_limits, sandbox)
 

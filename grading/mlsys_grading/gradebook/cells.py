@@ -23,6 +23,7 @@ from sqlalchemy import Table, func, select
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.engine import Connection
 
+from mlsys_grading.gradebook.database import upsert
 from mlsys_grading.gradebook.registered import RegisteredLab
 from mlsys_labkit.errors import LabkitError
 
@@ -82,9 +83,8 @@ def write_cells(connection: Connection, lab: RegisteredLab, course: str, drop_ma
         connection.execute(table.delete().where(table.c.cell_id.in_(gone)))
     for table in (*_KINDS.values(), _BASE):
         connection.execute(table.delete().where(table.c.id.in_(gone)))
-    submitted = list(
-        connection.execute(select(SubmittedNotebook.id).where(SubmittedNotebook.notebook_id == notebook)).scalars()
-    )
+    of_lab = select(SubmittedNotebook.id).where(SubmittedNotebook.notebook_id == notebook)
+    submitted = list(connection.execute(of_lab).scalars())
     came = []
     for cell in lab.cells:
         for kind in _ROWS_OF[cell.kind]:
@@ -100,9 +100,8 @@ def write_cells(connection: Connection, lab: RegisteredLab, course: str, drop_ma
             connection.execute(table.insert(), {"id": at} | graded)
             _into_submissions(connection, kind, at, submitted)
     _write_sources(connection, lab, notebook)
-    gone_names = tuple(dict.fromkeys(name for name in gone.values()))
-    changed = bool(gone or came)
-    return Registration(tuple(dict.fromkeys(came)), gone_names, len(submitted) if changed else 0)
+    added, removed = tuple(dict.fromkeys(came)), tuple(dict.fromkeys(gone.values()))
+    return Registration(added, removed, len(submitted) if added or removed else 0)
 
 
 def _wanted(lab: RegisteredLab) -> set[tuple[str, str]]:
@@ -126,11 +125,8 @@ def _notebook_id(connection: Connection, lab: RegisteredLab, course: str) -> str
     connection.execute(new, {"name": lab.name, "course_id": course})
     assignment = connection.execute(select(_ASSIGNMENT.c.id).where(_ASSIGNMENT.c.name == lab.name)).scalar_one()
     values = {"name": lab.name, "assignment_id": assignment, "kernelspec": lab.kernelspec}
-    write = insert(_NOTEBOOK)
-    kernel = {"kernelspec": write.excluded.kernelspec}
-    connection.execute(write.on_conflict_do_update(index_elements=["name", "assignment_id"], set_=kernel), values)
-    found = _notebook(connection, lab.name)
-    return str(found.id)
+    upsert(connection, _NOTEBOOK, ["name", "assignment_id"], [values])
+    return str(_notebook(connection, lab.name).id)
 
 
 def _into_submissions(connection: Connection, kind: str, cell: str, submitted: Collection[str]) -> None:
@@ -144,24 +140,18 @@ def _into_submissions(connection: Connection, kind: str, cell: str, submitted: C
 def _write_sources(connection: Connection, lab: RegisteredLab, notebook: str) -> None:
     names = [cell.name for cell in lab.cells]
     connection.execute(_SOURCE.delete().where(_SOURCE.c.notebook_id == notebook, _SOURCE.c.name.not_in(names)))
-    if not names:
-        return
-    write = insert(_SOURCE)
-    changed = {column: write.excluded[column] for column in ("cell_type", "locked", "source", "checksum")}
-    connection.execute(
-        write.on_conflict_do_update(index_elements=["name", "notebook_id"], set_=changed),
-        [
-            {
-                "name": cell.name,
-                "notebook_id": notebook,
-                "cell_type": cell.cell_type,
-                "locked": cell.is_locked,
-                "source": cell.source,
-                "checksum": cell.metadata.get("checksum"),
-            }
-            for cell in lab.cells
-        ],
-    )
+    sources = [
+        {
+            "name": cell.name,
+            "notebook_id": notebook,
+            "cell_type": cell.cell_type,
+            "locked": cell.is_locked,
+            "source": cell.source,
+            "checksum": cell.metadata.get("checksum"),
+        }
+        for cell in lab.cells
+    ]
+    upsert(connection, _SOURCE, ["name", "notebook_id"], sources)
 
 
 def _refuse_to_drop(connection: Connection, lab: str, gone: Mapping[str, str]) -> None:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 from sqlalchemy import Boolean, Column, MetaData, String, Table, create_engine, event, inspect, select, text
+from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import DatabaseError
 
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["GRADED", "open_database", "transaction"]
+__all__ = ["GRADED", "open_database", "transaction", "upsert"]
 
 Kind = Literal["IMMEDIATE", "DEFERRED"]
 _BUSY_SECONDS = 60.0
@@ -76,6 +77,14 @@ def transaction(engine: Engine, path: Path, kind: Kind = "IMMEDIATE") -> Iterato
         reason = " ".join(str(getattr(error, "orig", error)).split())
         advice = "close what holds it" if "locked" in reason else "restore a copy, or mend it with nbgrader db upgrade"
         raise LabkitError(f"{path}: {reason}; nothing of this was written; {advice} and grade again") from None
+
+
+def upsert(connection: Connection, table: Table, key: Sequence[str], rows: Sequence[Mapping[str, object]]) -> None:
+    """Insert ``rows``; a row whose columns ``key`` are there already replaces the values of its other columns."""
+    if rows:  # an empty list would be one row of defaults
+        new = insert(table)
+        changed = {column: new.excluded[column] for column in rows[0] if column not in key}
+        connection.execute(new.on_conflict_do_update(index_elements=key, set_=changed), rows)
 
 
 def _make_tables(connection: Connection, path: Path, course: str) -> None:

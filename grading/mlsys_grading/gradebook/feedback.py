@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from mlsys_grading.gradebook.counted_scores import CellStanding, Standing
@@ -18,7 +18,7 @@ from mlsys_grading.gradebook.text import without_controls
 from mlsys_grading.report.templates import script, stylesheet
 from mlsys_grading.result import Result
 
-__all__ = ["feedback_page"]
+__all__ = ["feedback_page", "render"]
 
 MAX_ANSWER = 20_000
 _HERE = Path(__file__).parent
@@ -30,7 +30,9 @@ def feedback_page(lab: RegisteredLab, submission: Sequence[SubmittedCell], resul
     tasks = [_task(cells, submission, explained, standing) for cells in _tasks(lab)]
     own = {f"cell {cell.index}": cell.index for cell in submission if cell.registered is None}
     failed = [(own[name], kind) for name, kind in explained.kinds.items() if name in own]
-    return _template().render(
+    return render(
+        _HERE / "feedback.html.j2",
+        _HERE / "feedback.css",
         lab=lab.name,
         student=result.student,
         score=standing.score,
@@ -42,9 +44,13 @@ def feedback_page(lab: RegisteredLab, submission: Sequence[SubmittedCell], resul
         failed=sorted(failed),
         sandbox=result.sandbox,
         versions=dict(result.versions or {}),
-        css=Markup(stylesheet(str(_HERE / "feedback.css"))),  # our own files, no user's text
-        js=Markup(script()),
     )
+
+
+def render(template: Path, style: Path, **values: Any) -> str:
+    """Fill in the template of a page that needs no other file. Values are escaped, because students wrote them."""
+    look = {"css": Markup(stylesheet(str(style))), "js": Markup(script())}  # our own files, no user's text
+    return _templates(template.parent).get_template(template.name).render(look | values)
 
 
 def _tasks(lab: RegisteredLab) -> list[list[RegisteredCell]]:
@@ -111,9 +117,10 @@ def _together(statuses: Sequence[str]) -> str:
 
 
 @cache
-def _template() -> Template:
+def _templates(folder: Path) -> Environment:
+    loader = FileSystemLoader(folder)
     environment = Environment(
-        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["points"] = lambda value: f"{round(value, 2):g}"
-    return environment.get_template("feedback.html.j2")
+    return environment

@@ -7,12 +7,12 @@ from typing import Any, Protocol
 
 from nbgrader.api import Comment, Grade, SubmittedNotebook
 from sqlalchemy import ColumnElement, or_, select
-from sqlalchemy.dialects.sqlite import Insert, insert
+from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.engine import Connection
 
 from mlsys_grading.gradebook.cells import CellRows
 from mlsys_grading.gradebook.counted_scores import of_notebook, total
-from mlsys_grading.gradebook.database import GRADED
+from mlsys_grading.gradebook.database import GRADED, upsert
 from mlsys_grading.gradebook.submission import SubmittedCell
 from mlsys_grading.result import Result
 
@@ -64,10 +64,8 @@ def write_penalty(
 
 def write_job(connection: Connection, notebook: str, result: Result) -> None:
     """Note the job that the marks of a submitted notebook came from."""
-    new = insert(GRADED)
-    changed = {"job": new.excluded.job, "sandbox": new.excluded.sandbox}
     values = {"notebook_id": notebook, "job": result.job, "sandbox": result.sandbox}
-    connection.execute(new.on_conflict_do_update(index_elements=["notebook_id"], set_=changed), values)
+    upsert(connection, GRADED, ["notebook_id"], [values])
 
 
 def _scores_by_machine(connection: Connection, rows: CellRows, notebook: str) -> dict[str, float | None]:
@@ -83,29 +81,23 @@ def _write_grades(
     changed: dict[str, ColumnElement[Any]] = {"auto_score": new.excluded.auto_score}
     if look_again:
         changed["needs_manual_grade"] = or_(new.excluded.auto_score.is_(None), _GRADE.c.manual_score.is_not(None))
+    cells = {name: {"cell_id": cell, "notebook_id": notebook} for name, cell in rows.graded.items()}
     graded = [
-        {
-            "cell_id": rows.graded[name],
-            "notebook_id": notebook,
-            "auto_score": score,
-            "needs_manual_grade": score is None,
-        }
-        for name, score in scores.items()
+        cells[name] | {"auto_score": score, "needs_manual_grade": score is None} for name, score in scores.items()
     ]
-    _execute_many(connection, new.on_conflict_do_update(index_elements=_OF_CELL, set_=changed), graded)
-    tasks = [{"cell_id": rows.graded[name], "notebook_id": notebook, "needs_manual_grade": True} for name in rows.tasks]
-    _execute_many(connection, insert(_GRADE).on_conflict_do_nothing(), tasks)
+    if graded:  # an empty list would be one row of defaults
+        connection.execute(new.on_conflict_do_update(index_elements=_OF_CELL, set_=changed), graded)
+    if tasks := [cells[name] | {"needs_manual_grade": True} for name in rows.tasks]:
+        connection.execute(insert(_GRADE).on_conflict_do_nothing(), tasks)
 
 
 def _write_comments(connection: Connection, rows: CellRows, notebook: str, submission: Sequence[SubmittedCell]) -> None:
-    new = insert(_COMMENT)
-    changed = {"auto_comment": new.excluded.auto_comment}
     comments = [
         {"cell_id": rows.commented[cell.registered.name], "notebook_id": notebook, "auto_comment": _comment(cell)}
         for cell in submission
         if cell.registered and cell.registered.name in rows.commented
     ]
-    _execute_many(connection, new.on_conflict_do_update(index_elements=_OF_CELL, set_=changed), comments)
+    upsert(connection, _COMMENT, _OF_CELL, comments)
 
 
 def _comment(cell: SubmittedCell) -> str | None:
@@ -114,8 +106,3 @@ def _comment(cell: SubmittedCell) -> str | None:
     if cell.is_missing:
         return "This cell is missing from the submission."
     return "No response." if cell.is_untouched else None
-
-
-def _execute_many(connection: Connection, statement: Insert, rows: Sequence[Mapping[str, object]]) -> None:
-    if rows:  # an empty list would be one row of defaults
-        connection.execute(statement, rows)

@@ -8,8 +8,9 @@ hidden one; later ones, and hidden ones, get words of ours, chosen by the kind o
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 
 from mlsys_grading.gradebook.registered import RegisteredLab
 from mlsys_grading.gradebook.text import one_line, without_controls
@@ -81,19 +82,15 @@ def explain(lab: RegisteredLab, result: Result) -> Explanation:
     quoted = quotable(lab, result)
     hidden = {mark.name for mark in result.marks if mark.hidden}
     unseen = hidden | {cell.name for cell in lab.cells if cell.hidden}
-    words = {
-        mark.name: " ".join([reason(mark), *_advice(mark, mark.name in unseen, mark.name in quoted - hidden)])
-        for mark in result.marks
-    }
     failed = result.failed_cells or {}
     kinds = {name: told_kind(error) for name, error in failed.items()}
     tests = {}
     for mark in result.marks:
-        quote = printed = ""
-        if mark.name in quoted - hidden:
-            quote = one_line(without_controls(mark.error, MAX_PRINTED))
-            printed = without_controls(mark.printed, MAX_PRINTED).strip("\n")
-        tests[mark.name] = MarkWords(words[mark.name], quote, printed, mark.name in unseen)
+        is_hidden, is_quoted = mark.name in unseen, mark.name in quoted - hidden
+        words = " ".join([reason(mark), *_advice(mark, is_hidden, is_quoted)])
+        quote = one_line(without_controls(mark.error, MAX_PRINTED)) if is_quoted else ""
+        printed = without_controls(mark.printed, MAX_PRINTED).strip("\n") if is_quoted else ""
+        tests[mark.name] = MarkWords(words, quote, printed, is_hidden)
     errors = {
         name: one_line(without_controls(error, MAX_PRINTED)) if name in quoted else f"It raised {kinds[name]}."
         for name, error in failed.items()
@@ -133,15 +130,11 @@ def told_kind(kind: str) -> str:
 
 def quotable(lab: RegisteredLab, result: Result) -> frozenset[str]:
     """Return the names of the cells whose messages and output may be quoted."""
-    hidden = {mark.name for mark in result.marks if mark.hidden}
-    names = _before_first([cell.name for cell in lab.cells], hidden | {cell.name for cell in lab.cells if cell.hidden})
+    hidden = {mark.name for mark in result.marks if mark.hidden} | {cell.name for cell in lab.cells if cell.hidden}
+    names = takewhile(lambda name: name not in hidden, (cell.name for cell in lab.cells))
     tests = {cell.name for cell in lab.tests}
     # A process started anew has run the first cells again, after hidden tests had run in the one before.
     return frozenset(name for name in names if name in tests or not result.restarts)
-
-
-def _before_first(names: Sequence[str], hidden: set[str]) -> Sequence[str]:
-    return names[: next((at for at, name in enumerate(names) if name in hidden), len(names))]
 
 
 def _advice(mark: CellMark, is_hidden: bool, is_quoted: bool) -> list[str]:

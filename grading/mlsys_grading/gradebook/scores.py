@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from mlsys_grading.gradebook.reasons import reason
 from mlsys_grading.gradebook.registered import RegisteredLab
@@ -31,7 +31,7 @@ class Score:
     lab: str
     points: float
     max_points: float
-    questions: tuple[Question, ...] = field(default=())
+    questions: tuple[Question, ...] = ()
 
     @property
     def feedback(self) -> str:

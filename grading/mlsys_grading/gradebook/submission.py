@@ -69,10 +69,9 @@ def match(lab: RegisteredLab, submission: Mapping[str, Any] | None) -> tuple[Sub
     for index, cell in enumerate(given):
         name = _name(cell)
         registered = known[name] if last.get(name) == index else None
-        if registered is None:
-            own += 1
-            if own > MAX_OWN_CELLS:
-                continue
+        own += registered is None
+        if registered is None and own > MAX_OWN_CELLS:
+            continue
         if registered and registered.is_locked:
             cells.append(SubmittedCell(registered, registered.cell_type, registered.source, index))
             continue
