@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from mlsys_grading.build.notebook import dumps, student_notebook
 from mlsys_grading.lab import Lab
 from mlsys_grading.release.settings import ReleaseSettings
 from mlsys_labkit._base.released import KEY, mark_of
-
-if TYPE_CHECKING:
-    from nbformat import NotebookNode
 
 _KIT = "mlsys-labkit"
 
@@ -35,13 +31,9 @@ def released_notebook(lab: Lab, settings: ReleaseSettings, badges: str) -> Relea
     if badges:
         title, _, rest = notebook.cells[0].source.partition("\n")
         notebook.cells[0].source = f"{title}\n\n{badges}\n{rest}"
-    if settings.repository:
-        _install_from(notebook, f"'{_KIT} @ git+{settings.address}@{settings.branch}'")
+    if settings.repository:  # Colab installs the released kit, with which these labs were tested
+        requirement = f"'{_KIT} @ git+{settings.address}@{settings.branch}'"
+        for cell in notebook.cells:
+            if "install" in cell.metadata.get("tags", ()):
+                cell.source = cell.source.replace(f" {_KIT}", f" {requirement}")
     return ReleasedNotebook(dumps(notebook).encode("utf-8"), marks)
-
-
-def _install_from(notebook: NotebookNode, requirement: str) -> None:
-    """Make the cell that installs the kit on Colab ask for the released one, with which these labs were tested."""
-    for cell in notebook.cells:
-        if "install" in cell.metadata.get("tags", ()):
-            cell.source = cell.source.replace(f" {_KIT}", f" {requirement}")

@@ -73,7 +73,10 @@ def put(folder: Path, what: Change) -> None:
             _write(stage / "new" / path, file)
         replaced = [path for path in (*what.files, *what.remove) if _existing(folder, path)]
         for path in replaced:
-            _copy(folder / path, stage / "old" / path)
+            copy = stage / "old" / path
+            with named(copy):
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(folder / path, copy)
         added = [path for path in what.files if path not in replaced]
         write_atomic(stage / _JOURNAL, json.dumps({"replaced": replaced, "added": added}))
         for path in what.files:
@@ -146,12 +149,6 @@ def _write(path: Path, file: File) -> None:
         path.write_bytes(file.data)
         if file.runs:
             path.chmod(path.stat().st_mode | 0o111)
-
-
-def _copy(source: Path, target: Path) -> None:
-    with named(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(source, target)
 
 
 def _remove_empty(folder: Path, path: str) -> None:

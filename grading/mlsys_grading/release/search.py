@@ -18,11 +18,7 @@ from mlsys_grading.release.hidden import LEAST_CHARACTERS, HiddenLines
 
 _PRINTABLE = re.compile(rb"[\t\n\r\x20-\x7e]{%d,}" % LEAST_CHARACTERS)
 _PACKED = ((b"\x1f\x8b", gzip.decompress), (b"BZh", bz2.decompress), (b"\xfd7zXZ\x00", lzma.decompress))
-_SEALED = (
-    (b"\x28\xb5\x2f\xfd", "zstd"),
-    (b"7z\xbc\xaf", "7-Zip"),
-    (b"Rar!", "RAR"),
-)  # formats that cannot be unpacked here
+_SEALED = ((b"\x28\xb5\x2f\xfd", "zstd"), (b"7z\xbc\xaf", "7-Zip"), (b"Rar!", "RAR"))  # cannot be unpacked here
 _DAMAGED = (
     OSError,
     EOFError,
@@ -49,18 +45,17 @@ def search(files: Iterable[tuple[str, bytes]], hidden: HiddenLines) -> list[str]
     for name, data in files:
         for place, text in _texts(name, data, _DEEPEST):
             if isinstance(text, _Sealed):
-                found[f"{place} is {text.kind}: nobody can read what is in it, so it does not travel"] = None
+                found[f"{place} is {text}: nobody can read what is in it, so it does not travel"] = None
             else:
                 found |= dict.fromkeys(f"{place} holds {line}" for line in hidden.found_in(text))
     return list(found)
 
 
-class _Sealed:
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
+class _Sealed(str):
+    """The kind of a file that cannot be unpacked here."""
 
 
-def _texts(name: str, data: bytes, depth: int) -> Iterator[tuple[str, str | _Sealed]]:
+def _texts(name: str, data: bytes, depth: int) -> Iterator[tuple[str, str]]:
     """Yield every text in a file, unpacked as far as it can be."""
     if name.endswith((".pyc", ".pyo")) or (data[2:4] == b"\r\n" and b"\xe3\x00\x00\x00" in data[8:20]):
         yield name, _Sealed("compiled Python")

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from mlsys_grading.build.outputs import outputs
 from mlsys_grading.lab import Lab
@@ -23,7 +24,7 @@ from mlsys_labkit._base.released import Release
 _FOLDERS = ("mlsys_labkit/", ".devcontainer/", ".vscode/")
 _FILES = ("pyproject.toml", "constraints.txt", "LICENSE", "LICENSE-text", "CITATION.cff")
 SOURCES = (*_FOLDERS, *_FILES, "binder", "solutions", "grading/release.toml")  # what a release is made from
-_MEMORY = "binder/lab_memory.toml"
+_MEMORY = "binder/lab_memory.toml"  # each measured lab's peak memory in MiB, from benchmarks/lab_memory.py
 _BINDER_MIB = 2048  # mybinder.org ends a kernel above this
 _IGNORED = b".venv/\n__pycache__/\n*.egg-info/\n.ipynb_checkpoints/\n/build/\n.labkit/\n.DS_Store\n/.released.next/\n"
 
@@ -51,8 +52,10 @@ class Tree:
 
 def student_tree(root: Path, labs: Sequence[Lab], settings: ReleaseSettings, date: datetime) -> Tree:
     """Make the students' files from a checkout: the same bytes for the same checkout, settings and date."""
-    files = {name: _file(root / name) for name in files_of(root) if _travels(name)}
-    memory = _mebibytes(root)
+    places = {name: root / name for name in files_of(root) if _travels(name)}
+    files = {name: File(path.read_bytes(), is_program(path)) for name, path in places.items()}
+    measured, project = root / _MEMORY, _toml(root / "pyproject.toml").get("project", {})
+    memory, version = _toml(measured) if measured.is_file() else {}, str(project.get("version", __version__))
     rows, marks = [], {}
     for lab in labs:
         path = f"labs/{lab.name}/{lab.name}.ipynb"
@@ -63,9 +66,9 @@ def student_tree(root: Path, labs: Sequence[Lab], settings: ReleaseSettings, dat
         files |= {name: File(data) for name, data in outputs(lab).items() if not name.startswith("build/")}
         files[path] = File(made.data)
         rows.append(row_of(lab, path, f"{held * 2**20 / 1e9:.1f} GB" if held else "", links))
-    files["README.md"] = File(readme(rows, settings, _version(root)))
+    files["README.md"] = File(readme(rows, settings, version))
     files[".gitignore"] = File(_IGNORED)
-    return Tree(dict(sorted(files.items())), Release(_version(root), date, marks)).dated(date)
+    return Tree(dict(sorted(files.items())), Release(version, date, marks)).dated(date)
 
 
 def _travels(name: str) -> bool:
@@ -74,21 +77,10 @@ def _travels(name: str) -> bool:
     return name in _FILES or name.startswith(_FOLDERS)
 
 
-def _file(path: Path) -> File:
-    return File(path.read_bytes(), is_program(path))
-
-
 def is_program(path: Path) -> bool:
     """Return whether there is a file that its owner may execute."""
     return path.is_file() and bool(path.stat().st_mode & stat.S_IXUSR)
 
 
-def _mebibytes(root: Path) -> Mapping[str, int]:
-    """Return each measured lab's peak memory in MiB, from ``benchmarks/lab_memory.py``."""
-    path = root / _MEMORY
-    return tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-
-
-def _version(root: Path) -> str:
-    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8")).get("project", {})
-    return str(project.get("version", __version__))
+def _toml(path: Path) -> dict[str, Any]:
+    return tomllib.loads(path.read_text(encoding="utf-8"))
