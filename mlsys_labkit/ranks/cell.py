@@ -7,6 +7,7 @@ import ast
 import builtins
 import copy
 import keyword
+import pickle
 import shlex
 import symtable
 import sys
@@ -59,11 +60,7 @@ def options(line: str) -> Options:
         if not given.timeout > 0:
             raise ValueError(f"--timeout must be positive, got {given.timeout:g}")
     except ValueError as error:
-        problem = str(error)
-    else:
-        problem = ""
-    if problem:  # raised here, where no frames of argparse are around it
-        raise RanksError(f"{problem}; write it as {_USAGE}")
+        raise RanksError(f"{error}; write it as {_USAGE}") from None
     return Options(given.world_size, given.name, given.backend, given.timeout, given.memory)
 
 
@@ -250,8 +247,6 @@ def _packed(space: dict[str, Any]) -> bytes:
 
 
 def _unpacked(packed: Any) -> dict[str, Any]:
-    import pickle
-
     return dict(pickle.loads(packed)) if isinstance(packed, bytes) else dict(packed)
 
 

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
 from typing import Any
 
 import torch.distributed as dist
@@ -17,7 +17,7 @@ from mlsys_labkit.errors import RanksError
 from mlsys_labkit.ranks.errors import RankError
 from mlsys_labkit.ranks.local.group import LocalGroup
 from mlsys_labkit.ranks.local.interrupts import heard_between_looks
-from mlsys_labkit.ranks.local.output import RedirectedOutput
+from mlsys_labkit.ranks.local.output import RankStream
 from mlsys_labkit.ranks.local.scheduler import LocalRank, Released, Scheduler
 from mlsys_labkit.ranks.output_columns import Columns
 from mlsys_labkit.ranks.random_state import RandomState
@@ -47,7 +47,8 @@ def run_local(
         store = dist.HashStore()  # type: ignore[attr-defined]
         torch_private.register(_BACKEND, _create)
         stack.enter_context(torch_private.many_worlds(_BACKEND, scheduler.hear_of_group))
-        stack.enter_context(RedirectedOutput(columns))
+        stack.enter_context(redirect_stdout(RankStream(columns, sys.stdout)))
+        stack.enter_context(redirect_stderr(RankStream(columns, sys.stderr)))
         for rank, own in zip(scheduler.ranks, arguments, strict=True):
             rank.thread = threading.Thread(
                 target=_live, args=(scheduler, rank, store, fn, own, memory), name=f"rank {rank.number}", daemon=True

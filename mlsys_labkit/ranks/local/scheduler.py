@@ -153,10 +153,8 @@ class Scheduler:
         """Unwind every rank, one after the other; return those that could not be unwound."""
         self.aborting = True
         left = []
-        others = (one for one in self.ranks if one is not self.holder)
-        for rank in [
-            one for one in (self.holder, *others) if one.thread.ident is not None
-        ]:  # the system may refuse one
+        started = [rank for rank in self.ranks if rank.thread.ident is not None]  # the system may refuse a thread
+        for rank in sorted(started, key=lambda one: one is not self.holder):  # the holder first
             rank.turn.release()
             until = time.monotonic() + RELEASE_SECONDS
             if self.failure is not None or rank is not self.holder:  # it unwinds; the holder may be in a loop

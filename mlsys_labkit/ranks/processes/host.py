@@ -19,22 +19,13 @@ import signal
 import subprocess
 import sys
 import traceback
-from typing import Any, Protocol
+from typing import Any
 
 from mlsys_labkit.ranks.processes.channel import KEY, Channel, connect
 from mlsys_labkit.ranks.processes.worker import Birth, serve
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _POLL_SECONDS = 0.05  # without fork no signal reports the end of a child
-
-
-class _Process(Protocol):
-    """A child process, forked or started: ``poll`` gives its exit code, or -signal, once it has ended."""
-
-    pid: int
-
-    def poll(self) -> int | None: ...
-    def wait(self) -> int: ...
 
 
 class Host:
@@ -133,22 +124,20 @@ class Host:
 
 
 class _Forked:
-    """A child of fork with the interface of subprocess.Popen."""
+    """A child of fork with the interface of subprocess.Popen: its exit code, or -signal, once it has ended."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
 
     def poll(self) -> int | None:
-        return self._wait(os.WNOHANG)
-
-    def wait(self) -> int:
-        code = self._wait(0)
-        assert code is not None
-        return code
-
-    def _wait(self, options: int) -> int | None:
-        pid, status = os.waitpid(self.pid, options)
+        pid, status = os.waitpid(self.pid, os.WNOHANG)
         return os.waitstatus_to_exitcode(status) if pid else None
+
+    def wait(self) -> None:
+        os.waitpid(self.pid, 0)
+
+
+_Process = _Forked | subprocess.Popen[bytes]
 
 
 def _start(birth: Birth) -> _Process:

@@ -70,118 +70,88 @@ class Arguments:
 
 def arguments(method: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Arguments:
     """Read a call ``group.method(*args, **kwargs)``. ``method``: its newest name (``torch_private.METHODS``)."""
-    tensors = [one for one in (*args, *kwargs.values()) if isinstance(one, (torch.Tensor, list, tuple))]
-    options: Any = next((one for one in (*args, *kwargs.values()) if hasattr(one, "asyncOp")), None)
+    values = (*args, *kwargs.values())
+    tensors = [one for one in values if isinstance(one, (torch.Tensor, list, tuple))]
+    options: Any = next((one for one in values if hasattr(one, "asyncOp")), None)
     chosen: dict[str, Any] = {"asynchronous": getattr(options, "asyncOp", True), "coalesced": "coalesced" in method}
     if method.startswith(("broadcast", "reduce", "gather", "scatter")) and not method.startswith("reduce_scatter"):
-        numbers = (one for one in (*args, *kwargs.values()) if isinstance(one, int))
+        numbers = (one for one in values if isinstance(one, int))
         chosen["root"] = options.rootRank if options else next(numbers, 0)
     if "reduce" in method:
-        reductions = (
-            one for one in (*args, *kwargs.values()) if isinstance(one, (dist.ReduceOp, dist.ReduceOp.RedOpType))
-        )
+        reductions = (one for one in values if isinstance(one, (dist.ReduceOp, dist.ReduceOp.RedOpType)))
         chosen["reduction"] = options.reduceOp if options else next(reductions, dist.ReduceOp.SUM)
-    return _READ[method](method, tensors, list(args), chosen)
+    name, read = _READ[method.removesuffix("_coalesced")]
+    return read(name, method, tensors, list(args), chosen)
 
 
-def _in_place(name: str) -> Callable[..., Arguments]:
-    def read(method: str, tensors: list[Any], args: list[Any], chosen: dict[str, Any]) -> Arguments:
-        ours = _listed(tensors[0])
-        return Arguments(
-            name, ours[0], lambda size: [Exchange([x], [x]) for x in ours], inputs=ours, outputs=ours, **chosen
-        )
-
-    return read
+def _in_place(name: str, method: str, tensors: list[Any], args: list[Any], chosen: dict[str, Any]) -> Arguments:
+    ours = _listed(tensors[0])
+    return Arguments(name, ours[0], lambda _: [Exchange([x], [x]) for x in ours], inputs=ours, outputs=ours, **chosen)
 
 
-def _lists(name: str) -> Callable[..., Arguments]:
-    """Return a reader of (outputs, inputs) where the parts of the ranks are a list within the list."""
+def _lists(name: str, method: str, tensors: list[Any], args: list[Any], chosen: dict[str, Any]) -> Arguments:
+    """Read (outputs, inputs) where the parts of the ranks are a list within the list."""
+    gets, gives = _parts(tensors[0]), _parts(tensors[1])
+    if method == "allgather_coalesced":  # [rank][tensor] there, [tensor][rank] everywhere else
+        gets = [list(row) for row in zip(*gets, strict=True)]
+    if method == "alltoall":
+        gets, gives = [list(tensors[0])], [list(tensors[1])]
+    outputs, inputs = [x for row in gets for x in row], [x for row in gives for x in row]
 
-    def read(method: str, tensors: list[Any], args: list[Any], chosen: dict[str, Any]) -> Arguments:
-        gets, gives = _parts(tensors[0]), _parts(tensors[1])
-        if method == "allgather_coalesced":  # [rank][tensor] there, [tensor][rank] everywhere else
-            gets = [list(row) for row in zip(*gets, strict=True)]
-        if method == "alltoall":
-            gets, gives = [list(tensors[0])], [list(tensors[1])]
-        outputs, inputs = [x for row in gets for x in row], [x for row in gives for x in row]
-        first = (inputs or outputs)[0]
+    def exchanges(size: int) -> list[Exchange]:
+        count = max(len(gets), len(gives))
+        return [Exchange(*pair) for pair in zip(gives or [[]] * count, gets or [[]] * count, strict=True)]
 
-        def exchanges(size: int) -> list[Exchange]:
-            count = max(len(gets), len(gives))
-            return [Exchange(*pair) for pair in zip(gives or [[]] * count, gets or [[]] * count, strict=True)]
-
-        return Arguments(name, first, exchanges, inputs=inputs, outputs=outputs, **chosen)
-
-    return read
+    return Arguments(name, (inputs or outputs)[0], exchanges, inputs=inputs, outputs=outputs, **chosen)
 
 
-def _single(name: str) -> Callable[..., Arguments]:
-    """Return a reader of (output, input), or lists of them, where all parts lie one after the other in one tensor."""
+def _single(name: str, method: str, tensors: list[Any], args: list[Any], chosen: dict[str, Any]) -> Arguments:
+    """Read (output, input), or lists of them, where all parts lie one after the other in one tensor."""
+    outputs, inputs = _listed(tensors[0]), _listed(tensors[1])
 
-    def read(method: str, tensors: list[Any], args: list[Any], chosen: dict[str, Any]) -> Arguments:
-        outputs, inputs = _listed(tensors[0]), _listed(tensors[1])
+    def exchange(out: torch.Tensor, given: torch.Tensor, size: int) -> Exchange:
+        if name == "all_gather":
+            return Exchange([given], _equal_parts(out, size))
+        if name == "reduce_scatter":
+            return Exchange(_equal_parts(given, size), [out])
+        splits = [list(one) for one in tensors[2:4]] + [[], []]
+        return Exchange(_split(given, splits[1], size), _split(out, splits[0], size))
 
-        def exchanges(size: int) -> list[Exchange]:
-            made = []
-            for out, given in zip(outputs, inputs, strict=True):
-                if name == "all_gather":
-                    made.append(Exchange([given], _equal_parts(out, size)))
-                elif name == "reduce_scatter":
-                    made.append(Exchange(_equal_parts(given, size), [out]))
-                else:
-                    splits = [list(one) for one in tensors[2:4]] + [[], []]
-                    made.append(Exchange(_split(given, splits[1], size), _split(out, splits[0], size)))
-            return made
+    def exchanges(size: int) -> list[Exchange]:
+        return [exchange(out, given, size) for out, given in zip(outputs, inputs, strict=True)]
 
-        return Arguments(name, inputs[0], exchanges, inputs=inputs, outputs=outputs, **chosen)
-
-    return read
+    return Arguments(name, inputs[0], exchanges, inputs=inputs, outputs=outputs, **chosen)
 
 
-def _message(name: str) -> Callable[..., Arguments]:
-    def read(method: str, tensors: list[Any], args: list[Any], chosen: dict[str, Any]) -> Arguments:
-        ours = _listed(tensors[0])
-        numbers = [one for one in args if isinstance(one, int)]
-        tag, peer = numbers[-1], None if method == "recv_anysource" else numbers[0]
-        gives, gets = (ours, []) if name == "send" else ([], ours)
-        return Arguments(
-            name,
-            ours[0],
-            lambda size: [Exchange(gives, gets)],
-            peer=peer,
-            tag=tag,
-            inputs=gives,
-            outputs=gets,
-            **chosen,
-        )
-
-    return read
+def _message(name: str, method: str, tensors: list[Any], args: list[Any], chosen: dict[str, Any]) -> Arguments:
+    ours = _listed(tensors[0])
+    numbers = [one for one in args if isinstance(one, int)]
+    ends: dict[str, Any] = {"tag": numbers[-1], "peer": None if method == "recv_anysource" else numbers[0]}
+    gives, gets = (ours, []) if name == "send" else ([], ours)
+    return Arguments(name, ours[0], lambda _: [Exchange(gives, gets)], inputs=gives, outputs=gets, **ends, **chosen)
 
 
-def _barrier(method: str, tensors: list[Any], args: list[Any], chosen: dict[str, Any]) -> Arguments:
-    return Arguments("barrier", None, lambda size: [Exchange([], [])], **chosen)
+def _barrier(name: str, method: str, tensors: list[Any], args: list[Any], chosen: dict[str, Any]) -> Arguments:
+    return Arguments(name, None, lambda _: [Exchange([], [])], **chosen)
 
 
-_READ: dict[str, Callable[..., Arguments]] = {
-    "allreduce": _in_place("all_reduce"),
-    "allreduce_coalesced": _in_place("all_reduce"),
-    "broadcast": _in_place("broadcast"),
-    "reduce": _in_place("reduce"),
-    "allgather": _lists("all_gather"),
-    "allgather_coalesced": _lists("all_gather"),
-    "reduce_scatter": _lists("reduce_scatter"),
-    "gather": _lists("gather"),
-    "scatter": _lists("scatter"),
-    "alltoall": _lists("all_to_all"),
-    "all_gather_single": _single("all_gather"),
-    "all_gather_single_coalesced": _single("all_gather"),
-    "reduce_scatter_single": _single("reduce_scatter"),
-    "reduce_scatter_single_coalesced": _single("reduce_scatter"),
-    "all_to_all_single": _single("all_to_all"),
-    "send": _message("send"),
-    "recv": _message("recv"),
-    "recv_anysource": _message("recv"),
-    "barrier": _barrier,
+# Standard name and reader of each method; a coalesced one is read as the plain one.
+_READ: dict[str, tuple[str, Callable[..., Arguments]]] = {
+    "allreduce": ("all_reduce", _in_place),
+    "broadcast": ("broadcast", _in_place),
+    "reduce": ("reduce", _in_place),
+    "allgather": ("all_gather", _lists),
+    "reduce_scatter": ("reduce_scatter", _lists),
+    "gather": ("gather", _lists),
+    "scatter": ("scatter", _lists),
+    "alltoall": ("all_to_all", _lists),
+    "all_gather_single": ("all_gather", _single),
+    "reduce_scatter_single": ("reduce_scatter", _single),
+    "all_to_all_single": ("all_to_all", _single),
+    "send": ("send", _message),
+    "recv": ("recv", _message),
+    "recv_anysource": ("recv", _message),
+    "barrier": ("barrier", _barrier),
 }
 
 

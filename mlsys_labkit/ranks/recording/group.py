@@ -52,26 +52,16 @@ class RecordedWork(dist.Work):
             self.group.recorder.leave(self.call, self.group.recorder.wait(self.call))
         return future
 
-    def is_completed(self) -> bool:
-        return bool(self.inner.is_completed())
 
-    def is_success(self) -> bool:
-        return bool(self.inner.is_success())
+def _passed_on(method: str) -> Callable[..., Any]:
+    def call(self: RecordedWork, *args: Any) -> Any:
+        return getattr(self.inner, method)(*args)
 
-    def exception(self) -> Any:
-        return self.inner.exception()
+    return call
 
-    def synchronize(self) -> None:
-        self.inner.synchronize()
 
-    def source_rank(self) -> int:
-        return self._source_rank()
-
-    def _source_rank(self) -> int:
-        return int(self.inner._source_rank())
-
-    def result(self) -> Any:
-        return self.inner.result()
+for _method in ("is_completed", "is_success", "exception", "synchronize", "source_rank", "_source_rank", "result"):
+    setattr(RecordedWork, _method, _passed_on(_method))
 
 
 class RecordedGroup(dist.ProcessGroup):

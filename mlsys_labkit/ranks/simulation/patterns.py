@@ -121,11 +121,7 @@ def _shifted(message: Message, root: int, p: int, collective: str) -> Message:
 
 
 Rounds = Sequence[Round]
-
-
-def _backwards(rounds: Rounds, *, reduce: bool = True) -> Rounds:
-    """Return every message in the other direction, last round first: a broadcast becomes a reduction."""
-    return [tuple(Message(m.destination, m.source, m.chunks, reduce) for m in step) for step in reversed(rounds)]
+Build = Callable[[int], Rounds]  # of the number of ranks
 
 
 def _strides(p: int) -> list[int]:
@@ -153,9 +149,7 @@ def _gather_ring(p: int) -> Rounds:  # each passes on what came last
     return [tuple(Message(r, (r + 1) % p, ((r - step) % p,)) for r in range(p)) for step in range(p - 1)]
 
 
-def _reduce_ring(
-    p: int,
-) -> Rounds:  # in the same direction: chunk c starts at rank c + 1 and arrives at rank c complete
+def _reduce_ring(p: int) -> Rounds:  # the same way round: chunk c starts at rank c + 1 and arrives at rank c complete
     hops = [[(r, (r - step - 1) % p) for r in range(p)] for step in range(p - 1)]
     return [tuple(Message(r, (r + 1) % p, (chunk,), reduce=True) for r, chunk in step) for step in hops]
 
@@ -167,9 +161,7 @@ def _gather_doubling(p: int) -> Rounds:  # after strides 1, 2, 4, ... each holds
     ]
 
 
-def _gather_direct(
-    p: int,
-) -> Rounds:  # everyone's own chunk to everyone, starting with the next, so that ports stay free
+def _gather_direct(p: int) -> Rounds:  # everyone's own chunk to everyone, from the next on, so that ports stay free
     return [tuple(Message(r, (r + d) % p, (r,)) for r in range(p)) for d in range(1, p)]
 
 
@@ -190,30 +182,25 @@ def _exchange_pairwise(p: int) -> Rounds:
     return rounds
 
 
-_BROADCAST: dict[str, Callable[[int], Rounds]] = {
-    "tree": _broadcast_tree,
-    "ring": _broadcast_ring,
-    "direct": _broadcast_direct,
-}
-_GATHER: dict[str, Callable[[int], Rounds]] = {
-    "ring": _gather_ring,
-    "doubling": _gather_doubling,
-    "direct": _gather_direct,
-}
+_BROADCAST: dict[str, Build] = {"tree": _broadcast_tree, "ring": _broadcast_ring, "direct": _broadcast_direct}
+_GATHER: dict[str, Build] = {"ring": _gather_ring, "doubling": _gather_doubling, "direct": _gather_direct}
 
 
-def _backward(build: Callable[[int], Rounds], *, reduce: bool = True) -> Callable[[int], Rounds]:
-    return lambda p: _backwards(build(p), reduce=reduce)
+def _backwards(build: Build, *, reduce: bool = True) -> Build:
+    """Send every message in the other direction, last round first: a broadcast becomes a reduction."""
+    return lambda p: [
+        tuple(Message(m.destination, m.source, m.chunks, reduce) for m in step) for step in reversed(build(p))
+    ]
 
 
-def _in_turn(*parts: Callable[[int], Rounds]) -> Callable[[int], Rounds]:
+def _in_turn(*parts: Build) -> Build:
     return lambda p: [step for part in parts for step in part(p)]
 
 
-_SCATTER = {name: _backward(build) for name, build in _GATHER.items()} | {"ring": _reduce_ring}
-_REDUCE = {name: _backward(build) for name, build in _BROADCAST.items()}
+_SCATTER = {name: _backwards(build) for name, build in _GATHER.items()} | {"ring": _reduce_ring}
+_REDUCE = {name: _backwards(build) for name, build in _BROADCAST.items()}
 
-ALGORITHMS: dict[str, dict[str, Callable[[int], Rounds]]] = {
+ALGORITHMS: dict[str, dict[str, Build]] = {
     "all_reduce": {
         **{name: _in_turn(_SCATTER[name], _GATHER[name]) for name in _GATHER},
         "tree": _in_turn(_REDUCE["tree"], _BROADCAST["tree"]),
@@ -225,6 +212,6 @@ ALGORITHMS: dict[str, dict[str, Callable[[int], Rounds]]] = {
     "reduce": _REDUCE,
     "all_to_all": {"direct": _exchange_direct, "pairwise": _exchange_pairwise},
     "scatter": {"direct": _scatter_direct},
-    "gather": {"direct": _backward(_scatter_direct, reduce=False)},
+    "gather": {"direct": _backwards(_scatter_direct, reduce=False)},
     "barrier": {"doubling": _gather_doubling},
 }

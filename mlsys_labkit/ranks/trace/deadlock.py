@@ -112,21 +112,15 @@ def _cycle(waits: dict[int, Waiting]) -> list[int]:
     """Return a shortest cycle of "waits for", from its lowest rank."""
     best: list[int] = []
     for start in waits:
-        before, front = {start: start}, [start]
-        while front:
-            rank = front.pop(0)
-            for other in waits[rank].needs:
-                if other == start:
-                    path = [rank]
-                    while path[-1] != start:
-                        path.append(before[path[-1]])
-                    if not best or len(path) < len(best):
-                        best = path[::-1]
-                    front = []
-                    break
-                if other in waits and other not in before:
-                    before[other] = rank
-                    front.append(other)
+        paths, seen = [[start]], {start}
+        for path in paths:  # the list grows while it is read: breadth first
+            needs = waits[path[-1]].needs
+            if start in needs:
+                best = path if not best or len(path) < len(best) else best
+                break
+            further = [other for other in needs if other in waits and other not in seen]
+            seen.update(further)
+            paths += [[*path, other] for other in further]
     return best
 
 
