@@ -20,6 +20,7 @@ import gc
 import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from heapq import heappop, heappush
 from typing import Any, cast
@@ -71,51 +72,27 @@ def simulate(programs: Sequence[Sequence[Operation]], links: Links = FREE) -> Ru
             gc.enable()
 
 
+@dataclass(slots=True, eq=False)
 class _Call:
     """One end of a message, or one member's part in a collective."""
 
-    __slots__ = (
-        "asynchronous",
-        "bytes",
-        "done",
-        "group",
-        "handle",
-        "key",
-        "kind",
-        "name",
-        "operation",
-        "peers",
-        "rank",
-        "tag",
-        "waited",
-    )
-
-    def __init__(self, rank: int, operation: _Transfer, peers: tuple[int, ...], key: str) -> None:
-        self.rank, self.operation, self.peers, self.key = rank, operation, peers, key
-        self.bytes: int = getattr(operation, "bytes", 0)
-        self.kind, self.name, self.asynchronous = _KINDS.get(type(operation), ("collective", "", False))
-        self.group: tuple[int, ...] = ()
-        if isinstance(operation, Collective):
-            self.name, self.asynchronous = operation.name, operation.asynchronous
-            self.group = tuple(sorted((rank, *peers)))
-        self.handle: str = getattr(operation, "handle", "")
-        self.tag: int = getattr(operation, "tag", 0)
-        self.done: Number | None = None  # the time at which it is complete, once that is known
-        self.waited: Number | None = None  # the time since which its rank waits for it
+    rank: int
+    operation: _Transfer
+    kind: Kind
+    name: str
+    asynchronous: bool
+    bytes: int
+    peers: tuple[int, ...]
+    key: str
+    group: tuple[int, ...] = ()
+    done: Number | None = None  # the time at which it is complete, once that is known
+    waited: Number | None = None  # the time since which its rank waits for it
 
     def __str__(self) -> str:
         if self.kind == "collective":
             return f"{self.name} of ranks {list(self.group)}"
         call = type(self.operation).__name__.lower()
         return f"{call} {'to' if self.kind == 'send' else 'from'} rank {self.peers[0]}"
-
-
-_KINDS: dict[type, tuple[Kind, str, bool]] = {
-    Send: ("send", "send", False),
-    Isend: ("send", "send", True),
-    Recv: ("recv", "recv", False),
-    Irecv: ("recv", "recv", True),
-}
 
 
 # (kind, name, start, end, call) of an event that is made later, because a message's size is known only when both ends
@@ -171,7 +148,7 @@ class _Clock:
         call = self.call(rank, operation)
         if call.asynchronous:
             self.records[rank].append((call.kind, call.name, now, now, call))
-            self.begun[rank].setdefault(call.handle, []).append(call)
+            self.begun[rank].setdefault(getattr(operation, "handle", ""), []).append(call)
         else:
             self.stand_still(call, now)
         self.meet(call, now)
@@ -185,21 +162,24 @@ class _Clock:
             count = self.counted(rank, members)
             if rank not in group or len(set(group)) != len(group) or not set(group) <= set(range(self.world)):
                 raise RanksError(f"rank {rank} calls {operation.name} on group {group} of {self.world} ranks")
-            return _Call(rank, operation, tuple(r for r in group if r != rank), f"{members} #{count}")
+            name, late, key = operation.name, operation.asynchronous, f"{members} #{count}"
+            others = tuple(r for r in group if r != rank)
+            return _Call(rank, operation, "collective", name, late, operation.bytes, others, key, tuple(sorted(group)))
+        kind: Kind
         if isinstance(operation, (Send, Isend)):
-            sends, other = True, operation.to
+            kind, source, to, size = "send", rank, operation.to, operation.bytes
         elif isinstance(operation, (Recv, Irecv)):
-            sends, other = False, operation.source
+            kind, source, to, size = "recv", operation.source, rank, 0
         else:
             raise RanksError(
                 f"rank {rank} has {operation!r} in its program; expected an operation such as Compute or Send"
             )
+        other = to if kind == "send" else source
         if not 0 <= other < self.world:
             raise RanksError(f"rank {rank} names rank {other} in {operation}; expected 0 to {self.world - 1}")
-        source, to = (rank, other) if sends else (other, rank)
         tag = f" tag {operation.tag}" if operation.tag else ""
-        count = self.counted(sends, source, to, operation.tag)
-        return _Call(rank, operation, (other,), f"{source}>{to}{tag} #{count}")
+        key = f"{source}>{to}{tag} #{self.counted(kind, source, to, operation.tag)}"
+        return _Call(rank, operation, kind, kind, isinstance(operation, (Isend, Irecv)), size, (other,), key)
 
     def counted(self, *what: Any) -> int:
         self.counts[what] += 1
@@ -306,8 +286,8 @@ def _event(rank: int, made: _Record) -> Event:
     kind, name, start, end, call = made
     about: dict[str, Any] = {}
     if call is not None:
-        about = {field: getattr(call, field) for field in ("bytes", "peers", "group", "tag", "key")}
-        about["asynchronous"] = call.asynchronous and kind != "wait"
+        about = {field: getattr(call, field) for field in ("bytes", "peers", "group", "key")}
+        about |= {"tag": call.operation.tag, "asynchronous": call.asynchronous and kind != "wait"}
     return Event(rank, kind, name, start_seconds=start, end_seconds=end, **about)
 
 
