@@ -6,6 +6,7 @@ cache_misses(trace, line_bytes=64, lines=16).per_array
 
 from __future__ import annotations
 
+import operator
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -240,30 +241,6 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
         return float(np.asarray(self))
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        return self._data.shape
-
-    @property
-    def strides(self) -> tuple[int, ...]:
-        return self._data.strides
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self._data.dtype
-
-    @property
-    def ndim(self) -> int:
-        return self._data.ndim
-
-    @property
-    def size(self) -> int:
-        return self._data.size
-
-    @property
-    def itemsize(self) -> int:
-        return self._data.itemsize
-
-    @property
     def T(self) -> TracedArray:
         return TracedArray(self._data.T, self._codes.T, self._log)
 
@@ -298,6 +275,8 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
         return f"TracedArray(shape={self.shape}, dtype={self.dtype})"
 
 
+for _name in ("shape", "strides", "dtype", "ndim", "size", "itemsize"):
+    setattr(TracedArray, _name, property(operator.attrgetter(f"_data.{_name}")))
 _IN_PLACE = frozenset({np.copyto, np.put, np.place, np.putmask, np.fill_diagonal, np.put_along_axis})
 _WITHOUT_READING = frozenset({np.shape, np.ndim, np.size, np.empty_like, np.zeros_like, np.ones_like, np.full_like})
 

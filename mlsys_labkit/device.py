@@ -167,10 +167,7 @@ def _ask_torch(torch: Any) -> Device | None:
         index = torch.cuda.current_device()
         properties = torch.cuda.get_device_properties(index)
         free_bytes, total_bytes = torch.cuda.mem_get_info(index)
-    except (
-        AttributeError,
-        RuntimeError,
-    ):  # a torch without CUDA, a driver that is too old, a GPU that fell off the bus
+    except (AttributeError, RuntimeError):  # torch without CUDA, a driver that is too old, a GPU that fell off the bus
         return None
     return _gpu(
         torch.cuda.get_device_name(index),

@@ -1,13 +1,14 @@
-"""Cell numbers for the file names under which IPython compiles each cell."""
+"""The notebook that this process runs: its shell, its cells' numbers by file name, and its display."""
 
 from __future__ import annotations
 
+import importlib
 import re
 import sys
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["cell_label", "cell_number"]
+__all__ = ["cell_label", "cell_number", "current_shell", "display"]
 
 
 def cell_label(filename: str) -> str:
@@ -32,13 +33,36 @@ def cell_number(filename: str, shell: Any = None) -> int | None:
         >>> cell_number("train.py") is None
         True
     """
-    shell = shell or getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    shell = shell or current_shell()
     if shell is None:
         return None
     if not hasattr(shell.compile, "format_code_name"):
         return _by_name(shell, filename)
     label = shell.compile.format_code_name(filename)
     return int(re.sub(r"\D", "", label[1])) if label else None
+
+
+def current_shell() -> Any:
+    """Return IPython's shell of this process; None outside IPython.
+
+    Example:
+        >>> current_shell() is None
+        True
+    """
+    return getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+
+
+def display(value: object, text: str, **options: Any) -> None:
+    """Display ``value`` in a notebook, and print ``text`` elsewhere.
+
+    Example:
+        >>> display({"text/html": "<b>3</b>"}, "3", raw=True)
+        3
+    """
+    if current_shell() is None:
+        print(text)
+    else:
+        importlib.import_module("IPython.display").display(value, **options)
 
 
 def _by_name(shell: Any, filename: str) -> int | None:

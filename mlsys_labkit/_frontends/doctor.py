@@ -48,12 +48,14 @@ def examine() -> list[CheckResult]:
     return findings
 
 
+def _required(name: str, good: bool, detail: str, mend: str) -> CheckResult:
+    """Return the finding about something without which the labs do not run."""
+    return CheckResult(name, "ok", detail) if good else CheckResult(name, "broken", detail, mend)
+
+
 def _python() -> Iterator[CheckResult]:
-    version = platform.python_version()
-    good = sys.version_info >= (3, 11)
-    yield CheckResult(
-        "python", "ok" if good else "broken", f"{version} at {sys.executable}", "" if good else "install 3.11+"
-    )
+    where = f"{platform.python_version()} at {sys.executable}"
+    yield _required("python", sys.version_info >= (3, 11), where, "install 3.11+")
 
 
 # distribution, what needs it, extra, True if the labs cannot run without it
@@ -88,13 +90,8 @@ def _machine() -> Iterator[CheckResult]:
     if free is None:
         yield CheckResult("memory", "absent", "free memory cannot be read here", "pip install psutil to see it")
         return
-    enough = free >= 2 * 2**30
-    yield CheckResult(
-        "memory",
-        "ok" if enough else "broken",
-        f"{free / 2**30:.1f} GiB free for this process",
-        "" if enough else "the labs want 2 GiB: close other kernels, or choose a larger server",
-    )
+    mend = "the labs want 2 GiB: close other kernels, or choose a larger server"
+    yield _required("memory", free >= 2 * 2**30, f"{free / 2**30:.1f} GiB free for this process", mend)
 
 
 def _gpu() -> Iterator[CheckResult]:
@@ -106,12 +103,8 @@ def _gpu() -> Iterator[CheckResult]:
     elif device.kind == "cuda":
         yield CheckResult("device", "ok", device.label)
     else:
-        yield CheckResult(
-            "device",
-            "absent",
-            f"no GPU; the labs run on {device.label}",
-            "nothing to mend: every mark can be earned here",
-        )
+        mend = "nothing to mend: every mark can be earned here"
+        yield CheckResult("device", "absent", f"no GPU; the labs run on {device.label}", mend)
 
 
 def _compiler() -> Iterator[CheckResult]:
@@ -127,22 +120,16 @@ def _kernel() -> Iterator[CheckResult]:
         from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
     except ModuleNotFoundError:
         return
+    install = f"{sys.executable} -m ipykernel install --sys-prefix"
     try:
         spec = KernelSpecManager().get_kernel_spec("python3")
     except NoSuchKernel:
-        yield CheckResult(
-            "kernel python3", "broken", "not registered", f"{sys.executable} -m ipykernel install --sys-prefix"
-        )
+        yield CheckResult("kernel python3", "broken", "not registered", install)
         return
     command = spec.argv[0]  # Jupyter reads a bare "python" as the interpreter that it runs in itself
     interpreter = sys.executable if command.startswith("python") else command
     same = Path(interpreter).absolute() == Path(sys.executable).absolute()
-    yield CheckResult(
-        "kernel python3",
-        "ok" if same else "broken",
-        interpreter,
-        "" if same else f"it runs another Python: {sys.executable} -m ipykernel install --sys-prefix",
-    )
+    yield _required("kernel python3", same, interpreter, f"it runs another Python: {install}")
 
 
 def _disk() -> Iterator[CheckResult]:
@@ -164,10 +151,10 @@ def examine_more(what: str, argument: str) -> list[CheckResult]:
         (point,) = metadata.entry_points(group=GROUP, name=what)
         look = point.load()
     except (ValueError, ImportError) as error:
-        missing = (
-            f"{error.name} is not installed" if isinstance(error, ImportError) else "mlsys-grading is not installed"
-        )
-        raise LabkitError(f"doctor --{what}: {missing}; run: pip install 'mlsys-grading[{what}]'") from None
+        missing = error.name if isinstance(error, ImportError) else "mlsys-grading"
+        raise LabkitError(
+            f"doctor --{what}: {missing} is not installed; run: pip install 'mlsys-grading[{what}]'"
+        ) from None
     return list(look(argument))
 
 

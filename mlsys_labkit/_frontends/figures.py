@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from mlsys_labkit._base.cells import display
 from mlsys_labkit._base.light_dark_colours import COLOURS, FIGURE_GRID
 from mlsys_labkit.errors import LabkitError, require
 from mlsys_labkit.widgets.base import in_script, table
@@ -45,17 +46,8 @@ def show(fig: Any, summary: str = "") -> None:
     if "google.colab" in sys.modules:  # Colab draws no plotly MIME and loads no plotly.js of its own
         figure.show(renderer="colab")
         return
-    text = summary or _default_summary(figure)
-    try:
-        from IPython.core.getipython import get_ipython
-        from IPython.display import display
-    except ModuleNotFoundError:
-        print(text)
-        return
-    if get_ipython() is None:
-        print(text)
-        return
-    display(bundle(figure, summary), raw=True)
+    made = bundle(figure, summary)
+    display(made, made["text/plain"], raw=True)
 
 
 def bundle(fig: Any, summary: str = "") -> dict[str, Any]:

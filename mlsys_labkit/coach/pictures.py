@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from mlsys_labkit._base.cells import display
+
 
 @dataclass(frozen=True)
 class Caption:
@@ -48,23 +50,11 @@ def picture(caption: str) -> Iterator[None]:
     except Exception as error:
         if not _unsolved(error):
             raise
-        _display(Caption(caption, waiting=True))
+        shown = Caption(caption, waiting=True)
     else:
-        _display(Caption(caption))
+        shown = Caption(caption)
+    display(shown, str(shown))
 
 
 def _unsolved(error: BaseException | None) -> bool:
     return error is not None and (isinstance(error, NotImplementedError) or _unsolved(error.__cause__))
-
-
-def _display(caption: Caption) -> None:
-    try:
-        from IPython.core.getipython import get_ipython
-        from IPython.display import display
-    except ModuleNotFoundError:
-        print(caption)
-        return
-    if get_ipython() is None:
-        print(caption)
-    else:
-        display(caption)

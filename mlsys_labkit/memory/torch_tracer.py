@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -47,11 +48,8 @@ class TorchTracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 if issubclass(type(thing), torch.Tensor):
                     self._older.update((storage._cdata, weakref.ref(storage)) for storage, _ in _storages(thing))
                     self._await_gradient(thing)  # backward may write a gradient without an operation on its leaf
-        for register, hook in (
-            (register_optimizer_step_pre_hook, self._before_step),
-            (register_optimizer_step_post_hook, self._after_step),
-        ):
-            self._undo.callback(register(hook).remove)
+        for register, begins in ((register_optimizer_step_pre_hook, True), (register_optimizer_step_post_hook, False)):
+            self._undo.callback(register(partial(self._at_step, begins)).remove)
         self._watch_resizing()
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
@@ -175,17 +173,11 @@ class TorchTracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._see(gradient)
             self._mark(gradient, "gradients")
 
-    def _before_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        if threading.get_ident() == self._thread:
-            self._in_step = True
-            self._claim(optimizer)
-
-    def _after_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        if threading.get_ident() == self._thread:
-            self._in_step = False
-            self._claim(optimizer)
-
-    def _claim(self, optimizer: torch.optim.Optimizer) -> None:
+    def _at_step(self, begins: bool, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        """Claim the parameters, gradients and state of an optimizer whose step begins or has ended."""
+        if threading.get_ident() != self._thread:
+            return
+        self._in_step = begins
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 self._see(parameter)

@@ -10,7 +10,7 @@ from mlsys_labkit._base.light_dark_colours import COLOURS, FIGURE_GRID
 from mlsys_labkit._base.units import plain, si
 from mlsys_labkit.device import VIRTUAL_LABEL
 from mlsys_labkit.errors import require
-from mlsys_labkit.roofline.layout import slope_start, view
+from mlsys_labkit.roofline.layout import flat_start, slope_start, view
 from mlsys_labkit.roofline.roof import Roof
 from mlsys_labkit.work import Work
 
@@ -40,8 +40,7 @@ def figure(
         if ceiling.kind == "memory":
             x = [10 ** slope_start(ceiling, shown), min(top / ceiling.value, 10 ** shown.x[1])]
         else:
-            own = [m.value for m in shown.memory if m.origin == ceiling.origin] or [shown.top_bandwidth]
-            x = [max(ceiling.value / max(own), 10 ** shown.x[0]), 10 ** shown.x[1]]
+            x = [10 ** flat_start(ceiling, shown), 10 ** shown.x[1]]
         chart.add_scatter(
             x=x,
             y=[ceiling.attainable(value) for value in x],

@@ -24,10 +24,6 @@ class View:
     memory: tuple[Ceiling, ...]
     points: tuple[tuple[Placement, float], ...]
 
-    @property
-    def top_bandwidth(self) -> float:
-        return max(ceiling.value for ceiling in self.memory)
-
 
 def view(roofline: Roof, works: Sequence[Work], dtypes: Sequence[str] | None = None, level: str = "dram") -> View:
     """Choose what to show. A work without seconds is drawn on its roof; one without FLOPs is left out."""
@@ -52,6 +48,12 @@ def view(roofline: Roof, works: Sequence[Work], dtypes: Sequence[str] | None = N
 def slope_start(memory: Ceiling, shown: View) -> float:
     """Return log10 of the intensity at which a bandwidth line enters the picture."""
     return max(shown.x[0], shown.y[0] - math.log10(memory.value))
+
+
+def flat_start(compute: Ceiling, shown: View) -> float:
+    """Return log10 of the intensity at which a compute ceiling meets the fastest memory of its own origin, if any."""
+    own = [m for m in shown.memory if m.origin == compute.origin] or shown.memory
+    return max(shown.x[0], ridge_of(compute, max(own, key=lambda m: m.value)))
 
 
 def ridge_of(compute: Ceiling, memory: Ceiling) -> float:

@@ -12,7 +12,7 @@ from mlsys_labkit._base import light_dark_colours
 from mlsys_labkit._base.units import plain, si
 from mlsys_labkit.device import VIRTUAL_LABEL
 from mlsys_labkit.roofline.labels import Board, Spot, spread
-from mlsys_labkit.roofline.layout import View, ridge_of, slope_start, view
+from mlsys_labkit.roofline.layout import View, flat_start, ridge_of, slope_start, view
 from mlsys_labkit.roofline.place import Placement
 from mlsys_labkit.roofline.roof import Ceiling, Roof
 from mlsys_labkit.work import Work
@@ -38,16 +38,15 @@ def draw(
         True
     """
     shown = view(roofline, works, dtypes, level)
-    spoken = describe(roofline, shown)
+    spoken, name = describe(roofline, shown), roofline.device.label if roofline.virtual else roofline.device.name
     key = hashlib.sha256(spoken.encode()).hexdigest()[:8]  # ids are unique in the page and equal in every build
     parts = [
         f'<svg class="lk-roofline" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH:g} {HEIGHT:g}" role="img" '
         f'aria-labelledby="lk-{key}-t lk-{key}-d">',
-        f'<title id="lk-{key}-t">Roofline of {escape(_title(roofline))}</title>',
+        f'<title id="lk-{key}-t">Roofline of {escape(name)}</title>',
         f'<desc id="lk-{key}-d">{escape(spoken)}</desc>',
         f"<style>{STYLE}</style>",
         *_heading(roofline, shown),
-        *_axes(shown),
         *_Chart(roofline, shown, level).parts(),
         "</svg>",
     ]
@@ -60,18 +59,6 @@ def describe(roofline: Roof, shown: View) -> str:
     verdicts = [placed.verdict for placed, _ in shown.points]
     mark = f" {VIRTUAL_LABEL.capitalize()}." if roofline.virtual else ""
     return " ".join([f"Attainable FLOP/s over arithmetic intensity.{mark} Ceilings: {'; '.join(ceilings)}.", *verdicts])
-
-
-def _title(roofline: Roof) -> str:
-    return roofline.device.label if roofline.virtual else roofline.device.name
-
-
-def _x(shown: View, log: float) -> float:
-    return LEFT + (log - shown.x[0]) / (shown.x[1] - shown.x[0]) * (RIGHT - LEFT)
-
-
-def _y(shown: View, log: float) -> float:
-    return BOTTOM - (log - shown.y[0]) / (shown.y[1] - shown.y[0]) * (BOTTOM - TOP)
 
 
 def _line(css: str, x1: float, y1: float, x2: float, y2: float) -> str:
@@ -107,25 +94,6 @@ def _diamond(x: float, y: float) -> str:
     return f'<path class="bound" d="M{x:.1f},{y - 6:.1f} l6,6 l-6,6 l-6,-6 z"/>'
 
 
-def _axes(shown: View) -> Iterator[str]:
-    for at, digit in _ticks(shown.x):
-        x = _x(shown, at)
-        if digit == 1:
-            name = f"{10.0**at:g}" if at < 4 else f"{10 ** (at - 3):g} k"
-            yield _line("grid", x, TOP, x, BOTTOM) + _text("soft", Spot(x, BOTTOM + 20, anchor="middle"), name)
-        yield _line("axis", x, BOTTOM, x, BOTTOM + (6 if digit == 1 else 3))
-    few = shown.y[1] - shown.y[0] < 2.5
-    for at, digit in _ticks(shown.y):
-        y = _y(shown, at)
-        if digit == 1 or (few and digit in (2, 5)):
-            yield _line("grid", LEFT, y, RIGHT, y)
-            yield _text("soft", Spot(LEFT - 10, y + 4, anchor="end"), si(10.0**at, "").strip())
-        yield _line("axis", LEFT - (6 if digit == 1 else 3), y, LEFT, y)
-    yield f'<path class="axis" d="M{LEFT:g},{TOP:g} V{BOTTOM:g} H{RIGHT:g}"/>'
-    yield _text("soft", Spot((LEFT + RIGHT) / 2, BOTTOM + 44, anchor="middle"), "arithmetic intensity (FLOP/B)")
-    yield _text("soft", Spot(18, (TOP + BOTTOM) / 2, -90, "middle"), "FLOP/s")
-
-
 def _ticks(span: tuple[float, float]) -> Iterator[tuple[float, int]]:
     """Yield (log10 of the value, its leading digit) of every tick in the span."""
     for decade in range(math.floor(span[0]), math.ceil(span[1]) + 1):
@@ -147,6 +115,7 @@ class _Chart:
         self.angle = -math.degrees(math.atan2(rise, run))
 
     def parts(self) -> Iterator[str]:
+        yield from self._axes()
         yield from self._under()
         yield from self._memory_lines()
         yield from self._compute_lines()
@@ -158,10 +127,12 @@ class _Chart:
         yield from self._ridge_names()
 
     def _x(self, log: float) -> float:
-        return _x(self.shown, log)
+        low, high = self.shown.x
+        return LEFT + (log - low) / (high - low) * (RIGHT - LEFT)
 
     def _y(self, log: float) -> float:
-        return _y(self.shown, log)
+        low, high = self.shown.y
+        return BOTTOM - (log - low) / (high - low) * (BOTTOM - TOP)
 
     def _slope(self, memory: Ceiling) -> tuple[float, float, float, float]:
         """Return the visible part of a bandwidth line, up to the highest compute ceiling, in px."""
@@ -170,10 +141,23 @@ class _Chart:
         log = math.log10(memory.value)
         return self._x(start), self._y(start + log), self._x(end), self._y(end + log)
 
-    def _start(self, compute: Ceiling) -> float:
-        """Return the px at which a compute ceiling meets the fastest memory of its own origin."""
-        own = [m.value for m in self.shown.memory if m.origin == compute.origin] or [self.shown.top_bandwidth]
-        return self._x(max(self.shown.x[0], math.log10(compute.value / max(own))))
+    def _axes(self) -> Iterator[str]:
+        for at, digit in _ticks(self.shown.x):
+            x = self._x(at)
+            if digit == 1:
+                name = f"{10.0**at:g}" if at < 4 else f"{10 ** (at - 3):g} k"
+                yield _line("grid", x, TOP, x, BOTTOM) + _text("soft", Spot(x, BOTTOM + 20, anchor="middle"), name)
+            yield _line("axis", x, BOTTOM, x, BOTTOM + (6 if digit == 1 else 3))
+        few = self.shown.y[1] - self.shown.y[0] < 2.5
+        for at, digit in _ticks(self.shown.y):
+            y = self._y(at)
+            if digit == 1 or (few and digit in (2, 5)):
+                yield _line("grid", LEFT, y, RIGHT, y)
+                yield _text("soft", Spot(LEFT - 10, y + 4, anchor="end"), si(10.0**at, "").strip())
+            yield _line("axis", LEFT - (6 if digit == 1 else 3), y, LEFT, y)
+        yield f'<path class="axis" d="M{LEFT:g},{TOP:g} V{BOTTOM:g} H{RIGHT:g}"/>'
+        yield _text("soft", Spot((LEFT + RIGHT) / 2, BOTTOM + 44, anchor="middle"), "arithmetic intensity (FLOP/B)")
+        yield _text("soft", Spot(18, (TOP + BOTTOM) / 2, -90, "middle"), "FLOP/s")
 
     def _under(self) -> Iterator[str]:
         memory = self.roofline.memory(self.level)
@@ -194,9 +178,9 @@ class _Chart:
 
     def _compute_lines(self) -> Iterator[str]:
         for compute in self.shown.compute:
-            y = self._y(math.log10(compute.value))
-            self.board.block_line(self._start(compute), y, RIGHT, y)
-            yield _line(f"compute {compute.origin}", self._start(compute), y, RIGHT, y)
+            x, y = self._x(flat_start(compute, self.shown)), self._y(math.log10(compute.value))
+            self.board.block_line(x, y, RIGHT, y)
+            yield _line(f"compute {compute.origin}", x, y, RIGHT, y)
 
     def _compute_names(self) -> Iterator[str]:
         both = len({c.origin for c in self.shown.compute}) > 1

@@ -194,7 +194,8 @@ def _account(
     operands = list(instances((args, {key: value for key, value in kwargs.items() if key != "out"}), np.ndarray))
     if name in _METADATA:
         return _wrapped(result, tally)
-    results = [_asarray(item) for item in _results(result)]
+    several = result if isinstance(result, (tuple, list)) else [result]
+    results = [_asarray(item) for item in several if isinstance(item, (np.ndarray, np.generic))]
     fresh = [item for item in results if not any(np.may_share_memory(item, _plain(operand)) for operand in operands)]
     written = fresh + list(changed or ([args[0]] if name in ("copyto", "fill_diagonal") else ()))
     if not written and name not in ("tolist", "item", "tobytes"):
@@ -227,12 +228,6 @@ def _region(array: Array) -> Region:
 
 def _is_register(item: Any) -> bool:
     return not isinstance(item, np.ndarray) or getattr(item, "_in_register", False)
-
-
-def _results(result: Any) -> list[Any]:
-    if isinstance(result, (tuple, list)):
-        return [item for item in result if isinstance(item, (np.ndarray, np.generic))]
-    return [result] if isinstance(result, (np.ndarray, np.generic)) else []
 
 
 def _plain(value: Any) -> Any:

@@ -259,7 +259,7 @@ def test_progress_in_a_terminal_is_a_table(capsys: pytest.CaptureFixture[str], t
 
 def test_the_panel_follows_and_all_calls_share_one_widget(monkeypatch: pytest.MonkeyPatch) -> None:
     shell = InteractiveShell()
-    monkeypatch.setattr("mlsys_labkit._frontends.progress.panel._shell", lambda: shell)
+    monkeypatch.setattr("mlsys_labkit._frontends.progress.panel.current_shell", lambda: shell)
     shell.run_cell(cells_of()["lab00_imports"])
     first, second = lk.progress(), lk.progress("lab00")
     widget = first._widget

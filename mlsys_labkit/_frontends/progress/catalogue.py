@@ -133,9 +133,7 @@ def lab_of(cell_id: str, source_digest: str) -> Lab | None:
 
 def _lab(found: Mapping[str, Any]) -> Lab:
     tasks = tuple(
-        Task(
-            **{**task, "defines": tuple(task["defines"]), "tests": tuple(Test(**test) for test in task["tests"])},
-        )
+        Task(**{**task, "defines": tuple(task["defines"]), "tests": tuple(Test(**test) for test in task["tests"])})
         for task in found["tasks"]
     )
     return Lab(found["name"], found["title"], found["opens"], tasks)

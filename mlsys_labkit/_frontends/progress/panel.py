@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from mlsys_labkit._base.cells import current_shell
 from mlsys_labkit._frontends.progress import catalogue, notebook, store
 from mlsys_labkit._frontends.progress.catalogue import Lab
 from mlsys_labkit._frontends.progress.overview import overview
@@ -59,7 +59,7 @@ def progress(lab: str | None = None) -> Any:
         'offset'
     """
     wanted = catalogue.lab(lab) if lab is not None else None
-    shell = _shell()
+    shell = current_shell()
     watcher = follow(shell) if shell is not None else None
     here = (watcher.lab or _by_name(watcher.path)) if watcher else None
     if watcher is not None and here is not None and wanted in (None, here):
@@ -105,12 +105,6 @@ def _live(watcher: Watcher) -> Panel:
 def _widget(seen: LabProgress) -> Any:
     state = seen.state()
     return importlib.import_module("mlsys_labkit.widgets").progress_panel(state.pop("lab"), **state)
-
-
-def _shell() -> Any:
-    if "IPython" not in sys.modules:
-        return None
-    return importlib.import_module("IPython").get_ipython()
 
 
 def _by_name(path: str) -> Lab | None:
