@@ -44,7 +44,6 @@ _FILES = {
     "half.h": "float16",
     "bfloat16.h": "float16",
     "number16.h": "float16",
-    "type16.h": "float16",
     "convert16.h": "",
     "floats.h": "float32",
 }

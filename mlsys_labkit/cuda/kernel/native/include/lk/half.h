@@ -8,14 +8,6 @@
 #include "lk/vectors.h"
 #include "lk/warp.h"
 
-struct __half_raw {
-    unsigned short x;
-};
-
-struct alignas(4) __half2_raw {
-    unsigned short x, y;
-};
-
 namespace lk {
 
 // Read, written and converted only. On aarch64, C++ has _Float16 from g++ 13 on, and always its older name.
@@ -43,18 +35,8 @@ LK_INLINE float half_value(unsigned short bits) {
 }  // namespace lk
 
 #define LK_NUMBER __half
-#define LK_PAIR __half2
 #define LK_RAW __half_raw
+#define LK_PAIR __half2
 #define LK_RAW_PAIR __half2_raw
-#define LK_BITS half_bits
-#define LK_VALUE half_value
-#define LK_FUNCTIONS half_functions
-#include "lk/type16.h"
+#define LK_OF_KIND(name) half_##name
 #include "lk/number16.h"
-#undef LK_NUMBER
-#undef LK_PAIR
-#undef LK_RAW
-#undef LK_RAW_PAIR
-#undef LK_BITS
-#undef LK_VALUE
-#undef LK_FUNCTIONS

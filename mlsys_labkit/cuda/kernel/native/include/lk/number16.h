@@ -1,47 +1,97 @@
-// number16.h: what half and bfloat16 have in common. Included once for each, with LK_NUMBER, LK_PAIR and LK_FUNCTIONS set.
+// number16.h: what half and bfloat16 have in common, once for each type.
+//
+// Included with LK_NUMBER and LK_PAIR (the types), LK_RAW and LK_RAW_PAIR (their bits alone) and LK_OF_KIND, which gives the
+// names of two functions, bits (of a float or a double) and value (a float, of bits), and of the namespace functions.
 //
 // A sum, difference, product or quotient of two such numbers, rounded to float first, rounds on to the right value, since
 // float has more than twice their digits. A fused multiply-add goes through double.
 
+struct LK_RAW {
+    unsigned short x;
+};
+
+struct alignas(4) LK_RAW_PAIR {
+    unsigned short x, y;
+};
+
+struct LK_NUMBER {
+    unsigned short lk_bits;
+
+    LK_NUMBER() = default;
+    constexpr LK_NUMBER(LK_RAW raw) : lk_bits(raw.x) {}
+    // clang-format off
+    LK_NUMBER(float value) : lk_bits(lk::LK_OF_KIND(bits)(value)) {}
+    LK_NUMBER(double value) : lk_bits(lk::LK_OF_KIND(bits)(value)) {}
+    LK_NUMBER(short value) : LK_NUMBER(double(value)) {}
+    LK_NUMBER(unsigned short value) : LK_NUMBER(double(value)) {}
+    LK_NUMBER(int value) : LK_NUMBER(double(value)) {}
+    LK_NUMBER(unsigned int value) : LK_NUMBER(double(value)) {}
+    LK_NUMBER(long value) : LK_NUMBER(double(value)) {}
+    LK_NUMBER(unsigned long value) : LK_NUMBER(double(value)) {}
+    LK_NUMBER(long long value) : LK_NUMBER(double(value)) {}
+    LK_NUMBER(unsigned long long value) : LK_NUMBER(double(value)) {}
+
+    operator float() const { return lk::LK_OF_KIND(value)(lk_bits); }
+    operator LK_RAW() const { return {lk_bits}; }
+    operator bool() const { return (lk_bits & 0x7fff) != 0; }
+    operator char() const { return char(float(*this)); }
+    operator signed char() const { return static_cast<signed char>(float(*this)); }
+    operator unsigned char() const { return static_cast<unsigned char>(float(*this)); }
+    operator short() const { return short(float(*this)); }
+    operator unsigned short() const { return static_cast<unsigned short>(float(*this)); }
+    operator int() const { return int(float(*this)); }
+    operator unsigned int() const { return unsigned(float(*this)); }
+    operator long() const { return long(float(*this)); }
+    operator unsigned long() const { return static_cast<unsigned long>(float(*this)); }
+    operator long long() const { return static_cast<long long>(float(*this)); }
+    operator unsigned long long() const { return static_cast<unsigned long long>(float(*this)); }
+    // clang-format on
+
+    template <class Number, class = typename std::enable_if<std::is_arithmetic<Number>::value>::type>
+    LK_NUMBER& operator=(Number value) {
+        return *this = LK_NUMBER(value);
+    }
+};
+
+struct alignas(4) LK_PAIR {
+    LK_NUMBER x, y;
+
+    LK_PAIR() = default;
+    LK_PAIR(const LK_NUMBER& low, const LK_NUMBER& high) : x(low), y(high) {}
+    LK_PAIR(const LK_RAW_PAIR& raw) : x(LK_RAW{raw.x}), y(LK_RAW{raw.y}) {}
+    operator LK_RAW_PAIR() const { return {x.lk_bits, y.lk_bits}; }
+    LK_WHOLE
+};
+
 // Operators stand where argument-dependent lookup finds them. Pairs come as values, so that each is one load.
 // clang-format off
-LK_INLINE LK_NUMBER operator+(const LK_NUMBER& a, const LK_NUMBER& b) { return LK_NUMBER(float(a) + float(b)); }
-LK_INLINE LK_NUMBER operator-(const LK_NUMBER& a, const LK_NUMBER& b) { return LK_NUMBER(float(a) - float(b)); }
-LK_INLINE LK_NUMBER operator*(const LK_NUMBER& a, const LK_NUMBER& b) { return LK_NUMBER(float(a) * float(b)); }
-LK_INLINE LK_NUMBER operator/(const LK_NUMBER& a, const LK_NUMBER& b) { return LK_NUMBER(float(a) / float(b)); }
-LK_INLINE LK_NUMBER& operator+=(LK_NUMBER& a, const LK_NUMBER& b) { return a = a + b; }
-LK_INLINE LK_NUMBER& operator-=(LK_NUMBER& a, const LK_NUMBER& b) { return a = a - b; }
-LK_INLINE LK_NUMBER& operator*=(LK_NUMBER& a, const LK_NUMBER& b) { return a = a * b; }
-LK_INLINE LK_NUMBER& operator/=(LK_NUMBER& a, const LK_NUMBER& b) { return a = a / b; }
+#define LK_ARITHMETIC(op) \
+    LK_INLINE LK_NUMBER operator op(const LK_NUMBER& a, const LK_NUMBER& b) { return LK_NUMBER(float(a) op float(b)); } \
+    LK_INLINE LK_NUMBER& operator op##=(LK_NUMBER& a, const LK_NUMBER& b) { return a = a op b; } \
+    LK_INLINE LK_PAIR operator op(LK_PAIR a, LK_PAIR b) { return {a.x op b.x, a.y op b.y}; } \
+    LK_INLINE LK_PAIR& operator op##=(LK_PAIR& a, LK_PAIR b) { return a = a op b; }
+#define LK_ORDER(op) \
+    LK_INLINE bool operator op(const LK_NUMBER& a, const LK_NUMBER& b) { return float(a) op float(b); } \
+    LK_INLINE bool operator op(LK_PAIR a, LK_PAIR b) { return a.x op b.x && a.y op b.y; }
+
+LK_ARITHMETIC(+)
+LK_ARITHMETIC(-)
+LK_ARITHMETIC(*)
+LK_ARITHMETIC(/)
+LK_ORDER(==)
+LK_ORDER(!=)
+LK_ORDER(<)
+LK_ORDER(>)
+LK_ORDER(<=)
+LK_ORDER(>=)
 LK_INLINE LK_NUMBER operator+(const LK_NUMBER& a) { return a; }
 LK_INLINE LK_NUMBER operator-(const LK_NUMBER& a) { LK_NUMBER r = a; r.lk_bits ^= 0x8000; return r; }
 LK_INLINE LK_NUMBER& operator++(LK_NUMBER& a) { return a = a + LK_NUMBER(1.0f); }
 LK_INLINE LK_NUMBER& operator--(LK_NUMBER& a) { return a = a - LK_NUMBER(1.0f); }
 LK_INLINE LK_NUMBER operator++(LK_NUMBER& a, int) { LK_NUMBER old = a; ++a; return old; }
 LK_INLINE LK_NUMBER operator--(LK_NUMBER& a, int) { LK_NUMBER old = a; --a; return old; }
-LK_INLINE bool operator==(const LK_NUMBER& a, const LK_NUMBER& b) { return float(a) == float(b); }
-LK_INLINE bool operator!=(const LK_NUMBER& a, const LK_NUMBER& b) { return float(a) != float(b); }
-LK_INLINE bool operator<(const LK_NUMBER& a, const LK_NUMBER& b) { return float(a) < float(b); }
-LK_INLINE bool operator>(const LK_NUMBER& a, const LK_NUMBER& b) { return float(a) > float(b); }
-LK_INLINE bool operator<=(const LK_NUMBER& a, const LK_NUMBER& b) { return float(a) <= float(b); }
-LK_INLINE bool operator>=(const LK_NUMBER& a, const LK_NUMBER& b) { return float(a) >= float(b); }
-
-LK_INLINE LK_PAIR operator+(LK_PAIR a, LK_PAIR b) { return {a.x + b.x, a.y + b.y}; }
-LK_INLINE LK_PAIR operator-(LK_PAIR a, LK_PAIR b) { return {a.x - b.x, a.y - b.y}; }
-LK_INLINE LK_PAIR operator*(LK_PAIR a, LK_PAIR b) { return {a.x * b.x, a.y * b.y}; }
-LK_INLINE LK_PAIR operator/(LK_PAIR a, LK_PAIR b) { return {a.x / b.x, a.y / b.y}; }
-LK_INLINE LK_PAIR& operator+=(LK_PAIR& a, LK_PAIR b) { return a = a + b; }
-LK_INLINE LK_PAIR& operator-=(LK_PAIR& a, LK_PAIR b) { return a = a - b; }
-LK_INLINE LK_PAIR& operator*=(LK_PAIR& a, LK_PAIR b) { return a = a * b; }
-LK_INLINE LK_PAIR& operator/=(LK_PAIR& a, LK_PAIR b) { return a = a / b; }
 LK_INLINE LK_PAIR operator+(LK_PAIR a) { return a; }
 LK_INLINE LK_PAIR operator-(LK_PAIR a) { return {-a.x, -a.y}; }
-LK_INLINE bool operator==(LK_PAIR a, LK_PAIR b) { return a.x == b.x && a.y == b.y; }
-LK_INLINE bool operator!=(LK_PAIR a, LK_PAIR b) { return a.x != b.x && a.y != b.y; }
-LK_INLINE bool operator<(LK_PAIR a, LK_PAIR b) { return a.x < b.x && a.y < b.y; }
-LK_INLINE bool operator>(LK_PAIR a, LK_PAIR b) { return a.x > b.x && a.y > b.y; }
-LK_INLINE bool operator<=(LK_PAIR a, LK_PAIR b) { return a.x <= b.x && a.y <= b.y; }
-LK_INLINE bool operator>=(LK_PAIR a, LK_PAIR b) { return a.x >= b.x && a.y >= b.y; }
 
 namespace lk {
 
@@ -63,7 +113,7 @@ LK_INLINE LK_NUMBER smaller(const LK_NUMBER& a, const LK_NUMBER& b) {
     return float(a) < float(b) || (float(a) == float(b) && (a.lk_bits & 0x8000)) ? a : b;
 }
 
-namespace LK_FUNCTIONS {
+namespace LK_OF_KIND(functions) {
 
 LK_INLINE LK_NUMBER __hadd(LK_NUMBER a, LK_NUMBER b) { return a + b; }
 LK_INLINE LK_NUMBER __hsub(LK_NUMBER a, LK_NUMBER b) { return a - b; }
@@ -183,6 +233,8 @@ LK_FUNCTION(ceil, ::ceil(x))
 LK_FUNCTION(trunc, ::trunc(x))
 LK_FUNCTION(rint, ::nearbyint(x))
 
+#undef LK_ARITHMETIC
+#undef LK_ORDER
 #undef LK_PAIRWISE1
 #undef LK_PAIRWISE2
 #undef LK_PAIRWISE3
@@ -192,5 +244,11 @@ LK_FUNCTION(rint, ::nearbyint(x))
 LK_SHUFFLES(LK_NUMBER)
 LK_SHUFFLES(LK_PAIR)
 
-}  // namespace LK_FUNCTIONS
+}  // namespace LK_OF_KIND(functions)
 }  // namespace lk
+
+#undef LK_NUMBER
+#undef LK_PAIR
+#undef LK_RAW
+#undef LK_RAW_PAIR
+#undef LK_OF_KIND

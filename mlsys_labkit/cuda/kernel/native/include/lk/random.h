@@ -184,47 +184,21 @@ LK_INLINE void skipahead(unsigned long long n, State* state) {
     for (unsigned long long i = 0; i < n; ++i) lk::random::next(*state);
 }
 
-template <class State>
-LK_INLINE unsigned int curand(State* state) {
-    lk::random::record(state);
-    return lk::random::next(*state);
-}
+#define LK_NEXT(name, Result, next)                \
+    template <class State>                         \
+    LK_INLINE Result name(State* state) {          \
+        lk::random::record(state);                 \
+        return lk::random::next(*state);           \
+    }
 
-template <class State>
-LK_INLINE float curand_uniform(State* state) {
-    lk::random::record(state);
-    return lk::random::next_uniform(*state);
-}
-
-template <class State>
-LK_INLINE double curand_uniform_double(State* state) {
-    lk::random::record(state);
-    return lk::random::next_uniform_double(*state);
-}
-
-template <class State>
-LK_INLINE float curand_normal(State* state) {
-    lk::random::record(state);
-    return lk::random::next_normal(*state);
-}
-
-template <class State>
-LK_INLINE double curand_normal_double(State* state) {
-    lk::random::record(state);
-    return lk::random::next_normal_double(*state);
-}
-
-template <class State>
-LK_INLINE float2 curand_normal2(State* state) {
-    lk::random::record(state);
-    return lk::random::next_normal_pair(*state);
-}
-
-template <class State>
-LK_INLINE double2 curand_normal2_double(State* state) {
-    lk::random::record(state);
-    return lk::random::next_normal_pair_double(*state);
-}
+LK_NEXT(curand, unsigned int, next)
+LK_NEXT(curand_uniform, float, next_uniform)
+LK_NEXT(curand_uniform_double, double, next_uniform_double)
+LK_NEXT(curand_normal, float, next_normal)
+LK_NEXT(curand_normal_double, double, next_normal_double)
+LK_NEXT(curand_normal2, float2, next_normal_pair)
+LK_NEXT(curand_normal2_double, double2, next_normal_pair_double)
+#undef LK_NEXT
 
 template <class State>
 LK_INLINE float curand_log_normal(State* state, float mean, float deviation) {

@@ -37,29 +37,19 @@
         LK_WHOLE                                                                        \
     };                                                                                  \
     LK_INLINE Name##1 make_##Name##1(Scalar x) {                                        \
-        Name##1 made;                                                                   \
-        made.x = x;                                                                     \
+        Name##1 made{x};                                                                \
         return made;                                                                    \
     }                                                                                   \
     LK_INLINE Name##2 make_##Name##2(Scalar x, Scalar y) {                              \
-        Name##2 made;                                                                   \
-        made.x = x;                                                                     \
-        made.y = y;                                                                     \
+        Name##2 made{x, y};                                                             \
         return made;                                                                    \
     }                                                                                   \
     LK_INLINE Name##3 make_##Name##3(Scalar x, Scalar y, Scalar z) {                    \
-        Name##3 made;                                                                   \
-        made.x = x;                                                                     \
-        made.y = y;                                                                     \
-        made.z = z;                                                                     \
+        Name##3 made{x, y, z};                                                          \
         return made;                                                                    \
     }                                                                                   \
     LK_INLINE Name##4 make_##Name##4(Scalar x, Scalar y, Scalar z, Scalar w) {          \
-        Name##4 made;                                                                   \
-        made.x = x;                                                                     \
-        made.y = y;                                                                     \
-        made.z = z;                                                                     \
-        made.w = w;                                                                     \
+        Name##4 made{x, y, z, w};                                                       \
         return made;                                                                    \
     }
 

@@ -2,44 +2,25 @@
 // tensor core, which rounds in between, is no more accurate.
 #pragma once
 
+#include "lk/floats.h"
 #include "lk/wmma/transfer.h"
 
 namespace lk {
 namespace wmma {
 
-// A tensor core takes the upper 19 bits of a float.
-LK_INLINE float cut_to_tf32(float value) {
-    unsigned bits;
-    __builtin_memcpy(&bits, &value, sizeof bits);
-    bits &= 0xffffe000u;
-    __builtin_memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
+// What an input is multiplied as.
 template <class Type>
 struct Input {
-    using Number = float;
-    static LK_INLINE float take(const Type& value) { return float(value); }
+    using Number = std::conditional_t<std::is_same<Type, double>::value, double,
+                                      std::conditional_t<std::is_integral<Type>::value, int, float>>;
+    static LK_INLINE Number take(const Type& value) { return Number(value); }
 };
+
+// A tensor core takes the upper 19 bits of a float.
 template <>
 struct Input<nvcuda::wmma::precision::tf32> {
     using Number = float;
-    static LK_INLINE float take(float value) { return cut_to_tf32(value); }
-};
-template <>
-struct Input<double> {
-    using Number = double;
-    static LK_INLINE double take(double value) { return value; }
-};
-template <>
-struct Input<signed char> {
-    using Number = int;
-    static LK_INLINE int take(signed char value) { return value; }
-};
-template <>
-struct Input<unsigned char> {
-    using Number = int;
-    static LK_INLINE int take(unsigned char value) { return value; }
+    static LK_INLINE float take(float value) { return __uint_as_float(__float_as_uint(value) & 0xffffe000u); }
 };
 
 template <class Result, class Sum>
@@ -112,14 +93,9 @@ LK_INLINE void mma_sync(fragment<accumulator, Rows, Columns, Depth, Result>& res
 
 // To the nearest number that a tensor core can take, away from zero in the middle.
 LK_INLINE float __float_to_tf32(float value) {
-    unsigned bits;
-    __builtin_memcpy(&bits, &value, sizeof bits);
-    if ((bits & 0x7f800000u) != 0x7f800000u) {
-        bits += 0x1000u;
-    }
-    bits &= 0xffffe000u;
-    __builtin_memcpy(&value, &bits, sizeof value);
-    return value;
+    const unsigned bits = __float_as_uint(value);
+    const bool is_finite = (bits & 0x7f800000u) != 0x7f800000u;
+    return __uint_as_float((is_finite ? bits + 0x1000u : bits) & 0xffffe000u);
 }
 
 }  // namespace wmma
