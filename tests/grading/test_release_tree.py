@@ -13,7 +13,6 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from nbgitpuller.pull import GitPuller
 
 from mlsys_grading.lab import lab_names, read_labs
 from mlsys_grading.release.git import every_object
@@ -241,7 +240,10 @@ def test_a_correction_reaches_a_student_with_git(course: Course, upstream: Path,
     assert "my_own_idea" in (mine / f"labs/{LAB}/mine.ipynb").read_text()
 
 
+@pytest.mark.places
 def test_a_correction_reaches_a_student_on_the_hub(course: Course, upstream: Path, tmp_path: Path) -> None:
+    from nbgitpuller.pull import GitPuller  # comes with the Hub
+
     mine = tmp_path / "labs"
 
     def follow_the_badge() -> None:
