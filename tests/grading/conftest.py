@@ -4,14 +4,39 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from mlsys_grading.fork_server.client import ForkServer
+from mlsys_grading.grade import work
 from mlsys_grading.sandbox.confine import refusal
 from tests.grading.course import FIXTURE, Course
 from tests.grading.nbgrader_cli import NbgraderCourse
 from tests.grading.release_helpers import git
+
+
+@pytest.fixture(scope="session", autouse=True)
+def fork_servers_are_imported_once() -> Iterator[None]:
+    """Let every run of ``labkit grade`` in this process clone a server that an earlier run needed as well.
+
+    A server's imports take three seconds of processor time, and its clone is a whole server. Runs with other modules or
+    another environment start their own; so do runs in a new interpreter.
+    """
+    originals: dict[tuple[object, ...], ForkServer] = {}
+    with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
+
+        def server(modules: Sequence[str]) -> ForkServer:
+            variables = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+            key = (tuple(modules), frozenset(variables.items()), os.getcwd())
+            if key not in originals or not originals[key].is_alive:
+                originals[key] = stack.enter_context(ForkServer(modules))
+            return originals[key].clone()
+
+        patch.setattr(work, "ForkServer", server)
+        yield
 
 
 @pytest.fixture
