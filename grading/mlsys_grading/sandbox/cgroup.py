@@ -159,9 +159,8 @@ def _divide(folder: Path) -> None:
     """Move the members of the cgroup into a child, and enable the controllers for its children."""
     ours = folder / _OURS
     ours.mkdir(exist_ok=True)
-    is_root = not (
-        folder / "cgroup.type"
-    ).exists()  # the hierarchy's own root may have members, the kernel's among them
+    # The hierarchy's own root may have members, the kernel's among them.
+    is_root = not (folder / "cgroup.type").exists()
     for _ in range(_TRIES):
         for pid in [os.getpid()] if is_root else (folder / "cgroup.procs").read_text().split():
             with contextlib.suppress(ProcessLookupError):

@@ -124,7 +124,7 @@ def program(machine: str, is_pinned: bool = False) -> bytes:
     ``is_pinned``: who calls may not choose other processors.
     """
     column, architecture = _ARCHITECTURES[machine]
-    refuse, pretend_missing = _REFUSE | errno.EPERM, _REFUSE | errno.ENOSYS
+    refuse, pretend_missing = (_RETURN, 0, 0, _REFUSE | errno.EPERM), (_RETURN, 0, 0, _REFUSE | errno.ENOSYS)
     code: list[Line] = [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_EQUAL, 1, 0, architecture),
@@ -132,64 +132,53 @@ def program(machine: str, is_pinned: bool = False) -> bytes:
         (_LOAD, 0, 0, _NUMBER),
     ]
     if machine == "x86_64":
-        code += [(_AT_LEAST, 0, 1, _X32), (_RETURN, 0, 0, refuse)]
-    code += [(_AT_LEAST, 0, 1, _NEWEST + 1), (_RETURN, 0, 0, pretend_missing)]
+        code += [(_AT_LEAST, 0, 1, _X32), refuse]
+    code += [(_AT_LEAST, 0, 1, _NEWEST + 1), pretend_missing]
     refused = [*REFUSED.values(), *([_SET_AFFINITY] if is_pinned else [])]
     for number in (numbers[column] for numbers in refused):
         if number is not None:
-            code += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, refuse)]
+            code += [(_EQUAL, 0, 1, number), refuse]
     # clone3 takes its flags through memory, where no filter can look; the C library falls back to clone.
-    code += [(_EQUAL, 0, 1, _CLONE3), (_RETURN, 0, 0, pretend_missing)]
-    code += [
-        (_EQUAL, 0, 3, _CLONE[column]),
-        (_LOAD, 0, 0, _FIRST_ARGUMENT),
-        (_ANY_BIT, 0, 1, _NEW_ANYTHING),
-        (_RETURN, 0, 0, refuse),
-        (_LOAD, 0, 0, _NUMBER),
-    ]
-    code += [  # a process that is not dumpable hides its memory from the watcher, too
-        (_EQUAL, 0, 3, _PRCTL[column]),
-        (_LOAD, 0, 0, _FIRST_ARGUMENT),
-        (_EQUAL, 0, 1, kernel.SET_DUMPABLE),
-        (_RETURN, 0, 0, refuse),
-        (_LOAD, 0, 0, _NUMBER),
-    ]
+    code += [(_EQUAL, 0, 1, _CLONE3), pretend_missing]
+    code += _check(_CLONE[column], (_LOAD, 0, 0, _FIRST_ARGUMENT), (_ANY_BIT, 0, 1, _NEW_ANYTHING), refuse)
+    # A process that is not dumpable hides its memory from the watcher, too.
+    code += _check(_PRCTL[column], (_LOAD, 0, 0, _FIRST_ARGUMENT), (_EQUAL, 0, 1, kernel.SET_DUMPABLE), refuse)
+    code += [(_EQUAL, 0, 1, _FLOCK[column]), (_RETURN, 0, 0, _REFUSE | 0)]
     last = len(_TELLING) - 1
     telling = [(_EQUAL, last - at, int(at == last), command) for at, command in enumerate(_TELLING)]
-    code += [(_EQUAL, 0, 1, _FLOCK[column]), (_RETURN, 0, 0, _REFUSE | 0)]
-    code += [(_EQUAL, 0, len(_TELLING) + 3, _FCNTL[column]), (_LOAD, 0, 0, _SECOND_ARGUMENT), *telling]
-    code += [(_RETURN, 0, 0, refuse), (_LOAD, 0, 0, _NUMBER)]
-    code += [  # a process over its CPU limit is killed by the kernel, which would look like a kill from outside
-        (_EQUAL, 0, 3, _SET_LIMIT[column]),
-        (_LOAD, 0, 0, _FIRST_ARGUMENT),
-        (_EQUAL, 0, 1, _CPU_SECONDS),
-        (_RETURN, 0, 0, refuse),
-        (_LOAD, 0, 0, _NUMBER),
-        (_EQUAL, 0, 7, _CHANGE_LIMIT[column]),
+    code += _check(_FCNTL[column], (_LOAD, 0, 0, _SECOND_ARGUMENT), *telling, refuse)
+    # A process over its CPU limit is killed by the kernel, which would look like a kill from outside.
+    code += _check(_SET_LIMIT[column], (_LOAD, 0, 0, _FIRST_ARGUMENT), (_EQUAL, 0, 1, _CPU_SECONDS), refuse)
+    code += _check(
+        _CHANGE_LIMIT[column],
         (_LOAD, 0, 0, _SECOND_ARGUMENT),
         (_EQUAL, 0, 5, _CPU_SECONDS),
         (_LOAD, 0, 0, _THIRD_ARGUMENT),
         (_EQUAL, 0, 2, 0),
         (_LOAD, 0, 0, _THIRD_ARGUMENT + 4),
         (_EQUAL, 1, 0, 0),
-        (_RETURN, 0, 0, refuse),
-        (_LOAD, 0, 0, _NUMBER),
-    ]
+        refuse,
+    )
     sockets = _sockets(refuse)
     code += [(_EQUAL, 1, 0, _SOCKET[column]), (_EQUAL, 0, len(sockets), _SOCKETPAIR[column]), *sockets]
     code += [(_RETURN, 0, 0, _ALLOW)]
     return b"".join(struct.pack("<HBBI", *line) for line in code)
 
 
-def _sockets(refuse: int) -> list[Line]:
+def _check(call: int, *lines: Line) -> list[Line]:
+    """Run ``lines`` for one system call; after them, as for every other call, its number is loaded again."""
+    return [(_EQUAL, 0, len(lines), call), *lines, (_LOAD, 0, 0, _NUMBER)]
+
+
+def _sockets(refuse: Line) -> list[Line]:
     """Allow the families and protocols of ``_SOCKETS``, and refuse all others."""
     code: list[Line] = []
     for family, protocols in _SOCKETS.items():
         code += [(_LOAD, 0, 0, _FIRST_ARGUMENT), (_EQUAL, 0, len(protocols) + 3, family)]
         code += [(_LOAD, 0, 0, _THIRD_ARGUMENT)]
         code += [(_EQUAL, len(protocols) - at, 0, protocol) for at, protocol in enumerate(protocols)]
-        code += [(_RETURN, 0, 0, refuse), (_RETURN, 0, 0, _ALLOW)]
-    return [*code, (_RETURN, 0, 0, refuse)]
+        code += [refuse, (_RETURN, 0, 0, _ALLOW)]
+    return [*code, refuse]
 
 
 def install(is_pinned: bool = False) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Container, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 __all__ = ["held_bytes", "may_hold_bytes", "sockets_of", "tree"]
@@ -28,15 +29,9 @@ def tree(root: int) -> list[int]:
     while waiting:
         pid = waiting.pop()
         found.append(pid)
-        try:
-            threads = os.listdir(f"/proc/{pid}/task")
-        except OSError:
-            continue  # it has ended
-        for thread in threads:
-            try:
-                waiting += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split())
-            except OSError:
-                continue
+        for place in _threads(pid):
+            with suppress(OSError):  # it has ended
+                waiting += map(int, Path(f"{place}/children").read_text().split())
     return found
 
 
@@ -68,14 +63,12 @@ def sockets_of(root: int, but: Container[int] = ()) -> tuple[int, int]:
     in_flight = 0
     for place in (place for pid in tree(root) for place in _threads(pid)):
         for name in _names(f"{place}/fd"):
-            try:
+            with suppress(OSError):
                 kind, _, inode = os.readlink(f"{place}/fd/{name}").partition(":")
                 if kind == "socket" and inode not in seen and int(inode[1:-1]) not in but:
                     seen.add(inode)
                     lines = Path(f"{place}/fdinfo/{name}").read_text().splitlines()
                     in_flight += sum(int(line.split()[1]) for line in lines if line.startswith("scm_fds:"))
-            except OSError:
-                continue
     return len(seen), in_flight
 
 
@@ -135,12 +128,10 @@ def _open_files(place: str) -> _Files:
     sizes = {}
     for name in _names(f"{place}/fd"):
         path = f"{place}/fd/{name}"
-        try:
+        with suppress(OSError):
             if os.readlink(path).startswith("/memfd:"):
                 status = os.stat(path)
                 sizes[status.st_dev, status.st_ino] = status.st_blocks * _BLOCK
-        except OSError:
-            continue
     return sizes
 
 
