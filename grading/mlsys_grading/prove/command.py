@@ -32,15 +32,16 @@ def run(arguments: argparse.Namespace) -> int:
 
     from mlsys_grading.lab import read_labs
     from mlsys_grading.prove.run import prove
-    from mlsys_grading.prove.table import Progress, details, rows
+    from mlsys_grading.prove.table import ProgressBar, details, rows
+    from mlsys_labkit._base.limits import usable_cores
 
     if not hasattr(os, "fork"):
         raise LabkitError("proving forks processes, which this system cannot; use Linux, macOS or WSL")
     labs = read_labs(root_of(arguments), arguments.labs)
-    progress = Progress()
+    jobs, memory_bytes = arguments.jobs or max(1, int(usable_cores())), int(arguments.memory_gib * 1024**3)
+    progress = ProgressBar()
     try:
-        memory_bytes = int(arguments.memory_gib * 1024**3)
-        proofs = prove(labs, arguments.jobs or _cores(), arguments.cell_seconds, memory_bytes, progress)
+        proofs = prove(labs, jobs, arguments.cell_seconds, memory_bytes, progress)
     finally:
         progress.close()
     if arguments.json:
@@ -54,9 +55,3 @@ def run(arguments: argparse.Namespace) -> int:
     for problem in problems:
         print(problem, file=sys.stderr)
     return 1 if problems else 0
-
-
-def _cores() -> int:
-    from mlsys_labkit._base.limits import usable_cores
-
-    return max(1, int(usable_cores()))

@@ -58,8 +58,8 @@ def branch(
 ) -> int:
     """Fork a supervisor that runs ``work`` in a worker and calls ``finish`` once; returns the supervisor's pid.
 
-    ``work`` sends ``{"start": name}`` before each cell, ``{"ran": …}`` after it, ``{"branched": pid}`` for each branch
-    of its own and ``{"over": True}`` at the end; the supervisor waits for those branches.
+    ``work`` sends ``{"start": name}`` before each cell, ``{"ran": …}`` after it and ``{"branched": pid}`` for each
+    branch of its own; the supervisor waits for those branches.
     ``finish`` gets ``{"status": "done" | "timeout" | "died", "at": name, "why": text, "ran": [...]}``. On any other
     message ``fork_for`` branches off the supervisor, which has run no cell, and returns the pid.
     """
@@ -162,6 +162,7 @@ def _worker(work: Callable[[Send], None], read: int, write: int, memory_bytes: i
                 data = data[os.write(write, data) :]
 
         work(send)
+        send({"over": True})  # a status of 0 says less: a cell may end its process with it
         code = 0
     except BaseException:
         traceback.print_exc()

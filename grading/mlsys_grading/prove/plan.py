@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ class LabPlan:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ProofPlan:
     """The input of the server."""
 
     results: str
@@ -71,7 +71,7 @@ def plan_lab(lab: Lab, cwd: Path) -> LabPlan:
     return LabPlan(lab.name, str(cwd), cells, stubs, wrong)
 
 
-def job_names(plan: Plan) -> list[str]:
+def job_names(plan: ProofPlan) -> list[str]:
     """Return the names of all jobs of a plan."""
     return [
         name
@@ -80,10 +80,6 @@ def job_names(plan: Plan) -> list[str]:
     ]
 
 
-def to_json(plan: Plan) -> dict[str, Any]:
-    return asdict(plan)
-
-
-def from_json(data: dict[str, Any]) -> Plan:
+def from_json(data: dict[str, Any]) -> ProofPlan:
     labs = [LabPlan(**{**lab, "wrong": [WrongPlan(**one) for one in lab["wrong"]]}) for lab in data["labs"]]
-    return Plan(**{**data, "labs": labs})
+    return ProofPlan(**{**data, "labs": labs})

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from mlsys_grading import processes
 from mlsys_grading.build.python import imported_names, parse
 from mlsys_grading.files import write_atomic
 from mlsys_grading.lab import Lab
-from mlsys_grading.prove.plan import Plan, job_names, plan_lab, to_json
+from mlsys_grading.prove.plan import ProofPlan, job_names, plan_lab
 from mlsys_grading.prove.verdict import LabProof, judge
 from mlsys_grading.scratch import scratch_folder
 from mlsys_grading.time_limits import PROVED_CELL_SECONDS
@@ -43,7 +44,7 @@ def prove(
     return [judge(lab, results) for lab in labs]
 
 
-def _plan(labs: Sequence[Lab], scratch: Path, jobs: int, cell_seconds: float, memory_bytes: int) -> Plan:
+def _plan(labs: Sequence[Lab], scratch: Path, jobs: int, cell_seconds: float, memory_bytes: int) -> ProofPlan:
     plans = []
     for lab in labs:
         cwd = scratch / "labs" / lab.name
@@ -52,7 +53,7 @@ def _plan(labs: Sequence[Lab], scratch: Path, jobs: int, cell_seconds: float, me
         plans.append(plan_lab(lab, cwd))
     results = scratch / "results"
     results.mkdir()
-    return Plan(str(results), plans, _modules(labs), max(1, jobs), cell_seconds, memory_bytes)
+    return ProofPlan(str(results), plans, _modules(labs), max(1, jobs), cell_seconds, memory_bytes)
 
 
 def _modules(labs: Sequence[Lab]) -> list[str]:
@@ -63,8 +64,8 @@ def _modules(labs: Sequence[Lab]) -> list[str]:
     return sorted(wanted - {"__future__"})
 
 
-def _run(plan: Plan, scratch: Path, observe: Observer) -> Mapping[str, Any]:
-    write_atomic(scratch / "plan.json", json.dumps(to_json(plan)))
+def _run(plan: ProofPlan, scratch: Path, observe: Observer) -> Mapping[str, Any]:
+    write_atomic(scratch / "plan.json", json.dumps(asdict(plan)))
     total, done = len(job_names(plan)), 0
     observe(0, total, "")
     log = scratch / "server.log"

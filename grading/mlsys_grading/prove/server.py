@@ -15,12 +15,14 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from mlsys_grading import processes
 from mlsys_grading.files import write_atomic
 from mlsys_grading.prove.forks import Message, Send, Slots, branch, threads_alive, wait_all
-from mlsys_grading.prove.plan import SOLUTION, UNSOLVED, LabPlan, Plan, WrongPlan, from_json, job_name
+from mlsys_grading.prove.plan import SOLUTION, UNSOLVED, LabPlan, ProofPlan, WrongPlan, from_json, job_name
 from mlsys_grading.shell import CellSource, Shell
 
 
@@ -43,50 +45,37 @@ def _import(modules: Iterable[str]) -> None:
 
 
 class _Server:
-    def __init__(self, plan: Plan, shell: Shell) -> None:
+    def __init__(self, plan: ProofPlan, shell: Shell) -> None:
         self._plan, self._shell = plan, shell
         self._slots = Slots(plan.jobs)
 
     def start(self, lab: LabPlan) -> list[int]:
         """Fork the two workers of a lab."""
         cells = [CellSource(**cell) for cell in lab.cells]
-        stubs = [CellSource(c.index, c.name, lab.stubs.get(str(c.index), c.source), c.is_test) for c in cells]
-
-        def solve(send: Send) -> None:
-            os.chdir(lab.cwd)
-            self._run_solution(lab, cells, send)
+        stubs = [replace(cell, source=lab.stubs.get(str(cell.index), cell.source)) for cell in cells]
 
         def replay(message: Message) -> int:
             wrong = next(one for one in lab.wrong if one.job == message["replay"])
             return self._branch(wrong.job, lambda send: self._replay(lab, cells, wrong, send))
 
         return [
-            self._branch(job_name(lab.name, SOLUTION), solve, fork_for=replay),
-            self._branch(job_name(lab.name, UNSOLVED), lambda send: self._run_in(lab, stubs, send)),
+            self._branch(job_name(lab.name, SOLUTION), lambda send: self._run_solution(lab, cells, send), replay),
+            self._branch(job_name(lab.name, UNSOLVED), lambda send: self._run_unsolved(lab, stubs, send)),
         ]
 
     def _run_solution(self, lab: LabPlan, cells: list[CellSource], send: Send) -> None:
+        os.chdir(lab.cwd)
         for cell in cells:
             for wrong in (one for one in lab.wrong if one.index == cell.index):
                 if threads_alive() == 1:
-                    send({"branched": self._branch(wrong.job, self._wrong_answer(cells, wrong))})
+                    send({"branched": self._branch(wrong.job, partial(self._run, _with_wrong(cells, wrong)))})
                 else:
                     send({"replay": wrong.job})
             self._run([cell], send)
-        send({"over": True})
 
-    def _wrong_answer(self, cells: list[CellSource], wrong: WrongPlan) -> Callable[[Send], None]:
-        todo = [
-            CellSource(cell.index, cell.name, wrong.source if cell.index == wrong.index else cell.source, cell.is_test)
-            for cell in cells
-            if wrong.index <= cell.index <= wrong.last
-        ]
-
-        def work(send: Send) -> None:
-            self._run(todo, send)
-            send({"over": True})
-
-        return work
+    def _run_unsolved(self, lab: LabPlan, stubs: list[CellSource], send: Send) -> None:
+        os.chdir(lab.cwd)
+        self._run(stubs, send)
 
     def _replay(self, lab: LabPlan, cells: list[CellSource], wrong: WrongPlan, send: Send) -> None:
         os.chdir(lab.cwd)
@@ -94,12 +83,7 @@ class _Server:
             if cell.index < wrong.index:
                 send({"start": cell.name})
                 self._shell.run(cell)
-        self._wrong_answer(cells, wrong)(send)
-
-    def _run_in(self, lab: LabPlan, cells: list[CellSource], send: Send) -> None:
-        os.chdir(lab.cwd)
-        self._run(cells, send)
-        send({"over": True})
+        self._run(_with_wrong(cells, wrong), send)
 
     def _run(self, cells: list[CellSource], send: Send) -> None:
         for cell in cells:
@@ -107,9 +91,7 @@ class _Server:
             send({"ran": self._shell.run(cell)})
 
     def _branch(self, job: str, work: Callable[[Send], None], fork_for: Callable[[Message], int] | None = None) -> int:
-        def finish(result: Message) -> None:
-            self._deliver(job, result)
-
+        finish = partial(self._deliver, job)
         return branch(work, finish, self._slots, self._plan.cell_seconds, self._plan.memory_bytes, fork_for)
 
     def _deliver(self, job: str, result: Message) -> None:
@@ -119,6 +101,12 @@ class _Server:
         except OSError as error:
             said += f"\t{error.strerror}: {error.filename}"
         os.write(1, f"{said}\n".encode())  # one short write: lines of several processes never mix
+
+
+def _with_wrong(cells: list[CellSource], wrong: WrongPlan) -> list[CellSource]:
+    """Return the cells from the wrong answer's, which it replaces, to the last that it needs."""
+    rest = [cell for cell in cells if wrong.index <= cell.index <= wrong.last]
+    return [replace(cell, source=wrong.source) if cell.index == wrong.index else cell for cell in rest]
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ def _fine(task: TaskProof) -> bool:
     return task.solution == task.points and task.unsolved == 0 and task.caught == len(task.wrong)
 
 
-class Progress:
+class ProgressBar:
     """A bar with the time that is left; nothing where the stream is no terminal."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
