@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import parent_process
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -93,14 +93,12 @@ def end_descendants() -> None:
 
 def kill_tree(pid: int) -> None:
     """End ``pid`` and everything below it; a process that is gone already is fine."""
-    try:
+    with suppress(psutil.NoSuchProcess):
         root = psutil.Process(pid)
         # Stopped first: a stopped root starts nothing new and stays the parent of every orphan.
         root.suspend()
         _kill_descendants(root)
         root.kill()
-    except psutil.NoSuchProcess:
-        return
 
 
 def _kill_descendants(root: psutil.Process) -> None:
@@ -110,10 +108,8 @@ def _kill_descendants(root: psutil.Process) -> None:
         if not alive:
             return
         for child in alive:
-            try:
+            with suppress(psutil.NoSuchProcess):
                 child.kill()
-            except psutil.NoSuchProcess:
-                continue
         time.sleep(0.01)
 
 
@@ -160,13 +156,10 @@ def tree_memory_bytes(pid: int) -> int:
 
 def high_water_bytes(pid: int) -> int:
     """Return the largest resident set that ``pid`` ever had, as Linux records it (VmHWM); 0 if it cannot be read."""
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return 0
-    for line in status.splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
     return 0
 
 
@@ -182,12 +175,9 @@ def used_seconds(pid: int) -> float:
 def oom_kills() -> int:
     """Count the kills for lack of memory: in our cgroup or, where that is hidden, on the machine."""
     for path in ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control", "/proc/vmstat"):
-        try:
-            lines = Path(path).read_text().splitlines()
-        except OSError:
-            continue
-        for line in lines:
-            name, _, value = line.partition(" ")
-            if name == "oom_kill":
-                return int(value)
+        with suppress(OSError):
+            for line in Path(path).read_text().splitlines():
+                name, _, value = line.partition(" ")
+                if name == "oom_kill":
+                    return int(value)
     return 0

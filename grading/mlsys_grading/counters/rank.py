@@ -20,7 +20,7 @@ from mlsys_labkit.ranks.random_state import RandomState
 from mlsys_labkit.ranks.recording import torch_private
 from mlsys_labkit.ranks.recording.arguments import Arguments, arguments
 from mlsys_labkit.ranks.recording.python_group import Handle, performs_calls
-from mlsys_labkit.ranks.recording.recorder import Recorder, bind, caller
+from mlsys_labkit.ranks.recording.recorder import RankRecorder, bind, caller
 
 __all__ = ["live"]
 
@@ -49,7 +49,7 @@ def live(
         store = dist.HashStore()  # type: ignore[attr-defined]
         dist.init_process_group(_BACKEND, store=store, rank=rank, world_size=world_size)
         stack.callback(dist.destroy_process_group)
-        bind(Recorder(rank, world_size))
+        bind(RankRecorder(rank, world_size))
         stack.callback(bind, None)
         trace = None
         if memory:
@@ -123,13 +123,13 @@ class _RelayedWork(Handle):
         return self.number not in self.group.member.open
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        if self.number in self.group.member.open:
+        if not self.done:
             self._complete(self.group.member.ask("waits", self.number))
         return True
 
     def is_completed(self) -> bool:
         """Return True if the call is complete; other ranks may run meanwhile."""
-        if self.number in self.group.member.open and (told := self.group.member.ask("looks", self.number)):
+        if not self.done and (told := self.group.member.ask("looks", self.number)):
             self._complete(told)
         return self.done
 

@@ -47,7 +47,7 @@ class RankRelay:
         self._start, self._catch_up = start, catch_up
         self._whole = False
         self._seeds: Mapping[str, int] = {}
-        self._sessions: list[Session | None] = []
+        self._sessions: dict[int, Session] = {}
 
     def run(self, name: str, args: Sequence[Any], keywords: Mapping[str, Any], seeds: Mapping[str, int]) -> Run:
         """Run ``checks.run_ranks`` with each rank in a process of its own; its memory remains the rank's own claim.
@@ -66,10 +66,9 @@ class RankRelay:
 
     def end(self) -> None:
         """End all processes; the next run starts others."""
-        for session in self._sessions:
-            if session:
-                session.end(BoundaryError("this process is not needed any more"))
-        self._sessions = []
+        for session in self._sessions.values():
+            session.end(BoundaryError("this process is not needed any more"))
+        self._sessions = {}
 
     def _run(self, name: str, function: Any, world_size: int, *rest: Any, **options: Any) -> Run:
         if type(world_size) is int and world_size > _RANKS:
@@ -78,28 +77,23 @@ class RankRelay:
         traces: dict[int, Any] = {}
         seconds = options.get("timeout_seconds", 20.0)
         sessions = self._ready(world_size)
-
         broken: list[BoundaryError] = []
 
         def carried(*own: Any) -> Any:
             __tracebackhide__ = True
             rank = current().rank
-            session, done = sessions[rank], False
+            session = sessions[rank]
             try:
                 session.seed(self._seeds)
                 asked = [Port(), rank, world_size, function, list(own), memory]
                 value, traces[rank] = session.ask("probe", _LIVE, asked, {}, seconds=seconds)
-                done = True
-            except Exception:
-                done = True
-                raise
-            except BoundaryError as error:
-                broken.append(error)
-                raise
-            finally:
-                if not done:  # the run is over, but this rank's process still waits in it
+                return value
+            except BaseException as error:
+                if isinstance(error, BoundaryError):
+                    broken.append(error)
+                if not isinstance(error, Exception):  # the run is over, but this rank's process still waits in it
                     session.end(BoundaryError("the run ended"))
-            return value
+                raise
 
         carried.__name__ = getattr(function, "__name__", "the function")
         try:
@@ -112,12 +106,10 @@ class RankRelay:
 
     def _ready(self, count: int) -> list[Session]:
         """Return a session for each rank; a rank keeps its process, so that no rank can read another one's data."""
-        self._sessions += [None] * (count - len(self._sessions))
         for rank in range(count):
-            session = self._sessions[rank]
-            if session is None or session.dead:
+            if rank not in self._sessions or self._sessions[rank].dead:
                 self._sessions[rank] = self._start(self._whole)
-        ready = [session for session in self._sessions[:count] if session]
+        ready = [self._sessions[rank] for rank in range(count)]
         for session in ready:
             self._catch_up(session)
         return ready

@@ -19,13 +19,7 @@ from typing import Any
 
 from mlsys_grading.boundary import proxies
 from mlsys_grading.boundary.contract import Contract
-from mlsys_grading.boundary.errors import (
-    BoundaryError,
-    ContractError,
-    ProtocolError,
-    StarvedError,
-    StudentSilentError,
-)
+from mlsys_grading.boundary.errors import BoundaryError, ContractError, ProtocolError, StarvedError, StudentSilentError
 from mlsys_grading.boundary.session import Session
 from mlsys_grading.boundary.wire import Wire
 from mlsys_grading.examine.cell_credit import credit_of, least_credit
@@ -232,9 +226,8 @@ class Examiner:
 
     def _stand_in(self, name: str, statement: ast.ClassDef) -> type:
         special = {each.name for each in statement.body if isinstance(each, ast.FunctionDef)}
-        for base in statement.bases:
-            kind = self._shell.space.get(base.id) if isinstance(base, ast.Name) else None
-            kind = kind or (getattr(builtins, base.id, None) if isinstance(base, ast.Name) else None)
+        for base in (each.id for each in statement.bases if isinstance(each, ast.Name)):
+            kind = self._shell.space.get(base) or getattr(builtins, base, None)
             if isinstance(kind, type) and issubclass(kind, Exception):
                 made = type(name, (kind,), {"__module__": "student"})
                 self._session.exceptions[name] = made

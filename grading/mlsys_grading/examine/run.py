@@ -19,6 +19,7 @@ from mlsys_grading.examine.plan import ExaminerCell, SubmissionPlan, bound_names
 from mlsys_grading.examine.processor_time import standing, waited_seconds
 from mlsys_grading.fork_server.client import Ended, Forked, ForkServer
 from mlsys_grading.fork_server.request import ForkRequest
+from mlsys_grading.processes import used_seconds
 from mlsys_grading.result import CellMark
 from mlsys_grading.sandbox.confine import FAILED, Sandbox
 from mlsys_grading.time_limits import TimeLimits
@@ -133,10 +134,8 @@ class _Examination:
         # A kill from outside, or no processor time on an overloaded machine, is not caused by the student.
         by_a_cell = ended.why in _BY_A_CELL or (not ended.why and ended.code not in (-signal.SIGKILL, FAILED))
         if self._begun and by_a_cell:
-            error = {
-                "kinds": ["ExaminerEndedError"],
-                "message": f"the test ended its examiner: {ended.why or ended.code}",
-            }
+            message = f"the test ended its examiner: {ended.why or ended.code}"
+            error = {"kinds": ["ExaminerEndedError"], "message": message}
             told = {"name": self._begun, "passed": False, "error": error, "printed": "", "seconds": 0.0}
             self._told.setdefault(self._begun, told)
             return ""
@@ -195,11 +194,11 @@ class _Examination:
         limits = self._time_limits
         silence_seconds = 2 * limits.cell_seconds + limits.call_seconds + _GRACE_SECONDS
         control.settimeout(silence_seconds)
-        used_seconds = 0.0
+        used_before = 0.0
         with control.makefile("r", encoding="utf-8") as lines:
             try:
                 for line in lines:
-                    used_seconds = examiner.used_seconds()
+                    used_before = used_seconds(examiner.pid)
                     for kind, told in json.loads(line).items():
                         getattr(self, f"_on_{kind}")(told, control)
                     for each in (examiner, self._student):
@@ -208,7 +207,7 @@ class _Examination:
                     if self._over is not None or self._trouble:
                         return ""
             except TimeoutError:
-                return "busy" if examiner.used_seconds() - used_seconds > silence_seconds / 4 else "stalled"
+                return "busy" if used_seconds(examiner.pid) - used_before > silence_seconds / 4 else "stalled"
             except (BrokenPipeError, ConnectionResetError):
                 pass  # it ended before the answer was sent
         return ""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlsys_grading.fork_server.request import CLONE, ForkRequest
-from mlsys_grading.processes import high_water_bytes, thread_variables, used_seconds
+from mlsys_grading.processes import high_water_bytes, thread_variables
 from mlsys_grading.sandbox import cgroup
 from mlsys_grading.scratch import scratch_folder
 from mlsys_labkit.errors import LabkitError
@@ -97,10 +97,6 @@ class Forked:
             with contextlib.suppress(OSError):
                 Path(f"/proc/{self.pid}/clear_refs").write_text("5")
         return high_water_bytes(self.pid)
-
-    def used_seconds(self) -> float:
-        """Return the processor time of the process and of the children that it waited for; 0 when it is gone."""
-        return used_seconds(self.pid)
 
     def abandon(self) -> None:
         """Request the end of the process, without waiting for it."""

@@ -96,17 +96,13 @@ def _ready(lock: int, device: GpuDevice, out: dict[str, str]) -> DeviceUsage | N
 
 def _hand_back(lock: int, device: GpuDevice, before: DeviceUsage) -> None:
     until = time.monotonic() + _PATIENCE_SECONDS
-    while True:
-        left = usage(device).left_since(before.used_bytes)
-        if not left:
-            os.ftruncate(lock, 0)
-            return
+    while left := usage(device).left_since(before.used_bytes):
         if time.monotonic() > until:
-            break
+            note = f"{left} left on it by a submission that has ended"
+            _note(lock, note, before)
+            raise DeviceError(f"{device.uuid} is out of service until it is free: {note}")
         time.sleep(_LOOK_SECONDS)
-    note = f"{left} left on it by a submission that has ended"
-    _note(lock, note, before)
-    raise DeviceError(f"{device.uuid} is out of service until it is free: {note}")
+    os.ftruncate(lock, 0)
 
 
 def _note(lock: int, why: str, idle: DeviceUsage) -> None:

@@ -77,17 +77,13 @@ def _wrong_answer(path: Path, cell: Cell, solutions: Mapping[str, str]) -> Wrong
         if source and source == solution:
             raise _MisfitError(cell.line, "it is the solution; change something")
     except _MisfitError as misfit:
-        raise LabkitError(f"{path}:{misfit.line}: {task} / {name}: {misfit.problem}") from None
+        line, problem = misfit.args
+        raise LabkitError(f"{path}:{line}: {task} / {name}: {problem}") from None
     return WrongAnswer(task, name, misconception, float(header["keeps"]), source, cell.line, written)
 
 
 class _MisfitError(Exception):
-    """An edit that cannot be applied, with its line in the file."""
-
-    def __init__(self, line: int, problem: str) -> None:
-        super().__init__(problem)
-        self.line = line
-        self.problem = problem
+    """An edit that cannot be applied: its line in the file, and the problem."""
 
 
 def _edited(solution: str, lines: Sequence[Line]) -> str:

@@ -75,7 +75,7 @@ class NotebookResult:
 
 
 @dataclass(frozen=True)
-class Run:
+class RunResult:
     """All notebooks of one ``labkit run``, and the settings that repeat it."""
 
     notebooks: tuple[NotebookResult, ...]
@@ -97,11 +97,9 @@ class Run:
         return not self.interrupted and all(notebook.status == "passed" for notebook in self.notebooks)
 
 
-def to_json(run: Run) -> dict[str, Any]:
+def to_json(run: RunResult) -> dict[str, Any]:
     """Return the run as plain JSON data; ``mlsys_grading/report/report.schema.json`` describes it."""
-    data = {"schema_version": SCHEMA_VERSION, "passed": run.passed, **asdict(run)}
-    data["machine"], data["versions"] = dict(run.machine), dict(run.versions)
-    return data
+    return {"schema_version": SCHEMA_VERSION, "passed": run.passed, **asdict(run)}
 
 
 def notebook_from_json(data: Mapping[str, Any]) -> NotebookResult:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from mlsys_grading.arguments import add_labs, need
+from mlsys_grading.arguments import add_labs, count, need
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -17,7 +17,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "Exit code 1: a notebook failed; 2: the run could not start; 130: Ctrl-C, what was finished is in the report.",
     )
     add_labs(parser)
-    parser.add_argument("--jobs", type=_count, metavar="N", help="notebooks at once (default: the cores we may use)")
+    parser.add_argument("--jobs", type=count, metavar="N", help="notebooks at once (default: the cores we may use)")
     parser.add_argument("--smoke", action="store_true", help="small sizes: every cell runs, in seconds")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="the labs' seed parameter (default: 0)")
     parser.add_argument(
@@ -42,12 +42,6 @@ def _run(arguments: argparse.Namespace) -> int:
     from mlsys_grading.run.verb import run_verb
 
     return run_verb(arguments)
-
-
-def _count(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number from 1, got {text!r}")
-    return int(text)
 
 
 def _seconds(text: str) -> float:

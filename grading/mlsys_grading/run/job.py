@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Job:
+class NotebookJob:
     """One notebook to execute, with everything its worker needs.
 
     ``notebook`` is read and never written; ``executed`` (a notebook) and ``page`` (HTML) are written; ``log`` takes the

@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
@@ -18,7 +19,7 @@ from typing import Any
 
 from mlsys_grading import processes
 from mlsys_grading.report.result import Failure, NotebookResult
-from mlsys_grading.run.job import Job
+from mlsys_grading.run.job import NotebookJob
 
 TICK_SECONDS = 0.1
 
@@ -27,7 +28,7 @@ TICK_SECONDS = 0.1
 class Running:
     """A notebook that is running, for the pool and for its observer."""
 
-    job: Job
+    job: NotebookJob
     process: Any
     events: Connection
     started: float
@@ -47,7 +48,10 @@ Observer = Callable[[Sequence[Running], Sequence[NotebookResult]], None]
 
 
 def execute(
-    jobs: Sequence[Job], at_once: int, notebook_seconds: float, observe: Observer = lambda running, finished: None
+    jobs: Sequence[NotebookJob],
+    at_once: int,
+    notebook_seconds: float,
+    observe: Observer = lambda running, finished: None,
 ) -> tuple[list[NotebookResult], bool]:
     """Execute ``jobs``, ``at_once`` of them at a time, in the order given.
 
@@ -87,7 +91,7 @@ def execute(
     return finished, False
 
 
-def _start(context: Any, job: Job, begun: float) -> Running:
+def _start(context: Any, job: NotebookJob, begun: float) -> Running:
     here, there = context.Pipe(duplex=False)
     environment = dict(os.environ) | processes.thread_variables(job.threads)
     process = context.Process(target=_work, args=(job, environment, there), name=job.name)
@@ -97,7 +101,7 @@ def _start(context: Any, job: Job, begun: float) -> Running:
     return Running(job, process, here, now, now - begun)
 
 
-def _work(job: Job, environment: dict[str, str], events: Connection) -> None:
+def _work(job: NotebookJob, environment: dict[str, str], events: Connection) -> None:
     # Imported here, in the worker, where it is there already; the parent never pays for it.
     from mlsys_grading.run.worker import work
 
@@ -105,15 +109,13 @@ def _work(job: Job, environment: dict[str, str], events: Connection) -> None:
 
 
 def _listen(one: Running) -> None:
-    try:
+    with suppress(EOFError, OSError):
         while one.events.poll():
             message = one.events.recv()
             if message[0] == "cell":
                 one.cell, one.grade_id, one.cells_done = message[1:]
             else:
                 one.result = message[1]
-    except (EOFError, OSError):
-        return
 
 
 def _ended(one: Running, notebook_seconds: float) -> NotebookResult | None:
@@ -126,15 +128,13 @@ def _ended(one: Running, notebook_seconds: float) -> NotebookResult | None:
         peak_bytes = max(one.peak_bytes, one.result.peak_bytes or 0) or None
         return replace(one.result, peak_bytes=peak_bytes, begun_seconds=one.begun_seconds)
     if is_dead:
-        return _stopped(
-            one,
-            "failed",
-            Failure("set-up", "the worker that ran the notebook died", cell=one.cell, grade_id=one.grade_id),
-        )
-    if one.seconds > notebook_seconds:
+        failure = Failure("set-up", "the worker that ran the notebook died", one.cell, one.grade_id)
+    elif one.seconds > notebook_seconds:
         message = f"notebook still running after {notebook_seconds:g} s (--timeout-notebook)"
-        return _stopped(one, "failed", Failure("notebook timeout", message, cell=one.cell, grade_id=one.grade_id))
-    return None
+        failure = Failure("notebook timeout", message, one.cell, one.grade_id)
+    else:
+        return None
+    return _stopped(one, "failed", failure)
 
 
 def _stopped(one: Running, status: Any, failure: Failure | None) -> NotebookResult:

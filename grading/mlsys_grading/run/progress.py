@@ -15,7 +15,7 @@ BAR_CELLS = 24
 MARKS = {"passed": ("✓", "32"), "failed": ("✗", "31"), "interrupted": ("■", "33"), "not run": ("–", "33")}
 
 
-class Progress:
+class RunProgress:
     """A drawing of a run's state on ``stream``: the pool calls it as its observer; ``close`` it at the end.
 
     ``weights`` says how long each notebook is expected to take, in any unit: seconds of an earlier run, or cells.

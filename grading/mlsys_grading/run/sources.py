@@ -16,7 +16,7 @@ from mlsys_labkit.errors import LabkitError
 
 
 @dataclass(frozen=True)
-class Source:
+class NotebookSource:
     """A notebook to execute. ``digest`` changes with anything that could change its result; ``cwd`` is its folder."""
 
     name: str
@@ -27,7 +27,7 @@ class Source:
     code_cells: int
 
 
-def from_labs(labs: Sequence[Lab], scratch: Path) -> list[Source]:
+def from_labs(labs: Sequence[Lab], scratch: Path) -> list[NotebookSource]:
     """Write the labs' solutions as notebooks under ``scratch``, each in its own folder beside the lab's data."""
     sources = []
     for lab in labs:
@@ -41,7 +41,7 @@ def from_labs(labs: Sequence[Lab], scratch: Path) -> list[Source]:
     return sources
 
 
-def from_folder(folder: Path, wanted: Sequence[str]) -> list[Source]:
+def from_folder(folder: Path, wanted: Sequence[str]) -> list[NotebookSource]:
     """Return the notebooks of ``folder`` and its immediate subfolders; each runs in its own folder.
 
     Raises:
@@ -76,7 +76,7 @@ def kit_digest() -> str:
     return _digest([part for file in files for part in (file.name.encode(), file.read_bytes())])
 
 
-def _source(name: str, notebook: Path, cwd: Path, digest: str) -> Source:
+def _source(name: str, notebook: Path, cwd: Path, digest: str) -> NotebookSource:
     """Describe a notebook; one that is no JSON becomes a source too, for its worker to report."""
     try:
         cells = json.loads(notebook.read_bytes())["cells"]
@@ -84,7 +84,7 @@ def _source(name: str, notebook: Path, cwd: Path, digest: str) -> Source:
         title = next(filter(None, map(_heading, cells)), name)
     except (ValueError, KeyError, TypeError):
         code_cells, title = 0, name
-    return Source(name, title, notebook, cwd, digest, code_cells)
+    return NotebookSource(name, title, notebook, cwd, digest, code_cells)
 
 
 def _heading(cell: dict[str, object]) -> str:

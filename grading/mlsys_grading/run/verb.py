@@ -18,11 +18,11 @@ from mlsys_grading.files import named
 from mlsys_grading.lab import read_labs
 from mlsys_grading.report import environment, roofline_figure, write
 from mlsys_grading.report.clock import clock
-from mlsys_grading.report.result import NotebookResult, Run
+from mlsys_grading.report.result import NotebookResult, RunResult
 from mlsys_grading.run import pool
-from mlsys_grading.run.job import Job
-from mlsys_grading.run.progress import Progress
-from mlsys_grading.run.sources import Source, from_folder, from_labs, kit_digest
+from mlsys_grading.run.job import NotebookJob
+from mlsys_grading.run.progress import RunProgress
+from mlsys_grading.run.sources import NotebookSource, from_folder, from_labs, kit_digest
 from mlsys_grading.scratch import scratch_folder
 
 # The path of a Unix socket has room for 103 bytes on macOS, and ours end in /labkit-00000000.scratch/00000000/k-ipc-1.
@@ -55,12 +55,12 @@ def run_verb(arguments: Namespace) -> int:
 
 def _execute(
     arguments: Namespace,
-    sources: Sequence[Source],
+    sources: Sequence[NotebookSource],
     stage: Path,
     scratch: Path,
     before: dict[str, NotebookResult],
     out: Path,
-) -> Run:
+) -> RunResult:
     from mlsys_labkit._base.limits import usable_cores
 
     started, clock_started = datetime.now(UTC).astimezone(), time.monotonic()
@@ -88,7 +88,7 @@ def _execute(
     # Longest first: a long notebook that starts last would leave the other cores idle at the end.
     rest.sort(key=lambda source: -weights[source.name])
     jobs = [_job(arguments, source, stage, scratch, threads, prints[source.name]) for source in rest]
-    progress = Progress(sys.stdout, weights, {source.name: source.code_cells for source in rest})
+    progress = RunProgress(sys.stdout, weights, {source.name: source.code_cells for source in rest})
     if kept:
         print(f"{len(kept)} unchanged since they passed; {len(rest)} to run", flush=True)
     try:
@@ -97,7 +97,7 @@ def _execute(
         progress.close()
     finished = [_with_page(result, jobs) for result in finished]
     results = {result.name: result for result in [*kept, *finished]}
-    return Run(
+    return RunResult(
         notebooks=tuple(results.get(source.name) or _not_run(source) for source in sources),
         started=started.isoformat(timespec="seconds"),
         seconds=time.monotonic() - clock_started,
@@ -111,13 +111,13 @@ def _execute(
     )
 
 
-def _sources(arguments: Namespace, scratch: Path) -> list[Source]:
+def _sources(arguments: Namespace, scratch: Path) -> list[NotebookSource]:
     if arguments.notebooks is not None:
         return from_folder(arguments.notebooks, arguments.labs)
     return from_labs(read_labs(root_of(arguments), arguments.labs), scratch)
 
 
-def _weights(sources: Sequence[Source], before: dict[str, NotebookResult]) -> dict[str, float]:
+def _weights(sources: Sequence[NotebookSource], before: dict[str, NotebookResult]) -> dict[str, float]:
     """Return the expected seconds of each notebook: the last report's, or a guess from its number of cells."""
     known = {source.name: before[source.name].seconds for source in sources if source.name in before}
     cells = sum(source.code_cells for source in sources if source.name in known)
@@ -125,9 +125,11 @@ def _weights(sources: Sequence[Source], before: dict[str, NotebookResult]) -> di
     return {source.name: known.get(source.name, max(source.code_cells, 1) * pace) for source in sources}
 
 
-def _job(arguments: Namespace, source: Source, stage: Path, scratch: Path, threads: int, fingerprint: str) -> Job:
+def _job(
+    arguments: Namespace, source: NotebookSource, stage: Path, scratch: Path, threads: int, fingerprint: str
+) -> NotebookJob:
     sockets = Path(tempfile.mkdtemp(dir=scratch, prefix=""))
-    return Job(
+    return NotebookJob(
         name=source.name,
         title=source.title,
         notebook=source.notebook,
@@ -145,7 +147,7 @@ def _job(arguments: Namespace, source: Source, stage: Path, scratch: Path, threa
     )
 
 
-def _with_page(result: NotebookResult, jobs: Sequence[Job]) -> NotebookResult:
+def _with_page(result: NotebookResult, jobs: Sequence[NotebookJob]) -> NotebookResult:
     """Write the page that a killed worker could not, from the notebook that papermill had saved."""
     if result.page is not None or result.status == "interrupted":
         return result
@@ -155,7 +157,7 @@ def _with_page(result: NotebookResult, jobs: Sequence[Job]) -> NotebookResult:
     return write_page(job.page, job.executed, job.notebook, result)
 
 
-def _not_run(source: Source) -> NotebookResult:
+def _not_run(source: NotebookSource) -> NotebookResult:
     return NotebookResult(source.name, source.title, "not run", "", cells_total=source.code_cells)
 
 

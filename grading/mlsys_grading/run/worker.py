@@ -21,14 +21,14 @@ from papermill.execute import execute_notebook
 from mlsys_grading import processes
 from mlsys_grading.report.lab_page import write_page
 from mlsys_grading.report.result import Failure, NotebookResult
-from mlsys_grading.run.job import Job
+from mlsys_grading.run.job import NotebookJob
 from mlsys_grading.run.watch import Watch, first_line, plain
 
 START_SECONDS = 60
 LOG_TAIL_LINES = 20
 
 
-def work(job: Job, environment: dict[str, str], events: Connection) -> None:
+def work(job: NotebookJob, environment: dict[str, str], events: Connection) -> None:
     """Execute ``job``; send ``("cell", number, grade_id, done)`` at each code cell, ``("done", result)`` at the end."""
     processes.own_descendants()
     processes.end_with_asker()
@@ -46,7 +46,7 @@ def work(job: Job, environment: dict[str, str], events: Connection) -> None:
         os._exit(0)
 
 
-def run_notebook(job: Job, tell: Callable[[tuple[Any, ...]], None]) -> NotebookResult:
+def run_notebook(job: NotebookJob, tell: Callable[[tuple[Any, ...]], None]) -> NotebookResult:
     """Execute the notebook of ``job`` in this process's environment; every way to fail becomes a :class:`Failure`."""
     started = time.monotonic()
     watch = Watch(tell)
@@ -64,7 +64,7 @@ def run_notebook(job: Job, tell: Callable[[tuple[Any, ...]], None]) -> NotebookR
     )
 
 
-def _execute(job: Job, watch: Watch) -> Failure | None:
+def _execute(job: NotebookJob, watch: Watch) -> Failure | None:
     try:
         notebook = nbformat.read(job.notebook, as_version=4)  # type: ignore[no-untyped-call]
         nbformat.validate(notebook)
@@ -107,7 +107,7 @@ def _execute(job: Job, watch: Watch) -> Failure | None:
     return watch.unfinished()
 
 
-def _died(watch: Watch, error: Exception, job: Job, out_of_memory: bool) -> Failure:
+def _died(watch: Watch, error: Exception, job: NotebookJob, out_of_memory: bool) -> Failure:
     process = watch.process
     code = process.poll() if process is not None else None
     said = _tail(job.log)
