@@ -84,10 +84,7 @@ class Roof:
             >>> Roofline.from_spec("a100-sxm-80gb").attainable(1.0, "float32") / 1e12
             2.039
         """
-        return min(
-            self.compute(dtype, origin).value,
-            self.memory(level, origin).attainable(intensity),
-        )
+        return min(self.compute(dtype, origin).value, self.memory(level, origin).attainable(intensity))
 
     def ridge(self, dtype: str = "float32", level: str = "dram", origin: Origin | None = None) -> float:
         """Return the intensity in FLOP/B below which memory is the limit and above which arithmetic is."""

@@ -110,14 +110,12 @@ def measure_pairs(
                 continue
             ratios = _log_ratios(times)
             interval = symmetric_centre(ratios, confidence)
-            decided = interval.low > limit or interval.high < -limit or -limit <= interval.low <= interval.high <= limit
+            verdict = _verdict(interval.low, interval.high, limit)
             # A slow function may have run past several looks: the confidence was spent for each of them.
             look = next((later for later in looks if later > clock.now() - start), math.inf)
-            if decided or clock.now() - start >= seconds:
+            if verdict != "undecided" or clock.now() - start >= seconds:
                 break
-    ratio = interval.value
-    verdict = _verdict(interval.low, interval.high, limit)
-    advice = ""
+    ratio, advice = interval.value, ""
     if verdict == "undecided":
         near = min(abs(abs(ratio) - limit), abs(ratio)) < (interval.high - interval.low) / 2
         advice = "Give it more seconds" + (", or a margin further from the ratio" if near else ", or a quieter machine")

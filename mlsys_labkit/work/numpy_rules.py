@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -83,7 +83,10 @@ def einsum_flops(args: Any, kwargs: dict[str, Any]) -> float:
         for term, item in zip(terms, operands, strict=True)
         for letter, size in zip(term, item.shape, strict=True)
     }
-    volume = functools.partial(_volume, sizes)
+
+    def volume(letters: Iterable[str]) -> float:
+        return float(math.prod(sizes[letter] for letter in set(letters)))
+
     if len(terms) == 1:
         return volume(terms[0]) if set(terms[0]) - set(output) else 0.0
     if len(terms) > 2:  # numpy's own loop: every product and one addition for each point of the index space
@@ -96,10 +99,6 @@ def einsum_flops(args: Any, kwargs: dict[str, Any]) -> float:
             terms[position] = "".join(letter for letter in term if letter not in alone)
     indices = set(terms[0]) | set(terms[1])
     return flops + volume(indices) * (2 if indices - set(output) else 1)
-
-
-def _volume(sizes: dict[str, int], letters: Any) -> float:
-    return float(math.prod(sizes[letter] for letter in set(letters)))
 
 
 def ufunc_flops(ufunc: Any, method: str, inputs: list[Array], results: list[Array]) -> float | None:

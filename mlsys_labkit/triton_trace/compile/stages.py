@@ -35,14 +35,12 @@ def lines_of(stage: str, text: str, files: Mapping[str, str]) -> Lines:
         >>> lines_of("ptx", ".loc 1 4 0\\nadd.s32 %r1, %r2, 1;\\n.file 1 \\"In[3]\\"", {"In[3]": "In[3]"})
         {Line(place='In[3]', number=4): (2,)}
     """
-    found: dict[Line, list[int]] = {}
+    found: dict[Line, set[int]] = {}
     for number, places in STAGES[stage](text.splitlines()):
         for file, line in places:
             if file in files and line > 0:
-                numbers = found.setdefault(Line(files[file], line), [])
-                if number not in numbers[-1:]:
-                    numbers.append(number)
-    return {line: tuple(sorted(set(found[line]))) for line in sorted(found)}
+                found.setdefault(Line(files[file], line), set()).add(number)
+    return {line: tuple(sorted(found[line])) for line in sorted(found)}
 
 
 Place = tuple[str, int]

@@ -66,9 +66,10 @@ class ArrayTraffic:
 def accesses(log: Log) -> tuple[Access, ...]:
     """Return the traffic by line, in the order of the source."""
     own = _program_bytes(log)
-    idle = np.bincount(log.site[log.region < 0], log.masked[log.region < 0], len(log.sites)).astype(int)
+    active = log.region >= 0
+    idle = np.bincount(log.site[~active], log.masked[~active], len(log.sites)).astype(int)
     found = []
-    for site, region in _pairs(log):
+    for site, region in sorted(set(zip(log.site[active].tolist(), log.region[active].tolist(), strict=True))):
         rows = np.flatnonzero((log.site == site) & (log.region == region))
         kind, line, size = log.sites[site]
         elements = int(log.elements[rows].sum())
@@ -136,11 +137,6 @@ def alike(log: Log) -> list[tuple[NDArray[np.int64], int]]:
         known = sorts.setdefault(signature[start:stop].tobytes(), [start, stop, 0])
         known[2] += 1
     return [(np.sort(order[start:stop]), times) for start, stop, times in sorts.values()]
-
-
-def _pairs(log: Log) -> list[tuple[int, int]]:
-    active = log.region >= 0
-    return sorted(set(zip(log.site[active].tolist(), log.region[active].tolist(), strict=True)))
 
 
 def _distinct(log: Log, rows: NDArray[np.int64]) -> int:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from mlsys_labkit.formats import FloatFormat
 
 __all__ = ["NARROW", "Narrow", "fused_multiply_add", "round_to_odd"]
 
@@ -45,7 +47,7 @@ class Narrow:
         """Return the numbers of codes, exactly."""
         if self.code is np.uint16:
             return np.asarray((codes.astype(np.uint32) << np.uint32(16)).view(np.float32))
-        return np.asarray(_table(self.name)[codes])
+        return np.asarray(_fp8_values(self.name)[codes])
 
     def encode(self, values: NDArray[Any], toward_zero: bool = False) -> NDArray[Any]:
         """Return the nearest codes, ties to even; with ``toward_zero`` the nearest of no larger magnitude."""
@@ -119,20 +121,11 @@ def fused_multiply_add(x: Floats, y: Floats, z: Floats) -> NDArray[np.float64]:
 
 
 @cache
-def _table(name: str) -> NDArray[np.float32]:
+def _fp8_values(name: str) -> NDArray[np.float32]:
+    """Return the number of each code."""
     form = NARROW[name]
-    codes = np.arange(256)
-    mantissa = codes & ((1 << form.mantissa_bits) - 1)
-    exponent = (codes & 0x7F) >> form.mantissa_bits
-    fraction = mantissa / (1 << form.mantissa_bits)
-    numbers = np.where(
-        exponent == 0, np.ldexp(fraction, 1 - form.exponent_bias), np.ldexp(1 + fraction, exponent - form.exponent_bias)
-    )
-    magnitude = codes & 0x7F
-    numbers = np.where(magnitude > form.largest, np.nan, numbers)
-    if form.infinity is not None:
-        numbers = np.where(magnitude == form.infinity, np.inf, numbers)
-    return np.where(codes & 0x80, -numbers, numbers).astype(np.float32)
+    specials: Literal["ieee", "nan"] = "nan" if form.infinity is None else "ieee"
+    return FloatFormat(name, 7 - form.mantissa_bits, form.mantissa_bits, specials).values().astype(np.float32)
 
 
 # NVIDIA's conversions to fp8 saturate (cvt.rn.satfinite), those to bf16 do not.

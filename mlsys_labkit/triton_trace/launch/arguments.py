@@ -253,33 +253,28 @@ def _torch_span(name: str, tensor: Any) -> Span:
 
 def _place(spans: list[Span], packed: Packed) -> None:
     """Put overlapping arrays into one region, regions a DISTANCE apart, and keep each allocation's alignment."""
-    addresses: dict[int, int] = {}
     regions: list[list[int]] = []
     for i in sorted(range(len(spans)), key=lambda i: spans[i].low):
         if regions and spans[i].low < max(spans[j].high for j in regions[-1]):
             regions[-1].append(i)
         else:
             regions.append([i])
-    bounds: dict[int, tuple[int, int]] = {}
+    shifts: dict[int, int] = {}  # from an address of this process to one of the simulated GPU
     for members in sorted(regions, key=min):
         low, high = min(spans[i].low for i in members), max(spans[i].high for i in members)
-        root = min(spans[i].root for i in members)
-        base = (len(packed.regions) + 1) * DISTANCE
-        shift = base - root
+        shift = (len(packed.regions) + 1) * DISTANCE - min(spans[i].root for i in members)
         writable = all(spans[i].writable for i in members)
         packed.regions.append((low + shift, high + shift, writable, low))
-        for i in members:
-            addresses[i] = spans[i].pointer + shift
-            bounds[i] = (spans[i].low + shift, spans[i].high + shift)
+        shifts |= dict.fromkeys(members, shift)
     for i, span in enumerate(spans):
-        start, stop = bounds[i]
+        address, start, stop = (at + shifts[i] for at in (span.pointer, span.low, span.high))
         packed.arrays.append(
-            Argument(span.name, addresses[i], start, stop, span.dtype, span.itemsize, span.shape, span.strides)
+            Argument(span.name, address, start, stop, span.dtype, span.itemsize, span.shape, span.strides)
         )
-    _resolve(packed.arguments, addresses)
+    _resolve(packed.arguments, [one.address for one in packed.arrays])
 
 
-def _resolve(tree: Any, addresses: dict[int, int]) -> None:
+def _resolve(tree: Any, addresses: Sequence[int]) -> None:
     """Replace the numbers of spans by addresses."""
     for value in tree.values() if isinstance(tree, dict) else tree:
         if isinstance(value, dict):
