@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -26,13 +27,17 @@ def fork_servers_are_imported_once() -> Iterator[None]:
     another environment start their own; so do runs in a new interpreter.
     """
     originals: dict[tuple[object, ...], ForkServer] = {}
-    with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
+    with (
+        ThreadPoolExecutor(1) as starter,  # a server ends with the thread that started it
+        ExitStack() as stack,
+        pytest.MonkeyPatch.context() as patch,
+    ):
 
         def server(modules: Sequence[str]) -> ForkServer:
             variables = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
             key = (tuple(modules), frozenset(variables.items()), os.getcwd())
             if key not in originals or not originals[key].is_alive:
-                originals[key] = stack.enter_context(ForkServer(modules))
+                originals[key] = stack.enter_context(starter.submit(ForkServer, modules).result())
             return originals[key].clone()
 
         patch.setattr(work, "ForkServer", server)
