@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Counter:
-    """The lines of a profile that make up a counter, and its description. Without ``field`` no line is named."""
+    """The description of a counter, and the lines of a profile that make it up. Without ``field`` no line is named."""
 
-    field: str
-    space: str
-    ops: tuple[str, ...]
     meaning: str
     next_step: str
+    field: str = ""
+    space: str = ""
+    ops: tuple[str, ...] = ()
 
 
 _OPS = ("load", "store", "atomic")
@@ -40,25 +40,17 @@ _WAVEFRONTS = (
     "lanes of one request asked the same bank for different words",
     "take the words that the 32 lanes ask for modulo 32, and pad the rows of the shared tile until no two agree",
 )
+_BARRIER = "which barrier orders nothing?"
+_BYTES = "distinct bytes of global memory"
 _PLAIN: dict[str, _Counter] = {
-    "bank_conflicts": _Counter("conflicts", "shared", _OPS, *_WAVEFRONTS),
-    "worst_bank_conflict": _Counter("worst", "shared", _OPS, *_WAVEFRONTS),
-    "barriers": _Counter(
-        "", "", (), "each block counts once for every __syncthreads() it passes", "which barrier orders nothing?"
-    ),
-    "warp_barriers": _Counter(
-        "", "", (), "each warp counts once for every __syncwarp() it passes", "which barrier orders nothing?"
-    ),
-    "simt_efficiency": _Counter(
-        "", "", (), "lanes stand idle while others of their warp work", "branch by warp and not by lane"
-    ),
-    "flops": _Counter("", "", (), "a multiply-add is two operations", "count loop iterations times operations in each"),
-    "bytes_read": _Counter(
-        "sectors", "global", ("load",), "distinct bytes of global memory", "is every input element read?"
-    ),
-    "bytes_written": _Counter(
-        "sectors", "global", ("store",), "distinct bytes of global memory", "is every output element written?"
-    ),
+    "bank_conflicts": _Counter(*_WAVEFRONTS, "conflicts", "shared", _OPS),
+    "worst_bank_conflict": _Counter(*_WAVEFRONTS, "worst", "shared", _OPS),
+    "barriers": _Counter("each block counts once for every __syncthreads() it passes", _BARRIER),
+    "warp_barriers": _Counter("each warp counts once for every __syncwarp() it passes", _BARRIER),
+    "simt_efficiency": _Counter("lanes stand idle while others of their warp work", "branch by warp and not by lane"),
+    "flops": _Counter("a multiply-add is two operations", "count loop iterations times operations in each"),
+    "bytes_read": _Counter(_BYTES, "is every input element read?", "sectors", "global", ("load",)),
+    "bytes_written": _Counter(_BYTES, "is every output element written?", "sectors", "global", ("store",)),
 }
 
 
@@ -67,8 +59,8 @@ def _known() -> dict[str, _Counter]:
     for op in _OPS:
         for space, field, words in (("global", "sectors", _SECTORS), ("shared", "wavefronts", _WAVEFRONTS)):
             per = f"{field}_per_{op}_request" if space == "global" else f"{field}_per_shared_{op}"
-            names[f"{space}_{op}_requests"] = _Counter("requests", space, (op,), *_REQUESTS)
-            names[f"{space}_{op}_{field}"] = names[per] = _Counter(field, space, (op,), *words)
+            names[f"{space}_{op}_requests"] = _Counter(*_REQUESTS, "requests", space, (op,))
+            names[f"{space}_{op}_{field}"] = names[per] = _Counter(*words, field, space, (op,))
     return names
 
 
