@@ -14,6 +14,8 @@ from typing import Any
 import hypothesis
 import pytest
 
+from mlsys_labkit._base.limits import memory_free_bytes, usable_cores
+
 ROOT = Path(__file__).resolve().parents[1]
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 # `make test-places` runs these folders, the groups that start a Hub or JupyterLab, and the tests of the built site.
@@ -34,6 +36,13 @@ def pytest_configure() -> None:
     # A suite started in the background inherits an ignored Ctrl-C, and would hand it down to all that it starts.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Start two workers a core, if each has 1.5 GiB: half of the time, a test waits for a process to start or end."""
+    free = memory_free_bytes()
+    fitting = free // (3 << 29) if free else 1 << 30
+    return max(1, min(round(2 * usable_cores()), fitting))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
