@@ -114,6 +114,8 @@ def _with_state(state: RandomState, fn: Callable[..., Any], *args: Any) -> Any:
 def chosen_backend(backend: str, world_size: object) -> tuple[Chosen, int]:
     """Return the backend and the number of ranks. Raises RanksError for a choice that cannot run here."""
     torch = require("torch", "torch")
+    from mlsys_labkit.ranks.recording.recorder import running
+
     size = _world_size(world_size)
     chosen = _backend(torch, backend, size)
     if size > _MOST[chosen]:
@@ -121,7 +123,8 @@ def chosen_backend(backend: str, world_size: object) -> tuple[Chosen, int]:
             f"{size} ranks are too many for the {chosen} backend, which takes at most {_MOST[chosen]}; "
             f"take fewer, up to {_MOST['local']} with backend='local'"
         )
-    _refuse_inside_a_rank()
+    if running():
+        raise RanksError("ranks.run was called on a rank of another run; call it outside, once for each run")
     return chosen, size
 
 
@@ -156,13 +159,6 @@ def _backend(torch: Any, backend: str, size: int) -> Chosen:
         raise RanksError(f"nccl needs a GPU a rank: {size} ranks, {torch.cuda.device_count()} GPUs; use backend='gloo'")
     chosen: Chosen = backend  # type: ignore[assignment]
     return chosen
-
-
-def _refuse_inside_a_rank() -> None:
-    from mlsys_labkit.ranks.recording.recorder import running
-
-    if running():
-        raise RanksError("ranks.run was called on a rank of another run; call it outside, once for each run")
 
 
 def _for_each(args: Sequence[Any], size: int) -> list[list[Any]]:

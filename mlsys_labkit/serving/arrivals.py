@@ -140,18 +140,21 @@ def request_trace(
     seconds = arrival_times(count, rate_per_second, variation=variation, seed=seed)
     prompts = _lengths(prompt_tokens, "prompt_tokens", np.random.default_rng([seed, _PROMPT_LENGTHS]), count)
     outputs = _lengths(output_tokens, "output_tokens", np.random.default_rng([seed, _OUTPUT_LENGTHS]), count)
-    text = _held_out_tokens() if source is None else source
+    if source is None:
+        from mlsys_labkit import lm
+
+        source = lm.load()[1].encode(lm.held_out())
     heads: list[tuple[int, ...]] = [()]
     chosen = np.zeros(count, dtype=np.int64)
     if prefixes:
         random = np.random.default_rng([seed, _PREFIXES])
         chosen = random.choice(prefixes.count, count, p=prefixes.probabilities)
-        heads = [_passage(text, prefixes.tokens, random) for _ in range(prefixes.count)]
+        heads = [_passage(source, prefixes.tokens, random) for _ in range(prefixes.count)]
     random = np.random.default_rng([seed, _TEXT])
     return tuple(
         Request(
             id=f"r{index}",
-            prompt=heads[chosen[index]] + _passage(text, int(prompts[index]), random),
+            prompt=heads[chosen[index]] + _passage(source, int(prompts[index]), random),
             max_new_tokens=int(outputs[index]),
             arrival_seconds=seconds[index],
             temperature=temperature,
@@ -243,9 +246,3 @@ def _passage(source: Sequence[int] | int, tokens: int, random: np.random.Generat
         raise RequestError(f"a prompt of {tokens} tokens does not fit a source of {len(source)}; give a longer text")
     start = int(random.integers(0, len(source) - tokens + 1))
     return tuple(source[start : start + tokens])
-
-
-def _held_out_tokens() -> list[int]:
-    from mlsys_labkit import lm
-
-    return lm.load()[1].encode(lm.held_out())

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
+
+from mlsys_labkit._base import user_files
 
 __all__ = ["write_whole"]
 
 
 def write_whole(path: str | Path, text: str) -> Path:
-    """Write a text to a temporary file and rename it, so that a reader never gets a half-written file.
+    """Write a text that everyone may read; a reader never gets a half-written file.
 
     Example:
-        >>> with tempfile.TemporaryDirectory() as folder:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
         ...     write_whole(Path(folder, "a.txt"), "all of it").read_text()
         'all of it'
     """
     target = Path(path)
-    handle, partial = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(partial, 0o644)  # mkstemp makes it readable by its owner only
-        os.replace(partial, target)
-    except BaseException:
-        os.unlink(partial)
-        raise
+    target.parent.stat()  # raises: a folder that is not there is a mistake in the path
+    user_files.write_whole(target, text)
+    target.chmod(0o644)
     return target

@@ -23,6 +23,7 @@ __all__ = ["EngineStep", "Output", "Phase", "Preempted", "Recording", "Request",
 
 Phase = Literal["prefill", "decode"]
 _FORMAT = "mlsys-labkit recording 1"
+_SETTINGS = ("block_size", "blocks", "block_bytes", "clock")
 
 
 @dataclass(frozen=True)
@@ -232,16 +233,8 @@ class Recording:
 
     def to_lines(self) -> str:
         """Return JSON lines: a head, and a line per request, per step, and per continuation's tokens."""
-        head = {
-            "format": _FORMAT,
-            "block_size": self.block_size,
-            "blocks": self.blocks,
-            "block_bytes": self.block_bytes,
-            "clock": self.clock,
-            "requests": len(self.requests),
-            "steps": len(self.steps),
-            "continuations": len(self.tokens),
-        }
+        head = {"format": _FORMAT} | {name: getattr(self, name) for name in _SETTINGS}
+        head |= {"requests": len(self.requests), "steps": len(self.steps), "continuations": len(self.tokens)}
         rows: list[dict[str, Any]] = [head, *(asdict(request) for request in self.requests)]
         for step in self.steps:
             row = {name: getattr(step, name) for name in step.__dataclass_fields__}
@@ -273,7 +266,7 @@ class Recording:
                 tokens={row["id"]: tuple(row["tokens"]) for row in ends},
                 token_seconds={row["id"]: tuple(row["token_seconds"]) for row in ends},
                 reasons={row["id"]: row["reason"] for row in ends if row["reason"]},
-                **{name: head[name] for name in ("block_size", "blocks", "block_bytes", "clock")},
+                **{name: head[name] for name in _SETTINGS},
             )
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, RecordError):

@@ -31,8 +31,8 @@ class Endpoint:
         self.draining = False
         self._jobs = 0
         self._numbers = itertools.count(1)
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self.idle = asyncio.Event()  # set while no job is open
+        self.idle.set()
 
     def enter(self) -> str:
         """Open a job and return its name. Raises ApiError 503 when no more are accepted."""
@@ -41,17 +41,13 @@ class Endpoint:
         if self._jobs >= MOST_JOBS:
             raise ApiError(503, f"the server has {MOST_JOBS} requests open and takes no more; ask again later")
         self._jobs += 1
-        self._idle.clear()
+        self.idle.clear()
         return f"cmpl-{next(self._numbers)}"
 
     def leave(self) -> None:
         self._jobs -= 1
         if not self._jobs:
-            self._idle.set()
-
-    async def idle(self) -> None:
-        """Wait until no job is open."""
-        await self._idle.wait()
+            self.idle.set()
 
     @property
     def model_card(self) -> dict[str, Any]:
@@ -205,11 +201,8 @@ class _Completions(_Handler):
             self.refuse(error)
 
     def _head(self, job: Job) -> dict[str, Any]:
-        model = self.endpoint.served.name
-        return {"id": job.name, "object": "text_completion", "created": self._created(), "model": model}
-
-    def _created(self) -> int:
-        return int(self.request._start_time)
+        model, created = self.endpoint.served.name, int(self.request._start_time)
+        return {"id": job.name, "object": "text_completion", "created": created, "model": model}
 
     def data_received(self, chunk: bytes) -> None:
         """Do nothing: bodies are read as a whole."""

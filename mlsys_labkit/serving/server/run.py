@@ -73,11 +73,11 @@ async def serve(engine: Engine, served: Served, sockets: Sequence[socket.socket]
         await stop.asked.wait()
         endpoint.draining = True
         server.stop()
-        await _first(endpoint.idle(), stop.at_once.wait(), seconds=DRAIN_SECONDS)
+        await _first(endpoint.idle.wait(), stop.at_once.wait(), seconds=DRAIN_SECONDS)
     finally:
         server.stop()
         await thread.stop()  # remaining clients get an answer
-        await _first(endpoint.idle(), seconds=CLOSE_SECONDS)
+        await _first(endpoint.idle.wait(), seconds=CLOSE_SECONDS)
         await _first(server.close_all_connections(), seconds=CLOSE_SECONDS)
 
 
