@@ -12,7 +12,7 @@ import pytest
 
 from mlsys_grading.report import index_page, lab_page, write
 from mlsys_grading.report.junit import to_junit
-from mlsys_grading.report.result import CellTime, Failure, NotebookResult, Run, notebook_from_json, to_json
+from mlsys_grading.report.result import CellTime, Failure, NotebookResult, RunResult, notebook_from_json, to_json
 from mlsys_labkit._frontends.page.mathml import to_mathml
 
 MATHML = "{http://www.w3.org/1998/Math/MathML}"
@@ -55,7 +55,7 @@ def data(kind: str, bundle: dict) -> dict:
     return {"output_type": kind, "data": bundle, "metadata": {}, **extra}
 
 
-def run(*notebooks: NotebookResult, **changes: object) -> Run:
+def run(*notebooks: NotebookResult, **changes: object) -> RunResult:
     machine = {
         "processor": "A CPU",
         "usable_cores": 4.0,
@@ -64,7 +64,7 @@ def run(*notebooks: NotebookResult, **changes: object) -> Run:
         "load_1min": 0.1,
     }
     values = {"started": "2030-01-02T03:04:05+00:00", "seconds": 4.0, "jobs": 2, "threads_per_kernel": 2}
-    return Run(notebooks, **values | {"smoke": True, "seed": 0, "machine": machine} | changes)
+    return RunResult(notebooks, **values | {"smoke": True, "seed": 0, "machine": machine} | changes)
 
 
 def test_formulas_become_mathml_and_code_stays_code(tmp_path):

@@ -20,7 +20,7 @@ import pytest
 
 from mlsys_grading import processes
 from mlsys_grading.run import pool, worker
-from mlsys_grading.run.job import Job
+from mlsys_grading.run.job import NotebookJob
 from mlsys_labkit._frontends.cli import main
 from tests.grading.run_helpers import labkit, marked_processes, run_labkit, write_notebook
 
@@ -187,7 +187,7 @@ def test_a_kernel_that_the_system_killed_for_memory_is_told_from_other_kills(tmp
     counts = iter(kills)
     monkeypatch.setattr(processes, "oom_kills", lambda: next(counts))
     with tempfile.TemporaryDirectory() as sockets:
-        job = Job("killed", "Killed", **places, cwd=tmp_path, sockets=Path(sockets), fingerprint="")
+        job = NotebookJob("killed", "Killed", **places, cwd=tmp_path, sockets=Path(sockets), fingerprint="")
         failure = worker.run_notebook(job, lambda _: None).failure
     assert (failure.kind, failure.cell) == (kind, 3)
 

@@ -10,9 +10,9 @@ import pytest
 
 from mlsys_grading.report.clock import clock
 from mlsys_grading.report.result import Failure, NotebookResult
-from mlsys_grading.run.job import Job
+from mlsys_grading.run.job import NotebookJob
 from mlsys_grading.run.pool import Running
-from mlsys_grading.run.progress import Progress
+from mlsys_grading.run.progress import RunProgress
 
 
 class Terminal(io.StringIO):
@@ -35,9 +35,9 @@ class Terminal(io.StringIO):
         return lines[:-1]
 
 
-def job(name: str) -> Job:
+def job(name: str) -> NotebookJob:
     here = Path()
-    return Job(name, name, here, here, here, here, here, here, "")
+    return NotebookJob(name, name, here, here, here, here, here, here, "")
 
 
 def running(name: str, done: int) -> Running:
@@ -46,7 +46,7 @@ def running(name: str, done: int) -> Running:
 
 def test_a_terminal_shows_finished_notebooks_above_one_line_a_running_one():
     stream = Terminal()
-    progress = Progress(stream, {"a": 10.0, "b": 10.0}, {"a": 4, "b": 4})
+    progress = RunProgress(stream, {"a": 10.0, "b": 10.0}, {"a": 4, "b": 4})
     progress([running("a", 1), running("b", 0)], [])
     failure = Failure("exception", "ValueError: no", cell=5, grade_id="t_test", line=2)
     progress([running("b", 2)], [NotebookResult("a", "A", "failed", "", seconds=3.0, failure=failure)])
@@ -65,13 +65,13 @@ def test_a_terminal_shows_finished_notebooks_above_one_line_a_running_one():
 def test_the_estimate_weighs_notebooks_by_their_last_time(monkeypatch):
     now = iter([0.0, 30.0])
     monkeypatch.setattr(time, "monotonic", lambda: next(now))
-    progress = Progress(io.StringIO(), {"long": 90.0, "short": 10.0}, {"long": 4, "short": 4})
+    progress = RunProgress(io.StringIO(), {"long": 90.0, "short": 10.0}, {"long": 4, "short": 4})
     # After 30 s the short one, a tenth of all work, and nothing else is done: nine tenths are left at that pace.
     assert progress.eta_seconds([], [NotebookResult("short", "", "passed", "")]) == pytest.approx(270.0)
 
 
 def test_there_is_no_estimate_before_there_is_a_pace():
-    assert Progress(io.StringIO(), {"a": 1.0}, {"a": 4}).eta_seconds([running("a", 0)], []) is None
+    assert RunProgress(io.StringIO(), {"a": 1.0}, {"a": 4}).eta_seconds([running("a", 0)], []) is None
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0.4, "0:00"), (59.6, "1:00"), (75, "1:15"), (3725, "62:05")])

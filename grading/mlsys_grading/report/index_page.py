@@ -10,11 +10,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from mlsys_grading.report.clock import clock
-from mlsys_grading.report.result import NotebookResult, Run
+from mlsys_grading.report.result import NotebookResult, RunResult
 from mlsys_grading.report.templates import TEMPLATES, script, stylesheet
 
 
-def render(run: Run, roofline: str | None, roofline_caption: str) -> str:
+def render(run: RunResult, roofline: str | None, roofline_caption: str) -> str:
     """Return the page, which loads no other file. ``roofline`` is an SVG element, or None with a reason as caption."""
     loader = FileSystemLoader(TEMPLATES)
     environment = Environment(
@@ -40,7 +40,7 @@ def render(run: Run, roofline: str | None, roofline_caption: str) -> str:
     )
 
 
-def headline(run: Run) -> str:
+def headline(run: RunResult) -> str:
     """Return the headline, for example ``All 3 labs pass`` or ``2 of 3 labs pass``."""
     total, passed = len(run.notebooks), run.count("passed")
     if passed == total:
@@ -48,7 +48,7 @@ def headline(run: Run) -> str:
     return f"{passed} of {total} lab{'s' * (total != 1)} pass{'es' * (passed == 1)}"
 
 
-def _facts(run: Run) -> list[tuple[str, str, str, str]]:
+def _facts(run: RunResult) -> list[tuple[str, str, str, str]]:
     fresh = [notebook for notebook in run.notebooks if not notebook.resumed]
     serial = sum(notebook.seconds for notebook in fresh)
     peak = max(run.notebooks, key=lambda notebook: notebook.peak_bytes or 0, default=None)
@@ -64,7 +64,7 @@ def _facts(run: Run) -> list[tuple[str, str, str, str]]:
     return facts
 
 
-def _row(notebook: NotebookResult, run: Run) -> dict[str, Any]:
+def _row(notebook: NotebookResult, run: RunResult) -> dict[str, Any]:
     whole = run.seconds or 1.0
     ran = notebook.seconds > 0 and not notebook.resumed
     return {
@@ -88,7 +88,7 @@ def _machine_line(machine: Mapping[str, Any]) -> str:
     return f"{machine['processor']} · {machine['usable_cores']:g} cores · {_gib(machine['memory_limit_bytes'])}"
 
 
-def _machine_rows(run: Run) -> list[tuple[str, str]]:
+def _machine_rows(run: RunResult) -> list[tuple[str, str]]:
     machine = run.machine
     return [
         ("Processor", machine["processor"]),
@@ -101,7 +101,7 @@ def _machine_rows(run: Run) -> list[tuple[str, str]]:
     ]
 
 
-def _threads(run: Run) -> str:
+def _threads(run: RunResult) -> str:
     return f"{run.threads_per_kernel} thread{'s' * (run.threads_per_kernel > 1)} each"
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ElementTree
 
-from mlsys_grading.report.result import NotebookResult, Run
+from mlsys_grading.report.result import NotebookResult, RunResult
 
 # XML 1.0 has no way to write these, escaped or not, and tracebacks may hold any of them.
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def to_junit(run: Run) -> str:
+def to_junit(run: RunResult) -> str:
     """Return a run as JUnit XML, as CI systems read it.
 
     A failing cell is a ``failure``; a notebook that could not run at all is an ``error``; one that Ctrl-C left out is

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mlsys_grading.report import index_page
 from mlsys_grading.report.junit import to_junit
-from mlsys_grading.report.result import NotebookResult, Run, notebook_from_json, to_json
+from mlsys_grading.report.result import NotebookResult, RunResult, notebook_from_json, to_json
 from mlsys_grading.scratch import abandoned, scratch_folder
 from mlsys_labkit.errors import LabkitError
 
@@ -69,7 +69,7 @@ def publish(stage: Path, out: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def fill(stage: Path, run: Run, roofline: str | None, caption: str) -> None:
+def fill(stage: Path, run: RunResult, roofline: str | None, caption: str) -> None:
     """Write the front page, JUnit XML, JSON and the files that pages load into ``stage``."""
     (stage / "index.html").write_text(index_page.render(run, roofline, caption), encoding="utf-8")
     (stage / "junit.xml").write_text(to_junit(run), encoding="utf-8")
