@@ -45,13 +45,7 @@ class AbsentKernel(Kernel):
             raise AttributeError(name)
         return AbsentKernel(name, self.source, self._error, self._why)
 
-    def resources(self, architecture: str = "sm_90") -> NoReturn:
-        self.fail()
-
-    def ptx(self, architecture: str = "sm_90") -> NoReturn:
-        self.fail()
-
-    def sass(self, architecture: str = "sm_90") -> NoReturn:
+    def _compiled(self, architecture: str) -> NoReturn:
         self.fail()
 
     def __repr__(self) -> str:

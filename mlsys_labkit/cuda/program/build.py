@@ -15,7 +15,7 @@ from mlsys_labkit.cuda.errors import CudaCompileError, CudaError, Diagnostic
 from mlsys_labkit.cuda.kernel.gcc import compiler
 from mlsys_labkit.cuda.kernel.gcc.diagnostics import compile_error, linker_diagnostics, read_diagnostics
 from mlsys_labkit.cuda.kernel.gcc.flags import INCLUDES, RUNTIME, Build, compile_flags, link_flags
-from mlsys_labkit.cuda.kernel.gcc.headers import headers_identity, included_first
+from mlsys_labkit.cuda.kernel.gcc.headers import headers_identity, included_first, precompile
 from mlsys_labkit.cuda.kernel.gcc.red_zones import with_red_zones
 from mlsys_labkit.cuda.kernel.gcc.toolchain import Toolchain
 from mlsys_labkit.cuda.kernel.gcc.unit import EXPORTS, module_exports
@@ -158,19 +158,6 @@ def _flags(source: ProgramSource, build: Build, toolchain: Toolchain) -> list[st
     return [*flags, "-fopenmp"] if any(_OPENMP.search(one.text) for _, one in source.files) else flags
 
 
-def _precompiled(flags: list[str], toolchain: Toolchain, cache: Cache) -> Path:
-    def make(folder: Path) -> None:
-        (folder / "program.h").write_text(_PRELUDE, encoding="utf-8")
-        try:
-            compiler.run(toolchain, [*flags, "-x", "c++-header", "program.h", "-o", "program.h.gch"], folder)
-        except compiler.CompilerFailed as failed:
-            first = next((line for line in failed.text.splitlines() if "error" in line), failed.text[-300:])
-            raise CudaError(f"the CUDA headers do not compile with g++ {toolchain.version}: {first}") from None
-
-    name = f"program-headers-{digest(toolchain.identity, toolchain.cpu, headers_identity(), *flags)}"
-    return cache.fetch(name, make) / "program.h"
-
-
 def _compile(
     source: ProgramSource, files: Mapping[str, str], flags: list[str], folder: Path, toolchain: Toolchain, cache: Cache
 ) -> None:
@@ -181,7 +168,8 @@ def _compile(
         raise compile_error(refused, "")
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8", errors="surrogateescape", newline="")
-    header = _precompiled(flags, toolchain, cache)
+    headers = f"program-prelude-{digest(toolchain.identity, toolchain.cpu, headers_identity(), _PRELUDE, *flags)}"
+    header = precompile(headers, _PRELUDE, flags, toolchain, cache)
     before = ["-include", os.fspath(header), f"-iquote{source.folder}", f"-ffile-prefix-map={folder}=."]
     try:
         compiler.run(toolchain, [*flags, *before, "-S", "program.cpp"], folder)

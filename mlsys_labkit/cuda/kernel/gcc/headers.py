@@ -16,7 +16,16 @@ from mlsys_labkit.cuda.kernel.gcc.flags import INCLUDES, RUNTIME, Build, compile
 from mlsys_labkit.cuda.kernel.gcc.toolchain import Toolchain
 from mlsys_labkit.cuda.source.source import Source
 
-__all__ = ["HEADER", "PRELUDE", "headers_identity", "included_first", "kit_identity", "precompiled", "precompiled_name"]
+__all__ = [
+    "HEADER",
+    "PRELUDE",
+    "headers_identity",
+    "included_first",
+    "kit_identity",
+    "precompile",
+    "precompiled",
+    "precompiled_name",
+]
 
 PRELUDE = '#include "lk/kernel.h"\n'
 HEADER = "labkit.h"
@@ -70,16 +79,23 @@ def precompiled_name(build: Build, toolchain: Toolchain) -> str:
 
 
 def precompiled(build: Build, toolchain: Toolchain, cache: Cache) -> Path:
-    """Return a header for ``-include``, whose precompiled form lies beside it; make both if they are not there."""
+    """Return the header of kernels for ``-include``, whose precompiled form lies beside it."""
+    name, flags = precompiled_name(build, toolchain), compile_flags(build, toolchain)
+    return precompile(name, PRELUDE, flags, toolchain, cache)
+
+
+def precompile(name: str, text: str, flags: Iterable[str], toolchain: Toolchain, cache: Cache) -> Path:
+    """Return a header with this text, and its precompiled form beside it; make both if the entry is not there.
+
+    Raises CudaError when the text does not compile.
+    """
 
     def make(folder: Path) -> None:
-        header = folder / HEADER
-        header.write_text(PRELUDE, encoding="utf-8")
-        flags = compile_flags(build, toolchain)
+        (folder / HEADER).write_text(text, encoding="utf-8")
         try:
             compiler.run(toolchain, [*flags, "-x", "c++-header", HEADER, "-o", f"{HEADER}.gch"], folder)
         except compiler.CompilerFailed as failed:
             first = next((line for line in failed.text.splitlines() if "error" in line), failed.text[-300:])
             raise CudaError(f"the CUDA headers do not compile with g++ {toolchain.version}: {first}") from None
 
-    return cache.fetch(precompiled_name(build, toolchain), make) / HEADER
+    return cache.fetch(name, make) / HEADER

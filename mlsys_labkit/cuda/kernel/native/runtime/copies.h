@@ -1,9 +1,8 @@
 // copies.h: asynchronous copies into a block's shared memory that no thread has waited for: no thread may access their bytes yet.
 //
-// A copy is made when it is started; here stands that nobody knows of it yet. It belongs to a batch of its own thread (commit,
-// wait for all but the last few), or to a phase of a barrier. Of a barrier's copies the first thread that waits knows that they
-// are done: whether the others have heard of it is a question of order, which the shadows answer for all but the copies' own
-// threads.
+// The simulator copies the bytes when a copy is started. A copy belongs to a batch of its thread, which commits batches and
+// waits for all but the last few, or to a phase of a barrier. The first thread that has waited for the phase ends its copies.
+// The shadows then tell whether other threads are ordered after that wait.
 #pragma once
 
 #include <cstdint>

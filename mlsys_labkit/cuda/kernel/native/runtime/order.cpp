@@ -47,7 +47,7 @@ bool Objects::knows_anything(Participant who) {
     return (own && !own->empty()) || (shared && !shared->empty());
 }
 
-// A search along who acquired what from whom, nearest first.
+// Follows acquired objects to the participants that released them, breadth first, until one has released the access.
 bool Objects::orders(Participant past, uint32_t segment, Participant now) {
     const std::lock_guard<std::mutex> lock(mutex_);
     std::vector<Participant> ask{now};
@@ -108,7 +108,7 @@ uint32_t Segments::allocate(uint64_t block) {
     return segment;
 }
 
-// Of a launch longer than the table, the rest seems to belong to block 0.
+// Segments beyond the table count as those of block 0.
 uint64_t Segments::block_of(uint32_t segment) const {
     const uint32_t index = segment - base_;
     return blocks_ && index < kMostOfLaunch ? __atomic_load_n(&blocks_[index], __ATOMIC_RELAXED) : 0;
@@ -118,7 +118,7 @@ bool WarpClock::orders_group(uint32_t first_lane, uint32_t lanes, uint32_t recor
     if (recorded != now && !orders(recorded, clock, now)) return false;
     bool met_anyone = false;
     for (uint32_t lane = first_lane; lane < first_lane + lanes; lane++) {
-        if (lane == now || known_[now][lane] == 0) continue;  // who never met the lane may not be of the group
+        if (lane == now || known_[now][lane] == 0) continue;  // a lane with no common barrier may be outside the group
         met_anyone = true;
         if (!orders(lane, clock, now)) return false;
     }
@@ -170,8 +170,8 @@ void BlockOrder::block_barrier() {
     acquired_ = false;
 }
 
-// A full clock starts again in a new segment. What lanes outside the mask did before counts as ordered from then on: after
-// 127 barriers of parts of a warp without one of the whole block, a race across that moment can be missed.
+// A full clock starts again at 0 in a new segment, which orders all earlier accesses of the warp. A race with an access from
+// before the reset is missed. It takes 127 barriers of parts of a warp, with no barrier of the block between them.
 void BlockOrder::warp_barrier(uint32_t warp, uint32_t mask) {
     if (warps_[warp].clock.barrier(mask)) return;
     warps_[warp].clock.reset();

@@ -8,8 +8,8 @@ namespace lk {
 // How many basic blocks a thread runs before others get a turn, where something may be spinning.
 constexpr u32 kLongTurn = 1 << 16;
 constexpr u32 kShortTurn = 1 << 11;
-// How many basic blocks lanes wait at a meeting while others of their warp run: more than the work of lanes differs by. Who
-// has not come by then is taken to spin for a lock that a lane at the meeting holds.
+// How many basic blocks lanes wait at a meeting while others of their warp run: more than the work of lanes differs by. A lane
+// that has not come by then is taken to spin for a lock that a lane at the meeting holds.
 constexpr u32 kMeetingWait = 1 << 18;
 
 // An OS thread of the pool, as far as the blocks on it are concerned.

@@ -179,17 +179,11 @@ cublasStatus_t cublasDestroy(cublasHandle_t handle) {
     return handle ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_INITIALIZED;
 }
 
-cublasStatus_t cublasSetStream(cublasHandle_t, cudaStream_t) {
-    return CUBLAS_STATUS_SUCCESS;
-}
+cublasStatus_t cublasSetStream(cublasHandle_t, cudaStream_t) { return CUBLAS_STATUS_SUCCESS; }
 
-cublasStatus_t cublasSetMathMode(cublasHandle_t, cublasMath_t) {
-    return CUBLAS_STATUS_SUCCESS;
-}
+cublasStatus_t cublasSetMathMode(cublasHandle_t, cublasMath_t) { return CUBLAS_STATUS_SUCCESS; }
 
-cublasStatus_t cublasSetPointerMode(cublasHandle_t, cublasPointerMode_t) {
-    return CUBLAS_STATUS_SUCCESS;
-}
+cublasStatus_t cublasSetPointerMode(cublasHandle_t, cublasPointerMode_t) { return CUBLAS_STATUS_SUCCESS; }
 
 cublasStatus_t cublasGetVersion(cublasHandle_t, int* version) {
     *version = 130000;
@@ -212,9 +206,7 @@ const char* cublasGetStatusName(cublasStatus_t status) {
     return "unknown status";
 }
 
-const char* cublasGetStatusString(cublasStatus_t status) {
-    return cublasGetStatusName(status);
-}
+const char* cublasGetStatusString(cublasStatus_t status) { return cublasGetStatusName(status); }
 
 cublasStatus_t cublasSetVector(int n, int size, const void* from, int from_step, void* to, int to_step) {
     return copy_strided(1, n, size, from, from_step, to, to_step);

@@ -37,9 +37,7 @@ void Context::hold_output(const char* text, size_t bytes) {
     if (held_output_.size() + bytes <= most_bytes) held_output_.append(text, bytes);
 }
 
-void Context::reset() {
-    last_ = pending_ = sticky_ = cudaSuccess;
-}
+void Context::reset() { last_ = pending_ = sticky_ = cudaSuccess; }
 
 cudaError_t Context::take_last() {
     const cudaError_t error = peek_last();
@@ -47,13 +45,9 @@ cudaError_t Context::take_last() {
     return error;
 }
 
-cudaError_t Context::peek_last() const {
-    return sticky_ != cudaSuccess ? sticky_ : last_;
-}
+cudaError_t Context::peek_last() const { return sticky_ != cudaSuccess ? sticky_ : last_; }
 
-bool in_kernel() {
-    return current() != nullptr;
-}
+bool in_kernel() { return current() != nullptr; }
 
 Context& context() {
     static Context state;

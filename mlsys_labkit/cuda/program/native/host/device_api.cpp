@@ -75,9 +75,7 @@ int attribute_of(const cudaDeviceProp& gpu, cudaDeviceAttr attribute) {
 
 size_t limits[8] = {1024, 1 << 20, 8 << 20, 2, 2048, 64};
 
-cudaError_t only_device_0(int device) {
-    return device == 0 ? cudaSuccess : cudaErrorInvalidDevice;
-}
+cudaError_t only_device_0(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
 
 }  // namespace
 
@@ -95,13 +93,9 @@ extern "C" cudaError_t cudaGetDevice(int* device) {
     });
 }
 
-extern "C" cudaError_t cudaSetDevice(int device) {
-    return api([=] { return only_device_0(device); });
-}
+extern "C" cudaError_t cudaSetDevice(int device) { return api([=] { return only_device_0(device); }); }
 
-extern "C" cudaError_t cudaSetDeviceFlags(unsigned int) {
-    return api([] { return cudaSuccess; });
-}
+extern "C" cudaError_t cudaSetDeviceFlags(unsigned int) { return api([] { return cudaSuccess; }); }
 
 extern "C" cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     return api([=] {
@@ -112,9 +106,7 @@ extern "C" cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int d
     });
 }
 
-extern "C" cudaError_t cudaChooseDevice(int* device, const cudaDeviceProp*) {
-    return cudaGetDevice(device);
-}
+extern "C" cudaError_t cudaChooseDevice(int* device, const cudaDeviceProp*) { return cudaGetDevice(device); }
 
 extern "C" cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
     return api([=] {
@@ -132,9 +124,7 @@ extern "C" cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
     });
 }
 
-extern "C" cudaError_t cudaDeviceSynchronize() {
-    return api_after_wait([] { return cudaSuccess; });
-}
+extern "C" cudaError_t cudaDeviceSynchronize() { return api_after_wait([] { return cudaSuccess; }); }
 
 extern "C" cudaError_t cudaDeviceReset() {
     Context& state = context();
@@ -161,9 +151,7 @@ extern "C" cudaError_t cudaDeviceGetLimit(size_t* value, cudaLimit limit) {
     });
 }
 
-extern "C" cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache) {
-    return api([] { return cudaSuccess; });
-}
+extern "C" cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache) { return api([] { return cudaSuccess; }); }
 
 extern "C" cudaError_t cudaDeviceGetCacheConfig(cudaFuncCache* preference) {
     return api([=] {
@@ -172,9 +160,7 @@ extern "C" cudaError_t cudaDeviceGetCacheConfig(cudaFuncCache* preference) {
     });
 }
 
-extern "C" cudaError_t cudaDeviceSetSharedMemConfig(cudaSharedMemConfig) {
-    return api([] { return cudaSuccess; });
-}
+extern "C" cudaError_t cudaDeviceSetSharedMemConfig(cudaSharedMemConfig) { return api([] { return cudaSuccess; }); }
 
 extern "C" cudaError_t cudaDeviceGetSharedMemConfig(cudaSharedMemConfig* config) {
     return api([=] {
@@ -194,9 +180,7 @@ extern "C" cudaError_t cudaDeviceEnablePeerAccess(int, unsigned int) {
     return api([] { return cudaErrorInvalidDevice; });
 }
 
-extern "C" cudaError_t cudaDeviceDisablePeerAccess(int) {
-    return api([] { return cudaErrorPeerAccessNotEnabled; });
-}
+extern "C" cudaError_t cudaDeviceDisablePeerAccess(int) { return api([] { return cudaErrorPeerAccessNotEnabled; }); }
 
 extern "C" cudaError_t cudaDriverGetVersion(int* version) {
     return api([=] {
@@ -205,14 +189,8 @@ extern "C" cudaError_t cudaDriverGetVersion(int* version) {
     });
 }
 
-extern "C" cudaError_t cudaRuntimeGetVersion(int* version) {
-    return cudaDriverGetVersion(version);
-}
+extern "C" cudaError_t cudaRuntimeGetVersion(int* version) { return cudaDriverGetVersion(version); }
 
-extern "C" cudaError_t cudaProfilerStart() {
-    return api([] { return cudaSuccess; });
-}
+extern "C" cudaError_t cudaProfilerStart() { return api([] { return cudaSuccess; }); }
 
-extern "C" cudaError_t cudaProfilerStop() {
-    return api([] { return cudaSuccess; });
-}
+extern "C" cudaError_t cudaProfilerStop() { return api([] { return cudaSuccess; }); }

@@ -118,9 +118,7 @@ void write_down(const std::string& name, const lk::Configuration& configuration,
     journal().write(line + "]}", outcome.sections);
 }
 
-void hold_text(const char* text, size_t bytes) {
-    context().hold_output(text, bytes);
-}
+void hold_text(const char* text, size_t bytes) { context().hold_output(text, bytes); }
 
 Outcome run(const lk::Configuration& configuration, void (*body)(void**), void** frame) {
     lk::Launch launch;

@@ -49,9 +49,7 @@ bool is_device(const void* pointer) {
 bool in_program(const void* pointer) { return program().image().holds(reinterpret_cast<uint64_t>(pointer), 1); }
 
 // A plain host pointer where the direction says device. Variables marked __device__ are found through their symbols only.
-bool plainly_host(const void* pointer) {
-    return !heap().find(pointer, nullptr) && !in_program(pointer);
-}
+bool plainly_host(const void* pointer) { return !heap().find(pointer, nullptr) && !in_program(pointer); }
 
 cudaError_t check_copy(void* to, const void* from, size_t to_bytes, size_t from_bytes, cudaMemcpyKind kind) {
     if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault) return cudaErrorInvalidMemcpyDirection;
@@ -119,17 +117,13 @@ cudaError_t the_only_pool(cudaMemPool_t* pool, int device) {
 
 }  // namespace
 
-extern "C" cudaError_t cudaMalloc(void** pointer, size_t bytes) {
-    return allocate(pointer, bytes, Kind::device);
-}
+extern "C" cudaError_t cudaMalloc(void** pointer, size_t bytes) { return allocate(pointer, bytes, Kind::device); }
 
 extern "C" cudaError_t cudaMallocAsync(void** pointer, size_t bytes, cudaStream_t) {
     return allocate(pointer, bytes, Kind::device);
 }
 
-extern "C" cudaError_t cudaMallocHost(void** pointer, size_t bytes) {
-    return allocate(pointer, bytes, Kind::pinned);
-}
+extern "C" cudaError_t cudaMallocHost(void** pointer, size_t bytes) { return allocate(pointer, bytes, Kind::pinned); }
 
 extern "C" cudaError_t cudaHostAlloc(void** pointer, size_t bytes, unsigned int) {
     return allocate(pointer, bytes, Kind::pinned);
@@ -152,17 +146,11 @@ extern "C" cudaError_t cudaMalloc3D(cudaPitchedPtr* pitched, cudaExtent extent) 
     return cudaMallocPitch(&pitched->ptr, &pitched->pitch, extent.width, extent.height * extent.depth);
 }
 
-extern "C" cudaError_t cudaFree(void* pointer) {
-    return release(pointer, false);
-}
+extern "C" cudaError_t cudaFree(void* pointer) { return release(pointer, false); }
 
-extern "C" cudaError_t cudaFreeAsync(void* pointer, cudaStream_t) {
-    return release(pointer, false);
-}
+extern "C" cudaError_t cudaFreeAsync(void* pointer, cudaStream_t) { return release(pointer, false); }
 
-extern "C" cudaError_t cudaFreeHost(void* pointer) {
-    return release(pointer, true);
-}
+extern "C" cudaError_t cudaFreeHost(void* pointer) { return release(pointer, true); }
 
 extern "C" cudaError_t cudaHostRegister(void* pointer, size_t bytes, unsigned int) {
     return api([=] {
@@ -265,17 +253,13 @@ extern "C" cudaError_t lk_copy_from_symbol(void* to, const void* symbol, size_t 
     });
 }
 
-cudaError_t cudaMemPrefetchAsync(const void* pointer, size_t, int, cudaStream_t) {
-    return accept_hint(pointer);
-}
+cudaError_t cudaMemPrefetchAsync(const void* pointer, size_t, int, cudaStream_t) { return accept_hint(pointer); }
 
 cudaError_t cudaMemPrefetchAsync(const void* pointer, size_t, cudaMemLocation, unsigned int, cudaStream_t) {
     return accept_hint(pointer);
 }
 
-cudaError_t cudaMemAdvise(const void* pointer, size_t, cudaMemoryAdvise, int) {
-    return accept_hint(pointer);
-}
+cudaError_t cudaMemAdvise(const void* pointer, size_t, cudaMemoryAdvise, int) { return accept_hint(pointer); }
 
 cudaError_t cudaMemAdvise(const void* pointer, size_t, cudaMemoryAdvise, cudaMemLocation) {
     return accept_hint(pointer);
@@ -289,14 +273,10 @@ extern "C" cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int devi
     return the_only_pool(pool, device);
 }
 
-extern "C" cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* pool, int device) {
-    return the_only_pool(pool, device);
-}
+extern "C" cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* pool, int device) { return the_only_pool(pool, device); }
 
 extern "C" cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) {
     return api([] { return cudaSuccess; });
 }
 
-extern "C" cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) {
-    return api([] { return cudaSuccess; });
-}
+extern "C" cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) { return api([] { return cudaSuccess; }); }

@@ -70,9 +70,7 @@ curandStatus_t curandSetGeneratorOffset(curandGenerator_t generator, unsigned lo
     return CURAND_STATUS_SUCCESS;
 }
 
-curandStatus_t curandSetStream(curandGenerator_t, cudaStream_t) {
-    return CURAND_STATUS_SUCCESS;
-}
+curandStatus_t curandSetStream(curandGenerator_t, cudaStream_t) { return CURAND_STATUS_SUCCESS; }
 
 curandStatus_t curandGenerate(curandGenerator_t generator, unsigned int* to, size_t count) {
     return fill(generator, to, count, [](std::mt19937_64& engine) { return engine() >> 32; });

@@ -37,9 +37,7 @@ bool known(cudaStream_t stream) {
     return !stream || stream == cudaStreamLegacy || stream == cudaStreamPerThread || streams().count(stream);
 }
 
-cudaError_t with_stream(cudaStream_t stream) {
-    return known(stream) ? cudaSuccess : cudaErrorInvalidResourceHandle;
-}
+cudaError_t with_stream(cudaStream_t stream) { return known(stream) ? cudaSuccess : cudaErrorInvalidResourceHandle; }
 
 cudaError_t with_event(cudaEvent_t event) {
     return events().count(event) ? cudaSuccess : cudaErrorInvalidResourceHandle;
@@ -122,9 +120,7 @@ extern "C" cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int
     });
 }
 
-cudaError_t cudaEventCreate(cudaEvent_t* event, unsigned int flags) {
-    return cudaEventCreateWithFlags(event, flags);
-}
+cudaError_t cudaEventCreate(cudaEvent_t* event, unsigned int flags) { return cudaEventCreateWithFlags(event, flags); }
 
 extern "C" cudaError_t cudaEventDestroy(cudaEvent_t event) {
     return api([=] {
@@ -151,9 +147,7 @@ extern "C" cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     return api_after_wait([=] { return with_event(event); });
 }
 
-extern "C" cudaError_t cudaEventQuery(cudaEvent_t event) {
-    return api_after_wait([=] { return with_event(event); });
-}
+extern "C" cudaError_t cudaEventQuery(cudaEvent_t event) { return api_after_wait([=] { return with_event(event); }); }
 
 extern "C" cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
     return api_after_wait([=] {

@@ -9,14 +9,10 @@
 
 namespace lk {
 
-inline const char* error_name(cudaError_t error) {
-    return cudaGetErrorName(error);
-}
+inline const char* error_name(cudaError_t error) { return cudaGetErrorName(error); }
 
 template <class Status>
-const char* error_name(Status) {
-    return "library error";
-}
+const char* error_name(Status) { return "library error"; }
 
 template <class Status>
 void require_success(Status status, const char* call, const char* file, int line) {
@@ -46,9 +42,7 @@ inline void require_no_last_error(const char* message, const char* file, int lin
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #endif
 
-inline const char* _cudaGetErrorEnum(cudaError_t error) {
-    return cudaGetErrorName(error);
-}
+inline const char* _cudaGetErrorEnum(cudaError_t error) { return cudaGetErrorName(error); }
 
 // CUDA cores of a multiprocessor, of the generations that courses name.
 inline int _ConvertSMVer2Cores(int major, int minor) {
@@ -62,9 +56,7 @@ inline const char* _ConvertSMVer2ArchName(int major, int) {
     return major == 9 ? "Hopper" : major == 8 ? "Ampere" : major == 7 ? "Volta" : "Graphics Device";
 }
 
-inline int gpuGetMaxGflopsDeviceId() {
-    return 0;
-}
+inline int gpuGetMaxGflopsDeviceId() { return 0; }
 
 inline int findCudaDevice(int count, const char** arguments) {
     int device = 0;

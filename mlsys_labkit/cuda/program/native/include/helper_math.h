@@ -47,9 +47,7 @@ LK_INLINE V each(F f, V a, More... more) {
 
 // A vector of one number.
 template <class V>
-LK_INLINE V filled(ScalarOf<V> s) {
-    return each([s](ScalarOf<V>) { return s; }, V{});
-}
+LK_INLINE V filled(ScalarOf<V> s) { return each([s](ScalarOf<V>) { return s; }, V{}); }
 
 }  // namespace lk
 
@@ -99,14 +97,10 @@ LK_MEMBERWISE(/)
 #undef LK_MEMBERWISE
 
 template <class V, class S = lk::ScalarOf<V>>
-LK_INLINE V min(V a, V b) {
-    return lk::each([](S x, S y) { return y < x ? y : x; }, a, b);
-}
+LK_INLINE V min(V a, V b) { return lk::each([](S x, S y) { return y < x ? y : x; }, a, b); }
 
 template <class V, class S = lk::ScalarOf<V>>
-LK_INLINE V max(V a, V b) {
-    return lk::each([](S x, S y) { return x < y ? y : x; }, a, b);
-}
+LK_INLINE V max(V a, V b) { return lk::each([](S x, S y) { return x < y ? y : x; }, a, b); }
 
 template <class V>
 LK_INLINE lk::Floats<V> fminf(V a, V b) { return lk::each([](float x, float y) { return fminf(x, y); }, a, b); }

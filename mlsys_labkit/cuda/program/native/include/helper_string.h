@@ -53,6 +53,4 @@ bool getCmdLineArgumentValue(int count, const char** arguments, const char* name
     return value != nullptr;
 }
 
-inline char* sdkFindFilePath(const char* name, const char*) {
-    return strdup(name);
-}
+inline char* sdkFindFilePath(const char* name, const char*) { return strdup(name); }

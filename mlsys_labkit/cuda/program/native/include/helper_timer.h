@@ -51,10 +51,6 @@ inline bool sdkResetTimer(StopWatchInterface** timer) {
     return true;
 }
 
-inline float sdkGetTimerValue(StopWatchInterface** timer) {
-    return (*timer)->getTime();
-}
+inline float sdkGetTimerValue(StopWatchInterface** timer) { return (*timer)->getTime(); }
 
-inline float sdkGetAverageTimerValue(StopWatchInterface** timer) {
-    return (*timer)->getAverageTime();
-}
+inline float sdkGetAverageTimerValue(StopWatchInterface** timer) { return (*timer)->getAverageTime(); }

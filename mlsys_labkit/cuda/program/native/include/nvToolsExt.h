@@ -20,25 +20,15 @@ struct nvtxEventAttributes_t {
     } message;
 };
 
-inline int nvtxRangePush(const char*) {
-    return 0;
-}
+inline int nvtxRangePush(const char*) { return 0; }
 
-inline int nvtxRangePushA(const char*) {
-    return 0;
-}
+inline int nvtxRangePushA(const char*) { return 0; }
 
-inline int nvtxRangePushEx(const nvtxEventAttributes_t*) {
-    return 0;
-}
+inline int nvtxRangePushEx(const nvtxEventAttributes_t*) { return 0; }
 
-inline int nvtxRangePop() {
-    return 0;
-}
+inline int nvtxRangePop() { return 0; }
 
-inline nvtxRangeId_t nvtxRangeStartA(const char*) {
-    return 0;
-}
+inline nvtxRangeId_t nvtxRangeStartA(const char*) { return 0; }
 
 inline void nvtxRangeEnd(nvtxRangeId_t) {}
 

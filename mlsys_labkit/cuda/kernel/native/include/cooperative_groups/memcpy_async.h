@@ -1,5 +1,5 @@
-// cooperative_groups/memcpy_async.h: copies that a group starts and waits for. Here they are done when they are started; that
-// nobody looks before the wait is for check to say.
+// cooperative_groups/memcpy_async.h: copies that a group starts and waits for. The simulator copies when they are started; check
+// reports reads before the wait.
 #pragma once
 
 #include <cooperative_groups.h>

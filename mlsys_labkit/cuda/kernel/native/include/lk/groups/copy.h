@@ -1,5 +1,5 @@
 // copy.h: an asynchronous copy that the threads of a group share: each takes every size()-th piece, as wide as the addresses
-// allow. Here it is done when it is started; check is told what it has to be waited for with.
+// allow. The simulator copies when it is started, and tells check which wait ends it.
 #pragma once
 
 #include <cstddef>

@@ -17,8 +17,8 @@ struct NothingOnCompletion {
     LK_UNRECORDED void operator()() const {}
 };
 
-// Counts down to the end of a phase. Both halves of `counts` in one word, so that they change together: below who is still to
-// arrive, above how many there are.
+// Counts down to the end of a phase. `counts` holds the arrivals that are missing in its lower half, and those of a whole phase
+// in its upper half: one word, so that both change together.
 template <class Word>
 struct PhaseCounter {
     static constexpr int half = 4 * sizeof(Word);
@@ -32,7 +32,7 @@ struct PhaseCounter {
         __atomic_store_n(&phase, 0u, __ATOMIC_SEQ_CST);
     }
 
-    // Takes `from_counts` off. Whether that was the last arrival; the phase ends when next() is called.
+    // Subtracts `from_counts` and returns whether that was the last arrival. The phase ends when next() is called.
     LK_UNRECORDED bool arrive(Word from_counts) {
         const Word now = __atomic_sub_fetch(&counts, from_counts, __ATOMIC_SEQ_CST);
         return Word(now << half) == 0;
@@ -49,8 +49,8 @@ struct PhaseCounter {
 template <cuda::thread_scope scope>
 using CounterOf = PhaseCounter<std::conditional_t<scope == cuda::thread_scope_block, uint32_t, uint64_t>>;
 
-// An arrival is an atomic on the counter, and releases what came before it. What is released has an address of its own, or the
-// atomic of the next arrival would acquire it and hide that nobody waited for the counter to be set up.
+// An arrival is an atomic on the counter, and releases what its thread did before. The released object is not the counter's own
+// address: the atomic of the next arrival would acquire it, and check would miss threads that did not wait for init().
 template <class Counter>
 LK_INLINE void arriving(Counter* counter) {
 #ifdef __SANITIZE_THREAD__
@@ -166,8 +166,7 @@ LK_INLINE void init(barrier<Scope, Completion>* at, ptrdiff_t expected) {
     at->lk_start(expected);
 }
 
-// Copies that a barrier waits for. Here they are done when they are started: that whoever
-// reads waits for the barrier all the same is for check to say.
+// Copies that a barrier waits for. The simulator copies when they are started; check reports reads before the wait.
 template <class Size, thread_scope Scope, class Completion>
 LK_INLINE void memcpy_async(void* to, const void* from, Size bytes, barrier<Scope, Completion>& until) {
     lk::copy_by_group(0, 1, to, from, bytes, until.lk_copy_end());

@@ -163,10 +163,6 @@ cudaError_t cudaProfilerStart();
 cudaError_t cudaProfilerStop();
 }
 
-inline cudaError_t cudaThreadSynchronize() {
-    return cudaDeviceSynchronize();
-}
+inline cudaError_t cudaThreadSynchronize() { return cudaDeviceSynchronize(); }
 
-inline cudaError_t cudaThreadExit() {
-    return cudaDeviceReset();
-}
+inline cudaError_t cudaThreadExit() { return cudaDeviceReset(); }

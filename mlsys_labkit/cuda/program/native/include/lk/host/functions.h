@@ -50,9 +50,7 @@ namespace lk {
 
 // A kernel's address, whatever the type of the pointer.
 template <class K>
-const void* address_of(K* kernel) {
-    return reinterpret_cast<const void*>(kernel);
-}
+const void* address_of(K* kernel) { return reinterpret_cast<const void*>(kernel); }
 
 }  // namespace lk
 

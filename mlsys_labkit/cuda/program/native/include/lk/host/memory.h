@@ -138,9 +138,7 @@ cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t bytes);
 }
 
 template <class T>
-cudaError_t cudaMalloc(T** pointer, size_t bytes) {
-    return ::cudaMalloc(reinterpret_cast<void**>(pointer), bytes);
-}
+cudaError_t cudaMalloc(T** pointer, size_t bytes) { return ::cudaMalloc(reinterpret_cast<void**>(pointer), bytes); }
 
 template <class T>
 cudaError_t cudaMallocHost(T** pointer, size_t bytes, unsigned int flags = cudaHostAllocDefault) {
@@ -213,9 +211,7 @@ cudaError_t cudaGetSymbolSize(size_t* bytes, const T&) {
     return cudaSuccess;
 }
 
-inline cudaExtent make_cudaExtent(size_t width, size_t height, size_t depth) {
-    return {width, height, depth};
-}
+inline cudaExtent make_cudaExtent(size_t width, size_t height, size_t depth) { return {width, height, depth}; }
 
 inline cudaPitchedPtr make_cudaPitchedPtr(void* pointer, size_t pitch, size_t width, size_t height) {
     return {pointer, pitch, width, height};

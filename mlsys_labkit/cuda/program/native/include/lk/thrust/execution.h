@@ -13,9 +13,7 @@ namespace thrust {
 // Execution policies: thrust::device and its kin as a first argument change nothing here.
 struct execution_policy_base {
     template <class Stream>
-    const execution_policy_base& on(Stream) const {
-        return *this;
-    }
+    const execution_policy_base& on(Stream) const { return *this; }
 };
 inline constexpr execution_policy_base device{};
 inline constexpr execution_policy_base host{};
@@ -52,9 +50,7 @@ auto as_given(Plain plain) {
 }
 
 template <class... Arguments, class Plain>
-auto wrapped(Plain plain) {
-    return as_given<place_of<Plain, Arguments...>(), Arguments...>(plain);
-}
+auto wrapped(Plain plain) { return as_given<place_of<Plain, Arguments...>(), Arguments...>(plain); }
 
 template <class... Arguments, class First, class Second>
 auto wrapped(std::pair<First, Second> plain) {

@@ -31,17 +31,13 @@ struct minimum {
 template <class T = void>
 struct square {
     template <class A>
-    constexpr A operator()(const A& a) const {
-        return a * a;
-    }
+    constexpr A operator()(const A& a) const { return a * a; }
 };
 
 template <class T = void>
 struct identity {
     template <class A>
-    constexpr A operator()(const A& a) const {
-        return a;
-    }
+    constexpr A operator()(const A& a) const { return a; }
 };
 
 // The argument and result types that functors of the time before C++11 inherit.

@@ -14,14 +14,10 @@ namespace lk_detail {
 
 // A device pointer becomes a plain one, for the time that device memory is open. Anything else stays as it is.
 template <class Iterator>
-Iterator unwrapped(Iterator it) {
-    return it;
-}
+Iterator unwrapped(Iterator it) { return it; }
 
 template <class T>
-T* unwrapped(device_ptr<T> it) {
-    return it.get();
-}
+T* unwrapped(device_ptr<T> it) { return it.get(); }
 
 template <class Iterator>
 using Unwrapped = decltype(unwrapped(std::declval<Iterator>()));
@@ -152,9 +148,7 @@ public:
         std::tuple<typename std::iterator_traits<lk_detail::Unwrapped<Iterators>>::reference...>;
 
     explicit zip_iterator(std::tuple<Iterators...> iterators) : iterators_(iterators) {}
-    void move(std::ptrdiff_t n) {
-        std::apply([n](auto&... each) { ((each += n), ...); }, iterators_);
-    }
+    void move(std::ptrdiff_t n) { std::apply([n](auto&... each) { ((each += n), ...); }, iterators_); }
     std::ptrdiff_t distance_to(const zip_iterator& other) const {
         return std::get<0>(other.iterators_) - std::get<0>(iterators_);
     }
@@ -186,14 +180,10 @@ private:
 };
 
 template <class T>
-counting_iterator<T> make_counting_iterator(T value) {
-    return counting_iterator<T>(value);
-}
+counting_iterator<T> make_counting_iterator(T value) { return counting_iterator<T>(value); }
 
 template <class T>
-constant_iterator<T> make_constant_iterator(T value) {
-    return constant_iterator<T>(value);
-}
+constant_iterator<T> make_constant_iterator(T value) { return constant_iterator<T>(value); }
 
 template <class Iterator, class Function>
 transform_iterator<Function, Iterator> make_transform_iterator(Iterator it, Function function) {
@@ -201,9 +191,7 @@ transform_iterator<Function, Iterator> make_transform_iterator(Iterator it, Func
 }
 
 template <class Elements, class Map>
-permutation_iterator<Elements, Map> make_permutation_iterator(Elements elements, Map map) {
-    return {elements, map};
-}
+permutation_iterator<Elements, Map> make_permutation_iterator(Elements elements, Map map) { return {elements, map}; }
 
 template <class... Iterators>
 zip_iterator<std::tuple<Iterators...>> make_zip_iterator(std::tuple<Iterators...> iterators) {
@@ -215,8 +203,6 @@ zip_iterator<std::tuple<Iterators...>> make_zip_iterator(Iterators... iterators)
     return zip_iterator<std::tuple<Iterators...>>(std::make_tuple(iterators...));
 }
 
-inline discard_iterator<> make_discard_iterator() {
-    return {};
-}
+inline discard_iterator<> make_discard_iterator() { return {}; }
 
 }  // namespace thrust

@@ -132,24 +132,16 @@ private:
 };
 
 template <class T>
-device_ptr<T> device_pointer_cast(T* address) {
-    return device_ptr<T>(address);
-}
+device_ptr<T> device_pointer_cast(T* address) { return device_ptr<T>(address); }
 
 template <class T>
-T* raw_pointer_cast(device_ptr<T> pointer) {
-    return pointer.get();
-}
+T* raw_pointer_cast(device_ptr<T> pointer) { return pointer.get(); }
 
 template <class T>
-T* raw_pointer_cast(T* pointer) {
-    return pointer;
-}
+T* raw_pointer_cast(T* pointer) { return pointer; }
 
 template <class T>
-T* raw_pointer_cast(const device_reference<T>* reference) {
-    return reference->address();
-}
+T* raw_pointer_cast(const device_reference<T>* reference) { return reference->address(); }
 
 template <class T>
 device_ptr<T> device_malloc(size_t count) {
@@ -159,8 +151,6 @@ device_ptr<T> device_malloc(size_t count) {
 }
 
 template <class T>
-void device_free(device_ptr<T> pointer) {
-    cudaFree(pointer.get());
-}
+void device_free(device_ptr<T> pointer) { cudaFree(pointer.get()); }
 
 }  // namespace thrust

@@ -53,9 +53,7 @@ public:
     device_vector(device_vector&& other) noexcept { swap(other); }
     device_vector(const std::vector<T>& other) { assign(other.begin(), other.end()); }
     template <class Iterator, class = typename std::iterator_traits<Iterator>::iterator_category>
-    device_vector(Iterator first, Iterator last) {
-        assign(first, last);
-    }
+    device_vector(Iterator first, Iterator last) { assign(first, last); }
     ~device_vector() { cudaFree(data_); }
 
     device_vector& operator=(const device_vector& other) {
