@@ -22,7 +22,7 @@ import torch.distributed as dist
 from record import write_result
 
 from mlsys_labkit import ranks
-from mlsys_labkit.ranks.processes.pool import Pool
+from mlsys_labkit.ranks.processes.pool import RankPool
 
 WORLD = 4
 FIRST_START_BAR_SECONDS = 5.0
@@ -46,7 +46,7 @@ def seconds(call: Callable[[], Any]) -> float:
 
 def starts(rounds: int) -> dict[str, float]:
     """Time the start of ranks that join a group: after importing torch, forked from that process, and waiting."""
-    pool = Pool.current()
+    pool = RankPool.current()
     first, forked, warm, runs = [], [], [], []
     for _ in range(rounds):
         pool.close()
@@ -150,7 +150,7 @@ def main() -> int:
     result["rank_own_bytes_ddp"] = max(gloo(own_memory, WORLD, True))
     for backend in ("gloo", "local"):
         result[f"deadlock_diagnosed_seconds_{backend}"] = median(deadlock_seconds(backend) for _ in range(3))
-    Pool.current().close()
+    RankPool.current().close()
     for name, value in result.items():
         print(f"{name:<50}{value:14.6g}")
     if not quick:

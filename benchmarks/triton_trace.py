@@ -86,10 +86,10 @@ def bare(runs: int) -> dict[str, float]:
 def traced(runs: int) -> dict[str, tuple[float, float]]:
     """Return the processor seconds of a launch, and of a traced launch."""
     from mlsys_labkit.triton_trace import trace
-    from mlsys_labkit.triton_trace.launch.client import Worker
+    from mlsys_labkit.triton_trace.launch.client import TritonWorker
 
     def clock() -> float:
-        process = Worker.current()._process
+        process = TritonWorker.current()._process
         if process is None:
             return time.process_time()
         return time.process_time() + time.clock_gettime((~process.pid << 3) | 2)  # Linux: that process's own clock

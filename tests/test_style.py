@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import collections
 import re
 import subprocess
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from tests.conftest import ROOT
 
 QUESTION = re.compile(r"(?:What|Who|Whose|Where|Whether|How|Which)\b")
+PUBLIC_CLASS = re.compile(r"^ *class ([A-Z]\w*)\b.*:$", re.MULTILINE)
 MOST_LINES = 400
 # Collections of submissions and answers, one entry after the other.
 DATA = re.compile(r"tests/grading/(?:corpus/|unusual_answers)|/bundles/|^solutions/")
@@ -37,6 +39,15 @@ def test_docstrings_are_no_questions() -> None:
         if QUESTION.match(text)
     ]
     assert found == []
+
+
+def test_public_classes_have_distinct_names() -> None:
+    """A name in a traceback, or in a search, leads to one class of the two packages."""
+    homes = collections.defaultdict(list)
+    for path in tracked("mlsys_labkit/*.py", "grading/*.py"):
+        for name in PUBLIC_CLASS.findall((ROOT / path).read_text(encoding="utf-8")):
+            homes[name].append(path)
+    assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}
 
 
 def test_files_are_short() -> None:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from mlsys_labkit.checks.diagnose import Comparison, diagnose
+from mlsys_labkit.checks.diagnose import ArrayComparison, diagnose
 from mlsys_labkit.checks.message import failure
 from mlsys_labkit.checks.plain import PlainArray, plain_array
 
@@ -96,7 +96,7 @@ def expect_close(
         off = np.asarray(~(difference <= allowed))
     if not off.any():
         return
-    comparison = Comparison(
+    comparison = ArrayComparison(
         actual=a, expected=e, difference=difference, allowed=np.asarray(allowed), off=off, scale=scale, format=format_
     )
     worst = comparison.worst

@@ -35,7 +35,7 @@ _SLIPS = {
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ArrayComparison:
     """Two arrays of one shape, where they differ, and what was allowed. ``scale`` is the rms of ``expected``."""
 
     actual: npt.NDArray[Any]
@@ -77,7 +77,7 @@ class Diagnosis:
     next_step: str
 
 
-def diagnose(c: Comparison, tolerance: Callable[[str], float]) -> Diagnosis:
+def diagnose(c: ArrayComparison, tolerance: Callable[[str], float]) -> Diagnosis:
     """Describe the kind of difference; ``tolerance`` gives the relative tolerance of a format."""
     nan, inf = c.counts
     if nan:
@@ -117,7 +117,7 @@ def diagnose(c: Comparison, tolerance: Callable[[str], float]) -> Diagnosis:
     )
 
 
-def _slip(c: Comparison) -> Diagnosis | None:
+def _slip(c: ArrayComparison) -> Diagnosis | None:
     """Explain a single wrong number: a unit, a factor or a sign. Return None if none of them fits."""
     if c.actual.size != 1 or "c" in c.actual.dtype.kind + c.expected.dtype.kind:
         return None
@@ -130,7 +130,7 @@ def _slip(c: Comparison) -> Diagnosis | None:
     return None
 
 
-def _structure(c: Comparison) -> Diagnosis | None:
+def _structure(c: ArrayComparison) -> Diagnosis | None:
     """Explain an error that is the same in every element: zeros, a transpose, a factor or an offset."""
     if c.actual.size < 3 or "c" in c.actual.dtype.kind + c.expected.dtype.kind or not np.isfinite(c.expected).all():
         return None

@@ -35,7 +35,7 @@ _last: list[Run] = []
 
 
 @dataclass(frozen=True)
-class Options:
+class CellOptions:
     """The line behind ``%%ranks``."""
 
     world_size: int
@@ -45,7 +45,7 @@ class Options:
     memory: bool
 
 
-def options(line: str) -> Options:
+def options(line: str) -> CellOptions:
     """Parse the line of a ``%%ranks`` cell. Raises RanksError for a line that is not understood."""
     parser = _Parser(add_help=False)
     parser.add_argument("world_size", type=int)
@@ -61,7 +61,7 @@ def options(line: str) -> Options:
             raise ValueError(f"--timeout must be positive, got {given.timeout:g}")
     except ValueError as error:
         raise RanksError(f"{error}; write it as {_USAGE}") from None
-    return Options(given.world_size, given.name, given.backend, given.timeout, given.memory)
+    return CellOptions(given.world_size, given.name, given.backend, given.timeout, given.memory)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Record:
+class RankResult:
     """The result of one rank. Plain data and tensors: it can be sent to another process."""
 
     value: Any  # what its function returned
@@ -58,7 +58,7 @@ class Run:
         return f"Run of {self.trace.world_size} ranks on {self.backend}, {len(self.trace.events)} events"
 
     @staticmethod
-    def of(records: Sequence[Record], outputs: Sequence[str], backend: str) -> Run:
+    def of(records: Sequence[RankResult], outputs: Sequence[str], backend: str) -> Run:
         """Build the run from the records of all ranks."""
         names = sorted({name for record in records for name in record.snapshots})
         return Run(

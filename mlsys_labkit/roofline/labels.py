@@ -34,7 +34,7 @@ class Spot:
 
 
 @dataclass
-class Board:
+class LabelBoard:
     """A rectangle of the drawing and the places already taken."""
 
     left: float

@@ -15,7 +15,7 @@ SHOWN = ("float64", "float32", "bfloat16", "float8")
 
 
 @dataclass(frozen=True)
-class View:
+class RooflineView:
     """Ranges in log10 of FLOP/B and FLOP/s, the ceilings to draw and the points on them."""
 
     x: tuple[float, float]
@@ -25,7 +25,9 @@ class View:
     points: tuple[tuple[Placement, float], ...]
 
 
-def view(roofline: Roof, works: Sequence[Work], dtypes: Sequence[str] | None = None, level: str = "dram") -> View:
+def view(
+    roofline: Roof, works: Sequence[Work], dtypes: Sequence[str] | None = None, level: str = "dram"
+) -> RooflineView:
     """Choose what to show. A work without seconds is drawn on its roof; one without FLOPs is left out."""
     placed = [place(roofline, work, level) for work in works if work.flops and math.isfinite(work.intensity)]
     points = tuple((p, p.achieved_flops_per_second or p.attainable_flops_per_second) for p in placed)
@@ -42,15 +44,15 @@ def view(roofline: Roof, works: Sequence[Work], dtypes: Sequence[str] | None = N
     y_high = math.log10(max([c.value for c in compute] + [speed for _, speed in points])) + 0.35
     slow = min(c.value for c in memory)
     y_low = min([math.log10(slow * 10**x_low) + 0.4] + [math.log10(speed) - 0.5 for _, speed in points])
-    return View((float(x_low), float(x_high)), (math.floor(y_low), y_high), compute, memory, points)
+    return RooflineView((float(x_low), float(x_high)), (math.floor(y_low), y_high), compute, memory, points)
 
 
-def slope_start(memory: Ceiling, shown: View) -> float:
+def slope_start(memory: Ceiling, shown: RooflineView) -> float:
     """Return log10 of the intensity at which a bandwidth line enters the picture."""
     return max(shown.x[0], shown.y[0] - math.log10(memory.value))
 
 
-def flat_start(compute: Ceiling, shown: View) -> float:
+def flat_start(compute: Ceiling, shown: RooflineView) -> float:
     """Return log10 of the intensity at which a compute ceiling meets the fastest memory of its own origin, if any."""
     own = [m for m in shown.memory if m.origin == compute.origin] or shown.memory
     return max(shown.x[0], ridge_of(compute, max(own, key=lambda m: m.value)))

@@ -45,7 +45,7 @@ class Probe:
     source: str
 
 
-class Kernels(Protocol):
+class DeviceKernels(Protocol):
     """The kernels of one kind of device."""
 
     device: str
@@ -69,7 +69,7 @@ class Kernels(Protocol):
 
 def measured_ceilings(device: Device, seconds: float, *, refresh: bool = False) -> tuple[Ceiling, ...]:
     """Return the ceilings of ``device`` from the cache, or measure them in about ``seconds`` and cache them."""
-    kernels: Kernels = CudaKernels() if device.kind == "cuda" else CpuKernels(device.cores)
+    kernels: DeviceKernels = CudaKernels() if device.kind == "cuda" else CpuKernels(device.cores)
     key = f"{device.name}, {device.cores:g} cores, {kernels.version}"
     if not refresh and (kept := store.load(key, seconds)):
         return kept
@@ -79,7 +79,7 @@ def measured_ceilings(device: Device, seconds: float, *, refresh: bool = False) 
     return ceilings
 
 
-def measure(kernels: Kernels, seconds: float) -> tuple[Ceiling, ...]:
+def measure(kernels: DeviceKernels, seconds: float) -> tuple[Ceiling, ...]:
     """Time every kernel for an equal share of ``seconds``."""
     sizes, dtypes = kernels.working_sets(), kernels.dtypes()
     share = seconds / (len(sizes) + len(dtypes))
@@ -116,7 +116,7 @@ def _ceiling(kind: Literal["compute", "memory"], name: str, probe: Probe, second
     )
 
 
-def _sized(kernels: Kernels, dtype: str, seconds: float) -> Probe:
+def _sized(kernels: DeviceKernels, dtype: str, seconds: float) -> Probe:
     """Double n until a product is much longer than its start-up, while twenty of them still fit in ``seconds``."""
     clock = clock_for(kernels.device, (), None, cold=False)
     n = 256

@@ -11,8 +11,8 @@ from importlib.resources import files
 from mlsys_labkit._base import light_dark_colours
 from mlsys_labkit._base.units import plain, si
 from mlsys_labkit.device import VIRTUAL_LABEL
-from mlsys_labkit.roofline.labels import Board, Spot, spread
-from mlsys_labkit.roofline.layout import View, flat_start, ridge_of, slope_start, view
+from mlsys_labkit.roofline.labels import LabelBoard, Spot, spread
+from mlsys_labkit.roofline.layout import RooflineView, flat_start, ridge_of, slope_start, view
 from mlsys_labkit.roofline.place import Placement
 from mlsys_labkit.roofline.roof import Ceiling, Roof
 from mlsys_labkit.work import Work
@@ -53,7 +53,7 @@ def draw(
     return "\n".join(parts)
 
 
-def describe(roofline: Roof, shown: View) -> str:
+def describe(roofline: Roof, shown: RooflineView) -> str:
     """Describe the chart in sentences, for readers who cannot see it."""
     ceilings = [f"{c.label} {si(c.value, c.unit)} ({c.origin})" for c in (*shown.memory, *shown.compute)]
     verdicts = [placed.verdict for placed, _ in shown.points]
@@ -71,7 +71,7 @@ def _text(css: str, spot: Spot, text: str) -> str:
     return f'<text class="{css}" x="{spot.x:.1f}" y="{spot.y:.1f}"{anchor}{turn}>{escape(text)}</text>'
 
 
-def _heading(roofline: Roof, shown: View) -> Iterator[str]:
+def _heading(roofline: Roof, shown: RooflineView) -> Iterator[str]:
     yield _text("name", Spot(LEFT, 22), roofline.device.name)
     origins = {c.origin for c in (*shown.compute, *shown.memory)}
     x = LEFT
@@ -106,9 +106,9 @@ def _ticks(span: tuple[float, float]) -> Iterator[tuple[float, int]]:
 class _Chart:
     """Lines first, then points, then text: each text looks for a place that is still free."""
 
-    def __init__(self, roofline: Roof, shown: View, level: str) -> None:
+    def __init__(self, roofline: Roof, shown: RooflineView, level: str) -> None:
         self.roofline, self.shown, self.level = roofline, shown, level
-        self.board = Board(LEFT + 2, TOP + 2, RIGHT - 2, BOTTOM - 2)
+        self.board = LabelBoard(LEFT + 2, TOP + 2, RIGHT - 2, BOTTOM - 2)
         # Slope of a bandwidth in the picture, in degrees: the same for all, as the axes are logarithmic.
         rise = (BOTTOM - TOP) / (shown.y[1] - shown.y[0])
         run = (RIGHT - LEFT) / (shown.x[1] - shown.x[0])

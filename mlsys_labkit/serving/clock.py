@@ -15,7 +15,7 @@ from mlsys_labkit.lm.config import Config
 from mlsys_labkit.serving.records import EngineStep, Scheduled
 from mlsys_labkit.specs import DeviceSpec
 
-__all__ = ["Clock", "RealClock", "StepCost", "VirtualClock"]
+__all__ = ["EngineClock", "RealClock", "StepCost", "VirtualClock"]
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class StepCost:
             kept.remove(int(found.argmin()))
 
 
-class Clock(Protocol):
+class EngineClock(Protocol):
     """Seconds since an engine began."""
 
     kind: Literal["real", "virtual"]
@@ -103,7 +103,7 @@ class Clock(Protocol):
     def spend(self, scheduled: Iterable[Scheduled]) -> None:
         """Account for a step with these parts that has ended."""
 
-    def restarted(self) -> Clock:
+    def restarted(self) -> EngineClock:
         """Return a clock of the same kind at 0."""
 
 

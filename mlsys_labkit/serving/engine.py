@@ -14,9 +14,9 @@ from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.lm.model import LanguageModel
 from mlsys_labkit.serving.blocks import BlockPool, Pool
 from mlsys_labkit.serving.cache import Memory, PagedCache
-from mlsys_labkit.serving.clock import Clock, RealClock, StepCost, VirtualClock
+from mlsys_labkit.serving.clock import EngineClock, RealClock, StepCost, VirtualClock
 from mlsys_labkit.serving.errors import RequestError
-from mlsys_labkit.serving.recorder import Recorder
+from mlsys_labkit.serving.recorder import EngineRecorder
 from mlsys_labkit.serving.records import Output, Recording, Request
 from mlsys_labkit.serving.runner import Chunk, ModelRunner, Runner
 from mlsys_labkit.serving.scheduler import Limits, Part, Scheduler, Sequence, Status, StepPlan
@@ -95,7 +95,7 @@ class Engine:
         self._caches: list[Memory] = [runner.cache]
         if draft:
             self._caches += draft.prepare(runner.vocabulary, self.pool.size, block_size)
-        self.clock: Clock = VirtualClock(cost) if cost else RealClock()
+        self.clock: EngineClock = VirtualClock(cost) if cost else RealClock()
         self.scheduler = Scheduler(self.pool, block_size, self.limits)
         self._arriving: list[tuple[float, int, Sequence]] = []  # a heap, by time and then by order of add
         self._added = 0
@@ -323,5 +323,5 @@ class Engine:
             raise LabkitError("this engine keeps no record; make it with record=True, or use run()")
         return self._recorder.recording()
 
-    def _new_recorder(self) -> Recorder:
-        return Recorder(self.scheduler, self.runner.cache.block_bytes, self.clock.kind)
+    def _new_recorder(self) -> EngineRecorder:
+        return EngineRecorder(self.scheduler, self.runner.cache.block_bytes, self.clock.kind)

@@ -8,10 +8,10 @@ from typing import Literal
 from mlsys_labkit.serving.records import EngineStep, Output, Recording, Request, Scheduled
 from mlsys_labkit.serving.scheduler import Scheduler, StepPlan
 
-__all__ = ["Recorder"]
+__all__ = ["EngineRecorder"]
 
 
-class Recorder:
+class EngineRecorder:
     """The requests, steps and tokens of a run, as they come."""
 
     def __init__(self, scheduler: Scheduler, block_bytes: int, clock: Literal["real", "virtual"]) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["Row", "Source", "Table", "TableError", "Value", "load", "of_devices"]
+__all__ = ["Citation", "Row", "Table", "TableError", "Value", "load", "of_devices"]
 
 
 class TableError(LabkitError):
@@ -28,7 +28,7 @@ class TableError(LabkitError):
 
 
 @dataclass(frozen=True)
-class Source:
+class Citation:
     """The source of a number: title, address, and the date on which it was read."""
 
     title: str
@@ -41,7 +41,7 @@ class Value:
     """One number (or word) in its column's unit, with its source and the condition under which it holds."""
 
     value: float | str
-    source: Source
+    source: Citation
     condition: str = ""
 
 
@@ -140,9 +140,9 @@ def of_devices(dtype: str = "float16", names: Sequence[str] = ()) -> Table:
     def row(device: specs.DeviceSpec) -> Row:
         facts = {"peak": device.peaks.get(dtype), "bandwidth": device.bandwidths.get("dram")}
         facts |= {"memory": device.facts.get("memory"), "power": device.facts.get("tdp")}
-        year = Value(float(device.year), Source(device.document, device.document_url, ""), "announced")
+        year = Value(float(device.year), Citation(device.document, device.document_url, ""), "announced")
         values = {
-            name: Value(float(fact.value), Source(fact.source, fact.url, fact.date), fact.condition)
+            name: Value(float(fact.value), Citation(fact.source, fact.url, fact.date), fact.condition)
             for name, fact in facts.items()
             if fact is not None
         }
@@ -153,14 +153,14 @@ def of_devices(dtype: str = "float16", names: Sequence[str] = ()) -> Table:
     return Table(f"Datasheets, dense {dtype}", MappingProxyType(columns), rows)
 
 
-def _source(path: Path, key: str, fields: Any) -> Source:
+def _source(path: Path, key: str, fields: Any) -> Citation:
     try:
-        return Source(**{name: str(value) for name, value in fields.items()})
+        return Citation(**{name: str(value) for name, value in fields.items()})
     except (TypeError, AttributeError):
         raise TableError(f"{path}, source {key}: expected title, url and date, got {fields}") from None
 
 
-def _row(path: Path, fields: Any, columns: Mapping[str, str], sources: Mapping[str, Source]) -> Row:
+def _row(path: Path, fields: Any, columns: Mapping[str, str], sources: Mapping[str, Citation]) -> Row:
     name = fields.get("name") if isinstance(fields, dict) else None
     if not isinstance(name, str) or not name:
         raise TableError(f"{path}: a row has no name: {fields}")

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsys_labkit.triton_trace.launch.client import Order, Outcome
-from mlsys_labkit.triton_trace.launch.launcher import Launcher
+from mlsys_labkit.triton_trace.launch.client import LaunchOutcome, Order
+from mlsys_labkit.triton_trace.launch.launcher import TritonLauncher
 from mlsys_labkit.triton_trace.recorder import Line, RawAccess, Recorder, Report
 
 __all__ = ["RawRecorder", "trace_raw"]
@@ -21,13 +21,13 @@ class trace_raw:
     """``trace_raw(kernel)[grid](*arguments)``: every access of a small launch, as a list of RawAccess."""
 
     def __init__(self, kernel: Any, *, order: Order = "ascending", timeout_s: float = 120.0) -> None:
-        self._launcher = Launcher(kernel, recorder="raw_accesses:RawRecorder", order=order, timeout_s=timeout_s)
+        self._launcher = TritonLauncher(kernel, recorder="raw_accesses:RawRecorder", order=order, timeout_s=timeout_s)
 
     def __getitem__(self, grid: Any) -> Callable[..., list[RawAccess]]:
         return lambda *args, **kwargs: _accesses(self._launcher.launch(grid, args, kwargs))
 
 
-def _accesses(outcome: Outcome) -> list[RawAccess]:
+def _accesses(outcome: LaunchOutcome) -> list[RawAccess]:
     found = []
     for i, row in enumerate(outcome.report["rows"]):
         parts: dict[str, Any] = {name: outcome.arrays.get(f"{i} {name}") for name in _ARRAYS}

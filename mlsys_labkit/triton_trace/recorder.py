@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Argument", "Kind", "Launch", "Line", "Program", "RawAccess", "Recorder", "Report"]
+__all__ = ["Argument", "Kind", "Line", "Program", "RawAccess", "Recorder", "Report", "TracedLaunch"]
 
 Kind = Literal["load", "store", "atomic"]
 Program = tuple[int, int, int]
@@ -48,7 +48,7 @@ class Argument:
 
 
 @dataclass(frozen=True)
-class Launch:
+class TracedLaunch:
     """The kernel, grid and arrays of a launch."""
 
     kernel: str
@@ -86,7 +86,7 @@ class Recorder(Protocol):
     It must not keep the arrays that it is given. A subclass ignores what it does not define.
     """
 
-    def begin(self, launch: Launch) -> None:
+    def begin(self, launch: TracedLaunch) -> None:
         """Prepare for the first program."""
 
     def access(self, access: RawAccess) -> None:

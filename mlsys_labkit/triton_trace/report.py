@@ -10,7 +10,7 @@ from mlsys_labkit._base.units import plain, si
 from mlsys_labkit.timing.record import duration
 from mlsys_labkit.triton_trace.count.counts import Access, ArrayTraffic
 from mlsys_labkit.triton_trace.count.finding import AccessFinding
-from mlsys_labkit.triton_trace.count.log import Log
+from mlsys_labkit.triton_trace.count.log import AccessLog
 from mlsys_labkit.triton_trace.count.reuse import Reuse, reuse
 from mlsys_labkit.triton_trace.errors import TritonTraceError
 from mlsys_labkit.triton_trace.recorder import Program
@@ -71,7 +71,7 @@ class LaunchTrace:
     arrays: Mapping[str, ArrayTraffic] = field(repr=False)
     dot_flops: int
     findings: tuple[AccessFinding, ...]
-    log: Log = field(repr=False, compare=False)
+    log: AccessLog = field(repr=False, compare=False)
     output: str = field(default="", repr=False)
     gpu: str = ""
     seconds: float | None = None

@@ -16,7 +16,7 @@ from typing import Any
 from mlsys_labkit._base.cells import cell_label
 from mlsys_labkit.triton_trace.errors import RefusedSourceError
 
-__all__ = ["Function", "KernelSource", "Name", "Parameter", "constant", "language_name", "layers", "name_set"]
+__all__ = ["Function", "KernelSource", "Name", "TritonParameter", "constant", "language_name", "layers", "name_set"]
 
 _MODULES = ("triton", "triton.language", "triton.language.math", "triton.language.extra.libdevice")
 _PYTHON = frozenset(("range", "min", "max", "len", "print", "abs", "int", "float", "isinstance"))
@@ -37,7 +37,7 @@ class Name:
 
 
 @dataclass(frozen=True)
-class Parameter:
+class TritonParameter:
     """One parameter. ``default`` is a Name of kind "constant" or "language", or None where there is no default."""
 
     name: str
@@ -63,7 +63,7 @@ class Function:
     text: str
     place: str
     first_line: int
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[TritonParameter, ...]
     names: dict[str, Name]
 
     def line_text(self, line: int) -> str:
@@ -168,7 +168,7 @@ def _read(function: FunctionType, waiting: list[FunctionType]) -> Function:
     )
 
 
-def _parameters(function: FunctionType, node: ast.FunctionDef) -> Iterator[Parameter]:
+def _parameters(function: FunctionType, node: ast.FunctionDef) -> Iterator[TritonParameter]:
     if node.args.vararg or node.args.kwarg:
         raise RefusedSourceError(f"{node.name}: a kernel takes no *args and no **kwargs; name every parameter")
     annotations = {one.arg: one.annotation for one in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
@@ -178,7 +178,7 @@ def _parameters(function: FunctionType, node: ast.FunctionDef) -> Iterator[Param
         default = None
         if parameter.default is not parameter.empty:
             default = _value(parameter.default) or Name("refused", "a default value that is no plain constant")
-        yield Parameter(name, text == "constexpr", default, parameter.kind is parameter.KEYWORD_ONLY, text)
+        yield TritonParameter(name, text == "constexpr", default, parameter.kind is parameter.KEYWORD_ONLY, text)
 
 
 def _global_names(node: ast.FunctionDef) -> set[str]:
@@ -263,7 +263,7 @@ def constant(value: Any) -> Any:
 
 def _function(data: dict[str, Any]) -> Function:
     parameters = tuple(
-        Parameter(**{**one, "default": Name(**one["default"]) if one["default"] else None})
+        TritonParameter(**{**one, "default": Name(**one["default"]) if one["default"] else None})
         for one in data["parameters"]
     )
     names = {name: Name(**one) for name, one in data["names"].items()}

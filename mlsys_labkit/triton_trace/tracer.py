@@ -10,11 +10,11 @@ from typing import Any
 
 from mlsys_labkit.triton_trace.count import counts
 from mlsys_labkit.triton_trace.count.findings import findings
-from mlsys_labkit.triton_trace.count.log import Log
+from mlsys_labkit.triton_trace.count.log import AccessLog
 from mlsys_labkit.triton_trace.errors import TritonArgumentError
-from mlsys_labkit.triton_trace.launch.client import Order, Outcome
-from mlsys_labkit.triton_trace.launch.gpu import Arguments, timed
-from mlsys_labkit.triton_trace.launch.launcher import Launcher, launching
+from mlsys_labkit.triton_trace.launch.client import LaunchOutcome, Order
+from mlsys_labkit.triton_trace.launch.gpu import LaunchArguments, timed
+from mlsys_labkit.triton_trace.launch.launcher import TritonLauncher, launching
 from mlsys_labkit.triton_trace.report import LaunchTrace
 from mlsys_labkit.triton_trace.rules import check_rules
 from mlsys_labkit.triton_trace.source import KernelSource
@@ -76,19 +76,19 @@ class trace:
             "order": order,
             "timeout_s": timeout_s,
         }
-        self._launcher = Launcher(kernel, **self._options)
+        self._launcher = TritonLauncher(kernel, **self._options)
         self._reduced = reduced
 
     def __getitem__(self, grid: Any) -> Callable[..., LaunchTrace]:
         def launch(*args: Any, **kwargs: Any) -> LaunchTrace:
-            arguments = Arguments(args, kwargs)
+            arguments = LaunchArguments(args, kwargs)
             if arguments.on_gpu:
                 return self._beside_gpu(grid, arguments)
             return _trace(self._launcher.source, self._launcher.launch(grid, args, kwargs))
 
         return launch
 
-    def _beside_gpu(self, grid: Any, given: Arguments) -> LaunchTrace:
+    def _beside_gpu(self, grid: Any, given: LaunchArguments) -> LaunchTrace:
         """Time the compiled launch, and interpret copies of its arguments that were made before."""
         check_rules(self._launcher.source)
         if self._reduced is None and given.bytes > _SMALL_BYTES:
@@ -97,9 +97,9 @@ class trace:
                 f"{_SMALL_BYTES >> 20} MiB); give trace(kernel, reduced=(grid, arguments, constants)) a smaller launch"
             )
         small_grid, args, kwargs = self._reduced or (grid, given.args, given.kwargs)
-        copies = Arguments(tuple(args), dict(kwargs)).on_cpu()
+        copies = LaunchArguments(tuple(args), dict(kwargs)).on_cpu()
         gpu, seconds = timed(self._kernel, grid, given)
-        launcher = Launcher(self._kernel, config=getattr(self._kernel, "best_config", None), **self._options)
+        launcher = TritonLauncher(self._kernel, config=getattr(self._kernel, "best_config", None), **self._options)
         traced = _trace(launcher.source, launcher.launch(small_grid, copies.args, copies.kwargs))
         work = traced.work if self._reduced else traced.work.with_seconds(seconds)
         return replace(traced, gpu=gpu, seconds=seconds, reduced=self._reduced is not None, work=work)
@@ -132,8 +132,8 @@ def tracing() -> Iterator[list[LaunchTrace]]:
         yield found
 
 
-def _trace(source: KernelSource, outcome: Outcome) -> LaunchTrace:
-    log = Log.of(outcome)
+def _trace(source: KernelSource, outcome: LaunchOutcome) -> LaunchTrace:
+    log = AccessLog.of(outcome)
     dots: Counter[str] = Counter()
     for _, m, n, k, dtype, times in log.dots:
         dots[_DTYPES.get(dtype, "float32")] += 2 * m * n * k * times

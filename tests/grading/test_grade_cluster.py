@@ -23,7 +23,7 @@ from mlsys_grading.grade.bounds import Bounds
 from mlsys_grading.grade.cluster import connected
 from mlsys_grading.grade.engine import GradingEngine, open_engine
 from mlsys_grading.grade.modules import modules_of
-from mlsys_grading.grade.work import Worker
+from mlsys_grading.grade.work import GradingWorker
 from mlsys_grading.result import Result
 from mlsys_grading.sandbox.confine import refusal
 from mlsys_labkit.errors import LabkitError
@@ -219,7 +219,7 @@ def test_a_submission_that_needs_a_gpu_has_one_alone_and_sees_it(tmp_path: Path)
     )
     test = graded("seen_test", "assert seen == 'GPU-0', seen", 1)
     cells = notebook(source, test)["cells"]
-    worker = Worker(lambda: devices, lease)
+    worker = GradingWorker(lambda: devices, lease)
     try:
         with ThreadPoolExecutor(2) as executor:
             engine = GradingEngine(executor, 2, worker.work)
@@ -239,7 +239,7 @@ def test_a_submission_that_needs_a_gpu_has_one_alone_and_sees_it(tmp_path: Path)
 
 
 def test_a_lab_on_a_gpu_is_set_apart_where_there_is_none() -> None:
-    worker = Worker(lambda: (), real_lease)
+    worker = GradingWorker(lambda: (), real_lease)
     try:
         cells = notebook(graded("t", "pass", 1))["cells"]
         text = worker.work(job(source=cells, submission=cells, modules=("json",), bounds=Bounds(gpu=True)).to_json())

@@ -18,8 +18,8 @@ from IPython.core.interactiveshell import InteractiveShell
 import mlsys_labkit as lk
 from mlsys_labkit._frontends.cli import main
 from mlsys_labkit._frontends.progress import catalogue, store, watch
-from mlsys_labkit._frontends.progress.catalogue import Lab, Task, Test
-from mlsys_labkit._frontends.progress.record import PAUSE_SECONDS, Outcome, Record
+from mlsys_labkit._frontends.progress.catalogue import LabEntry, TaskEntry, Test
+from mlsys_labkit._frontends.progress.record import PAUSE_SECONDS, NotebookRecord, Outcome
 from mlsys_labkit._frontends.progress.state import LabProgress
 from mlsys_labkit.errors import LabkitError
 from tests.conftest import ROOT
@@ -35,8 +35,8 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "data"
 
 
-def passing(lab: Lab, now: float = 1000.0, seconds: float = 60.0) -> Record:
-    record = Record(lab, seconds, now)
+def passing(lab: LabEntry, now: float = 1000.0, seconds: float = 60.0) -> NotebookRecord:
+    record = NotebookRecord(lab, seconds, now)
     for task in lab.tasks:
         record.ran(f"# an answer to {task.name}", task.name, True, now)
     return record
@@ -74,7 +74,7 @@ def test_hidden_tests_are_told_by_the_source(name: str) -> None:
 def test_every_test_and_answer_is_known_without_ids(name: str) -> None:
     lab, given, made = catalogue.lab(name), cells_of(name), solved(name)
     for task in lab.tasks:
-        record = Record(lab)
+        record = NotebookRecord(lab)
         assert record.ran(given[task.name], "", True, 1.0)
         assert record.standing(task).state == "not started", "the stub is no answer"
         assert record.ran(made[task.name], "", True, 2.0)
@@ -84,7 +84,9 @@ def test_every_test_and_answer_is_known_without_ids(name: str) -> None:
         assert record.standing(task).state == "passes"
         assert record.standing(task).points == task.points
     known = {task.name for task in lab.tasks} | {test.id for task in lab.tasks for test in task.tests}
-    assert [name for name, text in given.items() if name not in known and Record(lab).ran(text, "", True, 1.0)] == []
+    assert [
+        name for name, text in given.items() if name not in known and NotebookRecord(lab).ran(text, "", True, 1.0)
+    ] == []
 
 
 def test_a_lab_is_known_by_its_first_cells_and_no_two_are_taken_for_another() -> None:
@@ -98,8 +100,8 @@ def test_a_lab_is_known_by_its_first_cells_and_no_two_are_taken_for_another() ->
 
 def test_tests_that_nobody_sees_are_told_and_decide_nothing_here() -> None:
     tests = (Test("a_test", 2, "d1", hidden=True), Test("a_secret", 3, "d2", visible=False, hidden=True))
-    lab = Lab("lab99_x", "Lab 99", "", (Task("a", "A", "stub", ("a",), tests),))
-    record = Record(lab)
+    lab = LabEntry("lab99_x", "Lab 99", "", (TaskEntry("a", "A", "stub", ("a",), tests),))
+    record = NotebookRecord(lab)
     record.ran("def a(): ...", "a", True, 1.0)
     record.outcomes["a_test"] = Outcome(True, record.edits["a"].digest)
     said = str(LabProgress(lab, record.standings(), 0.0))
@@ -112,7 +114,7 @@ def test_tests_that_nobody_sees_are_told_and_decide_nothing_here() -> None:
 
 
 def test_record_counts_long_pauses_as_ten_minutes() -> None:
-    record = Record(catalogue.lab(LAB))
+    record = NotebookRecord(catalogue.lab(LAB))
     for now in (1000.0, 1090.0, 1090.0 + 9 * 3600, 1090.0 + 9 * 3600 + 30, 5000.0, 5060.0):
         record.tick(now)
     assert record.seconds == 90 + PAUSE_SECONDS + 30 + 0 + 60
@@ -128,7 +130,7 @@ def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
     store.save(record, str(tmp_path / "a.ipynb"))
     assert store.load(lab, str(tmp_path / "a.ipynb")) == record
     assert store.latest(lab) == record
-    assert store.load(catalogue.lab("lab01"), str(tmp_path / "a.ipynb")) == Record(catalogue.lab("lab01"))
+    assert store.load(catalogue.lab("lab01"), str(tmp_path / "a.ipynb")) == NotebookRecord(catalogue.lab("lab01"))
 
 
 @pytest.mark.parametrize(
@@ -149,10 +151,10 @@ def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
 )
 def test_store_replaces_a_damaged_record(data: Path, tmp_path: Path, text: str) -> None:
     lab, notebook = catalogue.lab(LAB), str(tmp_path / "a.ipynb")
-    store.save(Record(lab), notebook)
+    store.save(NotebookRecord(lab), notebook)
     (path,) = data.rglob("*.json")
     path.write_text(text)
-    assert store.load(lab, notebook) == store.latest(lab) == Record(lab)
+    assert store.load(lab, notebook) == store.latest(lab) == NotebookRecord(lab)
     store.save(passing(lab), notebook)
     assert store.load(lab, notebook) == passing(lab)
 
@@ -160,14 +162,14 @@ def test_store_replaces_a_damaged_record(data: Path, tmp_path: Path, text: str) 
 def test_a_lab_that_has_changed_keeps_what_it_still_has(tmp_path: Path) -> None:
     lab = catalogue.lab(LAB)
     store.save(passing(lab), "a")
-    fewer = Lab(lab.name, lab.title, lab.opens, lab.tasks[1:])
+    fewer = LabEntry(lab.name, lab.title, lab.opens, lab.tasks[1:])
     assert {*store.load(fewer, "a").edits} == {task.name for task in lab.tasks[1:]}
 
 
 def test_the_number_of_files_is_bounded(data: Path) -> None:
     lab = catalogue.lab(LAB)
     for number in range(store.MOST_FILES + 20):
-        store.save(Record(lab, last=float(number + 1)), f"/{number}.ipynb")
+        store.save(NotebookRecord(lab, last=float(number + 1)), f"/{number}.ipynb")
         for path in data.rglob("*.json"):
             if path.stat().st_mtime > 1e6 + number:
                 os.utime(path, (1e6 + number, 1e6 + number))
@@ -180,9 +182,9 @@ def test_a_killed_writer_leaves_one_whole_record(data: Path, tmp_path: Path) -> 
     """Killed at any moment, many times over: the file is a record each time."""
     code = (
         "from mlsys_labkit._frontends.progress import store, catalogue\n"
-        "from mlsys_labkit._frontends.progress.record import Record\n"
+        "from mlsys_labkit._frontends.progress.record import NotebookRecord\n"
         "print('go', flush=True)\n"
-        "n = 0\nwhile True:\n    n += 1; store.save(Record(catalogue.lab('lab00'), last=float(n)), 'a')"
+        "n = 0\nwhile True:\n    n += 1; store.save(NotebookRecord(catalogue.lab('lab00'), last=float(n)), 'a')"
     )
     for _ in range(5):
         writer = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=ROOT, text=True)
@@ -201,7 +203,7 @@ def test_without_a_home_nothing_is_kept_and_nothing_raised(monkeypatch: pytest.M
     monkeypatch.setattr(
         Path, "home", lambda: (_ for _ in ()).throw(RuntimeError("Could not determine home directory."))
     )
-    assert store.latest(catalogue.lab(LAB)) == Record(catalogue.lab(LAB))
+    assert store.latest(catalogue.lab(LAB)) == NotebookRecord(catalogue.lab(LAB))
     shell = InteractiveShell()
     watcher = watch.follow(shell)
     monkeypatch.setattr(watch.Watcher, "attended", property(lambda self: True))
@@ -236,7 +238,7 @@ def test_progress_in_a_terminal_is_a_table(capsys: pytest.CaptureFixture[str], t
             cell["source"] = solved()["costs"]
     path.write_text(json.dumps(notebook))
     lab = catalogue.lab(LAB)
-    record = Record(lab, 4000.0, time.time() + 100)
+    record = NotebookRecord(lab, 4000.0, time.time() + 100)
     record.ran(solved()["costs"], "costs", True, time.time() + 100)
     for test in ("costs_test", "costs_test_ragged"):
         record.ran(cells_of()[test], test, True, time.time() + 100)

@@ -195,7 +195,7 @@ def test_news_are_read_from_an_address(copies: Copies, monkeypatch: pytest.Monke
 def test_a_release_that_cannot_be_read_is_one_line_and_the_panel_goes_on(
     copies: Copies, monkeypatch: pytest.MonkeyPatch, trouble: str
 ) -> None:
-    from mlsys_labkit._frontends.progress.record import Record
+    from mlsys_labkit._frontends.progress.record import NotebookRecord
     from mlsys_labkit._frontends.progress.state import progress_of
 
     path = str(copies.folder / "old" / "labs" / LAB / f"{LAB}.ipynb")
@@ -218,7 +218,7 @@ def test_a_release_that_cannot_be_read_is_one_line_and_the_panel_goes_on(
             seen(copies, Path(path))
         assert "\n" not in str(error.value)
         assert ("more than" in str(error.value)) == (trouble in ("too large", "drips"))
-        told = progress_of(Record(catalogue.lab(LAB)), path)
+        told = progress_of(NotebookRecord(catalogue.lab(LAB)), path)
         pause.set()
     assert told.news[0] == "Whether your copy is the newest is not known"
     assert len(told.tasks) == 9

@@ -17,7 +17,7 @@ from mlsys_labkit import specs
 from mlsys_labkit._base.light_dark_colours import COLOURS
 from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.roofline import Roofline
-from mlsys_labkit.roofline.labels import Board, Spot, spread
+from mlsys_labkit.roofline.labels import LabelBoard, Spot, spread
 from mlsys_labkit.work import Work
 from tests.labkit.rooflines import BANDWIDTH, H100, PEAK, matmul, on_cpu
 
@@ -191,7 +191,7 @@ def test_spread_keeps_order_gap_and_bounds(wanted: list[float]) -> None:
 
 
 def test_a_label_takes_the_first_free_spot() -> None:
-    board = Board(0, 0, 200, 200)
+    board = LabelBoard(0, 0, 200, 200)
     board.block_line(0, 50, 200, 50)
     on_line, free, outside = Spot(20, 54), Spot(20, 100), Spot(-90, 150)
     assert board.put("label", [outside, on_line, free]) is free

@@ -36,7 +36,7 @@ def written(folder: Path, text: str) -> Path:
 def test_a_row_gives_its_values_and_none_where_nothing_is_known(tmp_path: Path) -> None:
     table = tables.load(written(tmp_path, GOOD))
     assert table["A"].bandwidth == tables.Value(
-        2e12, tables.Source("datasheet", "https://example.org", "2026-01-01"), "HBM3"
+        2e12, tables.Citation("datasheet", "https://example.org", "2026-01-01"), "HBM3"
     )
     assert table["A"].process is None
     assert table.column("bandwidth") == {"A": 2e12}

@@ -39,7 +39,7 @@ PROGRESS = [
         ("Windows", "none", "○", "not started", 0),
     ]
 ]
-SOURCE = tables.Source("Horowitz, ISSCC 2014", "https://doi.org/10.1109/ISSCC.2014.6757323", "2014-02-09")
+SOURCE = tables.Citation("Horowitz, ISSCC 2014", "https://doi.org/10.1109/ISSCC.2014.6757323", "2014-02-09")
 ENERGY = tables.Table(
     "Energy",
     {"energy": "J", "bits": "bit", "kind": "text"},

@@ -35,8 +35,8 @@ MODULES = {"shared": units, "strided": strided, "roof": roof, "memory": memory, 
 RNG = np.random.default_rng(7)
 
 
-def view(shape: tuple[int, ...], strides: tuple[int, ...], offset: int = 0) -> strided.View:
-    return strided.View(shape, strides, offset)
+def view(shape: tuple[int, ...], strides: tuple[int, ...], offset: int = 0) -> strided.StridedView:
+    return strided.StridedView(shape, strides, offset)
 
 
 VIEWS = [
@@ -106,7 +106,7 @@ def test_the_javascript_models_give_the_same_answers_in_a_browser(browser: Any) 
 shapes = st.lists(st.integers(1, 5), min_size=1, max_size=3).map(tuple)
 
 
-def _numpy(one: strided.View) -> np.ndarray:
+def _numpy(one: strided.StridedView) -> np.ndarray:
     """Return a NumPy view of 0, 1, 2, … with the same layout: its values are its offsets."""
     memory = np.arange(1000, dtype=np.int32)
     return np.lib.stride_tricks.as_strided(memory[one.offset :], one.shape, [step * 4 for step in one.strides])
@@ -118,7 +118,7 @@ def _of(array: np.ndarray) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 @given(shapes, st.data())
 def test_view_operations_agree_with_numpy(shape: tuple[int, ...], data: st.DataObject) -> None:
-    mine = strided.View(shape, strided.contiguous(shape), 0)
+    mine = strided.StridedView(shape, strided.contiguous(shape), 0)
     theirs = np.arange(math.prod(shape), dtype=np.int32).reshape(shape)
     for _ in range(data.draw(st.integers(0, 4))):
         operation = data.draw(st.sampled_from(["transpose", "flip", "cut", "broadcast"]))
@@ -150,7 +150,7 @@ def test_view_operations_agree_with_numpy(shape: tuple[int, ...], data: st.DataO
 def test_places_lines_and_bounds_of_any_strides(
     shape: tuple[int, ...], steps: list[int], offset: int, itemsize: int
 ) -> None:
-    one = strided.View(shape, tuple(steps[: len(shape)]), offset)
+    one = strided.StridedView(shape, tuple(steps[: len(shape)]), offset)
     walk = _numpy(one).ravel()
     assert strided.places(one) == walk.tolist()
     assert strided.outside(one, 12) == np.count_nonzero(walk >= 12)
@@ -161,8 +161,8 @@ def test_places_lines_and_bounds_of_any_strides(
 
 
 def test_the_stride_of_an_axis_of_length_one_does_not_matter() -> None:
-    assert strided.is_contiguous(strided.View((1, 3), (99, 1)))
-    assert not strided.is_contiguous(strided.View((2, 3), (99, 1)))
+    assert strided.is_contiguous(strided.StridedView((1, 3), (99, 1)))
+    assert not strided.is_contiguous(strided.StridedView((2, 3), (99, 1)))
 
 
 def test_tensors_alive_come_largest_first_then_oldest_first() -> None:
@@ -175,7 +175,7 @@ def test_tensors_alive_come_largest_first_then_oldest_first() -> None:
 
 
 def test_column_walk_of_a_row_major_matrix_changes_line_at_every_step() -> None:
-    square = strided.View((16, 16), (16, 1))  # 16 floats: one line a row
+    square = strided.StridedView((16, 16), (16, 1))  # 16 floats: one line a row
     assert strided.lines(square, 4) == (16, 15)
     assert strided.lines(strided.transpose(square), 4) == (16, 255)
 

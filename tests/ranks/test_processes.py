@@ -22,7 +22,7 @@ import torch.distributed as dist
 
 from mlsys_labkit import ranks
 from mlsys_labkit.ranks.processes import channel as channel_module, pool as pool_module
-from mlsys_labkit.ranks.processes.pool import Pool
+from mlsys_labkit.ranks.processes.pool import RankPool
 from tests.ranks.run_helpers import gloo, still_works, total
 
 pytestmark = pytest.mark.xdist_group("rank-processes")
@@ -144,12 +144,12 @@ import sys
 from pathlib import Path
 import torch, torch.distributed as dist
 from mlsys_labkit.ranks.processes import process_group
-from mlsys_labkit.ranks.recording.recorder import Recorder
+from mlsys_labkit.ranks.recording.recorder import RankRecorder
 
 asked = []
 torch.cuda.set_device = lambda device: asked.append(("device", device))
 process_group._nccl = lambda place, timeout: asked.append(("nccl", place[1:])) or process_group._gloo(place, timeout)
-recorder = Recorder(0, 1)
+recorder = RankRecorder(0, 1)
 process_group.join("nccl", 0, 1, Path(sys.argv[1]), recorder)
 x = torch.tensor([2.0])
 dist.all_reduce(x)
@@ -184,7 +184,7 @@ def test_child_processes_of_a_rank_end_with_it() -> None:
 
 def test_ranks_that_die_while_they_wait_are_replaced() -> None:
     assert still_works()
-    waiting = Pool.current().ranks(2, "gloo")
+    waiting = RankPool.current().ranks(2, "gloo")
     rank = psutil.Process(waiting[1].pid)
     rank.kill()
     psutil.wait_procs([rank], timeout=300)
@@ -193,7 +193,7 @@ def test_ranks_that_die_while_they_wait_are_replaced() -> None:
 
 def test_a_host_that_is_killed_is_replaced_and_takes_its_ranks_along() -> None:
     assert still_works()
-    host = psutil.Process(Pool.current().ranks(2, "gloo")[0].pid).parent()
+    host = psutil.Process(RankPool.current().ranks(2, "gloo")[0].pid).parent()
     assert host is not None
     family = host.children()
     host.kill()
@@ -203,14 +203,14 @@ def test_a_host_that_is_killed_is_replaced_and_takes_its_ranks_along() -> None:
 
 def test_ranks_whose_folder_was_tidied_away_are_replaced_with_their_host() -> None:
     assert still_works()
-    pool = Pool.current()
+    pool = RankPool.current()
     shutil.rmtree(pool._host.meeting.folder)  # type: ignore[union-attr]
     pool.end_ranks()  # the next ones have nothing to write to
     assert still_works()
 
 
 def test_a_start_that_fails_twice_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    pool = Pool()
+    pool = RankPool()
     prepare = pool.prepare
 
     def prepare_nowhere(world_size: int, backend: str) -> None:
@@ -247,7 +247,7 @@ def fill(disk: Path) -> None:
 
 def test_a_disk_that_fills_up_moves_the_ranks_to_another(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", os.fspath(small_disk))
-    pool = Pool()
+    pool = RankPool()
     try:
         pool.ranks(2, "gloo")
         folder = pool._host.meeting.folder  # type: ignore[union-attr]
@@ -264,7 +264,7 @@ def test_a_disk_that_fills_up_moves_the_ranks_to_another(small_disk: Path, monke
 
 def test_a_full_disk_with_no_other_is_named(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channel_module, "_base", lambda: os.fspath(small_disk))
-    pool = Pool()
+    pool = RankPool()
     try:
         fill(small_disk)
         with pytest.raises(ranks.RanksError, match=r"did not start \(.*No space left"):
@@ -274,7 +274,7 @@ def test_a_full_disk_with_no_other_is_named(small_disk: Path, monkeypatch: pytes
 
 
 def test_ranks_start_without_fork_too() -> None:
-    pool = Pool("spawn")
+    pool = RankPool("spawn")
     try:
         waiting = pool.ranks(2, "gloo")
         processes = [psutil.Process(rank.pid) for rank in waiting]

@@ -25,7 +25,7 @@ PROGRAM = """
 import time
 import torch, torch.distributed as dist
 from mlsys_labkit import ranks
-from mlsys_labkit.ranks.processes.pool import Pool
+from mlsys_labkit.ranks.processes.pool import RankPool
 
 def total(x):
     dist.all_reduce(x)
@@ -39,7 +39,7 @@ def hangs():
         time.sleep(0.01)
 
 assert ranks.run(total, 2, "gloo", args=(torch.tensor(2),)).values == [4, 4]
-print("folder", Pool.current()._host.meeting.folder, flush=True)
+print("folder", RankPool.current()._host.meeting.folder, flush=True)
 try:
     ranks.run(hangs, 2, "gloo", timeout_seconds=600)
 except KeyboardInterrupt:

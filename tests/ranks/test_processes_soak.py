@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from mlsys_labkit import ranks
-from mlsys_labkit.ranks.processes.pool import Pool
+from mlsys_labkit.ranks.processes.pool import RankPool
 
 pytestmark = pytest.mark.xdist_group("rank-processes")
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -55,10 +55,10 @@ def everything(number: int) -> tuple[int, list[float]]:
 
 
 def soak(runs: int) -> None:
-    Pool.current().close()
+    RankPool.current().close()
     others = set(psutil.Process().children(recursive=True))  # a browser of another test
     ranks.run(everything, WORLD, "gloo", args=(0,), quiet=True)
-    pool = Pool.current()
+    pool = RankPool.current()
     pids: set[int] = set()
     before = _held(pool)
     for number in range(runs):
@@ -77,7 +77,7 @@ def soak(runs: int) -> None:
     assert not [entry for place in FOLDERS for entry in place.iterdir() if _made_by(entry.name, pids)]
 
 
-def _held(pool: Pool) -> dict[str, Any]:
+def _held(pool: RankPool) -> dict[str, Any]:
     """Measure what the pool holds while its ranks wait for the next run."""
     pool.ranks(WORLD, "gloo")
     own = psutil.Process()

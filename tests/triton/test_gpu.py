@@ -37,7 +37,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     """Return the launches of the fake GPU, whose only kernel adds."""
     ran: list[tuple[Any, ...]] = []
 
-    def launch(arguments: gpu.Arguments, kernel: Any, grid: Any) -> None:
+    def launch(arguments: gpu.LaunchArguments, kernel: Any, grid: Any) -> None:
         x, y, out, n = (getattr(one, "tensor", one) for one in arguments.args)
         assert launcher._through.get() is None
         out += x + y  # a second launch changes the result, as real launches may
@@ -49,7 +49,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
             call()
         return SimpleNamespace(median=2e-6)
 
-    monkeypatch.setattr(gpu.Arguments, "launch", launch)
+    monkeypatch.setattr(gpu.LaunchArguments, "launch", launch)
     monkeypatch.setattr(gpu, "bench", bench)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a fake")
     return ran
@@ -99,7 +99,7 @@ def test_tracing_times_launches_on_gpu(launched: list[tuple[Any, ...]]) -> None:
 def test_copies_keep_strides_and_shared_storage(copies: str) -> None:
     whole = torch.arange(40.0).reshape(5, 8)
     left, right = whole[:, :3], whole[1:, 4::2]
-    given = gpu.Arguments((OnGpu(left), 7), {"y": (OnGpu(right), "name")})
+    given = gpu.LaunchArguments((OnGpu(left), 7), {"y": (OnGpu(right), "name")})
     made = getattr(given, copies)()
     x, (y, name) = made.args[0], made.kwargs["y"]
     assert (made.args[1], name, given.bytes) == (7, "name", 160)

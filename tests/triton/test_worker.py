@@ -20,8 +20,8 @@ import triton.language as tl
 
 from mlsys_labkit.triton_trace.errors import TritonKernelError, TritonWorkerError
 from mlsys_labkit.triton_trace.launch import client
-from mlsys_labkit.triton_trace.launch.client import Worker
-from mlsys_labkit.triton_trace.launch.launcher import Launcher
+from mlsys_labkit.triton_trace.launch.client import TritonWorker
+from mlsys_labkit.triton_trace.launch.launcher import TritonLauncher
 
 
 @triton.jit
@@ -49,7 +49,7 @@ def works() -> bool:
 def test_launch_timeout_names_the_program_reached() -> None:
     out = np.zeros(2, np.int32)
     with pytest.raises(TritonWorkerError, match=r"stopped after 0\.5 s, in program 0 of 3; .*timeout_s"):
-        Launcher(forever, timeout_s=0.5).launch((3,), (out,), {})
+        TritonLauncher(forever, timeout_s=0.5).launch((3,), (out,), {})
     assert out.tolist() == [0, 0]
     assert works()
 
@@ -64,7 +64,7 @@ def test_interrupt_stops_a_launch_and_the_next_one_runs() -> None:
 
 def test_killed_worker_is_reported_and_replaced() -> None:
     assert works()
-    process = Worker.current()._process
+    process = TritonWorker.current()._process
     assert process is not None
     threading.Timer(0.3, process.kill).start()
     with pytest.raises(TritonWorkerError, match=r"died of SIGKILL.*the next launch starts another"):
@@ -74,10 +74,10 @@ def test_killed_worker_is_reported_and_replaced() -> None:
 
 def test_worker_is_one_process_for_all_launches_and_threads() -> None:
     assert works()
-    process = Worker.current()._process
+    process = TritonWorker.current()._process
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(lambda _: works(), range(12)))
-    assert Worker.current()._process is process
+    assert TritonWorker.current()._process is process
 
 
 def test_forked_child_gets_its_own_worker() -> None:
@@ -99,7 +99,7 @@ def run(script: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
 HEAD = """
     import numpy as np, triton, triton.language as tl
     import mlsys_labkit.triton_trace
-    from mlsys_labkit.triton_trace.launch.client import Worker
+    from mlsys_labkit.triton_trace.launch.client import TritonWorker
     @triton.jit
     def one(out):
         tl.store(out, 1)
@@ -117,7 +117,7 @@ def test_worker_ends_when_its_notebook_is_killed(tmp_path: Path) -> None:
         HEAD
         + """
     import os, threading
-    print(Worker.current()._process.pid, flush=True)
+    print(TritonWorker.current()._process.pid, flush=True)
     threading.Timer(0.3, os.kill, (os.getpid(), 9)).start()
     forever[1,](out)
     """,
@@ -139,12 +139,12 @@ def test_interrupt_of_process_group_spares_an_idle_worker(tmp_path: Path) -> Non
         HEAD
         + """
     import os, signal
-    before = Worker.current()._process.pid
+    before = TritonWorker.current()._process.pid
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.killpg(os.getpgrp(), signal.SIGINT)
     assert os.getpgid(before) != os.getpgrp()
     one[1,](out)
-    print(Worker.current()._process.pid == before)
+    print(TritonWorker.current()._process.pid == before)
     """,
         tmp_path,
     )
@@ -158,7 +158,7 @@ def test_worker_needs_no_torch_and_accepts_triton_interpret(tmp_path: Path) -> N
         + HEAD
         + """
     assert out.tolist() == [1, 0]
-    maps = open(f"/proc/{Worker.current()._process.pid}/maps").read()
+    maps = open(f"/proc/{TritonWorker.current()._process.pid}/maps").read()
     assert "libtriton" in maps and "libtorch" not in maps, maps
     assert "torch" not in sys.modules
     """,
@@ -181,7 +181,7 @@ def test_importing_the_kit_loads_neither_triton_nor_torch(tmp_path: Path) -> Non
 def test_launch_on_another_system_names_wsl_and_binder(monkeypatch: pytest.MonkeyPatch) -> None:
     from mlsys_labkit.errors import LabkitError
 
-    Worker.current().close()
+    TritonWorker.current().close()
     monkeypatch.setattr(sys, "platform", "darwin")
     with pytest.raises(LabkitError, match="WSL on Windows, or open the lab on Binder"):
         works()
@@ -194,9 +194,9 @@ def test_missing_triton_names_the_extra(tmp_path: Path) -> None:
     sys.modules["triton"] = None
     import mlsys_labkit.triton_trace
     from mlsys_labkit.errors import MissingExtraError
-    from mlsys_labkit.triton_trace.launch.client import Worker
+    from mlsys_labkit.triton_trace.launch.client import TritonWorker
     try:
-        Worker.current()._require()
+        TritonWorker.current()._require()
     except MissingExtraError as error:
         print(error)
     """,
@@ -214,7 +214,7 @@ def test_launch_of_many_programs_finishes() -> None:
 def test_progress_line_is_shown_and_erased(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(client, "_QUIET_SECONDS", 0.0)
     with pytest.raises(TritonWorkerError):
-        Launcher(slowly, timeout_s=1.0).launch((1 << 20,), (np.zeros(1 << 20, np.int32),), {})
+        TritonLauncher(slowly, timeout_s=1.0).launch((1 << 20,), (np.zeros(1 << 20, np.int32),), {})
     shown, complaints = capsys.readouterr()
     assert complaints == "", "nbgrader gives no points for a test with text on stderr"
     assert re.match(r"\rTriton without a GPU: program [\d,]+ of 1,048,576", shown)

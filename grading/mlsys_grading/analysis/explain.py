@@ -18,7 +18,7 @@ from mlsys_grading.lab import Lab, Task
 from mlsys_grading.result import CellMark, Result
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["Explanation", "Tested", "explain", "find_task"]
+__all__ = ["TaskExplanation", "Tested", "explain", "find_task"]
 
 _MOST_LINES = 20  # lines shown of the student code's output
 _MOST_CELLS = 6  # failed cells shown, besides the task's own
@@ -50,7 +50,7 @@ class Tested:
         return self.points >= self.max_points
 
     def lines(self) -> Iterator[str]:
-        """Write the lines that :class:`Explanation` prints."""
+        """Write the lines that :class:`TaskExplanation` prints."""
         hidden = ", hidden in part" if self.hidden else ""
         verdict = "passed" if self.passed else "failed" if self.points <= 0 else "passed in part"
         yield f"{self.name}: {verdict}, {points_text(self.points)} of {points_text(self.max_points)}{hidden}"
@@ -69,7 +69,7 @@ class Tested:
 
 
 @dataclass(frozen=True)
-class Explanation:
+class TaskExplanation:
     """One task of one student.
 
     Attributes:
@@ -118,7 +118,7 @@ def explain(
     task: str,
     profiles: Profiles | None = None,
     standing: Standing | None = None,
-) -> Explanation:
+) -> TaskExplanation:
     """Explain the marks of one task of one student.
 
     Args:
@@ -140,7 +140,7 @@ def explain(
     marks = marks_of(found, result.marks)
     by_hand = standing.cells if standing else {}
     raised = dict(result.failed_cells or {})
-    return Explanation(
+    return TaskExplanation(
         result.student,
         lab.name,
         found.name,

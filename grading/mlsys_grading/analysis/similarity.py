@@ -17,7 +17,7 @@ from math import log2
 from typing import Any
 
 from mlsys_grading.analysis.answers import Answer, answers_of, given_code, released
-from mlsys_grading.analysis.tokens import Token, tokens
+from mlsys_grading.analysis.tokens import CanonicalToken, tokens
 from mlsys_grading.gradebook.sheet import Sheet, guarded
 from mlsys_grading.lab import Lab
 
@@ -159,7 +159,7 @@ def winnow(grams: Sequence[int], window: int = WINDOW) -> list[int]:
     return chosen
 
 
-def _grams(found: Sequence[Token]) -> Iterator[list[tuple[int, tuple[int, ...]]]]:
+def _grams(found: Sequence[CanonicalToken]) -> Iterator[list[tuple[int, tuple[int, ...]]]]:
     """Yield, for each function of a cell, the hash and the lines of each run of GRAM tokens."""
     for _, within in groupby(found, key=lambda token: token.part):
         part = list(within)

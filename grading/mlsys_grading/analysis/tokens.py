@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from IPython.core.inputtransformer2 import TransformerManager
 
-__all__ = ["Token", "lexemes", "python_tree", "tokens"]
+__all__ = ["CanonicalToken", "lexemes", "python_tree", "tokens"]
 
 MOST_CHARACTERS = 100_000  # of one cell; a longer one is compared by its beginning
 _BUILT_IN = frozenset(dir(builtins))
@@ -33,7 +33,7 @@ _CPP = frozenset(
 
 
 @dataclass(frozen=True)
-class Token:
+class CanonicalToken:
     """``text`` is the same for answers that differ in names alone; ``line`` counts from 1.
 
     ``part`` numbers the function or class that the token stands in, so that nothing is compared across their edges.
@@ -44,7 +44,7 @@ class Token:
     part: int = 0
 
 
-def tokens(source: str) -> tuple[Token, ...]:
+def tokens(source: str) -> tuple[CanonicalToken, ...]:
     """Return the tokens of a cell: of its syntax tree if it is Python, by characters if it is C++ or does not parse.
 
     Example:
@@ -93,9 +93,9 @@ def _is_text(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
-def _of_tree(tree: ast.Module) -> list[Token]:
+def _of_tree(tree: ast.Module) -> list[CanonicalToken]:
     own = _own_names(tree)
-    found: list[Token] = []
+    found: list[CanonicalToken] = []
     line, parts = 1, 0
     stack: list[tuple[ast.AST, int]] = [(tree, 0)]  # not recursion: an answer may nest deeper than Python's stack
     while stack:
@@ -105,7 +105,7 @@ def _of_tree(tree: ast.Module) -> list[Token]:
             parts += 1
             part = parts
         if not isinstance(node, _LAYOUT):
-            found.append(Token(_text(node, own), line, part))
+            found.append(CanonicalToken(_text(node, own), line, part))
         children = [(child, part) for child in ast.iter_child_nodes(node) if not _is_annotation(node, child)]
         stack.extend(reversed(children))
     return sorted(found, key=lambda token: token.part)
@@ -149,15 +149,15 @@ def _text(node: ast.AST, own: frozenset[str]) -> str:
             return type(node).__name__
 
 
-def _lexemes(source: str) -> list[Token]:
-    found: list[Token] = []
+def _lexemes(source: str) -> list[CanonicalToken]:
+    found: list[CanonicalToken] = []
     line = 1
     for match in _LEXEME.finditer(source):
         kind, text = match.lastgroup, match[0]
         if kind == "name":
             is_component = len(text) == 1 and bool(found) and found[-1].text == "."  # the x of threadIdx.x
-            found.append(Token(text if text in _CPP or is_component else "name", line))
+            found.append(CanonicalToken(text if text in _CPP or is_component else "name", line))
         elif kind != "skip":
-            found.append(Token({"text": "text"}.get(str(kind), text), line))
+            found.append(CanonicalToken({"text": "text"}.get(str(kind), text), line))
         line += text.count("\n")
     return found

@@ -40,7 +40,7 @@ def catalogue_file(lab: Lab, student: NotebookNode) -> str:
             for test in task.tests
         )
         tasks.append(
-            catalogue.Task(
+            catalogue.TaskEntry(
                 name=str(student.cells[at].id),
                 title=_NUMBERED.sub("", above[-1]),
                 stub=catalogue.digest(text[at]),
@@ -51,5 +51,5 @@ def catalogue_file(lab: Lab, student: NotebookNode) -> str:
     title = next((found[0] for found in headings if found), lab.name)
     opening = (text[cell.index] for cell in lab.cells if "%load_ext mlsys_labkit" in cell.source)
     opens = next(map(catalogue.digest, opening), "")
-    made = catalogue.Lab(lab.name, title, opens, tuple(tasks))
+    made = catalogue.LabEntry(lab.name, title, opens, tuple(tasks))
     return json.dumps(asdict(made), indent=1, ensure_ascii=False) + "\n"

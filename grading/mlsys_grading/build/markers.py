@@ -12,7 +12,7 @@ _MARKER = re.compile(r"(BEGIN|END) (SOLUTION|HIDDEN TESTS)")
 
 
 @dataclass(frozen=True)
-class Region:
+class MarkedRegion:
     """Lines ``first`` to ``last`` (from 1, both inside the markers, ``last < first`` when empty) of one cell."""
 
     what: str
@@ -31,9 +31,9 @@ class Unbalanced:
     problem: str
 
 
-def regions(source: str) -> tuple[Sequence[Region], Sequence[Unbalanced]]:
+def regions(source: str) -> tuple[Sequence[MarkedRegion], Sequence[Unbalanced]]:
     """Return every region of a cell, and every marker without a partner; nbgrader itself lets a lone END pass."""
-    found: list[Region] = []
+    found: list[MarkedRegion] = []
     wrong: list[Unbalanced] = []
     opened: tuple[str, int] | None = None
     for number, line in enumerate(source.split("\n"), start=1):
@@ -49,7 +49,7 @@ def regions(source: str) -> tuple[Sequence[Region], Sequence[Unbalanced]]:
         elif opened is None or opened[0] != what:
             wrong.append(Unbalanced(number, f"END {what} without its BEGIN"))
         else:
-            found.append(Region(what, opened[1] + 1, number - 1))
+            found.append(MarkedRegion(what, opened[1] + 1, number - 1))
             opened = None
     if opened:
         wrong.append(Unbalanced(opened[1], f"BEGIN {opened[0]} without its END"))

@@ -16,7 +16,7 @@ from mlsys_grading.grade.bounds import Bounds
 from mlsys_grading.grade.cluster import AGAIN, connected
 from mlsys_grading.grade.job import GradingJob
 from mlsys_grading.grade.settings import read_settings, started
-from mlsys_grading.grade.work import Worker, infrastructure, work
+from mlsys_grading.grade.work import GradingWorker, infrastructure, work
 from mlsys_grading.result import Result
 from mlsys_labkit.errors import LabkitError
 
@@ -129,7 +129,7 @@ def open_engine(name: str, jobs: int) -> Iterator[GradingEngine]:
 
 @contextlib.contextmanager
 def _local(jobs: int) -> Iterator[GradingEngine]:
-    worker = Worker()
+    worker = GradingWorker()
     several, alone = (ThreadPoolExecutor(count, thread_name_prefix="grade") for count in (jobs, 1))
     try:
         # All jobs of a lab have the same bounds, and labs come one after another, so one thread runs nothing beside it.

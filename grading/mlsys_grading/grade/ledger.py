@@ -16,24 +16,24 @@ from mlsys_grading.files import sweep_parts, write_files
 from mlsys_grading.grade.store import FOLDER, Store
 from mlsys_grading.gradebook.autograded import autograded_files
 from mlsys_grading.gradebook.feedback import feedback_page
-from mlsys_grading.gradebook.gradebook import Gradebook, Recorded
+from mlsys_grading.gradebook.gradebook import Gradebook, RecordedMarks
 from mlsys_grading.gradebook.grades import write_grades
 from mlsys_grading.gradebook.paths import SubmissionPaths
 from mlsys_grading.gradebook.registered import RegisteredLab
 from mlsys_grading.gradebook.submission import match
 from mlsys_grading.result import Result
 
-__all__ = ["Ledger", "Written"]
+__all__ = ["Ledger", "WrittenResult"]
 
 _OUT = ("autograded", "feedback")
 _RECEIPT, _LONGEST_RECEIPT = ("timestamp.txt", "submission_secret.txt"), 1000  # bytes
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenResult:
     """The changes made by writing one result; ``score_before`` is None for a new submission."""
 
-    recorded: Recorded
+    recorded: RecordedMarks
     score_before: float | None
     score_after: float
 
@@ -73,7 +73,7 @@ class Ledger:
             and all(_read(kept) == text for kept, text in _receipt(paths).items())
         )
 
-    def write(self, result: Result, cells: Sequence[Mapping[str, Any]], timestamp: str) -> Written:
+    def write(self, result: Result, cells: Sequence[Mapping[str, Any]], timestamp: str) -> WrittenResult:
         """Write a graded result out; ``cells`` are the submission's."""
         hidden = {cell.name for cell in self.lab.cells if cell.hidden}
         result = replace(result, marks=tuple(replace(mark, hidden=mark.name in hidden) for mark in result.marks))
@@ -91,7 +91,7 @@ class Ledger:
         files |= receipt
         files |= self.store.written_note(result, timestamp)
         write_files(files)
-        return Written(recorded, before.score if before else None, standing.score)
+        return WrittenResult(recorded, before.score if before else None, standing.score)
 
     def write_grades(self) -> None:
         """Write ``grades/LAB.csv`` from the gradebook."""

@@ -20,12 +20,12 @@ from mlsys_grading.grade.course import CourseFolder, HandedIn, LabSource
 from mlsys_grading.grade.difference import Differences, MarkChange, changed_tasks, shown_points, tasks_of
 from mlsys_grading.grade.engine import GradingEngine, open_engine
 from mlsys_grading.grade.job import GradingJob
-from mlsys_grading.grade.ledger import Ledger, Written
+from mlsys_grading.grade.ledger import Ledger, WrittenResult
 from mlsys_grading.grade.progress import GradingProgress
 from mlsys_grading.grade.reference import learn
 from mlsys_grading.grade.store import FOLDER, Store
 from mlsys_grading.gradebook.course import course_settings
-from mlsys_grading.gradebook.gradebook import Gradebook, Recorded
+from mlsys_grading.gradebook.gradebook import Gradebook, RecordedMarks
 from mlsys_grading.gradebook.registered import register
 from mlsys_grading.report.clock import clock
 from mlsys_grading.result import Result
@@ -142,7 +142,7 @@ class _Grading:
             self._differences.add(change)
         self._progress.advance(self._line(result, written.recorded), graded=what == "graded")
 
-    def _change(self, written: Written) -> MarkChange | None:
+    def _change(self, written: WrittenResult) -> MarkChange | None:
         """Return the difference to the earlier grading of a submission, or None."""
         recorded, score = written.recorded, written.score_before
         if recorded.before is None or score is None:
@@ -152,7 +152,7 @@ class _Grading:
             return None
         return MarkChange(recorded.student, before, after, score, written.score_after)
 
-    def _line(self, result: Result, recorded: Recorded) -> str:
+    def _line(self, result: Result, recorded: RecordedMarks) -> str:
         line = f"{result.student:<{self._width}}  {result.points:g}/{result.max_points:g}  {result.seconds:.1f} s"
         lost = [mark.name for mark in result.marks if mark.points < mark.max_points]
         if lost:
@@ -178,7 +178,7 @@ class _Grading:
             print(_shown(line), flush=True)
 
 
-def _changes(recorded: Recorded) -> str:
+def _changes(recorded: RecordedMarks) -> str:
     """Describe the machine's marks before and now, where they differ: ``4 -> 6 (f_test 0 -> 2)``."""
     before, after = recorded.before, recorded.after
     if before is None or before == after:

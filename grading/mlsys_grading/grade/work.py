@@ -27,7 +27,7 @@ from mlsys_grading.sandbox.confine import Sandbox, refusal
 from mlsys_grading.sandbox.root import readable_paths
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["Worker", "infrastructure", "work"]
+__all__ = ["GradingWorker", "infrastructure", "work"]
 
 Devices = Callable[[], Sequence[GpuDevice]]
 Lease = Callable[[Sequence[GpuDevice]], AbstractContextManager[GpuDevice]]
@@ -35,7 +35,7 @@ _GRACE_SECONDS = 60.0
 _FIRST_USER = 200_000
 
 
-class Worker:
+class GradingWorker:
     """A grader of jobs, in as many threads as call ``work``."""
 
     def __init__(self, devices: Devices = visible_devices, lease: Lease = lease) -> None:
@@ -125,11 +125,11 @@ class Worker:
             server.close()
 
 
-_here = Worker()
+_here = GradingWorker()
 
 
 def work(text: str) -> str:
-    """Call ``Worker.work`` of this process, for executors that run a function elsewhere."""
+    """Call ``GradingWorker.work`` of this process, for executors that run a function elsewhere."""
     return _here.work(text)
 
 

@@ -22,13 +22,13 @@ from mlsys_grading.gradebook.submission_rows import add_submission
 from mlsys_grading.result import Result
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["Gradebook", "Recorded"]
+__all__ = ["Gradebook", "RecordedMarks"]
 
 _SUBMITTED, _NOTEBOOK = SubmittedAssignment.__table__, SubmittedNotebook.__table__
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedMarks:
     """The machine's marks of one submission, cell by cell.
 
     Attributes:
@@ -92,7 +92,7 @@ class Gradebook:
 
     def record(
         self, lab: RegisteredLab, submission: Sequence[SubmittedCell], result: Result, timestamp: str = ""
-    ) -> Recorded | None:
+    ) -> RecordedMarks | None:
         """Write one submission's marks, comments and late penalty; return None for an infrastructure failure.
 
         What people wrote stays. A new job asks for another look at a cell that a person has marked, as nbgrader does;
@@ -113,7 +113,7 @@ class Gradebook:
             before = write_marks(connection, rows, notebook, submission, scores, result.job)
             penalty = write_penalty(connection, rows, notebook, result.student, seconds_late, self._late)
             write_job(connection, notebook, result)
-        return Recorded(result.student, before, scores, seconds_late, penalty)
+        return RecordedMarks(result.student, before, scores, seconds_late, penalty)
 
     def jobs(self, lab: str) -> dict[str, str]:
         """Return student -> the job whose marks are in the gradebook, which need not be graded again."""

@@ -58,7 +58,7 @@ class Test:
 
 
 @dataclass(frozen=True)
-class Task:
+class TaskEntry:
     """One task of a lab. ``stub`` is the digest of its answer's cell as handed out."""
 
     name: str
@@ -73,39 +73,39 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Lab:
+class LabEntry:
     """One lab. ``opens`` is the digest of the cell that loads the kit: it identifies a notebook without cell ids."""
 
     name: str
     title: str
     opens: str
-    tasks: tuple[Task, ...]
+    tasks: tuple[TaskEntry, ...]
 
     @cached_property
-    def by_id(self) -> Mapping[str, tuple[Task, Test | None]]:
+    def by_id(self) -> Mapping[str, tuple[TaskEntry, Test | None]]:
         """Cell id -> its task, and its test where it is one."""
-        answers: dict[str, tuple[Task, Test | None]] = {task.name: (task, None) for task in self.tasks}
+        answers: dict[str, tuple[TaskEntry, Test | None]] = {task.name: (task, None) for task in self.tasks}
         return answers | {test.id: (task, test) for task in self.tasks for test in task.tests}
 
     @cached_property
-    def by_digest(self) -> Mapping[str, tuple[Task, Test]]:
+    def by_digest(self) -> Mapping[str, tuple[TaskEntry, Test]]:
         return {test.digest: (task, test) for task in self.tasks for test in task.tests}
 
     @cached_property
-    def by_name(self) -> Mapping[str, Task]:
+    def by_name(self) -> Mapping[str, TaskEntry]:
         """Map each name that an answer defines to its task."""
         return {name: task for task in self.tasks for name in task.defines}
 
 
 @cache
-def labs() -> Mapping[str, Lab]:
+def labs() -> Mapping[str, LabEntry]:
     """Return every lab by name, in order."""
     folder = files(__package__) / "labs"
     found = sorted((file for file in folder.iterdir() if file.name.endswith(".json")), key=lambda file: file.name)
     return {lab.name: lab for lab in (_lab(json.loads(file.read_text("utf-8"))) for file in found)}
 
 
-def lab(name: str) -> Lab:
+def lab(name: str) -> LabEntry:
     """Return the lab called ``name``, or by a unique beginning such as ``lab01``. Raises LabkitError for any other.
 
     Example:
@@ -119,7 +119,7 @@ def lab(name: str) -> Lab:
     return (exact or chosen)[0]
 
 
-def lab_of(cell_id: str, source_digest: str) -> Lab | None:
+def lab_of(cell_id: str, source_digest: str) -> LabEntry | None:
     """Return the lab that a cell belongs to, by its id or its text; None if neither is known."""
     if number := _NUMBER.match(cell_id):  # such as lab01-003 or lab01_imports
         numbered = [each for each in labs().values() if each.name.startswith(number[0] + "_")]
@@ -131,9 +131,9 @@ def lab_of(cell_id: str, source_digest: str) -> Lab | None:
     return None
 
 
-def _lab(found: Mapping[str, Any]) -> Lab:
+def _lab(found: Mapping[str, Any]) -> LabEntry:
     tasks = tuple(
-        Task(**{**task, "defines": tuple(task["defines"]), "tests": tuple(Test(**test) for test in task["tests"])})
+        TaskEntry(**{**task, "defines": tuple(task["defines"]), "tests": tuple(Test(**test) for test in task["tests"])})
         for task in found["tasks"]
     )
-    return Lab(found["name"], found["title"], found["opens"], tasks)
+    return LabEntry(found["name"], found["title"], found["opens"], tasks)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from mlsys_labkit._base.released import Release, mark_of, read_release
-from mlsys_labkit._frontends.progress.catalogue import Lab, Task
+from mlsys_labkit._frontends.progress.catalogue import LabEntry, TaskEntry
 from mlsys_labkit.errors import LabkitError
 
 TIMEOUT_SECONDS = 2.0
@@ -32,13 +32,13 @@ _Cells = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class Changes:
+class ReleaseChanges:
     """Changes of a newer release: ``tasks`` has the changes by task number; 0 is outside of any task."""
 
     release: Release
     tasks: Mapping[int, Sequence[str]]
 
-    def lines(self, lab: Lab) -> list[str]:
+    def lines(self, lab: LabEntry) -> list[str]:
         """Return the news as lines of text: a heading, a line for each task, and what to do."""
         told = []
         for number, what in self.tasks.items():
@@ -54,7 +54,7 @@ class Changes:
         ]
 
 
-def changes(lab: Lab, cells: _Cells, notebook: str) -> Changes | None:
+def changes(lab: LabEntry, cells: _Cells, notebook: str) -> ReleaseChanges | None:
     """Compare the newest release of ``lab`` with the ``cells`` of this copy; None where nothing changed.
 
     Raises LabkitError where ``LABKIT_RELEASE`` names what cannot be read.
@@ -74,10 +74,10 @@ def changes(lab: Lab, cells: _Cells, notebook: str) -> Changes | None:
     for name in own.keys() - marks.keys():
         if name in lab.by_id:
             found.setdefault(_number(lab.by_id[name][0], lab), []).append(f"{name} was taken away")
-    return Changes(release, dict(sorted(found.items()))) if found else None
+    return ReleaseChanges(release, dict(sorted(found.items()))) if found else None
 
 
-def _in_words(name: str, lab: Lab, is_mine: bool) -> str:
+def _in_words(name: str, lab: LabEntry, is_mine: bool) -> str:
     """Describe the change of the cell ``name``, which this copy may not have."""
     task, test = lab.by_id.get(name, (None, None))
     if test is not None:
@@ -87,7 +87,7 @@ def _in_words(name: str, lab: Lab, is_mine: bool) -> str:
     return "a text or a helper changed" if is_mine or _PLACED.fullmatch(name) else f"{name} is new"
 
 
-def _places(order: Sequence[str], lab: Lab) -> Mapping[str, int]:
+def _places(order: Sequence[str], lab: LabEntry) -> Mapping[str, int]:
     """Map each cell to the number of its task, or to 0 for cells after the last task.
 
     A cell with a name that stands after an answer or its tests belongs to them. A cell without a name belongs to the
@@ -101,7 +101,7 @@ def _places(order: Sequence[str], lab: Lab) -> Mapping[str, int]:
     return places
 
 
-def _number(task: Task, lab: Lab) -> int:
+def _number(task: TaskEntry, lab: LabEntry) -> int:
     return lab.tasks.index(task) + 1
 
 

@@ -14,7 +14,7 @@ LIMIT_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
-class Saved:
+class SavedNotebook:
     """A notebook's file: its cells by id, as plain JSON, and when it was written."""
 
     cells: Mapping[str, Mapping[str, Any]]
@@ -46,12 +46,12 @@ def path_of(shell: Any) -> str:
     return os.path.abspath(told) if isinstance(told, str) and told else os.getcwd()
 
 
-def read(path: str) -> Saved | None:
+def read(path: str) -> SavedNotebook | None:
     """Read the notebook's file as it is on disk; return None if it cannot be read."""
     with contextlib.suppress(OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
         about = os.stat(path)
         if path.endswith(".ipynb") and about.st_size <= LIMIT_BYTES:
             with open(path, encoding="utf-8") as file:
                 cells = json.load(file)["cells"]
-            return Saved({cell["id"]: cell for cell in cells if "id" in cell}, about.st_mtime)
+            return SavedNotebook({cell["id"]: cell for cell in cells if "id" in cell}, about.st_mtime)
     return None

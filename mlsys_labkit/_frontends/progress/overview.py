@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mlsys_labkit._frontends.progress import store
-from mlsys_labkit._frontends.progress.catalogue import Lab, labs
-from mlsys_labkit._frontends.progress.record import PASSES, Record
+from mlsys_labkit._frontends.progress.catalogue import LabEntry, labs
+from mlsys_labkit._frontends.progress.record import PASSES, NotebookRecord
 from mlsys_labkit._frontends.progress.state import LabProgress, spell
 
 HEAD = ("lab", "tasks that pass", "points of cells that pass", "at work")
@@ -45,7 +45,7 @@ class Overview:
         return table("Where you are", HEAD, self.rows())
 
 
-def overview(record_of: Callable[[Lab], Record] = store.latest) -> Overview:
+def overview(record_of: Callable[[LabEntry], NotebookRecord] = store.latest) -> Overview:
     """Return the progress of all labs."""
     records = map(record_of, labs().values())
     return Overview(tuple(LabProgress(record.lab, record.standings(), record.seconds) for record in records))

@@ -9,9 +9,9 @@ from typing import Any
 
 from mlsys_labkit._base.cells import current_shell
 from mlsys_labkit._frontends.progress import catalogue, notebook, store
-from mlsys_labkit._frontends.progress.catalogue import Lab
+from mlsys_labkit._frontends.progress.catalogue import LabEntry
 from mlsys_labkit._frontends.progress.overview import overview
-from mlsys_labkit._frontends.progress.record import Record
+from mlsys_labkit._frontends.progress.record import NotebookRecord
 from mlsys_labkit._frontends.progress.state import LabProgress, progress_of
 from mlsys_labkit._frontends.progress.watch import Watcher, follow
 
@@ -67,9 +67,9 @@ def progress(lab: str | None = None) -> Any:
         return _live(watcher)
     attended = shell is not None and notebook.somebody_is_there(shell)
     if wanted is None:
-        return overview(store.latest if attended else Record)
+        return overview(store.latest if attended else NotebookRecord)
     seen = LabProgress(
-        wanted, (record := store.latest(wanted) if attended else Record(wanted)).standings(), record.seconds
+        wanted, (record := store.latest(wanted) if attended else NotebookRecord(wanted)).standings(), record.seconds
     )
     return Panel(lambda: seen, _widget(seen))
 
@@ -107,7 +107,7 @@ def _widget(seen: LabProgress) -> Any:
     return importlib.import_module("mlsys_labkit.widgets").progress_panel(state.pop("lab"), **state)
 
 
-def _by_name(path: str) -> Lab | None:
+def _by_name(path: str) -> LabEntry | None:
     """Find the lab named like the notebook's file or folder; return None if there is none."""
     names = (Path(path).stem, Path(path).parent.name, Path(path).name)
     return next((each for each in catalogue.labs().values() if each.name in names), None)

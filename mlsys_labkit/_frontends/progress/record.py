@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from mlsys_labkit._frontends.progress.catalogue import Lab, Task, defined, digest
+from mlsys_labkit._frontends.progress.catalogue import LabEntry, TaskEntry, defined, digest
 
 SCHEMA = 1
 PAUSE_SECONDS = 600.0  # a longer pause counts as this long, because the person has probably stopped working
@@ -36,10 +36,10 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Standing:
+class TaskStanding:
     """The state of one task. ``points`` are those of its test cells that pass; hidden tests are not known here."""
 
-    task: Task
+    task: TaskEntry
     state: str
     points: float
     failing: tuple[str, ...]
@@ -48,19 +48,19 @@ class Standing:
 
 
 @dataclass
-class Record:
+class NotebookRecord:
     """The record that is kept of one notebook of ``lab``.
 
     Example:
         >>> from mlsys_labkit._frontends.progress.catalogue import lab
-        >>> record = Record(lab("lab01"))
+        >>> record = NotebookRecord(lab("lab01"))
         >>> record.ran("def offset(): ...", "offset", True, now=0.0)
         True
         >>> record.standing(record.lab.tasks[0]).state
         'tried'
     """
 
-    lab: Lab
+    lab: LabEntry
     seconds: float = 0.0
     last: float = 0.0
     edits: dict[str, Edit] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class Record:
             if task.name in answers and (known is None or at > known.at + SAVED_LATER_SECONDS):
                 self.edits[task.name] = Edit(digest(answers[task.name]), at)
 
-    def standing(self, task: Task) -> Standing:
+    def standing(self, task: TaskEntry) -> TaskStanding:
         """Return the state of ``task``, and the points of the checks that pass on the answer as it is now."""
         answer = self._answer(task)
         fresh = {test.id: self.outcomes[test.id] for test in task.tests if test.id in self.outcomes}
@@ -113,7 +113,7 @@ class Record:
             state = NOT_STARTED
         else:
             state = TRIED
-        return Standing(
+        return TaskStanding(
             task,
             state,
             sum(test.points for test in passing if test.visible),
@@ -122,10 +122,10 @@ class Record:
             self.hints.get(task.name, 0),
         )
 
-    def standings(self) -> tuple[Standing, ...]:
+    def standings(self) -> tuple[TaskStanding, ...]:
         return tuple(self.standing(task) for task in self.lab.tasks)
 
-    def _answer(self, task: Task) -> str:
+    def _answer(self, task: TaskEntry) -> str:
         edit = self.edits.get(task.name)
         return edit.digest if edit else ""
 
@@ -141,7 +141,7 @@ class Record:
         }
 
     @classmethod
-    def from_json(cls, lab: Lab, kept: Mapping[str, Any]) -> Record:
+    def from_json(cls, lab: LabEntry, kept: Mapping[str, Any]) -> NotebookRecord:
         """Read a record. Raises KeyError, TypeError or ValueError for content that this class has not written."""
         if kept["schema"] != SCHEMA or kept["lab"] != lab.name:
             raise ValueError("another lab's record, or another version's")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlsys_labkit._frontends.progress import news, notebook
-from mlsys_labkit._frontends.progress.catalogue import Lab
-from mlsys_labkit._frontends.progress.record import NOT_STARTED, PASSES, RUN_AGAIN, TRIED, Record, Standing
+from mlsys_labkit._frontends.progress.catalogue import LabEntry
+from mlsys_labkit._frontends.progress.record import NOT_STARTED, PASSES, RUN_AGAIN, TRIED, NotebookRecord, TaskStanding
 from mlsys_labkit.coach.notes import all_notes
 from mlsys_labkit.errors import LabkitError
 
@@ -19,8 +19,8 @@ _SIGNS = {PASSES: ("passes", "✓"), RUN_AGAIN: ("again", "↻"), TRIED: ("tried
 class LabProgress:
     """The progress of one lab. ``tasks`` in the lab's order; ``seconds`` of work; ``notes`` and ``news`` as shown."""
 
-    lab: Lab
-    tasks: tuple[Standing, ...]
+    lab: LabEntry
+    tasks: tuple[TaskStanding, ...]
     seconds: float
     notes: tuple[str, ...] = ()
     news: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ class LabProgress:
         return sum(one.points for one in self.tasks)
 
     @property
-    def next(self) -> Standing | None:
+    def next(self) -> TaskStanding | None:
         """The first task that does not pass."""
         return next((one for one in self.tasks if one.state != PASSES), None)
 
@@ -88,7 +88,7 @@ class LabProgress:
     __repr__ = __str__
 
 
-def progress_of(record: Record, path: str) -> LabProgress:
+def progress_of(record: NotebookRecord, path: str) -> LabProgress:
     """Return the progress of ``record`` and of the notebook saved at ``path``, with news of a newer release."""
     told: tuple[str, ...] = ()
     if (saved := notebook.read(path)) is not None:
@@ -113,7 +113,7 @@ def spell(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
-def _words(one: Standing) -> str:
+def _words(one: TaskStanding) -> str:
     if one.state == RUN_AGAIN:
         return "passed before your last edit: run its checks again"
     if one.unknown:
@@ -123,7 +123,7 @@ def _words(one: Standing) -> str:
     return one.state
 
 
-def _about_hidden(lab: Lab) -> Iterator[str]:
+def _about_hidden(lab: LabEntry) -> Iterator[str]:
     tests = [test for task in lab.tasks for test in task.tests]
     shared = sum(test.points for test in tests if test.hidden and test.visible)
     unseen = sum(test.points for test in tests if not test.visible)

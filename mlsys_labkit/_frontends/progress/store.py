@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from mlsys_labkit._base.user_files import user_directory, write_whole
-from mlsys_labkit._frontends.progress.catalogue import Lab
-from mlsys_labkit._frontends.progress.record import Record
+from mlsys_labkit._frontends.progress.catalogue import LabEntry
+from mlsys_labkit._frontends.progress.record import NotebookRecord
 
 MOST_FILES = 100
 LIMIT_BYTES = 1 << 18
@@ -26,7 +26,7 @@ def directory() -> Path:
     return user_directory("data", "progress")
 
 
-def load(lab: Lab, notebook: str) -> Record:
+def load(lab: LabEntry, notebook: str) -> NotebookRecord:
     """Load the record of ``notebook``, or make a new one where none can be read.
 
     If it has none, the newest record whose notebook no longer exists is taken over: that notebook was renamed.
@@ -41,30 +41,30 @@ def load(lab: Lab, notebook: str) -> Record:
     return _record(lab, kept)
 
 
-def latest(lab: Lab) -> Record:
+def latest(lab: LabEntry) -> NotebookRecord:
     """Load the most recently changed record of a notebook of ``lab``."""
     return _record(lab, _newest(_of(lab)))
 
 
-def save(record: Record, notebook: str) -> None:
+def save(record: NotebookRecord, notebook: str) -> None:
     """Write ``record``, whole or not at all. Raises OSError where the directory cannot be written to, or is full."""
     path = _path(record.lab, notebook)
     write_whole(path, json.dumps(record.to_json() | {"notebook": notebook}, separators=(",", ":")))
     _prune(path.parent)
 
 
-def _record(lab: Lab, kept: dict[str, Any] | None) -> Record:
+def _record(lab: LabEntry, kept: dict[str, Any] | None) -> NotebookRecord:
     if kept is not None:
         with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
-            return Record.from_json(lab, kept)
-    return Record(lab)
+            return NotebookRecord.from_json(lab, kept)
+    return NotebookRecord(lab)
 
 
 def _newest(found: list[dict[str, Any]]) -> dict[str, Any] | None:
     return max(found, key=lambda one: float(one["last"]), default=None)
 
 
-def _of(lab: Lab) -> list[dict[str, Any]]:
+def _of(lab: LabEntry) -> list[dict[str, Any]]:
     with contextlib.suppress(OSError, RuntimeError):
         found = [_read(path) for path in directory().glob(f"{lab.name}-*.json")]
         return [
@@ -94,5 +94,5 @@ def _prune(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _path(lab: Lab, notebook: str) -> Path:
+def _path(lab: LabEntry, notebook: str) -> Path:
     return directory() / f"{lab.name}-{hashlib.sha256(notebook.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}.json"

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 from mlsys_labkit._frontends.progress import notebook, store
-from mlsys_labkit._frontends.progress.catalogue import Lab, digest, lab_of
-from mlsys_labkit._frontends.progress.record import Record
+from mlsys_labkit._frontends.progress.catalogue import LabEntry, digest, lab_of
+from mlsys_labkit._frontends.progress.record import NotebookRecord
 from mlsys_labkit.coach import hints
 
 SAVE_SECONDS = 30.0  # between saves while nothing but time has passed
@@ -29,7 +29,7 @@ class Watcher:
 
     def __init__(self, shell: Any) -> None:
         self._shell = weakref.ref(shell)
-        self.record: Record | None = None
+        self.record: NotebookRecord | None = None
         self.trouble = ""  # the reason why the record cannot be written
         self.widget: Any = None
         self.follower: Callable[[], None] | None = None  # draws the panel anew
@@ -37,7 +37,7 @@ class Watcher:
         self._path = ""
 
     @property
-    def lab(self) -> Lab | None:
+    def lab(self) -> LabEntry | None:
         return self.record.lab if self.record else None
 
     @property
@@ -72,14 +72,14 @@ class Watcher:
             if self.follower:
                 self.follower()
 
-    def open(self, lab: Lab) -> Record:
+    def open(self, lab: LabEntry) -> NotebookRecord:
         """Return the record of ``lab`` in this notebook.
 
         Where a person is at work, the record of earlier kernels is loaded.
         """
         if self.record is None or self.record.lab is not lab:
             self._path = self.path
-            self.record = Record(lab)
+            self.record = NotebookRecord(lab)
             if self.attended:
                 with contextlib.suppress(OSError, RuntimeError):
                     self.record = store.load(lab, self._path)
@@ -96,7 +96,7 @@ class Watcher:
         except (OSError, RuntimeError) as error:
             self.trouble = getattr(error, "strerror", None) or str(error)
 
-    def _count_hints(self, record: Record) -> bool:
+    def _count_hints(self, record: NotebookRecord) -> bool:
         """Record the hints that this kernel has given; return True if there are new ones."""
         given = {task.name: hints.taken(task.name) for task in record.lab.tasks}
         more = {name: rungs for name, rungs in given.items() if rungs > record.hints.get(name, 0)}

@@ -15,16 +15,16 @@ from mlsys_labkit.cuda.profile import Profile
 from mlsys_labkit.cuda.shape import LaunchShape, launch_shape
 
 if TYPE_CHECKING:
-    from mlsys_labkit.cuda.nvidia.nvrtc import Compiled
+    from mlsys_labkit.cuda.nvidia.nvrtc import CompiledSource
     from mlsys_labkit.cuda.nvidia.resources import Resources
 
-__all__ = ["Backend", "Kernel", "Options"]
+__all__ = ["Backend", "Kernel", "LaunchOptions"]
 
 Result = TypeVar("Result", covariant=True)
 
 
 @dataclass(frozen=True)
-class Options:
+class LaunchOptions:
     """Settings of a launch besides its shape.
 
     Attributes:
@@ -47,12 +47,14 @@ class Backend(Protocol):
 
     def static_shared_bytes(self, index: int) -> int: ...
 
-    def run(self, index: int, shape: LaunchShape, arguments: tuple[Any, ...], options: Options) -> None: ...
+    def run(self, index: int, shape: LaunchShape, arguments: tuple[Any, ...], options: LaunchOptions) -> None: ...
 
-    def profile(self, index: int, shape: LaunchShape, arguments: tuple[Any, ...], options: Options) -> Profile: ...
+    def profile(
+        self, index: int, shape: LaunchShape, arguments: tuple[Any, ...], options: LaunchOptions
+    ) -> Profile: ...
 
     def check(
-        self, index: int, shape: LaunchShape, arguments: tuple[Any, ...], options: Options
+        self, index: int, shape: LaunchShape, arguments: tuple[Any, ...], options: LaunchOptions
     ) -> list[KernelFinding]: ...
 
 
@@ -62,8 +64,8 @@ class Launcher(Generic[Result]):
     def __init__(
         self,
         kernel: Kernel,
-        run: Callable[[LaunchShape, tuple[Any, ...], Options], Result],
-        options: Options,
+        run: Callable[[LaunchShape, tuple[Any, ...], LaunchOptions], Result],
+        options: LaunchOptions,
     ) -> None:
         self._kernel = kernel
         self._run = run
@@ -178,16 +180,16 @@ class Kernel:
     @property
     def profile(self) -> Launcher[Profile]:
         """``kernel.profile[grid, block](...)``: run it and count what it does to memory. Always on the simulator."""
-        return Launcher(self, lambda *launch: self._backend.profile(self._index, *launch), Options())
+        return Launcher(self, lambda *launch: self._backend.profile(self._index, *launch), LaunchOptions())
 
     @property
     def check(self) -> Launcher[list[KernelFinding]]:
         """``kernel.check[grid, block](...)``: run it and look for races, accesses out of bounds and the like."""
-        return Launcher(self, lambda *launch: self._backend.check(self._index, *launch), Options())
+        return Launcher(self, lambda *launch: self._backend.check(self._index, *launch), LaunchOptions())
 
     @property
     def _plain(self) -> Launcher[None]:
-        return Launcher(self, lambda *launch: self._backend.run(self._index, *launch), Options())
+        return Launcher(self, lambda *launch: self._backend.run(self._index, *launch), LaunchOptions())
 
     def resources(self, architecture: str = "sm_90") -> Resources:
         """Return registers, spills and shared memory, from NVIDIA's own compiler; no GPU is needed.
@@ -210,7 +212,7 @@ class Kernel:
         compiled = self._compiled(architecture)
         return disassemble(compiled.cubin, compiled.symbol)
 
-    def _compiled(self, architecture: str) -> Compiled:
+    def _compiled(self, architecture: str) -> CompiledSource:
         from mlsys_labkit.cuda.nvidia.nvrtc import compile
 
         return compile(self.source, self.name, architecture, defines=dict(self._defines), folder=self._folder)

@@ -22,7 +22,7 @@ from mlsys_labkit.cuda.source.includes import included_files
 from mlsys_labkit.cuda.time_limits import compile_seconds
 from mlsys_labkit.errors import MissingExtraError
 
-__all__ = ["Compiled", "available", "check", "compile"]
+__all__ = ["CompiledSource", "available", "check", "compile"]
 
 _FILE = "kernel.cu"
 _SUCCESS = "NVRTC_SUCCESS"
@@ -31,7 +31,7 @@ _SHOWN = 5
 
 
 @dataclass(frozen=True)
-class Compiled:
+class CompiledSource:
     """A source compiled for one architecture.
 
     Attributes:
@@ -64,7 +64,7 @@ def compile(
     defines: Mapping[str, object] | None = None,
     options: Sequence[str] = (),
     folder: Path | None = None,
-) -> Compiled:
+) -> CompiledSource:
     """Compile a source as it stands, with an instance of ``name`` such as ``"matmul<16>"`` in it.
 
     Host code is left out (NVRTC has no host) and what nvcc includes by itself is included; nothing else is changed, and
@@ -103,7 +103,7 @@ def compile(
     }
     entry = cache.fetch(f"nvrtc-{identity}", lambda folder: _compile_into(folder, library, request, arch))
     reply = json.loads((entry / "reply.json").read_text(encoding="utf-8"))
-    return Compiled(
+    return CompiledSource(
         arch=arch,
         symbol=reply["symbols"][0] if reply["symbols"] else "",
         ptx=(entry / "kernel.ptx").read_text(encoding="utf-8"),

@@ -61,7 +61,7 @@ class Resources:
         return f"{self.name} on {self.arch}: {', '.join(parts)}"
 
 
-def resources(compiled: nvrtc.Compiled, name: str) -> Resources:
+def resources(compiled: nvrtc.CompiledSource, name: str) -> Resources:
     """Read what NVIDIA's assembler allotted to the kernel ``name``, with which the source was compiled.
 
     Example:

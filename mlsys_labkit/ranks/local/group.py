@@ -11,7 +11,7 @@ import torch
 from mlsys_labkit.ranks.errors import MismatchError
 from mlsys_labkit.ranks.local.network import poison
 from mlsys_labkit.ranks.local.post import Post
-from mlsys_labkit.ranks.local.scheduler import LocalRank, Scheduler
+from mlsys_labkit.ranks.local.scheduler import LocalRank, RankScheduler
 from mlsys_labkit.ranks.recording import torch_private
 from mlsys_labkit.ranks.recording.arguments import arguments
 from mlsys_labkit.ranks.recording.group import RecordedGroup
@@ -25,7 +25,7 @@ _CONTIGUOUS = frozenset({"send", "recv", "recv_anysource", *torch_private.RENAME
 class LocalGroup(RecordedGroup):
     """A process group whose members are threads of this process."""
 
-    def __init__(self, scheduler: Scheduler, rank: LocalRank, options: Any) -> None:
+    def __init__(self, scheduler: RankScheduler, rank: LocalRank, options: Any) -> None:
         super().__init__(rank.recorder, options, "local")
         self.scheduler, self.member = scheduler, rank
 

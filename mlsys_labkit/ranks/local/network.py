@@ -31,10 +31,10 @@ from mlsys_labkit.ranks.student_lines import at
 from mlsys_labkit.ranks.trace.deadlock import Waiting
 
 
-class Message(Post):
+class PendingMessage(Post):
     """A send or a receive; ``other`` is the other end when they have met."""
 
-    other: Message | None = None
+    other: PendingMessage | None = None
     staged: torch.Tensor | None = None
 
     @property
@@ -69,7 +69,7 @@ class Message(Post):
 
 
 @dataclass(eq=False)
-class Collective:
+class PendingCollective:
     """One collective of a group: its members' parts, and the results once they are computed."""
 
     group: tuple[int, ...]
@@ -90,7 +90,7 @@ class Collective:
 class Member(Post):
     """One rank's part of a collective."""
 
-    collective: Collective
+    collective: PendingCollective
 
     @property
     def ready(self) -> bool:
@@ -112,16 +112,16 @@ class Network:
     """The network of a local run, on which posts are matched."""
 
     def __init__(self) -> None:
-        self._sends: dict[tuple[str, int], deque[Message]] = defaultdict(deque)  # (group, destination), in order
-        self._receives: dict[tuple[str, int], deque[Message]] = defaultdict(deque)
-        self._collectives: dict[str, Collective] = {}
+        self._sends: dict[tuple[str, int], deque[PendingMessage]] = defaultdict(deque)  # (group, destination), in order
+        self._receives: dict[tuple[str, int], deque[PendingMessage]] = defaultdict(deque)
+        self._collectives: dict[str, PendingCollective] = {}
 
     def post(self, call: Call, given: Arguments) -> Post:
         """Add a rank's call, matched with the other end if that has called. Raises MismatchError if they do not fit."""
         exchanges = given.exchanges(len(call.group))
         if call.kind == "collective":
             return self._join(Member(call, given, exchanges))
-        message = Message(call, given, exchanges)
+        message = PendingMessage(call, given, exchanges)
         here, there = (self._sends, self._receives) if call.kind == "send" else (self._receives, self._sends)
         destination = call.peers[0] if call.kind == "send" else call.rank
         candidates = there[call.group_name, destination]
@@ -134,7 +134,7 @@ class Network:
         here[call.group_name, destination].append(message)
         return message
 
-    def _meet(self, send: Message, receive: Message) -> None:
+    def _meet(self, send: PendingMessage, receive: PendingMessage) -> None:
         if send.tensor.numel() != receive.tensor.numel() or send.tensor.dtype != receive.tensor.dtype:
             raise MismatchError(
                 f"rank {send.call.rank} sends {described(send.tensor)}{at(send.call.line)}, "
@@ -146,7 +146,7 @@ class Network:
 
     def _join(self, member: Member) -> Member:
         call = member.call
-        collective = self._collectives.setdefault(call.key, Collective(call.group))
+        collective = self._collectives.setdefault(call.key, PendingCollective(call.group))
         compare(collective.parts.values(), member)
         member.collective = collective
         collective.parts[call.rank] = member

@@ -18,7 +18,7 @@ from mlsys_labkit.ranks.errors import RankError
 from mlsys_labkit.ranks.local.group import LocalGroup
 from mlsys_labkit.ranks.local.interrupts import heard_between_looks
 from mlsys_labkit.ranks.local.output import RankStream
-from mlsys_labkit.ranks.local.scheduler import LocalRank, Released, Scheduler
+from mlsys_labkit.ranks.local.scheduler import LocalRank, RankScheduler, Released
 from mlsys_labkit.ranks.output_columns import Columns
 from mlsys_labkit.ranks.random_state import RandomState
 from mlsys_labkit.ranks.recording import torch_private
@@ -43,7 +43,7 @@ def run_local(
         stack.callback(columns.close)
         before = RandomState.capture()
         stack.callback(before.restore)
-        scheduler = Scheduler(world_size)
+        scheduler = RankScheduler(world_size)
         store = dist.HashStore()  # type: ignore[attr-defined]
         torch_private.register(_BACKEND, _create)
         stack.enter_context(torch_private.many_worlds(_BACKEND, scheduler.hear_of_group))
@@ -75,7 +75,7 @@ def run_local(
     return Run.of([rank.record for rank in scheduler.ranks if rank.record], columns.outputs, "local")
 
 
-def _watch(scheduler: Scheduler, timeout_seconds: float, columns: Columns, ctrl_c: Callable[[], None]) -> None:
+def _watch(scheduler: RankScheduler, timeout_seconds: float, columns: Columns, ctrl_c: Callable[[], None]) -> None:
     deadline = time.monotonic() + timeout_seconds
     while not scheduler.over.wait(min(_LOOK_SECONDS, max(0.0, deadline - time.monotonic()))):
         ctrl_c()
@@ -91,7 +91,7 @@ def _watch(scheduler: Scheduler, timeout_seconds: float, columns: Columns, ctrl_
 
 
 def _live(
-    scheduler: Scheduler, rank: LocalRank, store: Any, fn: Callable[..., Any], args: Sequence[Any], memory: bool
+    scheduler: RankScheduler, rank: LocalRank, store: Any, fn: Callable[..., Any], args: Sequence[Any], memory: bool
 ) -> None:
     try:
         rank.turn.acquire()
@@ -126,7 +126,7 @@ def _create(options: Any, _: Any) -> dist.ProcessGroup:
     return LocalGroup(_creating.scheduler, _creating.rank, options)
 
 
-def _explain(error: BaseException, scheduler: Scheduler, left: Sequence[LocalRank]) -> None:
+def _explain(error: BaseException, scheduler: RankScheduler, left: Sequence[LocalRank]) -> None:
     if isinstance(error, RanksError):
         error.trace = make_trace([rank.recorder.events() for rank in scheduler.ranks], "local")
         if left:

@@ -18,8 +18,8 @@ from mlsys_labkit.ranks.local.network import Network
 from mlsys_labkit.ranks.local.post import Post
 from mlsys_labkit.ranks.random_state import RandomState
 from mlsys_labkit.ranks.recording import torch_private
-from mlsys_labkit.ranks.recording.recorder import Recorder, caller
-from mlsys_labkit.ranks.result import Record
+from mlsys_labkit.ranks.recording.recorder import RankRecorder, caller
+from mlsys_labkit.ranks.result import RankResult
 from mlsys_labkit.ranks.student_lines import at
 from mlsys_labkit.ranks.trace.deadlock import RankState, diagnosis
 
@@ -38,13 +38,13 @@ class LocalRank:
     """One rank: its thread, its turn, and the state that is saved when it stops running."""
 
     def __init__(self, number: int, world_size: int, random: RandomState) -> None:
-        self.recorder = Recorder(number, world_size)
+        self.recorder = RankRecorder(number, world_size)
         self.turn = threading.Semaphore(0)
         self.world: Any = torch_private.RankWorld()
         self.random = random
         self.post: Post | None = None  # the call that the rank waits for
         self.state = "running"
-        self.record: Record | None = None
+        self.record: RankResult | None = None
         self.unwound = False  # the student's code is over
         self.thread: threading.Thread
 
@@ -62,7 +62,7 @@ class LocalRank:
         return RankState(self.number, "ended" if self.state == "ended" else "running")
 
 
-class Scheduler:
+class RankScheduler:
     """The scheduler: it decides which rank runs, and ends the run."""
 
     def __init__(self, world_size: int) -> None:

@@ -38,7 +38,7 @@ class TextTail:
         return text
 
 
-class Log:
+class LogFile:
     """A log file to which each record of plain values is appended with one system call."""
 
     def __init__(self, path: Path) -> None:
@@ -50,7 +50,7 @@ class Log:
 
 
 class LogTail:
-    """The new records of a ``Log``."""
+    """The new records of a ``LogFile``."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._position = path, 0

@@ -46,7 +46,7 @@ class RankProcess:
     exit_code: int | None = None  # -signal when one ended it
 
 
-class Pool:
+class RankPool:
     """The host and the ranks of this interpreter: started by the first run, ended by ``close`` or with the interpreter.
 
     Args:
@@ -56,7 +56,7 @@ class Pool:
         lock: held during a run; other threads wait for it.
     """
 
-    _current: ClassVar[Pool | None] = None
+    _current: ClassVar[RankPool | None] = None
 
     def __init__(self, method: str = "fork" if hasattr(os, "fork") else "spawn") -> None:
         self.lock = threading.Lock()
@@ -67,12 +67,12 @@ class Pool:
         self._next: tuple[int, str] | None = None
 
     @staticmethod
-    def current() -> Pool:
+    def current() -> RankPool:
         """Return the pool of this process (a forked child gets its own)."""
         with _current_lock:
-            if Pool._current is None:
-                Pool._current = Pool()
-            return Pool._current
+            if RankPool._current is None:
+                RankPool._current = RankPool()
+            return RankPool._current
 
     def ranks(self, world_size: int, backend: str) -> list[RankProcess]:
         """Return ranks that have joined their group: the waiting ones if they fit, or else new ones.
@@ -338,15 +338,15 @@ _current_lock = threading.Lock()
 def _after_fork_in_child() -> None:
     global _current_lock
     _current_lock = threading.Lock()
-    inherited, Pool._current = Pool._current, None
+    inherited, RankPool._current = RankPool._current, None
     if inherited:
         inherited.disown()
 
 
 @atexit.register
 def _at_exit() -> None:
-    if Pool._current:
-        Pool._current.close()
+    if RankPool._current:
+        RankPool._current.close()
 
 
 if hasattr(os, "register_at_fork"):

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from mlsys_labkit.ranks.processes.log_files import Log
+from mlsys_labkit.ranks.processes.log_files import LogFile
 from mlsys_labkit.ranks.recording import torch_private
 from mlsys_labkit.ranks.recording.group import RecordedGroup
-from mlsys_labkit.ranks.recording.recorder import Call, Recorder, Reporter
+from mlsys_labkit.ranks.recording.recorder import Call, RankRecorder, Reporter
 
 CALL_FIELDS = tuple(Call.__dataclass_fields__)
 plain = attrgetter(*CALL_FIELDS)  # a Call as a tuple of plain values
@@ -27,7 +27,7 @@ class LoggingReporter(Reporter):
     """A reporter that logs each step of a call before it is taken: the notebook can read it if the rank dies."""
 
     def __init__(self, path: Path) -> None:
-        self._log = Log(path)
+        self._log = LogFile(path)
         self._numbers: dict[int, int] = {}  # of calls that are under way
         self._count = 0
 
@@ -45,7 +45,7 @@ class LoggingReporter(Reporter):
         self._log.write(("left", number, call.peers, call.key, call.end_seconds))
 
 
-def join(backend: str, rank: int, world_size: int, store: Path, recorder: Recorder) -> None:
+def join(backend: str, rank: int, world_size: int, store: Path, recorder: RankRecorder) -> None:
     """Make the default group of this process: ``backend`` inside, ``recorder`` around it.
 
     Raises RuntimeError from torch when the others do not come.

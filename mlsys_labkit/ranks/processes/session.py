@@ -18,7 +18,7 @@ from mlsys_labkit.ranks.output_columns import Columns
 from mlsys_labkit.ranks.processes.call_history import CallHistory
 from mlsys_labkit.ranks.processes.channel import pack, unpack
 from mlsys_labkit.ranks.processes.log_files import LogTail, TextTail
-from mlsys_labkit.ranks.processes.pool import Pool, RankProcess
+from mlsys_labkit.ranks.processes.pool import RankPool, RankProcess
 from mlsys_labkit.ranks.processes.worker import Order
 from mlsys_labkit.ranks.result import Run
 from mlsys_labkit.ranks.student_lines import Frames, at, of_crash, told
@@ -74,7 +74,7 @@ def run_in_processes(
     Reference: PyTorch documentation, "Distributed communication package: torch.distributed".
     """
     packed = [pack((call, [*own]), f"rank {rank} is given", call, *own) for rank, own in enumerate(arguments)]
-    pool = Pool.current()
+    pool = RankPool.current()
     with pool.lock:
         session = _Session(pool, pool.ranks(len(arguments), backend), backend, quiet)
         try:
@@ -93,7 +93,7 @@ def run_in_processes(
 
 
 class _Session:
-    def __init__(self, pool: Pool, ranks: Sequence[RankProcess], backend: str, quiet: bool) -> None:
+    def __init__(self, pool: RankPool, ranks: Sequence[RankProcess], backend: str, quiet: bool) -> None:
         self._pool, self._backend = pool, backend
         self._ranks = [
             _Watched(rank, TextTail(rank.birth.path("output")), LogTail(rank.birth.path("calls"))) for rank in ranks

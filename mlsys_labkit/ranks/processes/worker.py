@@ -75,11 +75,11 @@ class Rank:
 
         from mlsys_labkit.ranks.processes.process_group import LoggingReporter, join, settings
         from mlsys_labkit.ranks.recording.rank_run import run_rank
-        from mlsys_labkit.ranks.recording.recorder import Recorder
+        from mlsys_labkit.ranks.recording.recorder import RankRecorder
 
         birth = self._birth
         torch.set_num_threads(birth.threads)
-        recorder = Recorder(birth.rank, birth.world_size, LoggingReporter(birth.path("calls")))
+        recorder = RankRecorder(birth.rank, birth.world_size, LoggingReporter(birth.path("calls")))
         join(birth.backend, birth.rank, birth.world_size, birth.store, recorder)
         modules = set(sys.modules)
         self._channel.send("ready")

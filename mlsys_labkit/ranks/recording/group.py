@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 from mlsys_labkit.ranks.recording import torch_private
 from mlsys_labkit.ranks.recording.arguments import ROOTED, Arguments, arguments
-from mlsys_labkit.ranks.recording.recorder import Call, Recorder
+from mlsys_labkit.ranks.recording.recorder import Call, RankRecorder
 from mlsys_labkit.ranks.trace.events import Kind
 
 
@@ -73,7 +73,7 @@ class RecordedGroup(dist.ProcessGroup):
         backend_name: the result of ``group.name()``.
     """
 
-    def __init__(self, recorder: Recorder, options: Any, backend_name: str) -> None:
+    def __init__(self, recorder: RankRecorder, options: Any, backend_name: str) -> None:
         super().__init__(options.group_rank, options.group_size)  # type: ignore[call-arg]
         self.recorder = recorder
         self.ranks = tuple(options.global_ranks_in_group) or tuple(range(options.group_size))

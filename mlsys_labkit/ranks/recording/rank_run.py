@@ -7,11 +7,11 @@ from typing import Any
 
 from mlsys_labkit.memory import MemoryTrace
 from mlsys_labkit.ranks.recording import torch_private
-from mlsys_labkit.ranks.recording.recorder import Recorder, bind
-from mlsys_labkit.ranks.result import Record
+from mlsys_labkit.ranks.recording.recorder import RankRecorder, bind
+from mlsys_labkit.ranks.result import RankResult
 
 
-def run_rank(recorder: Recorder, fn: Callable[..., Any], args: Sequence[Any], memory: bool) -> Record:
+def run_rank(recorder: RankRecorder, fn: Callable[..., Any], args: Sequence[Any], memory: bool) -> RankResult:
     """Run ``fn(*args)`` as the rank of ``recorder``, on this thread; with ``memory`` trace its tensors."""
     bind(recorder)
     trace = None
@@ -27,4 +27,4 @@ def run_rank(recorder: Recorder, fn: Callable[..., Any], args: Sequence[Any], me
         value = torch_private.arrived(value)
     finally:
         bind(None)
-    return Record(value, recorder.events(), dict(recorder.snapshots), trace)
+    return RankResult(value, recorder.events(), dict(recorder.snapshots), trace)

@@ -65,7 +65,7 @@ class Reporter:
 
 
 @dataclass
-class Recorder:
+class RankRecorder:
     """The calls and snapshots of one rank. ``clock`` returns the seconds since the run began, or is None."""
 
     rank: int
@@ -159,15 +159,15 @@ def caller() -> tuple[Line | None, bool]:
 _bound = threading.local()
 
 
-def bind(recorder: Recorder | None) -> None:
+def bind(recorder: RankRecorder | None) -> None:
     """Set the rank that runs on this thread from now on."""
     _bound.recorder = recorder
 
 
-def current() -> Recorder:
+def current() -> RankRecorder:
     """Return the recorder of the rank that runs on this thread. Raises RanksError without one."""
     recorder = getattr(_bound, "recorder", None)
-    if not isinstance(recorder, Recorder):
+    if not isinstance(recorder, RankRecorder):
         raise RanksError("this belongs into a function that ranks.run runs, or into a %%ranks cell: no rank runs here")
     return recorder
 

@@ -13,7 +13,7 @@ from mlsys_labkit.serving.errors import RequestError
 from mlsys_labkit.serving.records import Output, Request
 from mlsys_labkit.serving.server.protocol import ApiError, Completion
 from mlsys_labkit.serving.server.text import StopFinder, TextStream
-from mlsys_labkit.serving.server.worker import EngineThread, Refused
+from mlsys_labkit.serving.server.worker import EngineThread, RefusedRequest
 
 if TYPE_CHECKING:
     from mlsys_labkit.lm.checkpoint import TextCodec
@@ -103,7 +103,7 @@ class Job:
     ) -> None:
         self.name, self._thread, self._served, self._asked = name, thread, served, asked
         self._arrival_seconds = arrival_seconds
-        self._heard: asyncio.Queue[tuple[int, Output | Refused] | None] = asyncio.Queue()
+        self._heard: asyncio.Queue[tuple[int, Output | RefusedRequest] | None] = asyncio.Queue()
         self._open: dict[int, str] = {}  # prompt -> its request, until its last choice has ended
         self.choices: list[Choice] = []
         self.prompt_tokens = 0
@@ -140,7 +140,7 @@ class Job:
             self._open[number] = request.id
             self._thread.submit(request, partial(self._hear, number))
 
-    def _hear(self, number: int, what: Output | Refused) -> None:
+    def _hear(self, number: int, what: Output | RefusedRequest) -> None:
         self._heard.put_nowait((number, what))
 
     async def pieces(self) -> AsyncIterator[tuple[Choice, str]]:
@@ -153,7 +153,7 @@ class Job:
             if heard is None:
                 raise ClientGone
             number, what = heard
-            if isinstance(what, Refused):
+            if isinstance(what, RefusedRequest):
                 raise ApiError(what.status, what.message)
             choice = self.choices[number * self._asked.n + what.sample]
             if choice.reason is None:  # otherwise the token was drawn before the engine learnt of the stop string

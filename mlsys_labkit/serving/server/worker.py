@@ -15,22 +15,22 @@ from mlsys_labkit.serving.engine import Engine
 from mlsys_labkit.serving.errors import RequestError
 from mlsys_labkit.serving.records import Output, Request
 
-__all__ = ["Counts", "EngineThread", "Refused"]
+__all__ = ["Counts", "EngineThread", "RefusedRequest"]
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Refused:
+class RefusedRequest:
     """A refusal that a listener gets instead of a token; ``status`` is the HTTP status."""
 
     status: int
     message: str
 
 
-_STOPPING = Refused(503, "the server is stopping; ask again later")
+_STOPPING = RefusedRequest(503, "the server is stopping; ask again later")
 Ending = Literal["abort", "stop"]
-Listener = Callable[[Output | Refused], None]
+Listener = Callable[[Output | RefusedRequest], None]
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class Counts:
 class EngineThread:
     """A thread that runs an engine for listeners on an event loop. All methods are called from the loop's thread.
 
-    A listener gets each token of its request once, or one ``Refused``. A slow listener delays no other: only its own
-    request's tokens wait for it.
+    A listener gets each token of its request once, or one ``RefusedRequest``. A slow listener delays no other: only its
+    own request's tokens wait for it.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -103,7 +103,7 @@ class EngineThread:
                     outputs = self._engine.step()
                 except Exception as error:  # the engine has ended all requests and holds no memory, so it can go on
                     _log.exception("the engine failed")
-                    self._refuse_all(Refused(500, f"the engine failed: {type(error).__name__}: {error}"))
+                    self._refuse_all(RefusedRequest(500, f"the engine failed: {type(error).__name__}: {error}"))
                 else:
                     self._hand_out(outputs)
                 self._count()
@@ -128,7 +128,7 @@ class EngineThread:
         try:
             self._engine.add(request)
         except RequestError as error:
-            self._tell([(listener, Refused(400, str(error)))])
+            self._tell([(listener, RefusedRequest(400, str(error)))])
             return
         self._listeners[request.id] = (request, listener)
         self._left[request.id] = request.samples
@@ -147,21 +147,21 @@ class EngineThread:
     def _hand_out(self, outputs: list[Output]) -> None:
         self._steps += 1
         self._output_tokens += len(outputs)
-        heard: list[tuple[Listener, Output | Refused]] = []
+        heard: list[tuple[Listener, Output | RefusedRequest]] = []
         for output in outputs:
             heard.append((self._listeners[output.request_id][1], output))
             if output.finished:
                 self._forget(output.request_id, output.reason, 1)
         self._tell(heard)
 
-    def _refuse_all(self, refused: Refused) -> None:
+    def _refuse_all(self, refused: RefusedRequest) -> None:
         self._ended["abort"] += sum(self._left.values())
         listeners = [listener for _, listener in self._listeners.values()]
         self._listeners.clear()
         self._left.clear()
         self._tell([(listener, refused) for listener in listeners])
 
-    def _tell(self, heard: list[tuple[Listener, Output | Refused]]) -> None:
+    def _tell(self, heard: list[tuple[Listener, Output | RefusedRequest]]) -> None:
         def call() -> None:
             for listener, what in heard:
                 listener(what)

@@ -67,7 +67,7 @@ class Pointer:
         return self._address
 
 
-class Kernels:
+class JittedFunctions:
     """The jitted functions of a request, defined as in their cells and files."""
 
     def __init__(self, source: dict[str, Any], jit_options: dict[str, Any]) -> None:
@@ -178,7 +178,7 @@ def argument(given: Any) -> Any:
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    kernels = Kernels(request["source"], request["jit"])
+    kernels = JittedFunctions(request["source"], request["jit"])
     triton.runtime.driver.set_active(NoDriver(request["arch"]))
     # Its cache lives as long as this process: no need to hash Triton's own half gigabyte for a key.
     triton.runtime.cache.triton_key = lambda: triton.__version__
@@ -203,7 +203,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def refusal(kernels: Kernels, error: Exception) -> dict[str, Any]:
+def refusal(kernels: JittedFunctions, error: Exception) -> dict[str, Any]:
     """Return the innermost line that Triton's compiler names, with the reason."""
     found: CompilationError | None = None
     cause: BaseException | None = error

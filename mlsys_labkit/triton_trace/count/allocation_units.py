@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsys_labkit.triton_trace.count.log import Log, Units
+from mlsys_labkit.triton_trace.count.log import AccessLog, Units
 
 __all__ = ["Board", "unlike"]
 
@@ -23,7 +23,7 @@ class Board:
         rows: the accesses, as indices into the log. unit: bytes of a unit. size: how many places there are.
     """
 
-    def __init__(self, log: Log, rows: NDArray[np.int64]) -> None:
+    def __init__(self, log: AccessLog, rows: NDArray[np.int64]) -> None:
         self._log = log
         self.rows = rows
         self.unit = int(log.itemsize[rows].min())
@@ -75,7 +75,7 @@ class Board:
             yield row, log.shapes[shape].units(itemsize, unit) + first
 
 
-def unlike(log: Log, rows: NDArray[np.int64], *columns: NDArray[np.int64]) -> tuple[NDArray[np.int64], Units]:
+def unlike(log: AccessLog, rows: NDArray[np.int64], *columns: NDArray[np.int64]) -> tuple[NDArray[np.int64], Units]:
     """Group ``rows`` that touch the same bytes and agree in ``columns``; return the first of each and the counts."""
     if rows.size < 2:
         return rows, np.ones(rows.size, np.int64)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsys_labkit.triton_trace.interpret.memory import DISTANCE, region_number
-from mlsys_labkit.triton_trace.recorder import Kind, Launch, Line, Program, RawAccess, Report
+from mlsys_labkit.triton_trace.recorder import Kind, Line, Program, RawAccess, Report, TracedLaunch
 
 __all__ = ["CountingRecorder"]
 
@@ -42,7 +42,7 @@ class CountingRecorder:
         self._strays: dict[tuple[int, int], dict[str, Any]] = {}
         self._disputes: dict[int, dict[str, Any]] = {}
 
-    def begin(self, launch: Launch) -> None:
+    def begin(self, launch: TracedLaunch) -> None:
         self._launch = launch
 
     def access(self, access: RawAccess) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsys_labkit.triton_trace.count.allocation_units import Board, unlike
-from mlsys_labkit.triton_trace.count.log import Log
+from mlsys_labkit.triton_trace.count.log import AccessLog
 from mlsys_labkit.triton_trace.interpret.memory import region_number
 from mlsys_labkit.triton_trace.recorder import Argument, Kind, Line
 
@@ -63,7 +63,7 @@ class ArrayTraffic:
     distinct_stored_bytes: int
 
 
-def accesses(log: Log) -> tuple[Access, ...]:
+def accesses(log: AccessLog) -> tuple[Access, ...]:
     """Return the traffic by line, in the order of the source."""
     own = _program_bytes(log)
     active = log.region >= 0
@@ -86,7 +86,7 @@ def accesses(log: Log) -> tuple[Access, ...]:
     return tuple(sorted(found, key=lambda one: (one.line, one.array, one.kind)))
 
 
-def arrays(log: Log) -> dict[str, ArrayTraffic]:
+def arrays(log: AccessLog) -> dict[str, ArrayTraffic]:
     """Return the traffic by argument."""
     found = {}
     for one in log.arguments:
@@ -101,7 +101,7 @@ def arrays(log: Log) -> dict[str, ArrayTraffic]:
     return found
 
 
-def _program_bytes(log: Log) -> dict[tuple[int, int], int]:
+def _program_bytes(log: AccessLog) -> dict[tuple[int, int], int]:
     """Return (site, region) -> distinct bytes of each program, summed over the programs.
 
     Programs with the same pattern of accesses have the same count, so only one of each sort is examined.
@@ -116,7 +116,7 @@ def _program_bytes(log: Log) -> dict[tuple[int, int], int]:
     return total
 
 
-def alike(log: Log) -> list[tuple[NDArray[np.int64], int]]:
+def alike(log: AccessLog) -> list[tuple[NDArray[np.int64], int]]:
     """Return the rows of one program of each sort, and the number of programs of that sort.
 
     Two programs are of one sort when they make the same accesses in the same order, at the same distances within each
@@ -139,14 +139,14 @@ def alike(log: Log) -> list[tuple[NDArray[np.int64], int]]:
     return [(np.sort(order[start:stop]), times) for start, stop, times in sorts.values()]
 
 
-def _distinct(log: Log, rows: NDArray[np.int64]) -> int:
+def _distinct(log: AccessLog, rows: NDArray[np.int64]) -> int:
     """Count the distinct bytes of accesses to one allocation."""
     if rows.size == 1:
         return int(log.shapes[log.shape[rows[0]]].offsets.size * log.itemsize[rows[0]])
     return Board(log, rows).bytes_touched
 
 
-def _within(log: Log, rows: NDArray[np.int64], argument: Argument) -> tuple[int, int]:
+def _within(log: AccessLog, rows: NDArray[np.int64], argument: Argument) -> tuple[int, int]:
     """Count the lanes that access the argument, and their bytes."""
     lows, highs = log.extents
     if not rows.size or (argument.start <= lows[rows].min() and highs[rows].max() <= argument.stop):
@@ -161,7 +161,7 @@ def _within(log: Log, rows: NDArray[np.int64], argument: Argument) -> tuple[int,
     return elements, total
 
 
-def _touched(log: Log, rows: NDArray[np.int64], argument: Argument) -> int:
+def _touched(log: AccessLog, rows: NDArray[np.int64], argument: Argument) -> int:
     if not rows.size:
         return 0
     board = Board(log, rows)
@@ -169,7 +169,7 @@ def _touched(log: Log, rows: NDArray[np.int64], argument: Argument) -> int:
     return board.unit * int(np.count_nonzero((at >= argument.start) & (at < argument.stop)))
 
 
-def _name(log: Log, region: int, rows: NDArray[np.int64]) -> str:
+def _name(log: AccessLog, region: int, rows: NDArray[np.int64]) -> str:
     owners = log.owners(region)
     if len(owners) > 1:
         low, high = log.extents[0][rows].min(), log.extents[1][rows].max()

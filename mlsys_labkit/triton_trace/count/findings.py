@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mlsys_labkit.triton_trace.count.allocation_units import Board
 from mlsys_labkit.triton_trace.count.finding import AccessFinding, Severity
-from mlsys_labkit.triton_trace.count.log import Log
+from mlsys_labkit.triton_trace.count.log import AccessLog
 from mlsys_labkit.triton_trace.count.races import races
 from mlsys_labkit.triton_trace.count.repeats import repeats
 from mlsys_labkit.triton_trace.interpret.memory import region_number
@@ -24,7 +24,7 @@ _VERB = {"load": "reads", "store": "writes", "atomic": "updates"}
 _AGAIN = {"load": ("loaded", "loads"), "store": ("stored", "stores")}
 
 
-def findings(log: Log, source: KernelSource) -> tuple[AccessFinding, ...]:
+def findings(log: AccessLog, source: KernelSource) -> tuple[AccessFinding, ...]:
     """Return errors first, then what costs time, then information."""
     found = _Findings(log, source)
     kinds = (found.strays, found.gaps, found.races, found.disputes, found.repeats, found.unwritten)
@@ -34,7 +34,7 @@ def findings(log: Log, source: KernelSource) -> tuple[AccessFinding, ...]:
 class _Findings:
     """Findings of one log, a method for each kind."""
 
-    def __init__(self, log: Log, source: KernelSource) -> None:
+    def __init__(self, log: AccessLog, source: KernelSource) -> None:
         self._log = log
         self._source = source
 

@@ -1,4 +1,4 @@
-"""``Log``: all memory accesses of a launch in compact form, for repeated analysis."""
+"""``AccessLog``: all memory accesses of a launch in compact form, for repeated analysis."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsys_labkit.triton_trace.interpret.memory import region_number
-from mlsys_labkit.triton_trace.launch.client import Outcome
+from mlsys_labkit.triton_trace.launch.client import LaunchOutcome
 from mlsys_labkit.triton_trace.recorder import Argument, Kind, Line, Program
 
-__all__ = ["Log", "Shape", "Site", "Units"]
+__all__ = ["AccessLog", "Shape", "Site", "Units"]
 
 Units = NDArray[np.int64]
 
@@ -51,7 +51,7 @@ class Shape:
 
 
 @dataclass(frozen=True, eq=False)
-class Log:
+class AccessLog:
     """A launch as the counting recorder kept it. An access to two arrays at once is two rows.
 
     Attributes:
@@ -79,13 +79,13 @@ class Log:
     disputes: tuple[dict[str, Any], ...]
 
     @staticmethod
-    def of(outcome: Outcome) -> Log:
+    def of(outcome: LaunchOutcome) -> AccessLog:
         """Build a log from the report of ``counting.CountingRecorder``."""
         report, arrays = outcome.report, outcome.arrays
         ends = np.cumsum(arrays["distinct"])
         offsets, times = (np.split(arrays[name], ends[:-1]) if ends.size else [] for name in ("offsets", "times"))
         site, shape, first, program, masked = (np.ascontiguousarray(column) for column in arrays["rows"].T)
-        return Log(
+        return AccessLog(
             kernel=report["kernel"],
             grid=tuple(report["grid"]),
             arguments=tuple(Argument(**one) for one in report["arguments"]),

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsys_labkit.triton_trace.count.allocation_units import Board, unlike
-from mlsys_labkit.triton_trace.count.log import Log
+from mlsys_labkit.triton_trace.count.log import AccessLog
 
 __all__ = ["Race", "races"]
 
@@ -37,7 +37,7 @@ class Race:
     bytes: int
 
 
-def races(log: Log) -> list[Race]:
+def races(log: AccessLog) -> list[Race]:
     """Return one race for each pair of lines, in the order in which they happened.
 
     Reference: S. Savage et al., "Eraser", ACM TOCS 15(4), 1997; C. Flanagan and S. Freund, "FastTrack", PLDI 2009.
@@ -51,7 +51,7 @@ def races(log: Log) -> list[Race]:
     return sorted(found, key=lambda race: (race.later, race.earlier))
 
 
-def _races(log: Log, region: int, rows: Rows, order: _Order) -> list[Race]:
+def _races(log: AccessLog, region: int, rows: Rows, order: _Order) -> list[Race]:
     board = Board(log, rows)
     contested = _contested(log, board)
     if not contested.any():
@@ -67,7 +67,7 @@ def _races(log: Log, region: int, rows: Rows, order: _Order) -> list[Race]:
     return found
 
 
-def _contested(log: Log, board: Board) -> NDArray[np.bool_]:
+def _contested(log: AccessLog, board: Board) -> NDArray[np.bool_]:
     """Mark the places that two programs touch by accesses that may race."""
     first, last = {}, {}
     for kind in ("load", "store", "atomic"):
@@ -86,7 +86,7 @@ def _contested(log: Log, board: Board) -> NDArray[np.bool_]:
     return contested
 
 
-def _touches(log: Log, board: Board, contested: NDArray[np.bool_]) -> tuple[Rows, Rows]:
+def _touches(log: AccessLog, board: Board, contested: NDArray[np.bool_]) -> tuple[Rows, Rows]:
     """Return (row, place) of every access to a contested place, by place and then by time."""
     hits = [(row, touched[contested[touched]]) for row, touched in board.places(board.rows)]
     row = np.repeat([row for row, _ in hits], [places.size for _, places in hits])
@@ -95,7 +95,7 @@ def _touches(log: Log, board: Board, contested: NDArray[np.bool_]) -> tuple[Rows
     return row[order], place[order]
 
 
-def _pairs(log: Log, row: Rows, place: Rows) -> dict[tuple[int, int], tuple[Rows, Rows, Rows]]:
+def _pairs(log: AccessLog, row: Rows, place: Rows) -> dict[tuple[int, int], tuple[Rows, Rows, Rows]]:
     """Return sites -> (earlier rows, later rows, places): each access with its nearest possible rivals in time."""
     kind, program, site = log.kind[row], log.program[row], log.site[row]
     index = np.arange(row.size)
@@ -127,7 +127,7 @@ def _pairs(log: Log, row: Rows, place: Rows) -> dict[tuple[int, int], tuple[Rows
 class _Order:
     """The order of programs by atomics on single elements; only a scalar can decide a branch."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: AccessLog) -> None:
         self._program = log.program
         self._passed: dict[int, list[tuple[int, int]]] = {}
         scalar = np.flatnonzero((log.kind == "atomic") & (log.elements == 1))

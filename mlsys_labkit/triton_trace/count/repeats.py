@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mlsys_labkit.triton_trace.count.allocation_units import Board
 from mlsys_labkit.triton_trace.count.counts import alike
-from mlsys_labkit.triton_trace.count.log import Log
+from mlsys_labkit.triton_trace.count.log import AccessLog
 from mlsys_labkit.triton_trace.recorder import Kind
 
 __all__ = ["Repeat", "repeats"]
@@ -31,7 +31,7 @@ class Repeat:
     programs: int = 0
 
 
-def repeats(log: Log) -> list[Repeat]:
+def repeats(log: AccessLog) -> list[Repeat]:
     """Return repeated loads and stores of the same bytes by one program, one entry for each pair of lines.
 
     Repetition within one access does not count, nor do loads of bytes that the program also writes.
@@ -46,7 +46,7 @@ def repeats(log: Log) -> list[Repeat]:
 
 
 def _look(
-    log: Log, region: int, rows: NDArray[np.int64], times: int, found: dict[tuple[str, int, int, int], Repeat]
+    log: AccessLog, region: int, rows: NDArray[np.int64], times: int, found: dict[tuple[str, int, int, int], Repeat]
 ) -> None:
     """Add the repetitions of one program in one allocation; ``times`` programs do the same."""
     kinds = log.kind[rows]

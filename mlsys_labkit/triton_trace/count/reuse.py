@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsys_labkit.triton_trace.count.log import Log
+from mlsys_labkit.triton_trace.count.log import AccessLog
 
 __all__ = ["LINE_BYTES", "Reuse", "reuse"]
 
@@ -42,7 +42,7 @@ class Reuse:
 
 
 @lru_cache(maxsize=8)
-def reuse(log: Log, programs_at_once: int = 1) -> Reuse:
+def reuse(log: AccessLog, programs_at_once: int = 1) -> Reuse:
     """Compute reuse distances in the order of the log, ``programs_at_once`` taking turns, one access each."""
     lines = _lines(log, _turns(log, programs_at_once))
     previous = _previous(lines)
@@ -53,7 +53,7 @@ def reuse(log: Log, programs_at_once: int = 1) -> Reuse:
     return Reuse(int(lines.size - warm.size), int(lines.size), np.sort(distances))
 
 
-def _turns(log: Log, programs_at_once: int) -> NDArray[np.int64]:
+def _turns(log: AccessLog, programs_at_once: int) -> NDArray[np.int64]:
     """Return the rows of the log, interleaved."""
     rows = np.flatnonzero(log.shape >= 0)
     if programs_at_once == 1 or not rows.size:
@@ -69,7 +69,7 @@ def _turns(log: Log, programs_at_once: int) -> NDArray[np.int64]:
     return rows[np.lexsort((turn, within, turn // programs_at_once))]
 
 
-def _lines(log: Log, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+def _lines(log: AccessLog, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the numbers of the lines accessed, in order; an access counts each of its lines once."""
     known: dict[tuple[int, int], NDArray[np.int64]] = {}
     parts = []

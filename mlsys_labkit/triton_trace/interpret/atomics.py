@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsys_labkit.triton_trace.interpret.memory import Memory, Reach
+from mlsys_labkit.triton_trace.interpret.memory import LaunchMemory, Reach
 from mlsys_labkit.triton_trace.interpret.narrow_floats import Narrow
 
 __all__ = ["atomic"]
@@ -16,7 +16,9 @@ __all__ = ["atomic"]
 Array = NDArray[Any]
 
 
-def atomic(memory: Memory, name: str, reach: Reach, value: Array, compare: Array | None, form: Narrow | None) -> Array:
+def atomic(
+    memory: LaunchMemory, name: str, reach: Reach, value: Array, compare: Array | None, form: Narrow | None
+) -> Array:
     """Apply an atomic to each lane in order and return the values before it, 0 where masked off."""
     addresses = reach.addresses
     old = np.zeros(addresses.shape, value.dtype)

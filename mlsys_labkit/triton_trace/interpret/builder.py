@@ -30,7 +30,7 @@ from mlsys_labkit.triton_trace.interpret.private import (
     smallest_dot,
     storage_dtype,
 )
-from mlsys_labkit.triton_trace.interpret.run import Refused, Run
+from mlsys_labkit.triton_trace.interpret.run import InterpreterRun, Refused
 from mlsys_labkit.triton_trace.recorder import Kind
 from mlsys_labkit.triton_trace.source import name_set
 
@@ -94,7 +94,7 @@ class Builder(BuilderBase):  # type: ignore[misc]
         # device_assert is checked; the overflow checks of a debug build are not, because no launch asks for them.
         self.options = Options(debug=True, sanitize_overflow=False)
         self.codegen_fns = {"min_dot_size": smallest_dot()}
-        self.run: Run | None = None
+        self.run: InterpreterRun | None = None
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("create_"):
@@ -102,7 +102,7 @@ class Builder(BuilderBase):  # type: ignore[misc]
         raise AttributeError(name)
 
     @property
-    def _run(self) -> Run:
+    def _run(self) -> InterpreterRun:
         assert self.run is not None
         return self.run
 

@@ -11,10 +11,10 @@ import triton.language as tl
 from mlsys_labkit.triton_trace.interpret.builder import Builder
 from mlsys_labkit.triton_trace.interpret.handles import dtype_of, handle_of
 from mlsys_labkit.triton_trace.interpret.language import Language
-from mlsys_labkit.triton_trace.interpret.memory import Memory
+from mlsys_labkit.triton_trace.interpret.memory import LaunchMemory
 from mlsys_labkit.triton_trace.interpret.private import Handle
-from mlsys_labkit.triton_trace.interpret.run import Run
-from mlsys_labkit.triton_trace.recorder import Argument, Launch, Program, Recorder
+from mlsys_labkit.triton_trace.interpret.run import InterpreterRun
+from mlsys_labkit.triton_trace.recorder import Argument, Program, Recorder, TracedLaunch
 from mlsys_labkit.triton_trace.rules import check_rules
 from mlsys_labkit.triton_trace.source import KernelSource, Name, constant
 
@@ -34,7 +34,7 @@ class Interpreter:
         grid: Program,
         arguments: dict[str, Any],
         arrays: tuple[Argument, ...],
-        memory: Memory,
+        memory: LaunchMemory,
         *,
         recorder: Recorder | None,
         order: Iterable[int] | None,
@@ -51,10 +51,10 @@ class Interpreter:
         Raises RefusedSourceError before anything ran, TritonKernelError with the student's line afterwards.
         """
         check_rules(source)
-        run = Run(source, memory, arrays, recorder, print)
+        run = InterpreterRun(source, memory, arrays, recorder, print)
         self._builder.run, self._builder.grid_dim, self._builder.grid_idx = run, grid, (0, 0, 0)
         if recorder:
-            recorder.begin(Launch(source.entry.name, grid, arrays))
+            recorder.begin(TracedLaunch(source.entry.name, grid, arrays))
         try:
             with np.errstate(all="ignore"):  # a GPU does not report overflow and NaN either
                 kernel = self._language.functions(source, run.places)[source.kernel]

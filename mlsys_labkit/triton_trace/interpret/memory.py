@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["DISTANCE", "Memory", "Reach", "Region", "region_number"]
+__all__ = ["DISTANCE", "LaunchMemory", "MemoryRegion", "Reach", "region_number"]
 
 DISTANCE = 1 << 40  # between arrays: an access outside one array never lands in another
 _PADDING = 16
@@ -22,7 +22,7 @@ def region_number(addresses: Any) -> Any:
 
 
 @dataclass
-class Region:
+class MemoryRegion:
     """Bytes [start, stop) in ``buffer``, which begins at ``start`` rounded down to 16.
 
     ``place`` is the caller's own address of the first byte.
@@ -58,17 +58,17 @@ class Reach:
 
     addresses: NDArray[np.uint64]
     mask: NDArray[np.bool_] | None
-    region: Region | None
+    region: MemoryRegion | None
     outside: NDArray[np.bool_] | None
 
 
-class Memory:
+class LaunchMemory:
     """Memory of a launch: regions, the i-th within half a DISTANCE of (i + 1) * DISTANCE."""
 
-    def __init__(self, regions: Sequence[Region]) -> None:
+    def __init__(self, regions: Sequence[MemoryRegion]) -> None:
         self.regions = tuple(regions)
 
-    def region_of(self, address: int) -> Region | None:
+    def region_of(self, address: int) -> MemoryRegion | None:
         """Return the array that ``address`` belongs to, or is nearest to."""
         index = region_number(address)
         return self.regions[index] if 0 <= index < len(self.regions) else None
@@ -119,7 +119,7 @@ class Memory:
             places = _places(region, reach.addresses[chosen], values.dtype)
             _typed(region, values.dtype)[places] = spread[chosen]
 
-    def _parts(self, reach: Reach) -> list[tuple[Region, Any]]:
+    def _parts(self, reach: Reach) -> list[tuple[MemoryRegion, Any]]:
         """Return each region that is touched, with the elements that touch it."""
         if reach.region:
             return [(reach.region, ... if reach.mask is None else reach.mask)]
@@ -137,9 +137,9 @@ def poison(dtype: np.dtype[Any]) -> Any:
     return np.frombuffer(bytes([_POISON] * dtype.itemsize), dtype)[0] if dtype.kind in "iu" else True
 
 
-def _typed(region: Region, dtype: np.dtype[Any]) -> NDArray[Any]:
+def _typed(region: MemoryRegion, dtype: np.dtype[Any]) -> NDArray[Any]:
     return region.buffer.view(dtype)
 
 
-def _places(region: Region, addresses: NDArray[np.uint64], dtype: np.dtype[Any]) -> NDArray[np.int64]:
+def _places(region: MemoryRegion, addresses: NDArray[np.uint64], dtype: np.dtype[Any]) -> NDArray[np.int64]:
     return ((addresses - np.uint64(region.base)) // np.uint64(dtype.itemsize)).astype(np.int64)

@@ -1,4 +1,4 @@
-"""``Run``: the launch that is being interpreted: its accesses, the source lines they are on, and its error messages."""
+"""``InterpreterRun``: the launch that is being interpreted, with its accesses, their source lines, and its errors."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from mlsys_labkit.triton_trace.errors import TritonKernelError
 from mlsys_labkit.triton_trace.interpret.atomics import atomic
-from mlsys_labkit.triton_trace.interpret.memory import Memory, Reach, Region
+from mlsys_labkit.triton_trace.interpret.memory import LaunchMemory, MemoryRegion, Reach
 from mlsys_labkit.triton_trace.interpret.narrow_floats import Narrow
 from mlsys_labkit.triton_trace.recorder import Argument, Kind, Line, Program, RawAccess, Recorder
 from mlsys_labkit.triton_trace.source import KernelSource
 
-__all__ = ["Refused", "Run"]
+__all__ = ["InterpreterRun", "Refused"]
 
 Addresses = NDArray[np.uint64]
 Mask = NDArray[np.bool_] | None
@@ -28,7 +28,7 @@ class Refused(Exception):
     """An operation that the interpreter cannot carry out exactly."""
 
 
-class Run:
+class InterpreterRun:
     """The launch that is being interpreted.
 
     Attributes:
@@ -40,7 +40,7 @@ class Run:
     def __init__(
         self,
         source: KernelSource,
-        memory: Memory,
+        memory: LaunchMemory,
         arguments: tuple[Argument, ...],
         recorder: Recorder | None,
         print: Callable[[str], object],
@@ -140,7 +140,7 @@ class Run:
             if (touched if mask is None else touched & mask).any():
                 raise TritonKernelError(f"it stores to {self._owners(region)[0].name}, which is read-only")
 
-    def _owners(self, region: Region | None) -> list[Argument]:
+    def _owners(self, region: MemoryRegion | None) -> list[Argument]:
         if region is None:
             return []
         return [one for one in self._arguments if region.start <= one.start <= one.stop <= region.stop]

@@ -1,4 +1,4 @@
-"""The worker: the process that interprets kernels, started by launch.client.Worker.
+"""The worker: the process that interprets kernels, started by launch.client.TritonWorker.
 
 The worker reads launches from a pipe and answers on it, finds the arrays in shared memory, and ends with the notebook.
 """
@@ -20,7 +20,7 @@ import numpy as np
 from mlsys_labkit.triton_trace.errors import RefusedSourceError, TritonKernelError
 from mlsys_labkit.triton_trace.interpret import channel
 from mlsys_labkit.triton_trace.interpret.interpreter import Interpreter
-from mlsys_labkit.triton_trace.interpret.memory import Memory, Region
+from mlsys_labkit.triton_trace.interpret.memory import LaunchMemory, MemoryRegion
 from mlsys_labkit.triton_trace.recorder import Argument, Recorder
 from mlsys_labkit.triton_trace.source import KernelSource
 
@@ -60,7 +60,7 @@ def _answer(
             tuple(request["grid"]),
             request["arguments"],
             tuple(Argument(**one) for one in request["arrays"]),
-            Memory(regions),
+            LaunchMemory(regions),
             recorder=recorder,
             order=_order(request["order"], request["grid"]),
             print=output.write,
@@ -88,14 +88,14 @@ def _recorder(spec: str | None) -> Recorder | None:
     return made
 
 
-def _map(file: int, layout: list[dict[str, Any]]) -> list[Region]:
+def _map(file: int, layout: list[dict[str, Any]]) -> list[MemoryRegion]:
     size = os.fstat(file).st_size
     everything = np.frombuffer(mmap.mmap(file, size), np.uint8) if size else np.empty(0, np.uint8)
     regions = []
     for one in layout:
-        room = Region.room(one["start"], one["stop"])
+        room = MemoryRegion.room(one["start"], one["stop"])
         buffer = everything[one["offset"] : one["offset"] + room]
-        regions.append(Region(one["start"], one["stop"], buffer, one["writable"], place=one["place"]))
+        regions.append(MemoryRegion(one["start"], one["stop"], buffer, one["writable"], place=one["place"]))
     return regions
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsys_labkit.triton_trace.errors import TritonArgumentError, TritonLaunchError
-from mlsys_labkit.triton_trace.interpret.memory import DISTANCE, Region
+from mlsys_labkit.triton_trace.interpret.memory import DISTANCE, MemoryRegion
 from mlsys_labkit.triton_trace.recorder import Argument
 from mlsys_labkit.triton_trace.source import Function, constant, language_name, layers, name_set
 
@@ -43,7 +43,7 @@ _TYPES = {
 
 
 @dataclass
-class Span:
+class ArraySpan:
     """An array of the caller: bytes [low, high) of this process, in an allocation that begins at ``root``."""
 
     name: str
@@ -78,7 +78,7 @@ class Packed:
         rows, offset = [], 0
         for start, stop, writable, place in self.regions:
             rows.append({"start": start, "stop": stop, "writable": writable, "place": place, "offset": offset})
-            offset += -(-Region.room(start, stop) // 64) * 64
+            offset += -(-MemoryRegion.room(start, stop) // 64) * 64
         return rows, offset
 
 
@@ -142,7 +142,7 @@ def pack(function: Function, bound: dict[str, Any], reachable: Sequence[Any] = (
     Raises TritonArgumentError for a value that does not fit.
     """
     packed = Packed()
-    spans: list[Span] = []
+    spans: list[ArraySpan] = []
     constexprs = {one.name for one in function.parameters if one.constexpr}
     annotations = {one.name: one.annotation for one in function.parameters}
     for name, value in bound.items():
@@ -155,7 +155,7 @@ def pack(function: Function, bound: dict[str, Any], reachable: Sequence[Any] = (
     return packed
 
 
-def _packed(name: str, value: Any, spans: list[Span], annotation: str = "") -> Any:
+def _packed(name: str, value: Any, spans: list[ArraySpan], annotation: str = "") -> Any:
     if isinstance(value, tuple):
         return {"tuple": [_packed(f"{name}[{i}]", part, spans) for i, part in enumerate(value)]}
     if hasattr(value, "data_ptr") or isinstance(value, np.ndarray):
@@ -216,13 +216,13 @@ def _constant(name: str, value: Any) -> Any:
     )
 
 
-def _span(name: str, value: Any) -> Span:
+def _span(name: str, value: Any) -> ArraySpan:
     if isinstance(value, np.ndarray):
         return _numpy_span(name, value)
     return _torch_span(name, value)
 
 
-def _numpy_span(name: str, array: NDArray[Any]) -> Span:
+def _numpy_span(name: str, array: NDArray[Any]) -> ArraySpan:
     dtype = _TYPES.get(array.dtype.name)
     if dtype is None or not array.dtype.isnative:
         raise TritonArgumentError(f"{name}: a kernel cannot take an array of {array.dtype}")
@@ -235,10 +235,10 @@ def _numpy_span(name: str, array: NDArray[Any]) -> Span:
         root = root.base
     begin = min(root.ctypes.data, low)
     writable = bool(array.flags.writeable)
-    return Span(name, pointer, low, high, begin, dtype, itemsize, writable, array.shape, array.strides, array)
+    return ArraySpan(name, pointer, low, high, begin, dtype, itemsize, writable, array.shape, array.strides, array)
 
 
-def _torch_span(name: str, tensor: Any) -> Span:
+def _torch_span(name: str, tensor: Any) -> ArraySpan:
     if getattr(getattr(tensor, "device", None), "type", "cpu") != "cpu":
         raise TritonArgumentError(f"{name}: expected a tensor on the CPU, got one on {tensor.device}")
     dtype = _TYPES.get(str(tensor.dtype).removeprefix("torch."))
@@ -248,10 +248,10 @@ def _torch_span(name: str, tensor: Any) -> Span:
     steps = [(n - 1) * step * itemsize for n, step in zip(tensor.shape, tensor.stride(), strict=True)]
     high = pointer + sum(steps) + itemsize if tensor.numel() else pointer
     root, strides = tensor.untyped_storage().data_ptr(), tuple(step * itemsize for step in tensor.stride())
-    return Span(name, pointer, pointer, high, root, dtype, itemsize, True, tuple(tensor.shape), strides, tensor)
+    return ArraySpan(name, pointer, pointer, high, root, dtype, itemsize, True, tuple(tensor.shape), strides, tensor)
 
 
-def _place(spans: list[Span], packed: Packed) -> None:
+def _place(spans: list[ArraySpan], packed: Packed) -> None:
     """Put overlapping arrays into one region, regions a DISTANCE apart, and keep each allocation's alignment."""
     regions: list[list[int]] = []
     for i in sorted(range(len(spans)), key=lambda i: spans[i].low):

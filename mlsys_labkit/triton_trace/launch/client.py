@@ -27,7 +27,7 @@ from mlsys_labkit.triton_trace.interpret import channel
 from mlsys_labkit.triton_trace.launch.arguments import Packed
 from mlsys_labkit.triton_trace.source import KernelSource
 
-__all__ = ["Order", "Outcome", "Worker", "require_triton"]
+__all__ = ["LaunchOutcome", "Order", "TritonWorker", "require_triton"]
 
 Order = Literal["ascending", "reversed"] | int
 _START_SECONDS = 60.0
@@ -37,7 +37,7 @@ _GO_ON = "the arrays keep their content, and the next launch starts another"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class LaunchOutcome:
     """The result of a launch: the recorder's report and arrays, the kernel's output, and the worker's time."""
 
     report: dict[str, Any]
@@ -46,10 +46,10 @@ class Outcome:
     seconds: float  # of the interpreter, never to be reported as a GPU's
 
 
-class Worker:
+class TritonWorker:
     """The worker of this process, started on first use and again after its death. Safe for several threads."""
 
-    _current: ClassVar[Worker | None] = None
+    _current: ClassVar[TritonWorker | None] = None
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -60,11 +60,11 @@ class Worker:
         self._file = -1
 
     @staticmethod
-    def current() -> Worker:
+    def current() -> TritonWorker:
         """Return the worker of this process; a forked child gets its own."""
-        if Worker._current is None:
-            Worker._current = Worker()
-        return Worker._current
+        if TritonWorker._current is None:
+            TritonWorker._current = TritonWorker()
+        return TritonWorker._current
 
     def launch(
         self,
@@ -75,7 +75,7 @@ class Worker:
         recorder: str | None = None,
         order: Order = "ascending",
         timeout_s: float = 120.0,
-    ) -> Outcome:
+    ) -> LaunchOutcome:
         """Run every program and bring what it stored back into the caller's arrays.
 
         Args:
@@ -116,7 +116,7 @@ class Worker:
             )
         if "broken" in answer:
             raise TritonTraceError(f"the interpreter cannot run this kernel: {answer['broken']}")
-        return Outcome(answer["report"], arrays, output, answer["seconds"])
+        return LaunchOutcome(answer["report"], arrays, output, answer["seconds"])
 
     def close(self) -> None:
         """End the process; the next launch starts another."""
@@ -296,15 +296,15 @@ def require_triton() -> None:
 
 
 def _after_fork_in_child() -> None:
-    inherited, Worker._current = Worker._current, None
+    inherited, TritonWorker._current = TritonWorker._current, None
     if inherited:
         inherited._disown()
 
 
 @atexit.register
 def _at_exit() -> None:
-    if Worker._current:
-        Worker._current.close()
+    if TritonWorker._current:
+        TritonWorker._current.close()
 
 
 if hasattr(os, "register_at_fork"):

@@ -9,11 +9,11 @@ from typing import Any
 from mlsys_labkit.errors import require
 from mlsys_labkit.timing import bench
 
-__all__ = ["Arguments", "timed"]
+__all__ = ["LaunchArguments", "timed"]
 
 
 @dataclass(frozen=True)
-class Arguments:
+class LaunchArguments:
     """Arguments of a launch, positional and named."""
 
     args: tuple[Any, ...]
@@ -29,11 +29,11 @@ class Arguments:
         storages = [tensor.untyped_storage() for tensor in self._tensors()]
         return sum({one.data_ptr(): int(one.nbytes()) for one in storages}.values())
 
-    def on_cpu(self) -> Arguments:
+    def on_cpu(self) -> LaunchArguments:
         """Return copies in the CPU's memory."""
         return self._copied(lambda storage: storage.cpu())
 
-    def cloned(self) -> Arguments:
+    def cloned(self) -> LaunchArguments:
         """Return copies on the GPU, so that repeated launches do not change the caller's tensors."""
         return self._copied(lambda storage: storage.clone())
 
@@ -47,7 +47,7 @@ class Arguments:
                 if _is_on_gpu(tensor):
                     yield tensor
 
-    def _copied(self, copy: Callable[[Any], Any]) -> Arguments:
+    def _copied(self, copy: Callable[[Any], Any]) -> LaunchArguments:
         """Copy whole allocations, because a kernel gets the tensors' strides and the copies must have the same."""
         torch = require("torch", "torch")
         copies: dict[int, Any] = {}
@@ -66,10 +66,12 @@ class Arguments:
             empty = torch.empty(0, dtype=value.dtype, device=target.device)
             return empty.set_(target, value.storage_offset(), value.shape, value.stride())
 
-        return Arguments(tuple(map(copied, self.args)), {name: copied(value) for name, value in self.kwargs.items()})
+        return LaunchArguments(
+            tuple(map(copied, self.args)), {name: copied(value) for name, value in self.kwargs.items()}
+        )
 
 
-def timed(kernel: Any, grid: Any, arguments: Arguments) -> tuple[str, float]:
+def timed(kernel: Any, grid: Any, arguments: LaunchArguments) -> tuple[str, float]:
     """Return the GPU's name and the median seconds of a launch, by events; ``arguments`` hold the results."""
     torch = require("torch", "torch")
     again = arguments.cloned()

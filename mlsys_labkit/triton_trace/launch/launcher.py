@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from mlsys_labkit.triton_trace.launch.arguments import bind, grid_of, pack, wrapped
-from mlsys_labkit.triton_trace.launch.client import Order, Outcome, Worker
+from mlsys_labkit.triton_trace.launch.client import LaunchOutcome, Order, TritonWorker
 from mlsys_labkit.triton_trace.rules import check_rules
 from mlsys_labkit.triton_trace.source import KernelSource
 
-__all__ = ["Launcher", "has_gpu", "install", "launching", "reachable"]
+__all__ = ["TritonLauncher", "has_gpu", "install", "launching", "reachable"]
 
 
 _DEVICE_FILES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")  # NVIDIA's, WSL's, AMD's
@@ -61,7 +61,7 @@ def reachable(*arrays: Any) -> Iterator[None]:
         _reachable.reset(token)
 
 
-class Launcher:
+class TritonLauncher:
     """A kernel with its decorators (``@triton.autotune``, ``@triton.heuristics``), ready to be launched.
 
     Args:
@@ -85,8 +85,8 @@ class Launcher:
         self._timeout_s = timeout_s
         self._config = config
 
-    def launch(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outcome:
-        """Launch once. Raises what Worker.launch raises, TritonArgumentError and TritonLaunchError."""
+    def launch(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LaunchOutcome:
+        """Launch once. Raises what TritonWorker.launch raises, TritonArgumentError and TritonLaunchError."""
         check_rules(self.source)
         function = self.source.entry
         positional = dict(zip([one.name for one in function.parameters], args, strict=False))
@@ -101,7 +101,7 @@ class Launcher:
             return given
 
         bound = bind(function, args, wrapped(self._kernel, positional, kwargs, configure))
-        return Worker.current().launch(
+        return TritonWorker.current().launch(
             self.source,
             grid_of(grid, bound),
             pack(function, bound, _reachable.get()),
@@ -155,7 +155,7 @@ def install() -> None:
 
         def launch(*args: Any, **kwargs: Any) -> None:
             if not through:
-                Launcher(kernel).launch(grid, args, kwargs)
+                TritonLauncher(kernel).launch(grid, args, kwargs)
                 return
             with launching(None):  # launches by ``through`` itself are not sent to it again
                 through(kernel, grid, args, kwargs)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 Step = Sequence[Sequence[Any]]
 
 
-class Table(NamedTuple):
+class RequestBlockTable(NamedTuple):
     """The blocks of one request in the order of its tokens, and the number of slots that hold one."""
 
     owner: int
@@ -22,18 +22,18 @@ class Table(NamedTuple):
     blocks: list[int]
 
 
-def tables(steps: Sequence[Step], at: int) -> list[Table]:
+def tables(steps: Sequence[Step], at: int) -> list[RequestBlockTable]:
     """Return every table after step ``at``, by owner.
 
     Example:
         >>> tables([([(0, 5, 0, 7, 8)], []), ([(0, 9, 2, 3), (1, 2, 0, 4)], []), ([(1, 0, 0)], [])], at=2)
-        [Table(owner=0, held=9, blocks=[7, 8, 3])]
+        [RequestBlockTable(owner=0, held=9, blocks=[7, 8, 3])]
     """
     now: dict[int, tuple[int, list[int]]] = {}
     for changes, _ in steps[: at + 1]:
         for owner, held, kept, *blocks in changes:
             now[owner] = (held, [*(now[owner][1][:kept] if owner in now else []), *blocks])
-    return [Table(owner, held, blocks) for owner, (held, blocks) in sorted(now.items()) if blocks]
+    return [RequestBlockTable(owner, held, blocks) for owner, (held, blocks) in sorted(now.items()) if blocks]
 
 
 def cached(steps: Sequence[Step], at: int) -> list[int]:
@@ -49,11 +49,11 @@ def cached(steps: Sequence[Step], at: int) -> list[int]:
     return sorted(found)
 
 
-def pool(now: Sequence[Table], block_size: int) -> Mapping[str, list[int]]:
+def pool(now: Sequence[RequestBlockTable], block_size: int) -> Mapping[str, list[int]]:
     """Return, for each block in use, [tables that hold it, slots filled, its first owner].
 
     Example:
-        >>> pool([Table(0, 5, [7, 8]), Table(1, 6, [7, 9])], block_size=4)
+        >>> pool([RequestBlockTable(0, 5, [7, 8]), RequestBlockTable(1, 6, [7, 9])], block_size=4)
         {'7': [2, 4, 0], '8': [1, 1, 0], '9': [1, 2, 1]}
     """
     found: dict[str, list[int]] = {}

@@ -53,7 +53,7 @@ def strides(
 
 
 def _static(state: State) -> str:
-    view = model.View(tuple(state["shape"]), tuple(state["strides"]), state["offset"])
+    view = model.StridedView(tuple(state["shape"]), tuple(state["strides"]), state["offset"])
     spots, width = model.places(view), view.shape[-1]
     distinct, moves = model.lines(view, state["itemsize"], LINE_BYTES)
     rows = [[f"row {row}", *spots[row * width : (row + 1) * width]] for row in range(len(spots) // width)]

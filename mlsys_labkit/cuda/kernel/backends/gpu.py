@@ -21,7 +21,7 @@ from mlsys_labkit.cuda.kernel.arguments.binding import bind
 from mlsys_labkit.cuda.kernel.arguments.device_array import DeviceArray
 from mlsys_labkit.cuda.kernel.arguments.elements import check_elements
 from mlsys_labkit.cuda.kernel.arguments.parameters import Parameter
-from mlsys_labkit.cuda.kernel.kernel import Backend, Options
+from mlsys_labkit.cuda.kernel.kernel import Backend, LaunchOptions
 from mlsys_labkit.cuda.nvidia import nvrtc
 from mlsys_labkit.cuda.nvidia.device import the_gpu
 from mlsys_labkit.cuda.nvidia.driver import Gpu, GpuMemory
@@ -76,10 +76,10 @@ class GpuBackend:
     def static_shared_bytes(self, index: int) -> int:
         return self._simulator.static_shared_bytes(index)
 
-    def run(self, index: int, shape: LaunchShape, arguments: tuple[Any, ...], options: Options) -> None:
+    def run(self, index: int, shape: LaunchShape, arguments: tuple[Any, ...], options: LaunchOptions) -> None:
         self._launch(index, shape, arguments, timed=False)
 
-    def profile(self, index: int, shape: LaunchShape, arguments: tuple[Any, ...], options: Options) -> Profile:
+    def profile(self, index: int, shape: LaunchShape, arguments: tuple[Any, ...], options: LaunchOptions) -> Profile:
         """Profile some blocks on copies in the simulator; then run and time the launch itself on the GPU."""
         blocks = options.sample_blocks or (PROFILED_BLOCKS if shape.blocks > PROFILED_BLOCKS else 0)
         copies, _ = on_host(arguments)
@@ -88,7 +88,7 @@ class GpuBackend:
         return replace(profile, gpu=self._gpu.name, gpu_seconds=seconds)
 
     def check(
-        self, index: int, shape: LaunchShape, arguments: tuple[Any, ...], options: Options
+        self, index: int, shape: LaunchShape, arguments: tuple[Any, ...], options: LaunchOptions
     ) -> list[KernelFinding]:
         """Check the launch in the simulator, whose results are copied back to the arrays."""
         copies, bring_back = on_host(arguments)

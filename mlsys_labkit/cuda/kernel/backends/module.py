@@ -22,7 +22,7 @@ from mlsys_labkit.cuda.kernel.gcc.module import CompiledModule, compile_module
 from mlsys_labkit.cuda.kernel.gcc.symbols import is_called, read_symbols, shared_arrays
 from mlsys_labkit.cuda.kernel.gcc.toolchain import Toolchain, find_toolchain
 from mlsys_labkit.cuda.kernel.gcc.unit import Unit
-from mlsys_labkit.cuda.kernel.kernel import Options
+from mlsys_labkit.cuda.kernel.kernel import LaunchOptions
 from mlsys_labkit.cuda.kernel.simulator import runtime
 from mlsys_labkit.cuda.kernel.simulator.client import LaunchRequest, LaunchResult, LoadedModule, Mode, Simulator
 from mlsys_labkit.cuda.kernel.simulator.decode import DYNAMIC, LaunchContext, NamedRange
@@ -33,7 +33,7 @@ from mlsys_labkit.cuda.time_limits import launch_seconds
 
 __all__ = ["SimulatedModule"]
 
-_PLAIN = Options()
+_PLAIN = LaunchOptions()
 MOST_STATIC_BYTES = 48 << 10
 _LOOK_SECONDS = 60.0  # between two checks that kernel.so is still in the cache; a check also counts as a use
 
@@ -106,7 +106,7 @@ class SimulatedModule:
         shape: LaunchShape,
         values: Sequence[Any],
         mode: Mode = "run",
-        options: Options = _PLAIN,
+        options: LaunchOptions = _PLAIN,
     ) -> tuple[LaunchResult, Callable[[], LaunchContext]]:
         """Run kernel ``index`` and copy back what it wrote. The second value is what the records are decoded with."""
         loaded = self._loaded(self._plain if mode == "run" else Build.INSTRUMENTED)

@@ -9,7 +9,7 @@ from mlsys_labkit.cuda.errors import CudaKernelError
 from mlsys_labkit.cuda.finding import KernelFinding
 from mlsys_labkit.cuda.kernel.arguments.parameters import Parameter
 from mlsys_labkit.cuda.kernel.backends.module import SimulatedModule
-from mlsys_labkit.cuda.kernel.kernel import Options
+from mlsys_labkit.cuda.kernel.kernel import LaunchOptions
 from mlsys_labkit.cuda.kernel.simulator.client import LaunchResult, Mode
 from mlsys_labkit.cuda.kernel.simulator.decode import LaunchContext, decode_profile
 from mlsys_labkit.cuda.kernel.simulator.explain import decode_findings
@@ -33,25 +33,25 @@ class SimulatorBackend:
     def static_shared_bytes(self, index: int) -> int:
         return self._module.static_shared_bytes(index)
 
-    def run(self, index: int, shape: LaunchShape, arguments: tuple[Any, ...], options: Options) -> None:
+    def run(self, index: int, shape: LaunchShape, arguments: tuple[Any, ...], options: LaunchOptions) -> None:
         result, context = self._launch("run", index, shape, arguments, options)
         if result.findings:
             raise _failure(decode_findings(result, context()))
 
-    def profile(self, index: int, shape: LaunchShape, arguments: tuple[Any, ...], options: Options) -> Profile:
+    def profile(self, index: int, shape: LaunchShape, arguments: tuple[Any, ...], options: LaunchOptions) -> Profile:
         result, context = self._launch("profile", index, shape, arguments, options)
         if result.findings:
             raise _failure(decode_findings(result, context()))
         return decode_profile(result, context())
 
     def check(
-        self, index: int, shape: LaunchShape, arguments: tuple[Any, ...], options: Options
+        self, index: int, shape: LaunchShape, arguments: tuple[Any, ...], options: LaunchOptions
     ) -> list[KernelFinding]:
         result, context = self._launch("check", index, shape, arguments, options)
         return list(decode_findings(result, context())) if result.findings else []
 
     def _launch(
-        self, mode: Mode, index: int, shape: LaunchShape, arguments: tuple[Any, ...], options: Options
+        self, mode: Mode, index: int, shape: LaunchShape, arguments: tuple[Any, ...], options: LaunchOptions
     ) -> tuple[LaunchResult, Callable[[], LaunchContext]]:
         return self._module.launch(index, shape, arguments, mode, options)
 

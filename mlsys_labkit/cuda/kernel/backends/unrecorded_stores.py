@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsys_labkit.cuda.finding import KernelFinding
-from mlsys_labkit.cuda.kernel.simulator.decode import NamedRange, Recorded, written_bytes
+from mlsys_labkit.cuda.kernel.simulator.decode import NamedRange, RecordedLaunch, written_bytes
 
 __all__ = ["unrecorded_stores"]
 
 
 def unrecorded_stores(
-    result: Recorded, before: Mapping[NamedRange, NDArray[Any]], after: Mapping[NamedRange, NDArray[Any]]
+    result: RecordedLaunch, before: Mapping[NamedRange, NDArray[Any]], after: Mapping[NamedRange, NDArray[Any]]
 ) -> list[KernelFinding]:
     """Return a finding for each array with bytes that changed although no recorded store wrote them.
 

@@ -16,7 +16,15 @@ from mlsys_labkit.cuda.kernel.gcc.instructions import BlockCode, basic_blocks
 from mlsys_labkit.cuda.profile import Profile
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["RECORDS", "LaunchContext", "NamedRange", "Recorded", "Written", "decode_profile", "written_bytes"]
+__all__ = [
+    "RECORDS",
+    "LaunchContext",
+    "NamedRange",
+    "RecordedLaunch",
+    "WrittenBytes",
+    "decode_profile",
+    "written_bytes",
+]
 
 NOBODY = 2**64 - 1
 DYNAMIC = "dynamic shared memory"  # name of the extern __shared__ array where no other is known
@@ -68,7 +76,7 @@ RECORDS: Mapping[str, np.dtype[Any]] = {
 }  # fmt: skip
 
 
-class Recorded(Protocol):
+class RecordedLaunch(Protocol):
     """The part of simulator.client.LaunchResult that is decoded."""
 
     @property
@@ -158,7 +166,7 @@ def read_records(data: bytes, kind: str) -> NDArray[Any]:
     return np.frombuffer(data, dtype)
 
 
-def decode_profile(result: Recorded, context: LaunchContext) -> Profile:
+def decode_profile(result: RecordedLaunch, context: LaunchContext) -> Profile:
     """Return the profile of a launch in mode "profile"."""
     sites, steps = read_records(result.sites, "sites"), read_records(result.steps, "steps")
     totals = np.frombuffer(result.totals, TOTALS, 1)[0]
@@ -265,7 +273,7 @@ def find_array(arrays: Sequence[NamedRange], address: int) -> NamedRange | None:
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenBytes:
     """The bytes of one buffer that the recorded stores wrote."""
 
     begin: int
@@ -273,7 +281,7 @@ class Written:
     mask: NDArray[np.bool_]  # a byte each
 
 
-def written_bytes(result: Recorded) -> tuple[Written, ...]:
+def written_bytes(result: RecordedLaunch) -> tuple[WrittenBytes, ...]:
     """Return the buffers that a profiled launch stored to. Buffers that it only read are not among them."""
     data = result.totals
     count = int(np.frombuffer(data, TOTALS, 1)[0]["buffers"])
@@ -283,5 +291,5 @@ def written_bytes(result: Recorded) -> tuple[Written, ...]:
         nbytes = int(use["end"] - use["begin"])
         bits = np.frombuffer(data, np.uint8, (nbytes + 7) // 8, int(use["written_offset"]))
         mask = np.unpackbits(bits, count=nbytes, bitorder="little").astype(np.bool_)
-        found.append(Written(int(use["begin"]), int(use["end"]), mask))
+        found.append(WrittenBytes(int(use["begin"]), int(use["end"]), mask))
     return tuple(found)

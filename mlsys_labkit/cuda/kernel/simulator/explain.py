@@ -12,7 +12,7 @@ from mlsys_labkit.cuda.kernel.simulator.decode import (
     NOBODY,
     LaunchContext,
     NamedRange,
-    Recorded,
+    RecordedLaunch,
     find_array,
     read_records,
 )
@@ -31,7 +31,7 @@ _VERBS = ("reads", "writes", "updates", "updates", "reads", "writes")
 _NOUNS = ("read", "write", "atomic update", "atomic update", "volatile read", "volatile write")
 
 
-def decode_findings(result: Recorded, context: LaunchContext) -> list[KernelFinding]:
+def decode_findings(result: RecordedLaunch, context: LaunchContext) -> list[KernelFinding]:
     """Return the findings of a launch in any mode, by line; the first one is the one to mend first."""
     records = read_records(result.findings, "findings")
     places = context.places({*records["pc"].tolist(), *records["other_pc"].tolist()})

@@ -31,7 +31,7 @@ _LAST_WORDS_BYTES = 4096
 _NOTEBOOK_SPIN_SECONDS = 100e-6  # a sleeping process takes 50 us to wake, longer than a small launch takes
 _WORKER_SPIN_MICROSECONDS = 200
 _PAYLOAD = protocol.Control.payload.offset
-_TEXT = protocol.Control.output.offset + protocol.Output.text.offset
+_TEXT = protocol.Control.output.offset + protocol.OutputStruct.text.offset
 _GO_ON = "device arrays keep their content, and the next launch starts another"
 _SIGNALS: dict[int, str] = {
     signal.SIGSEGV: "SIGSEGV (it touched an address that is not its own)",

@@ -24,7 +24,7 @@ __all__ = [
     "Command",
     "Control",
     "Reply",
-    "Request",
+    "RequestStruct",
     "own_sizes",
     "workers_sizes",
 ]
@@ -61,7 +61,7 @@ class BufferChange(ctypes.Structure):
     _fields_ = (("offset", c_uint64), ("bytes", c_uint64))
 
 
-class Request(ctypes.Structure):
+class RequestStruct(ctypes.Structure):
     _fields_ = (
         ("command", c_uint32),
         ("changes", c_uint32),
@@ -98,18 +98,18 @@ class Reply(ctypes.Structure):
     )
 
 
-class Output(ctypes.Structure):
+class OutputStruct(ctypes.Structure):
     _fields_ = (("bytes", c_uint64), ("dropped", c_uint64), ("text", c_char * OUTPUT_BYTES))
 
 
 class Control(ctypes.Structure):
     _fields_ = (
         ("hello", Hello),
-        ("request", Request),
+        ("request", RequestStruct),
         ("reply", Reply),
         ("changes", BufferChange * CHANGES),
         ("payload", c_ubyte * PAYLOAD_BYTES),
-        ("output", Output),
+        ("output", OutputStruct),
         ("results", c_ubyte * RESULT_BYTES),
     )
 
@@ -119,7 +119,7 @@ def own_sizes() -> dict[str, int | tuple[int, ...]]:
     return {
         "version": VERSION,
         "size_of_change": ctypes.sizeof(BufferChange),
-        "size_of_request": ctypes.sizeof(Request),
+        "size_of_request": ctypes.sizeof(RequestStruct),
         "size_of_reply": ctypes.sizeof(Reply),
         "size_of_control": ctypes.sizeof(Control),
         "size_of_records": tuple(RECORDS[section].itemsize for section in SECTIONS),
