@@ -10,10 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 LINE, SPACE, OP, SIZE, REQUESTS, LANES, SECTORS, WAVEFRONTS, IDEAL_SECTORS, IDEAL_WAVEFRONTS, WORST = range(11)
-PER_REQUEST = {
-    "sectors": ("global", SECTORS, IDEAL_SECTORS),
-    "wavefronts": ("shared", WAVEFRONTS, IDEAL_WAVEFRONTS),
-}
+PER_REQUEST = {"sectors": ("global", SECTORS, IDEAL_SECTORS), "wavefronts": ("shared", WAVEFRONTS, IDEAL_WAVEFRONTS)}
 
 Count = Sequence[Any]
 
@@ -58,7 +55,7 @@ def most_excess(counts: Sequence[Count], metric: str) -> float:
 
 def excess(count: Count) -> float:
     """Return the traffic of an access over the least possible: sectors in global memory, wavefronts in shared."""
-    top, low = (SECTORS, IDEAL_SECTORS) if count[SPACE] == "global" else (WAVEFRONTS, IDEAL_WAVEFRONTS)
+    _, top, low = PER_REQUEST["sectors" if count[SPACE] == "global" else "wavefronts"]
     return count[top] / count[low] if count[low] else 1.0
 
 

@@ -43,12 +43,8 @@ def held(collective: str, algorithm: str, p: int, step: int) -> list[list[int]]:
 
 
 def _at_first(collective: str, rank: int, chunk: int, p: int) -> int:
-    there = {
-        "broadcast": rank == 0,
-        "all_gather": rank == chunk,
-        "all_to_all": rank == chunk // p,
-    }.get(collective, True)
-    return there << rank
+    owners = {"broadcast": 0, "all_gather": chunk, "all_to_all": chunk // p}
+    return (rank == owners.get(collective, rank)) << rank
 
 
 def sent(collective: str, algorithm: str, p: int, step: int) -> list[list[int]]:

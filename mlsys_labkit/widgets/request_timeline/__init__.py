@@ -69,8 +69,8 @@ def request_timeline(
     )
 
 
-def _short(seconds: float) -> float:
-    return float(f"{seconds:.9g}")
+def _short(seconds: float, digits: int = 9) -> float:
+    return float(f"{seconds:.{digits}g}")
 
 
 def _row(recording: Recording, name: str, arrival_seconds: float) -> list[Any]:
@@ -138,13 +138,9 @@ def _bounds(measured: RunMetrics, name: str, given: float | None) -> tuple[list[
     """Return a ladder of bounds from below the shortest wait to above the longest, and the rung to start on."""
     waits = measured.values(name) or [0.1]
     low, high = max(min(waits), 1e-6) / 2, max(max(waits), 1e-6) * 2
-    rungs = {_two(low * (high / low) ** (at / 40)) for at in range(41)}
-    start = given if given is not None else _two(max(measured.percentile(name, 90) or 0.1, 1e-6))
+    rungs = {_short(low * (high / low) ** (at / 40), 2) for at in range(41)}
+    start = given if given is not None else _short(max(measured.percentile(name, 90) or 0.1, 1e-6), 2)
     return sorted(rungs | {float(start)}), float(start)
-
-
-def _two(seconds: float) -> float:
-    return float(f"{seconds:.2g}")
 
 
 def _static(state: State) -> str:

@@ -55,13 +55,7 @@ def seconds(plan: Plan) -> dict[str, float]:
     wire = plan["intra"] if t * d * plan["pipeline"] <= GPUS_A_NODE else plan["inter"]
     data = (3 if plan["zero"] == 3 else 2) * (d - 1) / d * own / wire
     hidden = 2 / 3 * compute if plan["zero"] == 3 else 2 / 3 * compute / plan["micro_batches"]
-    return {
-        "compute": compute,
-        "recompute": again,
-        "bubble": bubble,
-        "tensor": tensor,
-        "data": max(0.0, data - hidden),
-    }
+    return {"compute": compute, "recompute": again, "bubble": bubble, "tensor": tensor, "data": max(0.0, data - hidden)}
 
 
 def utilisation(plan: Plan) -> float:

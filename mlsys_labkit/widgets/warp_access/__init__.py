@@ -10,7 +10,7 @@ from mlsys_labkit.widgets.base import Kind, State, paragraph, table
 from mlsys_labkit.widgets.warp_access import model
 
 if TYPE_CHECKING:
-    from mlsys_labkit.cuda.profile import Profile, RequestSample
+    from mlsys_labkit.cuda.profile import Profile
 
 SIZES = (1, 2, 4, 8, 16)
 SPACES = ("global", "shared")
@@ -107,7 +107,8 @@ def _recorded(profile: Any, line: int | None) -> tuple[list[State], list[list[An
     sites: dict[tuple[int, str, str, int, str], int] = {}
     samples = []
     for sample in kept:
-        site = sites.setdefault(_key(sample), len(sites))
+        key = (sample.line, sample.space, sample.op, sample.bytes_per_lane, sample.array)
+        site = sites.setdefault(key, len(sites))
         samples.append([site, f"block {sample.block}, warp {sample.warp}", list(sample.lanes)])
     lines = sorted({key[0] for key in sites})
     if line is not None and line not in lines:
@@ -117,10 +118,6 @@ def _recorded(profile: Any, line: int | None) -> tuple[list[State], list[list[An
     # Samples of the chosen line come first, so that they are kept when the number is limited.
     ordered = sorted(samples, key=lambda sample: sample[0] != first)
     return [dict(zip(fields, key, strict=True)) for key in sites], ordered[:MOST_SAMPLES], first
-
-
-def _key(sample: RequestSample) -> tuple[int, str, str, int, str]:
-    return sample.line, sample.space, sample.op, sample.bytes_per_lane, sample.array
 
 
 def _request(state: State) -> tuple[str, list[int | None], int, str, bool]:
