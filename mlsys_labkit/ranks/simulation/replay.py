@@ -22,12 +22,10 @@ from mlsys_labkit.ranks.simulation.programs import (
 from mlsys_labkit.ranks.trace.events import Event, RunTrace
 from mlsys_labkit.work.network_link import Number
 
+TaskSeconds = Mapping[str, Number] | Callable[[Event], Number]
 
-def replay(
-    trace: RunTrace,
-    links: Links = FREE,
-    compute_seconds: Mapping[str, Number] | Callable[[Event], Number] | None = None,
-) -> RunTrace:
+
+def replay(trace: RunTrace, links: Links = FREE, compute_seconds: TaskSeconds | None = None) -> RunTrace:
     """Run recorded calls on the virtual clock: each rank's calls in order, with these links, a processor per rank.
 
     ``compute_seconds`` says how long a task takes, by its name or as a function of its event; without it, as long as
@@ -55,11 +53,7 @@ def replay(
     return replace(clocked, events=tuple(events))
 
 
-def _operation(
-    event: Event,
-    tags: Mapping[str, int],
-    compute_seconds: Mapping[str, Number] | Callable[[Event], Number] | None,
-) -> Operation:
+def _operation(event: Event, tags: Mapping[str, int], compute_seconds: TaskSeconds | None) -> Operation:
     tag, late = tags[event.key], event.asynchronous
     match event.kind:
         case "send":

@@ -94,10 +94,8 @@ def rank_seconds(trace: RunTrace) -> tuple[RankSeconds, ...]:
     for event in trace:
         spent = compute if event.kind == "compute" else calls
         spent[event.rank] += _end(event) - _start(event)
-    return tuple(
-        RankSeconds(rank, compute[rank], calls[rank], length - compute[rank] - calls[rank])
-        for rank in range(trace.world_size)
-    )
+    both = enumerate(zip(compute, calls, strict=True))
+    return tuple(RankSeconds(rank, busy, waited, length - busy - waited) for rank, (busy, waited) in both)
 
 
 def bubble_fraction(trace: RunTrace) -> Number:
