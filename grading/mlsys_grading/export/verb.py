@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from mlsys_grading.export.canvas import to_canvas
@@ -42,18 +44,10 @@ def _filled(arguments: Namespace, scores: list[Score], out: Path) -> MarksFile:
     titles = dict(_title(text) for text in arguments.title)
     roster = read_roster(arguments.roster) if arguments.roster else None
     export = Sheet.read(arguments.into) if arguments.into else None
-    add = arguments.add_students
-    if arguments.format == "moodle":
-        return to_moodle(scores, export, roster, titles=titles, per_question=arguments.per_question, add_students=add)
-    return to_canvas(
-        scores,
-        export,
-        roster,
-        titles=titles,
-        per_question=arguments.per_question,
-        scale=arguments.scale,
-        add_students=add,
-    )
+    canvas = partial(to_canvas, scale=arguments.scale)
+    fill: Callable[..., MarksFile] = to_moodle if arguments.format == "moodle" else canvas
+    per_question, add = arguments.per_question, arguments.add_students
+    return fill(scores, export, roster, titles=titles, per_question=per_question, add_students=add)
 
 
 def _title(text: str) -> tuple[str, str]:

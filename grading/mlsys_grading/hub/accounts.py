@@ -49,6 +49,10 @@ class Person:
     uid: int
     home: Path
 
+    def variables(self) -> dict[str, str]:
+        """Return the environment that a login sets."""
+        return {"USER": self.name, "LOGNAME": self.name, "HOME": str(self.home), "SHELL": "/bin/bash"}
+
 
 @dataclass(frozen=True)
 class Accounts:

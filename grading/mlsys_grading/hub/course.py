@@ -181,15 +181,12 @@ def configure_course(c: Any, settings: HubSettings) -> None:
     entry = entry_for(settings, grader)
     entry = replace(entry, cwd=str(course.folder), shown=(*entry.shown, str(course.folder)), handed_out=())
     write_atomic(state / "course.entry", entry.to_json())
-    more = {
-        "HOME": str(grader.home),
-        "USER": grader.name,
-        "LOGNAME": grader.name,
-        "SHELL": "/bin/bash",
-        "JUPYTER_RUNTIME_DIR": "/tmp/jupyter-runtime",
-    }
+    more = grader.variables() | {"JUPYTER_RUNTIME_DIR": "/tmp/jupyter-runtime"}
+    # The command opens its own standard input, and ends with the Hub even if that is killed.
+    server = entering("jupyterhub-singleuser", "--KernelManager.transport=ipc")
+    command = ["sh", "-c", 'exec setpriv --pdeathsig TERM "$@" < "$0"', str(state / "course.entry"), *server]
     config_path = [settings.singleuser / "course", settings.singleuser]
-    c.JupyterHub.services = [course.service(_command(state / "course.entry"), unused_port(), config_path, more)]
+    c.JupyterHub.services = [course.service(command, unused_port(), config_path, more)]
     _forget_others(state / "jupyterhub.sqlite", course)
     c.JupyterHub.load_groups = course.groups()
     c.JupyterHub.load_roles = course.roles()
@@ -213,9 +210,3 @@ def _forget_others(database: Path, course: Course) -> None:
                     f" AND user_id IN (SELECT id FROM users WHERE {leaves})",
                     [name, json.dumps(group["users"])],
                 )
-
-
-def _command(entry: Path) -> list[str]:
-    """Return the service's command. It opens its own standard input, and ends with the Hub even if that is killed."""
-    server = ("jupyterhub-singleuser", "--KernelManager.transport=ipc")
-    return ["sh", "-c", 'exec setpriv --pdeathsig TERM "$@" < "$0"', str(entry), *entering(*server)]

@@ -86,7 +86,11 @@ def confine(pid: int, limits: ServerLimits) -> None:
     """
     here = _prepared()
     for resource, folder in here.folders.items():
-        _bound(_leaf(folder, pid), resource, here.version, limits)
+        leaf = _leaf(folder, pid)
+        leaf.mkdir(exist_ok=True)
+        for name, value in _values(resource, here.version, limits).items():
+            if (leaf / name).exists():  # a kernel may not count swap
+                cgroup.write(leaf / name, value)
     for folder in set(here.folders.values()):
         for member in watch.tree(pid):
             with suppress(ProcessLookupError):
@@ -123,13 +127,6 @@ def _watcher() -> LimitWatcher:
 
 def _leaf(folder: Path, pid: int) -> Path:
     return folder / f"{_SERVER}{pid}"
-
-
-def _bound(leaf: Path, resource: Resource, version: int, limits: ServerLimits) -> None:
-    leaf.mkdir(exist_ok=True)
-    for name, value in _values(resource, version, limits).items():
-        if (leaf / name).exists():  # a kernel may not count swap
-            cgroup.write(leaf / name, value)
 
 
 def _values(resource: Resource, version: int, limits: ServerLimits) -> dict[str, object]:

@@ -52,8 +52,7 @@ class SlurmLabSpawner(SlurmSpawner):  # type: ignore[misc]
     async def _get_batch_script(self, **subvars: Any) -> str:
         # subvars holds the options of the person's request, which may be called "memory" or "cmd".
         own = self.get_req_subvars() | {"cmd": self.cmd_formatted_for_batch()}
-        script: str = await super()._get_batch_script(**own)
-        return script
+        return str(await super()._get_batch_script(**own))
 
 
 def slurm_traits(profile: ServerProfile) -> dict[str, Any]:

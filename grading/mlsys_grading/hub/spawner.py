@@ -72,9 +72,7 @@ class LabSpawner(LocalProcessSpawner):  # type: ignore[misc]
     _notifying: asyncio.Task[None]
 
     def user_env(self, env: dict[str, str]) -> dict[str, str]:
-        name = self.user.name
-        home = Accounts(self.settings.state).person(name).home
-        return env | {"USER": name, "LOGNAME": name, "HOME": str(home), "SHELL": "/bin/bash"} | self._leased
+        return env | Accounts(self.settings.state).person(self.user.name).variables() | self._leased
 
     def make_preexec_fn(self, name: str) -> None:
         """Return None: the process itself becomes the person, see mlsys_grading.hub.enter."""
@@ -147,8 +145,7 @@ class LabSpawner(LocalProcessSpawner):  # type: ignore[misc]
 
     async def _signal(self, sig: int) -> bool:
         """Send SIGTERM for SIGINT: a Jupyter server that is at work with a kernel sometimes swallows SIGINT."""
-        exists: bool = await super()._signal(signal.SIGTERM if sig == signal.SIGINT else sig)
-        return exists
+        return bool(await super()._signal(signal.SIGTERM if sig == signal.SIGINT else sig))
 
     async def poll(self) -> int | None:
         if self.proc is None and self.pid and processes.birth(self.pid) != self.born:
