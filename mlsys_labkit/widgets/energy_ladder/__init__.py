@@ -21,7 +21,7 @@ def energy_ladder(data: Table, operation: str = "", place: str = "", *, uses: in
 
     Example:
         >>> from mlsys_labkit.specs import tables
-        >>> source = tables.Source("Horowitz, ISSCC 2014", "https://doi.org/10.1109/ISSCC.2014.6757323", "2014-02-09")
+        >>> source = tables.Citation("Horowitz, ISSCC 2014", "https://doi.org/10.1109/ISSCC.2014.6757323", "2014-02-09")
         >>> def row(name, joules, bits, kind):
         ...     values = {"energy": joules, "bits": bits, "kind": kind}
         ...     return tables.Row(name, {k: tables.Value(v, source) for k, v in values.items()}, frozenset(values))

@@ -33,7 +33,7 @@ def hardware_explorer(
 
     Example:
         >>> from mlsys_labkit.specs import tables
-        >>> source = tables.Source("datasheet", "https://example.org", "2026-01-01")
+        >>> source = tables.Citation("datasheet", "https://example.org", "2026-01-01")
         >>> def row(name, year, peak):
         ...     values = {"year": tables.Value(year, source), "peak": tables.Value(peak, source)}
         ...     return tables.Row(name, values, frozenset(("year", "peak")))
