@@ -148,7 +148,6 @@ class Job:
 
         Raises ApiError when the engine refuses or fails, ClientGone when the job was closed meanwhile.
         """
-        n = self._asked.n
         while self._open:
             heard = await self._heard.get()
             if heard is None:
@@ -156,14 +155,18 @@ class Job:
             number, what = heard
             if isinstance(what, RefusedRequest):
                 raise ApiError(what.status, what.message)
-            choice = self.choices[number * n + what.sample]
+            choice = self.choices[number * self._asked.n + what.sample]
             if choice.reason is None:  # otherwise the token was drawn before the engine learnt of the stop string
                 piece = choice.take(what)
-                if choice.reason and not what.finished:  # the engine does not look for stop strings
-                    self._thread.end(what.request_id, "stop", what.sample)
-                if all(one.reason for one in self.choices[number * n : (number + 1) * n]):
-                    del self._open[number]
+                self._release_if_ended(number, choice, what)
                 yield choice, piece
+
+    def _release_if_ended(self, number: int, choice: Choice, newest: Output) -> None:
+        if choice.reason and not newest.finished:  # the engine does not look for stop strings
+            self._thread.end(newest.request_id, "stop", newest.sample)
+        n = self._asked.n
+        if all(choice.reason for choice in self.choices[number * n : (number + 1) * n]):
+            del self._open[number]
 
     def close(self) -> None:
         """End this job's requests in the engine."""
