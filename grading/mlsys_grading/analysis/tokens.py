@@ -106,13 +106,10 @@ def _of_tree(tree: ast.Module) -> list[CanonicalToken]:
             part = parts
         if not isinstance(node, _LAYOUT):
             found.append(CanonicalToken(_text(node, own), line, part))
-        children = [(child, part) for child in ast.iter_child_nodes(node) if not _is_annotation(node, child)]
+        annotation = getattr(node, "annotation", None)
+        children = [(child, part) for child in ast.iter_child_nodes(node) if child is not annotation]
         stack.extend(reversed(children))
     return sorted(found, key=lambda token: token.part)
-
-
-def _is_annotation(node: ast.AST, child: ast.AST) -> bool:
-    return isinstance(node, ast.AnnAssign) and child is node.annotation
 
 
 def _own_names(tree: ast.Module) -> frozenset[str]:

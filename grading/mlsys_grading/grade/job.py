@@ -80,8 +80,7 @@ class GradingJob:
             asdict(bounds),
             _code_digest(),
             versions(),
-            dict(beside.files),
-            dict(shipped),
+            *map(dict, (beside.files, shipped)),
         ]
         name = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
         # Attachments are part of the job's name, but no worker needs them.

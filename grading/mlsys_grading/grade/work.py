@@ -33,6 +33,7 @@ Devices = Callable[[], Sequence[GpuDevice]]
 Lease = Callable[[Sequence[GpuDevice]], AbstractContextManager[GpuDevice]]
 _GRACE_SECONDS = 60.0
 _FIRST_USER = 200_000
+_refusal = cache(refusal)
 
 
 class GradingWorker:
@@ -171,8 +172,3 @@ def _sandbox(bounds: Bounds, modules: tuple[str, ...], user: int) -> Sandbox:
         return Sandbox(limits=bounds.limits, user=user)
     lent = {"LABKIT_CUDA_LENT": str(headers)}
     return Sandbox(limits=bounds.limits, user=user, readable=readable_paths([str(headers)]), environment=lent)
-
-
-@cache
-def _refusal() -> str:
-    return refusal()

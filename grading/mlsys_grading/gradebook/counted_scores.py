@@ -6,17 +6,16 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nbgrader.api import Comment, Grade, SubmittedNotebook
+from nbgrader.api import Assignment, Comment, Grade, SubmittedAssignment, SubmittedNotebook
 from sqlalchemy import ColumnElement, Table, func, select
 from sqlalchemy.engine import Connection
 
 from mlsys_grading.gradebook.cells import CellRows
-from mlsys_grading.gradebook.submission_rows import find_submission
 
-__all__ = ["CellStanding", "Standing", "of_notebook", "read_standing", "total"]
+__all__ = ["CellStanding", "Standing", "find_submission", "of_notebook", "read_standing", "total"]
 
 _GRADE, _COMMENT = Grade.__table__, Comment.__table__
-_NOTEBOOK = SubmittedNotebook.__table__
+_SUBMITTED, _NOTEBOOK = SubmittedAssignment.__table__, SubmittedNotebook.__table__
 
 
 @dataclass(frozen=True)
@@ -66,6 +65,27 @@ def read_standing(connection: Connection, rows: CellRows, student: str) -> Stand
     query = select(_NOTEBOOK.c.late_submission_penalty).where(_NOTEBOOK.c.id == found.notebook)
     penalty = connection.execute(query).scalar() or 0.0
     return Standing(cells, total(connection, rows, found.notebook), penalty)
+
+
+def find_submission(connection: Connection, rows: CellRows, student: str) -> Any:
+    """Return ids, times and due date of one submission; None if there is none."""
+    query = (
+        select(
+            _SUBMITTED.c.id.label("submitted"),
+            _NOTEBOOK.c.id.label("notebook"),
+            _SUBMITTED.c.timestamp,
+            _SUBMITTED.c.extension,
+            Assignment.duedate,
+        )
+        .join(_NOTEBOOK, _NOTEBOOK.c.assignment_id == _SUBMITTED.c.id)
+        .join(Assignment, Assignment.id == _SUBMITTED.c.assignment_id)
+        .where(
+            _SUBMITTED.c.assignment_id == rows.assignment,
+            _SUBMITTED.c.student_id == student,
+            _NOTEBOOK.c.notebook_id == rows.notebook,
+        )
+    )
+    return connection.execute(query).first()
 
 
 def total(connection: Connection, rows: CellRows, notebook: str) -> float:

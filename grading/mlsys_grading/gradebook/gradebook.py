@@ -15,10 +15,9 @@ from sqlalchemy.engine import Connection
 from mlsys_grading.gradebook.cells import CellRows, Registration, write_cells
 from mlsys_grading.gradebook.counted_scores import Standing, read_standing
 from mlsys_grading.gradebook.database import GRADED, open_database, transaction
-from mlsys_grading.gradebook.machine_marks import LatePenalty, write_job, write_marks, write_penalty
+from mlsys_grading.gradebook.machine_marks import LatePenalty, add_submission, write_job, write_marks, write_penalty
 from mlsys_grading.gradebook.registered import RegisteredLab
 from mlsys_grading.gradebook.submission import SubmittedCell
-from mlsys_grading.gradebook.submission_rows import add_submission
 from mlsys_grading.result import Result
 from mlsys_labkit.errors import LabkitError
 

@@ -1,25 +1,26 @@
-"""Marks, comments and the late penalty of one submission, as the machine writes them into the gradebook."""
+"""The rows of one submission that the machine writes into the gradebook: marks, comments, the late penalty."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, Protocol
 
-from nbgrader.api import Comment, Grade, SubmittedNotebook
+from nbgrader.api import Comment, Grade, Student, SubmittedAssignment, SubmittedNotebook
 from sqlalchemy import ColumnElement, or_, select
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.engine import Connection
 
 from mlsys_grading.gradebook.cells import CellRows
-from mlsys_grading.gradebook.counted_scores import of_notebook, total
+from mlsys_grading.gradebook.counted_scores import find_submission, of_notebook, total
 from mlsys_grading.gradebook.database import GRADED, upsert
 from mlsys_grading.gradebook.submission import SubmittedCell
 from mlsys_grading.result import Result
 
-__all__ = ["LatePenalty", "write_job", "write_marks", "write_penalty"]
+__all__ = ["LatePenalty", "add_submission", "write_job", "write_marks", "write_penalty"]
 
 _GRADE, _COMMENT = Grade.__table__, Comment.__table__
-_NOTEBOOK = SubmittedNotebook.__table__
+_SUBMITTED, _NOTEBOOK = SubmittedAssignment.__table__, SubmittedNotebook.__table__
 _OF_CELL = ["cell_id", "notebook_id"]
 
 
@@ -27,6 +28,27 @@ class LatePenalty(Protocol):
     """nbgrader's plugin for late submissions: the points to take off, or None."""
 
     def late_submission_penalty(self, student_id: str, score: float, total_seconds_late: float) -> float | None: ...
+
+
+def add_submission(
+    connection: Connection, rows: CellRows, student: str, handed_in: datetime | None
+) -> tuple[str, float]:
+    """Return the submitted notebook's id, made if it is new, and how many seconds late it is."""
+    found = find_submission(connection, rows, student)
+    if found is None:
+        connection.execute(insert(Student.__table__).on_conflict_do_nothing(), {"id": student})
+        ids = {"assignment_id": rows.assignment, "student_id": student}
+        connection.execute(insert(_SUBMITTED).on_conflict_do_nothing(), ids)
+        submitted = connection.execute(select(_SUBMITTED.c.id).filter_by(**ids)).scalar_one()
+        connection.execute(_NOTEBOOK.insert(), {"assignment_id": submitted, "notebook_id": rows.notebook})
+        found = find_submission(connection, rows, student)
+    moment = handed_in or found.timestamp
+    if moment != found.timestamp:
+        connection.execute(_SUBMITTED.update().where(_SUBMITTED.c.id == found.submitted).values(timestamp=moment))
+    if moment is None or found.duedate is None:
+        return found.notebook, 0.0
+    due = found.duedate + found.extension if found.extension else found.duedate
+    return found.notebook, max(0.0, (moment - due).total_seconds())
 
 
 def write_marks(
