@@ -80,7 +80,8 @@ class GradingJob:
             asdict(bounds),
             _code_digest(),
             versions(),
-            *map(dict, (beside.files, shipped)),
+            dict(beside.files),
+            dict(shipped),
         ]
         name = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
         # Attachments are part of the job's name, but no worker needs them.
