@@ -1,4 +1,4 @@
-"""Process trees: their threads and memory, and how to end all of one."""
+"""Process trees: their threads, memory and processor time, and how to end all of one."""
 
 from __future__ import annotations
 
@@ -170,6 +170,14 @@ def used_seconds(pid: int) -> float:
     except OSError:
         return 0.0
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+def waited_seconds(pid: int) -> float:
+    """Return how long a process was ready and did not run; 0 when it is gone, or the kernel does not count."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, IndexError):
+        return 0.0
 
 
 def oom_kills() -> int:

@@ -18,7 +18,7 @@ from typing import Any
 
 from mlsys_grading.boundary.allowance import Allowance
 from mlsys_grading.boundary.errors import BoundaryError
-from mlsys_grading.examine.processor_time import waited_seconds
+from mlsys_grading.processes import waited_seconds
 
 __all__ = ["CellTimeoutError", "GraderLink"]
 

@@ -16,12 +16,12 @@ from functools import lru_cache
 from typing import Any
 
 from mlsys_grading.examine.plan import ExaminerCell, SubmissionPlan, bound_names
-from mlsys_grading.examine.processor_time import standing, waited_seconds
 from mlsys_grading.fork_server.client import Ended, Forked, ForkServer
 from mlsys_grading.fork_server.request import ForkRequest
-from mlsys_grading.processes import used_seconds
+from mlsys_grading.processes import used_seconds, waited_seconds
 from mlsys_grading.result import CellMark
 from mlsys_grading.sandbox.confine import FAILED, Sandbox
+from mlsys_grading.sandbox.watch import tree
 from mlsys_grading.time_limits import TimeLimits
 
 __all__ = ["Examined", "examine_submission"]
@@ -248,7 +248,7 @@ class _Examination:
         control.sendall(self._others[-1].peak_bytes(reset).to_bytes(8, "little"))
 
     def _on_standing(self, told: Any, control: socket.socket) -> None:
-        found = [standing(each.pid) for each in (self._student, *self._others) if each]
+        found = [_standing(each.pid) for each in (self._student, *self._others) if each]
         control.sendall(struct.pack("<2d", *map(sum, zip((0.0, 0.0), *found, strict=True))))
 
     def _on_starved(self, told: str, control: socket.socket) -> None:
@@ -261,6 +261,12 @@ class _Examination:
         marks = (_mark(cell, self._told.get(cell.name)) for cell in self._plan.examiner if cell.kind == "test")
         over = self._over or {"restarts": 0, "contract": {}}
         return Examined(tuple(marks), self._failed, over["restarts"], over["contract"], trouble, seconds)
+
+
+def _standing(root: int) -> tuple[float, float]:
+    """Return the longest wait of one process of a tree for a processor, and the time that all of them used one."""
+    pids = tree(root)
+    return max(map(waited_seconds, pids), default=0.0), sum(map(used_seconds, pids))
 
 
 def _mark(cell: ExaminerCell, told: dict[str, Any] | None) -> CellMark:
