@@ -12,7 +12,7 @@ import os
 import stat
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from mlsys_grading.gpu.devices import DeviceError, DeviceUsage, GpuDevice, usage
@@ -61,17 +61,13 @@ def _first_free(devices: Sequence[GpuDevice], folder: Path, wait_seconds: float)
     while True:
         out: dict[str, str] = {}
         for device in devices:
-            lock = os.open(folder / f"{device.uuid}.lease", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-            try:
+            with ExitStack() as stack, suppress(BlockingIOError):
+                lock = os.open(folder / f"{device.uuid}.lease", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+                stack.callback(os.close, lock)
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if (before := _ready(lock, device, out)) is not None:
+                    stack.pop_all()  # the lock stays open
                     return lock, device, before
-            except BlockingIOError:
-                pass
-            except BaseException:
-                os.close(lock)
-                raise
-            os.close(lock)
         waited_seconds = time.monotonic() - started
         if len(out) == len(devices) and waited_seconds > _PATIENCE_SECONDS:
             told = "; ".join(f"{uuid} is out of service: {why}" for uuid, why in out.items())

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from mlsys_grading.report.result import NotebookResult, Status
 
 
 @dataclass(frozen=True)
@@ -29,3 +32,7 @@ class NotebookJob:
     cell_seconds: float = 300.0
     threads: int = 1
     cells_total: int = 0
+
+    def result(self, status: Status, **more: Any) -> NotebookResult:
+        """Return the result of this notebook; ``more`` are further fields of :class:`NotebookResult`."""
+        return NotebookResult(self.name, self.title, status, self.fingerprint, cells_total=self.cells_total, **more)

@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from mlsys_grading import processes
-from mlsys_grading.report.result import Failure, NotebookResult
+from mlsys_grading.report.result import Failure, NotebookResult, Status
 from mlsys_grading.run.job import NotebookJob
 
 TICK_SECONDS = 0.1
@@ -137,18 +137,9 @@ def _ended(one: Running, notebook_seconds: float) -> NotebookResult | None:
     return _stopped(one, "failed", failure)
 
 
-def _stopped(one: Running, status: Any, failure: Failure | None) -> NotebookResult:
+def _stopped(one: Running, status: Status, failure: Failure | None) -> NotebookResult:
     seconds = one.seconds
     processes.kill_tree(one.process.pid)
     one.process.join()
-    return NotebookResult(
-        name=one.job.name,
-        title=one.job.title,
-        status=status,
-        fingerprint=one.job.fingerprint,
-        seconds=seconds,
-        begun_seconds=one.begun_seconds,
-        cells_total=one.job.cells_total,
-        peak_bytes=one.peak_bytes or None,
-        failure=failure,
-    )
+    ran = {"seconds": seconds, "begun_seconds": one.begun_seconds, "peak_bytes": one.peak_bytes or None}
+    return one.job.result(status, failure=failure, **ran)

@@ -51,17 +51,8 @@ def run_notebook(job: NotebookJob, tell: Callable[[tuple[Any, ...]], None]) -> N
     started = time.monotonic()
     watch = Watch(tell)
     failure = _execute(job, watch)
-    return NotebookResult(
-        name=job.name,
-        title=job.title,
-        status="failed" if failure else "passed",
-        fingerprint=job.fingerprint,
-        seconds=time.monotonic() - started,
-        cells_total=job.cells_total,
-        cells=tuple(watch.times),
-        peak_bytes=watch.peak_bytes or None,
-        failure=failure,
-    )
+    ran = {"cells": tuple(watch.times), "peak_bytes": watch.peak_bytes or None, "failure": failure}
+    return job.result("failed" if failure else "passed", seconds=time.monotonic() - started, **ran)
 
 
 def _execute(job: NotebookJob, watch: Watch) -> Failure | None:
