@@ -94,11 +94,7 @@ class CallbackObject(Callback):
         return self._student.ask_back(self._number, "attribute", [name])
 
 
-_CALLBACKS: dict[str, type[Callback]] = {
-    "function": Callback,
-    "iterator": CallbackIterator,
-    "object": CallbackObject,
-}
+_CALLBACKS = {"function": Callback, "iterator": CallbackIterator, "object": CallbackObject}
 
 
 class StudentProcess:

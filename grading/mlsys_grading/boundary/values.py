@@ -87,11 +87,7 @@ class Encoder:
             return value if -(2**63) <= value < 2**63 else ["integer", hex(value)]
         if id(value) in self.same:
             return ["argument", self.same[id(value)]]
-        if node := self._collection(value, kind, depth):
-            return node
-        if node := self._array(value):
-            return node
-        if node := self._described(value, kind, depth):
+        if node := self._collection(value, kind, depth) or self._array(value) or self._described(value, kind, depth):
             return node
         if name := self._record_name(kind):
             return self._record(value, kind, name, depth)

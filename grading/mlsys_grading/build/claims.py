@@ -39,10 +39,9 @@ def claims_of(lab: Lab) -> Mapping[str, tuple[str, ...]]:
         if isinstance(node, ast.FunctionDef)
     }
     found = {}
-    for cell in lab.cells:
-        claims = set(map(_claim, _called(trees[cell.index], names, helpers, set()))) if cell.is_test else set()
-        if claims - {""}:
-            found[cell.grade_id] = tuple(sorted(claims - {""}))
+    for cell in (cell for cell in lab.cells if cell.is_test):
+        if claims := set(map(_claim, _called(trees[cell.index], names, helpers, set()))) - {""}:
+            found[cell.grade_id] = tuple(sorted(claims))
     return found
 
 

@@ -61,9 +61,7 @@ def calls(tree: ast.AST) -> list[ast.Call]:
 
 def root_name(node: ast.AST) -> str:
     """Return ``np`` for ``np.random.rand``; empty for anything but a name with attributes."""
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else ""
+    return dotted(node, {}).partition(".")[0]
 
 
 def is_true(node: ast.AST | None) -> bool:

@@ -154,7 +154,7 @@ class View:
             return self.assigned[node.id]
         return node
 
-    def text(self, node: ast.AST) -> str:
-        """Return the code of a node, shortened to 40 characters."""
+    def text(self, node: ast.AST, most: int = 40) -> str:
+        """Return the code of a node, shortened to ``most`` characters."""
         text = ast.unparse(node)
-        return text if len(text) <= 40 else text[:39] + "…"
+        return text if len(text) <= most else text[: most - 1] + "…"

@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 import traceback
+from functools import partial
 from typing import NoReturn
 
 from mlsys_grading.fork_server.pages import enlarge_pages
@@ -85,10 +86,7 @@ def _serve(connection: socket.socket, parent: int) -> None:
             _be_a_server(data.removeprefix(CLONE).decode(), connection)
         request = ForkRequest.from_bytes(data)
         oversight = _Oversight(connection, request, frozenset(os.fstat(each.fileno()).st_ino for each in sockets))
-
-        def work() -> None:
-            run(request, sockets)
-
+        work = partial(run, request, sockets)
         descriptors = tuple(each.fileno() for each in sockets)
         if request.sandbox is None:
             unconfined.keep_unconfined(work, descriptors, oversight.oversee)

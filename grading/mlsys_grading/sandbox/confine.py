@@ -186,11 +186,7 @@ def _await_keeper(link: socket.socket) -> None:
 
 def _own_user_namespace(user: int, group: int, inside: int) -> None:
     kernel.unshare(kernel.NEW_USER)
-    for name, text in (
-        ("setgroups", "deny"),
-        ("uid_map", f"{inside} {user} 1"),
-        ("gid_map", f"{inside} {group} 1"),
-    ):
+    for name, text in (("setgroups", "deny"), ("uid_map", f"{inside} {user} 1"), ("gid_map", f"{inside} {group} 1")):
         with open(f"/proc/self/{name}", "w") as file:
             file.write(text)
 

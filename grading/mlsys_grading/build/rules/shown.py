@@ -16,7 +16,7 @@ def shown_value(view: View) -> Iterator[Objection]:
     """Find test cells that end in a value: nbgrader reads a number there as marks, and students see it."""
     last = view.tree.body[-1] if view.tree.body else None
     if isinstance(last, ast.Expr) and not _shows_nothing(view, last.value):
-        problem = f"the cell ends in a value, {_shortened(ast.unparse(last))}, which nbgrader may read as marks"
+        problem = f"the cell ends in a value, {view.text(last, 60)}, which nbgrader may read as marks"
         yield last.lineno, problem, "write  _ = ...  or move it up"
 
 
@@ -27,7 +27,3 @@ def _shows_nothing(view: View, value: ast.expr) -> bool:
         return False
     name = view.called(value).rpartition(".")[2]
     return name in ("print", "display") or (name.startswith(_RETURN_NOTHING) and name not in _RETURN_SOMETHING)
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= 60 else text[:59] + "…"
