@@ -56,7 +56,7 @@ def _counterparts(name: str, mine: Post, theirs: Post) -> list[tuple[torch.Tenso
                     f"rank {mine.call.rank} calls {name} with {len(parts)} tensors{at(mine.call.line)}; "
                     f"its group has {size} ranks, each needs one"
                 )
-        if name in ("all_reduce", "reduce", "broadcast"):
+        if name in _IN_PLACE:
             pairs.append((one.gives[0], other.gives[0]))
         elif name == "reduce_scatter":
             pairs += [*zip(one.gives, other.gives, strict=True), (one.gives[j], other.gets[0])]
@@ -72,15 +72,15 @@ def _counterparts(name: str, mine: Post, theirs: Post) -> list[tuple[torch.Tenso
     return pairs
 
 
+_IN_PLACE = ("all_reduce", "reduce", "broadcast")
 _GIVES_ALL = ("reduce_scatter", "all_to_all", "scatter")
 _GETS_ALL = ("all_gather", "all_to_all", "gather")
 
 
 def _fit(name: str, one: torch.Tensor, other: torch.Tensor) -> bool:
     """Return whether dtype and number of elements agree; for a reduction in place or a broadcast, also the shape."""
-    in_place = name in ("all_reduce", "reduce", "broadcast")
-    sizes = (one.shape, other.shape) if in_place else (one.numel(), other.numel())
-    return one.dtype == other.dtype and sizes[0] == sizes[1]
+    alike = one.shape == other.shape if name in _IN_PLACE else one.numel() == other.numel()
+    return one.dtype == other.dtype and alike
 
 
 def described(tensor: torch.Tensor) -> str:

@@ -61,11 +61,8 @@ class PendingMessage(Post):
             self.other = None
 
     def waiting(self) -> Waiting:
-        if self.call.peers:
-            return self._waiting(() if self.other else self.call.peers)
-        return self._waiting(
-            () if self.other else tuple(r for r in self.call.group if r != self.call.rank), any_of=True
-        )
+        anyone = tuple(rank for rank in self.call.group if rank != self.call.rank)
+        return self._waiting(() if self.other else self.call.peers or anyone, any_of=not self.call.peers)
 
 
 @dataclass(eq=False)

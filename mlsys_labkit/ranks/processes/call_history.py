@@ -110,13 +110,12 @@ def _mismatch(one: Call, other: Call) -> str:
     if one is other:
         return ""
     if one.kind == "collective":
-        told = [(call.name, call.operation) for call in (one, other)]
-        if told[0] != told[1] or _differ(one, other):
-            return (
-                f"rank {one.rank} calls {_described(one)}, but rank {other.rank} calls {_described(other)}; "
-                "all ranks of a group make the same collectives in the same order"
-            )
-        return ""
+        if (one.name, one.operation) == (other.name, other.operation) and not _differ(one, other):
+            return ""
+        return (
+            f"rank {one.rank} calls {_described(one)}, but rank {other.rank} calls {_described(other)}; "
+            "all ranks of a group make the same collectives in the same order"
+        )
     if not _differ(one, other):
         return ""
     send, receive = (one, other) if one.kind == "send" else (other, one)
