@@ -14,7 +14,6 @@ from mlsys_labkit.cuda.errors import CudaCompileError, CudaError, Diagnostic, Gr
 from mlsys_labkit.cuda.kernel.absent import unsolved_kernel
 from mlsys_labkit.cuda.kernel.backends.gpu import GpuBackend
 from mlsys_labkit.cuda.kernel.backends.module import SimulatedModule
-from mlsys_labkit.cuda.kernel.backends.simulator import SimulatorBackend
 from mlsys_labkit.cuda.kernel.gcc.headers import kit_identity
 from mlsys_labkit.cuda.kernel.gcc.unit import EXPORTS, Unit
 from mlsys_labkit.cuda.kernel.kernel import Backend, Kernel
@@ -188,8 +187,8 @@ def _make(request: _Request, chosen: tuple[str, ...], may_drop: bool) -> dict[st
 def _backend(request: _Request, chosen: tuple[str, ...], may_drop: bool) -> tuple[Backend, tuple[str, ...]]:
     if request.backend == "gpu":
         the_gpu()  # raises why there is none, before anything is compiled
-    module = _simulated(request, chosen, may_drop)
-    simulator, names = SimulatorBackend(module), module.unit.kernels
+    simulator = _simulated(request, chosen, may_drop)
+    names = simulator.unit.kernels
     if request.backend == "simulator" or (request.backend == "auto" and why_no_gpu()):
         return simulator, names
     return GpuBackend(request.source, names, dict(request.defines), simulator, request.folder), names

@@ -13,14 +13,12 @@ from mlsys_labkit.cuda.finding import KernelFinding
 from mlsys_labkit.cuda.kernel.arguments.parameters import parameter_names
 from mlsys_labkit.cuda.kernel.gcc.flags import Build
 from mlsys_labkit.cuda.kernel.gcc.lines import LineTable, Location
-from mlsys_labkit.cuda.kernel.gcc.symbols import read_symbols, shared_arrays
-from mlsys_labkit.cuda.kernel.simulator.decode import DYNAMIC, LaunchContext, NamedRange, decode_profile
+from mlsys_labkit.cuda.kernel.simulator.decode import LaunchContext, NamedRange, RecordedLaunch, decode_profile
 from mlsys_labkit.cuda.kernel.simulator.explain import decode_findings
 from mlsys_labkit.cuda.profile import Profile
 from mlsys_labkit.cuda.program.build import CompiledProgram, ProgramSource
 from mlsys_labkit.cuda.program.result import Launch
 from mlsys_labkit.cuda.program.rewrite import find_kernels
-from mlsys_labkit.cuda.source.shared import SYMBOL
 
 __all__ = ["Story", "read_story"]
 
@@ -37,18 +35,6 @@ class Story:
     profiles: tuple[Profile, ...]
     notes: tuple[str, ...]
     crash: str  # one line, empty when there was none
-
-
-@dataclass(frozen=True)
-class _Recorded:
-    """A launch's sections, as simulator.decode takes them."""
-
-    findings: bytes
-    sites: bytes
-    steps: bytes
-    samples: bytes
-    totals: bytes
-    seconds: float
 
 
 def read_story(path: Path, program: CompiledProgram) -> Story:
@@ -109,9 +95,9 @@ def _launch(record: Mapping[str, Any]) -> Launch:
     )
 
 
-def _recorded(sections: list[bytes], seconds: float) -> _Recorded:
+def _recorded(sections: list[bytes], seconds: float) -> RecordedLaunch:
     findings, sites, steps, samples, totals = [*sections, *[b""] * 5][:5]
-    return _Recorded(findings, sites, steps, samples, totals, seconds)
+    return RecordedLaunch(findings, sites, steps, samples, totals, seconds)
 
 
 def _crash(record: Mapping[str, Any], image: int, lines: _ProgramLines) -> str:
@@ -159,7 +145,6 @@ class _ProgramLines:
         sources = [one for _, one in program.source.files]
         self.text = "\n".join(one.text for one in sources)
         self._names = find_kernels(sources).parameters
-        self._arrays: tuple[NamedRange, ...] | None = None
 
     def locate(self, addresses: Iterable[int]) -> dict[int, Location]:
         """Return places as LineTable.locate does, with lines of ``text``."""
@@ -183,15 +168,7 @@ class _ProgramLines:
             shared_bytes=launch.shared_bytes,
             lines=self,
             arrays=_named(names, buffers),
-            shared_arrays=self._shared_arrays(launch.shared_bytes),
         )
-
-    def _shared_arrays(self, dynamic_bytes: int) -> list[NamedRange]:
-        if self._arrays is None:
-            arrays = shared_arrays(self.path)
-            self._arrays = tuple(NamedRange(each.name, each.offset, each.offset + each.nbytes) for each in arrays)
-            self._dynamic = next(each.value for each in read_symbols(self.path) if each.name == SYMBOL)
-        return [*self._arrays, NamedRange(DYNAMIC, self._dynamic, self._dynamic + dynamic_bytes)]
 
     def own(self, finding: KernelFinding) -> KernelFinding:
         """Return a finding with the line numbers of its own file."""

@@ -1,4 +1,7 @@
-"""A source on the simulator: two builds, each compiled when it is first needed, and loaded in the worker alone."""
+"""The simulator as a kernel's backend: two builds of a source, each compiled when it is first needed.
+
+Only the worker loads them.
+"""
 
 from __future__ import annotations
 
@@ -13,21 +16,23 @@ from numpy.typing import NDArray
 
 from mlsys_labkit.cuda.cache import Cache
 from mlsys_labkit.cuda.errors import CudaCompileError, CudaKernelError
+from mlsys_labkit.cuda.finding import KernelFinding
 from mlsys_labkit.cuda.kernel.arguments.binding import bind
 from mlsys_labkit.cuda.kernel.arguments.parameters import Parameter, read_parameters
 from mlsys_labkit.cuda.kernel.backends.unrecorded_stores import unrecorded_stores
 from mlsys_labkit.cuda.kernel.gcc.flags import Build
 from mlsys_labkit.cuda.kernel.gcc.lines import LineTable
 from mlsys_labkit.cuda.kernel.gcc.module import CompiledModule, compile_module
-from mlsys_labkit.cuda.kernel.gcc.symbols import is_called, read_symbols, shared_arrays
+from mlsys_labkit.cuda.kernel.gcc.symbols import is_called, shared_arrays
 from mlsys_labkit.cuda.kernel.gcc.toolchain import Toolchain, find_toolchain
 from mlsys_labkit.cuda.kernel.gcc.unit import Unit
 from mlsys_labkit.cuda.kernel.kernel import LaunchOptions
 from mlsys_labkit.cuda.kernel.simulator import runtime
 from mlsys_labkit.cuda.kernel.simulator.client import LaunchRequest, LaunchResult, LoadedModule, Mode, Simulator
-from mlsys_labkit.cuda.kernel.simulator.decode import DYNAMIC, LaunchContext, NamedRange
+from mlsys_labkit.cuda.kernel.simulator.decode import LaunchContext, NamedRange, decode_profile
+from mlsys_labkit.cuda.kernel.simulator.explain import decode_findings
+from mlsys_labkit.cuda.profile import Profile
 from mlsys_labkit.cuda.shape import LaunchShape
-from mlsys_labkit.cuda.source.shared import SYMBOL
 from mlsys_labkit.cuda.source.volatile import has_volatile_accesses
 from mlsys_labkit.cuda.time_limits import launch_seconds
 
@@ -51,18 +56,14 @@ class _Loaded:
     def lines(self) -> LineTable:
         return LineTable(self.compiled.path, self.compiled.unit.name)
 
-    @cached_property
-    def static_arrays(self) -> tuple[NamedRange, ...]:
-        arrays = shared_arrays(self.compiled.path)
-        return tuple(NamedRange(array.name, array.offset, array.offset + array.nbytes) for array in arrays)
-
-    @cached_property
-    def dynamic_offset(self) -> int:
-        return next(symbol.value for symbol in read_symbols(self.compiled.path) if symbol.name == SYMBOL)
-
 
 class SimulatedModule:
-    """The kernels of one source. Compiling the fast build raises what is wrong with the source."""
+    """The backend that runs the kernels of one source on the simulator.
+
+    Compiling the fast build raises what is wrong with the source.
+    """
+
+    name = "simulator"
 
     def __init__(self, unit: Unit, parameter_texts: Sequence[str]) -> None:
         self._toolchain: Toolchain = find_toolchain()
@@ -100,6 +101,23 @@ class SimulatedModule:
                     f"{MOST_STATIC_BYTES:,} are allowed (48 KiB); use smaller tiles, or extern __shared__"
                 )
 
+    def run(self, index: int, shape: LaunchShape, arguments: tuple[Any, ...], options: LaunchOptions) -> None:
+        result, context = self.launch(index, shape, arguments, "run", options)
+        if result.findings:
+            raise _failure(decode_findings(result, context()))
+
+    def profile(self, index: int, shape: LaunchShape, arguments: tuple[Any, ...], options: LaunchOptions) -> Profile:
+        result, context = self.launch(index, shape, arguments, "profile", options)
+        if result.findings:
+            raise _failure(decode_findings(result, context()))
+        return decode_profile(result, context())
+
+    def check(
+        self, index: int, shape: LaunchShape, arguments: tuple[Any, ...], options: LaunchOptions
+    ) -> list[KernelFinding]:
+        result, context = self.launch(index, shape, arguments, "check", options)
+        return list(decode_findings(result, context())) if result.findings else []
+
     def launch(
         self,
         index: int,
@@ -131,15 +149,13 @@ class SimulatedModule:
                 )
             )
             if witnessed and (hidden := unrecorded_stores(result, before, _contents(loaded.simulator, bound.arrays))):
-                raise CudaKernelError("\n".join(map(str, hidden)), tuple(hidden))
+                raise _failure(hidden)
             bound.copy_back()
         finally:
             bound.release()
         return result, partial(self._context, loaded, name, shape, bound.arrays)
 
     def _context(self, loaded: _Loaded, name: str, shape: LaunchShape, arrays: tuple[NamedRange, ...]) -> LaunchContext:
-        begin = loaded.dynamic_offset
-        dynamic = NamedRange(DYNAMIC, begin, begin + shape.shared_bytes)
         return LaunchContext(
             kernel=name,
             source=self.unit.source.text,
@@ -148,7 +164,6 @@ class SimulatedModule:
             shared_bytes=shape.shared_bytes,
             lines=loaded.lines,
             arrays=arrays,
-            shared_arrays=(*loaded.static_arrays, dynamic),
         )
 
     def _parameters(self, loaded: _Loaded, index: int) -> tuple[Parameter, ...]:
@@ -173,3 +188,7 @@ class SimulatedModule:
 def _contents(simulator: Simulator, arrays: Sequence[NamedRange]) -> dict[NamedRange, NDArray[np.uint8]]:
     offsets = {array: array.begin - simulator.arena_address for array in arrays}
     return {array: simulator.view(offset, array.end - array.begin).copy() for array, offset in offsets.items()}
+
+
+def _failure(findings: list[KernelFinding]) -> CudaKernelError:
+    return CudaKernelError("\n".join(map(str, findings)), tuple(findings))

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from mlsys_labkit.cuda.errors import CudaError, CudaLaunchError, CudaWorkerError
 from mlsys_labkit.cuda.kernel.simulator import protocol, runtime
 from mlsys_labkit.cuda.kernel.simulator.arena import Arena, Changes
+from mlsys_labkit.cuda.kernel.simulator.decode import RecordedLaunch
 from mlsys_labkit.cuda.kernel.simulator.process import Printer, WorkerProcess
 from mlsys_labkit.cuda.kernel.simulator.protocol import Command
 
@@ -60,20 +61,13 @@ class LaunchRequest:
     seed: int = 0  # 0: natural order of warps and lanes
     sample_blocks: int = 0  # 0: every block
     timeout_s: float = 60.0
-    cooperative: bool = False
 
 
 @dataclass(frozen=True)
-class LaunchResult:
-    """The records of a launch as bytes: arrays of the structs in records.h (decode.py reads them)."""
+class LaunchResult(RecordedLaunch):
+    """The records of a launch, and what it printed."""
 
-    findings: bytes
-    sites: bytes
-    steps: bytes
-    samples: bytes
-    totals: bytes
     output: str  # of printf; already written to sys.stdout while the kernel ran
-    seconds: float  # of the simulator: never to be shown as a GPU's
 
 
 class DeviceBuffer:
@@ -211,7 +205,6 @@ class Simulator:
             message.block[:] = request.block
             message.shared_bytes = request.shared_bytes
             message.mode = protocol.MODES[request.mode]
-            message.cooperative = request.cooperative
             message.seed = request.seed
             message.sample_blocks = request.sample_blocks
             message.timeout_seconds = request.timeout_s
@@ -228,7 +221,7 @@ class Simulator:
             if reply.failed:
                 raise CudaLaunchError(reply.error.decode())
             findings, sites, steps, samples, totals = map(process.section, range(len(protocol.SECTIONS)))
-            return LaunchResult(findings, sites, steps, samples, totals, printer.text, reply.seconds)
+            return LaunchResult(findings, sites, steps, samples, totals, reply.seconds, printer.text)
 
     def close(self) -> None:
         """End the workers. Device arrays stay readable, and the next launch starts another."""

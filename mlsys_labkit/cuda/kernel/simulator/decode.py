@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -13,7 +14,9 @@ from numpy.typing import NDArray
 
 from mlsys_labkit.cuda.counters import COUNTS, LineCount, RequestSample
 from mlsys_labkit.cuda.kernel.gcc.instructions import BlockCode, basic_blocks
+from mlsys_labkit.cuda.kernel.gcc.symbols import read_symbols, shared_arrays
 from mlsys_labkit.cuda.profile import Profile
+from mlsys_labkit.cuda.source.shared import SYMBOL
 from mlsys_labkit.errors import LabkitError
 
 __all__ = [
@@ -76,28 +79,16 @@ RECORDS: Mapping[str, np.dtype[Any]] = {
 }  # fmt: skip
 
 
-class RecordedLaunch(Protocol):
-    """The part of simulator.client.LaunchResult that is decoded."""
+@dataclass(frozen=True)
+class RecordedLaunch:
+    """The records of a launch as bytes, arrays of the structs in ``native/runtime/records.h``, and its seconds."""
 
-    @property
-    def findings(self) -> bytes: ...
-    @property
-    def sites(self) -> bytes: ...
-    @property
-    def steps(self) -> bytes: ...
-    @property
-    def samples(self) -> bytes: ...
-    @property
-    def totals(self) -> bytes: ...
-    @property
-    def seconds(self) -> float: ...
-
-
-class Located(Protocol):
-    """A location as ``gcc.lines.Location`` has it."""
-
-    line: int
-    function: str
+    findings: bytes
+    sites: bytes
+    steps: bytes
+    samples: bytes
+    totals: bytes
+    seconds: float  # of the simulator: never to be shown as a GPU's
 
 
 class Lines(Protocol):
@@ -124,7 +115,7 @@ class LaunchContext:
 
     Attributes:
         lines: of the instrumented kernel.so (of the fast one after a plain launch, for its findings).
-        arrays: device buffers, by the name of their argument. shared_arrays: static ones and the dynamic one.
+        arrays: device buffers, by the name of their argument.
     """
 
     kernel: str
@@ -134,7 +125,12 @@ class LaunchContext:
     shared_bytes: int
     lines: Lines
     arrays: Sequence[NamedRange] = ()
-    shared_arrays: Sequence[NamedRange] = ()
+
+    @cached_property
+    def shared_arrays(self) -> tuple[NamedRange, ...]:
+        """The static ``__shared__`` arrays, and the dynamic one with the bytes of this launch."""
+        static, dynamic_offset = _shared_ranges(self.lines.path)
+        return (*static, NamedRange(DYNAMIC, dynamic_offset, dynamic_offset + self.shared_bytes))
 
     def block_index(self, number: int) -> tuple[int, int, int]:
         """Return x, y, z of a linear block number."""
@@ -149,6 +145,13 @@ class LaunchContext:
         wanted = [int(pc) for pc in pcs if pc]
         found = self.lines.locate(pc - 1 for pc in wanted)
         return {pc: found[pc - 1] for pc in wanted}
+
+
+@lru_cache(maxsize=64)
+def _shared_ranges(path: Path) -> tuple[tuple[NamedRange, ...], int]:
+    """Return the static ``__shared__`` arrays of a kernel.so, and where the dynamic one begins."""
+    static = tuple(NamedRange(each.name, each.offset, each.offset + each.nbytes) for each in shared_arrays(path))
+    return static, next(symbol.value for symbol in read_symbols(path) if symbol.name == SYMBOL)
 
 
 def _index(number: int, extent: tuple[int, int, int]) -> tuple[int, int, int]:

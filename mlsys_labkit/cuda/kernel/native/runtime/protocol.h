@@ -45,10 +45,9 @@ struct Request {
     uint32_t block[3];
     uint32_t shared_bytes;
     uint32_t mode;  // 0 run, 1 check, 2 profile
-    uint32_t cooperative;
     uint32_t arguments;      // launch: payload holds this many 4-byte offsets, then the packed arguments
     uint32_t payload_bytes;
-    uint32_t reserved;
+    uint32_t reserved[2];    // the payload stays aligned
     uint64_t sequence;       // counts requests: a cancellation names the one it means
     uint64_t seed;
     uint64_t sample_blocks;  // 0: every block
