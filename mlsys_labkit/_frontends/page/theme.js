@@ -8,7 +8,16 @@ try {
   /* private mode */
 }
 document.addEventListener("DOMContentLoaded", () => {
+  // What scrolls sideways can be reached by keyboard, as long as it does.
+  const reach = () =>
+    document.querySelectorAll("pre, .out, .md table, math[display=block]").forEach((box) => {
+      if (box.scrollWidth > box.clientWidth) box.setAttribute("tabindex", "0");
+      else box.removeAttribute("tabindex");
+    });
+  addEventListener("resize", reach);
+  reach();
   const button = document.querySelector(".theme");
+  if (!button) return;
   const say = () => {
     button.textContent = dark() ? "Light" : "Dark";
     button.setAttribute("aria-label", `Switch to the ${dark() ? "light" : "dark"} theme`);
@@ -24,12 +33,4 @@ document.addEventListener("DOMContentLoaded", () => {
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", say);
   say();
-  // What scrolls sideways can be reached by keyboard, as long as it does.
-  const reach = () =>
-    document.querySelectorAll("pre, .out, .md table, math[display=block]").forEach((box) => {
-      if (box.scrollWidth > box.clientWidth) box.setAttribute("tabindex", "0");
-      else box.removeAttribute("tabindex");
-    });
-  addEventListener("resize", reach);
-  reach();
 });

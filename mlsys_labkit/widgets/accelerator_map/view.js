@@ -1,4 +1,4 @@
-import { h, s, frame, choice, fit } from "../shared/dom.js";
+import { h, s, frame, choice, picture, fit } from "../shared/dom.js";
 import { follow, put } from "../shared/state.js";
 import { order } from "./model.js";
 
@@ -34,13 +34,10 @@ export function render({ model, el }) {
       row = 44,
       tall = 40 + row * kinds.length;
     board.replaceChildren(
-      s(
-        "svg",
+      picture(
         {
           width: w,
           height: tall,
-          viewBox: `0 0 ${w} ${tall}`,
-          role: "img",
           "aria-label": `${changes[change]}: ${order(levels, change)
             .map((i) => `${kinds[i][0]} takes ${takes[levels[i][change]]}`)
             .join("; ")}`,
@@ -81,10 +78,5 @@ export function render({ model, el }) {
     pick.select.value = String(model.get("change"));
     view.draw();
   }
-  const quit = follow(model, ["change"], draw);
-  draw();
-  return () => {
-    quit();
-    view.stop();
-  };
+  return follow(model, ["change"], draw, view.stop);
 }

@@ -1,4 +1,5 @@
-import { h, KEYS, unique, frame, choice, button, grid } from "../shared/dom.js";
+import { h, frame, choice, button, grid } from "../shared/dom.js";
+import { listing } from "../shared/listing.js";
 import { plain, whole } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
 import { FIELD, heat, hottest, excess } from "./model.js";
@@ -26,12 +27,13 @@ export function render({ model, el }) {
     findings = model.get("findings");
   const go = (line, focus) => {
     put(model, { line: Math.min(code.length, Math.max(1, line)) }, draw);
-    if (focus) rows[model.get("line") - 1].focus();
+    if (focus) lines.rows[model.get("line") - 1].focus();
     sight();
   };
   // Only the list scrolls, never the page.
   const sight = () => {
-    const row = rows[model.get("line") - 1];
+    const row = lines.rows[model.get("line") - 1],
+      list = lines.el;
     list.scrollTop = Math.max(
       Math.min(list.scrollTop, row.offsetTop - list.offsetTop - 30),
       row.offsetTop + row.offsetHeight + 30 - list.offsetTop - list.clientHeight,
@@ -63,49 +65,25 @@ export function render({ model, el }) {
     ),
   );
 
-  const name = unique("lk-row");
-  const rows = code.map((text, i) =>
-    h(
-      "div",
-      {
-        ...KEYS,
-        class: `lk-row${on(i + 1).length ? " bad" : ""}`,
-        role: "option",
-        id: `${name}-${i}`,
-        onclick: () => go(i + 1, true),
-      },
-      h("span", { class: "lk-no" }, String(i + 1)),
-      h("span", { class: "lk-flag" }, on(i + 1).length ? "✕" : near(i + 1).length ? "↔" : ""),
-      h("span", { class: "lk-bar" }),
-      h("span", { class: "lk-value" }),
-      h("code", {}, text.match(/^\s*/)[0], h("span", {}, text.trim())),
-    ),
+  const bars = code.map(() => h("span", { class: "lk-bar" })),
+    values = code.map(() => h("span", { class: "lk-value" }));
+  const lines = listing(
+    code.map((text, i) => ({
+      class: `lk-row${on(i + 1).length ? " bad" : ""}`,
+      cells: [
+        h("span", { class: "lk-no" }, String(i + 1)),
+        h("span", { class: "lk-flag" }, on(i + 1).length ? "✕" : near(i + 1).length ? "↔" : ""),
+        bars[i],
+        values[i],
+        h("code", {}, text.match(/^\s*/)[0], h("span", {}, text.trim())),
+      ],
+    })),
+    () => model.get("line") - 1,
+    (place) => go(place + 1, true),
   );
-  const list = h(
-    "div",
-    {
-      class: "lk-code",
-      role: "listbox",
-      "aria-label": "Source lines",
-      onkeydown: (event) => {
-        const at = model.get("line");
-        const next = {
-          ArrowDown: at + 1,
-          ArrowUp: at - 1,
-          PageDown: at + 10,
-          PageUp: at - 10,
-          Home: 1,
-          End: code.length,
-        }[event.key];
-        if (next === undefined) return;
-        event.preventDefault();
-        go(next, true);
-      },
-    },
-    rows,
-  );
-  const panel = h("div", { class: "lk-panel" });
-  ui.stage.append(h("div", { class: "lk-sides" }, h("div", {}, list, h("p", { class: "lk-key" })), panel));
+  const legend = h("p", { class: "lk-key" }),
+    panel = h("div", { class: "lk-panel" });
+  ui.stage.append(h("div", { class: "lk-sides" }, h("div", {}, lines.el, legend), panel));
   ui.rest.append(h("p", { class: "lk-note" }, model.get("note")));
 
   function draw() {
@@ -114,9 +92,10 @@ export function render({ model, el }) {
     const full = Math.max(kind.full || 1, ...[...heats.values()].map((row) => row[1])),
       chosen = model.get("line");
     metric.select.value = model.get("heat");
-    rows.forEach((row, i) => {
+    lines.mark();
+    lines.rows.forEach((row, i) => {
       const [, value, floor] = heats.get(i + 1) || [0, 0, 0],
-        bar = row.querySelector(".lk-bar"),
+        bar = bars[i],
         wide = (part) => `width:${((100 * part) / full).toFixed(1)}%`;
       bar.replaceChildren(
         ...(value
@@ -124,9 +103,7 @@ export function render({ model, el }) {
           : []),
       );
       bar.style.visibility = value ? "" : "hidden";
-      row.querySelector(".lk-value").textContent = value ? number(value, kind) : "";
-      row.tabIndex = i + 1 === chosen ? 0 : -1;
-      row.setAttribute("aria-selected", i + 1 === chosen);
+      values[i].textContent = value ? number(value, kind) : "";
       row.setAttribute(
         "aria-label",
         [
@@ -138,26 +115,19 @@ export function render({ model, el }) {
           .join("; "),
       );
     });
-    ui.stage
-      .querySelector(".lk-key")
-      .replaceChildren(
-        h(
-          "span",
-          {},
-          h("span", { class: "lk-bar" }, h("i", { style: "width:100%" })),
-          kind.floor
-            ? `needed by the bytes themselves (a full bar is ${plain(full)})`
-            : `${kind.unit}s (a full bar is ${whole(full)})`,
-        ),
+    legend.replaceChildren(
+      h(
+        "span",
+        {},
+        h("span", { class: "lk-bar" }, h("i", { style: "width:100%" })),
         kind.floor
-          ? h(
-              "span",
-              {},
-              h("span", { class: "lk-bar" }, h("i", {}), h("i", { style: "width:100%" })),
-              "more than needed",
-            )
-          : "",
-      );
+          ? `needed by the bytes themselves (a full bar is ${plain(full)})`
+          : `${kind.unit}s (a full bar is ${whole(full)})`,
+      ),
+      kind.floor
+        ? h("span", {}, h("span", { class: "lk-bar" }, h("i", {}), h("i", { style: "width:100%" })), "more than needed")
+        : "",
+    );
     report(chosen, heats.get(chosen), kind);
   }
 
@@ -183,15 +153,17 @@ export function render({ model, el }) {
                 tell("active lanes a request", (count) => per(count, "lanes")),
                 tell("sectors a request", (count) => local(count, per(count, "sectors"), "–")),
                 tell("wavefronts a request", (count) => local(count, "–", per(count, "wavefronts"))),
-                own.some((count) => count[FIELD.op] === "atomic")
-                  ? tell("lanes on one address", (count) =>
-                      count[FIELD.op] === "atomic" ? per(count, "wavefronts") : "–",
-                    )
-                  : null,
+                ...(own.some((count) => count[FIELD.op] === "atomic")
+                  ? [
+                      tell("lanes on one address", (count) =>
+                        count[FIELD.op] === "atomic" ? per(count, "wavefronts") : "–",
+                      ),
+                    ]
+                  : []),
                 tell("at best", (count) => per(count, local(count, "idealSectors", "idealWavefronts"))),
                 tell("worst request", (count) => String(count[FIELD.worst])),
                 tell("times the least traffic", (count) => `${plain(excess(count))}×`),
-              ].filter(Boolean),
+              ],
             ),
           )
         : h(
@@ -219,17 +191,5 @@ export function render({ model, el }) {
       .join(" ");
     ui.says.textContent = [`Line ${line}:`, row && `${amount(row[1], kind)}.`, words, errors].filter(Boolean).join(" ");
   }
-  const quit = follow(model, ["heat", "line"], draw);
-  draw();
-  const laid = new ResizeObserver(() => {
-    if (list.clientHeight) {
-      sight();
-      laid.disconnect();
-    }
-  });
-  laid.observe(list);
-  return () => {
-    quit();
-    laid.disconnect();
-  };
+  return follow(model, ["heat", "line"], draw, lines.whenLaid(sight));
 }

@@ -1,4 +1,5 @@
-import { h, s, KEYS, unique, frame, slider, button, fit } from "../shared/dom.js";
+import { h, s, KEYS, unique, frame, slider, button, picture, fit } from "../shared/dom.js";
+import { player } from "../shared/player.js";
 import { plain, si, whole } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
 import { tables, cached, pool, counts } from "./model.js";
@@ -26,10 +27,8 @@ export function render({ model, el }) {
   const steps = get("steps"),
     final = steps.length - 1,
     stride = get("stride");
-  const still = matchMedia("(prefers-reduced-motion: reduce)");
   const hatch = unique("lk-hatch");
-  let hover = -1,
-    timer = null;
+  let hover = -1;
   const go = (at) => {
     put(model, { step: (at + steps.length) % steps.length }, draw);
   };
@@ -39,35 +38,22 @@ export function render({ model, el }) {
     max: final,
     value: get("step"),
     show: (at) => `${at + 1} of ${steps.length}`,
-    input: (at) => {
-      pause();
-      go(at);
-    },
+    input: (at) => halt(at),
   });
   cursor.el.classList.add("lk-wide");
-  const play = button("Play", () => (timer ? (pause(), draw()) : start()));
-  const start = () => {
-    timer = setInterval(() => (el.isConnected ? go(get("step") + 1) : pause()), PACE);
-    draw();
-  };
-  const pause = () => {
-    clearInterval(timer);
-    timer = null;
+  const play = player(el, PACE, () => go(get("step") + 1), draw);
+  const halt = (at) => {
+    play.pause();
+    go(at);
   };
   ui.controls.append(
     cursor.el,
     h(
       "div",
       { class: "lk-buttons" },
-      button("Previous step", () => {
-        pause();
-        go(get("step") - 1);
-      }),
-      button("Next step", () => {
-        pause();
-        go(get("step") + 1);
-      }),
-      play,
+      button("Previous step", () => halt(get("step") - 1)),
+      button("Next step", () => halt(get("step") + 1)),
+      play.button,
     ),
   );
 
@@ -123,13 +109,10 @@ export function render({ model, el }) {
     const side = Math.max(15, Math.min(46, Math.floor(Math.sqrt((width * 320) / shown.length)))),
       across = Math.max(1, Math.floor(width / side));
     const height = Math.ceil(shown.length / across) * side + 2;
-    const svg = s(
-      "svg",
+    const svg = picture(
       {
         width,
         height,
-        viewBox: `0 0 ${width} ${height}`,
-        role: "img",
         "aria-label": `The pool of blocks. ${sentence(now, used, kept)}`,
       },
       s(
@@ -273,9 +256,8 @@ export function render({ model, el }) {
       ].map(([name, n]) => h("div", {}, h("dt", {}, name), h("dd", {}, String(n)))),
     );
     list(now);
-    play.textContent = timer ? "Pause" : "Play";
-    play.hidden = still.matches;
-    if (!timer) ui.says.textContent = sentence(now, used, new Set(cached(steps, at)));
+    play.draw();
+    if (!play.plays()) ui.says.textContent = sentence(now, used, new Set(cached(steps, at)));
   }
   const plot = h("div", { class: "lk-plot" }),
     legend = h("ul", { class: "lk-legend", "aria-label": "What the squares mean" });
@@ -299,11 +281,5 @@ export function render({ model, el }) {
     view.draw();
     told();
   }
-  const quit = follow(model, ["step", "request"], draw);
-  draw();
-  return () => {
-    pause();
-    quit();
-    view.stop();
-  };
+  return follow(model, ["step", "request"], draw, play.pause, view.stop);
 }

@@ -1,4 +1,4 @@
-import { s } from "../shared/dom.js";
+import { s, picture } from "../shared/dom.js";
 import { range } from "./model.js";
 import { label, rows, sentence, written } from "./round.js";
 
@@ -113,13 +113,10 @@ export function ringPicture(round, width, moved) {
       ),
     ];
   });
-  return s(
-    "svg",
+  return picture(
     {
       width,
       height,
-      viewBox: `0 0 ${width} ${height}`,
-      role: "img",
       class: moved ? "moving" : null,
       "aria-label": sentence(round),
     },

@@ -1,4 +1,4 @@
-import { s } from "../shared/dom.js";
+import { s, picture } from "../shared/dom.js";
 import { si } from "../shared/numbers.js";
 import { range, ways, seconds } from "./model.js";
 
@@ -55,13 +55,10 @@ export function timeCurves({ collective, algorithm, cluster: n, latency, bandwid
     told = names.map((way) => `${way} ${si(time(way, size), "s")}`).join(", ");
   const fastest = winners.join(" and ");
   const text = `${si(size, "B")} on ${n} ranks: ${told}. Fastest: ${fastest}. ${crossing(collective, time)}`;
-  const svg = s(
-    "svg",
+  const svg = picture(
     {
       width,
       height,
-      viewBox: `0 0 ${width} ${height}`,
-      role: "img",
       "aria-label": `Time by tensor size, both on logarithmic axes. ${text}`,
     },
     marks,

@@ -1,4 +1,5 @@
 import { h, frame, slider, ladder, choice, button, grid, fit } from "../shared/dom.js";
+import { player } from "../shared/player.js";
 import { si } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
 import { range, ways, rounds, sent, traffic } from "./model.js";
@@ -33,11 +34,9 @@ export function render({ model, el }) {
   );
   const get = (name) => model.get(name),
     kind = () => get("collective"),
-    by = () => get("algorithm"),
-    still = matchMedia("(prefers-reduced-motion: reduce)");
+    by = () => get("algorithm");
   const count = () => rounds(kind(), by(), get("ranks")).length;
-  let timer = null,
-    moved = false;
+  let moved = false;
   const set = (values) => {
     const next = { collective: kind(), algorithm: by(), ranks: get("ranks"), step: get("step"), ...values };
     if (!ways(next.collective).includes(next.algorithm)) [next.algorithm] = ways(next.collective);
@@ -45,12 +44,8 @@ export function render({ model, el }) {
     moved = next.step === get("step") + 1;
     put(model, { ...values, ...next }, draw);
   };
-  const halt = () => {
-    clearInterval(timer);
-    timer = null;
-  };
   const jump = (values) => {
-    halt();
+    play.pause();
     set({ step: 0, ...values });
   };
   const which = choice("Collective", Object.entries(NAMES), kind(), (v) => jump({ collective: v }));
@@ -63,17 +58,8 @@ export function render({ model, el }) {
     show: (k) => `${k} of ${count()}`,
     input: (k) => jump({ step: k }),
   });
-  const play = button("Play", () => {
-    if (timer) {
-      halt();
-      return draw();
-    }
-    timer = setInterval(
-      () => (!el.isConnected ? halt() : set({ step: get("step") < count() ? get("step") + 1 : 0 })),
-      PACE,
-    );
-    return set({ step: get("step") < count() ? get("step") + 1 : 0 });
-  });
+  const next = () => set({ step: get("step") < count() ? get("step") + 1 : 0 });
+  const play = player(el, PACE, next, () => (play.plays() ? next() : draw()));
   ui.controls.append(
     which.el,
     way.el,
@@ -83,11 +69,8 @@ export function render({ model, el }) {
       "div",
       { class: "lk-buttons" },
       button("Previous round", () => jump({ step: get("step") - 1 })),
-      button("Next round", () => {
-        halt();
-        set({ step: get("step") + 1 });
-      }),
-      play,
+      button("Next round", () => jump({ step: get("step") + 1 })),
+      play.button,
     ),
   );
 
@@ -96,9 +79,8 @@ export function render({ model, el }) {
     const here = round();
     plot.replaceChildren(ringPicture(here, width, moved));
     moved = false;
-    play.textContent = timer ? "Pause" : "Play";
-    play.hidden = still.matches;
-    if (!timer) ui.says.textContent = sentence(here);
+    play.draw();
+    if (!play.plays()) ui.says.textContent = sentence(here);
   }
   function report() {
     const p = get("ranks"),
@@ -178,7 +160,7 @@ export function render({ model, el }) {
   const fresh = (names, paint) => {
     let last = "";
     return (width) => {
-      const key = [width, Boolean(timer), ...names.map(get)].join();
+      const key = [width, play.plays(), ...names.map(get)].join();
       if (key !== last) {
         last = key;
         paint(width);
@@ -202,11 +184,6 @@ export function render({ model, el }) {
     views.forEach((view) => view.draw());
     report();
   }
-  const quit = follow(model, ["collective", "algorithm", "ranks", "step", ...NUMBERS], draw);
-  draw();
-  return () => {
-    halt();
-    quit();
-    views.forEach((view) => view.stop());
-  };
+  const names = ["collective", "algorithm", "ranks", "step", ...NUMBERS];
+  return follow(model, names, draw, play.pause, ...views.map((view) => view.stop));
 }

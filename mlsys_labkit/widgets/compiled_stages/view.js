@@ -1,4 +1,5 @@
-import { h, KEYS, unique, frame, choice } from "../shared/dom.js";
+import { h, unique, frame, choice } from "../shared/dom.js";
+import { listing } from "../shared/listing.js";
 import { whole } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
 import { lit, amount, origin } from "./model.js";
@@ -23,7 +24,7 @@ export function render({ model, el }) {
     stages = model.get("stages");
   const go = (line, focus) => {
     put(model, { line: Math.min(code.length - 1, Math.max(0, line)) }, draw);
-    if (focus) lines[model.get("line")].focus();
+    if (focus) lines.rows[model.get("line")].focus();
   };
 
   const shown = choice(
@@ -36,46 +37,15 @@ export function render({ model, el }) {
   );
   ui.controls.append(shown.el);
 
-  const name = unique("lk-line");
-  const lines = code.map(([number, text], i) =>
-    h(
-      "div",
-      {
-        ...KEYS,
-        class: "lk-row",
-        role: "option",
-        id: `${name}-${i}`,
-        onclick: () => go(i, true),
-        "aria-label":
-          `Line ${number}: ${text.trim() || "empty"}; ` +
-          `${stages.map((one) => `${amount(one.runs, i)} ${one.name}`).join(", ")}`,
-      },
-      h("span", { class: "lk-no" }, String(number)),
-      h("code", {}, text),
-    ),
-  );
-  const list = h(
-    "div",
-    {
-      class: "lk-code",
-      role: "listbox",
-      "aria-label": "Source lines",
-      onkeydown: (event) => {
-        const at = model.get("line");
-        const next = {
-          ArrowDown: at + 1,
-          ArrowUp: at - 1,
-          PageDown: at + 10,
-          PageUp: at - 10,
-          Home: 0,
-          End: code.length - 1,
-        }[event.key];
-        if (next === undefined) return;
-        event.preventDefault();
-        go(next, true);
-      },
-    },
-    lines,
+  const lines = listing(
+    code.map(([number, text], i) => ({
+      "aria-label":
+        `Line ${number}: ${text.trim() || "empty"}; ` +
+        `${stages.map((one) => `${amount(one.runs, i)} ${one.name}`).join(", ")}`,
+      cells: [h("span", { class: "lk-no" }, String(number)), h("code", {}, text)],
+    })),
+    () => model.get("line"),
+    (place) => go(place, true),
   );
 
   const panes = stages.map((stage) => {
@@ -103,24 +73,14 @@ export function render({ model, el }) {
     );
     return { stage, rows, text, count, pane };
   });
-  ui.stage.append(
-    h(
-      "div",
-      { class: "lk-sides" },
-      list,
-      h(
-        "div",
-        { class: "lk-panes" },
-        panes.map((one) => one.pane),
-      ),
-    ),
-  );
+  const side = h("div", { class: "lk-panes" }, ...panes.map((one) => one.pane));
+  ui.stage.append(h("div", { class: "lk-sides" }, lines.el, side));
   ui.rest.append(h("p", { class: "lk-note" }, model.get("note")));
 
   // Only the panes scroll, never the page.
-  const sight = (box, first, last) => {
-    const top = first.offsetTop - box.offsetTop,
-      bottom = last.offsetTop + last.offsetHeight - box.offsetTop;
+  const sight = (box, row) => {
+    const top = row.offsetTop - box.offsetTop,
+      bottom = top + row.offsetHeight;
     if (top < box.scrollTop || bottom > box.scrollTop + box.clientHeight) box.scrollTop = Math.max(0, top - 26);
   };
 
@@ -128,21 +88,15 @@ export function render({ model, el }) {
     const line = model.get("line"),
       show = model.get("show");
     shown.select.value = show;
-    lines.forEach((row, i) => {
-      row.tabIndex = i === line ? 0 : -1;
-      row.setAttribute("aria-selected", i === line);
-    });
-    sight(list, lines[line], lines[line]);
-    el.querySelector(".lk-panes").classList.toggle("one", show !== "all");
+    lines.mark();
+    sight(lines.el, lines.rows[line]);
+    side.classList.toggle("one", show !== "all");
     for (const { stage, rows, text, count, pane } of panes) {
       pane.hidden = show !== "all" && show !== stage.name;
       const now = new Set(lit(stage.runs, line));
       rows.forEach((row, i) => row.classList.toggle("lit", now.has(i)));
       count.textContent = `${whole(amount(stage.runs, line))} of ${whole(stage.total)} lines`;
-      if (now.size && !pane.hidden) {
-        const first = Math.min(...now);
-        sight(text, rows[first], rows[first]);
-      }
+      if (now.size && !pane.hidden) sight(text, rows[Math.min(...now)]);
     }
     const counts = stages.map((one) => [amount(one.runs, line), one.name]).filter(([lines]) => lines);
     ui.says.textContent = `Line ${code[line][0]}: ${
@@ -151,17 +105,5 @@ export function render({ model, el }) {
         : "nothing is made of it: a name, a comment, or work that the compiler found needless."
     }`;
   }
-  const quit = follow(model, ["line", "show"], draw);
-  draw();
-  const laid = new ResizeObserver(() => {
-    if (list.clientHeight) {
-      draw();
-      laid.disconnect();
-    }
-  });
-  laid.observe(list);
-  return () => {
-    quit();
-    laid.disconnect();
-  };
+  return follow(model, ["line", "show"], draw, lines.whenLaid(draw));
 }

@@ -2,9 +2,8 @@
 export function ways(edges, start, end) {
   const found = [],
     waiting = [[start]];
-  while (waiting.length) {
-    const way = waiting.shift(),
-      last = way[way.length - 1];
+  for (const way of waiting) {
+    const last = way[way.length - 1];
     if (last === end) found.push(way);
     else
       edges.forEach(([source, target]) => {

@@ -1,4 +1,4 @@
-import { h, s, KEYS, frame, choice, fit } from "../shared/dom.js";
+import { h, s, KEYS, frame, choice, picture, fit } from "../shared/dom.js";
 import { follow, put } from "../shared/state.js";
 import { ways } from "./model.js";
 
@@ -15,9 +15,9 @@ export function render({ model, el }) {
     "Choose both ends. Each lit way is a chain of translators that somebody maintains; click one " +
       "between them to keep only the ways through it.",
   );
-  let through = null;
+  let through = "";
   const set = (pairs) => {
-    through = null;
+    through = "";
     put(model, pairs, draw);
   };
   const from = choice(
@@ -54,12 +54,10 @@ export function render({ model, el }) {
     const lit = new Set(shown.flat()),
       pairs = new Set(shown.flatMap((way) => way.slice(1).map((name, i) => `${way[i]}>${name}`)));
     box.replaceChildren(
-      s(
-        "svg",
+      picture(
         {
           width: w,
           height: tall,
-          viewBox: `0 0 ${w} ${tall}`,
           role: "group",
           "aria-label": `Map of compilers: ${shown.length} ways from ${model.get("start")} to ${model.get("end")}`,
         },
@@ -82,7 +80,7 @@ export function render({ model, el }) {
         Object.entries(at).map(([name, [x, y]]) => {
           const inner = lit.has(name) && name !== model.get("start") && name !== model.get("end"),
             toggle = () => {
-              through = through === name ? null : name;
+              through = through === name ? "" : name;
               view.draw();
             };
           return s(
@@ -129,10 +127,5 @@ export function render({ model, el }) {
     to.select.value = model.get("end");
     view.draw();
   }
-  const quit = follow(model, ["start", "end"], draw);
-  draw();
-  return () => {
-    quit();
-    view.stop();
-  };
+  return follow(model, ["start", "end"], draw, view.stop);
 }

@@ -1,4 +1,5 @@
-import { h, s, frame, ladder, choice, fit } from "../shared/dom.js";
+import { h, s, frame, ladder, choice, picture, fit } from "../shared/dom.js";
+import { verticals } from "../shared/axes.js";
 import { plain, whole } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
 import { word, operation, balance } from "./model.js";
@@ -58,24 +59,14 @@ export function render({ model, el }) {
       `: ${Math.round((100 * parts.movement) / all)} % of ${pj(all)} is movement. Both are equal ` +
       `at ${plain(even)} uses.`;
     board.replaceChildren(
-      s(
-        "svg",
+      picture(
         {
           width,
           height: tall,
-          viewBox: `0 0 ${width} ${tall}`,
-          role: "img",
           "aria-label":
             `Energy of a word of ${bits} bits, logarithmic: ` + `${list.map(([n, v]) => `${n} ${pj(v)}`).join(", ")}`,
         },
-        decades.map((v) =>
-          s(
-            "g",
-            {},
-            s("line", { class: "rule", x1: at(v), x2: at(v), y1: 0, y2: tall - 20 }),
-            s("text", { class: "soft", x: at(v), y: tall - 4, "text-anchor": "middle" }, pj(v)),
-          ),
-        ),
+        verticals(decades, at, 0, tall - 20, pj),
         list.map(([n, v], i) =>
           s(
             "g",
@@ -98,9 +89,8 @@ export function render({ model, el }) {
           ),
         ),
       ),
-      s(
-        "svg",
-        { width, height: 54, viewBox: `0 0 ${width} 54`, role: "img", "aria-label": said },
+      picture(
+        { width, height: 54, "aria-label": said },
         s("text", { x: 0, y: 12 }, "one operation"),
         s("rect", { class: "sum", x: 0, y: 20, width: Math.max(0, share(parts.arithmetic) - 1), height: 26 }),
         s("rect", { class: "fetch on", x: share(parts.arithmetic), y: 20, width: share(parts.movement), height: 26 }),
@@ -119,10 +109,5 @@ export function render({ model, el }) {
     often.put(nearest(model.get("uses")));
     view.draw();
   }
-  const quit = follow(model, ["operation", "place", "uses"], draw);
-  draw();
-  return () => {
-    quit();
-    view.stop();
-  };
+  return follow(model, ["operation", "place", "uses"], draw, view.stop);
 }

@@ -1,4 +1,5 @@
-import { h, s, unique, frame, choice, fit } from "../shared/dom.js";
+import { h, s, unique, frame, choice, picture, fit } from "../shared/dom.js";
+import { verticals, horizontals, roundNumbers } from "../shared/axes.js";
 import { si, plain } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
 import { trend, doubling, roof } from "./model.js";
@@ -47,16 +48,10 @@ export function render({ model, el }) {
       room = (high - low) * 0.06 || 0.5;
     const [a, b] = [low - room, high + room],
       at = (v) => from + ((map(v) - a) / (b - a)) * (to - from),
-      ticks = [];
-    if (isYear) for (let v = Math.ceil(a); v <= b; v += Math.max(1, Math.round((b - a) / 5))) ticks.push(v);
-    else {
-      const fine = b - a < 1.2 ? [1, 2, 5] : [1];
-      for (let e = Math.floor(a); e <= b; e += Math.max(1, Math.round((b - a) / 5)))
-        fine.forEach((m) => {
-          const v = m * 10 ** e;
-          if (Math.log10(v) >= a && Math.log10(v) <= b) ticks.push(v);
-        });
-    }
+      stride = Math.max(1, Math.round((b - a) / 5)),
+      years = [];
+    for (let v = Math.ceil(a); isYear && v <= b; v += stride) years.push(v);
+    const ticks = isYear ? years : roundNumbers(a, b, b - a < 1.2 ? [1, 2, 5] : [1], stride);
     return { at, ticks, low: isYear ? a : 10 ** a, high: isYear ? b : 10 ** b };
   }
   function paint(width) {
@@ -105,13 +100,10 @@ export function render({ model, el }) {
           ? `${label[y]} goes with ${label[x]} to the power of ${plain(found[0])}.`
           : "";
       left.replaceChildren(
-        s(
-          "svg",
+        picture(
           {
             width: w,
             height: tall,
-            viewBox: `0 0 ${w} ${tall}`,
-            role: "img",
             "aria-label": `${points.length} machines, ${label[y]} over ${label[x]}. ${told}`,
           },
           s(
@@ -123,22 +115,8 @@ export function render({ model, el }) {
               s("rect", { x: pad.l, y: pad.t, width: w - pad.l - pad.r, height: tall - pad.t - pad.b }),
             ),
           ),
-          across.ticks.map((v) =>
-            s(
-              "g",
-              {},
-              s("line", { class: "rule", x1: across.at(v), x2: across.at(v), y1: pad.t, y2: tall - pad.b }),
-              s("text", { class: "soft", x: across.at(v), y: tall - pad.b + 16, "text-anchor": "middle" }, say(v, x)),
-            ),
-          ),
-          up.ticks.map((v) =>
-            s(
-              "g",
-              {},
-              s("line", { class: "rule", x1: pad.l, x2: w - pad.r, y1: up.at(v), y2: up.at(v) }),
-              s("text", { class: "soft", x: pad.l - 6, y: up.at(v) + 4, "text-anchor": "end" }, say(v, y)),
-            ),
-          ),
+          verticals(across.ticks, across.at, pad.t, tall - pad.b, (v) => say(v, x)),
+          horizontals(up.ticks, up.at, pad.l, w - pad.r, (v) => say(v, y)),
           line &&
             s("line", {
               class: "trend",
@@ -197,31 +175,14 @@ export function render({ model, el }) {
       const decades = [];
       for (let e = Math.ceil(Math.log10(low)); 10 ** e <= high * 2; e += 1) decades.push(10 ** e);
       right.replaceChildren(
-        s(
-          "svg",
+        picture(
           {
             width: rw,
             height: 330,
-            viewBox: `0 0 ${rw} 330`,
-            role: "img",
             "aria-label": `Rooflines of ${both.map((m) => m.name).join(" and ")}`,
           },
-          [0.1, 1, 10, 100, 1000, 10000].map((v) =>
-            s(
-              "g",
-              {},
-              s("line", { class: "rule", x1: rx(v), x2: rx(v), y1: 10, y2: 294 }),
-              s("text", { class: "soft", x: rx(v), y: 310, "text-anchor": "middle" }, String(v)),
-            ),
-          ),
-          decades.map((v) =>
-            s(
-              "g",
-              {},
-              s("line", { class: "rule", x1: 52, x2: rw - 10, y1: ry(v), y2: ry(v) }),
-              s("text", { class: "soft", x: 48, y: ry(v) + 4, "text-anchor": "end" }, si(v)),
-            ),
-          ),
+          verticals([0.1, 1, 10, 100, 1000, 10000], rx, 10, 294, String),
+          horizontals(decades, ry, 52, rw - 10, si, 4),
           both.map((m) =>
             s("polyline", {
               class: `roof ${m.name === pair[0] ? "a" : "b"}`,
@@ -255,10 +216,5 @@ export function render({ model, el }) {
     });
     view.draw();
   }
-  const quit = follow(model, ["x", "y", "first", "second"], draw);
-  draw();
-  return () => {
-    quit();
-    view.stop();
-  };
+  return follow(model, ["x", "y", "first", "second"], draw, view.stop);
 }

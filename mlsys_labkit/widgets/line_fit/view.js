@@ -1,4 +1,4 @@
-import { h, s, unique, frame, slider, button, fit } from "../shared/dom.js";
+import { h, s, unique, frame, slider, button, picture, fit, whileHeld } from "../shared/dom.js";
 import { plain } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
 import { error, gradient, best, level, largest_rate } from "./model.js";
@@ -23,12 +23,12 @@ export function render({ model, el }) {
   const range = { slope: [m - wide, m + wide], intercept: [b - high, b + high] };
   let path = [start],
     rate = 0.6,
-    timer = null;
+    timer = 0;
   const clamp = (v, [low, top]) => Math.min(top, Math.max(low, v)),
     tidy = (v) => Number(v.toPrecision(5));
   const stop = () => {
     clearInterval(timer);
-    timer = null;
+    timer = 0;
     go.textContent = "Walk downhill";
   };
   const to = (slope, intercept, walked) => {
@@ -97,7 +97,8 @@ export function render({ model, el }) {
     right = h("div", {});
   board.append(left, right);
   ui.stage.append(board);
-  let place = null;
+  /** @type {{ w: number, tall: number } | undefined} */
+  let place;
   function paint(width) {
     const narrow = width < 560,
       w = narrow ? width : (width - 24) / 2,
@@ -114,13 +115,10 @@ export function render({ model, el }) {
       `possible ${plain(least)}.`;
     const clip = unique("lk-clip");
     left.replaceChildren(
-      s(
-        "svg",
+      picture(
         {
           width: w,
           height: tall,
-          viewBox: `0 0 ${w} ${tall}`,
-          role: "img",
           class: "lk-points",
           "aria-label": `${x.length} points and a line. ${said}`,
         },
@@ -141,13 +139,10 @@ export function render({ model, el }) {
     const rings = [0.05, 0.2, 0.5, 1, 2, 4, 8].map((f) => level(x, y, f * (error(x, y, ...start) - least) + 1e-12));
     const points = (list) => list.map(([a, c]) => `${mx(a).toFixed(1)},${my(c).toFixed(1)}`).join(" ");
     right.replaceChildren(
-      s(
-        "svg",
+      picture(
         {
           width: w,
           height: tall,
-          viewBox: `0 0 ${w} ${tall}`,
-          role: "img",
           class: "lk-map",
           "aria-label":
             `The error over slope and intercept, as rings around the best line; ${path.length - 1} steps ` +
@@ -170,9 +165,9 @@ export function render({ model, el }) {
     );
     ui.says.textContent = path.length > 1 ? `${said} ${path.length - 1} steps.` : said;
   }
-  let held = false;
-  const drag = (event) => {
-    if (!held) return;
+  whileHeld(right, (event) => {
+    if (!place) return;
+    stop();
     const box = right.getBoundingClientRect(),
       a = (event.clientX - box.left) / place.w,
       c = 1 - (event.clientY - box.top) / place.tall;
@@ -180,30 +175,12 @@ export function render({ model, el }) {
       range.slope[0] + clamp(a, [0, 1]) * (range.slope[1] - range.slope[0]),
       range.intercept[0] + clamp(c, [0, 1]) * (range.intercept[1] - range.intercept[0]),
     );
-  };
-  right.addEventListener("pointerdown", (event) => {
-    stop();
-    held = true;
-    right.setPointerCapture(event.pointerId);
-    drag(event);
   });
-  right.addEventListener("pointermove", drag);
-  ["pointerup", "pointercancel"].forEach((name) =>
-    right.addEventListener(name, () => {
-      held = false;
-    }),
-  );
   const view = fit(board, paint);
   function draw() {
     slope.put(model.get("slope"));
     intercept.put(model.get("intercept"));
     view.draw();
   }
-  const quit = follow(model, ["slope", "intercept"], draw);
-  draw();
-  return () => {
-    stop();
-    quit();
-    view.stop();
-  };
+  return follow(model, ["slope", "intercept"], draw, stop, view.stop);
 }

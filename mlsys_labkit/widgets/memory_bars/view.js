@@ -1,4 +1,5 @@
-import { h, s, frame, slider, ladder, choice, grid, fit } from "../shared/dom.js";
+import { h, s, frame, slider, ladder, choice, grid, picture, fit } from "../shared/dom.js";
+import { horizontals } from "../shared/axes.js";
 import { si, plain } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
 import { stage, fullest, tensorSizes, pipelineSizes } from "./model.js";
@@ -137,13 +138,9 @@ export function render({ model, el }) {
       thick = Math.min(84, step * 0.62),
       raw = most / 5,
       unit = 10 ** Math.floor(Math.log10(raw));
-    const tick = [1, 2, 5, 10].map((k) => k * unit).find((k) => k >= raw),
+    const tick = [1, 2, 5].map((k) => k * unit).find((k) => k >= raw) ?? 10 * unit,
       marks = [];
-    for (let v = 0; v <= most; v += tick)
-      marks.push(
-        s("line", { class: "rule", x1: left, x2: right, y1: Y(v), y2: Y(v) }),
-        s("text", { class: "soft", x: left - 8, y: Y(v) + 4, "text-anchor": "end" }, si(v, "B")),
-      );
+    for (let v = 0; v <= most; v += tick) marks.push(v);
     const drawn = list.map(({ label, values, on }, i) => {
       const x = left + (i + 0.5) * step;
       let at = 0;
@@ -177,17 +174,14 @@ export function render({ model, el }) {
       );
     });
     plot.replaceChildren(
-      s(
-        "svg",
+      picture(
         {
           class: "lk-bars",
           width: wide,
           height,
-          viewBox: `0 0 ${wide} ${height}`,
-          role: "img",
           "aria-label": sentence(),
         },
-        marks,
+        horizontals(marks, Y, left, right, (v) => si(v, "B"), 8),
         drawn,
         s("line", { class: "room", x1: left, x2: right, y1: Y(room()), y2: Y(room()) }),
         s("line", { class: "usable", x1: left, x2: right, y1: Y(limit()), y2: Y(limit()) }),
@@ -257,10 +251,5 @@ export function render({ model, el }) {
       ),
     );
   }
-  const quit = follow(model, ["name", "device", "layout", "view"], draw);
-  draw();
-  return () => {
-    quit();
-    view.stop();
-  };
+  return follow(model, ["name", "device", "layout", "view"], draw, view.stop);
 }

@@ -1,4 +1,5 @@
-import { h, s, unique, frame, slider, button, grid, fit } from "../shared/dom.js";
+import { h, s, unique, frame, slider, button, grid, picture, fit, whileHeld } from "../shared/dom.js";
+import { horizontals } from "../shared/axes.js";
 import { si, plain } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
 import { live, peak, alive } from "./model.js";
@@ -69,9 +70,10 @@ export function render({ model, el }) {
       ),
     );
 
-  let scale = null,
+  const left = 62;
+  let right = 0,
     shown = 0,
-    point = null;
+    point = () => {};
   function paint(width) {
     if (width !== shown) lay(width);
     shown = width;
@@ -79,23 +81,16 @@ export function render({ model, el }) {
   }
   // All but the cursor: hundreds of events stay as they are while it moves.
   function lay(width) {
+    right = width - 14;
     const height = Math.round(Math.min(340, Math.max(230, width * 0.42))),
-      left = 62,
-      right = width - 14,
       high = 34,
       low = height - 34;
     const unit = 10 ** Math.floor(Math.log10(Math.max(1, most))),
       step = [1, 2, 5, 10].map((m) => (m * unit) / 5).find((v) => most / v <= 6) || unit;
     const X = (at) => left + (at / Math.max(1, final + 1)) * (right - left),
       Y = (bytes) => low - (bytes / Math.max(1, most * 1.06)) * (low - high);
-    scale = { left, right };
     const marks = [];
-    for (let v = 0; v <= most * 1.06; v += step) {
-      marks.push(
-        s("line", { class: "rule", x1: left, x2: right, y1: Y(v), y2: Y(v) }),
-        s("text", { class: "soft", x: left - 8, y: Y(v) + 4, "text-anchor": "end" }, si(v, "B")),
-      );
-    }
+    for (let v = 0; v <= most * 1.06; v += step) marks.push(v);
     const below = rows.map(() => 0);
     const areas = used.map((c) => {
       const floor = [...below];
@@ -127,11 +122,10 @@ export function render({ model, el }) {
     const line = s("line", { x1: 0, x2: 0, y1: high, y2: low }),
       dot = s("circle", { cx: 0, r: 5 }),
       here = s("g", { class: "lk-cursor" }, line, dot);
-    const picture = s(
-      "svg",
-      { width, height, viewBox: `0 0 ${width} ${height}`, role: "img" },
+    const svg = picture(
+      { width, height },
       fills(),
-      marks,
+      horizontals(marks, Y, left, right, (v) => si(v, "B"), 8),
       areas,
       s("line", { class: "axis", x1: left, x2: right, y1: low, y2: low }),
       pin,
@@ -142,13 +136,13 @@ export function render({ model, el }) {
         "event (allocation or free), in order",
       ),
     );
-    plot.replaceChildren(picture);
+    plot.replaceChildren(svg);
     point = () => {
       const at = model.get("cursor"),
         said = tell(at);
       here.style.transform = `translate(${(X(at) + X(at + 1)) / 2}px)`;
       dot.setAttribute("cy", String(Y(sum(rows[at]))));
-      picture.setAttribute("aria-label", `Live bytes by category over ${events.length} events. ${said}`);
+      svg.setAttribute("aria-label", `Live bytes by category over ${events.length} events. ${said}`);
       report(at, said);
     };
   }
@@ -208,33 +202,13 @@ export function render({ model, el }) {
   ui.stage.append(legend, plot);
   ui.rest.append(list);
   const view = fit(plot, paint);
-  let down = false;
-  const drag = (event) => {
-    if (down)
-      go(
-        ((event.clientX - plot.getBoundingClientRect().left - scale.left) / (scale.right - scale.left)) * (final + 1) -
-          0.5,
-      );
-  };
-  plot.addEventListener("pointerdown", (event) => {
-    down = true;
-    plot.setPointerCapture(event.pointerId);
-    drag(event);
+  whileHeld(plot, (event) => {
+    const part = (event.clientX - plot.getBoundingClientRect().left - left) / (right - left);
+    go(part * (final + 1) - 0.5);
   });
-  plot.addEventListener("pointermove", drag);
-  ["pointerup", "pointercancel"].forEach((name) =>
-    plot.addEventListener(name, () => {
-      down = false;
-    }),
-  );
   function draw() {
     cursor.put(model.get("cursor"));
     view.draw();
   }
-  const quit = follow(model, ["cursor"], draw);
-  draw();
-  return () => {
-    quit();
-    view.stop();
-  };
+  return follow(model, ["cursor"], draw, view.stop);
 }

@@ -1,4 +1,4 @@
-import { h, s, KEYS, frame, ladder, choice, button, grid, fit } from "../shared/dom.js";
+import { h, s, KEYS, frame, ladder, choice, button, grid, picture, fit, whileHeld } from "../shared/dom.js";
 import { plain } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
 import { decode, largest, nearest, neighbours } from "./model.js";
@@ -78,7 +78,7 @@ export function render({ model, el }) {
     }
     return found;
   }
-  const picture = fit(line, (width) => {
+  const view = fit(line, (width) => {
     const f = current(),
       value = model.get("value"),
       centre = Math.round(value / span) * span || 0;
@@ -115,9 +115,8 @@ export function render({ model, el }) {
       go(event.shiftKey ? value + (step * span) / 200 : neighbours(f, stored)[step > 0 ? 1 : 0]);
       focusMark();
     });
-    const drawn = s(
-      "svg",
-      { width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "Number line" },
+    const drawn = picture(
+      { width, height, role: "group", "aria-label": "Number line" },
       s("line", { class: "axis", x1: pad, x2: width - pad, y1: base, y2: base }),
       ticks
         ? ticks.map((v) =>
@@ -152,22 +151,13 @@ export function render({ model, el }) {
     line.replaceChildren(drawn);
   });
   const focusMark = () => /** @type {SVGElement} */ (line.querySelector(".lk-mark")).focus();
-  let held = false;
   /** @type {(event: MouseEvent) => number} */
   let at = () => model.get("value");
-  line.addEventListener("pointerdown", (event) => {
-    event.preventDefault();
-    held = true;
-    line.setPointerCapture(event.pointerId);
+  line.addEventListener("pointerdown", (event) => event.preventDefault()); // so that the mark keeps the focus
+  whileHeld(line, (event) => {
     go(at(event));
     focusMark();
   });
-  line.addEventListener("pointermove", (event) => held && go(at(event)));
-  ["pointerup", "pointercancel"].forEach((name) =>
-    line.addEventListener(name, () => {
-      held = false;
-    }),
-  );
 
   function drawBits(f, code) {
     if (f.numbers) {
@@ -221,7 +211,7 @@ export function render({ model, el }) {
     kind.select.value = f.name;
     entry.value = exact(value);
     entry.removeAttribute("aria-invalid");
-    picture.draw();
+    view.draw();
     drawBits(f, code);
     const top = decode(f, largest(f)),
       relative = (g) => {
@@ -251,10 +241,5 @@ export function render({ model, el }) {
   const go = (value) => {
     put(model, { value }, draw);
   };
-  const stop = follow(model, ["value", "format"], draw);
-  draw();
-  return () => {
-    stop();
-    picture.stop();
-  };
+  return follow(model, ["value", "format"], draw, view.stop);
 }

@@ -1,4 +1,4 @@
-import { h, s, frame, ladder, choice, grid, fit } from "../shared/dom.js";
+import { h, s, frame, ladder, choice, grid, picture, fit } from "../shared/dom.js";
 import { plain, whole } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
 import { occupancy } from "./model.js";
@@ -67,9 +67,8 @@ export function render({ model, el }) {
       .slice(0, 12)
       .map(([value, percent]) => `${plain(percent)} % from ${show[key](value)}`)
       .join(", ")}.`;
-    return s(
-      "svg",
-      { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": said },
+    return picture(
+      { width, height, "aria-label": said },
       [0, 50, 100].map((percent) => [
         s("line", { class: "rule", x1: left, x2: right, y1: Y(percent), y2: Y(percent) }),
         s(
@@ -110,13 +109,10 @@ export function render({ model, el }) {
         block >= 0 ? s("text", { x: x + cell / 2, y: y + high / 2 + 4, "text-anchor": "middle" }, String(block)) : null,
       );
     });
-    return s(
-      "svg",
+    return picture(
       {
         width,
         height: rows * high,
-        viewBox: `0 0 ${width} ${rows * high}`,
-        role: "img",
         "aria-label": `${result.warps} of ${all} warp slots in use, by ${result.blocks} blocks`,
       },
       cells,
@@ -199,10 +195,5 @@ export function render({ model, el }) {
     Object.keys(lists).forEach((key, i) => fields[i].put(get(key)));
     view.draw();
   }
-  const quit = follow(model, ["architecture", "threads", "registers", "shared"], draw);
-  draw();
-  return () => {
-    quit();
-    view.stop();
-  };
+  return follow(model, ["architecture", "threads", "registers", "shared"], draw, view.stop);
 }

@@ -1,4 +1,4 @@
-import { h, s, KEYS, unique, frame, slider, button, fit } from "../shared/dom.js";
+import { h, s, KEYS, unique, frame, slider, button, picture, fit, whileHeld } from "../shared/dom.js";
 import { plain } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
 import { covariance, direction, kept, total, tail, principal } from "./model.js";
@@ -76,7 +76,7 @@ export function render({ model, el }) {
       y = p[0] * Math.sin(a) + p[1] * Math.cos(a);
     return [x, p[2] * 0.9 + y * 0.436];
   };
-  let heart = null;
+  let heart = [0, 0];
   function paint(width) {
     const narrow = width < 560,
       side = Math.min(380, narrow ? width : width * 0.55),
@@ -127,13 +127,10 @@ export function render({ model, el }) {
     const said =
       `This direction keeps ${share} % of the variance and loses ${plain(100 - Number(share))} %; ` +
       `the best direction keeps ${limit} %.`;
-    const scatter = s(
-      "svg",
+    const scatter = picture(
       {
         width: side,
         height: side,
-        viewBox: `0 0 ${side} ${side}`,
-        role: "img",
         class: "lk-cloud",
         "aria-label": `${points.length} points and a line through their mean. ${said}`,
       },
@@ -148,13 +145,10 @@ export function render({ model, el }) {
     const w = narrow ? width : width - side - 28,
       bar = (v) => (v / Math.max(1e-300, all)) * w;
     const edge = bar(values[0]);
-    const sumBar = s(
-      "svg",
+    const sumBar = picture(
       {
         width: w,
         height: 66,
-        viewBox: `0 0 ${w} 66`,
-        role: "img",
         "aria-label": `Kept ${heldText} plus lost ${lostText} is the total ${allText}`,
       },
       s(
@@ -189,13 +183,10 @@ export function render({ model, el }) {
       gap = n > 60 ? 0 : 2,
       each = w / n,
       high = Math.max(1e-300, spectrum[0]);
-    const bars = s(
-      "svg",
+    const bars = picture(
       {
         width: w,
         height: tall + 18,
-        viewBox: `0 0 ${w} ${tall + 18}`,
-        role: "img",
         "aria-label": `Spectrum of ${n} eigenvalues, largest first; ${k} kept`,
       },
       spectrum.map((v, i) =>
@@ -236,27 +227,15 @@ export function render({ model, el }) {
   );
   ui.stage.append(board);
   const view = fit(board, paint);
-  let held = false;
-  const drag = (event) => {
-    if (!held || dims !== 2) return;
+  whileHeld(pieces.scatter, (event) => {
+    if (dims !== 2) return;
     const box = pieces.scatter.getBoundingClientRect();
     set({
       angle: wrap(
         (Math.atan2(box.top + heart[1] - event.clientY, event.clientX - box.left - heart[0]) * 180) / Math.PI,
       ),
     });
-  };
-  pieces.scatter.addEventListener("pointerdown", (event) => {
-    held = true;
-    pieces.scatter.setPointerCapture(event.pointerId);
-    drag(event);
   });
-  pieces.scatter.addEventListener("pointermove", drag);
-  ["pointerup", "pointercancel"].forEach((name) =>
-    pieces.scatter.addEventListener(name, () => {
-      held = false;
-    }),
-  );
   function draw() {
     angle.put(model.get("angle"));
     tilt.put(model.get("tilt"));
@@ -264,10 +243,5 @@ export function render({ model, el }) {
     tick.checked = model.get("axes");
     view.draw();
   }
-  const quit = follow(model, ["angle", "tilt", "k", "axes"], draw);
-  draw();
-  return () => {
-    quit();
-    view.stop();
-  };
+  return follow(model, ["angle", "tilt", "k", "axes"], draw, view.stop);
 }

@@ -32,7 +32,7 @@ export function bars(name, p, m, v, forward, backward) {
     ends = new Map(),
     at = rows.map(() => 0),
     free = rows.map(() => 0),
-    drawn = rows.map(() => []);
+    drawn = rows.map(() => /** @type {any[]} */ ([]));
   const took = { F: forward / v, B: (split ? backward / 2 : backward) / v, W: backward / 2 / v };
   for (let left = rows.flat().length; left;) {
     for (let s = 0; s < p; s += 1) {

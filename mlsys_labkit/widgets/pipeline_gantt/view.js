@@ -1,4 +1,4 @@
-import { h, s, frame, slider, choice, grid, fit } from "../shared/dom.js";
+import { h, s, frame, slider, choice, grid, picture, fit } from "../shared/dom.js";
 import { si, plain } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
 import { range, bars, bubble, idle, live } from "./model.js";
@@ -78,7 +78,7 @@ export function render({ model, el }) {
   const name = (bar) => (traced ? (bar[1].length === 1 ? bar[1] + bar[2] : bar[2]) : bar[1] + bar[2]);
   let made = "",
     shown = "",
-    move = null;
+    move = () => {};
   const shape = () => ["stages", "micro_batches", "schedule", "chunks", "backward"].map(get).join();
   function paint(width) {
     const key = `${width},${shape()}`;
@@ -152,7 +152,7 @@ export function render({ model, el }) {
       }),
     );
     const unit = 10 ** Math.floor(Math.log10(length / 4)),
-      step = [1, 2, 5, 10].map((k) => k * unit).find((k) => length / k <= (width < 520 ? 5 : 9)),
+      step = [1, 2, 5].map((k) => k * unit).find((k) => length / k <= (width < 520 ? 5 : 9)) ?? 10 * unit,
       ticks = range(Math.floor(length / step + 1e-9) + 1);
     const said = sentence(),
       cursor = s("line", { class: "lk-cursor", y1: 0, y2: low });
@@ -162,9 +162,8 @@ export function render({ model, el }) {
       report(p, held, at);
     };
     plot.replaceChildren(
-      s(
-        "svg",
-        { width, height: low + 20, viewBox: `0 0 ${width} ${low + 20}`, role: "img", "aria-label": said },
+      picture(
+        { width, height: low + 20, "aria-label": said },
         rows,
         boxes,
         lines,
@@ -287,10 +286,5 @@ export function render({ model, el }) {
     Object.entries(fields).forEach(([key, field]) => field.put(get(key)));
     view.draw();
   }
-  const quit = follow(model, ["stages", "micro_batches", "schedule", "chunks", "backward", "cursor"], draw);
-  draw();
-  return () => {
-    quit();
-    view.stop();
-  };
+  return follow(model, ["stages", "micro_batches", "schedule", "chunks", "backward", "cursor"], draw, view.stop);
 }

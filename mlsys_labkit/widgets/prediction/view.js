@@ -68,7 +68,5 @@ export function render({ model, el }) {
     ui.says.textContent =
       (right(choice, answer) ? "Right." : `Not this time: it is ${letter(answer)}.`) + ` ${model.get("because")}`;
   }
-  const stop = follow(model, ["choice"], draw);
-  draw();
-  return stop;
+  return follow(model, ["choice"], draw);
 }

@@ -67,7 +67,5 @@ export function render({ model, el }) {
         : []),
     );
   }
-  const stop = follow(model, ["tasks", "says", "notes", "news"], draw);
-  draw();
-  return stop;
+  return follow(model, ["tasks", "says", "notes", "news"], draw);
 }

@@ -21,9 +21,8 @@ export function span(rows, first, count, end) {
 export function ticks(low, high, most) {
   if (high <= low) return [];
   const power = Math.floor(Math.log10((high - low) / most));
-  const step = [1, 2, 5, 10, 20]
-    .map((size) => (power >= 0 ? size * 10 ** power : size / 10 ** -power))
-    .find((size) => (high - low) / size <= most);
+  const sizes = [1, 2, 5, 10, 20].map((size) => (power >= 0 ? size * 10 ** power : size / 10 ** -power));
+  const step = sizes.find((size) => (high - low) / size <= most) ?? sizes[4];
   const found = [];
   for (let count = Math.ceil(low / step); count <= Math.floor(high / step) && found.length < most; count += 1)
     found.push(count * step);

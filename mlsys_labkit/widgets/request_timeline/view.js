@@ -1,4 +1,4 @@
-import { h, s, unique, frame, slider, ladder, fit } from "../shared/dom.js";
+import { h, s, unique, frame, slider, ladder, picture, fit } from "../shared/dom.js";
 import { plain, si, whole } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
 import { ttft, tpot, missed, goodput, span, ticks } from "./model.js";
@@ -141,13 +141,10 @@ export function render({ model, el }) {
       ];
     };
     const [met, rate] = goodput(rows, get("ttft"), get("tpot"), get("seconds"));
-    const svg = s(
-      "svg",
+    const svg = picture(
       {
         width,
         height,
-        viewBox: `0 0 ${width} ${height}`,
-        role: "img",
         "aria-label":
           `Timeline of ${shown.length} requests: ${met} of ${rows.length} in time, goodput ` +
           `${plain(rate)} requests a second. ${told(get("row"))}`,
@@ -235,10 +232,5 @@ export function render({ model, el }) {
       `time: goodput ${plain(rate)} requests/s. ${told(get("row"))}`;
     view.draw();
   }
-  const quit = follow(model, ["ttft", "tpot", "row"], draw);
-  draw();
-  return () => {
-    quit();
-    view.stop();
-  };
+  return follow(model, ["ttft", "tpot", "row"], draw, view.stop);
 }

@@ -1,4 +1,5 @@
-import { h, s, frame, slider, choice, grid, fit } from "../shared/dom.js";
+import { h, s, frame, slider, choice, grid, picture, fit, whileHeld } from "../shared/dom.js";
+import { verticals, horizontals, roundNumbers } from "../shared/axes.js";
 import { si, plain } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
 import { ITEM_BYTES, ridge, attainable, bound, leastSeconds, matmul } from "./model.js";
@@ -21,7 +22,7 @@ export function render({ model, el }) {
   const set = (values) => {
     put(model, values, draw);
   };
-  const names = (field) =>
+  const keys = (field) =>
     [...new Set(machines.flatMap((machine) => Object.keys(machine[field])))].map((key) => [key, key]);
   const list = machines.map((machine, i) => [
     String(i),
@@ -32,8 +33,8 @@ export function render({ model, el }) {
   const second = choice("Compare with", [["-1", "none"], ...list], String(get("second")), (v) =>
     set({ second: Number(v) }),
   );
-  const dtype = choice("Number format", names("peaks"), get("dtype"), (v) => size({ dtype: v }));
-  const level = choice("Memory level", names("bandwidths"), get("level"), (v) => set({ level: v }));
+  const dtype = choice("Number format", keys("peaks"), get("dtype"), (v) => set(sized({ dtype: v })));
+  const level = choice("Memory level", keys("bandwidths"), get("level"), (v) => set({ level: v }));
   const mode = choice(
     "Work",
     [
@@ -41,7 +42,7 @@ export function render({ model, el }) {
       ["matmul", "matrix product m, n, k"],
     ],
     get("mode"),
-    (v) => size({ mode: v }),
+    (v) => set(sized({ mode: v })),
   );
   const logs = (label, name, low, high, unit) =>
     slider(label, {
@@ -59,7 +60,7 @@ export function render({ model, el }) {
       max: 15,
       value: Math.log2(get(name)),
       show: (power) => String(2 ** power),
-      input: (power) => size({ [name]: 2 ** power }),
+      input: (power) => set(sized({ [name]: 2 ** power })),
     }),
   );
   ui.controls.append(
@@ -74,10 +75,10 @@ export function render({ model, el }) {
   );
 
   // In matmul mode the sizes decide FLOPs and bytes.
-  function size(values) {
+  function sized(values = {}) {
     const next = { mode: get("mode"), m: get("m"), n: get("n"), k: get("k"), dtype: get("dtype"), ...values },
       [flops, bytes] = matmul(next.m, next.n, next.k, ITEM_BYTES[next.dtype]);
-    set(next.mode === "matmul" ? { ...values, flops, bytes } : { ...values });
+    return next.mode === "matmul" ? { ...values, flops, bytes } : values;
   }
   const picks = () =>
     [get("first"), get("second")]
@@ -95,16 +96,16 @@ export function render({ model, el }) {
   const whole = (machine) => machine.peak && machine.bandwidth;
   const intensity = () => get("flops") / get("bytes");
 
-  let scale = null;
+  const x0 = -2, // decades of the intensity
+    x1 = 4,
+    left = 66;
+  let right = left;
   function paint(width) {
+    right = width - 22;
     const height = Math.round(Math.min(440, Math.max(300, width * 0.56))),
-      left = 66,
-      right = width - 22,
       top = 22,
       bottom = height - 40;
-    const ready = picks().filter(whole),
-      x0 = -2,
-      x1 = 4;
+    const ready = picks().filter(whole);
     const tops = ready.map((machine) => machine.peak);
     const y1 = Math.ceil(Math.log10(Math.max(1e9, ...tops)) + 0.25);
     const y0 = Math.min(
@@ -114,32 +115,16 @@ export function render({ model, el }) {
     const clamp = (v, low, high) => Math.min(high, Math.max(low, v));
     const X = (value) => left + ((clamp(Math.log10(value), x0, x1) - x0) / (x1 - x0)) * (right - left);
     const Y = (value) => bottom - ((clamp(Math.log10(value), y0, y1) - y0) / (y1 - y0)) * (bottom - top);
-    scale = { left, right, x0, x1 };
-    const marks = [];
-    for (let e = x0; e <= x1; e += 1) {
-      marks.push(
-        s("line", { class: "rule", x1: X(10 ** e), x2: X(10 ** e), y1: top, y2: bottom }),
-        s(
-          "text",
-          { class: "soft", x: X(10 ** e), y: bottom + 16, "text-anchor": "middle" },
-          String(Number((10 ** e).toPrecision(1))),
-        ),
-      );
-    }
-    for (let e = y0; e <= y1; e += 1) {
-      marks.push(
-        s("line", { class: "rule", x1: left, x2: right, y1: Y(10 ** e), y2: Y(10 ** e) }),
-        s("text", { class: "soft", x: left - 8, y: Y(10 ** e) + 4, "text-anchor": "end" }, si(10 ** e)),
-      );
-    }
-    marks.push(
+    const marks = [
+      verticals(roundNumbers(x0, x1, [1]), X, top, bottom, (v) => String(Number(v.toPrecision(1)))),
+      horizontals(roundNumbers(y0, y1, [1]), Y, left, right, si, 8),
       s(
         "text",
         { class: "soft", x: (left + right) / 2, y: height - 6, "text-anchor": "middle" },
         "arithmetic intensity, FLOP/B",
       ),
       s("text", { class: "soft", x: 4, y: 12 }, "FLOP/s"),
-    );
+    ];
 
     const roofs = ready.map((machine) => {
       const { peak, bandwidth, which, origin } = machine,
@@ -204,14 +189,7 @@ export function render({ model, el }) {
       );
     });
     const said = sentence();
-    const svg = s(
-      "svg",
-      { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": said, class: "lk-plot" },
-      marks,
-      roofs,
-      own,
-      here,
-    );
+    const svg = picture({ width, height, "aria-label": said, class: "lk-plot" }, marks, roofs, own, here);
     plot.replaceChildren(svg);
     ui.says.textContent = said;
     report();
@@ -269,31 +247,11 @@ export function render({ model, el }) {
   const plot = h("div", {});
   ui.stage.append(plot);
   const view = fit(plot, paint);
-  let held = false;
-  const drag = (event) => {
-    if (!held || !scale) return;
+  whileHeld(plot, (event) => {
     const box = plot.getBoundingClientRect();
-    const part = Math.min(1, Math.max(0, (event.clientX - box.left - scale.left) / (scale.right - scale.left)));
-    put(
-      model,
-      {
-        mode: "free",
-        flops: fromLog(toLog(Math.max(1, 10 ** (scale.x0 + part * (scale.x1 - scale.x0)) * get("bytes")))),
-      },
-      draw,
-    );
-  };
-  plot.addEventListener("pointerdown", (event) => {
-    held = true;
-    plot.setPointerCapture(event.pointerId);
-    drag(event);
+    const part = Math.min(1, Math.max(0, (event.clientX - box.left - left) / (right - left)));
+    set({ mode: "free", flops: fromLog(toLog(Math.max(1, 10 ** (x0 + part * (x1 - x0)) * get("bytes")))) });
   });
-  plot.addEventListener("pointermove", drag);
-  ["pointerup", "pointercancel"].forEach((name) =>
-    plot.addEventListener(name, () => {
-      held = false;
-    }),
-  );
 
   function draw() {
     const product = get("mode") === "matmul";
@@ -311,10 +269,7 @@ export function render({ model, el }) {
     bytes.put(toLog(get("bytes")));
     view.draw();
   }
-  const quit = follow(model, ["first", "second", "dtype", "level", "mode", "flops", "bytes", "m", "n", "k"], draw);
-  size();
-  return () => {
-    quit();
-    view.stop();
-  };
+  put(model, sized());
+  const names = ["first", "second", "dtype", "level", "mode", "flops", "bytes", "m", "n", "k"];
+  return follow(model, names, draw, view.stop);
 }

@@ -1,4 +1,5 @@
-import { h, s, unique, frame, slider, button, grid, fit } from "../shared/dom.js";
+import { h, s, unique, frame, slider, logSlider, button, grid, picture, fit } from "../shared/dom.js";
+import { verticals, horizontals, roundNumbers } from "../shared/axes.js";
 import { si, plain } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
 import { loss, bestParameters, lifetime, tokensFor } from "./model.js";
@@ -20,27 +21,28 @@ export function render({ model, el }) {
     const e = Math.floor(Math.log10(v) + 1e-9);
     return `${(v / 10 ** e).toFixed(1)}e${e}`;
   };
-  const flops = slider("Training, FLOPs", {
+  const flops = logSlider("Training, FLOPs", {
     min: 18,
     max: 27,
     step: 0.1,
-    value: Math.log10(model.get("flops")),
-    show: (v) => exp(10 ** v),
-    input: (v) => set({ flops: 10 ** v }),
+    value: model.get("flops"),
+    show: exp,
+    input: (v) => set({ flops: v }),
   });
-  const size = slider("Parameters", {
+  const size = logSlider("Parameters", {
     min: 7,
     max: 13,
     step: 0.02,
-    value: Math.log10(model.get("parameters")),
-    show: (v) => si(10 ** v),
-    input: (v) => set({ parameters: 10 ** v }),
+    value: model.get("parameters"),
+    show: si,
+    input: (v) => set({ parameters: v }),
   });
+  const servedStep = () => (model.get("served") ? Math.round((Math.log10(model.get("served")) - 10) * 10) : 0);
   const served = slider("Tokens served in its life", {
     min: 0,
     max: 60,
     step: 1,
-    value: model.get("served") ? Math.round((Math.log10(model.get("served")) - 10) * 10) : 0,
+    value: servedStep(),
     show: (v) => (v ? si(10 ** (10 + v / 10)) : "none"),
     input: (v) => set({ served: v ? 10 ** (10 + v / 10) : 0 }),
   });
@@ -60,14 +62,15 @@ export function render({ model, el }) {
   ui.rest.append(sums);
   // The size with the least arithmetic over a life, at the loss of the dot.
   function thrifty(target) {
-    let found = null;
+    let best = { n: 0, d: 0, flops: Infinity };
     for (let e = 7; e <= 13; e += 0.01) {
       const n = 10 ** e,
         d = tokensFor(law, n, target);
-      if (d && (!found || lifetime(n, d, model.get("served")) < found.flops))
-        found = { n, d, flops: lifetime(n, d, model.get("served")) };
+      if (d === null) continue;
+      const flops = lifetime(n, d, model.get("served"));
+      if (flops < best.flops) best = { n, d, flops };
     }
-    return found;
+    return best;
   }
   function paint(width) {
     const tall = 300,
@@ -93,13 +96,10 @@ export function render({ model, el }) {
         `parameter; the best size for this training is ${si(best)}, with loss ` +
         `${loss(law, best, C / 6 / best).toFixed(3)}.`;
     board.replaceChildren(
-      s(
-        "svg",
+      picture(
         {
           width,
           height: tall,
-          viewBox: `0 0 ${width} ${tall}`,
-          role: "img",
           "aria-label": `Loss over parameters for budgets of 1e19 to 1e26 FLOPs. ${said}`,
         },
         s(
@@ -111,22 +111,8 @@ export function render({ model, el }) {
             s("rect", { x: pad.l, y: pad.t, width: width - pad.l - pad.r, height: tall - pad.t - pad.b }),
           ),
         ),
-        [7, 8, 9, 10, 11, 12, 13].map((e) =>
-          s(
-            "g",
-            {},
-            s("line", { class: "rule", x1: px(10 ** e), x2: px(10 ** e), y1: pad.t, y2: tall - pad.b }),
-            s("text", { class: "soft", x: px(10 ** e), y: tall - pad.b + 16, "text-anchor": "middle" }, si(10 ** e)),
-          ),
-        ),
-        [2, 2.5, 3, 3.5].map((v) =>
-          s(
-            "g",
-            {},
-            s("line", { class: "rule", x1: pad.l, x2: width - pad.r, y1: py(v), y2: py(v) }),
-            s("text", { class: "soft", x: pad.l - 6, y: py(v) + 4, "text-anchor": "end" }, v.toFixed(1)),
-          ),
-        ),
+        verticals(roundNumbers(7, 13, [1]), px, pad.t, tall - pad.b, si),
+        horizontals([2, 2.5, 3, 3.5], py, pad.l, width - pad.r, (v) => v.toFixed(1)),
         s("line", { class: "floor", x1: pad.l, x2: width - pad.r, y1: py(law.floor), y2: py(law.floor) }),
         s(
           "text",
@@ -162,7 +148,7 @@ export function render({ model, el }) {
     );
     const rows = [["this model", si(N), si(D), plain(D / N), exp(lifetime(N, D, model.get("served")))]],
       thrift = thrifty(L);
-    if (thrift)
+    if (thrift.n)
       rows.push([
         "same loss, least arithmetic over its life",
         si(thrift.n),
@@ -181,15 +167,10 @@ export function render({ model, el }) {
   }
   const view = fit(board, paint);
   function draw() {
-    flops.put(Math.log10(model.get("flops")));
-    size.put(Math.log10(model.get("parameters")));
-    served.put(model.get("served") ? Math.round((Math.log10(model.get("served")) - 10) * 10) : 0);
+    flops.put(model.get("flops"));
+    size.put(model.get("parameters"));
+    served.put(servedStep());
     view.draw();
   }
-  const quit = follow(model, ["flops", "parameters", "served"], draw);
-  draw();
-  return () => {
-    quit();
-    view.stop();
-  };
+  return follow(model, ["flops", "parameters", "served"], draw, view.stop);
 }

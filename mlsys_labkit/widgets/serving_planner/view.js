@@ -1,4 +1,5 @@
-import { h, s, frame, slider, ladder, choice, grid, fit } from "../shared/dom.js";
+import { h, s, frame, slider, ladder, choice, grid, picture, fit } from "../shared/dom.js";
+import { verticals, horizontals, roundNumbers } from "../shared/axes.js";
 import { si, plain, whole } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
 import { memory, decodeSeconds, prefillSeconds, usdPerMillion, mostUsers } from "./model.js";
@@ -92,13 +93,10 @@ export function render({ model, el }) {
     ];
     let x = 0;
     bars.replaceChildren(
-      s(
-        "svg",
+      picture(
         {
           width: w,
           height: 62,
-          viewBox: `0 0 ${w} 62`,
-          role: "img",
           "aria-label":
             `Memory of each GPU: weights ${si(held.weights, "B")}, cache ${si(held.cache, "B")}, ` +
             (fits ? `${si(held.free, "B")} free` : `${si(-held.free, "B")} too much`),
@@ -134,42 +132,16 @@ export function render({ model, el }) {
       [y0, y1] = logs(many.map((p) => p.usd));
     const px = (v) => pad.l + ((Math.log10(v) - x0) / (x1 - x0)) * (w - pad.l - pad.r),
       py = (v) => tall - pad.b - ((Math.log10(v) - y0) / (y1 - y0)) * (tall - pad.t - pad.b);
-    const ticks = (a, b) => {
-      const out = [];
-      for (let e = Math.floor(a); e <= b; e += 1)
-        [1, 2, 5].forEach((m) => {
-          const v = m * 10 ** e;
-          if (Math.log10(v) >= a && Math.log10(v) <= b) out.push(v);
-        });
-      return out;
-    };
     const here = { ms: 1e3 * decodeSeconds(q), usd: usdPerMillion(q) };
     curve.replaceChildren(
-      s(
-        "svg",
+      picture(
         {
           width: w,
           height: tall,
-          viewBox: `0 0 ${w} ${tall}`,
-          role: "img",
           "aria-label": "Price of a million tokens over the time a user waits for each, from 1 to 1024 users",
         },
-        ticks(x0, x1).map((v) =>
-          s(
-            "g",
-            {},
-            s("line", { class: "rule", x1: px(v), x2: px(v), y1: pad.t, y2: tall - pad.b }),
-            s("text", { class: "soft", x: px(v), y: tall - pad.b + 16, "text-anchor": "middle" }, plain(v)),
-          ),
-        ),
-        ticks(y0, y1).map((v) =>
-          s(
-            "g",
-            {},
-            s("line", { class: "rule", x1: pad.l, x2: w - pad.r, y1: py(v), y2: py(v) }),
-            s("text", { class: "soft", x: pad.l - 6, y: py(v) + 4, "text-anchor": "end" }, `${plain(v)} $`),
-          ),
-        ),
+        verticals(roundNumbers(x0, x1), px, pad.t, tall - pad.b, plain),
+        horizontals(roundNumbers(y0, y1), py, pad.l, w - pad.r, (v) => `${plain(v)} $`),
         s("polyline", {
           class: "way",
           points: many.map((p) => `${px(p.ms).toFixed(1)},${py(p.usd).toFixed(1)}`).join(" "),
@@ -225,10 +197,5 @@ export function render({ model, el }) {
     ["price", "efficiency"].forEach((name) => fields[name].put(model.get(name)));
     view.draw();
   }
-  const quit = follow(model, ["model", "device", "gpus", "bits", "users", "context", "price", "efficiency"], draw);
-  draw();
-  return () => {
-    quit();
-    view.stop();
-  };
+  return follow(model, ["model", "device", "gpus", "bits", "users", "context", "price", "efficiency"], draw, view.stop);
 }

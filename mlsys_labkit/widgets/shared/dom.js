@@ -40,6 +40,14 @@ export const h = (tag, attributes, ...children) => build(document.createElement(
 export const s = (tag, attributes, ...children) =>
   build(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 
+/**
+ * A picture at its own size, of the elements in it; "aria-label" tells those who cannot see it.
+ * @param {Record<string, any> & { width: number, height: number }} attributes
+ * @param {Child[]} children
+ */
+export const picture = (attributes, ...children) =>
+  s("svg", { viewBox: `0 0 ${attributes.width} ${attributes.height}`, role: "img", ...attributes }, ...children);
+
 /** JupyterLab takes arrows, space and letters before the page sees them, unless the element in focus has this. */
 export const KEYS = { "data-lm-suppress-shortcuts": "true" };
 
@@ -97,7 +105,25 @@ export function slider(label, { min, max, step = 1, value, show = String, input 
     put(Number(range.value));
     input(Number(range.value));
   });
-  return { el: h("label", { class: "lk-field" }, h("span", {}, label), output, range), put, range };
+  return { el: h("label", { class: "lk-field" }, h("span", {}, label), output, range), put, range, output };
+}
+
+/**
+ * A slider over powers of ten, whose bounds and step are exponents.
+ * @param {string} label
+ * @param {{
+ *   min: number, max: number, step: number, value: number,
+ *   show: (value: number) => string, input: (value: number) => void,
+ * }} options
+ */
+export function logSlider(label, { value, show, input, ...bounds }) {
+  const field = slider(label, {
+    ...bounds,
+    value: Math.log10(value),
+    show: (exponent) => show(10 ** exponent),
+    input: (exponent) => input(10 ** exponent),
+  });
+  return { ...field, put: (/** @type {number} */ next) => field.put(Math.log10(next)) };
 }
 
 /**
@@ -181,4 +207,26 @@ export function fit(box, paint) {
   });
   watch.observe(box);
   return { draw, stop: () => watch.disconnect() };
+}
+
+/**
+ * Call `drag` when a pointer is pressed on `node`, and with each of its moves until it is let go.
+ * @param {HTMLElement} node
+ * @param {(event: PointerEvent) => void} drag
+ */
+export function whileHeld(node, drag) {
+  let held = false;
+  const release = () => {
+    held = false;
+  };
+  node.addEventListener("pointerdown", (event) => {
+    held = true;
+    node.setPointerCapture(event.pointerId);
+    drag(event);
+  });
+  node.addEventListener("pointermove", (event) => {
+    if (held) drag(event);
+  });
+  node.addEventListener("pointerup", release);
+  node.addEventListener("pointercancel", release);
 }

@@ -15,18 +15,23 @@
 let pending = null;
 
 /**
- * Call `redraw` whenever one of the fields changes. Returns a function that stops this.
+ * Draw now, and again whenever one of the fields changes. Returns a function that stops this and calls `stops`.
  * @param {Model} model
  * @param {string[]} names
  * @param {() => void} redraw
+ * @param {(() => void)[]} stops
  */
-export function follow(model, names, redraw) {
+export function follow(model, names, redraw, ...stops) {
   const heard = () => {
     if (pending) pending.add(redraw);
     else redraw();
   };
   names.forEach((name) => model.on(`change:${name}`, heard));
-  return () => names.forEach((name) => model.off(`change:${name}`, heard));
+  redraw();
+  return () => {
+    stops.forEach((stop) => stop());
+    names.forEach((name) => model.off(`change:${name}`, heard));
+  };
 }
 
 /**

@@ -137,7 +137,8 @@ export function render({ model, el }) {
     ),
   );
 
-  const formula = h("p", { class: "lk-formula mono" });
+  const expression = h("code", { class: "lk-code" }),
+    formula = h("p", { class: "lk-formula mono" });
   const tensor = h("div", { class: "lk-tensor", role: "group", "aria-label": "The view's elements: arrow keys move" });
   const memory = h("div", { class: "lk-memory" });
   const facts = h("div", { class: "lk-scroll" });
@@ -145,7 +146,7 @@ export function render({ model, el }) {
     h(
       "div",
       { class: "lk-pair" },
-      h("div", {}, h("h4", {}, "The view ", h("code", { class: "lk-code" })), tensor),
+      h("div", {}, h("h4", {}, "The view ", expression), tensor),
       h(
         "div",
         {},
@@ -208,7 +209,7 @@ export function render({ model, el }) {
       field.input.removeAttribute("aria-invalid");
     });
     acts.forEach((a) => a.check(view));
-    ui.stage.querySelector(".lk-code").textContent = code;
+    expression.textContent = code;
     all = indices(view.shape);
     spots = places(view);
     const count = spots.length,
@@ -304,7 +305,5 @@ export function render({ model, el }) {
     at = 0;
     put(model, view, draw);
   };
-  const stop = follow(model, ["shape", "strides", "offset"], draw);
-  draw();
-  return stop;
+  return follow(model, ["shape", "strides", "offset"], draw);
 }

@@ -1,4 +1,5 @@
-import { h, s, frame, slider, ladder, button, grid, fit } from "../shared/dom.js";
+import { h, s, frame, slider, ladder, button, grid, picture, fit } from "../shared/dom.js";
+import { player } from "../shared/player.js";
 import { si, plain } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
 import { steps, loadedBytes, intensity, sharedBytes, threads, sharedLoadsPerFma, walk } from "./model.js";
@@ -19,8 +20,11 @@ export function render({ model, el }) {
     item = get("item");
   const tiles = get("tiles"),
     sizes = [...new Set([16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, get("n")])].sort((a, b) => a - b);
-  const still = matchMedia("(prefers-reduced-motion: reduce)");
   const clamp = (v, high) => Math.max(0, Math.min(high, v));
+  const halt = (values) => {
+    play.pause();
+    set(values);
+  };
   const set = (values) => {
     const next = {
       n: get("n"),
@@ -48,10 +52,7 @@ export function render({ model, el }) {
       list,
       get(name),
       (v) => (name === "n" ? String(v) : `${v} x ${v}`),
-      (v) => {
-        pause();
-        set({ [name]: v, block: 0, step: 0 });
-      },
+      (v) => halt({ [name]: v, block: 0, step: 0 }),
     );
   const n = of("n (rows and columns)", sizes, "n"),
     tile = of("Tile", tiles, "tile"),
@@ -62,37 +63,22 @@ export function render({ model, el }) {
     max: 1,
     value: 0,
     show: (b) => `${Math.floor(b / across())}, ${b % across()}`,
-    input: (b) => {
-      pause();
-      set({ block: b, step: 0 });
-    },
+    input: (b) => halt({ block: b, step: 0 }),
   });
   const step = slider("Step along k", {
     min: 0,
     max: 1,
     value: 0,
     show: (k) => `${k + 1} of ${across()}`,
-    input: (k) => {
-      pause();
-      set({ step: k });
-    },
+    input: (k) => halt({ step: k }),
   });
-  const move = (by) => {
+  const moved = (by) => {
     const count = across(),
       all = count ** 3,
       at = (get("block") * count + get("step") + by + all) % all;
-    set({ block: Math.floor(at / count), step: at % count });
+    return { block: Math.floor(at / count), step: at % count };
   };
-  let timer = null;
-  const play = button("Play", () => (timer ? (pause(), draw()) : start()));
-  const start = () => {
-    timer = setInterval(() => (el.isConnected ? move(1) : pause()), PACE);
-    draw();
-  };
-  const pause = () => {
-    clearInterval(timer);
-    timer = null;
-  };
+  const play = player(el, PACE, () => set(moved(1)), draw);
   ui.controls.append(
     n.el,
     tile.el,
@@ -102,15 +88,9 @@ export function render({ model, el }) {
     h(
       "div",
       { class: "lk-buttons" },
-      button("Previous step", () => {
-        pause();
-        move(-1);
-      }),
-      button("Next step", () => {
-        pause();
-        move(1);
-      }),
-      play,
+      button("Previous step", () => halt(moved(-1))),
+      button("Next step", () => halt(moved(1))),
+      play.button,
     ),
   );
 
@@ -152,9 +132,8 @@ export function render({ model, el }) {
       ];
     };
     const [down, right] = [c[0], c[2]];
-    const svg = s(
-      "svg",
-      { width, height: y1 + side + 6, viewBox: `0 0 ${width} ${y1 + side + 6}`, role: "img", "aria-label": sentence() },
+    const svg = picture(
+      { width, height: y1 + side + 6, "aria-label": sentence() },
       // In the empty corner: the block's tile of C up close, and what one thread owns of it.
       close(x0, y0, side - 4, T, R),
       box(x1, y0, [0, N, right, c[3]], "lk-band b"),
@@ -174,15 +153,11 @@ export function render({ model, el }) {
       const from = svg.getBoundingClientRect(),
         col = Math.floor((event.clientX - from.left - x1) / px / T),
         row = Math.floor((event.clientY - from.top - y1) / px / T);
-      if (row >= 0 && col >= 0 && row < count && col < count) {
-        pause();
-        set({ block: row * count + col, step: 0 });
-      }
+      if (row >= 0 && col >= 0 && row < count && col < count) halt({ block: row * count + col, step: 0 });
     });
     plot.replaceChildren(svg);
-    play.textContent = timer ? "Pause" : "Play";
-    play.hidden = still.matches;
-    if (!timer) ui.says.textContent = sentence();
+    play.draw();
+    if (!play.plays()) ui.says.textContent = sentence();
     report();
   }
   function close(x, y, side, T, R) {
@@ -277,11 +252,5 @@ export function render({ model, el }) {
     step.put(get("step"));
     view.draw();
   }
-  const quit = follow(model, ["n", "tile", "register", "block", "step"], draw);
-  draw();
-  return () => {
-    pause();
-    quit();
-    view.stop();
-  };
+  return follow(model, ["n", "tile", "register", "block", "step"], draw, play.pause, view.stop);
 }

@@ -1,4 +1,5 @@
-import { h, s, frame, slider, grid, fit } from "../shared/dom.js";
+import { h, s, frame, slider, grid, picture, fit } from "../shared/dom.js";
+import { verticals, horizontals, roundNumbers } from "../shared/axes.js";
 import { plain, whole } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
 import { hour, million, energy, carbon } from "./model.js";
@@ -57,13 +58,10 @@ export function render({ model, el }) {
       at = (v) => (v / top) * width;
     let x = 0;
     bar.replaceChildren(
-      s(
-        "svg",
+      picture(
         {
           width,
           height: 76,
-          viewBox: `0 0 ${width} 76`,
-          role: "img",
           "aria-label": `An hour costs ${plain(total)} USD: ${Object.entries(paid)
             .map(([name, v]) => `${name} ${plain(v)}`)
             .join(", ")}; asked ${plain(asked)}`,
@@ -106,39 +104,16 @@ export function render({ model, el }) {
     const y0 = Math.log10(Math.min(...many.map((p) => p.usd))) - 0.1,
       y1 = Math.log10(Math.max(...many.map((p) => p.usd))) + 0.05;
     const px = (v) => pad.l + v * (width - pad.l - pad.r),
-      py = (v) => tall - pad.b - ((Math.log10(v) - y0) / (y1 - y0)) * (tall - pad.t - pad.b),
-      ticks = [];
-    for (let e = Math.floor(y0); e <= y1; e += 1)
-      [1, 2, 5].forEach((m) => {
-        const v = m * 10 ** e;
-        if (Math.log10(v) >= y0 && Math.log10(v) <= y1) ticks.push(v);
-      });
+      py = (v) => tall - pad.b - ((Math.log10(v) - y0) / (y1 - y0)) * (tall - pad.t - pad.b);
     curve.replaceChildren(
-      s(
-        "svg",
+      picture(
         {
           width,
           height: tall,
-          viewBox: `0 0 ${width} ${tall}`,
-          role: "img",
           "aria-label": "Price of a million tokens over the share of hours that are sold",
         },
-        [0, 0.25, 0.5, 0.75, 1].map((v) =>
-          s(
-            "g",
-            {},
-            s("line", { class: "rule", x1: px(v), x2: px(v), y1: pad.t, y2: tall - pad.b }),
-            s("text", { class: "soft", x: px(v), y: tall - pad.b + 16, "text-anchor": "middle" }, `${100 * v} %`),
-          ),
-        ),
-        ticks.map((v) =>
-          s(
-            "g",
-            {},
-            s("line", { class: "rule", x1: pad.l, x2: width - pad.r, y1: py(v), y2: py(v) }),
-            s("text", { class: "soft", x: pad.l - 6, y: py(v) + 4, "text-anchor": "end" }, `${plain(v)} $`),
-          ),
-        ),
+        verticals([0, 0.25, 0.5, 0.75, 1], px, pad.t, tall - pad.b, (v) => `${100 * v} %`),
+        horizontals(roundNumbers(y0, y1), py, pad.l, width - pad.r, (v) => `${plain(v)} $`),
         s("polyline", {
           class: "way",
           points: many.map((p) => `${px(p.utilisation).toFixed(1)},${py(p.usd).toFixed(1)}`).join(" "),
@@ -183,10 +158,5 @@ export function render({ model, el }) {
     rent.put(model.get("rent"));
     view.draw();
   }
-  const quit = follow(model, [...names, "rent"], draw);
-  draw();
-  return () => {
-    quit();
-    view.stop();
-  };
+  return follow(model, [...names, "rent"], draw, view.stop);
 }

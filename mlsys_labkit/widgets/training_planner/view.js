@@ -1,4 +1,4 @@
-import { h, s, KEYS, frame, slider, ladder, choice, grid, fit } from "../shared/dom.js";
+import { h, s, KEYS, frame, logSlider, ladder, choice, grid, picture, fit } from "../shared/dom.js";
 import { si, plain, whole } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
 import { memory, seconds, utilisation, tokensPerSecond } from "./model.js";
@@ -44,13 +44,13 @@ export function render({ model, el }) {
     model.get("model"),
     (v) => set({ model: v }),
   );
-  const tokens = slider("Tokens to train on", {
+  const tokens = logSlider("Tokens to train on", {
     min: 9,
     max: 15,
     step: 0.1,
-    value: Math.log10(model.get("tokens")),
-    show: (v) => si(10 ** v),
-    input: (v) => set({ tokens: 10 ** v }),
+    value: model.get("tokens"),
+    show: si,
+    input: (v) => set({ tokens: v }),
   });
   const tick = h("input", { ...KEYS, type: "checkbox", onchange: () => set({ recompute: Number(tick.checked) }) });
   ui.controls.append(
@@ -87,13 +87,10 @@ export function render({ model, el }) {
   function bar(width, title, parts, top, show, limit) {
     let x = 0;
     const at = (v) => (v / top) * width;
-    return s(
-      "svg",
+    return picture(
       {
         width,
         height: 64,
-        viewBox: `0 0 ${width} 64`,
-        role: "img",
         "aria-label": `${title}: ${parts.map(([name, v]) => `${name} ${show(v)}`).join(", ")}`,
       },
       s("text", { x: 0, y: 12 }, title),
@@ -169,14 +166,9 @@ export function render({ model, el }) {
   function draw() {
     pick.select.value = model.get("model");
     Object.entries(steps).forEach(([name, field]) => field.put(nearest(lists[name], model.get(name))));
-    tokens.put(Math.log10(model.get("tokens")));
+    tokens.put(model.get("tokens"));
     tick.checked = Boolean(model.get("recompute"));
     view.draw();
   }
-  const quit = follow(model, ["model", ...Object.keys(steps), "recompute", "tokens"], draw);
-  draw();
-  return () => {
-    quit();
-    view.stop();
-  };
+  return follow(model, ["model", ...Object.keys(steps), "recompute", "tokens"], draw, view.stop);
 }

@@ -1,4 +1,4 @@
-import { h, s, frame, slider, ladder, choice, grid, fit } from "../shared/dom.js";
+import { h, s, frame, slider, ladder, choice, grid, picture, fit } from "../shared/dom.js";
 import { si, plain } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
 import {
@@ -184,14 +184,11 @@ export function render({ model, el }) {
       ];
     });
     plot.replaceChildren(
-      s(
-        "svg",
+      picture(
         {
           class: "lk-sizes",
           width: wide,
           height,
-          viewBox: `0 0 ${wide} ${height}`,
-          role: "img",
           "aria-label": sentence(),
         },
         drawn,
@@ -217,7 +214,7 @@ export function render({ model, el }) {
       list.reduce((best, x) => (Math.abs(Math.log(x / v)) < Math.abs(Math.log(best / v)) ? x : best));
     const show = (field, list, v) => {
       field.put(near(list, v));
-      field.el.querySelector("output").textContent = String(v);
+      field.output.textContent = String(v);
       field.range.setAttribute("aria-valuetext", String(v));
     };
     show(width, WIDTHS, one.width);
@@ -228,7 +225,7 @@ export function render({ model, el }) {
     shared.put(splits().indexOf(one.kv_heads) + 1);
     hidden.put(Math.round((8 * one.hidden) / one.width));
     const ratio = plain(one.hidden / one.width);
-    hidden.el.querySelector("output").textContent = `${ratio}`;
+    hidden.output.textContent = ratio;
     hidden.range.setAttribute("aria-valuetext", `${ratio}, ${one.hidden}`);
     batch.put(get("batch"));
     length.put(get("sequence"));
@@ -260,10 +257,5 @@ export function render({ model, el }) {
       ),
     );
   }
-  const quit = follow(model, ["name", "shape", "batch", "sequence"], draw);
-  draw();
-  return () => {
-    quit();
-    view.stop();
-  };
+  return follow(model, ["name", "shape", "batch", "sequence"], draw, view.stop);
 }

@@ -1,4 +1,4 @@
-import { h, s, frame, slider, choice, button, grid, fit } from "../shared/dom.js";
+import { h, s, frame, slider, choice, button, grid, picture, fit } from "../shared/dom.js";
 import { plain } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
 import {
@@ -244,7 +244,7 @@ export function render({ model, el }) {
     ]);
     const row = word === null ? -1 : drawn.indexOf(Math.floor(word / 32));
     const link =
-      row < 0
+      word === null || row < 0
         ? null
         : s("path", {
             class: "lk-link",
@@ -280,17 +280,7 @@ export function render({ model, el }) {
           ];
     const said = where + tell(lanes, bytes, global, found, waves, atomic);
     const many = lines.length - drawn.length;
-    plot.replaceChildren(
-      s(
-        "svg",
-        { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": said },
-        top,
-        column,
-        map,
-        link,
-        bars,
-      ),
-    );
+    plot.replaceChildren(picture({ width, height, "aria-label": said }, top, column, map, link, bars));
     more.textContent =
       `${many ? `${many} more rows of 128 B are not drawn. ` : ""}A row is 128 bytes from the byte ` +
       "on its left" +
@@ -389,10 +379,5 @@ export function render({ model, el }) {
     lane.put(get("lane"));
     view.draw();
   }
-  const quit = follow(model, ["pattern", "site", "formula", "k", "size", "space", "request", "lane"], draw);
-  draw();
-  return () => {
-    quit();
-    view.stop();
-  };
+  return follow(model, ["pattern", "site", "formula", "k", "size", "space", "request", "lane"], draw, view.stop);
 }
