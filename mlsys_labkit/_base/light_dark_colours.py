@@ -51,15 +51,16 @@ COLOURS |= {
 }
 FIGURE_GRID = "rgba(128,128,128,0.28)"
 _USE = re.compile(r"var\(--lk-([a-z-]+)")
+_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 
 
 def inlined(css: str, root: str) -> str:
-    """Return ``css`` in one line, after a rule that gives ``root`` the palette's colours that ``css`` uses.
+    """Return ``css`` in one line without comments, after a rule that gives ``root`` the palette's colours in it.
 
     Example:
-        >>> inlined("p { color: var(--lk-ink) }", ":root")
+        >>> inlined("/* Text. */ p { color: var(--lk-ink) }", ":root")
         ':root{--lk-ink:light-dark(#1b2027,#e7eaee);}p { color: var(--lk-ink) }'
     """
     used = [name for name in dict.fromkeys(_USE.findall(css)) if name in COLOURS]
     values = "".join(f"--lk-{name}:light-dark({COLOURS[name].light},{COLOURS[name].dark});" for name in used)
-    return f"{root}{{{values}}}{' '.join(css.split())}"
+    return f"{root}{{{values}}}{' '.join(_COMMENT.sub('', css).split())}"
