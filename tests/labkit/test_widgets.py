@@ -133,6 +133,9 @@ def test_without_scripts_a_table_with_caption_and_headers_is_left(make: Callable
     names = [tag for tag, _ in page.tags]
     assert names.count("table") == names.count("caption") >= 1
     assert {attributes.get("scope") for tag, attributes in page.tags if tag == "th"} == {"col", "row"}
+    for one in re.findall(r"<table>.*?</table>", make().html(), re.DOTALL):
+        head, *rows = (len(re.findall(r"<t[hd][ >]", row)) for row in re.findall(r"<tr>.*?</tr>", one, re.DOTALL))
+        assert set(rows) <= {head}, "each column has a heading"
 
 
 def test_static_tables_hold_the_numbers() -> None:

@@ -49,7 +49,7 @@ def _static(state: State) -> str:
         warps = (f"{found.warps} of {most}", f"{plain(100 * found.warps / most)} %")
         rows.append([key, found.blocks_per_sm, *warps, " and ".join(found.limits)])
     caption = f"{threads} threads a block, {registers} registers a thread, {si(shared, 'B')} of shared memory a block"
-    head = ["architecture", "blocks an SM", "warps", "limit"]
+    head = ["architecture", "blocks an SM", "warps", "occupancy", "limit"]
     return table(caption, head, rows) + paragraph(f"Shown first: {state['architecture']}.")
 
 
