@@ -42,7 +42,7 @@ def mixed(course: Course) -> Course:
     text = course.source.read_text()
     begin, end = text.index("def scaled(x, factor):"), text.index("# %% nbgrader", text.index("def scaled(x, factor):"))
     text = text[:begin] + KERNEL + "\n" + text[end:]
-    begin = text.index("expect_close(scaled([1.0, 2.0], 3)")
+    begin = text.index("expect_close(scaled([1.0, 2.0], -3)")
     text = text[:begin] + TEST + "\n" + text[text.index("# %%\nwith lk.picture") :]
     text = text.replace("scaled(numbers, 2)", "1").replace("expect_equal(scaled([], 2).size, 0)", EMPTY)
     course.source.write_text(text)

@@ -33,7 +33,7 @@ STRUCTURE: list[tuple[str, str, str, str]] = [
     ("marker", "smoke = False", "### BEGIN HIDDEN TESTS\nsmoke = False\n### END HIDDEN TESTS", "outside a test cell"),
     ("stub", "def scaled(x, factor):\n", "### BEGIN SOLUTION\nzero = 0\n### END SOLUTION\ndef scaled(x, factor):\n", "outside a function"),
     ("syntax", "### BEGIN HIDDEN TESTS\nassert tally.see", "for _ in (1,):\n    ### BEGIN HIDDEN TESTS\n    assert tally.see", "without its hidden tests"),
-    ("syntax", 'assert tally.see("b") == 1', 'assert tally.see("b") == ', "Tally_test"),
+    ("syntax", 'assert tally.see("b") == another', 'assert tally.see("b") == = another', "Tally_test"),
 ]  # fmt: skip
 
 

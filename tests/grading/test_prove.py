@@ -18,7 +18,7 @@ from mlsys_labkit._frontends.cli import main
 from tests.grading.course import Course
 
 LABKIT = [sys.executable, "-c", "import sys; from mlsys_labkit._frontends.cli import main; sys.exit(main())"]
-HEAD = '# %% wrong={{"grade_id": "Tally", "name": "{name}", "misconception": "none", "keeps": 0}}\n'
+HEAD = '# %% wrong={{"grade_id": "Tally", "name": "{name}", "misconception": "none", "keeps": 0{more}}}\n'
 
 
 def prove(course: Course, capsys: pytest.CaptureFixture[str], *options: str) -> tuple[int, dict[str, Any], str]:
@@ -28,11 +28,11 @@ def prove(course: Course, capsys: pytest.CaptureFixture[str], *options: str) -> 
     return code, json.loads(said.out)[0], said.err
 
 
-def add_wrong(course: Course, name: str, see: str, before: str = "") -> None:
-    """Add a wrong answer to Tally whose ``see`` has the body ``see``."""
+def add_wrong(course: Course, name: str, see: str, before: str = "", more: str = "") -> None:
+    """Add a wrong answer to Tally whose ``see`` has the body ``see``; ``more`` ends its header."""
     tally = "class Tally:\n    def __init__(self):\n        self.counts = {}\n\n    def see(self, thing):\n"
     body = f"{before}{tally}        {see}\n"
-    course.wrong.write_text(course.wrong.read_text() + "\n\n" + HEAD.format(name=name) + body)
+    course.wrong.write_text(course.wrong.read_text() + "\n\n" + HEAD.format(name=name, more=more) + body)
 
 
 def wrong(proof: dict[str, Any], name: str) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def test_a_sound_lab_is_proved(course: Course, capsys: pytest.CaptureFixture[str
         ("Tally", 50, 50, 0),
     ]
     assert wrong(proof, "in_place")["earned"] == 10  # the marks for empty input
-    assert wrong(proof, "sign_lost")["caught_by"].startswith("scaled_test (line 61) expect_close")
+    assert wrong(proof, "sign_lost")["caught_by"].startswith("scaled_test (line 56) expect_close")
     assert wrong(proof, "no_start")["caught_by"] == "Tally_test (line 89) KeyError"
 
 
@@ -58,6 +58,25 @@ def test_the_table_names_every_task_and_wrong_answer(course: Course, capsys: pyt
     assert "3/3 in_place, sign_lost, first_only" in table
     assert "proved: 2 tasks, 100 points, 6 wrong answers" in table
     assert "Tally / total: keeps 0; Tally_test (line 90) AssertionError" in table
+
+
+def test_a_visible_check_catches_a_wrong_answer_or_its_header_says_why_none_does(
+    course: Course, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, proof, _ = prove(course, capsys)
+    seen = {one["name"]: one["seen"] for task in proof["tasks"] for one in task["wrong"]}
+    assert seen == {name: name != "in_place" for name in seen}
+    assert len(seen) == 6
+
+    late = "self.counts[thing] = 1\n        return self.counts[thing]"  # only the hidden test sees a thing twice
+    add_wrong(course, "forgets", late)
+    add_wrong(course, "silent", "pass", more=', "unseen": "it returns nothing"')
+    code, proof, said = prove(course, capsys)
+    assert code == 1
+    assert (wrong(proof, "forgets")["seen"], wrong(proof, "silent")["seen"]) == (False, True)
+    assert "Tally / forgets: only a hidden test catches it; test it visibly" in said
+    assert 'Tally / silent: a visible check catches it; remove "unseen" from its header' in said
+    assert "wrong_answers.py: 2 of 8 wrong answers are unseen, at most 20% may be" in said
 
 
 def test_tests_that_do_not_test_are_found(course: Course, capsys: pytest.CaptureFixture[str]) -> None:
@@ -187,7 +206,7 @@ def test_a_wrong_answer_after_threads_is_replayed(course: Course, capsys: pytest
     code, proof, said = prove(course, capsys)
     assert (code, said) == (0, "")
     assert [one["caught_by"] for one in proof["tasks"][1]["wrong"]] == [
-        "Tally_test (line 95) AssertionError",
+        "Tally_test (line 92) AssertionError",
         "Tally_test (line 92) AssertionError",
         "Tally_test (line 91) KeyError",
         "Tally_test (line 91) ValueError",

@@ -10,6 +10,8 @@ solution), ``#+`` (put in) or ``# `` (kept, for a line that is not unique); a bl
 
     #-        block = self._idle.popleft()
     #+        block = self._idle.pop()
+
+A check that students see must catch a wrong answer, unless its header has a key ``"unseen"`` with the reason.
 """
 
 from __future__ import annotations
@@ -31,7 +33,10 @@ Line = tuple[int, str]  # the line's number in the file, and its text
 
 @dataclass(frozen=True)
 class WrongAnswer:
-    """A tempting replacement for a task's solution cell. It may keep at most ``keeps`` of the task's points."""
+    """A tempting replacement for a task's solution cell. It may keep at most ``keeps`` of the task's points.
+
+    ``unseen`` is the reason why no check that students see catches it, or empty if one does.
+    """
 
     task: str
     name: str
@@ -39,6 +44,7 @@ class WrongAnswer:
     keeps: float
     source: str  # the whole cell, with edits applied
     line: int
+    unseen: str = ""
     written: tuple[Line, ...] = ()  # the lines of ``source`` that the file itself holds
 
 
@@ -79,7 +85,8 @@ def _wrong_answer(path: Path, cell: Cell, solutions: Mapping[str, str]) -> Wrong
     except _MisfitError as misfit:
         line, problem = misfit.args
         raise LabkitError(f"{path}:{line}: {task} / {name}: {problem}") from None
-    return WrongAnswer(task, name, misconception, float(header["keeps"]), source, cell.line, written)
+    unseen = str(header.get("unseen", ""))
+    return WrongAnswer(task, name, misconception, float(header["keeps"]), source, cell.line, unseen, written)
 
 
 class _MisfitError(Exception):

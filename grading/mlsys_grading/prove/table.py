@@ -28,7 +28,8 @@ def rows(proof: LabProof) -> Iterator[str]:
     points = sum(task.points for task in proof.tasks)
     wrong = sum(len(task.wrong) for task in proof.tasks)
     verdict = "proved" if proof.proved else f"{len(proof.problems)} to mend"
-    sizes = f"{len(proof.tasks)} tasks, {points:g} points, {wrong} wrong answers"
+    seen = sum(task.seen for task in proof.tasks)
+    sizes = f"{len(proof.tasks)} tasks, {points:g} points, {wrong} wrong answers, {seen} caught by a visible check"
     yield f"  {verdict}: {sizes}; cells took {proof.seconds:.1f} s"
 
 
@@ -37,7 +38,8 @@ def details(proofs: Sequence[LabProof]) -> Iterator[str]:
     for proof in proofs:
         for task in proof.tasks:
             for wrong in task.wrong:
-                yield f"{task.name} / {wrong.name}: keeps {wrong.earned:g}; {wrong.caught_by or 'nothing'}"
+                sight = "" if wrong.seen else " (unseen)"
+                yield f"{task.name} / {wrong.name}: keeps {wrong.earned:g}; {wrong.caught_by or 'nothing'}{sight}"
 
 
 def _fine(task: TaskProof) -> bool:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from mlsys_grading.build.markers import HIDDEN, regions
 from mlsys_grading.lab import Cell, Lab, Task, WrongAnswer
 from mlsys_grading.prove.plan import SOLUTION, UNSOLVED, job_name
 
 Result = Mapping[str, Any]  # as prove.forks.branch writes it
+MOST_UNSEEN = 0.2
+"""Share of a lab's wrong answers that no visible check needs to catch."""
+
 _SLIPS = {
     "SyntaxError": "the wrong answer is no Python",
     "NameError": "the wrong answer uses a name that does not exist",
@@ -31,7 +35,10 @@ class Problem:
 
 @dataclass(frozen=True)
 class WrongProof:
-    """One wrong answer: the points that it earned, the check that caught it, and why that does not count (``slip``)."""
+    """One wrong answer: the points that it earned, the check that caught it, and why that does not count (``slip``).
+
+    ``seen`` is whether a check that students see caught it.
+    """
 
     name: str
     misconception: str
@@ -39,6 +46,7 @@ class WrongProof:
     keeps: float
     caught_by: str
     slip: str = ""
+    seen: bool = False
 
     @property
     def caught(self) -> bool:
@@ -58,6 +66,10 @@ class TaskProof:
     @property
     def caught(self) -> int:
         return sum(wrong.caught for wrong in self.wrong)
+
+    @property
+    def seen(self) -> int:
+        return sum(wrong.seen for wrong in self.wrong)
 
 
 @dataclass(frozen=True)
@@ -94,13 +106,17 @@ def judge(lab: Lab, results: Mapping[str, Result]) -> LabProof:
         for wrong in lab.wrong_for(task.name):
             result = results.get(job_name(lab.name, "wrong", task.name, wrong.name))
             proofs.append(_judge_wrong(lab, task, wrong, result))
-            if proofs[-1].slip and solution.points(task) == task.points:
-                problems.append(
-                    Problem(lab.where(lab.wrong_path, wrong.line), f"{task.name} / {wrong.name}: {proofs[-1].slip}")
-                )
+            problem = proofs[-1].slip or _sight(wrong, proofs[-1].seen)
+            if problem and solution.points(task) == task.points:
+                where = lab.where(lab.wrong_path, wrong.line)
+                problems.append(Problem(where, f"{task.name} / {wrong.name}: {problem}"))
         tasks.append(TaskProof(task.name, task.points, solution.points(task), unsolved.points(task), tuple(proofs)))
     if not tasks:
         problems.append(Problem(lab.where(lab.path), "there is no graded task, so that nothing is proved; write one"))
+    unseen = [wrong for wrong in lab.wrong_answers if wrong.unseen]
+    if len(unseen) > MOST_UNSEEN * len(lab.wrong_answers):
+        text = f"{len(unseen)} of {len(lab.wrong_answers)} wrong answers are unseen, at most {MOST_UNSEEN:.0%} may be"
+        problems.append(Problem(lab.where(lab.wrong_path), f"{text}; let visible checks catch more of them"))
     mine = [result for name, result in results.items() if name.startswith(f"{lab.name}.")]
     seconds = sum(ran["seconds"] for result in mine for ran in result["ran"])
     return LabProof(lab.name, tuple(tasks), tuple(problems), seconds)
@@ -173,6 +189,15 @@ class _Pass:
         self._problems.append(Problem(self._lab.where(self._lab.path, cell.line + line - 1), text))
 
 
+def _sight(wrong: WrongAnswer, seen: bool) -> str:
+    """Return the problem where a wrong answer is seen or unseen against what its header says."""
+    if seen and wrong.unseen:
+        return 'a visible check catches it; remove "unseen" from its header'
+    if not seen and not wrong.unseen:
+        return 'only a hidden test catches it; test it visibly, or give the reason in its header: "unseen": "..."'
+    return ""
+
+
 def _judge_wrong(lab: Lab, task: Task, wrong: WrongAnswer, result: Result | None) -> WrongProof:
     def proof(earned: float, caught_by: str, slip: str = "") -> WrongProof:
         return WrongProof(wrong.name, wrong.misconception, earned, wrong.keeps, caught_by, slip)
@@ -201,7 +226,14 @@ def _judge_wrong(lab: Lab, task: Task, wrong: WrongAnswer, result: Result | None
         slip = next((text for kind, text in _SLIPS.items() if kind in ran[test.index]["error"]["kinds"]), "")
         if slip:
             return proof(earned, caught_by, f"{_what(ran[test.index]['error'])}: {slip}")
-    return proof(earned, caught_by)
+    seen = any(_is_visible(test, ran[test.index]["error"]) for test in failed)
+    return replace(proof(earned, caught_by), seen=seen)
+
+
+def _is_visible(test: Cell, error: Mapping[str, Any]) -> bool:
+    """Return whether the line that failed stands in the test cell as students get it."""
+    hidden = (region for region in regions(test.source)[0] if region.what == HIDDEN)
+    return not any(region.first <= (error["line"] or 1) <= region.last for region in hidden)
 
 
 def _caught_by(lab: Lab, test: Cell, error: Mapping[str, Any]) -> str:
