@@ -18,11 +18,11 @@ import pytest
 
 from mlsys_grading.fork_server.client import Ended, Forked, ForkServer, ForkServerError
 from mlsys_grading.fork_server.request import ForkRequest
-from mlsys_grading.fork_server.server import _serve as serve
-from mlsys_grading.sandbox import confine
+from mlsys_grading.fork_server.server import _Oversight, _serve as serve
+from mlsys_grading.sandbox import confine, watch
 from mlsys_grading.sandbox.confine import Sandbox, refusal
 from mlsys_grading.sandbox.limits import SandboxLimits
-from mlsys_grading.sandbox.watch import held_bytes, tree
+from mlsys_grading.sandbox.watch import held_bytes, is_ending, tree
 from tests.grading import fork_server_work
 
 pytestmark = [
@@ -222,3 +222,40 @@ def test_a_clone_has_what_its_original_imported_and_ends_with_it() -> None:
     assert not psutil.wait_procs([other], timeout=240)[1]
     clones[1].close()
     assert not clones[1].is_alive
+
+
+def test_a_process_is_ending_from_its_end_until_it_is_waited_for() -> None:
+    assert not is_ending(os.getpid())
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert is_ending(pid)
+    os.waitpid(pid, 0)
+    assert is_ending(pid)
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_hanging_up_on_a_killed_process_does_not_make_it_abandoned(
+    monkeypatch: pytest.MonkeyPatch, is_killed: bool
+) -> None:
+    """Sockets of a killed process close first: let it end only after the supervisor has seen its grader hang up."""
+    mine, theirs = socket.socketpair()
+    pid = os.fork()
+    if pid == 0:
+        time.sleep(60)
+        os._exit(0)
+    looked = []
+
+    def looks(pid: int) -> bool:
+        looked.append(pid)
+        os.kill(pid, signal.SIGKILL)
+        return is_killed
+
+    monkeypatch.setattr(watch, "is_ending", looks)
+    oversight = _Oversight(theirs, ForkRequest("os:_exit", {}, wall_seconds=60), frozenset())
+    mine.shutdown(socket.SHUT_WR)
+    assert oversight.oversee(pid, None) == signal.SIGKILL
+    assert looked == [pid]
+    theirs.close()
+    assert mine.makefile().read().splitlines() == [f"pid {pid}", f"ended -9{'' if is_killed else ' abandoned'}"]

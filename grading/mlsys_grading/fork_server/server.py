@@ -165,7 +165,10 @@ class _Oversight:
                 if handle in ready:
                     return ""
                 if ready:
-                    return "abandoned"
+                    # A grader also hangs up when it sees the sockets of a killed process close.
+                    if not watch.is_ending(pid):
+                        return "abandoned"
+                    poll.unregister(self._connection)
                 if time.monotonic() > until:
                     return "wall"
                 if group and limits:  # the kernel enforces the other limits of the group

@@ -13,14 +13,23 @@ from collections.abc import Container, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["held_bytes", "may_hold_bytes", "sockets_of", "tree"]
+__all__ = ["held_bytes", "is_ending", "may_hold_bytes", "sockets_of", "tree"]
 
 _RESIDENT = ("VmRSS:", "VmSwap:", "HugetlbPages:")
 _OWN = ("Private_Clean:", "Private_Dirty:", "Private_Hugetlb:", "Swap:")
 _BLOCK = 512  # of st_blocks
 _HIDDEN = 1 << 62
+_EXITING = 0x4  # PF_EXITING, of the flags in /proc/PID/stat
 _IN_MEMORY = (b"/memfd:", b"/dev/zero (deleted)")  # how maps names files of memfd_create, and shared pages without one
 _Files = dict[tuple[int, int], int]
+
+
+def is_ending(pid: int) -> bool:
+    """Return whether a process is on its way out: it closes its sockets some time before it can be waited for."""
+    with suppress(OSError):  # it is gone
+        after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return bool(int(after_name[6]) & _EXITING)
+    return True
 
 
 def tree(root: int) -> list[int]:
