@@ -7,7 +7,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from mlsys_labkit.checks.diagnose import ArrayComparison, diagnose
+from mlsys_labkit.checks.comparison import ArrayComparison
+from mlsys_labkit.checks.diagnose import diagnose
 from mlsys_labkit.checks.message import failure
 from mlsys_labkit.checks.plain import PlainArray, plain_array
 

@@ -1,18 +1,26 @@
-"""Explanations of wrong numbers, tried in order of how much they help."""
+"""Explanations of wrong numbers, tried in order of how much they help.
+
+The meaning of each states what was tested on the data, and nothing else; its next step says "may" where the cause is
+a guess.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from mlsys_labkit.checks.comparison import ArrayComparison, Diagnosis, wrong
+from mlsys_labkit.checks.computed import computed
+from mlsys_labkit.checks.places import nonfinite, placed
+from mlsys_labkit.checks.rearranged import rearranged
+
 # Format of the task -> the coarser format whose rounding shows that the student computed in it by mistake.
 _COARSER = {"float64": "float32", "float32": "tf32", "float16": "bfloat16"}
+_ENOUGH = 8  # values that must all fit a coarser format before it is named
+_HALF_PRECISION = 0.05  # relative error that a sum kept in 8 or 11 bits may have
 _MARGIN = 4.0  # an error beyond the tolerance by less than this factor is called rounding in any format
 _ONE_SIDE = "did each byte count in and out, and a multiply-add as two operations?"
 _PREFIX = "which unit was asked for? k, M, G are powers of 1000, Ki, Mi, Gi powers of 1024"
@@ -34,134 +42,104 @@ _SLIPS = {
 }
 
 
-@dataclass(frozen=True)
-class ArrayComparison:
-    """Two arrays of one shape, where they differ, and what was allowed. ``scale`` is the rms of ``expected``."""
-
-    actual: npt.NDArray[Any]
-    expected: npt.NDArray[Any]
-    difference: npt.NDArray[np.float64]
-    allowed: npt.NDArray[np.float64]
-    off: npt.NDArray[np.bool_]
-    scale: float
-    format: str
-
-    @cached_property
-    def excess(self) -> npt.NDArray[np.float64]:
-        """Error over allowance; -1 where it is fine."""
-        with np.errstate(divide="ignore", over="ignore"):
-            ratio = np.asarray(np.maximum(self.difference, 5e-324) / self.allowed)
-        return np.where(self.off, ratio, -1.0)
-
-    @cached_property
-    def worst(self) -> tuple[int, ...]:
-        ties = np.where(self.excess == self.excess.max(), self.difference, -1.0)  # allowance 0: all are infinitely off
-        return tuple(int(i) for i in np.unravel_index(int(np.argmax(ties)), ties.shape))
-
-    @cached_property
-    def counts(self) -> tuple[int, int]:
-        """NaN and Inf that were not expected."""
-        a, e = self.actual, self.expected
-        return int(np.sum(np.isnan(a) & ~np.isnan(e))), int(np.sum(np.isinf(a) & ~np.isinf(e)))
-
-    @property
-    def nonfinite(self) -> str:
-        nan, inf = self.counts
-        return f"; unexpected: {nan} NaN, {inf} Inf" if nan or inf else ""
-
-
-@dataclass(frozen=True)
-class Diagnosis:
-    verdict: str  # "rounding" or "wrong"
-    meaning: str
-    next_step: str
-
-
 def diagnose(c: ArrayComparison, tolerance: Callable[[str], float]) -> Diagnosis:
     """Describe the kind of difference; ``tolerance`` gives the relative tolerance of a format."""
-    nan, inf = c.counts
-    if nan:
-        meaning = "NaN: 0/0, inf - inf, log or sqrt of a negative number, or memory never written"
-        return Diagnosis("wrong", meaning, "find the first step whose result has a NaN")
-    if inf:
-        return Diagnosis(
-            "wrong", "Inf: an overflow, or a division by 0", "scale before exp or a square; guard the divisor"
-        )
-    integers = c.expected.dtype.kind in "biu" and c.actual.dtype.kind in "biu"
-    structure = _slip(c) or _structure(c)
-    if structure:
-        return structure
-    if not integers:
-        if c.excess.max() <= _MARGIN:
-            return Diagnosis(
-                "rounding", "close, and just over the tolerance", "sum in a wider dtype or in another order"
-            )
-        coarser = _COARSER.get(c.format)
-        relative_error = float(np.max(c.difference / (np.abs(np.nan_to_num(c.expected)) + c.scale), initial=0.0))
-        if coarser and relative_error <= tolerance(coarser):
-            label = "tf32 or float16" if coarser == "tf32" else coarser
-            return Diagnosis(
-                "rounding",
-                f"as many digits are right as {label} has, but this is {c.format}",
-                f"look for a cast to {label} on the way; without one, digits are lost where nearly equal numbers are "
-                "subtracted or a matrix is squared",
-            )
-        if c.actual.dtype.kind in "iu":
-            meaning = "integers came where fractions were expected"
-            return Diagnosis("wrong", meaning, "divide with / not //, and allocate the result as float")
-    where = _where(c.off)
-    if where:
-        return Diagnosis("wrong", where, "check the bounds and the ragged last row, column or tile")
-    return Diagnosis(
-        "wrong", "the values differ by more than rounding", "compute the element above by hand and compare"
+    complex_ = "c" in c.actual.dtype.kind + c.expected.dtype.kind
+    found = None if complex_ else nonfinite(c)
+    if found is None and c.real:
+        found = _slip(c)
+        if found is None and (c.integers or c.excess.max() > _MARGIN):
+            found = _nothing_written(c) or rearranged(c) or computed(c)
+    return found or _rounding(c, tolerance) or placed(c) or _generic()
+
+
+def diagnose_exactly(actual: npt.NDArray[np.generic], expected: npt.NDArray[np.generic]) -> Diagnosis | None:
+    """Describe the difference of two arrays of one shape that should be equal. Return None if it has no pattern."""
+    off = np.asarray((actual != expected) & ~((actual != actual) & (expected != expected)))
+    a, e = (
+        each.astype(np.float64) if each.dtype.kind != "c" else each.astype(np.complex128) for each in (actual, expected)
     )
+    with np.errstate(invalid="ignore"):
+        difference = np.where(off, np.abs(a - e), 0.0)
+    zero = np.zeros(off.shape)
+    c = ArrayComparison(actual, expected, np.nan_to_num(difference, nan=np.inf), zero, off, 1.0, "")
+    found = diagnose(c, lambda _: 0.0)
+    return None if found == _generic() else found
+
+
+def _generic() -> Diagnosis:
+    return wrong("the values differ by more than rounding", "compute the element above by hand and compare")
+
+
+def _nothing_written(c: ArrayComparison) -> Diagnosis | None:
+    if c.a.size >= 3 and not c.a.any():
+        return wrong("every element is 0", "was the result ever written to?")
+    return None
+
+
+def _rounding(c: ArrayComparison, tolerance: Callable[[str], float]) -> Diagnosis | None:
+    """Explain an error by the digits of a format. Return None if more digits are wrong than any format loses."""
+    if c.integers or not np.isfinite(c.difference).all():
+        return None
+    if c.excess.max() <= _MARGIN:
+        return Diagnosis("rounding", "close, and just over the tolerance", "sum in a wider dtype or in another order")
+    coarser = _COARSER.get(c.format)
+    relative_error = float(np.max(c.difference / (np.abs(np.nan_to_num(c.expected)) + c.scale), initial=0.0))
+    cast = _cast(c) if c.actual.size >= _ENOUGH and relative_error < _HALF_PRECISION else ""
+    if cast:
+        return Diagnosis(
+            "rounding",
+            f"every value is exactly one of {cast}, but this is {c.format}",
+            f"look for a cast to {cast} on the way, or a sum that is kept in it: its error grows with every term",
+        )
+    if coarser and relative_error <= tolerance(coarser):
+        label = "tf32 or float16" if coarser == "tf32" else coarser
+        return Diagnosis(
+            "rounding",
+            f"as many digits are right as {label} has, but this is {c.format}",
+            f"look for a cast to {label} on the way, or a sum kept in it; without one, digits are lost where nearly "
+            "equal numbers are subtracted or a matrix is squared",
+        )
+    if c.actual.dtype.kind in "iu":
+        meaning = "integers came where fractions were expected"
+        return wrong(meaning, "divide with / not //, and allocate the result as float")
+    return None
+
+
+def _cast(c: ArrayComparison) -> str:
+    """Return the coarsest format that holds every value that came, where the expected ones need a finer one."""
+    if not c.real:
+        return ""
+    for name, bits in (("bfloat16", 8), ("float16", 11), ("tf32", 11), ("float32", 24)):
+        finest = {"float32": 24, "float64": 53}.get(c.format, 0)
+        if bits < finest and _has_bits(c.a, bits) and not _has_bits(c.e, bits):
+            return "tf32 or float16" if bits == 11 else name
+    return ""
+
+
+def _has_bits(values: npt.NDArray[np.float64], bits: int) -> bool:
+    """Check that ``bits`` binary digits are enough for the significand of every value."""
+    significand = np.frexp(values)[0] * 2.0**bits
+    return bool((significand == np.round(significand)).all())
 
 
 def _slip(c: ArrayComparison) -> Diagnosis | None:
     """Explain a single wrong number: a unit, a factor or a sign. Return None if none of them fits."""
-    if c.actual.size != 1 or "c" in c.actual.dtype.kind + c.expected.dtype.kind:
+    if c.actual.size != 1:
         return None
     a, e = float(c.actual.flat[0]), float(c.expected.flat[0])
-    if not (e and math.isfinite(a) and math.isfinite(e)):
+    if not e:
         return None
     for factor, (words, next_step) in _SLIPS.items():
         if math.isclose(a, factor * e, rel_tol=1e-9):
-            return Diagnosis("wrong", f"{words} the expected value", next_step)
+            if c.integers and abs(a - e) == 1:
+                return wrong(f"{words} the expected value, and one {'more' if a > e else 'less'}", next_step)
+            return wrong(f"{words} the expected value", next_step)
+    if c.integers and abs(a - e) == 1:
+        return wrong(
+            f"one {'more' if a > e else 'less'} than expected",
+            "off by one: is it < or <=, does the count begin at 0, is the last one rounded up?",
+        )
+    if not c.integers and a == round(a) and abs(a - e) < 1 and e != round(e):
+        return wrong("the expected value without its fraction", "divide with / not //")
     return None
-
-
-def _structure(c: ArrayComparison) -> Diagnosis | None:
-    """Explain an error that is the same in every element: zeros, a transpose, a factor or an offset."""
-    if c.actual.size < 3 or "c" in c.actual.dtype.kind + c.expected.dtype.kind or not np.isfinite(c.expected).all():
-        return None
-    a, e = c.actual.astype(np.float64), c.expected.astype(np.float64)
-
-    def explains(candidate: npt.NDArray[np.float64]) -> bool:
-        return bool(np.all(np.abs(candidate - e) <= 4 * c.allowed))
-
-    if not a.any():
-        return Diagnosis("wrong", "every element is 0", "was the result ever written to?")
-    if a.ndim == 2 and a.shape[0] == a.shape[1] and explains(a.T):
-        return Diagnosis("wrong", "this is the transpose of what was expected", "swap the two indices")
-    if np.all(e == e.flat[0]):
-        return None  # for a constant, both a factor and an offset would fit
-    largest = int(np.argmax(np.abs(e)))
-    factor = float(a.flat[largest] / e.flat[largest])
-    if factor and explains(a / factor):
-        meaning = f"every element is {factor:.6g} times the expected one"
-        return Diagnosis("wrong", meaning, "look for a scale or a sign, missing or applied twice")
-    shift = float(np.mean(a - e))
-    if explains(a - shift):
-        meaning = f"every element is {shift:+.6g} away from the expected one"
-        return Diagnosis("wrong", meaning, "look for a constant added or left out")
-    return None
-
-
-def _where(off: npt.NDArray[np.bool_]) -> str:
-    """Describe wrong elements that fill the end of one axis; return "" if they do not."""
-    for axis in range(off.ndim):
-        bad = np.asarray(off.any(axis=tuple(i for i in range(off.ndim) if i != axis)))
-        first = int(np.argmax(bad))
-        if first and bad[first:].all():
-            return f"right up to index {first - 1} of axis {axis}, wrong from {first} on"
-    return ""

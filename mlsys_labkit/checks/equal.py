@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from mlsys_labkit.checks.message import CheckError, failure
+from mlsys_labkit.checks.diagnose import diagnose_exactly
+from mlsys_labkit.checks.message import failure
+from mlsys_labkit.checks.nested import explain
 from mlsys_labkit.checks.plain import MAX_DEPTH, is_tensor, plain_array, type_name
 
 _ATOMS = (type(None), bool, int, float, complex, str, bytes)
@@ -23,12 +25,30 @@ def expect_equal(actual: object, expected: object, *, name: str = "result") -> N
     Both are None, bools, numbers, strings, bytes, or lists, tuples, dicts and sets of such. A numpy scalar counts as
     the Python number; arrays and tensors must agree in dtype, shape and every element; NaN equals NaN. Anything else
     (an enum member, a class) is equal only to itself. No ``__eq__`` of the student's is called. Raises CheckError that
-    leads to the first difference.
+    leads to the first difference, and names a pattern that the whole value shows: swapped items, one list stored twice.
 
     Example:
         >>> expect_equal({"strides": (3, 1)}, {"strides": (3, 1)})
     """
-    _compare(actual, expected, name, 0)
+    try:
+        _compare(actual, expected, name, 0)
+    except _WrongValueError as different:
+        found = explain(actual, expected)
+        raise failure(
+            different.headline,
+            expected=different.expected,
+            actual=different.actual,
+            meaning=found.meaning if found else "",
+            next_step=found.next_step if found else "",
+        ) from None
+
+
+class _WrongValueError(Exception):
+    """The first difference, before the whole value is explained."""
+
+    def __init__(self, headline: str, expected: str, actual: str) -> None:
+        super().__init__(headline)
+        self.headline, self.expected, self.actual = headline, expected, actual
 
 
 def _compare(actual: Any, expected: Any, name: str, depth: int) -> None:
@@ -111,11 +131,13 @@ def _compare_arrays(actual: Any, expected: Any, name: str) -> None:
     if differs.any():
         worst = np.unravel_index(int(np.argmax(differs)), differs.shape)
         at = f"[{', '.join(map(str, worst))}]"
+        found = diagnose_exactly(a.values, e.values)
         raise failure(
             f"{name}: {int(differs.sum())} of {differs.size} elements differ",
             expected=f"{e.values[worst].item()} at {at}",
             actual=f"{a.values[worst].item()} at {at}",
-            next_step="these must be equal to the last bit",
+            meaning=found.meaning if found else "",
+            next_step=found.next_step if found else "these must be equal to the last bit",
         )
 
 
@@ -170,5 +192,5 @@ def _text(value: object) -> str:
     return f"of {len(list(kind.__iter__(value)))}"  # type: ignore[attr-defined]
 
 
-def _unequal(actual: object, expected: object, name: str) -> CheckError:
-    return failure(f"{name}: wrong value", expected=_text(expected), actual=_text(actual))
+def _unequal(actual: object, expected: object, name: str) -> _WrongValueError:
+    return _WrongValueError(f"{name}: wrong value", _text(expected), _text(actual))

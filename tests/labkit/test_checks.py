@@ -242,8 +242,8 @@ def test_the_message_of_a_wrong_value():
         "C: wrong; 1 of 20 elements off (5.00%)",
         "  expected  1 at [3, 2] ± 1.2e-06 (float32)",
         "  actual    1.5 at [3, 2], off by 0.5 (float32)",
-        "  meaning   right up to index 2 of axis 0, wrong from 3 on",
-        "  next      check the bounds and the ragged last row, column or tile",
+        "  meaning   only element [3, 2] is wrong",
+        "  next      what is different about it: a border, a tie, a zero?",
     ]
 
 
