@@ -40,6 +40,10 @@ _WAVEFRONTS = (
     "lanes of one request asked the same bank for different words",
     "take the words that the 32 lanes ask for modulo 32, and pad the rows of the shared tile until no two agree",
 )
+_TOO_FEW = (
+    "fewer accesses than this exact count: some were left out, or wider ones took their place",
+    "does every element get its load and its store, in accesses of the width that the task names?",
+)
 _BARRIER = "which barrier orders nothing?"
 _BYTES = "distinct bytes of global memory"
 _PLAIN: dict[str, _Counter] = {
@@ -182,8 +186,15 @@ def expect_counters(profile: object, *, name: str = "", rtol: float = 0.0, **bou
             )
         if (how != "at_least" and over) or (how == "" and under):
             known = COUNTERS[counter]
-            why = Excess(known.meaning, _heaviest(read, known) if came > wanted else "", known.next_step)
+            why = Excess(known.meaning, _heaviest(read, known), known.next_step) if came > wanted else _shortage(known)
             raise off(head, came, wanted, ("at most " if how else "") + count(wanted) + _extent(read), why)
+
+
+def _shortage(known: _Counter) -> Excess:
+    """Return the explanation of a count that is too small."""
+    if known.field in ("requests", "sectors", "wavefronts"):
+        return Excess(_TOO_FEW[0], "", _TOO_FEW[1])
+    return Excess(known.meaning, "", known.next_step)
 
 
 def value(profile: Profile, counter: str) -> float:

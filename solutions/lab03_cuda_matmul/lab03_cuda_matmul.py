@@ -30,14 +30,14 @@
 # |---|---|---|---|
 # | 150 minutes | ●●○○ | any Linux machine with a C++ compiler; a GPU only for the last, ungraded section | 100 in 10 tasks |
 #
-# Needs lab 01 (strides), and enough C to read a `for` loop. Reads along with chapter 6, *CUDA*.
+# Needs lab 01 (strides), and enough C to read a `for` loop. Reads along with [chapter 6, *CUDA*](../../course/chapters/06_cuda.md).
 #
 # Each task goes the same way: **predict** (your guess is not graded, committing to it is what teaches), **write**,
 # **check**, then **look**. Marks come from right answers and from counted requests and sectors, never from a clock:
 # a slow laptop loses nothing. Stuck? `lk.hint("vector_add")` in a new cell gives a nudge, and a stronger one each time you ask.
-# `lk.progress()` in a new cell shows how far you are.
+# Hints and wrong predictions cost no marks. `lk.progress()` in a new cell shows how far you are. The 150 minutes include reading.
 
-# %% tags=["install"]
+# %% tags=["install"] jupyter={"source_hidden": true}
 from importlib.util import find_spec
 
 if find_spec("mlsys_labkit") is None:  # opened on Colab, which brings torch and the rest
@@ -84,6 +84,9 @@ hello[3, 4](numbers)  # 3 blocks of 4 threads
 print(numbers.reshape(3, 4))  # a row a block
 
 # %% [markdown]
+# That was a kernel on 12 threads. Change `100` to `1000` in the first cell, run both again, and you have written your first one.
+
+# %% [markdown]
 # ## Part 1 · Cover the data
 #
 # A launch names a grid of blocks, and all blocks have one size. Data seldom divides by it: 1,000 items in blocks of 256 need
@@ -92,9 +95,9 @@ print(numbers.reshape(3, 4))  # a row a block
 
 # %% [markdown]
 # ### Task 1 · How many blocks?
-# *8 points · 8 minutes · ●○○○*
+# *4 points · 5 minutes · ●○○○*
 #
-# Matrices have `rows × columns`, launches have `(x, y)`. Neighbouring threads differ in `x`, neighbouring elements of a
+# The pictures of this lab launch your kernels with the function that you write here. Matrices have `rows × columns`, launches have `(x, y)`. Neighbouring threads differ in `x`, neighbouring elements of a
 # row-major matrix in the column: so **x runs along columns**. Keep that in mind for the rest of the lab.
 
 # %%
@@ -103,39 +106,41 @@ lk.predict("launch_shape")
 
 # %% nbgrader={"grade": false, "grade_id": "launch_shape", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def launch_shape(rows, columns, block=(32, 8)):
-    """The smallest grid (x, y) of blocks (x, y) that covers a matrix [rows, columns], and the threads without an element.
+    """The smallest grid (x, y) of blocks (x, y) that covers a matrix [rows, columns]. x runs along columns.
 
-    Returns ((grid_x, grid_y), idle). x runs along columns. Integers only: floating point loses count above 2**53.
-
-    >>> launch_shape(10, 100, block=(32, 8))   # 4 x 2 blocks of 256 threads for 1,000 elements
-    ((4, 2), 1048)
+    >>> launch_shape(10, 100, block=(32, 8))   # 4 blocks side by side for 100 columns, 2 for 10 rows
+    (4, 2)
     """
     ### BEGIN SOLUTION
     x, y = block
-    grid = (-(-columns // x), -(-rows // y))
-    return grid, grid[0] * x * grid[1] * y - rows * columns
+    return -(-columns // x), -(-rows // y)
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "launch_shape_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
-lk.checks.expect_equal(launch_shape(10, 100, block=(32, 8)), ((4, 2), 1048), name="10 x 100 in blocks of 32 x 8")
-lk.checks.expect_equal(launch_shape(8, 32, block=(32, 8)), ((1, 1), 0), name="an exact fit, no block to spare")
+# %% nbgrader={"grade": true, "grade_id": "launch_shape_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+grid = launch_shape(10, 100, block=(32, 8))
+assert grid not in [(2, 4), (1, 13)], f"{grid}: x and y are swapped. The result is (x, y), and x runs along columns."
+lk.checks.expect_equal(grid, (4, 2), name="10 x 100 in blocks of 32 x 8")
+lk.checks.expect_equal(launch_shape(8, 32, block=(32, 8)), (1, 1), name="an exact fit, no block to spare")
+lk.checks.expect_equal(launch_shape(1, 33, block=(32, 8)), (2, 1), name="one column more than a block has")
+print("launch_shape: covers ragged matrices, and no block is to spare.")
+
+# %% nbgrader={"grade": true, "grade_id": "launch_shape_test_sizes", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+# The same for other sizes and blocks.
+lk.checks.expect_equal(launch_shape(70, 5, block=(4, 16)), (2, 5), name="70 x 5 in blocks of 4 x 16")
 ### BEGIN HIDDEN TESTS
 rng = np.random.default_rng(311)
 for _ in range(50):
     rows, columns = (int(v) for v in rng.integers(1, 500, 2))
     block = tuple(int(v) for v in rng.integers(1, 33, 2))
-    (x, y), idle = launch_shape(rows, columns, block)
+    x, y = launch_shape(rows, columns, block)
     assert x * block[0] >= columns and y * block[1] >= rows, f"{rows} x {columns} in {block}: grid {(x, y)} leaves some out"
     assert (x - 1) * block[0] < columns and (y - 1) * block[1] < rows, f"{rows} x {columns} in {block}: {(x, y)} is too many"
-    assert idle == x * y * block[0] * block[1] - rows * columns, f"{rows} x {columns} in {block}: idle threads"
-big = 2**53 + 1
-lk.checks.expect_equal(launch_shape(1, big, block=(1, 1)), ((big, 1), 0), name="2**53 + 1 columns, which no float holds")
 ### END HIDDEN TESTS
 
 # %% [markdown]
 # ### Task 2 · Vector add
-# *10 points · 12 minutes · ●○○○*
+# *10 points · 10 minutes · ●○○○*
 #
 # The first kernel everybody writes, and the first bug everybody writes with it: the last block has threads beyond the end.
 
@@ -155,16 +160,24 @@ __global__ void vector_add(const float* a, const float* b, float* c, int n)
     ### END SOLUTION
 }
 
-# %% nbgrader={"grade": true, "grade_id": "vector_add_test", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "vector_add_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
 kernel = lk.checks.graded_kernel(vector_add)
 rng = np.random.default_rng(321)
 a, b = rng.standard_normal((2, 1000), dtype=np.float32)
-c = np.zeros(1000, np.float32)
-kernel[4, 256](a, b, c, 1000)
-lk.checks.expect_close(c, a + b, rtol=1e-6, atol=1e-6, name="vector_add, n=1000")
+c = np.full(1000, np.nan, np.float32)
 lk.checks.expect_clean(kernel, (4, 256, (a, b, c, 1000)))
+lk.checks.expect_close(c, a + b, rtol=1e-6, atol=1e-6, name="vector_add, n=1000")
+print("vector_add: 1,000 sums are right, and none of the 1,024 threads read or wrote beyond the end.")
+
+# %% nbgrader={"grade": true, "grade_id": "vector_add_test_sizes", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+# Other sizes: fewer elements than a block has threads, an exact fit, whole blocks beyond the end.
+kernel = lk.checks.graded_kernel(vector_add)
+a, b, c = np.ones(5, np.float32), np.ones(5, np.float32), np.full(5, np.nan, np.float32)
+lk.checks.expect_clean(kernel, (3, 64, (a, b, c, 5)))
+lk.checks.expect_close(c, a + b, rtol=0, name="vector_add, n=5 with two blocks to spare")
 ### BEGIN HIDDEN TESTS
-for n, grid, block in [(1, 1, 32), (33, 2, 32), (999, 8, 128), (1024, 4, 256), (5, 3, 64)]:
+rng = np.random.default_rng(323)
+for n, grid, block in [(1, 1, 32), (33, 2, 32), (999, 8, 128), (1024, 4, 256), (7, 4, 64)]:
     a, b = rng.standard_normal((2, n), dtype=np.float32)
     c = np.full(n, np.nan, np.float32)
     lk.checks.expect_clean(kernel, (grid, block, (a, b, c, n)))
@@ -178,10 +191,12 @@ a, b = np.random.default_rng(322).standard_normal((2, 1024), dtype=np.float32)
 c = np.zeros(1024, np.float32)
 profile = kernel.profile[4, 256](a, b, c, 1024)
 lk.checks.expect_close(c, a + b, rtol=1e-6, atol=1e-6, name="c, while it was profiled")
-lk.checks.expect_counters(profile, global_load_requests=64, global_store_requests=32, name="vector_add")
-lk.checks.expect_counters(profile, sectors_per_load_request=4, sectors_per_store_request=4, name="vector_add")
+# Wider loads (float4) make fewer requests for the same sectors, which is as good.
+lk.checks.expect_counters(profile, at_most_global_load_requests=64, at_most_global_store_requests=32, name="vector_add")
+lk.checks.expect_counters(profile, global_load_sectors=256, global_store_sectors=128, name="vector_add")
+print("vector_add: each sector was asked for once, 384 in all.")
 
-# %%
+# %% jupyter={"source_hidden": true}
 with lk.picture("Your kernel with its traffic beside each line. Hover, or use the arrow keys."):
     a, b, c = (np.ones(1000, np.float32) for _ in range(3))
     display(lk.widgets.annotated_source(vector_add.profile[4, 256](a, b, c, 1000)))
@@ -199,7 +214,8 @@ lk.predict("saxpy")
 
 # %% nbgrader={"grade": false, "grade_id": "saxpy", "locked": false, "schema_version": 3, "solution": true, "task": false}
 # %%cuda saxpy
-// y[i] = alpha * x[i] + y[i] for 0 <= i < n, right for every grid and block, however small or large.
+// y[i] = alpha * x[i] + y[i] for 0 <= i < n, right for every grid and block, however small or large,
+// and for any n that an int holds.
 __global__ void saxpy(int n, float alpha, const float* x, float* y)
 {
     ### BEGIN SOLUTION
@@ -209,15 +225,28 @@ __global__ void saxpy(int n, float alpha, const float* x, float* y)
     ### END SOLUTION
 }
 
-# %% nbgrader={"grade": true, "grade_id": "saxpy_test", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "saxpy_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
 kernel = lk.checks.graded_kernel(saxpy)
 rng = np.random.default_rng(331)
 x, y = rng.standard_normal((2, 1000), dtype=np.float32)
 expected = 3.0 * x + y
-kernel[2, 64](1000, 3.0, x, y)
+lk.checks.expect_clean(kernel, (2, 64, (1000, 3.0, x, y)))
 lk.checks.expect_close(y, expected, rtol=1e-5, atol=1e-5, name="saxpy, 128 threads for 1,000 elements")
+x, y = rng.standard_normal((2, 70_000), dtype=np.float32)  # more than 16 bits count
+expected = 3.0 * x + y
+lk.checks.expect_clean(kernel, (8, 256, (70_000, 3.0, x, y)), name="saxpy, 70,000 elements")
+lk.checks.expect_close(y, expected, rtol=1e-5, atol=1e-5, name="saxpy, 2,048 threads for 70,000 elements")
+print("saxpy: few threads served many elements, also beyond 65,535, and no two threads met.")
+
+# %% nbgrader={"grade": true, "grade_id": "saxpy_test_launches", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+# Other launches: more threads than elements, one thread, one warp, a block that is no power of two.
+kernel = lk.checks.graded_kernel(saxpy)
+x, y = np.ones(7, np.float32), np.ones(7, np.float32)
+lk.checks.expect_clean(kernel, (2, 32, (7, 2.0, x, y)))
+lk.checks.expect_close(y, np.full(7, 3.0, np.float32), rtol=0, name="saxpy, 64 threads for 7 elements")
 ### BEGIN HIDDEN TESTS
-for n, grid, block in [(1000, 1, 32), (1000, 64, 128), (7, 1, 1), (257, 3, 96), (4096, 2, 128)]:
+rng = np.random.default_rng(333)
+for n, grid, block in [(1000, 1, 32), (1000, 64, 128), (9, 1, 1), (257, 3, 96), (40_000, 2, 128)]:
     x, y = rng.standard_normal((2, n), dtype=np.float32)
     expected = np.float32(-0.5) * x + y
     lk.checks.expect_clean(kernel, (grid, block, (n, -0.5, x, y)))
@@ -231,8 +260,10 @@ x, y = np.random.default_rng(332).standard_normal((2, 4096), dtype=np.float32)
 expected = 2.0 * x + y
 profile = kernel.profile[2, 128](4096, 2.0, x, y)
 lk.checks.expect_close(y, expected, rtol=1e-5, atol=1e-5, name="y, while it was profiled")
-lk.checks.expect_counters(profile, global_load_requests=256, global_load_sectors=1024, name="saxpy")
-lk.checks.expect_counters(profile, global_store_requests=128, global_store_sectors=512, name="saxpy")
+# Wider loads (float4) make fewer requests for the same sectors, which is as good.
+lk.checks.expect_counters(profile, at_most_global_load_requests=256, global_load_sectors=1024, name="saxpy")
+lk.checks.expect_counters(profile, at_most_global_store_requests=128, global_store_sectors=512, name="saxpy")
+print("saxpy: neighbours went to neighbours. Each sector was read once and written once.")
 
 # %% [markdown]
 # ## Part 2 · What a warp asks for
@@ -268,18 +299,31 @@ def request_sectors(addresses, bytes_per_lane=4):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "request_sectors_test", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "request_sectors_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
 lanes = range(32)
 lk.checks.expect_equal(request_sectors([4 * lane for lane in lanes]), 4, name="32 neighbouring floats")
 lk.checks.expect_equal(request_sectors([0] * 32), 1, name="all lanes want one word, which is fetched once")
 lk.checks.expect_equal(request_sectors([512 * lane for lane in lanes]), 32, name="a column of a 128-wide matrix")
+lk.checks.expect_equal(request_sectors([0, 4096]), 2, name="two lanes far apart: what lies between them is not fetched")
+lk.checks.expect_equal(request_sectors([4 + 4 * lane for lane in lanes]), 5, name="32 floats from byte 4 on: a fifth sector")
+print("request_sectors: counts distinct sectors, whole rows, columns and rows that begin inside a sector.")
+
+# %% nbgrader={"grade": true, "grade_id": "request_sectors_test_edges", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# Lanes that are masked off, and accesses that straddle two sectors.
+lk.checks.expect_equal(request_sectors([None] * 31 + [64]), 1, name="one lane asks, 31 are masked off")
+lk.checks.expect_equal(request_sectors([None] * 32), 0, name="all lanes are masked off")
+lk.checks.expect_equal(request_sectors([28], bytes_per_lane=8), 2, name="bytes 28 to 35 straddle two sectors")
+lk.checks.expect_equal(request_sectors([16 * lane for lane in range(32)], bytes_per_lane=16), 16, name="float4")
 ### BEGIN HIDDEN TESTS
-lk.checks.expect_equal(request_sectors([4 + 4 * lane for lane in lanes]), 5, name="shifted by one float, a row of 32 reaches into a fifth sector")
-lk.checks.expect_equal(request_sectors([4 * lane if lane < 10 else None for lane in lanes]), 2, name="masked lanes ask for nothing")
-lk.checks.expect_equal(request_sectors([None] * 32), 0, name="nobody asks")
-lk.checks.expect_equal(request_sectors([16 * lane for lane in lanes], bytes_per_lane=16), 16, name="float4")
-lk.checks.expect_equal(request_sectors([2 * lane for lane in lanes], bytes_per_lane=2), 2, name="half")
+lk.checks.expect_equal(request_sectors([4 * lane if lane < 10 else None for lane in range(32)]), 2, name="masked lanes ask for nothing")
+lk.checks.expect_equal(request_sectors([2 * lane for lane in range(32)], bytes_per_lane=2), 2, name="half")
 lk.checks.expect_equal(request_sectors([30], bytes_per_lane=4), 2, name="bytes 30 to 33 lie in two sectors")
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "request_sectors_test_random", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# Random addresses, sizes and masks.
+lk.checks.expect_equal(request_sectors([100, None, 40, 3000], bytes_per_lane=2), 3, name="three lanes at 100, 40 and 3,000")
+### BEGIN HIDDEN TESTS
 rng = np.random.default_rng(341)
 for _ in range(60):
     size = int(rng.choice([1, 2, 4, 8, 16]))
@@ -290,10 +334,10 @@ for _ in range(60):
     for start in asked:
         if start is not None:
             memory[start : start + size] = True
-    assert request_sectors(asked, size) == memory.reshape(-1, 32).any(axis=1).sum(), f"{size} bytes a lane at random"
+    assert request_sectors(asked, size) == memory.reshape(-1, 32).any(axis=1).sum(), f"{size} bytes a lane at random addresses"
 ### END HIDDEN TESTS
 
-# %%
+# %% jupyter={"source_hidden": true}
 with lk.picture("A warp over memory. Try the stride, the column and the float4; count the coloured sectors."):
     request_sectors([0])
     display(lk.widgets.warp_access(pattern="strided", k=3))
@@ -305,7 +349,7 @@ with lk.picture("A warp over memory. Try the stride, the column and the float4; 
 
 # %% [markdown]
 # ### Task 5 · One thread, one element
-# *12 points · 15 minutes · ●●○○*
+# *14 points · 15 minutes · ●●○○*
 #
 # Each thread computes one element of $C$: a row of $A$ against a column of $B$. The sizes are ragged. Nothing else is asked yet.
 
@@ -330,21 +374,31 @@ __global__ void matmul_naive(const float* A, const float* B, float* C, int m, in
     ### END SOLUTION
 }
 
-# %% nbgrader={"grade": true, "grade_id": "matmul_naive_test", "locked": true, "points": 12, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "matmul_naive_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
 kernel = lk.checks.graded_kernel(matmul_naive)
 rng = np.random.default_rng(351)
-A, B = rng.standard_normal((5, 7), dtype=np.float32), rng.standard_normal((7, 3), dtype=np.float32)
-C = np.full((5, 3), np.nan, np.float32)
-lk.checks.expect_clean(kernel, ((1, 1), (8, 8), (A, B, C, 5, 3, 7)))
-lk.checks.expect_close(C, A.astype(float) @ B, rtol=1e-5, atol=1e-5, name="C, 5 x 7 times 7 x 3")
+A, B = rng.standard_normal((13, 7), dtype=np.float32), rng.standard_normal((7, 21), dtype=np.float32)
+C = np.full((13, 21), np.nan, np.float32)
+# 3 x 4 blocks: 24 columns for 21, and 16 rows for 13
+lk.checks.expect_clean(kernel, ((3, 4), (8, 4), (A, B, C, 13, 21, 7)))
+alone = not np.isnan(C[:4, :8]).any() and np.isnan(C).sum() == C.size - 32
+assert not alone, "only the first 4 x 8 of C are written, which is one block: do blockIdx.x and blockIdx.y enter column and row?"
+swapped = not np.isnan(C[:, :16]).any() and np.isnan(C[:, 16:]).all()  # 16 is as far as the blocks reach in y
+assert not swapped, "x and y are swapped: 16 columns of C are written, as many as the grid has in y. x runs along columns."
+lk.checks.expect_close(C, A.astype(float) @ B, rtol=1e-5, atol=1e-5, name="C, 13 x 7 times 7 x 21")
+print("matmul_naive: right on 3 x 4 blocks with ragged edges, and no thread left the matrices.")
+
+# %% nbgrader={"grade": true, "grade_id": "matmul_naive_test_shapes", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# Wide, tall, an exact fit, blocks to spare.
+kernel = lk.checks.graded_kernel(matmul_naive)
+C = np.full((4, 8), np.nan, np.float32)
+lk.checks.expect_clean(kernel, ((2, 2), (8, 4), (np.ones((4, 3), np.float32), np.ones((3, 8), np.float32), C, 4, 8, 3)))
+lk.checks.expect_close(C, np.full((4, 8), 3.0), rtol=0, name="C, 4 x 8, with three blocks to spare")
 ### BEGIN HIDDEN TESTS
-# wide, tall, one row, one column, k = 1, exact fit, a grid with blocks to spare
+rng = np.random.default_rng(352)
 for m, n, k, grid, block in [
     (3, 40, 6, (3, 1), (16, 4)),
     (40, 3, 6, (1, 10), (16, 4)),
-    (1, 33, 9, (2, 1), (32, 2)),
-    (33, 1, 9, (1, 9), (8, 4)),
-    (6, 6, 1, (1, 1), (8, 8)),
     (16, 16, 16, (2, 2), (8, 8)),
     (9, 10, 11, (4, 5), (8, 4)),
 ]:
@@ -356,6 +410,22 @@ for m, n, k, grid, block in [
     lk.checks.expect_close(C, A.astype(float) @ B, rtol=0, atol=bound, name=f"C, {m} x {k} times {k} x {n}")
 ### END HIDDEN TESTS
 
+# %% nbgrader={"grade": true, "grade_id": "matmul_naive_test_thin", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# One row, one column, k = 1.
+kernel = lk.checks.graded_kernel(matmul_naive)
+C = np.full((1, 9), np.nan, np.float32)
+lk.checks.expect_clean(kernel, ((2, 1), (8, 4), (np.full((1, 1), 2.0, np.float32), np.ones((1, 9), np.float32), C, 1, 9, 1)))
+lk.checks.expect_close(C, np.full((1, 9), 2.0), rtol=0, name="C, one row, k = 1")
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(353)
+for m, n, k, grid, block in [(1, 33, 9, (2, 1), (32, 2)), (33, 1, 9, (1, 9), (8, 4)), (6, 6, 1, (1, 1), (8, 8))]:
+    A, B = rng.standard_normal((m, k), dtype=np.float32), rng.standard_normal((k, n), dtype=np.float32)
+    C = np.full((m, n), np.nan, np.float32)
+    lk.checks.expect_clean(kernel, (grid, block, (A, B, C, m, n, k)))
+    bound = (k + 1) * 2.0**-23 * (np.abs(A).astype(float) @ np.abs(B)).max()
+    lk.checks.expect_close(C, A.astype(float) @ B, rtol=0, atol=bound, name=f"C, {m} x {k} times {k} x {n}")
+### END HIDDEN TESTS
+
 # %% [markdown]
 # ### Task 6 · Who is a warp?
 # *14 points · 20 minutes · ●●●○*
@@ -363,14 +433,15 @@ for m, n, k, grid, block in [
 # Your kernel of task 5 is right for blocks of any shape, and that includes a bad one: blocks of `(1, 32)` threads. A warp is 32
 # threads in the order of `threadIdx.x` first, so here its lanes stand in one **column** of $C$. Profile it before you read on.
 
-# %%
+# %% jupyter={"source_hidden": true}
 with lk.picture("Your product in blocks of one column: the requests of each line, and the sectors they cost."):
     A, B, C = (np.ones((64, 64), np.float32) for _ in range(3))
-    columns = matmul_naive.profile[(64, 2), (1, 32)](A, B, C, 64, 64, 64)
+    columns = matmul_naive.profile[launch_shape(64, 64, (1, 32)), (1, 32)](A, B, C, 64, 64, 64)
     display(lk.widgets.annotated_source(columns))
 
 # %% [markdown]
-# 33 sectors for the two loads of a step: 32 for a column of $A$, one for the element of $B$ that all lanes share. Now think of the
+# A step makes two requests and 33 sectors: 32 for a column of $A$, one for the element of $B$ that all lanes share. The picture shows
+# their mean, 16.5 sectors a request. (Do you see 2.5? Then `x` runs along rows in your kernel, and task 5 will say so.) Now think of the
 # warp that you want. Its 32 threads should share one row of $A$ (one sector: a **broadcast**) and read 32 neighbours of a row of $B$
 # (four sectors). Write the kernel for **one-dimensional blocks**: 256 threads, so 8 warps, each with 32 columns of one row. The
 # grid is `(columns / 32, rows / 8)`, both rounded up, so you have to find `row` and `column` from `threadIdx.x` alone.
@@ -397,14 +468,23 @@ __global__ void matmul_coalesced(const float* A, const float* B, float* C, int m
     ### END SOLUTION
 }
 
-# %% nbgrader={"grade": true, "grade_id": "matmul_coalesced_test", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "matmul_coalesced_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
 kernel = lk.checks.graded_kernel(matmul_coalesced)
 rng = np.random.default_rng(361)
 A, B = rng.standard_normal((10, 7), dtype=np.float32), rng.standard_normal((7, 40), dtype=np.float32)
 C = np.full((10, 40), np.nan, np.float32)
 lk.checks.expect_clean(kernel, ((2, 2), 256, (A, B, C, 10, 40, 7)))
 lk.checks.expect_close(C, A.astype(float) @ B, rtol=1e-5, atol=1e-5, name="C, 10 x 7 times 7 x 40")
+print("matmul_coalesced: right on 2 x 2 blocks with ragged edges.")
+
+# %% nbgrader={"grade": true, "grade_id": "matmul_coalesced_test_shapes", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+# Other sizes: one element, an exact fit, one past it, blocks to spare.
+kernel = lk.checks.graded_kernel(matmul_coalesced)
+C = np.full((2, 3), np.nan, np.float32)
+lk.checks.expect_clean(kernel, ((2, 2), 256, (np.ones((2, 5), np.float32), np.ones((5, 3), np.float32), C, 2, 3, 5)))
+lk.checks.expect_close(C, np.full((2, 3), 5.0), rtol=0, name="C, 2 x 3, with three blocks to spare")
 ### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(363)
 for m, n, k, grid in [(1, 1, 1, (1, 1)), (8, 32, 5, (1, 1)), (9, 33, 12, (2, 2)), (3, 100, 4, (4, 1)), (30, 5, 8, (2, 5))]:
     A, B = rng.standard_normal((m, k), dtype=np.float32), rng.standard_normal((k, n), dtype=np.float32)
     C = np.full((m, n), np.nan, np.float32)
@@ -424,12 +504,13 @@ lk.checks.expect_counters(profile, at_least_global_load_sectors=2 * 64 * 64 // 8
 lk.checks.expect_counters(profile, at_most_global_load_sectors=128 * 64 * (1 + 4), name="matmul_coalesced")
 lk.checks.expect_counters(profile, at_most_global_load_requests=128 * 64 * 2, global_store_sectors=128 * 4, name="matmul_coalesced")
 lk.checks.expect_counters(profile, global_atomic_requests=0, name="matmul_coalesced")  # an atomic would be a load in disguise
+print(f"matmul_coalesced: {profile.sectors_per_load_request:.1f} sectors a request, where task 5 in columns has 16.5.")
 
-# %%
+# %% jupyter={"source_hidden": true}
 with lk.picture("Same arithmetic, other warps: what the two launches ask of memory."):
     A, B, C = (np.ones((64, 64), np.float32) for _ in range(3))
     coalesced = matmul_coalesced.profile[(2, 8), 256](A, B, C, 64, 64, 64)
-    columns = matmul_naive.profile[(64, 2), (1, 32)](A, B, C, 64, 64, 64)
+    columns = matmul_naive.profile[launch_shape(64, 64, (1, 32)), (1, 32)](A, B, C, 64, 64, 64)
     for name, seen in (("columns", columns), ("coalesced", coalesced)):
         print(f"{name:10s} {seen.sectors_per_load_request:5.2f} sectors a request, {seen.work.bytes_read / 1e3:7.1f} kB")
     display(lk.widgets.warp_access(coalesced))
@@ -470,7 +551,8 @@ lk.predict("alternate")
 __device__ float even_path(float v) { for (int s = 0; s < 16; ++s) v = sqrtf(v + 1.0f); return v; }
 __device__ float odd_path(float v) { for (int s = 0; s < 16; ++s) v = v * 0.5f + 1.0f; return v; }
 
-// What alternate_slow computes, for n elements with n a multiple of 64, in blocks of a multiple of 64 threads that cover n.
+// What alternate_slow computes, for n elements with n a multiple of 64, in blocks of a multiple of 64 threads.
+// The grid covers n and may be larger: blocks, or a part of the last one, may stand beyond n.
 __global__ void alternate(const float* x, float* y, int n)
 {
     ### BEGIN SOLUTION
@@ -484,7 +566,7 @@ __global__ void alternate(const float* x, float* y, int n)
     ### END SOLUTION
 }
 
-# %% nbgrader={"grade": true, "grade_id": "alternate_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "alternate_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 kernel = lk.checks.graded_kernel(alternate)
 rng = np.random.default_rng(371)
 
@@ -496,11 +578,20 @@ def alternate_expected(x):
     return np.where(np.arange(len(x)) % 2 == 0, even, odd)
 
 
-x, y = rng.random(128, dtype=np.float32), np.full(128, np.nan, np.float32)
-lk.checks.expect_clean(kernel, (2, 64, (x, y, 128)))
-lk.checks.expect_close(y, alternate_expected(x), rtol=1e-5, name="alternate, n=128")
+x, y = rng.random(192, dtype=np.float32), np.full(192, np.nan, np.float32)
+lk.checks.expect_clean(kernel, (3, 128, (x, y, 192)))  # half of the second block and all of the third stand beyond n
+lk.checks.expect_close(y, alternate_expected(x), rtol=1e-5, name="alternate, n=192, 384 threads")
+print("alternate: right, also with half of the threads beyond n.")
+
+# %% nbgrader={"grade": true, "grade_id": "alternate_test_launches", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+# Other launches, with and without threads beyond n.
+kernel = lk.checks.graded_kernel(alternate)
+x, y = np.ones(64, np.float32), np.full(64, np.nan, np.float32)
+lk.checks.expect_clean(kernel, (1, 64, (x, y, 64)))
+lk.checks.expect_close(y, alternate_expected(x), rtol=1e-5, name="alternate, n=64")
 ### BEGIN HIDDEN TESTS
-for n, grid, block in [(64, 1, 64), (320, 5, 64), (320, 3, 128), (1024, 4, 256)]:
+rng = np.random.default_rng(373)
+for n, grid, block in [(320, 5, 64), (320, 3, 128), (1024, 4, 256), (64, 2, 256)]:
     x, y = rng.random(n, dtype=np.float32), np.full(n, np.nan, np.float32)
     lk.checks.expect_clean(kernel, (grid, block, (x, y, n)))
     lk.checks.expect_close(y, alternate_expected(x), rtol=1e-5, name=f"alternate, n={n}, grid {grid}, block {block}")
@@ -512,9 +603,10 @@ x, y = np.random.default_rng(372).random(512, dtype=np.float32), np.zeros(512, n
 profile = kernel.profile[2, 256](x, y, 512)
 lk.checks.expect_close(y, alternate_expected(x), rtol=1e-5, name="y, while it was profiled")
 lk.checks.expect_counters(profile, simt_efficiency=1.0, at_most_flops=512 * 32, name="alternate")
-lk.checks.expect_counters(profile, global_load_requests=16, global_store_requests=16, name="alternate")
+lk.checks.expect_counters(profile, at_most_global_load_requests=16, at_most_global_store_requests=16, name="alternate")
+print("alternate: every lane was at work in every step.")
 
-# %%
+# %% jupyter={"source_hidden": true}
 with lk.picture("Steps that warps take, and the share of lanes at work in them."):
     x, y = np.ones(512, np.float32), np.zeros(512, np.float32)
     for each in (alternate_slow, alternate):
@@ -535,7 +627,7 @@ with lk.picture("Steps that warps take, and the share of lanes at work in them."
 # *12 points · 20 minutes · ●●○○*
 #
 # Heat spreads: a cell's next value is the mean of its four neighbours and itself, and the rim stays as it is. Each thread has
-# one cell; the rim's threads must not look over the edge.
+# one cell; the rim's threads must not look over the edge. A plate with one or two rows is all rim.
 
 # %%
 lk.predict("stencil")
@@ -559,7 +651,7 @@ __global__ void stencil(const float* in, float* out, int rows, int columns)
     ### END SOLUTION
 }
 
-# %% nbgrader={"grade": true, "grade_id": "stencil_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "stencil_test", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
 kernel = lk.checks.graded_kernel(stencil)
 rng = np.random.default_rng(381)
 
@@ -575,27 +667,54 @@ plate = rng.standard_normal((6, 9), dtype=np.float32)
 out = np.full((6, 9), np.nan, np.float32)
 lk.checks.expect_clean(kernel, ((2, 2), (8, 4), (plate, out, 6, 9)))
 lk.checks.expect_close(out, stencil_expected(plate), rtol=1e-5, atol=1e-6, name="a 6 x 9 plate")
+print("stencil: inside and rim are right, and no thread looked over the edge.")
+
+# %% nbgrader={"grade": true, "grade_id": "stencil_test_thin", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+# Plates that are all rim.
+kernel = lk.checks.graded_kernel(stencil)
+plate = np.arange(10, dtype=np.float32).reshape(2, 5)
+out = np.full((2, 5), np.nan, np.float32)
+lk.checks.expect_clean(kernel, ((1, 1), (8, 4), (plate, out, 2, 5)))
+lk.checks.expect_close(out, plate, rtol=0, name="a 2 x 5 plate, all rim")
 ### BEGIN HIDDEN TESTS
-for rows, columns, grid, block in [(3, 3, (1, 1), (8, 8)), (1, 5, (1, 1), (8, 2)), (5, 1, (1, 3), (4, 2)), (2, 2, (1, 1), (4, 4)), (17, 40, (3, 3), (16, 8))]:
+for rows, columns, grid, block in [(1, 5, (1, 1), (8, 2)), (5, 1, (1, 3), (4, 2)), (2, 2, (1, 1), (4, 4)), (4, 2, (2, 2), (8, 2))]:
+    plate = np.arange(rows * columns, dtype=np.float32).reshape(rows, columns)
+    out = np.full((rows, columns), np.nan, np.float32)
+    lk.checks.expect_clean(kernel, (grid, block, (plate, out, rows, columns)))
+    lk.checks.expect_close(out, plate, rtol=0, name=f"a {rows} x {columns} plate, all rim")
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "stencil_test_plates", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+# Other plates: the smallest with an inside, many blocks, blocks to spare.
+kernel = lk.checks.graded_kernel(stencil)
+plate, out = np.eye(3, dtype=np.float32), np.full((3, 3), np.nan, np.float32)
+lk.checks.expect_clean(kernel, ((2, 2), (4, 2), (plate, out, 3, 3)))
+lk.checks.expect_close(out, stencil_expected(plate), rtol=1e-5, atol=1e-6, name="a 3 x 3 plate")
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(383)
+for rows, columns, grid, block in [(3, 4, (1, 1), (8, 8)), (17, 40, (3, 3), (16, 8)), (40, 17, (2, 5), (16, 8)), (5, 33, (3, 3), (32, 2))]:
     plate = rng.standard_normal((rows, columns), dtype=np.float32)
     out = np.full((rows, columns), np.nan, np.float32)
     lk.checks.expect_clean(kernel, (grid, block, (plate, out, rows, columns)))
-    expected = stencil_expected(plate) if min(rows, columns) > 2 else plate.astype(float)
-    lk.checks.expect_close(out, expected, rtol=1e-5, atol=1e-6, name=f"a {rows} x {columns} plate")
+    lk.checks.expect_close(out, stencil_expected(plate), rtol=1e-5, atol=1e-6, name=f"a {rows} x {columns} plate")
 ### END HIDDEN TESTS
 
-# %% nbgrader={"grade": true, "grade_id": "stencil_test_traffic", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "stencil_test_traffic", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
 # 32 x 128 cells in blocks of 32 x 8: 128 warps, each a piece of one row. Five loads are enough, and the rows at the rim need one.
+# 60 warps have a cell of the rim beside cells of the inside. With a branch for each, they make one load and one store more.
 kernel = lk.checks.graded_kernel(stencil)
 plate = np.random.default_rng(382).standard_normal((32, 128), dtype=np.float32)
 out = np.zeros((32, 128), np.float32)
 profile = kernel.profile[(4, 4), (32, 8)](plate, out, 32, 128)
 lk.checks.expect_close(out, stencil_expected(plate), rtol=1e-5, atol=1e-6, name="out, while it was profiled")
-lk.checks.expect_counters(profile, global_store_requests=128, global_store_sectors=512, name="stencil")
-lk.checks.expect_counters(profile, at_least_global_load_requests=128, at_most_global_load_requests=5 * 128, name="stencil")
-lk.checks.expect_counters(profile, bytes_read=32 * 128 * 4, name="stencil")
+lk.checks.expect_counters(profile, at_most_global_store_requests=128 + 60, at_most_global_store_sectors=512 + 60, name="stencil")
+lk.checks.expect_counters(profile, at_least_global_load_requests=128, at_most_global_load_requests=8 + 5 * 120 + 60, name="stencil")
+# the inside: three aligned loads of 4 sectors, and two shifted ones that reach into a fifth
+lk.checks.expect_counters(profile, at_most_global_load_sectors=8 * 4 + 120 * (3 * 4 + 2 * 5) + 60, name="stencil")
+lk.checks.expect_counters(profile, bytes_read=32 * 128 * 4, bytes_written=32 * 128 * 4, name="stencil")
+print("stencil: each warp loads and stores pieces of rows.")
 
-# %%
+# %% jupyter={"source_hidden": true}
 with lk.picture("A hot spot on a cold plate, after 0, 8 and 64 of your steps."):
     import plotly.graph_objects as go
     from plotly.subplots import make_subplots
@@ -607,7 +726,7 @@ with lk.picture("A hot spot on a cold plate, after 0, 8 and 64 of your steps."):
     for place, until in enumerate([0, 8, 64], start=1):
         while steps < until:
             out = np.zeros_like(plate)
-            stencil[(2, 6), (32, 8)](plate, out, 48, 64)
+            stencil[launch_shape(48, 64, (32, 8)), (32, 8)](plate, out, 48, 64)
             plate, steps = out, steps + 1
         figure.add_trace(go.Heatmap(z=plate, colorscale="Inferno", showscale=False, zmin=0, zmax=1), 1, place)
     figure.update_layout(height=240, margin={"l": 10, "r": 10, "t": 30, "b": 10})
@@ -642,11 +761,11 @@ for attempt in (
 
 # %% [markdown]
 # ### Task 9 · Find the fault
-# *8 points · 15 minutes · ●●○○*
+# *10 points · 12 minutes · ●●○○*
 #
 # This kernel sums each row of a matrix whose rows are stored with a **pitch**: `pitch` elements from one row to the next, of
-# which the first `columns` count. Its author tested it with `pitch == columns` and 32 rows. Let `check` tell you what is wrong,
-# with the launch below; then write it right.
+# which the first `columns` count. What lies between is padding, and behind the last row there need not be any. The author tested it with
+# the two rows of the next cell, and both sums were right. Let `check` tell you what is wrong; then write it right.
 
 # %%
 # %%cuda row_sums_broken
@@ -684,18 +803,44 @@ __global__ void row_sums(const float* x, float* sums, int rows, int columns, int
     ### END SOLUTION
 }
 
-# %% nbgrader={"grade": true, "grade_id": "row_sums_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "row_sums_test", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
 kernel = lk.checks.graded_kernel(row_sums)
-padded = np.array([[1, 2, 3, 7], [4, 5, 6, 8]], np.float32)
-sums = np.zeros(2, np.float32)
+padded = np.array([1, 2, 3, 7, 4, 5, 6], np.float32)  # two rows of three, stored four apart; no padding behind the last
+sums = np.full(2, np.nan, np.float32)
 lk.checks.expect_clean(kernel, (1, 32, (padded, sums, 2, 3, 4)))
 lk.checks.expect_close(sums, np.array([6.0, 15.0]), rtol=1e-6, name="row sums of 2 x 3, pitch 4")
+padded = np.arange(40 * 5, dtype=np.float32)
+sums = np.full(40, np.nan, np.float32)
+lk.checks.expect_clean(kernel, (2, 32, (padded, sums, 40, 2, 5)))
+lk.checks.expect_close(sums, padded[::5] + padded[1::5], rtol=1e-6, name="row sums of 40 x 2, pitch 5, two blocks")
+print("row_sums: all three faults are gone: no thread left the matrix, and no padding was added.")
+
+# %% nbgrader={"grade": true, "grade_id": "row_sums_test_pitches", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+# Pitch and columns equal, one row, one thread.
+kernel = lk.checks.graded_kernel(row_sums)
+sums = np.full(1, np.nan, np.float32)
+lk.checks.expect_clean(kernel, (1, 1, (np.ones(4, np.float32), sums, 1, 4, 4)))
+lk.checks.expect_close(sums, np.array([4.0]), rtol=0, name="one row, pitch equal to columns")
 ### BEGIN HIDDEN TESTS
 rng = np.random.default_rng(391)
-# rows that end where the buffer ends; a padding full of numbers that must not be added; one row, one column
-for rows, columns, pitch, grid, block in [(33, 5, 5, 2, 32), (7, 4, 9, 1, 32), (1, 6, 8, 1, 1), (40, 1, 3, 3, 16)]:
+for rows, columns, pitch, grid, block in [(33, 5, 5, 2, 32), (1, 6, 8, 1, 1)]:
     x = rng.standard_normal(rows * pitch, dtype=np.float32)
-    x = x[: (rows - 1) * pitch + columns].copy()  # the last row has no padding behind it
+    sums = np.full(rows, np.nan, np.float32)
+    expected = x.reshape(rows, pitch)[:, :columns].astype(float).sum(axis=1)
+    lk.checks.expect_clean(kernel, (grid, block, (x, sums, rows, columns, pitch)))
+    lk.checks.expect_close(sums, expected, rtol=1e-5, atol=1e-5, name=f"row sums, {rows} x {columns}, pitch {pitch}")
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "row_sums_test_padding", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+# A padding full of numbers, one column, no padding behind the last row.
+kernel = lk.checks.graded_kernel(row_sums)
+sums = np.full(3, np.nan, np.float32)
+lk.checks.expect_clean(kernel, (1, 4, (np.array([1, 9, 2, 9, 3], np.float32), sums, 3, 1, 2)))
+lk.checks.expect_close(sums, np.array([1.0, 2.0, 3.0]), rtol=0, name="three rows of one column, pitch 2")
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(392)
+for rows, columns, pitch, grid, block in [(7, 4, 9, 1, 32), (40, 1, 3, 3, 16)]:
+    x = rng.standard_normal((rows - 1) * pitch + columns, dtype=np.float32)
     sums = np.full(rows, np.nan, np.float32)
     expected = np.array([x[r * pitch : r * pitch + columns].astype(float).sum() for r in range(rows)])
     lk.checks.expect_clean(kernel, (grid, block, (x, sums, rows, columns, pitch)))
@@ -722,7 +867,7 @@ SM_90 = {
 
 # %% [markdown]
 # ### Task 10 · Blocks on an SM
-# *8 points · 15 minutes · ●●○○*
+# *8 points · 12 minutes · ●●○○*
 
 # %%
 lk.predict("blocks_per_sm")
@@ -752,22 +897,40 @@ def blocks_per_sm(threads, registers, shared_bytes, limits=SM_90):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "blocks_per_sm_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "blocks_per_sm_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 lk.checks.expect_equal(blocks_per_sm(threads=256, registers=32, shared_bytes=0), 8, name="32 registers, 64 warps: full")
-lk.checks.expect_equal(blocks_per_sm(threads=1024, registers=64, shared_bytes=0), 1, name="64 registers a thread, 1,024 threads")
-lk.checks.expect_equal(blocks_per_sm(threads=128, registers=32, shared_bytes=49_152), 4, name="48 KiB of shared memory a block")
-### BEGIN HIDDEN TESTS
-lk.checks.expect_equal(blocks_per_sm(threads=32, registers=16, shared_bytes=0), 32, name="no more than 32 blocks, however small")
-lk.checks.expect_equal(blocks_per_sm(threads=33, registers=32, shared_bytes=0), 32, name="33 threads are two warps")
 lk.checks.expect_equal(blocks_per_sm(threads=65, registers=32, shared_bytes=0), 21, name="65 threads are three warps")
+lk.checks.expect_equal(blocks_per_sm(threads=32, registers=16, shared_bytes=0), 32, name="no more than 32 blocks, however small")
+### BEGIN HIDDEN TESTS
+lk.checks.expect_equal(blocks_per_sm(threads=33, registers=32, shared_bytes=0), 32, name="33 threads are two warps")
+lk.checks.expect_equal(blocks_per_sm(threads=97, registers=32, shared_bytes=0), 16, name="97 threads are four warps")
+lk.checks.expect_equal(blocks_per_sm(threads=1, registers=16, shared_bytes=0), 32, name="a block of one thread")
+### END HIDDEN TESTS
+print("blocks_per_sm: whole warps are counted, and at most 32 blocks.")
+
+# %% nbgrader={"grade": true, "grade_id": "blocks_per_sm_test_registers", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# Registers: allocated to whole warps, in steps, from one quarter of the SM.
+lk.checks.expect_equal(blocks_per_sm(threads=1024, registers=64, shared_bytes=0), 1, name="64 registers a thread, 1,024 threads")
 lk.checks.expect_equal(blocks_per_sm(threads=256, registers=33, shared_bytes=0), 6, name="33 registers cost as much as 40")
+### BEGIN HIDDEN TESTS
 lk.checks.expect_equal(blocks_per_sm(threads=1024, registers=33, shared_bytes=0), 1, name="and 32 warps of 40 registers fit once")
-lk.checks.expect_equal(blocks_per_sm(threads=64, registers=16, shared_bytes=232_448), 1, name="227 KiB and the reserve fill an SM")
+lk.checks.expect_equal(blocks_per_sm(threads=128, registers=50, shared_bytes=0), 9, name="50 registers cost as much as 56")
+### END HIDDEN TESTS
+print("blocks_per_sm: registers are rounded up for each warp.")
+
+# %% nbgrader={"grade": true, "grade_id": "blocks_per_sm_test_shared", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+# Shared memory: the reserve is added, then the sum is rounded up.
+lk.checks.expect_equal(blocks_per_sm(threads=128, registers=32, shared_bytes=49_152), 4, name="48 KiB of shared memory a block")
 lk.checks.expect_equal(blocks_per_sm(threads=64, registers=16, shared_bytes=115_712), 2, name="113 KiB each, and the reserve twice")
 lk.checks.expect_equal(blocks_per_sm(threads=64, registers=16, shared_bytes=115_713), 1, name="one byte more rounds up to another 128")
+### BEGIN HIDDEN TESTS
+lk.checks.expect_equal(blocks_per_sm(threads=64, registers=16, shared_bytes=232_448), 1, name="227 KiB and the reserve fill an SM")
+lk.checks.expect_equal(blocks_per_sm(threads=64, registers=16, shared_bytes=28_160), 8, name="27.5 KiB, eight times, with the reserve")
+lk.checks.expect_equal(blocks_per_sm(threads=64, registers=16, shared_bytes=28_161), 7, name="27.5 KiB and one byte")
 ### END HIDDEN TESTS
+print("blocks_per_sm: shared memory counts with its reserve and in whole steps.")
 
-# %%
+# %% jupyter={"source_hidden": true}
 with lk.picture("Turn the sliders: what keeps the next block out?"):
     blocks_per_sm(256, 32, 0)
     display(lk.widgets.occupancy("sm_90", threads=256, registers=40, shared_bytes=8192))
@@ -775,7 +938,7 @@ with lk.picture("Turn the sliders: what keeps the next block out?"):
 # %% [markdown]
 # How many registers does your kernel take? NVIDIA's own compiler knows, and it needs no GPU to say so.
 
-# %%
+# %% jupyter={"source_hidden": true}
 with lk.picture("What NVIDIA's compiler makes of your kernel for an H100."):
     kernel = lk.checks.graded_kernel(matmul_coalesced)
     try:
@@ -789,7 +952,7 @@ with lk.picture("What NVIDIA's compiler makes of your kernel for an H100."):
 # Not graded. Where there is a GPU, the next cell times the two products at 2,048 and says how they compare. Elsewhere it says why it
 # does nothing.
 
-# %%
+# %% jupyter={"source_hidden": true}
 device = lk.detect()
 if device.kind != "cuda" or device.virtual:
     print(f"Skipped: this needs a CUDA GPU, and here is: {device.label}. Nothing was measured.")
@@ -814,6 +977,36 @@ else:
 lk.progress()
 
 # %% [markdown]
+# ## The ladder
+#
+# One product, five ways to ask for its bytes. The first three are kernels that you have; lab 04 climbs the next two.
+
+# %% jupyter={"source_hidden": true}
+with lk.picture("The ladder: bytes that one matrix product asks memory for. The scale is logarithmic, and the last bar is the least possible."):
+    import plotly.graph_objects as go
+
+    n = 64 if smoke else 128
+    A, B, C = (np.ones((n, n), np.float32) for _ in range(3))
+    launches = {
+        "task 5, lanes down a column": (matmul_naive, launch_shape(n, n, (1, 32)), (1, 32)),
+        "task 5, lanes along a row": (matmul_naive, launch_shape(n, n, (32, 8)), (32, 8)),
+        "task 6, 8 rows of 32 a block": (matmul_coalesced, launch_shape(n, n, (32, 8)), 256),
+    }
+    rungs = {label: each.profile[grid, block](A, B, C, n, n, n).work.bytes_read for label, (each, grid, block) in launches.items()}
+    rungs["lab 04, tiles of 16 (theory)"] = 2 * n**3 // 16 * 4
+    rungs["lab 04, tiles of 64 in registers (theory)"] = 2 * n**3 // 64 * 4
+    rungs["each matrix once"] = 2 * n**2 * 4
+    labels, sizes = list(rungs), list(rungs.values())
+    colours = ["#0072b2"] * 3 + ["#999999"] * 3
+    texts = [f"{size / 1e6:.3g} MB, {2 * n**3 / size:.2g} FLOP/B" for size in sizes]
+    figure = go.Figure(go.Bar(x=sizes, y=labels, orientation="h", text=texts, textposition="auto", marker_color=colours))
+    figure.update_layout(height=320, margin={"l": 10, "r": 10, "t": 10, "b": 40}, yaxis_autorange="reversed")
+    figure.update_xaxes(type="log", title=f"bytes read, {n} x {n} x {n}")
+    lk.show(figure, summary="; ".join(f"{label}: {text}" for label, text in zip(labels, texts)))
+
+# %% [markdown]
+# An H100 wants about 20 FLOP for each byte. Warps that read rows took you from 0.06 to 0.4, with the same arithmetic and the same result.
+#
 # ## What to take along
 #
 # - Round the grid up and guard the edge, or write a grid-stride loop, which fits any grid.
@@ -824,4 +1017,4 @@ lk.progress()
 #
 # ## Next
 #
-# Chapter 6, *CUDA*, tells where grids and warps come from. Lab 04 keeps the coalesced warps and stops asking for the same bytes twice.
+# [Chapter 6, *CUDA*](../../course/chapters/06_cuda.md), tells where grids and warps come from. Lab 04 keeps the coalesced warps and stops asking for the same bytes twice.

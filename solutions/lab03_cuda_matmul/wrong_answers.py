@@ -11,21 +11,20 @@
 # ---
 
 # %% wrong={"grade_id": "launch_shape", "name": "rounds_down", "misconception": "n / block blocks are enough", "keeps": 0}
-#-    grid = (-(-columns // x), -(-rows // y))
-#+    grid = (columns // x, rows // y)
+#-    return -(-columns // x), -(-rows // y)
+#+    return columns // x, rows // y
 
-# %% wrong={"grade_id": "launch_shape", "name": "one_to_spare", "misconception": "n // block + 1 rounds up", "keeps": 0}
-#-    grid = (-(-columns // x), -(-rows // y))
-#+    grid = (columns // x + 1, rows // y + 1)
+# %% wrong={"grade_id": "launch_shape", "name": "one_to_spare", "misconception": "n // block + 1 rounds up", "keeps": 1}
+#-    return -(-columns // x), -(-rows // y)
+#+    return columns // x + 1, rows // y + 1
 
 # %% wrong={"grade_id": "launch_shape", "name": "swapped", "misconception": "x is the first index, so it runs along rows", "keeps": 0}
-#-    grid = (-(-columns // x), -(-rows // y))
-#+    grid = (-(-rows // x), -(-columns // y))
+#-    return -(-columns // x), -(-rows // y)
+#+    return -(-rows // x), -(-columns // y)
 
-# %% wrong={"grade_id": "launch_shape", "name": "floats", "misconception": "math.ceil of a quotient is exact", "keeps": 0}
-#-    grid = (-(-columns // x), -(-rows // y))
-#+    import math
-#+    grid = (math.ceil(columns / x), math.ceil(rows / y))
+# %% wrong={"grade_id": "launch_shape", "name": "rows_first", "misconception": "a grid is given as (rows, columns), as a shape is", "keeps": 0}
+#-    return -(-columns // x), -(-rows // y)
+#+    return -(-rows // y), -(-columns // x)
 
 # %% wrong={"grade_id": "vector_add", "name": "no_guard", "misconception": "threads beyond the end do no harm", "keeps": 4}
 #-    if (i < n) {
@@ -45,6 +44,14 @@
 # %% wrong={"grade_id": "vector_add", "name": "forgets_the_block", "misconception": "threadIdx numbers the whole grid", "keeps": 0}
 #-    int i = blockIdx.x * blockDim.x + threadIdx.x;
 #+    int i = threadIdx.x;
+
+# %% wrong={"grade_id": "vector_add", "name": "adds_the_block", "misconception": "blocks follow each other one element apart", "keeps": 0}
+#-    int i = blockIdx.x * blockDim.x + threadIdx.x;
+#+    int i = blockIdx.x + threadIdx.x;
+
+# %% wrong={"grade_id": "vector_add", "name": "multiplies_by_gridDim", "misconception": "gridDim is the size of a block", "keeps": 0}
+#-    int i = blockIdx.x * blockDim.x + threadIdx.x;
+#+    int i = blockIdx.x * gridDim.x + threadIdx.x;
 
 # %% wrong={"grade_id": "vector_add", "name": "one_thread_does_all", "misconception": "a kernel is a function with a loop", "keeps": 6}
 #-    int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -84,6 +91,30 @@ __global__ void vector_add(const float* a, const float* b, float* c, int n)
 #-    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
 #+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x) {
 
+# %% wrong={"grade_id": "saxpy", "name": "short_index", "misconception": "an index is a small number", "keeps": 4}
+#-    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
+#+    for (short i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
+
+# %% wrong={"grade_id": "saxpy", "name": "no_first_block", "misconception": "the loop takes care of the block", "keeps": 0}
+#-    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
+#+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+
+# %% wrong={"grade_id": "saxpy", "name": "one_to_many", "misconception": "elements are numbered 1 to n", "keeps": 0}
+#-    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
+#+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i <= n; i += gridDim.x * blockDim.x) {
+
+# %% wrong={"grade_id": "request_sectors", "name": "masked_lanes_ask", "misconception": "a masked lane asks for address 0", "keeps": 4}
+def request_sectors(addresses, bytes_per_lane=4):
+    touched = set()
+    for address in addresses:
+        start = address or 0
+        touched.update(range(start // 32, (start + bytes_per_lane - 1) // 32 + 1))
+    return len(touched)
+
+# %% wrong={"grade_id": "request_sectors", "name": "one_byte_further", "misconception": "an access ends at address + size", "keeps": 0}
+#-            touched.update(range(address // 32, (address + bytes_per_lane - 1) // 32 + 1))
+#+            touched.update(range(address // 32, (address + bytes_per_lane) // 32 + 1))
+
 # %% wrong={"grade_id": "request_sectors", "name": "counts_lanes", "misconception": "every lane costs a sector", "keeps": 0}
 def request_sectors(addresses, bytes_per_lane=4):
     return sum(address is not None for address in addresses)
@@ -92,12 +123,12 @@ def request_sectors(addresses, bytes_per_lane=4):
 def request_sectors(addresses, bytes_per_lane=4):
     return -(-sum(bytes_per_lane for address in addresses if address is not None) // 32)
 
-# %% wrong={"grade_id": "request_sectors", "name": "span", "misconception": "a request fetches all between its lowest and highest address", "keeps": 0}
+# %% wrong={"grade_id": "request_sectors", "name": "span", "misconception": "a request fetches all between its lowest and highest address", "keeps": 3}
 def request_sectors(addresses, bytes_per_lane=4):
     asked = [address for address in addresses if address is not None]
     return (max(asked) + bytes_per_lane - 1) // 32 - min(asked) // 32 + 1 if asked else 0
 
-# %% wrong={"grade_id": "request_sectors", "name": "first_byte_only", "misconception": "an access lies in one sector", "keeps": 0}
+# %% wrong={"grade_id": "request_sectors", "name": "first_byte_only", "misconception": "an access lies in one sector", "keeps": 4}
 def request_sectors(addresses, bytes_per_lane=4):
     return len({address // 32 for address in addresses if address is not None})
 
@@ -115,6 +146,16 @@ def request_sectors(addresses, bytes_per_lane=4):
 #-    int row = blockIdx.y * blockDim.y + threadIdx.y;
 #+    int row = blockIdx.x * blockDim.x + threadIdx.x;
 #+    int column = blockIdx.y * blockDim.y + threadIdx.y;
+
+# %% wrong={"grade_id": "matmul_naive", "name": "forgets_the_block", "misconception": "threadIdx numbers the whole grid", "keeps": 0}
+#-    int column = blockIdx.x * blockDim.x + threadIdx.x;
+#-    int row = blockIdx.y * blockDim.y + threadIdx.y;
+#+    int column = threadIdx.x;
+#+    int row = threadIdx.y;
+
+# %% wrong={"grade_id": "matmul_naive", "name": "stores_down_the_columns", "misconception": "C has m elements a row", "keeps": 0}
+#-        C[row * n + column] = sum;
+#+        C[column * m + row] = sum;
 
 # %% wrong={"grade_id": "matmul_naive", "name": "no_guard", "misconception": "the grid fits", "keeps": 0}
 #-    if (row < m && column < n) {
@@ -208,7 +249,21 @@ __global__ void alternate(const float* x, float* y, int n)
 #+    if (thread < half) y[2 * thread] = even_path(x[2 * thread]);
 #+    else y[2 * (thread - half) + 1] = odd_path(x[2 * (thread - half) + 1]);
 
-# %% wrong={"grade_id": "stencil", "name": "wraps_at_the_sides", "misconception": "i - 1 is always the left neighbour", "keeps": 0}
+# %% wrong={"grade_id": "alternate", "name": "no_guard", "misconception": "a grid of pairs of warps fits n", "keeps": 4}
+#-    if (i < n) {
+#+    {
+
+# %% wrong={"grade_id": "stencil", "name": "x_along_rows", "misconception": "x is the first index", "keeps": 0}
+#-    int c = blockIdx.x * blockDim.x + threadIdx.x;
+#-    int r = blockIdx.y * blockDim.y + threadIdx.y;
+#+    int r = blockIdx.x * blockDim.x + threadIdx.x;
+#+    int c = blockIdx.y * blockDim.y + threadIdx.y;
+
+# %% wrong={"grade_id": "stencil", "name": "means_of_four", "misconception": "a mean of neighbours leaves the cell itself out", "keeps": 2}
+#-        value = (value + in[i - columns] + in[i + columns] + in[i - 1] + in[i + 1]) / 5.0f;
+#+        value = (in[i - columns] + in[i + columns] + in[i - 1] + in[i + 1]) / 4.0f;
+
+# %% wrong={"grade_id": "stencil", "name": "wraps_at_the_sides", "misconception": "i - 1 is always the left neighbour", "keeps": 2}
 #-    if (r > 0 && r < rows - 1 && c > 0 && c < columns - 1) {
 #+    if (r > 0 && r < rows - 1) {
 
@@ -233,11 +288,11 @@ __global__ void stencil(const float* in, float* out, int rows, int columns)
 #+    bool inside = r > 0 && r < rows - 1 && c > 0 && c < columns - 1;
 #+    out[i] = inside ? (in[i] + up + down + left + right) / 5.0f : in[i];
 
-# %% wrong={"grade_id": "stencil", "name": "rows_and_columns_swapped", "misconception": "the pitch of a row-major plate is its number of rows", "keeps": 0}
+# %% wrong={"grade_id": "stencil", "name": "rows_and_columns_swapped", "misconception": "the pitch of a row-major plate is its number of rows", "keeps": 2}
 #-        value = (value + in[i - columns] + in[i + columns] + in[i - 1] + in[i + 1]) / 5.0f;
 #+        value = (value + in[i - rows] + in[i + rows] + in[i - 1] + in[i + 1]) / 5.0f;
 
-# %% wrong={"grade_id": "row_sums", "name": "guard_only", "misconception": "what check does not report is right", "keeps": 0}
+# %% wrong={"grade_id": "row_sums", "name": "guard_only", "misconception": "what check does not report is right", "keeps": 2}
 #-    for (int c = 0; c < columns; ++c) sum += x[r * pitch + c];
 #+    for (int c = 0; c < columns; ++c) sum += x[r * columns + c];
 
@@ -253,22 +308,22 @@ __global__ void stencil(const float* in, float* out, int rows, int columns)
 #-    if (r >= rows) return;
 #+    if (r > rows) return;
 
-# %% wrong={"grade_id": "blocks_per_sm", "name": "no_rounding", "misconception": "registers are allocated one by one", "keeps": 0}
+# %% wrong={"grade_id": "blocks_per_sm", "name": "no_rounding", "misconception": "registers are allocated one by one", "keeps": 2}
 def blocks_per_sm(threads, registers, shared_bytes, limits=SM_90):
     by_warps = limits["warps"] * 32 // threads
     by_registers = limits["registers"] // (threads * registers)
     by_shared = limits["shared_bytes"] // (shared_bytes + limits["shared_reserved"])
     return min(by_warps, limits["blocks"], by_registers, by_shared)
 
-# %% wrong={"grade_id": "blocks_per_sm", "name": "forgets_the_reserve", "misconception": "a block gets the shared memory it asks for and no more is taken", "keeps": 0}
+# %% wrong={"grade_id": "blocks_per_sm", "name": "forgets_the_reserve", "misconception": "a block gets the shared memory it asks for and no more is taken", "keeps": 6}
 #-    a_block = -(-(shared_bytes + limits["shared_reserved"]) // unit) * unit
 #-    by_shared = limits["shared_bytes"] // a_block
 #+    by_shared = limits["shared_bytes"] // shared_bytes if shared_bytes else limits["blocks"]
 
-# %% wrong={"grade_id": "blocks_per_sm", "name": "no_block_limit", "misconception": "small blocks fit without end", "keeps": 0}
+# %% wrong={"grade_id": "blocks_per_sm", "name": "no_block_limit", "misconception": "small blocks fit without end", "keeps": 5}
 #-    return min(by_warps, limits["blocks"], by_registers, by_shared)
 #+    return min(by_warps, by_registers, by_shared)
 
-# %% wrong={"grade_id": "blocks_per_sm", "name": "rounds_warps_down", "misconception": "a warp that is not full takes no room", "keeps": 0}
+# %% wrong={"grade_id": "blocks_per_sm", "name": "rounds_warps_down", "misconception": "a warp that is not full takes no room", "keeps": 5}
 #-    warps = -(-threads // 32)
 #+    warps = max(1, threads // 32)

@@ -240,7 +240,7 @@ UNUSUAL: dict[str, dict[str, str]] = {
             def launch_shape(rows, columns, block=(32, 8)):
                 import math
                 grid = [(columns + block[0] - 1) // block[0], (rows + block[1] - 1) // block[1]]
-                return tuple(grid), math.prod(grid) * math.prod(block) - rows * columns
+                return tuple(map(math.prod, zip(grid)))
         """,
         "request_sectors": """
             import itertools
@@ -286,6 +286,55 @@ UNUSUAL: dict[str, dict[str, str]] = {
                 *(c + i) = plus(a[i], b[i]);
             }
         """,
+        "saxpy": """
+            %%cuda saxpy
+            __global__ void saxpy(int n, float alpha, const float* x, float* y)
+            {
+                int t = blockIdx.x * blockDim.x + threadIdx.x, all = gridDim.x * blockDim.x;
+                const float4* x4 = reinterpret_cast<const float4*>(x);
+                float4* y4 = reinterpret_cast<float4*>(y);
+                for (int i = t; i < n / 4; i += all) {
+                    float4 a = x4[i], b = y4[i];
+                    b.x += alpha * a.x; b.y += alpha * a.y; b.z += alpha * a.z; b.w += alpha * a.w;
+                    y4[i] = b;
+                }
+                for (int i = n / 4 * 4 + t; i < n; i += all) y[i] = alpha * x[i] + y[i];
+            }
+        """,
+        "stencil": """
+            %%cuda stencil
+            __global__ void stencil(const float* in, float* out, int rows, int columns)
+            {
+                int c = blockIdx.x * blockDim.x + threadIdx.x;
+                int r = blockIdx.y * blockDim.y + threadIdx.y;
+                if (r >= rows || c >= columns) return;
+                int i = r * columns + c;
+                if (r > 0 && r < rows - 1 && c > 0 && c < columns - 1) {
+                    out[i] = (in[i] + in[i - columns] + in[i + columns] + in[i - 1] + in[i + 1]) / 5.0f;
+                } else {
+                    out[i] = in[i];
+                }
+            }
+        """,
+        "matmul_naive": """
+            %%cuda matmul_naive
+            struct Matrix {
+                const float* p;
+                int stride;
+                __device__ float operator()(int i, int j) const { return p[i * stride + j]; }
+            };
+            __global__ void matmul_naive(const float* A, const float* B, float* C, int m, int n, int k)
+            {
+                Matrix a{A, k}, b{B, n};
+                for (int row = blockIdx.y * blockDim.y + threadIdx.y; row < m; row += gridDim.y * blockDim.y)
+                    for (int column = blockIdx.x * blockDim.x + threadIdx.x; column < n;
+                         column += gridDim.x * blockDim.x) {
+                        double sum = 0;
+                        for (int p = 0; p < k; p++) sum += (double)a(row, p) * b(p, column);
+                        C[row * n + column] = (float)sum;
+                    }
+            }
+        """,
     },
     "lab04_tiling": {
         "tile_traffic": """
@@ -328,18 +377,6 @@ UNUSUAL: dict[str, dict[str, str]] = {
                 index = start + tl.arange(0, BLOCK)
                 valid = index < n
                 tl.store(pointer=out + index, value=tl.load(x + index, valid) + tl.load(y + index, valid), mask=valid)
-        """,
-        "tile_resources": """
-            import operator
-
-            def tile_resources(tiles, bytes_per_element=2):
-                pick = operator.attrgetter("bm", "bn", "bk", "stages", "warps")
-                bm, bn, bk, stages, warps = map(np.int64, pick(tiles))
-                return stages * (bm + bn) * bk * bytes_per_element, np.int64(np.ceil(bm * bn / (32 * warps)))
-
-            def fits(tiles, bytes_per_element=2):
-                return np.logical_and(*(has < most for has, most in zip(
-                    tile_resources(tiles, bytes_per_element), (SHARED_LIMIT + 1, REGISTER_LIMIT))))
         """,
         "search": """
             import heapq
