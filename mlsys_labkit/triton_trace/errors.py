@@ -19,11 +19,11 @@ class TritonTraceError(LabkitError):
     """Base class of all errors of this package."""
 
 
-class RefusedSourceError(TritonTraceError, SyntaxError):
-    """A kernel's source with something that Triton's compiler or the interpreter does not accept."""
+class RefusedSourceError(TritonTraceError):
+    """A kernel's source with something that Triton's compiler or the interpreter does not accept.
 
-    def __str__(self) -> str:
-        return str(self.args[0])
+    It is no SyntaxError: IPython prints the frames of the kit under one, and feedback would tell of wrong Python.
+    """
 
 
 class TritonUnsolvedError(TritonTraceError, NotImplementedError):

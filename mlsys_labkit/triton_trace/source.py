@@ -16,7 +16,17 @@ from typing import Any
 from mlsys_labkit._base.cells import cell_label
 from mlsys_labkit.triton_trace.errors import RefusedSourceError
 
-__all__ = ["Function", "KernelSource", "Name", "TritonParameter", "constant", "language_name", "layers", "name_set"]
+__all__ = [
+    "Function",
+    "KernelSource",
+    "Name",
+    "TritonParameter",
+    "WithheldName",
+    "constant",
+    "language_name",
+    "layers",
+    "name_set",
+]
 
 _MODULES = ("triton", "triton.language", "triton.language.math", "triton.language.extra.libdevice")
 _PYTHON = frozenset(("range", "min", "max", "len", "print", "abs", "int", "float", "isinstance"))
@@ -34,6 +44,20 @@ class Name:
 
     kind: str
     value: Any
+
+
+@dataclass(frozen=True)
+class WithheldName:
+    """A stand-in for a global name whose value a process must not have: a kernel that uses it is refused.
+
+    Attributes:
+        reason: one line that names it, and says what to do.
+    """
+
+    reason: str
+
+    def __getitem__(self, grid: Any) -> Any:
+        raise RefusedSourceError(self.reason)
 
 
 @dataclass(frozen=True)
@@ -135,6 +159,8 @@ def layers(kernel: Any) -> Iterator[Any]:
 def plain(kernel: Any) -> FunctionType:
     """Return the Python function under ``@triton.jit`` and other decorators."""
     *_, inner = layers(kernel)
+    if isinstance(inner, WithheldName):
+        raise RefusedSourceError(inner.reason)
     if not isinstance(inner, FunctionType) or inner is kernel:
         raise RefusedSourceError(f"expected a function under @triton.jit, got {type(kernel).__name__}")
     return inner
@@ -178,7 +204,14 @@ def _parameters(function: FunctionType, node: ast.FunctionDef) -> Iterator[Trito
         default = None
         if parameter.default is not parameter.empty:
             default = _value(parameter.default) or Name("refused", "a default value that is no plain constant")
+        text = "constexpr" if _is_constexpr(parameter.annotation) else text
         yield TritonParameter(name, text == "constexpr", default, parameter.kind is parameter.KEYWORD_ONLY, text)
+
+
+def _is_constexpr(annotation: Any) -> bool:
+    """Return whether an annotation is tl.constexpr, imported under whatever name."""
+    name = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+    return bool(name.split(".")[-1] == "constexpr")
 
 
 def _global_names(node: ast.FunctionDef) -> set[str]:
@@ -195,6 +228,8 @@ def _meaning(name: str, function: FunctionType, waiting: list[FunctionType]) -> 
         value = closed[name].cell_contents if name in closed else function.__globals__[name]
     except (KeyError, ValueError):
         return Name("python", name) if name in _PYTHON else Name("refused", f"{name} is not defined")
+    if isinstance(value, WithheldName):
+        return Name("refused", value.reason)
     if isinstance(value, ModuleType):
         if value.__name__ in _MODULES:
             return Name("module", value.__name__)

@@ -24,7 +24,7 @@ from mlsys_grading.boundary.session import Session
 from mlsys_grading.boundary.wire import Wire
 from mlsys_grading.examine.cell_credit import credit_of, least_credit
 from mlsys_grading.examine.grader_link import CellTimeoutError, GraderLink
-from mlsys_grading.examine.kernels import cuda_cell, is_cuda, is_triton, triton_definition
+from mlsys_grading.examine.kernels import cuda_cell, is_cuda, is_triton
 from mlsys_grading.examine.plan import ExaminerCell, SubmissionPlan, bound_names
 from mlsys_grading.examine.probe_answers import ProbeAnswers
 from mlsys_grading.shell import CellSource, Shell
@@ -65,6 +65,9 @@ class Examiner:
         self._credit: float | None = None
         self._probes = ProbeAnswers(self._link, self._records, self._exceptions, cell_seconds, call_seconds)
         self._cells = list(plan.student)
+        self._unread = list(plan.student)
+        self._kernels: set[str] = set()
+        self._triton: Any = None
         self._withheld: dict[str, str] = {}
         self._excused: set[int] = set()
         self._session = self._meet(link)
@@ -108,7 +111,8 @@ class Examiner:
         return {
             "name": cell.name,
             "passed": error is None,
-            "error": error and {"kinds": error["kinds"], "message": _clean(error["message"])},
+            "error": error
+            and {"kinds": error["kinds"], "message": _clean(error["message"]), "statement": error.get("statement")},
             "credit": least_credit(credits),
             "printed": _clean(session.printed),
             "seconds": time.perf_counter() - started,
@@ -151,6 +155,7 @@ class Examiner:
         A cell that ends its process is left out of the next one; the examiner's cell waits for that and loses nothing.
         """
         position = self._plan.examiner[at].position
+        self._define_kernels(position)
         self._ran_before = self._ran
         while not self._session.dead or (not isinstance(self._session.dead, StarvedError) and self._start_again(at)):
             with suppress(BoundaryError):
@@ -206,7 +211,7 @@ class Examiner:
             return
         for name, statement in bound_names(cell.source).items():
             if is_triton(statement):
-                self._define_kernel(name, cell)
+                self._kernels.add(name)
             elif isinstance(statement, ast.FunctionDef):
                 document = ast.get_docstring(statement)
                 self._shell.space[name] = proxies.function(self._session, name, document)
@@ -219,10 +224,23 @@ class Examiner:
             else:
                 self._bound[name] = "value"
 
-    def _define_kernel(self, name: str, cell: ExaminerCell) -> None:
-        self._shell.space.pop(name, None)
-        if definition := triton_definition(name, cell.answer):
-            self._shell.run(CellSource(cell.position, cell.name, definition))
+    def _define_kernels(self, position: int) -> None:
+        """Bind the names of kernels to what the student's cells up to here make of them."""
+        if not self._kernels:
+            return
+        if self._triton is None:
+            from mlsys_grading.examine.triton_cells import TritonCells  # imports triton
+
+            self._triton = TritonCells(self._shell.space)
+        with suppress(CellTimeoutError), self._link.deadline(self._cell_seconds):
+            while self._unread and self._unread[0].position <= position:
+                cell = self._unread.pop(0)
+                if cell.index < 0:
+                    self._triton.read_locked(bound_names(cell.source))
+                else:
+                    self._triton.read(cell.name if cell.name.startswith("cell ") else f"cell {cell.name}", cell.source)
+            for name in self._kernels:
+                self._shell.space[name] = self._triton.kernel(name)
 
     def _stand_in(self, name: str, statement: ast.ClassDef) -> type:
         special = {each.name for each in statement.body if isinstance(each, ast.FunctionDef)}

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from IPython.core.inputtransformer2 import TransformerManager
 
-__all__ = ["ExaminerCell", "StudentCell", "SubmissionPlan", "bound_names", "make_plan"]
+__all__ = ["ExaminerCell", "StudentCell", "SubmissionPlan", "bindings", "bound_names", "make_plan", "parsed"]
 
 NotebookCell = Mapping[str, Any]
 Kind = Literal["locked", "solution", "test"]
@@ -169,21 +169,26 @@ def bound_names(source: str) -> dict[str, ast.AST]:
         ['a', 'b', 'c', 'f', 'np']
     """
     try:
-        tree = _parsed(source)
+        tree, _ = parsed(source)
     except SyntaxError:
         return {}
-    return dict(_bindings(tree.body))
+    return dict(bindings(tree.body))
 
 
-def _parsed(source: str) -> ast.Module:
-    """Parse as Python first: removing IPython's own syntax takes ten times as long as parsing."""
+def parsed(source: str) -> tuple[ast.Module, str]:
+    """Return the syntax tree of a cell, and the Python text that it is the tree of.
+
+    Parses as Python first: removing IPython's own syntax takes ten times as long as parsing.
+    """
     try:
-        return ast.parse(source)
+        return ast.parse(source), source
     except SyntaxError:
-        return ast.parse(TransformerManager().transform_cell(source))
+        text = TransformerManager().transform_cell(source)
+        return ast.parse(text), text
 
 
-def _bindings(body: Iterable[ast.stmt]) -> Iterable[tuple[str, ast.AST]]:
+def bindings(body: Iterable[ast.stmt]) -> Iterable[tuple[str, ast.AST]]:
+    """Yield the names that statements bind, each with its statement, in order; a name can come more than once."""
     for statement in body:
         match statement:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
@@ -196,4 +201,4 @@ def _bindings(body: Iterable[ast.stmt]) -> Iterable[tuple[str, ast.AST]]:
                 yield from ((node.id, statement) for node in stored if isinstance(node.ctx, ast.Store))
             case ast.If() | ast.For() | ast.While() | ast.With() | ast.Try():
                 parts = (getattr(statement, part, []) for part in ("body", "orelse", "finalbody"))
-                yield from (pair for part in parts for pair in _bindings(part))
+                yield from (pair for part in parts for pair in bindings(part))
