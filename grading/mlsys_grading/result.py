@@ -26,6 +26,7 @@ class CellMark:
         seconds: time that the cell took.
         hidden: True if the cell has hidden tests; output of student code in it never reaches feedback.
         claim: True if the points rest on reports of the student's process about itself.
+        failed_input: the author's name of the input that failed, such as "an empty list"; empty if there is none.
     """
 
     name: str
@@ -37,6 +38,7 @@ class CellMark:
     seconds: float = 0.0
     hidden: bool = False
     claim: bool = False
+    failed_input: str = ""
 
     @property
     def passed(self) -> bool:

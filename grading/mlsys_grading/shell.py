@@ -92,13 +92,18 @@ class Shell:
         }
 
     def _describe(self, error: BaseException) -> dict[str, Any]:
-        """Describe an error and its place: the line of the cell that ran, and the check that raised it."""
+        """Describe an error and its place: the check that raised it, and lines of the cell that ran.
+
+        ``statement`` is the line at the top level of the cell, ``line`` the innermost, which may be in a function.
+        """
         line, check, student_line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None, "", None
+        statement: int | None = None
         for frame, number in traceback.walk_tb(error.__traceback__):  # extract_tb would read every source file
             code = frame.f_code
             cell = self._code_names.get(code.co_filename)
             if cell is self._running and cell is not None:
                 line, check, student_line = number, "", None
+                statement = statement or number
             elif cell is not None:
                 student_line = [cell.name, number]
             elif not check and f"mlsys_labkit{os.sep}checks" in code.co_filename and code.co_name.startswith("expect_"):
@@ -107,6 +112,7 @@ class Shell:
             "kinds": [kind.__name__ for kind in type(error).__mro__[:-1]],
             "message": str(error)[:_TEXT_LIMIT],
             "line": line,
+            "statement": statement,
             "check": check,
             "raised_in": student_line,
         }

@@ -18,6 +18,7 @@ from typing import Any
 from mlsys_grading.examine.plan import ExaminerCell, SubmissionPlan, bound_names
 from mlsys_grading.fork_server.client import Ended, Forked, ForkServer
 from mlsys_grading.fork_server.request import ForkRequest
+from mlsys_grading.lab.inputs import input_at
 from mlsys_grading.processes import used_seconds, waited_seconds
 from mlsys_grading.result import CellMark
 from mlsys_grading.sandbox.confine import FAILED, Sandbox
@@ -281,7 +282,13 @@ def _mark(cell: ExaminerCell, told: dict[str, Any] | None) -> CellMark:
     line = " ".join(": ".join([*error["kinds"][:1], *filter(None, [error["message"]])]).split())
     points = 0.0 if not told["passed"] else cell.points if credit is None else credit
     return replace(
-        none, points=points, error=line, kinds=tuple(error["kinds"]), printed=told["printed"], seconds=told["seconds"]
+        none,
+        points=points,
+        error=line,
+        kinds=tuple(error["kinds"]),
+        failed_input=input_at(cell.source, error.get("statement")),
+        printed=told["printed"],
+        seconds=told["seconds"],
     )
 
 

@@ -138,6 +138,8 @@ def quotable(lab: RegisteredLab, result: Result) -> frozenset[str]:
 
 
 def _advice(mark: CellMark, is_hidden: bool, is_quoted: bool) -> list[str]:
+    if is_hidden and mark.failed_input:
+        return [f"It fails for {mark.failed_input}."]
     if is_hidden and {"AssertionError", "CheckError"} & set(mark.kinds):
         return [_HIDDEN]
     if is_quoted or "NotImplementedError" in mark.kinds:
