@@ -43,6 +43,7 @@ def probe(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def ask(*args: P.args, **kwargs: P.kwargs) -> R:
+        __tracebackhide__ = True
         answered = _ask(name, args, kwargs) if _ask else NOT_MINE
         return function(*args, **kwargs) if answered is NOT_MINE else cast(R, answered)
 

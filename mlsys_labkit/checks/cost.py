@@ -6,7 +6,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from mlsys_labkit.checks.frames import own_frames
 from mlsys_labkit.checks.message import CheckError, count, failure
+from mlsys_labkit.checks.passed import note_pass
 from mlsys_labkit.checks.plain import plain_array, type_name
 
 _TRACER_BYTES, _TRACER_BYTES_AN_EVENT = 64 * 1024, 4096
@@ -74,6 +76,7 @@ def expect_work(
             raise _off(f"{name}.{field}: too many", field, counted[field], high, " at most")
         if low is not None and not counted[field] >= low * (1 - rtol):
             raise _off(f"{name}.{field}: fewer than theory allows", field, counted[field], low, " at least")
+    note_pass(f"the counts of {name}" if name != "work" else "FLOPs and bytes")
 
 
 def expect_peak(fn: Callable[..., Any], /, *args: Any, at_most_bytes: float, name: str = "", **kwargs: Any) -> Any:
@@ -93,13 +96,18 @@ def expect_peak(fn: Callable[..., Any], /, *args: Any, at_most_bytes: float, nam
     """
     from mlsys_labkit.memory import call_traced
 
-    result, trace = call_traced(fn, *args, **kwargs)
+    __tracebackhide__ = True
+    try:
+        result, trace = call_traced(fn, *args, **kwargs)
+    except Exception as error:  # the student's own
+        raise error.with_traceback(own_frames(error))  # noqa: B904
     tensors = [index for index, tensor in enumerate(trace.tensors) if tensor.shape is not None]
     slack = _TRACER_BYTES + _TRACER_BYTES_AN_EVENT * len(trace.stream) if tensors else 0
     held = trace.python_peak_bytes - slack if tensors else trace.python_peak_bytes
     held = max(0, held) + trace.only(tensors).peak_new_bytes
     outside = max(0, (trace.resident_peak_bytes or 0) - RESIDENT_SLACK_BYTES)
     if max(held, outside) <= at_most_bytes:
+        note_pass(f"{name or getattr(fn, '__name__', 'the call')} within {count(at_most_bytes)} B")
         return result
     if held <= at_most_bytes:
         held = outside

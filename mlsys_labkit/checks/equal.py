@@ -10,6 +10,7 @@ import numpy as np
 from mlsys_labkit.checks.diagnose import diagnose_exactly
 from mlsys_labkit.checks.message import failure
 from mlsys_labkit.checks.nested import explain
+from mlsys_labkit.checks.passed import note_pass
 from mlsys_labkit.checks.plain import MAX_DEPTH, is_tensor, plain_array, type_name
 
 _ATOMS = (type(None), bool, int, float, complex, str, bytes)
@@ -41,6 +42,7 @@ def expect_equal(actual: object, expected: object, *, name: str = "result") -> N
             meaning=found.meaning if found else "",
             next_step=found.next_step if found else "",
         ) from None
+    note_pass(name)
 
 
 class _WrongValueError(Exception):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mlsys_labkit.checks.message import failure
+from mlsys_labkit.checks.passed import note_pass
 from mlsys_labkit.checks.plain import type_name
 
 
@@ -29,6 +30,7 @@ def expect_raises(
     kinds = exception if isinstance(exception, tuple) else (exception,)
     wanted = " or ".join(kind.__name__ for kind in kinds)
     name = getattr(fn, "__name__", "the call")
+    __tracebackhide__ = True
     try:
         result = fn(*args, **kwargs)
     except kinds as error:
@@ -43,6 +45,7 @@ def expect_raises(
                 actual=f"{type_name(error)}: {error}",
                 next_step="say what was wrong with the input, with the value that came",
             ) from error
+        note_pass(f"{name} refuses bad input")
         return
     except NotImplementedError:
         raise

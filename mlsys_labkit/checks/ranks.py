@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from mlsys_labkit._base.probes import probe, witnessed
 from mlsys_labkit.checks.counts import Excess, off, read_bounds, require_type, too_few
+from mlsys_labkit.checks.frames import own_frames
 from mlsys_labkit.checks.message import CheckError, count, failure
+from mlsys_labkit.checks.passed import note_pass
 from mlsys_labkit.ranks.trace.events import Event, RunTrace
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ def run_ranks(
     """
     from mlsys_labkit import ranks
 
+    __tracebackhide__ = True
     name = getattr(function, "__name__", "the function")
 
     def and_arguments(*own: Any) -> tuple[Any, tuple[Any, ...]]:
@@ -81,7 +83,7 @@ def run_ranks(
         run = ranks.run(and_arguments if arguments else function, world_size, backend="local", args=args, **options)
     except ranks.RanksError as error:
         if stub := _stub(error):
-            raise stub.with_traceback(_own_frames(stub)) from None
+            raise stub.with_traceback(own_frames(stub)) from None
         # The message of a deadlock is complete. An error that a rank raised keeps its traceback.
         raise _failed(error, f"{name} on {world_size} ranks") from error.__cause__
     if run.trace.findings:
@@ -136,6 +138,7 @@ def expect_messages(
         _judge_edges(run, head, frozenset(edges))
     for how, figure, wanted in sorted(asked, key=lambda one: one[0] == "at_most"):
         _judge(run, head, how, figure, wanted)
+    note_pass(f"messages of {head}")
 
 
 def _stub(error: BaseException | None) -> NotImplementedError | None:
@@ -145,16 +148,6 @@ def _stub(error: BaseException | None) -> NotImplementedError | None:
             return error
         error = error.__cause__
     return None
-
-
-def _own_frames(error: BaseException) -> TracebackType | None:
-    """Return the traceback from the student's first frame on, without the frames that run the ranks."""
-    from mlsys_labkit.memory.user_line import is_library
-
-    frames = error.__traceback__
-    while frames is not None and frames.tb_next is not None and is_library(frames.tb_frame.f_code.co_filename):
-        frames = frames.tb_next
-    return frames
 
 
 def _failed(error: Exception, head: str) -> CheckError:

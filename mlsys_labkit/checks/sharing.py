@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlsys_labkit.checks.message import failure
+from mlsys_labkit.checks.passed import note_pass
 from mlsys_labkit.checks.plain import base_array, is_tensor, type_name
 
 
@@ -64,6 +65,7 @@ def expect_shares_memory(a: object, b: object, *, name: str = "result") -> None:
             meaning="every element was read and written once for nothing",
             next_step="slice, transpose, reshape or as_strided; avoid copy, concatenate, fancy indices, contiguous",
         )
+    note_pass(f"{name} is a view")
 
 
 def expect_copy(a: object, b: object, *, name: str = "result") -> None:
@@ -81,3 +83,4 @@ def expect_copy(a: object, b: object, *, name: str = "result") -> None:
             meaning="writing to one changes the other",
             next_step="copy (.copy() in numpy, .clone() in torch) before changing or returning it",
         )
+    note_pass(f"{name} is a copy")
