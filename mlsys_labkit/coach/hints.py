@@ -24,8 +24,8 @@ class Hint:
     def ahead(self) -> str:
         """Name the hint that the next call shows."""
         if self.rung == self.rungs:
-            return "That is the last hint."
-        return f'`lk.hint("{self.task}")` again for the next of {self.rungs}.'
+            return "That is the last hint. Hints cost no marks."
+        return f'`lk.hint("{self.task}")` again for the next of {self.rungs}. Hints cost no marks.'
 
     def __str__(self) -> str:
         return f"Hint {self.rung} of {self.rungs}: {self.text}\n{self.ahead}"
@@ -49,7 +49,7 @@ def hint(task: str, rung: int | None = None) -> Hint:
 
     Example:
         >>> print(hint("offset", 1).ahead)
-        `lk.hint("offset")` again for the next of 3.
+        `lk.hint("offset")` again for the next of 3. Hints cost no marks.
     """
     ladder = note(task).hints
     if not ladder:

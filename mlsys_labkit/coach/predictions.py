@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,13 +31,15 @@ class Verdict:
 
 
 _committed: dict[str, int] = {}  # by task, so that running the cell again keeps the choice
+_keepers: list[Callable[[str, str | None], None]] = []
 
 
 def predict(task: str, choice: str | None = None, *, again: bool = False) -> Any:
     """Show a card with the task's question. After the reader has chosen an option, it shows the answer.
 
     ``choice`` ("a", "b", ...) chooses from the keyboard alone, where no widget can be drawn. The function never
-    waits for input, so a headless run is not blocked. A choice lasts as long as the kernel; ``again`` clears it.
+    waits for input, so a headless run is not blocked. A choice is kept with the notebook's progress: it stays when
+    all cells run again and when the kernel restarts; ``again`` clears it.
     Raises LabkitError for an unknown task or letter.
 
     Example:
@@ -52,6 +55,7 @@ def predict(task: str, choice: str | None = None, *, again: bool = False) -> Any
 
     if again:
         _committed.pop(task, None)
+        _keep(task, None)
     card = widgets.prediction(
         question=asked.question,
         options=list(asked.options),
@@ -61,13 +65,53 @@ def predict(task: str, choice: str | None = None, *, again: bool = False) -> Any
         choice=_committed.get(task),
     )
     if hasattr(card, "observe"):  # without anywidget the card runs in the page only
-        card.observe(lambda change: _committed.update({task: change["new"]}), "choice")
+        card.observe(lambda change: _choose(asked, change["new"]), "choice")
     return card
+
+
+def keep_with(keeper: Callable[[str, str | None], None]) -> None:
+    """Call ``keeper`` with the task and the text of the option after each choice; with None after one was cleared."""
+    if keeper not in _keepers:
+        _keepers.append(keeper)
+
+
+def forget(keeper: Callable[[str, str | None], None]) -> None:
+    """Stop calling ``keeper``."""
+    if keeper in _keepers:
+        _keepers.remove(keeper)
+
+
+def restore(task: str, mark: str, marking: Callable[[str], str]) -> None:
+    """Take up the option that an earlier kernel kept as ``mark = marking(option)``, unless this kernel has a choice.
+
+    An option that is no longer offered leaves the card open, as does a task that asks nothing any more.
+    """
+    if task in _committed:
+        return
+    try:
+        options = note(task).options
+    except LabkitError:
+        return
+    found = next((index for index, option in enumerate(options) if marking(option) == mark), None)
+    if found is not None:
+        _committed[task] = found
+
+
+def _choose(asked: Note, index: Any) -> None:
+    if type(index) is int and 0 <= index < len(asked.options):
+        _committed[asked.task] = index
+        _keep(asked.task, asked.options[index])
+
+
+def _keep(task: str, option: str | None) -> None:
+    for keeper in _keepers:
+        keeper(task, option)
 
 
 def _commit(asked: Note, choice: str) -> Verdict:
     letters = string.ascii_lowercase[: len(asked.options)]
     if len(choice) != 1 or choice.lower() not in letters:
         raise LabkitError(f"choose one of {', '.join(letters)} for {asked.task!r}; you wrote {choice!r}")
-    index = _committed[asked.task] = letters.index(choice.lower())
+    index = letters.index(choice.lower())
+    _choose(asked, index)
     return Verdict(index == asked.answer, asked.options[index], asked.options[asked.answer], asked.because)

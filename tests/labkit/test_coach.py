@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mlsys_labkit import coach
-from mlsys_labkit.coach import hints, notes
+from mlsys_labkit.coach import hints, notes, predictions
 from mlsys_labkit.errors import LabkitError
 
 GOOD = """
@@ -34,6 +34,7 @@ def test_ladder_climbs_and_stays_on_the_last_rung() -> None:
     assert [coach.hint("slice_rows").rung for _ in range(5)] == [1, 2, 3, 3, 3]
     assert coach.hint("slice_rows", 1).text == "Think of the header."
     assert "last hint" in str(coach.hint("slice_rows", 3))
+    assert all("Hints cost no marks." in str(coach.hint("slice_rows", rung)) for rung in (1, 2, 3))
     with pytest.raises(LabkitError, match="has hints 1 to 3; you asked for 4"):
         coach.hint("slice_rows", 4)
 
@@ -62,6 +63,28 @@ def test_running_the_cell_again_keeps_the_commitment() -> None:
     coach.predict("slice_rows", "a")
     assert coach.predict("slice_rows").choice == 0
     assert coach.predict("slice_rows", again=True).choice is None
+
+
+@pytest.mark.usefixtures("written")
+def test_a_choice_is_kept_by_the_option_and_not_by_its_number() -> None:
+    kept: dict[str, str | None] = {}
+    predictions.keep_with(kept.__setitem__)
+    try:
+        coach.predict("slice_rows", again=True).choice = 1
+        assert kept == {"slice_rows": "all"}
+        coach.predict("slice_rows", again=True)
+        assert kept == {"slice_rows": None}
+        predictions.restore("slice_rows", "HALF", str.upper)
+        assert coach.predict("slice_rows").choice == 2
+        predictions.restore("slice_rows", "ALL", str.upper)
+        assert coach.predict("slice_rows").choice == 2, "the choice of this kernel stays"
+        coach.predict("slice_rows", again=True)
+        predictions.restore("slice_rows", "an option of another release", str)
+        assert coach.predict("slice_rows").choice is None
+        predictions.restore("a task of another release", "all", str)
+    finally:
+        predictions.forget(kept.__setitem__)
+        predictions._committed.clear()
 
 
 @pytest.mark.usefixtures("written")

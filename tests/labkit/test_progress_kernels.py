@@ -122,6 +122,46 @@ def test_a_test_that_was_edited_earns_nothing(person: Person) -> None:
     assert "warmup_end_test is not the test that was handed out" in person.panel()
 
 
+def commit(person: Person, task: str, choice: int) -> None:
+    """Choose an option as the card in the page does: by a message to the widget's model, and not by a cell."""
+    shown = person.run(f"lk.predict({task!r})").data["application/vnd.jupyter.widget-view+json"]
+    state = {"method": "update", "state": {"choice": choice}, "buffer_paths": []}
+    content = {"comm_id": shown["model_id"], "data": state}
+    person.client.shell_channel.send(person.client.session.msg("comm_msg", content))
+
+
+def test_a_prediction_stays_when_cells_run_again_and_when_the_kernel_restarts(person: Person) -> None:
+    ask = "print(lk.predict('warmup_end').choice)"
+    assert person.run(ask).text == "None\n"
+    commit(person, "warmup_end", 1)
+    assert person.run(ask).text == "1\n"
+    commit(person, "warmup_end", 0)  # and nothing runs before the kernel restarts
+    person.client.kernel_info(reply=True, timeout=300)
+    person.restart()
+    open_lab(person)
+    assert person.run(ask).text == "0\n"
+    assert person.run("print(lk.predict('warmup_end', again=True).choice)").text == "None\n"
+    person.restart()
+    open_lab(person)
+    assert person.run(ask).text == "None\n"
+
+
+def test_a_test_cell_that_passes_says_in_one_line_what_it_checked(person: Person, notebook: Path, home: Path) -> None:
+    assert not person.run(RIGHT["warmup_end"], "warmup_end").text
+    passes = person.run(CELLS["warmup_end_test"], "warmup_end_test")
+    assert (passes.error, passes.stderr) == ("", "")
+    assert passes.text.startswith("✓ warmup_end_test passes: ")
+    assert passes.text.count("\n") == 1
+    assert len(passes.text) < 160
+    person.run(ROUGH, "warmup_end")
+    assert "✓" not in person.run(CELLS["warmup_end_test"], "warmup_end_test").text
+    assert person.run("lk.checks.expect_equal(1, 1, name='a scratch cell')").text == ""
+    with at(notebook, home, can_type=False) as program:  # papermill, nbgrader, a grader
+        open_lab(program)
+        program.run(RIGHT["warmup_end"], "warmup_end")
+        assert program.run(CELLS["warmup_end_test"], "warmup_end_test").text == ""
+
+
 def test_a_restart_forgets_nothing_and_another_notebook_knows_nothing(
     person: Person, notebook: Path, home: Path
 ) -> None:
@@ -151,7 +191,7 @@ def test_nothing_of_an_answer_is_kept(person: Person, home: Path) -> None:
     solve(person, "warmup_end", "warmup_end_test")
     (path,) = kept(home)
     record = json.loads(path.read_text())
-    assert set(record) == {"schema", "lab", "seconds", "last", "edits", "outcomes", "hints", "notebook"}
+    assert set(record) == {"schema", "lab", "seconds", "last", "edits", "outcomes", "hints", "predictions", "notebook"}
     assert not any(line.strip() in path.read_text() for line in RIGHT["warmup_end"].splitlines() if len(line) > 20)
     assert path.stat().st_size < 4096
     assert path.stat().st_mode & 0o077 == 0
@@ -185,7 +225,8 @@ def test_panel_reports_a_record_that_cannot_be_written(notebook: Path, home: Pat
             person.run("import resource, signal; resource.setrlimit(resource.RLIMIT_FSIZE, (64, -1))")
         for name, source in (("warmup_end", RIGHT["warmup_end"]), ("warmup_end_test", CELLS["warmup_end_test"])):
             said = person.run(source, name)
-            assert (said.error, said.stderr, said.text) == ("", "", "")
+            assert (said.error, said.stderr) == ("", "")
+            assert said.text.count("\n") == (name == "warmup_end_test"), "the line that says what passed, and no more"
         assert person.states()["warmup_end"] == "passes"
         assert "Kept only until this kernel ends:" in person.panel()
         if place == "full":

@@ -66,6 +66,7 @@ class NotebookRecord:
     edits: dict[str, Edit] = field(default_factory=dict)
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     hints: dict[str, int] = field(default_factory=dict)
+    predictions: dict[str, str] = field(default_factory=dict)  # task -> digest of the option that was chosen
 
     def tick(self, now: float) -> None:
         """Count the time up to ``now``, in seconds since 1970, as time at work."""
@@ -138,6 +139,7 @@ class NotebookRecord:
             "edits": {name: asdict(edit) for name, edit in self.edits.items()},
             "outcomes": {name: asdict(one) for name, one in self.outcomes.items()},
             "hints": self.hints,
+            "predictions": self.predictions,
         }
 
     @classmethod
@@ -157,4 +159,5 @@ class NotebookRecord:
                 if name in tests
             },
             {name: int(rungs) for name, rungs in kept["hints"].items() if name in tasks},
+            {str(name): str(option) for name, option in kept.get("predictions", {}).items()},
         )
