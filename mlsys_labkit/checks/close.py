@@ -12,6 +12,7 @@ from mlsys_labkit.checks.diagnose import diagnose
 from mlsys_labkit.checks.message import failure
 from mlsys_labkit.checks.passed import note_pass
 from mlsys_labkit.checks.plain import PlainArray, plain_array
+from mlsys_labkit.checks.triton import fault_behind
 
 CONFIDENCE = 8.0  # lambda of Higham and Mary: the bound fails with probability 2 k exp(-lambda^2 / 2), here k * 3e-14
 DEFAULT_K = 1024
@@ -104,7 +105,7 @@ def expect_close(
     )
     worst = comparison.worst
     at = f" at [{', '.join(map(str, worst))}]" if worst else ""
-    diagnosis = diagnose(comparison, lambda coarser: relative_tolerance(coarser, length))
+    diagnosis = fault_behind(actual) or diagnose(comparison, lambda coarser: relative_tolerance(coarser, length))
     share = f"; {int(off.sum())} of {off.size} elements off ({off.mean():.2%})" if worst else ""
     raise failure(
         f"{name}: {diagnosis.verdict}{share}",

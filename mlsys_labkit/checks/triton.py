@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from mlsys_labkit.checks.comparison import Diagnosis
 from mlsys_labkit.checks.counts import Excess, first_finding, off, read_bounds, require_type, too_few
 from mlsys_labkit.checks.message import count
 
@@ -43,6 +45,22 @@ def expect_no_findings(trace: object, *, name: str = "", performance: bool = Fal
         f"{name or traced.kernel}, grid {_grid(traced)}",
         "; ".join(where),
         "look at lk.triton_trace.trace(kernel)[grid](...).findings, and mend the first finding first",
+    )
+
+
+def fault_behind(values: object) -> Diagnosis | None:
+    """Explain wrong values by an error of the traced kernel that stored them; return None if it had none."""
+    faults = sys.modules.get("mlsys_labkit.triton_trace.faults")
+    found = faults.fault_behind(values) if faults else None
+    if found is None:
+        return None
+    kernel, first = found
+    at = f" ({first.line}: {first.source_line})" if first.line else ""
+    kind = first.kind.replace("_", " ")
+    return Diagnosis(
+        f"{kind} in {kernel}, and the values are wrong",
+        f"{first.message}{at}",
+        "mend the access first, since the values may follow from it",
     )
 
 

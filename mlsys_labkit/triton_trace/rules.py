@@ -157,6 +157,10 @@ class _Reader:
             yield f"a kernel has no {type(node).__name__}; {_INSTEAD.get(type(node), 'compare numbers')}"
         elif not isinstance(node, _ALLOWED) or isinstance(node, ast.FunctionDef):
             yield f"a kernel cannot contain {_word(node)}; {_INSTEAD.get(type(node), 'Triton does not compile it')}"
+        elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
+            index = ast.unparse(node.slice)
+            to = f"{ast.unparse(node.value)} + {index if index.isidentifier() else f'({index})'}"
+            yield f"a pointer has no []; store with tl.store({to}, value, mask=...), and load with tl.load"
         elif isinstance(node, ast.Name):
             yield from self._name(node)
         elif isinstance(node, ast.Attribute):

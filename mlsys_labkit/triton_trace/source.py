@@ -29,7 +29,18 @@ __all__ = [
 ]
 
 _MODULES = ("triton", "triton.language", "triton.language.math", "triton.language.extra.libdevice")
-_PYTHON = frozenset(("range", "min", "max", "len", "print", "abs", "int", "float", "isinstance"))
+_PYTHON = frozenset(("range", "min", "max", "len", "print", "int", "float", "isinstance"))
+_INSTEAD = {
+    "abs": "tl.abs(x)",
+    "all": "tl.min(x.to(tl.int32), axis=0) == 1",
+    "any": "tl.max(x.to(tl.int32), axis=0) == 1",
+    "bool": "x != 0",
+    "enumerate": "range(n)",
+    "pow": "x * x, or tl.exp2(y * tl.log2(x))",
+    "round": "tl.floor(x + 0.5)",
+    "sorted": "tl.sort(x)",
+    "sum": "tl.sum(x, axis=0)",
+}
 
 
 @dataclass(frozen=True)
@@ -227,7 +238,10 @@ def _meaning(name: str, function: FunctionType, waiting: list[FunctionType]) -> 
     try:
         value = closed[name].cell_contents if name in closed else function.__globals__[name]
     except (KeyError, ValueError):
-        return Name("python", name) if name in _PYTHON else Name("refused", f"{name} is not defined")
+        if name in _PYTHON:
+            return Name("python", name)
+        instead = f"; Triton does not compile Python's {name}: write {_INSTEAD[name]}" if name in _INSTEAD else ""
+        return Name("refused", f"{name} is not defined in a kernel{instead}" if instead else f"{name} is not defined")
     if isinstance(value, WithheldName):
         return Name("refused", value.reason)
     if isinstance(value, ModuleType):

@@ -12,6 +12,7 @@ from mlsys_labkit.triton_trace.count import counts
 from mlsys_labkit.triton_trace.count.findings import findings
 from mlsys_labkit.triton_trace.count.log import AccessLog
 from mlsys_labkit.triton_trace.errors import TritonArgumentError
+from mlsys_labkit.triton_trace.faults import note_faults
 from mlsys_labkit.triton_trace.launch.client import LaunchOutcome, Order
 from mlsys_labkit.triton_trace.launch.gpu import LaunchArguments, timed
 from mlsys_labkit.triton_trace.launch.launcher import TritonLauncher, launching
@@ -84,7 +85,10 @@ class trace:
             arguments = LaunchArguments(args, kwargs)
             if arguments.on_gpu:
                 return self._beside_gpu(grid, arguments)
-            return _trace(self._launcher.source, self._launcher.launch(grid, args, kwargs))
+            traced = _trace(self._launcher.source, self._launcher.launch(grid, args, kwargs))
+            names = [one.name for one in self._launcher.source.entry.parameters]
+            note_faults(traced, {**dict(zip(names, args, strict=False)), **kwargs})
+            return traced
 
         return launch
 

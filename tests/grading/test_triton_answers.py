@@ -1,4 +1,7 @@
-"""Triton answers with helpers, constants and decorators: the graders' verdicts beside those of a shell."""
+"""Triton answers with helpers, constants and decorators: the graders' verdicts beside those of a shell.
+
+One examination and one shell take all answers: ten CPU seconds, most of them imports of torch and Triton.
+"""
 
 from __future__ import annotations
 

@@ -175,5 +175,25 @@ WRONG = {
     "no maximum subtracted": _with(
         "@triton.jit\ndef bare(v):\n    return tl.exp(v)\n", "bare(v)", says="softmax", shell=False
     ),
+    "a loop that changes a type": TritonAnswer(
+        _HEAD
+        + _LOAD
+        + "    s = 0.0\n    for _ in range(N):\n        s += tl.exp(v - tl.max(v, 0))\n"
+        + "    tl.store(out + row + at, s / tl.sum(s, 0), mask=at < N)\n",
+        says="s is one tl.float32 before the loop and a block of shape [64] of tl.float32 after a turn",
+        shell=False,
+    ),
+    "pointers with brackets": TritonAnswer(
+        _HEAD + _LANES + "    out[row + at] = x[row + at]\n",
+        says="a pointer has no []; store with tl.store(out + (row + at), value, mask=...), and load with tl.load",
+        shell=False,
+    ),
+    "an offset that overflows": TritonAnswer(
+        (_HEAD + _PLAIN).replace(
+            "tl.arange(0, BLOCK)", "(tl.arange(0, BLOCK) - 64).to(tl.int8) * 4 + 3 * tl.arange(0, BLOCK) // 3"
+        ),
+        says="overflowed int8 on the way",
+        shell=False,
+    ),
     "no kernel": TritonAnswer("KERNEL = 3\n", says="KERNEL is no function under @triton.jit", shell=False),
 }

@@ -11,7 +11,7 @@ import torch
 import triton
 import triton.language as tl
 
-import mlsys_labkit.triton_trace  # noqa: F401  (so that kernels run here)
+from mlsys_labkit.triton_trace import TritonKernelError, trace
 
 
 @triton.jit
@@ -216,12 +216,28 @@ def counts(x, out, gathered, n, BLOCK: tl.constexpr, BINS: tl.constexpr):
     tl.store(gathered + i, tl.gather(block, BLOCK - 1 - i, axis=0))
 
 
-def test_histogram_ignores_values_outside_its_bins() -> None:
-    x = np.array([0, 1, 1, 7, 8, 9, -1, 3, 3, 3, 3, 3, 3, 3, 3, 3], np.int32)
+def test_histogram_ignores_values_that_are_masked_off() -> None:
+    x = np.array([0, 1, 1, 7, 3, 3, 8, 9, -1, 3, 3, 3, 3, 3, 3, 3], np.int32)
     out, gathered = np.empty(8, np.int32), np.empty(16, np.int32)
-    counts[1,](x, out, gathered, 9, BLOCK=16, BINS=8)
+    counts[1,](x, out, gathered, 6, BLOCK=16, BINS=8)
     assert out.tolist() == [1, 2, 0, 2, 0, 0, 0, 1]
     assert gathered.tolist() == x[::-1].tolist()
+
+
+@pytest.mark.parametrize(("value", "n"), [(8, 7), (-1, 9)])
+def test_histogram_of_a_value_outside_its_bins_is_an_error(value: int, n: int) -> None:
+    x = np.array([0, 1, 1, 7, 3, 3, 8, 3, -1, 3, 3, 3, 3, 3, 3, 3], np.int32)
+    x[x != value] = 1
+    out, gathered = np.empty(8, np.int32), np.empty(16, np.int32)
+    (found,) = (one for one in trace(counts)[1,](x, out, gathered, n, BLOCK=16, BINS=8).findings if one.count)
+    assert (found.kind, found.severity, found.source_line) == (
+        "histogram_range",
+        "error",
+        "bins = tl.histogram(block, BINS, mask=i < n)",
+    )
+    assert f"counts {value} in a tl.histogram of 8 bins, whose values are 0 to 7 (a GPU" in found.message
+    with pytest.raises(TritonKernelError, match=rf"it counts {value} in a tl\.histogram"):
+        counts[1,](x, out, gathered, n, BLOCK=16, BINS=8)
 
 
 @triton.jit

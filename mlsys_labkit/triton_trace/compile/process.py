@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ast
 import base64
-import builtins
 import contextlib
 import importlib
 import io
@@ -82,7 +81,9 @@ class JittedFunctions:
             self._jitted[function["key"]] = triton.jit(made, **options) if options else triton.jit(made)
             namespaces.append(namespace)
         for function, namespace in zip(source["functions"], namespaces, strict=True):
-            namespace.update({name: self.value(meaning) for name, meaning in function["names"].items()})
+            # The compiler has its own meanings of min, max, ...; a global of that name would hide them.
+            names = {name: meaning for name, meaning in function["names"].items() if meaning["kind"] != "python"}
+            namespace.update({name: self.value(meaning) for name, meaning in names.items()})
         self.entry = self._jitted[source["kernel"]]
 
     def value(self, meaning: dict[str, Any]) -> Any:
@@ -93,8 +94,6 @@ class JittedFunctions:
             return language(value)
         if kind == "function":
             return self._jitted[value]
-        if kind == "python":
-            return getattr(builtins, value)
         return triton.language.constexpr(plain(value))
 
     def place(self, text: str | None, line: int) -> tuple[str, int]:
@@ -105,13 +104,15 @@ class JittedFunctions:
         return "", 0
 
     def _define(self, function: dict[str, Any]) -> tuple[dict[str, Any], Any]:
-        text, defaults = without_defaults(function)
+        text, defaults = bare(function)
         self.first_lines[text] = (function["place"], function["first_line"])
         file = self._file(function["place"], function["first_line"], text.splitlines(keepends=True))
-        namespace: dict[str, Any] = {"__name__": "kernels", **defaults}
+        namespace: dict[str, Any] = {"__name__": "kernels", "lk_constexpr": triton.language.constexpr, **defaults}
         padded = "\n" * (function["first_line"] - 1) + text
         exec(compile(padded, file, "exec"), namespace)  # annotations stay text, as in this file
-        return namespace, namespace[function["name"]]
+        made = namespace[function["name"]]
+        made.__annotations__ = {one["name"]: one["annotation"] for one in function["parameters"] if one["annotation"]}
+        return namespace, made
 
     def _file(self, place: str, first_line: int, lines: list[str]) -> str:
         """Return a name for ``place`` under which Python finds the lines; two files of one name get two names."""
@@ -130,18 +131,31 @@ class JittedFunctions:
         return name
 
 
-def without_defaults(function: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Replace each default by a name without moving lines; return the source and the values of the names."""
+def bare(function: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Replace defaults and annotations by names without moving lines; return the source and the names' values.
+
+    The compiler looks up the names in annotations, and a function does not tell their values.
+    """
     node = ast.parse(function["text"]).body[0]
     assert isinstance(node, ast.FunctionDef)
+    values = {}
     given = [*node.args.defaults, *(one for one in node.args.kw_defaults if one is not None)]
     owners = [one for one in function["parameters"] if one["default"] is not None]
-    lines = [line.encode() for line in function["text"].splitlines(keepends=True)]
-    values = {}
-    for i, (expression, owner) in reversed(list(enumerate(zip(given, owners, strict=True)))):
-        name = f"lk_default_{i}"
+    replaced: list[tuple[ast.expr, str]] = []
+    for i, (expression, owner) in enumerate(zip(given, owners, strict=True)):
         meaning = owner["default"]
-        values[name] = language(meaning["value"]) if meaning["kind"] == "language" else plain(meaning["value"])
+        values[f"lk_default_{i}"] = (
+            language(meaning["value"]) if meaning["kind"] == "language" else plain(meaning["value"])
+        )
+        replaced.append((expression, f"lk_default_{i}"))
+    constants = {one["name"] for one in function["parameters"] if one["constexpr"]}
+    arguments = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+    annotated = [(one.annotation, one.arg in constants) for one in arguments if one.annotation]
+    replaced += [(annotation, "lk_constexpr" if constant else "None") for annotation, constant in annotated]
+    if node.returns:
+        replaced.append((node.returns, "None"))
+    lines = [line.encode() for line in function["text"].splitlines(keepends=True)]
+    for expression, name in sorted(replaced, key=lambda one: (one[0].lineno, one[0].col_offset), reverse=True):
         first, last = expression.lineno - 1, (expression.end_lineno or expression.lineno) - 1
         head, tail = lines[first][: expression.col_offset], lines[last][expression.end_col_offset :]
         lines[first : last + 1] = [head + name.encode() + b"\n" * (last - first) + tail]

@@ -41,6 +41,7 @@ class CountingRecorder:
         self._dots: Counter[tuple[Line, int, int, int, str]] = Counter()
         self._strays: dict[tuple[int, int], dict[str, Any]] = {}
         self._disputes: dict[int, dict[str, Any]] = {}
+        self._misuses: dict[tuple[str, Line], dict[str, Any]] = {}
 
     def begin(self, launch: TracedLaunch) -> None:
         self._launch = launch
@@ -73,6 +74,10 @@ class CountingRecorder:
     def arithmetic(self, operations: dict[str, int]) -> None:
         self._operations = operations
 
+    def misuse(self, kind: str, line: Line, program: Program, message: str) -> None:
+        row = {"kind": kind, "line": line, "program": program, "message": message, "count": 0}
+        self._misuses.setdefault((kind, line), row)["count"] += 1
+
     def end(self) -> Report:
         shapes = list(self._shapes.values())
         report = {
@@ -84,6 +89,7 @@ class CountingRecorder:
             "operations": self._operations,
             "strays": list(self._strays.values()),
             "disputes": list(self._disputes.values()),
+            "misuses": list(self._misuses.values()),
         }
         nothing = np.empty(0, np.int64)
         arrays = {

@@ -17,8 +17,8 @@ class AccessFinding:
     """One finding, with its program and source line.
 
     Attributes:
-        kind: errors are "out_of_bounds", "wrong_stride", "race", "conflicting_store"; performance is "repeated_load",
-            "repeated_store"; information is "unwritten".
+        kind: errors are "histogram_range", "integer_overflow", "out_of_bounds", "wrong_stride", "race",
+            "conflicting_store"; performance is "repeated_load", "repeated_store"; information is "unwritten".
         message: one sentence, without the source lines.
         line, source_line: the source line and its text. program: (x, y, z) of the first program concerned.
         other_line, other_source_line, other_program: the second access of a race or a repetition.

@@ -15,7 +15,7 @@ from mlsys_labkit.triton_trace.count.log import AccessLog
 from mlsys_labkit.triton_trace.count.races import races
 from mlsys_labkit.triton_trace.count.repeats import repeats
 from mlsys_labkit.triton_trace.interpret.memory import region_number
-from mlsys_labkit.triton_trace.recorder import Argument
+from mlsys_labkit.triton_trace.recorder import Argument, Line
 from mlsys_labkit.triton_trace.source import KernelSource
 
 __all__ = ["findings"]
@@ -27,7 +27,7 @@ _AGAIN = {"load": ("loaded", "loads"), "store": ("stored", "stores")}
 def findings(log: AccessLog, source: KernelSource) -> tuple[AccessFinding, ...]:
     """Return errors first, then what costs time, then information."""
     found = _Findings(log, source)
-    kinds = (found.strays, found.gaps, found.races, found.disputes, found.repeats, found.unwritten)
+    kinds = (found.misuses, found.strays, found.gaps, found.races, found.disputes, found.repeats, found.unwritten)
     return tuple(one for kind in kinds for one in kind())
 
 
@@ -37,6 +37,14 @@ class _Findings:
     def __init__(self, log: AccessLog, source: KernelSource) -> None:
         self._log = log
         self._source = source
+
+    def misuses(self) -> Iterator[AccessFinding]:
+        """Find operations whose result no GPU promises: they are the cause of what follows."""
+        for row in self._log.misuses:
+            line, program = Line(*row["line"]), tuple(row["program"])
+            message = f"program {program} {row['message']}"
+            text = self._source.line_text(*line)
+            yield AccessFinding(row["kind"], "error", message, line, text, program, count=row["count"])
 
     def strays(self) -> Iterator[AccessFinding]:
         """Find accesses outside every array.

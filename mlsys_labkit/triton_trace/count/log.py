@@ -60,7 +60,8 @@ class AccessLog:
             into ``shapes``, -1 where nothing was active; address of the first element; number of the program.
         masked: lanes that were masked off.
         dots: (line, m, n, k, dtype, how often). operations: those on floating-point numbers outside dots, by dtype.
-        strays: accesses outside every array; disputes: lanes of one store that disagree. As the recorder wrote them.
+        strays: accesses outside every array; disputes: lanes of one store that disagree; misuses: operations whose
+            result no GPU promises. As the recorder wrote them.
     """
 
     kernel: str
@@ -77,6 +78,7 @@ class AccessLog:
     operations: dict[str, int]
     strays: tuple[dict[str, Any], ...]
     disputes: tuple[dict[str, Any], ...]
+    misuses: tuple[dict[str, Any], ...] = ()
 
     @staticmethod
     def of(outcome: LaunchOutcome) -> AccessLog:
@@ -100,6 +102,7 @@ class AccessLog:
             operations=report["operations"],
             strays=tuple(report["strays"]),
             disputes=tuple(report["disputes"]),
+            misuses=tuple(report["misuses"]),
         )
 
     @property

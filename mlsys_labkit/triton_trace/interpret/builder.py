@@ -20,6 +20,7 @@ from mlsys_labkit.triton_trace.interpret import gpu_arithmetic
 from mlsys_labkit.triton_trace.interpret.descriptor import Descriptor
 from mlsys_labkit.triton_trace.interpret.handles import dtype_of, handle_of, narrow_of, numbers_of, operand_of
 from mlsys_labkit.triton_trace.interpret.narrow_floats import NARROW
+from mlsys_labkit.triton_trace.interpret.overflow import follow, overflow_of
 from mlsys_labkit.triton_trace.interpret.private import (
     ATOMICS,
     PROPAGATE_NONE,
@@ -193,6 +194,13 @@ class Builder(BuilderBase):  # type: ignore[misc]
     def create_histogram(self, data: Any, bins: int, mask: Any) -> Any:
         numbers = data.data
         counted = (numbers >= 0) & (numbers < bins)
+        outside = ~counted if mask is None else ~counted & mask.data
+        if outside.any():
+            self._run.misuse(
+                "histogram_range",
+                f"counts {int(numbers[outside][0])} in a tl.histogram of {bins} bins, whose values are 0 to {bins - 1} "
+                f"({_total(outside)}a GPU counts it in any bin: mask it off)",
+            )
         if mask is not None:
             counted &= mask.data
         return Handle(np.bincount(numbers[counted].astype(np.int64), minlength=bins).astype(np.int32), tl.int32)
@@ -224,7 +232,20 @@ class Builder(BuilderBase):  # type: ignore[misc]
 
     # Memory
 
+    def _check_offsets(self, pointers: Any, mask: Any) -> None:
+        """Report an access whose offset overflowed a narrow integer on the way."""
+        if (found := overflow_of(pointers)) is None:
+            return
+        lanes = found.lanes if mask is None else found.lanes & mask.data
+        if lanes.any():
+            self._run.misuse(
+                "integer_overflow",
+                f"uses an offset that overflowed {found.dtype} on the way: {found.exact:,} does not fit "
+                f"({_total(lanes)}compute offsets in tl.int32 or tl.int64)",
+            )
+
     def _load(self, pointers: Any, mask: Any, other: Any, kind: Kind = "load") -> Any:
+        self._check_offsets(pointers, mask)
         dtype = pointers.get_element_ty()
         form = NARROW.get(dtype.name)
         filler = storage_dtype(dtype).type(0) if other is None else other.data  # 0, as in NVIDIA's registers
@@ -232,6 +253,7 @@ class Builder(BuilderBase):  # type: ignore[misc]
         return Handle(self._run.load(pointers.data, _mask(mask, pointers), np.asarray(filler), nan, kind), dtype)
 
     def _store(self, pointers: Any, value: Any, mask: Any, kind: Kind = "store") -> None:
+        self._check_offsets(pointers, mask)
         self._run.store(pointers.data, _mask(mask, pointers), value.data, kind)
 
     def create_load(self, pointers: Any, *policy: Any) -> Any:
@@ -247,6 +269,7 @@ class Builder(BuilderBase):  # type: ignore[misc]
         self._store(pointers, value, mask)
 
     def create_atomic_rmw(self, operation: Any, pointers: Any, value: Any, mask: Any, sem: Any, scope: Any) -> Any:
+        self._check_offsets(pointers, mask)
         on = _mask(mask, pointers)
         old = self._run.atomic(ATOMICS[operation], pointers.data, on, value.data, None, narrow_of(value))
         return Handle(old, value.dtype.scalar)
@@ -307,6 +330,10 @@ class Builder(BuilderBase):  # type: ignore[misc]
             raise TritonKernelError("tl.assume does not hold")
 
 
+def _total(lanes: NDArray[np.bool_]) -> str:
+    return f"{int(lanes.sum()):,} elements in all; " if lanes.sum() > 1 else ""
+
+
 def _refusal(name: str) -> Callable[..., Any]:
     def refuse(self: Any, *args: Any, **kwargs: Any) -> Any:
         raise Refused(f"{name.removeprefix('create_').replace('_', ' ')} is not interpreted")
@@ -317,3 +344,4 @@ def _refusal(name: str) -> Callable[..., Any]:
 for _name in dir(BuilderBase):
     if _name.startswith("create_") and _name not in Builder.__dict__ and _name not in Builder.kept:
         setattr(Builder, _name, _refusal(_name))
+follow(Builder)

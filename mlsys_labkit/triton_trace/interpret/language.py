@@ -18,6 +18,7 @@ from mlsys_labkit.triton_trace import rules
 from mlsys_labkit.triton_trace.errors import TritonKernelError
 from mlsys_labkit.triton_trace.interpret.blocks import plain, reduce, scan, shape_of
 from mlsys_labkit.triton_trace.interpret.builder import Builder
+from mlsys_labkit.triton_trace.interpret.carried import carried, variables
 from mlsys_labkit.triton_trace.interpret.private import TritonSemantic, on_library_call, speak_through
 from mlsys_labkit.triton_trace.interpret.rewrite import compiled
 from mlsys_labkit.triton_trace.interpret.run import Refused
@@ -46,6 +47,7 @@ class Language:
             module.static_print = self._static_print
             module.reduce = reduce
             module.associative_scan = scan
+        tl.tensor.__getitem__ = _checked_item(tl.tensor.__getitem__)
         tl.tensor.__bool__ = lambda tensor: True  # Triton's own code tests "if mask:" for the presence of a mask
         on_library_call(self._library_function)
         self._modules = _public_modules()
@@ -133,12 +135,15 @@ class Language:
             "_lk_not": lambda value: value.__not__() if isinstance(value, tl.tensor) else not value,
             "_lk_truth": _truth,
             "_lk_assert": asserted,
+            "_lk_variables": variables,
+            "_lk_carried": carried,
             "range": counted,
             "min": chosen(min, "minimum"),
             "max": chosen(max, "maximum"),
             "len": len,
             "int": int,
             "float": float,
+            "isinstance": _is_instance,
             "print": lambda *values, **options: tl.device_print(*values, **options),
         }
 
@@ -155,6 +160,25 @@ def _public_modules() -> dict[str, Any]:
         language=language, cdiv=_for_constants(triton.cdiv), next_power_of_2=_for_constants(triton.next_power_of_2)
     )
     return {"triton": top, "triton.language": language, "triton.language.math": mathematics}
+
+
+def _is_instance(value: Any, kind: Any) -> bool:
+    """Return whether ``value`` is of a kind; constants of compile time are plain values here."""
+    return not isinstance(value, tl.tensor) if kind is plain else isinstance(value, kind)
+
+
+def _checked_item(item: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``tensor[...]`` for new axes, with advice for any other index."""
+
+    def checked(tensor: Any, index: Any, **options: Any) -> Any:
+        parts = [plain(one) for one in (index if isinstance(index, (tuple, tl.tuple)) else (index,))]
+        if all(one is None or (isinstance(one, slice) and one == slice(None)) for one in parts):
+            return item(tensor, index, **options)
+        if tensor.dtype.is_ptr():
+            raise Refused("a pointer has no []; load with tl.load(pointer + i, mask=...), and store with tl.store")
+        raise Refused("a block has [] for new axes only, as in [:, None]; load the elements that you need from memory")
+
+    return checked
 
 
 def _for_constants(function: Any) -> Callable[..., Any]:

@@ -87,6 +87,12 @@ class InterpreterRun:
         if dtype.startswith(("fp", "bf")):
             self._arithmetic[dtype] = self._arithmetic.get(dtype, 0) + operations
 
+    def misuse(self, kind: str, message: str) -> None:
+        """Report an operation whose result no GPU promises. Without a recorder it ends the launch."""
+        if self._recorder is None:
+            raise TritonKernelError(f"it {message}")
+        self._recorder.misuse(kind, self._line(), self.program, message)
+
     def end(self) -> None:
         """Report the arithmetic to the recorder, after the last program."""
         if self._recorder:

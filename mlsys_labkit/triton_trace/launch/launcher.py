@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
+from mlsys_labkit.triton_trace.errors import TritonArgumentError
 from mlsys_labkit.triton_trace.launch.arguments import bind, grid_of, pack, wrapped
 from mlsys_labkit.triton_trace.launch.client import LaunchOutcome, Order, TritonWorker
 from mlsys_labkit.triton_trace.rules import check_rules
@@ -95,6 +95,11 @@ class TritonLauncher:
             config = self._config or configs[0]
             if self._config is None and len(configs) > 1:
                 _say_first_config(function.name, str(config))
+            if twice := sorted(config.kwargs.keys() & given.keys()):
+                raise TritonArgumentError(
+                    f"{function.name} got {', '.join(twice)} as an argument, and @triton.autotune chooses it, too: "
+                    "leave it out of the launch, or out of the configurations"
+                )
             given = {**given, **config.kwargs}
             if config.pre_hook:
                 config.pre_hook({**positional, **given, **config.all_kwargs()})
@@ -113,9 +118,8 @@ class TritonLauncher:
 
 @functools.cache
 def _say_first_config(kernel: str, config: str) -> None:
-    warnings.warn(
-        f"{kernel} takes its first configuration ({config}): without a GPU there is nothing to time", stacklevel=6
-    )
+    # On stdout: nbgrader fails a test that writes to stderr, as warnings do.
+    print(f"{kernel} takes its first configuration ({config}): without a GPU there is nothing to time")
 
 
 @functools.cache
