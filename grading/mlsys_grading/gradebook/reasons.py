@@ -38,6 +38,7 @@ _WORDS: Mapping[str, str] = {
     "ProtocolError": "A result is of a kind that the exercise does not ask for.",
     "MemoryError": "It needed more memory than there was.",
     "RecursionError": "It called itself too many times.",
+    "RefusedSourceError": "The kernel contains something that Triton does not compile, or that the tests cannot use.",
     "SyntaxError": "The code has a syntax error.",
 }
 _BUILT_IN = frozenset(
