@@ -27,16 +27,19 @@
 #
 # | time | difficulty | hardware | points |
 # |---|---|---|---|
-# | 210 minutes | ●●●○ | any Linux machine with a C++ compiler; a GPU only for the last, ungraded section | 100 in 10 tasks |
+# | 240 minutes | ●●●○ | any Linux machine with a C++ compiler; a GPU only for the last, ungraded section | 100 in 10 tasks |
 #
-# Needs lab 03. Reads along with chapter 7, *Staying local: tiling*.
+# Needs lab 03. Reads along with [chapter 7, *Staying local: tiling*](../../course/chapters/07_tiling.md).
 #
 # Each task goes the same way: **predict** (your guess is not graded, committing to it is what teaches), **write**,
 # **check**, then **look**. Marks come from right answers and from counted sectors, wavefronts and barriers, never from a clock:
 # a slow laptop loses nothing. Stuck? `lk.hint("matmul_tiled")` in a new cell gives a nudge, and a stronger one each time you ask.
-# `lk.progress()` in a new cell shows how far you are.
+# Hints and wrong predictions cost no marks. `lk.progress()` in a new cell shows how far you are.
+#
+# The 240 minutes include reading. Take **two sittings** of two hours: tasks 1 to 5, the matrix product, then tasks 6 to 10. Between them is
+# a summary.
 
-# %% tags=["install"]
+# %% tags=["install"] jupyter={"source_hidden": true}
 from importlib.util import find_spec
 
 if find_spec("mlsys_labkit") is None:  # opened on Colab, which brings torch and the rest
@@ -62,6 +65,27 @@ seed = 0
 # Lab 03 told what `check` and `profile` do. The counts are a **source-level model**: each access in your source, warp by
 # warp, with no caches behind it. They are the same on every machine, which is why they can be marks.
 #
+# Here is what lab 03 ended with: coalesced, and wasteful. Run both cells, then try another `n`. What does the last number depend on?
+
+# %%
+# %%cuda matmul_lab03
+__global__ void matmul_lab03(const float* A, const float* B, float* C, int m, int n, int k)
+{
+    int column = blockIdx.x * blockDim.x + threadIdx.x;
+    int row = blockIdx.y * blockDim.y + threadIdx.y;
+    if (row >= m || column >= n) return;
+    float sum = 0.0f;
+    for (int p = 0; p < k; ++p) sum += A[row * k + p] * B[p * n + column];
+    C[row * n + column] = sum;
+}
+
+# %%
+n = 64
+A, B, C = (np.ones((n, n), np.float32) for _ in range(3))
+asked = matmul_lab03.profile[(-(-n // 32), -(-n // 8)), (32, 8)](A, B, C, n, n, n).work.bytes_read
+print(f"A and B have {A.nbytes + B.nbytes:,} bytes. The kernel asks for {asked:,}: each byte {asked / (A.nbytes + B.nbytes):.0f} times.")
+
+# %% [markdown]
 # ## Part 1 · What a tile saves
 #
 # Cut $C$ into tiles of $T \times T$ and let a block compute one. It walks along $k$: load a $T \times T$ tile of $A$ and one of $B$, use each
@@ -98,13 +122,19 @@ def tile_traffic(m, n, k, tile, bytes_per_element=4):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "tile_traffic_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "tile_traffic_test", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
 lk.checks.expect_equal(tile_traffic(64, 64, 64, 16), (131_072, 16_384, 2_048), name="64³ in tiles of 16")
 lk.checks.expect_equal(tile_traffic(64, 64, 64, 1)[0], 2 * 64**3 * 4, name="a tile of one: every operand of every product")
-### BEGIN HIDDEN TESTS
-lk.checks.expect_equal(tile_traffic(64, 64, 64, 64)[0], 2 * 64 * 64 * 4, name="one tile reads each matrix once")
 expected = (2 * (2 * 48 * 16 + 3 * 16 * 32), 2 * 48 * 32, 2 * 2 * 256)
 lk.checks.expect_equal(tile_traffic(48, 32, 16, 16, bytes_per_element=2), expected, name="48 x 32 x 16 in halves")
+# 3 x 5 in tiles of 2: C has 2 rows of tiles and 3 columns of tiles, so A [3, 4] is read 3 times, B [4, 5] twice
+lk.checks.expect_equal(tile_traffic(3, 5, 4, 2), (4 * (3 * 12 + 2 * 20), 4 * 15, 4 * 8), name="3 x 5 x 4 in tiles of 2, which stick out")
+print("tile_traffic: right for cubes, ragged sizes and halves.")
+
+# %% nbgrader={"grade": true, "grade_id": "tile_traffic_test_sizes", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# Other sizes, against blocks that are counted one by one.
+lk.checks.expect_equal(tile_traffic(64, 64, 64, 64)[0], 2 * 64 * 64 * 4, name="one tile reads each matrix once")
+### BEGIN HIDDEN TESTS
 rng = np.random.default_rng(411)
 for _ in range(20):
     m, n, k, tile = (int(v) for v in rng.integers(1, 40, 4))
@@ -114,6 +144,7 @@ for _ in range(20):
             read += k * (min(tile, m - row) + min(tile, n - column))
     lk.checks.expect_equal(tile_traffic(m, n, k, tile)[0], 4 * read, name=f"m={m} n={n} k={k} tile={tile}")
 ### END HIDDEN TESTS
+print("tile_traffic: right for a single tile.")
 
 # %% [markdown]
 # For a large cube of side $n$ that is $8n^3/T$ bytes for $2n^3$ FLOPs: an intensity of $T/4$ FLOP a byte. An H100 needs about 20 before its FP32
@@ -129,14 +160,16 @@ for _ in range(20):
 # *16 points · 35 minutes · ●●●○*
 #
 # A block of $T \times T$ threads computes a tile of $C$. Matrices are ragged: where a tile sticks out, put zeros into shared memory, and
-# let every thread, inside or not, load, wait and wait again.
+# let every thread, inside or not, load, wait and wait again. Keep both tiles `float[T][T]`, with `threadIdx.x` as their last index: the
+# tests count bank conflicts, which part 3 explains, and this layout has none.
 
 # %%
 lk.predict("matmul_tiled")
 
 # %% nbgrader={"grade": false, "grade_id": "matmul_tiled", "locked": false, "schema_version": 3, "solution": true, "task": false}
 # %%cuda matmul_tiled matmul_tiled<16>
-// C[m, n] = A[m, k] B[k, n], row-major. Blocks of T x T threads; block (x, y) computes the tile of C from row T * y and column T * x.
+// C[m, n] = A[m, k] B[k, n], row-major, any sizes. Blocks of T x T threads.
+// Block (x, y) computes the tile of C from row T * y and column T * x on.
 template <int T>
 __global__ void matmul_tiled(const float* A, const float* B, float* C, int m, int n, int k)
 {
@@ -158,23 +191,34 @@ __global__ void matmul_tiled(const float* A, const float* B, float* C, int m, in
     ### END SOLUTION
 }
 
-# %% nbgrader={"grade": true, "grade_id": "matmul_tiled_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "matmul_tiled_test", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
 kernel = lk.checks.graded_kernel(matmul_tiled)
 rng = np.random.default_rng(421)
-A, B = whole(rng, 32, 48), whole(rng, 48, 32)
-C = np.full((32, 32), np.nan, np.float32)
-lk.checks.expect_clean(kernel, ((2, 2), (16, 16), (A, B, C, 32, 32, 48)))
-lk.checks.expect_close(C, A @ B, rtol=0, name="C, 32 x 48 times 48 x 32")
+# whole tiles first; then every edge ragged, k as well
+for m, n, k in [(32, 32, 48), (21, 40, 19)]:
+    A, B = whole(rng, m, k), whole(rng, k, n)
+    C = np.full((m, n), np.nan, np.float32)
+    lk.checks.expect_clean(kernel, ((-(-n // 16), -(-m // 16)), (16, 16), (A, B, C, m, n, k)), name=f"C, {m} x {k} times {k} x {n}")
+    lk.checks.expect_close(C, A @ B, rtol=0, name=f"C, {m} x {k} times {k} x {n}")
+print("matmul_tiled: right for whole and ragged tiles, without a race.")
+
+# %% nbgrader={"grade": true, "grade_id": "matmul_tiled_test_shapes", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# Other sizes: an exact fit, one past it, less than a tile, one element, one step along k.
+kernel = lk.checks.graded_kernel(matmul_tiled)
+C = np.full((1, 2), np.nan, np.float32)
+lk.checks.expect_clean(kernel, ((1, 1), (16, 16), (np.ones((1, 3), np.float32), np.ones((3, 2), np.float32), C, 1, 2, 3)))
+lk.checks.expect_close(C, np.full((1, 2), 3.0), rtol=0, name="C, 1 x 3 times 3 x 2, less than a tile")
 ### BEGIN HIDDEN TESTS
-# an exact fit, one past it, less than a tile, one element, one step; every edge ragged
+rng = np.random.default_rng(423)
 for m, n, k in [(16, 16, 16), (17, 33, 5), (1, 1, 40), (40, 3, 17), (5, 50, 1), (31, 31, 31)]:
     A, B = whole(rng, m, k), whole(rng, k, n)
     C = np.full((m, n), np.nan, np.float32)
     lk.checks.expect_clean(kernel, ((-(-n // 16), -(-m // 16)), (16, 16), (A, B, C, m, n, k)))
     lk.checks.expect_close(C, A @ B, rtol=0, name=f"C, {m} x {k} times {k} x {n}")
 ### END HIDDEN TESTS
+print("matmul_tiled: right for less than a tile.")
 
-# %% nbgrader={"grade": true, "grade_id": "matmul_tiled_test_traffic", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "matmul_tiled_test_traffic", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
 # 64 x 64 x 64 in 4 x 4 blocks, 4 tiles along k: 2 x 64³ / 16 floats read, eight to a sector; two barriers a tile.
 kernel = lk.checks.graded_kernel(matmul_tiled)
 rng = np.random.default_rng(422)
@@ -183,11 +227,21 @@ profile = kernel.profile[(4, 4), (16, 16)](A, B, C, 64, 64, 64)
 lk.checks.expect_close(C, A @ B, rtol=0, name="C, while it was profiled")
 lk.checks.expect_counters(profile, at_least_global_load_sectors=2 * 64 * 64 // 8, name="matmul_tiled")
 lk.checks.expect_counters(profile, at_most_global_load_sectors=2 * 64**3 // 16 // 8, name="matmul_tiled")
-lk.checks.expect_counters(profile, bank_conflicts=0, at_most_barriers=16 * 4 * 2, name="matmul_tiled")
-lk.checks.expect_counters(profile, global_store_sectors=64 * 64 // 8, name="matmul_tiled")
+lk.checks.expect_counters(profile, at_most_barriers=16 * 4 * 2, global_store_sectors=64 * 64 // 8, name="matmul_tiled")
 lk.checks.expect_counters(profile, global_atomic_requests=0, shared_atomic_requests=0, name="matmul_tiled")  # loads in disguise
+print(f"matmul_tiled: {profile.work.bytes_read:,} bytes, as task 1 computes, with two barriers a step or fewer.")
 
-# %%
+# %% nbgrader={"grade": true, "grade_id": "matmul_tiled_test_banks", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+# Part 3 explains banks. Here it is enough that threadIdx.x is the last index of both tiles, and that they are T wide.
+kernel = lk.checks.graded_kernel(matmul_tiled)
+A, B, C = whole(np.random.default_rng(424), 32, 32), np.eye(32, dtype=np.float32), np.zeros((32, 32), np.float32)
+profile = kernel.profile[(2, 2), (16, 16)](A, B, C, 32, 32, 32)
+lk.checks.expect_close(C, A, rtol=0, name="C = A times the unit matrix, while it was profiled")
+assert profile.total("shared", "load", "requests"), "nothing is read from shared memory: where are the tiles?"
+lk.checks.expect_counters(profile, bank_conflicts=0, name="matmul_tiled")
+print("matmul_tiled: no bank of shared memory was asked for two words at once.")
+
+# %% jupyter={"source_hidden": true}
 with lk.picture("Your tiled product, line by line. Turn the heat from global to shared: where has the traffic gone?"):
     A, B, C = (np.ones((64, 64), np.float32) for _ in range(3))
     tiled = matmul_tiled.profile[(4, 4), (16, 16)](A, B, C, 64, 64, 64)
@@ -240,8 +294,8 @@ lk.predict("differences")
 
 # %% nbgrader={"grade": false, "grade_id": "differences", "locked": false, "schema_version": 3, "solution": true, "task": false}
 # %%cuda differences
-// y[i] = x[i + 1] - x[i] in each piece of 128, y[i] = 0 - x[i] at its end. Blocks of 128 threads, any grid.
-// Each element of x is read from global memory once.
+// y[i] = x[i + 1] - x[i] in each piece of 128, y[i] = 0 - x[i] at its end. Blocks of 128
+// threads, any grid. Each element of x is read from global memory once.
 __global__ void differences(const float* x, float* y, int pieces)
 {
     __shared__ float piece[128];
@@ -258,27 +312,35 @@ __global__ void differences(const float* x, float* y, int pieces)
     }
 }
 
-# %% nbgrader={"grade": true, "grade_id": "differences_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "differences_test", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
 kernel = lk.checks.graded_kernel(differences)
-x, y = np.arange(512, dtype=np.float32) ** 2, np.zeros(512, np.float32)
+x, y = np.arange(512, dtype=np.float32) ** 2, np.full(512, np.nan, np.float32)
 lk.checks.expect_clean(kernel, (2, 128, (x, y, 4)))
 lk.checks.expect_close(y.reshape(4, 128), np.diff(x.reshape(4, 128), axis=1, append=0), rtol=0, name="differences of four pieces")
 # 8 pieces of 4 warps: a load and a store each, four sectors; two barriers a piece
 x, y = whole(np.random.default_rng(431), 1024), np.zeros(1024, np.float32)
 profile = kernel.profile[2, 128](x, y, 8)
 lk.checks.expect_close(y.reshape(8, 128), np.diff(x.reshape(8, 128), axis=1, append=0), rtol=0, name="y, while it was profiled")
-lk.checks.expect_counters(profile, global_load_requests=32, global_load_sectors=128, name="differences")
-lk.checks.expect_counters(profile, global_store_requests=32, global_store_sectors=128, name="differences")
+lk.checks.expect_counters(profile, at_most_global_load_requests=32, global_load_sectors=128, name="differences")
+lk.checks.expect_counters(profile, at_most_global_store_requests=32, global_store_sectors=128, name="differences")
 lk.checks.expect_counters(profile, at_most_barriers=2 * 8, bank_conflicts=0, name="differences")
+print("differences: right, without a race, with two barriers a piece or fewer, and each element is read once.")
+
+# %% nbgrader={"grade": true, "grade_id": "differences_test_grids", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# Other grids: blocks without a piece, unequal shares, all pieces in one block.
+kernel = lk.checks.graded_kernel(differences)
+x, y = np.arange(128, dtype=np.float32), np.full(128, np.nan, np.float32)
+lk.checks.expect_clean(kernel, (3, 128, (x, y, 1)))
+lk.checks.expect_close(y, np.diff(x, append=0), rtol=0, name="differences, one piece and three blocks")
 ### BEGIN HIDDEN TESTS
 rng = np.random.default_rng(432)
-# one piece, blocks without a piece, unequal shares, all in one block
 for pieces, grid in [(1, 1), (3, 8), (9, 2), (5, 1)]:
     x, y = whole(rng, 128 * pieces), np.full(128 * pieces, np.nan, np.float32)
     lk.checks.expect_clean(kernel, (grid, 128, (x, y, pieces)))
     expected = np.diff(x.reshape(-1, 128), axis=1, append=0)
     lk.checks.expect_close(y.reshape(-1, 128), expected, rtol=0, name=f"differences, {pieces} pieces, {grid} blocks")
 ### END HIDDEN TESTS
+print("differences: right with blocks that have no piece.")
 
 # %% [markdown]
 # ## Part 3 · Banks
@@ -298,8 +360,9 @@ lk.predict("transpose_tiled")
 
 # %% nbgrader={"grade": false, "grade_id": "transpose_tiled", "locked": false, "schema_version": 3, "solution": true, "task": false}
 # %%cuda transpose_tiled
-// out[columns, rows] = in[rows, columns] transposed. Blocks of 32 x 8 threads; block (x, y) takes the 32 x 32 tile of `in`
-// from row 32 * y and column 32 * x, so each thread moves four elements. Any rows and columns.
+// out[columns, rows] = in[rows, columns] transposed, any rows and columns. Blocks of 32 x 8
+// threads. Block (x, y) takes the 32 x 32 tile of `in` from row 32 * y and column 32 * x on:
+// each thread moves four elements.
 __global__ void transpose_tiled(const float* in, float* out, int rows, int columns)
 {
     ### BEGIN SOLUTION
@@ -318,18 +381,30 @@ __global__ void transpose_tiled(const float* in, float* out, int rows, int colum
     ### END SOLUTION
 }
 
-# %% nbgrader={"grade": true, "grade_id": "transpose_tiled_test", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "transpose_tiled_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
 kernel = lk.checks.graded_kernel(transpose_tiled)
 rng = np.random.default_rng(441)
-matrix, out = whole(rng, 64, 32), np.full((32, 64), np.nan, np.float32)
-lk.checks.expect_clean(kernel, ((1, 2), (32, 8), (matrix, out, 64, 32)))
-lk.checks.expect_close(out, matrix.T, rtol=0, name="64 x 32 transposed")
+for rows, columns in [(64, 32), (40, 70)]:  # whole tiles first; then both edges ragged
+    matrix, out = whole(rng, rows, columns), np.full((columns, rows), np.nan, np.float32)
+    launch = (-(-columns // 32), -(-rows // 32)), (32, 8), (matrix, out, rows, columns)
+    lk.checks.expect_clean(kernel, launch, name=f"{rows} x {columns} transposed")
+    lk.checks.expect_close(out, matrix.T, rtol=0, name=f"{rows} x {columns} transposed")
+print("transpose_tiled: right for whole and ragged tiles, without a race.")
+
+# %% nbgrader={"grade": true, "grade_id": "transpose_tiled_test_shapes", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+# Other sizes: one element, narrow, wide.
+kernel = lk.checks.graded_kernel(transpose_tiled)
+matrix, out = np.arange(66, dtype=np.float32).reshape(2, 33), np.full((33, 2), np.nan, np.float32)
+lk.checks.expect_clean(kernel, ((2, 1), (32, 8), (matrix, out, 2, 33)))
+lk.checks.expect_close(out, matrix.T, rtol=0, name="2 x 33 transposed")
 ### BEGIN HIDDEN TESTS
-for rows, columns in [(1, 1), (33, 5), (5, 33), (40, 70), (32, 32)]:
+rng = np.random.default_rng(443)
+for rows, columns in [(1, 1), (33, 5), (5, 33), (70, 40), (32, 32)]:
     matrix, out = whole(rng, rows, columns), np.full((columns, rows), np.nan, np.float32)
     lk.checks.expect_clean(kernel, ((-(-columns // 32), -(-rows // 32)), (32, 8), (matrix, out, rows, columns)))
     lk.checks.expect_close(out, matrix.T, rtol=0, name=f"{rows} x {columns} transposed")
 ### END HIDDEN TESTS
+print("transpose_tiled: right for a matrix of two rows.")
 
 # %% nbgrader={"grade": true, "grade_id": "transpose_tiled_test_traffic", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
 # 64 x 64: 128 rows of 32 floats in and as many out, four sectors each, and no bank asked twice.
@@ -339,8 +414,9 @@ profile = kernel.profile[(2, 2), (32, 8)](matrix, out, 64, 64)
 lk.checks.expect_close(out, matrix.T, rtol=0, name="out, while it was profiled")
 lk.checks.expect_counters(profile, global_load_sectors=512, global_store_sectors=512, name="transpose_tiled")
 lk.checks.expect_counters(profile, bank_conflicts=0, at_most_barriers=4, name="transpose_tiled")
+print("transpose_tiled: rows in, rows out, and no bank asked twice.")
 
-# %%
+# %% jupyter={"source_hidden": true}
 with lk.picture("A warp reads your tile's column: 32 banks. Then choose the pattern 'column of a 32 x 32 tile': one bank, 32 words."):
     matrix, out = np.ones((64, 64), np.float32), np.zeros((64, 64), np.float32)
     transposed = transpose_tiled.profile[(2, 2), (32, 8)](matrix, out, 64, 64)
@@ -367,7 +443,8 @@ lk.predict("matmul_registers")
 
 # %% nbgrader={"grade": false, "grade_id": "matmul_registers", "locked": false, "schema_version": 3, "solution": true, "task": false}
 # %%cuda matmul_registers
-// C[m, n] = A[m, k] B[k, n], row-major, any sizes. Blocks of 16 x 16 threads, each block a 64 x 64 tile of C.
+// C[m, n] = A[m, k] B[k, n], row-major, any sizes.
+// Blocks of 16 x 16 threads, each block a 64 x 64 tile of C.
 __global__ void matmul_registers(const float* A, const float* B, float* C, int m, int n, int k)
 {
     ### BEGIN SOLUTION
@@ -402,22 +479,34 @@ __global__ void matmul_registers(const float* A, const float* B, float* C, int m
     ### END SOLUTION
 }
 
-# %% nbgrader={"grade": true, "grade_id": "matmul_registers_test", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "matmul_registers_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
 kernel = lk.checks.graded_kernel(matmul_registers)
 rng = np.random.default_rng(451)
-A, B = whole(rng, 64, 32), whole(rng, 32, 64)
-C = np.full((64, 64), np.nan, np.float32)
-lk.checks.expect_clean(kernel, (1, (16, 16), (A, B, C, 64, 64, 32)))
-lk.checks.expect_close(C, A @ B, rtol=0, name="C, 64 x 32 times 32 x 64")
+# whole tiles first; then every edge ragged, k as well
+for m, n, k in [(64, 128, 32), (70, 41, 19)]:
+    A, B = whole(rng, m, k), whole(rng, k, n)
+    C = np.full((m, n), np.nan, np.float32)
+    lk.checks.expect_clean(kernel, ((-(-n // 64), -(-m // 64)), (16, 16), (A, B, C, m, n, k)), name=f"C, {m} x {k} times {k} x {n}")
+    lk.checks.expect_close(C, A @ B, rtol=0, name=f"C, {m} x {k} times {k} x {n}")
+print("matmul_registers: right for whole and ragged tiles, without a race.")
+
+# %% nbgrader={"grade": true, "grade_id": "matmul_registers_test_shapes", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+# Other sizes: one element, one past a tile, a wide one.
+kernel = lk.checks.graded_kernel(matmul_registers)
+C = np.full((1, 2), np.nan, np.float32)
+lk.checks.expect_clean(kernel, ((1, 1), (16, 16), (np.ones((1, 3), np.float32), np.ones((3, 2), np.float32), C, 1, 2, 3)))
+lk.checks.expect_close(C, np.full((1, 2), 3.0), rtol=0, name="C, 1 x 3 times 3 x 2, less than a tile")
 ### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(453)
 for m, n, k in [(1, 1, 1), (65, 64, 16), (64, 65, 17), (30, 100, 7), (128, 64, 20)]:
     A, B = whole(rng, m, k), whole(rng, k, n)
     C = np.full((m, n), np.nan, np.float32)
     lk.checks.expect_clean(kernel, ((-(-n // 64), -(-m // 64)), (16, 16), (A, B, C, m, n, k)))
     lk.checks.expect_close(C, A @ B, rtol=0, name=f"C, {m} x {k} times {k} x {n}")
 ### END HIDDEN TESTS
+print("matmul_registers: right for less than a tile.")
 
-# %% nbgrader={"grade": true, "grade_id": "matmul_registers_test_traffic", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "matmul_registers_test_traffic", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
 # 128 x 128 x 64: 4 blocks of 8 warps, 4 steps of 16 along k. Global traffic of a 64-wide tile, and eight shared loads for 16 FMAs.
 kernel = lk.checks.graded_kernel(matmul_registers)
 rng = np.random.default_rng(452)
@@ -427,10 +516,20 @@ lk.checks.expect_close(C, A @ B, rtol=0, name="C, while it was profiled")
 lk.checks.expect_counters(profile, at_least_global_load_sectors=2 * 128 * 64 // 8, name="matmul_registers")
 lk.checks.expect_counters(profile, at_most_global_load_sectors=2 * 2 * 128 * 64 // 8, name="matmul_registers")
 lk.checks.expect_counters(profile, at_most_shared_load_requests=4 * 8 * 64 * 8, at_most_barriers=4 * 4 * 2, name="matmul_registers")
-lk.checks.expect_counters(profile, bank_conflicts=0, name="matmul_registers")
 lk.checks.expect_counters(profile, global_atomic_requests=0, shared_atomic_requests=0, name="matmul_registers")
+print(f"matmul_registers: {profile.work.bytes_read:,} bytes, and eight shared loads or fewer for sixteen multiply-adds.")
 
-# %%
+# %% nbgrader={"grade": true, "grade_id": "matmul_registers_test_banks", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# Which two rows does a warp write, and which two does it read? Their words have to lie in different banks.
+kernel = lk.checks.graded_kernel(matmul_registers)
+A, B, C = whole(np.random.default_rng(454), 64, 64), np.eye(64, dtype=np.float32), np.zeros((64, 64), np.float32)
+profile = kernel.profile[(1, 1), (16, 16)](A, B, C, 64, 64, 64)
+lk.checks.expect_close(C, A, rtol=0, name="C = A times the unit matrix, while it was profiled")
+assert profile.total("shared", "load", "requests"), "nothing is read from shared memory: where are the tiles?"
+lk.checks.expect_counters(profile, bank_conflicts=0, name="matmul_registers")
+print("matmul_registers: no bank was asked for two words at once, on the way in or out.")
+
+# %% jupyter={"source_hidden": true}
 with lk.picture("From naive to tiled to registers: the same FLOPs, under an H100's roof."):
     n = 128
     A, B, C = (np.ones((n, n), np.float32) for _ in range(3))
@@ -446,6 +545,19 @@ with lk.picture("From naive to tiled to registers: the same FLOPs, under an H100
     display(lk.widgets.roofline(["h100-sxm"], works=works))
 
 # %% [markdown]
+# ## End of the first sitting
+#
+# The matrix product is done. In short:
+#
+# - a tile of $T$ in shared memory divides global traffic by $T$; it costs two barriers a step, one for the writers, one for the readers;
+# - a race may give the right answer ten times out of ten, and `check` still sees it;
+# - a column of a 32-wide shared array is one bank; a row length that is odd spreads it over all;
+# - sixteen outputs a thread need eight shared loads a step, half a load for each multiply-add.
+#
+# Save, and close the notebook. To go on another day, select this cell and choose *Run All Above Selected Cell*: your kernels and
+# predictions come back. The second sitting has five shorter tasks: wide loads, two reductions, a histogram, four published mistakes.
+
+# %% [markdown]
 # ### Task 6 · Four floats at once
 # *8 points · 12 minutes · ●●○○*
 #
@@ -457,7 +569,8 @@ lk.predict("scale4")
 
 # %% nbgrader={"grade": false, "grade_id": "scale4", "locked": false, "schema_version": 3, "solution": true, "task": false}
 # %%cuda scale4
-// y[i] = alpha * x[i] for 0 <= i < n. x and y start at multiples of 16 bytes; n is any number; the grid has at least (n + 3) / 4 threads.
+// y[i] = alpha * x[i] for 0 <= i < n. x and y start at multiples of 16 bytes; n is any number.
+// The grid has at least (n + 3) / 4 threads, and may have more.
 __global__ void scale4(const float* x, float* y, float alpha, int n)
 {
     ### BEGIN SOLUTION
@@ -475,24 +588,39 @@ __global__ void scale4(const float* x, float* y, float alpha, int n)
     ### END SOLUTION
 }
 
-# %% nbgrader={"grade": true, "grade_id": "scale4_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "scale4_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 kernel = lk.checks.graded_kernel(scale4)
 rng = np.random.default_rng(461)
-x, y = rng.standard_normal(1024, dtype=np.float32), np.full(1024, np.nan, np.float32)
-lk.checks.expect_clean(kernel, (4, 64, (x, y, 2.5, 1024)))
-lk.checks.expect_close(y, 2.5 * x, rtol=1e-6, name="scale4, n=1024")
-# 1,024 floats are 256 float4, eight warps: eight requests each way, sixteen sectors a request.
-y[:] = np.nan
-profile = kernel.profile[4, 64](x, y, 2.5, 1024)
-lk.checks.expect_close(y, 2.5 * x, rtol=1e-6, name="y, while it was profiled")
-lk.checks.expect_counters(profile, global_load_requests=8, global_store_requests=8, name="scale4")
-lk.checks.expect_counters(profile, global_load_sectors=128, global_store_sectors=128, name="scale4")
+for n in (1024, 1023, 1021):  # a multiple of four; three, then one element left over
+    x, y = rng.standard_normal(n, dtype=np.float32), np.full(n, np.nan, np.float32)
+    lk.checks.expect_clean(kernel, (4, 64, (x, y, 2.5, n)), name=f"scale4, n={n}")
+    lk.checks.expect_close(y, 2.5 * x, rtol=1e-6, name=f"scale4, n={n}")
+print("scale4: right with and without elements left over.")
+
+# %% nbgrader={"grade": true, "grade_id": "scale4_test_sizes", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+# Other sizes: fewer than four elements, threads to spare.
+kernel = lk.checks.graded_kernel(scale4)
+x, y = np.ones(2, np.float32), np.full(2, np.nan, np.float32)
+lk.checks.expect_clean(kernel, (2, 32, (x, y, 3.0, 2)))
+lk.checks.expect_close(y, 3 * x, rtol=0, name="scale4, n=2 with 64 threads")
 ### BEGIN HIDDEN TESTS
-for n, grid, block in [(1, 1, 32), (3, 1, 32), (5, 1, 32), (130, 2, 32), (1023, 4, 64), (1025, 5, 64)]:
+rng = np.random.default_rng(463)
+for n, grid, block in [(1, 1, 32), (3, 1, 32), (5, 1, 32), (130, 2, 32), (1022, 4, 64), (1025, 5, 64)]:
     x, y = rng.standard_normal(n, dtype=np.float32), np.full(n, np.nan, np.float32)
     lk.checks.expect_clean(kernel, (grid, block, (x, y, -0.5, n)))
     lk.checks.expect_close(y, -0.5 * x, rtol=1e-6, name=f"scale4, n={n}")
 ### END HIDDEN TESTS
+print("scale4: right for fewer than four elements.")
+
+# %% nbgrader={"grade": true, "grade_id": "scale4_test_traffic", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# 1,024 floats are 256 float4, eight warps: eight requests each way, sixteen sectors a request.
+kernel = lk.checks.graded_kernel(scale4)
+x, y = np.random.default_rng(462).standard_normal(1024, dtype=np.float32), np.full(1024, np.nan, np.float32)
+profile = kernel.profile[4, 64](x, y, 2.5, 1024)
+lk.checks.expect_close(y, 2.5 * x, rtol=1e-6, name="y, while it was profiled")
+lk.checks.expect_counters(profile, at_most_global_load_requests=8, at_most_global_store_requests=8, name="scale4")
+lk.checks.expect_counters(profile, global_load_sectors=128, global_store_sectors=128, name="scale4")
+print("scale4: eight requests each way for 128 sectors.")
 
 # %% [markdown]
 # ## Part 5 · Reductions
@@ -505,13 +633,15 @@ for n, grid, block in [(1, 1, 32), (3, 1, 32), (5, 1, 32), (130, 2, 32), (1023, 
 # *10 points · 20 minutes · ●●○○*
 #
 # Each block sums 512 elements with 256 threads. Take *sequential addressing*: halve the distance each round and let the first threads add.
+# The last block may have fewer than 512 elements: what does not exist counts as 0.
 
 # %%
 lk.predict("block_sum")
 
 # %% nbgrader={"grade": false, "grade_id": "block_sum", "locked": false, "schema_version": 3, "solution": true, "task": false}
 # %%cuda block_sum
-// sums[b] = the sum of x[512 b] ... x[512 b + 511], as far as they exist (n elements in all). Blocks of 256 threads.
+// sums[b] = the sum of x[512 b] ... x[512 b + 511], as far as they exist (n elements in all).
+// Blocks of 256 threads.
 __global__ void block_sum(const float* x, float* sums, int n)
 {
     ### BEGIN SOLUTION
@@ -527,29 +657,41 @@ __global__ void block_sum(const float* x, float* sums, int n)
     ### END SOLUTION
 }
 
-# %% nbgrader={"grade": true, "grade_id": "block_sum_test", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "block_sum_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 kernel = lk.checks.graded_kernel(block_sum)
 rng = np.random.default_rng(471)
-x, sums = whole(rng, 2048), np.full(4, np.nan, np.float32)
-lk.checks.expect_clean(kernel, (4, 256, (x, sums, 2048)))
-lk.checks.expect_close(sums, x.reshape(4, 512).sum(axis=1), rtol=0, name="four sums of 512")
+for n in (2048, 1900, 1100):  # whole blocks; a last block with 364 elements; one with 76
+    x, sums = whole(rng, n), np.full(-(-n // 512), np.nan, np.float32)
+    lk.checks.expect_clean(kernel, (len(sums), 256, (x, sums, n)), name=f"block_sum, n={n}")
+    lk.checks.expect_close(sums, np.add.reduceat(x, np.arange(0, n, 512)), rtol=0, name=f"block_sum, n={n}")
+print("block_sum: right for whole and ragged blocks, without a race.")
+
+# %% nbgrader={"grade": true, "grade_id": "block_sum_test_sizes", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+# Other sizes: one element, half a block, one past it.
+kernel = lk.checks.graded_kernel(block_sum)
+sums = np.full(1, np.nan, np.float32)
+lk.checks.expect_clean(kernel, (1, 256, (np.ones(300, np.float32), sums, 300)))
+lk.checks.expect_close(sums, np.array([300.0]), rtol=0, name="block_sum, 300 ones")
 ### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(473)
 for n in [1, 255, 257, 512, 513, 1500]:
     x, sums = whole(rng, n), np.full(-(-n // 512), np.nan, np.float32)
     lk.checks.expect_clean(kernel, (len(sums), 256, (x, sums, n)))
     lk.checks.expect_close(sums, np.add.reduceat(x, np.arange(0, n, 512)), rtol=0, name=f"block_sum, n={n}")
 ### END HIDDEN TESTS
+print("block_sum: right for less than one block.")
 
 # %% nbgrader={"grade": true, "grade_id": "block_sum_test_traffic", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
-# 4 blocks: two coalesced loads a warp, eight halvings, a barrier before each.
+# 4 blocks: two coalesced loads a warp, then a tree of 256 or of 512 numbers with a barrier before each round and one more.
 kernel = lk.checks.graded_kernel(block_sum)
 x, sums = whole(np.random.default_rng(472), 2048), np.zeros(4, np.float32)
 profile = kernel.profile[4, 256](x, sums, 2048)
 lk.checks.expect_close(sums, x.reshape(4, 512).sum(axis=1), rtol=0, name="sums, while they were profiled")
-lk.checks.expect_counters(profile, global_load_requests=64, global_load_sectors=256, bank_conflicts=0, name="block_sum")
-lk.checks.expect_counters(profile, at_most_barriers=4 * 9, name="block_sum")
-# 8 warps fill the array; the eight rounds keep 4, 2, 1, 1, 1, 1, 1, 1 warps busy, with two loads each; one load gets the sum
-lk.checks.expect_counters(profile, at_most_shared_store_requests=4 * (8 + 12), at_most_shared_load_requests=4 * (24 + 1), name="block_sum")
+lk.checks.expect_counters(profile, at_most_global_load_requests=64, global_load_sectors=256, bank_conflicts=0, name="block_sum")
+lk.checks.expect_counters(profile, at_most_barriers=4 * 10, name="block_sum")
+# 16 requests fill an array of 512; nine rounds keep 8, 4, 2, 1, 1, 1, 1, 1, 1 warps busy, with two loads each; one load gets the sum
+lk.checks.expect_counters(profile, at_most_shared_store_requests=4 * (16 + 20), at_most_shared_load_requests=4 * (40 + 1), name="block_sum")
+print("block_sum: busy lanes stand side by side, and no bank was asked twice.")
 
 # %% [markdown]
 # ### Task 8 · A tree without memory
@@ -582,24 +724,35 @@ __global__ void shuffle_sum(const float* x, float* sums, int n)
     ### END SOLUTION
 }
 
-# %% nbgrader={"grade": true, "grade_id": "shuffle_sum_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "shuffle_sum_test", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
 kernel = lk.checks.graded_kernel(shuffle_sum)
 rng = np.random.default_rng(481)
-x, sums = whole(rng, 2048), np.full(4, np.nan, np.float32)
-lk.checks.expect_clean(kernel, (4, 256, (x, sums, 2048)))
-lk.checks.expect_close(sums, x.reshape(4, 512).sum(axis=1), rtol=0, name="four sums of 512")
+for n in (2048, 1100):  # whole blocks, and a ragged last one
+    x, sums = whole(rng, n), np.full(-(-n // 512), np.nan, np.float32)
+    lk.checks.expect_clean(kernel, (len(sums), 256, (x, sums, n)), name=f"shuffle_sum, n={n}")
+    lk.checks.expect_close(sums, np.add.reduceat(x, np.arange(0, n, 512)), rtol=0, name=f"shuffle_sum, n={n}")
 # 4 blocks of 8 warps: two loads a warp; one barrier, and shared memory touched once for each warp's sum
-sums[:] = np.nan
+x, sums = whole(rng, 2048), np.full(4, np.nan, np.float32)
 profile = kernel.profile[4, 256](x, sums, 2048)
 lk.checks.expect_close(sums, x.reshape(4, 512).sum(axis=1), rtol=0, name="sums, while they were profiled")
-lk.checks.expect_counters(profile, at_most_barriers=4, global_load_requests=64, name="shuffle_sum")
+lk.checks.expect_counters(profile, at_most_barriers=4, at_most_global_load_requests=64, name="shuffle_sum")
 lk.checks.expect_counters(profile, at_most_shared_store_requests=4 * 8, at_most_shared_load_requests=4 * 8, name="shuffle_sum")
+print("shuffle_sum: right, with one barrier a block and one float of shared memory a warp.")
+
+# %% nbgrader={"grade": true, "grade_id": "shuffle_sum_test_sizes", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# Other sizes: one element, a warp and one more, half a block.
+kernel = lk.checks.graded_kernel(shuffle_sum)
+sums = np.full(1, np.nan, np.float32)
+lk.checks.expect_clean(kernel, (1, 256, (np.ones(40, np.float32), sums, 40)))
+lk.checks.expect_close(sums, np.array([40.0]), rtol=0, name="shuffle_sum, 40 ones")
 ### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(483)
 for n in [1, 31, 33, 256, 700, 1025]:
     x, sums = whole(rng, n), np.full(-(-n // 512), np.nan, np.float32)
     lk.checks.expect_clean(kernel, (len(sums), 256, (x, sums, n)))
     lk.checks.expect_close(sums, np.add.reduceat(x, np.arange(0, n, 512)), rtol=0, name=f"shuffle_sum, n={n}")
 ### END HIDDEN TESTS
+print("shuffle_sum: right for less than one block.")
 
 # %% [markdown]
 # ## Part 6 · Histograms
@@ -616,7 +769,8 @@ lk.predict("histogram")
 
 # %% nbgrader={"grade": false, "grade_id": "histogram", "locked": false, "schema_version": 3, "solution": true, "task": false}
 # %%cuda histogram
-// counts[v] += how often v occurs in values[0 .. n - 1], 0 <= v < 256. Any grid and block; counts may hold earlier counts.
+// counts[v] += how often v occurs in values[0 .. n - 1], 0 <= v < 256. Any grid and block.
+// counts may hold earlier counts.
 __global__ void histogram(const unsigned char* values, unsigned int* counts, int n)
 {
     ### BEGIN SOLUTION
@@ -633,22 +787,35 @@ __global__ void histogram(const unsigned char* values, unsigned int* counts, int
     ### END SOLUTION
 }
 
-# %% nbgrader={"grade": true, "grade_id": "histogram_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "histogram_test", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
 kernel = lk.checks.graded_kernel(histogram)
 rng = np.random.default_rng(491)
 values, counts = rng.integers(0, 256, 5000, dtype=np.uint8), np.zeros(256, np.uint32)
 lk.checks.expect_clean(kernel, (4, 128, (values, counts, 5000)))
 lk.checks.expect_close(counts, np.bincount(values, minlength=256), rtol=0, name="counts of 5,000 values")
+lk.checks.expect_clean(kernel, (2, 320, (values, counts, 1000)))  # more threads than bins; the first 1,000 once more
+expected = np.bincount(values, minlength=256) + np.bincount(values[:1000], minlength=256)
+lk.checks.expect_close(counts, expected, rtol=0, name="1,000 values on top of earlier counts")
 profile = kernel.profile[4, 128](values, counts, 5000)
 # at most one global atomic a bin and block, and a warp makes 32 of them in one request
 lk.checks.expect_counters(profile, at_most_global_atomic_requests=4 * 256 // 32, name="histogram")
 lk.checks.expect_counters(profile, at_least_bytes_read=5000, name="histogram")
+print("histogram: right with fewer and with more threads than bins, on top of earlier counts, with few global atomics.")
+
+# %% nbgrader={"grade": true, "grade_id": "histogram_test_launches", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# Other launches: one value, a block of one warp, a block that is no power of two.
+kernel = lk.checks.graded_kernel(histogram)
+counts = np.full(256, 2, np.uint32)
+lk.checks.expect_clean(kernel, (3, 32, (np.full(50, 7, np.uint8), counts, 50)))
+lk.checks.expect_close(counts, np.where(np.arange(256) == 7, 52, 2), rtol=0, name="50 equal values, three blocks of one warp")
 ### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(493)
 for n, grid, block, high in [(1, 1, 32, 256), (100, 3, 64, 1), (999, 2, 256, 7), (4096, 8, 32, 256), (300, 2, 96, 256)]:
     values, counts = rng.integers(0, high, n, dtype=np.uint8), np.full(256, 3, np.uint32)
     lk.checks.expect_clean(kernel, (grid, block, (values, counts, n)))
     lk.checks.expect_close(counts, np.bincount(values, minlength=256) + 3, rtol=0, name=f"histogram, n={n}, values below {high}")
 ### END HIDDEN TESTS
+print("histogram: right where all values are equal, with blocks of one warp.")
 
 # %% [markdown]
 # ## Part 7 · Four published mistakes
@@ -693,7 +860,8 @@ __global__ void clamp_broken(float* x, int n)
 
 # %%
 # %%cuda blur_broken
-// out[i] = (in[i - 1] + in[i] + in[i + 1]) / 3, with 0 beyond the ends. Blocks of 64 threads that cover n.
+// out[i] = (in[i - 1] + in[i] + in[i + 1]) / 3, with 0 beyond the ends. Blocks of 64 threads
+// that cover n.
 __global__ void blur_broken(const float* in, float* out, int n)
 {
     __shared__ float sdata[66];
@@ -706,7 +874,8 @@ __global__ void blur_broken(const float* in, float* out, int n)
 
 # %%
 # %%cuda prefix_broken
-// out[i] = in[b] + ... + in[i], where b is the first element of i's block of 64. Blocks of 64 threads that cover n.
+// out[i] = in[b] + ... + in[i], where b is the first element of i's block of 64. Blocks of 64
+// threads that cover n.
 __global__ void prefix_broken(const float* in, float* out, int n)
 {
     __shared__ float sdata[64];
@@ -740,8 +909,8 @@ lk.predict("debug")
 
 # %% nbgrader={"grade": false, "grade_id": "debug", "locked": false, "schema_version": 3, "solution": true, "task": false}
 # %%cuda debug
-// The four kernels, mended. They are called normalize, clamp, blur and prefix_sum, and have the parameters and the launches
-// of the broken ones.
+// The four kernels, mended. They are called normalize, clamp, blur and prefix_sum, and have
+// the parameters and the launches of the broken ones.
 ### BEGIN SOLUTION
 __global__ void normalize(float* x)
 {
@@ -799,6 +968,7 @@ x = rng.random(192, dtype=np.float32) + 0.5
 expected = (x.reshape(3, 64) / x.reshape(3, 64).max(axis=1, keepdims=True)).ravel()
 lk.checks.expect_clean(normalize, (3, 64, (x,)))
 lk.checks.expect_close(x, expected, rtol=1e-6, name="normalize")
+print("normalize: right, and nobody writes what others still read.")
 
 # %% nbgrader={"grade": true, "grade_id": "debug_test_clamp", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
 clamp = lk.checks.graded_kernel(debug, "clamp")
@@ -808,6 +978,7 @@ for n in (100, 128, 1):
     expected = np.maximum(x, 0)
     lk.checks.expect_clean(clamp, (1, 128, (x, n)))
     lk.checks.expect_close(x, expected, rtol=0, name=f"clamp, n={n}")
+print("clamp: right, and no thread passes the end.")
 
 # %% nbgrader={"grade": true, "grade_id": "debug_test_blur", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
 blur = lk.checks.graded_kernel(debug, "blur")
@@ -816,6 +987,7 @@ for n in (100, 128, 64, 65, 1):
     x, out = rng.standard_normal(n, dtype=np.float32), np.full(n, np.nan, np.float32)
     lk.checks.expect_clean(blur, (-(-n // 64), 64, (x, out, n)))
     lk.checks.expect_close(out, np.convolve(x, np.ones(3) / 3, mode="full")[1:-1], rtol=1e-5, atol=1e-6, name=f"blur, n={n}")
+print("blur: right, also at the seams between blocks.")
 
 # %% nbgrader={"grade": true, "grade_id": "debug_test_prefix", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
 prefix_sum = lk.checks.graded_kernel(debug, "prefix_sum")
@@ -825,13 +997,14 @@ for n in (100, 128, 1):
     expected = np.concatenate([np.cumsum(x[b : b + 64]) for b in range(0, n, 64)])
     lk.checks.expect_clean(prefix_sum, (-(-n // 64), 64, (x, out, n)))
     lk.checks.expect_close(out, expected, rtol=0, name=f"prefix_sum, n={n}")
+print("prefix_sum: right, and all threads come to every barrier.")
 
 # %% [markdown]
 # ## On your GPU
 #
 # Not graded. Where there is a GPU, the next cell times your products at 2,048 against the library's. Elsewhere it says why it does nothing.
 
-# %%
+# %% jupyter={"source_hidden": true}
 device = lk.detect()
 if device.kind != "cuda" or device.virtual:
     print(f"Skipped: this needs a CUDA GPU, and here is: {device.label}. Nothing was measured.")
@@ -856,6 +1029,41 @@ else:
 lk.progress()
 
 # %% [markdown]
+# ## The ladder
+#
+# One product, one number of multiply-adds, and five ways to feed them. Each rung of labs 03 and 04 is here, and you built the last two.
+
+# %% jupyter={"source_hidden": true}
+with lk.picture("The ladder: what one matrix product asks of global memory, and of shared memory. Both scales are logarithmic."):
+    import plotly.graph_objects as go
+    from plotly.subplots import make_subplots
+
+    n = 64 if smoke else 128
+    A, B, C = (np.ones((n, n), np.float32) for _ in range(3))
+    launches = {
+        "lanes down a column (lab 03)": matmul_lab03.profile[(n, n // 32), (1, 32)],
+        "lanes along a row (lab 03)": matmul_lab03.profile[(n // 32, n // 8), (32, 8)],
+        "tiles of 16 (task 2)": matmul_tiled.profile[(n // 16, n // 16), (16, 16)],
+        "tiles of 64, 16 outputs a thread (task 5)": matmul_registers.profile[(n // 64, n // 64), (16, 16)],
+    }
+    rungs = {label: launch(A, B, C, n, n, n) for label, launch in launches.items()}
+    asked = [seen.work.bytes_read for seen in rungs.values()] + [2 * n**2 * 4]
+    shared = [seen.total("shared", "load", "requests") for seen in rungs.values()] + [0]
+    labels = [*rungs, "each matrix once"]
+    colours = ["#999999", "#999999", "#0072b2", "#0072b2", "#999999"]
+    figure = make_subplots(1, 2, shared_yaxes=True, subplot_titles=["bytes read, global", "load requests, shared"])
+    texts = [f"{size / 1e6:.3g} MB, {2 * n**3 / size:.2g} FLOP/B" for size in asked]
+    for place, (sizes, text) in enumerate(((asked, texts), (shared, [f"{each:,}" if each else "none" for each in shared])), start=1):
+        figure.add_trace(go.Bar(x=[max(each, 1) for each in sizes], y=labels, orientation="h", text=text, marker_color=colours), 1, place)
+        figure.update_xaxes(type="log", row=1, col=place)
+    figure.update_layout(height=320, showlegend=False, margin={"l": 10, "r": 10, "t": 30, "b": 30}, yaxis_autorange="reversed")
+    said = "; ".join(f"{label}: {text}, {each:,} shared load requests" for label, text, each in zip(labels, texts, shared))
+    lk.show(figure, summary=said)
+
+# %% [markdown]
+# From the first rung to your last one, the bytes fell by a factor of more than two hundred, and not one multiply-add changed. The next rung, tensor
+# cores, changes the multiply-adds as well: chapter 7 climbs it.
+#
 # ## What to take along
 #
 # - A tile of $T$ divides global traffic by $T$. Registers do to shared memory what shared memory does to global.
@@ -866,5 +1074,5 @@ lk.progress()
 #
 # ## Next
 #
-# Chapter 7, *Staying local: tiling*, follows the bytes from HBM to the register. Lab 05 writes the same kernels in Triton, where tiles are the
+# [Chapter 7, *Staying local: tiling*](../../course/chapters/07_tiling.md), follows the bytes from HBM to the register. Lab 05 writes the same kernels in Triton, where tiles are the
 # language.

@@ -25,11 +25,11 @@ def tile_traffic(m, n, k, tile, bytes_per_element=4):
     read = 2 * m * n * k // tile
     return read * bytes_per_element, m * n * bytes_per_element, 2 * tile * tile * bytes_per_element
 
-# %% wrong={"grade_id": "tile_traffic", "name": "one_tile_in_shared_memory", "misconception": "A and B take turns in one tile", "keeps": 0}
+# %% wrong={"grade_id": "tile_traffic", "name": "one_tile_in_shared_memory", "misconception": "A and B take turns in one tile", "keeps": 3}
 #-    return read * bytes_per_element, m * n * bytes_per_element, 2 * tile * tile * bytes_per_element
 #+    return read * bytes_per_element, m * n * bytes_per_element, tile * tile * bytes_per_element
 
-# %% wrong={"grade_id": "tile_traffic", "name": "stores_every_step", "misconception": "C is written after each tile along k", "keeps": 0}
+# %% wrong={"grade_id": "tile_traffic", "name": "stores_every_step", "misconception": "C is written after each tile along k", "keeps": 3}
 #-    return read * bytes_per_element, m * n * bytes_per_element, 2 * tile * tile * bytes_per_element
 #+    return read * bytes_per_element, -(-k // tile) * m * n * bytes_per_element, 2 * tile * tile * bytes_per_element
 
@@ -50,14 +50,24 @@ def tile_traffic(m, n, k, tile, bytes_per_element=4):
 #-    for (int from = 0; from < k; from += T) {
 #+    for (int from = 0; from + T <= k; from += T) {
 
-# %% wrong={"grade_id": "matmul_tiled", "name": "transposed_tile", "misconception": "how a tile lies in shared memory is a matter of taste", "keeps": 8}
+# %% wrong={"grade_id": "matmul_tiled", "name": "rows_of_b_are_k_long", "misconception": "both factors have k elements a row", "keeps": 8}
+#-        b[ty][tx] = from + ty < k && column < n ? B[(from + ty) * n + column] : 0.0f;
+#+        b[ty][tx] = from + ty < k && column < n ? B[(from + ty) * k + column] : 0.0f;
+
+# %% wrong={"grade_id": "matmul_tiled", "name": "no_guard_along_k", "misconception": "a guard for C is a guard for A and B", "keeps": 8}
+#-        a[ty][tx] = row < m && from + tx < k ? A[row * k + from + tx] : 0.0f;
+#-        b[ty][tx] = from + ty < k && column < n ? B[(from + ty) * n + column] : 0.0f;
+#+        a[ty][tx] = row < m ? A[row * k + from + tx] : 0.0f;
+#+        b[ty][tx] = column < n ? B[(from + ty) * n + column] : 0.0f;
+
+# %% wrong={"grade_id": "matmul_tiled", "name": "transposed_tile", "misconception": "how a tile lies in shared memory is a matter of taste", "keeps": 14}
 #-        b[ty][tx] = from + ty < k && column < n ? B[(from + ty) * n + column] : 0.0f;
 #+        b[tx][ty] = from + ty < k && column < n ? B[(from + ty) * n + column] : 0.0f;
 #         __syncthreads();  // the tiles are whole
 #-        for (int p = 0; p < T; ++p) sum += a[ty][p] * b[p][tx];
 #+        for (int p = 0; p < T; ++p) sum += a[ty][p] * b[tx][p];
 
-# %% wrong={"grade_id": "matmul_tiled", "name": "swapped_threads", "misconception": "x is the first index", "keeps": 8}
+# %% wrong={"grade_id": "matmul_tiled", "name": "swapped_threads", "misconception": "x is the first index", "keeps": 14}
 #-    int tx = threadIdx.x, ty = threadIdx.y;
 #+    int tx = threadIdx.y, ty = threadIdx.x;
 
@@ -73,7 +83,7 @@ __global__ void matmul_tiled(const float* A, const float* B, float* C, int m, in
     C[row * n + column] = sum;
 }
 
-# %% wrong={"grade_id": "matmul_tiled", "name": "loads_by_atomics", "misconception": "what the counters call an atomic is no load", "keeps": 8}
+# %% wrong={"grade_id": "matmul_tiled", "name": "loads_by_atomics", "misconception": "what the counters call an atomic is no load", "keeps": 10}
 #-    __shared__ float b[T][T];
 
 #-        b[ty][tx] = from + ty < k && column < n ? B[(from + ty) * n + column] : 0.0f;
@@ -125,7 +135,11 @@ __global__ void matmul_tiled(const float* A, const float* B, float* C, int m, in
 #+            next = piece[t + 1];
 #+        }
 
-# %% wrong={"grade_id": "differences", "name": "one_too_many", "misconception": "when in doubt, another barrier", "keeps": 0}
+# %% wrong={"grade_id": "differences", "name": "no_end", "misconception": "the last element has a right neighbour, too", "keeps": 0}
+#-        float next = t < 127 ? piece[t + 1] : 0.0f;
+#+        float next = piece[t + 1];
+
+# %% wrong={"grade_id": "differences", "name": "one_too_many", "misconception": "when in doubt, another barrier", "keeps": 3}
 #-        float mine = x[128 * p + t];
 #-        piece[t] = mine;
 #+        __syncthreads();
@@ -134,7 +148,7 @@ __global__ void matmul_tiled(const float* A, const float* B, float* C, int m, in
 #-        y[128 * p + t] = next - mine;
 #+        y[128 * p + t] = next - piece[t];
 
-# %% wrong={"grade_id": "differences", "name": "no_shared_memory", "misconception": "no array, no race: read the neighbour again", "keeps": 0}
+# %% wrong={"grade_id": "differences", "name": "no_shared_memory", "misconception": "no array, no race: read the neighbour again", "keeps": 3}
 # %%cuda differences
 __global__ void differences(const float* x, float* y, int pieces)
 {
@@ -172,14 +186,22 @@ __global__ void transpose_tiled(const float* in, float* out, int rows, int colum
 #+    x = blockIdx.x * 32 + threadIdx.x;
 #+    y = blockIdx.y * 32 + threadIdx.y;
 
+# %% wrong={"grade_id": "transpose_tiled", "name": "tile_not_turned", "misconception": "to swap the blocks is to transpose", "keeps": 0}
+#-        if (x < rows && y + j < columns) out[(y + j) * rows + x] = tile[threadIdx.x][threadIdx.y + j];
+#+        if (x < rows && y + j < columns) out[(y + j) * rows + x] = tile[threadIdx.y + j][threadIdx.x];
+
+# %% wrong={"grade_id": "transpose_tiled", "name": "pitch_of_the_way_in", "misconception": "a row has `columns` elements on both sides", "keeps": 6}
+#-        if (x < rows && y + j < columns) out[(y + j) * rows + x] = tile[threadIdx.x][threadIdx.y + j];
+#+        if (x < rows && y + j < columns) out[(y + j) * columns + x] = tile[threadIdx.x][threadIdx.y + j];
+
 # %% wrong={"grade_id": "transpose_tiled", "name": "no_barrier", "misconception": "a thread reads what it wrote itself", "keeps": 0}
 #-    __syncthreads();
 
-# %% wrong={"grade_id": "matmul_registers", "name": "rows_in_the_same_banks", "misconception": "only reads can conflict", "keeps": 6}
+# %% wrong={"grade_id": "matmul_registers", "name": "rows_in_the_same_banks", "misconception": "only reads can conflict", "keeps": 11}
 #-    __shared__ float b[16][80];  // [p][column], padded: the two rows that a warp writes lie 16 banks apart, too
 #+    __shared__ float b[16][64];
 
-# %% wrong={"grade_id": "matmul_registers", "name": "neighbours", "misconception": "a thread's sixteen outputs lie side by side", "keeps": 6}
+# %% wrong={"grade_id": "matmul_registers", "name": "neighbours", "misconception": "a thread's sixteen outputs lie side by side", "keeps": 11}
 #-            for (int i = 0; i < 4; ++i) x[i] = a[ty + 16 * i][p];
 #-            for (int j = 0; j < 4; ++j) y[j] = b[p][tx + 16 * j];
 #+            for (int i = 0; i < 4; ++i) x[i] = a[4 * ty + i][p];
@@ -188,7 +210,7 @@ __global__ void transpose_tiled(const float* in, float* out, int rows, int colum
 #-            int r = row + ty + 16 * i, c = column + tx + 16 * j;
 #+            int r = row + 4 * ty + i, c = column + 4 * tx + j;
 
-# %% wrong={"grade_id": "matmul_registers", "name": "shared_is_close_enough", "misconception": "registers hold only the sums", "keeps": 6}
+# %% wrong={"grade_id": "matmul_registers", "name": "shared_is_close_enough", "misconception": "registers hold only the sums", "keeps": 9}
 #-            float x[4], y[4];
 #-            for (int i = 0; i < 4; ++i) x[i] = a[ty + 16 * i][p];
 #-            for (int j = 0; j < 4; ++j) y[j] = b[p][tx + 16 * j];
@@ -201,11 +223,22 @@ __global__ void transpose_tiled(const float* in, float* out, int rows, int colum
 #     }
 #     for (int i = 0; i < 4; ++i) {
 
+# %% wrong={"grade_id": "matmul_registers", "name": "no_guard_along_k", "misconception": "a guard for C is a guard for A and B", "keeps": 8}
+#-            a[ty + i][tx] = r < m && from + tx < k ? A[r * k + from + tx] : 0.0f;
+#-            b[ty][tx + i] = from + ty < k && c < n ? B[(from + ty) * n + c] : 0.0f;
+#+            a[ty + i][tx] = r < m ? A[r * k + from + tx] : 0.0f;
+#+            b[ty][tx + i] = c < n ? B[(from + ty) * n + c] : 0.0f;
+
+# %% wrong={"grade_id": "matmul_registers", "name": "sums_never_start", "misconception": "local variables start at zero", "keeps": 3}
+#-    float sum[4][4] = {};
+#+    float sum[4][4];
+#+    for (int i = 0; i < 4; ++i) for (int j = 0; j < 4; ++j) sum[i][j] = 0.5f;  // as good as any that a register may hold
+
 # %% wrong={"grade_id": "matmul_registers", "name": "no_guard", "misconception": "the grid fits", "keeps": 8}
 #-            if (r < m && c < n) C[r * n + c] = sum[i][j];
 #+            C[r * n + c] = sum[i][j];
 
-# %% wrong={"grade_id": "matmul_registers", "name": "sixteen_small_products", "misconception": "sixteen tiles of 16 x 16, one after the other", "keeps": 6}
+# %% wrong={"grade_id": "matmul_registers", "name": "sixteen_small_products", "misconception": "sixteen tiles of 16 x 16, one after the other", "keeps": 9}
 # %%cuda matmul_registers
 __global__ void matmul_registers(const float* A, const float* B, float* C, int m, int n, int k)
 {
@@ -225,15 +258,15 @@ __global__ void matmul_registers(const float* A, const float* B, float* C, int m
     }
 }
 
-# %% wrong={"grade_id": "scale4", "name": "no_tail", "misconception": "n is a multiple of four", "keeps": 0}
+# %% wrong={"grade_id": "scale4", "name": "no_tail", "misconception": "n is a multiple of four", "keeps": 3}
 #-    } else {
 #-        for (int j = 4 * i; j < n; ++j) y[j] = alpha * x[j];
 
-# %% wrong={"grade_id": "scale4", "name": "rounds_up", "misconception": "the last float4 may reach past the end", "keeps": 0}
+# %% wrong={"grade_id": "scale4", "name": "rounds_up", "misconception": "the last float4 may reach past the end", "keeps": 3}
 #-    if (4 * i + 3 < n) {
 #+    if (4 * i < n) {
 
-# %% wrong={"grade_id": "scale4", "name": "four_scalars", "misconception": "four neighbouring floats a thread are a float4", "keeps": 0}
+# %% wrong={"grade_id": "scale4", "name": "four_scalars", "misconception": "four neighbouring floats a thread are a float4", "keeps": 5}
 # %%cuda scale4
 __global__ void scale4(const float* x, float* y, float alpha, int n)
 {
@@ -241,7 +274,7 @@ __global__ void scale4(const float* x, float* y, float alpha, int n)
     for (int j = 4 * i; j < 4 * i + 4 && j < n; ++j) y[j] = alpha * x[j];
 }
 
-# %% wrong={"grade_id": "scale4", "name": "one_float_at_a_time", "misconception": "coalesced is all there is to gain", "keeps": 0}
+# %% wrong={"grade_id": "scale4", "name": "one_float_at_a_time", "misconception": "coalesced is all there is to gain", "keeps": 5}
 # %%cuda scale4
 __global__ void scale4(const float* x, float* y, float alpha, int n)
 {
@@ -256,7 +289,7 @@ __global__ void scale4(const float* x, float* y, float alpha, int n)
 #-        reinterpret_cast<float4*>(y)[i] = v;
 #+        reinterpret_cast<float4*>(y)[4 * i] = v;
 
-# %% wrong={"grade_id": "scale4", "name": "tail_is_one", "misconception": "at most one element is left over", "keeps": 0}
+# %% wrong={"grade_id": "scale4", "name": "tail_is_one", "misconception": "at most one element is left over", "keeps": 3}
 #-    } else {
 #-        for (int j = 4 * i; j < n; ++j) y[j] = alpha * x[j];
 #+    } else if (4 * i < n) {
@@ -301,6 +334,14 @@ __global__ void scale4(const float* x, float* y, float alpha, int n)
 #-    part[t] = (i < n ? x[i] : 0.0f) + (i + 256 < n ? x[i + 256] : 0.0f);
 #+    part[t] = i < n ? x[i] + x[i + 256] : 0.0f;
 
+# %% wrong={"grade_id": "block_sum", "name": "stops_at_two", "misconception": "a distance of one is no distance", "keeps": 0}
+#-    for (int distance = 128; distance > 0; distance /= 2) {
+#+    for (int distance = 128; distance > 1; distance /= 2) {
+
+# %% wrong={"grade_id": "block_sum", "name": "blocks_of_256", "misconception": "a block of 256 threads has 256 elements", "keeps": 0}
+#-    int i = blockIdx.x * 512 + t;
+#+    int i = blockIdx.x * 256 + t;
+
 # %% wrong={"grade_id": "block_sum", "name": "one_thread_adds", "misconception": "256 additions are nothing", "keeps": 5}
 #-    for (int distance = 128; distance > 0; distance /= 2) {
 #-        __syncthreads();
@@ -333,11 +374,17 @@ __global__ void shuffle_sum(const float* x, float* sums, int n)
 #-    if (t % 32 == 0) part[t / 32] = v;
 #+    part[t / 32] = v;
 
+# %% wrong={"grade_id": "shuffle_sum", "name": "divergent_mask", "misconception": "a lane beyond the end may skip the shuffle", "keeps": 0}
+#-    for (int d = 16; d > 0; d /= 2) v += __shfl_down_sync(0xffffffff, v, d);
+#-    if (t % 32 == 0) part[t / 32] = v;
+#+    if (i < n) for (int d = 16; d > 0; d /= 2) v += __shfl_down_sync(0xffffffff, v, d);
+#+    if (t % 32 == 0) part[t / 32] = v;
+
 # %% wrong={"grade_id": "shuffle_sum", "name": "starts_too_near", "misconception": "four halvings sum 32 lanes", "keeps": 0}
 #-    for (int d = 16; d > 0; d /= 2) v += __shfl_down_sync(0xffffffff, v, d);
 #+    for (int d = 8; d > 0; d /= 2) v += __shfl_down_sync(0xffffffff, v, d);
 
-# %% wrong={"grade_id": "shuffle_sum", "name": "the_tree_again", "misconception": "a barrier costs nothing", "keeps": 0}
+# %% wrong={"grade_id": "shuffle_sum", "name": "the_tree_again", "misconception": "a barrier costs nothing", "keeps": 3}
 # %%cuda shuffle_sum
 __global__ void shuffle_sum(const float* x, float* sums, int n)
 {
@@ -352,7 +399,7 @@ __global__ void shuffle_sum(const float* x, float* sums, int n)
     if (t == 0) sums[blockIdx.x] = part[0];
 }
 
-# %% wrong={"grade_id": "histogram", "name": "straight_to_global", "misconception": "atomics are made for this", "keeps": 0}
+# %% wrong={"grade_id": "histogram", "name": "straight_to_global", "misconception": "atomics are made for this", "keeps": 3}
 # %%cuda histogram
 __global__ void histogram(const unsigned char* values, unsigned int* counts, int n)
 {
@@ -360,6 +407,15 @@ __global__ void histogram(const unsigned char* values, unsigned int* counts, int
         atomicAdd(&counts[values[i]], 1u);
     }
 }
+
+# %% wrong={"grade_id": "histogram", "name": "every_block_counts_all", "misconception": "private bins need all values", "keeps": 0}
+#-    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
+#+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+
+# %% wrong={"grade_id": "histogram", "name": "one_value_a_thread", "misconception": "there is a thread for each value", "keeps": 0}
+#-    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
+#+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+#+    if (i < n) {
 
 # %% wrong={"grade_id": "histogram", "name": "private_means_safe", "misconception": "bins of a block's own need no atomics", "keeps": 0}
 #-        atomicAdd(&bins[values[i]], 1u);
@@ -383,7 +439,7 @@ __global__ void histogram(const unsigned char* values, unsigned int* counts, int
 #     }
 #-    __syncthreads();
 
-# %% wrong={"grade_id": "histogram", "name": "one_thread_adds", "misconception": "at the end, one thread will do", "keeps": 0}
+# %% wrong={"grade_id": "histogram", "name": "one_thread_adds", "misconception": "at the end, one thread will do", "keeps": 3}
 #-    for (int b = threadIdx.x; b < 256; b += blockDim.x) {
 #-        if (bins[b] > 0) atomicAdd(&counts[b], bins[b]);
 #+    if (threadIdx.x == 0) {
