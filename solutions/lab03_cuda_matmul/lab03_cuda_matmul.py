@@ -123,6 +123,7 @@ assert grid not in [(2, 4), (1, 13)], f"{grid}: x and y are swapped. The result 
 lk.checks.expect_equal(grid, (4, 2), name="10 x 100 in blocks of 32 x 8")
 lk.checks.expect_equal(launch_shape(8, 32, block=(32, 8)), (1, 1), name="an exact fit, no block to spare")
 lk.checks.expect_equal(launch_shape(1, 33, block=(32, 8)), (2, 1), name="one column more than a block has")
+lk.checks.expect_equal(launch_shape(1000, 1000, block=(32, 32)), (32, 32), name="1,000 x 1,000 in blocks of 32 x 32")
 print("launch_shape: covers ragged matrices, and no block is to spare.")
 
 # %% nbgrader={"grade": true, "grade_id": "launch_shape_test_sizes", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
@@ -137,6 +138,7 @@ for _ in range(50):
     assert x * block[0] >= columns and y * block[1] >= rows, f"{rows} x {columns} in {block}: grid {(x, y)} leaves some out"
     assert (x - 1) * block[0] < columns and (y - 1) * block[1] < rows, f"{rows} x {columns} in {block}: {(x, y)} is too many"
 ### END HIDDEN TESTS
+print("launch_shape: right for blocks of 4 x 16, too.")
 
 # %% [markdown]
 # ### Task 2 · Vector add
@@ -149,7 +151,8 @@ lk.predict("vector_add")
 
 # %% nbgrader={"grade": false, "grade_id": "vector_add", "locked": false, "schema_version": 3, "solution": true, "task": false}
 # %%cuda vector_add
-// c[i] = a[i] + b[i] for 0 <= i < n. One thread an element; the grid covers n and may be larger.
+// c[i] = a[i] + b[i] for 0 <= i < n. One thread an element; the grid covers n and may be
+// larger.
 __global__ void vector_add(const float* a, const float* b, float* c, int n)
 {
     ### BEGIN SOLUTION
@@ -183,6 +186,7 @@ for n, grid, block in [(1, 1, 32), (33, 2, 32), (999, 8, 128), (1024, 4, 256), (
     lk.checks.expect_clean(kernel, (grid, block, (a, b, c, n)))
     lk.checks.expect_close(c, a + b, rtol=1e-6, atol=1e-6, name=f"vector_add, n={n}, grid {grid}, block {block}")
 ### END HIDDEN TESTS
+print("vector_add: right with two blocks to spare.")
 
 # %% nbgrader={"grade": true, "grade_id": "vector_add_test_traffic", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
 # 1,024 elements are 32 warps: each makes two loads and a store, and each of those is four sectors of 32 bytes.
@@ -214,8 +218,8 @@ lk.predict("saxpy")
 
 # %% nbgrader={"grade": false, "grade_id": "saxpy", "locked": false, "schema_version": 3, "solution": true, "task": false}
 # %%cuda saxpy
-// y[i] = alpha * x[i] + y[i] for 0 <= i < n, right for every grid and block, however small or large,
-// and for any n that an int holds.
+// y[i] = alpha * x[i] + y[i] for 0 <= i < n, right for every grid and block, however small or
+// large, and for any n that an int holds.
 __global__ void saxpy(int n, float alpha, const float* x, float* y)
 {
     ### BEGIN SOLUTION
@@ -252,6 +256,7 @@ for n, grid, block in [(1000, 1, 32), (1000, 64, 128), (9, 1, 1), (257, 3, 96), 
     lk.checks.expect_clean(kernel, (grid, block, (n, -0.5, x, y)))
     lk.checks.expect_close(y, expected, rtol=1e-5, atol=1e-5, name=f"saxpy, n={n}, grid {grid}, block {block}")
 ### END HIDDEN TESTS
+print("saxpy: right with more threads than elements.")
 
 # %% nbgrader={"grade": true, "grade_id": "saxpy_test_traffic", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
 # 4,096 elements dealt to 256 threads: 128 warp-wide passes, each two loads and a store of four sectors.
@@ -319,6 +324,7 @@ lk.checks.expect_equal(request_sectors([4 * lane if lane < 10 else None for lane
 lk.checks.expect_equal(request_sectors([2 * lane for lane in range(32)], bytes_per_lane=2), 2, name="half")
 lk.checks.expect_equal(request_sectors([30], bytes_per_lane=4), 2, name="bytes 30 to 33 lie in two sectors")
 ### END HIDDEN TESTS
+print("request_sectors: masked lanes ask for nothing, and straddling accesses count twice.")
 
 # %% nbgrader={"grade": true, "grade_id": "request_sectors_test_random", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 # Random addresses, sizes and masks.
@@ -336,6 +342,7 @@ for _ in range(60):
             memory[start : start + size] = True
     assert request_sectors(asked, size) == memory.reshape(-1, 32).any(axis=1).sum(), f"{size} bytes a lane at random addresses"
 ### END HIDDEN TESTS
+print("request_sectors: right for scattered lanes.")
 
 # %% jupyter={"source_hidden": true}
 with lk.picture("A warp over memory. Try the stride, the column and the float4; count the coloured sectors."):
@@ -358,7 +365,8 @@ lk.predict("matmul_naive")
 
 # %% nbgrader={"grade": false, "grade_id": "matmul_naive", "locked": false, "schema_version": 3, "solution": true, "task": false}
 # %%cuda matmul_naive
-// C[m, n] = A[m, k] B[k, n], row-major. 2-D blocks of any shape; the grid covers n in x and m in y, and may be larger.
+// C[m, n] = A[m, k] B[k, n], row-major. 2-D blocks of any shape; the grid covers n in x and m
+// in y, and may be larger.
 __global__ void matmul_naive(const float* A, const float* B, float* C, int m, int n, int k)
 {
     ### BEGIN SOLUTION
@@ -409,6 +417,7 @@ for m, n, k, grid, block in [
     bound = (k + 1) * 2.0**-23 * (np.abs(A).astype(float) @ np.abs(B)).max()
     lk.checks.expect_close(C, A.astype(float) @ B, rtol=0, atol=bound, name=f"C, {m} x {k} times {k} x {n}")
 ### END HIDDEN TESTS
+print("matmul_naive: right with blocks to spare.")
 
 # %% nbgrader={"grade": true, "grade_id": "matmul_naive_test_thin", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 # One row, one column, k = 1.
@@ -425,6 +434,7 @@ for m, n, k, grid, block in [(1, 33, 9, (2, 1), (32, 2)), (33, 1, 9, (1, 9), (8,
     bound = (k + 1) * 2.0**-23 * (np.abs(A).astype(float) @ np.abs(B)).max()
     lk.checks.expect_close(C, A.astype(float) @ B, rtol=0, atol=bound, name=f"C, {m} x {k} times {k} x {n}")
 ### END HIDDEN TESTS
+print("matmul_naive: right for one row and for k = 1.")
 
 # %% [markdown]
 # ### Task 6 · Who is a warp?
@@ -451,8 +461,9 @@ lk.predict("matmul_coalesced")
 
 # %% nbgrader={"grade": false, "grade_id": "matmul_coalesced", "locked": false, "schema_version": 3, "solution": true, "task": false}
 # %%cuda matmul_coalesced
-// C[m, n] = A[m, k] B[k, n], row-major. Blocks of 256 threads in x: each block computes 8 rows and 32 columns of C,
-// block (x, y) those from row 8 * y and column 32 * x on. The grid covers C and may be larger.
+// C[m, n] = A[m, k] B[k, n], row-major. Blocks of 256 threads in x: each block computes 8 rows
+// and 32 columns of C, block (x, y) those from row 8 * y and column 32 * x on. The grid covers
+// C and may be larger.
 __global__ void matmul_coalesced(const float* A, const float* B, float* C, int m, int n, int k)
 {
     ### BEGIN SOLUTION
@@ -492,6 +503,7 @@ for m, n, k, grid in [(1, 1, 1, (1, 1)), (8, 32, 5, (1, 1)), (9, 33, 12, (2, 2))
     bound = (k + 1) * 2.0**-23 * (np.abs(A).astype(float) @ np.abs(B)).max()
     lk.checks.expect_close(C, A.astype(float) @ B, rtol=0, atol=bound, name=f"C, {m} x {k} times {k} x {n}")
 ### END HIDDEN TESTS
+print("matmul_coalesced: right with blocks to spare.")
 
 # %% nbgrader={"grade": true, "grade_id": "matmul_coalesced_test_traffic", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
 # 64 x 64 x 64: 128 warps, 64 steps each. A step is one sector of A and four of B; the store is four sectors a warp.
@@ -551,8 +563,9 @@ lk.predict("alternate")
 __device__ float even_path(float v) { for (int s = 0; s < 16; ++s) v = sqrtf(v + 1.0f); return v; }
 __device__ float odd_path(float v) { for (int s = 0; s < 16; ++s) v = v * 0.5f + 1.0f; return v; }
 
-// What alternate_slow computes, for n elements with n a multiple of 64, in blocks of a multiple of 64 threads.
-// The grid covers n and may be larger: blocks, or a part of the last one, may stand beyond n.
+// What alternate_slow computes, for n elements with n a multiple of 64, in blocks of a
+// multiple of 64 threads. The grid covers n and may be larger: blocks, or a part of the last
+// one, may stand beyond n.
 __global__ void alternate(const float* x, float* y, int n)
 {
     ### BEGIN SOLUTION
@@ -596,6 +609,7 @@ for n, grid, block in [(320, 5, 64), (320, 3, 128), (1024, 4, 256), (64, 2, 256)
     lk.checks.expect_clean(kernel, (grid, block, (x, y, n)))
     lk.checks.expect_close(y, alternate_expected(x), rtol=1e-5, name=f"alternate, n={n}, grid {grid}, block {block}")
 ### END HIDDEN TESTS
+print("alternate: right for one block.")
 
 # %% nbgrader={"grade": true, "grade_id": "alternate_test_simt", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
 kernel = lk.checks.graded_kernel(alternate)
@@ -634,8 +648,9 @@ lk.predict("stencil")
 
 # %% nbgrader={"grade": false, "grade_id": "stencil", "locked": false, "schema_version": 3, "solution": true, "task": false}
 # %%cuda stencil
-// out[r, c] = (in[r, c] + its neighbours above, below, left and right) / 5 inside; out = in on the rim.
-// in and out are [rows, columns], row-major, and differ. 2-D blocks; the grid covers columns in x and rows in y.
+// out[r, c] = (in[r, c] + its neighbours above, below, left and right) / 5 inside; out = in on
+// the rim. in and out are [rows, columns], row-major, and differ. 2-D blocks; the grid covers
+// columns in x and rows in y.
 __global__ void stencil(const float* in, float* out, int rows, int columns)
 {
     ### BEGIN SOLUTION
@@ -683,6 +698,7 @@ for rows, columns, grid, block in [(1, 5, (1, 1), (8, 2)), (5, 1, (1, 3), (4, 2)
     lk.checks.expect_clean(kernel, (grid, block, (plate, out, rows, columns)))
     lk.checks.expect_close(out, plate, rtol=0, name=f"a {rows} x {columns} plate, all rim")
 ### END HIDDEN TESTS
+print("stencil: a plate that is all rim stays as it is.")
 
 # %% nbgrader={"grade": true, "grade_id": "stencil_test_plates", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
 # Other plates: the smallest with an inside, many blocks, blocks to spare.
@@ -698,6 +714,7 @@ for rows, columns, grid, block in [(3, 4, (1, 1), (8, 8)), (17, 40, (3, 3), (16,
     lk.checks.expect_clean(kernel, (grid, block, (plate, out, rows, columns)))
     lk.checks.expect_close(out, stencil_expected(plate), rtol=1e-5, atol=1e-6, name=f"a {rows} x {columns} plate")
 ### END HIDDEN TESTS
+print("stencil: right for the smallest plate with an inside.")
 
 # %% nbgrader={"grade": true, "grade_id": "stencil_test_traffic", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
 # 32 x 128 cells in blocks of 32 x 8: 128 warps, each a piece of one row. Five loads are enough, and the rows at the rim need one.
@@ -791,7 +808,8 @@ lk.predict("row_sums")
 
 # %% nbgrader={"grade": false, "grade_id": "row_sums", "locked": false, "schema_version": 3, "solution": true, "task": false}
 # %%cuda row_sums
-// sums[r] = x[r, 0] + ... + x[r, columns - 1], rows stored `pitch` elements apart. One thread a row.
+// sums[r] = x[r, 0] + ... + x[r, columns - 1], rows stored `pitch` elements apart. One thread
+// a row.
 __global__ void row_sums(const float* x, float* sums, int rows, int columns, int pitch)
 {
     ### BEGIN SOLUTION
@@ -830,6 +848,7 @@ for rows, columns, pitch, grid, block in [(33, 5, 5, 2, 32), (1, 6, 8, 1, 1)]:
     lk.checks.expect_clean(kernel, (grid, block, (x, sums, rows, columns, pitch)))
     lk.checks.expect_close(sums, expected, rtol=1e-5, atol=1e-5, name=f"row sums, {rows} x {columns}, pitch {pitch}")
 ### END HIDDEN TESTS
+print("row_sums: right where pitch and columns are equal.")
 
 # %% nbgrader={"grade": true, "grade_id": "row_sums_test_padding", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
 # A padding full of numbers, one column, no padding behind the last row.
@@ -846,6 +865,7 @@ for rows, columns, pitch, grid, block in [(7, 4, 9, 1, 32), (40, 1, 3, 3, 16)]:
     lk.checks.expect_clean(kernel, (grid, block, (x, sums, rows, columns, pitch)))
     lk.checks.expect_close(sums, expected, rtol=1e-5, atol=1e-5, name=f"row sums, {rows} x {columns}, pitch {pitch}")
 ### END HIDDEN TESTS
+print("row_sums: right for rows of one column with padding between them.")
 
 # %% [markdown]
 # ## Part 7 · How many blocks fit?
