@@ -71,18 +71,40 @@ def none_becomes_number(x, out, n, B: tl.constexpr):
 
 
 @triton.jit
+def one_of_two_changes(x, out, n, B: tl.constexpr):
+    k, s = 0, 0.0
+    for _ in range(n):
+        k, s = k + 0.5, s + tl.load(x)
+    tl.store(out, s + k)
+
+
+@triton.jit
+def constant_changes(x, out, n, B: tl.constexpr):
+    for _ in range(n):
+        B = B + 1
+    tl.store(out, B)
+
+
+@triton.jit
+def tuple_is_no_shape(x, out, n, B: tl.constexpr):
+    rows, columns = B // 2, 2
+    tl.store(out, tl.sum(tl.zeros([rows, columns], tl.float32)))
+
+
+@triton.jit
 def right(x, out, n, B: tl.constexpr):
     i = tl.arange(0, B)
     s = tl.zeros([B], tl.float32)
-    m = tl.full([B], -float("inf"), tl.float32)
+    m, total = tl.full([B], -float("inf"), tl.float32), 0.0
     pointers = x + i
     for k in range(n):
         value = tl.load(pointers)  # first assigned in the loop
         s, m = s + value, tl.maximum(m, value)
         pointers += 0 * k
+        total = total * 0.5 + tl.sum(value, 0)
         for j in range(k):
             value = value + j
-    last = 0.0
+    last = total
     for _ in tl.static_range(2):
         last = last + s  # unrolled: types may change
     tl.store(out + i, last)
@@ -129,6 +151,9 @@ REFUSED = {
     half_becomes_float: r"begin with tl\.float32, or convert in the loop: \.to\(tl\.float16\)",
     block_becomes_number: r"let s keep its shape in the loop",
     none_becomes_number: r"s is a NoneType before the loop",
+    one_of_two_changes: r"k is one tl\.int32 before the loop and one tl\.float32 after a turn",
+    constant_changes: r"B is a constant of the compiler, and a loop cannot change it",
+    tuple_is_no_shape: r"must have type `constexpr\[int\]`",
     python_abs: r"Triton does not compile Python's abs: write tl\.abs\(x\)",
     indexed: r"a pointer has no \[\]; store with tl\.store\(out \+ i, value, mask=\.\.\.\), and load with tl\.load",
     indexed_load: r"a pointer has no \[\]; load with tl\.load",

@@ -30,6 +30,10 @@ def carried(before: dict[str, Any], name: str, now: Any) -> None:
     if name not in before or _type(before[name]) == _type(now):
         return
     first = before[name]
+    if isinstance(first, (bool, int, float, str)):  # assigned numbers are blocks: this one is an argument
+        raise Refused(
+            f"{name} is a constant of the compiler, and a loop cannot change it: give the result another name"
+        )
     if not isinstance(first, tl.tensor) or not isinstance(now, tl.tensor):
         raise Refused(f"{name} is {_words(first)} before the loop and {_words(now)} after a turn; {_COMPILER}")
     if shape_of(first) != shape_of(now):

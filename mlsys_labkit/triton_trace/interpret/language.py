@@ -97,6 +97,12 @@ class Language:
             self._library[function] = space[function.__name__]
         return self._library[function]
 
+    def _assigned(self, value: Any) -> Any:
+        """Return a value as an assignment stores it: numbers, and those in a tuple, as tensors."""
+        if isinstance(value, (tuple, list)):
+            return tuple(self._assigned(one) for one in value)
+        return self.semantic.to_tensor(value, False)
+
     def _static_print(self, *values: Any, **options: Any) -> None:
         run = self._builder.run
         if run:
@@ -129,7 +135,7 @@ class Language:
             return choose
 
         return {
-            "_lk_to_tensor": lambda value: semantic.to_tensor(value, False),
+            "_lk_to_tensor": self._assigned,
             "_lk_and": lambda *operands: _joined(operands, "logical_and", False),
             "_lk_or": lambda *operands: _joined(operands, "logical_or", True),
             "_lk_not": lambda value: value.__not__() if isinstance(value, tl.tensor) else not value,
