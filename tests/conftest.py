@@ -18,9 +18,11 @@ from mlsys_labkit._base.limits import memory_free_bytes, usable_cores
 
 ROOT = Path(__file__).resolve().parents[1]
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-# `make test-places` runs these folders, the groups that start a Hub or JupyterLab, and the tests of the built site.
+# `make test-places` runs these folders, the groups that start a Hub or JupyterLab, and the tests that use the built
+# site, or the nbgrader command, which starts a Jupyter kernel for each submission.
 PLACES_FOLDERS = ("tests/hub/", "tests/places/")
 PLACES_GROUPS = frozenset({"hub", "jupyterlab"})
+PLACES_FIXTURES = frozenset({"site", "nbgrader"})
 # Without these Chromium looks for updates and sync servers, which a closed network refuses many times a second.
 PAGE_SECONDS = 300
 QUIET = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking", "--disable-sync"]
@@ -84,10 +86,10 @@ def pytest_collection_finish(session: pytest.Session) -> Iterator[None]:
 
 
 def belongs_to_places(item: pytest.Item) -> bool:
-    """Return whether ``make test-places`` runs this test: for its folder, its group's server, or the built site."""
+    """Return whether ``make test-places`` runs this test: for its folder, its group's server, or its fixtures."""
     groups = {str(mark.args[0]) for mark in item.iter_markers("xdist_group")}
     in_place = item.nodeid.startswith(PLACES_FOLDERS) or not PLACES_GROUPS.isdisjoint(groups)
-    return in_place or "site" in getattr(item, "fixturenames", ())
+    return in_place or not PLACES_FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
 
 
 def _gpu() -> bool:

@@ -85,6 +85,9 @@ def verdicts(course: NbgraderCourse, student: str) -> Result:
     return Result("job", LAB, student, tuple(marks))
 
 
+pytestmark = pytest.mark.places  # nbgrader grades a class
+
+
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[NbgraderCourse, NbgraderCourse]:
     """Grade the same submissions with nbgrader in one course and with our gradebook in another."""
