@@ -130,6 +130,7 @@ print("launch_shape: covers ragged matrices, and no block is to spare.")
 # The same for other sizes and blocks.
 lk.checks.expect_equal(launch_shape(70, 5, block=(4, 16)), (2, 5), name="70 x 5 in blocks of 4 x 16")
 ### BEGIN HIDDEN TESTS
+# Input: sizes and blocks at random
 rng = np.random.default_rng(311)
 for _ in range(50):
     rows, columns = (int(v) for v in rng.integers(1, 500, 2))
@@ -179,6 +180,7 @@ a, b, c = np.ones(5, np.float32), np.ones(5, np.float32), np.full(5, np.nan, np.
 lk.checks.expect_clean(kernel, (3, 64, (a, b, c, 5)))
 lk.checks.expect_close(c, a + b, rtol=0, name="vector_add, n=5 with two blocks to spare")
 ### BEGIN HIDDEN TESTS
+# Input: other sizes: one element, an exact fit, or whole blocks beyond the end
 rng = np.random.default_rng(323)
 for n, grid, block in [(1, 1, 32), (33, 2, 32), (999, 8, 128), (1024, 4, 256), (7, 4, 64)]:
     a, b = rng.standard_normal((2, n), dtype=np.float32)
@@ -249,6 +251,7 @@ x, y = np.ones(7, np.float32), np.ones(7, np.float32)
 lk.checks.expect_clean(kernel, (2, 32, (7, 2.0, x, y)))
 lk.checks.expect_close(y, np.full(7, 3.0, np.float32), rtol=0, name="saxpy, 64 threads for 7 elements")
 ### BEGIN HIDDEN TESTS
+# Input: other launches: one thread, more threads than elements, or more than 32,767 elements
 rng = np.random.default_rng(333)
 for n, grid, block in [(1000, 1, 32), (1000, 64, 128), (9, 1, 1), (257, 3, 96), (40_000, 2, 128)]:
     x, y = rng.standard_normal((2, n), dtype=np.float32)
@@ -320,8 +323,11 @@ lk.checks.expect_equal(request_sectors([None] * 32), 0, name="all lanes are mask
 lk.checks.expect_equal(request_sectors([28], bytes_per_lane=8), 2, name="bytes 28 to 35 straddle two sectors")
 lk.checks.expect_equal(request_sectors([16 * lane for lane in range(32)], bytes_per_lane=16), 16, name="float4")
 ### BEGIN HIDDEN TESTS
+# Input: lanes that are masked off
 lk.checks.expect_equal(request_sectors([4 * lane if lane < 10 else None for lane in range(32)]), 2, name="masked lanes ask for nothing")
+# Input: accesses of 2 bytes
 lk.checks.expect_equal(request_sectors([2 * lane for lane in range(32)], bytes_per_lane=2), 2, name="half")
+# Input: an access that straddles two sectors
 lk.checks.expect_equal(request_sectors([30], bytes_per_lane=4), 2, name="bytes 30 to 33 lie in two sectors")
 ### END HIDDEN TESTS
 print("request_sectors: masked lanes ask for nothing, and straddling accesses count twice.")
@@ -330,6 +336,7 @@ print("request_sectors: masked lanes ask for nothing, and straddling accesses co
 # Random addresses, sizes and masks.
 lk.checks.expect_equal(request_sectors([100, None, 40, 3000], bytes_per_lane=2), 3, name="three lanes at 100, 40 and 3,000")
 ### BEGIN HIDDEN TESTS
+# Input: addresses, sizes and masks at random
 rng = np.random.default_rng(341)
 for _ in range(60):
     size = int(rng.choice([1, 2, 4, 8, 16]))
@@ -403,6 +410,7 @@ C = np.full((4, 8), np.nan, np.float32)
 lk.checks.expect_clean(kernel, ((2, 2), (8, 4), (np.ones((4, 3), np.float32), np.ones((3, 8), np.float32), C, 4, 8, 3)))
 lk.checks.expect_close(C, np.full((4, 8), 3.0), rtol=0, name="C, 4 x 8, with three blocks to spare")
 ### BEGIN HIDDEN TESTS
+# Input: wide or tall matrices, an exact fit, or blocks to spare
 rng = np.random.default_rng(352)
 for m, n, k, grid, block in [
     (3, 40, 6, (3, 1), (16, 4)),
@@ -426,6 +434,7 @@ C = np.full((1, 9), np.nan, np.float32)
 lk.checks.expect_clean(kernel, ((2, 1), (8, 4), (np.full((1, 1), 2.0, np.float32), np.ones((1, 9), np.float32), C, 1, 9, 1)))
 lk.checks.expect_close(C, np.full((1, 9), 2.0), rtol=0, name="C, one row, k = 1")
 ### BEGIN HIDDEN TESTS
+# Input: one row, one column, or k = 1
 rng = np.random.default_rng(353)
 for m, n, k, grid, block in [(1, 33, 9, (2, 1), (32, 2)), (33, 1, 9, (1, 9), (8, 4)), (6, 6, 1, (1, 1), (8, 8))]:
     A, B = rng.standard_normal((m, k), dtype=np.float32), rng.standard_normal((k, n), dtype=np.float32)
@@ -495,6 +504,7 @@ C = np.full((2, 3), np.nan, np.float32)
 lk.checks.expect_clean(kernel, ((2, 2), 256, (np.ones((2, 5), np.float32), np.ones((5, 3), np.float32), C, 2, 3, 5)))
 lk.checks.expect_close(C, np.full((2, 3), 5.0), rtol=0, name="C, 2 x 3, with three blocks to spare")
 ### BEGIN HIDDEN TESTS
+# Input: one element, an exact fit, one past it, or blocks to spare
 rng = np.random.default_rng(363)
 for m, n, k, grid in [(1, 1, 1, (1, 1)), (8, 32, 5, (1, 1)), (9, 33, 12, (2, 2)), (3, 100, 4, (4, 1)), (30, 5, 8, (2, 5))]:
     A, B = rng.standard_normal((m, k), dtype=np.float32), rng.standard_normal((k, n), dtype=np.float32)
@@ -603,6 +613,7 @@ x, y = np.ones(64, np.float32), np.full(64, np.nan, np.float32)
 lk.checks.expect_clean(kernel, (1, 64, (x, y, 64)))
 lk.checks.expect_close(y, alternate_expected(x), rtol=1e-5, name="alternate, n=64")
 ### BEGIN HIDDEN TESTS
+# Input: other launches, some with threads beyond n
 rng = np.random.default_rng(373)
 for n, grid, block in [(320, 5, 64), (320, 3, 128), (1024, 4, 256), (64, 2, 256)]:
     x, y = rng.random(n, dtype=np.float32), np.full(n, np.nan, np.float32)
@@ -692,6 +703,7 @@ out = np.full((2, 5), np.nan, np.float32)
 lk.checks.expect_clean(kernel, ((1, 1), (8, 4), (plate, out, 2, 5)))
 lk.checks.expect_close(out, plate, rtol=0, name="a 2 x 5 plate, all rim")
 ### BEGIN HIDDEN TESTS
+# Input: a plate that is all rim
 for rows, columns, grid, block in [(1, 5, (1, 1), (8, 2)), (5, 1, (1, 3), (4, 2)), (2, 2, (1, 1), (4, 4)), (4, 2, (2, 2), (8, 2))]:
     plate = np.arange(rows * columns, dtype=np.float32).reshape(rows, columns)
     out = np.full((rows, columns), np.nan, np.float32)
@@ -707,6 +719,7 @@ plate, out = np.eye(3, dtype=np.float32), np.full((3, 3), np.nan, np.float32)
 lk.checks.expect_clean(kernel, ((2, 2), (4, 2), (plate, out, 3, 3)))
 lk.checks.expect_close(out, stencil_expected(plate), rtol=1e-5, atol=1e-6, name="a 3 x 3 plate")
 ### BEGIN HIDDEN TESTS
+# Input: plates of several blocks, some with blocks to spare
 rng = np.random.default_rng(383)
 for rows, columns, grid, block in [(3, 4, (1, 1), (8, 8)), (17, 40, (3, 3), (16, 8)), (40, 17, (2, 5), (16, 8)), (5, 33, (3, 3), (32, 2))]:
     plate = rng.standard_normal((rows, columns), dtype=np.float32)
@@ -840,6 +853,7 @@ sums = np.full(1, np.nan, np.float32)
 lk.checks.expect_clean(kernel, (1, 1, (np.ones(4, np.float32), sums, 1, 4, 4)))
 lk.checks.expect_close(sums, np.array([4.0]), rtol=0, name="one row, pitch equal to columns")
 ### BEGIN HIDDEN TESTS
+# Input: a pitch equal to the columns, or a single row
 rng = np.random.default_rng(391)
 for rows, columns, pitch, grid, block in [(33, 5, 5, 2, 32), (1, 6, 8, 1, 1)]:
     x = rng.standard_normal(rows * pitch, dtype=np.float32)
@@ -857,6 +871,7 @@ sums = np.full(3, np.nan, np.float32)
 lk.checks.expect_clean(kernel, (1, 4, (np.array([1, 9, 2, 9, 3], np.float32), sums, 3, 1, 2)))
 lk.checks.expect_close(sums, np.array([1.0, 2.0, 3.0]), rtol=0, name="three rows of one column, pitch 2")
 ### BEGIN HIDDEN TESTS
+# Input: a padding full of numbers, one column, or no padding behind the last row
 rng = np.random.default_rng(392)
 for rows, columns, pitch, grid, block in [(7, 4, 9, 1, 32), (40, 1, 3, 3, 16)]:
     x = rng.standard_normal((rows - 1) * pitch + columns, dtype=np.float32)
@@ -922,8 +937,11 @@ lk.checks.expect_equal(blocks_per_sm(threads=256, registers=32, shared_bytes=0),
 lk.checks.expect_equal(blocks_per_sm(threads=65, registers=32, shared_bytes=0), 21, name="65 threads are three warps")
 lk.checks.expect_equal(blocks_per_sm(threads=32, registers=16, shared_bytes=0), 32, name="no more than 32 blocks, however small")
 ### BEGIN HIDDEN TESTS
+# Input: a block of 33 threads
 lk.checks.expect_equal(blocks_per_sm(threads=33, registers=32, shared_bytes=0), 32, name="33 threads are two warps")
+# Input: a block whose last warp is not full
 lk.checks.expect_equal(blocks_per_sm(threads=97, registers=32, shared_bytes=0), 16, name="97 threads are four warps")
+# Input: a block of one thread
 lk.checks.expect_equal(blocks_per_sm(threads=1, registers=16, shared_bytes=0), 32, name="a block of one thread")
 ### END HIDDEN TESTS
 print("blocks_per_sm: whole warps are counted, and at most 32 blocks.")
@@ -933,7 +951,9 @@ print("blocks_per_sm: whole warps are counted, and at most 32 blocks.")
 lk.checks.expect_equal(blocks_per_sm(threads=1024, registers=64, shared_bytes=0), 1, name="64 registers a thread, 1,024 threads")
 lk.checks.expect_equal(blocks_per_sm(threads=256, registers=33, shared_bytes=0), 6, name="33 registers cost as much as 40")
 ### BEGIN HIDDEN TESTS
+# Input: a large block, and registers that are rounded up
 lk.checks.expect_equal(blocks_per_sm(threads=1024, registers=33, shared_bytes=0), 1, name="and 32 warps of 40 registers fit once")
+# Input: registers that are rounded up
 lk.checks.expect_equal(blocks_per_sm(threads=128, registers=50, shared_bytes=0), 9, name="50 registers cost as much as 56")
 ### END HIDDEN TESTS
 print("blocks_per_sm: registers are rounded up for each warp.")
@@ -944,8 +964,11 @@ lk.checks.expect_equal(blocks_per_sm(threads=128, registers=32, shared_bytes=49_
 lk.checks.expect_equal(blocks_per_sm(threads=64, registers=16, shared_bytes=115_712), 2, name="113 KiB each, and the reserve twice")
 lk.checks.expect_equal(blocks_per_sm(threads=64, registers=16, shared_bytes=115_713), 1, name="one byte more rounds up to another 128")
 ### BEGIN HIDDEN TESTS
+# Input: shared memory that fills the SM
 lk.checks.expect_equal(blocks_per_sm(threads=64, registers=16, shared_bytes=232_448), 1, name="227 KiB and the reserve fill an SM")
+# Input: shared memory just within a limit
 lk.checks.expect_equal(blocks_per_sm(threads=64, registers=16, shared_bytes=28_160), 8, name="27.5 KiB, eight times, with the reserve")
+# Input: shared memory just beyond a limit
 lk.checks.expect_equal(blocks_per_sm(threads=64, registers=16, shared_bytes=28_161), 7, name="27.5 KiB and one byte")
 ### END HIDDEN TESTS
 print("blocks_per_sm: shared memory counts with its reserve and in whole steps.")
@@ -1016,13 +1039,13 @@ with lk.picture("The ladder: bytes that one matrix product asks memory for. The 
     rungs["lab 04, tiles of 16 (theory)"] = 2 * n**3 // 16 * 4
     rungs["lab 04, tiles of 64 in registers (theory)"] = 2 * n**3 // 64 * 4
     rungs["each matrix once"] = 2 * n**2 * 4
-    labels, sizes = list(rungs), list(rungs.values())
-    colours = ["#0072b2"] * 3 + ["#999999"] * 3
-    texts = [f"{size / 1e6:.3g} MB, {2 * n**3 / size:.2g} FLOP/B" for size in sizes]
-    figure = go.Figure(go.Bar(x=sizes, y=labels, orientation="h", text=texts, textposition="auto", marker_color=colours))
+    sizes = list(rungs.values())
+    labels = [f"{label}: {size / 1e6:.3g} MB, {2 * n**3 / size:.2g} FLOP/B" for label, size in rungs.items()]
+    bars = go.Bar(x=sizes, y=labels, orientation="h", marker_pattern_shape=["", "", "", "/", "/", "/"])
+    figure = go.Figure(bars)
     figure.update_layout(height=320, margin={"l": 10, "r": 10, "t": 10, "b": 40}, yaxis_autorange="reversed")
     figure.update_xaxes(type="log", title=f"bytes read, {n} x {n} x {n}")
-    lk.show(figure, summary="; ".join(f"{label}: {text}" for label, text in zip(labels, texts)))
+    lk.show(figure, summary="; ".join(labels))
 
 # %% [markdown]
 # An H100 wants about 20 FLOP for each byte. Warps that read rows took you from 0.06 to 0.4, with the same arithmetic and the same result.

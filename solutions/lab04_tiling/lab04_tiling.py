@@ -135,6 +135,7 @@ print("tile_traffic: right for cubes, ragged sizes and halves.")
 # Other sizes, against blocks that are counted one by one.
 lk.checks.expect_equal(tile_traffic(64, 64, 64, 64)[0], 2 * 64 * 64 * 4, name="one tile reads each matrix once")
 ### BEGIN HIDDEN TESTS
+# Input: sizes and tiles at random
 rng = np.random.default_rng(411)
 for _ in range(20):
     m, n, k, tile = (int(v) for v in rng.integers(1, 40, 4))
@@ -209,6 +210,7 @@ C = np.full((1, 2), np.nan, np.float32)
 lk.checks.expect_clean(kernel, ((1, 1), (16, 16), (np.ones((1, 3), np.float32), np.ones((3, 2), np.float32), C, 1, 2, 3)))
 lk.checks.expect_close(C, np.full((1, 2), 3.0), rtol=0, name="C, 1 x 3 times 3 x 2, less than a tile")
 ### BEGIN HIDDEN TESTS
+# Input: an exact fit, one past it, one element, or one step along k
 rng = np.random.default_rng(423)
 for m, n, k in [(16, 16, 16), (17, 33, 5), (1, 1, 40), (40, 3, 17), (5, 50, 1), (31, 31, 31)]:
     A, B = whole(rng, m, k), whole(rng, k, n)
@@ -333,6 +335,7 @@ x, y = np.arange(128, dtype=np.float32), np.full(128, np.nan, np.float32)
 lk.checks.expect_clean(kernel, (3, 128, (x, y, 1)))
 lk.checks.expect_close(y, np.diff(x, append=0), rtol=0, name="differences, one piece and three blocks")
 ### BEGIN HIDDEN TESTS
+# Input: one piece, blocks without a piece, or unequal shares
 rng = np.random.default_rng(432)
 for pieces, grid in [(1, 1), (3, 8), (9, 2), (5, 1)]:
     x, y = whole(rng, 128 * pieces), np.full(128 * pieces, np.nan, np.float32)
@@ -398,6 +401,7 @@ matrix, out = np.arange(66, dtype=np.float32).reshape(2, 33), np.full((33, 2), n
 lk.checks.expect_clean(kernel, ((2, 1), (32, 8), (matrix, out, 2, 33)))
 lk.checks.expect_close(out, matrix.T, rtol=0, name="2 x 33 transposed")
 ### BEGIN HIDDEN TESTS
+# Input: one element, narrow or wide matrices, or an exact fit
 rng = np.random.default_rng(443)
 for rows, columns in [(1, 1), (33, 5), (5, 33), (70, 40), (32, 32)]:
     matrix, out = whole(rng, rows, columns), np.full((columns, rows), np.nan, np.float32)
@@ -497,6 +501,7 @@ C = np.full((1, 2), np.nan, np.float32)
 lk.checks.expect_clean(kernel, ((1, 1), (16, 16), (np.ones((1, 3), np.float32), np.ones((3, 2), np.float32), C, 1, 2, 3)))
 lk.checks.expect_close(C, np.full((1, 2), 3.0), rtol=0, name="C, 1 x 3 times 3 x 2, less than a tile")
 ### BEGIN HIDDEN TESTS
+# Input: one element, one past a tile, or a wide matrix
 rng = np.random.default_rng(453)
 for m, n, k in [(1, 1, 1), (65, 64, 16), (64, 65, 17), (30, 100, 7), (128, 64, 20)]:
     A, B = whole(rng, m, k), whole(rng, k, n)
@@ -604,6 +609,7 @@ x, y = np.ones(2, np.float32), np.full(2, np.nan, np.float32)
 lk.checks.expect_clean(kernel, (2, 32, (x, y, 3.0, 2)))
 lk.checks.expect_close(y, 3 * x, rtol=0, name="scale4, n=2 with 64 threads")
 ### BEGIN HIDDEN TESTS
+# Input: fewer than four elements, or one to three left over
 rng = np.random.default_rng(463)
 for n, grid, block in [(1, 1, 32), (3, 1, 32), (5, 1, 32), (130, 2, 32), (1022, 4, 64), (1025, 5, 64)]:
     x, y = rng.standard_normal(n, dtype=np.float32), np.full(n, np.nan, np.float32)
@@ -673,6 +679,7 @@ sums = np.full(1, np.nan, np.float32)
 lk.checks.expect_clean(kernel, (1, 256, (np.ones(300, np.float32), sums, 300)))
 lk.checks.expect_close(sums, np.array([300.0]), rtol=0, name="block_sum, 300 ones")
 ### BEGIN HIDDEN TESTS
+# Input: one element, half a block, one past it, or a ragged last block
 rng = np.random.default_rng(473)
 for n in [1, 255, 257, 512, 513, 1500]:
     x, sums = whole(rng, n), np.full(-(-n // 512), np.nan, np.float32)
@@ -746,6 +753,7 @@ sums = np.full(1, np.nan, np.float32)
 lk.checks.expect_clean(kernel, (1, 256, (np.ones(40, np.float32), sums, 40)))
 lk.checks.expect_close(sums, np.array([40.0]), rtol=0, name="shuffle_sum, 40 ones")
 ### BEGIN HIDDEN TESTS
+# Input: one element, a warp and one more, or a ragged last block
 rng = np.random.default_rng(483)
 for n in [1, 31, 33, 256, 700, 1025]:
     x, sums = whole(rng, n), np.full(-(-n // 512), np.nan, np.float32)
@@ -809,6 +817,7 @@ counts = np.full(256, 2, np.uint32)
 lk.checks.expect_clean(kernel, (3, 32, (np.full(50, 7, np.uint8), counts, 50)))
 lk.checks.expect_close(counts, np.where(np.arange(256) == 7, 52, 2), rtol=0, name="50 equal values, three blocks of one warp")
 ### BEGIN HIDDEN TESTS
+# Input: one value, few different values, or blocks that are no power of two
 rng = np.random.default_rng(493)
 for n, grid, block, high in [(1, 1, 32, 256), (100, 3, 64, 1), (999, 2, 256, 7), (4096, 8, 32, 256), (300, 2, 96, 256)]:
     values, counts = rng.integers(0, high, n, dtype=np.uint8), np.full(256, 3, np.uint32)
@@ -1034,7 +1043,7 @@ lk.progress()
 # One product, one number of multiply-adds, and five ways to feed them. Each rung of labs 03 and 04 is here, and you built the last two.
 
 # %% jupyter={"source_hidden": true}
-with lk.picture("The ladder: what one matrix product asks of global memory, and of shared memory. Both scales are logarithmic."):
+with lk.picture("The ladder: what one matrix product asks of global memory, and of shared memory. The left scale is logarithmic."):
     import plotly.graph_objects as go
     from plotly.subplots import make_subplots
 
@@ -1049,16 +1058,18 @@ with lk.picture("The ladder: what one matrix product asks of global memory, and 
     rungs = {label: launch(A, B, C, n, n, n) for label, launch in launches.items()}
     asked = [seen.work.bytes_read for seen in rungs.values()] + [2 * n**2 * 4]
     shared = [seen.total("shared", "load", "requests") for seen in rungs.values()] + [0]
-    labels = [*rungs, "each matrix once"]
-    colours = ["#999999", "#999999", "#0072b2", "#0072b2", "#999999"]
+    labels = [
+        f"{label}<br>{size / 1e6:.3g} MB, {2 * n**3 / size:.2g} FLOP/B; {loads:,} shared loads"
+        for label, size, loads in zip([*rungs, "each matrix once"], asked, shared)
+    ]
     figure = make_subplots(1, 2, shared_yaxes=True, subplot_titles=["bytes read, global", "load requests, shared"])
-    texts = [f"{size / 1e6:.3g} MB, {2 * n**3 / size:.2g} FLOP/B" for size in asked]
-    for place, (sizes, text) in enumerate(((asked, texts), (shared, [f"{each:,}" if each else "none" for each in shared])), start=1):
-        figure.add_trace(go.Bar(x=[max(each, 1) for each in sizes], y=labels, orientation="h", text=text, marker_color=colours), 1, place)
-        figure.update_xaxes(type="log", row=1, col=place)
-    figure.update_layout(height=320, showlegend=False, margin={"l": 10, "r": 10, "t": 30, "b": 30}, yaxis_autorange="reversed")
-    said = "; ".join(f"{label}: {text}, {each:,} shared load requests" for label, text, each in zip(labels, texts, shared))
-    lk.show(figure, summary=said)
+    for place, sizes in enumerate((asked, shared), start=1):
+        bars = go.Bar(x=sizes, y=labels, orientation="h", marker_pattern_shape=["", "", "", "", "/"])
+        figure.add_trace(bars, 1, place)
+    figure.update_xaxes(type="log", row=1, col=1)
+    figure.update_layout(height=360, showlegend=False, margin={"l": 10, "r": 10, "t": 30, "b": 30})
+    figure.update_yaxes(autorange="reversed")
+    lk.show(figure, summary="; ".join(labels).replace("<br>", ": "))
 
 # %% [markdown]
 # From the first rung to your last one, the bytes fell by a factor of more than two hundred, and not one multiply-add changed. The next rung, tensor
