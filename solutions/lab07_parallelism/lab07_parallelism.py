@@ -13,15 +13,16 @@
 # %% [markdown]
 # # Lab 07 · Parallelism
 #
-# Llama 3 8B was trained on 15 trillion tokens (Grattafiori et al., 2024). At 6 FLOPs a parameter and token and 500 TFLOP/s, one GPU would need 46 years, if only the
-# training's 128 GB fitted into it. So a job is many *ranks*: the same program, started p times, each with its own memory and its own
-# number. Everything they share, they send. This lab builds what makes that fast, from two calls, `send` and `recv`, up to the plan of
-# a training run on 64 GPUs.
+# Llama 3 8B was trained on 15 trillion tokens (Grattafiori et al., 2024). Training costs 6 FLOPs per parameter and token. One GPU at
+# 500 TFLOP/s would need 46 years, and its memory would not hold the 128 GB of weights, gradients and optimizer state. So a training job
+# runs on many *ranks*: the same program is started p times, and each copy has its own memory and its own number. Ranks share nothing.
+# What one rank needs from another travels in a message. You begin with two calls, `send` and `recv`. At the end, eight ranks
+# train a small language model with your functions, cut in three ways at once.
 #
 # **You will be able to**
 #
-# - write the collectives that every framework stands on, and count their messages and bytes;
-# - read a deadlock's diagnosis, and mend it;
+# - write the collectives that every framework uses, and count their messages and bytes;
+# - read the report of a deadlock, and correct it;
 # - cut a model by its data, its matrices, its layers, its experts and its sequence, and say what each cut sends;
 # - schedule a pipeline and compute its bubble;
 # - say what a training run keeps in memory, and shard it;
@@ -29,17 +30,22 @@
 #
 # | time | difficulty | hardware | points |
 # |---|---|---|---|
-# | 170 minutes | ●●●○ | any laptop; GPUs only for the last, ungraded section | 100 in 11 tasks |
+# | 270 minutes | ●●●○ | any laptop; GPUs only for the last, ungraded section | 100 in 12 tasks |
 #
-# Needs lab 01 (bytes, FLOPs, a transformer's shapes). Reads along with chapter 10, *Many GPUs: training*.
+# **Two sittings.** Tasks 1 to 7 take about 130 minutes. Tasks 8 to 12 and the finish take about 140. All times include reading. A summary
+# stands between the two sittings.
 #
-# Each task goes the same way: **predict**, **write**, **check**, then **look**. Marks come from values, counted messages and counted
-# bytes, never from a clock: all ranks share your few cores here, and their time says nothing about a cluster. Where this lab shows
-# seconds, they come from a *virtual clock* with stated links. Stuck? `lk.hint("tree_broadcast")` in a new cell gives a nudge, and a
-# stronger one each time you ask.
-# `lk.progress()` in a new cell shows how far you are.
+# **Before you start.** You need lab 01 (bytes, FLOPs, the shapes of a transformer). The lab goes with
+# [chapter 10, *Many GPUs: training*](../../course/chapters/10_training.md), which derives the formulas.
+#
+# **Every task has four steps**: predict, write, check, look. `lk.hint("tree_broadcast")` in a new cell shows a hint for that task, and a
+# stronger one each time you ask. Hints cost no marks. `lk.progress()` shows how far you are.
+#
+# Marks come from values, counted messages and counted bytes, never from a clock: all ranks share your few cores, so their time says
+# nothing about a cluster. Where the lab shows seconds, a *virtual clock* computed them from stated links. The source of cells that only
+# draw or help is folded. Click on the three dots to see it.
 
-# %% tags=["install"]
+# %% tags=["install"] jupyter={"source_hidden": true}
 from importlib.util import find_spec
 
 if find_spec("mlsys_labkit") is None:  # opened on Colab, which brings torch and the rest
@@ -64,15 +70,79 @@ from mlsys_labkit.ranks import planner
 torch.set_num_threads(1)
 
 # %% tags=["parameters"]
-smoke = False  # True: fewer sizes, for a quick run through
+smoke = False  # True: fewer sizes and steps, for a quick run through
 seed = 0
+
+
+# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "lab07_diagnosis", "locked": true, "schema_version": 3, "solution": false, "task": false}
+def expect_or_name(actual, expected, name, slips=(), **tolerance):
+    """expect_close, but a value that a common slip produces is called by its name.
+
+    slips: triples of what the value is, what to do next, and the value itself.
+    """
+    __tracebackhide__ = True
+    try:
+        lk.checks.expect_close(actual, expected, name=name, **tolerance)
+    except AssertionError as error:
+        for looks, step, value in slips:
+            if is_close(actual, value, **tolerance):
+                raise AssertionError(f"{name}: {looks}\n  next      {step}") from None
+        raise error from None
+
+
+def is_close(actual, value, **tolerance):
+    """Whether expect_close passes."""
+    try:
+        lk.checks.expect_close(actual, value, **tolerance)
+    except AssertionError:
+        return False
+    return True
+
 
 # %% [markdown]
 # ## Part 1 · Ranks and messages
 #
-# `ranks.run(function, p, args=...)` runs a function on p ranks. What you write in it is plain `torch.distributed`, the code that runs
-# on a cluster, unchanged. `ranks.each` gives each rank its own argument. All ranks live in this notebook's process and take turns, so
-# every run is the same as the last, and every message is written down.
+# `ranks.run(function, p, args=...)` runs a function on p ranks. The function is plain `torch.distributed`, the code that runs on a
+# cluster, unchanged. `ranks.each` gives each rank its own argument. All ranks live in this notebook's process and take turns, so every
+# run gives the same result, and every message is recorded.
+#
+# ### Task 1 · A first message
+# *2 points · 4 minutes · ●○○○*
+#
+# Rank 0 has a tensor that rank 1 needs. `dist.get_rank()` says which rank executes the line. `dist.send(x, dst=1)` sends `x` to rank 1.
+# `dist.recv(x, src=0)` waits for a message from rank 0 and overwrites `x` with it. All other ranks keep what they have.
+
+# %%
+lk.predict("first_message")
+
+
+# %% nbgrader={"grade": false, "grade_id": "first_message", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def first_message(x):
+    """Send rank 0's tensor to rank 1, which overwrites its own. Returns x on every rank."""
+    ### BEGIN SOLUTION
+    if dist.get_rank() == 0:
+        dist.send(x, dst=1)
+    elif dist.get_rank() == 1:
+        dist.recv(x, src=0)
+    return x
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "first_message_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+for p in (2, 4):
+    tensors = [torch.tensor([7.0, 8.0]) + 10 * rank for rank in range(p)]
+    run = lk.checks.run_ranks(first_message, p, ranks.each(tensors))
+    for rank, value in enumerate(run.values):
+        slips = [("rank 1 still has its own tensor", "return the tensor that recv has overwritten", tensors[rank])]
+        slips.append(("this is a number, the rank of the sender", "recv overwrites x and returns who sent it", 0))
+        away = "dst is the rank that a message goes to, src the rank that it comes from"
+        slips.append(("this is rank 1's tensor: the message went the wrong way", away, tensors[1]))
+        expect_or_name(value, tensors[0 if rank == 1 else rank], f"x on rank {rank} of {p}", slips, rtol=0)
+    lk.checks.expect_messages(run.trace, total_messages=1, total_bytes=8, name=f"{p} ranks")
+print("One message of 8 bytes, from rank 0 to rank 1. The other ranks sent nothing.")
+
+# %% [markdown]
+# If every rank passes the tensor on to its right neighbour, all have rank 0's tensor at the end. That is a *broadcast* by a chain:
 
 
 # %%
@@ -92,16 +162,21 @@ print()
 print(run.trace)
 
 # %% [markdown]
-# Three messages, one after the other: at the end everybody has rank 0's tensor. That is a *broadcast*, by a chain. With 1,000 ranks
-# the last one waits for 999 messages. A **tree** does better: whoever has the tensor helps to spread it, so that the number of those who
-# have it doubles with every round.
-
-# %% [markdown]
-# ### Task 1 · Broadcast by a tree
-# *8 points · 12 minutes · ●●○○*
+# ### Task 2 · Broadcast by a tree
+# *8 points · 16 minutes · ●●○○*
 #
-# Count ranks from the root on: the *relative* rank is `(rank - root) % p`, and the root's is 0. In round k = 0, 1, 2, … each relative
-# rank below $2^k$ sends to the one $2^k$ further on, if there is one. After $\lceil \log_2 p \rceil$ rounds all have it.
+# In the chain of 1,000 ranks the last rank waits for 999 messages, one after the other. In a **tree**, every rank that has the tensor
+# sends it on, so the number of ranks that have it doubles in every round. Eight ranks, root 0:
+#
+# ```
+# round 0     0 -> 1
+# round 1     0 -> 2    1 -> 3
+# round 2     0 -> 4    1 -> 5    2 -> 6    3 -> 7
+# ```
+#
+# If the root is another rank, count ranks from the root on: the *relative* rank is `(rank - root) % p`, and the root's is 0. In round
+# k = 0, 1, 2, … each relative rank below $2^k$ sends to the relative rank that is $2^k$ larger, if there is one. After
+# $\lceil \log_2 p \rceil$ rounds all ranks have the tensor. A rank finishes its message of one round before it starts that of the next.
 
 # %%
 lk.predict("tree_broadcast")
@@ -112,8 +187,8 @@ def tree_broadcast(x, root):
     """Give every rank the root's tensor, by a binomial tree of dist.send and dist.recv.
 
     x: a tensor of the same shape and dtype on every rank, overwritten in place (on the root it
-    stays). root: any rank. Returns x. Works for any number of ranks. No collective of the library:
-    those you write here.
+    stays). root: any rank. Returns x. Works for any number of ranks. Do not call the library's
+    collectives: you write one here.
     """
     ### BEGIN SOLUTION
     p, rank = dist.get_world_size(), dist.get_rank()
@@ -129,30 +204,65 @@ def tree_broadcast(x, root):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "tree_broadcast_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
-run = lk.checks.run_ranks(tree_broadcast, 4, ranks.each([torch.full((3,), float(r)) for r in range(4)]), 0)
-for rank, value in enumerate(run.values):
-    lk.checks.expect_close(value, torch.zeros(3), rtol=0, name=f"x on rank {rank} of 4")
-lk.checks.expect_messages(run.trace, total_messages=3, at_most_messages=2, at_most_rounds=2, name="4 ranks, root 0")
+# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "tree_broadcast_slips", "locked": true, "schema_version": 3, "solution": false, "task": false}
+def check_broadcast(run, tensors, root):
+    """Every rank has the root's tensor, or the message says whose it has."""
+    __tracebackhide__ = True
+    p = len(tensors)
+    for rank, value in enumerate(run.values):
+        own = "it never received, or returned another tensor than the one that recv overwrote"
+        slips = [(f"rank {rank} still has its own tensor", own, tensors[rank])]
+        for other in range(p):
+            step = "count ranks from the root on: (rank - root) % p"
+            slips.append((f"this is rank {other}'s tensor, and the root is rank {root}", step, tensors[other]))
+        expect_or_name(value, tensors[root], f"x on rank {rank} of {p}, root {root}", slips, rtol=0)
+    lk.checks.expect_messages(run.trace, total_messages=p - 1, name=f"{p} ranks, root {root}")
+
+
+# %% nbgrader={"grade": true, "grade_id": "tree_broadcast_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+tensors = [torch.full((3,), 10.0 + r) for r in range(4)]
+run = lk.checks.run_ranks(tree_broadcast, 4, ranks.each(tensors), 0)
+check_broadcast(run, tensors, 0)
+lk.checks.expect_messages(run.trace, at_most_rounds=2, at_most_messages=2, name="4 ranks, root 0")
+print("4 ranks, root 0: every rank has the root's tensor after 2 rounds.")
+
+# %% nbgrader={"grade": true, "grade_id": "tree_broadcast_test_root", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+cases = [(4, 2), (5, 3), (1, 0)]  # another root, a number of ranks that is no power of two, one rank alone
 ### BEGIN HIDDEN TESTS
+cases += [(2, 1), (3, 2), (6, 1), (7, 0), (8, 5)]
+### END HIDDEN TESTS
 generator = torch.Generator().manual_seed(701)
-for p, root in [(1, 0), (2, 1), (3, 2), (5, 3), (6, 1), (7, 0), (8, 5)]:  # powers of two and others, the root anywhere
+for p, root in cases:
     tensors = [torch.randn(2, 5, generator=generator) for _ in range(p)]
     run = lk.checks.run_ranks(tree_broadcast, p, ranks.each(tensors), root)
-    for rank, value in enumerate(run.values):
-        lk.checks.expect_close(value, tensors[root], rtol=0, name=f"x on rank {rank} of {p}, root {root}")
+    check_broadcast(run, tensors, root)
+print("Any root, and any number of ranks.")
+
+# %% nbgrader={"grade": true, "grade_id": "tree_broadcast_test_rounds", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+cases = [(4, 0), (6, 2)]  # 2 rounds, 3 rounds
+### BEGIN HIDDEN TESTS
+cases += [(1, 0), (3, 2), (7, 0), (8, 5)]
+### END HIDDEN TESTS
+for p, root in cases:
+    run = lk.checks.run_ranks(tree_broadcast, p, ranks.each([torch.full((10,), 1.0 + r) for r in range(p)]), root)
+    check_broadcast(run, [torch.full((10,), 1.0 + r) for r in range(p)], root)
     rounds = math.ceil(math.log2(p))
     lk.checks.expect_messages(
-        run.trace, total_messages=p - 1, total_bytes=(p - 1) * 40, at_most_messages=rounds, at_most_rounds=rounds, name=f"{p} ranks, root {root}"
+        run.trace,
+        total_messages=p - 1,
+        total_bytes=(p - 1) * 40,
+        at_most_messages=rounds,
+        at_most_rounds=rounds,
+        name=f"{p} ranks, root {root}",
     )
-### END HIDDEN TESTS
+print("p - 1 messages in ceil(log2 p) rounds. No rank sends more than once in a round.")
 
 # %% [markdown]
-# ### A deadlock, and what it says
+# ### A deadlock, and its report
 #
-# In the next cell every rank sends to its right neighbour and then receives from its left one. A `send` may wait until its message is
-# received, and nobody receives, for all are busy sending. On a cluster such a program often runs with small tensors, which the network
-# buffers, and hangs with large ones, at night, without a word. Here it does not hang: the ranks that wait are known, and so is for whom.
+# In the next cell every rank sends to its right neighbour and then receives from its left neighbour. A `send` may wait until its message
+# is received. Here no rank receives, because all of them are still sending. On a cluster, such a program often runs with small tensors,
+# which the network buffers, and hangs with large ones without any message. The local backend knows which rank waits for which, and reports it.
 
 
 # %%
@@ -171,9 +281,9 @@ except ranks.DeadlockError as error:
     print(error)
 
 # %% [markdown]
-# The cure is to *start* both and then wait for both. `isend` and `irecv` return at once, each with a request. Until the request's `wait()` has
-# returned, what is sent must be neither changed nor thrown away, and in what is received there is nothing. `batch_isend_irecv` hands both to the
-# network together, which NCCL wants. Use `exchange` in the tasks to come.
+# The correction is to *start* both calls and then to wait for both. `isend` and `irecv` return at once, each with a request. Until the
+# request's `wait()` has returned, do not change or free the tensor that is sent, and do not read the tensor that is received.
+# `batch_isend_irecv` hands both calls to the network together, as NCCL requires. Use `exchange` in the tasks that follow.
 
 
 # %% nbgrader={"grade": false, "grade_id": "exchange", "locked": true, "schema_version": 3, "solution": false, "task": false}
@@ -210,19 +320,30 @@ print(run.values)
 # %% [markdown]
 # ## Part 2 · The ring
 #
-# Training sums gradients over all ranks, every step: an **all-reduce**. If everyone sent everything to rank 0 and got the sum back, rank 0
-# would receive and send (p − 1) times the whole, while the others' links stood idle. The ring keeps every link busy and nobody waiting: cut the tensor
-# into p chunks, and let each travel once around, collecting (a **reduce-scatter**); then once more around, handing out (an **all-gather**).
+# In every training step, all ranks need the sum of all gradients: an **all-reduce**. If all ranks sent their tensors to rank 0 and got the sum
+# back, rank 0 would receive and send (p − 1) tensors while the other links stood idle. The ring keeps every link busy. It cuts the tensor
+# into p chunks. Each chunk travels around once and collects (a **reduce-scatter**). Then the finished chunks travel around once more, so that all
+# ranks get them (an **all-gather**). In tasks 2 to 5 you write the collectives, so do not call those of the library. See [chapter 10, collectives](../../course/chapters/10_training.md).
 
-# %%
+# %% jupyter={"source_hidden": true}
 lk.widgets.collective_animator("all_reduce", "ring", 4)
 
 # %% [markdown]
-# ### Task 2 · Ring reduce-scatter
-# *10 points · 20 minutes · ●●●○*
+# ### Task 3 · Ring reduce-scatter
+# *10 points · 28 minutes · ●●●○*
 #
-# At the end, rank r holds chunk r of the sum, and nothing else. In p − 1 steps every rank sends a chunk to its right and adds what comes
-# from the left to a chunk of its own. Which one in which step? Think backwards from the end, or follow one chunk around.
+# At the end, rank r holds chunk r of the sum, and nothing else. In each of p − 1 steps a rank sends one chunk to its right neighbour and
+# adds what comes from the left to a chunk of its own. Three ranks, with chunks c0, c1 and c2:
+#
+# ```
+#           rank 0                      rank 1                      rank 2
+# step 1    sends c2, adds to its c1    sends c0, adds to its c2    sends c1, adds to its c0
+# step 2    sends c1, adds to its c0    sends c2, adds to its c1    sends c0, adds to its c2
+# end       its c0 is complete          its c1 is complete          its c2 is complete
+# ```
+#
+# Follow c0: rank 1 sends its own c0 to rank 2. Rank 2 adds its c0 and sends the sum to rank 0. Rank 0 adds its c0, and the sum is complete.
+# Find the rule for p ranks: which chunk does rank r send in step s, and to which does it add?
 
 # %%
 lk.predict("reduce_scatter")
@@ -232,9 +353,9 @@ lk.predict("reduce_scatter")
 def ring_reduce_scatter(x):
     """Sum over all ranks, each rank keeping its own chunk.
 
-    x [n]: on every rank, as long everywhere; it stays as it was. The chunks are
-    torch.tensor_split(x, p), whose sizes differ by one where p does not divide n. Returns this
-    rank's chunk of the sum. Sends to the right neighbour only, p - 1 messages a rank.
+    x [n]: equally long on every rank; it stays as it was. The chunks are torch.tensor_split(x, p).
+    Their sizes differ by one if p does not divide n. Returns this rank's chunk of the sum, in x's
+    dtype. Sends to the right neighbour only, p - 1 messages from each rank.
     """
     ### BEGIN SOLUTION
     rank, p, right, left = neighbours()
@@ -248,25 +369,66 @@ def ring_reduce_scatter(x):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "reduce_scatter_test", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
-tensors = [torch.arange(6.0) + 10 * r for r in range(3)]
+# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "reduce_scatter_slips", "locked": true, "schema_version": 3, "solution": false, "task": false}
+def check_reduce_scatter(run, tensors, what, **tolerance):
+    """Rank r has chunk r of the sum, or the message says what it has instead."""
+    __tracebackhide__ = True
+    p, total = len(tensors), sum(tensors)
+    cut = [torch.tensor_split(tensor, p) for tensor in tensors]
+    whole = torch.tensor_split(total, p)
+    for rank, value in enumerate(run.values):
+        turn = "off by one turn of the ring: what arrives in the last step must be added to chunk r, on rank r"
+        slips = [(f"this is rank {rank}'s own chunk, and nothing was added to it", turn, cut[rank][rank])]
+        keeps = f"of the sum, and rank {rank} keeps chunk {rank}"
+        slips += [(f"this is chunk {c} {keeps}", turn, whole[c]) for c in range(p)]
+        step = "count the steps, p - 1, and add what arrives instead of overwriting with it"
+        for other in range(p):
+            missing = whole[rank] - cut[other][rank]
+            slips.append((f"rank {other}'s part is missing from the sum", step, missing))
+            slips.append(("nothing was summed", step, cut[other][rank]))
+        slips.append(("this is the mean over the ranks", "a reduce-scatter sums; do not divide", whole[rank] / p))
+        slips.append(("this is the whole sum", "each rank returns its own chunk", total))
+        expect_or_name(value, whole[rank], f"chunk on rank {rank} of {p}, {what}", slips, **tolerance)
+    lk.checks.expect_messages(run.trace, name=f"{p} ranks, {what}")  # no collective of the library
+
+
+# %% nbgrader={"grade": true, "grade_id": "reduce_scatter_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+tensors = [10.0**r * torch.arange(1.0, 7.0) for r in range(3)]  # the digits of a sum say who is in it
 run = lk.checks.run_ranks(ring_reduce_scatter, 3, ranks.each(tensors))
-for rank, value in enumerate(run.values):
-    lk.checks.expect_close(value, sum(tensors)[2 * rank : 2 * rank + 2], rtol=0, name=f"chunk on rank {rank} of 3")
+check_reduce_scatter(run, tensors, "n=6", rtol=0)
+print("3 ranks, 6 elements: rank r has chunk r of the sum.")
+
+# %% nbgrader={"grade": true, "grade_id": "reduce_scatter_test_uneven", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+cases = [(3, 7, np.float32), (1, 4, np.float32), (4, 10, np.float64)]  # chunks of unequal size, one rank alone, float64
 ### BEGIN HIDDEN TESTS
-rng = np.random.default_rng(702)
-for p, n in [(1, 4), (2, 5), (3, 10), (4, 7), (5, 23), (8, 64), (4, 4)]:  # p divides n, and does not
-    data = rng.integers(-99, 100, (p, n)).astype(np.float32)  # whole numbers: their sum is exact in any order
-    run = lk.checks.run_ranks(ring_reduce_scatter, p, ranks.each([torch.from_numpy(row) for row in data]))
-    for rank, expected in enumerate(np.array_split(data.sum(axis=0), p)):
-        lk.checks.expect_close(run.values[rank], expected, rtol=0, name=f"chunk on rank {rank} of {p}, n={n}")
-data = rng.standard_normal((4, 9))  # and a sum that is not
-run = lk.checks.run_ranks(ring_reduce_scatter, 4, ranks.each([torch.from_numpy(row) for row in data]))
-lk.checks.expect_close(torch.cat(run.values), data.sum(axis=0), rtol=1e-12, atol=1e-14, name="float64, n=9")
-run = lk.checks.run_ranks(ring_reduce_scatter, 3, torch.arange(5.0), arguments=True)
-for rank, (_, (x,)) in enumerate(run.values):
-    lk.checks.expect_close(x, torch.arange(5.0), rtol=0, name=f"x on rank {rank}, after the call")
+cases += [
+    (2, 5, np.float32),
+    (3, 10, np.float64),
+    (4, 7, np.float32),
+    (5, 23, np.float32),
+    (8, 64, np.float32),
+    (4, 4, np.float64),
+]
 ### END HIDDEN TESTS
+rng = np.random.default_rng(702)
+for p, n, dtype in cases:
+    data = rng.integers(-99, 100, (p, n)).astype(dtype)  # whole numbers: their sum is exact in any order
+    tensors = [torch.from_numpy(row) for row in data]
+    run = lk.checks.run_ranks(ring_reduce_scatter, p, ranks.each(tensors))
+    check_reduce_scatter(run, tensors, f"n={n}, {np.dtype(dtype).name}", rtol=0, dtype=np.dtype(dtype).name)
+print("Chunks of unequal size, and both dtypes.")
+
+# %% nbgrader={"grade": true, "grade_id": "reduce_scatter_test_argument", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+run = lk.checks.run_ranks(ring_reduce_scatter, 3, torch.arange(5.0), arguments=True)
+for rank, (value, (x,)) in enumerate(run.values):
+    lk.checks.expect_close(
+        value, torch.tensor_split(3 * torch.arange(5.0), 3)[rank], rtol=0, name=f"chunk on rank {rank}"
+    )
+    lk.checks.expect_close(
+        x, torch.arange(5.0), rtol=0, name=f"x on rank {rank} after the call (tensor_split gives views of x)"
+    )
+lk.checks.expect_messages(run.trace, messages=2, name="3 ranks")
+print("x is unchanged after the call.")
 
 # %% nbgrader={"grade": true, "grade_id": "reduce_scatter_test_messages", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
 # each chunk but its own leaves a rank once: 4 (n - own) bytes, in p - 1 messages, all to the right
@@ -281,13 +443,21 @@ for p, n in [(3, 6), (4, 10), (5, 23)]:
         edges=[(rank, (rank + 1) % p) for rank in range(p)],
         name=f"p={p} n={n}",
     )
+print("p - 1 messages from each rank, to the right only, (p - 1)/p of the tensor in all.")
 
 # %% [markdown]
-# ### Task 3 · Ring all-gather, and the all-reduce
-# *10 points · 12 minutes · ●●○○*
+# ### Task 4 · Ring all-gather, and the all-reduce
+# *10 points · 16 minutes · ●●○○*
 #
-# The other half: every rank has its chunk of the sum, and all want all of them. Now nothing is added, only passed on. Both halves, one after the
-# other, are the all-reduce.
+# Now every rank has its chunk of the sum, and all ranks need all chunks. Nothing is added any more. Chunks are only passed on:
+#
+# ```
+#           rank 0                rank 1                rank 2
+# step 1    sends c0, gets c2     sends c1, gets c0     sends c2, gets c1
+# step 2    sends c2, gets c1     sends c0, gets c2     sends c1, gets c0
+# ```
+#
+# The reduce-scatter followed by the all-gather is the all-reduce.
 
 # %%
 lk.predict("all_gather")
@@ -297,9 +467,9 @@ lk.predict("all_gather")
 def ring_all_gather(chunk, n):
     """Collect the chunks of all ranks.
 
-    chunk: rank r's part of n elements, cut as by torch.tensor_split (`chunk_sizes(n, p)` has the
-    sizes). Returns the whole [n] on every rank, chunk 0 first. Sends to the right neighbour only,
-    p - 1 messages a rank.
+    chunk: rank r's part of n elements of any dtype, cut as by torch.tensor_split
+    (`chunk_sizes(n, p)` has the sizes). Returns the whole [n] on every rank, chunk 0 first, in the
+    dtype of chunk. Sends to the right neighbour only, p - 1 messages from each rank.
     """
     ### BEGIN SOLUTION
     rank, p, right, left = neighbours()
@@ -319,48 +489,83 @@ def ring_all_reduce(x):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "all_gather_test", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
-parts = torch.tensor_split(torch.arange(10.0), 4)  # 3, 3, 2 and 2
-run = lk.checks.run_ranks(ring_all_gather, 4, ranks.each(parts), 10)
-for rank, value in enumerate(run.values):
-    lk.checks.expect_close(value, torch.arange(10.0), rtol=0, name=f"the whole on rank {rank} of 4")
-lk.checks.expect_messages(run.trace, messages=3, sent_bytes=[4 * (10 - size) for size in (3, 2, 2, 3)], edges=[(0, 1), (1, 2), (2, 3), (3, 0)], name="4 ranks")
+# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "all_gather_slips", "locked": true, "schema_version": 3, "solution": false, "task": false}
+def check_all_gather(run, whole, p, what, **tolerance):
+    """Every rank has all chunks in their order, or the message says which are wrong."""
+    __tracebackhide__ = True
+    cut = torch.tensor_split(whole, p)
+    for rank, value in enumerate(run.values):
+        name = f"the whole on rank {rank} of {p}, {what}"
+        step = "put what arrives to the place of its chunk; chunk 0 is first on every rank"
+        arrived = torch.cat([cut[(rank - s) % p] for s in range(p)])
+        rolled = torch.cat([cut[(rank + s) % p] for s in range(p)])
+        slips = [("the chunks stand in the order in which they arrived", step, arrived)]
+        slips.append((f"the chunks begin with rank {rank}'s own", step, rolled))
+        if torch.is_tensor(value) and value.shape == whole.shape:
+            pieces = zip(torch.tensor_split(value, p), cut, range(p))
+            wrong = [c for mine, good, c in pieces if not is_close(mine, good)]
+            looks = f"chunks {wrong} are wrong, and the others are right"
+            last = (rank + 1) % p
+            if wrong == [last]:
+                looks = f"chunk {last} is missing, the one that arrives last"
+            turn = "off by one turn of the ring: p - 1 steps, and in each pass on what has just arrived"
+            slips.append((looks, turn, value if 0 < len(wrong) < p else whole))
+        expect_or_name(value, whole, name, slips, **tolerance)
+    lk.checks.expect_messages(run.trace, name=f"{p} ranks, {what}")  # no collective of the library
+
+
+# %% nbgrader={"grade": true, "grade_id": "all_gather_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+cases = [
+    (4, 8, torch.float32),
+    (4, 10, torch.float32),
+    (3, 7, torch.int64),
+    (1, 3, torch.float64),
+]  # equal chunks first
 ### BEGIN HIDDEN TESTS
+cases += [(2, 7, torch.float64), (3, 8, torch.float16), (5, 21, torch.int64), (8, 8, torch.float32)]
+### END HIDDEN TESTS
 generator = torch.Generator().manual_seed(703)
-for p, n, dtype in [(1, 3, torch.float32), (2, 7, torch.float64), (3, 8, torch.float16), (5, 21, torch.int64), (8, 8, torch.float32)]:
+for p, n, dtype in cases:
     whole = (torch.rand(n, generator=generator) * 1000).to(dtype)
     run = lk.checks.run_ranks(ring_all_gather, p, ranks.each(torch.tensor_split(whole, p)), n)
-    for rank, value in enumerate(run.values):
-        lk.checks.expect_equal(value, whole, name=f"the whole on rank {rank} of {p}, n={n}")
-    sizes = chunk_sizes(n, p)
+    check_all_gather(run, whole, p, f"n={n}", rtol=0, dtype=dtype)
+print("Every rank has all chunks in order, of equal and of unequal size, in the dtype of the chunk.")
+
+# %% nbgrader={"grade": true, "grade_id": "all_gather_test_messages", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+for p, n in [(4, 10), (3, 6), (5, 21)]:
+    run = lk.checks.run_ranks(ring_all_gather, p, ranks.each(torch.tensor_split(torch.arange(float(n)), p)), n)
+    check_all_gather(run, torch.arange(float(n)), p, f"n={n}", rtol=0)
     lk.checks.expect_messages(
         run.trace,
         messages=p - 1,
-        sent_bytes=[(n - sizes[(rank + 1) % p]) * whole.element_size() for rank in range(p)],  # all but what the right one had
+        sent_bytes=[
+            4 * (n - chunk_sizes(n, p)[(rank + 1) % p]) for rank in range(p)
+        ],  # all but the right neighbour's own
         edges=[(rank, (rank + 1) % p) for rank in range(p)],
         name=f"p={p} n={n}",
     )
-### END HIDDEN TESTS
+print("p - 1 messages from each rank, to the right only.")
 
-# %% nbgrader={"grade": true, "grade_id": "all_gather_test_all_reduce", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
-# both halves together: 2 (p - 1) messages a rank and, over all ranks, 2 (p - 1) times the tensor
+# %% nbgrader={"grade": true, "grade_id": "all_gather_test_all_reduce", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# both halves together: 2 (p - 1) messages from each rank and, over all ranks, 2 (p - 1) times the tensor
 for p, n in [(2, 5), (3, 9), (4, 11), (7, 30)]:
     tensors = [torch.arange(float(n)) * (r + 1) for r in range(p)]
     run = lk.checks.run_ranks(ring_all_reduce, p, ranks.each(tensors))
     for rank, value in enumerate(run.values):
-        lk.checks.expect_close(value, sum(tensors), rtol=0, name=f"the sum on rank {rank} of {p}, n={n}")
+        slips = [("this is the mean", "an all-reduce sums; the mean comes in task 6", sum(tensors) / p)]
+        slips.append(("this is the rank's own tensor", "return the sum", tensors[rank]))
+        expect_or_name(value, sum(tensors), f"the sum on rank {rank} of {p}, n={n}", slips, rtol=0)
     lk.checks.expect_messages(run.trace, messages=2 * (p - 1), total_bytes=2 * (p - 1) * 4 * n, name=f"p={p} n={n}")
+print("An all-reduce: 2 (p - 1) messages from each rank, 2 (p - 1)/p of the tensor.")
 
 # %% [markdown]
-# 2(p − 1)/p of the tensor out of each rank, and as much in: less than two tensors, however many ranks. As long as only ranks add, no
-# algorithm needs less (switches that add, such as NVLink SHARP, do). What grows is the *number* of messages, 2(p − 1), and each costs its
-# latency: for small tensors there is better than a ring. The virtual clock takes the messages your code has sent, and gives them links: 5 µs
-# latency and 50 GB/s, a 400 Gb/s network's card.
+# Each rank sends and receives 2(p − 1)/p of the tensor: less than two tensors, for any number of ranks. As long as only ranks add, no
+# algorithm needs less (switches that add, such as NVLink SHARP, do). The *number* of messages grows, 2(p − 1), and each costs its
+# latency. So for small tensors there is something better than a ring. The virtual clock takes the messages that your code sent, and gives
+# them links of 5 µs latency and 50 GB/s, the card of a 400 Gb/s network.
 
-# %%
-with lk.picture(
-    "Eight ranks: the tree's 6 rounds beat the ring's 14 while latency counts, the ring's bytes win after."
-):
+# %% jupyter={"source_hidden": true}
+with lk.picture("Eight ranks: the tree's 6 rounds win while latency counts, the ring's bytes win for large tensors."):
     link = ranks.Link(latency_seconds=5e-6, bytes_per_second=50e9)
 
     def tree_all_reduce(x):  # reduce to rank 0 by the mirrored tree, then broadcast
@@ -393,12 +598,21 @@ with lk.picture(
     lk.show(figure, summary="Time on 8 ranks against size: the tree wins below, the ring above.")
 
 # %% [markdown]
-# ### Task 4 · All-to-all
-# *8 points · 12 minutes · ●●○○*
+# ### Task 5 · All-to-all
+# *8 points · 16 minutes · ●●○○*
 #
-# Every rank has something else for every other one: a transpose, over the network. Mixtures of experts do it in every layer. In **pairwise exchange** there are
-# p − 1 rounds, and in round k each rank sends to the one k to its right and receives from the one k to its left. So in every round, every
-# link carries one message each way.
+# Every rank has a different part for every other rank. The result is a transpose over the network:
+#
+# ```
+#           before                  after
+# rank 0    A0  A1  A2              A0  B0  C0
+# rank 1    B0  B1  B2              A1  B1  C1
+# rank 2    C0  C1  C2              A2  B2  C2
+# ```
+#
+# Mixtures of experts do this in every layer (task 10). In **pairwise exchange** there are p − 1 rounds. In round k each rank sends to the rank k
+# to its right and receives from the rank k to its left. So in every round, each rank sends one message and receives one, and
+# finishes both before the next round. (Messages started together would share the link.)
 
 # %%
 lk.predict("all_to_all")
@@ -406,12 +620,12 @@ lk.predict("all_to_all")
 
 # %% nbgrader={"grade": false, "grade_id": "all_to_all", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def all_to_all(parts, rows):
-    """Send parts[j] to rank j, and return what everybody had for me.
+    """Send parts[j] to rank j, and return what every rank sent to this one.
 
-    parts: p tensors [rows_j, ...] of one dtype and equal trailing shape; numbers of rows may differ
-    and may be 0. rows: how many rows come from each rank, p numbers. Returns p tensors, the s-th
-    being rank s's part for this rank; one's own part is a copy and no message. p - 1 rounds of one
-    message each way.
+    parts: p tensors [rows_j, ...] of one dtype and equal trailing shape. Their numbers of rows may
+    differ and may be 0. rows: how many rows come from each rank, p numbers. Returns p tensors; the
+    s-th is rank s's part for this rank. A rank's part for itself is copied, without a message.
+    p - 1 rounds of one message each way, one after the other.
     """
     ### BEGIN SOLUTION
     rank, p, _, _ = neighbours()
@@ -424,43 +638,91 @@ def all_to_all(parts, rows):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "all_to_all_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
-parts = [[torch.full((2,), 10.0 * r + j) for j in range(3)] for r in range(3)]
-run = lk.checks.run_ranks(all_to_all, 3, ranks.each(parts), [2, 2, 2])
-for rank, received in enumerate(run.values):
-    for source in range(3):
-        lk.checks.expect_close(received[source], torch.full((2,), 10.0 * source + rank), rtol=0, name=f"on rank {rank}, from {source}")
-lk.checks.expect_messages(run.trace, messages=2, sent_bytes=16, at_most_rounds=2, name="3 ranks")
+# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "all_to_all_slips", "locked": true, "schema_version": 3, "solution": false, "task": false}
+def check_all_to_all(run, parts, what):
+    """received[s] on rank r is parts[s][r], or the message says what it is."""
+    __tracebackhide__ = True
+    p = len(parts)
+    for rank, received in enumerate(run.values):
+        assert len(received) == p, f"rank {rank} of {p}, {what}: {len(received)} tensors were returned, not {p}"
+        for source in range(p):
+            own = f"this is rank {rank}'s own part for rank {source}: nothing has arrived here"
+            slips = [(own, "receive into a new tensor for each source", parts[rank][source])]
+            step = "in round k send to rank + k and receive from rank - k"
+            pairs = [(a, b) for a in range(p) for b in range(p)]
+            wrong = "wrong neighbour: this is rank"
+            slips += [(f"{wrong} {a}'s part for rank {b}", step, parts[a][b]) for a, b in pairs]
+            name = f"received[{source}] on rank {rank} of {p}, {what}"
+            good = parts[source][rank]
+            if torch.is_tensor(received[source]) and received[source].shape == good.shape:
+                slips.append(("this is no rank's part: nothing was received here", step, received[source]))
+            expect_or_name(received[source], good, name, slips, rtol=0, dtype=good.dtype)
+    lk.checks.expect_messages(run.trace, name=f"{p} ranks, {what}")  # no collective of the library
+
+
+def all_to_all_bytes(parts):
+    """Bytes that each rank has to send: all but its part for itself."""
+    every = range(len(parts))
+    return [sum(parts[r][j].nbytes for j in every if j != r) for r in every]
+
+
+# %% nbgrader={"grade": true, "grade_id": "all_to_all_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+for p in (1, 3, 4):
+    parts = [[torch.tensor([10.0 * r + j, -j]) for j in range(p)] for r in range(p)]
+    run = lk.checks.run_ranks(all_to_all, p, ranks.each(parts), [2] * p)
+    check_all_to_all(run, parts, "equal parts")
+print("1, 3 and 4 ranks with equal parts: the transpose.")
+
+# %% nbgrader={"grade": true, "grade_id": "all_to_all_test_ragged", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+cases = [[[2, 0, 1], [3, 1, 0], [0, 2, 4]]]  # rows from rank r to rank j: unequal, and some of them none
 ### BEGIN HIDDEN TESTS
 rng = np.random.default_rng(704)
-for p in (1, 2, 4, 5, 6):
-    counts = rng.integers(0, 5, (p, p))  # rows from rank r to rank j: ragged, some of them none
-    counts[np.arange(p), (np.arange(p) + 1) % p] += 1
-    parts = [[torch.from_numpy(rng.standard_normal((counts[r, j], 3))) for j in range(p)] for r in range(p)]
-    run = lk.checks.run_ranks(all_to_all, p, ranks.each(parts), ranks.each([counts[:, r].tolist() for r in range(p)]))
-    for rank, received in enumerate(run.values):
-        for source in range(p):
-            lk.checks.expect_equal(received[source], parts[source][rank], name=f"on rank {rank} of {p}, from {source}")
-    lk.checks.expect_messages(
-        run.trace,
-        at_most_messages=p - 1,
-        at_most_rounds=p - 1,
-        sent_bytes=[int(24 * (counts[r].sum() - counts[r, r])) for r in range(p)],
-        edges=[(a, b) for a in range(p) for b in range(p) if a != b],
-        name=f"{p} ranks",
-    )
+cases += [rng.integers(0, 5, (p, p)).tolist() for p in (1, 2, 4, 5, 6)]
 ### END HIDDEN TESTS
+generator = torch.Generator().manual_seed(704)
+for counts in cases:
+    p = len(counts)
+    parts = [[torch.randn(count, 3, generator=generator, dtype=torch.float64) for count in row] for row in counts]
+    rows = [[counts[source][rank] for source in range(p)] for rank in range(p)]
+    run = lk.checks.run_ranks(all_to_all, p, ranks.each(parts), ranks.each(rows))
+    check_all_to_all(run, parts, f"rows {counts}")
+print("Unequal parts, also parts without rows, in float64.")
+
+# %% nbgrader={"grade": true, "grade_id": "all_to_all_test_rounds", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+for p in (3, 4, 6):
+    parts = [[torch.full((r + j + 1, 2), float(r - j)) for j in range(p)] for r in range(p)]
+    run = lk.checks.run_ranks(
+        all_to_all, p, ranks.each(parts), ranks.each([[s + r + 1 for s in range(p)] for r in range(p)])
+    )
+    check_all_to_all(run, parts, "r + j + 1 rows")
+    lk.checks.expect_messages(
+        run.trace, messages=p - 1, sent_bytes=all_to_all_bytes(parts), at_most_rounds=p - 1, name=f"{p} ranks"
+    )
+print("p - 1 rounds, and no message from a rank to itself.")
 
 # %% [markdown]
 # ## Part 3 · Cutting the work
 #
-# ### Task 5 · Data parallel, in buckets
-# *10 points · 15 minutes · ●●●○*
+# ### Task 6 · Data parallel, in buckets
+# *10 points · 24 minutes · ●●●○*
 #
-# The simplest cut: every rank has the whole model and its own share of the batch. After the backward pass the gradients are **averaged**, and everyone
-# takes the same step. A large model has hundreds of small gradients; one all-reduce for each would pay hundreds of latencies. So
-# they are packed into **buckets**. The backward pass finishes the *last* layer first, so buckets are filled from the back, and each is
-# sent off as soon as it is full, while the layers before it still compute. From here on, use the library's collectives.
+# The simplest cut: every rank has the whole model and its own share of the batch. After the backward pass the gradients are **averaged**, and all
+# ranks take the same step. A large model has hundreds of small gradients, and one all-reduce for each would pay hundreds of latencies. So gradients
+# are packed into **buckets**. The backward pass finishes the *last* layer first. So buckets are filled from the back, and each is
+# sent as soon as it is full, while the layers before it still compute. Five gradients, buckets of 16 bytes:
+#
+# ```
+# gradients      g0 24 B    g1 16 B    g2 4 B    g3 12 B    g4 20 B
+#
+# collect g4     20 B, at least 16: start all_reduce of [g4]
+# collect g3     12 B
+# collect g2     12 + 4 = 16 B:     start all_reduce of [g3, g2]
+# collect g1     16 B:              start all_reduce of [g1]
+# collect g0     24 B:              start all_reduce of [g0]
+# then           wait for each of the four, divide by p, cut apart, restore the shapes
+# ```
+#
+# From here on, use the library's collectives. `dist.all_reduce(x, async_op=True)` starts one and returns a request. ([Chapter 10, overlap](../../course/chapters/10_training.md).)
 
 # %%
 lk.predict("average_gradients")
@@ -470,11 +732,11 @@ lk.predict("average_gradients")
 def average_gradients(gradients, bucket_bytes):
     """The mean of each gradient over all ranks.
 
-    gradients: list of float32 tensors of any shapes, in the order of the layers, the same shapes on
-    every rank; they stay as they were. Buckets: go through the list from its end and collect; as
-    soon as a bucket has bucket_bytes or more, start its dist.all_reduce with async_op=True and
-    begin the next. What is left over at the end is the last bucket. Wait only after all are
-    started. Returns the means, in the order and shapes of `gradients`.
+    gradients: list of float32 tensors of any shapes, also without dimensions, in the order of the
+    layers, the same shapes on every rank; they stay as they were. Buckets: go through the list from
+    its end and collect; as soon as a bucket has bucket_bytes or more, start its dist.all_reduce with
+    async_op=True and begin the next. What is left over at the end is the last bucket. Wait only
+    after all are started. Returns the means, in the order and shapes of `gradients`.
     """
     ### BEGIN SOLUTION
     under_way, bucket, size = [], [], 0
@@ -495,47 +757,99 @@ def average_gradients(gradients, bucket_bytes):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "average_gradients_test", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
-gradients = [[torch.arange(6.0).reshape(2, 3) + r, 10.0 * r + torch.arange(4.0), torch.tensor([-2.0 * r])] for r in range(2)]
-run = lk.checks.run_ranks(average_gradients, 2, ranks.each(gradients), 16)
-for rank, means in enumerate(run.values):
-    for mean, expected in zip(means, [torch.arange(6.0).reshape(2, 3) + 0.5, torch.arange(5.0, 9.0), torch.tensor([-1.0])], strict=True):
-        lk.checks.expect_close(mean, expected, rtol=1e-6, name=f"mean on rank {rank}")
+# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "average_gradients_slips", "locked": true, "schema_version": 3, "solution": false, "task": false}
+def check_means(values, gradients, what):
+    """Each rank has the mean of each gradient, in its shape, or the message says what it has."""
+    __tracebackhide__ = True
+    p = len(gradients)
+    for rank, means in enumerate(values):
+        count = len(gradients[0])
+        assert len(means) == count, f"rank {rank} of {p}, {what}: {len(means)} tensors came back, not {count}"
+        for place, mean in enumerate(means):
+            name = f"mean of gradient {place} on rank {rank} of {p}, {what}"
+            every = [own[place].double() for own in gradients]
+            total = sum(every)
+            slips = [("this is the sum over the ranks", "the scale is missing: divide by the number of ranks", total)]
+            slips.append(("the sum was divided twice", "divide by the number of ranks once", total / p**2))
+            wait = "is it waited for, and is the result of that very tensor returned?"
+            slips.append(("this is the rank's own gradient", wait, every[rank]))
+            slips.append(("this is the rank's own gradient over p: nothing was summed", wait, every[rank] / p))
+            order = "buckets are filled from the back; put each mean back to its place"
+            for other in range(count):
+                moved = sum(own[other].double() for own in gradients) / p
+                slips.append((f"this is the mean of gradient {other}", order, moved))
+            expect_or_name(mean, total / p, name, slips, rtol=1e-5, atol=1e-6)
+
+
+# %% nbgrader={"grade": true, "grade_id": "average_gradients_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+gradients = [
+    [torch.arange(6.0).reshape(2, 3) + r, 10.0 * r + torch.arange(4.0), torch.tensor([-2.0 * r])] for r in range(3)
+]
+for bucket_bytes in (16, 1000):  # with 1000, all gradients are in one bucket that is never full
+    run = lk.checks.run_ranks(average_gradients, 3, ranks.each(gradients), bucket_bytes, arguments=True)
+    check_means([value for value, _ in run.values], gradients, f"buckets of {bucket_bytes} bytes")
+    for rank, (_, (after, _)) in enumerate(run.values):
+        for place, gradient in enumerate(gradients[rank]):
+            lk.checks.expect_close(
+                after[place], gradient, rtol=0, name=f"gradient {place} on rank {rank} after the call, unchanged"
+            )
+print("The means of three gradients over three ranks, in place and shape; the arguments are unchanged.")
+
+# %% nbgrader={"grade": true, "grade_id": "average_gradients_test_shapes", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+cases = [
+    (2, 64),
+    (1, 64),
+]  # a tensor without dimensions among the others, a last bucket that is not full; one rank alone
 ### BEGIN HIDDEN TESTS
+cases += [(3, 1), (4, 100), (5, 10**6)]
+### END HIDDEN TESTS
 generator = torch.Generator().manual_seed(705)
 shapes = [(7, 5), (5,), (3, 7), (3,), (), (11, 2, 2)]
-for p, bucket_bytes in [(1, 64), (3, 1), (4, 100), (5, 10**6)]:
+for p, bucket_bytes in cases:
     gradients = [[torch.randn(shape, generator=generator) for shape in shapes] for _ in range(p)]
     run = lk.checks.run_ranks(average_gradients, p, ranks.each(gradients), bucket_bytes)
-    for rank, means in enumerate(run.values):
-        for place, mean in enumerate(means):
-            expected = np.mean([gradients[r][place].double().numpy() for r in range(p)], axis=0)
-            lk.checks.expect_close(mean, expected, rtol=1e-5, atol=1e-6, name=f"mean {place} on rank {rank} of {p}")
-            lk.checks.expect_equal(list(mean.shape), list(shapes[place]), name=f"shape of mean {place}")
-### END HIDDEN TESTS
+    check_means(run.values, gradients, f"buckets of {bucket_bytes} bytes")
+print("Shapes of 0, 1, 2 and 3 dimensions, and one rank alone.")
 
-# %% nbgrader={"grade": true, "grade_id": "average_gradients_test_buckets", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
-sizes = [6, 4, 1, 3, 5]  # elements; from the back, in buckets of 16 bytes: 5 | 3 + 1 | 4 | 6
-gradients = [[torch.ones(size) * (r + 1) for size in sizes] for r in range(3)]
-run = lk.checks.run_ranks(average_gradients, 3, ranks.each(gradients), 16)
-lk.checks.expect_close(torch.cat(run.values[2]), torch.full((19,), 2.0), rtol=1e-6, name="means on rank 2")
-lk.checks.expect_messages(run.trace, collectives={"all_reduce": 4}, name="five gradients in four buckets")
-calls = run.trace.of(0, "collective")
-lk.checks.expect_equal([call.bytes for call in calls], [20, 16, 16, 24], name="bytes of the buckets, in the order in which they are sent")
-kinds = [event.kind for event in run.trace.of(0) if event.kind in ("collective", "wait")]
-lk.checks.expect_equal(kinds, ["collective"] * 4 + ["wait"] * 4, name="calls: all are started before the first is waited for")
-### BEGIN HIDDEN TESTS
-for bucket_bytes, expected in [(1, [20, 12, 4, 16, 24]), (24, [32, 44]), (10**6, [76])]:
+# %% nbgrader={"grade": true, "grade_id": "average_gradients_test_buckets", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+sizes = [6, 4, 1, 3, 5]  # elements: the example above
+gradients = [[torch.ones(size) * (r + 1) * place for place, size in enumerate(sizes)] for r in range(3)]
+for bucket_bytes, expected in [(16, [20, 16, 16, 24]), (24, [32, 44]), (10**6, [76])]:
     run = lk.checks.run_ranks(average_gradients, 3, ranks.each(gradients), bucket_bytes)
+    check_means(run.values, gradients, f"buckets of {bucket_bytes} bytes")
+    calls = run.trace.of(0, "collective")
+    name = f"bytes of the buckets of {bucket_bytes}, in the order in which they are sent"
+    got = [call.bytes for call in calls]
+    assert got != expected[::-1] or got == expected, (
+        f"{name}: filled from the front; the last layer's gradient is ready first"
+    )
+    lk.checks.expect_equal(got, expected, name=name)
+    lk.checks.expect_messages(
+        run.trace, collectives={"all_reduce": len(expected)}, messages=0, name=f"buckets of {bucket_bytes}"
+    )
+print("Five gradients in four buckets, filled from the back.")
+
+# %% nbgrader={"grade": true, "grade_id": "average_gradients_test_overlap", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+cases = [(16, [20, 16, 16, 24])]
+### BEGIN HIDDEN TESTS
+cases += [(1, [20, 12, 4, 16, 24]), (40, [52, 24])]
+### END HIDDEN TESTS
+gradients = [[torch.ones(size) * (r + 1) for size in (6, 4, 1, 3, 5)] for r in range(3)]
+for bucket_bytes, expected in cases:
+    run = lk.checks.run_ranks(average_gradients, 3, ranks.each(gradients), bucket_bytes)
+    check_means(run.values, gradients, f"buckets of {bucket_bytes} bytes")
     got = [call.bytes for call in run.trace.of(1, "collective")]
     lk.checks.expect_equal(got, expected, name=f"bytes of the buckets of {bucket_bytes}")
-### END HIDDEN TESTS
+    kinds = [event.kind for event in run.trace.of(0) if event.kind in ("collective", "wait")]
+    name = f"buckets of {bucket_bytes}: start all of them, then wait"
+    lk.checks.expect_equal(kinds, ["collective"] * len(expected) + ["wait"] * len(expected), name=name)
+print("All buckets are started before the first is waited for.")
 
 # %% [markdown]
-# Does it train? Four ranks with a quarter of the batch each must take the steps that one rank takes with the whole of it.
+# Does it train? Four ranks with a quarter of the batch each must take the same steps as one rank with the whole batch.
 
 
-# %% nbgrader={"grade": false, "grade_id": "train", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "train", "locked": true, "schema_version": 3, "solution": false, "task": false}
 def small_model():
     torch.manual_seed(7)
     return torch.nn.Sequential(
@@ -562,10 +876,8 @@ def train(x, y, steps, bucket_bytes):
     return losses, torch.cat([p.detach().flatten() for p in model.parameters()])
 
 
-# %%
-with lk.picture(
-    "Four ranks with a quarter of the data each end where one rank with all of it does."
-):
+# %% jupyter={"source_hidden": true}
+with lk.picture("Four ranks with a quarter of the data each end with the weights of one rank with all of it."):
     torch.manual_seed(seed)
     samples = torch.randn(64, 6)
     targets = torch.sin(samples.sum(1, keepdim=True))
@@ -579,12 +891,21 @@ with lk.picture(
     print(run.trace)
 
 # %% [markdown]
-# ### Task 6 · Tensor parallel
-# *8 points · 12 minutes · ●●●○*
+# ### Task 7 · Tensor parallel
+# *8 points · 16 minutes · ●●●○*
 #
-# When one layer is too large, cut its matrices. A transformer's MLP is $y = \mathrm{GeLU}(x W_1 + b_1)\, W_2 + b_2$. Cut $W_1$ by **columns**:
-# rank r computes its own hidden units, whole, and may apply GeLU to them at once. Then cut $W_2$ by **rows**, to match: each rank has a partial sum of the
-# output, and **one all-reduce** adds them up. (The other way around, GeLU would need the sums first: two all-reduces.)
+# If one layer is too large, cut its matrices. A transformer's MLP is $y = \mathrm{GeLU}(x W_1 + b_1)\, W_2 + b_2$. Cut $W_1$ by **columns**:
+# each rank computes its own hidden units completely, and can apply GeLU to them at once. Then cut $W_2$ by **rows** at the same places: each rank has a
+# partial sum of the output, and **one all-reduce** adds them up.
+#
+# ```
+#            columns of W1, b1         GeLU     rows of W2
+# rank 0     x  ->  h0 h1 h2 h3    ->  GeLU  ->  partial sum  \
+#                                                               all_reduce  ->  + b2  ->  y on both ranks
+# rank 1     x  ->  h4 h5 h6 h7    ->  GeLU  ->  partial sum  /
+# ```
+#
+# If $W_1$ were cut by rows, GeLU would need the sum first, and there would be two all-reduces. ([Chapter 10, tensor parallel](../../course/chapters/10_training.md).)
 
 # %%
 lk.predict("tensor_parallel")
@@ -610,10 +931,9 @@ def shard_mlp(W1, b1, W2, b2, rank, p):
 def mlp_forward(x, shard):
     """The MLP's output y [tokens, width], on every rank.
 
-    x [tokens, width] is the same on all of them, `shard` is this rank's part of the MLP.
-
-    One all-reduce of y's size, and no other message. Rounding aside, as on one rank. The GeLU is
-    F.gelu.
+    x [tokens, width] is the same on all of them, `shard` is this rank's part of the MLP. One
+    all-reduce of y's size, and no other message. Equal to the MLP on one rank up to rounding. The
+    GeLU is F.gelu.
     """
     ### BEGIN SOLUTION
     W1, b1, W2, b2 = shard
@@ -623,60 +943,142 @@ def mlp_forward(x, shard):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "tensor_parallel_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "tensor_parallel_slips", "locked": true, "schema_version": 3, "solution": false, "task": false}
 def mlp_case(width, hidden, tokens, seed):
+    """Weights, tokens, and the output by numpy in float64."""
     generator = torch.Generator().manual_seed(seed)
     shapes = [(width, hidden), (hidden,), (hidden, width), (width,), (tokens, width)]
     *weights, x = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
-    W1, b1, W2, b2 = (weight.numpy() for weight in weights)
-    z = x.numpy() @ W1 + b1
-    gelu = z * 0.5 * (1 + np.vectorize(math.erf)(z / math.sqrt(2)))
-    return weights, x, gelu @ W2 + b2
+    return weights, x, numpy_mlp(x, weights)
 
 
-weights, x, expected = mlp_case(4, 8, 3, seed=706)
-shards = [shard_mlp(*weights, rank, 2) for rank in range(2)]
-lk.checks.expect_equal([list(part.shape) for part in shards[1]], [[4, 4], [4], [4, 4], [4]], name="shapes on rank 1 of 2")
-run = lk.checks.run_ranks(mlp_forward, 2, x, ranks.each(shards))
-for rank, value in enumerate(run.values):
-    lk.checks.expect_close(value, expected, rtol=1e-10, atol=1e-10, name=f"y on rank {rank} of 2")
-lk.checks.expect_messages(run.trace, collectives={"all_reduce": 1}, messages=0, name="one layer")
-### BEGIN HIDDEN TESTS
-for p, width, hidden, tokens in [(1, 3, 5, 2), (3, 4, 10, 5), (4, 6, 13, 1), (5, 2, 5, 7)]:  # hidden units that p does not divide
-    weights, x, expected = mlp_case(width, hidden, tokens, seed=p)
-    shards = [shard_mlp(*weights, rank, p) for rank in range(p)]
-    for rank, size in enumerate(chunk_sizes(hidden, p)):
-        lk.checks.expect_equal([list(part.shape) for part in shards[rank]], [[width, size], [size], [size, width], [width]], name=f"shapes on rank {rank} of {p}")
-    run = lk.checks.run_ranks(mlp_forward, p, x, ranks.each(shards))
+def numpy_mlp(x, weights, units=slice(None), bias=1.0, activate=True):
+    """The MLP of some hidden units, with some number of output biases."""
+    first, between, second, after = (weight.numpy() for weight in weights)
+    z = (x.numpy() @ first + between)[:, units]
+    half = 0.5 * (1 + np.vectorize(math.erf)(z / math.sqrt(2))) if activate else 1.0
+    return (z * half) @ second[units] + bias * after
+
+
+def check_mlp(run, x, weights, p, what):
+    """Every rank has the output of the whole MLP, or the message says what it has."""
+    __tracebackhide__ = True
+    hidden = weights[0].shape[1]
+    first = np.cumsum([0, *chunk_sizes(hidden, p)])
     for rank, value in enumerate(run.values):
-        lk.checks.expect_close(value, expected, rtol=1e-10, atol=1e-10, name=f"y on rank {rank} of {p}, hidden={hidden}")
-    lk.checks.expect_messages(run.trace, collectives={"all_reduce": 1}, messages=0, name=f"p={p} hidden={hidden}")
-    lk.checks.expect_equal([call.bytes for call in run.trace.of(0, "collective")], [8 * tokens * width], name="bytes of the all-reduce")
+        slips = []
+        for times, looks in ((p, f"the output bias counts {p} times"), (0, "the output bias is missing")):
+            slips.append((looks, "add it once, after the all-reduce", numpy_mlp(x, weights, bias=times)))
+        own = slice(first[rank], first[rank + 1])
+        for times in (0, 1):
+            partial = numpy_mlp(x, weights, own, bias=times)
+            slips.append(("this is this rank's partial sum", "the all-reduce of the outputs is missing", partial))
+        mean = (numpy_mlp(x, weights, bias=0) / p) + weights[3].numpy()
+        slips.append(("the partial sums were averaged", "add them up; do not divide", mean))
+        slips.append(("GeLU is missing", "product, bias, GeLU, product", numpy_mlp(x, weights, activate=False)))
+        expected = numpy_mlp(x, weights)
+        expect_or_name(value, expected, f"y on rank {rank} of {p}, {what}", slips, rtol=1e-10, atol=1e-10)
+
+
+# %% nbgrader={"grade": true, "grade_id": "tensor_parallel_test_shards", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+weights, _, _ = mlp_case(4, 10, 3, seed=706)
+for p in (2, 3):  # 10 hidden units on 2 ranks: 5 and 5; on 3 ranks: 4, 3 and 3
+    for rank, size in enumerate(chunk_sizes(10, p)):
+        shard = shard_mlp(*weights, rank, p)
+        first = sum(chunk_sizes(10, p)[:rank])
+        mine = slice(first, first + size)
+        good = weights[0][:, mine], weights[1][mine], weights[2][mine], weights[3]
+        for name, part, expected, whole in zip(("W1", "b1", "W2", "b2"), shard, good, weights):
+            axis = "W1 is cut by columns (dim 1), b1 and W2 by rows (dim 0) at the same places"
+            slips = [
+                (f"cut along dimension {dim}", axis, torch.tensor_split(whole, p, dim)[rank])
+                for dim in range(whole.dim())
+            ]
+            slips.append(("this is the whole tensor", "each rank keeps its part; only b2 stays whole", whole))
+            expect_or_name(part, expected, f"{name} of rank {rank} of {p}, 10 hidden units", slips, rtol=0)
+print("W1 by columns, b1 and W2 by rows at the same places, b2 whole; also when p does not divide the hidden units.")
+
+# %% nbgrader={"grade": true, "grade_id": "tensor_parallel_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+weights, x, _ = mlp_case(4, 8, 3, seed=707)
+run = lk.checks.run_ranks(mlp_forward, 2, x, ranks.each([shard_mlp(*weights, rank, 2) for rank in range(2)]))
+check_mlp(run, x, weights, 2, "8 hidden units")
+lk.checks.expect_messages(run.trace, collectives={"all_reduce": 1}, messages=0, name="one layer")
+lk.checks.expect_equal(
+    [call.bytes for call in run.trace.of(0, "collective")], [8 * 3 * 4], name="bytes of the all-reduce, the size of y"
+)
+print("2 ranks: the output of the whole MLP on both, with one all-reduce of its size.")
+
+# %% nbgrader={"grade": true, "grade_id": "tensor_parallel_test_uneven", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+cases = [(3, 4, 10, 5), (1, 3, 5, 2)]  # hidden units that p does not divide, one rank alone
+### BEGIN HIDDEN TESTS
+cases += [(4, 6, 13, 1), (5, 2, 5, 7)]
 ### END HIDDEN TESTS
+for p, width, hidden, tokens in cases:
+    weights, x, _ = mlp_case(width, hidden, tokens, seed=p)
+    run = lk.checks.run_ranks(mlp_forward, p, x, ranks.each([shard_mlp(*weights, rank, p) for rank in range(p)]))
+    check_mlp(run, x, weights, p, f"{hidden} hidden units")
+    lk.checks.expect_messages(run.trace, collectives={"all_reduce": 1}, messages=0, name=f"p={p} hidden={hidden}")
+    lk.checks.expect_equal(
+        [call.bytes for call in run.trace.of(0, "collective")], [8 * tokens * width], name="bytes of the all-reduce"
+    )
+print("Hidden units that p does not divide, and one rank alone.")
 
 # %% [markdown]
-# In the backward pass the same happens mirrored: the gradient of x is a sum over the ranks, so it takes one all-reduce, too. Two for the MLP and two for
-# attention (cut by heads): four all-reduces of the activations a layer, and nobody can compute meanwhile. That is why tensor parallelism
+# The backward pass is the mirror image: the gradient of x is a sum over the ranks, so it needs one all-reduce as well. With two for the MLP and two for
+# attention (cut by heads), each layer needs four all-reduces of the activations, and no rank can compute meanwhile. That is why tensor parallelism
 # stays inside a node, where links are fastest.
+
+# %% [markdown]
+# ## Between the sittings
+#
+# This is a good place for a long break. Before you go on another day, choose *Run > Run All Above Selected Cell* in this cell. What you have, and where it is needed again:
+#
+# | task | you can now | needed again in |
+# |---|---|---|
+# | 1, 2 | send, receive, avoid a deadlock; broadcast in $\lceil \log_2 p \rceil$ rounds | the finish |
+# | 3, 4 | reduce-scatter and all-gather in a ring: together an all-reduce, 2(p − 1)/p of the tensor for each rank | tasks 9 and 12, the finish |
+# | 5 | all-to-all: the transpose over the network | task 10 |
+# | 6 | data parallel: average gradients once per step, in buckets, from the back | the finish |
+# | 7 | tensor parallel: columns, then rows, then one all-reduce; stays inside a node | task 12, the finish |
+#
+# Helpers from the first sitting: `exchange(outgoing, to, incoming, source)` sends and receives at once, `neighbours()` gives (rank, p, right, left), and
+# `chunk_sizes(n, p)` gives the sizes of the chunks that `torch.tensor_split` makes.
+#
+# What is left: the cut between layers (task 8), memory (9), experts (10), long sequences (11), and a plan that combines the cuts (12).
+
+# %% jupyter={"source_hidden": true}
+lk.progress()
 
 # %% [markdown]
 # ## Part 4 · Pipelines
 #
-# The third cut goes between layers: stage s has layers of its own, gets activations from stage s − 1 and hands on its own. Little is
-# sent, and only to neighbours. The catch is waiting: stage 1 has nothing to do before stage 0 is through. So the batch is cut into
-# m **micro-batches**, which follow each other through the stages, and what waiting remains is the **bubble**.
+# The third cut goes between layers: stage s has layers of its own, receives activations from stage s − 1 and sends its own to stage s + 1. Little is
+# sent, and only to neighbours. The price is waiting: stage 1 has nothing to do before stage 0 has finished. So the batch is cut into
+# m **micro-batches**, which follow each other through the stages. The waiting that remains is the **bubble**.
 #
 # A schedule is a list of steps for each stage: `"F3"` is the forward pass of micro-batch 3, `"B3"` its backward pass. A
-# stage works through its list in order, and waits where what it needs is not there yet: F from the stage before, B from the stage after.
-# From F to B, a micro-batch's activations stay in memory: it is *live*.
+# stage executes its list in order, and waits if its input is not there yet: F needs the stage before, B the stage after.
+# From F to B, a micro-batch's activations stay in memory: it is *live*. Three stages, four micro-batches; F takes one column, B two, `.` is the bubble:
+#
+# ```
+# GPipe      stage 0   F0 F1 F2 F3 .  .  .  .  .  .  B0 -- B1 -- B2 -- B3 --      4 live on every stage
+#            stage 1   .  F0 F1 F2 F3 .  .  .  B0 -- B1 -- B2 -- B3 -- .  .
+#            stage 2   .  .  F0 F1 F2 F3 B0 -- B1 -- B2 -- B3 -- .  .  .  .
+#
+# 1F1B       stage 0   F0 F1 F2 .  .  .  .  B0 -- F3 B1 -- .  B2 -- .  B3 --      3 live
+#            stage 1   .  F0 F1 .  .  B0 -- F2 B1 -- F3 B2 -- .  B3 -- .  .       2 live
+#            stage 2   .  .  F0 B0 -- F1 B1 -- F2 B2 -- F3 B3 -- .  .  .  .       1 live
+# ```
 #
 # - **GPipe**: all forward passes, then all backward passes. All m micro-batches are live at once.
-# - **1F1B**: a few forward passes to fill the pipeline, as many as there are stages after this one; then one forward and one backward in turn; then
-#   the backward passes that are left. The same bubble, and on stage s never more than p − s micro-batches are live.
+# - **1F1B**: first fill the pipeline with as many forward passes as there are stages after this one. Then one forward and one backward pass in turn. Then
+#   the backward passes that are left. The bubble is the same, and on stage s at most p − s micro-batches are live.
 
 # %% [markdown]
-# ### Task 7 · GPipe and 1F1B
-# *12 points · 18 minutes · ●●●○*
+# ### Task 8 · GPipe and 1F1B
+# *10 points · 22 minutes · ●●●○*
+#
+# Write both lists. There may be fewer micro-batches than stages, and there may be one stage alone.
 
 # %%
 lk.predict("schedules")
@@ -705,9 +1107,9 @@ def one_f_one_b(stage, stages, micro_batches):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": false, "grade_id": "schedules_clock", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "schedules_clock", "locked": true, "schema_version": 3, "solution": false, "task": false}
 def on_the_clock(schedules):
-    """The trace of a list of steps a stage on the virtual clock: F takes 1 s, B 2 s, messages nothing."""
+    """The trace of a list of steps per stage on the virtual clock: F takes 1 s, B 2 s, messages nothing."""
     return ranks.simulate(ranks.pipeline_programs(schedules, forward_seconds=1, backward_seconds=2))
 
 
@@ -720,38 +1122,63 @@ def most_live(steps):
     return most
 
 
-# %% nbgrader={"grade": true, "grade_id": "schedules_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
-schedules = [gpipe(stage, 4, 8) for stage in range(4)]
-for stage, steps in enumerate(schedules):
-    lk.checks.expect_equal(sorted(steps), [f"{kind}{i}" for kind in "BF" for i in range(8)], name=f"steps of stage {stage}, sorted")
-    lk.checks.expect_equal(most_live(steps), 8, name=f"live micro-batches on stage {stage}")
-seconds = on_the_clock(schedules).seconds
-assert seconds == (8 + 4 - 1) * 3, f"4 stages, 8 micro-batches: the schedule takes {seconds} s, 33 are enough"
-### BEGIN HIDDEN TESTS
-for p, m in [(1, 3), (2, 1), (4, 4), (4, 16), (5, 3), (3, 7)]:
-    schedules = [gpipe(stage, p, m) for stage in range(p)]
+def check_schedules(schedules, m, what, all_live=False):
+    """Every step once, F before B, few live micro-batches, and no more waiting than the bubble."""
+    __tracebackhide__ = True
+    p = len(schedules)
     for stage, steps in enumerate(schedules):
-        lk.checks.expect_equal([step[0] for step in steps], ["F"] * m + ["B"] * m, name=f"stage {stage} of {p}, m={m}")
-        lk.checks.expect_equal(sorted(int(step[1:]) for step in steps), sorted(2 * list(range(m))), name=f"micro-batches of stage {stage} of {p}, m={m}")
-    seconds = on_the_clock(schedules).seconds
-    assert seconds == (m + p - 1) * 3, f"p={p} m={m}: the schedule takes {seconds} s, {(m + p - 1) * 3} are enough"
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade": true, "grade_id": "schedules_test_1f1b", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
-lk.checks.expect_equal(one_f_one_b(1, 2, 3), ["F0", "B0", "F1", "B1", "F2", "B2"], name="the last stage of 2")
-for p, m in [(4, 4), (4, 8), (4, 16), (3, 5), (5, 2), (1, 3)]:  # also fewer micro-batches than stages, and one stage alone
-    schedules = [one_f_one_b(stage, p, m) for stage in range(p)]
-    for stage, steps in enumerate(schedules):
-        lk.checks.expect_equal(sorted(steps), sorted(f"{kind}{i}" for kind in "BF" for i in range(m)), name=f"steps of stage {stage} of {p}, m={m}, sorted")
-        most = most_live(steps)
-        assert most <= min(m, p - stage), f"stage {stage} of {p}, m={m}: {most} micro-batches are live, at most {min(m, p - stage)} may be"
+        name = f"{what}, stage {stage} of {p}, m={m}"
+        assert isinstance(steps, list), f"{name}: return a list of steps such as 'F0', not {type(steps).__name__}"
+        wanted = sorted(f"{kind}{i}" for kind in "BF" for i in range(m))
+        extra = sorted({str(step) for step in steps} - set(wanted))
+        assert not extra, f"{name}: {', '.join(extra)}: there are only micro-batches 0 to {m - 1}"
+        lk.checks.expect_equal(sorted(steps), wanted, name=f"{name}: the steps, sorted")
+        late = [i for i in range(m) if steps.index(f"B{i}") < steps.index(f"F{i}")]
+        assert not late, f"{name}: B{late[:1][0]} stands before F{late[:1][0]}"
+        most, limit = most_live(steps), m if all_live else min(m, p - stage)
+        ahead = (
+            "how many forward passes come before the first backward pass? as many as stages after this one, plus one"
+        )
+        assert most <= limit, f"{name}: {most} micro-batches are live, at most {limit} may be\n  next      {ahead}"
     seconds, best = on_the_clock(schedules).seconds, 3 * (m + p - 1)  # so that the bubble is (p - 1) / (m + p - 1)
-    assert seconds == best, f"p={p} m={m}: the schedule takes {seconds} s, {best} are enough; lk.widgets.rank_timeline(on_the_clock(schedules)) shows who waits"
+    step = "too few forward passes before the first B leave later stages idle; lk.widgets.rank_timeline(on_the_clock(schedules))"
+    assert seconds == best, (
+        f"{what}, p={p} m={m}: takes {seconds} s, {best} are enough\n  next      {step} shows who waits"
+    )
 
-# %%
-with lk.picture(
-    "The same length, the same bubble; but count the micro-batches that are live at once on stage 0."
-):
+
+# %% nbgrader={"grade": true, "grade_id": "schedules_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+cases = [(4, 8), (3, 4), (1, 3), (5, 3)]
+### BEGIN HIDDEN TESTS
+cases += [(2, 1), (4, 4), (4, 16), (3, 7)]
+### END HIDDEN TESTS
+for p, m in cases:
+    schedules = [gpipe(stage, p, m) for stage in range(p)]
+    check_schedules(schedules, m, "GPipe", all_live=True)
+    for stage, steps in enumerate(schedules):
+        lk.checks.expect_equal(
+            [step[0] for step in steps],
+            ["F"] * m + ["B"] * m,
+            name=f"GPipe, stage {stage} of {p}, m={m}: all F, then all B",
+        )
+print("GPipe: all forward passes, then all backward passes, and only the bubble is idle.")
+
+# %% nbgrader={"grade": true, "grade_id": "schedules_test_1f1b", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+for p, m in [(3, 4), (4, 4), (4, 8), (4, 16)]:
+    check_schedules([one_f_one_b(stage, p, m) for stage in range(p)], m, "1F1B")
+lk.checks.expect_equal(one_f_one_b(1, 2, 3), ["F0", "B0", "F1", "B1", "F2", "B2"], name="1F1B, the last stage of 2")
+lk.checks.expect_equal(
+    one_f_one_b(0, 3, 4), ["F0", "F1", "F2", "B0", "F3", "B1", "B2", "B3"], name="1F1B, stage 0 of 3"
+)
+print("1F1B: as long as GPipe, and at most p - s live micro-batches on stage s.")
+
+# %% nbgrader={"grade": true, "grade_id": "schedules_test_few", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+for p, m in [(5, 2), (4, 1), (1, 3), (3, 5)]:  # fewer micro-batches than stages; one stage alone; an odd number
+    check_schedules([one_f_one_b(stage, p, m) for stage in range(p)], m, "1F1B")
+print("1F1B: also with fewer micro-batches than stages, and with one stage alone.")
+
+# %% jupyter={"source_hidden": true}
+with lk.picture("The same length, the same bubble; but count the micro-batches that are live at once on stage 0."):
     traces = {}
     for name, f in {"GPipe": gpipe, "1F1B": one_f_one_b}.items():
         schedules = [f(stage, 4, 8) for stage in range(4)]
@@ -762,16 +1189,18 @@ with lk.picture(
     display(lk.widgets.rank_timeline(traces["1F1B"]))
 
 # %% [markdown]
-# The bubble is (p − 1)/(m + p − 1): more micro-batches shrink it, and only 1F1B can afford them. Move the sliders.
+# Where does the bubble come from? A stage works for m forward and m backward passes: m slots of (F + B). Stage 0 waits while one micro-batch goes
+# to the last stage and comes back, p − 1 slots. So the whole takes m + p − 1 slots, and the bubble is (p − 1)/(m + p − 1). More micro-batches shrink it,
+# and only 1F1B has the memory for many. Move the sliders.
 
-# %%
+# %% jupyter={"source_hidden": true}
 lk.widgets.pipeline_gantt(stages=4, micro_batches=8, schedule="1f1b")
 
 # %% [markdown]
-# A list of steps is a program, too. The next cell *trains* by your lists: each stage is a rank with a layer of its own, activations go to the right and gradients to the left.
+# A list of steps is a program, too. The next cell *trains* with your lists: each stage is a rank with a layer of its own. Activations go to the right and gradients to the left.
 
 
-# %% nbgrader={"grade": false, "grade_id": "pipeline", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "pipeline", "locked": true, "schema_version": 3, "solution": false, "task": false}
 def stage_weight(stage):
     return torch.linspace(-1, 1, 16).reshape(4, 4).roll(stage, 1).requires_grad_()
 
@@ -804,7 +1233,7 @@ def run_pipeline(steps, micro_batches):
     return weight.grad
 
 
-# %%
+# %% jupyter={"source_hidden": true}
 with lk.picture("Four stages, your schedule, real gradients: those of one process."):
     generator = torch.Generator().manual_seed(seed)
     micro_batches = [torch.randn(3, 4, generator=generator) for i in range(6)]
@@ -824,16 +1253,25 @@ with lk.picture("Four stages, your schedule, real gradients: those of one proces
 # %% [markdown]
 # ## Part 5 · Memory
 #
-# Mixed-precision training with Adam keeps for each parameter: the weight and the gradient in 16 bits, and in 32 bits a copy of the weight and two
+# Mixed-precision training with Adam keeps for each parameter the weight and the gradient in 16 bits, and in 32 bits a copy of the weight and two
 # moments. That is 2 + 2 + 12 = 16 bytes, before the first activation. Data parallelism holds all of it on every rank. **ZeRO** shards it over the
-# N ranks instead: stage 1 the optimizer's 12 bytes, stage 2 the gradient as well, stage 3 (FSDP) the weight, too.
+# N ranks: stage 1 shards the optimizer's 12 bytes, stage 2 also the gradient, stage 3 (FSDP) also the weight. ([Chapter 10, ZeRO](../../course/chapters/10_training.md).)
 
 # %% [markdown]
-# ### Task 8 · ZeRO
-# *10 points · 18 minutes · ●●●○*
+# ### Task 9 · ZeRO
+# *10 points · 26 minutes · ●●●○*
 #
-# First the arithmetic, then stage 1 itself. An all-reduce is a reduce-scatter and an all-gather; so do the optimizer's step *between* the two, each rank on its own chunk: it then
-# needs only that chunk's moments. `reduce_scatter` and `all_gather` below are the library's, for sizes that p does not divide.
+# First the arithmetic, then stage 1 itself. An all-reduce is a reduce-scatter and an all-gather (task 4). Stage 1 puts the optimizer's step *between* the two,
+# so that each rank updates its own chunk and keeps the moments of that chunk alone:
+#
+# ```
+#                      gradient [n] of each rank
+# reduce_scatter       chunk of the sum of all gradients      then / p
+# Adam on the chunk    moments m, v of the chunk, and the chunk of the parameter
+# all_gather           parameter [n] on every rank
+# ```
+#
+# `reduce_scatter(x)` and `all_gather(chunk, n)` in the next cell call the library, and also take sizes that p does not divide. Like your own, they *sum*, and cut as `torch.tensor_split` does.
 #
 # Adam with gradient $g$ in step $t = 1, 2, …$ is $m \leftarrow 0.9\,m + 0.1\,g$, $\ v \leftarrow 0.999\,v + 0.001\,g^2$ and
 #
@@ -843,7 +1281,7 @@ with lk.picture("Four stages, your schedule, real gradients: those of one proces
 lk.predict("zero")
 
 
-# %% nbgrader={"grade": false, "grade_id": "zero_collectives", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "zero_collectives", "locked": true, "schema_version": 3, "solution": false, "task": false}
 def reduce_scatter(x):
     """This rank's chunk, cut as by torch.tensor_split, of the sum of x [n] over all ranks."""
     rank, p, _, _ = neighbours()
@@ -898,72 +1336,145 @@ def zero1_step(parameter, gradient, m, v, step, lr=0.01):
 
 
 # %% nbgrader={"grade": true, "grade_id": "zero_test_bytes", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
-for stage, expected in enumerate([120e9, 31.40625e9, 16.640625e9, 1.875e9]):  # the paper's table: 120, 31.4, 16.6 and 1.9 GB
-    lk.checks.expect_close(state_bytes(7.5e9, 64, stage), expected, rtol=1e-12, name=f"7.5 billion parameters on 64 ranks, stage {stage}")
+cases = {(7.5e9, 64): [120e9, 31.40625e9, 16.640625e9, 1.875e9]}  # the paper's table: 120, 31.4, 16.6 and 1.9 GB
+cases[1e9, 1] = [16e9] * 4  # one rank alone keeps all of it
 ### BEGIN HIDDEN TESTS
-for count, p in [(1e9, 1), (70e9, 7), (405e9, 1024)]:
-    for stage, (kept, shared) in enumerate([(16, 0), (4, 12), (2, 14), (0, 16)]):
-        lk.checks.expect_close(state_bytes(count, p, stage), count * (kept + shared / p), rtol=1e-12, name=f"{count:.0e} parameters on {p} ranks, stage {stage}")
+for count, p in [(70e9, 7), (405e9, 1024)]:
+    cases[count, p] = [count * (kept + shared / p) for kept, shared in [(16, 0), (4, 12), (2, 14), (0, 16)]]
 ### END HIDDEN TESTS
+for (count, p), expected in cases.items():
+    for stage, wanted in enumerate(expected):
+        step = "each stage shards what the stage before it shards, and one thing more"
+        alone = [("only this stage's own part is sharded", step, {2: 14 + 2 / p, 3: 14 + 2 / p}.get(stage, 0) * count)]
+        name = f"{count:.1e} parameters on {p} ranks, stage {stage}"
+        expect_or_name(state_bytes(count, p, stage), wanted, name, alone, rtol=1e-12)
+print("The four numbers of the ZeRO paper's table.")
 
-# %% nbgrader={"grade": true, "grade_id": "zero_test_step", "locked": true, "points": 7, "schema_version": 3, "solution": false, "task": false}
-def adam_on_one(parameter, gradients):
-    """torch's own Adam on one rank, with the mean of the ranks' gradients[rank][step]: the parameter and its moments."""
+
+# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "zero_slips", "locked": true, "schema_version": 3, "solution": false, "task": false}
+def adam_on_one(parameter, gradients, scale=1.0):
+    """torch's own Adam on one rank, on the mean of the ranks' gradients[rank][step] times a scale: parameter and moments."""
     weight = parameter.clone().requires_grad_()
     adam = torch.optim.Adam([weight], lr=0.01)
     for every in zip(*gradients):
-        weight.grad = torch.stack(every).mean(0)
+        weight.grad = torch.stack(every).mean(0) * scale
         adam.step()
     return weight.detach(), adam.state[weight]["exp_avg"], adam.state[weight]["exp_avg_sq"]
 
 
-cases = [(2, 6, 1), (3, 10, 4)]
+def check_adam(ended, parameter, gradients, what):
+    """Each rank has the new parameter and the moments of its chunk, or the message says what it has."""
+    __tracebackhide__ = True
+    p, chunk = len(gradients), torch.tensor_split
+    good, summed = adam_on_one(parameter, gradients), adam_on_one(parameter, gradients, p)
+    own = [adam_on_one(parameter, [gradient]) for gradient in gradients]
+    for rank, values in enumerate(ended):
+        for name, value, tolerance, at in (
+            ("m", values[1], 1e-7, 1),
+            ("v", values[2], 1e-9, 2),
+        ):  # of its chunk, and of no other
+            scale = "the scale is missing: reduce_scatter sums, so divide by p"
+            slips = [("computed from the sum of the gradients", scale, chunk(summed[at], p)[rank])]
+            step = "use what reduce_scatter returns"
+            slips.append(("computed from this rank's own gradient", step, chunk(own[rank][at], p)[rank]))
+            slips.append(("these are the moments of the whole parameter", "keep those of the rank's chunk", good[at]))
+            full = f"{name} on rank {rank} of {p}, {what}"
+            expect_or_name(value, chunk(good[at], p)[rank], full, slips, rtol=1e-4, atol=tolerance)
+        start = "the bias corrections 1 - 0.9^t and 1 - 0.999^t are missing, or sit in the moments that are returned"
+        plain = parameter - 0.01 * good[1] / (good[2].sqrt() + 1e-8)
+        slips = [("the update has no bias correction", start, plain)]
+        slips.append(("the parameter did not change", "return what all_gather returns", parameter))
+        expect_or_name(values[0], good[0], f"parameter on rank {rank} of {p}, {what}", slips, rtol=1e-5, atol=1e-6)
+
+
+# %% nbgrader={"grade": true, "grade_id": "zero_test_step", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+generator = torch.Generator().manual_seed(707)
+parameter = torch.randn(6, generator=generator)
+gradients = [[torch.randn(6, generator=generator)] for _ in range(2)]
+now = ranks.each([every[0] for every in gradients])
+run = lk.checks.run_ranks(zero1_step, 2, parameter, now, torch.zeros(3), torch.zeros(3), 1)
+check_adam(run.values, parameter, gradients, "the first step")
+lk.checks.expect_messages(
+    run.trace, collectives={"reduce_scatter": 1, "all_gather": 1}, messages=0, name="2 ranks, 6 parameters"
+)
+print("2 ranks, one step: torch's own Adam, with the moments of one half on each rank.")
+
+# %% nbgrader={"grade": true, "grade_id": "zero_test_steps", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+cases = [(3, 10, 4), (1, 5, 2)]  # chunks of unequal size, one rank alone
 ### BEGIN HIDDEN TESTS
-cases += [(1, 5, 2), (4, 23, 3), (5, 12, 2)]  # p divides n, and does not
+cases += [(4, 23, 3), (5, 12, 2)]
 ### END HIDDEN TESTS
 generator = torch.Generator().manual_seed(708)
 for p, n, steps in cases:
     parameter, sizes = torch.randn(n, generator=generator), chunk_sizes(n, p)
     gradients = [[torch.randn(n, generator=generator) for _ in range(steps)] for _ in range(p)]
-    expected = adam_on_one(parameter, gradients)
     weights, m, v = [parameter] * p, [torch.zeros(size) for size in sizes], [torch.zeros(size) for size in sizes]
     for step in range(steps):  # what a step returns is what the next one gets
         now = ranks.each([every[step] for every in gradients])
         run = lk.checks.run_ranks(zero1_step, p, ranks.each(weights), now, ranks.each(m), ranks.each(v), step + 1)
         weights, m, v = (list(one) for one in zip(*run.values))
-        lk.checks.expect_messages(run.trace, collectives={"reduce_scatter": 1, "all_gather": 1}, messages=0, name=f"p={p} n={n}")
-    for rank in range(p):
-        lk.checks.expect_close(weights[rank], expected[0], rtol=1e-5, atol=1e-6, name=f"parameter on rank {rank} of {p} after {steps} steps, n={n}")
-        for name, moment, whole in (("m", m, expected[1]), ("v", v, expected[2])):  # of its chunk, and of no other
-            lk.checks.expect_close(moment[rank], torch.tensor_split(whole, p)[rank], rtol=1e-4, atol=1e-7, name=f"{name} on rank {rank} of {p}, n={n}")
+        lk.checks.expect_messages(
+            run.trace, collectives={"reduce_scatter": 1, "all_gather": 1}, messages=0, name=f"p={p} n={n}"
+        )
+    check_adam(list(zip(weights, m, v)), parameter, gradients, f"{n} parameters, after {steps} steps")
+print("Several steps, and sizes that p does not divide.")
 
-# %%
-with lk.picture(
-    "What a rank keeps of 7.5 billion parameters; the last column is the ZeRO paper's."
-):
+# %% nbgrader={"grade": true, "grade_id": "zero_test_arguments", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+before = [torch.arange(6.0), torch.ones(6), torch.full((3,), 0.5), torch.full((3,), 0.25)]
+run = lk.checks.run_ranks(zero1_step, 2, *before, 3, 0.5, arguments=True)
+for rank, (value, after) in enumerate(run.values):
+    for name, one, good in zip(
+        ("parameter", "gradient", "m", "v"),
+        after,
+        (torch.arange(6.0), torch.ones(6), torch.full((3,), 0.5), torch.full((3,), 0.25)),
+    ):
+        lk.checks.expect_close(one, good, rtol=0, name=f"{name} on rank {rank} after the call, unchanged")
+    lk.checks.expect_close(value[1], torch.full((3,), 0.55), rtol=1e-6, name=f"m on rank {rank}")
+    rate = torch.arange(6.0) - 0.5 * (0.55 / 0.271) / (math.sqrt(0.25075 / 0.002997001) + 1e-8)
+    lk.checks.expect_close(value[0], rate, rtol=1e-5, atol=1e-6, name=f"parameter on rank {rank}, lr=0.5")
+print("The arguments are unchanged after the call, and lr is used.")
+
+# %% jupyter={"source_hidden": true}
+with lk.picture("What a rank keeps of 7.5 billion parameters; the last column is the ZeRO paper's."):
     for stage in range(4):
         columns = [f"{state_bytes(7.5e9, p, stage) / 1e9:6.1f} GB" for p in (1, 8, 64)]
         print(f"stage {stage}, on 1, 8 and 64 ranks: {' '.join(columns)}")
 
 # %% [markdown]
-# Activations come on top. Here they are for a real model on a real GPU; move the sliders, and watch what ZeRO does not touch.
+# Activations come on top. Here they are for a real model on a real GPU. Move the sliders, and look for what ZeRO does not change.
 
-# %%
+# %% jupyter={"source_hidden": true}
 lk.widgets.memory_bars("llama-2-7b", data=64, zero=1)
 
 # %% [markdown]
 # ## Part 6 · Experts
 #
-# A **mixture of experts** has many MLPs in a layer and sends each token to a few of them: parameters of all, computation of a few. Experts live on different ranks,
-# so tokens travel: **dispatch** to where their experts are, compute, **combine** back at home. Both are all-to-alls with ragged counts that nobody knows before the router
-# has spoken, so the counts go first.
+# A **mixture of experts** has many MLPs in a layer and sends each token to a few of them. It has the parameters of all experts, and computes with a few. Experts live on different ranks,
+# so tokens travel: **dispatch** each to the ranks of its experts, compute, **combine** the results back at home. Both are all-to-alls with unequal counts. No rank knows the counts before the router
+# has chosen, so the counts are sent first. ([Chapter 10, experts](../../course/chapters/10_training.md).)
 
 # %% [markdown]
-# ### Task 9 · Dispatch and combine
-# *8 points · 18 minutes · ●●●●*
+# ### Task 10 · Dispatch and combine
+# *8 points · 26 minutes · ●●●●*
 #
 # Expert e lives on rank e. Use `dist.all_to_all_single(output, input, output_splits, input_splits)`: the input's rows are grouped by destination,
-# `input_splits[j]` of them go to rank j, and the output's come grouped by source. Without splits, equal shares.
+# and `input_splits[j]` of them go to rank j. The output's rows arrive grouped by source. Without splits, all ranks get equal shares.
+#
+# Two ranks. Rank 0 has the tokens a, b and c with one expert each (k = 1), and rank 1 has none:
+#
+# ```
+# on rank 0
+# choice                      [[1], [0], [1]]      a goes to expert 1, b to 0, c to 1
+# choice, flat                [1, 0, 1]            row i belongs to token i // k
+# stable argsort of that      [1, 0, 2]            rows leave in the order  b | a c
+# leaving                     [1, 2]               1 row to rank 0, 2 rows to rank 1
+# arriving (all-to-all)       [1, 0]               1 row from rank 0, none from rank 1
+# rows there, expert, back    [E0(b), E1(a), E1(c)]    in the order in which they left
+# put back to rows 1, 0, 2    [E1(a), E0(b), E1(c)]    in the order of the tokens
+# ```
+#
+# Then multiply each row by its gate and add the k rows of each token. A rank without tokens takes part in all three all-to-alls, because its expert
+# has work. Its result has the shape [0, width]. (`reshape(0, k, -1)` fails: torch cannot compute a −1 from zero elements. Name the width.)
 
 # %%
 lk.predict("moe")
@@ -977,7 +1488,7 @@ def expert(rows, weight):
 
 # %% nbgrader={"grade": false, "grade_id": "moe", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def moe(x, choice, gate, weight):
-    """y[t] = Σ_j gate[t, j] · expert_choice[t, j](x[t]), the experts being spread over the ranks.
+    """y[t] = Σ_j gate[t, j] · expert_choice[t, j](x[t]), with expert e on rank e.
 
     x [tokens, width]: this rank's tokens (each rank has its own number of them, perhaps none).
     choice int64 [tokens, k]: the k experts of each token. gate [tokens, k]: their shares. weight:
@@ -1001,48 +1512,90 @@ def moe(x, choice, gate, weight):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "moe_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "moe_slips", "locked": true, "schema_version": 3, "solution": false, "task": false}
 def moe_case(p, k, tokens, width, seed, experts=None):
-    """Arguments for each rank, and what must come out: one token at a time, in float64."""
+    """Arguments for each rank: x, choice, gate and the weight of its expert."""
     generator = torch.Generator().manual_seed(seed)
     weights = [torch.randn(width, width, generator=generator) for _ in range(p)]
-    arguments, expected = [], []
+    arguments = []
     for n in tokens:
         x = torch.randn(n, width, generator=generator)
-        choice = torch.rand(n, experts or p, generator=generator).argsort(1)[:, :k]
-        gate = torch.rand(n, k, generator=generator)
-        arguments.append((x, choice, gate, weights[len(arguments)]))
-        y = np.zeros((n, width))
-        for t in range(n):
-            for j in range(k):
-                y[t] += gate[t, j].item() * np.maximum(x[t].double().numpy() @ weights[choice[t, j]].double().numpy(), 0)
-        expected.append(y)
-    return arguments, expected
+        chosen = torch.rand(n, experts or p, generator=generator).argsort(1)[:, :k]
+        arguments.append((x, chosen, torch.rand(n, k, generator=generator), weights[len(arguments)]))
+    return arguments
 
 
-cases = [moe_case(2, 1, [3, 2], 4, seed=1), moe_case(3, 2, [4, 1, 5], 4, seed=2)]
-### BEGIN HIDDEN TESTS
-cases += [
-    moe_case(4, 2, [7, 3, 6, 5], 5, seed=3),
-    moe_case(4, 2, [6, 0, 9, 1], 3, seed=4),  # a rank without tokens
-    moe_case(5, 1, [8, 8, 8, 8, 8], 2, seed=5, experts=2),  # experts that nobody wants
-    moe_case(1, 1, [4], 3, seed=6),
-]
-### END HIDDEN TESTS
-for arguments, expected in cases:
+def one_by_one(arguments, rank, gated=True, experts=True, sort=0, cyclic=False):
+    """A rank's y in float64, one token and one expert at a time; the flags leave something out."""
+    x, chosen, gate, _ = arguments[rank]
+    n, k, rows = len(x), chosen.shape[1], []
+    for i, e in enumerate(chosen.flatten().tolist()):
+        token = x[i % n if cyclic else i // k].double().numpy()
+        rows.append(np.maximum(token @ arguments[e][3].double().numpy(), 0) if experts else token)
+    by_expert = torch.argsort(chosen.flatten(), stable=True).tolist()
+    for _ in range(sort):
+        rows = [rows[i] for i in by_expert]
+    y = np.zeros(tuple(x.shape))
+    for i, row in enumerate(rows):
+        y[i // k] += row * (gate[i // k, i % k].item() if gated else 1.0)
+    return y
+
+
+def check_moe(run, arguments, what):
+    """Each rank has its tokens' results in their order; and only the rows that must travel have travelled."""
+    __tracebackhide__ = True
     p, k, width = len(arguments), arguments[0][1].shape[1], arguments[0][0].shape[1]
-    run = lk.checks.run_ranks(moe, p, *(ranks.each(list(one)) for one in zip(*arguments)))
-    arrived = [sum(int((choice == rank).sum()) for _, choice, _, _ in arguments) for rank in range(p)]
+    arrived = [sum(int((one[1] == rank).sum()) for one in arguments) for rank in range(p)]
     for rank, (x, *_) in enumerate(arguments):
-        lk.checks.expect_close(run.values[rank], expected[rank], rtol=1e-5, atol=1e-5, name=f"y on rank {rank} of {p}, {len(x)} tokens, k={k}")
-        sent = [call.bytes for call in run.trace.of(rank, "collective")]
-        lk.checks.expect_equal(sent, [8 * p, 4 * width * k * len(x), 4 * width * arrived[rank]], name=f"bytes of counts, rows there, rows back, by rank {rank} of {p}")
-    lk.checks.expect_messages(run.trace, collectives={"all_to_all": 3}, messages=0, name=f"p={p} k={k}")
+        place = "row i of what comes back belongs to the row that the argsort has at i"
+        slips = [("the rows are still in the order of the experts", place, one_by_one(arguments, rank, sort=1))]
+        slips.append(("the order was applied twice, not undone", place, one_by_one(arguments, rank, sort=2)))
+        token = "row i of the flat choices belongs to token i // k"
+        slips.append(("rows of other tokens were sent", token, one_by_one(arguments, rank, cyclic=True)))
+        gates = one_by_one(arguments, rank, gated=False)
+        slips.append(("the gates are missing", "multiply each row by its gate before the sum", gates))
+        applied = one_by_one(arguments, rank, experts=False)
+        slips.append(("no expert was applied", "call expert(rows, weight) on what arrives", applied))
+        name = f"y on rank {rank} of {p}, {len(x)} tokens, k={k}{what}"
+        expect_or_name(run.values[rank], one_by_one(arguments, rank), name, slips, rtol=1e-5, atol=1e-5)
+    lk.checks.expect_messages(run.trace, collectives={"all_to_all": 3}, messages=0, name=f"p={p} k={k}{what}")
+    for rank, (x, *_) in enumerate(arguments):
+        sent = [call.bytes for call in run.trace.of(rank, "collective")][1:]
+        row = f"bytes of rows there and rows back, by rank {rank} of {p}{what}"
+        lk.checks.expect_equal(sent, [4 * width * k * len(x), 4 * width * arrived[rank]], name=row)
 
-# %%
-with lk.picture(
-    "Even a router without favourites loads experts unevenly, and the fullest sets the time."
-):
+
+# %% nbgrader={"grade": true, "grade_id": "moe_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+for p, tokens in [(2, [3, 2]), (3, [4, 4, 4])]:
+    arguments = moe_case(p, 1, tokens, 4, seed=1)
+    run = lk.checks.run_ranks(moe, p, *(ranks.each(list(one)) for one in zip(*arguments)))
+    check_moe(run, arguments, "")
+print("One expert per token: rows travel there and back, and end in the order of the tokens.")
+
+# %% nbgrader={"grade": true, "grade_id": "moe_test_two", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+cases = [moe_case(3, 2, [4, 1, 5], 4, seed=2), moe_case(1, 1, [4], 3, seed=6)]  # two experts per token; one rank alone
+### BEGIN HIDDEN TESTS
+cases += [moe_case(4, 2, [7, 3, 6, 5], 5, seed=3), moe_case(4, 3, [2, 5, 1, 8], 2, seed=7)]
+### END HIDDEN TESTS
+for arguments in cases:
+    run = lk.checks.run_ranks(moe, len(arguments), *(ranks.each(list(one)) for one in zip(*arguments)))
+    check_moe(run, arguments, "")
+print("Several experts per token, and unequal numbers of tokens.")
+
+# %% nbgrader={"grade": true, "grade_id": "moe_test_empty", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+cases = {", a rank without tokens": moe_case(2, 1, [3, 0], 4, seed=8)}
+cases[", experts that no token chooses"] = moe_case(3, 1, [2, 4, 3], 4, seed=9, experts=1)
+### BEGIN HIDDEN TESTS
+cases[", one rank of four without tokens"] = moe_case(4, 2, [6, 0, 9, 1], 3, seed=4)
+cases[", three of five experts that no token chooses"] = moe_case(5, 1, [8, 8, 8, 8, 8], 2, seed=5, experts=2)
+### END HIDDEN TESTS
+for what, arguments in cases.items():
+    run = lk.checks.run_ranks(moe, len(arguments), *(ranks.each(list(one)) for one in zip(*arguments)))
+    check_moe(run, arguments, what)
+print("A rank without tokens, and experts that no token chooses.")
+
+# %% jupyter={"source_hidden": true}
+with lk.picture("Even a random router loads experts unevenly, and the layer takes as long as the fullest expert."):
     generator = torch.Generator().manual_seed(seed)
     tokens = [torch.randn(64, 8, generator=generator) for _ in range(8)]
     choices = [torch.rand(64, 8, generator=generator).argsort(1)[:, :2] for _ in range(8)]
@@ -1056,14 +1609,34 @@ with lk.picture(
 # %% [markdown]
 # ## Part 7 · Long sequences
 #
-# Attention of n tokens needs n² scores. For a million tokens no rank can hold them, nor even all keys and values. **Ring attention** cuts the *sequence*: each rank has a block of
-# queries, keys and values. Its queries stay; keys and values travel around the ring. The softmax needs its maximum and its sum over all keys, which come in blocks; so keep a
-# *running* maximum, sum and output, and rescale them whenever the maximum grows (the **online softmax**, which FlashAttention uses inside one GPU).
-# On a cluster the next block travels while this one is computed with; here one after the other will do.
+# Attention over n tokens needs n² scores. For a million tokens no rank can hold them, nor even all keys and values. **Ring attention** cuts the *sequence*: each rank has a block of
+# queries, keys and values. Its queries stay, and keys and values travel around the ring. The softmax needs its maximum and its sum over all keys, which arrive in blocks. So keep a
+# *running* maximum, sum and output, and rescale sum and output whenever the maximum grows (the **online softmax**, which FlashAttention uses inside one GPU).
+# On a cluster the next block travels while this one is in use. Here, one after the other is enough.
 
 # %% [markdown]
-# ### Task 10 · Ring attention
-# *8 points · 18 minutes · ●●●●*
+# ### Task 11 · Ring attention
+# *8 points · 26 minutes · ●●●●*
+#
+# One query, with d = 1. Block A has the scores 5 and 5 and the values 10 and 20. Block B has the score 7 and the value 40:
+#
+# ```
+#                      maximum    sum                            output, not yet divided
+# start                -inf       0                              0
+# after block A        5          1 + 1 = 2                      1·10 + 1·20 = 30
+# after block B        7          2·exp(5 - 7) + 1 = 1.2707      30·exp(5 - 7) + 1·40 = 44.060
+# end                                                            44.060 / 1.2707 = 34.675
+# ```
+#
+# That is the softmax over all three: (10·e⁵ + 20·e⁵ + 40·e⁷) / (e⁵ + e⁵ + e⁷) = 34.675. And the blocks of four ranks, on the ring:
+#
+# ```
+#                    rank 0     rank 1     rank 2     rank 3
+# computes with      block 0    block 1    block 2    block 3       then all send to the right
+# computes with      block 3    block 0    block 1    block 2       then all send to the right
+# computes with      block 2    block 3    block 0    block 1       then all send to the right
+# computes with      block 1    block 2    block 3    block 0       end: nothing is sent
+# ```
 
 # %%
 lk.predict("ring_attention")
@@ -1097,29 +1670,106 @@ def ring_attention(q, k, v, lengths):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "ring_attention_test", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
-cases = [(2, 1, 4, [3, 3]), (3, 2, 4, [4, 2, 3])]
-### BEGIN HIDDEN TESTS
-cases += [(1, 2, 3, [5]), (4, 3, 8, [1, 6, 2, 5]), (5, 1, 2, [3, 3, 3, 3, 1])]
-### END HIDDEN TESTS
-generator = torch.Generator().manual_seed(710)
-for p, heads, d, lengths in cases:
-    q, k, v = (torch.randn(heads, sum(lengths), d, generator=generator, dtype=torch.float64) * scale for scale in (30, 30, 1))
-    scores = (q @ k.mT / math.sqrt(d)).numpy()  # large on purpose: exp overflows unless the maximum is taken off
+# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "ring_attention_slips", "locked": true, "schema_version": 3, "solution": false, "task": false}
+def attention_case(heads, lengths, d, seed, size):
+    """q, k, v of the whole sequence in float64; the scores grow with size squared."""
+    generator = torch.Generator().manual_seed(seed)
+    scales = (size, size, 1)
+    return [torch.randn(heads, sum(lengths), d, generator=generator, dtype=torch.float64) * scale for scale in scales]
+
+
+def in_blocks(whole, lengths):
+    return ranks.each([part.contiguous() for part in whole.split(lengths, dim=1)])
+
+
+def plain_attention(q, k, v, keys=None, scale=None):
+    """Attention in numpy, over some of the keys."""
+    chosen = np.arange(k.shape[1]) if keys is None else np.asarray(keys)
+    scores = q.numpy() @ k.numpy()[:, chosen].transpose(0, 2, 1) / (scale or math.sqrt(q.shape[-1]))
     shares = np.exp(scores - scores.max(-1, keepdims=True))
-    expected = np.split(shares / shares.sum(-1, keepdims=True) @ v.numpy(), np.cumsum(lengths)[:-1], axis=1)
-    blocks = (ranks.each([part.contiguous() for part in one.split(lengths, dim=1)]) for one in (q, k, v))
-    run = lk.checks.run_ranks(ring_attention, p, *blocks, lengths)
+    return shares / shares.sum(-1, keepdims=True) @ v.numpy()[:, chosen]
+
+
+def not_rescaled(q, k, v, order, fade_sum, fade_output):
+    """The blocks one after the other, but sum or output keep the scale of an older maximum."""
+    maxima, parts = np.full((*q.shape[:2], 1), -np.inf), []
+    for keys in order:
+        scores = q.numpy() @ k.numpy()[:, keys].transpose(0, 2, 1) / math.sqrt(q.shape[-1])
+        maxima = np.maximum(maxima, scores.max(-1, keepdims=True))
+        shares = np.exp(scores - maxima)
+        parts.append((maxima, shares.sum(-1, keepdims=True), shares @ v.numpy()[:, keys]))
+    total = sum(part * (np.exp(top - maxima) if fade_sum else 1) for top, part, _ in parts)
+    return sum(part * (np.exp(top - maxima) if fade_output else 1) for top, _, part in parts) / total
+
+
+def check_attention(run, whole, lengths, what):
+    """Each rank has the attention of its queries over all keys, or the message says over which."""
+    __tracebackhide__ = True
+    p, ends = len(lengths), np.cumsum(lengths)
+    places = [np.arange(end - length, end) for end, length in zip(ends, lengths)]
+    every = np.arange(ends[-1])
+    mean = sum(plain_attention(*whole, keys) for keys in places) / p
     for rank in range(p):
-        lk.checks.expect_close(run.values[rank], expected[rank], rtol=1e-8, atol=1e-9, name=f"output on rank {rank} of {p}, lengths {lengths}")
+        name = f"output on rank {rank} of {p}, lengths {lengths}, {what}"
+        value = run.values[rank]
+        finite = not torch.is_tensor(value) or bool(torch.isfinite(value).all())
+        step = "subtract the running maximum from the scores before exp; start it at -inf"
+        assert finite, f"{name}: NaN or Inf: exp overflowed, or the maximum is missing\n  next      {step}"
+        slips = [("each block's softmax was averaged", "one maximum and one sum run over all blocks", mean)]
+        step = "the first block is the rank's own, and p - 1 more arrive"
+        slips.append(("this is attention over the rank's own block", step, plain_attention(*whole, places[rank])))
+        for c in range(p) if p > 1 else ():
+            left = plain_attention(*whole, np.setdiff1d(every, places[c]))
+            turn = "off by one turn of the ring: compute with p blocks, send p - 1 times"
+            slips.append((f"block {c} is missing from the softmax", turn, left))
+            twice = np.concatenate([every, places[c]])
+            slips.append((f"block {c} is in the softmax twice", turn, plain_attention(*whole, twice)))
+        scale = "divide by the square root of d, the last dimension"
+        slips.append(("the scores are not divided by the square root of d", scale, plain_attention(*whole, scale=1.0)))
+        slips.append(("the scores are divided by d", scale, plain_attention(*whole, scale=whole[0].shape[-1])))
+        step = "multiply both by exp(old maximum - new maximum) with every block, then add the block's own"
+        order = [places[(rank - turn) % p] for turn in range(p)]
+        for looks, both in (("the output", (True, False)), ("the sum", (False, True)), ("", (False, False))):
+            looks = f"{looks} was not rescaled" if both[0] + both[1] else "neither sum nor output was rescaled"
+            slips.append((looks, step, not_rescaled(*whole, order, *both)))
+        slips = [(looks, step, wrong[:, places[rank]]) for looks, step, wrong in slips]
+        expected = plain_attention(*whole)[:, places[rank]]
+        expect_or_name(value, expected, name, slips, rtol=1e-8, atol=1e-9)
+
+
+def check_attention_messages(run, whole, lengths):
+    """p - 1 blocks of keys and values from each rank, to the right."""
+    __tracebackhide__ = True
+    p, (heads, _, d) = len(lengths), whole[0].shape
     lk.checks.expect_messages(
         run.trace,
         at_least_messages=p - 1,
         at_most_messages=2 * (p - 1),
-        sent_bytes=[2 * 8 * heads * d * (sum(lengths) - lengths[(rank + 1) % p]) for rank in range(p)],
+        sent_bytes=[16 * heads * d * (sum(lengths) - lengths[(rank + 1) % p]) for rank in range(p)],
         edges=[(rank, (rank + 1) % p) for rank in range(p)],
         name=f"p={p} lengths={lengths}",
     )
+
+
+# %% nbgrader={"grade": true, "grade_id": "ring_attention_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+for lengths in ([3, 3], [2, 2, 2, 2]):
+    whole = attention_case(2, lengths, 4, 709, 1)
+    run = lk.checks.run_ranks(ring_attention, len(lengths), *(in_blocks(one, lengths) for one in whole), lengths)
+    check_attention(run, whole, lengths, "ordinary scores")
+    check_attention_messages(run, whole, lengths)
+print("Blocks of equal length: softmax over the keys of all ranks; each block is sent p - 1 times, to the right.")
+
+# %% nbgrader={"grade": true, "grade_id": "ring_attention_test_lengths", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+cases = [(2, [3, 3], 4), (2, [4, 2, 3], 4), (1, [5], 3)]  # the scores are large: exp overflows without the maximum
+### BEGIN HIDDEN TESTS
+cases += [(3, [1, 6, 2, 5], 8), (1, [3, 3, 3, 3, 1], 2)]
+### END HIDDEN TESTS
+for heads, lengths, d in cases:
+    whole = attention_case(heads, lengths, d, 710, 30)
+    run = lk.checks.run_ranks(ring_attention, len(lengths), *(in_blocks(one, lengths) for one in whole), lengths)
+    check_attention(run, whole, lengths, "large scores")
+    check_attention_messages(run, whole, lengths)
+print("Large scores, and blocks of unequal length.")
 
 # %% nbgrader={"grade": true, "grade_id": "ring_attention_test_memory", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["claim"]
 # at most: q, k, v; two blocks of keys and values; the output and what it becomes; four matrices of one block's scores
@@ -1128,10 +1778,19 @@ generator = torch.Generator().manual_seed(711)
 q, k, v = (torch.randn(heads, sum(lengths), d, generator=generator) * scale for scale in (30, 30, 1))
 blocks = (ranks.each([part.contiguous() for part in one.split(lengths, dim=1)]) for one in (q, k, v))
 run = lk.checks.run_ranks(ring_attention, 8, *blocks, lengths, memory=True)
-lk.checks.expect_close(torch.cat(run.values, 1), F.scaled_dot_product_attention(q, k, v), rtol=1e-4, atol=1e-5, name="output of all 8 ranks")
+lk.checks.expect_close(
+    torch.cat(run.values, 1),
+    F.scaled_dot_product_attention(q, k, v),
+    rtol=1e-4,
+    atol=1e-5,
+    name="output of all 8 ranks",
+)
 for rank, memory in enumerate(run.memory):
     most = 4 * heads * (6 * lengths[rank] * d + 4 * max(lengths) * d + 4 * lengths[rank] * max(lengths))
-    assert memory.peak_bytes <= most, f"rank {rank} holds {memory.peak_bytes:,} bytes at its peak, at most {most:,} are needed: which blocks, or whose scores, does it keep?"
+    assert memory.peak_bytes <= most, (
+        f"rank {rank} holds {memory.peak_bytes:,} bytes at its peak, at most {most:,} are needed: which blocks, or whose scores, does it keep?"
+    )
+print("No rank ever has more than two blocks of keys and values.")
 
 # %% [markdown]
 # ## Part 8 · A plan for 64 GPUs
@@ -1139,35 +1798,46 @@ for rank, memory in enumerate(run.memory):
 # How much is there to cut? Parameters, FLOPs and activations follow from a model's shape, roughly by two rules of thumb, and exactly by counting.
 # Here are both, and what the rules leave out.
 
-# %%
+# %% jupyter={"source_hidden": true}
 lk.widgets.transformer_sizer("llama-3-70b", batch=1, sequence=8192)
 
 # %% [markdown]
-# Real jobs combine the cuts: tp ranks share each layer, pp stages share the layers, and dp such pipelines share the batch; dp · tp · pp is the number of GPUs. Before anyone rents
-# them, arithmetic says which layout fits, and which is fastest. For N parameters in L layers of width d, batches of B sequences of s tokens, in micro-batches of one sequence
-# (m = B/dp of them), with ZeRO-1, *recomputation* (a layer keeps its input alone, and computes the rest again when its backward pass comes) and *sequence
-# parallelism* (what tensor parallelism leaves whole is cut along the sequence):
+# Real jobs combine the cuts: tp ranks share each layer, pp stages share the layers, and dp such pipelines share the batch, so dp · tp · pp is the number of GPUs. Arithmetic says which
+# layout fits and which is fastest, before anyone rents GPUs. All of it follows from what you have written.
 #
-# $$\text{bytes a GPU} = \frac{N}{tp \cdot pp}\left(4 + \frac{12}{dp}\right) + \frac{s\,d}{tp}\left(\frac{2 L}{pp}\min(m, pp) + 34\right)$$
+# N parameters in L layers of width d; a batch of B sequences of s tokens; micro-batches of one sequence, so each pipeline has m = B/dp of them. The job uses ZeRO-1,
+# *recomputation* (a layer keeps only its input, and its backward pass computes the rest again) and *sequence
+# parallelism* (what tensor parallelism leaves whole is cut along the sequence, too). Beside each line is its value for an example: N = 10·10⁹, L = 40, d = 5,000,
+# s = 2,000, B = 16 on 16 GPUs, with dp = 4, tp = 2, pp = 2, so m = 4; a GPU reaches 400 TFLOP/s, NVLink and network carry 400 and 40 GB/s.
 #
-# (state as in task 8, the inputs of each layer of each live micro-batch, and 34 bytes a number inside the one layer that is being recomputed). And the step takes
+# **Bytes on the fullest GPU, stage 0**
 #
-# $$\underbrace{\frac{m + pp - 1}{m}}_{\text{bubble}} \left( \underbrace{\frac{8 N B s}{\text{GPUs} \cdot \text{FLOP/s}}}_{\text{compute}} + \underbrace{\frac{6 L m}{pp} \cdot
-#   \frac{2 (tp - 1)}{tp} \cdot \frac{2 s d}{\text{NVLink}}}_{\text{six all-reduces a layer and micro-batch}} \right)
-#   + \underbrace{\frac{2 (dp - 1)}{dp} \cdot \frac{2 N}{tp \cdot pp} \cdot \frac{1}{\text{network}}}_{\text{gradients and weights, once}}$$
+# 1. tp cuts every layer and pp cuts between layers, so a GPU has N/(tp·pp) parameters: 2.5·10⁹.
+# 2. Weight and gradient, 2 + 2 bytes, stay whole. The optimizer's 12 bytes are shared by dp ranks (task 9, stage 1): 4 + 12/dp = 7 bytes per parameter. Lines 1 and 2 together: 17.5 GB.
+# 3. The input of one layer for one micro-batch has s·d numbers of 2 bytes. Sequence parallelism divides it by tp: 10 MB.
+# 4. A stage has L/pp layers, and stage 0 of 1F1B has min(m, pp) live micro-batches (task 8). So L/pp · min(m, pp) = 40 such inputs are kept: 0.4 GB.
+# 5. One layer at a time is recomputed. Its activations take 34 bytes for each of the s·d numbers (Korthikanti et al., 2023), divided by tp: 0.17 GB. The sum is 18.07 GB.
 #
-# 8 and not 6 FLOPs a parameter and token, for the forward pass is done twice; two all-reduces each for forward, recomputed forward and backward.
+# **Seconds of a step**
+#
+# 1. 6 FLOPs per parameter and token, and 2 more because recomputation repeats the forward pass. A step has B·s tokens, and all GPUs share the work: 0.4 s.
+# 2. A layer has 2 all-reduces in the forward pass (task 7: the MLP, and attention), 2 in the repeated one and 2 in the backward pass: 6. A GPU executes L/pp layers for m micro-batches: 480 all-reduces.
+# 3. Each is of s·d numbers of 2 bytes, and a ring sends 2(tp − 1)/tp times that (task 4), over NVLink: 50 µs each, 0.024 s together.
+# 4. The pipeline stretches both by its bubble: m micro-batches take as long as m + pp − 1 (task 8): 5/4 · 0.424 s = 0.53 s.
+# 5. Once per step, gradients are reduce-scattered and weights all-gathered among dp ranks (task 9). Each sends (dp − 1)/dp of N/(tp·pp) numbers of 2 bytes, over the network: 0.1875 s. The sum is 0.7175 s.
 
 # %% [markdown]
-# ### Task 11 · Plan
-# *8 points · 15 minutes · ●●○○*
+# ### Task 12 · Plan
+# *8 points · 20 minutes · ●●●○*
+#
+# Turn the lines into two functions. Then search all layouts.
 
 # %%
 lk.predict("plan")
 
 
 # %% nbgrader={"grade": false, "grade_id": "plan_job", "locked": true, "schema_version": 3, "solution": false, "task": false}
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -1194,7 +1864,7 @@ llama = Job(
 
 # %% nbgrader={"grade": false, "grade_id": "plan", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def gpu_bytes(job, dp, tp, pp):
-    """Bytes on the GPU that has most, by the formula above."""
+    """Bytes on the fullest GPU, by the five lines above. dp divides job.batch."""
     ### BEGIN SOLUTION
     m = job.batch // dp
     state = job.parameters / (tp * pp) * (4 + 12 / dp)
@@ -1203,20 +1873,18 @@ def gpu_bytes(job, dp, tp, pp):
 
 
 def step_seconds(job, dp, tp, pp):
-    """Seconds of a step, by the formula above."""
+    """Seconds of a step, by the five lines above."""
     ### BEGIN SOLUTION
     m = job.batch // dp
     compute = 8 * job.parameters * job.batch * job.sequence / (job.gpus * job.flops_per_second)
-    reduces = (
-        6 * job.layers * m / pp * 2 * (tp - 1) / tp * 2 * job.sequence * job.width / job.nvlink
-    )
+    reduces = 6 * job.layers * m / pp * 2 * (tp - 1) / tp * 2 * job.sequence * job.width / job.nvlink
     gradients = 2 * (dp - 1) / dp * 2 * job.parameters / (tp * pp) / job.network
     return (m + pp - 1) / m * (compute + reduces) + gradients
     ### END SOLUTION
 
 
 def best_layout(job):
-    """The (dp, tp, pp) with the shortest step that fits into memory, or None if none fits.
+    """The (dp, tp, pp) with the shortest step that fits into job.memory, or None if none fits.
 
     dp · tp · pp = gpus; tp divides node (tensor parallelism stays inside one), pp divides layers,
     dp divides batch.
@@ -1234,59 +1902,180 @@ def best_layout(job):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "plan_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
-# worked by hand: 10 billion parameters, 40 layers of width 5,000, 16 sequences of 2,000 tokens on 16 GPUs; dp 4, tp 2, pp 2, so m = 4
-hand = Job(parameters=10e9, layers=40, width=5000, sequence=2000, batch=16, gpus=16, memory=40e9, flops_per_second=400e12, nvlink=400e9, network=40e9)
-lk.checks.expect_close(gpu_bytes(hand, 4, 2, 2), 10e9 / 4 * 7 + 5e6 * (40 * 2 + 34), rtol=1e-9, name="bytes: 17.5 GB of state and 0.57 GB of activations")
-lk.checks.expect_close(step_seconds(hand, 4, 2, 2), 5 / 4 * (0.4 + 0.024) + 0.1875, rtol=1e-9, name="seconds of a step")
+# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "plan_slips", "locked": true, "schema_version": 3, "solution": false, "task": false}
+hand = Job(10e9, 40, 5000, 2000, 16, 16, 8, 40e9, 400e12, 400e9, 40e9)  # the example of the text
+
+
+plan_layouts = {  # job, and its layouts that obey the rules, whether they fit or not
+    "the example": (
+        hand,
+        [
+            (16, 1, 1),
+            (8, 1, 2),
+            (4, 1, 4),
+            (2, 1, 8),
+            (8, 2, 1),
+            (4, 2, 2),
+            (2, 2, 4),
+            (1, 2, 8),
+            (4, 4, 1),
+            (2, 4, 2),
+            (1, 4, 4),
+            (2, 8, 1),
+            (1, 8, 2),
+        ],
+    ),
+    "the example on nodes of 2": (
+        replace(hand, node=2),
+        [(16, 1, 1), (8, 1, 2), (4, 1, 4), (2, 1, 8), (8, 2, 1), (4, 2, 2), (2, 2, 4), (1, 2, 8)],
+    ),
+    "Llama 3 70B on 64 GPUs": (
+        llama,
+        [
+            (64, 1, 1),
+            (32, 1, 2),
+            (16, 1, 4),
+            (8, 1, 8),
+            (4, 1, 16),
+            (32, 2, 1),
+            (16, 2, 2),
+            (8, 2, 4),
+            (4, 2, 8),
+            (2, 2, 16),
+            (16, 4, 1),
+            (8, 4, 2),
+            (4, 4, 4),
+            (2, 4, 8),
+            (1, 4, 16),
+            (8, 8, 1),
+            (4, 8, 2),
+            (2, 8, 4),
+            (1, 8, 8),
+        ],
+    ),
+    "24 GPUs, 44 layers": (
+        Job(20e9, 44, 6144, 4096, 24, 24, memory=40e9, network=10e9),
+        [(24, 1, 1), (12, 1, 2), (6, 1, 4), (12, 2, 1), (6, 2, 2), (3, 2, 4), (6, 4, 1), (3, 4, 2), (3, 8, 1)],
+    ),
+}
+
+
+def off_by(value, good, parts):
+    """Name the part whose absence, or second presence, explains a wrong sum."""
+    for what, amount in parts.items():
+        for times, looks in ((1, f"{what} is missing"), (-1, f"{what} counts twice")):
+            yield looks, "compare with the values of the example, line by line", good - times * amount
+
+
+# %% nbgrader={"grade": true, "grade_id": "plan_test_bytes", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+parts = {"the state (lines 1, 2)": 17.5e9, "the inputs of layers (3, 4)": 0.4e9, "the recomputed layer (5)": 0.17e9}
+slips = [*off_by(gpu_bytes(hand, 4, 2, 2), 18.07e9, parts)]
+slips.append(("only one micro-batch is live", "line 4: min(m, pp)", 17.87e9))
+slips.append(("all m micro-batches are live", "line 4: min(m, pp)", 18.47e9))
+expect_or_name(gpu_bytes(hand, 4, 2, 2), 18.07e9, "bytes of the example", slips, rtol=1e-9)
+cases = [((16, 1, 1), 10e9 * 4.75 + 1e7 * 114), ((1, 2, 8), 10e9 + 5e6 * 114), ((8, 1, 2), 27.5e9 + 1e7 * 114)]
+### BEGIN HIDDEN TESTS
+cases += [
+    ((2, 4, 2), 10e9 / 8 * 10 + 2.5e6 * 114),
+    ((8, 2, 1), 10e9 / 2 * 5.5 + 5e6 * 114),
+    ((2, 1, 8), 10e9 / 8 * 10 + 1e7 * 114),
+]
+### END HIDDEN TESTS
+for layout, expected in cases:
+    lk.checks.expect_close(
+        gpu_bytes(hand, *layout), expected, rtol=1e-9, name=f"bytes of the example's job with (dp, tp, pp) = {layout}"
+    )
+few = replace(hand, batch=4)
+cases = [((2, 1, 8), 12.5e9 + 1e7 * (10 * 2 + 34))]  # m = 2 micro-batches, 8 stages
+### BEGIN HIDDEN TESTS
+cases += [((1, 2, 8), 10e9 + 5e6 * (10 * 4 + 34))]
+### END HIDDEN TESTS
+for layout, expected in cases:
+    whole = 5e6 * 2 / layout[1] * (40 + 34) + 10e9 / 8 / layout[1] * (4 + 12 / layout[0])
+    slips = [("m is that of the whole batch", "m is B/dp, the micro-batches of one pipeline", whole)]
+    expect_or_name(
+        gpu_bytes(few, *layout), expected, f"bytes of {layout}: fewer micro-batches than stages", slips, rtol=1e-9
+    )
+print("18.07 GB for the example; also with fewer micro-batches than stages.")
+
+# %% nbgrader={"grade": true, "grade_id": "plan_test_seconds", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+parts = {"the bubble (line 4)": 0.106, "the all-reduces of layers (2, 3)": 0.03, "the gradients (5)": 0.1875}
+slips = [*off_by(step_seconds(hand, 4, 2, 2), 0.7175, parts)]
+slips.append(
+    ("the bubble is that of the whole batch", "m is B/dp, the micro-batches of one pipeline", 17 / 16 * 0.424 + 0.1875)
+)
+slips.append(
+    ("the bubble stretches the gradients too", "gradients are sent once per step, after the pipeline", 1.25 * 0.6115)
+)
+slips.append(("6 FLOPs per parameter and token", "recomputation repeats the forward pass: 8", 1.25 * 0.324 + 0.1875))
+expect_or_name(step_seconds(hand, 4, 2, 2), 0.7175, "seconds of the example", slips, rtol=1e-9)
+cases = [
+    ((16, 1, 1), 0.4 + 2 * 15 / 16 * 2 * 10e9 / 40e9),
+    ((1, 4, 4), 19 / 16 * (0.4 + 10 * 16 * 6 * 1.5 * 2e7 / 400e9)),
+]
+### BEGIN HIDDEN TESTS
+cases += [
+    ((2, 8, 1), 0.4 + 40 * 8 * 6 * 1.75 * 2e7 / 400e9 + 2 * 0.5 * 2 * 10e9 / 8 / 40e9),
+    ((8, 1, 2), 1.5 * 0.4 + 2 * 7 / 8 * 10e9 / 40e9),
+]
+### END HIDDEN TESTS
+for layout, expected in cases:
+    lk.checks.expect_close(
+        step_seconds(hand, *layout),
+        expected,
+        rtol=1e-9,
+        name=f"seconds of the example's job with (dp, tp, pp) = {layout}",
+    )
+print("0.7175 s for the example, and for other layouts of it.")
+
+# %% nbgrader={"grade": true, "grade_id": "plan_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+cases = dict(plan_layouts)
 ### BEGIN HIDDEN TESTS
 import itertools
 
 
-def best_by_hand(job):
-    found = []
+def enumerated(job):
     for tp, pp in itertools.product(range(1, job.gpus + 1), repeat=2):
         dp = job.gpus // (tp * pp)
         if dp * tp * pp == job.gpus and job.node % tp == 0 and job.layers % pp == 0 and job.batch % dp == 0:
-            m, d, s, L, N = job.batch / dp, job.width, job.sequence, job.layers, job.parameters
-            held = 4 * N / tp / pp + 12 * N / job.gpus + (2 * L * min(m, pp) / pp + 34) * s * d / tp
-            work = 8 * N * job.batch * s / job.gpus / job.flops_per_second + 24 * L * m * (tp - 1) * s * d / (pp * tp * job.nvlink)
-            step = (1 + (pp - 1) / m) * work + 4 * (1 - 1 / dp) * N / (tp * pp * job.network)
-            found.append((held, step, (dp, tp, pp)))
-    return found
+            yield dp, tp, pp
 
 
-jobs = {
-    "Llama 3 70B on 64 GPUs": llama,
-    "on GPUs of 40 GB": Job(70.6e9, 80, 8192, 8192, 128, 64, memory=40e9),
-    "a batch of 24, a node of 4, 7 stages": Job(30e9, 56, 7168, 4096, 24, 56, node=4, memory=60e9),
-    "a model that fits anywhere": Job(1e9, 24, 2048, 2048, 64, 16),
-}
-for what, job in jobs.items():
-    table = best_by_hand(job)
-    for held, step, layout in table[:: max(1, len(table) // 3)]:
-        lk.checks.expect_close(gpu_bytes(job, *layout), held, rtol=1e-9, name=f"{what}: bytes of {layout}")
-        lk.checks.expect_close(step_seconds(job, *layout), step, rtol=1e-9, name=f"{what}: seconds of {layout}")
-    fastest = min(step for held, step, _ in table if held <= job.memory)
-    chosen = best_layout(job)
-    assert chosen is not None, f"{what}: there is a layout that fits, in {fastest:.2f} s"
-    chosen = tuple(int(size) for size in chosen)
-    held, step = next(((held, step) for held, step, layout in table if layout == chosen), (None, None))
-    assert held is not None, f"{what}: (dp, tp, pp) = {chosen} does not multiply to {job.gpus} GPUs, or does not divide node, layers and batch"
-    assert held <= job.memory, f"{what}: {chosen} needs {held / 1e9:.1f} GB, a GPU has {job.memory / 1e9:.0f}"
-    lk.checks.expect_close(step, fastest, rtol=1e-9, name=f"{what}: seconds of the layout chosen, {chosen}")
-assert best_layout(Job(405e9, 126, 16384, 8192, 64, 8)) is None, "405 billion parameters on 8 GPUs fit by no layout"
+others = {"Llama 3 70B on GPUs of 40 GB": replace(llama, memory=40e9)}
+others["56 GPUs, nodes of 4"] = Job(30e9, 56, 7168, 4096, 24, 56, node=4, memory=60e9)
+others["a small model"] = Job(1e9, 24, 2048, 2048, 64, 16)
+cases |= {what: (job, list(enumerated(job))) for what, job in others.items()}
 ### END HIDDEN TESTS
+for what, (job, layouts) in cases.items():
+    chosen = best_layout(job)
+    assert chosen is not None, f"{what}: None was returned, and there are layouts that fit"
+    dp, tp, pp = (int(size) for size in chosen)
+    head = f"{what}: (dp, tp, pp) = {dp, tp, pp}"
+    assert dp * tp * pp == job.gpus, f"{head} does not multiply to {job.gpus} GPUs"
+    assert job.node % tp == 0, (
+        f"{head}: tp does not divide the node's {job.node} GPUs; tensor parallelism stays inside a node"
+    )
+    assert job.layers % pp == 0, f"{head}: pp does not divide {job.layers} layers"
+    assert job.batch % dp == 0, f"{head}: dp does not divide {job.batch} sequences"
+    held, seconds = gpu_bytes(job, dp, tp, pp), step_seconds(job, dp, tp, pp)
+    assert held <= job.memory, (
+        f"{head} needs {held / 1e9:.1f} GB by your gpu_bytes, and a GPU has {job.memory / 1e9:.0f}"
+    )
+    for other in layouts:
+        faster = step_seconds(job, *other) < seconds * (1 - 1e-9) and gpu_bytes(job, *other) <= job.memory
+        assert not faster, f"{head}: by your own two functions {other} is faster and fits"
+print("The fastest layout that fits, for each job.")
 
-# %%
-with lk.picture(
-    "The two fastest do not fit; of those that do, the best takes a fifth less time than the slowest."
-):
+# %% nbgrader={"grade": true, "grade_id": "plan_test_none", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+assert best_layout(Job(405e9, 126, 16384, 8192, 64, 8)) is None, (
+    "405 billion parameters on 8 GPUs fit by no layout: return None"
+)
+print("None if no layout fits.")
+
+# %% jupyter={"source_hidden": true}
+with lk.picture("The two fastest do not fit; of those that do, the best takes a fifth less time than the slowest."):
     layouts = [
-        (64 // (tp * pp), tp, pp)
-        for tp in (1, 2, 4, 8)
-        for pp in (1, 2, 4, 8, 16)
-        if tp * pp <= 64 and 80 % pp == 0
+        (64 // (tp * pp), tp, pp) for tp in (1, 2, 4, 8) for pp in (1, 2, 4, 8, 16) if tp * pp <= 64 and 80 % pp == 0
     ]
     for layout in sorted(layouts, key=lambda one: step_seconds(llama, *one)):
         held, seconds = gpu_bytes(llama, *layout), step_seconds(llama, *layout)
@@ -1298,9 +2087,9 @@ with lk.picture(
 
 # %% [markdown]
 # How far is paper from practice? The kit's planner knows more: each matrix, each stage, what communication hides behind, and the memory of the
-# fullest GPU. Its figures are held to published runs.
+# fullest GPU. Its figures are compared with published runs.
 
-# %%
+# %% jupyter={"source_hidden": true}
 with lk.picture("The planner's figures for your layout, beside yours."):
     dp, tp, pp = best_layout(llama)
     batch = {"global_batch": llama.batch, "sequence": llama.sequence}
@@ -1314,7 +2103,7 @@ with lk.picture("The planner's figures for your layout, beside yours."):
 # And the parameters? *Fake tensors* have shapes and dtypes and no memory, so a real module of any size fits on this machine: the whole model, and one
 # GPU's part of its first stage.
 
-# %%
+# %% jupyter={"source_hidden": true}
 with lk.picture("The module itself, without its memory: the numbers that the plan began with."):
     dp, tp, pp = best_layout(llama)
     sizes = {"width": 8192, "head_width": 128}
@@ -1329,11 +2118,231 @@ with lk.picture("The module itself, without its memory: the numbers that the pla
     print(f"state of a GPU: {state / 1e9:.2f} GB, planned with {planned / 1e9:.2f}")
 
 # %% [markdown]
+# ## Part 9 · All three cuts at once
+#
+# Now eight ranks train a small language model, cut in three ways: 2 stages × 2 replicas × 2 shards. It predicts the next character of Python source code from the 16 characters before it.
+# It has an embedding, four MLP blocks and an output matrix. Rank = 4 · stage + 2 · replica + shard:
+#
+# ```
+#                     replica 0: half of the batch        replica 1: the other half
+# stage 0             rank 0, rank 1                      rank 2, rank 3                  embedding, blocks 0 and 1
+#                        |       |                           |       |
+# stage 1             rank 4, rank 5                      rank 6, rank 7                  blocks 2 and 3, output
+#
+# left and right in a cell: tensor group (shards of one MLP)      down: pipeline      across: data group
+# ```
+#
+# All the work on several ranks is done by your functions: `shard_mlp` and `mlp_forward` (task 7) inside each tensor group, `one_f_one_b` (task 8) down the pipeline, `average_gradients` (task 6)
+# and `ring_all_reduce` (task 4, for the loss) across each data group, and `tree_broadcast` (task 2) to give both replicas the same weights. They address ranks from 0 to p − 1.
+# `within(group)` makes a group of ranks the whole world for a while, so your functions work in it unchanged. The folded code adds the backward pass of the MLP, which is the mirror image
+# (one all-reduce of the gradient of x), and Adam.
+
+# %% jupyter={"source_hidden": true}
+from contextlib import contextmanager
+
+STAGES, CONTEXT, WIDTH, HIDDEN, MICRO_BATCHES = 2, 16, 128, 256, 4
+
+
+@contextmanager
+def within(group):
+    """Make `group` the default group of torch.distributed on this rank."""
+    world = dist.distributed_c10d._world
+    before, world.default_pg = world.default_pg, group
+    try:
+        yield
+    finally:
+        world.default_pg = before
+
+
+def groups_of(rank):
+    """The tensor group and the data group of a rank. Every rank makes all groups, in the same order."""
+    tensor = [dist.new_group([first, first + 1]) for first in (0, 2, 4, 6)]
+    data = [dist.new_group([first, first + 2]) for first in (0, 1, 4, 5)]
+    return tensor[rank // 2], data[rank // 4 * 2 + rank % 2]
+
+
+class ShardedMLP(torch.autograd.Function):
+    """Your mlp_forward, with a backward pass: this rank's part again, and one all-reduce of the gradient of x."""
+
+    @staticmethod
+    def forward(ctx, x, W1, b1, W2, b2, group):
+        ctx.save_for_backward(x, W1, b1, W2)
+        ctx.group = group
+        with within(group):
+            return mlp_forward(x, (W1, b1, W2, b2))
+
+    @staticmethod
+    def backward(ctx, gradient):
+        inputs = [one.detach().requires_grad_() for one in ctx.saved_tensors]
+        with torch.enable_grad():
+            hidden = F.gelu(torch.addmm(inputs[2], inputs[0], inputs[1]))
+            part = torch.mm(hidden, inputs[3])
+        gx, *others = torch.autograd.grad(part, inputs, gradient)
+        dist.all_reduce(gx, group=ctx.group)
+        return gx, *others, gradient.sum(0), None
+
+
+def whole_mlp(x, W1, b1, W2, b2):
+    return torch.addmm(b2, F.gelu(torch.addmm(b1, x, W1)), W2)
+
+
+def blocks_forward(x, blocks, mlp, *more):
+    """x plus an MLP of the normalized x, for each block."""
+    for block in blocks:
+        x = x + mlp(F.layer_norm(x, x.shape[1:]), *block, *more)
+    return x
+
+
+def new_weights(vocabulary):
+    """Embedding, four blocks of (W1, b1, W2, b2), and the output matrix."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape, scale):
+        return torch.randn(shape, generator=generator) * scale
+
+    blocks = [
+        (
+            normal(WIDTH, HIDDEN, scale=WIDTH**-0.5),
+            torch.zeros(HIDDEN),
+            normal(HIDDEN, WIDTH, scale=HIDDEN**-0.5 / 4),
+            torch.zeros(WIDTH),
+        )
+        for _ in range(4)
+    ]
+    embedding = normal(vocabulary, WIDTH // CONTEXT, scale=1.0)
+    return embedding, blocks, normal(WIDTH, vocabulary, scale=WIDTH**-0.5)
+
+
+def train_alone(weights, batches):
+    """One rank, the whole model, the whole batch. Returns the loss of each step."""
+    embedding, blocks, output = weights
+    parameters = [embedding, *(one for block in blocks for one in block), output]
+    for one in parameters:
+        one.requires_grad_()
+    adam, losses = torch.optim.Adam(parameters, lr=3e-3), []
+    for tokens, following in batches:
+        x = blocks_forward(embedding[tokens].flatten(1), blocks, whole_mlp)
+        loss = F.cross_entropy(F.layer_norm(x, x.shape[1:]) @ output, following)
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+        losses.append(loss.item())
+    return losses
+
+
+def train_in_three_ways(weights, batches):
+    """One of eight ranks. Returns the loss of each step (on ranks of the last stage)."""
+    rank = dist.get_rank()
+    stage, replica, shard = rank // 4, rank // 2 % 2, rank % 2
+    tensor, data = groups_of(rank)
+    embedding, blocks, output = weights
+    half = slice(2 * stage, 2 * stage + 2)
+    blocks = [
+        [one.clone(memory_format=torch.contiguous_format) for one in shard_mlp(*block, shard, 2)]
+        for block in blocks[half]
+    ]  # yours
+    outer = output if stage else embedding
+    parameters = [one for block in blocks for one in block] + [outer]
+    with within(data):
+        for one in parameters:
+            if replica:
+                one.zero_()  # replica 1 has no weights yet
+            tree_broadcast(one, 0)  # yours
+    for one in parameters:
+        one.requires_grad_()
+    schedule = one_f_one_b(stage, STAGES, MICRO_BATCHES)  # yours
+    adam, losses = torch.optim.Adam(parameters, lr=3e-3), []
+    for batch in batches:
+        tokens, following = (one.chunk(2)[replica].chunk(MICRO_BATCHES) for one in batch)
+        adam.zero_grad()
+        loss = one_step(schedule, stage, tokens, following, blocks, outer, tensor)
+        with within(data):
+            means = average_gradients([one.grad for one in parameters], 32_000)  # yours
+            total = ring_all_reduce(torch.tensor([loss, 1.0]))  # yours
+        for one, mean in zip(parameters, means, strict=True):
+            one.grad = mean
+        adam.step()
+        losses.append(float(total[0] / total[1]))
+    return losses if stage else None
+
+
+def one_step(schedule, stage, tokens, following, blocks, outer, group):
+    """Work through the schedule; gradients add up over the micro-batches. Returns the mean loss (last stage)."""
+    rank, inputs, outputs, sending, loss = dist.get_rank(), {}, {}, [], 0.0
+    for step in schedule:
+        kind, i = step[0], int(step[1:])
+        if kind == "F":
+            if stage:
+                inputs[i] = torch.empty(len(tokens[i]), WIDTH)
+                dist.recv(inputs[i], rank - 4)
+                inputs[i].requires_grad_()
+            x = inputs[i] if stage else outer[tokens[i]].flatten(1)
+            x = blocks_forward(x, blocks, ShardedMLP.apply, group)
+            if stage:
+                logits = F.layer_norm(x, x.shape[1:]) @ outer
+                x = F.cross_entropy(logits, following[i]) / MICRO_BATCHES
+                loss += x.item()
+            else:
+                sending.append(dist.isend(x.detach(), rank + 4))
+            outputs[i] = x
+        elif stage:
+            outputs.pop(i).backward()
+            sending.append(dist.isend(inputs.pop(i).grad, rank - 4))
+        else:
+            gradient = torch.empty(len(tokens[i]), WIDTH)
+            dist.recv(gradient, rank + 4)
+            outputs.pop(i).backward(gradient)
+    for request in sending:
+        request.wait()
+    return loss
+
+
+# %% jupyter={"source_hidden": true}
+with lk.picture("Eight ranks, three cuts, your functions: the loss of one rank with the whole model."):
+    text = lm.held_out()[:40_000]
+    letters = sorted(set(text))
+    codes = torch.tensor([letters.index(letter) for letter in text])
+    generator = torch.Generator().manual_seed(seed)
+    batches = []
+    for _ in range(10 if smoke else 120):
+        starts = torch.randint(len(codes) - CONTEXT, (64,), generator=generator)
+        batches.append((codes[starts[:, None] + torch.arange(CONTEXT)], codes[starts + CONTEXT]))
+    run = ranks.run(
+        train_in_three_ways, 8, backend="local", args=(new_weights(len(letters)), batches), timeout_seconds=300
+    )
+    together, alone = run.values[4], train_alone(new_weights(len(letters)), batches)
+    print("step      one rank   eight ranks")
+    for step in sorted({0, 1, 2, len(alone) // 2, len(alone) - 1}):
+        print(f"{step:4d} {alone[step]:13.6f} {together[step]:13.6f}")
+    apart = max(abs(one - other) for one, other in zip(alone, together))
+    print(f"largest difference of the loss in {len(alone)} steps: {apart:.0e}\n")
+    sent = {"tensor": [0, 0], "pipeline": [0, 0], "data": [0, 0]}
+    for event in run.trace.events:
+        if event.kind in ("send", "collective"):
+            cut = {1: "tensor", 2: "data", 4: "pipeline"}[abs(event.peers[0] - event.rank)]
+            sent[cut][0] += 1
+            sent[cut][1] += event.bytes
+    print("per step and rank          calls      bytes")
+    for cut, (calls, moved) in sent.items():
+        print(f"{cut:20s} {calls / 8 / len(batches):11.1f} {moved / 8 / len(batches):10,.0f}")
+    figure = go.Figure()
+    figure.add_scatter(y=alone, mode="lines", name="one rank, whole model")
+    figure.add_scatter(y=together, mode="markers", name="eight ranks, your functions")
+    figure.update_xaxes(title="step")
+    figure.update_yaxes(title="loss, nats per character")
+    figure.update_layout(height=320)
+    lk.show(figure, summary="The loss of eight ranks lies on the line of one rank in every step.")
+
+# %% [markdown]
+# The markers lie on the line. This is how large models are trained. The sizes are larger, and the communication is hidden behind computation, but the calls are the ones that you wrote. The table shows
+# what each cut sends for this small model: tensor parallelism calls most often, in every layer and micro-batch, and the pipeline sends only at the border of the stages. Data parallelism sends each gradient once
+# per step, whatever the batch.
+#
 # ## Real processes, real libraries
 #
-# So far all ranks lived in one process. The same functions, unchanged, on real processes that talk over *gloo*, torch's backend for CPUs:
+# So far all ranks lived in one process. The same functions run unchanged on real processes that communicate over *gloo*, torch's backend for CPUs:
 
-# %%
+# %% jupyter={"source_hidden": true}
 with lk.picture("The same code on real processes, and the same messages."):
     tensors = ranks.each([torch.arange(10.0) * (r + 1) for r in range(4)])
     here = ranks.run(ring_all_reduce, 4, backend="local", args=(tensors,))
@@ -1342,11 +2351,11 @@ with lk.picture("The same code on real processes, and the same messages."):
     print(there.trace)
 
 # %% [markdown]
-# And what you have written is what the libraries do: `DistributedDataParallel` is task 5, `parallelize_module` task 6,
-# `Schedule1F1B` task 7, `fully_shard` (FSDP2) task 8 at stage 3. Each of them on real processes, beside what yours has computed:
+# The libraries do what you have written: `DistributedDataParallel` is task 6, `parallelize_module` task 7,
+# `Schedule1F1B` task 8, `fully_shard` (FSDP2) task 9 at stage 3. The next cell runs each of them on real processes and compares it with yours.
 
 
-# %%
+# %% jupyter={"source_hidden": true}
 def with_ddp(x, y, steps):
     from torch.nn.parallel import DistributedDataParallel
 
@@ -1429,7 +2438,7 @@ def apart(ours, theirs):
     return max(float((tensor(a) - tensor(b)).abs().max()) for a, b in zip(ours, theirs))
 
 
-# %%
+# %% jupyter={"source_hidden": true}
 with lk.picture("The libraries' results and yours differ by rounding alone."):
     generator = torch.Generator().manual_seed(seed)
     quarters = ranks.each(samples.chunk(4)), ranks.each(targets.chunk(4))
@@ -1463,7 +2472,7 @@ with lk.picture("The libraries' results and yours differ by rounding alone."):
 # the tensor, over the time. Elsewhere it says why it does nothing.
 
 
-# %%
+# %% jupyter={"source_hidden": true}
 def bus_bandwidth(n):
     import time
 
@@ -1495,23 +2504,24 @@ else:
 # %% [markdown]
 # ## Before you hand in
 #
-# Restart the kernel, run all cells, save, and look here: which tasks pass the checks you see, and what is left. In
+# Restart the kernel, run all cells, save, and look here: which tasks pass the checks that you see, and what is left. In
 # JupyterLab, a right-click on the panel and *Create New View for Cell Output* keeps it beside the notebook while you work.
 
-# %%
+# %% jupyter={"source_hidden": true}
 lk.progress()
 
 # %% [markdown]
-# ## What to take along
+# ## What to remember
 #
-# - A tree costs rounds, a ring costs bytes: latency decides for small tensors, bandwidth for large ones. Where only ranks add, nothing beats the ring's 2(p − 1)/p.
-# - A deadlock is a circle of ranks that wait for each other. Start, receive, then wait.
-# - Average, do not sum; send large buckets and send them early; and every bias once.
-# - Data parallelism sends gradients once a step, tensor parallelism activations four times a layer, a pipeline activations once a stage, experts every row there and back.
-# - The bubble is (p − 1)/(m + p − 1). 1F1B does not shrink it; it lets you afford the m that does.
-# - Adam keeps 16 bytes a parameter. Shard what is not needed all the time.
+# - A tree costs rounds, a ring costs bytes: latency decides for small tensors, bandwidth for large ones. If only ranks add, nothing needs less than the ring's 2(p − 1)/p.
+# - A deadlock is a circle of ranks that wait for each other. Start both calls, then wait for both.
+# - Average gradients, do not sum them. Send large buckets, and send them early. Add every bias once.
+# - Data parallelism sends gradients once per step, tensor parallelism activations four times per layer, a pipeline activations once per stage, experts most of their rows there and back.
+# - The bubble is (p − 1)/(m + p − 1). 1F1B does not shrink it, but it has the memory for the m that does.
+# - Adam keeps 16 bytes per parameter. Shard what is not needed all the time.
 # - Count messages, bytes and memory before you rent GPUs.
 #
 # ## Next
 #
-# Chapter 10, *Many GPUs: training*, has the derivations and the history. Then a trained model has to earn its keep: lab 08 serves it, page by page.
+# [Chapter 10, *Many GPUs: training*](../../course/chapters/10_training.md), has the derivations and the history, and [chapter 13](../../course/chapters/13_economics.md) the price of a plan.
+# In lab 08 a trained model serves requests: [chapter 11](../../course/chapters/11_serving.md).
