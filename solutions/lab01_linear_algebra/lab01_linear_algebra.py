@@ -27,15 +27,17 @@
 #
 # | time | difficulty | hardware | points |
 # |---|---|---|---|
-# | 120 minutes | ●●○○ | any laptop; a GPU only for the last, ungraded section | 100 in 12 tasks |
+# | 160 minutes | ●●○○ | any laptop; a GPU only for the last, ungraded section | 100 in 12 tasks |
 #
-# Needs numpy and lab 00. Reads along with chapter 1, *Tensors and linear algebra*, and chapter 2, *Neurons to
-# transformers*.
+# The time includes reading; the minutes beside a task are for writing it. Needs numpy and lab 00. Reads along with
+# chapter 1, [Tensors and linear algebra](../../course/chapters/01_tensors.md), and chapter 2,
+# [Neurons to transformers](../../course/chapters/02_transformers.md).
 #
 # Each task goes the same way: **predict** (your guess is not graded, committing to it is what teaches), **write**,
 # **check**, then **look**. Marks come from right answers and from counted bytes, passes and FLOPs, never from a clock:
 # a slow laptop loses nothing. Stuck? `lk.hint("offset")` in a new cell gives a nudge, and a stronger one each time you ask.
-# `lk.progress()` in a new cell shows how far you are.
+# **Hints cost no marks.** `lk.progress()` in a new cell shows how far you are. The code that draws a picture is folded away:
+# click the three dots or the bar beside a cell to unfold it.
 
 # %% tags=["install"]
 from importlib.util import find_spec
@@ -92,6 +94,20 @@ def look(memory, layout):
 
 
 # %% [markdown]
+# Try it: six numbers lie in memory, and this reads them as two rows of three. Change the shape to `(3, 2)` and the strides until
+# you read the transpose, then run the cell again.
+
+# %%
+six = np.arange(6.0)
+matrix = look(six, Layout(shape=(2, 3), strides=(24, 8)))
+print(matrix)
+if matrix.shape == (3, 2):
+    found = np.array_equal(matrix, six.reshape(2, 3).T)
+    print(
+        "That is the transpose, and no number moved." if found else "Not yet: the transpose begins 0, 3 and then 1, 4."
+    )
+
+# %% [markdown]
 # The next cell holds what the checks and the pictures share. Nothing in it is part of a task; run it and go on.
 
 
@@ -109,6 +125,15 @@ def expect_layout(actual, expected, why):
             name=f"strides in bytes, by axis ({why})",
         )
         lk.checks.expect_equal(actual.offset, expected.offset, name=f"offset in bytes ({why})")
+
+
+def lines_by_hand(layout, itemsize, line_bytes):
+    """Count cache lines one byte at a time, straight from the definition."""
+    lines = set()
+    for index in itertools.product(*(range(length) for length in layout.shape)):
+        start = layout.offset + sum(i * stride for i, stride in zip(index, layout.strides, strict=True))
+        lines.update((start + byte) // line_bytes for byte in range(itemsize))
+    return len(lines)
 
 
 def layout_of(view, memory):
@@ -227,7 +252,7 @@ def offset(index, strides, start=0):
     strides: bytes per step along each axis; negative and 0 are legal
     start:   byte offset of element (0, ..., 0)
     returns: int, bytes
-    raises:  ValueError if index and strides differ in length
+    raises:  ValueError if index and strides differ in length, either way
 
     >>> offset((1, 2), strides=(24, 8))
     40
@@ -237,10 +262,10 @@ def offset(index, strides, start=0):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "offset_test", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "offset_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
 lk.checks.expect_equal(offset((1, 2), strides=(24, 8)), 40, name="a float64 matrix, 3 wide")
-lk.checks.expect_equal(offset((), strides=(), start=16), 16, name="a scalar: no axis, no step")
-lk.checks.expect_equal(offset((2,), strides=(-8,), start=16), 0, name="the last of 3, backwards")
+lk.checks.expect_equal(offset((2, 1, 3), strides=(2, 40, 8)), 68, name="three axes, the longest stride in the middle")
+lk.checks.expect_equal(offset((1, 2), strides=(24, 8), start=100), 140, name="a matrix that starts at byte 100")
 ### BEGIN HIDDEN TESTS
 rng = np.random.default_rng(101)
 memory = np.arange(5 * 6 * 7, dtype=np.int16)
@@ -248,6 +273,26 @@ block = memory.reshape(5, 6, 7)
 cases = {
     "contiguous": block,
     "transposed: strides no longer fall from left to right": block.transpose(2, 0, 1),
+    "starting inside memory": block[2:, 1:, 3:],
+}
+for why, view in cases.items():
+    layout = layout_of(view, memory)
+    for _ in range(6):
+        index = tuple(int(rng.integers(length)) for length in view.shape)
+        element = view[(..., *(slice(i, i + 1) for i in index))]
+        expected = layout_of(element, memory).offset
+        lk.checks.expect_equal(offset(index, layout.strides, layout.offset), expected, name=f"{index} ({why})")
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "offset_test_strides", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+lk.checks.expect_equal(offset((2,), strides=(-8,), start=16), 0, name="the last of 3, backwards")
+lk.checks.expect_equal(offset((3, 4), strides=(0, 8)), 32, name="a stride of 0, which stands still")
+lk.checks.expect_equal(offset((), strides=(), start=16), 16, name="a scalar: no axis, no step")
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(121)
+memory = np.arange(5 * 6 * 7, dtype=np.int16)
+block = memory.reshape(5, 6, 7)
+cases = {
     "reversed: strides are negative and the start is not 0": block[::-1, 1::2, ::-3],
     "broadcast: stride 0 stands still": np.broadcast_to(block[:, :1, 2:], (5, 6, 5)),
     "a 0-d view in the middle of memory": block[2:3, 3:4, 4:5].reshape(()),
@@ -259,14 +304,20 @@ for why, view in cases.items():
         element = view[(..., *(slice(i, i + 1) for i in index))]
         expected = layout_of(element, memory).offset
         lk.checks.expect_equal(offset(index, layout.strides, layout.offset), expected, name=f"{index} ({why})")
-for index in [(1, 2), (1, 2, 3, 4)]:
-    lk.checks.expect_raises(ValueError, offset, index, (56, 8, 1))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "offset_test_lengths", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+lk.checks.expect_raises(ValueError, offset, (1, 2), (56, 8, 1))  # one index too few
+lk.checks.expect_raises(ValueError, offset, (1, 2, 3, 4), (56, 8, 1))  # one too many
+### BEGIN HIDDEN TESTS
+lk.checks.expect_raises(ValueError, offset, (), (8,))
+lk.checks.expect_raises(ValueError, offset, (0,), ())
 ### END HIDDEN TESTS
 
 # %% [markdown]
 # Sixteen numbers in memory, four readings. Nothing but strides and offset differs between the panels.
 
-# %%
+# %% jupyter={"source_hidden": true}
 with lk.picture("One stretch of memory, four matrices: only the strides and the start differ."):
     readings = {
         "(32, 8): rows": ((32, 8), 0),
@@ -315,36 +366,48 @@ def contiguous_strides(shape, itemsize):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "contiguous_strides_test", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
-lk.checks.expect_equal(
-    tuple(contiguous_strides((2, 3, 4), itemsize=8)), (96, 32, 8), name="strides of (2, 3, 4) float64"
-)
+# %% nbgrader={"grade": true, "grade_id": "contiguous_strides_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+strides = tuple(contiguous_strides((2, 3, 4), itemsize=8))
+lk.checks.expect_equal(strides, (96, 32, 8), name="strides of (2, 3, 4) float64")
 lk.checks.expect_equal(tuple(contiguous_strides((5,), itemsize=2)), (2,), name="strides of 5 float16")
 ### BEGIN HIDDEN TESTS
-reasons = {
-    (): "a scalar has no axes, hence no strides",
-    (1,): "one element still has a stride",
-    (7, 1, 3): "a length of 1 in the middle: two strides coincide",
-    (1, 1, 6): "lengths of 1 in front",
-    (3, 0, 2): "empty: the stride must not become 0",
-    (0,): "empty vector",
-}
 rng = np.random.default_rng(102)
 for _ in range(12):
-    reasons[tuple(int(n) for n in rng.integers(1, 9, size=rng.integers(1, 6)))] = "ragged random shape"
-for shape, why in reasons.items():
+    shape = tuple(int(n) for n in rng.integers(1, 9, size=rng.integers(1, 6)))
     for dtype in (torch.int8, torch.float16, torch.float32, torch.complex128):
         fresh = torch.empty(shape, dtype=dtype, device="meta")
         expected = tuple(stride * fresh.element_size() for stride in fresh.stride())
         lk.checks.expect_equal(
-            tuple(contiguous_strides(shape, fresh.element_size())), expected, name=f"strides of {shape} {dtype} ({why})"
+            tuple(contiguous_strides(shape, fresh.element_size())), expected, name=f"strides of {shape} {dtype}"
         )
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "contiguous_strides_test_ones", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+strides = tuple(contiguous_strides((7, 1, 3), itemsize=4))
+lk.checks.expect_equal(strides, (12, 12, 4), name="a length of 1 in the middle")
+lk.checks.expect_equal(tuple(contiguous_strides((1,), itemsize=8)), (8,), name="one element, which still has a stride")
+lk.checks.expect_equal(tuple(contiguous_strides((), itemsize=8)), (), name="a scalar: no axes, no strides")
+### BEGIN HIDDEN TESTS
+for shape in ((1, 1, 6), (6, 1, 1), (1, 4, 1, 2), ()):
+    fresh = torch.empty(shape, dtype=torch.float32, device="meta")
+    expected = tuple(4 * stride for stride in fresh.stride())
+    lk.checks.expect_equal(tuple(contiguous_strides(shape, 4)), expected, name=f"strides of {shape}")
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "contiguous_strides_test_empty", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+strides = tuple(contiguous_strides((3, 0, 2), itemsize=8))
+lk.checks.expect_equal(strides, (16, 16, 8), name="an axis of length 0, which counts as 1")
+### BEGIN HIDDEN TESTS
+for shape in ((0,), (0, 5), (4, 0), (2, 0, 3, 0, 4)):
+    fresh = torch.empty(shape, dtype=torch.float16, device="meta")
+    expected = tuple(2 * stride for stride in fresh.stride())
+    lk.checks.expect_equal(tuple(contiguous_strides(shape, 2)), expected, name=f"strides of {shape}, which is empty")
 ### END HIDDEN TESTS
 
 # %% [markdown]
 # Play with it: change shape and strides, move along an axis, and watch the address. Which axis is cheap to walk?
 
-# %%
+# %% jupyter={"source_hidden": true}
 with lk.picture("Your strides for a 3 × 4 matrix of float64. Step along each axis and watch the address."):
     elements = [stride // 8 for stride in contiguous_strides((3, 4), 8)]  # the viewer counts in elements
     display(lk.widgets.strides((3, 4), elements, itemsize=8))
@@ -383,32 +446,51 @@ def transpose(layout, axes):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "transpose_test", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "transpose_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
 turned = transpose(Layout((2, 3), (24, 8)), (1, 0))
 expect_layout(turned, Layout((3, 2), (8, 24)), "the docstring's example")
 turned = transpose(Layout((2, 3, 4), (96, 32, 8)), (1, 2, 0))
 expect_layout(turned, Layout((3, 4, 2), (32, 8, 96)), "axes (1, 2, 0): the old axis 1 comes first")
+turned = transpose(Layout((7,), (8,)), (0,))
+expect_layout(turned, Layout((7,), (8,)), "a vector: nothing to swap")
 ### BEGIN HIDDEN TESTS
 rng = np.random.default_rng(103)
 memory = np.arange(720, dtype=np.float32)
 whole = memory.reshape(2, 3, 4, 5, 6)
 cases = {
     "a scalar: the only permutation is the empty one": (memory[:1].reshape(()), ()),
-    "a vector: nothing to swap": (memory, (0,)),
-    "a 3-cycle is not its own inverse": (memory[:24].reshape(2, 3, 4), (1, 2, 0)),
     "identity": (memory[:24].reshape(2, 3, 4), (0, 1, 2)),
-    "an input that is a view itself, starting inside memory, negative strides": (whole[1, ::-1, 1:, ::2, 0], (2, 0, 1)),
-    "empty": (whole[:, :0, :, 0, 0], (1, 2, 0)),
 }
 for trial in range(8):
     cases[f"random permutation {trial}"] = (whole, tuple(int(axis) for axis in rng.permutation(5)))
 for why, (view, axes) in cases.items():
     expect_layout(transpose(layout_of(view, memory), axes), layout_of(view.transpose(axes), memory), why)
-for axes in [(0, 0), (0, 1, 2), (1,), (1, 2)]:
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "transpose_test_views", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+# A view that starts at byte 16 and reads its rows backwards: the offset stays, the sign of a stride as well.
+turned = transpose(Layout((2, 3), (24, -8), offset=16), (1, 0))
+expect_layout(turned, Layout((3, 2), (-8, 24), offset=16), "a view that starts inside memory, read backwards")
+### BEGIN HIDDEN TESTS
+memory = np.arange(720, dtype=np.float32)
+whole = memory.reshape(2, 3, 4, 5, 6)
+for why, view, axes in [
+    ("a view that starts inside memory, with negative strides", whole[1, ::-1, 1:, ::2, 0], (2, 0, 1)),
+    ("empty", whole[:, :0, :, 0, 0], (1, 2, 0)),
+    ("a stretched axis", np.broadcast_to(whole[1, :, :1, 2, 3], (3, 4)), (1, 0)),
+]:
+    expect_layout(transpose(layout_of(view, memory), axes), layout_of(view.transpose(axes), memory), why)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "transpose_test_refused", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+for axes in [(0, 0), (0, 1, 2), (1,), (0, 1, 0)]:  # an axis twice, one too many, one too few, one twice and too many
+    lk.checks.expect_raises(ValueError, transpose, Layout((2, 3), (24, 8)), axes)
+### BEGIN HIDDEN TESTS
+for axes in [(1, 1), (2, 1, 0), (), (1, 2), (1, 0, 1)]:
     lk.checks.expect_raises(ValueError, transpose, Layout((2, 3), (24, 8)), axes)
 ### END HIDDEN TESTS
 
-# %%
+# %% jupyter={"source_hidden": true}
 with lk.picture("A matrix of 4 × 6 and its transpose lie in the same 24 elements. Only the order of the walk differs."):
     matrix = Layout((4, 6), (48, 8))
     told = "Walking A visits memory from left to right; walking its transpose jumps six elements at every step."
@@ -450,41 +532,69 @@ def slice_view(layout, axis, cut):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "slice_view_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "slice_view_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 part = slice_view(Layout((10,), (8,)), 0, slice(1, 8, 3))
 expect_layout(part, Layout((3,), (24,), 8), "x[1:8:3] is elements 1, 4, 7")
+part = slice_view(Layout((10,), (8,)), 0, slice(None, None, -1))
+expect_layout(part, Layout((10,), (-8,), 72), "x[::-1] starts at the last element")
+part = slice_view(Layout((4, 6), (48, 8)), 1, slice(1, 6, 4))
+expect_layout(part, Layout((4, 2), (48, 32), 8), "x[:, 1:6:4] is columns 1 and 5")
 ### BEGIN HIDDEN TESTS
-rng = np.random.default_rng(104)
 memory = np.arange(7 * 8 * 9, dtype=np.int32)
 block = memory.reshape(7, 8, 9)
-cases = {
-    "everything": (block, 1, slice(None)),
-    "bounds beyond the end are clipped": (block, 0, slice(2, 99)),
-    "counted from the end": (block, 2, slice(-3, None)),
-    "backwards: starts at the last element": (block, 1, slice(None, None, -1)),
-    "backwards in steps that do not divide the length": (block, 2, slice(None, 1, -3)),
-    "step that does not divide the length: round up": (block, 1, slice(0, 8, 3)),
-    "empty: stop before start": (block, 0, slice(5, 2)),
-    "a slice of a slice: the old offset stays, steps multiply": (block[1:, ::2, ::-1], 1, slice(1, None, 2)),
-    "a stretched axis: stride 0 stays 0": (np.broadcast_to(block[:, :1], (7, 8, 9)), 1, slice(2, 7, 2)),
-    "length 1": (block[3:4], 0, slice(None, None, -1)),
-    "a transposed input: axis 0 is not the largest stride": (block.transpose(2, 0, 1), 0, slice(1, 8, 2)),
-}
-for trial in range(20):
-    bounds = [None if rng.random() < 0.2 else int(rng.integers(-12, 13)) for _ in range(2)]
-    cases[f"random slice {trial}"] = (
-        block,
-        int(rng.integers(3)),
-        slice(*bounds, int(rng.choice([-4, -2, -1, 1, 2, 5]))),
-    )
-for why, (view, axis, cut) in cases.items():
+for why, view, axis, cut in [
+    ("everything", block, 1, slice(None)),
+    ("backwards: starts at the last element", block, 1, slice(None, None, -1)),
+    ("backwards in steps that do not divide the length", block, 2, slice(None, 1, -3)),
+    ("step that does not divide the length: round up", block, 1, slice(0, 8, 3)),
+    ("length 1", block[3:4], 0, slice(None, None, -1)),
+]:
     expected = view[(slice(None),) * axis + (cut,)]
     expect_layout(
         slice_view(layout_of(view, memory), axis, cut), layout_of(expected, memory), f"axis {axis}, {cut}: {why}"
     )
 ### END HIDDEN TESTS
 
-# %%
+# %% nbgrader={"grade": true, "grade_id": "slice_view_test_views", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# x[2:8:2] of 10 float64 starts at byte 16 and steps 16. Its [1:3] starts one of these steps further on.
+part = slice_view(Layout((3,), (16,), offset=16), 0, slice(1, 3))
+expect_layout(part, Layout((2,), (16,), offset=32), "a slice of a slice: the old offset stays")
+part = slice_view(Layout((3,), (16,), offset=16), 0, slice(None, None, 2))
+expect_layout(part, Layout((2,), (32,), offset=16), "a slice of a slice: the steps multiply")
+### BEGIN HIDDEN TESTS
+memory = np.arange(7 * 8 * 9, dtype=np.int32)
+block = memory.reshape(7, 8, 9)
+for why, view, axis, cut in [
+    ("a slice of a slice", block[1:, ::2, ::-1], 1, slice(1, None, 2)),
+    ("a reversed axis, reversed again", block[::-1], 0, slice(None, None, -1)),
+    ("a stretched axis: stride 0 stays 0", np.broadcast_to(block[:, :1], (7, 8, 9)), 1, slice(2, 7, 2)),
+    ("a transposed input: axis 0 is not the largest stride", block.transpose(2, 0, 1), 0, slice(1, 8, 2)),
+]:
+    expected = view[(slice(None),) * axis + (cut,)]
+    expect_layout(
+        slice_view(layout_of(view, memory), axis, cut), layout_of(expected, memory), f"axis {axis}, {cut}: {why}"
+    )
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "slice_view_test_bounds", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+part = slice_view(Layout((10,), (8,)), 0, slice(8, 99))
+expect_layout(part, Layout((2,), (8,), 64), "x[8:99]: the bound beyond the end is clipped")
+part = slice_view(Layout((10,), (8,)), 0, slice(-3, None))
+expect_layout(part, Layout((3,), (8,), 56), "x[-3:]: counted from the end")
+part = slice_view(Layout((10,), (8,)), 0, slice(5, 2))
+expect_layout(part, Layout((0,), (8,)), "x[5:2]: empty")
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(104)
+memory = np.arange(7 * 8 * 9, dtype=np.int32)
+block = memory.reshape(7, 8, 9)
+for _ in range(20):
+    bounds = [None if rng.random() < 0.2 else int(rng.integers(-12, 13)) for _ in range(2)]
+    axis, cut = int(rng.integers(3)), slice(*bounds, int(rng.choice([-4, -2, -1, 1, 2, 5])))
+    expected = block[(slice(None),) * axis + (cut,)]
+    expect_layout(slice_view(layout_of(block, memory), axis, cut), layout_of(expected, memory), f"axis {axis}, {cut}")
+### END HIDDEN TESTS
+
+# %% jupyter={"source_hidden": true}
 with lk.picture("Four slices of a 6 × 8 matrix. A column uses one element in eight: remember that gap."):
     matrix = Layout((6, 8), (64, 8))
     slices = {
@@ -531,37 +641,63 @@ def broadcast(layout, shape):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "broadcast_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "broadcast_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 wide = broadcast(Layout((3, 1), (8, 8)), (2, 3, 4))
 expect_layout(wide, Layout((2, 3, 4), (0, 8, 0)), "the docstring's example")
-_ = lk.checks.expect_raises(ValueError, broadcast, Layout((3,), (8,)), (4,))
+wide = broadcast(Layout((4,), (8,)), (4, 4))
+expect_layout(wide, Layout((4, 4), (0, 8)), "a row of 4 to 4 rows: shapes line up at the right")
+wide = broadcast(Layout((), ()), (2, 3))
+expect_layout(wide, Layout((2, 3), (0, 0)), "a scalar to a matrix: every stride is 0")
 ### BEGIN HIDDEN TESTS
 memory = np.arange(120, dtype=np.float64)
 cases = {
-    "a scalar to a matrix: every stride is 0": (memory[7:8].reshape(()), (2, 3)),
-    "a scalar to a scalar": (memory[7:8].reshape(()), ()),
     "a row to many rows": (memory[:5], (4, 5)),
     "a column to many columns": (memory[:4].reshape(4, 1), (4, 5)),
-    "square on purpose: aligning at the left would fit, too, and be wrong": (memory[:4], (4, 4)),
+    "square: aligning at the left would fit, too, and be wrong": (memory[:3], (3, 3)),
+    "stretch between real axes": (memory[:8].reshape(4, 1, 2), (4, 7, 2)),
+    "a scalar to a scalar": (memory[:1].reshape(()), ()),
+}
+for why, (view, shape) in cases.items():
+    expect_layout(broadcast(layout_of(view, memory), shape), layout_of(np.broadcast_to(view, shape), memory), why)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "broadcast_test_views", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+wide = broadcast(Layout((3,), (-8,), offset=40), (2, 3))
+expect_layout(wide, Layout((2, 3), (0, -8), offset=40), "an offset and a negative stride, which are kept")
+wide = broadcast(Layout((4, 6), (96, 16)), (4, 6))
+expect_layout(wide, Layout((4, 6), (96, 16)), "nothing to do: real strides survive")
+wide = broadcast(Layout((3, 1), (8, 8)), (3, 0))
+expect_layout(wide, Layout((3, 0), (8, 0)), "stretched to length 0: legal, and empty")
+### BEGIN HIDDEN TESTS
+memory = np.arange(120, dtype=np.float64)
+cases = {
     "nothing to do: real strides must survive": (memory.reshape(4, 5, 6)[::-1, ::2], (4, 3, 6)),
     "stretch between real axes": (memory.reshape(4, 1, 30)[:, :, ::3], (4, 7, 10)),
     "stretched to length 0: legal, and empty": (memory[:3].reshape(3, 1), (3, 0)),
     "an offset and a negative stride are kept": (memory[50:20:-3], (2, 10)),
+    "a scalar inside memory": (memory[7:8].reshape(()), (2, 3)),
 }
 for why, (view, shape) in cases.items():
     expect_layout(broadcast(layout_of(view, memory), shape), layout_of(np.broadcast_to(view, shape), memory), why)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "broadcast_test_refused", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+lk.checks.expect_raises(ValueError, broadcast, Layout((3,), (8,)), (4,))  # 3 is neither 1 nor 4
+lk.checks.expect_raises(ValueError, broadcast, Layout((2,), (8,)), (4,))  # 2 divides 4, and still is not 1
+lk.checks.expect_raises(ValueError, broadcast, Layout((1, 4), (32, 8)), (4,))  # axes never vanish
+lk.checks.expect_raises(ValueError, broadcast, Layout((3, 4), (32, 8)), (3, 1))  # a long axis cannot shrink to 1
+### BEGIN HIDDEN TESTS
 for small, shape, why in [
-    ((3,), (4,), "3 is neither 1 nor 4"),
-    ((2,), (4,), "2 divides 4, and still is not 1"),
+    ((6,), (3,), "6 is a multiple of 3"),
+    ((3,), (6,), "3 divides 6"),
     ((4, 1), (4,), "axes never vanish"),
-    ((3, 4), (3, 1), "a long axis cannot shrink to 1"),
     ((2, 3), (2, 3, 4), "shapes line up at the right: 3 meets 4"),
     ((2,), (0,), "2 cannot become 0"),
 ]:
     lk.checks.expect_raises(ValueError, broadcast, Layout(small, tuple(8 for _ in small)), shape)
 ### END HIDDEN TESTS
 
-# %%
+# %% jupyter={"source_hidden": true}
 with lk.picture("A bias of 6 numbers, added to 5 rows: 30 reads, 6 elements of memory."):
     rows = {
         "bias": Layout((6,), (8,)),
@@ -607,36 +743,58 @@ def windows(x, width, step=1):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "windows_test", "locked": true, "points": 7, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "windows_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 x = np.arange(5)
 lk.checks.expect_equal(windows(x, width=3), np.array([[0, 1, 2], [1, 2, 3], [2, 3, 4]]), name="windows of 3")
-x = np.arange(9, dtype=np.float32)[::2]  # 0, 2, 4, 6, 8
-lk.checks.expect_equal(
-    windows(x, width=3, step=2), np.array([[0, 4], [2, 6], [4, 8]], np.float32).T, name="a strided signal"
-)
+x = np.arange(10, 16, dtype=np.int16)
+expected = np.array([[10, 11, 12], [12, 13, 14]], np.int16)
+lk.checks.expect_equal(windows(x, 3, 2), expected, name="2-byte elements, windows of 3, every 2")
 ### BEGIN HIDDEN TESTS
 rng = np.random.default_rng(106)
 signal = rng.integers(-99, 99, size=41)
-cases = [
-    (signal.astype(np.float32), 5, 1, "4-byte elements: a hard-coded 8 reads past the end"),
+for x, width, step, why in [
+    (signal.astype(np.float32), 5, 1, "4-byte elements"),
     (signal.astype(np.int8), 4, 3, "1-byte elements, step 3"),
+    (signal.astype(np.int16), 3, 7, "gaps between windows"),
+]:
+    expected = np.stack([np.array(x[start : start + width]) for start in range(0, len(x) - width + 1, step)])
+    lk.checks.expect_equal(windows(x, width, step), expected, name=f"windows ({why})")
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "windows_test_strides", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+x = np.arange(12, dtype=np.float32)[::3]  # 0, 3, 6, 9: 12 bytes from one to the next
+expected = np.array([[0, 3], [3, 6], [6, 9]], np.float32)
+lk.checks.expect_equal(windows(x, width=2), expected, name="a strided signal")
+x = np.arange(5, dtype=np.int16)[::-1]  # 4, 3, 2, 1, 0
+expected = np.array([[4, 3, 2], [2, 1, 0]], np.int16)
+lk.checks.expect_equal(windows(x, width=3, step=2), expected, name="a reversed signal, step 2")
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(126)
+signal = rng.integers(-99, 99, size=41)
+for x, width, step, why in [
     (signal.astype(np.float64)[::2], 6, 2, "a strided signal: its own stride counts"),
     (signal.astype(np.float64)[::-1], 6, 4, "a reversed signal: negative stride"),
-    (signal.astype(np.int16)[:7], 7, 2, "exactly one window"),
-    (signal.astype(np.int16)[:8], 3, 2, "a last element that fills no window"),
-    (signal.astype(np.int16), 1, 1, "windows of one"),
-    (signal.astype(np.int16), 3, 7, "gaps between windows"),
     (np.broadcast_to(np.float32(3), 9), 4, 2, "a constant, stride 0"),
-]
-for x, width, step, why in cases:
-    starts = range(0, len(x) - width + 1, step)
-    expected = np.stack([np.array(x[start : start + width]) for start in starts])
-    result = windows(x, width, step)
-    lk.checks.expect_equal(result, expected, name=f"windows ({why})")
-for length in (0, 2):  # shorter than a window: no window, and no error
-    lk.checks.expect_equal(
-        tuple(windows(np.zeros(length), 3).shape), (0, 3), name=f"shape for {length} elements, width 3"
-    )
+]:
+    expected = np.stack([np.array(x[start : start + width]) for start in range(0, len(x) - width + 1, step)])
+    lk.checks.expect_equal(windows(x, width, step), expected, name=f"windows ({why})")
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "windows_test_short", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+for length in (2, 1, 0):
+    shape = tuple(windows(np.zeros(length), 3).shape)
+    lk.checks.expect_equal(shape, (0, 3), name=f"shape for width 3 and {length} elements: no window")
+lk.checks.expect_equal(windows(np.arange(3), 3), np.array([[0, 1, 2]]), name="as long as a window: exactly one")
+expected = np.array([[0, 1, 2], [2, 3, 4]])
+lk.checks.expect_equal(windows(np.arange(6), 3, 2), expected, name="a last element that fills no window")
+### BEGIN HIDDEN TESTS
+for length, width, step in [(1, 9, 1), (1, 4, 2), (0, 1, 5)]:  # shorter than a window: no window, and no error
+    shape = tuple(windows(np.zeros(length), width, step).shape)
+    lk.checks.expect_equal(shape, (0, width), name=f"shape for {length} elements, width {width}")
+x = np.arange(8, dtype=np.int16)
+for width, step, why in [(8, 2, "exactly one window"), (3, 2, "a last element that fills no window"), (1, 1, "of one")]:
+    expected = np.stack([np.array(x[start : start + width]) for start in range(0, len(x) - width + 1, step)])
+    lk.checks.expect_equal(windows(x, width, step), expected, name=f"windows ({why})")
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "windows_test_view", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["claim"]
@@ -655,7 +813,7 @@ for x, why in [(signal, "contiguous"), (signal[::2], "a strided signal"), (signa
 _ = lk.checks.expect_peak(windows, np.zeros(1_000_000), 400, at_most_bytes=64 * 1024)
 ### END HIDDEN TESTS
 
-# %%
+# %% jupyter={"source_hidden": true}
 with lk.picture("Windows of 4, every 2: what lies inside is stored once and read twice."):
     signal = np.arange(14.0)
     rows = {"signal": layout_of(signal, signal), "windows of 4, every 2": layout_of(windows(signal, 4, 2), signal)}
@@ -721,44 +879,19 @@ def lines_touched(layout, itemsize, line_bytes=64):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "lines_touched_test", "locked": true, "points": 9, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "lines_touched_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 lk.checks.expect_equal(lines_touched(Layout((8,), (8,)), itemsize=8), 1, name="lines under 64 contiguous bytes")
 lk.checks.expect_equal(lines_touched(Layout((8,), (512,)), itemsize=8), 8, name="lines under a column of 8 rows")
-lk.checks.expect_equal(
-    lines_touched(Layout((8,), (8,), offset=32), itemsize=8), 2, name="lines under 64 bytes that start at byte 32"
-)
+start = Layout((8,), (8,), offset=32)
+lk.checks.expect_equal(lines_touched(start, itemsize=8), 2, name="lines under 64 bytes that start at byte 32")
+lk.checks.expect_equal(lines_touched(Layout((8,), (8,)), 8, line_bytes=32), 2, name="32-byte lines under 64 bytes")
 ### BEGIN HIDDEN TESTS
-rng = np.random.default_rng(107)
-
-
-def lines_by_hand(layout, itemsize, line_bytes):
-    """One byte at a time, straight from the definition."""
-    lines = set()
-    for index in itertools.product(*(range(length) for length in layout.shape)):
-        start = layout.offset + sum(i * stride for i, stride in zip(index, layout.strides, strict=True))
-        lines.update((start + byte) // line_bytes for byte in range(itemsize))
-    return len(lines)
-
-
-cases = [
-    (Layout((), (), 60), 8, "a scalar across a boundary: two lines for one number"),
-    (Layout((), (), 56), 8, "a scalar that just fits"),
-    (Layout((5,), (12,), 0), 12, "12-byte elements straddle lines now and then"),
-    (Layout((100, 50), (0, 0), 128), 4, "stride 0: 5000 reads of one line"),
-    (Layout((0, 9), (72, 8), 0), 8, "empty: nothing is touched"),
-    (Layout((9,), (-64,), 512), 8, "backwards, one line a step"),
-    (Layout((6, 6), (48, 56), 0), 8, "two axes whose steps meet in the same lines"),
+for layout, itemsize, why in [
     (Layout((64, 3), (256, 4), 0), 4, "three columns share their lines"),
     (Layout((33,), (96,), 0), 4, "every other element skips a line and a half"),
-    (Layout((3,), (4096,), 0), 200, "elements longer than a line"),
     (Layout((25, 4), (8, 200), 0), 8, "a transposed matrix touches what the matrix touches"),
-]
-for trial in range(10):
-    shape = tuple(int(n) for n in rng.integers(1, 8, size=3))
-    strides = tuple(int(s) * 4 for s in rng.integers(-40, 41, size=3))
-    start = sum(-stride * (length - 1) for stride, length in zip(strides, shape) if stride < 0)
-    cases.append((Layout(shape, strides, start + 4 * int(rng.integers(20))), 4, f"random {trial}"))
-for layout, itemsize, why in cases:
+    (Layout((6, 6), (48, 56), 0), 8, "two axes whose steps meet in the same lines"),
+]:
     for line_bytes in (32, 64, 128):
         lk.checks.expect_equal(
             lines_touched(layout, itemsize, line_bytes),
@@ -767,7 +900,53 @@ for layout, itemsize, why in cases:
         )
 ### END HIDDEN TESTS
 
-# %%
+# %% nbgrader={"grade": true, "grade_id": "lines_touched_test_straddling", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+lk.checks.expect_equal(lines_touched(Layout((), (), 60), itemsize=8), 2, name="one number across a boundary: two lines")
+lk.checks.expect_equal(lines_touched(Layout((), (), 56), itemsize=8), 1, name="one number that just fits")
+elements = Layout((3,), (4096,))  # a long element lies over a line for its first byte, for its last, and more between
+lk.checks.expect_equal(lines_touched(elements, itemsize=200), 12, name="three elements of 200 bytes, 4 lines for each")
+### BEGIN HIDDEN TESTS
+for layout, itemsize, why in [
+    (Layout((5,), (12,), 0), 12, "12-byte elements straddle lines now and then"),
+    (Layout((3, 2), (200, 1000), 40), 200, "elements longer than a line"),
+    (Layout((), (), 124), 8, "a scalar across a boundary"),
+]:
+    for line_bytes in (32, 64, 128):
+        lk.checks.expect_equal(
+            lines_touched(layout, itemsize, line_bytes),
+            lines_by_hand(layout, itemsize, line_bytes),
+            name=f"{line_bytes}-byte lines under {layout} ({why})",
+        )
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "lines_touched_test_strides", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+lk.checks.expect_equal(lines_touched(Layout((9,), (-64,), 512), 8), 9, name="backwards, one line a step")
+lk.checks.expect_equal(
+    lines_touched(Layout((2,), (-8,), 64), 8), 2, name="backwards across a boundary: bytes 64 and 56"
+)
+lk.checks.expect_equal(lines_touched(Layout((100, 50), (0, 0), 128), 4), 1, name="stride 0: 5000 reads of one line")
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(107)
+for trial in range(10):
+    shape = tuple(int(n) for n in rng.integers(1, 8, size=3))
+    strides = tuple(int(s) * 4 for s in rng.integers(-40, 41, size=3))
+    start = sum(-stride * (length - 1) for stride, length in zip(strides, shape) if stride < 0)
+    layout = Layout(shape, strides, start + 4 * int(rng.integers(20)))
+    for line_bytes in (32, 64, 128):
+        lk.checks.expect_equal(
+            lines_touched(layout, 4, line_bytes),
+            lines_by_hand(layout, 4, line_bytes),
+            name=f"{line_bytes}-byte lines under {layout} (random {trial})",
+        )
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "lines_touched_test_empty", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+lk.checks.expect_equal(lines_touched(Layout((0, 9), (72, 8)), itemsize=8), 0, name="an empty array: no line")
+### BEGIN HIDDEN TESTS
+lk.checks.expect_equal(lines_touched(Layout((4, 0), (8, 8), 64), 8, 32), 0, name="an empty array: no line")
+### END HIDDEN TESTS
+
+# %% jupyter={"source_hidden": true}
 with lk.picture("Of the bytes that memory delivers, how many did you ask for? float32, 64 × 64, lines of 64 B."):
     full = Layout((64, 64), (256, 4))
     asked = {
@@ -804,6 +983,7 @@ def matmul(a, b, c):
     """Add the matrix product of ``a`` and ``b`` to ``c``, in place, one element at a time.
 
     a: [m, k];  b: [k, n];  c: [m, n], which may hold numbers already: they stay in the sum, as in BLAS
+    a and b may be views, and any length may be 0
     returns: None
 
     >>> c = np.ones((1, 1)); matmul(np.array([[2.0]]), np.array([[3.0]]), c); c
@@ -819,10 +999,14 @@ def matmul(a, b, c):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "matmul_test", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
-c = np.ones((1, 1))
-matmul(np.array([[2.0]]), np.array([[3.0]]), c)
-lk.checks.expect_close(c, np.array([[7.0]]), name="1 + 2 * 3")
+# %% nbgrader={"grade": true, "grade_id": "matmul_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+a, b = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), np.array([[1.0, 0.0], [0.0, 1.0], [2.0, 3.0]])
+c = np.zeros((2, 2))
+matmul(a, b, c)
+lk.checks.expect_close(c, np.array([[7.0, 11.0], [16.0, 23.0]]), name="2 x 3 times 3 x 2")
+a, b, c = np.array([[1.0], [2.0], [3.0]]), np.array([[10.0, 20.0]]), np.zeros((3, 2))
+matmul(a, b, c)
+lk.checks.expect_close(c, np.array([[10.0, 20.0], [20.0, 40.0], [30.0, 60.0]]), name="3 x 1 times 1 x 2")
 ### BEGIN HIDDEN TESTS
 rng = np.random.default_rng(108)
 for m, k, n, why in [
@@ -832,17 +1016,47 @@ for m, k, n, why in [
     (1, 6, 1, "a dot product"),
     (6, 1, 5, "an outer product"),
     (1, 5, 4, "a row times a matrix"),
-    (3, 0, 2, "nothing to add: c stays as it was"),
-    (0, 3, 2, "no rows"),
 ]:
+    a, b, c = rng.standard_normal((m, k)), rng.standard_normal((k, n)), np.zeros((m, n))
+    expected = a @ b
+    matmul(a, b, c)
+    lk.checks.expect_close(c, expected, name=f"a b for {m} x {k} x {n} ({why})")
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "matmul_test_sum", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+c = np.ones((1, 1))
+matmul(np.array([[2.0]]), np.array([[3.0]]), c)
+lk.checks.expect_close(c, np.array([[7.0]]), name="1 + 2 * 3: what c held stays in the sum")
+a, b, c = np.array([[1.0, 2.0]]), np.array([[3.0, 4.0], [5.0, 6.0]]), np.array([[100.0, 200.0]])
+matmul(a, b, c)
+lk.checks.expect_close(c, np.array([[113.0, 216.0]]), name="1 x 2 times 2 x 2, added to 100 and 200")
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(128)
+for m, k, n in [(3, 4, 5), (4, 4, 4), (5, 1, 2)]:
     a, b, c = rng.standard_normal((m, k)), rng.standard_normal((k, n)), rng.standard_normal((m, n))
     expected = c + a @ b
     matmul(a, b, c)
-    lk.checks.expect_close(c, expected, name=f"c + a b for {m} x {k} x {n} ({why})")
+    lk.checks.expect_close(c, expected, name=f"c + a b for {m} x {k} x {n}")
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "matmul_test_views", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+a, b, c = np.array([[1.0, 3.0], [2.0, 4.0]]).T, np.array([[1.0, 9.0, 2.0], [3.0, 9.0, 4.0]])[:, ::2], np.zeros((2, 2))
+matmul(a, b, c)
+lk.checks.expect_close(c, np.array([[7.0, 10.0], [15.0, 22.0]]), name="views as inputs: transposed, strided")
+c = np.array([[5.0, 6.0]])
+matmul(np.zeros((1, 0)), np.zeros((0, 2)), c)
+lk.checks.expect_close(c, np.array([[5.0, 6.0]]), name="k = 0, nothing to add: c stays as it was")
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(138)
 a, b, c = rng.standard_normal((4, 3)).T, rng.standard_normal((5, 8))[::-1, ::2].T, np.zeros((3, 5))
 expected = a @ b
 matmul(a, b, c)
 lk.checks.expect_close(c, expected, name="views as inputs: transposed, reversed, strided")
+for m, k, n in [(3, 0, 2), (0, 3, 2), (2, 3, 0)]:
+    a, b, c = rng.standard_normal((m, k)), rng.standard_normal((k, n)), rng.standard_normal((m, n))
+    expected = c.copy()
+    matmul(a, b, c)
+    lk.checks.expect_close(c, expected, name=f"a length of 0: {m} x {k} x {n}")
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "matmul_test_lines", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["claim"]
@@ -859,7 +1073,6 @@ lk.checks.expect_cache_misses(trace, at_least=144, at_most=936 + 36, line_bytes=
 # far too few.
 loads = lk.Work(bytes_read=8 * trace.reads[1])
 lk.checks.expect_work(loads, at_least_bytes=12 * 24 * 24, name="loads of elements of b")
-### BEGIN HIDDEN TESTS
 # By theory the best order fetches all of b anew for each row of a, and a and c once: 12 * 72 + 36 + 36 = 936 above.
 # Ragged rows share lines with their neighbours; b, walked from end to end, still costs its whole lines and no more.
 m, k, n = 11, 27, 21
@@ -867,13 +1080,19 @@ trace = lk.trace_accesses(matmul, np.ones((m, k)), np.ones((k, n)), np.zeros((m,
 once = (m * k + k * n + m * n) // 8
 best = m * (math.ceil(k * n / 8) + 1) + 2 * (math.ceil(m * n / 8) + 1) + (math.ceil(m * k / 8) + 1)
 lk.checks.expect_cache_misses(trace, at_least=once, at_most=best, line_bytes=64, lines=16, name="11 x 27 x 21")
+### BEGIN HIDDEN TESTS
+m, k, n = 10, 29, 19
+trace = lk.trace_accesses(matmul, np.ones((m, k)), np.ones((k, n)), np.zeros((m, n)))
+once = (m * k + k * n + m * n) // 8
+best = m * (math.ceil(k * n / 8) + 1) + 2 * (math.ceil(m * n / 8) + 1) + (math.ceil(m * k / 8) + 1)
+lk.checks.expect_cache_misses(trace, at_least=once, at_most=best, line_bytes=64, lines=16, name="10 x 29 x 19")
 ### END HIDDEN TESTS
 
 # %% [markdown]
 # All six orders beside yours. The arithmetic is the same to the last multiplication.
 
 
-# %%
+# %% jupyter={"source_hidden": true}
 def in_order(order):
     """The product with its loops nested in ``order``, the first letter outermost."""
 
@@ -927,7 +1146,8 @@ lk.predict("apply_chain")
 def apply_chain(matrices, x):
     """The product matrices[0] @ matrices[1] @ ... @ matrices[-1] @ x, at the fewest FLOPs.
 
-    matrices: list of torch tensors, [n0, n1], [n1, n2], ...; may be empty: doing nothing is a function, too
+    matrices: list of torch tensors, [n0, n1], [n1, n2], ...; may be empty: doing nothing is a function, too. A length
+              may be 0
     x:        torch tensor [n_last], a vector
     returns:  torch tensor [n0]
 
@@ -941,32 +1161,46 @@ def apply_chain(matrices, x):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "apply_chain_test", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "apply_chain_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 one = [torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])]
 lk.checks.expect_close(apply_chain(one, torch.tensor([7.0, 8.0, 9.0])), torch.tensor([50.0, 122.0]), name="one matrix")
+two = [torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]])]
+lk.checks.expect_close(apply_chain(two, torch.tensor([1.0, 2.0, 3.0])), torch.tensor([14.0]), name="two matrices")
 ### BEGIN HIDDEN TESTS
 generator = torch.Generator().manual_seed(109)
 for sizes, why in [
-    ((4, 4, 4, 4), "all square: a reversed chain fits, and is another function"),
     ((2, 7, 3, 5), "every length different"),
     ((1, 6, 1), "through a bottleneck of 1"),
-    ((5, 0, 3), "through nothing: the sum over no terms is 0"),
-    ((6,), "an empty chain gives x back"),
     ((30, 20, 40, 10, 50), "long enough for the order to cost"),
 ]:
     chain = [
         torch.randn(rows, columns, generator=generator, dtype=torch.float64) for rows, columns in zip(sizes, sizes[1:])
     ]
     x = torch.randn(sizes[-1], generator=generator, dtype=torch.float64)
-    expected = x.numpy()
-    if chain:
-        product = chain[0].numpy()
-        for matrix in chain[1:]:
-            product = product @ matrix.numpy()
-        expected = product @ x.numpy()
-    lk.checks.expect_close(
-        apply_chain(chain, x), torch.from_numpy(np.asarray(expected)), name=f"chain of {sizes} ({why})"
-    )
+    product = functools.reduce(np.matmul, [matrix.numpy() for matrix in chain])
+    lk.checks.expect_close(apply_chain(chain, x), torch.from_numpy(product @ x.numpy()), name=f"{sizes} ({why})")
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "apply_chain_test_square", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+turn, stretch = torch.tensor([[0.0, -1.0], [1.0, 0.0]]), torch.tensor([[2.0, 0.0], [0.0, 1.0]])
+moved = apply_chain([turn, stretch], torch.tensor([1.0, 3.0]))
+lk.checks.expect_close(moved, torch.tensor([-3.0, 2.0]), name="stretched first, then turned: all shapes fit both ways")
+### BEGIN HIDDEN TESTS
+generator = torch.Generator().manual_seed(129)
+chain = [torch.randn(4, 4, generator=generator, dtype=torch.float64) for _ in range(3)]
+x = torch.randn(4, generator=generator, dtype=torch.float64)
+product = functools.reduce(np.matmul, [matrix.numpy() for matrix in chain])
+lk.checks.expect_close(apply_chain(chain, x), torch.from_numpy(product @ x.numpy()), name="three square matrices")
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "apply_chain_test_empty", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+lk.checks.expect_close(apply_chain([], torch.tensor([1.0, 2.0])), torch.tensor([1.0, 2.0]), name="an empty chain")
+through_nothing = apply_chain([torch.zeros(2, 0), torch.zeros(0, 3)], torch.ones(3))
+lk.checks.expect_close(through_nothing, torch.zeros(2), name="through a length of 0: the sum over no terms is 0")
+### BEGIN HIDDEN TESTS
+lk.checks.expect_close(apply_chain([], torch.ones(3)), torch.ones(3), name="an empty chain gives x back")
+through_nothing = apply_chain([torch.zeros(5, 0), torch.zeros(0, 3)], torch.ones(3))
+lk.checks.expect_close(through_nothing, torch.zeros(5), name="through a length of 0")
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "apply_chain_test_flops", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["claim"]
@@ -975,14 +1209,13 @@ lk.checks.expect_work(lk.count_work(apply_chain, chain, x), flops=2 * 20 * 40 + 
 ### BEGIN HIDDEN TESTS
 # Each matrix has to be used once, at 2 FLOP an element. No order of brackets does better than that.
 generator = torch.Generator().manual_seed(119)
-lk.checks.expect_close(apply_chain([], torch.ones(3)), torch.ones(3), name="an empty chain gives x back, at no cost")
 for sizes in [(30, 20, 40, 10, 50), (64, 64, 64, 64)]:
     chain = [torch.randn(rows, columns, generator=generator) for rows, columns in zip(sizes, sizes[1:])]
     least = sum(2 * rows * columns for rows, columns in zip(sizes, sizes[1:]))
     lk.checks.expect_work(lk.count_work(apply_chain, chain, torch.ones(sizes[-1])), flops=least)
 ### END HIDDEN TESTS
 
-# %%
+# %% jupyter={"source_hidden": true}
 with lk.picture("One function in two bracketings. At twice the width one costs 4 times as much, the other 8 times."):
     widths = [64, 128, 256] if smoke else [64, 128, 256, 512]
     bills = {"A(B(Cx)), yours": [], "((AB)C)x": []}
@@ -997,7 +1230,7 @@ with lk.picture("One function in two bracketings. At twice the width one costs 4
 # %% [markdown]
 # The same function in motion. Stretching and then turning is not turning and then stretching, although all shapes fit:
 
-# %%
+# %% jupyter={"source_hidden": true}
 with lk.picture("A flag, stretched first or turned first. Read a product from right to left."):
     flag = np.array([[0, 0], [0, 2], [1.2, 1.5], [0, 1]], dtype=float)
     stretch, turn = torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([[0.0, -1.0], [1.0, 0.0]])
@@ -1015,7 +1248,7 @@ with lk.picture("A flag, stretched first or turned first. Read a product from ri
 # %% [markdown]
 # And as a graph: four stations on a ring line with one shortcut. Each application of $G$ walks one edge.
 
-# %%
+# %% jupyter={"source_hidden": true}
 with lk.picture("In how many ways can you be at each station after 0 to 6 steps from station 0?"):
     graph = torch.zeros(4, 4)
     for here, there in [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)]:
@@ -1051,7 +1284,7 @@ def cosines(x, w):
     """Cosine of the angle between every input and every neuron.
 
     x: [batch, features], one input a row;  w: [neurons, features], one neuron a row; numpy, floating point
-    returns: [batch, neurons]; 0 where the input or the neuron is all zeros (it points nowhere)
+    returns: [batch, neurons]; 0 where the input or the neuron is all zeros (it points nowhere); a batch may be empty
 
     >>> cosines(np.array([[0.0, 2.0]]), np.array([[0.0, 5.0], [3.0, 0.0], [0.0, -1.0]]))
     array([[ 1.,  0., -1.]])
@@ -1066,12 +1299,13 @@ def cosines(x, w):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "cosines_test", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "cosines_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 seen = cosines(np.array([[3.0, 4.0]]), np.array([[6.0, 8.0], [-4.0, 3.0]]))
 lk.checks.expect_close(seen, np.array([[1.0, 0.0]]), name="a twice as long neuron and one at a right angle")
-lk.checks.expect_close(cosines(np.zeros((1, 3)), np.ones((2, 3))), np.zeros((1, 2)), name="an input of zeros")
-# Inputs 256 KiB each, answer 128 KiB; [batch, neurons, features] would be 32 MiB.
-_ = lk.checks.expect_peak(cosines, np.ones((128, 256)), np.ones((128, 256)), at_most_bytes=2 * 1024**2)
+seen = cosines(np.array([[1.0, 0.0], [0.0, 2.0]]), np.array([[3.0, 4.0], [-5.0, 0.0]]))
+lk.checks.expect_close(
+    seen, np.array([[0.6, -1.0], [0.8, 0.0]]), name="two inputs, one a row; two neurons, one a column"
+)
 ### BEGIN HIDDEN TESTS
 rng = np.random.default_rng(110)
 for batch, neurons, features, why in [
@@ -1080,19 +1314,38 @@ for batch, neurons, features, why in [
     (1, 6, 2, "one input"),
     (6, 1, 9, "one neuron"),
     (3, 2, 1, "one feature: only signs are left"),
-    (0, 3, 4, "an empty batch"),
 ]:
     x, w = rng.standard_normal((batch, features)), rng.standard_normal((neurons, features)) * 30
-    if neurons > 2:
-        w[1] = 0  # a neuron of zeros must not become nan
-    dots = np.einsum("bf,nf->bn", x, w)
     lengths = np.sqrt(np.einsum("bf,bf->b", x, x))[:, None] * np.sqrt(np.einsum("nf,nf->n", w, w))
-    expected = np.divide(dots, lengths, out=np.zeros_like(dots), where=lengths > 0)
+    expected = np.einsum("bf,nf->bn", x, w) / lengths
     lk.checks.expect_close(cosines(x, w), expected, name=f"cosines, {batch} x {neurons} x {features} ({why})")
     lk.checks.expect_close(cosines(-5 * x, w), -expected, name=f"five times as long, turned round ({why})")
 ### END HIDDEN TESTS
 
-# %%
+# %% nbgrader={"grade": true, "grade_id": "cosines_test_bytes", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# Inputs 256 KiB each, answer 128 KiB; [batch, neurons, features] would be 32 MiB.
+seen = lk.checks.expect_peak(cosines, np.ones((128, 256)), np.ones((128, 256)), at_most_bytes=2 * 1024**2)
+lk.checks.expect_close(seen, np.ones((128, 128)), name="128 equal inputs and 128 equal neurons")
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(120)
+x, w = rng.standard_normal((100, 300)), rng.standard_normal((150, 300))
+expected = (x @ w.T) / np.sqrt(np.outer((x * x).sum(axis=1), (w * w).sum(axis=1)))
+seen = lk.checks.expect_peak(cosines, x, w, at_most_bytes=2 * 1024**2)
+lk.checks.expect_close(seen, expected, name="cosines, 100 x 150 x 300")
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "cosines_test_zeros", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+lk.checks.expect_close(cosines(np.zeros((1, 3)), np.ones((2, 3))), np.zeros((1, 2)), name="an input of zeros")
+seen = cosines(np.array([[3.0, 4.0]]), np.array([[0.0, 0.0], [6.0, 8.0]]))
+lk.checks.expect_close(seen, np.array([[0.0, 1.0]]), name="a neuron of zeros beside another")
+lk.checks.expect_close(cosines(np.zeros((0, 4)), np.ones((3, 4))), np.zeros((0, 3)), name="an empty batch")
+### BEGIN HIDDEN TESTS
+x, w = np.array([[1.0, 2.0], [0.0, 0.0], [2.0, -1.0]]), np.array([[0.0, 0.0], [2.0, 4.0]])
+lk.checks.expect_close(cosines(x, w), np.array([[0.0, 1.0], [0.0, 0.0], [0.0, 0.0]]), name="zeros on both sides")
+lk.checks.expect_close(cosines(np.zeros((0, 2)), np.zeros((5, 2))), np.zeros((0, 5)), name="an empty batch")
+### END HIDDEN TESTS
+
+# %% jupyter={"source_hidden": true}
 with lk.picture("Peak of new memory for 128 inputs, 128 neurons, 256 features in float64."):
     x, w = np.ones((128, 256)), np.ones((128, 256))
     ways = {"one mm, yours": cosines, "broadcast, then sum": lambda x, w: (x[:, None, :] * w).sum(axis=2)}
@@ -1103,7 +1356,7 @@ with lk.picture("Peak of new memory for 128 inputs, 128 neurons, 256 features in
 # Ten neurons and nothing learnt: each neuron's weights are simply the mean image of one handwritten digit. Every image
 # is then shown to all ten.
 
-# %%
+# %% jupyter={"source_hidden": true}
 with lk.picture("How strongly each of ten mean-image neurons lights up, by the digit that is shown to it."):
     images, labels = lk.datasets.digits()
     centred = images - images.mean(axis=0)
@@ -1118,7 +1371,7 @@ with lk.picture("How strongly each of ten mean-image neurons lights up, by the d
 
 # %% [markdown]
 # ### Task 11 · XOR, backwards by hand
-# *13 points · 20 minutes · ●●●○*
+# *13 points · 25 minutes · ●●●○*
 #
 # Stack linear layers and you get a linear layer: $W_2(W_1 x) = (W_2 W_1)x$. Depth without a bend buys nothing. XOR shows what is missing. For a
 # linear score $f(x) = w \cdot x + b$ it holds that $f(0,0) + f(1,1) = f(0,1) + f(1,0)$, so no such score can be low for both pairs on the
@@ -1149,31 +1402,11 @@ def forward(net, x):
     return hidden, 1 / (1 + np.exp(-(hidden @ net.w2 + net.b2)))
 
 
-# %%
-lk.predict("xor_backward")
+# %% [markdown]
+# The next cell holds what the checks use: the same gradients by finite differences and by PyTorch. Run it and go on.
 
 
-# %% nbgrader={"grade": false, "grade_id": "xor_backward", "locked": false, "schema_version": 3, "solution": true, "task": false}
-def backward(net, x, y):
-    """Gradients of the mean cross-entropy L with respect to all parameters, by the chain rule.
-
-    net: Net;  x: [n, inputs];  y: [n], each 0 or 1
-    returns: Net of gradients, each shaped like its parameter
-
-    >>> zeros = Net(np.zeros((2, 2)), np.zeros(2), np.zeros(2), np.array(0.0))  # answers 1/2 to everything
-    >>> float(backward(zeros, np.zeros((4, 2)), np.array([1.0, 1.0, 1.0, 0.0])).b2)
-    -0.25
-    """
-    ### BEGIN SOLUTION
-    hidden, p = forward(net, x)
-    dz = (p - y) / len(y)  # [n]
-    dhidden = np.outer(dz, net.w2)  # [n, hidden]
-    dbend = dhidden * (1 - hidden**2)  # the slope of tanh, from its own output
-    return Net(w1=dbend.T @ x, b1=dbend.sum(axis=0), w2=hidden.T @ dz, b2=dz.sum())
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade": true, "grade_id": "xor_backward_test", "locked": true, "points": 13, "schema_version": 3, "solution": false, "task": false}
+# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "xor_checks", "locked": true, "schema_version": 3, "solution": false, "task": false}
 def loss_of(w1, b1, w2, b2, x, y):
     """The loss from its definition, in a form that cannot overflow: log(1 + e^z) - y z."""
     z = np.tanh(x @ w1.T + b1) @ w2 + b2
@@ -1196,45 +1429,86 @@ def by_differences(w1, b1, w2, b2, x, y, step=1e-6):
     return gradients
 
 
+def by_autograd(net, x, y):
+    """The gradients as PyTorch computes them."""
+    leaves = [torch.tensor(parameter, dtype=torch.float64, requires_grad=True) for parameter in net]
+    w1, b1, w2, b2 = leaves
+    z = torch.tanh(torch.from_numpy(x) @ w1.T + b1) @ w2 + b2
+    torch.nn.functional.binary_cross_entropy_with_logits(z, torch.from_numpy(y)).backward()
+    return [leaf.grad.numpy() for leaf in leaves]
+
+
 def random_case(rng, n, inputs, hidden):
+    """A net, inputs and answers."""
     net = Net(
         rng.normal(size=(hidden, inputs)), rng.normal(size=hidden), rng.normal(size=hidden), np.array(rng.normal())
     )
     return net, rng.normal(size=(n, inputs)), rng.integers(0, 2, size=n).astype(np.float64)
 
 
+def expect_gradients(gradients, expected, why, rtol, atol):
+    """Check the shapes and values of the four gradients, one after the other."""
+    for name, right in zip(Net._fields, expected):
+        actual = np.asarray(getattr(gradients, name))
+        lk.checks.expect_close(actual, right, rtol=rtol, atol=atol, name=f"gradient of {name} ({why})")
+
+
+# %%
+lk.predict("xor_backward")
+
+
+# %% nbgrader={"grade": false, "grade_id": "xor_backward", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def backward(net, x, y):
+    """Gradients of the mean cross-entropy L with respect to all parameters, by the chain rule.
+
+    net: Net with any number of inputs and hidden neurons;  x: [n, inputs], n >= 1;  y: [n], each 0 or 1
+    returns: Net of gradients, each shaped like its parameter, exact up to rounding: differences are too coarse
+
+    >>> zeros = Net(np.zeros((2, 2)), np.zeros(2), np.zeros(2), np.array(0.0))  # answers 1/2 to everything
+    >>> float(backward(zeros, np.zeros((4, 2)), np.array([1.0, 1.0, 1.0, 0.0])).b2)
+    -0.25
+    """
+    ### BEGIN SOLUTION
+    hidden, p = forward(net, x)
+    dz = (p - y) / len(y)  # [n]
+    dhidden = np.outer(dz, net.w2)  # [n, hidden]
+    dbend = dhidden * (1 - hidden**2)  # the slope of tanh, from its own output
+    return Net(w1=dbend.T @ x, b1=dbend.sum(axis=0), w2=hidden.T @ dz, b2=dz.sum())
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "xor_backward_test", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
 net, x, y = random_case(np.random.default_rng(11), n=4, inputs=2, hidden=2)
-gradients = backward(net, x, y)
-for name, expected in zip(Net._fields, by_differences(*net, x, y)):
-    actual = np.asarray(getattr(gradients, name))
-    lk.checks.expect_equal(actual.shape, expected.shape, name=f"shape of the gradient of {name}")
-    lk.checks.expect_close(
-        actual, expected, rtol=1e-5, atol=1e-8, name=f"gradient of {name} against finite differences"
-    )
+expect_gradients(backward(net, x, y), by_differences(*net, x, y), "4 samples, 2 inputs, 2 hidden", rtol=1e-5, atol=1e-8)
 ### BEGIN HIDDEN TESTS
 rng = np.random.default_rng(111)
-for n, inputs, hidden, why in [
-    (7, 3, 5, "no two lengths alike"),
-    (3, 3, 3, "square: a transposed gradient would fit"),
-    (1, 2, 4, "one sample"),
-    (9, 1, 1, "one input, one hidden neuron"),
-]:
+for n, inputs, hidden, why in [(5, 2, 2, "another net"), (3, 3, 3, "square: a transposed gradient would fit")]:
     net, x, y = random_case(rng, n, inputs, hidden)
-    leaves = [torch.tensor(parameter, dtype=torch.float64, requires_grad=True) for parameter in net]
-    w1, b1, w2, b2 = leaves
-    z = torch.tanh(torch.from_numpy(x) @ w1.T + b1) @ w2 + b2
-    torch.nn.functional.binary_cross_entropy_with_logits(z, torch.from_numpy(y)).backward()
-    gradients = backward(net, x, y)
-    for name, leaf, differences in zip(Net._fields, leaves, by_differences(*net, x, y)):
-        actual = np.asarray(getattr(gradients, name))
-        lk.checks.expect_equal(actual.shape, differences.shape, name=f"shape of the gradient of {name} ({why})")
-        lk.checks.expect_close(
-            actual, differences, rtol=1e-5, atol=1e-8, name=f"gradient of {name}, finite differences ({why})"
-        )
-        # Tighter than differences can reach: the chain rule, not an approximation of it.
-        lk.checks.expect_close(
-            actual, leaf.grad.numpy(), rtol=1e-11, atol=1e-13, name=f"gradient of {name}, autograd ({why})"
-        )
+    expect_gradients(backward(net, x, y), by_differences(*net, x, y), why, rtol=1e-5, atol=1e-8)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "xor_backward_test_shapes", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
+net, x, y = random_case(np.random.default_rng(12), n=7, inputs=3, hidden=5)
+expect_gradients(backward(net, x, y), by_differences(*net, x, y), "7 samples, 3 inputs, 5 hidden", rtol=1e-5, atol=1e-8)
+net, x, y = random_case(np.random.default_rng(13), n=1, inputs=2, hidden=4)
+expect_gradients(backward(net, x, y), by_differences(*net, x, y), "one sample", rtol=1e-5, atol=1e-8)
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(112)
+for n, inputs, hidden, why in [(6, 4, 3, "no two lengths alike"), (9, 1, 1, "one input, one hidden neuron")]:
+    net, x, y = random_case(rng, n, inputs, hidden)
+    expect_gradients(backward(net, x, y), by_differences(*net, x, y), why, rtol=1e-5, atol=1e-8)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "xor_backward_test_exact", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# Tighter than differences can reach: the chain rule, not an approximation of it. PyTorch's autograd is the judge.
+net, x, y = random_case(np.random.default_rng(14), n=6, inputs=2, hidden=3)
+expect_gradients(backward(net, x, y), by_autograd(net, x, y), "autograd", rtol=1e-11, atol=1e-13)
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(113)
+for n, inputs, hidden in [(7, 3, 5), (3, 3, 3), (1, 2, 4), (9, 1, 1)]:
+    net, x, y = random_case(rng, n, inputs, hidden)
+    why = f"autograd, {n} samples, {inputs} inputs, {hidden} hidden"
+    expect_gradients(backward(net, x, y), by_autograd(net, x, y), why, rtol=1e-11, atol=1e-13)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1285,7 +1559,7 @@ with lk.picture("Loss of the nine-parameter network from different random starts
 # then $\frac{2 \cdot \ln 2}{4}$. The gradient there is nearly zero: your mathematics is right, the landscape is not kind. Look at the two
 # kinds of net from above:
 
-# %%
+# %% jupyter={"source_hidden": true}
 with lk.picture("What two trained networks answer over the plane. The white corners are the XOR table."):
     by_loss = sorted((train(start) for start in range(6 if smoke else 20)), key=lambda run: run[0][-1])
     axis = np.linspace(-0.5, 1.5, 41)
@@ -1370,7 +1644,7 @@ def kept_for_backward(block, x, **options):
 
 # %% [markdown]
 # ### Task 12 · Count it to the last one
-# *9 points · 15 minutes · ●●●○*
+# *9 points · 20 minutes · ●●●○*
 #
 # Walk through `Block` and `Transformer` above with a pencil. For the parameters: weights, biases, norms, embeddings. For the activations, what
 # does autograd keep of each step of `Block.forward` (with `fused=False`)?
@@ -1415,37 +1689,58 @@ def activation_count(batch, length, d, heads):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "transformer_size_test_parameters", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "transformer_size_test_parameters", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+count = parameter_count(layers=1, d=2, vocab=3, context=4)
+lk.checks.expect_equal(count, 92, name="parameters of the docstring's example")
 # GPT-2 small, as published ("124M").
-lk.checks.expect_equal(
-    parameter_count(layers=12, d=768, vocab=50257, context=1024), 124_439_808, name="parameters of GPT-2 small"
-)
+count = parameter_count(layers=12, d=768, vocab=50257, context=1024)
+lk.checks.expect_equal(count, 124_439_808, name="parameters of GPT-2 small")
 ### BEGIN HIDDEN TESTS
 lk.checks.expect_equal(
     parameter_count(48, 1600, 50257, 1024), 1_557_611_200, name="parameters of GPT-2 XL, as published"
 )
 rng = np.random.default_rng(112)
-cases = [((0, 8, 11, 5), "no layers: embeddings and the last norm"), ((96, 12288, 50257, 2048), "GPT-3")]
-cases += [(tuple(int(rng.integers(1, high)) for high in (5, 300, 900, 200)), f"random {trial}") for trial in range(6)]
-for sizes, why in cases:
+for sizes in [(96, 12288, 50257, 2048)] + [
+    tuple(int(rng.integers(1, h)) for h in (5, 300, 900, 200)) for _ in range(6)
+]:
     count = parameter_count(*sizes)
     with torch.device("meta"):
         module = Transformer(*sizes)
     expected = sum(parameter.numel() for parameter in module.parameters())
-    lk.checks.expect_equal(count, expected, name=f"parameters for layers, d, vocab, context = {sizes} ({why})")
+    lk.checks.expect_equal(count, expected, name=f"parameters for layers, d, vocab, context = {sizes}")
 ### END HIDDEN TESTS
 
-# %% nbgrader={"grade": true, "grade_id": "transformer_size_test_activations", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "transformer_size_test_no_layers", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+count = parameter_count(layers=0, d=8, vocab=11, context=5)
+lk.checks.expect_equal(count, 144, name="no layers: two embeddings and the last norm")
+### BEGIN HIDDEN TESTS
+lk.checks.expect_equal(parameter_count(0, 10, 7, 3), 120, name="no layers: two embeddings and the last norm")
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "transformer_size_test_activations", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+count = activation_count(batch=1, length=1, d=1, heads=1)
+lk.checks.expect_equal(count, 21, name="elements kept in the docstring's example")
 torch.manual_seed(112)
 count = activation_count(batch=2, length=6, d=8, heads=2)
 lk.checks.expect_equal(count, kept_for_backward(Block(8, 2), torch.ones(2, 6, 8)), name="elements kept for backward")
 ### BEGIN HIDDEN TESTS
 for batch, length, d, heads, why in [
     (3, 5, 12, 4, "no two lengths alike"),
-    (1, 40, 8, 8, "long and thin: the L x L part dominates"),
     (5, 2, 64, 1, "short and wide, one head"),
-    (2, 1, 16, 2, "a single token"),
 ]:
+    count = activation_count(batch, length, d, heads)
+    expected = kept_for_backward(Block(d, heads), torch.ones(batch, length, d))
+    lk.checks.expect_equal(
+        count, expected, name=f"elements kept for batch, length, d, heads = {batch, length, d, heads} ({why})"
+    )
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "transformer_size_test_long", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+count = activation_count(batch=1, length=40, d=8, heads=8)
+expected = kept_for_backward(Block(8, 8), torch.ones(1, 40, 8))
+lk.checks.expect_equal(count, expected, name="long and thin: the L x L part dominates")
+### BEGIN HIDDEN TESTS
+for batch, length, d, heads, why in [(2, 30, 6, 3, "long and thin"), (2, 1, 16, 2, "a single token")]:
     count = activation_count(batch, length, d, heads)
     expected = kept_for_backward(Block(d, heads), torch.ones(batch, length, d))
     lk.checks.expect_equal(
@@ -1457,7 +1752,7 @@ for batch, length, d, heads, why in [
 # How good are the rules? For the parameters, very good from $d \approx 1000$ on: what they leave out (biases, norms,
 # positions) grows like $d$, what they keep like $d^2$.
 
-# %%
+# %% jupyter={"source_hidden": true}
 with lk.picture("Three counts of what one block keeps for backward: d = 2048, 16 heads, batch 8, 2 B an element."):
     models = {
         "GPT-2 small": (12, 768, 50257, 1024),

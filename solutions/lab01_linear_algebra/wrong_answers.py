@@ -10,23 +10,23 @@
 #       format_name: percent
 # ---
 
-# %% wrong={"grade_id": "offset", "name": "strides_count_elements", "misconception": "strides count elements, so an item size is still missing", "keeps": 0}
+# %% wrong={"grade_id": "offset", "name": "strides_count_elements", "misconception": "strides count elements, so an item size is still missing", "keeps": 1}
 def offset(index, strides, start=0):
     return start + 8 * sum(i * stride for i, stride in zip(index, strides, strict=True))
 
-# %% wrong={"grade_id": "offset", "name": "starts_at_zero", "misconception": "every array starts where its memory starts", "keeps": 0}
+# %% wrong={"grade_id": "offset", "name": "starts_at_zero", "misconception": "every array starts where its memory starts", "keeps": 1}
 def offset(index, strides, start=0):
     return sum(i * stride for i, stride in zip(index, strides, strict=True))
 
-# %% wrong={"grade_id": "offset", "name": "addresses_are_positive", "misconception": "a negative stride is a positive one read the other way", "keeps": 0}
+# %% wrong={"grade_id": "offset", "name": "addresses_are_positive", "misconception": "a negative stride is a positive one read the other way", "keeps": 3}
 def offset(index, strides, start=0):
     return start + sum(i * abs(stride) for i, stride in zip(index, strides, strict=True))
 
-# %% wrong={"grade_id": "offset", "name": "axes_from_the_right", "misconception": "the first index belongs to the last stride", "keeps": 0}
+# %% wrong={"grade_id": "offset", "name": "axes_from_the_right", "misconception": "the first index belongs to the last stride", "keeps": 1}
 def offset(index, strides, start=0):
     return start + sum(i * stride for i, stride in zip(index, reversed(strides), strict=True))
 
-# %% wrong={"grade_id": "offset", "name": "short_zip", "misconception": "zip complains about missing axes by itself", "keeps": 0}
+# %% wrong={"grade_id": "offset", "name": "short_zip", "misconception": "zip complains about missing axes by itself", "keeps": 4}
 def offset(index, strides, start=0):
     return start + sum(i * stride for i, stride in zip(index, strides))
 
@@ -45,7 +45,7 @@ def contiguous_strides(shape, itemsize):
 def contiguous_strides(shape, itemsize):
     return tuple(itemsize * math.prod(max(length, 1) for length in shape[axis:]) for axis in range(len(shape)))
 
-# %% wrong={"grade_id": "contiguous_strides", "name": "zero_length_zero_stride", "misconception": "an empty axis needs no care", "keeps": 0}
+# %% wrong={"grade_id": "contiguous_strides", "name": "zero_length_zero_stride", "misconception": "an empty axis needs no care", "keeps": 4}
 def contiguous_strides(shape, itemsize):
     return tuple(itemsize * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
@@ -53,7 +53,7 @@ def contiguous_strides(shape, itemsize):
 def contiguous_strides(shape, itemsize):
     return tuple(itemsize * length for length in shape)
 
-# %% wrong={"grade_id": "transpose", "name": "inverse_permutation", "misconception": "axes says where each axis goes, not where it comes from", "keeps": 0}
+# %% wrong={"grade_id": "transpose", "name": "inverse_permutation", "misconception": "axes says where each axis goes, not where it comes from", "keeps": 2}
 def transpose(layout, axes):
     if sorted(axes) != list(range(len(layout.shape))):
         raise ValueError("not a permutation")
@@ -62,26 +62,30 @@ def transpose(layout, axes):
         shape[new], strides[new] = layout.shape[old], layout.strides[old]
     return Layout(tuple(shape), tuple(strides), layout.offset)
 
-# %% wrong={"grade_id": "transpose", "name": "shape_only", "misconception": "a transpose swaps the lengths; fresh strides follow from the shape", "keeps": 0}
+# %% wrong={"grade_id": "transpose", "name": "shape_only", "misconception": "a transpose swaps the lengths; fresh strides follow from the shape", "keeps": 2}
 def transpose(layout, axes):
     if sorted(axes) != list(range(len(layout.shape))):
         raise ValueError("not a permutation")
     shape = tuple(layout.shape[axis] for axis in axes)
     return Layout(shape, contiguous_strides(shape, 8), layout.offset)
 
-# %% wrong={"grade_id": "transpose", "name": "always_reversed", "misconception": "transposing means reversing all axes", "keeps": 0}
+# %% wrong={"grade_id": "transpose", "name": "always_reversed", "misconception": "transposing means reversing all axes", "keeps": 2}
 def transpose(layout, axes):
     if sorted(axes) != list(range(len(layout.shape))):
         raise ValueError("not a permutation")
     return Layout(layout.shape[::-1], layout.strides[::-1], layout.offset)
 
-# %% wrong={"grade_id": "transpose", "name": "forgets_offset", "misconception": "a view starts where its memory starts", "keeps": 0}
+# %% wrong={"grade_id": "transpose", "name": "forgets_offset", "misconception": "a view starts where its memory starts", "keeps": 4}
 #-        tuple(layout.shape[axis] for axis in axes), tuple(layout.strides[axis] for axis in axes), layout.offset
 #+        tuple(layout.shape[axis] for axis in axes), tuple(layout.strides[axis] for axis in axes)
 
-# %% wrong={"grade_id": "transpose", "name": "repeats_allowed", "misconception": "any tuple of existing axes is a transpose", "keeps": 0}
+# %% wrong={"grade_id": "transpose", "name": "repeats_allowed", "misconception": "any tuple of existing axes is a transpose", "keeps": 4}
 #-    if sorted(axes) != list(range(len(layout.shape))):
 #+    if any(axis >= len(layout.shape) for axis in axes):
+
+# %% wrong={"grade_id": "transpose", "name": "as_a_set", "misconception": "a tuple that names every axis is a permutation, however long it is", "keeps": 4}
+#-    if sorted(axes) != list(range(len(layout.shape))):
+#+    if set(axes) != set(range(len(layout.shape))):
 
 # %% wrong={"grade_id": "slice_view", "name": "start_in_bytes", "misconception": "the start is a byte count", "keeps": 0}
 #-    return Layout(tuple(shape), tuple(strides), layout.offset + start * layout.strides[axis])
@@ -95,7 +99,7 @@ def transpose(layout, axes):
 #-    shape[axis] = len(range(start, stop, step))
 #+    shape[axis] = max(0, (stop - start) // step)
 
-# %% wrong={"grade_id": "slice_view", "name": "drops_old_offset", "misconception": "the view that is sliced starts at 0", "keeps": 0}
+# %% wrong={"grade_id": "slice_view", "name": "drops_old_offset", "misconception": "the view that is sliced starts at 0", "keeps": 2}
 #-    return Layout(tuple(shape), tuple(strides), layout.offset + start * layout.strides[axis])
 #+    return Layout(tuple(shape), tuple(strides), start * layout.strides[axis])
 
@@ -108,6 +112,10 @@ def transpose(layout, axes):
 #-    start, stop, step = cut.indices(layout.shape[axis])
 #+    start, stop, step = cut.start or 0, layout.shape[axis] if cut.stop is None else cut.stop, cut.step or 1
 
+# %% wrong={"grade_id": "slice_view", "name": "first_axis", "misconception": "the start always counts rows", "keeps": 0}
+#-    return Layout(tuple(shape), tuple(strides), layout.offset + start * layout.strides[axis])
+#+    return Layout(tuple(shape), tuple(strides), layout.offset + start * layout.strides[0])
+
 # %% wrong={"grade_id": "broadcast", "name": "aligned_left", "misconception": "shapes line up at the left", "keeps": 0}
 #-    for old, stride, new in zip(layout.shape, layout.strides, shape[added:], strict=True):
 #+    for old, stride, new in zip(layout.shape, layout.strides, shape[: len(layout.shape)], strict=True):
@@ -115,23 +123,23 @@ def transpose(layout, axes):
 #-    return Layout(tuple(shape), tuple(strides), layout.offset)
 #+    return Layout(tuple(shape), tuple(strides[added:] + [0] * added), layout.offset)
 
-# %% wrong={"grade_id": "broadcast", "name": "stride_kept", "misconception": "a stretched axis keeps its stride", "keeps": 0}
+# %% wrong={"grade_id": "broadcast", "name": "stride_kept", "misconception": "a stretched axis keeps its stride", "keeps": 2}
 #-        strides.append(stride if old == new else 0)
 #+        strides.append(stride)
 
-# %% wrong={"grade_id": "broadcast", "name": "anything_stretches", "misconception": "any axis can be stretched", "keeps": 0}
+# %% wrong={"grade_id": "broadcast", "name": "anything_stretches", "misconception": "any axis can be stretched", "keeps": 6}
 #-        if old not in (1, new):
 #-            raise ValueError(f"cannot stretch an axis of length {old} to {new}")
 
-# %% wrong={"grade_id": "broadcast", "name": "multiples_stretch", "misconception": "an axis may repeat whenever its length divides the target", "keeps": 0}
+# %% wrong={"grade_id": "broadcast", "name": "multiples_stretch", "misconception": "an axis may repeat whenever its length divides the target", "keeps": 6}
 #-        if old not in (1, new):
 #+        if new % old:
 
-# %% wrong={"grade_id": "broadcast", "name": "fresh_strides", "misconception": "the result is laid out like a fresh array, so the data is repeated", "keeps": 0}
+# %% wrong={"grade_id": "broadcast", "name": "fresh_strides", "misconception": "the result is laid out like a fresh array, so the data is repeated", "keeps": 2}
 #-    return Layout(tuple(shape), tuple(strides), layout.offset)
 #+    return Layout(tuple(shape), contiguous_strides(shape, 8), layout.offset)
 
-# %% wrong={"grade_id": "broadcast", "name": "drops_leading_axes", "misconception": "extra axes of length 1 may vanish", "keeps": 0}
+# %% wrong={"grade_id": "broadcast", "name": "drops_leading_axes", "misconception": "extra axes of length 1 may vanish", "keeps": 6}
 def broadcast(layout, shape):
     old_shape, old_strides = layout.shape[-len(shape) :], layout.strides[-len(shape) :]
     if len(shape) == 0:
@@ -152,7 +160,7 @@ def windows(x, width, step=1):
     count = max(0, (len(x) - width) // step + 1)
     return np.lib.stride_tricks.as_strided(x, (count, width), (step * 8, 8), writeable=False)
 
-# %% wrong={"grade_id": "windows", "name": "itemsize_as_stride", "misconception": "every 1-D array is contiguous: its stride is its item size", "keeps": 0}
+# %% wrong={"grade_id": "windows", "name": "itemsize_as_stride", "misconception": "every 1-D array is contiguous: its stride is its item size", "keeps": 5}
 def windows(x, width, step=1):
     count = max(0, (len(x) - width) // step + 1)
     return np.lib.stride_tricks.as_strided(x, (count, width), (step * x.itemsize, x.itemsize), writeable=False)
@@ -170,29 +178,37 @@ def windows(x, width, step=1):
     count = max(0, (len(x) - width) // step + 1)
     return x[: len(x) // width * width].reshape(-1, width)[:count]
 
-# %% wrong={"grade_id": "lines_touched", "name": "dense_bytes", "misconception": "only useful bytes are fetched", "keeps": 0}
+# %% wrong={"grade_id": "windows", "name": "fewer_than_none", "misconception": "a signal shorter than a window needs no care", "keeps": 6}
+#-    count = max(0, (len(x) - width) // step + 1)
+#+    count = (len(x) - width) // step + 1
+
+# %% wrong={"grade_id": "windows", "name": "strides_swapped", "misconception": "the first stride steps inside a window", "keeps": 0}
+#-    return np.lib.stride_tricks.as_strided(x, (count, width), (step * stride, stride), writeable=False)
+#+    return np.lib.stride_tricks.as_strided(x, (count, width), (stride, step * stride), writeable=False)
+
+# %% wrong={"grade_id": "lines_touched", "name": "dense_bytes", "misconception": "only useful bytes are fetched", "keeps": 1}
 def lines_touched(layout, itemsize, line_bytes=64):
     return math.ceil(math.prod(layout.shape) * itemsize / line_bytes)
 
-# %% wrong={"grade_id": "lines_touched", "name": "a_line_an_element", "misconception": "every access fetches a line of its own", "keeps": 0}
+# %% wrong={"grade_id": "lines_touched", "name": "a_line_an_element", "misconception": "every access fetches a line of its own", "keeps": 1}
 def lines_touched(layout, itemsize, line_bytes=64):
     return math.prod(layout.shape)
 
-# %% wrong={"grade_id": "lines_touched", "name": "first_byte_only", "misconception": "an element lies in the line of its first byte", "keeps": 0}
+# %% wrong={"grade_id": "lines_touched", "name": "first_byte_only", "misconception": "an element lies in the line of its first byte", "keeps": 6}
 def lines_touched(layout, itemsize, line_bytes=64):
     first_bytes = np.array([layout.offset])
     for length, stride in zip(layout.shape, layout.strides, strict=True):
         first_bytes = (first_bytes[:, None] + stride * np.arange(length)).ravel()
     return len(np.unique(first_bytes // line_bytes))
 
-# %% wrong={"grade_id": "lines_touched", "name": "aligned_start", "misconception": "an array starts on a line boundary", "keeps": 0}
+# %% wrong={"grade_id": "lines_touched", "name": "aligned_start", "misconception": "an array starts on a line boundary", "keeps": 1}
 def lines_touched(layout, itemsize, line_bytes=64):
     first_bytes = np.array([0])
     for length, stride in zip(layout.shape, layout.strides, strict=True):
         first_bytes = (first_bytes[:, None] + stride * np.arange(length)).ravel()
     return len(np.unique([first_bytes // line_bytes, (first_bytes + itemsize - 1) // line_bytes]))
 
-# %% wrong={"grade_id": "lines_touched", "name": "whole_span", "misconception": "everything between the first and the last byte is fetched", "keeps": 0}
+# %% wrong={"grade_id": "lines_touched", "name": "whole_span", "misconception": "everything between the first and the last byte is fetched", "keeps": 1}
 def lines_touched(layout, itemsize, line_bytes=64):
     if 0 in layout.shape:
         return 0
@@ -200,6 +216,16 @@ def lines_touched(layout, itemsize, line_bytes=64):
     first = layout.offset + sum(r for r in reach if r < 0)
     last = layout.offset + sum(r for r in reach if r > 0) + itemsize - 1
     return last // line_bytes - first // line_bytes + 1
+
+# %% wrong={"grade_id": "lines_touched", "name": "first_and_last_byte", "misconception": "no element is longer than a line", "keeps": 6}
+#-    for byte in (*range(0, itemsize, line_bytes), itemsize - 1):
+#+    for byte in (0, itemsize - 1):
+
+# %% wrong={"grade_id": "lines_touched", "name": "always_64", "misconception": "every machine has lines of 64 bytes", "keeps": 1}
+#-    for byte in (*range(0, itemsize, line_bytes), itemsize - 1):
+#-        lines.update(((first_bytes + byte) // line_bytes).tolist())
+#+    for byte in (*range(0, itemsize, 64), itemsize - 1):
+#+        lines.update(((first_bytes + byte) // 64).tolist())
 
 # %% wrong={"grade_id": "matmul", "name": "dot_by_dot", "misconception": "the textbook order i, j, k is as good as any", "keeps": 10}
 def matmul(a, b, c):
@@ -229,7 +255,7 @@ def matmul(a, b, c):
             for j in range(b.shape[1]):
                 c[i, j] = a[i, k] * b[k, j]
 
-# %% wrong={"grade_id": "matmul", "name": "clears_c", "misconception": "c is output only, what it held does not matter", "keeps": 2}
+# %% wrong={"grade_id": "matmul", "name": "clears_c", "misconception": "c is output only, what it held does not matter", "keeps": 6}
 def matmul(a, b, c):
     for i in range(a.shape[0]):
         for j in range(b.shape[1]):
@@ -283,7 +309,7 @@ def apply_chain(matrices, x):
         product = matrix @ product
     return product @ x
 
-# %% wrong={"grade_id": "apply_chain", "name": "never_empty", "misconception": "a chain has at least one matrix", "keeps": 0}
+# %% wrong={"grade_id": "apply_chain", "name": "never_empty", "misconception": "a chain has at least one matrix", "keeps": 7}
 #-    for matrix in reversed(matrices):
 #+    *rest, last = matrices
 #+    x = last @ x
@@ -297,12 +323,12 @@ def apply_chain(matrices, x):
 def cosines(x, w):
     return x @ w.T
 
-# %% wrong={"grade_id": "cosines", "name": "zero_gives_nan", "misconception": "no input is ever all zeros", "keeps": 0}
+# %% wrong={"grade_id": "cosines", "name": "zero_gives_nan", "misconception": "no input is ever all zeros", "keeps": 6}
 def cosines(x, w):
     with np.errstate(invalid="ignore", divide="ignore"):
         return (x / np.linalg.norm(x, axis=1, keepdims=True)) @ (w / np.linalg.norm(w, axis=1, keepdims=True)).T
 
-# %% wrong={"grade_id": "cosines", "name": "materialised", "misconception": "broadcasting to [batch, neurons, features] is free: the result is right", "keeps": 0}
+# %% wrong={"grade_id": "cosines", "name": "materialised", "misconception": "broadcasting to [batch, neurons, features] is free: the result is right", "keeps": 5}
 def cosines(x, w):
     dots = (x[:, None, :] * w[None, :, :]).sum(axis=2)
     lengths = np.linalg.norm(x, axis=1)[:, None] * np.linalg.norm(w, axis=1)
@@ -321,6 +347,10 @@ def cosines(x, w):
 def cosines(x, w):
     lengths = np.linalg.norm(x, axis=1)[:, None] * np.linalg.norm(w, axis=1)
     return (x @ w.T) / (lengths + 1e-6)
+
+# %% wrong={"grade_id": "cosines", "name": "neurons_by_inputs", "misconception": "a layer's output has a row for each neuron", "keeps": 0}
+#-    return unit(x) @ unit(w).T
+#+    return unit(w) @ unit(x).T
 
 # %% wrong={"grade_id": "xor_backward", "name": "no_tanh_slope", "misconception": "gradients pass through tanh unchanged", "keeps": 0}
 #-    dbend = dhidden * (1 - hidden**2)  # the slope of tanh, from its own output
@@ -346,7 +376,7 @@ def cosines(x, w):
 #-    dbend = dhidden * (1 - hidden**2)  # the slope of tanh, from its own output
 #+    dbend = dhidden * hidden * (1 - hidden)
 
-# %% wrong={"grade_id": "xor_backward", "name": "finite_differences", "misconception": "measuring the slope is as good as deriving it", "keeps": 0}
+# %% wrong={"grade_id": "xor_backward", "name": "finite_differences", "misconception": "measuring the slope is as good as deriving it", "keeps": 10}
 def backward(net, x, y):
     def loss(parameters):
         p = forward(Net(*parameters), x)[1]
@@ -372,7 +402,7 @@ def parameter_count(layers, d, vocab, context):
 def activation_count(batch, length, d, heads):
     return 9 * batch * length * d + 2 * batch * heads * length**2
 
-# %% wrong={"grade_id": "transformer_size", "name": "no_biases", "misconception": "a Linear is its matrix; softmax keeps scores and probabilities", "keeps": 0}
+# %% wrong={"grade_id": "transformer_size", "name": "no_biases", "misconception": "a Linear is its matrix; softmax keeps scores and probabilities", "keeps": 1}
 def parameter_count(layers, d, vocab, context):
     return layers * (12 * d**2 + 4 * d) + vocab * d + context * d + 2 * d
 
