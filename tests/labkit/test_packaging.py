@@ -64,7 +64,9 @@ def test_everything_the_package_reads_is_in_the_wheel(built: Path, root: Path) -
     tracked = subprocess.run(["git", "ls-files", "mlsys_labkit"], cwd=root, capture_output=True, text=True, check=True)
     assert {name for name in tracked.stdout.split() if (root / name).exists()} <= set(contents(built)["wheel"])
     server = "data/etc/jupyter/jupyter_server_config.d/mlsys_labkit.json"  # switches mlsys_labkit._frontends.saving on
-    assert any(name.endswith(server) for name in contents(built)["wheel"])
+    cells = "data/share/jupyter/labextensions/mlsys-labkit/static/cells.js"  # colours %%cuda cells
+    for shared in (server, cells):
+        assert any(name.endswith(shared) for name in contents(built)["wheel"]), shared
 
 
 def test_the_graders_are_a_distribution_of_their_own(tmp_path: Path, root: Path) -> None:
