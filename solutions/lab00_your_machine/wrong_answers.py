@@ -28,6 +28,14 @@ def warmup_end(samples):
 #-    steady = np.flatnonzero(samples <= limit)
 #+    steady = np.flatnonzero(samples < limit)
 
+# %% wrong={"grade_id": "warmup_end", "name": "median_of_all", "misconception": "the warm-up is too short to move the median of all samples", "keeps": 0}
+#-    limit = 1.25 * np.median(samples[len(samples) // 2 :])
+#+    limit = 1.25 * np.median(samples)
+
+# %% wrong={"grade_id": "warmup_end", "name": "short_half", "misconception": "the second half of an odd number leaves the middle one out", "keeps": 0}
+#-    limit = 1.25 * np.median(samples[len(samples) // 2 :])
+#+    limit = 1.25 * np.median(samples[(len(samples) + 1) // 2 :])
+
 # %% wrong={"grade_id": "median_interval", "name": "normal_theory", "misconception": "timings are normal: mean plus or minus two standard errors", "keeps": 0}
 def median_interval(samples):
     if len(samples) < 6:
@@ -41,23 +49,35 @@ def median_interval(samples):
         raise ValueError("too few")
     return float(np.percentile(samples, 2.5)), float(np.percentile(samples, 97.5))
 
-# %% wrong={"grade_id": "median_interval", "name": "five_percent_a_side", "misconception": "95 % coverage leaves 5 % on each side", "keeps": 0}
+# %% wrong={"grade_id": "median_interval", "name": "five_percent_a_side", "misconception": "95 % coverage leaves 5 % on each side", "keeps": 2}
 #-    while (tail + math.comb(n, rank)) * 40 <= 2**n:
 #+    while (tail + math.comb(n, rank)) * 20 <= 2**n:
 
-# %% wrong={"grade_id": "median_interval", "name": "sorts_in_place", "misconception": "sorting the caller's array does no harm", "keeps": 0}
+# %% wrong={"grade_id": "median_interval", "name": "sorts_in_place", "misconception": "sorting the caller's array does no harm", "keeps": 8}
 #-    ordered = np.sort(samples)
 #-    return float(ordered[rank - 1]), float(ordered[n - rank])
 #+    samples.sort()
 #+    return float(samples[rank - 1]), float(samples[n - rank])
 
-# %% wrong={"grade_id": "standardize", "name": "careless", "misconception": "temporaries are free", "keeps": 0}
+# %% wrong={"grade_id": "median_interval", "name": "float_tail", "misconception": "probabilities are floats, and 0.5 to the n-th power never vanishes", "keeps": 10}
+def median_interval(samples):
+    n = len(samples)
+    if n < 6:
+        raise ValueError("too few")
+    tail, rank = 0.0, 0
+    while rank < n // 2 and tail + float(math.comb(n, rank)) * 0.5**n <= 0.025:
+        tail += float(math.comb(n, rank)) * 0.5**n
+        rank += 1
+    ordered = np.sort(samples)
+    return float(ordered[rank - 1]), float(ordered[n - rank])
+
+# %% wrong={"grade_id": "standardize", "name": "careless", "misconception": "temporaries are free", "keeps": 8}
 def standardize(x):
     centred = x - x.mean()
     deviation = np.sqrt((centred**2).mean())
     return centred / deviation if deviation else centred
 
-# %% wrong={"grade_id": "standardize", "name": "in_place", "misconception": "no extra array at all is better still: it destroys the input", "keeps": 0}
+# %% wrong={"grade_id": "standardize", "name": "in_place", "misconception": "no extra array at all is better still: it destroys the input", "keeps": 8}
 def standardize(x):
     x -= x.mean()
     deviation = math.sqrt(np.dot(x, x) / len(x))
@@ -65,7 +85,7 @@ def standardize(x):
         x /= deviation
     return x
 
-# %% wrong={"grade_id": "standardize", "name": "square_of_mean", "misconception": "E[x^2] - E[x]^2 is safe in floating point", "keeps": 0}
+# %% wrong={"grade_id": "standardize", "name": "square_of_mean", "misconception": "E[x^2] - E[x]^2 is safe in floating point", "keeps": 10}
 def standardize(x):
     mean = x.mean()
     variance = np.dot(x, x) / len(x) - mean * mean
@@ -74,7 +94,7 @@ def standardize(x):
         out /= math.sqrt(variance)
     return out
 
-# %% wrong={"grade_id": "standardize", "name": "half_the_bytes", "misconception": "float32 temporaries are close enough", "keeps": 0}
+# %% wrong={"grade_id": "standardize", "name": "half_the_bytes", "misconception": "float32 temporaries are close enough", "keeps": 2}
 #-    out = x - x.mean()
 #+    out = x.astype(np.float32)
 #+    out -= out.mean()
@@ -101,7 +121,7 @@ def copy_bandwidth(elements, itemsize, seconds):
 #-    return 2 * m * n * k, (m * k + k * n + m * n) * itemsize
 #+    return 2 * m * n * k, (m * k + k * n) * itemsize
 
-# %% wrong={"grade_id": "costs", "name": "multiply_add_is_one", "misconception": "a multiply and an add are one FLOP", "keeps": 6}
+# %% wrong={"grade_id": "costs", "name": "multiply_add_is_one", "misconception": "a multiply and an add are one FLOP", "keeps": 0}
 #-    return 2 * n, (2 * n + 1) * itemsize
 #+    return n, (2 * n + 1) * itemsize
 
@@ -122,23 +142,23 @@ def copy_bandwidth(elements, itemsize, seconds):
 #-    return 2 * m * n * k, (m * k + k * n + m * n) * itemsize
 #+    return 2 * m * n * k, (m * n + n * k + m * k + m) * itemsize
 
-# %% wrong={"grade_id": "attainable", "name": "bandwidth_only", "misconception": "more intensity always helps", "keeps": 0}
+# %% wrong={"grade_id": "attainable", "name": "bandwidth_only", "misconception": "more intensity always helps", "keeps": 4}
 #-    return np.minimum(peak, np.asarray(intensity) * bandwidth)
 #+    return np.asarray(intensity) * bandwidth
 
-# %% wrong={"grade_id": "attainable", "name": "scalar_min", "misconception": "an array of intensities is one number", "keeps": 0}
+# %% wrong={"grade_id": "attainable", "name": "scalar_min", "misconception": "an array of intensities is one number", "keeps": 8}
 #-    return np.minimum(peak, np.asarray(intensity) * bandwidth)
 #+    return min(peak, intensity * bandwidth)
 
-# %% wrong={"grade_id": "attainable", "name": "ridge_upside_down", "misconception": "the ridge is bandwidth over peak", "keeps": 0}
+# %% wrong={"grade_id": "attainable", "name": "ridge_upside_down", "misconception": "the ridge is bandwidth over peak", "keeps": 8}
 #-    return peak / bandwidth
 #+    return bandwidth / peak
 
-# %% wrong={"grade_id": "bound", "name": "one_peak_for_all", "misconception": "a machine has one peak, whatever the number format", "keeps": 0}
+# %% wrong={"grade_id": "bound", "name": "one_peak_for_all", "misconception": "a machine has one peak, whatever the number format", "keeps": 8}
 def bound(flops, bytes_moved, spec, dtype):
     return "compute" if flops * spec.bandwidth() >= spec.peak("float32") * bytes_moved else "memory"
 
-# %% wrong={"grade_id": "bound", "name": "divides_by_zero", "misconception": "every kernel moves bytes", "keeps": 0}
+# %% wrong={"grade_id": "bound", "name": "divides_by_zero", "misconception": "every kernel moves bytes", "keeps": 10}
 def bound(flops, bytes_moved, spec, dtype):
     return "compute" if flops / bytes_moved >= spec.peak(dtype) / spec.bandwidth() else "memory"
 
@@ -146,27 +166,31 @@ def bound(flops, bytes_moved, spec, dtype):
 def bound(flops, bytes_moved, spec, dtype):
     return "memory" if flops * spec.bandwidth() >= spec.peak(dtype) * bytes_moved else "compute"
 
-# %% wrong={"grade_id": "bound", "name": "always_this_machine", "misconception": "one number, 100 FLOP/B, fits every machine", "keeps": 0}
+# %% wrong={"grade_id": "bound", "name": "always_this_machine", "misconception": "one number, 100 FLOP/B, fits every machine", "keeps": 6}
 def bound(flops, bytes_moved, spec, dtype):
     return "compute" if flops >= 100 * bytes_moved else "memory"
 
-# %% wrong={"grade_id": "large_enough", "name": "rounds_down", "misconception": "a size just below the ridge has reached it", "keeps": 0}
+# %% wrong={"grade_id": "bound", "name": "the_h100_at_hand", "misconception": "the machine above is the machine that was asked for", "keeps": 6}
+def bound(flops, bytes_moved, spec, dtype):
+    return "compute" if flops * h100.bandwidth() >= h100.peak(dtype) * bytes_moved else "memory"
+
+# %% wrong={"grade_id": "large_enough", "name": "rounds_down", "misconception": "a size just below the ridge has reached it", "keeps": 2}
 def large_enough(peak, bandwidth, itemsize):
     return max(1, int(1.5 * itemsize * peak / bandwidth))
 
-# %% wrong={"grade_id": "large_enough", "name": "two_matrices", "misconception": "only the inputs are moved", "keeps": 0}
+# %% wrong={"grade_id": "large_enough", "name": "two_matrices", "misconception": "only the inputs are moved", "keeps": 2}
 def large_enough(peak, bandwidth, itemsize):
     return max(1, math.ceil(itemsize * peak / bandwidth))
 
-# %% wrong={"grade_id": "large_enough", "name": "elements_not_bytes", "misconception": "intensity is FLOPs per element", "keeps": 0}
+# %% wrong={"grade_id": "large_enough", "name": "elements_not_bytes", "misconception": "intensity is FLOPs per element", "keeps": 2}
 def large_enough(peak, bandwidth, itemsize):
     return max(1, math.ceil(1.5 * peak / bandwidth))
 
-# %% wrong={"grade_id": "fastest_seconds", "name": "no_overlap", "misconception": "arithmetic waits for all the bytes", "keeps": 0}
+# %% wrong={"grade_id": "fastest_seconds", "name": "no_overlap", "misconception": "arithmetic waits for all the bytes", "keeps": 3}
 #-    return max(flops / peak, bytes_moved / bandwidth)
 #+    return flops / peak + bytes_moved / bandwidth
 
-# %% wrong={"grade_id": "fastest_seconds", "name": "arithmetic_only", "misconception": "only arithmetic takes time", "keeps": 0}
+# %% wrong={"grade_id": "fastest_seconds", "name": "arithmetic_only", "misconception": "only arithmetic takes time", "keeps": 2}
 #-    return max(flops / peak, bytes_moved / bandwidth)
 #+    return flops / peak
 
@@ -174,6 +198,6 @@ def large_enough(peak, bandwidth, itemsize):
 #-    return max(flops / peak, bytes_moved / bandwidth)
 #+    return min(flops / peak, bytes_moved / bandwidth)
 
-# %% wrong={"grade_id": "fastest_seconds", "name": "no_mercy", "misconception": "clocks are exact", "keeps": 0}
+# %% wrong={"grade_id": "fastest_seconds", "name": "no_mercy", "misconception": "clocks are exact", "keeps": 6}
 #-    return bool(seconds < 0.98 * fastest_seconds(flops, bytes_moved, peak, bandwidth))
 #+    return bool(seconds < fastest_seconds(flops, bytes_moved, peak, bandwidth))

@@ -86,8 +86,8 @@ def copies(tmp_path_factory: pytest.TempPathFactory) -> Copies:
         '2, name="the example")\nlk.checks.expect_equal(warmup_end(np',
     )
     made.edit(
-        '### END HIDDEN TESTS\n\n# %%\nwith lk.picture(\n    "Forty',
-        f'### END HIDDEN TESTS\n{NEW_TEST}\n# %%\nwith lk.picture(\n    "Forty',
+        '\n# %% jupyter={"source_hidden": true}\nwith lk.picture(\n    "Forty',
+        f'{NEW_TEST}\n# %% jupyter={{"source_hidden": true}}\nwith lk.picture(\n    "Forty',
     )
     made.edit('"warmup_end_test", "locked": true, "points": 10', '"warmup_end_test", "locked": true, "points": 7')
     made.edit("Example: mv_cost(2, 3, 4) -> (12, 44)", "Example: mv_cost(2, 3, 4) -> (12, 44), in this order")
