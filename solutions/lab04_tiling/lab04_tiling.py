@@ -435,7 +435,7 @@ with lk.picture("A warp reads your tile's column: 32 banks. Then choose the patt
 
 # %% [markdown]
 # ### Task 5 · Sixteen outputs a thread
-# *14 points · 35 minutes · ●●●●*
+# *14 points · 40 minutes · ●●●●*
 #
 # Blocks of $16 \times 16$ threads compute $64 \times 64$ tiles of $C$ and walk along $k$ in steps of 16. To spread neighbouring outputs over
 # neighbouring threads, let thread $(x, y)$ own rows $y, y + 16, y + 32, y + 48$ of the tile and columns $x, x + 16, x + 32, x + 48$.
