@@ -116,8 +116,11 @@ class Watcher:
             self.trouble = getattr(error, "strerror", None) or str(error)
 
     def _say_passed(self, source: str, cell_id: str) -> None:
-        """Print one line under a test cell that passed, for the person at work; graders and programs get none."""
-        if self.record is None or not self._was_attended:
+        """Print one line under a test cell that passed, for the person at work; graders and programs get none.
+
+        A cell that ends in a line of its own gets no second one.
+        """
+        if self.record is None or not self._was_attended or source.rstrip().rpartition("\n")[2].startswith("print("):
             return
         _, test = self.record.lab.by_digest.get(digest(source)) or (None, None)
         if test is not None and test.visible:
