@@ -184,7 +184,7 @@ MESSAGES = (
     ranks("change the kit", "the tests compare numbers of their own", "return x", own=_LIE),
     ranks("return an object", "comparisons are never the student's", "return type('Yes', (), {'__eq__': lambda *a: True, '__getattr__': lambda *a: a[0], '__len__': lambda a: 1})()"),
     ranks("raise what skips", "an error is no pass", "raise __import__('unittest').SkipTest('no') from StopIteration()"),
-    ranks("call a collective", "the sum is right, and its messages are counted", "y = x.clone(); dist.all_reduce(y); return torch.tensor_split(y, dist.get_world_size())[dist.get_rank()]", passes=("reduce_scatter_test",)),
+    ranks("call a collective", "the sum is right, and its collectives are counted", "y = x.clone(); dist.all_reduce(y); return torch.tensor_split(y, dist.get_world_size())[dist.get_rank()]"),
 )  # fmt: skip
 
 REAL = (*KERNELS, *TRACED, *MESSAGES)
