@@ -28,14 +28,16 @@
 #
 # | time | difficulty | hardware | points |
 # |---|---|---|---|
-# | 120 minutes | ●●●○ | any laptop; a GPU only for the last, ungraded section | 100 in 11 tasks |
+# | 160 minutes | ●●●○ | any laptop; a GPU only for the last, ungraded section | 100 in 11 tasks |
 #
-# Needs lab 01, and what an eigenvector is. Reads along with chapter 3, *Geometry: subspaces and PCA*.
+# The time includes reading; the minutes beside a task are for writing it. Needs lab 01, and what an eigenvector is. Reads
+# along with chapter 3, [Geometry: subspaces and PCA](../../course/chapters/03_geometry.md).
 #
 # Each task goes the same way: **predict** (your guess is not graded, committing to it is what teaches), **write**,
 # **check**, then **look**. Marks come from right answers and from counted bytes, passes and FLOPs, never from a clock:
 # a slow laptop loses nothing. Stuck? `lk.hint("project")` in a new cell gives a nudge, and a stronger one each time you ask.
-# `lk.progress()` in a new cell shows how far you are.
+# **Hints cost no marks.** `lk.progress()` in a new cell shows how far you are. The code that draws a picture is folded away:
+# click the three dots or the bar beside a cell to unfold it.
 
 # %% tags=["install"]
 from importlib.util import find_spec
@@ -57,6 +59,17 @@ smoke = False  # True: shorter measurements and smaller pictures, for a quick ru
 seed = 0
 
 # %% [markdown]
+# Try it: which line through the origin comes nearest to these six points, measured at right angles to the line? Change the slope
+# and run the cell again until it says so. In Part 4 you compute the answer.
+
+# %%
+slope = 0.0  # change it
+six = np.array([[-3.0, -2.0], [-2.0, -0.5], [-1.0, -1.2], [1.0, 0.2], [2.0, 1.9], [3.0, 1.6]])
+across = np.array([-slope, 1.0]) / np.hypot(slope, 1.0)  # the direction at right angles to the line
+loss = np.sum((six @ across) ** 2)
+print(f"lost {loss:.2f} of {np.sum(six**2):.2f}: " + ("found it" if loss < 1.2 else "another line loses less"))
+
+# %% [markdown]
 # ## Two tables of points
 #
 # Every picture in this lab comes from two real tables, one point a row. **Digits**: 1,797 handwritten digits, 8 × 8 pixels
@@ -68,7 +81,9 @@ digits, labels = lk.datasets.digits()
 words, table = lk.datasets.words()
 groups = lk.datasets.word_groups()
 row = {word: i for i, word in enumerate(words)}
+print(f"digits {digits.shape}, {digits.nbytes / 1e3:,.0f} kB · words {table.shape}, {table.nbytes / 1e6:.1f} MB")
 
+# %% jupyter={"source_hidden": true}
 BLUE, ORANGE, GREEN, GREY = "#3b82f6", "#f97316", "#10b981", "#8a8f98"
 
 
@@ -89,7 +104,6 @@ def gallery(images, titles, diverging=False):
     return figure
 
 
-print(f"digits {digits.shape}, {digits.nbytes / 1e3:,.0f} kB · words {table.shape}, {table.nbytes / 1e6:.1f} MB")
 lk.show(
     gallery(digits[:10], [str(label) for label in labels[:10]]),
     summary="The first ten digits, 0 to 9, as 8 by 8 pixels.",
@@ -101,7 +115,7 @@ lk.show(
 # components entry by entry: they measure the **angle** between the subspaces that they span.
 
 
-# %% nbgrader={"grade": false, "grade_id": "lab02_helpers", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "lab02_helpers", "locked": true, "schema_version": 3, "solution": false, "task": false}
 @dataclass(frozen=True)
 class PCA:
     """mean [d]; components [d, k], orthonormal columns; variances [k] along them, largest first, divisor n − 1."""
@@ -147,6 +161,13 @@ def planted(rng, n, d, deviations, mean=0.0):
     return np.sqrt(n - 1) * (scores * deviations) @ V.T + mean, V
 
 
+def with_spectrum(rng, n, d, values):
+    """A matrix [n, d] with these singular values and random singular vectors, and its right singular vectors [d, r]."""
+    U = np.linalg.qr(rng.standard_normal((n, len(values))))[0]
+    V = np.linalg.qr(rng.standard_normal((d, len(values))))[0]
+    return (U * values) @ V.T, V
+
+
 def diagonal(values):
     """The operator v -> values · v, for those who may see a matrix only through its products."""
     return lambda v: np.asarray(values) * v
@@ -182,7 +203,8 @@ lk.predict("project")
 def project(X, basis):
     """The nearest point of span(basis) to each row of X.
 
-    X [n, d]; basis [d, k], columns linearly independent but neither orthogonal nor of unit length. Returns [n, d].
+    X [n, d]; basis [d, k], columns linearly independent but neither orthogonal nor of unit length; two of them may be
+    0.001 rad apart. Returns [n, d].
     No array of d × d numbers may ever be alive.
 
     >>> project(np.array([[3.0, 4.0, 5.0]]), np.array([[1.0, 1.0], [0.0, 1.0], [0.0, 0.0]]))   # the x-y plane
@@ -194,10 +216,16 @@ def project(X, basis):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "project_test", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "project_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 plane = np.array([[1.0, 1.0], [0.0, 1.0], [0.0, 0.0]])  # skewed on purpose: its columns are not orthogonal
+points = np.array([[3.0, 4.0, 5.0], [1.0, -2.0, 7.0]])
 lk.checks.expect_close(
-    project(np.array([[3.0, 4.0, 5.0]]), plane), np.array([[3.0, 4.0, 0.0]]), name="the point's shadow on the x-y plane"
+    project(points, plane), np.array([[3.0, 4.0, 0.0], [1.0, -2.0, 0.0]]), name="two points' shadows on the x-y plane"
+)
+# Both points of the line are (1, 1, 1, 1) times the mean of the point's four numbers.
+line = np.full((4, 1), 5.0)
+lk.checks.expect_close(
+    project(np.array([[1.0, 2.0, 3.0, 6.0]]), line), np.full((1, 4), 3.0), name="a line, its basis not of length 1"
 )
 ### BEGIN HIDDEN TESTS
 rng = np.random.default_rng(211)
@@ -212,17 +240,28 @@ for n, d, k in [(7, 5, 3), (1, 6, 2), (9, 4, 1), (5, 3, 3), (2, 12, 8)]:
     lk.checks.expect_close(
         project(got.copy(), basis.copy()), got, rtol=1e-9, atol=1e-9, name="projecting twice, idempotent"
     )
-    # the subspace is what counts: stretch and mix its basis and nothing changes
-    mixed = basis @ (rng.standard_normal((k, k)) + 3 * np.eye(k)) * 1e-3
-    lk.checks.expect_close(
-        project(X.copy(), mixed), nearest, rtol=1e-7, atol=1e-8, name="another basis of one subspace"
-    )
-lk.checks.expect_close(project(np.zeros((2, 3)), plane), np.zeros((2, 3)), name="the zero vector")
-# columns 0.001 rad apart: still a plane, and a float64 solver has digits to spare
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "project_test_bases", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+# The subspace is what counts: stretch and mix its basis, and nothing changes.
+stretched = np.array([[1e-3, 500.0], [0.0, 500.0], [0.0, 0.0]])
+expected = np.array([[3.0, 4.0, 0.0]])
+lk.checks.expect_close(project(np.array([[3.0, 4.0, 5.0]]), stretched), expected, name="another basis of the x-y plane")
+# Columns 0.001 rad apart: still a plane, and a float64 solver has digits to spare.
 close = np.array([[1.0, 1.0], [0.0, 1e-3], [0.0, 0.0]])
 lk.checks.expect_close(
     project(np.array([[1.0, 2.0, 3.0]]), close), np.array([[1.0, 2.0, 0.0]]), atol=1e-7, name="nearly parallel columns"
 )
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(213)
+for n, d, k in [(7, 5, 3), (2, 12, 8)]:
+    X, basis = rng.standard_normal((n, d)), rng.standard_normal((d, k))
+    nearest = (basis @ np.linalg.lstsq(basis, X.T, rcond=None)[0]).T
+    mixed = basis @ (rng.standard_normal((k, k)) + 3 * np.eye(k)) * 1e-3
+    lk.checks.expect_close(
+        project(X.copy(), mixed), nearest, rtol=1e-7, atol=1e-8, name="another basis of one subspace"
+    )
+lk.checks.expect_close(project(np.zeros((2, 3)), close), np.zeros((2, 3)), name="the zero vector")
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "project_test_bytes", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
@@ -231,14 +270,11 @@ rng = np.random.default_rng(212)
 tall = rng.standard_normal((2048, 3))
 few = rng.standard_normal((8, 2048))
 shadows = lk.checks.expect_peak(project, few, tall, at_most_bytes=4_000_000)
-### BEGIN HIDDEN TESTS
 # a budget proves nothing about an answer that is not one
-lk.checks.expect_close(
-    shadows, (tall @ np.linalg.lstsq(tall, few.T, rcond=None)[0]).T, rtol=1e-9, atol=1e-9, name="project, d=2048 k=3"
-)
-### END HIDDEN TESTS
+nearest = (tall @ np.linalg.lstsq(tall, few.T, rcond=None)[0]).T
+lk.checks.expect_close(shadows, nearest, rtol=1e-9, atol=1e-9, name="project, d=2048 k=3")
 
-# %%
+# %% jupyter={"source_hidden": true}
 with lk.picture("Every dashed error meets the line at a right angle: that is all that “nearest” means."):
     rng = np.random.default_rng(seed)
     cloud = rng.standard_normal((24, 2)) @ np.array([[2.0, 0.6], [0.0, 0.7]])
@@ -298,10 +334,14 @@ def covariance(X):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "covariance_test", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
-lk.checks.expect_close(
-    covariance(np.array([[0.0, 0.0], [2.0, 4.0]])), np.array([[2.0, 4.0], [4.0, 8.0]]), name="two points"
-)
+# %% nbgrader={"grade": true, "grade_id": "covariance_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+two = np.array([[0.0, 0.0], [2.0, 4.0]])
+lk.checks.expect_close(covariance(two), np.array([[2.0, 4.0], [4.0, 8.0]]), name="two points")
+points = np.array([[1.0, 7.0, 0.0], [2.0, 7.0, 3.0], [4.0, 7.0, 0.0], [5.0, 7.0, 3.0]])
+expected = np.array([[10 / 3, 0.0, 1.0], [0.0, 0.0, 0.0], [1.0, 0.0, 3.0]])
+lk.checks.expect_close(covariance(points), expected, name="four points, one column constant")
+untouched = np.array([[1.0, 7.0, 0.0], [2.0, 7.0, 3.0], [4.0, 7.0, 0.0], [5.0, 7.0, 3.0]])
+lk.checks.expect_equal(points, untouched, name="X after the call")
 ### BEGIN HIDDEN TESTS
 rng = np.random.default_rng(221)
 # more rows than columns; fewer (rank deficient); one column; the fewest rows there can be
@@ -313,14 +353,22 @@ for n, d in [(20, 3), (4, 9), (11, 1), (2, 5)]:
         covariance(X), V * deviations**2 @ V.T, rtol=1e-9, atol=1e-9, name=f"covariance, n={n} d={d}"
     )
     lk.checks.expect_close(X, before, rtol=0, atol=0, name="X after the call")
-# a column that never changes has no variance and no covariance
-flat = np.array([[1.0, 7.0], [2.0, 7.0], [4.0, 7.0]])
-lk.checks.expect_close(covariance(flat), np.array([[7 / 3, 0.0], [0.0, 0.0]]), name="a constant column")
-# pixels: a product of two bytes does not fit into a byte
-pixels = rng.integers(0, 256, (30, 4), dtype=np.uint8)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "covariance_test_pixels", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+pixels = np.array([[0, 255], [200, 100], [100, 5]], dtype=np.uint8)  # a product of two bytes does not fit into a byte
+expected = np.array([[10_000.0, -7_750.0], [-7_750.0, 15_925.0]])
+lk.checks.expect_close(covariance(pixels), expected, rtol=1e-9, name="uint8 pixels")
+### BEGIN HIDDEN TESTS
+pixels = np.random.default_rng(223).integers(0, 256, (30, 4), dtype=np.uint8)
 lk.checks.expect_close(covariance(pixels), np.cov(pixels.astype(float), rowvar=False), rtol=1e-9, name="uint8 pixels")
-# one sample has no spread to estimate: n − 1 is 0
-lk.checks.expect_raises(ValueError, covariance, np.ones((1, 3)))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "covariance_test_one_row", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+lk.checks.expect_raises(ValueError, covariance, np.ones((1, 3)))  # one sample has no spread to estimate: n − 1 is 0
+### BEGIN HIDDEN TESTS
+lk.checks.expect_raises(ValueError, covariance, np.array([[5.0]]))
+lk.checks.expect_raises(ValueError, covariance, np.ones((0, 3)))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "covariance_test_offset", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
@@ -331,7 +379,7 @@ lk.checks.expect_close(
     covariance(X), V * np.array([1.0, 0.25, 0.0625]) @ V.T, rtol=0, atol=1e-6, name="covariance far from zero"
 )
 
-# %%
+# %% jupyter={"source_hidden": true}
 with lk.picture(
     "Covariance of the 64 pixels. The grid of period 8 is the image's own rows: a pixel varies with the one below it."
 ):
@@ -387,10 +435,14 @@ def variance_split(X, Q):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "variance_split_test", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "variance_split_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 along, lost = variance_split(np.array([[0.0, 0.0], [2.0, 4.0]]), np.array([[1.0], [0.0]]))
 lk.checks.expect_close(along, np.array([2.0]), name="variance along x")
 lk.checks.expect_close(lost, 8.0, name="variance lost")
+corners = np.array([[1.0, 0.0, 5.0], [3.0, 0.0, 5.0], [1.0, 4.0, 8.0], [3.0, 4.0, 8.0]])
+along, lost = variance_split(corners, np.array([[0.0, 1.0], [1.0, 0.0], [0.0, 0.0]]))
+lk.checks.expect_close(along, np.array([16 / 3, 4 / 3]), name="variance along y and x of four points in space")
+lk.checks.expect_close(lost, 3.0, name="variance lost, along z")
 ### BEGIN HIDDEN TESTS
 rng = np.random.default_rng(231)
 # ragged; two samples; more dimensions than samples; a single direction
@@ -408,13 +460,22 @@ for n, d, k in [(30, 6, 2), (2, 4, 3), (5, 17, 4), (12, 3, 1)]:
         np.sum(turned), np.trace(Q.T @ sigma @ Q), rtol=1e-9, name="the trace, which does not see the basis"
     )
     lk.checks.expect_close(still, lost, rtol=1e-8, atol=1e-8, name="variance lost, same span")
-# the whole space loses nothing: not a little less than nothing either
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "variance_split_test_whole", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+# The whole space loses nothing, and rounding must not make that a little less than nothing.
+rng = np.random.default_rng(233)
 for _ in range(20):
     X = rng.standard_normal((9, 5)) * 10.0 ** rng.integers(-3, 4)
     lost = variance_split(X, np.linalg.qr(rng.standard_normal((5, 5)))[0])[1]
     assert 0 <= lost <= 1e-12 * np.sum(X**2), (
         f"lost: all of space keeps everything, so expected 0 up to rounding and never less, got {lost}"
     )
+### BEGIN HIDDEN TESTS
+for d in (2, 3, 7) * 5:
+    X = rng.standard_normal((6, d)) * 10.0 ** rng.integers(-3, 4)
+    lost = variance_split(X, np.linalg.qr(rng.standard_normal((d, d)))[0])[1]
+    assert 0 <= lost <= 1e-12 * np.sum(X**2), f"lost: the whole space of {d} dimensions loses nothing, got {lost}"
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "variance_split_test_bytes", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
@@ -423,9 +484,7 @@ rng = np.random.default_rng(232)
 wide = rng.standard_normal((40, 2048))
 frame = np.linalg.qr(rng.standard_normal((2048, 2)))[0]
 along, lost = lk.checks.expect_peak(variance_split, wide, frame, at_most_bytes=4_000_000)
-### BEGIN HIDDEN TESTS
 lk.checks.expect_close(along, np.var(wide @ frame, axis=0, ddof=1), rtol=1e-9, name="variance along two directions")
-### END HIDDEN TESTS
 
 # %% [markdown]
 # ## Part 4 · PCA by eigendecomposition
@@ -469,14 +528,20 @@ def pca_eigh(X, k):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "pca_eigh_test", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "pca_eigh_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
 line = pca_eigh(np.array([[0.0, 0.0], [3.0, 4.0], [6.0, 8.0]]), 1)
 lk.checks.expect_close(line.variances, np.array([25.0]), name="variance along the line")
 lk.checks.expect_close(line.mean, np.array([3.0, 4.0]), name="mean")
 expect_span(line.components, np.array([[0.6], [0.8]]))
+# A planted spectrum, so that the answer is known by construction.
+X, V = planted(np.random.default_rng(240), 30, 5, [4.0, 3.0, 2.0, 1.0], mean=2.0)
+got = pca_eigh(X, 3)
+lk.checks.expect_close(got.variances, np.array([16.0, 9.0, 4.0]), rtol=1e-8, name="variances, largest first")
+expect_span(np.asarray(got.components)[:, :1], V[:, :1], name="first component")
+expect_span(got.components, V[:, :3], name="all three components")
 ### BEGIN HIDDEN TESTS
 rng = np.random.default_rng(241)
-# planted spectra, so the answer is known by construction: tall; square; k = d; one dimension; far from the origin
+# tall; square; k = d; one dimension; far from the origin
 for n, d, deviations, k, mean in [
     (40, 6, [4.0, 3.0, 2.0, 1.0, 0.5, 0.2], 3, 0.0),
     (7, 6, [5.0, 3.0, 2.0, 1.0, 0.7, 0.3], 6, 2.0),
@@ -484,9 +549,7 @@ for n, d, deviations, k, mean in [
     (30, 10, [2.0, 1.5, 1.0, 0.5], 4, 100.0),
 ]:
     X, V = planted(rng, n, d, deviations, mean)
-    before = X.copy()
     got = pca_eigh(X, k)
-    lk.checks.expect_close(X, before, rtol=0, atol=0, name="X after the call")
     lk.checks.expect_close(got.mean, np.full(d, mean), rtol=1e-9, atol=1e-9, name="mean")
     lk.checks.expect_close(
         got.variances, np.square(deviations)[:k], rtol=1e-7, atol=1e-9, name=f"variances, n={n} d={d} k={k}"
@@ -494,24 +557,12 @@ for n, d, deviations, k, mean in [
     expect_orthonormal(got.components, (d, k))
     for j in range(1, k + 1):  # each prefix must be the best subspace of its size: the order counts
         expect_span(np.asarray(got.components)[:, :j], V[:, :j], name=f"first {j} components")
-lk.checks.expect_raises(ValueError, pca_eigh, np.ones((3, 2)), 3)
 ### END HIDDEN TESTS
 
-# %% nbgrader={"grade": true, "grade_id": "pca_eigh_test_degenerate", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
-# All rows alike: no direction has any variance, and the components must be orthonormal all the same.
-still = pca_eigh(np.full((5, 4), 2.5), 3)
-lk.checks.expect_close(still.variances, np.zeros(3), name="variances of five equal rows")
-expect_orthonormal(still.components, (4, 3))
-### BEGIN HIDDEN TESTS
-rng = np.random.default_rng(242)
-# a repeated eigenvalue: any basis of that plane will do, and only of that plane
-X, V = planted(rng, 30, 5, [3.0, 2.0, 2.0, 0.5], mean=1.0)
-got = pca_eigh(X, 3)
-lk.checks.expect_close(got.variances, np.array([9.0, 4.0, 4.0]), rtol=1e-8, name="variances with a repeated one")
-expect_span(np.asarray(got.components)[:, :1], V[:, :1], name="first component")
-expect_span(got.components, V[:, :3], name="all three components")
-# fewer samples than dimensions: the covariance has rank n − 1 and its other eigenvalues are zero, give or take rounding.
+# %% nbgrader={"grade": true, "grade_id": "pca_eigh_test_rank", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+# Fewer samples than dimensions: the covariance has rank n − 1 and its other eigenvalues are zero, give or take rounding.
 # A variance below zero would turn into NaN at the first square root.
+rng = np.random.default_rng(242)
 for n, d in [(4, 12), (2, 6), (3, 30)]:
     X, V = planted(rng, n, d, np.linspace(2.0, 1.0, n - 1), mean=5.0)
     got = pca_eigh(X, d)
@@ -521,9 +572,48 @@ for n, d in [(4, 12), (2, 6), (3, 30)]:
     lk.checks.expect_close(
         np.asarray(got.variances)[n - 1 :], np.zeros(d - n + 1), atol=1e-10, name="variances beyond the rank"
     )
+### BEGIN HIDDEN TESTS
+for n, d in [(5, 9), (2, 20)]:
+    X, V = planted(rng, n, d, np.linspace(3.0, 1.0, n - 1), mean=-7.0)
+    got = pca_eigh(X, d)
+    expect_span(np.asarray(got.components)[:, : n - 1], V, name="components with variance")
+    assert np.min(got.variances) >= 0, f"variances: a variance cannot be negative, got {np.min(got.variances):.1e}"
 ### END HIDDEN TESTS
 
-# %%
+# %% nbgrader={"grade": true, "grade_id": "pca_eigh_test_equal", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+# All rows alike: no direction has any variance, and the components must be orthonormal all the same.
+still = pca_eigh(np.full((5, 4), 2.5), 3)
+lk.checks.expect_close(still.variances, np.zeros(3), name="variances of five equal rows")
+expect_orthonormal(still.components, (4, 3))
+# A repeated eigenvalue: any basis of that plane will do, and only of that plane.
+X, V = planted(np.random.default_rng(243), 30, 5, [3.0, 2.0, 2.0, 0.5], mean=1.0)
+got = pca_eigh(X, 3)
+lk.checks.expect_close(got.variances, np.array([9.0, 4.0, 4.0]), rtol=1e-8, name="variances with a repeated one")
+expect_span(got.components, V[:, :3], name="all three components")
+### BEGIN HIDDEN TESTS
+X, V = planted(np.random.default_rng(244), 20, 6, [2.0, 2.0, 1.0], mean=-3.0)
+got = pca_eigh(X, 2)
+lk.checks.expect_close(got.variances, np.array([4.0, 4.0]), rtol=1e-8, name="variances with a repeated one")
+expect_span(got.components, V[:, :2], name="both components")
+still = pca_eigh(np.full((2, 3), -8.0), 3)
+lk.checks.expect_close(still.variances, np.zeros(3), name="variances of two equal rows")
+expect_orthonormal(still.components, (3, 3))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "pca_eigh_test_refused", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+lk.checks.expect_raises(ValueError, pca_eigh, np.ones((3, 2)), 3)
+points = np.array([[0.0, 0.0], [3.0, 4.0], [6.0, 8.0]])
+pca_eigh(points, 2)
+lk.checks.expect_equal(points, np.array([[0.0, 0.0], [3.0, 4.0], [6.0, 8.0]]), name="X after the call")
+### BEGIN HIDDEN TESTS
+lk.checks.expect_raises(ValueError, pca_eigh, np.ones((9, 1)), 2)
+X = np.random.default_rng(245).standard_normal((8, 3))
+before = X.copy()
+pca_eigh(X, 1)
+lk.checks.expect_equal(X, before, name="X after the call")
+### END HIDDEN TESTS
+
+# %% jupyter={"source_hidden": true}
 with lk.picture("The first eight principal directions: strokes that, added to the mean with either sign, make digits."):
     found = pca_eigh(digits, 64)
     share = found.variances / found.variances.sum()
@@ -568,10 +658,16 @@ def pca_svd(X, k):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "pca_svd_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "pca_svd_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 line = pca_svd(np.array([[0.0, 0.0], [3.0, 4.0], [6.0, 8.0]]), 1)
 lk.checks.expect_close(line.variances, np.array([25.0]), name="variance along the line")
+lk.checks.expect_close(line.mean, np.array([3.0, 4.0]), name="mean")
 expect_span(line.components, np.array([[0.6], [0.8]]))
+X, V = planted(np.random.default_rng(250), 30, 5, [4.0, 3.0, 2.0, 1.0], mean=2.0)
+got = pca_svd(X, 3)
+lk.checks.expect_close(got.variances, np.array([16.0, 9.0, 4.0]), rtol=1e-9, name="variances, largest first")
+expect_span(np.asarray(got.components)[:, :1], V[:, :1], name="first component")
+expect_span(got.components, V[:, :3], name="all three components")
 ### BEGIN HIDDEN TESTS
 rng = np.random.default_rng(251)
 # tall; wide, where thin means n; square and complete; one column
@@ -588,11 +684,17 @@ for n, d, deviations, k in [
     lk.checks.expect_close(got.variances, np.square(deviations)[:k], rtol=1e-9, name=f"variances, n={n} d={d} k={k}")
     for j in range(1, k + 1):
         expect_span(np.asarray(got.components)[:, :j], V[:, :j], name=f"first {j} components")
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "pca_svd_test_edges", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+for shape, k in [((3, 9), 4), ((9, 3), 4)]:  # more directions than there are, on either side
+    lk.checks.expect_raises(ValueError, pca_svd, np.ones(shape), k)
 # equal rows: zero variance, and still orthonormal directions
 still = pca_svd(np.full((4, 6), -1.5), 3)
 lk.checks.expect_close(still.variances, np.zeros(3), name="variances of equal rows")
 expect_orthonormal(still.components, (6, 3))
-for shape, k in [((3, 9), 4), ((9, 3), 4)]:  # more directions than there are, on either side
+### BEGIN HIDDEN TESTS
+for shape, k in [((2, 5), 3), ((5, 2), 3)]:
     lk.checks.expect_raises(ValueError, pca_svd, np.ones(shape), k)
 ### END HIDDEN TESTS
 
@@ -614,11 +716,9 @@ lk.checks.expect_close(
 rng = np.random.default_rng(253)
 wide, V = planted(rng, 24, 2048, [3.0, 2.0, 1.0], mean=1.0)
 got = lk.checks.expect_peak(pca_svd, wide, 3, at_most_bytes=6_000_000)
-### BEGIN HIDDEN TESTS
 expect_span(got.components, V, name="components of 24 wide rows")
-### END HIDDEN TESTS
 
-# %%
+# %% jupyter={"source_hidden": true}
 with lk.picture(
     "Deviations fall by ten each. Squared, what is below 1e-8 of the largest drowns in rounding; SVD carries on."
 ):
@@ -671,20 +771,12 @@ def rank_for(variances, keep):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "rank_for_test", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "rank_for_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
 spectrum = np.array([4.0, 2.0, 1.0, 1.0])
 for keep, k in [(0.5, 1), (0.75, 2), (0.76, 3), (1.0, 4)]:
     lk.checks.expect_equal(rank_for(spectrum, keep), k, name=f"rank that keeps {keep:.0%} of [4, 2, 1, 1]")
 ### BEGIN HIDDEN TESTS
 rng = np.random.default_rng(261)
-lk.checks.expect_equal(rank_for(spectrum, 0.0), 0, name="rank when nothing has to stay")
-lk.checks.expect_equal(rank_for(np.array([4.0, 2.0, 0.0, 0.0]), 1.0), 2, name="rank, with directions of no variance")
-lk.checks.expect_equal(rank_for(np.zeros(5), 0.9), 0, name="rank of data without variance")
-lk.checks.expect_equal(rank_for(np.array([3.0]), 0.1), 1, name="rank in one dimension")
-# 1 + 1e-17 rounds to 1: a tail found as total minus head would be 0 one direction too early
-lk.checks.expect_equal(rank_for(np.array([1.0, 1e-17]), 1.0), 2, name="rank that keeps a very quiet direction")
-for keep in (-0.1, 1.1):
-    lk.checks.expect_raises(ValueError, rank_for, spectrum, keep)
 # the theorem itself, on data: rebuilding from k directions stays within the budget and from k − 1 does not
 for n, d in [(50, 8), (6, 20)]:
     X = rng.standard_normal((n, d)) * rng.uniform(0.1, 3.0, d)
@@ -700,7 +792,32 @@ for n, d in [(50, 8), (6, 20)]:
         )
 ### END HIDDEN TESTS
 
-# %%
+# %% nbgrader={"grade": true, "grade_id": "rank_for_test_none", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+lk.checks.expect_equal(rank_for(np.array([4.0, 2.0]), 0.0), 0, name="rank when nothing has to stay")
+lk.checks.expect_equal(rank_for(np.array([4.0, 2.0, 0.0, 0.0]), 1.0), 2, name="rank, with directions of no variance")
+lk.checks.expect_equal(rank_for(np.zeros(5), 0.9), 0, name="rank of data without variance")
+### BEGIN HIDDEN TESTS
+lk.checks.expect_equal(rank_for(np.zeros(2), 1.0), 0, name="rank of data without variance")
+lk.checks.expect_equal(rank_for(np.array([3.0]), 0.1), 1, name="rank in one dimension")
+lk.checks.expect_equal(rank_for(np.array([1.0, 0.0]), 0.0), 0, name="rank when nothing has to stay")
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "rank_for_test_quiet", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+# 1 + 1e-17 rounds to 1: a tail found as total minus head would be 0 one direction too early.
+lk.checks.expect_equal(rank_for(np.array([1.0, 1e-17]), 1.0), 2, name="rank that keeps a very quiet direction")
+### BEGIN HIDDEN TESTS
+lk.checks.expect_equal(rank_for(np.array([8.0, 1e-16, 1e-17]), 1.0), 3, name="rank that keeps very quiet directions")
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "rank_for_test_refused", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+for keep in (-0.1, 1.1):
+    lk.checks.expect_raises(ValueError, rank_for, np.array([4.0, 2.0, 1.0]), keep)
+### BEGIN HIDDEN TESTS
+for keep in (-1.0, 1.0001):
+    lk.checks.expect_raises(ValueError, rank_for, np.array([4.0, 2.0, 1.0]), keep)
+### END HIDDEN TESTS
+
+# %% jupyter={"source_hidden": true}
 with lk.picture("One digit from ever fewer numbers. The share under each is variance kept, over the whole data set."):
     found = pca_svd(digits, 64)
     shown, titles, lines = [digits[3]], ["64 pixels"], []
@@ -765,13 +882,17 @@ def subspace_cosine(x, table, basis):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "subspace_cosine_test", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "subspace_cosine_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 floor = np.array([[1.0, 1.0], [0.0, 1.0], [0.0, 0.0]])  # the x-y plane again, by a skewed basis
-cosine, share = subspace_cosine(
-    np.array([1.0, 0.0, 9.0]), np.array([[2.0, 2.0, 0.0], [0.0, 3.0, 3.0], [0.0, 0.0, 5.0]]), floor
-)
+rows = np.array([[2.0, 2.0, 0.0], [0.0, 3.0, 3.0], [0.0, 0.0, 5.0]])
+cosine, share = subspace_cosine(np.array([1.0, 0.0, 9.0]), rows, floor)
 lk.checks.expect_close(cosine, np.array([0.5**0.5, 0.0, 0.0]), atol=1e-12, name="cosines in the plane")
 lk.checks.expect_close(share, np.array([1.0, 0.5, 0.0]), atol=1e-12, name="shares in the plane")
+# On a line every cosine is 1 or −1, whatever the lengths.
+axis = np.array([[0.0], [7.0], [0.0]])
+cosine, share = subspace_cosine(np.array([1.0, 2.0, 0.0]), np.array([[9.0, 0.1, 0.0], [3.0, -4.0, 0.0]]), axis)
+lk.checks.expect_close(cosine, np.array([1.0, -1.0]), atol=1e-12, name="cosines on a line")
+lk.checks.expect_close(share, np.array([0.01 / 81.01, 0.64]), atol=1e-12, name="shares on a line")
 ### BEGIN HIDDEN TESTS
 rng = np.random.default_rng(271)
 for n, d, k in [(6, 5, 2), (1, 4, 3), (8, 7, 1), (3, 4, 4)]:  # a single row; a line, where cosines are ±1; all of space
@@ -793,12 +914,21 @@ for n, d, k in [(6, 5, 2), (1, 4, 3), (8, 7, 1), (3, 4, 4)]:  # a single row; a 
 lk.checks.expect_close(
     subspace_cosine(3 * x, rows * 1e-3, basis)[0], cosine, rtol=1e-9, atol=1e-9, name="cosines of rescaled vectors"
 )
-# a zero row is a padding token; a zero query an unknown word; neither may poison a ranking with NaN
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "subspace_cosine_test_zeros", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+# A zero row is a padding token; a zero query an unknown word; neither may poison a ranking with NaN.
+floor = np.array([[1.0, 1.0], [0.0, 1.0], [0.0, 0.0]])
 cosine, share = subspace_cosine(np.array([1.0, 2.0, 0.0]), np.zeros((2, 3)), floor)
 lk.checks.expect_close(np.stack([cosine, share]), np.zeros((2, 2)), name="cosine and share of zero rows")
-lk.checks.expect_close(
-    subspace_cosine(np.zeros(3), np.ones((2, 3)), floor)[0], np.zeros(2), name="cosines of a zero query"
-)
+cosine, share = subspace_cosine(np.zeros(3), np.array([[1.0, 0.0, 0.0], [0.0, 3.0, 4.0]]), floor)
+lk.checks.expect_close(cosine, np.zeros(2), name="cosines of a zero query")
+lk.checks.expect_close(share, np.array([1.0, 0.36]), name="shares beside a zero query")
+### BEGIN HIDDEN TESTS
+rows = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 2.0]])
+cosine, share = subspace_cosine(np.array([2.0, 0.0, 0.0]), rows, floor)
+lk.checks.expect_close(cosine, np.array([1.0, 0.0, 0.0]), atol=1e-12, name="cosines, a zero row among others")
+lk.checks.expect_close(share, np.array([1.0, 0.0, 0.0]), atol=1e-12, name="shares, a zero row among others")
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "subspace_cosine_test_bytes", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
@@ -806,16 +936,14 @@ lk.checks.expect_close(
 rng = np.random.default_rng(272)
 rows, pair = rng.standard_normal((40_000, 256)), rng.standard_normal((256, 2))
 cosine, share = lk.checks.expect_peak(subspace_cosine, rows[0], rows, pair, at_most_bytes=rows.nbytes // 2)
-### BEGIN HIDDEN TESTS
 lk.checks.expect_close(cosine[0], 1.0, rtol=1e-9, name="cosine of a word with itself")
-### END HIDDEN TESTS
 
 # %% [markdown]
 # **A line that means gender.** Ten pairs (man–woman, king–queen, …) give ten differences; their first uncentred singular direction
 # is one vector. The ten *other* pairs were never used to find it: they are the test. Words are centred on the middle of the
 # ten pairs, for a direction needs an origin.
 
-# %%
+# %% jupyter={"source_hidden": true}
 with lk.picture(
     "Pairs never seen before. In 384 dimensions they are close; on one line, −1 where the pair is told apart."
 ):
@@ -862,7 +990,7 @@ with lk.picture(
 # subspace, and words with two lives (blue) stand between them. Read the size of the marker: it is the **share**. Most of what the
 # model knows about “bolt” is elsewhere.
 
-# %%
+# %% jupyter={"source_hidden": true}
 with lk.picture(
     "Cosines with two topics inside a three-topic subspace. The larger the marker, the more of the word lies in it."
 ):
@@ -947,10 +1075,13 @@ def power_iteration(apply, start, steps):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "power_iteration_test", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "power_iteration_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
 value, vector = power_iteration(diagonal([4.0, 1.0]), np.array([1.0, 1.0]), 1)
 lk.checks.expect_close(value, 2.5, name="value after one step from (1, 1)")
 lk.checks.expect_close(vector, np.array([4.0, 1.0]) / 17**0.5, name="vector after one step")
+value, vector = power_iteration(diagonal([4.0, 1.0]), np.array([1.0, 1.0]), 2)
+lk.checks.expect_close(value, 65 / 17, name="value after two steps: that of the vector that went into the second")
+lk.checks.expect_close(vector, np.array([16.0, 1.0]) / 257**0.5, name="vector after two steps")
 ### BEGIN HIDDEN TESTS
 rng = np.random.default_rng(281)
 # in two dimensions the path is known in closed form: after t steps the tangent is (λ₂/λ₁)ᵗ times the first one
@@ -970,20 +1101,35 @@ X, V = planted(rng, 40, 9, [3.0, 1.0, 0.5], mean=0.0)
 value, vector = power_iteration(lambda v: X.T @ (X @ v) / 39, rng.standard_normal(9), 40)
 lk.checks.expect_close(value, 9.0, rtol=1e-9, name="variance of the top direction")
 expect_span(np.asarray(vector).reshape(9, 1), V[:, :1], name="vector")
-# 1e30 to the 40th power is far beyond 1e308: only a vector normalised at every step survives, and 1e-30 likewise
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "power_iteration_test_scale", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+# 1e30 to the 40th power is far beyond 1e308: only a vector normalised at every step survives, and 1e-30 likewise.
 for scale in (1e30, 1e-30):
     value, vector = power_iteration(diagonal([2 * scale, scale]), np.array([1.0, 1.0]), 40)
     lk.checks.expect_close(value / scale, 2.0, rtol=1e-9, name=f"value of an operator of size {scale:.0e}")
     lk.checks.expect_close(np.abs(vector), np.array([1.0, 0.0]), atol=1e-9, name="vector")
-# no variance at all: zero, and a unit vector instead of 0/0
-value, vector = power_iteration(lambda v: 0.0 * v, np.array([3.0, 4.0]), 5)
+### BEGIN HIDDEN TESTS
+value, vector = power_iteration(diagonal([3e40, 1e40]), np.array([1.0, 2.0]), 30)
+lk.checks.expect_close(value / 1e40, 3.0, rtol=1e-9, name="value of an operator of size 1e40")
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "power_iteration_test_zero", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+value, vector = power_iteration(diagonal([0.0, 0.0]), np.array([3.0, 4.0]), 5)
+lk.checks.expect_close(value, 0.0, name="value of the zero operator")
+lk.checks.expect_close(vector, np.array([0.6, 0.8]), name="the unit vector that was multiplied")
+first = np.array([3.0, 4.0])
+power_iteration(diagonal([1.0, 1.0]), first, 2)
+lk.checks.expect_equal(first, np.array([3.0, 4.0]), name="start after the call")
+### BEGIN HIDDEN TESTS
+value, vector = power_iteration(lambda v: 0.0 * v, np.array([0.0, -2.0, 0.0]), 3)
 lk.checks.expect_close(value, 0.0, name="value of the zero operator")
 lk.checks.expect_close(np.linalg.norm(vector), 1.0, name="length of the vector")
-value, vector = power_iteration(lambda v: 7.0 * v, np.array([-2.0]), 2)  # one dimension
+first = np.array([-5.0, 12.0])
+power_iteration(diagonal([2.0, 1.0]), first, 3)
+lk.checks.expect_equal(first, np.array([-5.0, 12.0]), name="start after the call")
+value, vector = power_iteration(lambda v: 7.0 * v, np.array([-2.0]), 2)
 lk.checks.expect_close(value, 7.0, name="value in one dimension")
-first = np.array([3.0, 4.0])
-power_iteration(lambda v: v, first, 2)
-lk.checks.expect_close(first, np.array([3.0, 4.0]), rtol=0, atol=0, name="start after the call")
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "power_iteration_test_products", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
@@ -1010,7 +1156,7 @@ lk.checks.expect_equal(calls, 25, name="products with the operator in 25 steps")
 lk.checks.expect_close(value, 1.0, rtol=1e-6, name="value after 25 steps")
 ### END HIDDEN TESTS
 
-# %%
+# %% jupyter={"source_hidden": true}
 with lk.picture(
     "Tangent of the angle to the true direction. The slope is log(λ₂/λ₁): a small gap costs passes, hence bytes."
 ):
@@ -1049,7 +1195,7 @@ with lk.picture(
 
 # %% [markdown]
 # ### Task 9 · A block of random directions
-# *11 points · 15 minutes · ●●●○*
+# *11 points · 20 minutes · ●●●○*
 #
 # Follow the formula; the passes and the width of the blocks are counted.
 
@@ -1062,7 +1208,8 @@ def randomized_pca(times, times_t, d, k, power, rng, oversample=8):
     """The k leading right singular pairs of a matrix A [n, d] that is known only through products with thin blocks.
 
     times(W [d, l]) -> A W [n, l];  times_t(Y [n, l]) -> Aᵀ Y [d, l];  each call is one pass over A, and a block may have
-    at most k + oversample columns (and at most d). Exactly 2 + 2·power passes, k ≤ min(n, d). `rng` is a numpy Generator.
+    at most k + oversample columns (and at most d). Exactly 2 + 2·power passes, k ≤ min(n, d), and n may be less than
+    k + oversample. A's rank may be less than k. `rng` is a numpy Generator.
     Returns (components [d, k] with orthonormal columns, singular values [k], largest first).
 
     >>> A = np.diag([3.0, 2.0, 1.0])
@@ -1080,57 +1227,69 @@ def randomized_pca(times, times_t, d, k, power, rng, oversample=8):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "randomized_pca_test", "locked": true, "points": 7, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "randomized_pca_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
 A = np.diag([3.0, 2.0, 1.0])
 components, singular = randomized_pca(*products(A), 3, 2, 1, np.random.default_rng(0))
 lk.checks.expect_close(singular, np.array([3.0, 2.0]), rtol=1e-9, name="singular values of diag(3, 2, 1)")
 expect_span(components, np.eye(3)[:, :2])
-# 1, 1/10, …, 1e-7: a block that is not orthonormalised between products loses all but its first directions
-steep = np.diag(10.0 ** -np.arange(8.0))
-components, _ = randomized_pca(*products(steep), 8, 4, 2, np.random.default_rng(0), oversample=2)
-expect_span(components, np.eye(8)[:, :4], name="four components of a steep spectrum")
+# Halving values, in a tall matrix: σ₁₄/σ₅ = 2⁻⁹, four products, so an angle of about 2⁻³⁶ (a bare sketch: 2⁻¹⁸).
+A, V = with_spectrum(np.random.default_rng(290), 90, 40, 0.5 ** np.arange(30.0))
+components, singular = randomized_pca(*products(A), 40, 5, 1, np.random.default_rng(7))
+lk.checks.expect_close(singular, 0.5 ** np.arange(5.0), rtol=1e-9, name="singular values, 90 by 40")
+expect_span(components, V[:, :5], at_most=1e-7, name="components, 90 by 40")
 ### BEGIN HIDDEN TESTS
 rng = np.random.default_rng(291)
-
-
-def matrix(n, d, values):
-    U = np.linalg.qr(rng.standard_normal((n, len(values))))[0]
-    V = np.linalg.qr(rng.standard_normal((d, len(values))))[0]
-    return (U * values) @ V.T, V
-
-
-# halving values, tall and wide: σ₁₄/σ₅ = 2⁻⁹, four products, so an angle of about 2⁻³⁶ (a bare sketch: 2⁻¹⁸)
-for n, d in [(90, 40), (40, 90)]:
+for n, d in [(80, 50), (40, 90)]:  # tall and wide
     values = 0.5 ** np.arange(30.0)
-    A, V = matrix(n, d, values)
+    A, V = with_spectrum(rng, n, d, values)
     components, singular = randomized_pca(*products(A), d, 5, 1, np.random.default_rng(7))
     lk.checks.expect_close(singular, values[:5], rtol=1e-9, name=f"singular values, {n} by {d}")
     expect_span(components, V[:, :5], at_most=1e-7)
-# 1, 1/10, …, 1e-7: A is applied six times in all, so a block that is not re-orthonormalised holds 1e-42 beside 1
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "randomized_pca_test_steep", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+# 1, 1/10, …, 1e-7: A is applied six times in all, so a block that is not re-orthonormalised holds 1e-42 beside 1.
 values = 10.0 ** -np.arange(8.0)
-A, V = matrix(50, 20, values)
+A, V = with_spectrum(np.random.default_rng(293), 50, 20, values)
 components, singular = randomized_pca(*products(A), 20, 8, 2, np.random.default_rng(8))
 expect_span(components, V, at_most=1e-6, name="components of a steep spectrum")
 lk.checks.expect_close(singular, values, rtol=1e-5, atol=0, name="singular values of a steep spectrum")
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(294)
+A, V = with_spectrum(rng, 30, 25, values)
+components, singular = randomized_pca(*products(A), 25, 8, 2, np.random.default_rng(9))
+lk.checks.expect_close(singular, values, rtol=1e-5, atol=0, name="singular values of a steep spectrum")
 # slow decay, where the tail is nearly as loud as the head: q = 4 damps it by (σ₁₉/σ₁₀)^10 = 0.04 in amplitude, 0.0016 in energy
-values = 1 / np.sqrt(np.arange(1.0, 101.0))
-A, V = matrix(200, 100, values)
+slow = 1 / np.sqrt(np.arange(1.0, 101.0))
+A, V = with_spectrum(rng, 200, 100, slow)
 components, singular = randomized_pca(*products(A), 100, 10, 4, np.random.default_rng(9))
 expect_orthonormal(components, (100, 10))
-captured = np.sum((A @ components) ** 2) / np.sum(values[:10] ** 2)
+captured = np.sum((A @ components) ** 2) / np.sum(slow[:10] ** 2)
 assert captured > 0.998, (
     f"power = 4 captures {captured:.1%} of what the best 10 directions capture; expected more than 99.8 %"
 )
-# rank 2 and k = 3: the third direction has no variance, and is orthonormal all the same
-A, V = matrix(12, 6, np.array([2.0, 1.0]))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "randomized_pca_test_small", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+# Rank 2 and k = 3: the third direction has no variance, and is orthonormal all the same.
+A, V = with_spectrum(np.random.default_rng(295), 12, 6, np.array([2.0, 1.0]))
 components, singular = randomized_pca(*products(A), 6, 3, 1, np.random.default_rng(10))
-expect_orthonormal(components, (6, 3))
 expect_span(np.asarray(components)[:, :2], V, name="the two components with variance")
+expect_orthonormal(components, (6, 3))
 lk.checks.expect_close(singular, np.array([2.0, 1.0, 0.0]), atol=1e-9, name="singular values of rank 2")
-# fewer rows than the block has columns
-A, V = matrix(4, 30, np.array([3.0, 2.0, 1.0]))
+# d is 6, so that a block of k + oversample = 11 columns would be wider than the space.
+widths = []
+randomized_pca(lambda W: (widths.append(W.shape[1]), A @ W)[1], lambda Y: A.T @ Y, 6, 3, 1, np.random.default_rng(13))
+assert max(widths) <= 6, f"in 6 dimensions a block has at most 6 columns; one had {max(widths)}"
+# Fewer rows than the block has columns.
+A, V = with_spectrum(np.random.default_rng(296), 4, 30, np.array([3.0, 2.0, 1.0]))
 components, singular = randomized_pca(*products(A), 30, 3, 0, np.random.default_rng(11))
 expect_span(components, V, name="components of four rows")
+### BEGIN HIDDEN TESTS
+A, V = with_spectrum(np.random.default_rng(297), 5, 20, np.array([4.0, 2.0]))
+components, singular = randomized_pca(*products(A), 20, 4, 2, np.random.default_rng(12))
+expect_orthonormal(components, (20, 4))
+lk.checks.expect_close(singular, np.array([4.0, 2.0, 0.0, 0.0]), atol=1e-9, name="singular values of rank 2")
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "randomized_pca_test_passes", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
@@ -1154,19 +1313,19 @@ for power in (0, 1, 3):
     randomized_pca(times, times_t, 80, 4, power, np.random.default_rng(power), oversample=5)
     lk.checks.expect_equal(len(widths), 2 + 2 * power, name=f"passes over the data with power = {power}")
     assert max(widths) <= 9, f"a block had {max(widths)} columns; at most k + oversample = 9 fit"
+widths.clear()
+randomized_pca(times, times_t, 80, 6, 1, np.random.default_rng(6), oversample=0)
+assert max(widths) <= 6, f"oversample = 0 asks for blocks of 6 columns; one had {max(widths)}"
 ### BEGIN HIDDEN TESTS
 # the passes must have bought something: σ₁₀/σ₄ is about 0.8⁶, and eight products leave about 2e-5 of the first angle
 widths.clear()
 components, _ = randomized_pca(times, times_t, 80, 4, 3, np.random.default_rng(5), oversample=5)
 best = np.linalg.svd(A, full_matrices=False)[2][:4].T
 expect_span(components, best, at_most=1e-3)
-# a sketch exactly as wide as asked for
-widths.clear()
-randomized_pca(times, times_t, 80, 6, 1, np.random.default_rng(6), oversample=0)
-assert max(widths) <= 6, f"oversample = 0 asks for blocks of 6 columns; one had {max(widths)}"
+lk.checks.expect_equal(len(widths), 8, name="passes over the data with power = 3")
 ### END HIDDEN TESTS
 
-# %%
+# %% jupyter={"source_hidden": true}
 with lk.picture(
     "What ten directions miss, relative to the best ten. The words' spectrum falls slowly, and a slow tail costs passes."
 ):
@@ -1225,7 +1384,7 @@ lk.widgets.roofline(["h100-sxm"], works=routes)
 
 # %% [markdown]
 # ### Task 10 · PCA over a stream
-# *13 points · 15 minutes · ●●●○*
+# *13 points · 20 minutes · ●●●○*
 #
 # One pass, and memory that does not grow with the stream.
 
@@ -1238,7 +1397,8 @@ def streaming_pca(chunks, d, k):
     """The k leading principal components of rows that come by once.
 
     chunks() -> a fresh iterator over float64 arrays [b, d], b ≥ 0 and different from chunk to chunk; call it once; k ≤ d.
-    A chunk's memory is overwritten when the next one is asked for. At most about ten d × d matrices may be alive.
+    A chunk's memory is overwritten when the next one is asked for; a stream, and a chunk, may have no rows; rows may lie
+    far from the origin. At most about ten d × d matrices may be alive.
     Returns PCA(mean [d], components [d, k], variances [k]), largest first, none negative.
     Raises ValueError for fewer than two rows in all.
 
@@ -1265,7 +1425,7 @@ def streaming_pca(chunks, d, k):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": false, "grade_id": "lab02_stream", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "lab02_stream", "locked": true, "schema_version": 3, "solution": false, "task": false}
 def stream(X, sizes):
     """A `chunks` function over the rows of X in pieces of these sizes, through one buffer; its `.passes` counts calls."""
 
@@ -1283,16 +1443,22 @@ def stream(X, sizes):
     return chunks
 
 
-# %% nbgrader={"grade": true, "grade_id": "streaming_pca_test", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "streaming_pca_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
 line = streaming_pca(lambda: iter([np.array([[0.0, 0.0]]), np.array([[3.0, 4.0], [6.0, 8.0]])]), 2, 1)
 lk.checks.expect_close(line.variances, np.array([25.0]), name="variance along the line")
 expect_span(line.components, np.array([[0.6], [0.8]]))
+# Ragged chunks through one buffer, which the next chunk overwrites.
+X, V = planted(np.random.default_rng(300), 60, 8, [4.0, 3.0, 2.0, 1.0], mean=2.0)
+got = streaming_pca(stream(X, [13, 1, 30, 9, 7]), 8, 3)
+lk.checks.expect_close(got.mean, np.full(8, 2.0), rtol=1e-9, name="mean, 5 chunks through one buffer")
+lk.checks.expect_close(got.variances, np.array([16.0, 9.0, 4.0]), rtol=1e-8, name="variances, 5 chunks")
+expect_span(np.asarray(got.components)[:, :1], V[:, :1], name="first component")
+expect_span(got.components, V[:, :3], name="all three components")
 ### BEGIN HIDDEN TESTS
 rng = np.random.default_rng(301)
 deviations = [4.0, 3.0, 2.0, 1.0, 0.5]
 X, V = planted(rng, 60, 8, deviations, mean=rng.uniform(-3, 3, 8))
-# in one piece; ragged; row by row, where a chunk has no scatter of its own; with empty chunks first, last and between
-for sizes in [[60], [13, 1, 30, 9, 7], [1] * 60, [0, 20, 0, 0, 40, 0]]:
+for sizes in [[60], [7, 9, 30, 1, 13], [1] * 60]:  # in one piece; ragged; row by row, where a chunk has no scatter
     got = streaming_pca(stream(X, sizes), 8, 3)
     lk.checks.expect_close(got.mean, X.mean(axis=0), rtol=1e-9, name=f"mean, {len(sizes)} chunks")
     lk.checks.expect_close(got.variances, np.square(deviations)[:3], rtol=1e-8, name=f"variances, {len(sizes)} chunks")
@@ -1304,22 +1470,45 @@ got = streaming_pca(stream(drift, [10] * 6), 2, 2)
 lk.checks.expect_close(
     got.variances, np.linalg.eigvalsh(np.cov(drift, rowvar=False))[::-1], rtol=1e-7, name="variances of drifting chunks"
 )
-# far from the origin: sums of raw squares lose the spread, merged scatters do not
-X, V = planted(rng, 80, 4, [1.0, 0.5, 0.2], mean=1e7)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "streaming_pca_test_edges", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+X, V = planted(np.random.default_rng(304), 6, 3, [2.0, 1.0], mean=1.0)
+got = streaming_pca(stream(X, [0, 2, 0, 0, 4, 0]), 3, 2)
+lk.checks.expect_close(got.variances, np.array([4.0, 1.0]), rtol=1e-8, name="variances, empty chunks first and between")
+got = streaming_pca(stream(X, [1] * 6), 3, 2)
+lk.checks.expect_close(got.variances, np.array([4.0, 1.0]), rtol=1e-8, name="variances, row by row")
+for sizes in ([], [0, 0], [1]):  # no chunk, no row, one row
+    lk.checks.expect_raises(ValueError, streaming_pca, stream(np.ones((1, 3)), sizes), 3, 1)
+for seed_of_rows in range(
+    8
+):  # three rows in ten dimensions: seven variances are 0, and rounding must not make them less
+    X, V = planted(np.random.default_rng(seed_of_rows), 3, 10, [2.0, 1.0])
+    least = np.min(streaming_pca(stream(X, [1, 2]), 10, 10).variances)
+    assert least >= 0, f"variances: a variance cannot be negative, got {least:.1e}"
+### BEGIN HIDDEN TESTS
+# equal rows, and fewer rows than dimensions
+still = streaming_pca(stream(np.full((6, 3), 4.0), [2, 0, 4]), 3, 2)
+lk.checks.expect_close(still.variances, np.zeros(2), name="variances of equal rows")
+expect_orthonormal(still.components, (3, 2))
+X, V = planted(np.random.default_rng(305), 3, 10, [2.0, 1.0])
+got = streaming_pca(stream(X, [1, 2]), 10, 4)
+assert np.min(got.variances) >= 0, f"variances: a variance cannot be negative, got {np.min(got.variances):.1e}"
+expect_span(np.asarray(got.components)[:, :2], V, name="components of three rows")
+lk.checks.expect_raises(ValueError, streaming_pca, stream(np.ones((1, 4)), [0, 1, 0]), 4, 2)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "streaming_pca_test_far", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+# Far from the origin: sums of raw squares lose the spread, merged scatters do not.
+X, V = planted(np.random.default_rng(306), 80, 4, [1.0, 0.5, 0.2], mean=1e7)
 got = streaming_pca(stream(X, [17, 33, 30]), 4, 3)
 lk.checks.expect_close(
     got.variances, np.array([1.0, 0.25, 0.04]), rtol=0, atol=1e-5, name="variances far from the origin"
 )
-# equal rows, fewer rows than dimensions, and too few rows
-still = streaming_pca(stream(np.full((6, 3), 4.0), [2, 4]), 3, 2)
-lk.checks.expect_close(still.variances, np.zeros(2), name="variances of equal rows")
-expect_orthonormal(still.components, (3, 2))
-X, V = planted(rng, 3, 10, [2.0, 1.0])
-got = streaming_pca(stream(X, [1, 2]), 10, 4)
-assert np.min(got.variances) >= 0, f"variances: a variance cannot be negative, got {np.min(got.variances):.1e}"
-expect_span(np.asarray(got.components)[:, :2], V, name="components of three rows")
-for sizes in ([], [0, 0], [1]):
-    lk.checks.expect_raises(ValueError, streaming_pca, stream(np.ones((1, 3)), sizes), 3, 1)
+### BEGIN HIDDEN TESTS
+X, V = planted(np.random.default_rng(307), 50, 3, [2.0, 1.0], mean=-2e7)
+got = streaming_pca(stream(X, [20, 30]), 3, 2)
+lk.checks.expect_close(got.variances, np.array([4.0, 1.0]), rtol=0, atol=1e-5, name="variances far from the origin")
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "streaming_pca_test_passes", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
@@ -1338,17 +1527,11 @@ def long_stream():
 
 
 got = lk.checks.expect_peak(streaming_pca, long_stream, 64, 4, at_most_bytes=10 * (64 * 64 * 8) + 5 * (4096 * 64 * 8))
-### BEGIN HIDDEN TESTS
 everything = np.concatenate(list(long_stream()))
-lk.checks.expect_close(
-    got.variances,
-    np.linalg.eigvalsh(np.cov(everything, rowvar=False))[::-1][:4],
-    rtol=1e-8,
-    name="variances of the long stream",
-)
-### END HIDDEN TESTS
+right = np.linalg.eigvalsh(np.cov(everything, rowvar=False))[::-1][:4]
+lk.checks.expect_close(got.variances, right, rtol=1e-8, name="variances of the long stream")
 
-# %%
+# %% jupyter={"source_hidden": true}
 with lk.picture(
     "Live bytes while twelve chunks go by: a saw, not a staircase. More chunks make more teeth, none of them taller."
 ):
@@ -1403,33 +1586,50 @@ def apply_factors(X, A, B):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "low_rank_test", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "low_rank_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 A, B = factor(np.diag([5.0, 2.0]), 1)
 lk.checks.expect_close(np.asarray(A) @ np.asarray(B), np.diag([5.0, 0.0]), atol=1e-12, name="rank 1 of diag(5, 2)")
+W, _ = with_spectrum(np.random.default_rng(310), 6, 9, np.array([4.0, 3.0, 2.0, 1.0]))
+A, B = (np.asarray(part) for part in factor(W, 2))
+lk.checks.expect_equal((A.shape, B.shape), ((6, 2), (2, 9)), name="shapes of A and B for a 6 by 9 matrix at rank 2")
+error = np.linalg.norm(W - A @ B)
+lk.checks.expect_close(error, 5**0.5, rtol=1e-8, name="error at rank 2, the tail: √(2² + 1²)")
+X = np.random.default_rng(313).standard_normal((4, 6))
+lk.checks.expect_close(apply_factors(X, A, B), X @ A @ B, rtol=1e-9, atol=1e-9, name="X A B")
 ### BEGIN HIDDEN TESTS
 rng = np.random.default_rng(311)
-for m, n in [(12, 7), (6, 15), (9, 9), (1, 5)]:  # tall, wide, square, a single row
-    r = min(m, n)
-    values = np.linspace(3.0, 0.5, r)
-    U, V = (np.linalg.qr(rng.standard_normal((side, r)))[0] for side in (m, n))
-    W = (U * values) @ V.T
-    for k in {0, 1, r // 2, r}:  # nothing; one; half; all of it
-        A, B = (np.asarray(part) for part in factor(W.copy(), k))
-        assert A.shape == (m, k) and B.shape == (k, n), (
-            f"factor, k={k}: expected {(m, k)} and {(k, n)}, got {A.shape} and {B.shape}"
-        )
-        error = np.linalg.norm(W - A @ B)
-        lk.checks.expect_close(
-            error,
-            np.sqrt(np.sum(values[k:] ** 2)),
-            rtol=1e-8,
-            atol=1e-9,
-            name=f"error at rank {k} of a {m} by {n} matrix, the tail",
-        )
-        X = rng.standard_normal((4, m))
-        lk.checks.expect_close(apply_factors(X, A, B), X @ A @ B, rtol=1e-9, atol=1e-9, name="X A B")
+for m, n, k in [(12, 7, 3), (6, 15, 1), (9, 9, 4), (7, 3, 2)]:  # tall, wide, square
+    values = np.linspace(3.0, 0.5, min(m, n))
+    W, _ = with_spectrum(rng, m, n, values)
+    A, B = (np.asarray(part) for part in factor(W.copy(), k))
+    lk.checks.expect_equal((A.shape, B.shape), ((m, k), (k, n)), name=f"shapes of A and B, {m} by {n} at rank {k}")
+    lk.checks.expect_close(
+        np.linalg.norm(W - A @ B),
+        np.sqrt(np.sum(values[k:] ** 2)),
+        rtol=1e-8,
+        atol=1e-9,
+        name=f"error at rank {k} of a {m} by {n} matrix, the tail",
+    )
+    X = rng.standard_normal((4, m))
+    lk.checks.expect_close(apply_factors(X, A, B), X @ A @ B, rtol=1e-9, atol=1e-9, name="X A B")
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "low_rank_test_ends", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+W = np.array([[1.0, 2.0, 2.0], [2.0, 4.0, -1.0]])
+for k, expected in [(0, np.zeros((2, 3))), (2, W)]:  # nothing of it, all of it
+    A, B = (np.asarray(part) for part in factor(W, k))
+    lk.checks.expect_equal((A.shape, B.shape), ((2, k), (k, 3)), name=f"shapes of A and B at rank {k}")
+    lk.checks.expect_close(A @ B, expected, atol=1e-12, name=f"A B at rank {k}")
 A, B = (np.asarray(part) for part in factor(np.zeros((3, 4)), 2))
 lk.checks.expect_close(A @ B, np.zeros((3, 4)), name="A B for a weight of zeros")
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(314)
+for m, n in [(12, 7), (6, 15), (1, 5)]:
+    W = rng.standard_normal((m, n))
+    for k, expected in [(0, np.zeros((m, n))), (min(m, n), W)]:
+        A, B = (np.asarray(part) for part in factor(W.copy(), k))
+        lk.checks.expect_equal((A.shape, B.shape), ((m, k), (k, n)), name=f"shapes of A and B, {m} by {n} at rank {k}")
+        lk.checks.expect_close(A @ B, expected, atol=1e-9, name=f"A B at rank {k}")
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "low_rank_test_flops", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["claim"]
@@ -1447,7 +1647,7 @@ assert 81_920 * 0.99 <= work.flops <= 81_920 * 1.01, (
 # 360 digits are held out. Its middle matrix starts as noise $W_0$, which has no small rank, and ends as $W_0 + \Delta W$.
 
 
-# %%
+# %% jupyter={"source_hidden": true}
 def train(steps, hidden=256, batch=64, rate=1e-3):
     """Adam on a three-layer ReLU network. Returns the weights before and after, and held-out inputs and labels."""
     rng = np.random.default_rng(seed)
@@ -1486,7 +1686,7 @@ def accuracy(product, *weights):
 
 print(f"held-out accuracy {accuracy(np.matmul, trained[1]):.1%} with all of W, {trained[1].size:,} weights")
 
-# %%
+# %% jupyter={"source_hidden": true}
 with lk.picture(
     "Training moves W along few directions (above). See what rank 16, an eighth of the bytes, still knows (below)."
 ):

@@ -31,15 +31,15 @@ def project(X, basis):
 def project(X, basis):
     return np.linalg.lstsq(basis, X.T, rcond=None)[0].T
 
-# %% wrong={"grade_id": "covariance", "name": "divides_by_n", "misconception": "the sample covariance divides by n", "keeps": 0}
+# %% wrong={"grade_id": "covariance", "name": "divides_by_n", "misconception": "the sample covariance divides by n", "keeps": 1}
 #-    return centred.T @ centred / (n - 1)
 #+    return centred.T @ centred / n
 
-# %% wrong={"grade_id": "covariance", "name": "not_centred", "misconception": "second moments about the origin are the covariance", "keeps": 0}
+# %% wrong={"grade_id": "covariance", "name": "not_centred", "misconception": "second moments about the origin are the covariance", "keeps": 1}
 #-    centred = X - X.mean(axis=0, dtype=np.float64)
 #+    centred = X.astype(float)
 
-# %% wrong={"grade_id": "covariance", "name": "rows_as_variables", "misconception": "rows are variables, as np.cov takes them by default", "keeps": 0}
+# %% wrong={"grade_id": "covariance", "name": "rows_as_variables", "misconception": "rows are variables, as np.cov takes them by default", "keeps": 1}
 def covariance(X):
     if X.shape[0] < 2:
         raise ValueError("at least 2 rows")
@@ -52,18 +52,18 @@ def covariance(X):
 #+    mean = X.mean(axis=0)
 #+    return (X.T @ X - n * np.outer(mean, mean)) / (n - 1)
 
-# %% wrong={"grade_id": "covariance", "name": "centres_in_place", "misconception": "X -= mean changes a copy", "keeps": 3}
+# %% wrong={"grade_id": "covariance", "name": "centres_in_place", "misconception": "X -= mean changes a copy", "keeps": 5}
 #-    centred = X - X.mean(axis=0, dtype=np.float64)
 #+    centred = X if X.dtype == np.float64 else X.astype(float)
 #+    centred -= X.mean(axis=0)
 
-# %% wrong={"grade_id": "covariance", "name": "bytes_wrap", "misconception": "a product of uint8 arrays is as wide as it needs to be", "keeps": 3}
+# %% wrong={"grade_id": "covariance", "name": "bytes_wrap", "misconception": "a product of uint8 arrays is as wide as it needs to be", "keeps": 7}
 #+    if X.dtype.kind == "u":
 #+        mean = X.mean(axis=0)
 #+        return (X.T @ X - n * np.outer(mean, mean)) / (n - 1)
 #     centred = X - X.mean(axis=0, dtype=np.float64)
 
-# %% wrong={"grade_id": "covariance", "name": "one_row_is_nan", "misconception": "one sample has a covariance", "keeps": 3}
+# %% wrong={"grade_id": "covariance", "name": "one_row_is_nan", "misconception": "one sample has a covariance", "keeps": 7}
 def covariance(X):
     centred = X - X.mean(axis=0)
     return centred.T @ centred / max(X.shape[0] - 1, 1)
@@ -74,12 +74,12 @@ def variance_split(X, Q):
     along = np.diag(Q.T @ sigma @ Q)
     return along, max(float(np.trace(sigma) - along.sum()), 0.0)
 
-# %% wrong={"grade_id": "variance_split", "name": "not_centred", "misconception": "variance is the mean square of the coordinates, wherever the data lies", "keeps": 0}
+# %% wrong={"grade_id": "variance_split", "name": "not_centred", "misconception": "variance is the mean square of the coordinates, wherever the data lies", "keeps": 2}
 def variance_split(X, Q):
     along = np.sum((X @ Q) ** 2, axis=0) / (len(X) - 1)
     return along, max(float(np.sum(X**2) / (len(X) - 1) - along.sum()), 0.0)
 
-# %% wrong={"grade_id": "variance_split", "name": "divides_by_n", "misconception": "np.var has the divisor n − 1", "keeps": 0}
+# %% wrong={"grade_id": "variance_split", "name": "divides_by_n", "misconception": "np.var has the divisor n − 1", "keeps": 2}
 def variance_split(X, Q):
     along = np.var(X @ Q, axis=0)
     return along, max(float(np.var(X, axis=0).sum() - along.sum()), 0.0)
@@ -89,36 +89,40 @@ def variance_split(X, Q):
     along = np.var(X @ Q, axis=0, ddof=1)
     return along, float(np.var(X, axis=0, ddof=1).sum())
 
-# %% wrong={"grade_id": "variance_split", "name": "lengths_not_squares", "misconception": "Pythagoras adds lengths", "keeps": 0}
+# %% wrong={"grade_id": "variance_split", "name": "lengths_not_squares", "misconception": "Pythagoras adds lengths", "keeps": 2}
 def variance_split(X, Q):
     along = np.std(X @ Q, axis=0, ddof=1)
     return along, max(float(np.sqrt(np.var(X, axis=0, ddof=1).sum()) - along.sum()), 0.0)
 
-# %% wrong={"grade_id": "pca_eigh", "name": "ascending", "misconception": "eigh puts the largest eigenvalue first", "keeps": 0}
+# %% wrong={"grade_id": "pca_eigh", "name": "ascending", "misconception": "eigh puts the largest eigenvalue first", "keeps": 2}
 #-    return PCA(mean, vectors[:, ::-1][:, :k], np.clip(values[::-1][:k], 0.0, None))
 #+    return PCA(mean, vectors[:, :k], np.clip(values[:k], 0.0, None))
 
-# %% wrong={"grade_id": "pca_eigh", "name": "rows_of_vectors", "misconception": "the eigenvectors are the rows of the matrix that eigh returns", "keeps": 0}
+# %% wrong={"grade_id": "pca_eigh", "name": "rows_of_vectors", "misconception": "the eigenvectors are the rows of the matrix that eigh returns", "keeps": 2}
 #-    return PCA(mean, vectors[:, ::-1][:, :k], np.clip(values[::-1][:k], 0.0, None))
 #+    return PCA(mean, vectors[::-1][:k].T, np.clip(values[::-1][:k], 0.0, None))
 
-# %% wrong={"grade_id": "pca_eigh", "name": "not_centred", "misconception": "PCA does not need the mean taken away", "keeps": 0}
+# %% wrong={"grade_id": "pca_eigh", "name": "not_centred", "misconception": "PCA does not need the mean taken away", "keeps": 2}
 #-    centred = X - mean
 #+    centred = X
 
-# %% wrong={"grade_id": "pca_eigh", "name": "negative_variance", "misconception": "a computed eigenvalue of a covariance cannot come out below zero", "keeps": 6}
+# %% wrong={"grade_id": "pca_eigh", "name": "negative_variance", "misconception": "a computed eigenvalue of a covariance cannot come out below zero", "keeps": 8}
 #-    return PCA(mean, vectors[:, ::-1][:, :k], np.clip(values[::-1][:k], 0.0, None))
 #+    return PCA(mean, vectors[:, ::-1][:, :k], values[::-1][:k])
 
-# %% wrong={"grade_id": "pca_eigh", "name": "general_eig", "misconception": "eig does for a symmetric matrix what eigh does, in order of size", "keeps": 4}
+# %% wrong={"grade_id": "pca_eigh", "name": "general_eig", "misconception": "eig does for a symmetric matrix what eigh does, in order of size", "keeps": 2}
 #-    values, vectors = np.linalg.eigh(centred.T @ centred / (n - 1))  # ascending
 #-    return PCA(mean, vectors[:, ::-1][:, :k], np.clip(values[::-1][:k], 0.0, None))
 #+    values, vectors = np.linalg.eig(centred.T @ centred / (n - 1))
 #+    return PCA(mean, vectors[:, :k].real, np.clip(values[:k].real, 0.0, None))
 
-# %% wrong={"grade_id": "pca_eigh", "name": "deviations", "misconception": "eigenvalues of a covariance are squares of variances", "keeps": 0}
+# %% wrong={"grade_id": "pca_eigh", "name": "deviations", "misconception": "eigenvalues of a covariance are squares of variances", "keeps": 2}
 #-    return PCA(mean, vectors[:, ::-1][:, :k], np.clip(values[::-1][:k], 0.0, None))
 #+    return PCA(mean, vectors[:, ::-1][:, :k], np.sqrt(np.clip(values[::-1][:k], 0.0, None)))
+
+# %% wrong={"grade_id": "pca_eigh", "name": "first_k_then_reversed", "misconception": "reversing comes after choosing", "keeps": 4}
+#-    return PCA(mean, vectors[:, ::-1][:, :k], np.clip(values[::-1][:k], 0.0, None))
+#+    return PCA(mean, vectors[:, :k][:, ::-1], np.clip(values[:k][::-1], 0.0, None))
 
 # %% wrong={"grade_id": "pca_svd", "name": "full_matrices", "misconception": "the SVD has to return all d right vectors", "keeps": 7}
 #-    _, singular, Vt = np.linalg.svd(X - mean, full_matrices=False)
@@ -139,11 +143,11 @@ def variance_split(X, Q):
 #+    components, _ = np.linalg.qr(centred.T @ left)
 #+    return PCA(mean, components, values / (n - 1))
 
-# %% wrong={"grade_id": "pca_svd", "name": "not_squared", "misconception": "singular values are variances", "keeps": 3}
+# %% wrong={"grade_id": "pca_svd", "name": "not_squared", "misconception": "singular values are variances", "keeps": 4}
 #-    return PCA(mean, Vt[:k].T, singular[:k] ** 2 / (n - 1))
 #+    return PCA(mean, Vt[:k].T, singular[:k])
 
-# %% wrong={"grade_id": "pca_svd", "name": "divides_by_n", "misconception": "the divisor of a sample variance is n", "keeps": 3}
+# %% wrong={"grade_id": "pca_svd", "name": "divides_by_n", "misconception": "the divisor of a sample variance is n", "keeps": 4}
 #-    return PCA(mean, Vt[:k].T, singular[:k] ** 2 / (n - 1))
 #+    return PCA(mean, Vt[:k].T, singular[:k] ** 2 / n)
 
@@ -155,14 +159,14 @@ def variance_split(X, Q):
 #-    _, singular, Vt = np.linalg.svd(X - mean, full_matrices=False)
 #+    _, singular, Vt = np.linalg.svd(X, full_matrices=False)
 
-# %% wrong={"grade_id": "rank_for", "name": "one_short", "misconception": "the index at which the sum is reached is the count", "keeps": 0}
+# %% wrong={"grade_id": "rank_for", "name": "one_short", "misconception": "the index at which the sum is reached is the count", "keeps": 1}
 def rank_for(variances, keep):
     if not 0 <= keep <= 1:
         raise ValueError("keep is a share")
     kept = np.cumsum(variances) / np.sum(variances)
     return int(np.searchsorted(kept, keep))
 
-# %% wrong={"grade_id": "rank_for", "name": "divides_by_nothing", "misconception": "there always is some variance to divide by", "keeps": 0}
+# %% wrong={"grade_id": "rank_for", "name": "divides_by_nothing", "misconception": "there always is some variance to divide by", "keeps": 3}
 def rank_for(variances, keep):
     if not 0 <= keep <= 1:
         raise ValueError("keep is a share")
@@ -171,23 +175,27 @@ def rank_for(variances, keep):
     kept = np.cumsum(variances) / np.sum(variances)
     return int(np.searchsorted(kept, keep)) + 1
 
-# %% wrong={"grade_id": "rank_for", "name": "deviations", "misconception": "shares of the standard deviation are shares of the variance", "keeps": 0}
+# %% wrong={"grade_id": "rank_for", "name": "deviations", "misconception": "shares of the standard deviation are shares of the variance", "keeps": 4}
 #-    tail = np.append(np.cumsum(variances[::-1])[::-1], 0.0)
 #+    tail = np.append(np.cumsum(np.sqrt(variances)[::-1])[::-1], 0.0)
 
-# %% wrong={"grade_id": "rank_for", "name": "each_large_enough", "misconception": "keep the directions that are each large beside the first", "keeps": 0}
+# %% wrong={"grade_id": "rank_for", "name": "each_large_enough", "misconception": "keep the directions that are each large beside the first", "keeps": 2}
 def rank_for(variances, keep):
     if not 0 <= keep <= 1:
         raise ValueError("keep is a share")
     return int(np.sum(variances >= (1 - keep) * variances[0]))
 
-# %% wrong={"grade_id": "rank_for", "name": "tail_by_subtraction", "misconception": "total minus head is the tail in floating point, too", "keeps": 0}
+# %% wrong={"grade_id": "rank_for", "name": "tail_by_subtraction", "misconception": "total minus head is the tail in floating point, too", "keeps": 5}
 #-    tail = np.append(np.cumsum(variances[::-1])[::-1], 0.0)
 #+    tail = np.sum(variances) - np.append(0.0, np.cumsum(variances))
 
-# %% wrong={"grade_id": "rank_for", "name": "accepts_anything", "misconception": "a share of 110 % is somebody else's problem", "keeps": 0}
+# %% wrong={"grade_id": "rank_for", "name": "accepts_anything", "misconception": "a share of 110 % is somebody else's problem", "keeps": 5}
 #-    if not 0 <= keep <= 1:
 #-        raise ValueError(f"keep is a share from 0 to 1, got {keep}")
+
+# %% wrong={"grade_id": "rank_for", "name": "at_least_one", "misconception": "one direction always stays", "keeps": 4}
+#-    return int(np.argmax(tail <= (1 - keep) * tail[0]))
+#+    return max(1, int(np.argmax(tail <= (1 - keep) * tail[0])))
 
 # %% wrong={"grade_id": "subspace_cosine", "name": "assumes_orthonormal", "misconception": "coordinates in any basis keep angles", "keeps": 3}
 #-    there, here = table @ Q, x @ Q  # k coordinates each; Q keeps lengths and angles
@@ -197,7 +205,7 @@ def rank_for(variances, keep):
 #-    cosine = np.divide(there @ here, lengths, out=np.zeros_like(inside), where=lengths > 0)
 #+    cosine = there @ here
 
-# %% wrong={"grade_id": "subspace_cosine", "name": "divides_by_whole_lengths", "misconception": "lengths are taken before the projection", "keeps": 0}
+# %% wrong={"grade_id": "subspace_cosine", "name": "divides_by_whole_lengths", "misconception": "lengths are taken before the projection", "keeps": 2}
 #-    lengths = np.sqrt(inside) * np.linalg.norm(here)
 #+    lengths = np.sqrt(whole) * np.linalg.norm(x)
 
@@ -215,7 +223,7 @@ def rank_for(variances, keep):
 #-    share = np.divide(inside, whole, out=np.zeros_like(inside), where=whole > 0)
 #+    share = np.sqrt(np.divide(inside, whole, out=np.zeros_like(inside), where=whole > 0))
 
-# %% wrong={"grade_id": "power_iteration", "name": "normalises_at_the_end", "misconception": "normalising once, at the end, is the same", "keeps": 4}
+# %% wrong={"grade_id": "power_iteration", "name": "normalises_at_the_end", "misconception": "normalising once, at the end, is the same", "keeps": 8}
 def power_iteration(apply, start, steps):
     v = start / np.linalg.norm(start)
     with np.errstate(all="ignore"):
@@ -226,7 +234,7 @@ def power_iteration(apply, start, steps):
         length = np.linalg.norm(v)
         return (value, v / length) if length > 0 else (0.0, before)
 
-# %% wrong={"grade_id": "power_iteration", "name": "extra_product", "misconception": "the Rayleigh quotient deserves a product of its own", "keeps": 0}
+# %% wrong={"grade_id": "power_iteration", "name": "extra_product", "misconception": "the Rayleigh quotient deserves a product of its own", "keeps": 2}
 #-    return value, v
 #+    return float(v @ apply(v)), v
 
@@ -235,11 +243,11 @@ def power_iteration(apply, start, steps):
 #         product = apply(v)
 #-        value = float(v @ product)
 
-# %% wrong={"grade_id": "power_iteration", "name": "length_as_value", "misconception": "the length of the product is the Rayleigh quotient", "keeps": 4}
+# %% wrong={"grade_id": "power_iteration", "name": "length_as_value", "misconception": "the length of the product is the Rayleigh quotient", "keeps": 6}
 #-        length = np.linalg.norm(product)
 #+        value = length = float(np.linalg.norm(product))
 
-# %% wrong={"grade_id": "power_iteration", "name": "zero_over_zero", "misconception": "no product is ever zero", "keeps": 4}
+# %% wrong={"grade_id": "power_iteration", "name": "zero_over_zero", "misconception": "no product is ever zero", "keeps": 9}
 def power_iteration(apply, start, steps):
     v = start / np.linalg.norm(start)
     with np.errstate(all="ignore"):
@@ -249,7 +257,7 @@ def power_iteration(apply, start, steps):
             v = product / np.linalg.norm(product)
     return value, v
 
-# %% wrong={"grade_id": "power_iteration", "name": "overwrites_start", "misconception": "start is mine to overwrite", "keeps": 4}
+# %% wrong={"grade_id": "power_iteration", "name": "overwrites_start", "misconception": "start is mine to overwrite", "keeps": 9}
 #-    v = start / np.linalg.norm(start)
 #+    v = start
 #+    v /= np.linalg.norm(v)
@@ -269,7 +277,11 @@ def power_iteration(apply, start, steps):
         path.append(products[-1] / length)
     return float(path[-2] @ products[-1]), path[-1]
 
-# %% wrong={"grade_id": "randomized_pca", "name": "no_orthonormalisation", "misconception": "the qr between products is for beauty", "keeps": 4}
+# %% wrong={"grade_id": "power_iteration", "name": "one_turn_short", "misconception": "the first multiplication is not a step", "keeps": 2}
+#-    for _ in range(steps):
+#+    for _ in range(steps - 1):
+
+# %% wrong={"grade_id": "randomized_pca", "name": "no_orthonormalisation", "misconception": "the qr between products is for beauty", "keeps": 9}
 def randomized_pca(times, times_t, d, k, power, rng, oversample=8):
     Y = times(rng.standard_normal((d, min(k + oversample, d))))
     for _ in range(power):
@@ -278,7 +290,7 @@ def randomized_pca(times, times_t, d, k, power, rng, oversample=8):
     V, singular, _ = np.linalg.svd(times_t(Q), full_matrices=False)
     return V[:, :k], singular[:k]
 
-# %% wrong={"grade_id": "randomized_pca", "name": "no_power", "misconception": "a bare sketch is good enough for any spectrum", "keeps": 0}
+# %% wrong={"grade_id": "randomized_pca", "name": "no_power", "misconception": "a bare sketch is good enough for any spectrum", "keeps": 1}
 #-    for _ in range(power):
 #-        W, _ = np.linalg.qr(times_t(Q))
 #-        Q, _ = np.linalg.qr(times(W))
@@ -301,7 +313,7 @@ def randomized_pca(times, times_t, d, k, power, rng, oversample=8):
         _, singular, Vt = np.linalg.svd(A)
     return Vt[:k].T, singular[:k]
 
-# %% wrong={"grade_id": "randomized_pca", "name": "no_oversampling", "misconception": "k random vectors are enough for k components", "keeps": 0}
+# %% wrong={"grade_id": "randomized_pca", "name": "no_oversampling", "misconception": "k random vectors are enough for k components", "keeps": 1}
 #-    width = min(k + oversample, d)
 #+    width = k
 
@@ -340,7 +352,7 @@ def streaming_pca(chunks, d, k):
 # %% wrong={"grade_id": "streaming_pca", "name": "averages_covariances", "misconception": "the covariance of a union is the average of the covariances", "keeps": 0}
 #-        scatter += np.outer(delta, delta) * (n * b / (n + b))
 
-# %% wrong={"grade_id": "streaming_pca", "name": "raw_sums", "misconception": "sums of squares can be centred at the end", "keeps": 7}
+# %% wrong={"grade_id": "streaming_pca", "name": "raw_sums", "misconception": "sums of squares can be centred at the end", "keeps": 12}
 def streaming_pca(chunks, d, k):
     n, total, squares = 0, np.zeros(d), np.zeros((d, d))
     for chunk in chunks():
@@ -363,6 +375,17 @@ def streaming_pca(chunks, d, k):
 #+        seen += 1
 #+        mean += delta / seen
 
+# %% wrong={"grade_id": "streaming_pca", "name": "new_mean_in_delta", "misconception": "the difference of means is taken to the mean of both", "keeps": 0}
+#-        delta = chunk_mean - mean
+#+        delta = (chunk_mean - mean) * (n / (n + b))
+
+#-        mean += delta * (b / (n + b))
+#+        mean += (chunk_mean - mean) * (b / (n + b))
+
+# %% wrong={"grade_id": "streaming_pca", "name": "empty_chunk", "misconception": "every chunk has rows", "keeps": 12}
+#-        if b == 0:
+#-            continue
+
 # %% wrong={"grade_id": "low_rank", "name": "values_forgotten", "misconception": "the singular vectors alone are the factors", "keeps": 3}
 #-    return U[:, :k] * singular[:k], Vt[:k]
 #+    return U[:, :k], Vt[:k]
@@ -375,13 +398,13 @@ def streaming_pca(chunks, d, k):
 #-    return (X @ A) @ B
 #+    return X @ (A @ B)
 
-# %% wrong={"grade_id": "low_rank", "name": "first_columns", "misconception": "a QR factorisation without pivots ranks directions", "keeps": 3}
+# %% wrong={"grade_id": "low_rank", "name": "first_columns", "misconception": "a QR factorisation without pivots ranks directions", "keeps": 5}
 #-    U, singular, Vt = np.linalg.svd(W, full_matrices=False)
 #-    return U[:, :k] * singular[:k], Vt[:k]
 #+    Q, R = np.linalg.qr(W)
 #+    return Q[:, :k], R[:k]
 
-# %% wrong={"grade_id": "low_rank", "name": "smallest_kept", "misconception": "svd sorts its values ascending, as eigh does", "keeps": 3}
+# %% wrong={"grade_id": "low_rank", "name": "smallest_kept", "misconception": "svd sorts its values ascending, as eigh does", "keeps": 5}
 #-    return U[:, :k] * singular[:k], Vt[:k]
 #+    last = len(singular) - k
 #+    return U[:, last:] * singular[last:], Vt[last:]
