@@ -797,3 +797,101 @@ UNUSUAL: dict[str, dict[str, str]] = {
         """,
     },
 }
+
+UNUSUAL["lab00_your_machine"] |= {
+    "copy_bandwidth": """
+        from fractions import Fraction
+
+        class Copy:
+            moved = property(lambda self: sum((self.elements * self.itemsize,) * 2))
+
+            def __init__(self, elements, itemsize):
+                self.elements, self.itemsize = elements, itemsize
+
+        def copy_bandwidth(elements, itemsize, seconds):
+            return float(Fraction(Copy(elements, itemsize).moved) / Fraction(seconds))
+    """,
+    "large_enough": """
+        import bisect
+
+        def large_enough(peak, bandwidth, itemsize):
+            reaches = lambda n: 2 * n * bandwidth >= 3 * itemsize * peak
+            return 1 + bisect.bisect_left(range(1, 1_000_000), True, key=reaches)
+    """,
+}
+
+UNUSUAL["lab01_linear_algebra"] |= {
+    "broadcast": """
+        def broadcast(layout, shape):
+            memory = np.lib.stride_tricks.as_strided(np.zeros(1, np.int8), layout.shape, layout.strides)
+            return Layout(tuple(shape), np.broadcast_to(memory, shape).strides, layout.offset)
+    """,
+    "matmul": """
+        count = 0
+
+        def counted(function):
+            @functools.wraps(function)
+            def inner(*arguments):
+                global count
+                count += 1
+                return function(*arguments)
+
+            return inner
+
+        @counted
+        def matmul(a, b, c):
+            def add(factor, row, sums):
+                for j in range(c.shape[1]):
+                    sums[j] += factor * b[row, j]
+
+            for i in range(c.shape[0]):
+                sums = [c[i, j] for j in range(c.shape[1])]
+                for k in range(a.shape[1]):
+                    add(a[i, k], k, sums)
+                for j, total in enumerate(sums):
+                    c[i, j] = total
+    """,
+    "cosines": """
+        def cosines(x, w):
+            out = x @ w.T
+            for rows, shape in ((x, (-1, 1)), (w, (1, -1))):
+                lengths = np.sqrt(np.einsum("rf,rf->r", rows, rows)).reshape(shape)
+                np.divide(out, lengths, out=out, where=lengths > 0)
+            return out
+    """,
+}
+
+UNUSUAL["lab02_pca"] |= {
+    "project": """
+        def project(X, basis):
+            shadow, axes = np.zeros_like(X), []
+            for column in basis.T:
+                for axis in axes * 2:  # Gram and Schmidt, twice
+                    column = column - (axis @ column) * axis
+                axes.append(column / np.linalg.norm(column))
+                shadow += np.outer(X @ axes[-1], axes[-1])
+            return shadow
+    """,
+    "pca_svd": """
+        def pca_svd(X, k):
+            if k > min(X.shape):
+                raise ValueError(k)
+            mean = X.mean(axis=0)
+            _, R = np.linalg.qr(X - mean)
+            found = np.linalg.svd(R, full_matrices=False)
+            return PCA(variances=np.square(found.S[:k]) / (len(X) - 1), components=found.Vh[:k].T, mean=mean)
+    """,
+    "streaming_pca": """
+        def streaming_pca(chunks, d, k):
+            n, shift, total, scatter = 0, None, np.zeros(d), np.zeros((d, d))
+            for chunk in filter(len, chunks()):
+                shift = chunk[0].copy() if shift is None else shift
+                moved = chunk - shift
+                n, total = n + len(moved), total + moved.sum(axis=0)
+                scatter += moved.T @ moved
+            if n < 2:
+                raise ValueError(n)
+            values, vectors = np.linalg.eigh((scatter - np.outer(total, total) / n) / (n - 1))
+            return PCA(shift + total / n, vectors[:, ::-1][:, :k], values[::-1][:k].clip(0))
+    """,
+}
