@@ -2464,7 +2464,7 @@ with lk.picture("Twelve answers from your own server: pool, prefix reuse, fork, 
 #
 # ```text
 # curl -N http://127.0.0.1:8000/v1/completions -H "Content-Type: application/json" \
-#   -d '{"model": "mlsys-tiny", "prompt": "def close(self):\n    \"\"\"", "max_tokens": 24, "stream": true}'
+#   -d '{"model": "mlsys-tiny", "prompt": "def close(self):\n    \"\"\"", "max_tokens": 24, "temperature": 0, "stream": true}'
 # ```
 #
 # `labkit serve --speculate ngram` guesses tokens from the text itself, and `--record run.jsonl` keeps every step for `lk.widgets.block_table`.
