@@ -23,18 +23,26 @@
 #-    special = np.where(mantissa == 0, np.inf, np.nan)
 #-    size = np.where(exponent == (1 << exponent_bits) - 1, special, size)
 
-# %% wrong={"grade_id": "encode", "name": "ties_up", "misconception": "halves are rounded up, as at school", "keeps": 0}
+# %% wrong={"grade_id": "decode", "name": "bias_of_fp16", "misconception": "the bias is always 15", "keeps": 0}
+#-    bias = (1 << (exponent_bits - 1)) - 1
+#+    bias = 15
+
+# %% wrong={"grade_id": "decode", "name": "positive_nan_and_infinity", "misconception": "infinity has no sign", "keeps": 0}
+#-    return np.where(negative == 1, -size, size)
+#+    return np.where((negative == 1) & np.isfinite(size), -size, size)
+
+# %% wrong={"grade_id": "encode", "name": "ties_up", "misconception": "halves are rounded up, as at school", "keeps": 1}
 def encode(x, table):
     x = np.asarray(x, dtype=np.float64)
     middles = (table[1:] + table[:-1]) / 2
     return np.searchsorted(middles, np.abs(x), side="right") + len(table) * np.signbit(x)
 
-# %% wrong={"grade_id": "encode", "name": "truncates", "misconception": "the nearest number is the next one towards zero", "keeps": 0}
+# %% wrong={"grade_id": "encode", "name": "truncates", "misconception": "the nearest number is the next one towards zero", "keeps": 1}
 def encode(x, table):
     x = np.asarray(x, dtype=np.float64)
     return np.searchsorted(table, np.abs(x), side="right") - 1 + len(table) * np.signbit(x)
 
-# %% wrong={"grade_id": "encode", "name": "no_saturation", "misconception": "nothing is larger than the largest number, so nobody need check", "keeps": 0}
+# %% wrong={"grade_id": "encode", "name": "no_saturation", "misconception": "nothing is larger than the largest number, so nobody need check", "keeps": 1}
 def encode(x, table):
     x = np.asarray(x, dtype=np.float64)
     above = np.searchsorted(table, np.abs(x))
@@ -44,31 +52,41 @@ def encode(x, table):
     code = np.where((down < up) | ((down == up) & (below % 2 == 0)), below, above)
     return np.where(np.abs(x) > table[-1], len(table), code) + len(table) * np.signbit(x)
 
-# %% wrong={"grade_id": "encode", "name": "sign_by_comparison", "misconception": "x < 0 finds every sign", "keeps": 0}
+# %% wrong={"grade_id": "encode", "name": "sign_by_comparison", "misconception": "x < 0 finds every sign", "keeps": 7}
 #-    return code + len(table) * np.signbit(x)
 #+    return code + len(table) * (x < 0)
 
-# %% wrong={"grade_id": "affine", "name": "range_without_zero", "misconception": "the range of codes is the range of the numbers", "keeps": 0}
+# %% wrong={"grade_id": "encode", "name": "ties_down", "misconception": "halves are rounded towards zero", "keeps": 1}
+def encode(x, table):
+    x = np.asarray(x, dtype=np.float64)
+    middles = (table[1:] + table[:-1]) / 2
+    return np.searchsorted(middles, np.abs(x), side="left") + len(table) * np.signbit(x)
+
+# %% wrong={"grade_id": "affine", "name": "range_without_zero", "misconception": "the range of codes is the range of the numbers", "keeps": 5}
 #-    low, high = min(float(x.min()), 0.0), max(float(x.max()), 0.0)
 #+    low, high = float(x.min()), float(x.max())
 
-# %% wrong={"grade_id": "affine", "name": "fractional_zero", "misconception": "the zero point may be any number", "keeps": 0}
+# %% wrong={"grade_id": "affine", "name": "fractional_zero", "misconception": "the zero point may be any number", "keeps": 2}
 #-    zero = round(-low / scale)
 #-    codes = torch.clamp(torch.round(x.double() / scale) + zero, 0, top).to(torch.int32)
 #+    zero = -low / scale
 #+    codes = torch.clamp(torch.round(x.double() / scale + zero), 0, top).to(torch.int32)
 
-# %% wrong={"grade_id": "affine", "name": "one_step_too_many", "misconception": "eight bits make 256 steps", "keeps": 0}
+# %% wrong={"grade_id": "affine", "name": "one_step_too_many", "misconception": "eight bits make 256 steps", "keeps": 2}
 #-    scale = (high - low) / top
 #+    scale = (high - low) / 2**bits
 
-# %% wrong={"grade_id": "affine", "name": "divides_by_zero", "misconception": "a tensor always has a range", "keeps": 0}
+# %% wrong={"grade_id": "affine", "name": "divides_by_zero", "misconception": "a tensor always has a range", "keeps": 6}
 def affine(x, bits=8):
     low, high = min(float(x.min()), 0.0), max(float(x.max()), 0.0)
     top = 2**bits - 1
     scale = np.float64(high - low) / top
     zero = int(np.nan_to_num(np.rint(-low / scale)))
     return torch.clamp(torch.round(x.double() / scale) + zero, 0, top).nan_to_num().to(torch.int32), float(scale), zero
+
+# %% wrong={"grade_id": "affine", "name": "truncates", "misconception": "converting to integers rounds", "keeps": 2}
+#-    codes = torch.clamp(torch.round(x.double() / scale) + zero, 0, top).to(torch.int32)
+#+    codes = torch.clamp(x.double() / scale + zero, 0, top).to(torch.int32)
 
 # %% wrong={"grade_id": "groups", "name": "one_scale", "misconception": "one scale for the matrix is as good as many", "keeps": 0}
 def quantize_groups(W, bits, group):
@@ -80,7 +98,7 @@ def quantize_groups(W, bits, group):
     codes = torch.clamp(torch.round(W / scale), -top, top).to(torch.int8)
     return codes, scale.expand(out, inner // group).clone()
 
-# %% wrong={"grade_id": "groups", "name": "groups_down_the_columns", "misconception": "neighbours are rows, not inputs of one row", "keeps": 0}
+# %% wrong={"grade_id": "groups", "name": "groups_down_the_columns", "misconception": "neighbours are rows, not inputs of one row", "keeps": 2}
 #-    blocks = W.reshape(out, inner // group, group)
 #+    blocks = W.T.reshape(out, inner // group, group)
 
@@ -91,30 +109,44 @@ def quantize_groups(W, bits, group):
 #-    scales = blocks.abs().amax(-1) / top
 #+    scales = blocks.amax(-1) / top
 
-# %% wrong={"grade_id": "groups", "name": "nan_for_zeros", "misconception": "no group is all zeros", "keeps": 4}
+# %% wrong={"grade_id": "groups", "name": "nan_for_zeros", "misconception": "no group is all zeros", "keeps": 8}
 #-    scales = torch.where(scales > 0, scales, torch.ones_like(scales))
 #-    codes = torch.clamp(torch.round(blocks / scales[..., None]), -top, top)
 #+    codes = torch.clamp(torch.round(blocks / scales[..., None]), -top, top).nan_to_num()
 
-# %% wrong={"grade_id": "smooth", "name": "scales_swapped", "misconception": "what is large is multiplied", "keeps": 0}
+# %% wrong={"grade_id": "groups", "name": "a_step_too_many", "misconception": "int4 goes to 8", "keeps": 0}
+#-    top = 2 ** (bits - 1) - 1
+#+    top = 2 ** (bits - 1)
+
+# %% wrong={"grade_id": "groups", "name": "ignores_the_remainder", "misconception": "a group that does not fit is the caller's problem", "keeps": 8}
+#-    if inner % group:
+#-        raise ValueError(f"group must divide the {inner} inputs, got {group}")
+#+    if inner % group:
+#+        group = inner
+
+# %% wrong={"grade_id": "smooth", "name": "scales_swapped", "misconception": "what is large is multiplied", "keeps": 1}
 #-    return X / s, W * s
 #+    return X * s, W / s
 
-# %% wrong={"grade_id": "smooth", "name": "same_power", "misconception": "both maxima get the power alpha", "keeps": 0}
+# %% wrong={"grade_id": "smooth", "name": "same_power", "misconception": "both maxima get the power alpha", "keeps": 2}
 #-    s = torch.where((x > 0) & (w > 0), x**alpha / w ** (1 - alpha), torch.ones_like(x))
 #+    s = torch.where((x > 0) & (w > 0), (x / w) ** alpha, torch.ones_like(x))
 
-# %% wrong={"grade_id": "smooth", "name": "per_output", "misconception": "a weight's channel is its row", "keeps": 0}
+# %% wrong={"grade_id": "smooth", "name": "per_output", "misconception": "a weight's channel is its row", "keeps": 1}
 def smooth(X, W, alpha=0.5):
     x, w = X.abs().amax(0), W.abs().amax()
     s = torch.where(x > 0, x**alpha / w ** (1 - alpha), torch.ones_like(x))
     return X / s, W * s
 
-# %% wrong={"grade_id": "smooth", "name": "in_place", "misconception": "the caller does not need its activations any more", "keeps": 0}
+# %% wrong={"grade_id": "smooth", "name": "in_place", "misconception": "the caller does not need its activations any more", "keeps": 7}
 #-    return X / s, W * s
 #+    X /= s
 #+    W *= s
 #+    return X, W
+
+# %% wrong={"grade_id": "smooth", "name": "no_zero_channels", "misconception": "no channel is all zeros", "keeps": 4}
+#-    s = torch.where((x > 0) & (w > 0), x**alpha / w ** (1 - alpha), torch.ones_like(x))
+#+    s = (x**alpha / w ** (1 - alpha)).nan_to_num(1.0, 1.0, 1.0).clamp(min=1e-9)
 
 # %% wrong={"grade_id": "pack", "name": "high_first", "misconception": "the first code goes where one reads first, to the left", "keeps": 0}
 #-    return nibbles[..., 0::2] | (nibbles[..., 1::2] << 4)
@@ -123,7 +155,7 @@ def smooth(X, W, alpha=0.5):
 #-    return torch.stack([(low ^ 8) - 8, (high ^ 8) - 8], dim=-1).flatten(-2)
 #+    return torch.stack([(high ^ 8) - 8, (low ^ 8) - 8], dim=-1).flatten(-2)
 
-# %% wrong={"grade_id": "pack", "name": "no_sign", "misconception": "four bits read back are a number already", "keeps": 0}
+# %% wrong={"grade_id": "pack", "name": "no_sign", "misconception": "four bits read back are a number already", "keeps": 2}
 #-    low, high = (packed & 15).to(torch.int8), (packed >> 4).to(torch.int8)
 #-    return torch.stack([(low ^ 8) - 8, (high ^ 8) - 8], dim=-1).flatten(-2)
 #+    return torch.stack([packed & 15, packed >> 4], dim=-1).flatten(-2).to(torch.int8)
@@ -132,7 +164,7 @@ def smooth(X, W, alpha=0.5):
 #-    nibbles = codes.to(torch.uint8) & 15
 #+    nibbles = codes.to(torch.uint8)
 
-# %% wrong={"grade_id": "pack", "name": "halves", "misconception": "the first half of the row is packed with the second", "keeps": 0}
+# %% wrong={"grade_id": "pack", "name": "halves", "misconception": "the first half of the row is packed with the second", "keeps": 2}
 #-    return nibbles[..., 0::2] | (nibbles[..., 1::2] << 4)
 #+    half = codes.shape[-1] // 2
 #+    return nibbles[..., :half] | (nibbles[..., half:] << 4)
@@ -141,7 +173,7 @@ def smooth(X, W, alpha=0.5):
 #+    return torch.cat([(low ^ 8) - 8, (high ^ 8) - 8], dim=-1)
 
 # %% wrong={"grade_id": "mxfp4", "name": "never_saturates", "misconception": "the scale is chosen so that the largest number fits below 6", "keeps": 0}
-#-    _, power = np.frexp(largest)  # largest = f · 2^power with 0.5 <= f < 1: floor(log2) is power − 1, without a rounded log
+#-    _, power = np.frexp(largest)
 #-    scales = np.where(largest > 0, np.clip(power - 1 - 2 + 127, 0, 254), 0)
 #+    exponent = np.ceil(np.log2(np.where(largest > 0, largest, 1.0) / 6.0)).astype(int)
 #+    scales = np.where(largest > 0, np.clip(exponent + 127, 0, 254), 0)
@@ -158,10 +190,14 @@ def mxfp4(x):
     return nearest_e2m1(np.ldexp(blocks, (127 - scales)[:, None])).reshape(-1), scales
 
 # %% wrong={"grade_id": "mxfp4", "name": "rounded_exponent", "misconception": "the nearest power of two is the scale", "keeps": 0}
-#-    _, power = np.frexp(largest)  # largest = f · 2^power with 0.5 <= f < 1: floor(log2) is power − 1, without a rounded log
+#-    _, power = np.frexp(largest)
 #-    scales = np.where(largest > 0, np.clip(power - 1 - 2 + 127, 0, 254), 0)
 #+    exponent = np.rint(np.log2(np.where(largest > 0, largest, 1.0))).astype(int) - 2
 #+    scales = np.where(largest > 0, np.clip(exponent + 127, 0, 254), 0)
+
+# %% wrong={"grade_id": "mxfp4", "name": "codes_of_the_numbers", "misconception": "a scale is stored, and used when reading", "keeps": 2}
+#-    codes = nearest_e2m1(np.ldexp(blocks, (127 - scales)[:, None]))
+#+    codes = nearest_e2m1(blocks)
 
 # %% wrong={"grade_id": "gptq", "name": "round_to_nearest", "misconception": "the best code for a weight is the nearest one", "keeps": 0}
 def gptq(W, H, bits, group, damp=0.01):
@@ -175,44 +211,66 @@ def gptq(W, H, bits, group, damp=0.01):
 #-        W[:, c + 1 :] -= error[:, None] * U[c, c + 1 :]
 #+        W[:, c + 1 :] += error[:, None] * U[c, c + 1 :]
 
-# %% wrong={"grade_id": "gptq", "name": "no_damping", "misconception": "a matrix of sums of squares always has an inverse", "keeps": 5}
+# %% wrong={"grade_id": "gptq", "name": "no_damping", "misconception": "a matrix of sums of squares always has an inverse", "keeps": 9}
 #-    H += damp * H.diagonal().mean() * torch.eye(len(H), dtype=H.dtype)
 #-    U = torch.linalg.cholesky(torch.cholesky_inverse(torch.linalg.cholesky(H)), upper=True)
 #+    U = torch.linalg.cholesky(torch.linalg.inv(H), upper=True)
 
-# %% wrong={"grade_id": "gptq", "name": "left_to_right", "misconception": "the order of the columns does not matter", "keeps": 5}
+# %% wrong={"grade_id": "gptq", "name": "left_to_right", "misconception": "the order of the columns does not matter", "keeps": 7}
 #-    order = torch.argsort(H.diagonal(), descending=True, stable=True)
 #+    order = torch.arange(len(H))
 
-# %% wrong={"grade_id": "gptq", "name": "codes_left_in_order", "misconception": "the codes belong in the order in which they were made", "keeps": 0}
+# %% wrong={"grade_id": "gptq", "name": "codes_left_in_order", "misconception": "the codes belong in the order in which they were made", "keeps": 4}
 #-        codes[:, place] = code.to(torch.int8)
 #+        codes[:, c] = code.to(torch.int8)
 
-# %% wrong={"grade_id": "kv", "name": "one_scale", "misconception": "one scale for the whole cache", "keeps": 0}
+# %% wrong={"grade_id": "gptq", "name": "scale_of_the_sorted_column", "misconception": "column c is column c", "keeps": 8}
+#-        scale = scales[:, place // group].double()
+#+        scale = scales[:, c // group].double()
+
+# %% wrong={"grade_id": "gptq", "name": "lower_factor", "misconception": "a Cholesky factor is lower", "keeps": 6}
+#-    U = torch.linalg.cholesky(torch.cholesky_inverse(torch.linalg.cholesky(H)), upper=True)
+#+    U = torch.linalg.cholesky(torch.cholesky_inverse(torch.linalg.cholesky(H)))
+
+# %% wrong={"grade_id": "kv", "name": "one_scale", "misconception": "one scale for the whole cache", "keeps": 2}
 #-    scales = (x.abs().amax(-1, keepdim=True) / 127).to(torch.float16)
 #-    scales = torch.where(scales > 0, scales, torch.ones_like(scales))
 #+    scales = (x.abs().max() / 127).to(torch.float16).expand(*x.shape[:-1], 1).clone()
 
-# %% wrong={"grade_id": "kv", "name": "query_heads", "misconception": "every query head has its own keys and values", "keeps": 0}
+# %% wrong={"grade_id": "kv", "name": "query_heads", "misconception": "every query head has its own keys and values", "keeps": 6}
 #-    vectors = 2 * config.layers * config.kv_heads * tokens
 #+    vectors = 2 * config.layers * config.heads * tokens
 
-# %% wrong={"grade_id": "kv", "name": "wraps_around", "misconception": "int8 goes to 128", "keeps": 0}
+# %% wrong={"grade_id": "kv", "name": "wraps_around", "misconception": "int8 goes to 128", "keeps": 2}
 #-    scales = (x.abs().amax(-1, keepdim=True) / 127).to(torch.float16)
 #+    scales = (x.abs().amax(-1, keepdim=True) / 128).to(torch.float16)
 #     scales = torch.where(scales > 0, scales, torch.ones_like(scales))
 #-    codes = torch.clamp(torch.round(x / scales.float()), -127, 127).to(torch.int8)
 #+    codes = torch.round(x / scales.float()).to(torch.int32).to(torch.int8)
 
-# %% wrong={"grade_id": "kv", "name": "keys_only", "misconception": "a KV cache holds one vector a token and head", "keeps": 0}
+# %% wrong={"grade_id": "kv", "name": "keys_only", "misconception": "a KV cache holds one vector a token and head", "keeps": 6}
 #-    vectors = 2 * config.layers * config.kv_heads * tokens
 #+    vectors = config.layers * config.kv_heads * tokens
+
+# %% wrong={"grade_id": "kv", "name": "scale_before_rounding", "misconception": "the scale is what was computed, not what is stored", "keeps": 5}
+#-    scales = (x.abs().amax(-1, keepdim=True) / 127).to(torch.float16)
+#-    scales = torch.where(scales > 0, scales, torch.ones_like(scales))
+#-    codes = torch.clamp(torch.round(x / scales.float()), -127, 127).to(torch.int8)
+#-    return codes, scales
+#+    scales = x.abs().amax(-1, keepdim=True) / 127
+#+    scales = torch.where(scales > 0, scales, torch.ones_like(scales))
+#+    codes = torch.clamp(torch.round(x / scales), -127, 127).to(torch.int8)
+#+    return codes, scales.to(torch.float16)
+
+# %% wrong={"grade_id": "kv", "name": "forgets_the_scales", "misconception": "a scale is too small to count", "keeps": 6}
+#-    return vectors * (config.head_width * bits + scale_bits) // 8
+#+    return vectors * config.head_width * bits // 8
 
 # %% wrong={"grade_id": "prune", "name": "by_value", "misconception": "the largest is the largest, whatever its sign", "keeps": 0}
 #-    order = torch.sort(fours.abs(), dim=-1, descending=True, stable=True).indices
 #+    order = torch.sort(fours, dim=-1, descending=True, stable=True).indices
 
-# %% wrong={"grade_id": "prune", "name": "largest_first", "misconception": "what is kept is listed by size", "keeps": 0}
+# %% wrong={"grade_id": "prune", "name": "largest_first", "misconception": "what is kept is listed by size", "keeps": 1}
 #-    order = torch.sort(fours.abs(), dim=-1, descending=True, stable=True).indices
 #-    places = torch.sort(order[..., :2], dim=-1).values
 #+    places = torch.sort(fours.abs(), dim=-1, descending=True, stable=True).indices[..., :2]
@@ -224,7 +282,7 @@ def prune_2_4(W):
     places = torch.sort(order[:, :half], dim=-1).values
     return W.gather(-1, places), (places % 4).to(torch.uint8)
 
-# %% wrong={"grade_id": "prune", "name": "right_one_of_equals", "misconception": "of equals any may be kept", "keeps": 0}
+# %% wrong={"grade_id": "prune", "name": "right_one_of_equals", "misconception": "of equals any may be kept", "keeps": 7}
 #-    order = torch.sort(fours.abs(), dim=-1, descending=True, stable=True).indices
 #+    order = 3 - torch.sort(fours.abs().flip(-1), dim=-1, descending=True, stable=True).indices
 
@@ -274,3 +332,16 @@ def w4a16(packed, scales, x, y, OUT, IN: tl.constexpr, GROUP: tl.constexpr, ROWS
 #-        odd = tl.load(x + 2 * at + 1).to(tl.float32)
 #+        even = tl.load(x + at).to(tl.float32)
 #+        odd = tl.load(x + IN // 2 + at).to(tl.float32)
+# %% wrong={"grade_id": "w4a16", "name": "sums_in_fp16", "misconception": "FP16 inputs have FP16 sums", "keeps": 0}
+#-        even = tl.load(x + 2 * at).to(tl.float32)
+#-        odd = tl.load(x + 2 * at + 1).to(tl.float32)
+#+        even = tl.load(x + 2 * at)
+#+        odd = tl.load(x + 2 * at + 1)
+
+#-        total += scale * tl.sum(low.to(tl.float32) * even[None, :] + high.to(tl.float32) * odd[None, :], axis=1)
+#+        part = tl.sum(low.to(tl.float16) * even[None, :] + high.to(tl.float16) * odd[None, :], axis=1)
+#+        total += scale * part.to(tl.float32)
+
+# %% wrong={"grade_id": "w4a16", "name": "one_scale_a_row", "misconception": "a row has one scale", "keeps": 0}
+#-        scale = tl.load(scales + rows * (IN // GROUP) + group, mask=inside, other=0.0).to(tl.float32)
+#+        scale = tl.load(scales + rows * (IN // GROUP), mask=inside, other=0.0).to(tl.float32)
