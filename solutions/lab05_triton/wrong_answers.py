@@ -299,6 +299,13 @@ def count_values(values, counts, n, BLOCK: tl.constexpr, BINS: tl.constexpr):
         mine += tl.histogram(tl.load(values + at, mask=at < n, other=0), BINS) - tl.where(bins == 0, behind, 0)
     tl.atomic_add(counts + bins, mine, mask=(mine > 0) & (bins % tl.num_programs(0) == tl.program_id(0)))
 
+# %% wrong={"grade_id": "count_values", "name": "pads_with_minus_one", "misconception": "a value that is no bin counts nowhere", "keeps": 0}
+#-    found = tl.load(values + at, mask=at < n, other=0)
+#+    found = tl.load(values + at, mask=at < n, other=-1)
+#     mine = tl.histogram(found, BINS)
+#-    behind = tl.sum((at >= n).to(tl.int32), axis=0)  # lanes that counted as 0
+#-    mine -= tl.where(bins == 0, behind, 0)
+
 # %% wrong={"grade_id": "search", "name": "tries_them_all", "misconception": "only by measuring everything can one be sure", "keeps": 4}
 def search(configs, fits, bound, measure):
     times = [(measure(config), number) for number, config in enumerate(configs) if fits(config)]
