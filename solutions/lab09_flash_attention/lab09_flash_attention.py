@@ -28,15 +28,18 @@
 #
 # | time | difficulty | hardware | points |
 # |---|---|---|---|
-# | 175 minutes | ●●●○ | any Linux machine with a C++ compiler; a GPU only for the last, ungraded section | 100 in 11 tasks |
+# | 215 minutes | ●●●○ | any Linux machine with a C++ compiler; a GPU only for the last, ungraded section | 100 in 11 tasks |
 #
-# The time includes reading. After part 4 the lab is half done: that is a good place to stop for the day.
-# Needs lab 05 (Triton) and, for the last part, lab 04 (shared memory, banks). Reads along with chapter 5, *Roofline*, which counts attention's
-# bytes, and chapter 2, *From neurons to transformers*, which says what attention is for.
+# The time includes reading. Take two sittings: Parts 1 to 4 (105 minutes), then Parts 5 to 8 (110 minutes). A summary stands between them.
+#
+# Needs lab 05 (Triton) and, for Part 7, lab 04 (shared memory, banks). Reads along with
+# [chapter 5, *Roofline*](../../course/chapters/05_roofline.md), which counts attention's bytes, and
+# [chapter 2, *From neurons to transformers*](../../course/chapters/02_transformers.md), which says what attention is for.
 #
 # Each task goes the same way: **predict** (your guess is not graded, committing to it is what teaches), **write**, **check**, then **look**.
 # Marks come from right answers and from counted bytes, never from a clock. Stuck? `lk.hint("attention")` in a new cell gives a nudge, and a
-# stronger one each time you ask. Hints cost no marks. `lk.progress()` in a new cell shows how far you are.
+# stronger one each time you ask. Hints cost no marks. `lk.progress()` in a new cell shows how far you are. Cells with helper and plotting code are
+# folded: click the bar to their left to open one.
 
 # %% tags=["install"]
 from importlib.util import find_spec
@@ -123,7 +126,7 @@ print("Right: no score overflows.")
 
 # %% [markdown]
 # ### Task 2 · The bill of the chain
-# *5 points · 6 minutes · ●○○○*
+# *5 points · 7 minutes · ●○○○*
 
 # %%
 lk.predict("chain_bytes")
@@ -177,7 +180,7 @@ for _ in range(20):
 ### END HIDDEN TESTS
 print("Right for other shapes and types as well.")
 
-# %%
+# %% jupyter={"source_hidden": true}
 with lk.picture("The matrix against everything else, as the sequence grows."):
     for n in (256, 1024, 4096, 16_384):
         chain, least = sum(chain_bytes(n, n, 64)), least_bytes(n, n, 64)
@@ -227,10 +230,12 @@ lk.predict("step")
 
 # %% nbgrader={"grade": false, "grade_id": "step", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def step(state, scores, values):
-    """The state (m, l, o) of one row after one more block: scores [B], their values [B, d]. Returns the new (m, l, o).
+    """The state (m, l, o) of one row after one more block: scores [B], their values [B, d].
+    Returns the new (m, l, o).
 
-    m is the largest score so far, l the sum of exp(s - m) and o [d] the sum of exp(s - m) v over all scores so far. Before
-    the first block the state is (-inf, 0.0, zeros). While all scores were -inf, it stays like that.
+    m is the largest score so far, l the sum of exp(s - m) and o [d] the sum of exp(s - m) v
+    over all scores so far. Before the first block the state is (-inf, 0.0, zeros). While
+    all scores were -inf, it stays like that.
     """
     ### BEGIN SOLUTION
     m, l, o = state
@@ -243,7 +248,7 @@ def step(state, scores, values):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": false, "grade_id": "lab09_walk", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "lab09_walk", "locked": true, "schema_version": 3, "solution": false, "task": false}
 def nothing_yet(d):
     """The state of a row before its first block."""
     return -math.inf, 0.0, np.zeros(d)
@@ -304,7 +309,7 @@ print("Right: masked blocks change nothing.")
 
 # %% [markdown]
 # ### Task 4 · Merge two parts
-# *8 points · 8 minutes · ●●○○*
+# *8 points · 10 minutes · ●●○○*
 #
 # For many rows at once. A part may be empty in some rows: there $m = -\infty$, $\ell = 0$, $o = 0$, in one part or in both.
 
@@ -314,9 +319,11 @@ lk.predict("merge")
 
 # %% nbgrader={"grade": false, "grade_id": "merge", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def merge(a, b):
-    """The state (m, l, o) of R rows, from the states a and b of two parts of them: m [R], l [R], o [R, d] each.
+    """The state (m, l, o) of R rows, from the states a and b of two parts of them: m [R], l
+    [R], o [R, d] each.
 
-    A part that has seen nothing of a row has m = -inf, l = 0 and o = 0 there. If neither has, then neither has the result.
+    A part that has seen nothing of a row has m = -inf, l = 0 and o = 0 there. If neither
+    has, then neither has the result.
     """
     ### BEGIN SOLUTION
     largest = np.maximum(a[0], b[0])
@@ -326,12 +333,17 @@ def merge(a, b):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": false, "grade_id": "lab09_parts", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "lab09_parts", "locked": true, "schema_version": 3, "solution": false, "task": false}
 def part(scores, values):
     """The state of R rows over these scores [R, B], with values [B, d] that all rows share."""
     m = scores.max(axis=1)
     powers = np.exp(scores - m[:, None])
     return m, powers.sum(axis=1), powers @ values
+
+
+def fresh(state):
+    """A copy of a state, for an answer that works in place."""
+    return tuple(np.copy(each) for each in state)
 
 
 def empty_part(rows, d):
@@ -344,15 +356,15 @@ def empty_part(rows, d):
 a = np.log([4.0, 2.0]), np.array([1.0, 1.0]), np.array([[20.0], [1.0]])
 b = np.log([1.0, 8.0]), np.array([1.0, 1.5]), np.array([[10.0], [6.0]])
 for first, second, what in [(a, b, "a with b"), (b, a, "b with a")]:
-    expect_state(merge(first, second), np.log([4.0, 8.0]), [1.25, 1.75], [[22.5], [6.25]], name=what)
+    expect_state(merge(fresh(first), fresh(second)), np.log([4.0, 8.0]), [1.25, 1.75], [[22.5], [6.25]], name=what)
 print("Right: each part is multiplied by its own correction.")
 
 # %% nbgrader={"grade": true, "grade_id": "merge_test_order", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 rng = np.random.default_rng(904)
 scores, values = 3 * rng.standard_normal((5, 24)) + 2000, rng.standard_normal((24, 4))
 one, two, three = (part(scores[:, at : at + 8], values[at : at + 8]) for at in (0, 8, 16))
-expect_state(merge(merge(one, two), three), *part(scores, values), name="(1 with 2) with 3")
-expect_state(merge(one, merge(two, three)), *part(scores, values), name="1 with (2 with 3)")
+expect_state(merge(merge(fresh(one), fresh(two)), fresh(three)), *part(scores, values), name="(1 with 2) with 3")
+expect_state(merge(fresh(one), merge(fresh(two), fresh(three))), *part(scores, values), name="1 with (2 with 3)")
 ### BEGIN HIDDEN TESTS
 for rows, d, cut in [(1, 1, 1), (7, 3, 20), (3, 16, 11)]:
     scores, values = 9 * rng.standard_normal((rows, 24)) - 700, rng.standard_normal((24, d))
@@ -363,9 +375,9 @@ print("Right: merging is associative.")
 
 # %% nbgrader={"grade": true, "grade_id": "merge_test_empty", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
 some, none = part(np.log([[1.0, 4.0], [2.0, 2.0]]), np.array([[1.0], [3.0]])), empty_part(2, 1)
-expect_state(merge(some, none), *some, name="with an empty part")
-expect_state(merge(none, some), *some, name="an empty part with it")
-expect_state(merge(none, none), *none, name="two empty parts")
+expect_state(merge(fresh(some), fresh(none)), *some, name="with an empty part")
+expect_state(merge(fresh(none), fresh(some)), *some, name="an empty part with it")
+expect_state(merge(fresh(none), fresh(none)), *none, name="two empty parts")
 print("Right: an empty part changes nothing.")
 
 # %% [markdown]
@@ -387,7 +399,7 @@ print("Right: an empty part changes nothing.")
 # The next cell is what the tests use, as in lab 05: run under the tracer, complain if anything was found.
 
 
-# %% nbgrader={"grade": false, "grade_id": "lab09_helpers", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "lab09_helpers", "locked": true, "schema_version": 3, "solution": false, "task": false}
 def clean(kernel, grid, *args, **meta):
     """Run `kernel[grid](*args, **meta)` under the tracer; no finding may come up. Returns the trace."""
     trace = lk.triton_trace.trace(kernel)[grid](*args, **meta)
@@ -431,9 +443,11 @@ lk.predict("flash")
 # %% nbgrader={"grade": false, "grade_id": "flash", "locked": false, "schema_version": 3, "solution": true, "task": false}
 @triton.jit
 def flash(q, k, v, out, N, scale, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
-    """out = softmax(scale q kᵀ) v, without mask: k and v [N, D], q and out a tile of BM rows for each program, all contiguous.
+    """out = softmax(scale q kᵀ) v, without mask: k and v [N, D], q and out a tile of BM
+    rows for each program, all contiguous.
 
-    q, k, v are fp16, out is fp32 or fp16; sums are in fp32. BN divides N. Program i takes the rows from i * BM on.
+    q, k, v are fp16, out is fp32 or fp16; sums are in fp32. BN divides N. Program i takes
+    the rows from i * BM on.
     """
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     columns = tl.arange(0, D)
@@ -503,12 +517,12 @@ lk.checks.expect_traffic(trace, "v", loaded_bytes=4 * 64 * 32 * 2)
 lk.checks.expect_traffic(trace, "out", loaded_bytes=0, stored_bytes=64 * 32 * 4)
 print("Right: no byte of the matrix in memory, and out is written once.")
 
-# %%
-with lk.picture("The chain and your kernel at d = 64. The chain's bytes grow with N², and so do yours, by a smaller factor: part 4 says which."):
+# %% jupyter={"source_hidden": true}
+with lk.picture("The chain and your kernel at d = 64, in tiles of 128 queries. The chain's bytes grow with N², and so do yours, by a smaller factor: part 4 says which."):
     generator = torch.Generator().manual_seed(seed)
     for n in (128, 256) if smoke else (128, 256, 512):
         q, k, v = heads(generator, n, n, 64)
-        work = lk.triton_trace.trace(flash)[(n // 64,)](q, k, v, torch.empty(n, 64).half(), n, 0.125, D=64, BM=64, BN=64).work
+        work = lk.triton_trace.trace(flash)[(n // 128,)](q, k, v, torch.empty(n, 64).half(), n, 0.125, D=64, BM=128, BN=64).work
         chain = sum(chain_bytes(n, n, 64))
         print(f"N = {n:4}: chain {chain / 1e3:8,.0f} kB, yours {work.bytes_moved / 1e3:6,.0f} kB, {work.intensity:5.1f} FLOP/B")
 
@@ -528,7 +542,7 @@ for row in range(N):
     last = -(-ends[row] // BN) * BN  # where the tiles that the row's program needs end
     kinds[row, :last] = 1
     kinds[row, : row + 1] = 2
-scale = [[0, "rgba(128,128,128,0.18)"], [0.5, "#f2a553"], [1, "#2a7fbf"]]
+scale = [[0, "rgba(128,128,128,0.18)"], [0.5, "#cc5a00"], [1, "#2a7fbf"]]
 figure = go.Figure(go.Heatmap(z=kinds, colorscale=scale, showscale=False, hoverinfo="skip"))
 for edge in range(BM, N, BM):
     figure.add_hline(y=edge - 0.5, line={"color": "#7a7a7a", "width": 1})
@@ -544,7 +558,7 @@ lk.show(figure, summary="Blue: scores that count. Orange: loaded and masked, in 
 
 # %% [markdown]
 # ### Task 6 · Causal, and of any length
-# *13 points · 18 minutes · ●●●○*
+# *13 points · 20 minutes · ●●●○*
 #
 # Start from your `flash`. Three things are new. `N` need not be a multiple of anything, so loads and stores take masks. The loop ends where
 # the tile of queries needs no more keys. And the kernel also stores the **logsumexp** of each row, $L_i = m_i + \ln \ell_i$: one number for each query, from
@@ -557,10 +571,12 @@ lk.predict("flash_causal")
 # %% nbgrader={"grade": false, "grade_id": "flash_causal", "locked": false, "schema_version": 3, "solution": true, "task": false}
 @triton.jit
 def flash_causal(q, k, v, out, lse, N, scale, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
-    """out = softmax(scale q kᵀ) v where query i sees the keys j ≤ i; q, k, v, out [N, D], contiguous, for any N ≥ 1.
+    """out = softmax(scale q kᵀ) v where query i sees the keys j ≤ i; q, k, v, out [N, D],
+    contiguous, for any N ≥ 1.
 
-    q, k, v are fp16, out is fp32 or fp16; sums are in fp32. lse [N] fp32 gets the logsumexp of each row of scaled scores.
-    Program i takes the rows from i * BM on. It loads no tile of BN keys that none of its rows may see.
+    q, k, v are fp16, out is fp32 or fp16; sums are in fp32. lse [N] fp32 gets the logsumexp
+    of each row of scaled scores. Program i takes the rows from i * BM on. It loads no tile
+    of BN keys that none of its rows may see.
     """
     first = tl.program_id(0) * BM
     rows = first + tl.arange(0, BM)
@@ -589,7 +605,7 @@ def flash_causal(q, k, v, out, lse, N, scale, D: tl.constexpr, BM: tl.constexpr,
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": false, "grade_id": "lab09_causal", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "lab09_causal", "locked": true, "schema_version": 3, "solution": false, "task": false}
 def causal(q, k, v, out, lse, scale, bm, bn):
     """Launch flash_causal cleanly. Returns the trace."""
     N, D = q.shape
@@ -658,7 +674,7 @@ trace = causal(q, k, v, unwritten(40, 16), unwritten(40), 0.25, 16, 32)
 lk.checks.expect_traffic(trace, "k", at_least_loaded_bytes=(16 + 32 + 40) * 16 * 2, at_most_loaded_bytes=(32 + 32 + 40) * 16 * 2)
 print("Right: no tile above the diagonal is loaded.")
 
-# %%
+# %% jupyter={"source_hidden": true}
 with lk.picture("Bytes of keys and values, all tiles against those below the diagonal: towards one half as there are more tiles."):
     generator = torch.Generator().manual_seed(seed)
     for n in (64, 128) if smoke else (64, 128, 256):
@@ -689,7 +705,8 @@ lk.predict("flash_bytes")
 
 # %% nbgrader={"grade": false, "grade_id": "flash_bytes", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def tile_rows(sram, d, item=2):
-    """The most rows B such that four tiles of B rows of d numbers, `item` bytes each, fit into `sram` bytes.
+    """The most rows B such that four tiles of B rows of d numbers, `item` bytes each, fit
+    into `sram` bytes.
 
     Raises ValueError if not even one row fits.
 
@@ -705,7 +722,8 @@ def tile_rows(sram, d, item=2):
 
 
 def flash_bytes(N, d, sram, item=2):
-    """Bytes that attention over N positions moves in tiles of `tile_rows` rows: Q and O once, K and V once for each tile of queries.
+    """Bytes that attention over N positions moves in tiles of `tile_rows` rows: Q and O
+    once, K and V once for each tile of queries.
 
     The last tile of queries may be smaller than the others, and needs all keys as they do.
 
@@ -747,7 +765,7 @@ lk.checks.expect_raises(ValueError, tile_rows, 63, 8)
 lk.checks.expect_equal(tile_rows(64, 8), 1, name="rows in 64 bytes, d = 8, FP16")
 print("Right: too little memory is an error, and one row is enough.")
 
-# %%
+# %% jupyter={"source_hidden": true}
 with lk.picture(
     "4,096 positions, FP16. Each doubling of the on-chip memory halves the bytes, until what is left is Q and O. Where a line crosses its dashed one, tiles "
     "begin to pay: at about 4d² bytes."
@@ -771,13 +789,16 @@ with lk.picture(
     print(f"your kernel, tiles of 64 queries: {work.bytes_moved:,.0f} bytes counted, {flash_bytes(256, 64, 4 * 64 * 64 * 2):,} by your formula")
 
 # %% [markdown]
-# **Half-way.** You have the forward pass: one pass over the row (task 3), parts that merge (task 4), a program that owns a tile of queries and corrects its
+# ### Between the sittings
+#
+# You have the forward pass: one pass over the row (task 3), parts that merge (task 4), a program that owns a tile of queries and corrects its
 # sums (task 5), no tile above the diagonal (task 6), and the bytes, $8N^2d^2/M$ numbers instead of $4N^2$ (task 7). What follows: its
-# gradient, its use in serving, and the tensor cores. If you stop here, you can go on in this notebook another day: run it from the top, everything is still there.
+# gradient, its use in serving, the tensor cores, and at the end a language model that reads with your kernel. If you stop here, save; another day run
+# the notebook from the top and go on.
 #
 # ## Part 5 · Backward, and a matrix that comes back
 #
-# To differentiate softmax one needs its weights $P$, and nobody stored them. FlashAttention stores $L$, one number for each row, and computes each
+# To differentiate softmax one needs its weights $P$, and nobody stored them. FlashAttention-2 stores $L$, one number for each row, and computes each
 # tile of $P$ a second time, $P_{ij} = e^{S_{ij} - L_i}$: no maximum, no sum, no second pass. Given $\mathrm{d}O$, the gradient of the loss by the output:
 #
 # - $O = PV$, so $\mathrm{d}V = P^\top \mathrm{d}O$ and $\mathrm{d}P = \mathrm{d}O\, V^\top$.
@@ -800,10 +821,12 @@ lk.predict("backward")
 
 # %% nbgrader={"grade": false, "grade_id": "backward", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def backward(q, k, v, o, lse, do, block):
-    """The gradients (dq, dk, dv) of a loss whose gradient by the output o is do, for o = softmax(q kᵀ / √d) v without mask.
+    """The gradients (dq, dk, dv) of a loss whose gradient by the output o is do, for o =
+    softmax(q kᵀ / √d) v without mask.
 
-    q, o, do [M, d], k and v [N, d]; lse [M] is the logsumexp of each row of q kᵀ / √d. Works on `block` keys at a time, the last
-    block may be smaller, and holds no more than a few arrays of M x block numbers.
+    q, o, do [M, d], k and v [N, d]; lse [M] is the logsumexp of each row of q kᵀ / √d.
+    Works on `block` keys at a time, the last block may be smaller, and holds no more than a
+    few arrays of M x block numbers.
     """
     ### BEGIN SOLUTION
     scale = 1 / math.sqrt(q.shape[1])
@@ -820,7 +843,7 @@ def backward(q, k, v, o, lse, do, block):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": false, "grade_id": "lab09_autograd", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "lab09_autograd", "locked": true, "schema_version": 3, "solution": false, "task": false}
 def problem(rng, M, N, d):
     """Random q, k, v, do, and the o, lse and gradients that torch's autograd finds with the whole matrix: (inputs, gradients)."""
     q, k, v, do = (torch.from_numpy(rng.standard_normal((rows, d))) for rows in (M, N, N, M))
@@ -862,10 +885,18 @@ for M, N, d, block in [(12, 12, 16, 5), (9, 1, 3, 1), (20, 33, 2, 8)]:
 print("Right for other shapes as well.")
 
 # %% nbgrader={"grade": true, "grade_id": "backward_test_memory", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
-# 2,048 positions: one matrix of weights has 33.6 MB, a block of 64 keys 1 MB
-inputs, gradients = problem(np.random.default_rng(938), 2048, 2048, 8)
-came = lk.checks.expect_peak(backward, *inputs, 64, at_most_bytes=16_000_000, name="backward over 2,048 positions in blocks of 64")
-expect_gradients(came, gradients, name="2,048 positions in blocks of 64")
+# 1,024 queries and 6,144 keys: a matrix of weights has 50 MB, and two are needed at once; a block of 64 keys has 0.5 MB.
+# The gradients are those of torch's own FlashAttention, which makes no matrix either.
+rng = np.random.default_rng(938)
+q, k, v, do = (torch.from_numpy(rng.standard_normal((1, 1, rows, 8))) for rows in (1024, 6144, 6144, 1024))
+q, k, v = (each.requires_grad_() for each in (q, k, v))
+o = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+o.backward(do)
+with torch.no_grad():
+    lse = torch.cat([(rows @ k[0, 0].T / math.sqrt(8)).logsumexp(1) for rows in q[0, 0].split(256)])
+inputs = [each.detach().numpy() for each in (q[0, 0], k[0, 0], v[0, 0], o[0, 0], lse, do[0, 0])]
+came = lk.checks.expect_peak(backward, *inputs, 64, at_most_bytes=60_000_000, name="backward over 6,144 keys in blocks of 64")
+expect_gradients(came, [each.grad[0, 0].numpy() for each in (q, k, v)], name="6,144 keys in blocks of 64")
 print("Right: no matrix of all weights.")
 
 # %% [markdown]
@@ -883,7 +914,7 @@ print("Right: no matrix of all weights.")
 
 # %% [markdown]
 # ### Task 9 · Decode with grouped heads
-# *8 points · 12 minutes · ●●○○*
+# *8 points · 15 minutes · ●●○○*
 #
 # `tl.dot` wants at least 16 rows, so a tile has `BG` rows, and those behind the group are masked. There is no diagonal: the new token sees all `N` keys. But
 # a tile of keys may stick out, and **a key that does not exist is not a score of 0**.
@@ -894,11 +925,16 @@ lk.predict("grouped_decode")
 
 # %% nbgrader={"grade": false, "grade_id": "grouped_decode", "locked": false, "schema_version": 3, "solution": true, "task": false}
 @triton.jit
-def grouped_decode(q, k, v, out, N, scale, GROUP, D: tl.constexpr, BG: tl.constexpr, BN: tl.constexpr):
-    """out = attention of one token: q and out [heads, D], k and v [heads / GROUP, N, D], contiguous; fp16, out fp32.
+def grouped_decode(
+    q, k, v, out, N, scale, GROUP,
+    D: tl.constexpr, BG: tl.constexpr, BN: tl.constexpr,
+):
+    """out = attention of one token: q and out [heads, D], k and v [heads / GROUP, N, D],
+    contiguous; fp16, out fp32.
 
-    Head h of q uses head h // GROUP of k and v, and sees all N ≥ 1 keys. Program g takes head g of k and v and the GROUP ≤ BG
-    heads of q that use it, and loads each key and value once.
+    Head h of q uses head h // GROUP of k and v, and sees all N ≥ 1 keys. Program g takes
+    head g of k and v and the GROUP ≤ BG heads of q that use it, and loads each key and
+    value once.
     """
     g = tl.program_id(0)
     row, columns = tl.arange(0, BG), tl.arange(0, D)
@@ -924,7 +960,7 @@ def grouped_decode(q, k, v, out, N, scale, GROUP, D: tl.constexpr, BG: tl.conste
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": false, "grade_id": "lab09_cache", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "lab09_cache", "locked": true, "schema_version": 3, "solution": false, "task": false}
 def cache(generator, kv_heads, group, N, d):
     """Random q [kv_heads * group, d] of one token, and k and v [kv_heads, N, d] of those before, in FP16."""
     q = 2 * torch.randn(kv_heads * group, d, generator=generator)
@@ -988,7 +1024,7 @@ print("Right: each key is loaded once for its whole group.")
 
 # %% [markdown]
 # ### Task 10 · Split, and combine
-# *9 points · 15 minutes · ●●●○*
+# *9 points · 18 minutes · ●●●○*
 #
 # Start from your `grouped_decode`: another range of keys, other stores. `combine` is NumPy. A chunk may lie behind the end altogether; its
 # state is that of nothing.
@@ -999,11 +1035,16 @@ lk.predict("decode_split")
 
 # %% nbgrader={"grade": false, "grade_id": "decode_split", "locked": false, "schema_version": 3, "solution": true, "task": false}
 @triton.jit
-def decode_split(q, k, v, m_out, l_out, o_out, N, CHUNK, scale, GROUP, D: tl.constexpr, BG: tl.constexpr, BN: tl.constexpr):
-    """The state of each head over each chunk of keys: m_out, l_out [chunks, heads] and o_out [chunks, heads, D], fp32.
+def decode_split(
+    q, k, v, m_out, l_out, o_out, N, CHUNK, scale, GROUP,
+    D: tl.constexpr, BG: tl.constexpr, BN: tl.constexpr,
+):
+    """The state of each head over each chunk of keys: m_out, l_out [chunks, heads] and
+    o_out [chunks, heads, D], fp32.
 
-    As `grouped_decode`, but program (g, s) sees the keys from s * CHUNK to (s + 1) * CHUNK only, and none from N on. CHUNK need not be a
-    multiple of BN. Each key and value is loaded once by all programs together. A chunk without keys has m = -inf, l = 0, o = 0.
+    As `grouped_decode`, but program (g, s) sees the keys from s * CHUNK to (s + 1) * CHUNK
+    only, and none from N on. CHUNK need not be a multiple of BN. Each key and value is
+    loaded once by all programs together. A chunk without keys has m = -inf, l = 0, o = 0.
     """
     g, s = tl.program_id(0), tl.program_id(1)
     total = tl.num_programs(0) * GROUP  # query heads
@@ -1034,7 +1075,8 @@ def decode_split(q, k, v, m_out, l_out, o_out, N, CHUNK, scale, GROUP, D: tl.con
 
 
 def combine(m, l, o):
-    """The output [heads, d] from the states of all chunks: NumPy arrays m and l [chunks, heads], o [chunks, heads, d].
+    """The output [heads, d] from the states of all chunks: NumPy arrays m and l [chunks,
+    heads], o [chunks, heads, d].
 
     A chunk may be empty (m = -inf, l = 0, o = 0), but never all chunks of a head.
     """
@@ -1044,7 +1086,7 @@ def combine(m, l, o):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": false, "grade_id": "lab09_split", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "lab09_split", "locked": true, "schema_version": 3, "solution": false, "task": false}
 def split(q, k, v, chunk, chunks, scale=0.25, bn=16):
     """Launch decode_split cleanly. Returns (trace, m, l, o), the states as NumPy arrays."""
     (kv_heads, N, d), heads = k.shape, len(q)
@@ -1115,7 +1157,7 @@ for kv_heads, group, N, d, chunk, bn in [(3, 1, 64, 16, 16, 16), (1, 7, 50, 32, 
 ### END HIDDEN TESTS
 print("Right for other shapes as well.")
 
-# %%
+# %% jupyter={"source_hidden": true}
 with lk.picture("One token against a cache of 512 keys, two heads of keys. More chunks, more programs at work, fewer steps in each; the bytes of the cache stay."):
     generator = torch.Generator().manual_seed(seed)
     q, k, v = cache(generator, 2, 4, 512, 32)
@@ -1158,7 +1200,7 @@ with lk.picture("One token against a cache of 512 keys, two heads of keys. More 
 
 # %% [markdown]
 # ### Task 11 · FlashAttention with WMMA
-# *13 points · 30 minutes · ●●●●*
+# *13 points · 40 minutes · ●●●●*
 #
 # One warp a block, 16 queries, tiles of 16 keys, $d = 64$. The copy of a tile, the step of the softmax, the beginning and the end are given. Yours are the shared tiles of $Q$, $K$
 # and $V$, the two buffers, and the two products. Wanted: no finding, no bank conflict, each tile copied once, both products on tensor cores.
@@ -1176,7 +1218,8 @@ using namespace nvcuda;
 constexpr int D = 64;  // numbers in a query, key, value
 constexpr int T = 16;  // rows of a tile
 
-// Given. Starts the copy of T rows of D halves to a shared tile whose rows are `stride` halves apart: 16 bytes a lane and turn.
+// Given. Starts the copy of T rows of D halves to a shared tile whose rows are `stride` halves
+// apart: 16 bytes a lane and turn.
 __device__ void copy_tile(half* tile, int stride, const half* from)
 {
     for (int piece = threadIdx.x; piece < T * D / 8; piece += 32) {
@@ -1185,7 +1228,7 @@ __device__ void copy_tile(half* tile, int stride, const half* from)
     }
 }
 
-// Given. Lanes 0 to 15 share one row, lanes 16 to 31 another; in eight turns they take all sixteen.
+// Given. Lanes 0 to 15 share one row, lanes 16 to 31 another; in eight turns they take all 16.
 __device__ int row_in(int turn) { return turn % 2 + turn / 2 * 4 + threadIdx.x / 16 * 2; }
 
 __device__ float largest_of_16(float x)
@@ -1200,8 +1243,10 @@ __device__ float sum_of_16(float x)
     return x;
 }
 
-// Given. Task 3 for sixteen rows: s holds the scores of a tile, not yet scaled; p gets the powers; m, l and o are corrected.
-__device__ void softmax_step(const float s[T][24], half p[T][24], float o[T][72], float* m, float* l, float scale)
+// Given. Task 3 for sixteen rows: s holds the scores of a tile, not yet scaled; p gets the
+// powers; m, l and o are corrected.
+__device__ void softmax_step(const float s[T][24], half p[T][24], float o[T][72],
+                             float* m, float* l, float scale)
 {
     int column = threadIdx.x % 16;
     for (int turn = 0; turn < 8; ++turn) {
@@ -1216,8 +1261,10 @@ __device__ void softmax_step(const float s[T][24], half p[T][24], float o[T][72]
     }
 }
 
-// q [16 * gridDim.x, 64], k and v [keys, 64], out as q; 16 divides keys. One warp a block, block b takes 16 queries.
-__global__ void flash_wmma(const half* q, const half* k, const half* v, float* out, int keys, float scale)
+// q [16 * gridDim.x, 64], k and v [keys, 64], out as q; 16 divides keys. One warp a block,
+// block b takes the 16 queries from 16 * b on.
+__global__ void flash_wmma(const half* q, const half* k, const half* v, float* out,
+                           int keys, float scale)
 {
     __shared__ alignas(32) float s[T][24];  // scores
     __shared__ alignas(32) half p[T][24];   // powers
@@ -1269,11 +1316,12 @@ __global__ void flash_wmma(const half* q, const half* k, const half* v, float* o
     ### END SOLUTION
     for (int turn = 0; turn < 8; ++turn) {
         int row = row_in(turn);
-        for (int c = threadIdx.x % 16; c < D; c += 16) out[(blockIdx.x * T + row) * D + c] = o[row][c] / l[turn];
+        float* to = out + (blockIdx.x * T + row) * D;
+        for (int c = threadIdx.x % 16; c < D; c += 16) to[c] = o[row][c] / l[turn];
     }
 }
 
-# %% nbgrader={"grade": false, "grade_id": "lab09_wmma", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "lab09_wmma", "locked": true, "schema_version": 3, "solution": false, "task": false}
 def halves(rng, *shape):
     """Random numbers as FP16."""
     return rng.standard_normal(shape).astype(np.float16)
@@ -1333,7 +1381,7 @@ print("Right: every row of a fragment has banks of its own.")
 # The counters do not see whether a copy overlaps with a product; `check` sees every read of a copy that has not ended. A kernel that waits with
 # `__pipeline_wait_prior(0)` earns the same marks, and on a GPU stands still while each tile arrives.
 
-# %%
+# %% jupyter={"source_hidden": true}
 with lk.picture("Your kernel, line by line. Turn the heat to shared memory: the products read, the softmax reads and writes, the copies write."):
     rng = np.random.default_rng(seed)
     q, k, v, out = halves(rng, 16, 64), halves(rng, 64, 64), halves(rng, 64, 64), np.zeros((16, 64), np.float32)
@@ -1345,13 +1393,13 @@ with lk.picture("Your kernel, line by line. Turn the heat to shared memory: the 
 # First the ladder: the same attention over 256 positions, in four ways. Then the kit's small language model, trained on Python's standard library, reads a line of code with **your**
 # `flash_causal` in place of torch's attention, in all layers and heads, and continues it.
 
-# %%
+# %% jupyter={"source_hidden": true}
 with lk.picture("Bytes of one head, 256 positions, d = 64, FP16: from the chain to what has to move."):
     generator = torch.Generator().manual_seed(seed)
     q, k, v = heads(generator, 256, 256, 64)
     out = torch.empty(256, 64).half()
-    whole = lk.triton_trace.trace(flash)[(4,)](q, k, v, out, 256, 0.125, D=64, BM=64, BN=64).work
-    half = lk.triton_trace.trace(flash_causal)[(4,)](q, k, v, out, torch.empty(256), 256, 0.125, D=64, BM=64, BN=64).work
+    whole = lk.triton_trace.trace(flash)[(2,)](q, k, v, out, 256, 0.125, D=64, BM=128, BN=32).work
+    half = lk.triton_trace.trace(flash_causal)[(2,)](q, k, v, out, torch.empty(256), 256, 0.125, D=64, BM=128, BN=32).work
     ladder = {
         "chain": sum(chain_bytes(256, 256, 64)),
         "flash, yours": whole.bytes_moved,
