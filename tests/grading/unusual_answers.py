@@ -796,6 +796,276 @@ UNUSUAL: dict[str, dict[str, str]] = {
                 return [*tokens()]
         """,
     },
+    "lab09_flash_attention": {
+        "attention": """
+            def attention(q, k, v):
+                return torch.softmax(torch.from_numpy(q @ k.T) / q.shape[-1] ** 0.5, -1).numpy() @ v
+        """,
+        "chain_bytes": """
+            def chain_bytes(M, N, d, item=2):
+                outside = (M + N) * d + M * N
+                return [np.int64(each * item) for each in (outside, 2 * M * N, outside)]
+
+            least_bytes = lambda M, N, d, item=2: 2 * item * d * (M + N)
+        """,
+        "step": """
+            class State(tuple):
+                pass
+
+            def step(state, scores, values):
+                before, l, o = state
+                m = np.max(scores, initial=before)
+                shift = m if np.isfinite(m) else 0.0
+                powers = np.exp(scores - shift)
+                l, o = l * np.exp(before - shift), o * np.exp(before - shift)
+                o += np.einsum("b,bd->d", powers, values)
+                return [m, l + np.sum(powers), o]
+        """,
+        "merge": """
+            def merge(a, b):
+                m = np.maximum(a[0], b[0])
+                with np.errstate(invalid="ignore"):
+                    wa, wb = (np.nan_to_num(np.exp(each[0] - m)) for each in (a, b))
+                a[2][:] *= wa[:, np.newaxis]
+                a[2][:] += wb[:, np.newaxis] * b[2]
+                return [m, wa * a[1] + wb * b[1], a[2]]
+        """,
+        "flash": """
+            LOG2E = tl.constexpr(1.4426950408889634)
+
+            @triton.jit
+            def update(m, l, scores):
+                largest = tl.maximum(m, tl.max(scores, 1))
+                correction = tl.exp2(m - largest)
+                powers = tl.exp2(scores - largest[:, None])
+                return largest, l * correction + tl.sum(powers, 1), correction, powers
+
+            @triton.jit
+            def flash(q, k, v, out, N, scale, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
+                mine = (tl.program_id(0) * BM + tl.arange(0, BM))[:, None] * D + tl.arange(0, D)[None, :]
+                queries = tl.load(q + mine)
+                m = tl.full([BM], float("-inf"), tl.float32)
+                l = tl.full([BM], 0.0, tl.float32)
+                o = tl.zeros([BM, D], tl.float32)
+                start = 0
+                while start < N:
+                    at = start + tl.arange(0, BN)
+                    turned = tl.load(k + at[None, :] * D + tl.arange(0, D)[:, None])
+                    m, l, correction, powers = update(m, l, tl.dot(queries, turned) * (scale * LOG2E))
+                    values = tl.load(v + at[:, None] * D + tl.arange(0, D)[None, :])
+                    o = tl.dot(powers.to(tl.float16), values, acc=o * correction[:, None])
+                    start += BN
+                tl.store(out + mine, (o * (1 / l)[:, None]).to(out.dtype.element_ty))
+        """,
+        "flash_causal": """
+            @triton.jit
+            def one_tile(
+                q, k, v, rows, start, N, scale, m, l, o, D: tl.constexpr, BN: tl.constexpr, MASKED: tl.constexpr
+            ):
+                at, columns = start + tl.arange(0, BN), tl.arange(0, D)
+                keys = tl.load(k + at[:, None] * D + columns[None, :], mask=at[:, None] < N, other=0.0)
+                values = tl.load(v + at[:, None] * D + columns[None, :], mask=at[:, None] < N, other=0.0)
+                scores = tl.dot(q, keys.T) * scale
+                if MASKED:
+                    scores += tl.where(rows[:, None] >= at[None, :], 0.0, -float("inf"))
+                largest = tl.maximum(m, tl.max(scores, axis=1))
+                powers = tl.exp(scores - largest[:, None])
+                correction = tl.exp(m - largest)
+                o = o * correction[:, None] + tl.dot(powers.to(tl.float16), values)
+                return largest, l * correction + tl.sum(powers, axis=1), o
+
+            @triton.jit
+            def flash_causal(q, k, v, out, lse, N, scale, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
+                first = tl.program_id(0) * BM
+                rows, columns = first + tl.arange(0, BM), tl.arange(0, D)
+                mine, inside = rows[:, None] * D + columns[None, :], (rows < N)[:, None]
+                queries = tl.load(q + mine, mask=inside, other=0.0)
+                m = tl.full([BM], -float("inf"), dtype=tl.float32)
+                l, o = tl.zeros([BM], dtype=tl.float32), tl.zeros([BM, D], dtype=tl.float32)
+                below = first // BN * BN  # tiles that end before the diagonal need no mask
+                for start in range(0, below, BN):
+                    m, l, o = one_tile(queries, k, v, rows, start, N, scale, m, l, o, D, BN, False)
+                for start in range(below, min(first + BM, N), BN):
+                    m, l, o = one_tile(queries, k, v, rows, start, N, scale, m, l, o, D, BN, True)
+                tl.store(out + mine, tl.fdiv(o, l[:, None]), mask=inside)
+                tl.store(lse + rows, m + tl.log2(l) * 0.6931471805599453, mask=rows < N)
+        """,
+        "flash_bytes": """
+            def tile_rows(sram, d, item=2):
+                rows, _ = divmod(sram, 4 * d * item)
+                if not rows:
+                    raise ValueError
+                return np.int64(rows)
+
+            def flash_bytes(N, d, sram, item=2):
+                return 2 * N * d * item * (1 + math.ceil(N / tile_rows(sram, d, item)))
+        """,
+        "backward": """
+            def backward(q, k, v, o, lse, do, block):
+                dq, scale = 0, q.shape[1] ** -0.5
+                delta = np.einsum("md,md->m", do, o)[:, None]
+                dk, dv = [], []
+                cuts = range(block, len(k), block)
+                for keys, values in zip(np.split(k, cuts), np.split(v, cuts)):
+                    p = q @ keys.T
+                    p *= scale
+                    p -= lse[:, None]
+                    np.exp(p, out=p)
+                    dv.append(p.T @ do)
+                    p *= do @ values.T - delta
+                    p *= scale
+                    dq = dq + p @ keys
+                    dk.append(p.T @ q)
+                return [dq, np.concatenate(dk), np.concatenate(dv)]
+        """,
+        "grouped_decode": """
+            @triton.jit
+            def grouped_decode(q, k, v, out, N, scale, GROUP, D: tl.constexpr, BG: tl.constexpr, BN: tl.constexpr):
+                g, row, columns = tl.program_id(0), tl.arange(0, BG), tl.arange(0, D)[None, :]
+                mine, inside = (g * GROUP + row)[:, None] * D + columns, row[:, None] < GROUP
+                queries = tl.load(q + mine, mask=inside, other=0.0)
+                m, l = tl.full([BG, 1], -float("inf"), dtype=tl.float32), tl.zeros([BG, 1], dtype=tl.float32)
+                o = tl.zeros([BG, D], dtype=tl.float32)
+                k += g * N * D
+                v += g * N * D
+                for tile in range(tl.cdiv(N, BN)):
+                    at = (tile * BN + tl.arange(0, BN))[:, None]
+                    keys = tl.load(k + at * D + columns, mask=at < N, other=0.0)
+                    scores = tl.where(tl.trans(at) < N, tl.dot(queries, tl.trans(keys)) * scale, -1e30)
+                    largest = tl.maximum(m, tl.max(scores, axis=1, keep_dims=True))
+                    powers, correction = tl.exp(scores - largest), tl.exp(m - largest)
+                    l = l * correction + tl.sum(powers, axis=1, keep_dims=True)
+                    values = tl.load(v + at * D + columns, mask=at < N, other=0.0)
+                    o = o * correction + tl.dot(powers.to(tl.float16), values)
+                    m = largest
+                tl.store(out + mine, o / l, mask=inside)
+        """,
+        "decode_split": """
+            import functools
+
+            @triton.jit
+            def tile(k, g, N, at, end, D: tl.constexpr):
+                place = (g * N + at)[:, None] * D + tl.arange(0, D)[None, :]
+                return tl.load(k + place, mask=(at < end)[:, None], other=0.0)
+
+            @triton.jit
+            def decode_split(
+                q, k, v, m_out, l_out, o_out, N, CHUNK, scale, GROUP,
+                D: tl.constexpr, BG: tl.constexpr, BN: tl.constexpr,
+            ):
+                g, s, row = tl.program_id(0), tl.program_id(1), tl.arange(0, BG)
+                head, inside = g * GROUP + row, row < GROUP
+                queries = tl.load(q + head[:, None] * D + tl.arange(0, D)[None, :], mask=inside[:, None], other=0.0)
+                m = tl.full([BG], -float("inf"), dtype=tl.float32)
+                l, o = tl.zeros([BG], dtype=tl.float32), tl.zeros([BG, D], dtype=tl.float32)
+                for step in range(0, CHUNK, BN):
+                    at = s * CHUNK + step + tl.arange(0, BN)
+                    end = min(s * CHUNK + CHUNK, N)
+                    if s * CHUNK + step < end:
+                        scores = tl.dot(queries, tile(k, g, N, at, end, D).T) * scale
+                        scores = tl.where((at < end)[None, :], scores, -float("inf"))
+                        largest = tl.maximum(m, tl.max(scores, axis=1))
+                        powers = tl.exp(scores - largest[:, None])
+                        l = l * tl.exp(m - largest) + tl.sum(powers, axis=1)
+                        o = o * tl.exp(m - largest)[:, None] + tl.dot(powers.to(tl.float16), tile(v, g, N, at, end, D))
+                        m = largest
+                place = s * (tl.num_programs(0) * GROUP) + head
+                tl.store(m_out + place, m, mask=inside)
+                tl.store(l_out + place, l, mask=inside)
+                tl.store(o_out + place[:, None] * D + tl.arange(0, D)[None, :], o, mask=inside[:, None])
+
+            def combine(m, l, o):
+                m, l, o = functools.reduce(merge, zip(m, l, o))
+                return o / l[:, None]
+        """,
+        "flash_wmma": """
+            %%cuda flash_wmma
+            #include <cuda/pipeline>
+            #include <mma.h>
+            using namespace nvcuda;
+            using Sums = wmma::fragment<wmma::accumulator, 16, 16, 16, float>;
+
+            struct Tiles { half k[16][88], v[16][88]; };
+
+            template <int rows>
+            __device__ void fetch(half (*to)[88], const half* from, cuda::pipeline<cuda::thread_scope_thread>& pipe)
+            {
+                for (int row = 0; row < rows; row += 4) {
+                    int r = row + threadIdx.x / 8, c = threadIdx.x % 8 * 8;
+                    cuda::memcpy_async(&to[r][c], from + 64 * r + c, cuda::aligned_size_t<16>(16), pipe);
+                }
+            }
+
+            __global__ void flash_wmma(const half* q, const half* k, const half* v, float* out, int keys, float scale)
+            {
+                __shared__ alignas(128) Tiles tiles[2];
+                __shared__ alignas(128) half queries[16][88], p[16][24];
+                __shared__ alignas(128) float s[16][24], o[16][72];
+                auto pipe = cuda::make_pipeline();
+                const int lane = threadIdx.x;
+                float m[8], l[8];
+                for (int i = 0; i < 8; ++i) m[i] = -1e30f, l[i] = 0.0f;
+                for (int i = lane; i < 16 * 72; i += 32) o[i / 72][i % 72] = 0.0f;
+                pipe.producer_acquire();
+                fetch<16>(queries, q + blockIdx.x * 1024, pipe);
+                fetch<16>(tiles[0].k, k, pipe);
+                fetch<16>(tiles[0].v, v, pipe);
+                pipe.producer_commit();
+                for (int from = 0; from < keys; from += 16) {
+                    Tiles& tile = tiles[from / 16 % 2];
+                    if (from + 16 < keys) {
+                        pipe.producer_acquire();
+                        fetch<16>(tiles[1 - from / 16 % 2].k, k + (from + 16) * 64, pipe);
+                        fetch<16>(tiles[1 - from / 16 % 2].v, v + (from + 16) * 64, pipe);
+                        pipe.producer_commit();
+                        cuda::pipeline_consumer_wait_prior<1>(pipe);
+                    } else {
+                        cuda::pipeline_consumer_wait_prior<0>(pipe);
+                    }
+                    __syncthreads();
+                    Sums sum;
+                    wmma::fill_fragment(sum, 0.0f);
+                    wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> a;
+                    wmma::fragment<wmma::matrix_b, 16, 16, 16, half, wmma::col_major> kt;
+                    #pragma unroll
+                    for (int c = 0; c < 4; ++c) {
+                        wmma::load_matrix_sync(a, queries[0] + 16 * c, 88);
+                        wmma::load_matrix_sync(kt, tile.k[0] + 16 * c, 88);
+                        wmma::mma_sync(sum, a, kt, sum);
+                    }
+                    for (int i = 0; i < sum.num_elements; ++i) sum.x[i] *= scale;
+                    wmma::store_matrix_sync(s[0], sum, 24, wmma::mem_row_major);
+                    __syncthreads();
+                    for (int i = 0; i < 8; ++i) {
+                        int row = i % 2 + i / 2 * 4 + lane / 16 * 2;
+                        float score = s[row][lane % 16], top = score;
+                        for (int d = 1; d < 16; d *= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, d));
+                        top = fmaxf(top, m[i]);
+                        float power = __expf(score - top), total = power, correction = __expf(m[i] - top);
+                        for (int d = 1; d < 16; d *= 2) total += __shfl_xor_sync(~0u, total, d);
+                        l[i] = fmaf(l[i], correction, total);
+                        m[i] = top;
+                        p[row][lane % 16] = half(power);
+                        for (int c = 0; c < 4; ++c) o[row][lane % 16 + 16 * c] *= correction;
+                    }
+                    __syncthreads();
+                    wmma::load_matrix_sync(a, p[0], 24);
+                    for (int c = 0; c < 64; c += 16) {
+                        wmma::fragment<wmma::matrix_b, 16, 16, 16, half, wmma::row_major> b;
+                        wmma::load_matrix_sync(b, tile.v[0] + c, 88);
+                        wmma::load_matrix_sync(sum, o[0] + c, 72, wmma::mem_row_major);
+                        wmma::mma_sync(sum, a, b, sum);
+                        wmma::store_matrix_sync(o[0] + c, sum, 72, wmma::mem_row_major);
+                    }
+                    __syncthreads();
+                }
+                for (int i = 0; i < 8; ++i) {
+                    int row = i % 2 + i / 2 * 4 + lane / 16 * 2;
+                    for (int c = lane % 16; c < 64; c += 16) out[blockIdx.x * 1024 + row * 64 + c] = o[row][c] / l[i];
+                }
+            }
+        """,
+    },
 }
 
 UNUSUAL["lab00_your_machine"] |= {
