@@ -28,9 +28,9 @@
 #
 # | time | difficulty | hardware | points |
 # |---|---|---|---|
-# | 215 minutes | ●●●○ | any Linux machine with a C++ compiler; a GPU only for the last, ungraded section | 100 in 11 tasks |
+# | 205 minutes | ●●●○ | any Linux machine with a C++ compiler; a GPU only for the last, ungraded section | 100 in 11 tasks |
 #
-# The time includes reading. Take two sittings: Parts 1 to 4 (105 minutes), then Parts 5 to 8 (110 minutes). A summary stands between them.
+# The time includes reading. Take two sittings: Parts 1 to 4 (100 minutes), then Parts 5 to 8 (105 minutes). A summary stands between them.
 #
 # Needs lab 05 (Triton) and, for Part 7, lab 04 (shared memory, banks). Reads along with
 # [chapter 5, *Roofline*](../../course/chapters/05_roofline.md), which counts attention's bytes, and
