@@ -212,7 +212,7 @@ def rank_for(variances, keep):
 # %% wrong={"grade_id": "subspace_cosine", "name": "nan_for_nothing", "misconception": "no vector has length zero", "keeps": 3}
 #-    cosine = np.divide(there @ here, lengths, out=np.zeros_like(inside), where=lengths > 0)
 #-    share = np.divide(inside, whole, out=np.zeros_like(inside), where=whole > 0)
-#+    with np.errstate(invalid="ignore"):
+#+    with np.errstate(invalid="ignore", divide="ignore"):
 #+        cosine, share = there @ here / lengths, inside / whole
 
 # %% wrong={"grade_id": "subspace_cosine", "name": "projects_the_table", "misconception": "shadows must be built as vectors of d numbers", "keeps": 5}

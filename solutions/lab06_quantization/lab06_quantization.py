@@ -984,18 +984,18 @@ def slowly(W, H, bits, group, damp):
     return codes, scales
 
 
-generator = torch.Generator().manual_seed(608)
-torch.randn(6, 16, generator=generator)
+draws = torch.Generator().manual_seed(608)
+torch.randn(6, 16, generator=draws)
 for out, inner, group, bits, damp in [
     (5, 12, 12, 4, 0.01),
     (4, 16, 8, 3, 0.01),
     (3, 24, 6, 4, 0.1),
     (1, 8, 2, 2, 0.01),
 ]:
-    X = torch.randn(40, inner, generator=generator) @ torch.randn(
-        inner, inner, generator=generator
-    )  # correlated inputs
-    W = torch.randn(out, inner, generator=generator)
+    X = torch.randn(40, inner, generator=draws) @ torch.randn(
+        inner, inner, generator=draws
+    )  # columns that know of each other
+    W = torch.randn(out, inner, generator=draws)
     H = X.T @ X
     codes, scales = gptq(W.clone(), H.clone(), bits, group, damp)
     expected = slowly(W, H, bits, group, damp)
