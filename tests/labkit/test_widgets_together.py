@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import Any
 
 import pytest
 
+from tests.conftest import PAGE_SECONDS
 from tests.labkit import every_widget
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
@@ -85,8 +87,13 @@ def test_a_widget_that_goes_leaves_nothing_behind(browser: Any, folder: str) -> 
     page.evaluate(MOUNT, [kind.esm, state, 5])  # what a first view makes once and for all
     before = counters(page)
     heard, timers = page.evaluate(MOUNT, [kind.esm, state, TIMES])
-    after = counters(page)
-    context.close()
     assert (heard, timers) == (0, 0)
-    grown = {name: after[name] - before[name] for name in ("nodes", "jsEventListeners")}
+    end = time.monotonic() + PAGE_SECONDS
+    while True:  # a frame that the browser still owes to the last view holds it, on a busy machine for a while
+        after = counters(page)
+        grown = {name: after[name] - before[name] for name in ("nodes", "jsEventListeners")}
+        if all(count < TIMES for count in grown.values()) or time.monotonic() > end:
+            break
+        page.wait_for_timeout(200)
+    context.close()
     assert all(count < TIMES for count in grown.values()), grown  # not even one a view
