@@ -37,7 +37,7 @@
 # **Hints cost no marks.** `lk.progress()` in a new cell shows how far you are. The code that draws a picture is folded away:
 # click the three dots or the bar beside a cell to unfold it.
 
-# %% tags=["install"]
+# %% jupyter={"source_hidden": true} tags=["install"]
 from importlib.util import find_spec
 
 if find_spec("mlsys_labkit") is None:  # opened on Colab, which brings torch and the rest

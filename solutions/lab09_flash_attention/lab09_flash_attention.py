@@ -41,7 +41,7 @@
 # stronger one each time you ask. Hints cost no marks. `lk.progress()` in a new cell shows how far you are. Cells with helper and plotting code are
 # folded: click the bar to their left to open one.
 
-# %% tags=["install"]
+# %% jupyter={"source_hidden": true} tags=["install"]
 from importlib.util import find_spec
 
 if find_spec("mlsys_labkit") is None:  # opened on Colab, which brings torch and the rest

@@ -81,7 +81,8 @@ def test_each_lab_starts_with_the_same_cell(root: Path) -> None:
     install_cell(root)
     for path in notebooks(root):
         first, second, *_ = code_cells(path)
-        assert first["metadata"] == {"tags": ["install"]}  # neither graded nor checked for changes
+        # folded, and neither graded nor checked for changes
+        assert first["metadata"] == {"tags": ["install"], "jupyter": {"source_hidden": True}}
         assert "".join(second["source"]).startswith("%load_ext mlsys_labkit\n")
 
 
