@@ -23,7 +23,6 @@ language = "en"
 
 extensions = ["myst_nb", "sphinx_copybutton", "access", "mathml", "notebooks", "plans", "slides"]
 exclude_patterns = ["README.md", "_ext"]
-slides_chapters = ["00", "04", "06", "10", "11"]
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 

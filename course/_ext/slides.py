@@ -24,6 +24,7 @@ FOLDER = "slides"
 _REVEAL = ("LICENSE", "dist/reset.css", "dist/reveal.css", "dist/reveal.js", "plugin/notes/notes.js")
 _STYLE = Path(__file__).parents[1] / "_static/slides.css"
 _SENTENCE = re.compile(r"(?<=[.?!])\s+(?=[A-Z0-9“\"(]|$)")
+_ASKS_FOR_SLIDES = re.compile(r"^slides: true$", re.MULTILINE)
 _SHOWN = ("ul", "ol", "table", "dl", "blockquote", "figure", "pre")
 
 _PAGE = """<!doctype html>
@@ -124,9 +125,10 @@ def _text(heading: Tag) -> str:
     return heading.get_text().rstrip("¶").strip()
 
 
-def _chapters(app: Sphinx) -> list[str]:
-    wanted = app.config.slides_chapters
-    return [path.stem for path in sorted(Path(app.srcdir, "chapters").glob("*.md")) if path.stem[:2] in wanted]
+def _chapters(folder: str) -> list[Path]:
+    """Return the chapters whose front matter says ``slides: true``."""
+    chapters = sorted(Path(folder, "chapters").glob("*.md"))
+    return [path for path in chapters if _ASKS_FOR_SLIDES.search(path.read_text("utf-8").split("---\n", 2)[1])]
 
 
 def _write(app: Sphinx, error: Exception | None) -> None:
@@ -137,9 +139,9 @@ def _write(app: Sphinx, error: Exception | None) -> None:
     for name in _REVEAL:
         with as_file(files("sphinx_revealjs") / "_static" / "revealjs" / name) as path:
             shutil.copyfile(path, folder / "reveal" / path.name)
-    for chapter in _chapters(app):
-        page = Path(app.outdir, "chapters", f"{chapter}.html").read_text("utf-8")
-        (folder / f"{chapter}.html").write_text(deck(page, chapter), "utf-8")
+    for chapter in _chapters(app.srcdir):
+        page = Path(app.outdir, "chapters", f"{chapter.stem}.html").read_text("utf-8")
+        (folder / f"{chapter.stem}.html").write_text(deck(page, chapter.stem), "utf-8")
 
 
 class Decks(SphinxDirective):
@@ -147,17 +149,17 @@ class Decks(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         found = nodes.bullet_list()
-        for chapter in _chapters(self.env.app):
-            source = Path(self.env.srcdir, "chapters", f"{chapter}.md").read_text("utf-8")
-            title = re.search(r"^# (.*)$", source, re.MULTILINE)
-            name = f"Chapter {int(chapter[:2])}: {title[1] if title else chapter}"
-            link = nodes.reference("", name, refuri=f"../{FOLDER}/{chapter}.html", internal=True)
+        for chapter in Path(self.env.srcdir, "chapters").glob("*.md"):
+            self.env.note_dependency(str(chapter))  # its front matter may ask for slides in the next build
+        for chapter in _chapters(self.env.srcdir):
+            title = re.search(r"^# (.*)$", chapter.read_text("utf-8"), re.MULTILINE)
+            name = f"Chapter {int(chapter.stem[:2])}: {title[1] if title else chapter.stem}"
+            link = nodes.reference("", name, refuri=f"../{FOLDER}/{chapter.stem}.html", internal=True)
             found += nodes.list_item("", nodes.paragraph("", "", link))
         return [found]
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    app.add_config_value("slides_chapters", [], "env")
     app.add_directive("decks", Decks)
     app.connect("build-finished", _write)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

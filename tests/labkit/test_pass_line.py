@@ -7,7 +7,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from mlsys_labkit import checks
 from mlsys_labkit._frontends.progress.catalogue import LabEntry, TaskEntry, Test, digest
-from mlsys_labkit._frontends.progress.record import NotebookRecord
+from mlsys_labkit._frontends.progress.notebook_record import NotebookRecord
 from mlsys_labkit._frontends.progress.watch import Watcher
 from mlsys_labkit.checks import passed
 

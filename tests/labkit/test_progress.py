@@ -19,8 +19,8 @@ import mlsys_labkit as lk
 from mlsys_labkit._frontends.cli import main
 from mlsys_labkit._frontends.progress import catalogue, store, watch
 from mlsys_labkit._frontends.progress.catalogue import LabEntry, TaskEntry, Test
-from mlsys_labkit._frontends.progress.record import PAUSE_SECONDS, NotebookRecord, Outcome
-from mlsys_labkit._frontends.progress.state import LabProgress
+from mlsys_labkit._frontends.progress.lab_progress import LabProgress
+from mlsys_labkit._frontends.progress.notebook_record import PAUSE_SECONDS, NotebookRecord, Outcome
 from mlsys_labkit.errors import LabkitError
 from tests.conftest import ROOT
 from tests.labkit.person import LAB, cells_of, handed_out, solved
@@ -182,7 +182,7 @@ def test_a_killed_writer_leaves_one_whole_record(data: Path, tmp_path: Path) -> 
     """Killed at any moment, many times over: the file is a record each time."""
     code = (
         "from mlsys_labkit._frontends.progress import store, catalogue\n"
-        "from mlsys_labkit._frontends.progress.record import NotebookRecord\n"
+        "from mlsys_labkit._frontends.progress.notebook_record import NotebookRecord\n"
         "print('go', flush=True)\n"
         "n = 0\nwhile True:\n    n += 1; store.save(NotebookRecord(catalogue.lab('lab00'), last=float(n)), 'a')"
     )

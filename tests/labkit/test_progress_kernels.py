@@ -236,7 +236,8 @@ def test_panel_reports_a_record_that_cannot_be_written(notebook: Path, home: Pat
 
 
 def test_error_in_the_watcher_does_not_reach_the_cell(person: Person) -> None:
-    broken = "import mlsys_labkit._frontends.progress.record as r\nr.NotebookRecord.ran = r.NotebookRecord.tick = None"
+    module = "mlsys_labkit._frontends.progress.notebook_record"
+    broken = f"import {module} as r\nr.NotebookRecord.ran = r.NotebookRecord.tick = None"
     said = [person.run(broken), person.run("x = 1", "warmup_end"), person.run("print(x)")]
     assert [(one.error, one.stderr) for one in said] == [("", "")] * 3
     assert said[-1].text == "1\n"

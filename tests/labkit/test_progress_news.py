@@ -195,8 +195,8 @@ def test_news_are_read_from_an_address(copies: Copies, monkeypatch: pytest.Monke
 def test_a_release_that_cannot_be_read_is_one_line_and_the_panel_goes_on(
     copies: Copies, monkeypatch: pytest.MonkeyPatch, trouble: str
 ) -> None:
-    from mlsys_labkit._frontends.progress.record import NotebookRecord
-    from mlsys_labkit._frontends.progress.state import progress_of
+    from mlsys_labkit._frontends.progress.lab_progress import progress_of
+    from mlsys_labkit._frontends.progress.notebook_record import NotebookRecord
 
     path = str(copies.folder / "old" / "labs" / LAB / f"{LAB}.ipynb")
     pause = threading.Event()

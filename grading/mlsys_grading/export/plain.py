@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mlsys_grading.export.merge import CellChange, MarksFile
-from mlsys_grading.gradebook.grades import grades_sheet
+from mlsys_grading.gradebook.grades_csv import grades_sheet
 from mlsys_grading.gradebook.scores import Score
 from mlsys_grading.gradebook.sheet import Sheet
 

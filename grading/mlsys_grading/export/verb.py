@@ -12,7 +12,7 @@ from mlsys_grading.export.merge import MarksFile, read_roster
 from mlsys_grading.export.moodle import to_moodle
 from mlsys_grading.export.plain import to_plain
 from mlsys_grading.grade.graded import GradedLab
-from mlsys_grading.gradebook.grades import GRADES
+from mlsys_grading.gradebook.grades_csv import GRADES
 from mlsys_grading.gradebook.scores import Score
 from mlsys_grading.gradebook.sheet import Sheet
 from mlsys_labkit.errors import LabkitError

@@ -15,7 +15,7 @@ from mlsys_grading.grade.store import Store
 from mlsys_grading.gradebook.counted_scores import Standing
 from mlsys_grading.gradebook.course import course_settings
 from mlsys_grading.gradebook.gradebook import Gradebook
-from mlsys_grading.gradebook.grades import scores_of
+from mlsys_grading.gradebook.grades_csv import scores_of
 from mlsys_grading.gradebook.registered import register
 from mlsys_grading.gradebook.scores import Score
 from mlsys_grading.lab import Cell, Lab, WrongAnswer, find_root, lab_names, read_lab

@@ -17,7 +17,7 @@ from mlsys_grading.grade.store import FOLDER, Store
 from mlsys_grading.gradebook.autograded import autograded_files
 from mlsys_grading.gradebook.feedback import feedback_page
 from mlsys_grading.gradebook.gradebook import Gradebook, RecordedMarks
-from mlsys_grading.gradebook.grades import write_grades
+from mlsys_grading.gradebook.grades_csv import write_grades
 from mlsys_grading.gradebook.paths import SubmissionPaths
 from mlsys_grading.gradebook.registered import RegisteredLab
 from mlsys_grading.gradebook.submission import match

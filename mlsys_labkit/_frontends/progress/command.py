@@ -20,8 +20,8 @@ def add_parser(subparsers: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the progress and return 0."""
+    from mlsys_labkit._frontends.progress.lab_progress import progress_of
     from mlsys_labkit._frontends.progress.overview import overview
-    from mlsys_labkit._frontends.progress.state import progress_of
 
     if arguments.notebook is None:
         print(overview())

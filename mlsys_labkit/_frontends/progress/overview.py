@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from mlsys_labkit._frontends.progress import store
 from mlsys_labkit._frontends.progress.catalogue import LabEntry, labs
-from mlsys_labkit._frontends.progress.record import PASSES, NotebookRecord
-from mlsys_labkit._frontends.progress.state import LabProgress, spell
+from mlsys_labkit._frontends.progress.lab_progress import LabProgress, spell
+from mlsys_labkit._frontends.progress.notebook_record import PASSES, NotebookRecord
 
 HEAD = ("lab", "tasks that pass", "points of cells that pass", "at work")
 

@@ -10,9 +10,9 @@ from typing import Any
 from mlsys_labkit._base.cells import current_shell
 from mlsys_labkit._frontends.progress import catalogue, notebook, store
 from mlsys_labkit._frontends.progress.catalogue import LabEntry
+from mlsys_labkit._frontends.progress.lab_progress import LabProgress, progress_of
+from mlsys_labkit._frontends.progress.notebook_record import NotebookRecord
 from mlsys_labkit._frontends.progress.overview import overview
-from mlsys_labkit._frontends.progress.record import NotebookRecord
-from mlsys_labkit._frontends.progress.state import LabProgress, progress_of
 from mlsys_labkit._frontends.progress.watch import Watcher, follow
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from mlsys_labkit._base.user_files import user_directory, write_whole
 from mlsys_labkit._frontends.progress.catalogue import LabEntry
-from mlsys_labkit._frontends.progress.record import NotebookRecord
+from mlsys_labkit._frontends.progress.notebook_record import NotebookRecord
 
 MOST_FILES = 100
 LIMIT_BYTES = 1 << 18

@@ -15,7 +15,7 @@ from typing import Any
 
 from mlsys_labkit._frontends.progress import notebook, store
 from mlsys_labkit._frontends.progress.catalogue import LabEntry, digest, lab_of
-from mlsys_labkit._frontends.progress.record import NotebookRecord
+from mlsys_labkit._frontends.progress.notebook_record import NotebookRecord
 from mlsys_labkit.checks import passed
 from mlsys_labkit.coach import hints, predictions
 

@@ -11,7 +11,7 @@ from mlsys_labkit.cuda.kernel.gcc import compiler
 from mlsys_labkit.cuda.kernel.gcc.symbols import demangle, read_symbols
 from mlsys_labkit.cuda.kernel.gcc.toolchain import Toolchain
 from mlsys_labkit.cuda.kernel.gcc.unit import Unit
-from mlsys_labkit.cuda.source.rules import violations
+from mlsys_labkit.cuda.source.graded_rules import violations
 from mlsys_labkit.cuda.source.source import Source
 
 __all__ = ["check_module", "check_text"]

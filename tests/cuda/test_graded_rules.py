@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mlsys_labkit import cuda
-from mlsys_labkit.cuda.source.rules import violations
+from mlsys_labkit.cuda.source.graded_rules import violations
 from mlsys_labkit.cuda.source.source import Source
 
 KERNEL = "__global__ void k(float* x, int n) {{ {0} }}"

@@ -8,7 +8,15 @@ from typing import Any
 
 from mlsys_labkit._frontends.progress import news, notebook
 from mlsys_labkit._frontends.progress.catalogue import LabEntry
-from mlsys_labkit._frontends.progress.record import NOT_STARTED, PASSES, RUN_AGAIN, TRIED, NotebookRecord, TaskStanding
+from mlsys_labkit._frontends.progress.notebook_record import (
+    NOT_STARTED,
+    PASSES,
+    PAUSE_SECONDS,
+    RUN_AGAIN,
+    TRIED,
+    NotebookRecord,
+    TaskStanding,
+)
 from mlsys_labkit.coach.notes import all_notes
 from mlsys_labkit.errors import LabkitError
 
@@ -66,7 +74,8 @@ class LabProgress:
                     "hints": f"{min(one.hints, rungs)} of {rungs}" if rungs else "",
                 }
             )
-        notes = [*_about_hidden(self.lab), f"At work for {spell(self.seconds)}; a pause counts for 10 minutes at most."]
+        pause = f"a pause counts for {PAUSE_SECONDS / 60:g} minutes at most"
+        notes = [*_about_hidden(self.lab), f"At work for {spell(self.seconds)}; {pause}."]
         return {
             "lab": self.lab.title,
             "tasks": tasks,
