@@ -23,6 +23,9 @@ define install
   || { echo "    Not installed: the reason stands above. Once it is mended, the same make command goes on from here."; false; }
 endef
 
+# Without bytecode, every process of the tests and labs compiles all that it imports: more work than the tests themselves.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: run test test-places lab hub site soak bench lint lint-js build clean
 .DEFAULT_GOAL := run
 

@@ -56,6 +56,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 @pytest.hookimpl(tryfirst=True)  # before pytest's own -m, which chooses by the marks given here
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        if not item.get_closest_marker("xdist_group"):  # a module's fixtures are made once, not once in each worker
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
         if belongs_to_places(item):
             item.add_marker("places")
         if item.get_closest_marker("gpu") and not _gpu():
