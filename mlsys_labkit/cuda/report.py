@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from mlsys_labkit._base.light_dark_colours import COLOURS
+from mlsys_labkit._base.text_table import text_table
 from mlsys_labkit._base.units import plain, si
 from mlsys_labkit.cuda.counters import SECTOR_BYTES, Counters, LineCount
 from mlsys_labkit.timing.record import duration
@@ -49,16 +50,8 @@ _STYLE = """
 
 def text_report(profile: Counters) -> str:
     """Return the table that ``print(profile)`` shows: a row for each kind of access, and the totals."""
-    rows = [_HEADINGS, *_rows(profile)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS) - 1)]
-    lines = [_title(profile)]
-    for row in rows:
-        cells = [
-            row[column].rjust(width) if column in (0, *_NUMERIC) else row[column].ljust(width)
-            for column, width in enumerate(widths)
-        ]
-        lines.append("  ".join([*cells, row[-1][:70]]).rstrip())
-    return "\n".join([*lines, *_totals(profile), _caveat(profile)])
+    rows = [(*row[:-1], row[-1][:70]) for row in (_HEADINGS, *_rows(profile))]
+    return "\n".join([_title(profile), *text_table(rows, (0, *_NUMERIC)), *_totals(profile), _caveat(profile)])
 
 
 def html_report(profile: Counters) -> str:

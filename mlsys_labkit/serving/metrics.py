@@ -14,6 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from mlsys_labkit._base.text_table import text_table
 from mlsys_labkit._base.units import plain, si
 from mlsys_labkit.serving.errors import RecordError
 
@@ -205,13 +206,7 @@ class RunMetrics:
     def __str__(self) -> str:
         head = ("", *(f"p{percent:g}" if percent < 100 else "max" for percent in _PERCENTILES))
         rows = [head, *((title, *self._cells(name)) for name, title in _LATENCIES.items())]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
-        lines = [
-            row[0].ljust(widths[0])
-            + "".join(f"  {cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))
-            for row in rows
-        ]
-        return "\n".join([*lines, "", *self._sentences()])
+        return "\n".join([*text_table(rows, range(1, len(head))), "", *self._sentences()])
 
     def _cells(self, name: str) -> Iterator[str]:
         for percent in _PERCENTILES:

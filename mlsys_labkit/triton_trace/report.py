@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from html import escape
 
+from mlsys_labkit._base.text_table import text_table
 from mlsys_labkit._base.units import plain, si
 from mlsys_labkit.timing.record import duration
 from mlsys_labkit.triton_trace.count.counts import Access, ArrayTraffic
@@ -112,16 +113,9 @@ class LaunchTrace:
 
 
 def _text(trace: LaunchTrace) -> str:
-    rows = [tuple(_COLUMNS), *_rows(trace)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS) - 1)]
-    lines = [_title(trace)]
-    for row in rows:
-        cells = [
-            cell.rjust(width) if name in _NUMERIC else cell.ljust(width)
-            for name, cell, width in zip(_COLUMNS, row, widths, strict=False)
-        ]
-        lines.append("  ".join([*cells, row[-1][:70]]).rstrip())
-    return "\n".join([*lines, *_totals(trace), *map(str, trace.findings)])
+    rows = [(*row[:-1], row[-1][:70]) for row in (tuple(_COLUMNS), *_rows(trace))]
+    right = [column for column, name in enumerate(_COLUMNS) if name in _NUMERIC]
+    return "\n".join([_title(trace), *text_table(rows, right), *_totals(trace), *map(str, trace.findings)])
 
 
 def _html(trace: LaunchTrace) -> str:

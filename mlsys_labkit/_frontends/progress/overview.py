@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from mlsys_labkit._base.text_table import text_table
 from mlsys_labkit._frontends.progress import store
 from mlsys_labkit._frontends.progress.catalogue import LabEntry, labs
 from mlsys_labkit._frontends.progress.lab_progress import LabProgress, spell
@@ -31,11 +32,7 @@ class Overview:
         ]
 
     def __str__(self) -> str:
-        rows = [HEAD, *self.rows()]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
-        return "\n".join(
-            "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-        )
+        return "\n".join(text_table([HEAD, *self.rows()]))
 
     __repr__ = __str__
 

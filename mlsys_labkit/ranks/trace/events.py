@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from mlsys_labkit._base.text_table import text_table
 from mlsys_labkit.work import Work
 
 Kind = Literal["send", "recv", "collective", "compute", "wait"]
@@ -152,8 +153,7 @@ class RunTrace:
             sent = (len(sends), self.sent_bytes(rank), _ranks(sends))
             received = (len(receives), self.received_bytes(rank), _ranks(receives))
             rows.append(tuple(map(str, (rank, *sent, *received, calls or "-"))))
-        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-        return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+        return "\n".join(text_table(rows, range(len(rows[0]))))
 
 
 def _ranks(events: tuple[Event, ...]) -> str:
