@@ -17,7 +17,10 @@ import pytest
 from mlsys_labkit._base.limits import memory_free_bytes, usable_cores
 
 ROOT = Path(__file__).resolve().parents[1]
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+# The shell is the same browser without windows, menus and extensions: a page takes a quarter of the processor time.
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"))), None
+)
 # `make test-places` runs these folders, the groups that start a Hub or JupyterLab, and the tests that use the built
 # site, or the nbgrader command, which starts a Jupyter kernel for each submission.
 PLACES_FOLDERS = ("tests/hub/", "tests/places/")
@@ -63,7 +66,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("gpu") and not _gpu():
             item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU; this machine has none"))
         if item.get_closest_marker("browser") and CHROMIUM is None:
-            item.add_marker(pytest.mark.skip(reason="needs Chromium; install the package chromium"))
+            item.add_marker(pytest.mark.skip(reason="needs Chromium; install the package chromium-headless-shell"))
 
 
 @pytest.hookimpl(wrapper=True)
