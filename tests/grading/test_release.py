@@ -117,6 +117,30 @@ def test_release_recognises_its_cells(course: Course, out: Path) -> None:
     assert [name for name in new if new[name] != marks[name]] == ["lab90-005", "scaled_test_empty"]
 
 
+@pytest.mark.parametrize(
+    ("settings", "read"),
+    [
+        ({}, "See Chapter 7, *Tiling* and the roofs."),
+        (
+            {"chapters": "https://ada.example.edu/course/chapters/"},
+            "See [Chapter 7, *Tiling*](https://ada.example.edu/course/chapters/07_tiling.html) and "
+            "[the roofs](https://ada.example.edu/course/chapters/05_roofline.html#the-ridge).",
+        ),
+    ],
+)
+def test_a_chapter_is_linked_where_it_is_served(course: Course, out: Path, settings: dict[str, str], read: str) -> None:
+    chapters = "../../course/chapters"
+    text = f"See [Chapter 7, *Tiling*]({chapters}/07_tiling.md) and [the roofs]({chapters}/05_roofline.md#the-ridge)."
+    course.edit(course.source, "# Ten minutes, easy, any machine.", f"# {text}")
+    set_up(course, **settings)
+    release(course, out)
+    assert notebook(out).cells[0].source.splitlines()[-1] == read
+    assert (
+        mark_of(nbformat.from_dict(notebook(out).cells[0]))
+        == read_release(out / "labs/release.toml").labs[LAB][notebook(out).cells[0].id]
+    )
+
+
 # Badges
 
 

@@ -14,6 +14,7 @@ _FORMS = {
     "repository": (r"[A-Za-z0-9-]+/[A-Za-z0-9._-]+", '"owner/name", as GitHub spells it'),
     "branch": (r"[A-Za-z0-9_][A-Za-z0-9._/-]*", 'a branch such as "main"'),
     "hub": (r"https?://[^\s<>\"]+", 'an address such as "https://hub.example.edu"'),
+    "chapters": (r"https?://[^\s<>\"()]+", 'an address such as "https://ada.github.io/course/chapters"'),
     "questions": (r"https?://[^\s<>\"]+|[^\s<>\"@]+@[^\s<>\"@]+", "an address of a forum, or of a mailbox"),
 }
 
@@ -26,6 +27,7 @@ class ReleaseSettings:
         repository: "owner/name" on GitHub: links, and the badges of Binder, Colab and Codespaces.
         branch: the branch that students get.
         hub: a JupyterHub with nbgitpuller, for a badge that brings the labs there. Needs ``repository``.
+        chapters: where the course text is served: the folder ``chapters`` of what ``make site`` builds.
         questions: where students ask.
         labs: those to release; empty: all.
     """
@@ -33,6 +35,7 @@ class ReleaseSettings:
     repository: str = ""
     branch: str = "main"
     hub: str = ""
+    chapters: str = ""
     questions: str = ""
     labs: tuple[str, ...] = ()
 
