@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-__all__ = ["CellMark", "Result"]
-
 Status = Literal["graded", "infrastructure"]
 _FORMAT = "mlsys-grading result 1"
 

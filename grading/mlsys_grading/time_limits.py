@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["PROVED_CELL_SECONDS", "TimeLimits"]
-
 PROVED_CELL_SECONDS = 60.0
 """The most that a cell may take while ``labkit prove`` runs it."""
 

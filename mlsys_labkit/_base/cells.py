@@ -8,8 +8,6 @@ import sys
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["cell_label", "cell_number", "current_shell", "display"]
-
 
 def cell_label(filename: str) -> str:
     """Return ``In[3]`` for the file name that IPython gave to cell 3; "" for other files and outside a notebook.

@@ -17,8 +17,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-__all__ = ["cache_bytes", "group_folder", "memory_free_bytes", "memory_kills", "memory_limit_bytes", "usable_cores"]
-
 ROOT = Path("/")
 _NO_LIMIT_BYTES = 1 << 60  # cgroup v1 writes "no limit" as a number near 2**63
 

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar, cast
 
-__all__ = ["NOT_MINE", "answer", "asked_elsewhere", "known", "probe", "witness_of", "witnessed"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 Ask = Callable[[str, tuple[Any, ...], dict[str, Any]], Any]

@@ -23,8 +23,6 @@ from typing import Any
 
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["KEY", "Release", "mark_of", "mark_of_text", "read_release"]
-
 KEY = "mlsys_labkit"  # our namespace in a cell's metadata
 
 

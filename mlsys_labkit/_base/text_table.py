@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 
-__all__ = ["text_table"]
-
 
 def text_table(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> list[str]:
     """Return a line per row. Columns are two spaces apart; those numbered in ``right`` are aligned to the right.

@@ -20,8 +20,6 @@ from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebso
 
 from mlsys_labkit._base import limits
 
-__all__ = ["Connection", "why_ended"]
-
 _ADVICE = (
     "What it held in memory is gone; the notebook is not. Use smaller arrays, or shut down other kernels, and run "
     "again from the first cell."

@@ -11,8 +11,6 @@ from typing import Any
 
 from mlsys_labkit._frontends.figures import PLOTLY_MIME
 
-__all__ = ["leave_out_snapshots"]
-
 
 def leave_out_snapshots(model: dict[str, Any], **_: Any) -> None:
     """Remove plotly's PNG from figures with HTML, in a contents model that is about to be saved.

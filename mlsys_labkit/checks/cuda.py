@@ -11,9 +11,10 @@ from mlsys_labkit.checks.message import CheckError, count, failure
 from mlsys_labkit.checks.plain import type_name
 
 if TYPE_CHECKING:
+    from mlsys_labkit.cuda.counters import LineCount
     from mlsys_labkit.cuda.finding import KernelFinding
     from mlsys_labkit.cuda.kernel.kernel import Kernel
-    from mlsys_labkit.cuda.profile import LineCount, Profile
+    from mlsys_labkit.cuda.profile import Profile
 
 
 @dataclass(frozen=True)

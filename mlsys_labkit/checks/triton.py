@@ -11,7 +11,7 @@ from mlsys_labkit.checks.counts import Excess, first_finding, off, read_bounds, 
 from mlsys_labkit.checks.message import count
 
 if TYPE_CHECKING:
-    from mlsys_labkit.triton_trace.tracer import LaunchTrace
+    from mlsys_labkit.triton_trace.report import LaunchTrace
 
 
 def expect_no_findings(trace: object, *, name: str = "", performance: bool = False) -> None:
@@ -112,7 +112,7 @@ def expect_traffic(trace: object, array: str, *, name: str = "", **bounds: float
 
 
 def _trace(trace: object, name: str) -> LaunchTrace:
-    from mlsys_labkit.triton_trace.tracer import LaunchTrace
+    from mlsys_labkit.triton_trace.report import LaunchTrace
 
     return require_type(
         trace,

@@ -21,8 +21,6 @@ from pathlib import Path
 from mlsys_labkit.cuda.claims import claims, locked
 from mlsys_labkit.cuda.errors import CudaError
 
-__all__ = ["Cache", "digest"]
-
 LIMIT_BYTES = 1 << 30
 _CLEAN_SECONDS = 60.0  # between two checks of the size, because a check is slow with thousands of entries
 _ABANDONED_SECONDS = 3600.0  # no compiler runs longer: older unfinished entries were left by a process that died

@@ -19,8 +19,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["Claims", "claims", "locked"]
-
 _LIST = ".used-by-"
 _FOLDER_LOCK = ".cleaned"  # its modification time is the time of the last cleaning
 

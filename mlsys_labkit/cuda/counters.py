@@ -9,8 +9,6 @@ from typing import Literal
 from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.work import Work
 
-__all__ = ["COUNTS", "SECTOR_BYTES", "Counters", "LineCount", "RequestSample"]
-
 Space = Literal["global", "shared"]
 Op = Literal["load", "store", "atomic"]
 SECTOR_BYTES = 32

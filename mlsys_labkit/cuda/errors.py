@@ -10,19 +10,6 @@ from mlsys_labkit.errors import LabkitError, readers_traceback
 if TYPE_CHECKING:
     from mlsys_labkit.cuda.finding import KernelFinding
 
-__all__ = [
-    "CudaArgumentError",
-    "CudaCompileError",
-    "CudaError",
-    "CudaKernelError",
-    "CudaLaunchError",
-    "CudaUnsolvedError",
-    "CudaWorkerError",
-    "Diagnostic",
-    "GradedError",
-    "KernelInterrupt",
-]
-
 
 class CudaError(LabkitError):
     """Base of every error of this package: a missing compiler, a full disk, memory that ran out."""

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mlsys_labkit.cuda.counters import Counters, LineCount, RequestSample
+from mlsys_labkit.cuda.counters import Counters
 from mlsys_labkit.cuda.report import html_report, text_report
-
-__all__ = ["LineCount", "Profile", "RequestSample"]
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,6 @@ from mlsys_labkit._base.units import plain, si
 from mlsys_labkit.cuda.counters import SECTOR_BYTES, Counters, LineCount
 from mlsys_labkit.timing.record import duration
 
-__all__ = ["html_report", "text_report"]
-
 _HEADINGS = (
     "line",
     "space",

@@ -8,8 +8,6 @@ from typing import Any
 
 from mlsys_labkit.cuda.errors import CudaLaunchError
 
-__all__ = ["LaunchShape", "launch_shape"]
-
 Extents = tuple[int, int, int]
 
 # Compute capability 9.0, CUDA C++ programming guide, "Technical Specifications per Compute Capability".

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["compile_seconds", "launch_seconds"]
-
 
 def compile_seconds() -> float:
     """Return the seconds that one call of a compiler may take: 60, or ``LABKIT_CUDA_COMPILE_SECONDS``."""

@@ -17,8 +17,6 @@ from mlsys_labkit.formats.errors import FormatError
 from mlsys_labkit.formats.floats import FloatFormat
 from mlsys_labkit.formats.integers import CodebookFormat, IntegerFormat
 
-__all__ = ["BlockFormat", "Blocks"]
-
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.uint32]
 

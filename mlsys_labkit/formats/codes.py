@@ -7,8 +7,6 @@ import numpy.typing as npt
 
 from mlsys_labkit.formats.errors import FormatError
 
-__all__ = ["checked_codes"]
-
 
 def checked_codes(name: str, codes: npt.ArrayLike, count: int) -> npt.NDArray[np.int64]:
     """Return ``codes`` as int64. Raises FormatError unless they are integers from 0 to ``count`` - 1."""

@@ -16,8 +16,6 @@ import numpy.typing as npt
 from mlsys_labkit.formats.codes import checked_codes
 from mlsys_labkit.formats.errors import FormatError
 
-__all__ = ["FloatFormat"]
-
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.uint32]
 

@@ -6,8 +6,6 @@ from mlsys_labkit.formats.blocks import BlockFormat
 from mlsys_labkit.formats.floats import FloatFormat
 from mlsys_labkit.formats.integers import CodebookFormat, IntegerFormat
 
-__all__ = ["FORMATS"]
-
 # The sixteen quantiles of a normal distribution, scaled to [-1, 1], as QLoRA's appendix E prints them.
 _NF4 = (
     -1.0,

@@ -8,8 +8,6 @@ from torch import Tensor
 from mlsys_labkit.lm.config import Config
 from mlsys_labkit.lm.errors import ContextError
 
-__all__ = ["KVCache"]
-
 
 class KVCache:
     """Keys and values of ``batch`` sequences that grow together, each with room for ``capacity`` tokens.

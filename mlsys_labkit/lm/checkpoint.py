@@ -18,8 +18,6 @@ from mlsys_labkit.lm.tokenizer import END_OF_TEXT, Tokenizer
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["TextCodec", "held_out", "load", "save"]
-
 WEIGHTS = files("mlsys_labkit.lm") / "weights"
 
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from mlsys_labkit.lm.errors import CheckpointError
 
-__all__ = ["Config"]
-
 
 @dataclass(frozen=True)
 class Config:

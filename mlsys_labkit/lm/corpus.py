@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
-__all__ = ["Document", "documents", "split"]
-
 _LEFT_OUT = {"site-packages", "test", "tests", "idlelib", "lib2to3", "__pycache__", "pydoc_data"}
 _LEFT_OUT |= {"encodings", "ensurepip"}
 _LONGEST_BYTES = 200_000  # longer files are tables, not programs

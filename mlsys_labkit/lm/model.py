@@ -18,8 +18,6 @@ from mlsys_labkit.lm.cache import KVCache
 from mlsys_labkit.lm.config import Config
 from mlsys_labkit.lm.errors import ContextError
 
-__all__ = ["LanguageModel"]
-
 
 class RMSNorm(nn.Module):
     """Normalisation by the root mean square of the last dimension, in float32, with a learnt scale."""

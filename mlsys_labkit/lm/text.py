@@ -13,8 +13,6 @@ from mlsys_labkit.lm.cache import KVCache
 from mlsys_labkit.lm.errors import ContextError
 from mlsys_labkit.lm.model import LanguageModel
 
-__all__ = ["generate", "nats_per_token", "perplexity"]
-
 
 @torch.no_grad()
 def generate(

@@ -20,8 +20,6 @@ from pathlib import Path
 
 from mlsys_labkit.lm.errors import CheckpointError
 
-__all__ = ["END_OF_TEXT", "Tokenizer"]
-
 END_OF_TEXT = "<|endoftext|>"
 # A line break with the indentation after it; a run of letters, digits, punctuation or non-ASCII with the space before
 # it; other white space. ASCII classes only: Python's re and the Oniguruma of other libraries cut the same words.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from html import escape
 from typing import NamedTuple
 
-__all__ = ["Summary", "html", "text"]
-
 
 class Summary(NamedTuple):
     """The rows of the table, every number already written with its unit."""

@@ -20,8 +20,6 @@ from mlsys_labkit.serving.errors import RecordError, RequestError
 from mlsys_labkit.serving.files import write_whole
 from mlsys_labkit.serving.records import Request
 
-__all__ = ["SharedPrefixes", "arrival_times", "load_requests", "log_normal", "request_trace", "save_requests"]
-
 Lengths = Callable[[np.random.Generator, int], NDArray[np.int64]]
 _GAPS, _PROMPT_LENGTHS, _OUTPUT_LENGTHS, _TEXT, _PREFIXES = range(5)  # random streams: a new rate keeps the prompts
 

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-__all__ = ["Group", "groups_of", "order_of", "paged_attention"]
-
 Ints = NDArray[np.int64]
 
 

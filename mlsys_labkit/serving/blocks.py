@@ -14,8 +14,6 @@ from typing import Protocol
 
 from mlsys_labkit.serving.errors import BlockError
 
-__all__ = ["BlockPool", "Pool", "PrefixPool", "chain"]
-
 
 class Pool(Protocol):
     """The methods that the engine needs of a block pool, so that your own pool can serve the real model.

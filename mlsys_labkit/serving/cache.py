@@ -10,8 +10,6 @@ from torch import Tensor
 
 from mlsys_labkit.lm.config import Config
 
-__all__ = ["Memory", "PagedCache"]
-
 
 class Memory(Protocol):
     """The methods that the engine needs of a cache."""

@@ -15,8 +15,6 @@ from mlsys_labkit.lm.config import Config
 from mlsys_labkit.serving.records import EngineStep, Scheduled
 from mlsys_labkit.specs import DeviceSpec
 
-__all__ = ["EngineClock", "RealClock", "StepCost", "VirtualClock"]
-
 
 @dataclass(frozen=True)
 class StepCost:

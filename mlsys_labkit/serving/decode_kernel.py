@@ -13,8 +13,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-__all__ = ["decode", "paged_decode"]
-
 
 @triton.jit  # type: ignore[untyped-decorator]
 def paged_decode(  # type: ignore[no-untyped-def]

@@ -24,8 +24,6 @@ from mlsys_labkit.serving.speculative import Draft, Guess, ModelDraft, chunk_of,
 from mlsys_labkit.serving.tables import BlockTable
 from mlsys_labkit.serving.threads import threads_at_most, threads_for
 
-__all__ = ["Engine"]
-
 
 class Engine:
     """An engine that serves many requests from one model and one pool of blocks.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["BlockError", "RecordError", "RequestError"]
-
 
 class RequestError(LabkitError, ValueError):
     """A request that can never be served: empty, too long for the model or the cache, or its id is taken."""

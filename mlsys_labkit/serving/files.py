@@ -6,8 +6,6 @@ from pathlib import Path
 
 from mlsys_labkit._base import user_files
 
-__all__ = ["write_whole"]
-
 
 def write_whole(path: str | Path, text: str) -> Path:
     """Write a text that everyone may read; a reader never gets a half-written file.

@@ -9,8 +9,6 @@ from itertools import pairwise
 from mlsys_labkit.serving.metrics import SERVED, Latency, MemoryUse, RunMetrics
 from mlsys_labkit.serving.records import Recording, Request
 
-__all__ = ["measure"]
-
 
 def measure(recording: Recording) -> RunMetrics:
     """Compute latencies per request, throughput, and the use of the cache.

@@ -18,8 +18,6 @@ from mlsys_labkit._base.text_table import text_table
 from mlsys_labkit._base.units import plain, si
 from mlsys_labkit.serving.errors import RecordError
 
-__all__ = ["Latency", "MemoryUse", "RunMetrics", "ServiceLevel"]
-
 _PERCENTILES = (50.0, 90.0, 99.0, 100.0)
 SERVED = ("stop", "length")
 _ROUNDING = 1e-9  # a wait is a difference of two clock readings and can exceed an equal bound by rounding

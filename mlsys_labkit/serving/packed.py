@@ -8,8 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-__all__ = ["linear"]
-
 _ROWS = 16  # rows that a packing is optimised for; it is correct for any number
 
 

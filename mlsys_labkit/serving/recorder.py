@@ -8,8 +8,6 @@ from typing import Literal
 from mlsys_labkit.serving.records import EngineStep, Output, Recording, Request, Scheduled
 from mlsys_labkit.serving.scheduler import Scheduler, StepPlan
 
-__all__ = ["EngineRecorder"]
-
 
 class EngineRecorder:
     """The requests, steps and tokens of a run, as they come."""

@@ -19,8 +19,6 @@ from typing import Any, Literal
 from mlsys_labkit.serving.errors import RecordError, RequestError
 from mlsys_labkit.serving.files import write_whole
 
-__all__ = ["EngineStep", "Output", "Phase", "Preempted", "Recording", "Request", "Scheduled"]
-
 Phase = Literal["prefill", "decode"]
 _FORMAT = "mlsys-labkit recording 1"
 _SETTINGS = ("block_size", "blocks", "block_bytes", "clock")

@@ -21,8 +21,6 @@ from mlsys_labkit.serving.attention import Ints, groups_of, order_of, paged_atte
 from mlsys_labkit.serving.cache import Memory, PagedCache
 from mlsys_labkit.serving.packed import linear
 
-__all__ = ["Chunk", "ModelRunner", "Runner"]
-
 
 class Chunk(NamedTuple):
     """One sequence's part of a batch.

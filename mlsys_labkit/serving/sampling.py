@@ -14,8 +14,6 @@ from torch import Tensor
 
 from mlsys_labkit.serving.records import Request
 
-__all__ = ["draw", "probabilities", "uniform"]
-
 
 def uniform(seed: int, place: int, purpose: str = "token") -> float:
     """Return a number in [0, 1) for the token at ``place`` of a text, a function of the arguments alone.

@@ -16,8 +16,6 @@ from mlsys_labkit.serving.blocks import Pool
 from mlsys_labkit.serving.records import Phase, Preempted, Request, Scheduled
 from mlsys_labkit.serving.tables import BlockTable
 
-__all__ = ["Limits", "Part", "Scheduler", "Sequence", "Status", "StepPlan"]
-
 
 @dataclass(frozen=True)
 class Limits:

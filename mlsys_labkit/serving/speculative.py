@@ -22,8 +22,6 @@ from mlsys_labkit.serving.runner import Chunk, Runner
 from mlsys_labkit.serving.sampling import draw, probabilities, uniform
 from mlsys_labkit.serving.scheduler import Part, Sequence
 
-__all__ = ["Draft", "Guess", "ModelDraft", "NgramDraft", "accept", "chunk_of", "drawn_tokens"]
-
 
 class Guess(NamedTuple):
     """Guessed tokens, and the distributions [token, vocabulary] they were drawn from; None if not drawn."""

@@ -7,8 +7,6 @@ from typing import cast
 
 from mlsys_labkit.serving.blocks import Pool, PrefixPool, chain
 
-__all__ = ["BlockTable"]
-
 
 class BlockTable:
     """The blocks of one sequence, in the order of its tokens; token t is in slot t % block_size of block t // size.

@@ -7,8 +7,6 @@ from contextlib import contextmanager
 
 import torch
 
-__all__ = ["threads_at_most", "threads_for"]
-
 _WEIGHTS_A_THREAD = 4_000_000
 
 

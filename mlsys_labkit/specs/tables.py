@@ -20,8 +20,6 @@ from typing import Any
 
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["Citation", "Row", "Table", "TableError", "Value", "load", "of_devices"]
-
 
 class TableError(LabkitError):
     """The error for a data file that lacks something a table needs."""

@@ -10,7 +10,8 @@ from mlsys_labkit.triton_trace.errors import (
     TritonWorkerError as TritonWorkerError,
 )
 from mlsys_labkit.triton_trace.launch.launcher import reachable as reachable
-from mlsys_labkit.triton_trace.tracer import LaunchTrace as LaunchTrace, trace as trace, tracing as tracing
+from mlsys_labkit.triton_trace.report import LaunchTrace as LaunchTrace
+from mlsys_labkit.triton_trace.tracer import trace as trace, tracing as tracing
 
 # Earlier names of these classes.
 ArgumentError = TritonArgumentError

@@ -4,16 +4,6 @@ from __future__ import annotations
 
 from mlsys_labkit.errors import LabkitError
 
-__all__ = [
-    "RefusedSourceError",
-    "TritonArgumentError",
-    "TritonKernelError",
-    "TritonLaunchError",
-    "TritonTraceError",
-    "TritonUnsolvedError",
-    "TritonWorkerError",
-]
-
 
 class TritonTraceError(LabkitError):
     """Base class of all errors of this package."""

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from mlsys_labkit.triton_trace.count.finding import AccessFinding
     from mlsys_labkit.triton_trace.report import LaunchTrace
 
-__all__ = ["fault_behind", "note_faults"]
-
 _latest: deque[tuple[weakref.ref[Any], str, AccessFinding | None]] = deque(maxlen=64)
 
 

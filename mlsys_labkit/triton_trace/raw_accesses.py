@@ -12,8 +12,6 @@ from mlsys_labkit.triton_trace.launch.client import LaunchOutcome, Order
 from mlsys_labkit.triton_trace.launch.launcher import TritonLauncher
 from mlsys_labkit.triton_trace.recorder import Line, RawAccess, Recorder, Report
 
-__all__ = ["RawRecorder", "trace_raw"]
-
 _ARRAYS = ("addresses", "mask", "value", "outside")
 
 

@@ -8,8 +8,6 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Argument", "Kind", "Line", "Program", "RawAccess", "Recorder", "Report", "TracedLaunch"]
-
 Kind = Literal["load", "store", "atomic"]
 Program = tuple[int, int, int]
 Report = tuple[dict[str, Any], dict[str, NDArray[Any]]]

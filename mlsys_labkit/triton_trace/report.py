@@ -18,8 +18,6 @@ from mlsys_labkit.triton_trace.recorder import Program
 from mlsys_labkit.triton_trace.source import KernelSource
 from mlsys_labkit.work import Work
 
-__all__ = ["LaunchTrace"]
-
 _COLUMNS = {
     "line": "of the source",
     "access": "load, store or atomic",

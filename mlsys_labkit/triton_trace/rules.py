@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from mlsys_labkit.triton_trace.errors import RefusedSourceError, TritonUnsolvedError
 from mlsys_labkit.triton_trace.source import Function, KernelSource, Name, name_set
 
-__all__ = ["LANGUAGE", "MATH", "TOP", "check_rules", "require_solved", "violations"]
-
 MATH = name_set("""
     abs ceil cos div_rn erf exp exp2 fdiv floor fma log log2 rsqrt sin sqrt sqrt_rn umulhi
 """)

@@ -16,18 +16,6 @@ from typing import Any
 from mlsys_labkit._base.cells import cell_label
 from mlsys_labkit.triton_trace.errors import RefusedSourceError
 
-__all__ = [
-    "Function",
-    "KernelSource",
-    "Name",
-    "TritonParameter",
-    "WithheldName",
-    "constant",
-    "language_name",
-    "layers",
-    "name_set",
-]
-
 _MODULES = ("triton", "triton.language", "triton.language.math", "triton.language.extra.libdevice")
 _PYTHON = frozenset(("range", "min", "max", "len", "print", "int", "float", "isinstance"))
 _INSTEAD = {

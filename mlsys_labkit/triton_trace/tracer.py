@@ -21,8 +21,6 @@ from mlsys_labkit.triton_trace.rules import check_rules
 from mlsys_labkit.triton_trace.source import KernelSource
 from mlsys_labkit.work import Work
 
-__all__ = ["LaunchTrace", "trace", "tracing"]
-
 _SMALL_BYTES = 64 << 20  # half a minute or so of interpreting
 Reduced = tuple[Any, tuple[Any, ...], dict[str, Any]]
 _DTYPES = {

@@ -8,8 +8,6 @@ from fractions import Fraction
 
 from mlsys_labkit.errors import RanksError
 
-__all__ = ["Link", "Number"]
-
 Number = float | Fraction
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from mlsys_labkit.cuda.counters import LineCount, RequestSample
 from mlsys_labkit.cuda.finding import KernelFinding
-from mlsys_labkit.cuda.profile import LineCount, Profile, RequestSample
+from mlsys_labkit.cuda.profile import Profile
 
 SOURCE = """\
 __global__ void transpose(const float* in, float* out, int n)

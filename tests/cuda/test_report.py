@@ -10,8 +10,9 @@ import numpy as np
 
 from mlsys_labkit import cuda
 from mlsys_labkit._base.light_dark_colours import COLOURS
+from mlsys_labkit.cuda.counters import LineCount
 from mlsys_labkit.cuda.finding import KernelFinding
-from mlsys_labkit.cuda.profile import LineCount, Profile
+from mlsys_labkit.cuda.profile import Profile
 
 SOURCE = """__global__ void swap(const float* in, float* out) {
     __shared__ float tile[32][32];

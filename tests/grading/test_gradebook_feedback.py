@@ -156,7 +156,8 @@ def test_every_kind_of_error_has_plain_words(kinds: tuple[str, ...], words: str)
 def test_the_boundarys_errors_all_have_words() -> None:
     from mlsys_grading.boundary import errors
 
-    for kind in errors.__all__:
+    kinds = [name for name, one in vars(errors).items() if isinstance(one, type) and one.__module__ == errors.__name__]
+    for kind in kinds:
         if kind != "BoundaryError":
             assert "of its own kind" not in reason(CellMark("f_test", 0.0, 1.0, error="why", kinds=(kind,)))
 

@@ -9,8 +9,6 @@ from typing import Any
 from mlsys_grading.examine.plan import make_plan
 from mlsys_grading.lab import Lab
 
-__all__ = ["Answer", "answers_of", "given_code", "released"]
-
 
 @dataclass(frozen=True)
 class Answer:

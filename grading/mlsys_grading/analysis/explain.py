@@ -18,8 +18,6 @@ from mlsys_grading.lab import Lab, Task
 from mlsys_grading.result import CellMark, Result
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["TaskExplanation", "Tested", "explain", "find_task"]
-
 _MOST_LINES = 20  # lines shown of the student code's output
 _MOST_CELLS = 6  # failed cells shown, besides the task's own
 _LIKE = {

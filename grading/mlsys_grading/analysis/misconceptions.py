@@ -12,19 +12,6 @@ from mlsys_grading.analysis.tokens import lexemes, python_tree
 from mlsys_grading.lab import Lab, Task, WrongAnswer
 from mlsys_grading.result import CellMark
 
-__all__ = [
-    "HOWS",
-    "Profile",
-    "Profiles",
-    "Resemblance",
-    "Sign",
-    "canonical",
-    "marks_of",
-    "profile",
-    "resemblances",
-    "sign",
-]
-
 # A check's message ends in advice that quotes the student's line, whose names differ between students.
 _ADVICE = re.compile(r"\s(?:meaning|next)\s.*", re.DOTALL)
 _ADDRESS = re.compile(r"\b0x[0-9a-f]+\b")

@@ -10,8 +10,6 @@ from mlsys_grading.analysis.report import ClassReport
 from mlsys_grading.analysis.similarity import Similarities
 from mlsys_grading.gradebook.feedback import render
 
-__all__ = ["report_page", "similarity_page"]
-
 MOST_PAIRS = 30
 _HERE = Path(__file__).parent
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")

@@ -21,8 +21,6 @@ from mlsys_grading.grade.job import GradingJob
 from mlsys_grading.grade.store import FOLDER
 from mlsys_grading.lab import Lab
 
-__all__ = ["ProfileStore", "find_profiles", "wrong_jobs"]
-
 Observer = Callable[[int, int], None]  # number of wrong answers done, number in all
 Key = tuple[str, str]  # task, wrong answer
 

@@ -15,8 +15,6 @@ from mlsys_grading.lab import Lab, Task
 from mlsys_grading.result import Result
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["Bin", "ClassReport", "CommonAnswer", "FailureReason", "TaskReport", "class_report"]
-
 BINS = 10
 LEAST_COMMON = 3  # students with one answer: a smaller number could identify them
 

@@ -21,8 +21,6 @@ from mlsys_grading.analysis.tokens import CanonicalToken, tokens
 from mlsys_grading.gradebook.sheet import Sheet, guarded
 from mlsys_grading.lab import Lab
 
-__all__ = ["CellMatch", "Pair", "Similarities", "similarities", "winnow"]
-
 GRAM = 14  # tokens: shorter matches are noise
 WINDOW = 4  # grams: a match of GRAM + WINDOW - 1 tokens is always found
 MOST_SHARED = 0.1  # share of the students: a fingerprint of more is no evidence

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 from IPython.core.inputtransformer2 import TransformerManager
 
-__all__ = ["CanonicalToken", "lexemes", "python_tree", "tokens"]
-
 MOST_CHARACTERS = 100_000  # of one cell; a longer one is compared by its beginning
 _BUILT_IN = frozenset(dir(builtins))
 _LAYOUT = ast.expr_context | ast.Expr | ast.Module | ast.arguments

@@ -24,8 +24,6 @@ from mlsys_grading.sandbox.confine import refusal
 from mlsys_labkit._base.limits import usable_cores
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["explain_verb", "report_verb", "similarity_verb"]
-
 
 def explain_verb(arguments: Namespace) -> int:
     """Print an explanation."""

@@ -14,8 +14,6 @@ from collections.abc import Callable
 
 from mlsys_grading.boundary.errors import StarvedError
 
-__all__ = ["MOST", "Allowance", "Standing"]
-
 MOST = 4
 _LEAST = 0.01
 Standing = Callable[[], tuple[float, float]]

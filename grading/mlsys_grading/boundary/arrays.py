@@ -20,18 +20,6 @@ import torch
 from mlsys_grading.boundary.errors import NotPlainError, ProtocolError
 from mlsys_grading.boundary.wire import FrameLimits
 
-__all__ = [
-    "NUMPY_TYPES",
-    "TORCH_TYPES",
-    "Collected",
-    "ReceivedBuffer",
-    "Span",
-    "collect",
-    "overwrite",
-    "rebuild",
-    "span_of",
-]
-
 NUMPY_TYPES = frozenset(np.dtype(code).str for code in "?bBhHiIlLqQefdFD")
 _NAMES = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"]
 _NAMES += ["complex64", "complex128", "float8_e4m3fn", "float8_e5m2"]

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 
 from mlsys_grading.boundary.errors import ContractError
 
-__all__ = ["WRITES", "Contract"]
-
 WRITES = "writes to its arguments"
 
 

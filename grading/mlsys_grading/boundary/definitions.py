@@ -6,8 +6,6 @@ import ast
 
 from IPython.core.inputtransformer2 import TransformerManager
 
-__all__ = ["definitions_of"]
-
 _DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
 
 

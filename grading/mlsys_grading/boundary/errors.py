@@ -6,16 +6,6 @@ pass. A session that raised one stays unusable, even if the test caught the erro
 
 from __future__ import annotations
 
-__all__ = [
-    "BoundaryError",
-    "ContractError",
-    "NotPlainError",
-    "ProtocolError",
-    "StarvedError",
-    "StudentGoneError",
-    "StudentSilentError",
-]
-
 
 class BoundaryError(BaseException):
     """An error that ends the conversation: the student's process cannot be called any more."""

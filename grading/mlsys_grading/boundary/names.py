@@ -9,8 +9,6 @@ from typing import Any
 from mlsys_grading.boundary import proxies
 from mlsys_grading.boundary.student import LIBRARIES, named
 
-__all__ = ["call_name", "library_path", "student_name"]
-
 
 def call_name(operation: str, given: tuple[Any, ...]) -> str:
     """Return the name that a contract has for a call."""

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-__all__ = ["Asking", "Method", "Remote", "class_path", "function", "make", "student_class"]
-
 
 class Asking(Protocol):
     """A conversation with a student's process, as stand-ins use it."""

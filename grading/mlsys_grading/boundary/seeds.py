@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["noted_seeds"]
-
 _SEEDING = {"torch.manual_seed": torch, "numpy.random.seed": np.random, "random.seed": random}
 
 

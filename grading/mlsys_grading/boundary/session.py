@@ -26,8 +26,6 @@ from mlsys_grading.boundary.wire import Wire
 from mlsys_grading.boundary.written_arguments import ArgumentCopies, replace_content
 from mlsys_labkit._base import probes
 
-__all__ = ["Session"]
-
 _CALLS = 200_000
 _DEPTH = 40
 _PRINTED = 20_000

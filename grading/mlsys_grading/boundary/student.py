@@ -30,8 +30,6 @@ from mlsys_grading.boundary.wire import Wire
 from mlsys_grading.shell import CellSource, Shell
 from mlsys_labkit._base import probes
 
-__all__ = ["LIBRARIES", "StudentProcess", "named", "serve"]
-
 LIBRARIES = frozenset(("torch", "numpy", "math", "operator", "builtins", "functools", "itertools", "collections"))
 LIBRARIES |= {"random", "mlsys_labkit"}
 """Packages whose functions and classes may be named across the boundary, in both directions."""

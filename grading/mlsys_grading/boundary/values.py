@@ -31,8 +31,6 @@ from mlsys_grading.boundary.arrays import (
 )
 from mlsys_grading.boundary.errors import BoundaryError, NotPlainError, ProtocolError
 
-__all__ = ["REFERENCES", "Decoder", "Encoder", "kit_record"]
-
 DEPTH = 60
 NODES = 400_000
 ARRAY_BYTES = 1 << 30

@@ -26,8 +26,6 @@ import msgpack  # type: ignore[import-untyped]
 
 from mlsys_grading.boundary.errors import NotPlainError, ProtocolError, StudentGoneError, StudentSilentError
 
-__all__ = ["FrameLimits", "Wire"]
-
 _HEAD = struct.Struct("<IIB")
 _SHARED_FROM_BYTES = 256 << 10  # below, a copy through the socket is faster than a new mapping
 _ALIGNMENT = 64

@@ -10,8 +10,6 @@ from typing import Any
 from mlsys_grading.boundary.arrays import overwrite
 from mlsys_grading.boundary.errors import ProtocolError
 
-__all__ = ["ArgumentCopies", "replace_content"]
-
 _REPLACED = (list, bytearray, dict, set, deque)
 
 

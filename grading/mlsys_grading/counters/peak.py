@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["BALLAST_BYTES", "Readings", "new_resident_bytes"]
-
 BALLAST_BYTES = 12 << 20
 
 

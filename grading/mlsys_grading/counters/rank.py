@@ -22,8 +22,6 @@ from mlsys_labkit.ranks.recording.arguments import Arguments, arguments
 from mlsys_labkit.ranks.recording.python_group import Handle, performs_calls
 from mlsys_labkit.ranks.recording.recorder import RankRecorder, bind, caller
 
-__all__ = ["live"]
-
 _BACKEND = "labkit_relayed"
 
 Port = Callable[..., Any]

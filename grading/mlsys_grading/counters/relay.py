@@ -24,8 +24,6 @@ from mlsys_labkit.ranks.recording import torch_private
 from mlsys_labkit.ranks.recording.recorder import called_elsewhere, current
 from mlsys_labkit.ranks.result import Run
 
-__all__ = ["RankRelay"]
-
 _RANKS = 16
 _LIVE = "mlsys_grading.counters.rank.live"
 _REDUCTIONS = ("sum", "avg", "product", "min", "max", "band", "bor", "bxor")

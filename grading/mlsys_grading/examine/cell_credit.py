@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["credit_of", "least_credit"]
-
 _NUMBER = re.compile(r"(?:np\.\w+|tensor)\(([^(),]+)(?:, dtype=[\w.]+)?\)")
 
 

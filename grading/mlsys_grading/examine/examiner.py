@@ -30,8 +30,6 @@ from mlsys_grading.examine.probe_answers import ProbeAnswers
 from mlsys_grading.shell import CellSource, Shell
 from mlsys_labkit._base import probes
 
-__all__ = ["Examiner", "examine"]
-
 _TEXT = 2000
 
 

@@ -20,8 +20,6 @@ from pathlib import Path
 from mlsys_grading.examine.plan import ExaminerCell, StudentCell, SubmissionPlan
 from mlsys_grading.scratch import scratch_folder
 
-__all__ = ["Beside", "lay_out", "read_beside", "read_ordinary", "with_files"]
-
 MOST_BYTES = 16 << 20
 MOST_NAMES = 500
 _NAME = "files of the submission"

@@ -20,8 +20,6 @@ from mlsys_grading.boundary.allowance import Allowance
 from mlsys_grading.boundary.errors import BoundaryError
 from mlsys_grading.processes import waited_seconds
 
-__all__ = ["CellTimeoutError", "GraderLink"]
-
 _SOON_SECONDS = 0.02
 
 

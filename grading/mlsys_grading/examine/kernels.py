@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import ast
 
-__all__ = ["cuda_cell", "is_cuda", "is_triton"]
-
 _MAGIC = "%%cuda"
 
 

@@ -14,8 +14,6 @@ from typing import Any
 
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["UnreadableError", "cells_of", "read_cells"]
-
 MOST_BYTES = 64 << 20
 _MOST_CELLS = 5_000
 _KINDS = ("code", "markdown", "raw")

@@ -14,8 +14,6 @@ from typing import Any, Literal
 
 from IPython.core.inputtransformer2 import TransformerManager
 
-__all__ = ["ExaminerCell", "StudentCell", "SubmissionPlan", "bindings", "bound_names", "make_plan", "parsed"]
-
 NotebookCell = Mapping[str, Any]
 Kind = Literal["locked", "solution", "test"]
 

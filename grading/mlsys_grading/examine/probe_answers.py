@@ -16,8 +16,6 @@ from mlsys_grading.examine.grader_link import GraderLink
 if TYPE_CHECKING:
     from mlsys_grading.counters.relay import RankRelay
 
-__all__ = ["ProbeAnswers"]
-
 _CALL_TRACED = "mlsys_labkit.memory.call_traced"
 _RUN_RANKS = "mlsys_labkit.checks.ranks.run_ranks"
 

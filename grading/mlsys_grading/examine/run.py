@@ -25,8 +25,6 @@ from mlsys_grading.sandbox.confine import FAILED, Sandbox
 from mlsys_grading.sandbox.watch import tree
 from mlsys_grading.time_limits import TimeLimits
 
-__all__ = ["Examined", "examine_submission"]
-
 _GRACE_SECONDS = 10.0
 _BY_A_CELL = ("memory", "processes", "busy")
 

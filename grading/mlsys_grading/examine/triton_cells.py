@@ -24,8 +24,6 @@ from mlsys_grading.examine.written_values import NotWrittenError, value_of
 from mlsys_labkit.triton_trace.errors import RefusedSourceError
 from mlsys_labkit.triton_trace.source import WithheldName
 
-__all__ = ["TritonCells"]
-
 _MODULES = ("math", "numpy", "itertools", "torch", "triton", "triton.language", "triton.language.math")
 _DROPPED = ("prune_configs_by", "do_bench", "warmup", "rep", "use_cuda_graph")  # only how configurations are timed
 _OF_JIT = ("do_not_specialize", "do_not_specialize_on_alignment", "noinline", "debug")

@@ -18,8 +18,6 @@ from typing import Any
 
 from mlsys_labkit.triton_trace.source import WithheldName, name_set
 
-__all__ = ["NotWrittenError", "value_of"]
-
 _STEPS, _ITEMS, _BITS, _DEPTH = 20_000, 1_024, 4_096, 20
 _PLAIN = (bool, int, float, str, type(None))
 # Without round and pow: round(1, -10**9) takes minutes.

@@ -17,8 +17,6 @@ from mlsys_grading.gradebook.scores import Score
 from mlsys_grading.gradebook.sheet import Sheet, guarded, number, points_text
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["KEYS", "to_canvas"]
-
 KEYS = ("ID", "SIS User ID", "SIS Login ID")
 _PEOPLE = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
 _NAMES = ("Student", "LastName", "FirstName")

@@ -10,8 +10,6 @@ from mlsys_grading.gradebook.scores import Question, Score
 from mlsys_grading.gradebook.sheet import Sheet, guarded, number
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["CellChange", "MarksFile", "Roster", "columns_of", "fill", "place", "read_roster"]
-
 Roster = Mapping[str, Mapping[str, str]]
 
 

@@ -14,8 +14,6 @@ from mlsys_grading.gradebook.scores import Score
 from mlsys_grading.gradebook.sheet import Sheet, number, points_text
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["KEYS", "to_moodle"]
-
 KEYS = ("ID number", "Email address", "Username")
 _PEOPLE = ("First name", "Last name", "ID number", "Email address")
 _NAMES = ("First name", "Last name", "Surname", "Full name")

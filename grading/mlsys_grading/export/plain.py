@@ -9,8 +9,6 @@ from mlsys_grading.gradebook.grades_csv import grades_sheet
 from mlsys_grading.gradebook.scores import Score
 from mlsys_grading.gradebook.sheet import Sheet
 
-__all__ = ["to_plain"]
-
 
 def to_plain(scores: Sequence[Score], before: Sheet | None = None) -> MarksFile:
     """Make a row for each student and a column for each task, and compare them with the file written ``before``."""

@@ -17,8 +17,6 @@ from mlsys_grading.gradebook.scores import Score
 from mlsys_grading.gradebook.sheet import Sheet
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["export_verb"]
-
 
 def export_verb(arguments: Namespace) -> int:
     """Write marks into a CSV file, or print the changes that writing would make."""

@@ -22,8 +22,6 @@ from mlsys_grading.sandbox import cgroup
 from mlsys_grading.scratch import scratch_folder
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["Ended", "ForkServer", "ForkServerError", "Forked"]
-
 _KEPT: tuple[str, ...] = ("PATH", "HOME", "LANG", "LC_", "TZ", "TMPDIR", "XDG_CACHE_HOME", "LD_LIBRARY_PATH")
 _KEPT += (
     "PYTHON",

@@ -12,8 +12,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterable, Iterator
 
-__all__ = ["enlarge_pages", "large_ranges"]
-
 _LARGE_BYTES = 2 << 20
 _COLLAPSE = 25
 

@@ -9,8 +9,6 @@ from typing import Any
 from mlsys_grading.sandbox.confine import Sandbox
 from mlsys_grading.sandbox.limits import SandboxLimits
 
-__all__ = ["CLONE", "ForkRequest"]
-
 CLONE = b"clone "
 """In a request's place, before the path of the socket where a clone of the server is to listen."""
 

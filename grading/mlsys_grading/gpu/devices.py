@@ -17,8 +17,6 @@ from typing import Any
 from mlsys_grading.sandbox.confine import Sandbox
 from mlsys_labkit.errors import LabkitError, require
 
-__all__ = ["DeviceError", "DeviceUsage", "GpuDevice", "usage", "visible_devices"]
-
 _COMMON_FILES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
 # Without these cuInit fails with "operating system" (304).
 _COMMON_FOLDERS = (

@@ -17,8 +17,6 @@ from pathlib import Path
 
 from mlsys_grading.gpu.devices import DeviceError, DeviceUsage, GpuDevice, usage
 
-__all__ = ["lease"]
-
 _FOLDER = "/dev/shm/labkit-gpu-{user}"  # the same for every session and job of one user, and empty after a reboot
 _PATIENCE_SECONDS = 10.0  # the driver frees a killed process's memory some time after its end
 _LOOK_SECONDS = 0.2

@@ -10,8 +10,6 @@ from mlsys_grading.sandbox.limits import SandboxLimits
 from mlsys_grading.time_limits import TimeLimits
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["NAMESPACE", "Bounds"]
-
 NAMESPACE = "mlsys_grading"
 """Of the kit's own metadata in a notebook."""
 

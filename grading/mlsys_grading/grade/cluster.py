@@ -20,8 +20,6 @@ from typing import Any
 from mlsys_grading.grade.bounds import Bounds
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["DaskWorkers", "connected", "need_library"]
-
 _LOOK_SECONDS = 2.0
 _CONNECT_SECONDS = 10.0
 AGAIN = "grade again: what is graded is kept"

@@ -18,8 +18,6 @@ from mlsys_grading.grade.store import Store
 from mlsys_grading.lab import Lab
 from mlsys_grading.scratch import scratch_folder
 
-__all__ = ["in_words", "learnt"]
-
 
 def learnt(lab: Lab) -> dict[str, list[str]]:
     """Grade the lab's solution, and return its contract. Raises LabkitError if the solution loses points."""

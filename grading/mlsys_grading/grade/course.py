@@ -17,8 +17,6 @@ from mlsys_grading.grade.bounds import Bounds
 from mlsys_grading.grade.modules import modules_of
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["CourseFolder", "HandedIn", "LabSource"]
-
 _LONGEST_TIMESTAMP = 200
 
 

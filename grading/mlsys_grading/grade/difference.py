@@ -14,8 +14,6 @@ from mlsys_grading.files import write_atomic
 from mlsys_grading.gradebook.registered import RegisteredLab
 from mlsys_grading.gradebook.sheet import guarded
 
-__all__ = ["FOLDER", "Differences", "MarkChange", "changed_tasks", "shown_points", "tasks_of"]
-
 FOLDER = "regraded"
 _COLUMNS = ("student", "task", "before", "after", "score_before", "score_after")
 _MOST_LINES = 20

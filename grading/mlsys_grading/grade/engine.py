@@ -20,8 +20,6 @@ from mlsys_grading.grade.work import GradingWorker, infrastructure, work
 from mlsys_grading.result import Result
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["Done", "GradingEngine", "open_engine"]
-
 Work = Callable[[str], str]
 _TRIES = 2
 _TICK_SECONDS = 0.2

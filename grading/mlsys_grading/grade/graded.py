@@ -22,8 +22,6 @@ from mlsys_grading.lab import Cell, Lab, WrongAnswer, find_root, lab_names, read
 from mlsys_grading.result import Result
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["GradedLab", "labs_of"]
-
 
 @dataclass(frozen=True)
 class GradedLab:

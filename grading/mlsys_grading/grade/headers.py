@@ -11,8 +11,6 @@ from pathlib import Path
 
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["lent_headers"]
-
 _HIDDEN = ("/tmp", "/dev", "/proc", "/sandbox", "/mnt")  # a sandbox has its own of these
 _CUDA = "mlsys_labkit.cuda"
 

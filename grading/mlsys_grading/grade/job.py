@@ -19,8 +19,6 @@ from mlsys_grading.grade.bounds import Bounds
 from mlsys_grading.sandbox.limits import SandboxLimits
 from mlsys_grading.time_limits import TimeLimits
 
-__all__ = ["Bounds", "GradingJob", "versions"]
-
 Cell = Mapping[str, Any]
 
 

@@ -23,8 +23,6 @@ from mlsys_grading.gradebook.registered import RegisteredLab
 from mlsys_grading.gradebook.submission import match
 from mlsys_grading.result import Result
 
-__all__ = ["Ledger", "WrittenResult"]
-
 _OUT = ("autograded", "feedback")
 _RECEIPT, _LONGEST_RECEIPT = ("timestamp.txt", "submission_secret.txt"), 1000  # bytes
 

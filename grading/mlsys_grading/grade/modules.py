@@ -9,8 +9,6 @@ from typing import Any
 
 from IPython.core.inputtransformer2 import TransformerManager
 
-__all__ = ["modules_of"]
-
 _FIRST = "mlsys_grading.kernel.started"
 _ALWAYS = (
     _FIRST,

@@ -8,8 +8,6 @@ from typing import TextIO
 
 from mlsys_grading.report.clock import clock
 
-__all__ = ["Bar", "GradingProgress"]
-
 BAR_CELLS = 24
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from mlsys_grading.grade.bounds import Bounds
 from mlsys_grading.grade.course import LabSource
 from mlsys_grading.grade.engine import GradingEngine
-from mlsys_grading.grade.job import Bounds, GradingJob
+from mlsys_grading.grade.job import GradingJob
 from mlsys_grading.grade.store import Store
 from mlsys_labkit.errors import LabkitError
-
-__all__ = ["learn"]
 
 _REFERENCE = "the reference solution"
 _MOST_REASONS = 5

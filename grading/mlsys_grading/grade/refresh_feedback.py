@@ -11,8 +11,6 @@ from mlsys_grading.gradebook.course import course_settings
 from mlsys_grading.gradebook.gradebook import Gradebook
 from mlsys_grading.gradebook.registered import register
 
-__all__ = ["rewrite"]
-
 
 def rewrite(root: Path, lab: str, student: str = "") -> int:
     """Write the known results of one student or of all; nothing is executed. Returns the number of results.

@@ -17,8 +17,6 @@ from typing import Any
 from mlsys_grading.grade.cluster import DaskWorkers, connected, need_library
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["Settings", "kubernetes_spec", "read_settings", "slurm_cluster", "started"]
-
 _SCHEDULER = {"cpu": "1", "memory": "2Gi"}
 _DASK = {"distributed.scheduler.worker-ttl": "2 minutes"}  # a worker that is silent for so long is given up
 

@@ -11,8 +11,6 @@ from typing import Any
 from mlsys_grading.files import write_atomic, write_if_changed
 from mlsys_grading.result import Result
 
-__all__ = ["Store"]
-
 FOLDER = ".mlsys-grading"
 
 

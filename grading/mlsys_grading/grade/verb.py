@@ -34,8 +34,6 @@ from mlsys_grading.sandbox.root import shown_with
 from mlsys_labkit._base.limits import usable_cores
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["grade_verb"]
-
 _WARNING = (
     "labkit: WARNING: --no-sandbox: students' code runs with your rights: it can read every file that you can, other "
     "students' work and the gradebook too. The gradebook notes it."

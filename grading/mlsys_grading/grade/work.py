@@ -20,14 +20,13 @@ from mlsys_grading.examine.run import Examined, examine_submission
 from mlsys_grading.fork_server.client import ForkServer, ForkServerError
 from mlsys_grading.gpu.devices import GpuDevice, visible_devices
 from mlsys_grading.gpu.lease import lease
+from mlsys_grading.grade.bounds import Bounds
 from mlsys_grading.grade.headers import lent_headers
-from mlsys_grading.grade.job import Bounds, GradingJob, versions
+from mlsys_grading.grade.job import GradingJob, versions
 from mlsys_grading.result import Result
 from mlsys_grading.sandbox.confine import Sandbox, refusal
 from mlsys_grading.sandbox.root import readable_paths
 from mlsys_labkit.errors import LabkitError
-
-__all__ = ["GradingWorker", "infrastructure", "work"]
 
 Devices = Callable[[], Sequence[GpuDevice]]
 Lease = Callable[[Sequence[GpuDevice]], AbstractContextManager[GpuDevice]]

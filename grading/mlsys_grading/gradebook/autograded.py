@@ -17,8 +17,6 @@ from mlsys_grading.gradebook.submission import SubmittedCell
 from mlsys_grading.gradebook.text import clean, one_line
 from mlsys_grading.result import CellMark, Result
 
-__all__ = ["autograded_files", "graded_notebook", "harmless"]
-
 MAX_PRINTED = 20_000
 _JOINER = "\u2060"
 _ACTIVE = [re.compile(pattern, re.IGNORECASE) for pattern in (r"(<)([a-z/!?])", r"(&)(#|\w+;)", r"(java|vb)(script)")]

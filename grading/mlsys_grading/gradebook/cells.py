@@ -27,8 +27,6 @@ from mlsys_grading.gradebook.database import upsert
 from mlsys_grading.gradebook.registered import RegisteredLab
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["CellRows", "Registration", "write_cells"]
-
 _ASSIGNMENT, _NOTEBOOK, _SOURCE, _BASE = (kind.__table__ for kind in (Assignment, Notebook, SourceCell, BaseCell))
 _SOURCES = select(_SOURCE.c.name, _SOURCE.c.source, _SOURCE.c.checksum)
 _KINDS: Mapping[str, Table] = {kind.__name__: kind.__table__ for kind in (GradeCell, SolutionCell, TaskCell)}

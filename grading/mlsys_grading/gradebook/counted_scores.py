@@ -12,8 +12,6 @@ from sqlalchemy.engine import Connection
 
 from mlsys_grading.gradebook.cells import CellRows
 
-__all__ = ["CellStanding", "Standing", "find_submission", "of_notebook", "read_standing", "total"]
-
 _GRADE, _COMMENT = Grade.__table__, Comment.__table__
 _SUBMITTED, _NOTEBOOK = SubmittedAssignment.__table__, SubmittedNotebook.__table__
 

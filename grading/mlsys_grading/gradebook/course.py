@@ -12,8 +12,6 @@ from pathlib import Path
 from mlsys_grading.gradebook.machine_marks import LatePenalty
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["CourseSettings", "course_settings"]
-
 
 @dataclass(frozen=True)
 class CourseSettings:

@@ -15,8 +15,6 @@ from sqlalchemy.exc import DatabaseError
 
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["GRADED", "open_database", "transaction", "upsert"]
-
 Kind = Literal["IMMEDIATE", "DEFERRED"]
 _BUSY_SECONDS = 60.0
 

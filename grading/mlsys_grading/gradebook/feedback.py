@@ -18,8 +18,6 @@ from mlsys_grading.gradebook.text import without_controls
 from mlsys_grading.report.templates import script, stylesheet
 from mlsys_grading.result import Result
 
-__all__ = ["feedback_page", "render"]
-
 MAX_ANSWER = 20_000
 _HERE = Path(__file__).parent
 

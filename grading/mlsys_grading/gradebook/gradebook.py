@@ -21,8 +21,6 @@ from mlsys_grading.gradebook.submission import SubmittedCell
 from mlsys_grading.result import Result
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["Gradebook", "RecordedMarks"]
-
 _SUBMITTED, _NOTEBOOK = SubmittedAssignment.__table__, SubmittedNotebook.__table__
 
 

@@ -11,8 +11,6 @@ from mlsys_grading.gradebook.scores import Score, questions_of, score_of
 from mlsys_grading.gradebook.sheet import Sheet, points_text
 from mlsys_grading.result import Result
 
-__all__ = ["GRADES", "grades_sheet", "scores_of", "write_grades"]
-
 GRADES = "grades"
 """The folder in the course's."""
 

@@ -17,8 +17,6 @@ from mlsys_grading.gradebook.database import GRADED, upsert
 from mlsys_grading.gradebook.submission import SubmittedCell
 from mlsys_grading.result import Result
 
-__all__ = ["LatePenalty", "add_submission", "write_job", "write_marks", "write_penalty"]
-
 _GRADE, _COMMENT = Grade.__table__, Comment.__table__
 _SUBMITTED, _NOTEBOOK = SubmittedAssignment.__table__, SubmittedNotebook.__table__
 _OF_CELL = ["cell_id", "notebook_id"]

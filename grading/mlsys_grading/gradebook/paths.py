@@ -7,8 +7,6 @@ from pathlib import Path
 
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["SubmissionPaths"]
-
 
 @dataclass(frozen=True)
 class SubmissionPaths:

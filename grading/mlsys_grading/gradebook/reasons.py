@@ -16,8 +16,6 @@ from mlsys_grading.gradebook.registered import RegisteredLab
 from mlsys_grading.gradebook.text import one_line, without_controls
 from mlsys_grading.result import CellMark, Result
 
-__all__ = ["Explanation", "MarkWords", "explain", "quotable", "reason"]
-
 MAX_PRINTED = 4_000
 _HIDDEN = (
     "Part of this test is hidden: if its visible part passes in your notebook, try other inputs, the smallest and the "

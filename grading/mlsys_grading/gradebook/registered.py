@@ -10,8 +10,6 @@ from typing import Any, Literal
 
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["Kind", "RegisteredCell", "RegisteredLab", "register"]
-
 Kind = Literal["test", "solution", "manual", "task", "locked"]
 _HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*$", re.MULTILINE)
 

@@ -10,8 +10,6 @@ from mlsys_grading.gradebook.registered import RegisteredLab
 from mlsys_grading.gradebook.sheet import points_text
 from mlsys_grading.result import Result
 
-__all__ = ["Question", "Score", "questions_of", "score_of"]
-
 
 @dataclass(frozen=True)
 class Question:

@@ -12,8 +12,6 @@ from pathlib import Path
 from mlsys_grading.files import write_if_changed
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["Sheet", "guarded", "number", "points_text"]
-
 _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
 _FORMULA = tuple("=+-@\t\r\0＝＋－＠")
 _BOM = "\ufeff"

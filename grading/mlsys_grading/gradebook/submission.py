@@ -15,8 +15,6 @@ from typing import Any, Literal
 from mlsys_grading.gradebook.registered import RegisteredCell, RegisteredLab
 from mlsys_grading.gradebook.text import clean
 
-__all__ = ["SubmittedCell", "match"]
-
 MAX_OWN_CELLS = 1_000
 MAX_CELL_CHARACTERS = 200_000
 MAX_CHARACTERS = 4_000_000

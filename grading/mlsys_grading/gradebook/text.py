@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["clean", "one_line", "without_controls"]
-
 MAX_LINE = 2_000
 _CUT = "\n[cut here: too long]"
 _CONTROLS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")

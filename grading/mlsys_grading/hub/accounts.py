@@ -22,8 +22,6 @@ from pathlib import Path
 from mlsys_grading.hub.settings import NAME
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["Accounts", "Person", "uid_of"]
-
 # systemd's table of uids leaves 1 879 048 192 to 2 147 352 575 to nobody: https://systemd.io/UIDS-GIDS
 _FIRST, _LAST = 1_900_000_000, 2_000_000_000
 # A user namespace has as many uids as /etc/subuid lends, from 1 on; 65 534 is nobody.

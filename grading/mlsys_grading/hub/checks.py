@@ -28,8 +28,6 @@ from mlsys_grading.lab import find_root
 from mlsys_labkit._frontends.doctor import CheckResult
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["check_all", "check_file"]
-
 _LEAST_BYTES = 1 << 30
 
 

@@ -25,8 +25,6 @@ from nbgrader.utils import parse_utc
 
 from mlsys_grading.hub.accounts import uid_of
 
-__all__ = ["Collect"]
-
 # Between nbgrader's look at the clock and the last file of a large submission on a crowded machine.
 _COPYING = timedelta(minutes=10)
 _MOST_FILES = 2000

@@ -21,8 +21,6 @@ from mlsys_grading.hub.settings import HubSettings
 from mlsys_grading.hub.spawner import entering
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["configure"]
-
 
 def configure(c: Any, settings: HubSettings) -> None:
     """Write ``settings`` into traitlets' config object ``c``.

@@ -25,8 +25,6 @@ from mlsys_grading.hub.settings import HubSettings
 from mlsys_grading.hub.spawner import entering, entry_for
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["Course", "configure_course"]
-
 # Modes of folders in the exchange, of which nbgrader checks the last nine bits. The sticky bit keeps students from
 # renaming folders of others. No student can list what others handed in, and names end in 72 random bits.
 _MODES = {"": 0o1777, "{}": 0o755, "{}/outbound": 0o755, "{}/inbound": 0o3733, "{}/feedback": 0o711}

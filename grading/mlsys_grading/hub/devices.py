@@ -19,8 +19,6 @@ from pathlib import Path
 from mlsys_grading import files, processes
 from mlsys_grading.gpu.devices import DeviceError, DeviceUsage, GpuDevice, usage, visible_devices
 
-__all__ = ["Devices", "Lease", "kind_of"]
-
 _START_SECONDS = 600.0  # longer than any start; then a lease without a process ends
 
 

@@ -21,8 +21,6 @@ from tornado import web
 from mlsys_grading.grade.refresh_feedback import rewrite
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["load_jupyter_server_extension"]
-
 _LABKIT = "import sys; from mlsys_labkit._frontends.cli import main; sys.exit(main())"
 
 

@@ -24,8 +24,6 @@ from mlsys_grading.hub.watcher import LimitWatcher
 from mlsys_grading.sandbox import cgroup, watch
 from mlsys_labkit._base import limits as machine
 
-__all__ = ["Enforcement", "ServerLimits", "confine", "enforcement", "release"]
-
 Resource = Literal["memory", "cpu", "pids"]
 _RESOURCES: tuple[Resource, ...] = ("memory", "cpu", "pids")
 _SERVER = "labkit-server-"

@@ -14,8 +14,6 @@ from traitlets import Unicode
 from mlsys_grading.hub.settings import NAME, HubSettings
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["ClassAuthenticator", "configure_login"]
-
 _SECRETS = ("client_secret", "password", "secret_key")
 _LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"  # none that is taken for another when read out
 

@@ -17,8 +17,6 @@ from mlsys_grading.hub.settings import HubSettings
 from mlsys_grading.sandbox.confine import refusal
 from mlsys_labkit._frontends.doctor import CheckResult, Status
 
-__all__ = ["CHECKS", "finding"]
-
 _IDS = 65_536
 _TIME_ERROR = 5  # adjtimex(2): nothing keeps the clock right
 _TIMEX_BYTES = 512  # struct timex is smaller; all zeros only asks

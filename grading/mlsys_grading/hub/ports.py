@@ -6,8 +6,6 @@ import random
 import socket
 from pathlib import Path
 
-__all__ = ["listeners", "unused_port"]
-
 _FIRST = 10_000
 _LISTENS = "0A"
 

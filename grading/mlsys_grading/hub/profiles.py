@@ -12,8 +12,6 @@ from mlsys_grading.hub.settings import HubSettings, ServerProfile
 from mlsys_grading.hub.spawner import LabSpawner, entering, refused
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["ProfileSpawner", "configure_profiles"]
-
 _FORM = "<fieldset><legend>What kind of server?</legend>{choices}</fieldset>"
 _CHOICE = """<div class="form-check">
 <input class="form-check-input" type="radio" name="profile" id="profile-{slug}" value="{slug}" required {checked}>

@@ -16,8 +16,6 @@ from tornado.ioloop import PeriodicCallback
 
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["KeptProxy", "proxy_command", "running"]
-
 _START_SECONDS = 300
 
 

@@ -18,8 +18,6 @@ from mlsys_grading import processes
 from mlsys_grading.hub.proxy import running
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["claim", "stop"]
-
 _claimed: dict[Path, IO[str]] = {}
 
 

@@ -11,8 +11,6 @@ from typing import Any
 
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["HubSettings", "ServerProfile", "read_settings"]
-
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}")
 _DEVICES = re.compile(r"(gpu|mig-\d+g\.\d+gb)?")
 _NAMED = "lower-case letters, digits and . _ - (at most 32)"

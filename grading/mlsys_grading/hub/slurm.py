@@ -18,8 +18,6 @@ from mlsys_grading.hub.settings import ServerProfile
 from mlsys_grading.hub.spawner import refused
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["SCRIPT", "SlurmLabSpawner", "slurm_traits"]
-
 SCRIPT = """#!/bin/bash
 #SBATCH --job-name=jupyter
 #SBATCH --output={{homedir}}/jupyter-%j.log

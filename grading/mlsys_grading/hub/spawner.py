@@ -25,8 +25,6 @@ from mlsys_grading.hub.ports import listeners, unused_port
 from mlsys_grading.hub.settings import HubSettings, ServerProfile
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["LabSpawner", "entering", "entry_for", "refused"]
-
 
 def entering(*command: str) -> list[str]:
     """Return the command line that runs ``command`` as a person, given an :class:`Entry` on its standard input."""

@@ -24,8 +24,6 @@ from tornado.log import app_log
 from mlsys_grading.processes import birth, kill_tree
 from mlsys_grading.sandbox import watch
 
-__all__ = ["LimitWatcher"]
-
 LOOK_SECONDS = 0.5
 _END_SECONDS = 10.0
 _MOST = 1000

@@ -33,8 +33,6 @@ from traitlets.config import Config
 
 from mlsys_grading.processes import thread_variables
 
-__all__ = ["CellKernel", "ZMQInteractiveShell", "kernel_of_this_process"]
-
 _INLINE = {"MPLBACKEND": "module://matplotlib_inline.backend_inline"}
 _PICTURES = frozenset({"image/png", "image/jpeg", "image/svg+xml", "application/pdf"})
 _TEXT_LIMIT = 4000

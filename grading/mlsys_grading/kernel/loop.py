@@ -11,8 +11,6 @@ from collections.abc import Coroutine
 from contextvars import Context, copy_context
 from typing import Any, TypeVar
 
-__all__ = ["ForkableLoop"]
-
 T = TypeVar("T")
 _TURNS = 5  # from a timer that is due, over the future it sets, to the task that waits for it
 

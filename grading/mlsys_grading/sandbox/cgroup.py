@@ -26,8 +26,6 @@ from pathlib import Path
 from mlsys_grading import scratch
 from mlsys_grading.sandbox.limits import SandboxLimits
 
-__all__ = ["Cgroup", "make", "remove", "settle", "siblings", "why_not", "write"]
-
 _CONTROLLERS = ("cpu", "memory", "pids")
 _OURS, _TREE = "labkit", "labkit-tree-"
 _PERIOD_US = 100_000

@@ -22,8 +22,6 @@ from mlsys_grading.sandbox.limits import SandboxLimits
 from mlsys_grading.sandbox.root import build_root, mount_processes, readable_paths, seal_root
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["FAILED", "Oversee", "Sandbox", "SandboxError", "keep_confined", "refusal", "start"]
-
 _OF_THE_TREE = kernel.NEW_PID | kernel.NEW_NET | kernel.NEW_IPC | kernel.NEW_UTS
 _INSIDE = 1000  # the user and group of the confined process, as seen from inside
 FAILED = 113

@@ -8,8 +8,6 @@ from __future__ import annotations
 import ctypes
 import os
 
-__all__ = ["drop_capabilities", "mount", "pivot_root", "prctl", "unmount", "unshare"]
-
 NEW_MOUNT, NEW_UTS, NEW_IPC = 0x20000, 0x4000000, 0x8000000
 NEW_USER, NEW_PID, NEW_NET = 0x10000000, 0x20000000, 0x40000000
 READ_ONLY, NO_SUID, NO_DEV, NO_EXEC, REMOUNT, BIND, RECURSIVE, PRIVATE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 18

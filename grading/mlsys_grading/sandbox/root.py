@@ -15,8 +15,6 @@ import mlsys_labkit
 from mlsys_grading.sandbox import kernel
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["build_root", "mount_processes", "readable_paths", "seal_root", "shown_with"]
-
 _SYSTEM: tuple[str, ...] = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/alternatives", "/etc/fonts")
 _SYSTEM += (
     "/etc/ld.so.cache",

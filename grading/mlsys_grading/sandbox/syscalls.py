@@ -29,8 +29,6 @@ import struct
 
 from mlsys_grading.sandbox import kernel
 
-__all__ = ["SUPPORTED", "install", "program"]
-
 # name -> number on x86_64, number on aarch64 (None: it has no such call)
 REFUSED: dict[str, tuple[int, int | None]] = {
     "acct": (163, 89),

@@ -13,8 +13,6 @@ from collections.abc import Container, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["held_bytes", "is_ending", "may_hold_bytes", "sockets_of", "tree"]
-
 _RESIDENT = ("VmRSS:", "VmSwap:", "HugetlbPages:")
 _OWN = ("Private_Clean:", "Private_Dirty:", "Private_Hugetlb:", "Swap:")
 _BLOCK = 512  # of st_blocks

@@ -10,8 +10,6 @@ from mlsys_labkit.cuda.kernel.arguments.parameters import Parameter
 from mlsys_labkit.cuda.kernel.kernel import Kernel
 from mlsys_labkit.cuda.profile import Profile
 
-__all__ = ["AbsentKernel", "broken_kernel", "unsolved_kernel"]
-
 _NEXT = "run that cell, and run this one again"
 
 

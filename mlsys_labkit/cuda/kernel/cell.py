@@ -12,8 +12,6 @@ from mlsys_labkit.cuda.kernel.kernel import Kernel
 from mlsys_labkit.cuda.source.source import Source
 from mlsys_labkit.cuda.source.stub import stub_line
 
-__all__ = ["cell_name", "compile_cell"]
-
 _USAGE = (
     "write %%cuda name [--graded] [--backend simulator|gpu] [-D SIZE=16] [kernel], such as: %%cuda matmul matmul<16>"
 )

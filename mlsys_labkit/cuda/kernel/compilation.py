@@ -24,8 +24,6 @@ from mlsys_labkit.cuda.source.kernels import choose_kernels
 from mlsys_labkit.cuda.source.source import Source
 from mlsys_labkit.cuda.source.stub import stub_line
 
-__all__ = ["BackendName", "Kernels", "compile", "compile_all"]
-
 BackendName = Literal["auto", "simulator", "gpu"]
 TextOrPath = str | os.PathLike[str]
 _FILE_NAME = re.compile(r"[^\n{}();]+\.(?:cuh?|cpp|cc|h)")

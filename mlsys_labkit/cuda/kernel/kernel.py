@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from mlsys_labkit.cuda.nvidia.nvrtc import CompiledSource
     from mlsys_labkit.cuda.nvidia.resources import Resources
 
-__all__ = ["Backend", "Kernel", "LaunchOptions"]
-
 Result = TypeVar("Result", covariant=True)
 
 

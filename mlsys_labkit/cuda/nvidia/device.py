@@ -13,8 +13,6 @@ from mlsys_labkit.cuda.nvidia.driver import Gpu
 from mlsys_labkit.cuda.shape import LaunchShape
 from mlsys_labkit.errors import MissingExtraError
 
-__all__ = ["the_gpu", "why_no_gpu"]
-
 _HINTS = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-gpu", "/proc/driver/nvidia")
 _PROBE = "__global__ void probe(int* x) { x[threadIdx.x] = threadIdx.x * 3 + 1; }"
 

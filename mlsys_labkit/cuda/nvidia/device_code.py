@@ -9,8 +9,6 @@ from collections.abc import Iterable, Sequence
 from mlsys_labkit.cuda.source.source import Edit, Source
 from mlsys_labkit.cuda.source.tokens import Token, blanked
 
-__all__ = ["without_host_code"]
-
 _DEVICE_WORDS = ("__global__", "__device__", "__constant__", "__shared__", "__managed__")
 
 

@@ -8,8 +8,6 @@ from typing import Literal
 
 from mlsys_labkit.cuda.errors import Diagnostic
 
-__all__ = ["JIT_MODE", "NAME_LOOKUP", "Complaint", "read_log"]
-
 JIT_MODE = re.compile(r"in JIT mode")
 """In an error that NVRTC alone makes: host code beside a kernel is no mistake."""
 

@@ -19,8 +19,6 @@ from mlsys_labkit.cuda.errors import CudaError, CudaKernelError, CudaLaunchError
 from mlsys_labkit.cuda.shape import LaunchShape
 from mlsys_labkit.errors import require
 
-__all__ = ["Gpu", "GpuMemory"]
-
 # Errors of a kernel after which the GPU context is unusable: CUDA Driver API, CUresult.
 _FATAL = {
     "CUDA_ERROR_ILLEGAL_ADDRESS": "read or wrote outside its arrays",

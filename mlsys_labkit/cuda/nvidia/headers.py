@@ -6,8 +6,6 @@ import functools
 from collections.abc import Mapping
 from importlib.resources import files
 
-__all__ = ["PRELUDE", "supplied_headers"]
-
 PRELUDE = "mlsys_labkit/nvcc.h"
 """Included before every source: what nvcc itself includes."""
 

@@ -13,8 +13,6 @@ from pathlib import Path
 
 from mlsys_labkit.errors import MissingExtraError
 
-__all__ = ["Nvrtc", "find_nvdisasm", "find_nvrtc", "toolkit_headers"]
-
 
 @dataclass(frozen=True)
 class Nvrtc:

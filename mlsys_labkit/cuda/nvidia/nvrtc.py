@@ -22,8 +22,6 @@ from mlsys_labkit.cuda.source.includes import included_files
 from mlsys_labkit.cuda.time_limits import compile_seconds
 from mlsys_labkit.errors import MissingExtraError
 
-__all__ = ["CompiledSource", "available", "check", "compile"]
-
 _FILE = "kernel.cu"
 _SUCCESS = "NVRTC_SUCCESS"
 _ROUNDS = 4  # of removing host code: an error in one place can hide errors further on

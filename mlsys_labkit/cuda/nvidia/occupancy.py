@@ -12,8 +12,6 @@ from types import MappingProxyType
 
 from mlsys_labkit.cuda.errors import CudaError, CudaLaunchError
 
-__all__ = ["LIMITS", "Occupancy", "SmLimits", "limits_of", "occupancy"]
-
 WARP_THREADS = 32
 
 

@@ -9,8 +9,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
-__all__ = ["printed_to_sys_stdout"]
-
 
 @contextlib.contextmanager
 def printed_to_sys_stdout() -> Iterator[None]:

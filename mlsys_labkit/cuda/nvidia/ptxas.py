@@ -13,8 +13,6 @@ from pathlib import Path
 from mlsys_labkit.cuda.errors import CudaError
 from mlsys_labkit.cuda.nvidia.libraries import find_nvdisasm
 
-__all__ = ["Usage", "constant_bytes", "disassemble", "read_report"]
-
 _ENTRY = re.compile(r"Compiling entry function '(?P<symbol>[^']+)' for '(?P<arch>\w+)'")
 _PROPERTIES = re.compile(r"Function properties for (?P<symbol>\S+)")
 _SPILLS = re.compile(

@@ -9,8 +9,6 @@ from mlsys_labkit.cuda.errors import CudaError
 from mlsys_labkit.cuda.nvidia import nvrtc, ptxas
 from mlsys_labkit.cuda.nvidia.occupancy import Occupancy, occupancy
 
-__all__ = ["Resources", "resources"]
-
 
 @dataclass(frozen=True)
 class Resources:

@@ -28,8 +28,6 @@ from mlsys_labkit.cuda.source.rewrite import rewrite as rewrite_for_gcc
 from mlsys_labkit.cuda.source.shared import dynamic_arrays
 from mlsys_labkit.cuda.source.source import Source
 
-__all__ = ["CompiledProgram", "ProgramSource", "compile_program", "runner"]
-
 _HOST = Path(__file__).parent / "native" / "host"
 _TEXTBOOK = _HOST.parent / "include" / "textbook"  # headers of textbooks: programs copied from a book come without them
 _PRELUDE = '#include "lk/prelude.h"\n#include "lk/export.h"\n#include "lk/host/runtime.h"\n'

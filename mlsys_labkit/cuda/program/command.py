@@ -8,8 +8,6 @@ from typing import Any, NoReturn
 
 from mlsys_labkit.errors import LabkitError
 
-__all__ = ["add_parser", "run_cell"]
-
 FAILED = 1
 
 

@@ -20,8 +20,6 @@ from mlsys_labkit.cuda.program.build import CompiledProgram, ProgramSource
 from mlsys_labkit.cuda.program.result import Launch
 from mlsys_labkit.cuda.program.rewrite import find_kernels
 
-__all__ = ["Story", "read_story"]
-
 _HOST = "host memory "  # marks an argument that points to it
 _HOST_END = 0x200000000000  # of the addresses that host pointers are moved to (native/host/launch_api.cpp)
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from mlsys_labkit.cuda.finding import KernelFinding
 from mlsys_labkit.cuda.profile import Profile
 
-__all__ = ["Launch", "ProgramResult"]
-
 
 @dataclass(frozen=True)
 class Launch:

@@ -13,8 +13,6 @@ from mlsys_labkit.cuda.source.kernels import read_header, template_parameters
 from mlsys_labkit.cuda.source.source import Edit, Source
 from mlsys_labkit.cuda.source.tokens import Token, closing_brackets, split_commas
 
-__all__ = ["DeviceLaunch", "KernelNames", "device_launches", "find_kernels", "rewrite"]
-
 _LAUNCH = re.compile(r"<<[ \t]*<")  # some editors write << <
 _END_OF_CONFIGURATION = re.compile(r">>[ \t]*>")
 _CAST = re.compile(r"\( (?:const )?void (?:const )?\* \) |(?:reinterpret|static)_cast < (?:const )?void \* > ")

@@ -24,8 +24,6 @@ from mlsys_labkit.cuda.program.records import read_story
 from mlsys_labkit.cuda.program.result import ProgramResult
 from mlsys_labkit.cuda.source.volatile import has_volatile_accesses
 
-__all__ = ["run_program"]
-
 OUTPUT_BYTES = 1 << 20  # of stdout, and of stderr: what a notebook can show
 _STOPPED = 124
 _GRACE_SECONDS = 2.0  # the time limit of a kernel is shorter, and its error names the line

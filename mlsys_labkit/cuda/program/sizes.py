@@ -7,8 +7,6 @@ from collections.abc import Mapping
 
 from mlsys_labkit.cuda.source.source import Source
 
-__all__ = ["with_defines"]
-
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?![\w(])", re.MULTILINE)
 # Both end with a declarator, the first of its declaration or behind a comma.
 _CONSTANT = (

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 from mlsys_labkit.cuda.source.source import Edit, Source
 
-__all__ = ["aligned_struct_edits", "alignment_edits"]
-
 _ALIGNMENTS = ("alignas", "__align__", "__attribute__")
 _SPECIFIERS = frozenset(("__shared__", "__device__", "__constant__", "extern", "static", "const", "volatile"))
 

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 
 from mlsys_labkit.cuda.source.source import Edit, Source
 
-__all__ = ["brace_edits"]
-
 _VECTOR = re.compile(r"(?:u?(?:char|short|int|long|longlong)|float|double)[234]")
 _ENDS = (";", "{", "}", ")", "else", "do")
 

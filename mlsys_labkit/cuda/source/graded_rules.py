@@ -16,8 +16,6 @@ from mlsys_labkit.cuda.source.reserved import is_cudas, is_reserved
 from mlsys_labkit.cuda.source.source import Source
 from mlsys_labkit.cuda.source.tokens import Token, closing_brackets, tokenize
 
-__all__ = ["Violation", "violations"]
-
 
 @dataclass(frozen=True, order=True)
 class Violation:

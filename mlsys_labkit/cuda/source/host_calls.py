@@ -11,8 +11,6 @@ from mlsys_labkit.cuda.errors import Diagnostic
 from mlsys_labkit.cuda.source.source import Source
 from mlsys_labkit.cuda.source.tokens import Token
 
-__all__ = ["host_calls"]
-
 _HEADERS = Path(__file__).parent.parent / "program" / "native" / "include" / "lk" / "host"
 _DECLARED = re.compile(r"\b(?:cuda|cublas|curand)[A-Z]\w*(?=\()")
 # Declared __device__ as well (cuda_device_runtime_api.h): nvcc takes them, and here they return cudaErrorNotSupported.

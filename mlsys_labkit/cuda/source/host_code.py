@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from mlsys_labkit.cuda.source.source import Source
 from mlsys_labkit.cuda.source.tokens import Token, blanked
 
-__all__ = ["without_host_code"]
-
 _DEVICE = re.compile(r"__(?:global|device|constant|shared|managed|grid_constant)__")
 _HOST_NAME = re.compile(
     r"main|cub|cuda[A-Z]\w*|cublas\w+|cufft\w+|cudnn\w+|pybind11|curand(?!State|Directions|Discrete)[A-Z]\w*|nvtx\w+"

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from mlsys_labkit.cuda.errors import CudaCompileError
 from mlsys_labkit.cuda.source.tokens import Token
 
-__all__ = ["KernelDefinition", "choose_kernels", "read_header", "read_kernels", "template_parameters"]
-
 _WITH_ARGUMENTS = (
     "__launch_bounds__",
     "__maxnreg__",

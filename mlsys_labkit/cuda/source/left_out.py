@@ -10,8 +10,6 @@ from mlsys_labkit.cuda.source.rewrite import rewrite
 from mlsys_labkit.cuda.source.shared import initialized_shared
 from mlsys_labkit.cuda.source.source import Source
 
-__all__ = ["explained", "launches", "left_out", "shared_values"]
-
 _FEATURES = (
     (
         r"\btexture\s*<|\bcudaTextureObject_t\b|\bcudaBindTexture\w*|\btex[123]D\w*\s*[<(]|\bcudaTextureDesc\b",

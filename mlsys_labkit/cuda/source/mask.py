@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from mlsys_labkit.cuda.source.tokens import Token, blanked, enabled_tokens, tokenize
 
-__all__ = ["mask"]
-
 
 def mask(text: str, tokens: Sequence[Token]) -> str:
     """Return the code alone, directives included, at the same positions and on the same lines.

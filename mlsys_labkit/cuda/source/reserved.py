@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["is_cudas", "is_reserved"]
-
 _RESERVED = re.compile(r"__|_[A-Z]|\w*__")
 
 # CUDA C++ programming guide, "C++ language extensions", and CUDA math API, "Intrinsics".

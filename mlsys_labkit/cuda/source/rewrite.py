@@ -8,8 +8,6 @@ from mlsys_labkit.cuda.source.source import Source
 from mlsys_labkit.cuda.source.special_registers import register_edits
 from mlsys_labkit.cuda.source.unroll import unroll_edits
 
-__all__ = ["rewrite"]
-
 _PASSES = (unroll_edits, alignment_edits, register_edits, brace_edits, aligned_struct_edits)
 
 

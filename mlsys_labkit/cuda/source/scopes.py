@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from mlsys_labkit.cuda.source.tokens import Token
 
-__all__ = ["ANONYMOUS", "namespaces"]
-
 ANONYMOUS = ""  # the name of a namespace without one
 
 

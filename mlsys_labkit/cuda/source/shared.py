@@ -8,8 +8,6 @@ from mlsys_labkit.cuda.source.scopes import ANONYMOUS
 from mlsys_labkit.cuda.source.source import Source
 from mlsys_labkit.cuda.source.tokens import Token
 
-__all__ = ["SYMBOL", "dynamic_arrays", "initialized_shared"]
-
 SYMBOL = "lk_dynamic_shared"  # the one array that all dynamic arrays are names of
 
 

@@ -11,8 +11,6 @@ from mlsys_labkit.cuda.source.mask import mask
 from mlsys_labkit.cuda.source.scopes import namespaces
 from mlsys_labkit.cuda.source.tokens import Token, closing_brackets, code_tokens, enabled_tokens, tokenize
 
-__all__ = ["Edit", "Source"]
-
 Edit = tuple[int, int, str]  # replace the characters from start to end by a text with as many line breaks
 
 

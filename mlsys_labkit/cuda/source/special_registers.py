@@ -7,8 +7,6 @@ from collections.abc import Iterator
 
 from mlsys_labkit.cuda.source.source import Edit, Source
 
-__all__ = ["ASSEMBLY", "register_edits"]
-
 ASSEMBLY = ("asm", "__asm__", "__asm")
 
 _AXES = {

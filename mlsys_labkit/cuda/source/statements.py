@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from mlsys_labkit.cuda.source.source import Source
 
-__all__ = ["statement_end"]
-
 
 def statement_end(source: Source, begin: int) -> int:
     """Return the index in ``source.code`` just behind the statement that begins at ``begin``.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["CPP_STUB", "stub_line"]
-
 CPP_STUB = '// YOUR CODE HERE, in place of the next line\n#error "not written yet"'
 """What a lab shows in place of a solution in C++."""
 # The second is Python code, which nbgrader puts into every cell of a Python notebook by default.

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Kind", "Token", "blanked", "closing_brackets", "code_tokens", "enabled_tokens", "split_commas", "tokenize"]
-
 Kind = Literal["identifier", "number", "string", "character", "punctuation", "comment", "directive", "space"]
 
 _DEPTH = {"<": 1, "(": 1, "[": 1, "{": 1, ">": -1, ")": -1, "]": -1, "}": -1}

@@ -9,8 +9,6 @@ from mlsys_labkit.cuda.source.source import Edit, Source
 from mlsys_labkit.cuda.source.statements import statement_end
 from mlsys_labkit.cuda.source.tokens import Token
 
-__all__ = ["unroll_edits"]
-
 BUDGET = 4096  # tokens that a loop may become with all loops inside it: an 8 x 8 tile of products is 1100
 UNKNOWN_TRIPS = 16  # for a loop whose count depends on a template argument, or is known only at run time
 IN_MACRO = 8  # for loops in a macro, whose place is not known

@@ -5,8 +5,6 @@ from __future__ import annotations
 from mlsys_labkit.cuda.source.source import Source
 from mlsys_labkit.cuda.source.special_registers import ASSEMBLY
 
-__all__ = ["has_volatile_accesses"]
-
 
 def has_volatile_accesses(source: Source) -> bool:
     """Return whether memory is accessed as volatile.

@@ -16,8 +16,6 @@ from mlsys_labkit.serving.server.prometheus import CONTENT_TYPE, exposition
 from mlsys_labkit.serving.server.protocol import ApiError, no_such_model, read_completion
 from mlsys_labkit.serving.server.worker import EngineThread
 
-__all__ = ["Endpoint", "make_app"]
-
 MOST_JOBS = 1024
 SLOWEST_SECONDS = 60.0  # a client that reads nothing for so long is disconnected
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from mlsys_labkit.serving.engine import Engine
     from mlsys_labkit.serving.server.job import Served
 
-__all__ = ["add_parser"]
-
 TINY = "mlsys-tiny"
 LEAKED = 1
 DEFAULT_CACHE_BYTES = 256 << 20

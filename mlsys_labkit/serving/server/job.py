@@ -18,8 +18,6 @@ from mlsys_labkit.serving.server.worker import EngineThread, RefusedRequest
 if TYPE_CHECKING:
     from mlsys_labkit.lm.checkpoint import TextCodec
 
-__all__ = ["Choice", "ClientGone", "Job", "Prompt", "Served", "tokenize"]
-
 
 class ClientGone(Exception):
     """The exception for a client that has disconnected."""

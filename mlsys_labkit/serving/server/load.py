@@ -19,8 +19,6 @@ from mlsys_labkit.errors import LabkitError, require
 from mlsys_labkit.serving.metrics import Latency, RunMetrics
 from mlsys_labkit.serving.records import Request
 
-__all__ = ["Load", "add_parser", "drive"]
-
 FAILED = 1
 _ANSWER_SECONDS = 3600.0
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from mlsys_labkit.serving.server.worker import Counts
 
-__all__ = ["CONTENT_TYPE", "exposition"]
-
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 

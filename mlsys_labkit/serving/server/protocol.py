@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["ApiError", "Completion", "read_completion"]
-
 MOST_STOPS = 4
 MOST_PROMPTS = 128
 _NEUTRAL: dict[str, tuple[Any, ...]] = {  # fields of the API that this engine cannot serve, and their neutral values

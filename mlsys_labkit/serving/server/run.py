@@ -19,8 +19,6 @@ from mlsys_labkit.serving.server.app import Endpoint, make_app
 from mlsys_labkit.serving.server.job import Served
 from mlsys_labkit.serving.server.worker import EngineThread
 
-__all__ = ["Stop", "bind", "serve", "stop_on_signals"]
-
 DRAIN_SECONDS = 10.0
 CLOSE_SECONDS = 2.0
 MOST_BODY_BYTES = 4 << 20

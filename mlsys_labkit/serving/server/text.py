@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mlsys_labkit.lm.checkpoint import TextCodec
 
-__all__ = ["StopFinder", "TextStream"]
-
 _BROKEN = "\ufffd"  # decoders write it for bytes that are no character, or no complete one
 _CONTEXT = 6  # tokens before the text, because some decoders trim the first space of what they decode
 

@@ -15,8 +15,6 @@ from mlsys_labkit.serving.engine import Engine
 from mlsys_labkit.serving.errors import RequestError
 from mlsys_labkit.serving.records import Output, Request
 
-__all__ = ["Counts", "EngineThread", "RefusedRequest"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -28,8 +28,6 @@ from mlsys_labkit.triton_trace.recorder import Line
 from mlsys_labkit.triton_trace.rules import require_solved
 from mlsys_labkit.triton_trace.source import KernelSource
 
-__all__ = ["Compiled", "Stage", "compile_for"]
-
 Stage = Literal["ttir", "ttgir", "llir", "ptx"]
 _PROCESS = Path(__file__).with_name("process.py")
 _ERROR = re.compile(r"^(?P<file>.+?):(?P<line>\d+):\d+: error: (?P<reason>.*)$", re.MULTILINE)

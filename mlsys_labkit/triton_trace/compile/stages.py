@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 
 from mlsys_labkit.triton_trace.recorder import Line
 
-__all__ = ["STAGES", "lines_of"]
-
 Lines = Mapping[Line, tuple[int, ...]]
 _ALIAS = re.compile(r"^#(loc\w*) = loc\((.*)\)$")
 _PLACE = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):\d+')

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from mlsys_labkit.triton_trace.count.log import AccessLog, Units
 
-__all__ = ["Board", "unlike"]
-
 _SPARSE = 16  # above this ratio of all units to touched ones, only touched units get a place
 
 

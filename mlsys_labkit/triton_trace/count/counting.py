@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from mlsys_labkit.triton_trace.interpret.memory import DISTANCE, region_number
 from mlsys_labkit.triton_trace.recorder import Kind, Line, Program, RawAccess, Report, TracedLaunch
 
-__all__ = ["CountingRecorder"]
-
 
 class _Shape:
     """Positions of the active elements of an access, relative to the first of them."""

@@ -13,8 +13,6 @@ from mlsys_labkit.triton_trace.count.log import AccessLog
 from mlsys_labkit.triton_trace.interpret.memory import region_number
 from mlsys_labkit.triton_trace.recorder import Argument, Kind, Line
 
-__all__ = ["Access", "ArrayTraffic", "accesses", "alike", "arrays"]
-
 _READS = ("load", "atomic")
 _WRITES = ("store", "atomic")
 

@@ -7,8 +7,6 @@ from typing import Literal
 
 from mlsys_labkit.triton_trace.recorder import Line, Program
 
-__all__ = ["AccessFinding", "Severity"]
-
 Severity = Literal["error", "performance", "information"]
 
 

@@ -18,8 +18,6 @@ from mlsys_labkit.triton_trace.interpret.memory import region_number
 from mlsys_labkit.triton_trace.recorder import Argument, Line
 from mlsys_labkit.triton_trace.source import KernelSource
 
-__all__ = ["findings"]
-
 _VERB = {"load": "reads", "store": "writes", "atomic": "updates"}
 _AGAIN = {"load": ("loaded", "loads"), "store": ("stored", "stores")}
 

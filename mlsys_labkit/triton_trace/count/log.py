@@ -13,8 +13,6 @@ from mlsys_labkit.triton_trace.interpret.memory import region_number
 from mlsys_labkit.triton_trace.launch.client import LaunchOutcome
 from mlsys_labkit.triton_trace.recorder import Argument, Kind, Line, Program
 
-__all__ = ["AccessLog", "Shape", "Site", "Units"]
-
 Units = NDArray[np.int64]
 
 

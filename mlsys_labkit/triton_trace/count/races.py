@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from mlsys_labkit.triton_trace.count.allocation_units import Board, unlike
 from mlsys_labkit.triton_trace.count.log import AccessLog
 
-__all__ = ["Race", "races"]
-
 Rows = NDArray[np.int64]
 _UNORDERED_WITH = {"store": ("store", "load", "atomic"), "atomic": ("load",)}
 

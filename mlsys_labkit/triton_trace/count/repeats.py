@@ -12,8 +12,6 @@ from mlsys_labkit.triton_trace.count.counts import alike
 from mlsys_labkit.triton_trace.count.log import AccessLog
 from mlsys_labkit.triton_trace.recorder import Kind
 
-__all__ = ["Repeat", "repeats"]
-
 
 @dataclass
 class Repeat:

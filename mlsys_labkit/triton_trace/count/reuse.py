@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from mlsys_labkit.triton_trace.count.log import AccessLog
 
-__all__ = ["LINE_BYTES", "Reuse", "reuse"]
-
 LINE_BYTES = 128  # a line of an NVIDIA L2
 
 

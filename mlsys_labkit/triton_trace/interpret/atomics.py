@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from mlsys_labkit.triton_trace.interpret.memory import LaunchMemory, Reach
 from mlsys_labkit.triton_trace.interpret.narrow_floats import Narrow
 
-__all__ = ["atomic"]
-
 Array = NDArray[Any]
 
 

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from mlsys_labkit.triton_trace.interpret.private import Handle
 from mlsys_labkit.triton_trace.interpret.run import Refused
 
-__all__ = ["plain", "reduce", "scan", "shape_of"]
-
 
 def plain(value: Any) -> Any:
     """Return the value of a tl.constexpr, and any other value as it is."""

@@ -35,8 +35,6 @@ from mlsys_labkit.triton_trace.interpret.run import InterpreterRun, Refused
 from mlsys_labkit.triton_trace.recorder import Kind
 from mlsys_labkit.triton_trace.source import name_set
 
-__all__ = ["Builder"]
-
 Array = NDArray[Any]
 
 

@@ -11,8 +11,6 @@ from mlsys_labkit.triton_trace.interpret.blocks import shape_of
 from mlsys_labkit.triton_trace.interpret.run import Refused
 from mlsys_labkit.triton_trace.source import language_name
 
-__all__ = ["carried", "variables"]
-
 _COMPILER = "Triton's compiler refuses that"
 
 

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["receive", "send"]
-
 
 def send(connection: Connection, message: dict[str, Any], arrays: dict[str, NDArray[Any]] | None = None) -> None:
     buffer = io.BytesIO()

@@ -12,8 +12,6 @@ from mlsys_labkit.triton_trace.errors import TritonKernelError
 from mlsys_labkit.triton_trace.interpret.handles import handle_of
 from mlsys_labkit.triton_trace.interpret.private import PAD_NAN, Handle
 
-__all__ = ["Descriptor"]
-
 
 class Descriptor:
     """A block anywhere in a strided array, from ``tl.make_tensor_descriptor`` or ``tl.make_block_ptr``."""

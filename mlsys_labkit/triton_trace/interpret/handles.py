@@ -12,8 +12,6 @@ from mlsys_labkit.triton_trace.interpret.narrow_floats import NARROW, Narrow
 from mlsys_labkit.triton_trace.interpret.private import Handle, storage_dtype
 from mlsys_labkit.triton_trace.interpret.run import Refused
 
-__all__ = ["dtype_of", "handle_of", "narrow_of", "numbers_of", "operand_of"]
-
 Array = NDArray[Any]
 _FOREIGN = {"fp8e4b15": "NVIDIA has dropped it", "fp8e4b8": "only AMD has it", "fp8e5b16": "only AMD has it"}
 

@@ -18,8 +18,6 @@ from mlsys_labkit.triton_trace.recorder import Argument, Program, Recorder, Trac
 from mlsys_labkit.triton_trace.rules import check_rules
 from mlsys_labkit.triton_trace.source import KernelSource, Name, constant
 
-__all__ = ["Interpreter"]
-
 
 class Interpreter:
     """An interpreter of launches, one after the other, in a process that does nothing else."""

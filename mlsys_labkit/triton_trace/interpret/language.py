@@ -24,8 +24,6 @@ from mlsys_labkit.triton_trace.interpret.rewrite import compiled
 from mlsys_labkit.triton_trace.interpret.run import Refused
 from mlsys_labkit.triton_trace.source import Function, KernelSource, Name, constant
 
-__all__ = ["Language"]
-
 
 class Language:
     """A factory of Python functions from kernels' sources; one per process.

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["DISTANCE", "LaunchMemory", "MemoryRegion", "Reach", "region_number"]
-
 DISTANCE = 1 << 40  # between arrays: an access outside one array never lands in another
 _PADDING = 16
 _POISON = 0x5A

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from mlsys_labkit.formats import FloatFormat
 
-__all__ = ["NARROW", "Narrow", "fused_multiply_add", "round_to_odd"]
-
 Floats = NDArray[np.floating[Any]]
 
 

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 
 from mlsys_labkit.triton_trace.interpret.private import Handle
 
-__all__ = ["Overflow", "follow", "overflow_of"]
-
 _KEY = "labkit overflow"
 _EXACT = {"create_add": np.add, "create_sub": np.subtract, "create_mul": np.multiply}
 _KEPT = ("reshape", "trans", "expand_dims", "broadcast", "splat", "unsplat", "join", "cat", "int_cast", "addptr")

@@ -10,8 +10,6 @@ from __future__ import annotations
 import ast
 from types import CodeType
 
-__all__ = ["compiled"]
-
 
 class _Rewriter(ast.NodeTransformer):
     """A transformer of one function; ``checks_loops`` is False for Triton's own functions."""

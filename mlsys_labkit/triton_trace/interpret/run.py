@@ -18,8 +18,6 @@ from mlsys_labkit.triton_trace.interpret.narrow_floats import Narrow
 from mlsys_labkit.triton_trace.recorder import Argument, Kind, Line, Program, RawAccess, Recorder
 from mlsys_labkit.triton_trace.source import KernelSource
 
-__all__ = ["InterpreterRun", "Refused"]
-
 Addresses = NDArray[np.uint64]
 Mask = NDArray[np.bool_] | None
 

@@ -14,8 +14,6 @@ from mlsys_labkit.triton_trace.interpret.memory import DISTANCE, MemoryRegion
 from mlsys_labkit.triton_trace.recorder import Argument
 from mlsys_labkit.triton_trace.source import Function, constant, language_name, layers, name_set
 
-__all__ = ["OPTIONS", "Packed", "bind", "grid_of", "pack", "wrapped"]
-
 # Keywords that Triton takes beside the parameters: choices of code generation that do not change the results.
 OPTIONS = name_set("""
     num_warps num_stages num_ctas maxnreg enable_fp_fusion launch_cooperative_grid launch_pdl debug sanitize_overflow

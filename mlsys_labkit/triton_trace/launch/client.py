@@ -27,8 +27,6 @@ from mlsys_labkit.triton_trace.interpret import channel
 from mlsys_labkit.triton_trace.launch.arguments import Packed
 from mlsys_labkit.triton_trace.source import KernelSource
 
-__all__ = ["LaunchOutcome", "Order", "TritonWorker", "require_triton"]
-
 Order = Literal["ascending", "reversed"] | int
 _START_SECONDS = 60.0
 _SLICE_SECONDS = 0.1

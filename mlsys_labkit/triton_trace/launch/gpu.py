@@ -9,8 +9,6 @@ from typing import Any
 from mlsys_labkit.errors import require
 from mlsys_labkit.timing import bench
 
-__all__ = ["LaunchArguments", "timed"]
-
 
 @dataclass(frozen=True)
 class LaunchArguments:

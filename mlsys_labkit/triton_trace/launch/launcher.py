@@ -16,9 +16,6 @@ from mlsys_labkit.triton_trace.launch.client import LaunchOutcome, Order, Triton
 from mlsys_labkit.triton_trace.rules import check_rules
 from mlsys_labkit.triton_trace.source import KernelSource
 
-__all__ = ["TritonLauncher", "has_gpu", "install", "launching", "reachable"]
-
-
 _DEVICE_FILES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")  # NVIDIA's, WSL's, AMD's
 
 Through = Callable[[Any, Any, tuple[Any, ...], dict[str, Any]], None]

@@ -34,7 +34,8 @@ def annotated_source(
     Raises LabkitError for anything but a profile, another ``heat``, or a line that the source does not have.
 
     Example:
-        >>> from mlsys_labkit.cuda.profile import LineCount, Profile
+        >>> from mlsys_labkit.cuda.counters import LineCount
+        >>> from mlsys_labkit.cuda.profile import Profile
         >>> source = "__global__ void fill(float* x) { x[threadIdx.x] = 1; }"
         >>> stores = LineCount(1, "fill", "global", "store", 4, 1, 32, 4, 0, 4, 0, 4, 32)
         >>> annotated_source(Profile("fill", source, (1, 1, 1), (32, 1, 1), 0, (stores,)))

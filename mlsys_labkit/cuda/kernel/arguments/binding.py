@@ -23,8 +23,6 @@ from mlsys_labkit.cuda.kernel.arguments.scalars import shown, value_bytes
 from mlsys_labkit.cuda.kernel.simulator.client import DeviceBuffer
 from mlsys_labkit.cuda.kernel.simulator.decode import NamedRange
 
-__all__ = ["BoundArguments", "bind"]
-
 LARGEST_BYTES = 32_764  # of all arguments, since CUDA 12.1 on sm_70 and newer
 _FIRST_ADDRESS = 1 << 32  # a smaller int is a number, not an address
 

@@ -9,8 +9,6 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from mlsys_labkit.cuda.errors import CudaError
 
-__all__ = ["DeviceArray", "empty", "to_device", "zeros"]
-
 
 class DeviceArray:
     """A contiguous array in device memory: a GPU's where kernels run on one by themselves, else the simulator's.

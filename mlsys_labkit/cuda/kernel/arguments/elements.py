@@ -9,8 +9,6 @@ import numpy as np
 from mlsys_labkit.cuda.errors import CudaArgumentError
 from mlsys_labkit.cuda.kernel.arguments.parameters import Parameter
 
-__all__ = ["check_elements"]
-
 # The elements of CUDA's vector types such as float4: numpy's kind and bytes.
 _VECTOR_BASES = {
     "char": ("i", 1),

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from mlsys_labkit.cuda.errors import CudaArgumentError
 
-__all__ = ["HostArray", "as_host_array"]
-
 
 @dataclass(frozen=True)
 class HostArray:

@@ -9,8 +9,6 @@ from typing import Literal, cast
 
 from mlsys_labkit.cuda.source.tokens import split_commas
 
-__all__ = ["Kind", "Parameter", "parameter_names", "read_parameters", "signature"]
-
 Kind = Literal["pointer", "integer", "unsigned", "float", "half", "bfloat16", "bool", "record", "void"]
 
 

@@ -12,8 +12,6 @@ import numpy as np
 from mlsys_labkit.cuda.errors import CudaArgumentError
 from mlsys_labkit.cuda.kernel.arguments.parameters import Parameter
 
-__all__ = ["shown", "value_bytes"]
-
 _INTEGER = {1: "b", 2: "h", 4: "i", 8: "q"}
 _FLOAT = {4: "f", 8: "d"}
 

@@ -31,8 +31,6 @@ from mlsys_labkit.cuda.profile import Profile
 from mlsys_labkit.cuda.shape import LaunchShape
 from mlsys_labkit.cuda.source.source import Source
 
-__all__ = ["GpuBackend"]
-
 PROFILED_BLOCKS = 256  # of a large grid: they usually include every kind of block, and take seconds instead of hours
 _GRID_WORDS = ("this_grid", "grid_group")  # their use requires a cooperative launch, with all blocks resident at once
 

@@ -36,8 +36,6 @@ from mlsys_labkit.cuda.shape import LaunchShape
 from mlsys_labkit.cuda.source.volatile import has_volatile_accesses
 from mlsys_labkit.cuda.time_limits import launch_seconds
 
-__all__ = ["SimulatedModule"]
-
 _PLAIN = LaunchOptions()
 MOST_STATIC_BYTES = 48 << 10
 _LOOK_SECONDS = 60.0  # between two checks that kernel.so is still in the cache; a check also counts as a use

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from mlsys_labkit.cuda.finding import KernelFinding
 from mlsys_labkit.cuda.kernel.simulator.decode import NamedRange, RecordedLaunch, written_bytes
 
-__all__ = ["unrecorded_stores"]
-
 
 def unrecorded_stores(
     result: RecordedLaunch, before: Mapping[NamedRange, NDArray[Any]], after: Mapping[NamedRange, NDArray[Any]]

@@ -18,8 +18,6 @@ from mlsys_labkit.cuda.errors import CudaCompileError, CudaError
 from mlsys_labkit.cuda.kernel.gcc.toolchain import Toolchain
 from mlsys_labkit.cuda.time_limits import compile_seconds
 
-__all__ = ["CompilerFailed", "result", "run", "said_by", "started", "threads"]
-
 # The system may hand Ctrl-C to any thread, and only the main one acts on it, when it next runs: no wait is longer.
 _PULSE_SECONDS = 0.2
 _T = TypeVar("_T")

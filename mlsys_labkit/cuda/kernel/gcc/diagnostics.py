@@ -8,8 +8,6 @@ from dataclasses import replace
 
 from mlsys_labkit.cuda.errors import CudaCompileError, Diagnostic
 
-__all__ = ["compile_error", "read_diagnostics"]
-
 _PLACE = r"(?P<file>[^\s:][^:]*):(?P<line>\d+):(?:(?P<column>\d+):)?"
 _MESSAGE = re.compile(rf"^{_PLACE} (?P<kind>fatal error|error|note): (?P<text>.*)$")
 _REQUIRED = re.compile(rf"^{_PLACE}\s+(?:required from|in .constexpr. expansion)")

@@ -7,8 +7,6 @@ from pathlib import Path
 
 from mlsys_labkit.cuda.kernel.gcc.toolchain import Toolchain
 
-__all__ = ["INCLUDES", "NATIVE", "RUNTIME", "Build", "compile_flags", "link_flags"]
-
 _ROOM = Path(__file__).parents[2]
 NATIVE = (_ROOM / "kernel" / "native", _ROOM / "program" / "native")
 """The kit's own C++: of kernels, and of whole programs."""

@@ -14,8 +14,6 @@ from mlsys_labkit.cuda.kernel.gcc.unit import Unit
 from mlsys_labkit.cuda.source.graded_rules import violations
 from mlsys_labkit.cuda.source.source import Source
 
-__all__ = ["check_module", "check_text"]
-
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b.*$", re.MULTILINE)
 _MARKER = re.compile(r'^# (\d+) "([^"]*)"')
 _OURS = re.compile(r"lk_(?:run_\d+|describe_\d+|kernel_count|shared_anchor|dynamic_shared)")

@@ -16,17 +16,6 @@ from mlsys_labkit.cuda.kernel.gcc.flags import INCLUDES, RUNTIME, Build, compile
 from mlsys_labkit.cuda.kernel.gcc.toolchain import Toolchain
 from mlsys_labkit.cuda.source.source import Source
 
-__all__ = [
-    "HEADER",
-    "PRELUDE",
-    "headers_identity",
-    "included_first",
-    "kit_identity",
-    "precompile",
-    "precompiled",
-    "precompiled_name",
-]
-
 PRELUDE = '#include "lk/kernel.h"\n'
 HEADER = "labkit.h"
 _INCLUDE = re.compile(r"#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]")

@@ -19,8 +19,6 @@ from typing import NamedTuple
 
 from mlsys_labkit.cuda.errors import CudaError
 
-__all__ = ["BlockCode", "basic_blocks"]
-
 _TRACE = "__sanitizer_cov_trace_pc"
 _PLACE = re.compile(r"^(?P<file>\S.*):(?P<line>\d+)(?: \(discriminator \d+\))?$")
 _INSTRUCTION = re.compile(r"^\s+(?P<address>[0-9a-f]+):\s+(?P<name>\S+)\s*(?P<operands>.*)$")

@@ -12,8 +12,6 @@ from pathlib import Path
 from mlsys_labkit.cuda.errors import CudaError
 from mlsys_labkit.cuda.kernel.gcc.flags import NATIVE
 
-__all__ = ["LineTable", "Location"]
-
 _FRAME = re.compile(r"^(?P<file>.*):(?P<line>\d+|\?)(?: \(discriminator \d+\))?$")
 _KIT = tuple(map(os.fspath, NATIVE))
 _SYSTEM = ("/usr/include/", "/usr/lib/", "/usr/local/include/")

@@ -20,8 +20,6 @@ from mlsys_labkit.cuda.kernel.gcc.unit import Unit
 from mlsys_labkit.cuda.source.host_calls import host_calls
 from mlsys_labkit.cuda.source.left_out import explained, launches, left_out, shared_values
 
-__all__ = ["CompiledModule", "compile_module"]
-
 _RUNTIMES_OWN = re.compile(r"^(?:lk_|__tsan_|__sanitizer_cov_|__ubsan_handle_divrem_overflow)")
 
 

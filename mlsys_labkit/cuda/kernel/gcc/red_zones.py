@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["with_red_zones"]
-
 _LEAST_BYTES = 256
 _MOST_BYTES = 8192
 _SECTION = re.compile(r"^\s*\.(?:section\s+(\.[\w.$]+)|(text|data|bss|previous|pushsection|popsection)\b)")

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from mlsys_labkit.cuda.source.shared import SYMBOL
 
-__all__ = ["SharedArray", "Symbol", "demangle", "is_called", "read_symbols", "shared_arrays"]
-
 _SYMBOL_TABLE = 2
 _THREAD_LOCAL = 6
 

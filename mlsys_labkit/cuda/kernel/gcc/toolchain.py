@@ -13,8 +13,6 @@ from pathlib import Path
 
 from mlsys_labkit.cuda.errors import CudaError
 
-__all__ = ["Toolchain", "find_toolchain"]
-
 OLDEST = 12  # the first whose C++ has _Float16 on x86-64, and the oldest the counters are tested with
 _NAMES = ("g++", "g++-14", "g++-13", "g++-12", "g++-15", "g++-16")
 _MACHINES = ("x86_64", "aarch64")

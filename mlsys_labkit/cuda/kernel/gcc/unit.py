@@ -14,8 +14,6 @@ from mlsys_labkit.cuda.source.rewrite import rewrite
 from mlsys_labkit.cuda.source.shared import SYMBOL, dynamic_arrays
 from mlsys_labkit.cuda.source.source import Source
 
-__all__ = ["EXPORTS", "Unit", "module_exports"]
-
 EXPORTS = "<kernels>"  # the file name of the lines behind the source: line i makes kernel i callable
 LARGEST_DYNAMIC_BYTES = 227 << 10  # of shared memory that a block may ask for on sm_90
 

@@ -25,8 +25,6 @@ from numpy.typing import NDArray
 from mlsys_labkit._base import limits
 from mlsys_labkit.cuda.errors import CudaError
 
-__all__ = ["Arena", "Changes", "RangeAllocator"]
-
 _ALIGNMENT = 256  # cudaMalloc's
 _LARGEST_GUARD = 8 << 30  # the reach of a 32-bit index into 4-byte elements
 _SMALLEST_GUARD = 64 << 10

@@ -25,8 +25,6 @@ from mlsys_labkit.cuda.kernel.simulator.decode import RecordedLaunch
 from mlsys_labkit.cuda.kernel.simulator.process import Printer, WorkerProcess
 from mlsys_labkit.cuda.kernel.simulator.protocol import Command
 
-__all__ = ["DeviceBuffer", "LaunchRequest", "LaunchResult", "LoadedModule", "Simulator"]
-
 Mode = Literal["run", "check", "profile"]
 
 _LOAD_SECONDS = 30.0  # static initialisers of the student's code run in it

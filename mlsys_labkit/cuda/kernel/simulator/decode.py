@@ -19,16 +19,6 @@ from mlsys_labkit.cuda.profile import Profile
 from mlsys_labkit.cuda.source.shared import SYMBOL
 from mlsys_labkit.errors import LabkitError
 
-__all__ = [
-    "RECORDS",
-    "LaunchContext",
-    "NamedRange",
-    "RecordedLaunch",
-    "WrittenBytes",
-    "decode_profile",
-    "written_bytes",
-]
-
 NOBODY = 2**64 - 1
 DYNAMIC = "dynamic shared memory"  # name of the extern __shared__ array where no other is known
 SPACES = ("global", "shared")

@@ -17,8 +17,6 @@ from mlsys_labkit.cuda.kernel.simulator.decode import (
     read_records,
 )
 
-__all__ = ["KINDS", "decode_findings"]
-
 # In the order of FindingKind in native/runtime/records.h, from 1.
 KINDS = (
     "out_of_bounds", "shared_out_of_bounds", "uninitialized_shared", "shared_race", "global_race", "divergent_barrier",

@@ -22,8 +22,6 @@ from mlsys_labkit._base import limits
 from mlsys_labkit.cuda.errors import CudaError, CudaLaunchError, CudaWorkerError, KernelInterrupt
 from mlsys_labkit.cuda.kernel.simulator import protocol
 
-__all__ = ["Printer", "WorkerProcess"]
-
 _START_SECONDS = 30.0
 _STOP_SECONDS = 0.15  # a request that is cancelled has this long to end before its process is killed
 _SLICE_SECONDS = 0.05  # between looks at the output of a running kernel

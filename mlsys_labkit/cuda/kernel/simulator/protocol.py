@@ -11,24 +11,6 @@ from enum import IntEnum
 
 from mlsys_labkit.cuda.kernel.simulator.decode import RECORDS
 
-__all__ = [
-    "CHANGES",
-    "MODES",
-    "OUTPUT_BYTES",
-    "OUT_OF_MAPPINGS",
-    "PAYLOAD_BYTES",
-    "REFUSED",
-    "SECTIONS",
-    "VERSION",
-    "BufferChange",
-    "Command",
-    "Control",
-    "Reply",
-    "RequestStruct",
-    "own_sizes",
-    "workers_sizes",
-]
-
 VERSION = 1
 PAYLOAD_BYTES = 64 << 10
 OUTPUT_BYTES = 1 << 20

@@ -12,8 +12,6 @@ from mlsys_labkit.cuda.errors import CudaError
 from mlsys_labkit.cuda.kernel.gcc import compiler
 from mlsys_labkit.cuda.kernel.gcc.toolchain import Toolchain, find_toolchain
 
-__all__ = ["library", "worker"]
-
 _SOURCE = Path(__file__).parent.parent / "native" / "runtime"
 _FLAGS = ("-std=c++17", "-O2", "-fPIC", "-pthread")
 # g++ spends more on the standard headers than on most of these files, so it gets them in four translation units that
