@@ -127,12 +127,12 @@ def tile_traffic(m, n, k, tile, bytes_per_element=4):
 
 
 # %% nbgrader={"grade": true, "grade_id": "tile_traffic_test", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
-lk.checks.expect_equal(tile_traffic(64, 64, 64, 16), (131_072, 16_384, 2_048), name="(read, written, shared) of 64³ in tiles of 16")
+lk.checks.expect_equal(tile_traffic(64, 64, 64, 16), (131_072, 16_384, 2_048), name="64³ in tiles of 16: (read, written, shared)")
 lk.checks.expect_equal(tile_traffic(64, 64, 64, 1)[0], 2 * 64**3 * 4, name="a tile of one: every operand of every product")
 expected = (2 * (2 * 48 * 16 + 3 * 16 * 32), 2 * 48 * 32, 2 * 2 * 256)
-lk.checks.expect_equal(tile_traffic(48, 32, 16, 16, bytes_per_element=2), expected, name="(read, written, shared) of 48 x 32 x 16 in halves")
+lk.checks.expect_equal(tile_traffic(48, 32, 16, 16, bytes_per_element=2), expected, name="48 x 32 x 16 in halves: (read, written, shared)")
 # 3 x 5 in tiles of 2: C has 2 rows of tiles and 3 columns of tiles, so A [3, 4] is read 3 times, B [4, 5] twice
-lk.checks.expect_equal(tile_traffic(3, 5, 4, 2), (4 * (3 * 12 + 2 * 20), 4 * 15, 4 * 8), name="(read, written, shared) of 3 x 5 x 4 in tiles of 2")
+lk.checks.expect_equal(tile_traffic(3, 5, 4, 2), (4 * (3 * 12 + 2 * 20), 4 * 15, 4 * 8), name="3 x 5 x 4 in tiles of 2: (read, written, shared)")
 print("tile_traffic: right for cubes, ragged sizes and halves.")
 
 # %% nbgrader={"grade": true, "grade_id": "tile_traffic_test_sizes", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
