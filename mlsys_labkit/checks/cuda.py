@@ -39,7 +39,8 @@ _REQUESTS = (
 )
 _WAVEFRONTS = (
     "lanes of one request asked the same bank for different words",
-    "take the words that the 32 lanes ask for modulo 32, and pad the rows of the shared tile until no two agree",
+    "take the words that the 32 lanes ask for modulo 32: let neighbouring lanes take neighbouring words, or pad the "
+    "rows of the shared tile, until no two agree",
 )
 _TOO_FEW = (
     "fewer accesses than this exact count: some were left out, or wider ones took their place",

@@ -13,6 +13,7 @@ from mlsys_labkit.checks.message import CheckError
 from mlsys_labkit.checks.plain import MAX_DEPTH, plain_array, type_name
 
 _MOST = 10_000  # items that are read, of all levels together
+_RECORD_ITEMS = 4  # a tuple of this length or less holds different quantities, such as (bytes read, bytes written)
 _ATOMS = (type(None), bool, int, float, complex, str, bytes)
 
 
@@ -30,9 +31,11 @@ def explain(actual: object, expected: object) -> Diagnosis | None:
 def _explain(actual: object, expected: object) -> Diagnosis | None:
     items, wanted = _items(actual), _items(expected)
     if items is not None and wanted is not None and len(items) == len(wanted):
-        found = _shared(items, wanted) or _ordered(items, wanted) or _numbers(actual, expected)
-        pairs = zip(items, wanted, strict=True)
-        return found or next((_explain(*pair) for pair in pairs if _key(pair[0]) != _key(pair[1])), None)
+        different = [pair for pair in zip(items, wanted, strict=True) if _key(pair[0]) != _key(pair[1])]
+        found = _shared(items, wanted) or _ordered(items, wanted)
+        if not (issubclass(type(expected), tuple) and len(different) < len(items) <= _RECORD_ITEMS):
+            found = found or _numbers(actual, expected)
+        return found or next((_explain(*pair) for pair in different), None)
     if issubclass(type(actual), dict) and issubclass(type(expected), dict):
         came, want = _pairs(actual), _pairs(expected)
         keys = (key for key in want if key in came and _key(came[key]) != _key(want[key]))

@@ -53,7 +53,7 @@ import mlsys_labkit as lk
 
 
 def whole(rng, *shape):
-    """Random whole numbers from -99 to 99 as float32: sums of them below 2**24 are exact, in whatever order they are added."""
+    """Return random whole numbers from -99 to 99 as float32. Their sums, if below 2**24, are exact in any order."""
     return rng.integers(-99, 100, shape).astype(np.float32)
 
 
@@ -83,10 +83,14 @@ __global__ void matmul_lab03(const float* A, const float* B, float* C, int m, in
 n = 64
 A, B, C = (np.ones((n, n), np.float32) for _ in range(3))
 asked = matmul_lab03.profile[(-(-n // 32), -(-n // 8)), (32, 8)](A, B, C, n, n, n).work.bytes_read
-print(f"A and B have {A.nbytes + B.nbytes:,} bytes. The kernel asks for {asked:,}: each byte {asked / (A.nbytes + B.nbytes):.0f} times.")
+held = A.nbytes + B.nbytes
+print(f"A and B have {held:,} bytes. The kernel asks for {asked:,}: each byte {asked / held:.0f} times.")
 
 # %% [markdown]
 # ## Part 1 · What a tile saves
+#
+# The last number grows with $n$: it is about $5n/8$. For 32 multiply-adds a warp needs 64 operands. They lie in five sectors, because all
+# lanes share one element of $A$.
 #
 # Cut $C$ into tiles of $T \times T$ and let a block compute one. It walks along $k$: load a $T \times T$ tile of $A$ and one of $B$, use each
 # element $T$ times, go on. Every element of $A$ is then loaded once for each *tile column* of $C$, not once for each column.
@@ -123,12 +127,12 @@ def tile_traffic(m, n, k, tile, bytes_per_element=4):
 
 
 # %% nbgrader={"grade": true, "grade_id": "tile_traffic_test", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
-lk.checks.expect_equal(tile_traffic(64, 64, 64, 16), (131_072, 16_384, 2_048), name="64³ in tiles of 16")
+lk.checks.expect_equal(tile_traffic(64, 64, 64, 16), (131_072, 16_384, 2_048), name="64³ in tiles of 16: (read, written, shared)")
 lk.checks.expect_equal(tile_traffic(64, 64, 64, 1)[0], 2 * 64**3 * 4, name="a tile of one: every operand of every product")
 expected = (2 * (2 * 48 * 16 + 3 * 16 * 32), 2 * 48 * 32, 2 * 2 * 256)
-lk.checks.expect_equal(tile_traffic(48, 32, 16, 16, bytes_per_element=2), expected, name="48 x 32 x 16 in halves")
+lk.checks.expect_equal(tile_traffic(48, 32, 16, 16, bytes_per_element=2), expected, name="48 x 32 x 16 in halves: (read, written, shared)")
 # 3 x 5 in tiles of 2: C has 2 rows of tiles and 3 columns of tiles, so A [3, 4] is read 3 times, B [4, 5] twice
-lk.checks.expect_equal(tile_traffic(3, 5, 4, 2), (4 * (3 * 12 + 2 * 20), 4 * 15, 4 * 8), name="3 x 5 x 4 in tiles of 2, which stick out")
+lk.checks.expect_equal(tile_traffic(3, 5, 4, 2), (4 * (3 * 12 + 2 * 20), 4 * 15, 4 * 8), name="3 x 5 x 4 in tiles of 2: (read, written, shared)")
 print("tile_traffic: right for cubes, ragged sizes and halves.")
 
 # %% nbgrader={"grade": true, "grade_id": "tile_traffic_test_sizes", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
@@ -162,7 +166,8 @@ print("tile_traffic: right for a single tile.")
 #
 # A block of $T \times T$ threads computes a tile of $C$. Matrices are ragged: where a tile sticks out, put zeros into shared memory, and
 # let every thread, inside or not, load, wait and wait again. Keep both tiles `float[T][T]`, with `threadIdx.x` as their last index: the
-# tests count bank conflicts, which part 3 explains, and this layout has none.
+# tests count bank conflicts, which part 3 explains, and this layout has none. `T` is a template parameter: the compiler knows its
+# value, so that it may stand in the size of an array. The first line of the cell sets it to 16.
 
 # %%
 lk.predict("matmul_tiled")
@@ -244,7 +249,7 @@ lk.checks.expect_counters(profile, bank_conflicts=0, name="matmul_tiled")
 print("matmul_tiled: no bank of shared memory was asked for two words at once.")
 
 # %% jupyter={"source_hidden": true}
-with lk.picture("Your tiled product, line by line. Turn the heat from global to shared: where has the traffic gone?"):
+with lk.picture("Your product, line by line. Turn the heat to shared: where has the traffic gone?"):
     A, B, C = (np.ones((64, 64), np.float32) for _ in range(3))
     tiled = matmul_tiled.profile[(4, 4), (16, 16)](A, B, C, 64, 64, 64)
     display(lk.widgets.annotated_source(tiled))
@@ -253,7 +258,7 @@ with lk.picture("Your tiled product, line by line. Turn the heat from global to 
 # ### Task 3 · The race that gives the right answer
 # *8 points · 12 minutes · ●●○○*
 #
-# A long vector comes in pieces of 128. In each piece, every element is to be replaced by its right neighbour minus itself; beyond
+# A long vector comes in pieces of 128. For each element of a piece, `y` gets its right neighbour minus the element itself; beyond
 # the piece's end stands a zero. A block takes one piece after the other through one shared array.
 
 # %%
@@ -387,7 +392,7 @@ __global__ void transpose_tiled(const float* in, float* out, int rows, int colum
 # %% nbgrader={"grade": true, "grade_id": "transpose_tiled_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
 kernel = lk.checks.graded_kernel(transpose_tiled)
 rng = np.random.default_rng(441)
-for rows, columns in [(64, 32), (40, 70)]:  # whole tiles first; then both edges ragged
+for rows, columns in [(64, 64), (40, 70)]:  # whole tiles first; then both edges ragged
     matrix, out = whole(rng, rows, columns), np.full((columns, rows), np.nan, np.float32)
     launch = (-(-columns // 32), -(-rows // 32)), (32, 8), (matrix, out, rows, columns)
     lk.checks.expect_clean(kernel, launch, name=f"{rows} x {columns} transposed")
@@ -421,7 +426,7 @@ lk.checks.expect_counters(profile, bank_conflicts=0, at_most_barriers=4, name="t
 print("transpose_tiled: rows in, rows out, and no bank asked twice.")
 
 # %% jupyter={"source_hidden": true}
-with lk.picture("A warp reads your tile's column: 32 banks. Then choose the pattern 'column of a 32 x 32 tile': one bank, 32 words."):
+with lk.picture("Your tile's column: 32 banks. Pattern 'column of a 32 x 32 tile': one bank."):
     matrix, out = np.ones((64, 64), np.float32), np.zeros((64, 64), np.float32)
     transposed = transpose_tiled.profile[(2, 2), (32, 8)](matrix, out, 64, 64)
     column = next((one.line for one in transposed.lines if (one.space, one.op) == ("shared", "load")), None)
@@ -557,7 +562,8 @@ with lk.picture("From naive to tiled to registers: the same FLOPs, under an H100
 # - a tile of $T$ in shared memory divides global traffic by $T$; it costs two barriers a step, one for the writers, one for the readers;
 # - a race may give the right answer ten times out of ten, and `check` still sees it;
 # - a column of a 32-wide shared array is one bank; a row length that is odd spreads it over all;
-# - sixteen outputs a thread need eight shared loads a step, half a load for each multiply-add.
+# - sixteen outputs a thread need eight shared loads a step, half a load for each multiply-add;
+# - of the 20 FLOP a byte that an H100 needs, tiles of 16 give 4, and tiles of 64 give 16.
 #
 # Save, and close the notebook. To go on another day, select this cell and choose *Run All Above Selected Cell*: your kernels and
 # predictions come back. The second sitting has five shorter tasks: wide loads, two reductions, a histogram, four published mistakes.
@@ -566,8 +572,9 @@ with lk.picture("From naive to tiled to registers: the same FLOPs, under an H100
 # ### Task 6 · Four floats at once
 # *8 points · 12 minutes · ●●○○*
 #
-# A `float4` is 16 bytes, and one request can carry 16 bytes a lane: a quarter of the requests for the same sectors. The address has to be
-# a multiple of 16, and $n$ need not be a multiple of 4.
+# A `float4` is 16 bytes, and one request can carry 16 bytes a lane: a quarter of the requests for the same sectors.
+# `reinterpret_cast<const float4*>(x)` takes the same memory for an array of `float4`, each with members `x`, `y`, `z` and `w`. The
+# address of a `float4` has to be a multiple of 16, and $n$ need not be a multiple of 4.
 
 # %%
 lk.predict("scale4")
@@ -704,8 +711,9 @@ print("block_sum: busy lanes stand side by side, and no bank was asked twice.")
 # ### Task 8 · A tree without memory
 # *8 points · 20 minutes · ●●●○*
 #
-# Lanes of a warp can hand each other registers: `__shfl_down_sync(0xffffffff, v, d)` gives a lane the `v` of the lane `d` further on. Five of them
-# sum a warp. Shared memory is left with one float a warp, and the block with one barrier.
+# Lanes of a warp can hand each other registers: `__shfl_down_sync(0xffffffff, v, d)` gives a lane the `v` of the lane `d` further on.
+# The mask `0xffffffff` says that all 32 lanes take part. Five shuffles sum a warp. Then only the sums of the eight warps go through
+# shared memory, and one barrier is enough.
 
 # %%
 lk.predict("shuffle_sum")
@@ -800,7 +808,7 @@ kernel = lk.checks.graded_kernel(histogram)
 rng = np.random.default_rng(491)
 values, counts = rng.integers(0, 256, 5000, dtype=np.uint8), np.zeros(256, np.uint32)
 lk.checks.expect_clean(kernel, (4, 128, (values, counts, 5000)))
-lk.checks.expect_close(counts, np.bincount(values, minlength=256), rtol=0, name="counts of 5,000 values")
+lk.checks.expect_close(counts, np.bincount(values, minlength=256), rtol=0, name="counts of 5,000 values by 512 threads")
 lk.checks.expect_clean(kernel, (2, 320, (values, counts, 1000)))  # more threads than bins; the first 1,000 once more
 expected = np.bincount(values, minlength=256) + np.bincount(values[:1000], minlength=256)
 lk.checks.expect_close(counts, expected, rtol=0, name="1,000 values on top of earlier counts")
@@ -1040,10 +1048,11 @@ lk.progress()
 # %% [markdown]
 # ## The ladder
 #
-# One product, one number of multiply-adds, and five ways to feed them. Each rung of labs 03 and 04 is here, and you built the last two.
+# One product, one number of multiply-adds, and four kernels that feed them. You built the last two. The hatched bar is the least that
+# any kernel reads: each matrix once.
 
 # %% jupyter={"source_hidden": true}
-with lk.picture("The ladder: what one matrix product asks of global memory, and of shared memory. The left scale is logarithmic."):
+with lk.picture("What one product asks of global memory (logarithmic scale) and of shared memory."):
     import plotly.graph_objects as go
     from plotly.subplots import make_subplots
 

@@ -140,7 +140,7 @@ def test_bank_conflicts_are_reported_with_their_line(transposed: Any) -> None:
         f"  actual    {128 * 31:,}".replace(",", " "),
     ]
     assert "most at line 11: out[y * n + x] = tile[threadIdx.x][threadIdx.y];" in text
-    assert "pad the rows" in text
+    assert "neighbouring words, or pad the rows" in text
     expect_counters(transposed, worst_bank_conflict=32, barriers=4, shared_load_wavefronts=128 * 32)
     expect_counters(transposed, wavefronts_per_shared_store=1, sectors_per_store_request=4)
 

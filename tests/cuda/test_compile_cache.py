@@ -8,12 +8,17 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from mlsys_labkit import cuda
 from mlsys_labkit.cuda.cache import Cache
+from mlsys_labkit.cuda.kernel.backends import module
+from mlsys_labkit.cuda.kernel.gcc.flags import Build
+from mlsys_labkit.cuda.kernel.gcc.module import CompiledModule, compile_module
+from mlsys_labkit.cuda.kernel.gcc.unit import Unit
 from tests.cuda.compile_helpers import FILL, fake_compiler, version
 
 RACE = """
@@ -39,6 +44,24 @@ def test_processes_that_compile_the_same_never_collide(tmp_path: Path) -> None:
     names = [path.name for path in tmp_path.iterdir()]
     assert not [name for name in names if "making" in name or name.endswith(".lock")]
     assert len([name for name in names if name.startswith("kernel-")]) == 4  # two sources, two builds
+
+
+def test_graded_kernel_compiles_its_fast_build_only_for_a_plain_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    builds: set[Build] = set()
+
+    def recorded(unit: Unit, build: Build, *rest: Any, **options: Any) -> CompiledModule:
+        builds.add(build)
+        return compile_module(unit, build, *rest, **options)
+
+    monkeypatch.setattr(module, "compile_module", recorded)
+    kernel = cuda.compile(FILL + "// graded", backend="simulator", graded=True)
+    x = np.zeros(4, np.int32)
+    assert kernel.check[1, 4](x, 7) == []
+    assert kernel.profile[1, 4](x, 7).bytes_written == 16
+    assert builds == {Build.INSTRUMENTED}
+    kernel[1, 4](x, 8)
+    assert (x == 8).all()
+    assert builds == {Build.INSTRUMENTED, Build.FAST}
 
 
 @pytest.mark.parametrize(

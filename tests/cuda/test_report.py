@@ -134,6 +134,12 @@ MESSAGES = {
 }
 
 
+def test_out_of_bounds_tells_how_far_a_wide_access_reaches() -> None:
+    source = "__global__ void f(int* a) { int4* p = (int4*)a + threadIdx.x; int4 v = *p; v.x *= 3; *p = v; }"
+    found = cuda.compile(source, backend="simulator").check[1, 9](np.zeros(33, np.int32))
+    assert "thread (8, 0, 0) of block (0, 0, 0) reads 16 bytes at a[32], and a has 33 elements" in str(found[0])
+
+
 def test_messages_name_thread_and_place() -> None:
     for kind, (statement, expected) in MESSAGES.items():
         source = f"#include <cassert>\n__global__ void f(int* a) {{\n    int i = threadIdx.x;\n    {statement}\n}}\n"

@@ -348,21 +348,235 @@ UNUSUAL: dict[str, dict[str, str]] = {
         "matmul_tiled": """
             %%cuda matmul_tiled matmul_tiled<16>
             template <int T> struct Tile { float at[T][T]; };
+
+            __device__ float at(const float* M, int rows, int columns, int i, int j)
+            {
+                return i < rows && j < columns ? M[i * columns + j] : 0.0f;
+            }
+
             template <int T>
             __global__ void matmul_tiled(const float* A, const float* B, float* C, int m, int n, int k)
             {
-                __shared__ Tile<T> a, b;
-                const int x = blockIdx.x * T + threadIdx.x, y = blockIdx.y * T + threadIdx.y;
-                float sum = 0;
-                for (int p = 0; p < (k + T - 1) / T; p++) {
-                    const int s = p * T + threadIdx.x, t = p * T + threadIdx.y;
-                    a.at[threadIdx.y][threadIdx.x] = (y < m && s < k) ? A[y * k + s] : 0;
-                    b.at[threadIdx.y][threadIdx.x] = (t < k && x < n) ? B[t * n + x] : 0;
+                __shared__ Tile<T> a[2], b[2];  // the next tiles go into the other two: one barrier a step
+                const int x = threadIdx.x, y = threadIdx.y;
+                const int row = blockIdx.y * T + y, column = blockIdx.x * T + x;
+                const int steps = (k + T - 1) / T;
+                float sum = 0.0f;
+                a[0].at[y][x] = at(A, m, k, row, x);
+                b[0].at[y][x] = at(B, k, n, y, column);
+                for (int step = 0; step < steps; ++step) {
                     __syncthreads();
-                    for (int q = 0; q < T; q++) sum = fmaf(a.at[threadIdx.y][q], b.at[q][threadIdx.x], sum);
+                    const int now = step & 1;
+                    if (step + 1 < steps) {
+                        a[now ^ 1].at[y][x] = at(A, m, k, row, (step + 1) * T + x);
+                        b[now ^ 1].at[y][x] = at(B, k, n, (step + 1) * T + y, column);
+                    }
+                    #pragma unroll
+                    for (int p = 0; p < T; ++p) sum = fmaf(a[now].at[y][p], b[now].at[p][x], sum);
+                }
+                if (row < m && column < n) C[row * n + column] = sum;
+            }
+        """,
+        "differences": """
+            %%cuda differences
+            __global__ void differences(const float* x, float* y, int pieces)
+            {
+                __shared__ float first[2][5];  // of the next warp; two copies, so that one barrier a piece is enough
+                const int t = threadIdx.x, lane = t % 32, warp = t / 32;
+                if (t < 2) first[t][4] = 0.0f;
+                int copy = 0;
+                for (int p = blockIdx.x; p < pieces; p += gridDim.x, copy ^= 1) {
+                    const float v = x[128 * p + t];
+                    if (lane == 0) first[copy][warp] = v;
+                    __syncthreads();
+                    float right = __shfl_down_sync(0xffffffff, v, 1);
+                    if (lane == 31) right = first[copy][warp + 1];
+                    y[128 * p + t] = right - v;
+                }
+            }
+        """,
+        "transpose_tiled": """
+            %%cuda transpose_tiled
+            struct Tile {
+                float words[32 * 32];  // no padding: element (i, j) lies in column i ^ j
+                __device__ float& operator()(int i, int j) { return words[32 * i + (i ^ j)]; }
+            };
+
+            __global__ void transpose_tiled(const float* in, float* out, int rows, int columns)
+            {
+                __shared__ Tile tile;
+                const int top = 32 * blockIdx.y, left = 32 * blockIdx.x;
+                for (int i = threadIdx.y; i < 32 && top + i < rows; i += blockDim.y)
+                    if (left + threadIdx.x < columns)
+                        tile(i, threadIdx.x) = in[(top + i) * columns + left + threadIdx.x];
+                __syncthreads();
+                for (int j = threadIdx.y; j < 32 && left + j < columns; j += blockDim.y)
+                    if (top + threadIdx.x < rows) out[(left + j) * rows + top + threadIdx.x] = tile(threadIdx.x, j);
+            }
+        """,
+        "matmul_registers": """
+            %%cuda matmul_registers
+            constexpr int side = 64, step = 16;
+
+            __global__ void matmul_registers(const float* A, const float* B, float* C, int m, int n, int k)
+            {
+                __shared__ float a[side][step];
+                __shared__ __align__(16) float b[step][side];
+                const int t = threadIdx.y * 16 + threadIdx.x;
+                const int top = blockIdx.y * side, left = blockIdx.x * side;
+                float4 sum[4] = {};
+                for (int base = 0; base < k; base += step) {
+                    for (int e = t; e < side * step; e += 256) {
+                        const int i = e / step, p = e % step;
+                        a[i][p] = top + i < m && base + p < k ? A[(top + i) * k + base + p] : 0.0f;
+                    }
+                    for (int e = t; e < step * side; e += 256) {
+                        const int p = e / side, j = e % side;
+                        b[p][j] = base + p < k && left + j < n ? B[(base + p) * n + left + j] : 0.0f;
+                    }
+                    __syncthreads();
+                    for (int p = 0; p < step; ++p) {
+                        const float4 v = *reinterpret_cast<const float4*>(&b[p][4 * threadIdx.x]);
+                        for (int i = 0; i < 4; ++i) {
+                            const float u = a[threadIdx.y + 16 * i][p];
+                            sum[i].x += u * v.x;
+                            sum[i].y += u * v.y;
+                            sum[i].z += u * v.z;
+                            sum[i].w += u * v.w;
+                        }
+                    }
                     __syncthreads();
                 }
-                if (x < n && y < m) C[y * n + x] = sum;
+                for (int i = 0; i < 4; ++i) {
+                    const int row = top + threadIdx.y + 16 * i, column = left + 4 * threadIdx.x;
+                    if (row >= m) continue;
+                    const float parts[4] = {sum[i].x, sum[i].y, sum[i].z, sum[i].w};
+                    for (int j = 0; j < 4; ++j)
+                        if (column + j < n) C[row * n + column + j] = parts[j];
+                }
+            }
+        """,
+        "scale4": """
+            %%cuda scale4
+            __device__ float4 operator*(float a, float4 v) { return {a * v.x, a * v.y, a * v.z, a * v.w}; }
+
+            __global__ void scale4(const float* x, float* y, float alpha, int n)
+            {
+                auto x4 = (const float4*)x;
+                auto y4 = (float4*)y;
+                const int quads = n >> 2, threads = gridDim.x * blockDim.x;
+                const int first = blockIdx.x * blockDim.x + threadIdx.x;
+                for (int i = first; i < quads; i += threads) y4[i] = alpha * x4[i];
+                if (first < (n & 3)) y[4 * quads + first] = alpha * x[4 * quads + first];
+            }
+        """,
+        "block_sum": """
+            %%cuda block_sum
+            __global__ void block_sum(const float* x, float* sums, int n)
+            {
+                __shared__ float handed[256];
+                const int t = threadIdx.x;
+                float v = 0.0f;
+                for (int i = 512 * blockIdx.x + t; i < min(n, 512 * (int)(blockIdx.x + 1)); i += 256) v += x[i];
+                for (int half = 128; half >= 32; half >>= 1) {
+                    if (t >= half && t < 2 * half) handed[t] = v;
+                    __syncthreads();
+                    if (t < half) v += handed[t + half];
+                }
+                if (t < 32) {
+                    volatile float* mine = handed;
+                    for (int half = 16; half > 0; half >>= 1) {
+                        mine[t] = v;
+                        __syncwarp();
+                        v += mine[(t + half) & 31];
+                        __syncwarp();
+                    }
+                    if (t == 0) sums[blockIdx.x] = v;
+                }
+            }
+        """,
+        "shuffle_sum": """
+            %%cuda shuffle_sum
+            template <int width>
+            __device__ float butterfly(float v)
+            {
+                for (int lane = width / 2; lane; lane >>= 1) v += __shfl_xor_sync(~0u, v, lane);
+                return v;
+            }
+
+            __global__ void shuffle_sum(const float* x, float* sums, int n)
+            {
+                __shared__ float of_warp[8];
+                const unsigned t = threadIdx.x, base = 512 * blockIdx.x;
+                float v = 0;
+                #pragma unroll 2
+                for (unsigned i = t; i < 512 && base + i < n; i += 256) v += x[base + i];
+                v = butterfly<32>(v);
+                if (!(t & 31)) of_warp[t >> 5] = v;
+                __syncthreads();
+                if (t >> 5) return;
+                v = butterfly<8>(of_warp[t & 7]);
+                if (t == 0) sums[blockIdx.x] = v;
+            }
+        """,
+        "histogram": """
+            %%cuda histogram
+            __global__ void histogram(const unsigned char* values, unsigned int* counts, int n)
+            {
+                __shared__ unsigned int bins[2][256];
+                unsigned int* flat = &bins[0][0];
+                for (int b = threadIdx.x; b < 512; b += blockDim.x) flat[b] = 0;
+                __syncthreads();
+                const int each = (n + gridDim.x - 1) / gridDim.x;
+                const int begin = blockIdx.x * each, end = min(n, begin + each);
+                unsigned int* mine = bins[threadIdx.x / 32 % 2];
+                for (int i = begin + threadIdx.x; i < end; i += blockDim.x) atomicAdd(mine + values[i], 1);
+                __syncthreads();
+                for (int b = threadIdx.x; b < 256; b += blockDim.x)
+                    if (unsigned int seen = bins[0][b] + bins[1][b]) atomicAdd(counts + b, seen);
+            }
+        """,
+        "debug": """
+            %%cuda debug
+            __global__ void normalize(float* x)
+            {
+                __shared__ float largest[2];
+                float& mine = x[blockDim.x * blockIdx.x + threadIdx.x];
+                float v = mine;
+                for (int d = 16; d; d /= 2) v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, d));
+                if (threadIdx.x % 32 == 0) largest[threadIdx.x / 32] = v;
+                __syncthreads();
+                mine /= fmaxf(largest[0], largest[1]);
+            }
+
+            __global__ void clamp(float* x, int n)
+            {
+                const int gid = blockDim.x * blockIdx.x + threadIdx.x;
+                if (gid < n && x[gid] < 0.0f) x[gid] = 0.0f;
+            }
+
+            __global__ void blur(const float* in, float* out, int n)
+            {
+                const int gid = blockDim.x * blockIdx.x + threadIdx.x;
+                if (gid >= n) return;
+                float sum = in[gid];
+                if (gid > 0) sum += in[gid - 1];
+                if (gid + 1 < n) sum += in[gid + 1];
+                out[gid] = sum * (1.0f / 3.0f);
+            }
+
+            __global__ void prefix_sum(const float* in, float* out, int n)
+            {
+                __shared__ float sdata[2][64];
+                const int tid = threadIdx.x, gid = blockDim.x * blockIdx.x + tid;
+                int now = 0;
+                sdata[now][tid] = gid < n ? in[gid] : 0.0f;
+                for (int s = 1; s < 64; s <<= 1) {
+                    __syncthreads();
+                    sdata[now ^ 1][tid] = sdata[now][tid] + (tid >= s ? sdata[now][tid - s] : 0.0f);
+                    now ^= 1;
+                }
+                if (gid < n) out[gid] = sdata[now][tid];
             }
         """,
     },

@@ -175,6 +175,8 @@ PLANTED = [
             R, "3 + 8k of axis 1", "ragged"),
     Planted("lab04", "the accumulator is not set to 0", np.cumsum(R, 1), R, "running sums", "ragged"),
     Planted("lab04", "a tile transposed on the way out", R.T, R, "the transpose", "tile"),
+    equal("lab04", "one tile in shared memory, not two", (131072, 16384, 1024), (131072, 16384, 2048),
+          "half of the expected value", "only element"),
     # Lab 05: Triton
     Planted("lab05", "no mask: the tail of a row", changed(G, ((slice(None), slice(32, None)), 7.0)), G,
             "right up to index 31 of axis 1", "rounding"),

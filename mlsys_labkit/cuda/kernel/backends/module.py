@@ -58,7 +58,8 @@ class _Loaded:
 class SimulatedModule:
     """The backend that runs the kernels of one source on the simulator.
 
-    Compiling the fast build raises what is wrong with the source.
+    Compiling the first build raises what is wrong with the source. A graded kernel is checked and profiled, and hardly
+    ever launched plainly: therefore its first build is the instrumented one.
     """
 
     name = "simulator"
@@ -69,16 +70,17 @@ class SimulatedModule:
         self._parameter_texts = parameter_texts
         self._builds: dict[Build, _Loaded] = {}
         self._read: dict[int, tuple[Parameter, ...]] = {}
-        self._fast = compile_module(unit, Build.FAST, self._toolchain, self._cache, beside=runtime.worker)
-        self.unit = self._fast.unit
+        self._first = Build.INSTRUMENTED if unit.graded else Build.FAST
+        first = compile_module(unit, self._first, self._toolchain, self._cache, beside=runtime.worker)
+        self.unit = first.unit
         self._plain = Build.INSTRUMENTED if has_volatile_accesses(self.unit.source) else Build.FAST
-        self._shared_arrays = shared_arrays(self._fast.path)
+        self._shared_arrays = shared_arrays(first.path)
         self._static_bytes: dict[int, int] = {}
         self._check_static_shared()
 
     def parameters(self, index: int) -> tuple[Parameter, ...]:
         """Return the parameters of kernel ``index``, for which the module is loaded."""
-        return self._parameters(self._loaded(Build.FAST), index)
+        return self._parameters(self._loaded(self._first), index)
 
     def static_shared_bytes(self, index: int) -> int:
         """Return the bytes of the ``__shared__`` arrays of kernel ``index``, and of those at file scope."""

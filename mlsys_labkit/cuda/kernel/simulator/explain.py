@@ -139,6 +139,12 @@ class _Case:
         return f"byte {self.offset} of {self.array.name}"
 
     @property
+    def reach(self) -> str:
+        """Return ``a[17]``, or ``16 bytes at a[16]`` where one access spans several elements."""
+        size = self.array.element_bytes if self.array else 0
+        return f"{_bytes(self.bytes)} at {self.element}" if size and self.bytes > size else self.element
+
+    @property
     def extent(self) -> str:
         if not self.array:
             return ""
@@ -167,7 +173,7 @@ def _out_of_bounds(case: _Case) -> str:
             "pass the value through __shared__ memory or a shuffle"
         )
     if case.array and case.array.name:
-        return f"{case.who} {case.access} {case.element}, and {case.extent}"
+        return f"{case.who} {case.access} {case.reach}, and {case.extent}"
     begin, end, address = (int(case.record[name]) for name in ("begin", "end", "address"))
     if begin <= address < end + (end - begin) and end:
         return f"{case.who} {case.access} byte {address - begin} of an array that has {_bytes(end - begin)}"
