@@ -50,6 +50,7 @@ def expected(scores: dict[str, tuple[float, float]]) -> dict[str, dict[str, tupl
     return found
 
 
+@pytest.mark.places  # nbgrader's own command
 def test_every_kind_of_cell_is_marked_as_nbgrader_marks_it(tmp_path: Path) -> None:
     """Tests, partial credit, answers for a person, a task, an untouched answer, a late submission."""
     whole = json.dumps(gradebook_helpers.SOURCE).replace(
