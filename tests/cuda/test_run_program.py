@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from mlsys_labkit._frontends.cli import main as labkit
 from mlsys_labkit.cuda import run_program
@@ -260,6 +260,7 @@ def test_no_line_moves(pieces: list[str]) -> None:
 
 
 @given(TEXTS)
+@example(["b", "1'000", "\\\n"])  # a literal that the text's end cuts off
 def test_the_mask_keeps_every_position(pieces: list[str]) -> None:
     text = "".join(pieces)
     masked = Source(text).masked

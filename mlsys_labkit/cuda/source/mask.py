@@ -27,7 +27,10 @@ def _visible(token: Token) -> str:
     if token.kind == "comment":
         return blanked(token.text)
     if token.kind in ("string", "character") and len(token.text) > 1:
-        return token.text[-1] + blanked(token.text[1:-1]) + token.text[-1]
+        quote = token.text[-1]
+        if quote not in "\"'":  # the text ends before the literal does
+            return blanked(token.text)
+        return quote + blanked(token.text[1:-1]) + quote
     if token.kind == "directive":
         body = token.text[1:]
         return token.text[0] + mask(body, tokenize(body))
