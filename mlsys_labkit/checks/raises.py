@@ -29,7 +29,7 @@ def expect_raises(
     """
     kinds = exception if isinstance(exception, tuple) else (exception,)
     wanted = " or ".join(kind.__name__ for kind in kinds)
-    name = getattr(fn, "__name__", "the call")
+    name = call_name(fn, args)
     __tracebackhide__ = True
     try:
         result = fn(*args, **kwargs)
@@ -59,7 +59,24 @@ def expect_raises(
     raise failure(
         f"{name}: no exception",
         expected=wanted,
-        actual=f"a {type_name(result)} was returned",
+        actual="None was returned" if result is None else f"{article(type_name(result))} was returned",
         meaning="bad input was taken for good",
         next_step=f"check the input first and raise {wanted}",
     )
+
+
+def call_name(fn: Callable[..., Any], args: tuple[Any, ...]) -> str:
+    """Return the function's name, with the arguments if all are short numbers or texts: ``drop(-1)``.
+
+    Example:
+        >>> call_name(abs, (-1,)), call_name(sum, ([1, 2],))
+        ('abs(-1)', 'sum')
+    """
+    name = str(getattr(fn, "__name__", "the call"))
+    short = all(isinstance(each, int | float | str) and len(repr(each)) <= 20 for each in args)
+    return f"{name}({', '.join(map(repr, args))})" if args and short else name
+
+
+def article(noun: str) -> str:
+    """Put "a" or "an" before a noun."""
+    return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"

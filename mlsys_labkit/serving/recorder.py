@@ -51,8 +51,9 @@ class EngineRecorder:
                 resumed=tuple(sequence.name for sequence in plan.swapped_in),
                 finished=tuple(finished),
                 waiting=tuple(sequence.name for sequence in self._scheduler.waiting),
-                copies=tuple(plan.copies),
-                block_tables={sequence.name: tuple(sequence.table.blocks) for sequence in running},
+                # A pool of the user's may number its blocks with numpy's integers, which are no JSON.
+                copies=tuple((int(source), int(target)) for source, target in plan.copies),
+                block_tables={sequence.name: tuple(map(int, sequence.table.blocks)) for sequence in running},
                 held_tokens={sequence.name: sequence.table.held for sequence in running},
                 turned_blocks=tuple(sorted(self._cached ^ cached)),
             )

@@ -39,6 +39,10 @@ def attend(queries, keys, values):
 #-    scores = grouped @ keys.unsqueeze(1).transpose(-1, -2) / width**0.5
 #+    scores = grouped @ keys.unsqueeze(1).transpose(-1, -2) / (heads * width) ** 0.5
 
+# %% wrong={"grade_id": "attend", "name": "zero_for_masked_scores", "misconception": "a masked score of 0 gets no weight", "keeps": 0}
+#-    weights = scores.masked_fill(~seen, float("-inf")).softmax(-1)
+#+    weights = (scores * seen).softmax(-1)
+
 # %% wrong={"grade_id": "step_work", "name": "weights_for_each_sequence", "misconception": "every sequence of the batch reads the weights for itself", "keeps": 0}
 #-        bytes_read=itemsize * weights + sequences * past * per_token,
 #+        bytes_read=sequences * (itemsize * weights + past * per_token),
@@ -66,6 +70,10 @@ def attend(queries, keys, values):
 # %% wrong={"grade_id": "step_work", "name": "always_two_bytes", "misconception": "a number of a model has two bytes", "keeps": 3}
 #-        bytes_read=itemsize * weights + sequences * past * per_token,
 #+        bytes_read=2 * weights + sequences * past * per_token,
+
+# %% wrong={"grade_id": "step_work", "name": "one_layer", "misconception": "attention is computed once per pass", "keeps": 3}
+#-        flops=sequences * (2 * weights * new + 4 * config.layers * config.heads * config.head_width * pairs),
+#+        flops=sequences * (2 * weights * new + 4 * config.heads * config.head_width * pairs),
 
 # %% wrong={"grade_id": "waste", "name": "always_one_more", "misconception": "whole blocks, and one for the rest, even if there is no rest", "keeps": 1}
 #-    return (tokens + block - 1) // block
@@ -253,6 +261,14 @@ def append_own(table, caches):
 #-        key = hashlib.sha256(key + np.asarray(tokens[end - block : end], dtype=np.int64).tobytes()).digest()
 #+        key = "".join(map(str, tokens[:end]))
 
+# %% wrong={"grade_id": "prefix", "name": "block_zero_is_nothing", "misconception": "a block number that was found counts as true", "keeps": 3}
+#-        if key not in known:
+#+        if not known.get(key):
+
+# %% wrong={"grade_id": "prefix", "name": "only_the_block_before", "misconception": "the tokens of the block before stand for everything before", "keeps": 3}
+#-        key = hashlib.sha256(key + np.asarray(tokens[end - block : end], dtype=np.int64).tobytes()).digest()
+#+        key = tuple(tokens[max(0, end - 2 * block) : end])
+
 # %% wrong={"grade_id": "paged", "name": "sums_without_rescaling", "misconception": "each block's softmax can be added to the last one's", "keeps": 0}
 #-        now = torch.maximum(largest[here], score.amax(-1))
 #-        shrink, weight = (largest[here] - now).exp(), (score - now[..., None]).exp()
@@ -262,6 +278,10 @@ def append_own(table, caches):
 #-        mixed[here] = mixed[here] * shrink[..., None] + torch.einsum("bkgs,bskh->bkgh", weight, value)
 #-        largest[here] = now
 #+        total[here] += weight.sum(-1)
+#+        mixed[here] += torch.einsum("bkgs,bskh->bkgh", weight, value)
+
+# %% wrong={"grade_id": "paged", "name": "values_not_rescaled", "misconception": "only the sum of weights depends on the maximum", "keeps": 0}
+#-        mixed[here] = mixed[here] * shrink[..., None] + torch.einsum("bkgs,bskh->bkgh", weight, value)
 #+        mixed[here] += torch.einsum("bkgs,bskh->bkgh", weight, value)
 
 # %% wrong={"grade_id": "paged", "name": "gathers_everything", "misconception": "collecting the blocks first costs nothing", "keeps": 7}
@@ -391,6 +411,18 @@ def paged_decode(q, keys, values, tables, lengths, out, scale, most_blocks, H: t
 #-    query = tl.load(q + at).to(tl.float32) * scale
 #+    query = tl.load(q + at).to(tl.float32)
 
+# %% wrong={"grade_id": "paged_kernel", "name": "not_divided", "misconception": "the weights of a softmax already add up to one", "keeps": 0}
+#-    tl.store(out + at, mixed / total[:, None])
+#+    tl.store(out + at, mixed)
+
+# %% wrong={"grade_id": "paged_kernel", "name": "all_columns_of_the_table", "misconception": "a block without tokens costs nothing", "keeps": 9}
+#-    for j in range(tl.cdiv(length, BLOCK)):
+#+    for j in range(most_blocks):
+
+# %% wrong={"grade_id": "paged_kernel", "name": "one_maximum_for_all_heads", "misconception": "any number may be subtracted before the exponential", "keeps": 9}
+#-        now = tl.maximum(largest, tl.max(score, axis=1))
+#+        now = tl.maximum(largest, tl.max(score))
+
 # %% wrong={"grade_id": "scheduler", "name": "loses_its_tokens", "misconception": "a preempted request starts again from its prompt", "keeps": 1}
 #                     youngest.table.release()
 #+                    youngest.produced = []
@@ -470,6 +502,10 @@ def paged_decode(q, keys, values, tables, lengths, out, scale, most_blocks, H: t
 #-        kept += ttft <= most_ttft and tpot <= most_tpot
 #+        kept += ttft < most_ttft and tpot < most_tpot
 
+# %% wrong={"grade_id": "latency", "name": "order_of_the_dict", "misconception": "the requests of a dict are in order of time", "keeps": 1}
+#-    return kept / (max(times[-1] for times in token_seconds.values()) - min(arrivals.values()))
+#+    return kept / (list(token_seconds.values())[-1][-1] - next(iter(arrivals.values())))
+
 # %% wrong={"grade_id": "latency", "name": "until_the_last_good_token", "misconception": "requests that were late do not count, and neither does their time", "keeps": 0}
 #-    kept = 0
 #+    kept, last = 0, []
@@ -493,6 +529,10 @@ def paged_decode(q, keys, values, tables, lengths, out, scale, most_blocks, H: t
 # %% wrong={"grade_id": "speculate", "name": "not_renormalised", "misconception": "what is left of the target is a distribution already", "keeps": 1}
 #-            return [*kept, pick(missing / missing.sum(), uniforms[-1])]
 #+            return [*kept, pick(missing, uniforms[-1])]
+
+# %% wrong={"grade_id": "speculate", "name": "next_uniform", "misconception": "the token in place of a rejected one takes the next uniform number", "keeps": 4}
+#-            return [*kept, pick(missing / missing.sum(), uniforms[-1])]
+#+            return [*kept, pick(missing / missing.sum(), uniforms[len(kept) + 1])]
 
 # %% wrong={"grade_id": "speculate", "name": "no_bonus", "misconception": "k drafted tokens give at most k", "keeps": 0}
 #-    return [*kept, pick(target[-1], uniforms[-1])]

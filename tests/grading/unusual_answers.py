@@ -946,7 +946,7 @@ UNUSUAL: dict[str, dict[str, str]] = {
 
                 def release(self):
                     while self.blocks:
-                        self.pool.drop(self.blocks.pop(0))
+                        self.pool.drop(self.blocks.pop())
                     self.length = 0
 
             def gather(cache, blocks, length):
@@ -1008,6 +1008,130 @@ UNUSUAL: dict[str, dict[str, str]] = {
                         yield token
                     yield pick(target[-1], uniforms[-1])
                 return [*tokens()]
+        """,
+        "step_work": """
+            def step_work(config, sequences, past, new, itemsize=2):
+                seen = sum(past + j + 1 for j in range(new))
+                token = 2 * config.layers * config.kv_heads * config.head_width * np.int64(itemsize)
+                flops = [2 * new * matrix_weights(config), 4 * config.layers * config.heads * config.head_width * seen]
+                read = itemsize * matrix_weights(config) + sequences * past * token
+                return lk.Work(np.float64(sum(flops)) * sequences, read, sequences * new * token)
+        """,
+        "paged": """
+            def paged_attention(q, keys, values, tables, lengths):
+                # all scores of a sequence first, then its values: the softmax is not online
+                (B, H, h), (_, block, K, _) = q.shape, keys.shape
+                out = torch.zeros_like(q)
+                for row, length in enumerate(lengths.tolist()):
+                    numbers = tables[row][tables[row] >= 0].tolist()
+                    starts = range(0, length, block)
+                    grouped = q[row].view(K, H // K, h)
+                    turned = (keys[b][: length - at].permute(1, 2, 0) for b, at in zip(numbers, starts))
+                    weights = torch.cat([grouped @ each for each in turned], -1).div_(h**0.5).softmax(-1)
+                    for b, at in zip(numbers, starts):
+                        part = weights[..., at : at + block]
+                        out[row] += torch.matmul(part, values[b][: length - at].transpose(0, 1)).reshape(H, h)
+                return out
+        """,
+        "paged_kernel": """
+            @triton.jit
+            def _tile(start, rows, stride: tl.constexpr, BLOCK: tl.constexpr, WIDTH: tl.constexpr):
+                tile = tl.make_block_ptr(start, (rows, WIDTH), (stride, 1), (0, 0), (BLOCK, WIDTH), (1, 0))
+                return tl.load(tile, boundary_check=(0,), padding_option="zero").to(tl.float32)
+
+            @triton.jit
+            def _rescale(m, total, acc, s):
+                top = tl.maximum(m, tl.max(s, axis=1))
+                shrink, weights = tl.exp2(m - top), tl.exp2(s - top[:, None])
+                return top, total * shrink + tl.sum(weights, axis=1), acc * shrink[:, None], weights
+
+            @triton.jit
+            def paged_decode(
+                q, keys, values, tables, lengths, out, scale, most_blocks,
+                H: tl.constexpr, K: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
+            ):
+                row, head = tl.program_id(0), tl.program_id(1)
+                GROUP: tl.constexpr = H // K
+                first = (row * H + head * GROUP) * WIDTH
+                mine = tl.make_block_ptr(q + first, (GROUP, WIDTH), (WIDTH, 1), (0, 0), (GROUP, WIDTH), (1, 0))
+                query = tl.load(mine).to(tl.float32) * (scale * 1.4426950408889634)
+                length = tl.load(lengths + row).to(tl.int32)
+                m = tl.full([GROUP], -float("inf"), tl.float32)
+                total = tl.zeros([GROUP], tl.float32)
+                acc = tl.zeros([GROUP, WIDTH], tl.float32)
+                entry = tables + row * most_blocks
+                left = length
+                while left > 0:
+                    start = tl.load(entry) * (BLOCK * K * WIDTH) + head * WIDTH
+                    here = tl.minimum(left, BLOCK)
+                    k = _tile(keys + start, here, K * WIDTH, BLOCK, WIDTH)
+                    v = _tile(values + start, here, K * WIDTH, BLOCK, WIDTH)
+                    s = tl.sum(query[:, None, :] * k[None, :, :], axis=2)
+                    s = tl.where((tl.arange(0, BLOCK) < here)[None, :], s, -float("inf"))
+                    m, total, acc, weights = _rescale(m, total, acc, s)
+                    acc += tl.sum(weights[:, :, None] * v[None, :, :], axis=1)
+                    entry += 1
+                    left -= BLOCK
+                result = tl.make_block_ptr(out + first, (GROUP, WIDTH), (WIDTH, 1), (0, 0), (GROUP, WIDTH), (1, 0))
+                tl.store(result, acc / total[:, None])
+        """,
+        "scheduler": """
+            class Scheduler:
+                def __init__(self, blocks, block):
+                    self.pool, self.block = BlockPool(blocks), block
+                    self.blocks = blocks
+                    self.waiting, self.running = [], []
+                    self._number = itertools.count()
+                    self._when = {}
+
+                def submit(self, name, prompt, new_tokens):
+                    most = len(prompt) + new_tokens - 1
+                    if -(-most // self.block) > self.pool.size:
+                        raise ValueError(f"{name} needs more than {self.pool.size} blocks")
+                    job = Job(name, list(prompt), new_tokens, BlockTable(self.pool, self.block))
+                    self._when[name] = next(self._number)
+                    self.waiting = self.waiting + [job]
+
+                def _evict(self):
+                    job = max(self.running, key=lambda one: self._when[one.name])
+                    self.running.remove(job)
+                    job.table.release()
+                    self.waiting.insert(0, job)
+                    return job
+
+                def step(self):
+                    stayed = []
+                    before = len(self.running)
+                    index = 0
+                    while index < len(self.running):
+                        job = self.running[index]
+                        full = job.table.length == len(job.table.blocks) * self.block
+                        if full and self.pool.free == 0:
+                            self._evict()
+                            continue
+                        job.table.append()
+                        place = {"past": job.table.length - 1, "blocks": job.table.blocks[:]}
+                        stayed.append(Entry(name=job.name, tokens=job.tokens[-1:], **place))
+                        index += 1
+                    if len(self.running) < before:
+                        return stayed
+                    free = self.pool.free
+                    for job in list(self.waiting):
+                        free -= blocks_for(len(job.tokens), self.block)
+                        if free < 0:
+                            break
+                        [job.table.append() for _ in job.tokens]
+                        self.waiting = self.waiting[1:]
+                        self.running.append(job)
+                        stayed.append(Entry(job.name, job.tokens, 0, job.table.blocks[:]))
+                    return stayed
+
+                def accept(self, name, token):
+                    (job,) = [one for one in self.running if one.name == name]
+                    job.produced += [token]
+                    if len(job.produced) >= job.new_tokens:
+                        self.running = [one for one in self.running if one is not job]
+                        job.table.release()
         """,
     },
     "lab09_flash_attention": {

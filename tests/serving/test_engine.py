@@ -324,3 +324,18 @@ def test_engine_accepts_a_custom_pool() -> None:
             lm.generate(MODEL, request.prompt, request.max_new_tokens, stop=stop)
         )
     assert engine.pool.free == 9
+
+
+class NumpyPool(OwnPool):
+    """A custom pool whose block numbers are numpy integers."""
+
+    def take(self) -> int:
+        return np.int64(super().take())  # type: ignore[return-value]
+
+
+def test_recording_holds_plain_block_numbers_of_a_custom_pool() -> None:
+    engine = Engine(MODEL, cost=COST, pool=NumpyPool(9), limits=Limits(reuse_prefixes=False))
+    run = engine.run([Request("a", (1, 2, 3), 4)])
+    blocks = [block for step in run.steps for table in step.block_tables.values() for block in table]
+    assert blocks
+    assert {type(block) for block in blocks} == {int}
