@@ -123,7 +123,7 @@ print("Right: no score overflows.")
 
 # %% [markdown]
 # In eager mode these are three kernels. The first reads $Q$ and $K$ and writes $S$. The second reads $S$ and writes $P$. The third
-# reads $P$ and $V$ and writes $O$. Each reads its inputs once here and writes its output once, which is the best that a cache can do for it.
+# reads $P$ and $V$ and writes $O$. Count each input of a kernel as read once and each output as written once. No cache can do better.
 
 # %% [markdown]
 # ### Task 2 · The bill of the chain
@@ -437,8 +437,9 @@ ROUNDING = 4e-3
 # ### Task 5 · The forward pass, tile by tile
 # *13 points · 25 minutes · ●●●○*
 #
-# The loads and the loop are given. What a tile does is yours: scores, maximum, correction, sums. `tl.dot` takes FP16 tiles and returns
-# FP32; `tl.trans(tile)` transposes. Convert the powers back with `.to(values.dtype)` before the second product. A variable that the loop carries must keep its type and shape.
+# The loads and the loop are given. Yours is what a tile does (scores, maximum, correction, sums), and after the loop the store of $o / \ell$.
+# `tl.dot` takes FP16 tiles and returns FP32; `tl.trans(tile)` transposes. Convert the powers back with `.to(values.dtype)` before the second
+# product. A variable that the loop carries must keep its type and shape.
 
 # %%
 lk.predict("flash")
@@ -555,7 +556,7 @@ for edge in range(BN, N, BN):
 figure.update_yaxes(autorange="reversed", scaleanchor="x", title="query")
 figure.update_xaxes(title="key", constrain="domain")
 figure.update_layout(height=380, margin={"l": 10, "r": 10, "t": 10, "b": 10})
-lk.show(figure, summary="Blue: scores that count. Orange: loaded and masked, in tiles that the diagonal crosses. Grey: tiles that nobody loads.")
+lk.show(figure, summary="Blue: scores that count. Orange: loaded and masked, in tiles that the diagonal crosses. Grey: tiles that no program loads.")
 
 # %% [markdown]
 # Blue scores count. Orange ones lie in a tile that the diagonal crosses: computed, then masked. Grey tiles are never loaded.
@@ -793,7 +794,7 @@ with lk.picture(
     figure.add_vline(x=192, line={"color": "#7a7a7a", "dash": "dot"})
     # On a logarithmic axis an annotation takes the exponent, and add_vline would give it 192.
     figure.add_annotation(x=math.log10(192), y=1, yref="y domain", yanchor="bottom", showarrow=False, text="an SM of an A100")
-    figure.update_xaxes(type="log", title="on-chip memory, KiB")
+    figure.update_xaxes(type="log", title="on-chip memory, KiB", tickvals=[2, 8, 32, 128, 512, 2048])
     figure.update_yaxes(type="log", title="bytes moved, MB")
     figure.update_layout(height=380)
     lk.show(figure, summary="Bytes moved against on-chip memory, both on logarithmic axes: straight lines that fall by half for each doubling.")
