@@ -22,7 +22,7 @@ _COARSER = {"float64": "float32", "float32": "tf32", "float16": "bfloat16"}
 _ENOUGH = 8  # values that must all fit a coarser format before it is named
 _HALF_PRECISION = 0.05  # relative error that a sum kept in 8 or 11 bits may have
 _MARGIN = 4.0  # an error beyond the tolerance by less than this factor is called rounding in any format
-_ONE_SIDE = "did each byte count in and out, and a multiply-add as two operations?"
+_ONE_SIDE = "look for a factor of 2; in a count, each byte may go in and out, and a multiply-add is two operations"
 _PREFIX = "which unit was asked for? k, M, G are powers of 1000, Ki, Mi, Gi powers of 1024"
 # One number has no structure to recognise, but these factors are hardly ever an accident.
 _SLIPS = {

@@ -16,7 +16,14 @@ from typing import Any, overload
 
 from mlsys_labkit._base.probes import probe, witnessed
 from mlsys_labkit.memory.numpy_tracer import tracing_numpy, unseen
-from mlsys_labkit.memory.process import cuda_figures, reset_cuda_peak, resident_bytes
+from mlsys_labkit.memory.process import (
+    LEAST_MAPPED_BYTES,
+    MOST_MAPPED_BYTES,
+    cuda_figures,
+    map_from,
+    reset_cuda_peak,
+    resident_bytes,
+)
 from mlsys_labkit.memory.trace import CATEGORIES, MemoryEvent, MemoryTrace, TracedTensor
 
 __all__ = ["CATEGORIES", "MemoryEvent", "MemoryTrace", "TracedTensor", "call_traced", "trace_memory"]
@@ -76,6 +83,8 @@ def _tracing() -> Iterator[MemoryTrace]:
             with unseen():  # listing the live tensors takes megabytes, which an outer trace must not count
                 tracer = stack.enter_context(TorchTracer(trace))
             reset_cuda_peak()
+        map_from(LEAST_MAPPED_BYTES)
+        stack.callback(map_from, MOST_MAPPED_BYTES)
         trace.resident_before_bytes = resident_bytes()
         stack.callback(_measure_at_the_end, trace)
         stack.enter_context(tracing_numpy(trace, lambda: tracer.operations if tracer else 0))

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+
+_M_MMAP_THRESHOLD = -3  # malloc.h
+LEAST_MAPPED_BYTES, MOST_MAPPED_BYTES = 128 << 10, 32 << 20  # between these glibc moves its threshold
 
 
 def resident_bytes() -> int | None:
@@ -15,6 +20,17 @@ def resident_bytes() -> int | None:
     except OSError:
         return None
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def map_from(threshold_bytes: int) -> None:
+    """Make the allocator give each buffer of this size pages of its own, which go back to the system when it is freed.
+
+    glibc raises its threshold with the first large buffer that is freed. Later ones lie on the heap, where a tracer's
+    small objects keep them from being used again, and the resident set grows with each of them.
+    """
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):  # musl has no mallopt
+            ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, threshold_bytes)
 
 
 def reset_cuda_peak() -> None:

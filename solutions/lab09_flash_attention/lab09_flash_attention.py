@@ -111,7 +111,8 @@ print("Right: scaled by √d, and one weighted mean of the values for each query
 rng = np.random.default_rng(901)
 k, v = np.zeros((2, 4)), np.array([[4.0, 0.0, 0.0, 0.0], [0.0, 4.0, 0.0, 0.0]])
 k[0, 0] = 1.0
-lk.checks.expect_close(attention(np.array([[1e4, 0.0, 0.0, 0.0]]), k, v), [[4.0, 0.0, 0.0, 0.0]], rtol=1e-9, name="a score of 5,000")
+q = np.array([[1e4, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]])
+lk.checks.expect_close(attention(q, k, v), [[4.0, 0.0, 0.0, 0.0], [2.0, 2.0, 0.0, 0.0]], rtol=1e-9, name="a score of 5,000, and a query that has none")
 ### BEGIN HIDDEN TESTS
 for M, N, d in [(5, 9, 16), (1, 3, 8), (7, 1, 2)]:  # more keys than queries, one query, one key
     q, k, v = 3 * rng.standard_normal((M, d)), 3 * rng.standard_normal((N, d)), rng.standard_normal((N, d))
@@ -122,7 +123,7 @@ print("Right: no score overflows.")
 
 # %% [markdown]
 # In eager mode these are three kernels. The first reads $Q$ and $K$ and writes $S$. The second reads $S$ and writes $P$. The third
-# reads $P$ and $V$ and writes $O$. Each reads its inputs once here and writes its output once, which is the best that a cache can do for it.
+# reads $P$ and $V$ and writes $O$. Count each input of a kernel as read once and each output as written once. No cache can do better.
 
 # %% [markdown]
 # ### Task 2 · The bill of the chain
@@ -299,6 +300,7 @@ expect_state(state, -math.inf, 0.0, [0.0], name="a masked block before everythin
 state = step(state, np.array([0.0, -math.inf]), values)
 expect_state(state, 0.0, 1.0, [1.0], name="a block that is masked in part")
 expect_state(step(state, masked, values), 0.0, 1.0, [1.0], name="a masked block at the end")
+expect_state(step(state, np.array([-math.inf, 0.0]), values), 0.0, 2.0, [3.0], name="a block whose first score is masked")
 print("Right: masked blocks change nothing.")
 
 # %% [markdown]
@@ -378,6 +380,8 @@ some, none = part(np.log([[1.0, 4.0], [2.0, 2.0]]), np.array([[1.0], [3.0]])), e
 expect_state(merge(fresh(some), fresh(none)), *some, name="with an empty part")
 expect_state(merge(fresh(none), fresh(some)), *some, name="an empty part with it")
 expect_state(merge(fresh(none), fresh(none)), *none, name="two empty parts")
+half = np.array([0.0, -math.inf]), np.array([1.0, 0.0]), np.array([[5.0], [0.0]])
+expect_state(merge(fresh(half), fresh(none)), *half, name="row 1 is empty in both parts, row 0 in one")
 print("Right: an empty part changes nothing.")
 
 # %% [markdown]
@@ -433,8 +437,9 @@ ROUNDING = 4e-3
 # ### Task 5 · The forward pass, tile by tile
 # *13 points · 25 minutes · ●●●○*
 #
-# The loads and the loop are given. What a tile does is yours: scores, maximum, correction, sums. `tl.dot` takes FP16 tiles and returns
-# FP32; `tl.trans(tile)` transposes. Convert the powers back with `.to(values.dtype)` before the second product. A variable that the loop carries must keep its type and shape.
+# The loads and the loop are given. Yours is what a tile does (scores, maximum, correction, sums), and after the loop the store of $o / \ell$.
+# `tl.dot` takes FP16 tiles and returns FP32; `tl.trans(tile)` transposes. Convert the powers back with `.to(values.dtype)` before the second
+# product. A variable that the loop carries must keep its type and shape.
 
 # %%
 lk.predict("flash")
@@ -472,11 +477,6 @@ def flash(q, k, v, out, N, scale, D: tl.constexpr, BM: tl.constexpr, BN: tl.cons
 
 
 # %% nbgrader={"grade": true, "grade_id": "flash_test", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
-generator = torch.Generator().manual_seed(905)
-q, k, v = heads(generator, 32, 64, 16, spread=2.0)
-out = unwritten(32, 16)
-clean(flash, (2,), q, k, v, out, 64, 0.25, D=16, BM=16, BN=16)
-lk.checks.expect_close(out, exactly(q, k, v, 0.25), atol=ROUNDING, name="32 queries, 64 keys, d = 16")
 # 16 keys with score log 4 and value 5, 16 with score 0 and value 10: (4 * 5 + 1 * 10) / 5 = 6, whichever tile comes first
 for tile in (0, 1):
     q, k, out = torch.zeros(16, 16).half(), torch.zeros(32, 16).half(), unwritten(16, 16)
@@ -484,6 +484,11 @@ for tile in (0, 1):
     v = (10 - 5 * k[:, :1]).expand(32, 16).contiguous()
     clean(flash, (1,), q, k, v, out, 32, 1.0, D=16, BM=16, BN=16)
     lk.checks.expect_close(out, torch.full((16, 16), 6.0), rtol=2e-3, name=f"the larger scores in tile {tile}")
+generator = torch.Generator().manual_seed(905)
+q, k, v = heads(generator, 32, 64, 16, spread=2.0)
+out = unwritten(32, 16)
+clean(flash, (2,), q, k, v, out, 64, 0.25, D=16, BM=16, BN=32)
+lk.checks.expect_close(out, exactly(q, k, v, 0.25), atol=ROUNDING, name="32 queries, 64 keys, d = 16, tiles 16 x 32")
 print("Right: the running maximum corrects both sums.")
 
 # %% nbgrader={"grade": true, "grade_id": "flash_test_more", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
@@ -502,7 +507,7 @@ for M, N, d, bm, bn, spread in [(48, 32, 32, 16, 32, 1.0), (32, 96, 16, 32, 16, 
         clean(flash, (M // bm,), q, k, v, out, N, 0.2, D=d, BM=bm, BN=bn)
         lk.checks.expect_close(out, exactly(q, k, v, 0.2), atol=ROUNDING, name=f"{M} queries, {N} keys, d={d}, tiles {bm} x {bn}")
 ### END HIDDEN TESTS
-print("Right: large scores, other tiles.")
+print("Right: large scores do not overflow.")
 
 # %% nbgrader={"grade": true, "grade_id": "flash_test_bytes", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
 # 4 tiles of 16 queries: each query is loaded once, each key and value once for each tile of queries
@@ -551,7 +556,7 @@ for edge in range(BN, N, BN):
 figure.update_yaxes(autorange="reversed", scaleanchor="x", title="query")
 figure.update_xaxes(title="key", constrain="domain")
 figure.update_layout(height=380, margin={"l": 10, "r": 10, "t": 10, "b": 10})
-lk.show(figure, summary="Blue: scores that count. Orange: loaded and masked, in tiles that the diagonal crosses. Grey: tiles that nobody loads.")
+lk.show(figure, summary="Blue: scores that count. Orange: loaded and masked, in tiles that the diagonal crosses. Grey: tiles that no program loads.")
 
 # %% [markdown]
 # Blue scores count. Orange ones lie in a tile that the diagonal crosses: computed, then masked. Grey tiles are never loaded.
@@ -623,6 +628,13 @@ def exact_lse(q, k, scale, mask):
 
 
 # %% nbgrader={"grade": true, "grade_id": "flash_causal_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# every score is -20,000, and that of the last key is 0: query i weighs keys 0 to i equally, and only the last one sees the last key
+q, k, v = torch.zeros(32, 16).half(), torch.zeros(32, 16).half(), torch.arange(32.0)[:, None].expand(32, 16).half()
+q[:, 0], k[:31, 0] = 100.0, -200.0
+out, expected = unwritten(32, 16), v.float() / 2
+expected[31] = 31.0
+causal(q, k, v.contiguous(), out, unwritten(32), 1.0, 16, 16)
+lk.checks.expect_close(out, expected, atol=ROUNDING, name="the largest score belongs to a key that one query may see")
 generator = torch.Generator().manual_seed(906)
 q, k, v = heads(generator, 64, 64, 16, spread=2.0)
 for bm, bn in [(16, 16), (32, 16), (16, 32)]:  # square tiles, and tiles that the diagonal crosses twice or in the middle
@@ -653,7 +665,7 @@ generator = torch.Generator().manual_seed(926)
 q, k, v = heads(generator, 40, 40, 16, spread=2.0)
 lse = unwritten(40)
 causal(q, k, v, unwritten(40, 16), lse, 0.25, 16, 16)
-lk.checks.expect_close(lse, exact_lse(q, k, 0.25, looking_back(40)), rtol=1e-4, atol=1e-4, name="logsumexp of 40 rows")
+lk.checks.expect_close(lse, exact_lse(q, k, 0.25, looking_back(40)), rtol=1e-3, atol=2e-3, name="logsumexp of 40 rows")
 print("Right: m + log l of the scaled scores.")
 
 # %% nbgrader={"grade": true, "grade_id": "flash_causal_test_bytes", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
@@ -742,6 +754,7 @@ lk.checks.expect_equal(tile_rows(1000, 8, item=4), 7, name="rows in 1,000 bytes,
 lk.checks.expect_equal(flash_bytes(4096, 64, 196_608), 12_582_912, name="4,096 positions, d = 64: 11 tiles of queries")
 lk.checks.expect_equal(flash_bytes(4096, 64, 2**40), 4 * 4096 * 64 * 2, name="memory for everything: each byte once")
 lk.checks.expect_equal(flash_bytes(20, 8, 1000, item=4), 4 * (2 * 20 * 8 + 3 * 2 * 20 * 8), name="20 positions in tiles of 7, FP32")
+lk.checks.expect_equal(flash_bytes(64, 8, 1024), 2 * (2 * 64 * 8 + 4 * 2 * 64 * 8), name="64 positions in 4 full tiles of 16")
 print("Right: keys and values pass by once for each tile of queries.")
 
 # %% nbgrader={"grade": true, "grade_id": "flash_bytes_test_more", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
@@ -778,8 +791,10 @@ with lk.picture(
         figure.add_scatter(x=[size / 1024 for size in fitting], y=moved, mode="lines+markers", name=f"tiles, d = {d}", line={"color": colour})
         chain = sum(chain_bytes(4096, 4096, d)) / 1e6
         figure.add_scatter(x=[2, 2048], y=[chain] * 2, mode="lines", name=f"chain, d = {d}", line={"color": colour, "dash": "dash"})
-    figure.add_vline(x=192, line={"color": "#7a7a7a", "dash": "dot"}, annotation_text="an SM of an A100")
-    figure.update_xaxes(type="log", title="on-chip memory, KiB")
+    figure.add_vline(x=192, line={"color": "#7a7a7a", "dash": "dot"})
+    # On a logarithmic axis an annotation takes the exponent, and add_vline would give it 192.
+    figure.add_annotation(x=math.log10(192), y=1, yref="y domain", yanchor="bottom", showarrow=False, text="an SM of an A100")
+    figure.update_xaxes(type="log", title="on-chip memory, KiB", tickvals=[2, 8, 32, 128, 512, 2048])
     figure.update_yaxes(type="log", title="bytes moved, MB")
     figure.update_layout(height=380)
     lk.show(figure, summary="Bytes moved against on-chip memory, both on logarithmic axes: straight lines that fall by half for each doubling.")
@@ -813,7 +828,7 @@ with lk.picture(
 # ### Task 8 · Backward without the matrix
 # *11 points · 20 minutes · ●●●○*
 #
-# In NumPy. Take the keys and values in blocks of `block` rows, and never make an array of $N \times N$ numbers: a test measures it.
+# In NumPy. Take the keys and values in blocks of `block` rows, and never hold all $M \times N$ weights at once: a test measures it.
 
 # %%
 lk.predict("backward")
@@ -885,7 +900,7 @@ for M, N, d, block in [(12, 12, 16, 5), (9, 1, 3, 1), (20, 33, 2, 8)]:
 print("Right for other shapes as well.")
 
 # %% nbgrader={"grade": true, "grade_id": "backward_test_memory", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
-# 1,024 queries and 6,144 keys: a matrix of weights has 50 MB, and two are needed at once; a block of 64 keys has 0.5 MB.
+# 1,024 queries and 6,144 keys: a matrix of weights has 50 MB, whether in one piece or in many; a block of 512 keys has 4.2 MB.
 # The gradients are those of torch's own FlashAttention, which makes no matrix either.
 rng = np.random.default_rng(938)
 q, k, v, do = (torch.from_numpy(rng.standard_normal((1, 1, rows, 8))) for rows in (1024, 6144, 6144, 1024))
@@ -895,8 +910,8 @@ o.backward(do)
 with torch.no_grad():
     lse = torch.cat([(rows @ k[0, 0].T / math.sqrt(8)).logsumexp(1) for rows in q[0, 0].split(256)])
 inputs = [each.detach().numpy() for each in (q[0, 0], k[0, 0], v[0, 0], o[0, 0], lse, do[0, 0])]
-came = lk.checks.expect_peak(backward, *inputs, 64, at_most_bytes=60_000_000, name="backward over 6,144 keys in blocks of 64")
-expect_gradients(came, [each.grad[0, 0].numpy() for each in (q, k, v)], name="6,144 keys in blocks of 64")
+came = lk.checks.expect_peak(backward, *inputs, 512, at_most_bytes=48_000_000, name="backward over 6,144 keys in blocks of 512")
+expect_gradients(came, [each.grad[0, 0].numpy() for each in (q, k, v)], name="6,144 keys in blocks of 512")
 print("Right: no matrix of all weights.")
 
 # %% [markdown]
@@ -990,7 +1005,7 @@ for kv_heads, group, N in [(3, 2, 21), (1, 16, 5)]:
     q, k, v = cache(generator, kv_heads, group, N, 16)
     out = unwritten(len(q), 16)
     clean(grouped_decode, (kv_heads,), q - 4, k + 1, v, out, N, 0.25, group, D=16, BG=16, BN=16)
-    lk.checks.expect_close(out, exactly_grouped(q - 4, k + 1, v, 0.25), atol=ROUNDING, name=f"{kv_heads} groups of {group}, {N} keys")
+    lk.checks.expect_close(out, exactly_grouped(q - 4, k + 1, v, 0.25), atol=ROUNDING, name=f"{kv_heads} groups of {group}, {N} keys in tiles of 16")
 ### BEGIN HIDDEN TESTS
 for kv_heads, group, N, d, bn in [(4, 1, 33, 16, 32), (2, 5, 16, 32, 16), (2, 8, 1, 16, 16)]:
     q, k, v = cache(generator, kv_heads, group, N, d)
@@ -1107,8 +1122,8 @@ def expect_chunks(q, k, v, chunk, states, scale=0.25):
         for h in range(len(q)):
             keys, values = k[h // group, first:last].double().numpy(), v[h // group, first:last].double().numpy()
             wanted = whole_row(scale * keys @ q[h].double().numpy(), values) if first < N else nothing_yet(k.shape[2])
-            lk.checks.expect_close(m[s, h], wanted[0], rtol=1e-4, atol=1e-4, name=f"m of head {h}, {what}")
-            lk.checks.expect_close(l[s, h], wanted[1], rtol=1e-3, name=f"l of head {h}, {what}")
+            lk.checks.expect_close(m[s, h], wanted[0], rtol=1e-3, atol=2e-3, name=f"m of head {h}, {what}")
+            lk.checks.expect_close(l[s, h], wanted[1], rtol=4e-3, name=f"l of head {h}, {what}")
             lk.checks.expect_close(o[s, h], wanted[2], atol=ROUNDING * max(1.0, wanted[1]), name=f"o of head {h}, {what}")
 
 
@@ -1122,12 +1137,17 @@ for array in ("k", "v"):
 q, k, v = cache(generator, 1, 2, 40, 16)
 trace, *states = split(q, k, v, chunk=20, chunks=2)
 expect_chunks(q, k, v, 20, states)
+for array in ("k", "v"):
+    lk.checks.expect_traffic(trace, array, loaded_bytes=40 * 16 * 2)
 print("Right: each chunk has its own state, and each key one chunk.")
 
 # %% nbgrader={"grade": true, "grade_id": "decode_split_test_combine", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
 # one head: log 4 with l = 1 and o = 20; log 1 with l = 1 and o = 10; log 2 with l = 1 and o = 30: 150 / 7, as in part 2
 m, l, o = np.log([[4.0], [1.0], [2.0]]), np.ones((3, 1)), np.array([[[20.0]], [[10.0]], [[30.0]]])
 lk.checks.expect_close(combine(m, l, o), [[150 / 7]], rtol=1e-9, name="three chunks")
+# two heads whose scores are 2,000 apart; in the first, log 3 meets log 1: (3 * 8 + 1 * 4) / 4
+m, o = np.array([[0.0, 2000.0], [math.log(3.0), 2000.0]]), np.array([[[4.0], [4.0]], [[8.0], [8.0]]])
+lk.checks.expect_close(combine(m, np.ones((2, 2)), o), [[7.0], [6.0]], rtol=1e-9, name="two heads, one with far larger scores")
 rng = np.random.default_rng(920)
 scores, values = 3 * rng.standard_normal((4, 30)) + 1000, rng.standard_normal((30, 2))
 parts = [part(scores[:, at : at + 10], values[at : at + 10]) for at in (0, 10, 20)]
@@ -1352,7 +1372,7 @@ for M, N, scale in [(48, 32, 0.125), (16, 80, 0.3)]:
     lk.checks.expect_clean(kernel, (M // 16, 32, (q, k, v, out, N, scale)))
     lk.checks.expect_close(out, with_matrix(q, k, v, scale), atol=ROUNDING, name=f"{M} queries, {N} keys")
 ### END HIDDEN TESTS
-print("Right: one tile of keys is enough, and so are five.")
+print("Right: one tile of keys is enough.")
 
 # %% nbgrader={"grade": true, "grade_id": "flash_wmma_test_traffic", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 # 2 blocks, 4 tiles of keys: each block copies one tile of Q, 4 of K and 4 of V; a tile is 2 KiB, 64 sectors.

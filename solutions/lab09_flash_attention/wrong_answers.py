@@ -28,6 +28,10 @@
 #+    powers = np.exp(scores - scores.max(axis=0, keepdims=True))
 #+    return powers / powers.sum(axis=0, keepdims=True) @ v
 
+# %% wrong={"grade_id": "attention", "name": "one_maximum_for_all_rows", "misconception": "any number not smaller will do, so the largest of all rows", "keeps": 3}
+#-    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+#+    powers = np.exp(scores - scores.max())
+
 # %% wrong={"grade_id": "chain_bytes", "name": "elements", "misconception": "a number is a byte", "keeps": 0}
 #-    queries, keys, matrix = M * d * item, N * d * item, M * N * item
 #+    queries, keys, matrix = M * d, N * d, M * N
@@ -71,6 +75,12 @@
 #+    sums = correction * l + powers.sum()
 #+    return largest, sums, (correction * l * o + powers @ values) / sums
 
+# %% wrong={"grade_id": "step", "name": "first_score_decides", "misconception": "a block whose first score is masked is masked altogether", "keeps": 7}
+#-    largest = max(m, float(scores.max()))
+#+    if scores[0] == -math.inf:
+#+        return state
+#+    largest = max(m, float(scores.max()))
+
 # %% wrong={"grade_id": "merge", "name": "no_maximum", "misconception": "two sums of powers can be added as they are", "keeps": 1}
 #-    return largest, of_a * a[1] + of_b * b[1], of_a[:, None] * a[2] + of_b[:, None] * b[2]
 #+    return largest, a[1] + b[1], a[2] + b[2]
@@ -90,6 +100,12 @@
 # %% wrong={"grade_id": "merge", "name": "one_maximum_for_all_rows", "misconception": "any number not smaller will do, so the largest of all rows", "keeps": 0}
 #-    largest = np.maximum(a[0], b[0])
 #+    largest = np.full(len(a[0]), max(a[0].max(), b[0].max()))
+
+# %% wrong={"grade_id": "merge", "name": "all_rows_or_none", "misconception": "rows are empty together", "keeps": 7}
+#-    finite = np.where(np.isneginf(largest), 0.0, largest)  # where both parts are empty there is nothing to correct
+#+    if np.isneginf(largest).all():
+#+        return a
+#+    finite = largest
 
 # %% wrong={"grade_id": "flash", "name": "o_not_corrected", "misconception": "only the sum of powers depends on the maximum", "keeps": 3}
 #-        o = o * correction[:, None] + tl.dot(powers.to(values.dtype), values)
@@ -124,6 +140,10 @@
 # %% wrong={"grade_id": "flash", "name": "does_not_divide", "misconception": "powers are weights", "keeps": 0}
 #-    tl.store(out + rows[:, None] * D + columns[None, :], o / l[:, None])
 #+    tl.store(out + rows[:, None] * D + columns[None, :], o)
+
+# %% wrong={"grade_id": "flash", "name": "maximum_along_queries", "misconception": "axis 0 of the scores is the row", "keeps": 0}
+#-        largest = tl.maximum(m, tl.max(scores, axis=1))
+#+        largest = tl.maximum(m, tl.max(scores, axis=0))
 
 # %% wrong={"grade_id": "flash_causal", "name": "off_by_one", "misconception": "a query does not see itself", "keeps": 0}
 #-        scores = tl.where(at[None, :] <= rows[:, None], scores, -float("inf"))
@@ -162,6 +182,16 @@
 #-    tl.store(lse + rows, m + tl.log(l), mask=rows < N)
 #+    tl.store(lse + rows, tl.log(l), mask=rows < N)
 
+# %% wrong={"grade_id": "flash_causal", "name": "maximum_before_the_mask", "misconception": "any number not smaller will do as the maximum", "keeps": 9}
+#-        scores = tl.where(at[None, :] <= rows[:, None], scores, -float("inf"))
+#-        largest = tl.maximum(m, tl.max(scores, axis=1))
+#+        largest = tl.maximum(m, tl.max(scores, axis=1))
+#+        scores = tl.where(at[None, :] <= rows[:, None], scores, -float("inf"))
+
+# %% wrong={"grade_id": "flash_causal", "name": "mask_of_minus_10000", "misconception": "no score is as small as -10,000", "keeps": 9}
+#-        scores = tl.where(at[None, :] <= rows[:, None], scores, -float("inf"))
+#+        scores = tl.where(at[None, :] <= rows[:, None], scores, -1.0e4)
+
 # %% wrong={"grade_id": "flash_bytes", "name": "three_tiles", "misconception": "the output needs no place on the chip", "keeps": 0}
 #-    rows = sram // (4 * d * item)
 #+    rows = sram // (3 * d * item)
@@ -188,6 +218,10 @@
 #-        raise ValueError(f"{sram} bytes do not hold four rows of {d} numbers")
 #-    return rows
 #+    return max(1, sram // (4 * d * item))
+
+# %% wrong={"grade_id": "flash_bytes", "name": "one_tile_more", "misconception": "the quotient rounded down and one more is the quotient rounded up", "keeps": 3}
+#-    tiles = -(-N // tile_rows(sram, d, item))
+#+    tiles = N // tile_rows(sram, d, item) + 1
 
 # %% wrong={"grade_id": "backward", "name": "no_delta", "misconception": "softmax works element by element", "keeps": 0}
 #-        dscores = weights * (do @ v[part].T - delta[:, None])
@@ -220,6 +254,15 @@ def backward(q, k, v, o, lse, do, block):
 # %% wrong={"grade_id": "backward", "name": "whole_blocks_only", "misconception": "N is a multiple of the block", "keeps": 7}
 #-    for start in range(0, len(k), block):
 #+    for start in range(0, len(k) // block * block, block):
+
+# %% wrong={"grade_id": "backward", "name": "keeps_every_block", "misconception": "blocks that are small can all be kept", "keeps": 8}
+#-    dq, dk, dv = np.zeros_like(q), np.zeros_like(k), np.zeros_like(v)
+#+    dq, dk, dv = np.zeros_like(q), np.zeros_like(k), np.zeros_like(v)
+#+    kept = []
+
+#-        dv[part] = weights.T @ do
+#+        kept.append(weights)
+#+        dv[part] = weights.T @ do
 
 # %% wrong={"grade_id": "grouped_decode", "name": "heads_interleaved", "misconception": "query head h uses head h % (number of heads of keys)", "keeps": 0}
 #-    mine = (g * GROUP + row)[:, None] * D + columns[None, :]
@@ -275,9 +318,17 @@ def backward(q, k, v, o, lse, do, block):
 #-    return (corrections[:, :, None] * o).sum(axis=0) / (corrections * l).sum(axis=0)[:, None]
 #+    return (o / l[:, :, None]).mean(axis=0)
 
-# %% wrong={"grade_id": "decode_split", "name": "maximum_of_all_heads", "misconception": "one maximum serves all heads", "keeps": 6}
+# %% wrong={"grade_id": "decode_split", "name": "maximum_of_all_heads", "misconception": "one maximum serves all heads", "keeps": 7}
 #-    corrections = np.exp(m - m.max(axis=0))
-#+    corrections = np.exp(m - m.max() - 300)
+#+    corrections = np.exp(m - m.max())
+
+# %% wrong={"grade_id": "decode_split", "name": "begins_at_a_whole_tile", "misconception": "keys of the chunk before do no harm if they are masked", "keeps": 5}
+#-    for start in range(s * CHUNK, end, BN):
+#+    for start in range(s * CHUNK // BN * BN, end, BN):
+
+#-        scores = tl.where(at[None, :] < end, scale * tl.dot(queries, tl.trans(keys)), -float("inf"))
+#+        mine = (at[None, :] >= s * CHUNK) & (at[None, :] < end)
+#+        scores = tl.where(mine, scale * tl.dot(queries, tl.trans(keys)), -float("inf"))
 
 # %% wrong={"grade_id": "flash_wmma", "name": "unpadded", "misconception": "shared memory is fast, however it is read", "keeps": 10}
 #-    constexpr int ROW = 72;  // 36 words: eight rows begin in banks 0, 4, 8, ... 28

@@ -107,3 +107,12 @@ def test_a_misaligned_access_is_the_only_finding() -> None:
     kernel = cuda.compile(KERNEL.format("float4 v = *(const float4*)(x + 1); y[0] = v.x;"), backend="simulator")
     (finding,) = kernel.check[1, 1](np.zeros(256, np.float32), np.zeros(32, np.float32))
     assert (finding.kind, finding.array, finding.offset) == ("misaligned", "x", 4)
+
+
+def test_a_misaligned_copy_to_shared_memory_is_not_said_to_be_global() -> None:
+    copy = "int at = threadIdx.x + 2; __pipeline_memcpy_async(tile + at, x, 16); __pipeline_commit();"
+    body = "__shared__ alignas(16) float tile[64]; " + copy + " __pipeline_wait_prior(0); y[0] = tile[2];"
+    kernel = cuda.compile("#include <cuda_pipeline.h>\n" + KERNEL.format(body), backend="simulator")
+    (finding,) = kernel.check[1, 1](np.zeros(256, np.float32), np.zeros(32, np.float32))
+    assert finding.kind == "misaligned"
+    assert finding.message.endswith("writes 16 bytes at an address that is not a multiple of 16")

@@ -1,5 +1,7 @@
 """Correct but unusual answers: lab -> task -> source. The graders give them the verdicts of a shell.
 
+A second set of answers for one lab has a key "lab: what is unusual".
+
 Each leans on something that could be lost between two processes: types other than the solution's (iterators, deques,
 views of dicts, scalars and subclasses of numpy and torch, tuples for lists), helpers, decorators, caches, classes with
 slots, properties and special methods, arguments scribbled on, exceptions derived from those asked for.
@@ -1501,5 +1503,232 @@ UNUSUAL["lab02_pca"] |= {
                 raise ValueError(n)
             values, vectors = np.linalg.eigh((scatter - np.outer(total, total) / n) / (n - 1))
             return PCA(shift + total / n, vectors[:, ::-1][:, :k], values[::-1][:k].clip(0))
+    """,
+}
+
+# A second set of answers, in torch and with block pointers.
+UNUSUAL["lab09_flash_attention: in torch"] = {
+    "attention": """
+        def attention(q, k, v):
+            q, k, v = map(torch.as_tensor, (q, k, v))
+            return torch.nn.functional.scaled_dot_product_attention(q[None], k[None], v[None])[0].numpy()
+    """,
+    "step": """
+        class Running:
+            def __init__(self, m, l, o):
+                self.m, self.l, self.o = m, l, o
+
+            def add(self, s, v):
+                if s == -math.inf:
+                    return
+                if s > self.m:
+                    c = math.exp(self.m - s)
+                    self.l *= c
+                    self.o *= c
+                    self.m = s
+                w = math.exp(s - self.m)
+                self.l += w
+                self.o += w * v
+
+        def step(state, scores, values):
+            r = Running(*state)
+            for s, v in zip(scores.tolist(), values):
+                r.add(s, v)
+            return r.m, r.l, r.o
+    """,
+    "merge": """
+        def merge(a, b):
+            (ma, la, oa), (mb, lb, ob) = a, b
+            swap = mb > ma
+            hi = np.where(swap, mb, ma); lo = np.where(swap, ma, mb)
+            gap = np.full_like(hi, -math.inf)
+            np.subtract(lo, hi, out=gap, where=lo != -math.inf)
+            c = np.exp(gap)
+            ca, cb = np.where(swap, c, 1.0), np.where(swap, 1.0, c)
+            la *= ca; la += cb * lb
+            oa *= ca[..., None]; oa += cb[..., None] * ob
+            ma[:] = hi
+            return a
+    """,
+    "flash": """
+        @triton.jit
+        def tile_step(m, l, ot, st, values):
+            new = tl.maximum(m, tl.max(st, axis=0))
+            fix = tl.exp2(m - new)
+            pt = tl.exp2(st - new[None, :])
+            ot = ot * fix[None, :]
+            ot = tl.dot(tl.trans(values), pt.to(values.dtype), ot)
+            return new, l * fix + tl.sum(pt, axis=0), ot
+
+
+        @triton.jit
+        def flash(q, k, v, out, N, scale, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
+            i = tl.program_id(0)
+            n_q = tl.num_programs(0) * BM
+            qp = tl.make_block_ptr(q, (n_q, D), (D, 1), (i * BM, 0), (BM, D), (1, 0))
+            kp = tl.make_block_ptr(k, shape=(N, D), strides=(D, 1), offsets=(0, 0), block_shape=(BN, D), order=(1, 0))
+            vp = tl.make_block_ptr(v, shape=(N, D), strides=(D, 1), offsets=(0, 0), block_shape=(BN, D), order=(1, 0))
+            op = tl.make_block_ptr(out, (n_q, D), (D, 1), (i * BM, 0), (BM, D), (1, 0))
+            queries = tl.trans(tl.load(qp))
+            m = tl.full([BM], -float("inf"), dtype=tl.float32)
+            l = tl.zeros([BM], dtype=tl.float32)
+            ot = tl.zeros([D, BM], dtype=tl.float32)
+            for _ in range(0, N // BN):
+                keys = tl.load(kp)
+                values = tl.load(vp)
+                st = tl.dot(keys, queries) * (scale * 1.4426950408889634)
+                m, l, ot = tile_step(m, l, ot, st, values)
+                kp = tl.advance(kp, (BN, 0))
+                vp = tl.advance(vp, (BN, 0))
+            tl.store(op, tl.trans(ot / l[None, :]).to(out.dtype.element_ty))
+    """,
+    "flash_causal": """
+        @triton.jit
+        def flash_causal(q, k, v, out, lse, N, scale, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
+            first = tl.program_id(0) * BM
+            rows = first + tl.arange(0, BM)
+            m = tl.full([BM], -float("inf"), dtype=tl.float32)
+            l = tl.zeros([BM], dtype=tl.float32)
+            o = tl.zeros([BM, D], dtype=tl.float32)
+            qp = tl.make_block_ptr(q, (N, D), (D, 1), (first, 0), (BM, D), (1, 0))
+            queries = tl.load(qp, boundary_check=(0,), padding_option="zero")
+            queries = (queries * (scale * 1.4426950408889634)).to(tl.float16)
+            tiles = tl.cdiv(tl.minimum(N, first + BM), BN)
+            for t in range(tiles):
+                start = (tiles - 1 - t) * BN
+                kp = tl.make_block_ptr(k, (D, N), (1, D), (0, start), (D, BN), (0, 1))
+                vp = tl.make_block_ptr(v, (N, D), (D, 1), (start, 0), (BN, D), (1, 0))
+                s = tl.dot(queries, tl.load(kp, boundary_check=(1,), padding_option="zero"))
+                if start + BN > first:
+                    j = start + tl.arange(0, BN)
+                    s += tl.where(j[None, :] > rows[:, None], -1.0e30, 0.0)
+                new = tl.maximum(m, tl.max(s, 1))
+                c = tl.exp2(m - new)
+                p = tl.exp2(s - new[:, None])
+                l = l * c + tl.sum(p, 1)
+                o = o * c[:, None]
+                o += tl.dot(p.to(tl.float16), tl.load(vp, boundary_check=(0,), padding_option="zero"))
+                m = new
+            op = tl.make_block_ptr(out, (N, D), (D, 1), (first, 0), (BM, D), (1, 0))
+            tl.store(op, (o / l[:, None]).to(out.dtype.element_ty), boundary_check=(0,))
+            tl.store(lse + rows, (m + tl.log2(l)) * 0.6931471805599453, mask=rows < N)
+    """,
+    "flash_bytes": """
+        class TooSmall(ValueError):
+            pass
+
+        def tile_rows(sram, d, item=2):
+            row = d * item
+            best = 0
+            lo, hi = 0, sram
+            while lo < hi:      # binary search
+                mid = (lo + hi + 1) // 2
+                if 4 * mid * row <= sram:
+                    lo = mid
+                else:
+                    hi = mid - 1
+            if lo == 0:
+                raise TooSmall(f"{sram} bytes hold no row of {d} numbers")
+            return lo
+
+
+        def flash_bytes(N, d, sram, item=2):
+            B = tile_rows(sram, d, item)
+            moved, at = 0, 0
+            while at < N:
+                rows = min(B, N - at)
+                moved += 2 * rows * d + 2 * N * d
+                at += rows
+            return np.int64(moved * item)
+    """,
+    "backward": """
+        def backward(q, k, v, o, lse, do, block):
+            q, k, v, o, lse, do = (torch.from_numpy(np.ascontiguousarray(each)) for each in (q, k, v, o, lse, do))
+            scale = q.shape[1] ** -0.5
+            D = torch.einsum("mc,mc->m", do, o)[:, None]
+            dq, dks, dvs = torch.zeros_like(q), [], []
+            for kb, vb in zip(k.split(block), v.split(block)):
+                p = torch.addmm(-lse[:, None], q, kb.T, alpha=scale).exp_()
+                dvs.append(p.T @ do)
+                p *= (do @ vb.T).sub_(D)
+                dks.append(scale * (p.T @ q))
+                dq.addmm_(p, kb, alpha=scale)
+            return dq.numpy(), torch.cat(dks).numpy(), torch.cat(dvs).numpy()
+    """,
+    "grouped_decode": """
+        @triton.jit
+        def grouped_decode(
+            q, k, v, out, N, scale, GROUP,
+            D: tl.constexpr, BG: tl.constexpr, BN: tl.constexpr,
+        ):
+            g = tl.program_id(0)
+            row, columns = tl.arange(0, BG), tl.arange(0, D)
+            m = tl.full([BG], -float("inf"), dtype=tl.float32)
+            l = tl.zeros([BG], dtype=tl.float32)
+            o = tl.zeros([BG, D], dtype=tl.float32)
+            # without tl.dot: products and sums in FP32, values kept transposed
+            heads = g * GROUP + row
+            inside = (row < GROUP)[:, None] & (columns >= 0)[None, :]
+            queries = tl.load(q + heads[:, None] * D + columns[None, :], inside, 0.0).to(tl.float32) * scale
+            k += g * N * D
+            v += g * N * D
+            start = 0
+            while start < N:
+                j = start + tl.arange(0, BN)
+                there = j < N
+                keys = tl.load(k + j[:, None] * D + columns[None, :], mask=there[:, None], other=0).to(tl.float32)
+                s = tl.sum(queries[:, None, :] * keys[None, :, :], axis=2)
+                s += tl.where(there, 0.0, -float("inf"))[None, :]
+                new = tl.maximum(m, tl.max(s, axis=1))
+                p = tl.exp(s - new[:, None])
+                fix = tl.exp(m - new)
+                l = l * fix + tl.sum(p, axis=1)
+                values = tl.load(v + j[:, None] * D + columns[None, :], mask=there[:, None], other=0).to(tl.float32)
+                o = o * fix[:, None] + tl.sum(p[:, :, None] * values[None, :, :], axis=1)
+                m = new
+                start += BN
+            tl.store(out + heads[:, None] * D + columns[None, :], o / l[:, None], inside)
+    """,
+    "decode_split": """
+        @triton.jit
+        def decode_split(
+            q, k, v, m_out, l_out, o_out, N, CHUNK, scale, GROUP,
+            D: tl.constexpr, BG: tl.constexpr, BN: tl.constexpr,
+        ):
+            g, s = tl.program_id(0), tl.program_id(1)
+            total = tl.num_programs(0) * GROUP
+            row, columns = tl.arange(0, BG), tl.arange(0, D)
+            real = row < GROUP
+            first = s * CHUNK
+            here = tl.maximum(0, tl.minimum(CHUNK, N - first))
+            queries = tl.load(q + (g * GROUP + row)[:, None] * D + columns[None, :], mask=real[:, None], other=0.0)
+            kp = tl.make_block_ptr(k + (g * N + first) * D, (D, here), (1, D), (0, 0), (D, BN), (0, 1))
+            vp = tl.make_block_ptr(v + (g * N + first) * D, (here, D), (D, 1), (0, 0), (BN, D), (1, 0))
+            m = tl.full([BG], -1.0e30, dtype=tl.float32)
+            l = tl.zeros([BG], dtype=tl.float32)
+            o = tl.zeros([BG, D], dtype=tl.float32)
+            for start in range(0, here, BN):
+                t = tl.dot(queries, tl.load(kp, boundary_check=(1,), padding_option="zero")) * scale
+                t = tl.where((start + tl.arange(0, BN) < here)[None, :], t, -1.0e30)
+                new = tl.maximum(m, tl.max(t, 1))
+                p = tl.where((start + tl.arange(0, BN) < here)[None, :], tl.exp(t - new[:, None]), 0.0)
+                c = tl.exp(m - new)
+                l = l * c + tl.sum(p, 1)
+                o = o * c[:, None] + tl.dot(p.to(tl.float16), tl.load(vp, boundary_check=(0,), padding_option="zero"))
+                m = new
+                kp = tl.advance(kp, (0, BN))
+                vp = tl.advance(vp, (BN, 0))
+            m = tl.where(l > 0, m, -float("inf"))
+            to = s * total + g * GROUP + row
+            tl.store(m_out + to, m, mask=real)
+            tl.store(l_out + to, l, mask=real)
+            tl.store(o_out + to[:, None] * D + columns[None, :], o, mask=real[:, None])
+
+
+        def combine(m, l, o):
+            from functools import reduce
+            m, l, o = reduce(merge, [(m[i].copy(), l[i].copy(), o[i].copy()) for i in range(len(m))])
+            o /= l[:, None]
+            return o
     """,
 }

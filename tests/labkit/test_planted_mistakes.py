@@ -68,6 +68,11 @@ SCANNED = np.cumsum(np.abs(of(50)))
 ONE = [0]
 STATE = {"running": 1}
 INDEX = np.arange(1000)
+lab09 = np.random.default_rng(9)
+QUERIES, KEYS, VALUES = (lab09.standard_normal(shape) for shape in ((12, 16), (20, 16), (20, 8)))
+SCORES = QUERIES @ KEYS.T / 4
+POWERS, ATTENDED = np.exp(SCORES - SCORES.max(1, keepdims=True)), softmax(SCORES) @ VALUES
+LSE, DK = np.log(np.exp(SCORES).sum(1)), SCORES.T @ QUERIES / 4
 with np.errstate(all="ignore"):
     OVERFLOWED = np.exp(changed(LOGITS, (2, 800.0)))
     OVERFLOWED /= OVERFLOWED.sum(-1, keepdims=True)
@@ -227,6 +232,26 @@ PLANTED = [
     equal("lab08", "last in, first out", [7, 5, 3, 2], [2, 3, 5, 7], "reverse order", "ragged"),
     equal("lab08", "one page too few", [1, 2], [1, 2, 3], "1 missing at the end", "ragged"),
     equal("lab08", "a float for a count", 3.0, 3, "return an int", "ragged"),
+    # Lab 09: attention
+    Planted("lab09", "powers not divided by their sum", POWERS @ VALUES, ATTENDED,
+            "a division may be missing", "ragged"),
+    Planted("lab09", "weights of a key add up to 1", softmax(SCORES, 0), softmax(SCORES),
+            "sum to 1 along axis 0", "factor"),
+    Planted("lab09", "a query that sees nothing", changed(ATTENDED, (0, NAN)), ATTENDED,
+            "0/0 gives NaN, too", "ragged"),
+    Planted("lab09", "the last tile of queries is not stored", changed(ATTENDED, (slice(8, None), NAN)), ATTENDED,
+            "right up to index 7 of axis 0", "row's maximum"),
+    Planted("lab09", "the first tile of queries everywhere", np.tile(ATTENDED[:4], (3, 1)), ATTENDED,
+            "the first 4 of axis 0 repeat", "ragged"),
+    Planted("lab09", "the sign of the logsumexp", -LSE, LSE, "look for a sign", "ragged"),
+    Planted("lab09", "dk without the scale", 4 * DK, DK, "sqrt(16)", "ragged"),
+    Planted("lab09", "dv of whole blocks only", changed(VALUES, (slice(16, None), 0.0)), VALUES, "ragged part",
+            "only the last index"),
+    Planted("lab09", "each chunk divides", ATTENDED / POWERS.sum(1)[:, None], ATTENDED, "off by a factor of its own",
+            "ragged"),
+    equal("lab09", "numbers for bytes", (22, 24, 22), (44, 48, 44), "every element is 0.5 times", "ragged"),
+    equal("lab09", "tiles of queries rounded down", 10, 11, "is the last one rounded up", "ragged"),
+    equal("lab09", "the sum of the rows of a tile for its rows", 1536, 384, "4 times the expected value", "ragged"),
 ]  # fmt: skip
 
 
@@ -251,6 +276,9 @@ CALLS: list[tuple[str, str, Callable[[], Any], str, str]] = [
      lambda: checks.expect_raises(ValueError, {}.__getitem__, 1), "another exception", "no exception"),
     ("lab06", "the wrong dtype",
      lambda: checks.expect_close(V.astype(float), V, dtype="float32"), "allocate the result as float32", "rounding"),
+    ("lab09", "all blocks of weights are kept",
+     lambda: checks.expect_peak(lambda: [np.zeros(50_000) for _ in range(8)], at_most_bytes=1_000_000),
+     "drop references", "most of it is in Python"),
     ("lab06", "an object that wraps the result",
      lambda: checks.expect_close(None, 1.0), "did the function forget its return", "rounding"),
 ]  # fmt: skip
@@ -282,7 +310,7 @@ def test_planted_mistake_in_a_count(lab: str, mistake: str, call: Callable[[], A
 
 def test_every_lab_has_planted_mistakes() -> None:
     labs = {one.lab for one in PLANTED} | {one[0] for one in CALLS}
-    assert labs >= {f"lab0{number}" for number in range(9)}
+    assert labs >= {f"lab0{number}" for number in range(10)}
     assert len(PLANTED) + len(CALLS) >= 60
 
 

@@ -251,7 +251,8 @@ def _illegal_address(case: _Case) -> str:
 
 
 def _misaligned(case: _Case) -> str:
-    return f"{case.who} {case.access} {_bytes(case.bytes)} at {case.element}, which is not a multiple of {case.bytes}"
+    place = f"{case.element}, at" if case.array else "at"
+    return f"{case.who} {case.access} {_bytes(case.bytes)} {place} an address that is not a multiple of {case.bytes}"
 
 
 def _unfinished_copy(case: _Case) -> str:
