@@ -59,7 +59,11 @@ def expect_raises(
     raise failure(
         f"{name}: no exception",
         expected=wanted,
-        actual=f"a {type_name(result)} was returned",
+        actual=f"{_article(type_name(result))} was returned",
         meaning="bad input was taken for good",
         next_step=f"check the input first and raise {wanted}",
     )
+
+
+def _article(word: str) -> str:
+    return f"{'an' if word[0] in 'aeiou' else 'a'} {word}"
