@@ -119,6 +119,7 @@ def trace_accesses(fn: Callable[..., Any], /, *args: Any) -> AccessTrace:
         start = bases[low] + plain.ctypes.data - low
         traced.append(TracedArray(plain, _codes(plain, start, len(traced)), log))
         arguments.append(traced[-1])
+    __tracebackhide__ = True  # an error of fn shows the student's frames, not this one
     result = fn(*arguments)
     codes = np.array(log, dtype=np.int64)
     return AccessTrace(

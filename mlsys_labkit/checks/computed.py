@@ -12,6 +12,7 @@ from mlsys_labkit.checks.comparison import ArrayComparison, Diagnosis, wrong
 
 _Values = npt.NDArray[np.float64]
 _SCALE = "look for a scale or a sign, missing or applied twice"
+_NEAR_ONE = 1e-6  # a factor this close to 1 is lost digits; printed with six digits, it would read "1 times"
 # The expected value as a function of the one that came, in words, and what to do.
 _FUNCTIONS: tuple[tuple[Callable[[_Values], _Values], str, str], ...] = (
     (np.sqrt, "the square of", "a square root may be missing, or a variance came for a deviation"),
@@ -33,7 +34,7 @@ def computed(c: ArrayComparison) -> Diagnosis | None:
 def _whole(c: ArrayComparison) -> Diagnosis | None:
     largest = int(np.argmax(np.abs(c.e)))
     factor = float(c.a.flat[largest] / c.e.flat[largest])
-    if factor and factor != 1 and c.explained(c.a / factor):
+    if factor and abs(factor - 1) > _NEAR_ONE and c.explained(c.a / factor):
         words, next_step = _factor(factor, c.a.shape)
         return wrong(f"every element is {factor:.6g} times the expected one{words}", next_step)
     shift = float(np.mean(c.a - c.e))
@@ -143,7 +144,7 @@ def _rows(c: ArrayComparison) -> Diagnosis | None:
             factor = at_reference[0] / at_reference[1]
             scaled = c.a / factor
         every = f"each line along axis {axis}"
-        if np.isfinite(scaled).all() and c.explained(scaled):
+        if np.isfinite(scaled).all() and np.abs(factor - 1).max() > _NEAR_ONE and c.explained(scaled):
             one = "; the expected lines sum to 1" if _sums_to_one(c.e, axis) else ""
             return wrong(
                 f"{every} is off by a factor of its own{one}",

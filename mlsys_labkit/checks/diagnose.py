@@ -21,8 +21,11 @@ from mlsys_labkit.checks.rearranged import rearranged
 _COARSER = {"float64": "float32", "float32": "tf32", "float16": "bfloat16"}
 _ENOUGH = 8  # values that must all fit a coarser format before it is named
 _HALF_PRECISION = 0.05  # relative error that a sum kept in 8 or 11 bits may have
+_FINER = 1e-4  # of the tolerance of a coarser format: an error below it is not that format's rounding
 _MARGIN = 4.0  # an error beyond the tolerance by less than this factor is called rounding in any format
 _ONE_SIDE = "look for a factor of 2; in a count, each byte may go in and out, and a multiply-add is two operations"
+_OFF_BY_ONE = "off by one: is it < or <=, does the count begin at 0, is the last one rounded up?"
+_FEW = 32  # numbers up to this one are lengths and lines rather than bytes and operations
 _PREFIX = "which unit was asked for? k, M, G are powers of 1000, Ki, Mi, Gi powers of 1024"
 # One number has no structure to recognise, but these factors are hardly ever an accident.
 _SLIPS = {
@@ -94,11 +97,18 @@ def _rounding(c: ArrayComparison, tolerance: Callable[[str], float]) -> Diagnosi
         )
     if coarser and relative_error <= tolerance(coarser):
         label = "tf32 or float16" if coarser == "tf32" else coarser
+        if relative_error < _FINER * tolerance(coarser):
+            return Diagnosis(
+                "rounding",
+                f"more digits are right than {label} has, and fewer than {c.format} has",
+                "digits are lost where nearly equal numbers are subtracted, a matrix is squared, or a small constant "
+                "is added",
+            )
         return Diagnosis(
             "rounding",
             f"as many digits are right as {label} has, but this is {c.format}",
             f"look for a cast to {label} on the way, or a sum kept in it; without one, digits are lost where nearly "
-            "equal numbers are subtracted or a matrix is squared",
+            "equal numbers are subtracted or a matrix is squared, or a small constant is added",
         )
     if c.actual.dtype.kind in "iu":
         meaning = "integers came where fractions were expected"
@@ -133,13 +143,12 @@ def _slip(c: ArrayComparison) -> Diagnosis | None:
     for factor, (words, next_step) in _SLIPS.items():
         if math.isclose(a, factor * e, rel_tol=1e-9):
             if c.integers and abs(a - e) == 1:
-                return wrong(f"{words} the expected value, and one {'more' if a > e else 'less'}", next_step)
+                return wrong(f"{words} the expected value, and one {'more' if a > e else 'less'}", _OFF_BY_ONE)
+            if next_step == _ONE_SIDE and c.integers and max(abs(a), abs(e)) <= _FEW:
+                next_step = "does something count twice, or not at all?"
             return wrong(f"{words} the expected value", next_step)
     if c.integers and abs(a - e) == 1:
-        return wrong(
-            f"one {'more' if a > e else 'less'} than expected",
-            "off by one: is it < or <=, does the count begin at 0, is the last one rounded up?",
-        )
+        return wrong(f"one {'more' if a > e else 'less'} than expected", _OFF_BY_ONE)
     if not c.integers and a == round(a) and abs(a - e) < 1 and e != round(e):
         return wrong("the expected value without its fraction", "divide with / not //")
     return None

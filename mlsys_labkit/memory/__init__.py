@@ -52,6 +52,7 @@ def trace_memory(
     Reference: torch.utils._python_dispatch.TorchDispatchMode; numpy.lib.tracemalloc_domain,
     https://numpy.org/doc/stable/reference/generated/numpy.lib.tracemalloc_domain.html
     """
+    __tracebackhide__ = True  # an error of fn shows the student's frames, not this one
     return _tracing() if fn is None else call_traced(fn, *args, **kwargs)[1]
 
 
@@ -66,6 +67,7 @@ def call_traced(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> tuple[A
         >>> result.nbytes, trace.peak_bytes
         (8000, 8000)
     """
+    __tracebackhide__ = True  # an error of fn shows the student's frames, not this one
     with _tracing() as trace:
         result = fn(*args, **kwargs)
     return result, trace

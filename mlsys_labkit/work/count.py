@@ -96,6 +96,7 @@ def count_work(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Work:
 
     Reference: Williams, Waterman, Patterson, "Roofline", CACM 52(4), 2009.
     """
+    __tracebackhide__ = True  # an error of fn shows the student's frames, not this one
     if not callable(fn):
         raise WorkError(
             f"count_work expects a function and its arguments, got {type(fn).__name__}; pass fn, not fn(...)"

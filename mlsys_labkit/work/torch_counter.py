@@ -38,6 +38,7 @@ class TorchCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        __tracebackhide__ = True  # an error of fn shows the student's frames, not this one
         kwargs = kwargs or {}
         name = canonical_name(func)
         if not _has_own_formula(name, func) and func.namespace == "aten":

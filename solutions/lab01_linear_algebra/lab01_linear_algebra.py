@@ -483,7 +483,8 @@ for why, view, axes in [
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "transpose_test_refused", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
-for axes in [(0, 0), (0, 1, 2), (1,), (0, 1, 0)]:  # an axis twice, one too many, one too few, one twice and too many
+# an axis twice, one too many, one too few, one twice and too many, one that is not there
+for axes in [(0, 0), (0, 1, 2), (1,), (0, 1, 0), (0, 2)]:
     lk.checks.expect_raises(ValueError, transpose, Layout((2, 3), (24, 8)), axes)
 ### BEGIN HIDDEN TESTS
 for axes in [(1, 1), (2, 1, 0), (), (1, 2), (1, 0, 1)]:
@@ -762,9 +763,9 @@ for x, width, step, why in [
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "windows_test_strides", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
-x = np.arange(12, dtype=np.float32)[::3]  # 0, 3, 6, 9: 12 bytes from one to the next
-expected = np.array([[0, 3], [3, 6], [6, 9]], np.float32)
-lk.checks.expect_equal(windows(x, width=2), expected, name="a strided signal")
+x = np.array([5, -1, -1, 1, -1, -1, 8, -1, -1, 2], np.float32)[::3]  # 5, 1, 8, 2: the -1s between are not in x
+expected = np.array([[5, 1], [1, 8], [8, 2]], np.float32)
+lk.checks.expect_equal(windows(x, width=2), expected, name="a strided signal, 12 bytes from one element to the next")
 x = np.arange(5, dtype=np.int16)[::-1]  # 4, 3, 2, 1, 0
 expected = np.array([[4, 3, 2], [2, 1, 0]], np.int16)
 lk.checks.expect_equal(windows(x, width=3, step=2), expected, name="a reversed signal, step 2")
@@ -784,6 +785,8 @@ for x, width, step, why in [
 for length in (2, 1, 0):
     shape = tuple(windows(np.zeros(length), 3).shape)
     lk.checks.expect_equal(shape, (0, 3), name=f"shape for width 3 and {length} elements: no window")
+shape = tuple(windows(np.zeros(2), 3, 2).shape)
+lk.checks.expect_equal(shape, (0, 3), name="shape for width 3, step 2 and 2 elements: no window")
 lk.checks.expect_equal(windows(np.arange(3), 3), np.array([[0, 1, 2]]), name="as long as a window: exactly one")
 expected = np.array([[0, 1, 2], [2, 3, 4]])
 lk.checks.expect_equal(windows(np.arange(6), 3, 2), expected, name="a last element that fills no window")
@@ -885,6 +888,8 @@ lk.checks.expect_equal(lines_touched(Layout((8,), (512,)), itemsize=8), 8, name=
 start = Layout((8,), (8,), offset=32)
 lk.checks.expect_equal(lines_touched(start, itemsize=8), 2, name="lines under 64 bytes that start at byte 32")
 lk.checks.expect_equal(lines_touched(Layout((8,), (8,)), 8, line_bytes=32), 2, name="32-byte lines under 64 bytes")
+turned = Layout((8, 2), (8, 64))
+lk.checks.expect_equal(lines_touched(turned, itemsize=8), 2, name="lines under 2 x 8 numbers, transposed to 8 x 2")
 ### BEGIN HIDDEN TESTS
 for layout, itemsize, why in [
     (Layout((64, 3), (256, 4), 0), 4, "three columns share their lines"),
@@ -964,7 +969,7 @@ with lk.picture("Of the bytes that memory delivers, how many did you ask for? fl
 
 # %% [markdown]
 # ### Task 8 · Three loops, six orders
-# *12 points · 15 minutes · ●●●○*
+# *12 points · 12 minutes · ●●●○*
 #
 # $C_{ij} \mathrel{+}= A_{ik} B_{kj}$ holds whatever the order of the three loops. All six orders multiply the same
 # numbers equally often. They differ in how they walk, and so in how many lines they fetch.
@@ -1133,7 +1138,7 @@ with lk.picture("Cache misses of one product in six loop orders (the last letter
 # every edge, and $(G^k)_{ij}$ counts the walks of length $k$.
 #
 # ### Task 9 · One function, two prices
-# *8 points · 8 minutes · ●●○○*
+# *8 points · 6 minutes · ●●○○*
 #
 # Matrix multiplication is associative: brackets never change the function. They change the bill. Apply a chain of
 # matrices to a vector for the fewest FLOPs.
@@ -1349,8 +1354,8 @@ lk.checks.expect_close(cosines(np.zeros((0, 2)), np.zeros((5, 2))), np.zeros((0,
 with lk.picture("Peak of new memory for 128 inputs, 128 neurons, 256 features in float64."):
     x, w = np.ones((128, 256)), np.ones((128, 256))
     ways = {"one mm, yours": cosines, "broadcast, then sum": lambda x, w: (x[:, None, :] * w).sum(axis=2)}
-    peaks = {name: lk.trace_memory(way, x, w).peak_new_bytes / 1e6 for name, way in ways.items()}
-    bars(peaks, "MB", "; ".join(f"{name}: {peak:.1f} MB" for name, peak in peaks.items()), unit=" MB")
+    peaks = {name: lk.trace_memory(way, x, w).peak_new_bytes / 1e3 for name, way in ways.items()}
+    bars(peaks, "kB", "; ".join(f"{name}: {peak:,.0f} kB" for name, peak in peaks.items()), unit=" kB")
 
 # %% [markdown]
 # Ten neurons and nothing learnt: each neuron's weights are simply the mean image of one handwritten digit. Every image
@@ -1374,7 +1379,7 @@ with lk.picture("How strongly each of ten mean-image neurons lights up, by the d
 # *13 points · 25 minutes · ●●●○*
 #
 # Stack linear layers and you get a linear layer: $W_2(W_1 x) = (W_2 W_1)x$. Depth without a bend buys nothing. XOR shows what is missing. For a
-# linear score $f(x) = w \cdot x + b$ it holds that $f(0,0) + f(1,1) = f(0,1) + f(1,0)$, so no such score can be low for both pairs on the
+# linear score $f(x) = w \cdot x + b$ it holds that $f(0,0) + f(1,1) = f(0,1) + f(1,0)$, so no such score can be low for both inputs on the
 # left and high for both on the right. One hidden layer with a bend can:
 #
 # $$h = \tanh(x W_1^\top + b_1) \qquad z = h\, w_2 + b_2 \qquad p = \frac{1}{1 + e^{-z}}$$
@@ -1384,6 +1389,7 @@ with lk.picture("How strongly each of ten mean-image neurons lights up, by the d
 # With two hidden neurons that is nine parameters. Forward is given. **Backward** is the same road walked in the other direction: each step
 # takes the gradient of $L$ with respect to its output and turns it into gradients for its inputs and its parameters. The first step
 # is a gift of the logistic function and the cross-entropy together: $\partial L / \partial z = (p - y) / n$.
+# The checks look at the gradients in the order of that road: `b2`, `w2`, `b1`, `w1`. If one is wrong, those before it are right.
 
 
 # %% nbgrader={"grade": false, "grade_id": "xor_forward", "locked": true, "schema_version": 3, "solution": false, "task": false}
@@ -1447,8 +1453,8 @@ def random_case(rng, n, inputs, hidden):
 
 
 def expect_gradients(gradients, expected, why, rtol, atol):
-    """Check the shapes and values of the four gradients, one after the other."""
-    for name, right in zip(Net._fields, expected):
+    """Check the four gradients in the order in which the backward pass reaches them: b2, w2, b1, w1."""
+    for name, right in reversed(list(zip(Net._fields, expected))):
         actual = np.asarray(getattr(gradients, name))
         lk.checks.expect_close(actual, right, rtol=rtol, atol=atol, name=f"gradient of {name} ({why})")
 
@@ -1502,7 +1508,7 @@ for n, inputs, hidden, why in [(6, 4, 3, "no two lengths alike"), (9, 1, 1, "one
 # %% nbgrader={"grade": true, "grade_id": "xor_backward_test_exact", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 # Tighter than differences can reach: the chain rule, not an approximation of it. PyTorch's autograd is the judge.
 net, x, y = random_case(np.random.default_rng(14), n=6, inputs=2, hidden=3)
-expect_gradients(backward(net, x, y), by_autograd(net, x, y), "autograd", rtol=1e-11, atol=1e-13)
+expect_gradients(backward(net, x, y), by_autograd(net, x, y), "autograd, to the last digits", rtol=1e-11, atol=1e-13)
 ### BEGIN HIDDEN TESTS
 rng = np.random.default_rng(113)
 for n, inputs, hidden in [(7, 3, 5), (3, 3, 3), (1, 2, 4), (9, 1, 1)]:
@@ -1658,7 +1664,8 @@ def kept_for_backward(block, x, **options):
 # | `gelu` | its input |
 # | `+`, and division by a constant | nothing |
 #
-# A tensor that two steps keep is stored once.
+# A tensor that two steps keep is stored once. `kept_for_backward(Block(d, heads), torch.ones(batch, length, d))` shows what
+# PyTorch keeps: change one length at a time to see which of your terms is off.
 
 # %%
 lk.predict("transformer_size")

@@ -87,6 +87,10 @@ def transpose(layout, axes):
 #-    if sorted(axes) != list(range(len(layout.shape))):
 #+    if set(axes) != set(range(len(layout.shape))):
 
+# %% wrong={"grade_id": "transpose", "name": "range_unchecked", "misconception": "as many different axes as the array has are a permutation, whatever they are", "keeps": 4}
+#-    if sorted(axes) != list(range(len(layout.shape))):
+#+    if len(axes) != len(layout.shape) or len(set(axes)) != len(axes):
+
 # %% wrong={"grade_id": "slice_view", "name": "start_in_bytes", "misconception": "the start is a byte count", "keeps": 0}
 #-    return Layout(tuple(shape), tuple(strides), layout.offset + start * layout.strides[axis])
 #+    return Layout(tuple(shape), tuple(strides), layout.offset + start)
@@ -181,6 +185,10 @@ def windows(x, width, step=1):
 # %% wrong={"grade_id": "windows", "name": "fewer_than_none", "misconception": "a signal shorter than a window needs no care", "keeps": 6}
 #-    count = max(0, (len(x) - width) // step + 1)
 #+    count = (len(x) - width) // step + 1
+
+# %% wrong={"grade_id": "windows", "name": "rounds_towards_zero", "misconception": "int() rounds down for negative numbers, too", "keeps": 6}
+#-    count = max(0, (len(x) - width) // step + 1)
+#+    count = max(0, int((len(x) - width) / step) + 1)
 
 # %% wrong={"grade_id": "windows", "name": "strides_swapped", "misconception": "the first stride steps inside a window", "keeps": 0}
 #-    return np.lib.stride_tricks.as_strided(x, (count, width), (step * stride, stride), writeable=False)

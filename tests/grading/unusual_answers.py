@@ -126,10 +126,19 @@ UNUSUAL: dict[str, dict[str, str]] = {
         """,
         "windows": """
             def windows(x, width, step=1):
-                if len(x) < width:
-                    return x[:0].reshape(0, 1).repeat(width, axis=1) if False else np.lib.stride_tricks.as_strided(
-                        x, (0, width), (0, 0))
-                return np.lib.stride_tricks.sliding_window_view(x, width)[::step]
+                starts = range(0, x.shape[0] - width + 1, step)
+                if not starts:
+                    return np.empty((0, width), x.dtype)
+
+                class Windows:
+                    __array_interface__ = {
+                        **x.__array_interface__,
+                        "shape": (len(starts), width),
+                        "strides": (step * x.strides[0], x.strides[0]),
+                    }
+                    kept = x
+
+                return np.asarray(Windows())
         """,
         "lines_touched": """
             import itertools

@@ -128,6 +128,10 @@ PLANTED = [
     Planted("lab01", "keepdims forgotten", Z(3), Z((3, 1)), "drop or add the axes of length 1", "reversed"),
     equal("lab01", "strides in the wrong order", (8, 24), (24, 8), "the two items are swapped"),
     equal("lab01", "strides in elements for bytes", 3, 24, "1/8 of the expected value"),
+    equal("lab01", "the last byte taken for the first of the next line", 2, 1, "one more", "multiply-add"),
+    equal("lab01", "the lines inside a long element forgotten", 6, 12, "half of the expected value", "multiply-add"),
+    Planted("lab01", "1e-11 added to a length", np.float64(M) / (1 + 1e-11), np.float64(M),
+            "more digits are right than float32 has", "cast"),
     Planted("lab01", "a view in place of a copy", M.T, M, "memory shared", check=checks.expect_copy),
     Planted("lab01", "a copy in place of a view", M.T.copy(), M, "a copy came", check=checks.expect_shares_memory),
     # Lab 02: PCA

@@ -128,7 +128,7 @@ def _words(one: TaskStanding) -> str:
     if one.unknown:
         return f"{', '.join(one.unknown)} is not the test that was handed out, and earns nothing"
     if one.failing and one.state == TRIED:
-        return f"tried: {', '.join(one.failing)} fails"
+        return f"tried: {', '.join(one.failing)} fail{'s' if len(one.failing) == 1 else ''}"
     return one.state
 
 
