@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import traceback
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from mlsys_labkit.triton_trace.interpret.narrow_floats import Narrow
 from mlsys_labkit.triton_trace.recorder import Argument, Kind, Line, Program, RawAccess, Recorder
 from mlsys_labkit.triton_trace.source import KernelSource
 
-__all__ = ["InterpreterRun", "Refused"]
+__all__ = ["CompilerRefusal", "InterpreterRun", "Refused"]
 
 Addresses = NDArray[np.uint64]
 Mask = NDArray[np.bool_] | None
@@ -28,6 +29,10 @@ class Refused(Exception):
     """An operation that the interpreter cannot carry out exactly."""
 
 
+class CompilerRefusal(Refused):
+    """Variables whose types Triton's compiler refuses."""
+
+
 class InterpreterRun:
     """The launch that is being interpreted.
 
@@ -35,7 +40,10 @@ class InterpreterRun:
         places: names of files given to Python's compiler -> the student's cell or file.
         program: the program that runs now.
         print: function that takes the kernel's output.
+        dry: the run has no memory: it tries a branch.
     """
+
+    dry = False
 
     def __init__(
         self,
@@ -105,7 +113,12 @@ class InterpreterRun:
             if frame.f_code.co_filename in self.places:
                 line = Line(self.places[frame.f_code.co_filename], number)
         text = " ".join(str(error).split())
-        if type(error).__module__ == "builtins" and not isinstance(error, (AssertionError, ValueError, TypeError)):
+        if isinstance(error, NameError) and (unknown := re.search(r"'(\w+)'", text)):
+            text = (
+                f"{unknown[1]} has no value here: Triton's compiler forgets what a turn of a loop, or one branch of an "
+                f"if, gives its first value; give {unknown[1]} one before, of the same type and shape"
+            )
+        elif type(error).__module__ == "builtins" and not isinstance(error, (AssertionError, ValueError, TypeError)):
             text = f"{type(error).__name__}: {text}" if text else type(error).__name__
         where = f"{line}: " if line.number else ""
         code = self._source.line_text(*line) if line.number else ""
