@@ -23,6 +23,7 @@ from mlsys_labkit.triton_trace.interpret.carried import carried, variables
 from mlsys_labkit.triton_trace.interpret.private import TritonSemantic, on_library_call, speak_through
 from mlsys_labkit.triton_trace.interpret.rewrite import compiled
 from mlsys_labkit.triton_trace.interpret.run import Refused
+from mlsys_labkit.triton_trace.interpret.undefined import require_defined
 from mlsys_labkit.triton_trace.source import Function, KernelSource, Name, constant
 
 __all__ = ["Language"]
@@ -38,7 +39,7 @@ class Language:
     def __init__(self, builder: Builder) -> None:
         self.semantic = TritonSemantic(builder)
         self._builder = builder
-        self._branches = Branches(builder, self.semantic.to_tensor, _truth)
+        self._branches = Branches(builder, self.semantic.to_tensor, self._decided)
         self._library: dict[FunctionType, Callable[..., Any]] = {}
         speak_through(builder, self.semantic)
         self._python = self._python_as_triton()
@@ -106,6 +107,13 @@ class Language:
             return tuple(self._assigned(one) for one in value)
         return unmarked(self.semantic.to_tensor(value, False))
 
+    def _decided(self, condition: Any) -> bool:
+        """Return a condition's truth, and report one that depends on an undefined value."""
+        truth = _truth(condition)
+        if isinstance(condition, tl.tensor) and self._builder.run:
+            require_defined(self._builder.run, "takes a branch by", None, condition.handle)
+        return truth
+
     def _static_print(self, *values: Any, **options: Any) -> None:
         run = self._builder.run
         if run:
@@ -120,6 +128,8 @@ class Language:
             named = (options[name] for name in rest if plain(options.get(name)) is not None)
             tensors = [semantic.to_tensor(one) for one in (*given, *named)]
             dtype = tl.int64 if any(one.dtype.int_bitwidth == 64 for one in tensors) else tl.int32
+            for one in tensors:
+                require_defined(self._builder.running, "counts a loop by", None, one.handle)
             bounds = [int(one.handle.data.reshape(-1)[0]) for one in tensors]
             for index in (0,) if self._branches.trying else range(*bounds):
                 yield semantic.scalar_constant(index, dtype)
@@ -143,7 +153,7 @@ class Language:
             "_lk_and": lambda *operands: _joined(operands, "logical_and", False),
             "_lk_or": lambda *operands: _joined(operands, "logical_or", True),
             "_lk_not": lambda value: value.__not__() if isinstance(value, tl.tensor) else not value,
-            "_lk_truth": _truth,
+            "_lk_truth": self._decided,
             "_lk_branch": self._branches.choose,
             "_lk_select": self._branches.select,
             "_lk_return": self._branches.returned,

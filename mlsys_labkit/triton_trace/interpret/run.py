@@ -89,17 +89,29 @@ class InterpreterRun:
 
     def dot(self, m: int, n: int, k: int, dtype: str) -> None:
         if self._recorder:
-            self._recorder.dot(self._line(), self.program, m, n, k, dtype)
+            self._recorder.dot(self.line(), self.program, m, n, k, dtype)
 
     def arithmetic(self, dtype: str, operations: int) -> None:
         if dtype.startswith(("fp", "bf")):
             self._arithmetic[dtype] = self._arithmetic.get(dtype, 0) + operations
 
-    def misuse(self, kind: str, message: str) -> None:
-        """Report an operation whose result no GPU promises. Without a recorder it ends the launch."""
+    def misuse(self, kind: str, message: str, cause: Line | None = None, count: int = 1) -> None:
+        """Report an operation whose result no GPU promises. Without a recorder it ends the launch.
+
+        Args:
+            cause: the line that is to be changed, unless it is the one that runs. count: elements concerned.
+        """
         if self._recorder is None:
             raise TritonKernelError(f"it {message}")
-        self._recorder.misuse(kind, self._line(), self.program, message)
+        here = self.line()
+        self._recorder.misuse(kind, cause or here, self.program, message, here, count)
+
+    def line(self) -> Line:
+        """Return the student's line that is being interpreted."""
+        at: FrameType | None = sys._getframe(1)
+        while at is not None and at.f_code.co_filename not in self.places:
+            at = at.f_back
+        return Line(self.places[at.f_code.co_filename], at.f_lineno) if at else Line("", 0)
 
     def end(self) -> None:
         """Report the arithmetic to the recorder, after the last program."""
@@ -130,13 +142,6 @@ class InterpreterRun:
             self.program,
         )
 
-    def _line(self) -> Line:
-        """Return the student's line that is being interpreted."""
-        at: FrameType | None = sys._getframe(2)
-        while at is not None and at.f_code.co_filename not in self.places:
-            at = at.f_back
-        return Line(self.places[at.f_code.co_filename], at.f_lineno) if at else Line("", 0)
-
     def _reach(self, kind: Kind, addresses: Addresses, mask: Mask, itemsize: int, value: NDArray[Any] | None) -> Reach:
         """Check an access, report it to the recorder, and return the memory that it reaches."""
         crooked = (addresses & np.uint64(itemsize - 1)) != 0
@@ -144,7 +149,7 @@ class InterpreterRun:
             raise TritonKernelError(f"a {kind} of {itemsize} bytes at an address that is no multiple of {itemsize}")
         reach = self._memory.reach(addresses, mask, itemsize)
         if self._recorder:
-            access = RawAccess(kind, self._line(), self.program, itemsize, addresses, mask, value, reach.outside)
+            access = RawAccess(kind, self.line(), self.program, itemsize, addresses, mask, value, reach.outside)
             self._recorder.access(access)
         elif reach.outside is not None:
             first = int(addresses[reach.outside].reshape(-1)[0])
