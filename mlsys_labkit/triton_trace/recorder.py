@@ -96,8 +96,12 @@ class Recorder(Protocol):
     def arithmetic(self, operations: dict[str, int]) -> None:
         """Record, after the last program, the operations outside ``tl.dot`` by Triton's floating-point type."""
 
-    def misuse(self, kind: str, line: Line, program: Program, message: str) -> None:
-        """Record one use of an operation whose result no GPU promises; ``kind`` is a finding's."""
+    def misuse(self, kind: str, line: Line, program: Program, message: str, other: Line, count: int) -> None:
+        """Record a use of an operation whose result no GPU promises.
+
+        Args:
+            kind: of the finding. line: of its cause. other: where it shows. count: elements concerned.
+        """
 
     def end(self) -> Report:
         """Return what was recorded, as JSON and as arrays beside it."""

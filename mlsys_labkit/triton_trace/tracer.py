@@ -50,6 +50,7 @@ class trace:
 
     Raises RefusedSourceError before anything runs, TritonKernelError with line and program when the kernel fails,
     TritonWorkerError when it takes too long. An access outside the arrays is not performed and becomes a finding.
+    Findings describe this launch: an offset of int8 or int16 that overflows only with larger arrays is none.
 
     Example:
         >>> import numpy as np, triton, triton.language as tl

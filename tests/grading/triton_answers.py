@@ -183,6 +183,20 @@ WRONG = {
         says="s is one tl.float32 before the loop and a block of shape [64] of tl.float32 after a turn",
         shell=False,
     ),
+    "branches of two types": TritonAnswer(
+        _HEAD
+        + _LOAD
+        + "    if N > 64:\n        m = 0.0\n    else:\n        m = tl.max(v, 0) + tl.zeros([BLOCK], tl.float32)\n"
+        + "    p = tl.exp(v - m)\n"
+        + _STORE,
+        says="m is one tl.float32 in the first branch of the if and a block of shape [64] of tl.float32 in the second",
+        shell=False,
+    ),
+    "a sum over what a mask leaves out": TritonAnswer(
+        (_HEAD + _PLAIN).replace(", other=-float('inf')", ""),
+        says="stores a value that depends on a lane which tl.load masks off",
+        shell=False,
+    ),
     "pointers with brackets": TritonAnswer(
         _HEAD + _LANES + "    out[row + at] = x[row + at]\n",
         says="a pointer has no []; store with tl.store(out + (row + at), value, mask=...), and load with tl.load",

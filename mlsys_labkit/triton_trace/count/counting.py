@@ -72,9 +72,9 @@ class CountingRecorder:
     def arithmetic(self, operations: dict[str, int]) -> None:
         self._operations = operations
 
-    def misuse(self, kind: str, line: Line, program: Program, message: str) -> None:
-        row = {"kind": kind, "line": line, "program": program, "message": message, "count": 0}
-        self._misuses.setdefault((kind, line), row)["count"] += 1
+    def misuse(self, kind: str, line: Line, program: Program, message: str, other: Line, count: int) -> None:
+        row = {"kind": kind, "line": line, "program": program, "message": message, "other": other, "count": 0}
+        self._misuses.setdefault((kind, line), row)["count"] += count
 
     def end(self) -> Report:
         shapes = list(self._shapes.values())

@@ -42,7 +42,11 @@ class _Findings:
             line, program = Line(*row["line"]), tuple(row["program"])
             message = f"program {program} {row['message']}"
             text = self._source.line_text(*line)
-            yield AccessFinding(row["kind"], "error", message, line, text, program, count=row["count"])
+            other = Line(*row["other"])
+            at: dict[str, Any] = {"program": program, "count": row["count"]}
+            if other != line:
+                at |= {"other_line": other, "other_source_line": self._source.line_text(*other)}
+            yield AccessFinding(row["kind"], "error", message, line, text, **at)
 
     def strays(self) -> Iterator[AccessFinding]:
         """Find accesses outside every array.

@@ -7,14 +7,15 @@ is one of those that a GPU may choose.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import triton.language as tl
 from numpy.typing import NDArray
 
-from mlsys_labkit.triton_trace.interpret.private import Handle
 from mlsys_labkit.triton_trace.interpret.run import Refused
+from mlsys_labkit.triton_trace.interpret.undefined import cut, stitched
 
 
 def plain(value: Any) -> Any:
@@ -31,12 +32,15 @@ def reduce(input: Any, axis: Any, combine_fn: Any, keep_dims: Any = False, **opt
     blocks, axis = _blocks(input), plain(axis)
     rank = len(_checked(blocks[0], axis))
     flat = axis is None
-    arrays = [one.handle.data.reshape(-1) if flat else np.moveaxis(one.handle.data, axis, 0) for one in blocks]
-    while len(arrays[0]) > 1:
-        arrays = _combined(combine_fn, blocks, [one[0::2] for one in arrays], [one[1::2] for one in arrays])
-    results = [np.asarray(array[0]) for array in arrays]
+    parts = [cut(one.handle, lambda data: data.reshape(-1) if flat else np.moveaxis(data, axis, 0)) for one in blocks]
+    while len(parts[0].data) > 1:
+        left, right = [cut(one, _even) for one in parts], [cut(one, _odd) for one in parts]
+        parts = _combined(combine_fn, blocks, left, right)
+    results = [cut(one, lambda data: np.asarray(data[0])) for one in parts]
     if plain(keep_dims):
-        results = [one.reshape([1] * rank) if flat else np.expand_dims(one, axis) for one in results]
+        results = [
+            cut(one, lambda data: data.reshape([1] * rank) if flat else np.expand_dims(data, axis)) for one in results
+        ]
     return _like(input, [_block(block, result) for block, result in zip(blocks, results, strict=True)])
 
 
@@ -45,15 +49,29 @@ def scan(input: Any, axis: Any, combine_fn: Any, reverse: Any = False, **options
     blocks, axis = _blocks(input), plain(axis)
     _checked(blocks[0], axis)
     step = -1 if plain(reverse) else 1
-    arrays = [np.moveaxis(block.handle.data, axis, 0)[::step] for block in blocks]
+    parts = [cut(block.handle, lambda data: np.moveaxis(data, axis, 0)[::step]) for block in blocks]
     distance = 1
-    while distance < len(arrays[0]):
-        before = [np.roll(one, distance, 0) for one in arrays]  # a block's size is a power of 2: none is cut off
-        combined = _combined(combine_fn, blocks, before, arrays)
-        arrays = [np.concatenate([one[:distance], new[distance:]]) for one, new in zip(arrays, combined, strict=True)]
+    while distance < len(parts[0].data):
+        shifted = partial(np.roll, shift=distance, axis=0)
+        before = [cut(one, shifted) for one in parts]  # a block's size is a power of 2: none is cut off
+        combined = _combined(combine_fn, blocks, before, parts)
+        join = partial(_joined, distance)
+        parts = [stitched(one, new, join) for one, new in zip(parts, combined, strict=True)]
         distance *= 2
-    results = [np.ascontiguousarray(np.moveaxis(array[::step], 0, axis)) for array in arrays]
+    results = [cut(one, lambda data: np.ascontiguousarray(np.moveaxis(data[::step], 0, axis))) for one in parts]
     return _like(input, [_block(block, result) for block, result in zip(blocks, results, strict=True)])
+
+
+def _even(data: NDArray[Any]) -> NDArray[Any]:
+    return data[0::2]
+
+
+def _odd(data: NDArray[Any]) -> NDArray[Any]:
+    return data[1::2]
+
+
+def _joined(length: int, first: NDArray[Any], last: NDArray[Any]) -> NDArray[Any]:
+    return np.concatenate([first[:length], last[length:]])
 
 
 def _blocks(input: Any) -> list[Any]:
@@ -71,19 +89,21 @@ def _checked(block: Any, axis: int | None) -> list[int]:
     return shape
 
 
-def _combined(
-    function: Any, blocks: Sequence[Any], left: list[NDArray[Any]], right: list[NDArray[Any]]
-) -> list[NDArray[Any]]:
+def _combined(function: Any, blocks: Sequence[Any], left: list[Any], right: list[Any]) -> list[Any]:
     operands = [_block(block, part) for parts in (left, right) for block, part in zip(blocks, parts, strict=True)]
     results = _blocks(function(*operands))
     for block, result in zip(blocks, results, strict=True):
         if result.type.scalar != block.type.scalar:
             raise Refused(f"the combining function makes {result.type.scalar} of {block.type.scalar}")
-    return [np.broadcast_to(result.handle.data, part.shape) for result, part in zip(results, left, strict=True)]
+    shape = left[0].data.shape
+    return [
+        one.handle if one.handle.data.shape == shape else cut(one.handle, lambda data: np.broadcast_to(data, shape))
+        for one in results
+    ]
 
 
-def _block(like: Any, data: NDArray[Any]) -> Any:
+def _block(like: Any, handle: Any) -> Any:
     dtype = like.type.scalar
-    if data.ndim:
-        return tl.tensor(Handle(data, dtype), tl.block_type(dtype, list(data.shape)))
-    return tl.tensor(Handle(data.reshape(1), dtype), dtype)
+    if handle.data.ndim:
+        return tl.tensor(handle, tl.block_type(dtype, list(handle.data.shape)))
+    return tl.tensor(cut(handle, lambda data: data.reshape(1)), dtype)

@@ -20,7 +20,7 @@ from mlsys_labkit.triton_trace.interpret import gpu_arithmetic
 from mlsys_labkit.triton_trace.interpret.descriptor import Descriptor
 from mlsys_labkit.triton_trace.interpret.handles import dtype_of, handle_of, narrow_of, numbers_of, operand_of
 from mlsys_labkit.triton_trace.interpret.narrow_floats import NARROW
-from mlsys_labkit.triton_trace.interpret.overflow import follow, overflow_of
+from mlsys_labkit.triton_trace.interpret.overflow import follow as follow_overflow, overflow_of
 from mlsys_labkit.triton_trace.interpret.private import (
     ATOMICS,
     PROPAGATE_NONE,
@@ -32,6 +32,7 @@ from mlsys_labkit.triton_trace.interpret.private import (
     storage_dtype,
 )
 from mlsys_labkit.triton_trace.interpret.run import InterpreterRun, Refused
+from mlsys_labkit.triton_trace.interpret.undefined import follow as follow_undefined, loaded, require_defined
 from mlsys_labkit.triton_trace.recorder import Kind
 from mlsys_labkit.triton_trace.source import name_set
 
@@ -101,13 +102,14 @@ class Builder(BuilderBase):  # type: ignore[misc]
         raise AttributeError(name)
 
     @property
-    def _run(self) -> InterpreterRun:
+    def running(self) -> InterpreterRun:
+        """Return the launch that runs now."""
         assert self.run is not None
         return self.run
 
     def counted(self, result: Any, operand: Any, operations: int = 1) -> Any:
         """Count operations per element in the type of ``operand``, and return ``result``."""
-        self._run.arithmetic(operand.dtype.scalar.name, operations * result.data.size)
+        self.running.arithmetic(operand.dtype.scalar.name, operations * result.data.size)
         return result
 
     # Constants and types
@@ -180,7 +182,7 @@ class Builder(BuilderBase):  # type: ignore[misc]
     def create_dot(self, a: Any, b: Any, accumulator: Any, precision: Any, imprecise: Any) -> Any:
         m, k = a.data.shape[-2:]
         n = b.data.shape[-1]
-        self._run.dot(math.prod(a.data.shape[:-2]) * m, n, k, a.dtype.scalar.name)
+        self.running.dot(math.prod(a.data.shape[:-2]) * m, n, k, a.dtype.scalar.name)
         x, y, total = numbers_of(a), numbers_of(b), numbers_of(accumulator)
         if x.dtype.kind in "iu":
             product = np.matmul(x.astype(np.float64), y.astype(np.float64)).astype(np.int64)  # exact: below 2**53
@@ -194,7 +196,7 @@ class Builder(BuilderBase):  # type: ignore[misc]
         counted = (numbers >= 0) & (numbers < bins)
         outside = ~counted if mask is None else ~counted & mask.data
         if outside.any():
-            self._run.misuse(
+            self.running.misuse(
                 "histogram_range",
                 f"counts {int(numbers[outside][0])} in a tl.histogram of {bins} bins, whose values are 0 to {bins - 1} "
                 f"({_total(outside)}a GPU counts it in any bin: mask it off)",
@@ -236,23 +238,25 @@ class Builder(BuilderBase):  # type: ignore[misc]
             return
         lanes = found.lanes if mask is None else found.lanes & mask.data
         if lanes.any():
-            self._run.misuse(
+            self.running.misuse(
                 "integer_overflow",
                 f"uses an offset that overflowed {found.dtype} on the way: {found.exact:,} does not fit "
                 f"({_total(lanes)}compute offsets in tl.int32 or tl.int64)",
             )
 
-    def _load(self, pointers: Any, mask: Any, other: Any, kind: Kind = "load") -> Any:
+    def _load(self, pointers: Any, mask: Any, other: Any, kind: Kind = "load", padded: bool = False) -> Any:
         self._check_offsets(pointers, mask)
         dtype = pointers.get_element_ty()
         form = NARROW.get(dtype.name)
         filler = storage_dtype(dtype).type(0) if other is None else other.data  # 0, as in NVIDIA's registers
         nan = None if form is None else form.nan
-        return Handle(self._run.load(pointers.data, _mask(mask, pointers), np.asarray(filler), nan, kind), dtype)
+        values = self.running.load(pointers.data, _mask(mask, pointers), np.asarray(filler), nan, kind)
+        return loaded(self.running, Handle(values, dtype), pointers, mask, other, padded)
 
     def _store(self, pointers: Any, value: Any, mask: Any, kind: Kind = "store") -> None:
         self._check_offsets(pointers, mask)
-        self._run.store(pointers.data, _mask(mask, pointers), value.data, kind)
+        require_defined(self.running, "stores", mask, value, pointers)
+        self.running.store(pointers.data, _mask(mask, pointers), value.data, kind)
 
     def create_load(self, pointers: Any, *policy: Any) -> Any:
         return self._load(pointers, None, None)
@@ -268,12 +272,14 @@ class Builder(BuilderBase):  # type: ignore[misc]
 
     def create_atomic_rmw(self, operation: Any, pointers: Any, value: Any, mask: Any, sem: Any, scope: Any) -> Any:
         self._check_offsets(pointers, mask)
+        require_defined(self.running, "updates an element with", mask, value, pointers)
         on = _mask(mask, pointers)
-        old = self._run.atomic(ATOMICS[operation], pointers.data, on, value.data, None, narrow_of(value))
+        old = self.running.atomic(ATOMICS[operation], pointers.data, on, value.data, None, narrow_of(value))
         return Handle(old, value.dtype.scalar)
 
     def create_atomic_cas(self, pointers: Any, compare: Any, value: Any, sem: Any, scope: Any) -> Any:
-        old = self._run.atomic("cas", pointers.data, None, value.data, compare.data, None)
+        require_defined(self.running, "updates an element with", None, value, compare, pointers)
+        old = self.running.atomic("cas", pointers.data, None, value.data, compare.data, None)
         return Handle(old, value.dtype.scalar)
 
     def create_atomic_load(self, pointers: Any, mask: Any, sem: Any, scope: Any) -> Any:
@@ -283,7 +289,7 @@ class Builder(BuilderBase):  # type: ignore[misc]
         self._store(pointers, value, mask, "atomic")
 
     def create_int_to_ptr(self, source: Any, target: Any) -> Any:
-        return Handle(self._run.translated(gpu_arithmetic.unsigned(source.data).astype(np.uint64)), target.scalar)
+        return Handle(self.running.translated(gpu_arithmetic.unsigned(source.data).astype(np.uint64)), target.scalar)
 
     def create_make_tensor_descriptor(
         self, base: Any, shape: Any, strides: Any, block: Any, is_signed: bool, padding: Any = None
@@ -301,7 +307,7 @@ class Builder(BuilderBase):  # type: ignore[misc]
     def create_tensor_pointer_load(self, pointer: Any, checked: Any, padding: Any, *policy: Any) -> Any:
         block = Descriptor(pointer.base, pointer.shape, pointer.strides, pointer.block_shape, padding, checked)
         pointers, mask = block.pointers(pointer.offsets)
-        return self._load(pointers, mask, None if padding is None else block.filling())
+        return self._load(pointers, mask, None if padding is None else block.filling(), padded=True)
 
     def create_tensor_pointer_store(self, pointer: Any, value: Any, checked: Any, *policy: Any) -> None:
         block = Descriptor(pointer.base, pointer.shape, pointer.strides, pointer.block_shape, None, checked)
@@ -313,18 +319,18 @@ class Builder(BuilderBase):  # type: ignore[misc]
     def create_print(self, prefix: str, in_hex: bool, values: Sequence[Any], is_signed: Any) -> None:
         where = f"({', '.join(map(str, self.grid_idx))}){prefix}"
         if not values:
-            self._run.print(f"{where}\n")
+            self.running.print(f"{where}\n")
         for value in values:
             numbers = numbers_of(value)
             shown = np.vectorize(lambda code: f"0x{code:x}")(gpu_arithmetic.unsigned(value.data)) if in_hex else numbers
-            self._run.print(f"{where}{shown}\n")
+            self.running.print(f"{where}{shown}\n")
 
     def create_assert(self, condition: Any, message: str) -> None:
-        if not condition.data.all():
+        if not self.running.dry and not condition.data.all():
             raise TritonKernelError(f"tl.device_assert does not hold{f': {message}' if message else ''}")
 
     def create_assume(self, condition: Any) -> None:
-        if not condition.data.all():
+        if not self.running.dry and not condition.data.all():
             raise TritonKernelError("tl.assume does not hold")
 
 
@@ -342,4 +348,5 @@ def _refusal(name: str) -> Callable[..., Any]:
 for _name in dir(BuilderBase):
     if _name.startswith("create_") and _name not in Builder.__dict__ and _name not in Builder.kept:
         setattr(Builder, _name, _refusal(_name))
-follow(Builder)
+follow_overflow(Builder)
+follow_undefined(Builder)

@@ -3,60 +3,81 @@
 from __future__ import annotations
 
 import sys
+from types import FrameType
 from typing import Any
 
 import triton.language as tl
 
 from mlsys_labkit.triton_trace.interpret.blocks import shape_of
-from mlsys_labkit.triton_trace.interpret.run import Refused
+from mlsys_labkit.triton_trace.interpret.run import CompilerRefusal
 from mlsys_labkit.triton_trace.source import language_name
 
-_COMPILER = "Triton's compiler refuses that"
+COMPILER = "Triton's compiler refuses that"
+CONSTANTS = (bool, int, float, str)  # assigned numbers are tensors: a variable with one of these is the compiler's
+
+
+def scope_of(frame: FrameType) -> dict[str, Any]:
+    """Return the variables of a function of the student's; those of a branch that is tried are globals."""
+    return frame.f_globals if frame.f_code.co_name.startswith("_lk_") else frame.f_locals
 
 
 def variables(names: tuple[str, ...]) -> dict[str, Any]:
     """Return the variables of the calling function among ``names`` that have a value."""
-    found = sys._getframe(1).f_locals
+    found = scope_of(sys._getframe(1))
     return {name: found[name] for name in names if name in found}
 
 
 def carried(before: dict[str, Any], name: str, now: Any) -> None:
-    """Raise Refused if a variable had another type before its loop than it has after a turn.
+    """Raise CompilerRefusal if a variable had another type before its loop than it has after a turn.
 
     Reference: Triton, ``CodeGenerator._verify_loop_carried_variable``.
     """
-    if name not in before or _type(before[name]) == _type(now):
-        return
     first = before[name]
-    if isinstance(first, (bool, int, float, str)):  # assigned numbers are blocks: this one is an argument
-        raise Refused(
+    if kind_of(first) == kind_of(now):
+        return
+    if isinstance(first, CONSTANTS):
+        raise CompilerRefusal(
             f"{name} is a constant of the compiler, and a loop cannot change it: give the result another name"
         )
+    said = f"{name} is {words(first)} before the loop and {words(now)} after a turn; {COMPILER}"
     if not isinstance(first, tl.tensor) or not isinstance(now, tl.tensor):
-        raise Refused(f"{name} is {_words(first)} before the loop and {_words(now)} after a turn; {_COMPILER}")
-    if shape_of(first) != shape_of(now):
-        before_loop = f"give {name} that shape before the loop, as tl.zeros({shape_of(now)}, {_dtype(now)}) has it"
-        advice = before_loop if shape_of(now) else f"let {name} keep its shape in the loop"
+        raise CompilerRefusal(said)
+    if shape_of(first) == shape_of(now):
+        advice = f"begin with {dtype_word(now)}, or convert in the loop: .to({dtype_word(first)})"
+    elif shape_of(now):
+        advice = f"give {name} that shape before the loop, {as_block(now)}"
     else:
-        advice = f"begin with {_dtype(now)}, or convert in the loop: .to({_dtype(first)})"
-    raise Refused(f"{name} is {_words(first)} before the loop and {_words(now)} after a turn; {_COMPILER}: {advice}")
+        advice = f"let {name} keep its shape in the loop"
+    raise CompilerRefusal(f"{said}: {advice}")
 
 
-def _type(value: Any) -> Any:
+def kind_of(value: Any) -> Any:
+    """Return what Triton's compiler compares of a value: type and shape."""
     if isinstance(value, tl.tensor):
         return value.type
     if isinstance(value, (tuple, tl.tuple)):
-        return [_type(one) for one in value]
+        return [kind_of(one) for one in value]
     return type(value)
 
 
-def _dtype(block: Any) -> str:
+def as_block(block: Any) -> str:
+    if block.dtype.is_ptr():
+        return f"as pointer + tl.zeros({shape_of(block)}, tl.int32) has it"
+    return f"as tl.zeros({shape_of(block)}, {dtype_word(block)}) has it"
+
+
+def dtype_word(block: Any) -> str:
     known = language_name(block.dtype)
     return f"tl.{known.value.rpartition('.')[2]}" if known else "its type"
 
 
-def _words(value: Any) -> str:
+def words(value: Any) -> str:
+    """Return a value's type and shape in words."""
+    if isinstance(value, (tuple, tl.tuple)):
+        return f"({', '.join(words(one) for one in value)})"
     if not isinstance(value, tl.tensor):
         return f"a {type(value).__name__}"
-    shape, dtype = shape_of(value), _dtype(value) if language_name(value.dtype) else "pointers"
-    return f"a block of shape {shape} of {dtype}" if shape else f"one {dtype}"
+    shape, pointer = shape_of(value), value.dtype.is_ptr()
+    if not shape:
+        return "one pointer" if pointer else f"one {dtype_word(value)}"
+    return f"a block of shape {shape} of {'pointers' if pointer else dtype_word(value)}"

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import triton.language as tl
 
+from mlsys_labkit.triton_trace.interpret.branches import mark_one
 from mlsys_labkit.triton_trace.interpret.builder import Builder
 from mlsys_labkit.triton_trace.interpret.handles import dtype_of, handle_of
 from mlsys_labkit.triton_trace.interpret.language import Language
@@ -82,7 +83,8 @@ class Interpreter:
             return tl.tensor(Handle(np.array([value["address"]], np.uint64), pointer), pointer)
         if "scalar" in value:
             dtype = dtype_of(value["scalar"])
-            return tl.tensor(handle_of(np.array([value["value"]]), dtype), dtype)
+            number = tl.tensor(handle_of(np.array([value["value"]]), dtype), dtype)
+            return mark_one(number) if dtype.is_int() and value["value"] == 1 and dtype != tl.int1 else number
         return self._descriptor(value)
 
     def _descriptor(self, value: dict[str, Any]) -> Any:

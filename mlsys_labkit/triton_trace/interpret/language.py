@@ -17,11 +17,13 @@ import triton.language as tl
 from mlsys_labkit.triton_trace import rules
 from mlsys_labkit.triton_trace.errors import TritonKernelError
 from mlsys_labkit.triton_trace.interpret.blocks import plain, reduce, scan, shape_of
+from mlsys_labkit.triton_trace.interpret.branches import Branches, unmarked
 from mlsys_labkit.triton_trace.interpret.builder import Builder
 from mlsys_labkit.triton_trace.interpret.carried import carried, variables
 from mlsys_labkit.triton_trace.interpret.private import TritonSemantic, on_library_call, speak_through
 from mlsys_labkit.triton_trace.interpret.rewrite import compiled
 from mlsys_labkit.triton_trace.interpret.run import Refused
+from mlsys_labkit.triton_trace.interpret.undefined import require_defined
 from mlsys_labkit.triton_trace.source import Function, KernelSource, Name, constant
 
 
@@ -35,6 +37,7 @@ class Language:
     def __init__(self, builder: Builder) -> None:
         self.semantic = TritonSemantic(builder)
         self._builder = builder
+        self._branches = Branches(builder, self.semantic.to_tensor, self._decided)
         self._library: dict[FunctionType, Callable[..., Any]] = {}
         speak_through(builder, self.semantic)
         self._python = self._python_as_triton()
@@ -52,6 +55,7 @@ class Language:
 
     def functions(self, source: KernelSource, places: dict[str, str]) -> dict[str, Any]:
         """Return every jitted function of ``source`` by its key, and add file name -> cell to ``places``."""
+        self._branches.begin()
         spaces: dict[str, dict[str, Any]] = {}
         made: dict[str, Any] = {}
         for index, function in enumerate(source.functions):
@@ -99,7 +103,14 @@ class Language:
         """Return a value as an assignment stores it: numbers, and those in a tuple, as tensors."""
         if isinstance(value, (tuple, list)):
             return tuple(self._assigned(one) for one in value)
-        return self.semantic.to_tensor(value, False)
+        return unmarked(self.semantic.to_tensor(value, False))
+
+    def _decided(self, condition: Any) -> bool:
+        """Return a condition's truth, and report one that depends on an undefined value."""
+        truth = _truth(condition)
+        if isinstance(condition, tl.tensor) and self._builder.run:
+            require_defined(self._builder.run, "takes a branch by", None, condition.handle)
+        return truth
 
     def _static_print(self, *values: Any, **options: Any) -> None:
         run = self._builder.run
@@ -110,12 +121,15 @@ class Language:
         """Return the functions that rewrite.py inserts, and Python's functions that Triton's compiler accepts."""
         semantic = self.semantic
 
-        def counted(*bounds: Any, **options: Any) -> Iterator[Any]:
-            rest = ("arg1", "arg2", "step")[len(bounds) :]
-            given = [*bounds, *(options[name] for name in rest if plain(options.get(name)) is not None)]
-            tensors = [semantic.to_tensor(one) for one in given]
+        def counted(*given: Any, **options: Any) -> Iterator[Any]:
+            rest = ("arg1", "arg2", "step")[len(given) :]
+            named = (options[name] for name in rest if plain(options.get(name)) is not None)
+            tensors = [semantic.to_tensor(one) for one in (*given, *named)]
             dtype = tl.int64 if any(one.dtype.int_bitwidth == 64 for one in tensors) else tl.int32
-            for index in range(*(int(one.handle.data.reshape(-1)[0]) for one in tensors)):
+            for one in tensors:
+                require_defined(self._builder.running, "counts a loop by", None, one.handle)
+            bounds = [int(one.handle.data.reshape(-1)[0]) for one in tensors]
+            for index in (0,) if self._branches.trying else range(*bounds):
                 yield semantic.scalar_constant(index, dtype)
 
         def asserted(condition: Any, message: str) -> None:
@@ -137,7 +151,11 @@ class Language:
             "_lk_and": lambda *operands: _joined(operands, "logical_and", False),
             "_lk_or": lambda *operands: _joined(operands, "logical_or", True),
             "_lk_not": lambda value: value.__not__() if isinstance(value, tl.tensor) else not value,
-            "_lk_truth": _truth,
+            "_lk_truth": self._decided,
+            "_lk_branch": self._branches.choose,
+            "_lk_select": self._branches.select,
+            "_lk_return": self._branches.returned,
+            "_lk_turn": self._branches.turn,
             "_lk_assert": asserted,
             "_lk_variables": variables,
             "_lk_carried": carried,

@@ -2,7 +2,8 @@
 
 ``tl.arange(0, 256).to(tl.int16) * 200`` wraps around beyond 32,767, and an address made of it is a wrong one. A handle
 whose numbers are made of such a result carries the lanes concerned. Other results, such as hashes taken modulo a size,
-are no errors: remainders, ``&`` and conversions to floats end the trail.
+are no errors: remainders, ``&`` and conversions to floats end the trail. Only the numbers of this launch are checked:
+an int16 offset that would overflow with more rows passes while it does not.
 """
 
 from __future__ import annotations

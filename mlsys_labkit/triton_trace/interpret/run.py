@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import traceback
 from collections.abc import Callable
@@ -26,6 +27,10 @@ class Refused(Exception):
     """An operation that the interpreter cannot carry out exactly."""
 
 
+class CompilerRefusal(Refused):
+    """Variables whose types Triton's compiler refuses."""
+
+
 class InterpreterRun:
     """The launch that is being interpreted.
 
@@ -33,7 +38,10 @@ class InterpreterRun:
         places: names of files given to Python's compiler -> the student's cell or file.
         program: the program that runs now.
         print: function that takes the kernel's output.
+        dry: the run has no memory: it tries a branch.
     """
+
+    dry = False
 
     def __init__(
         self,
@@ -79,17 +87,29 @@ class InterpreterRun:
 
     def dot(self, m: int, n: int, k: int, dtype: str) -> None:
         if self._recorder:
-            self._recorder.dot(self._line(), self.program, m, n, k, dtype)
+            self._recorder.dot(self.line(), self.program, m, n, k, dtype)
 
     def arithmetic(self, dtype: str, operations: int) -> None:
         if dtype.startswith(("fp", "bf")):
             self._arithmetic[dtype] = self._arithmetic.get(dtype, 0) + operations
 
-    def misuse(self, kind: str, message: str) -> None:
-        """Report an operation whose result no GPU promises. Without a recorder it ends the launch."""
+    def misuse(self, kind: str, message: str, cause: Line | None = None, count: int = 1) -> None:
+        """Report an operation whose result no GPU promises. Without a recorder it ends the launch.
+
+        Args:
+            cause: the line that is to be changed, unless it is the one that runs. count: elements concerned.
+        """
         if self._recorder is None:
             raise TritonKernelError(f"it {message}")
-        self._recorder.misuse(kind, self._line(), self.program, message)
+        here = self.line()
+        self._recorder.misuse(kind, cause or here, self.program, message, here, count)
+
+    def line(self) -> Line:
+        """Return the student's line that is being interpreted."""
+        at: FrameType | None = sys._getframe(1)
+        while at is not None and at.f_code.co_filename not in self.places:
+            at = at.f_back
+        return Line(self.places[at.f_code.co_filename], at.f_lineno) if at else Line("", 0)
 
     def end(self) -> None:
         """Report the arithmetic to the recorder, after the last program."""
@@ -103,7 +123,12 @@ class InterpreterRun:
             if frame.f_code.co_filename in self.places:
                 line = Line(self.places[frame.f_code.co_filename], number)
         text = " ".join(str(error).split())
-        if type(error).__module__ == "builtins" and not isinstance(error, (AssertionError, ValueError, TypeError)):
+        if isinstance(error, NameError) and (unknown := re.search(r"'(\w+)'", text)):
+            text = (
+                f"{unknown[1]} has no value here: Triton's compiler forgets what a turn of a loop, or one branch of an "
+                f"if, gives its first value; give {unknown[1]} one before, of the same type and shape"
+            )
+        elif type(error).__module__ == "builtins" and not isinstance(error, (AssertionError, ValueError, TypeError)):
             text = f"{type(error).__name__}: {text}" if text else type(error).__name__
         where = f"{line}: " if line.number else ""
         code = self._source.line_text(*line) if line.number else ""
@@ -115,13 +140,6 @@ class InterpreterRun:
             self.program,
         )
 
-    def _line(self) -> Line:
-        """Return the student's line that is being interpreted."""
-        at: FrameType | None = sys._getframe(2)
-        while at is not None and at.f_code.co_filename not in self.places:
-            at = at.f_back
-        return Line(self.places[at.f_code.co_filename], at.f_lineno) if at else Line("", 0)
-
     def _reach(self, kind: Kind, addresses: Addresses, mask: Mask, itemsize: int, value: NDArray[Any] | None) -> Reach:
         """Check an access, report it to the recorder, and return the memory that it reaches."""
         crooked = (addresses & np.uint64(itemsize - 1)) != 0
@@ -129,7 +147,7 @@ class InterpreterRun:
             raise TritonKernelError(f"a {kind} of {itemsize} bytes at an address that is no multiple of {itemsize}")
         reach = self._memory.reach(addresses, mask, itemsize)
         if self._recorder:
-            access = RawAccess(kind, self._line(), self.program, itemsize, addresses, mask, value, reach.outside)
+            access = RawAccess(kind, self.line(), self.program, itemsize, addresses, mask, value, reach.outside)
             self._recorder.access(access)
         elif reach.outside is not None:
             first = int(addresses[reach.outside].reshape(-1)[0])
