@@ -243,6 +243,17 @@ def test_device_assert_fails_the_launch() -> None:
 
 
 @triton.jit
+def range_from_a_number_of_run_time(out):
+    start = tl.program_id(0) * 4
+    tl.store(out + tl.arange(start, start + 4), 1)
+
+
+def test_range_that_begins_at_run_time_is_refused_with_remedy() -> None:
+    with pytest.raises(TritonKernelError, match=r"arange's arguments .*; write start \+ tl\.arange\(0, BLOCK\)"):
+        ran(range_from_a_number_of_run_time)
+
+
+@triton.jit
 def root_of_a_whole_number(out):
     tl.store(out, tl.sqrt(2))
 
