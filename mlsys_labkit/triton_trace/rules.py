@@ -151,9 +151,12 @@ class _Reader:
                 yield self._function.first_line, f"{name}: choose a name that does not begin with {name[:2]}"
 
     def _reasons(self, node: ast.AST) -> Iterator[str]:
+        for one in [*getattr(node, "ops", ()), getattr(node, "op", None)]:  # an operator itself has no line
+            if isinstance(one, _FORBIDDEN_OPERATORS):
+                yield f"a kernel has no {type(one).__name__}; {_INSTEAD.get(type(one), 'compare numbers')}"
         if isinstance(node, _FORBIDDEN_OPERATORS):
-            yield f"a kernel has no {type(node).__name__}; {_INSTEAD.get(type(node), 'compare numbers')}"
-        elif not isinstance(node, _ALLOWED) or isinstance(node, ast.FunctionDef):
+            return
+        if not isinstance(node, _ALLOWED) or isinstance(node, ast.FunctionDef):
             yield f"a kernel cannot contain {_word(node)}; {_INSTEAD.get(type(node), 'Triton does not compile it')}"
         elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
             index = ast.unparse(node.slice)
@@ -201,10 +204,16 @@ class _Reader:
             return
         module = self._module(node.value)
         if module is None:
-            if node.attr not in _MEMBERS:
+            if isinstance(node.value, ast.Name) and self._refused(node.value):
+                yield from self._name(node.value)
+            elif node.attr not in _MEMBERS:
                 yield f".{node.attr} is no attribute of a block that a kernel may use"
         elif node.attr not in _MODULES[module]:
             yield f"{_SHORT[module]}.{node.attr} is not interpreted"
+
+    def _refused(self, node: ast.Name) -> bool:
+        meaning = self._function.names.get(node.id)
+        return node.id not in self._local and meaning is not None and meaning.kind == "refused"
 
     def _module(self, node: ast.expr) -> str | None:
         """Return the module that an expression names, or None."""

@@ -237,7 +237,8 @@ def _meaning(name: str, function: FunctionType, waiting: list[FunctionType]) -> 
             return Name("module", value.__name__)
         if value.__name__.startswith("triton.language.extra") and value.__name__.endswith("libdevice"):
             return Name("module", "triton.language.extra.libdevice")
-        return Name("refused", f"{name} is the module {value.__name__}; a kernel can only use triton and tl")
+        instead = ": write the number, or float('inf')" if value.__name__ == "math" else ""
+        return Name("refused", f"{name} is the module {value.__name__}; a kernel can only use triton and tl{instead}")
     known = language_name(value)
     if known is not None:
         return known

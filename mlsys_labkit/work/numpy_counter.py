@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.random  # numpy imports it late; inside counted code, the arrays that the import makes would be counted
 import numpy.typing as npt
 
 from mlsys_labkit.work.numpy_rules import dtype_of, function_flops, ufunc_flops

@@ -111,6 +111,10 @@
 #+    powers = powers.to(x.dtype.element_ty)
 #+    tl.store(out + row * out_row + columns, powers / tl.sum(powers, axis=0), mask=inside)
 
+# %% wrong={"grade_id": "softmax", "name": "a_number_as_minus_infinity", "misconception": "-1e9 is smaller than everything", "keeps": 7}
+#-    values = tl.load(x + row * x_row + columns, mask=inside, other=-float("inf")).to(tl.float32)
+#+    values = tl.load(x + row * x_row + columns, mask=inside, other=-1e9).to(tl.float32)
+
 # %% wrong={"grade_id": "bias_gelu", "name": "tanh", "misconception": "the tanh formula is GELU", "keeps": 0}
 #-    tl.store(out + at, 0.5 * t * (1.0 + tl.erf(t * 0.7071067811865476)), mask=inside)
 #+    inner = 0.7978845608028654 * (t + 0.044715 * t * t * t)
@@ -223,6 +227,10 @@ def tile_of(program, tiles_m, tiles_n, GROUP: tl.constexpr):
     within = program % a_group
     return within // width, first + within % width
 
+# %% wrong={"grade_id": "tile_of", "name": "row_from_the_program's_number", "misconception": "a program's number and its number in the group have the same remainder", "keeps": 6}
+#-    return first + within % height, within // height
+#+    return first + program % height, within // height
+
 # %% wrong={"grade_id": "tile_of", "name": "height_of_the_first_group", "misconception": "all groups are as high as the first", "keeps": 3}
 #-    height = tl.minimum(tiles_m - first, GROUP)
 #+    height = tl.minimum(tiles_m, GROUP)
@@ -245,6 +253,12 @@ def tile_of(program, tiles_m, tiles_n, GROUP: tl.constexpr):
 #-    tl.store(out + tl.program_id(0), tl.sum(partial, axis=0) / N)
 #+    total = tl.sum(partial, axis=0).to(x.dtype.element_ty)
 #+    tl.store(out + tl.program_id(0), total.to(tl.float32) / N)
+
+# %% wrong={"grade_id": "row_mean", "name": "divides_every_number", "misconception": "a mean may be divided term by term, in the type of the terms", "keeps": 4}
+#-        partial += tl.load(start_of_row + at, mask=at < N, other=0.0).to(tl.float32)
+#-    tl.store(out + tl.program_id(0), tl.sum(partial, axis=0) / N)
+#+        partial += (tl.load(start_of_row + at, mask=at < N, other=0.0) / N).to(x.dtype.element_ty).to(tl.float32)
+#+    tl.store(out + tl.program_id(0), tl.sum(partial, axis=0))
 
 # %% wrong={"grade_id": "row_mean", "name": "divides_by_lanes", "misconception": "every lane of every block is an element", "keeps": 0}
 #-    tl.store(out + tl.program_id(0), tl.sum(partial, axis=0) / N)
@@ -346,6 +360,19 @@ def search(configs, fits, bound, measure):
 #-        if seconds < best_seconds:
 #+        if seconds < best_seconds and fits(configs[number]):
 
+# %% wrong={"grade_id": "search", "name": "sorts_pairs", "misconception": "configurations have an order of their own", "keeps": 4}
+def search(configs, fits, bound, measure):
+    best, least = None, math.inf
+    for lowest, config in sorted((bound(config), config) for config in configs if fits(config)):
+        if lowest >= least:
+            break
+        seconds = measure(config)
+        if seconds < least:
+            best, least = config, seconds
+    if best is None:
+        raise ValueError("no configuration runs")
+    return best, least
+
 # %% wrong={"grade_id": "search", "name": "one_too_many", "misconception": "an equal bound could still win", "keeps": 4}
 #-        if least >= best_seconds:
 #+        if least > best_seconds:
@@ -369,6 +396,13 @@ def search(configs, fits, bound, measure):
 
 #-    tl.store(out + tl.program_id(0), top + tl.log(total) - chosen)
 #+    tl.store(out + tl.program_id(0), tl.log(total) - chosen)
+
+# %% wrong={"grade_id": "token_loss", "name": "a_number_as_minus_infinity", "misconception": "logits are never below -10,000", "keeps": 10}
+#-    top, total = -float("inf"), 0.0
+#+    top, total = -1e4, 0.0
+
+#-        values = tl.load(row + at, mask=at < N, other=-float("inf")).to(tl.float32)
+#+        values = tl.load(row + at, mask=at < N, other=-1e4).to(tl.float32)
 
 # %% wrong={"grade_id": "token_loss", "name": "other_is_zero", "misconception": "a masked lane is harmless if it holds 0", "keeps": 0}
 #-        values = tl.load(row + at, mask=at < N, other=-float("inf")).to(tl.float32)

@@ -603,6 +603,115 @@ UNUSUAL: dict[str, dict[str, str]] = {
                 valid = index < n
                 tl.store(pointer=out + index, value=tl.load(x + index, valid) + tl.load(y + index, valid), mask=valid)
         """,
+        "scale_rows": """
+            @triton.jit
+            def scale_rows(
+                x, scale, out, M, N, x_row, x_column, out_row, out_column, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+            ):
+                at = (tl.program_id(0) * ROWS, tl.program_id(1) * COLUMNS)
+                source = tl.make_block_ptr(x, (M, N), (x_row, x_column), at, (ROWS, COLUMNS), (1, 0))
+                target = tl.make_block_ptr(out, (M, N), (out_row, out_column), at, (ROWS, COLUMNS), (1, 0))
+                factors = tl.make_block_ptr(scale, (M,), (1,), (at[0],), (ROWS,), (0,))
+                factor = tl.load(factors, boundary_check=(0,))
+                tl.store(target, tl.load(source, boundary_check=(0, 1)) * factor[:, None], boundary_check=(0, 1))
+        """,
+        "softmax": """
+            @triton.jit
+            def softmax(x, out, N, x_row, out_row, BLOCK: tl.constexpr):
+                row = tl.program_id(0).to(tl.int64)
+                lanes = tl.arange(0, BLOCK)
+                inside = lanes < N
+                x += row * x_row
+                out += row * out_row
+                values = tl.load(x + lanes, mask=inside, other=-float("inf")).to(tl.float32)
+                powers = tl.math.exp2((values - tl.max(values)) * 1.4426950408889634)
+                tl.store(out + lanes, (powers * (1.0 / tl.sum(powers))).to(out.dtype.element_ty), mask=inside)
+        """,
+        "bias_gelu": """
+            ROOT_HALF: tl.constexpr = tl.constexpr(0.7071067811865476)
+
+            @triton.jit
+            def gelu(t):
+                return 0.5 * t * (1.0 + tl.math.erf(t * ROOT_HALF))
+
+            @triton.jit
+            def bias_gelu(x, bias, out, M, N, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+                columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+                added = tl.load(bias + columns, mask=columns < N, other=0).to(tl.float32)
+                first = tl.program_id(0) * ROWS
+                for row in range(first, min(first + ROWS, M)):
+                    t = tl.load(x + row * N + columns, mask=columns < N, other=0).to(tl.float32) + added
+                    tl.store(out + row * N + columns, gelu(t).to(out.dtype.element_ty), mask=columns < N)
+        """,
+        "matmul_tile": """
+            @triton.jit
+            def matmul_tile(a, b, c, M, N, K, i, j, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+                left = tl.make_block_ptr(a, (M, K), (K, 1), (i * BM, 0), (BM, BK), (1, 0))
+                right = tl.make_block_ptr(b, (K, N), (N, 1), (0, j * BN), (BK, BN), (1, 0))
+                sums = tl.zeros((BM, BN), tl.float32)
+                for _ in range(tl.cdiv(K, BK)):
+                    sums = tl.dot(
+                        tl.load(left, boundary_check=(0, 1), padding_option="zero"),
+                        tl.load(right, boundary_check=(0, 1), padding_option="zero"),
+                        sums,
+                    )
+                    left = tl.advance(left, (0, BK))
+                    right = tl.advance(right, (BK, 0))
+                out = tl.make_block_ptr(c, (M, N), (N, 1), (i * BM, j * BN), (BM, BN), (1, 0))
+                tl.store(out, sums.to(c.dtype.element_ty), boundary_check=(0, 1))
+
+            @triton.jit
+            def matmul(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+                matmul_tile(a, b, c, M, N, K, tl.program_id(0), tl.program_id(1), BM, BN, BK)
+        """,
+        "tile_of": """
+            @triton.jit
+            def tile_of(program, tiles_m, tiles_n, GROUP: tl.constexpr):
+                first = program // (GROUP * tiles_n) * GROUP
+                left = tiles_m - first
+                height = left if left < GROUP else GROUP
+                inside = program - first * tiles_n
+                j = inside // height
+                return first + inside - j * height, j
+        """,
+        "row_mean": """
+            @triton.jit
+            def row_mean(x, out, N, x_row, BLOCK: tl.constexpr):
+                x += tl.program_id(0) * x_row + tl.arange(0, BLOCK)
+                left = N
+                total = 0.0
+                while left > 0:
+                    total += tl.sum(tl.load(x, mask=tl.arange(0, BLOCK) < left, other=0).to(tl.float32), axis=0)
+                    x += BLOCK
+                    left -= BLOCK
+                tl.store(out + tl.program_id(0), total / N)
+        """,
+        "count_values": """
+            @triton.jit
+            def count_values(values, counts, n, BLOCK: tl.constexpr, BINS: tl.constexpr):
+                lanes = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+                bins = tl.arange(0, BINS)
+                mine = tl.load(values + lanes, mask=lanes < n, other=-1)
+                found = tl.sum((mine[:, None] == bins[None, :]).to(tl.int32), axis=0)
+                tl.atomic_add(counts + bins, found, sem="relaxed")
+        """,
+        "token_loss": """
+            @triton.jit
+            def token_loss(x, labels, out, N, x_row, BLOCK: tl.constexpr):
+                row = tl.program_id(0)
+                label = tl.load(labels + row)
+                state = float("-inf")
+                hit = 0.0
+                for start in range(0, N, BLOCK):
+                    lanes = start + tl.arange(0, BLOCK)
+                    values = tl.load(x + row * x_row + lanes, mask=lanes < N, other=float("-inf")).to(tl.float32)
+                    hit += tl.sum(tl.where(lanes == label, values, 0.0))
+                    top = tl.max(values)
+                    block = top + tl.log(tl.sum(tl.exp(values - top)))
+                    high = tl.maximum(state, block)
+                    state = high + tl.log(tl.exp(state - high) + tl.exp(block - high))
+                tl.store(out + row, state - hit)
+        """,
         "search": """
             import heapq
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -384,3 +386,13 @@ def test_an_error_inside_passes_through_and_numpy_is_restored():
     with pytest.raises(ZeroDivisionError):
         count_work(lambda: 1 / 0)
     assert type(np.array([1])) is np.ndarray
+
+
+def test_first_use_of_numpy_random_counts_no_import() -> None:
+    """In a new interpreter, because numpy imports numpy.random once, when something asks for it."""
+    code = (
+        "import numpy as np; from mlsys_labkit.work import count_work; "
+        "print(int(count_work(lambda x: x + 1 if np.random else x, np.ones(4)).bytes_moved))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "64"

@@ -243,6 +243,28 @@ def test_device_assert_fails_the_launch() -> None:
 
 
 @triton.jit
+def range_from_a_number_of_run_time(out):
+    start = tl.program_id(0) * 4
+    tl.store(out + tl.arange(start, start + 4), 1)
+
+
+def test_range_that_begins_at_run_time_is_refused_with_remedy() -> None:
+    with pytest.raises(TritonKernelError, match=r"arange's arguments .*; write start \+ tl\.arange\(0, BLOCK\)"):
+        ran(range_from_a_number_of_run_time)
+
+
+@triton.jit
+def root_of_a_whole_number(out):
+    tl.store(out, tl.sqrt(2))
+
+
+def test_functions_of_floats_refuse_integer_literals() -> None:
+    """Triton's own check looks at blocks only, and numpy would take the square root of 2 for 1."""
+    with pytest.raises(TritonKernelError, match=r"tl\.sqrt takes floats, and this is int32; write a literal .* 2\.0"):
+        ran(root_of_a_whole_number, dtype=np.float32)
+
+
+@triton.jit
 def inner(block, other):
     return block + other
 

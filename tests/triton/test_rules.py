@@ -17,7 +17,7 @@ from mlsys_labkit.triton_trace.source import KernelSource
 
 _numbers = itertools.count()
 HEAD = """\
-import builtins, os, sys
+import builtins, math, os, sys
 import numpy as np
 import triton
 import triton.language as tl
@@ -159,3 +159,16 @@ def test_rules_check_helper_functions(tmp_path: Path) -> None:
     spec.loader.exec_module(module)
     with pytest.raises(RefusedSourceError, match=r"two\.py line 14: \.handle is no attribute"):
         module.kernel[1,](np.zeros(8, np.int32), np.zeros(8, np.int32))
+
+
+REASONS = {
+    "y = 1\n    z = y @ y": r"line 15: a kernel has no MatMult; use tl\.dot",
+    "y = -math.inf": r"line 14: math is the module math; .*: write the number, or float\('inf'\)",
+    "y = os.path": r"line 14: os is the module os; a kernel can only use triton and tl  ",
+}
+
+
+@pytest.mark.parametrize("body", REASONS)
+def test_refusal_names_line_and_remedy(body: str, tmp_path: Path) -> None:
+    with pytest.raises(RefusedSourceError, match=REASONS[body]):
+        kernel_of(tmp_path, body)[1,](np.zeros(8, np.int32), np.zeros(8, np.int32))

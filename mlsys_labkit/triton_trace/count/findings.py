@@ -101,9 +101,10 @@ class _Findings:
                 program = log.at(int(log.program[row]))
                 element = int(board.addresses[places[0]] - array.address) // array.itemsize
                 steps = " x ".join(str(step // array.itemsize) for step in array.strides)
+                away = f"{element:,} element{'s' * (element != 1)}"
                 message = (
                     f"program {program} {_VERB[log.sites[site].kind]} between the rows of {array.name}, "
-                    f"{element:,} elements from its first ({count:,} elements in all; its strides are {steps})"
+                    f"{away} from its first ({count:,} elements in all; its strides are {steps})"
                 )
                 at: dict[str, Any] = {"program": program, "array": array.name, "element": element, "count": count}
                 yield self._finding("wrong_stride", "error", message, site, **at)

@@ -61,6 +61,21 @@ def _unary(operation: Callable[[Array], Array]) -> Callable[..., Any]:
     return lambda self, argument: self.counted(handle_of(operation(operand_of(argument)), argument.dtype), argument)
 
 
+def _of_floats(name: str, operation: Callable[[Array], Array]) -> Callable[..., Any]:
+    """Return an operation that refuses integers. Triton's own check passes literals, and its compiler fails later."""
+    create = _unary(operation)
+
+    def checked(self: Any, argument: Any) -> Any:
+        if argument.dtype.scalar.is_int():
+            raise Refused(
+                f"tl.{name} takes floats, and this is {argument.dtype.scalar.name}; "
+                "write a literal with a point, as 2.0, and convert a block with .to(tl.float32)"
+            )
+        return create(self, argument)
+
+    return checked
+
+
 def _on_bits(operation: Callable[[Array, Array], Array], view: Callable[[Array], Array]) -> Callable[..., Any]:
     """Return an operation on integers that are read as signed or unsigned, whatever their type is."""
 
@@ -149,12 +164,13 @@ class Builder(BuilderBase):  # type: ignore[misc]
     create_icmpEQ = create_fcmpOEQ = _comparison(np.equal)
     create_icmpNE = create_fcmpUNE = _comparison(np.not_equal)
     create_iabs = _unary(np.abs)
-    create_floor, create_ceil = _unary(np.floor), _unary(np.ceil)
-    create_exp, create_exp2, create_log, create_log2 = _unary(np.exp), _unary(np.exp2), _unary(np.log), _unary(np.log2)
-    create_sin, create_cos = _unary(np.sin), _unary(np.cos)
-    create_sqrt = create_precise_sqrt = _unary(np.sqrt)
-    create_rsqrt = _unary(lambda x: 1 / np.sqrt(x.astype(np.float64)))
-    create_erf = _unary(gpu_arithmetic.erf)
+    create_floor, create_ceil = _of_floats("floor", np.floor), _of_floats("ceil", np.ceil)
+    create_exp, create_exp2 = _of_floats("exp", np.exp), _of_floats("exp2", np.exp2)
+    create_log, create_log2 = _of_floats("log", np.log), _of_floats("log2", np.log2)
+    create_sin, create_cos = _of_floats("sin", np.sin), _of_floats("cos", np.cos)
+    create_sqrt, create_precise_sqrt = _of_floats("sqrt", np.sqrt), _of_floats("sqrt_rn", np.sqrt)
+    create_rsqrt = _of_floats("rsqrt", lambda x: 1 / np.sqrt(x.astype(np.float64)))
+    create_erf = _of_floats("erf", gpu_arithmetic.erf)
     create_ashr = _on_bits(np.right_shift, gpu_arithmetic.signed)
     create_lshr = _on_bits(np.right_shift, gpu_arithmetic.unsigned)
     create_umulhi = _on_bits(gpu_arithmetic.high_half, gpu_arithmetic.unsigned)

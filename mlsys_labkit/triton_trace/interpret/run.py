@@ -130,6 +130,8 @@ class InterpreterRun:
             )
         elif type(error).__module__ == "builtins" and not isinstance(error, (AssertionError, ValueError, TypeError)):
             text = f"{type(error).__name__}: {text}" if text else type(error).__name__
+        if "arange's arguments must be" in text:  # Triton's own words, which name no remedy
+            text += "; write start + tl.arange(0, BLOCK)"
         where = f"{line}: " if line.number else ""
         code = self._source.line_text(*line) if line.number else ""
         shown = f"  [{code}]" if code else ""
