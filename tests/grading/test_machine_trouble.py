@@ -184,7 +184,10 @@ def test_starved_submission_gets_no_mark(server: ForkServer, crowded: Sandbox) -
 def test_looping_ends_when_its_processor_time_is_over_also_where_it_crowds_itself(server: ForkServer) -> None:
     body = "    import os\n    for _ in range(6):\n        if os.fork() == 0: break\n    while True: pass\n"
     where = max(os.sched_getaffinity(0))
-    examined = examine(server, slow_double(0, body), TimeLimits(1, 20, 100), Sandbox(cpus=(where,)))
+    limits, sandbox = TimeLimits(1, 20, 100), Sandbox(cpus=(where,))
+    until = time.monotonic() + 300
+    while (examined := examine(server, slow_double(0, body), limits, sandbox)).trouble and time.monotonic() < until:
+        assert "the machine is too busy" in examined.trouble  # it is, if others leave this core less than a quarter
     assert (examined.trouble, passed(examined)) == ("", ["halve_test"])
 
 
