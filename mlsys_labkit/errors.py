@@ -45,8 +45,16 @@ def readers_traceback(raised: BaseException) -> list[str]:
 
 
 def _readers_frames(error: BaseException) -> list[traceback.FrameSummary]:
-    frames = traceback.extract_tb(error.__traceback__)
-    return [frame for frame in frames if "IPython" not in frame.filename and not frame.filename.startswith(_KIT)]
+    """Leave out IPython, the kit, functions that set ``__tracebackhide__``, and libraries below the reader's lines."""
+    walked = zip(traceback.extract_tb(error.__traceback__), traceback.walk_tb(error.__traceback__), strict=True)
+    frames = [
+        line
+        for line, (frame, _) in walked
+        if "IPython" not in line.filename
+        and not line.filename.startswith(_KIT)
+        and not frame.f_locals.get("__tracebackhide__")
+    ]
+    return [frame for frame in frames if "site-packages" not in frame.filename] or frames
 
 
 def require(module: str, extra: str) -> ModuleType:

@@ -64,7 +64,7 @@ def plain_array(value: object, name: str, depth: int = 0) -> PlainArray:
         f"{name}: not a number, list, array or tensor",
         expected="a plain number, list, numpy array or torch tensor",
         actual=type_name(value),
-        next_step="return None of your own classes here; did the function forget its return?"
+        next_step="did the function forget its return?"
         if value is None
         else "return the values themselves, not an object that wraps them",
     )

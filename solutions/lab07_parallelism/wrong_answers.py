@@ -77,6 +77,10 @@ def tree_broadcast(x, root):
 #-            dist.recv(x, (rank - reach) % p)
 #+            dist.recv(x, relative - reach)
 
+# %% wrong={"grade_id": "tree_broadcast", "name": "works_on_a_copy", "misconception": "what is returned counts, x itself does not", "keeps": 6}
+#-    relative, reach = (rank - root) % p, 1
+#+    relative, reach, x = (rank - root) % p, 1, x.clone()
+
 # %% wrong={"grade_id": "reduce_scatter", "name": "chunk_index_one_off", "misconception": "every rank begins by sending its own chunk", "keeps": 0}
 #-    for step in range(1, p):
 #+    for step in range(p - 1):
@@ -547,6 +551,10 @@ def ring_attention(q, k, v, lengths):
 
 #-        if step < p - 1:
 #+        if step < p - 2:
+
+# %% wrong={"grade_id": "ring_attention", "name": "maximum_starts_at_0", "misconception": "a maximum starts at 0, as a sum does", "keeps": 5}
+#-    top = q.new_full((*q.shape[:2], 1), -math.inf)
+#+    top = q.new_zeros((*q.shape[:2], 1))
 
 # %% wrong={"grade_id": "plan", "name": "tensor_parallel_anywhere", "misconception": "tensor parallelism works as well between nodes", "keeps": 5}
 #-        for tp in range(1, job.node + 1)

@@ -889,20 +889,24 @@ UNUSUAL: dict[str, dict[str, str]] = {
                 return y
         """,
         "ring_attention": """
-            def ring_attention(q, k, v, lengths):
+            def blocks(k, v, lengths):
                 rank, p, right, left = neighbours()
+                yield k, v
+                for step in range(1, p):
+                    shape = len(k), lengths[(rank - step) % p], k.shape[-1]
+                    nk, nv = k.new_empty(shape), v.new_empty(shape)
+                    exchange(k.contiguous(), right, nk, left); exchange(v.contiguous(), right, nv, left)
+                    k, v = nk, nv
+                    yield k, v
+
+            def ring_attention(q, k, v, lengths):
                 outs, lses = [], []
-                for step in range(p):
+                for k, v in blocks(k, v, lengths):
                     s = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
                     lses.append(s.logsumexp(-1, keepdim=True)); outs.append(s.softmax(-1) @ v)
                     if len(outs) == 2:
                         both = torch.logaddexp(*lses)
                         outs, lses = [outs[0] * (lses[0] - both).exp() + outs[1] * (lses[1] - both).exp()], [both]
-                    if step < p - 1:
-                        n = lengths[(rank - step - 1) % p]
-                        nk, nv = q.new_empty(len(q), n, q.shape[-1]), q.new_empty(len(q), n, q.shape[-1])
-                        exchange(k.contiguous(), right, nk, left); exchange(v.contiguous(), right, nv, left)
-                        k, v = nk, nv
                 return outs[0]
         """,
         "tree_broadcast": """
@@ -918,9 +922,14 @@ UNUSUAL: dict[str, dict[str, str]] = {
                 return x
         """,
         "tensor_parallel": """
+            def mine(n, rank, p):
+                least, more = divmod(n, p)
+                start = rank * least + min(rank, more)
+                return slice(start, start + least + (rank < more))
+
             def shard_mlp(W1, b1, W2, b2, rank, p):
-                cut = lambda tensor, dim: tensor.tensor_split(p, dim)[rank].clone()
-                return [cut(W1, 1), cut(b1, 0), cut(W2, 0), b2] if False else (cut(W1, 1), cut(b1, 0), cut(W2, 0), b2)
+                units = mine(len(b1), rank, p)
+                return [W1[:, units].clone(), b1[units], W2[units], b2]
 
             def mlp_forward(x, shard):
                 W1, b1, W2, b2 = shard
@@ -949,11 +958,13 @@ UNUSUAL: dict[str, dict[str, str]] = {
 
             def zero1_step(parameter, gradient, m, v, step, lr=0.01):
                 rank, p, *_ = neighbours()
-                g = reduce_scatter(gradient).div(p)
-                m, v = m.mul(0.9).add(g, alpha=0.1), v.mul(0.999).addcmul(g, g, value=0.001)
-                hat = m / (1 - 0.9**step), v / (1 - 0.999**step)
-                mine = parameter.tensor_split(p)[rank].sub(lr * hat[0] / (hat[1].sqrt() + 1e-8))
-                return all_gather(mine, parameter.numel()), m, v
+                own = torch.nn.Parameter(parameter.tensor_split(p)[rank].clone())
+                own.grad = reduce_scatter(gradient).div_(p)
+                adam = torch.optim.Adam([own], lr=lr)
+                adam.state[own] = {"step": torch.tensor(step - 1.0), "exp_avg": m.clone(), "exp_avg_sq": v.clone()}
+                adam.step()
+                state = adam.state[own]
+                return all_gather(own.detach(), parameter.numel()), state["exp_avg"], state["exp_avg_sq"]
         """,
         "plan": """
             import itertools
@@ -970,12 +981,15 @@ UNUSUAL: dict[str, dict[str, str]] = {
                 gradients = 2 * (dp - 1) / dp * 2 * job.parameters / (tp * pp) / job.network
                 return (m + pp - 1) / m * (compute + reduces) + gradients
 
-            def best_layout(job):
-                best = None
+            def layouts(job):
                 for tp, pp in itertools.product(range(1, job.node + 1), range(1, job.layers + 1)):
                     dp, rest = divmod(job.gpus, tp * pp)
-                    if rest or not dp or job.node % tp or job.layers % pp or job.batch % dp:
-                        continue
+                    if dp and not (rest or job.node % tp or job.layers % pp or job.batch % dp):
+                        yield dp, tp, pp
+
+            def best_layout(job):
+                best = None
+                for dp, tp, pp in layouts(job):
                     if gpu_bytes(job, dp, tp, pp) <= job.memory:
                         key = step_seconds(job, dp, tp, pp)
                         if best is None or key < best[0]:

@@ -77,6 +77,30 @@ def test_ipython_shows_no_frame_of_the_kit(
         assert "raise NotImplementedError" in shown
 
 
+HELPER = """
+import torch.distributed as dist
+def compare(value):
+    __tracebackhide__ = True
+    lk.checks.expect_close(value, 2.0)
+def to_itself():
+    dist.send(torch.ones(2), dst=dist.get_rank())
+"""
+
+
+def test_ipython_leaves_out_hidden_helpers_and_libraries(
+    shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A notebook's helper that sets ``__tracebackhide__`` has no line, nor has torch below the student's line."""
+    shell.run_cell(HELPER)
+    shell.run_cell("compare(1.0)")
+    shell.run_cell("lk.checks.run_ranks(to_itself, 2)")
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+    assert "line 1: compare(1.0)" in shown
+    assert "expect_close(value" not in shown
+    assert "dist.send(torch.ones(2), dst=dist.get_rank())" in shown
+    assert "_check_not_self_rank" not in shown
+
+
 GRADER = """
 import json, sys
 from mlsys_grading.shell import CellSource, Shell

@@ -177,5 +177,5 @@ def _split(whole: torch.Tensor, sizes: list[int], size: int) -> Tensors:
             raise LabkitError(f"split sizes {sizes} do not cut {whole.shape[0]} rows among {size} ranks")
         return list(torch.split(whole, sizes))
     if whole.shape[0] % size:
-        raise LabkitError(f"{whole.shape[0]} rows do not divide among {size} ranks; pass split sizes")
+        raise LabkitError(f"{whole.shape[0]} rows cannot be cut for {size} ranks: pass split sizes, or a row for each")
     return list(torch.split(whole, whole.shape[0] // size)) if whole.shape[0] else [whole] * size
