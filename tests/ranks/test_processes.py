@@ -178,7 +178,10 @@ def test_child_processes_of_a_rank_end_with_it() -> None:
         gloo(starts_a_sleeper, 2)
     sleepers = [int(str(note)) for note in caught.value.__cause__.args]  # type: ignore[union-attr]
     assert sleepers
-    left = [psutil.Process(pid) for pid in sleepers if psutil.pid_exists(pid)]
+    left = []
+    for pid in sleepers:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            left.append(psutil.Process(pid))
     assert not psutil.wait_procs(left, timeout=300)[1]  # which waits for zombies, too
 
 
