@@ -133,7 +133,7 @@ def _slip(c: ArrayComparison) -> Diagnosis | None:
     for factor, (words, next_step) in _SLIPS.items():
         if math.isclose(a, factor * e, rel_tol=1e-9):
             if c.integers and abs(a - e) == 1:
-                return wrong(f"{words} the expected value, and one {'more' if a > e else 'less'}", next_step)
+                break  # 1 for 2: more often off by one than off by a factor
             return wrong(f"{words} the expected value", next_step)
     if c.integers and abs(a - e) == 1:
         return wrong(
