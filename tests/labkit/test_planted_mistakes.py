@@ -159,7 +159,7 @@ PLANTED = [
     Planted("lab03", "a stencil without borders", changed(V, (0, 9.0), (999, 9.0)), V,
             "the first and the last index", "ragged"),
     Planted("lab03", "a rim that no thread writes",
-            filled(G.shape, NAN, ((slice(1, -1), slice(1, -1)), G[1:-1, 1:-1])), G, "only the border is NaN", "0/0"),
+            filled(G.shape, NAN, ((slice(1, -1), slice(1, -1)), G[1:-1, 1:-1])), G, "the border is NaN", "0/0"),
     Planted("lab03", "nothing written", Z(1000), V, "every element is 0", "ragged"),
     Planted("lab03", "an int16 index", COUNTS * 997 % 65536, COUNTS * 997, "modulo 2^16", "ragged"),
     equal("lab03", "grid as (y, x)", ((2, 4), 1048), ((4, 2), 1048), "the two items are swapped", "ragged"),
