@@ -97,8 +97,9 @@ print(numbers.reshape(3, 4))  # a row a block
 # ### Task 1 · How many blocks?
 # *4 points · 5 minutes · ●○○○*
 #
-# The pictures of this lab launch your kernels with the function that you write here. Matrices have `rows × columns`, launches have `(x, y)`. Neighbouring threads differ in `x`, neighbouring elements of a
-# row-major matrix in the column: so **x runs along columns**. Keep that in mind for the rest of the lab.
+# The pictures of this lab launch your kernels with the function that you write here. A matrix has `rows × columns`, a launch has
+# `(x, y)`. From one thread of a warp to the next, `x` grows by one. From one element of a row-major matrix to the next in memory, the
+# column grows by one. Therefore **x runs along columns**, here and in the rest of the lab.
 
 # %%
 lk.predict("launch_shape")
@@ -212,8 +213,8 @@ with lk.picture("Your kernel with its traffic beside each line. Hover, or use th
 # *10 points · 12 minutes · ●●○○*
 #
 # One thread an element ties the grid to the data. A **grid-stride loop** unties them: each thread takes its element, then the one
-# a whole grid further, until the data ends. The grid can then be what the machine likes. There are two ways to
-# deal elements to threads, and only one keeps a warp's 32 elements side by side.
+# a whole grid further, until the data ends. The grid can then suit the machine and not the data. There are
+# two ways to deal elements to threads, and only one keeps a warp's 32 elements side by side.
 
 # %%
 lk.predict("saxpy")
@@ -452,7 +453,8 @@ print("matmul_naive: right for one row and for k = 1.")
 # *14 points · 20 minutes · ●●●○*
 #
 # Your kernel of task 5 is right for blocks of any shape, and that includes a bad one: blocks of `(1, 32)` threads. A warp is 32
-# threads in the order of `threadIdx.x` first, so here its lanes stand in one **column** of $C$. Profile it before you read on.
+# threads in the order of `threadIdx.x` first, so here its lanes stand in one **column** of $C$. The next cell
+# profiles it. Run that cell before you read on.
 
 # %% jupyter={"source_hidden": true}
 with lk.picture("Your product in blocks of one column: requests and sectors of each line."):
@@ -541,7 +543,7 @@ with lk.picture("Same arithmetic, other warps: what the two launches ask of memo
 
 # %% [markdown]
 # A step of the warp is 32 multiply-adds, 64 FLOPs, and 5 sectors of 32 bytes: 0.4 FLOP a byte, against 0.06 in columns. Both are far
-# below what an H100 needs, about 20 FLOP a byte in float32, since each element of $A$ and $B$ is asked for again by every warp that needs it. (The
+# below what an H100 needs, about 20 FLOP a byte in float32, because each element of $A$ and $B$ is asked for again by every warp that needs it. (The
 # caches of a GPU soften that, and this model leaves them out.) Lab 04 stops asking twice.
 #
 # ## Part 4 · Divergence
@@ -625,6 +627,7 @@ for n, grid, block in [(320, 5, 64), (320, 3, 128), (1024, 4, 256), (64, 2, 256)
 print("alternate: right for one block.")
 
 # %% nbgrader={"grade": true, "grade_id": "alternate_test_simt", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# 512 elements are 16 warps: each makes one load and one store, and takes one side of the branch with all of its lanes.
 kernel = lk.checks.graded_kernel(alternate)
 x, y = np.random.default_rng(372).random(512, dtype=np.float32), np.zeros(512, np.float32)
 profile = kernel.profile[2, 256](x, y, 512)
