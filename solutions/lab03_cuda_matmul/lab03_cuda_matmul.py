@@ -648,7 +648,8 @@ with lk.picture("Steps that warps take, and the share of lanes at work in them."
 
 # %% [markdown]
 # Little more than half the steps, at a price: each warp now reads every second float, 8 sectors where 4 would do. Divergence and
-# coalescing often pull in opposite directions. Which one to pay for depends on what the branches cost.
+# coalescing often pull in opposite directions. Which one to pay for depends on what the branches cost. Sometimes neither has to be paid:
+# half as many threads can each load a pair as a `float2`, and compute its even element and then its odd one without a branch.
 #
 # ## Part 5 · Neighbours
 
