@@ -28,6 +28,10 @@ def nonfinite(c: ArrayComparison) -> Diagnosis | None:
         prefix = _prefix(c, c.nan) if rest_right else None
         if prefix:
             return prefix
+        border = np.ones(c.nan.shape, bool)
+        border[(slice(1, -1),) * c.nan.ndim] = False
+        if rest_right and c.nan.ndim > 1 and np.array_equal(c.nan, border):
+            return wrong("the border is NaN, and the rest is right", "was the border ever written to?")
         rows = c.nan.reshape(-1, c.nan.shape[-1]) if c.nan.ndim > 1 and c.nan.shape[-1] > 1 else None
         if rows is not None and np.array_equal(rows.any(axis=1), rows.all(axis=1)):
             return wrong(

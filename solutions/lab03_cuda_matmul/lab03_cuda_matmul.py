@@ -97,8 +97,9 @@ print(numbers.reshape(3, 4))  # a row a block
 # ### Task 1 · How many blocks?
 # *4 points · 5 minutes · ●○○○*
 #
-# The pictures of this lab launch your kernels with the function that you write here. Matrices have `rows × columns`, launches have `(x, y)`. Neighbouring threads differ in `x`, neighbouring elements of a
-# row-major matrix in the column: so **x runs along columns**. Keep that in mind for the rest of the lab.
+# The pictures of this lab launch your kernels with the function that you write here. A matrix has `rows × columns`, a launch has
+# `(x, y)`. From one thread of a warp to the next, `x` grows by one. From one element of a row-major matrix to the next in memory, the
+# column grows by one. Therefore **x runs along columns**, here and in the rest of the lab.
 
 # %%
 lk.predict("launch_shape")
@@ -212,8 +213,8 @@ with lk.picture("Your kernel with its traffic beside each line. Hover, or use th
 # *10 points · 12 minutes · ●●○○*
 #
 # One thread an element ties the grid to the data. A **grid-stride loop** unties them: each thread takes its element, then the one
-# a whole grid further, until the data ends. The grid can then be what the machine likes. There are two ways to
-# deal elements to threads, and only one keeps a warp's 32 elements side by side.
+# a whole grid further, until the data ends. The grid can then suit the machine and not the data. There are
+# two ways to deal elements to threads, and only one keeps a warp's 32 elements side by side.
 
 # %%
 lk.predict("saxpy")
@@ -269,8 +270,8 @@ expected = 2.0 * x + y
 profile = kernel.profile[2, 128](4096, 2.0, x, y)
 lk.checks.expect_close(y, expected, rtol=1e-5, atol=1e-5, name="y, while it was profiled")
 # Wider loads (float4) make fewer requests for the same sectors, which is as good.
-lk.checks.expect_counters(profile, at_most_global_load_requests=256, global_load_sectors=1024, name="saxpy")
-lk.checks.expect_counters(profile, at_most_global_store_requests=128, global_store_sectors=512, name="saxpy")
+lk.checks.expect_counters(profile, global_load_sectors=1024, at_most_global_load_requests=256, name="saxpy")
+lk.checks.expect_counters(profile, global_store_sectors=512, at_most_global_store_requests=128, name="saxpy")
 print("saxpy: neighbours went to neighbours. Each sector was read once and written once.")
 
 # %% [markdown]
@@ -283,6 +284,8 @@ print("saxpy: neighbours went to neighbours. Each sector was read once and writt
 # %% [markdown]
 # ### Task 4 · Count the sectors
 # *10 points · 12 minutes · ●●○○*
+#
+# Write the function that turns the addresses of one request into its number of sectors. `profile` counts in the same way.
 
 # %%
 lk.predict("request_sectors")
@@ -352,7 +355,7 @@ for _ in range(60):
 print("request_sectors: right for scattered lanes.")
 
 # %% jupyter={"source_hidden": true}
-with lk.picture("A warp over memory. Try the stride, the column and the float4; count the coloured sectors."):
+with lk.picture("A warp over memory. Try stride, column and float4; count the coloured sectors."):
     request_sectors([0])
     display(lk.widgets.warp_access(pattern="strided", k=3))
 
@@ -450,10 +453,11 @@ print("matmul_naive: right for one row and for k = 1.")
 # *14 points · 20 minutes · ●●●○*
 #
 # Your kernel of task 5 is right for blocks of any shape, and that includes a bad one: blocks of `(1, 32)` threads. A warp is 32
-# threads in the order of `threadIdx.x` first, so here its lanes stand in one **column** of $C$. Profile it before you read on.
+# threads in the order of `threadIdx.x` first, so here its lanes stand in one **column** of $C$. The next cell
+# profiles it. Run that cell before you read on.
 
 # %% jupyter={"source_hidden": true}
-with lk.picture("Your product in blocks of one column: the requests of each line, and the sectors they cost."):
+with lk.picture("Your product in blocks of one column: requests and sectors of each line."):
     A, B, C = (np.ones((64, 64), np.float32) for _ in range(3))
     columns = matmul_naive.profile[launch_shape(64, 64, (1, 32)), (1, 32)](A, B, C, 64, 64, 64)
     display(lk.widgets.annotated_source(columns))
@@ -539,7 +543,7 @@ with lk.picture("Same arithmetic, other warps: what the two launches ask of memo
 
 # %% [markdown]
 # A step of the warp is 32 multiply-adds, 64 FLOPs, and 5 sectors of 32 bytes: 0.4 FLOP a byte, against 0.06 in columns. Both are far
-# below what an H100 needs, about 20 FLOP a byte in float32, since each element of $A$ and $B$ is asked for again by every warp that needs it. (The
+# below what an H100 needs, about 20 FLOP a byte in float32, because each element of $A$ and $B$ is asked for again by every warp that needs it. (The
 # caches of a GPU soften that, and this model leaves them out.) Lab 04 stops asking twice.
 #
 # ## Part 4 · Divergence
@@ -623,6 +627,7 @@ for n, grid, block in [(320, 5, 64), (320, 3, 128), (1024, 4, 256), (64, 2, 256)
 print("alternate: right for one block.")
 
 # %% nbgrader={"grade": true, "grade_id": "alternate_test_simt", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# 512 elements are 16 warps: each makes one load and one store, and takes one side of the branch with all of its lanes.
 kernel = lk.checks.graded_kernel(alternate)
 x, y = np.random.default_rng(372).random(512, dtype=np.float32), np.zeros(512, np.float32)
 profile = kernel.profile[2, 256](x, y, 512)
@@ -643,7 +648,8 @@ with lk.picture("Steps that warps take, and the share of lanes at work in them."
 
 # %% [markdown]
 # Little more than half the steps, at a price: each warp now reads every second float, 8 sectors where 4 would do. Divergence and
-# coalescing often pull in opposite directions. Which one to pay for depends on what the branches cost.
+# coalescing often pull in opposite directions. Which one to pay for depends on what the branches cost. Sometimes neither has to be paid:
+# half as many threads can each load a pair as a `float2`, and compute its even element and then its odd one without a branch.
 #
 # ## Part 5 · Neighbours
 
@@ -836,10 +842,10 @@ __global__ void row_sums(const float* x, float* sums, int rows, int columns, int
 
 # %% nbgrader={"grade": true, "grade_id": "row_sums_test", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
 kernel = lk.checks.graded_kernel(row_sums)
-padded = np.array([1, 2, 3, 7, 4, 5, 6], np.float32)  # two rows of three, stored four apart; no padding behind the last
-sums = np.full(2, np.nan, np.float32)
-lk.checks.expect_clean(kernel, (1, 32, (padded, sums, 2, 3, 4)))
-lk.checks.expect_close(sums, np.array([6.0, 15.0]), rtol=1e-6, name="row sums of 2 x 3, pitch 4")
+padded = np.array([1, 2, 3, 7, 4, 5, 6, 8, 7, 8, 9], np.float32)  # rows of three, stored four apart; no padding behind the last
+sums = np.full(3, np.nan, np.float32)
+lk.checks.expect_clean(kernel, (1, 32, (padded, sums, 3, 3, 4)))
+lk.checks.expect_close(sums, np.array([6.0, 15.0, 24.0]), rtol=1e-6, name="row sums of 3 x 3, pitch 4")
 padded = np.arange(40 * 5, dtype=np.float32)
 sums = np.full(40, np.nan, np.float32)
 lk.checks.expect_clean(kernel, (2, 32, (padded, sums, 40, 2, 5)))
@@ -903,6 +909,10 @@ SM_90 = {
 # %% [markdown]
 # ### Task 10 · Blocks on an SM
 # *8 points · 12 minutes · ●●○○*
+#
+# Compute how many blocks each of the four resources allows; the least of the four is the answer. Registers need the most care: an SM
+# has four partitions with a quarter of the registers each, and a warp's registers lie in one partition. Count the warps that fit into
+# a partition, and four times as many fit into the SM.
 
 # %%
 lk.predict("blocks_per_sm")
@@ -950,13 +960,14 @@ print("blocks_per_sm: whole warps are counted, and at most 32 blocks.")
 # Registers: allocated to whole warps, in steps, from one quarter of the SM.
 lk.checks.expect_equal(blocks_per_sm(threads=1024, registers=64, shared_bytes=0), 1, name="64 registers a thread, 1,024 threads")
 lk.checks.expect_equal(blocks_per_sm(threads=256, registers=33, shared_bytes=0), 6, name="33 registers cost as much as 40")
+lk.checks.expect_equal(blocks_per_sm(threads=96, registers=33, shared_bytes=0), 16, name="12 warps fit into a quarter of the registers")
 ### BEGIN HIDDEN TESTS
 # Input: a large block, and registers that are rounded up
 lk.checks.expect_equal(blocks_per_sm(threads=1024, registers=33, shared_bytes=0), 1, name="and 32 warps of 40 registers fit once")
 # Input: registers that are rounded up
 lk.checks.expect_equal(blocks_per_sm(threads=128, registers=50, shared_bytes=0), 9, name="50 registers cost as much as 56")
 ### END HIDDEN TESTS
-print("blocks_per_sm: registers are rounded up for each warp.")
+print("blocks_per_sm: registers are rounded up for each warp, and a warp's registers lie in one quarter.")
 
 # %% nbgrader={"grade": true, "grade_id": "blocks_per_sm_test_shared", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
 # Shared memory: the reserve is added, then the sum is rounded up.
@@ -1022,10 +1033,11 @@ lk.progress()
 # %% [markdown]
 # ## The ladder
 #
-# One product, five ways to ask for its bytes. The first three are kernels that you have; lab 04 climbs the next two.
+# One product, five ways to ask for its bytes. The first three are kernels that you have; lab 04 climbs the next two. The last bar is
+# the least possible.
 
 # %% jupyter={"source_hidden": true}
-with lk.picture("The ladder: bytes that one matrix product asks memory for. The scale is logarithmic, and the last bar is the least possible."):
+with lk.picture("Bytes that one matrix product asks memory for, on a logarithmic scale."):
     import plotly.graph_objects as go
 
     n = 64 if smoke else 128

@@ -278,6 +278,10 @@ __global__ void stencil(const float* in, float* out, int rows, int columns)
     out[i] = (in[i] + in[i - columns] + in[i + columns] + in[i - 1] + in[i + 1]) / 5.0f;
 }
 
+# %% wrong={"grade_id": "stencil", "name": "rim_one_too_far", "misconception": "rows and columns are numbered 1 to n", "keeps": 0}
+#-    if (r > 0 && r < rows - 1 && c > 0 && c < columns - 1) {
+#+    if (r > 0 && r < rows && c > 0 && c < columns) {
+
 # %% wrong={"grade_id": "stencil", "name": "loads_before_the_guard", "misconception": "a value that is not used may be read anywhere", "keeps": 0}
 #-    float value = in[i];
 #-    if (r > 0 && r < rows - 1 && c > 0 && c < columns - 1) {
@@ -314,6 +318,10 @@ def blocks_per_sm(threads, registers, shared_bytes, limits=SM_90):
     by_registers = limits["registers"] // (threads * registers)
     by_shared = limits["shared_bytes"] // (shared_bytes + limits["shared_reserved"])
     return min(by_warps, limits["blocks"], by_registers, by_shared)
+
+# %% wrong={"grade_id": "blocks_per_sm", "name": "one_register_file", "misconception": "any warp can use any register of the SM", "keeps": 5}
+#-    by_registers = 4 * (limits["registers"] // 4 // a_warp) // warps
+#+    by_registers = limits["registers"] // a_warp // warps
 
 # %% wrong={"grade_id": "blocks_per_sm", "name": "forgets_the_reserve", "misconception": "a block gets the shared memory it asks for and no more is taken", "keeps": 6}
 #-    a_block = -(-(shared_bytes + limits["shared_reserved"]) // unit) * unit

@@ -22,6 +22,17 @@ __global__ void f(float* a, int from) {
         hide(&a[threadIdx.x], 2.0f);
 }
 """
+# In a warp with column 0, one lane stores before the next one reads past the last row.
+FAULTY = """
+__global__ void f(const float* in, float* out, int rows, int columns) {
+    int c = blockIdx.x * blockDim.x + threadIdx.x;
+    int i = (blockIdx.y * blockDim.y + threadIdx.y) * columns + c;
+    if (c == 0)
+        out[i] = in[i];
+    else
+        out[i] = in[i] + in[i + columns];
+}
+"""
 OPEN = """
 #include <cuda_fp16.h>
 __device__ float total;
@@ -62,6 +73,14 @@ def test_hidden_stores_are_an_error() -> None:
 
 def test_a_hidden_store_of_what_was_there_changes_nothing() -> None:
     launch(HIDDEN, np.full(64, 2, np.float32), 64)
+
+
+def test_a_fault_after_a_store_is_reported_as_the_fault() -> None:
+    kernel = cuda.compile(FAULTY, backend="simulator", graded=True)
+    plate, out = np.ones((32, 32), np.float32), np.zeros((32, 32), np.float32)
+    with pytest.raises(cuda.CudaKernelError, match=r"and in has 1024 elements") as caught:
+        kernel.profile[(1, 4), (32, 8)](plate, out, 32, 32)
+    assert [each.kind for each in caught.value.findings] == ["illegal_address"]
 
 
 def test_every_way_to_store_is_recorded() -> None:

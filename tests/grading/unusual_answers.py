@@ -346,6 +346,49 @@ UNUSUAL: dict[str, dict[str, str]] = {
                     }
             }
         """,
+        "matmul_coalesced": """
+            %%cuda matmul_coalesced
+            template <typename T> __device__ T at(const T* p, int stride, int i, int j) { return p[i * stride + j]; }
+            __global__ void matmul_coalesced(const float* A, const float* B, float* C, int m, int n, int k)
+            {
+                unsigned lane = threadIdx.x & 31u, warp = threadIdx.x >> 5;
+                int row = int(blockIdx.y << 3 | warp), column = int(blockIdx.x << 5 | lane);
+                if (row >= m) return;  // whole warps
+                float sum = 0.0f;
+                for (int from = 0; from < k; from += 32) {  // a lane loads one element of A for all
+                    float mine = from + (int)lane < k ? at(A, k, row, from + lane) : 0.0f;
+                    for (int p = 0; p < min(32, k - from); ++p) {
+                        float a = __shfl_sync(0xffffffffu, mine, p);
+                        if (column < n) sum = fmaf(a, at(B, n, from + p, column), sum);
+                    }
+                }
+                if (column < n) C[row * n + column] = sum;
+            }
+        """,
+        "alternate": """
+            %%cuda alternate
+            __device__ float even_path(float v) { for (int s = 0; s < 16; ++s) v = sqrtf(v + 1.0f); return v; }
+            __device__ float odd_path(float v) { for (int s = 0; s < 16; ++s) v = v * 0.5f + 1.0f; return v; }
+
+            __global__ void alternate(const float* x, float* y, int n)
+            {
+                int half = blockDim.x / 2, from = blockIdx.x * blockDim.x;
+                bool odd = threadIdx.x >= half;  // the first half of a block takes the even elements
+                int i = from + 2 * (threadIdx.x - odd * half) + odd;
+                if (i < n) y[i] = odd ? odd_path(x[i]) : even_path(x[i]);
+            }
+        """,
+        "row_sums": """
+            %%cuda row_sums
+            __global__ void row_sums(const float* x, float* sums, int rows, int columns, int pitch)
+            {
+                for (int r = blockIdx.x * blockDim.x + threadIdx.x; r < rows; r += gridDim.x * blockDim.x) {
+                    const float* cell = x + (long long)r * pitch;
+                    sums[r] = 0.0f;
+                    for (const float* end = cell + columns; cell != end; ++cell) sums[r] += *cell;
+                }
+            }
+        """,
     },
     "lab04_tiling": {
         "tile_traffic": """

@@ -148,8 +148,11 @@ class SimulatedModule:
                     timeout_s=launch_seconds() if options.seconds is None else options.seconds,
                 )
             )
-            if witnessed and (hidden := unrecorded_stores(result, before, _contents(loaded.simulator, bound.arrays))):
-                raise _failure(hidden)
+            # A fault ends the kernel between a store and its record, and the caller reports the fault.
+            if witnessed and not result.findings:
+                after = _contents(loaded.simulator, bound.arrays)
+                if hidden := unrecorded_stores(result, before, after):
+                    raise _failure(hidden)
             bound.copy_back()
         finally:
             bound.release()
