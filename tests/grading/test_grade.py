@@ -235,6 +235,7 @@ def running(root: Path, *students: str) -> subprocess.Popen[str]:
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        env={**os.environ, "PYTHONFAULTHANDLER": "1"},
     )
     until = time.monotonic() + 600
     while not all((root / ".mlsys-grading" / "written" / LAB / f"{each}.json").exists() for each in students):
@@ -242,6 +243,15 @@ def running(root: Path, *students: str) -> subprocess.Popen[str]:
         assert time.monotonic() < until
         time.sleep(0.05)
     return grader
+
+
+def output(grader: subprocess.Popen[str]) -> str:
+    """Wait for the grader's end and return its output. If it hangs, fail with the stack of each of its threads."""
+    try:
+        return grader.communicate(timeout=600)[0]
+    except subprocess.TimeoutExpired:
+        grader.send_signal(signal.SIGABRT)
+        return pytest.fail(f"the grader hangs:\n{grader.communicate(timeout=60)[0]}")
 
 
 def gone(processes: list[psutil.Process]) -> bool:
@@ -257,7 +267,7 @@ def test_a_grader_that_is_cut_off_leaves_what_is_done_and_no_process(tmp_path: P
     below = psutil.Process(grader.pid).children(recursive=True)
     assert below
     os.killpg(grader.pid, how)  # as a terminal does it
-    said, _ = grader.communicate(timeout=600)
+    said = output(grader)
     assert gone(below)
     assert grader.returncode == (130 if how is signal.SIGINT else -signal.SIGKILL)
     assert "Traceback" not in said
@@ -277,7 +287,7 @@ def test_killed_fork_server_costs_no_marks(tmp_path: Path) -> None:
         server.kill()
         while server.is_running() and server.status() != psutil.STATUS_ZOMBIE:
             time.sleep(0.01)
-    said, _ = grader.communicate(timeout=600)
+    said = output(grader)
     assert grader.returncode == 0, said
     assert scores(root) == {"ada": 9.0, "bob": 9.0}
 
