@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import os
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -176,6 +178,41 @@ def test_modules_are_read_off_magics_too_and_broken_cells_are_passed_over() -> N
     found = modules_of(cells)
     assert {"mlsys_labkit.cuda", "plotly", "plotly.graph_objects"} <= set(found)
     assert "nothing" not in found
+
+
+class Interrupt(BaseException):
+    """The exception of a Ctrl-C."""
+
+
+@pytest.mark.parametrize("moment", range(40))
+def test_no_thread_waits_for_ever_after_an_interrupt(moment: int) -> None:
+    """A Ctrl-C comes at one of the moments of the engine's loop; each thread still hands in its result, and ends."""
+    over, events = threading.Event(), itertools.count()
+    is_waiting = False
+
+    def tick(running: int) -> None:
+        nonlocal is_waiting
+        is_waiting = True
+
+    def trace(*_: object) -> object:
+        if is_waiting and next(events) == moment:
+            raise Interrupt
+        return trace
+
+    executor = ThreadPoolExecutor(2)
+    engine = GradingEngine(executor, 2, lambda text: answer(text) if over.wait() else "")
+    before = sys.gettrace()
+    sys.settrace(trace)  # called at each line of Python that this thread runs
+    try:
+        with pytest.raises(Interrupt):
+            list(engine.run((job(f"s{at}") for at in range(4)), tick))
+    finally:
+        sys.settrace(before)
+    over.set()
+    ending = threading.Thread(target=executor.shutdown, daemon=True)
+    ending.start()
+    ending.join(60)
+    assert not ending.is_alive()
 
 
 class Terminal(io.StringIO):

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import queue
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,6 +60,8 @@ class GradingEngine:
         waiting = iter(jobs)
         running: dict[Future[str], tuple[GradingJob, int]] = {}
         again: list[tuple[GradingJob, int]] = []
+        # Not concurrent.futures.wait: a Ctrl-C inside it can leave a future locked, and its thread waits for ever.
+        finished: queue.SimpleQueue[Future[str]] = queue.SimpleQueue()
         try:
             while True:
                 slots = self.slots if isinstance(self.slots, int) else self.slots()
@@ -66,20 +69,24 @@ class GradingEngine:
                     job, tries = again.pop() if again else (next(waiting, None), 0)
                     if job is None:
                         break
-                    running[self._submit(job)] = job, tries + 1
+                    future = self._submit(job)
+                    running[future] = job, tries + 1
+                    future.add_done_callback(finished.put)
                 if not running:
                     return
-                finished, _ = wait(running, timeout=_TICK_SECONDS, return_when=FIRST_COMPLETED)
                 tick(min(len(running), slots))
-                for future in list(finished)[:1]:  # only one, so that workers get new jobs before it is written out
-                    job, tries = running.pop(future)
-                    if future.cancelled():
-                        raise LabkitError(f"the engine has dropped what was under way; {AGAIN}")
-                    done = _done(future, job)
-                    if done.result.status == "infrastructure" and tries < _TRIES:
-                        again.append((job, tries))
-                    else:
-                        yield done
+                try:
+                    future = finished.get(timeout=_TICK_SECONDS)
+                except queue.Empty:
+                    continue
+                job, tries = running.pop(future)
+                if future.cancelled():
+                    raise LabkitError(f"the engine has dropped what was under way; {AGAIN}")
+                done = _done(future, job)
+                if done.result.status == "infrastructure" and tries < _TRIES:
+                    again.append((job, tries))
+                else:
+                    yield done
         finally:
             for future in running:
                 future.cancel()

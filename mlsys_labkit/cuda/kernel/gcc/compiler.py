@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import signal
 import subprocess
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -84,9 +85,12 @@ def said_by(process: subprocess.Popen[str], given: str | None = None, seconds: f
 
 def result(work: Future[_T]) -> _T:
     """Wait for the result of a thread and return it. Ctrl-C interrupts the wait."""
-    while not work.done():
-        wait([work], timeout=_PULSE_SECONDS)
-    return work.result()
+    # Not concurrent.futures.wait: a Ctrl-C inside it can leave the future locked, and its thread waits for ever.
+    ended: queue.SimpleQueue[Future[_T]] = queue.SimpleQueue()
+    work.add_done_callback(ended.put)
+    while True:
+        with contextlib.suppress(queue.Empty):
+            return ended.get(timeout=_PULSE_SECONDS).result()
 
 
 def _kill(process: subprocess.Popen[str]) -> None:
