@@ -608,7 +608,7 @@ with lk.picture("Four slices of a 6 × 8 matrix. A column uses one element in ei
 
 # %% [markdown]
 # ### Task 5 · Broadcast
-# *8 points · 8 minutes · ●●○○*
+# *8 points · 9 minutes · ●●○○*
 #
 # Adding one bias vector to a batch of 4096 rows does not need 4096 biases. A stride of **0** says: stand still. The
 # rules, shared by NumPy and PyTorch: line the shapes up at the *right*; an axis of length 1 may be stretched to any
@@ -969,7 +969,7 @@ with lk.picture("Of the bytes that memory delivers, how many did you ask for? fl
 
 # %% [markdown]
 # ### Task 8 · Three loops, six orders
-# *12 points · 12 minutes · ●●●○*
+# *12 points · 14 minutes · ●●●○*
 #
 # $C_{ij} \mathrel{+}= A_{ik} B_{kj}$ holds whatever the order of the three loops. All six orders multiply the same
 # numbers equally often. They differ in how they walk, and so in how many lines they fetch.
@@ -1650,7 +1650,7 @@ def kept_for_backward(block, x, **options):
 
 # %% [markdown]
 # ### Task 12 · Count it to the last one
-# *9 points · 20 minutes · ●●●○*
+# *9 points · 22 minutes · ●●●○*
 #
 # Walk through `Block` and `Transformer` above with a pencil. For the parameters: weights, biases, norms, embeddings. For the activations, what
 # does autograd keep of each step of `Block.forward` (with `fused=False`)?

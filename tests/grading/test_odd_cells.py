@@ -72,7 +72,7 @@ def test_slow_cells_of_the_students_own_are_no_trouble_of_the_machines(server: F
 def test_a_cell_that_cannot_be_parsed_costs_no_process_but_the_students(server: ForkServer, own: str) -> None:
     test = "value, _ = call_traced(f, torch.ones(3))\nassert value.sum() == 3"
     locked = "from mlsys_labkit.memory import call_traced"
-    time_limits = TimeLimits(20, 40, 200)
+    time_limits = TimeLimits(200, 400, 900)
     examined = examine(server, test, "def f(x): return x", own, locked=locked, time_limits=time_limits)
     assert (examined.trouble, examined.points) == ("", 4)
 

@@ -35,7 +35,7 @@ def test_the_line_names_the_checks_that_passed_once_each(watcher: Watcher, capsy
         checks.expect_equal(2, 2, name="an even number")
     checks.expect_close(0.1 + 0.2, 0.3)
     checks.expect_raises(ValueError, int, "x")
-    assert said(watcher, capsys) == "✓ halve_test passes: an even number; int refuses bad input\n"
+    assert said(watcher, capsys) == "✓ halve_test passes: an even number; int('x') refuses bad input\n"
 
 
 def test_twenty_checks_take_one_short_line(watcher: Watcher, capsys: pytest.CaptureFixture[str]) -> None:
