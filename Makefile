@@ -23,8 +23,10 @@ define install
   || { echo "    Not installed: the reason stands above. Once it is mended, the same make command goes on from here."; false; }
 endef
 
-# Without bytecode, every process of the tests and labs compiles all that it imports: more work than the tests themselves.
-unexport PYTHONDONTWRITEBYTECODE
+# Bytecode is made here, all at once. Where Python may not write it later, every process that a lab or a test starts would
+# compile all that it imports; and a process with a limit on the size of files would write half of it.
+compile = $(BIN)/python -m compileall -q -j 0 -x '/(tests?|transformers|openai|kubernetes_asyncio|mypy|pip)/' \
+  $(VENV)/lib mlsys_labkit grading >/dev/null || true
 
 .PHONY: run test test-places lab hub site soak bench lint lint-js build clean
 .DEFAULT_GOAL := run
@@ -92,6 +94,7 @@ $(VENV)/.ready: pyproject.toml grading/pyproject.toml $(wildcard $(CONSTRAINTS))
 	  || { echo "1/2 no CPU build from there; torch from the default index, which may be larger" && $(PIP) install --no-compile -c $(CONSTRAINTS) '$(TORCH)'; }
 	@echo "2/2 the kit, its graders and the tools (240 packages, 400 MB)"
 	@$(call install,-e '.[dev]' -e grading $(TRITON))
+	@$(compile)
 	@touch $@
 
 # Each person on the Hub has a user id that cannot write bytecode here: what is not compiled now would be compiled at every start.
@@ -102,5 +105,5 @@ $(VENV)/.hub-ready: $(VENV)/.ready
 	@echo "2/3 the proxy ($(PROXY))"
 	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/npm install --no-save --no-fund --no-audit --prefix $(VENV)/lib '$(PROXY)'
 	@echo "3/3 bytecode"
-	@$(BIN)/python -m compileall -q -j 0 -x '/(tests?|transformers|openai|kubernetes_asyncio|mypy|pip)/' $(VENV)/lib >/dev/null || true
+	@$(compile)
 	@touch $@

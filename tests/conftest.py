@@ -37,6 +37,8 @@ def pytest_configure() -> None:
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
     os.environ.pop("LABKIT_DEVICE", None)
+    # The set-up has made all bytecode; a process whose files a test limits in size would write half a file of it.
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     hypothesis.settings.register_profile("untimed", deadline=None)  # on a busy machine, a slow example is no bug
     hypothesis.settings.load_profile("untimed")
     # A suite started in the background inherits an ignored Ctrl-C, and would hand it down to all that it starts.
