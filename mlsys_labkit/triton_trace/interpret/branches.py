@@ -28,6 +28,7 @@ from mlsys_labkit.triton_trace.interpret.carried import (
     as_block,
     dtype_word,
     kind_of,
+    require_kept,
     scope_of,
     words,
 )
@@ -247,23 +248,8 @@ def _same(one: Any, two: Any) -> bool:
 
 def _require_kept(name: str, first: Any, now: Any, branch: str) -> None:
     """Check that a branch keeps the type of a variable that has a value before the ``if``."""
-    if now is first or kind_of(now) == kind_of(first):
-        return
-    if isinstance(first, CONSTANTS):
-        raise CompilerRefusal(
-            f"{name} is a constant of the compiler, and a branch of an if on a value of run time cannot change it: "
-            "give the result another name"
-        )
-    said = f"{name} is {words(first)} before the if and {words(now)} after its {branch} branch; {COMPILER}"
-    if not isinstance(first, tl.tensor) or not isinstance(now, tl.tensor):
-        raise CompilerRefusal(said)
-    if shape_of(first) == shape_of(now):
-        advice = f"begin with {dtype_word(now)}, or convert in the branch: .to({dtype_word(first)})"
-    elif shape_of(now):
-        advice = f"give {name} that shape before the if, {as_block(now)}"
-    else:
-        advice = f"let {name} keep its shape in the branch"
-    raise CompilerRefusal(f"{said}: {advice}")
+    part = "branch of an if on a value of run time" if isinstance(first, CONSTANTS) else "branch"
+    require_kept(name, first, now, place="if", part=part, after=f"its {branch} branch")
 
 
 def _require_equal(name: str, one: Any, two: Any) -> None:

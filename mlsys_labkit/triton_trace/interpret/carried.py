@@ -32,22 +32,26 @@ def carried(before: dict[str, Any], name: str, now: Any) -> None:
 
     Reference: Triton, ``CodeGenerator._verify_loop_carried_variable``.
     """
-    first = before[name]
-    if kind_of(first) == kind_of(now):
+    require_kept(name, before[name], now, place="loop", part="loop", after="a turn")
+
+
+def require_kept(name: str, first: Any, now: Any, *, place: str, part: str, after: str) -> None:
+    """Raise CompilerRefusal unless a variable has the same type before the ``place`` and ``after`` its ``part`` ran."""
+    if now is first or kind_of(first) == kind_of(now):
         return
     if isinstance(first, CONSTANTS):
         raise CompilerRefusal(
-            f"{name} is a constant of the compiler, and a loop cannot change it: give the result another name"
+            f"{name} is a constant of the compiler, and a {part} cannot change it: give the result another name"
         )
-    said = f"{name} is {words(first)} before the loop and {words(now)} after a turn; {COMPILER}"
+    said = f"{name} is {words(first)} before the {place} and {words(now)} after {after}; {COMPILER}"
     if not isinstance(first, tl.tensor) or not isinstance(now, tl.tensor):
         raise CompilerRefusal(said)
     if shape_of(first) == shape_of(now):
-        advice = f"begin with {dtype_word(now)}, or convert in the loop: .to({dtype_word(first)})"
+        advice = f"begin with {dtype_word(now)}, or convert in the {part}: .to({dtype_word(first)})"
     elif shape_of(now):
-        advice = f"give {name} that shape before the loop, {as_block(now)}"
+        advice = f"give {name} that shape before the {place}, {as_block(now)}"
     else:
-        advice = f"let {name} keep its shape in the loop"
+        advice = f"let {name} keep its shape in the {part}"
     raise CompilerRefusal(f"{said}: {advice}")
 
 
