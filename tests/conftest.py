@@ -22,11 +22,11 @@ ROOT = Path(__file__).resolve().parents[1]
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"))), None
 )
-# `make test-places` runs these folders, the groups that start a Hub or JupyterLab, and the tests that use the built
-# site, or the nbgrader command, which starts a Jupyter kernel for each submission.
+# `make test-places` runs these folders, the groups that start a Hub, JupyterLab or dask, all that drives a browser,
+# and what uses the built site, a Jupyter kernel, or the nbgrader command, which starts a kernel for each submission.
 PLACES_FOLDERS = ("tests/hub/", "tests/places/")
-PLACES_GROUPS = frozenset({"hub", "jupyterlab"})
-PLACES_FIXTURES = frozenset({"site", "nbgrader"})
+PLACES_GROUPS = frozenset({"hub", "jupyterlab", "dask"})
+PLACES_FIXTURES = frozenset({"site", "jupyter_kernel", "nbgrader"})
 # Without these Chromium looks for updates and sync servers, which a closed network refuses many times a second.
 PAGE_SECONDS = 300
 QUIET = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking", "--disable-sync"]
@@ -47,10 +47,10 @@ def pytest_configure() -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Start two workers a core, if each has 1.5 GiB: half of the time, a test waits for a process to start or end."""
+    """Start five workers on two cores, if each has 1.5 GiB: a test often waits for a process to start or end."""
     free = memory_free_bytes()
     fitting = free // (3 << 29) if free else 1 << 30
-    return max(1, min(round(2 * usable_cores()), fitting))
+    return max(1, min(round(2.5 * usable_cores()), fitting))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -96,9 +96,10 @@ def pytest_collection_finish(session: pytest.Session) -> Iterator[None]:
 
 
 def belongs_to_places(item: pytest.Item) -> bool:
-    """Return whether ``make test-places`` runs this test: for its folder, its group's server, or its fixtures."""
+    """Return whether ``make test-places`` runs this test: for its folder, its browser or server, or its fixtures."""
     groups = {str(mark.args[0]) for mark in item.iter_markers("xdist_group")}
     in_place = item.nodeid.startswith(PLACES_FOLDERS) or not PLACES_GROUPS.isdisjoint(groups)
+    in_place = in_place or item.get_closest_marker("browser") is not None
     return in_place or not PLACES_FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
 
 

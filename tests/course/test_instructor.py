@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import tomllib
 from collections import Counter
@@ -16,9 +17,13 @@ from tests.course.conftest import Site
 
 COURSE = ROOT / "course"
 PAGES = COURSE / "instructor"
-LABS = {lab.name[:5]: lab for lab in read_labs(ROOT)}
 PLANS = tomllib.loads((PAGES / "plans.toml").read_text("utf-8"))
 BUILT = pytest.mark.xdist_group("site")
+
+
+@functools.cache
+def labs() -> dict[str, Lab]:
+    return {lab.name[:5]: lab for lab in read_labs(ROOT)}
 
 
 def minutes(lab: Lab) -> dict[str, int]:
@@ -57,9 +62,9 @@ def test_the_semester_treats_every_chapter_and_every_task_once() -> None:
         (week["lab"], task)
         for week in weeks
         if "lab" in week
-        for task in week.get("tasks") or minutes(LABS[week["lab"]])
+        for task in week.get("tasks") or minutes(labs()[week["lab"]])
     )
-    assert done == Counter((name, task.name) for name, lab in LABS.items() for task in lab.tasks)
+    assert done == Counter((name, task.name) for name, lab in labs().items() for task in lab.tasks)
 
 
 def test_the_semester_keeps_the_order_of_the_chapters_labs() -> None:
@@ -69,7 +74,7 @@ def test_the_semester_keeps_the_order_of_the_chapters_labs() -> None:
 
 def test_no_week_of_the_semester_asks_for_too_much() -> None:
     for week in PLANS["semester"]:
-        known = minutes(LABS[week["lab"]]) if "lab" in week else {}
+        known = minutes(labs()[week["lab"]]) if "lab" in week else {}
         lab = sum(known[task] for task in week.get("tasks") or known)
         assert week["class_minutes"] + week["reading_minutes"] + lab <= 8 * 60, week["subject"]
 
@@ -79,7 +84,7 @@ def test_no_task_of_the_workshop_needs_one_that_is_skipped() -> None:
     for name in {block["lab"] for block in blocks}:
         chosen = [task for block in blocks if block["lab"] == name for task in block["tasks"]]
         assert len(chosen) == len(set(chosen))
-        tasks = {task.name: task for task in LABS[name].tasks}
+        tasks = {task.name: task for task in labs()[name].tasks}
         defined = {each: task for task, found in tasks.items() for each in _defined(found.solution.source)}
         for task in chosen:
             sources = [tasks[task].solution.source, *(test.source for test in tasks[task].tests)]
@@ -109,7 +114,7 @@ def test_the_page_adds_the_semester_up(site: Site) -> None:
     assert len(weeks) == 16
     for column in (4, 5, 6):
         assert clock(last[column]) == sum(clock(week[column]) for week in weeks)
-    assert clock(last[6]) == sum(sum(minutes(lab).values()) for lab in LABS.values())
+    assert clock(last[6]) == sum(sum(minutes(lab).values()) for lab in labs().values())
 
 
 @BUILT
@@ -130,11 +135,11 @@ def test_the_page_adds_each_day_up(site: Site) -> None:
 def test_the_page_has_the_minutes_of_every_task(site: Site) -> None:
     rows = [row for row in cells(site, "instructor/plans") if len(row) == 4 and row[1].isdigit()]
     shown = {task: int(told) for task, _, told, _ in rows}
-    assert shown == {task: told for lab in LABS.values() for task, told in minutes(lab).items()}
+    assert shown == {task: told for lab in labs().values() for task, told in minutes(lab).items()}
 
 
 def test_a_labs_head_and_its_tasks_agree_roughly() -> None:
-    for name, lab in LABS.items():
+    for name, lab in labs().items():
         head = re.search(r"\| (\d+) minutes \|", lab.cells[0].source)
         assert head is not None, name
         assert abs(int(head[1]) - sum(minutes(lab).values())) <= 30, name
@@ -147,10 +152,10 @@ def test_misconceptions_are_those_of_known_wrong_answers() -> None:
     text = (PAGES / "misconceptions.md").read_text("utf-8")
     parts = re.split(r"^## Lab (\d\d) ", text, flags=re.MULTILINE)[1:]
     found = dict(zip(parts[::2], parts[1::2], strict=True))
-    assert set(found) == {name[3:] for name in LABS}
+    assert set(found) == {name[3:] for name in labs()}
     for number, part in found.items():
         pairs = re.findall(r"^\| `(\w+)`: `(\w+)` \| .+ \| .+ \|$", part, re.MULTILINE)
-        known = {(wrong.task, wrong.name) for wrong in LABS[f"lab{number}"].wrong_answers}
+        known = {(wrong.task, wrong.name) for wrong in labs()[f"lab{number}"].wrong_answers}
         assert 3 <= len(pairs) <= 5
         assert set(pairs) <= known, sorted(set(pairs) - known)
 

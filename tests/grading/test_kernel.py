@@ -83,7 +83,7 @@ def own_cells() -> list[tuple[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Seen:
+def jupyter_kernel(tmp_path_factory: pytest.TempPathFactory) -> Seen:
     cells = own_cells()
     for at, (name, source) in enumerate(CALLS.items()):
         cells += [("", source), ("", CALL.format(at=at) + f"outcomes[{name!r}] = got")]
@@ -155,14 +155,14 @@ def graded(server: ForkServer) -> Seen:
 
 
 @pytest.mark.parametrize("name", CELLS)
-def test_cells_have_the_same_outcome_as_in_a_kernel(real: Seen, graded: Seen, name: str) -> None:
-    assert graded.outcomes[name] == real.outcomes[name]
-    assert graded.errors.get(name, []) == real.errors.get(name, [])
+def test_cells_have_the_same_outcome_as_in_a_kernel(jupyter_kernel: Seen, graded: Seen, name: str) -> None:
+    assert graded.outcomes[name] == jupyter_kernel.outcomes[name]
+    assert graded.errors.get(name, []) == jupyter_kernel.errors.get(name, [])
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_calls_have_the_same_outcome_as_in_a_kernel(real: Seen, graded: Seen, name: str) -> None:
-    assert graded.outcomes[name] == real.outcomes[name]
+def test_calls_have_the_same_outcome_as_in_a_kernel(jupyter_kernel: Seen, graded: Seen, name: str) -> None:
+    assert graded.outcomes[name] == jupyter_kernel.outcomes[name]
 
 
 def descriptors(pid: int) -> list[str]:

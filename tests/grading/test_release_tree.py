@@ -24,7 +24,7 @@ from tests.conftest import ROOT
 from tests.grading.course import LAB, Course
 from tests.grading.release_tree import released
 
-pytestmark = pytest.mark.xdist_group("release")
+pytestmark = [pytest.mark.places, pytest.mark.xdist_group("release")]
 
 NOTEBOOK = f"labs/{LAB}/{LAB}.ipynb"
 IDENTITY = {

@@ -24,7 +24,10 @@ from mlsys_grading.run.job import NotebookJob
 from mlsys_labkit._frontends.cli import main
 from tests.grading.run_helpers import labkit, marked_processes, run_labkit, write_notebook
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="labkit run needs a Unix")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="labkit run needs a Unix"),
+    pytest.mark.places,  # each notebook starts a Jupyter kernel
+]
 
 BIG_BYTES = 300_000_000
 # In a session of its own, and orphaned at once: neither process group nor parent leads from the kernel to it.

@@ -15,7 +15,7 @@ from mlsys_grading.release.hidden import hidden_lines
 from mlsys_grading.release.search import search
 from tests.grading.release_tree import released
 
-pytestmark = pytest.mark.xdist_group("packaging")
+pytestmark = [pytest.mark.places, pytest.mark.xdist_group("packaging")]
 
 
 def build(source: Path, out: Path, *arguments: str) -> Path:

@@ -15,7 +15,7 @@ import pytest
 
 from tests.labkit.person import LAB, Person, at, cells_of, handed_out, kept, solved
 
-pytestmark = [pytest.mark.xdist_group("progress"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.places, pytest.mark.xdist_group("progress"), pytest.mark.timeout(900)]
 
 CELLS, RIGHT = cells_of(), solved()
 OPENS = ("lab00_imports", "lab00_readings")
