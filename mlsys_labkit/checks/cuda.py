@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlsys_labkit.checks.counts import Excess, first_finding, off, read_bounds, require_type, too_few
 from mlsys_labkit.checks.message import CheckError, count, failure
+from mlsys_labkit.checks.passed import note_pass
 from mlsys_labkit.checks.plain import type_name
 
 if TYPE_CHECKING:
@@ -134,6 +135,8 @@ def expect_clean(kernel: object, *launches: tuple[Any, ...], name: str = "") -> 
         findings = kernel.check[(grid, block, *shared_bytes)](*arguments)
         if findings:
             raise _unclean(findings, f"{name or kernel.name}, grid {grid}, block {block}")
+    if launches:
+        note_pass(f"{name or kernel.name} runs without a finding")
 
 
 def _unclean(findings: Sequence[KernelFinding], name: str) -> CheckError:
@@ -190,6 +193,7 @@ def expect_counters(profile: object, *, name: str = "", rtol: float = 0.0, **bou
             known = COUNTERS[counter]
             why = Excess(known.meaning, _heaviest(read, known), known.next_step) if came > wanted else _shortage(known)
             raise off(head, came, wanted, ("at most " if how else "") + count(wanted) + _extent(read), why)
+    note_pass(f"the counters of {name or read.kernel}")
 
 
 def _shortage(known: _Counter) -> Excess:

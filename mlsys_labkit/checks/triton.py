@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from mlsys_labkit.checks.comparison import Diagnosis
 from mlsys_labkit.checks.counts import Excess, first_finding, off, read_bounds, require_type, too_few
 from mlsys_labkit.checks.message import count
+from mlsys_labkit.checks.passed import note_pass
 
 if TYPE_CHECKING:
     from mlsys_labkit.triton_trace.report import LaunchTrace
@@ -35,6 +36,7 @@ def expect_no_findings(trace: object, *, name: str = "", performance: bool = Fal
     wanted = ("error", "performance") if performance else ("error",)
     found = [one for one in traced.findings if one.severity in wanted]
     if not found:
+        note_pass(f"{name or traced.kernel} runs without a finding")
         return
     first = found[0]
     where = [f"{first.line}: {first.source_line}"] if first.line else []
@@ -109,6 +111,7 @@ def expect_traffic(trace: object, array: str, *, name: str = "", **bounds: float
                 unit, _heaviest(traced, array, figure), "which bytes are asked for more often than they have to be?"
             )
             raise off(head, came, wanted, ("at most " if how else "") + count(wanted), why)
+    note_pass(f"the traffic of {array} in {name or traced.kernel}")
 
 
 def _trace(trace: object, name: str) -> LaunchTrace:

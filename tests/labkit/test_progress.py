@@ -18,7 +18,7 @@ from IPython.core.interactiveshell import InteractiveShell
 import mlsys_labkit as lk
 from mlsys_labkit._frontends.cli import main
 from mlsys_labkit._frontends.progress import catalogue, store, watch
-from mlsys_labkit._frontends.progress.catalogue import LabEntry, TaskEntry, Test
+from mlsys_labkit._frontends.progress.catalogue import LabEntry, TaskEntry, Test as Graded
 from mlsys_labkit._frontends.progress.lab_progress import LabProgress
 from mlsys_labkit._frontends.progress.notebook_record import PAUSE_SECONDS, NotebookRecord, Outcome
 from mlsys_labkit.errors import LabkitError
@@ -99,7 +99,7 @@ def test_a_lab_is_known_by_its_first_cells_and_no_two_are_taken_for_another() ->
 
 
 def test_tests_that_nobody_sees_are_told_and_decide_nothing_here() -> None:
-    tests = (Test("a_test", 2, "d1", hidden=True), Test("a_secret", 3, "d2", visible=False, hidden=True))
+    tests = (Graded("a_test", 2, "d1", hidden=True), Graded("a_secret", 3, "d2", visible=False, hidden=True))
     lab = LabEntry("lab99_x", "Lab 99", "", (TaskEntry("a", "A", "stub", ("a",), tests),))
     record = NotebookRecord(lab)
     record.ran("def a(): ...", "a", True, 1.0)
