@@ -6,9 +6,9 @@ import gfloat
 import gfloat.formats as oracle
 import numpy as np
 import pytest
+import scipy
 import torch
 from hypothesis import given, strategies as st
-from scipy.stats import norm
 
 from mlsys_labkit.formats import FORMATS, BlockFormat, CodebookFormat, FormatError, IntegerFormat
 
@@ -76,8 +76,8 @@ def test_zeros_stay_zeros_and_outliers_keep_their_sign(name: str) -> None:
 def test_nf4_is_the_table_that_its_construction_gives() -> None:
     """Quantiles of a normal distribution: eight above zero, seven below, zero, scaled to one (QLoRA, eq. 4)."""
     offset = 0.9677083
-    above = norm.ppf(np.linspace(offset, 0.5, 9))[:-1]
-    below = -norm.ppf(np.linspace(offset, 0.5, 8))[:-1]
+    above = scipy.stats.norm.ppf(np.linspace(offset, 0.5, 9))[:-1]
+    below = -scipy.stats.norm.ppf(np.linspace(offset, 0.5, 8))[:-1]
     made = np.sort([*above, *below, 0.0]) / above.max()
     nf4 = FORMATS["nf4"]
     assert isinstance(nf4, CodebookFormat)

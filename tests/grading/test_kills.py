@@ -216,7 +216,7 @@ def place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def undisturbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Class:
     """Grade a class without a kill."""
-    submissions = getattr(request, "param", 9)
+    submissions = getattr(request, "param", 6)
     made = Class(tmp_path_factory.mktemp("undisturbed") / "class", submissions)
     grader = made.start()
     said, _ = grader.communicate(timeout=600)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from sklearn.datasets import load_digits
 
 from mlsys_labkit import datasets
 
 
 def test_the_digits_are_the_published_ones() -> None:
     images, labels = datasets.digits()
+    from sklearn.datasets import load_digits
+
     published_images, published_labels = load_digits(return_X_y=True)
     assert images.dtype == np.float64
     assert labels.dtype == np.int64

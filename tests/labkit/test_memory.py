@@ -10,7 +10,6 @@ import torch
 from hypothesis import given, settings, strategies as st
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.distributed._tools.mem_tracker import MemTracker
 from torch.utils.checkpoint import checkpoint
 
 from mlsys_labkit.memory import CATEGORIES, MemoryTrace, TracedTensor, trace_memory
@@ -158,6 +157,8 @@ def test_the_peak_is_that_of_torchs_own_tracker(make):
         optimizer.step()
 
     things = training()
+    from torch.distributed._tools.mem_tracker import MemTracker
+
     oracle = MemTracker()
     oracle.track_external(*things)
     with oracle:

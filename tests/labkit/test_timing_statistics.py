@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given, strategies as st
-from scipy import stats
 
 from mlsys_labkit.timing.statistics import block_medians, median_interval, outliers, symmetric_centre, trend, warmup_end
 
@@ -45,7 +45,7 @@ def test_the_interval_keeps_its_promise_when_neighbours_are_alike():
         low, high = median_interval(x)
         hits += low <= 0 <= high
         ordered = np.sort(x)
-        rank = int(stats.binom.ppf(0.025, n, 0.5))
+        rank = int(scipy.stats.binom.ppf(0.025, n, 0.5))
         naive += ordered[rank - 1] <= 0 <= ordered[-rank]
     assert hits >= 0.91 * runs
     assert naive < 0.6 * runs, "the stream is not correlated enough for this test to mean anything"
@@ -54,8 +54,8 @@ def test_the_interval_keeps_its_promise_when_neighbours_are_alike():
 @given(st.integers(6, 31), st.sampled_from([0.9, 0.95, 0.99]))
 def test_ranks_are_the_binomial_quantiles(n, confidence):
     low, high = median_interval(np.arange(n, dtype=float), confidence)
-    rank = int(stats.binom.ppf((1 - confidence) / 2, n, 0.5))  # smallest k with CDF(k) >= tail
-    if stats.binom.cdf(rank, n, 0.5) > (1 - confidence) / 2:
+    rank = int(scipy.stats.binom.ppf((1 - confidence) / 2, n, 0.5))  # smallest k with CDF(k) >= tail
+    if scipy.stats.binom.cdf(rank, n, 0.5) > (1 - confidence) / 2:
         rank -= 1
     expected = (rank, n - 1 - rank) if rank >= 0 else (-math.inf, math.inf)
     assert (low, high) == expected
@@ -79,7 +79,7 @@ def test_the_symmetric_interval_is_where_the_signed_rank_test_turns(values):
     _, low, high = symmetric_centre(x, 0.95)
 
     def p_value(centre):
-        return stats.wilcoxon(x - centre, method="exact").pvalue
+        return scipy.stats.wilcoxon(x - centre, method="exact").pvalue
 
     width = max(high - low, 1e-3)
     assert p_value(low - 1e-6 * width) <= 0.05 + 1e-9

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.distributed._tools.mem_tracker import MemTracker
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
@@ -142,6 +141,8 @@ def test_the_peak_of_billions_of_parameters_without_memory(precision: Precision)
 
 
 def test_the_peak_is_that_of_torchs_own_tracker() -> None:
+    from torch.distributed._tools.mem_tracker import MemTracker
+
     with FakeTensorMode():
         tracker = MemTracker()
         step = trainer(LARGE, HALF, 1, 8192, 1, watch=tracker.track_external)

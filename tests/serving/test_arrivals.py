@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given, strategies as st
-from scipy import stats
 
 from mlsys_labkit import lm, serving
 from mlsys_labkit.serving import RecordError, Request, RequestError, SharedPrefixes
@@ -24,7 +24,7 @@ def gaps(**options: float) -> np.ndarray:
 
 def test_poisson_gaps_are_exponential_and_independent() -> None:
     got = gaps(rate_per_second=8.0, seed=3)
-    assert stats.kstest(got, stats.expon(scale=1 / 8).cdf).pvalue > 0.01
+    assert scipy.stats.kstest(got, scipy.stats.expon(scale=1 / 8).cdf).pvalue > 0.01
     assert abs(np.corrcoef(got[:-1], got[1:])[0, 1]) < 4 / math.sqrt(MANY)
     # A Poisson process by its other face: counts a second have variance equal to the mean.
     seconds = np.cumsum(got)
@@ -36,7 +36,7 @@ def test_poisson_gaps_are_exponential_and_independent() -> None:
 def test_arrival_gaps_have_requested_rate_and_variation(variation: float) -> None:
     got = gaps(rate_per_second=5.0, variation=variation, seed=1)
     shape = 1 / variation**2  # of a Gamma distribution with that coefficient of variation
-    assert stats.kstest(got, stats.gamma(shape, scale=0.2 / shape).cdf).pvalue > 0.01
+    assert scipy.stats.kstest(got, scipy.stats.gamma(shape, scale=0.2 / shape).cdf).pvalue > 0.01
     assert got.mean() == pytest.approx(0.2, rel=5 * variation / math.sqrt(MANY))
     assert got.std() / got.mean() == pytest.approx(variation, rel=0.06)
 
@@ -69,7 +69,7 @@ def test_prefixes_are_drawn_by_zipfs_law(zipf: float) -> None:
     seen = [count for _, count in heads(trace, 20).most_common()]
     law = np.array([1 / rank**zipf for rank in range(1, 7)])
     assert len(seen) == 6
-    assert stats.chisquare(seen, 5000 * law / law.sum()).pvalue > 0.01
+    assert scipy.stats.chisquare(seen, 5000 * law / law.sum()).pvalue > 0.01
     assert len({request.prompt for request in trace}) > 1500  # what follows the prefix is the request's own
 
 
@@ -78,7 +78,7 @@ def test_lengths_come_from_number_list_or_distribution() -> None:
     assert {request.max_new_tokens for request in trace} == {7}
     counts = Counter(len(request.prompt) for request in trace)
     assert set(counts) == {3, 9}
-    assert stats.binomtest(counts[9], 300, 0.75).pvalue > 0.01
+    assert scipy.stats.binomtest(counts[9], 300, 0.75).pvalue > 0.01
     long = serving.request_trace(50, 1.0, output_tokens=serving.log_normal(40, 0.5, most=64), source=50)
     assert max(request.max_new_tokens for request in long) <= 64
 

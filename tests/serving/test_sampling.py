@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy
 import torch
 import transformers
 from hypothesis import given, settings, strategies as st
-from scipy import stats
 
 from mlsys_labkit import lm
 from mlsys_labkit.serving import Engine, Limits, ModelDraft, NgramDraft, Request, StepCost, accept
@@ -53,7 +53,7 @@ def test_probabilities_use_each_rows_own_request() -> None:
 
 def test_uniform_numbers_are_uniform_and_independent() -> None:
     numbers = np.array([[uniform(seed, place) for place in range(60)] for seed in range(60)])
-    assert stats.kstest(numbers.ravel(), "uniform").pvalue > 1e-3
+    assert scipy.stats.kstest(numbers.ravel(), "uniform").pvalue > 1e-3
     assert abs(np.corrcoef(numbers[:, :-1].ravel(), numbers[:, 1:].ravel())[0, 1]) < 0.06
     assert abs(np.corrcoef(numbers[:-1].ravel(), numbers[1:].ravel())[0, 1]) < 0.06
 
@@ -71,7 +71,7 @@ def fits(counts: Counter[Any], expected: dict[Any, float]) -> float:
     total = sum(counts.values())
     assert set(counts) <= {key for key, share in expected.items() if share > 0}
     keys = [key for key, share in expected.items() if share > 0]
-    return float(stats.chisquare([counts[key] for key in keys], [total * expected[key] for key in keys]).pvalue)
+    return float(scipy.stats.chisquare([counts[key] for key in keys], [total * expected[key] for key in keys]).pvalue)
 
 
 P = torch.tensor([[0.5, 0.2, 0.2, 0.1], [0.1, 0.1, 0.1, 0.7], [0.25, 0.25, 0.4, 0.1]], dtype=torch.float64)
