@@ -558,7 +558,7 @@ def ridge(peak, bandwidth):
 def attainable(intensity, peak, bandwidth):
     """The most FLOP/s that a kernel of this intensity (FLOP/B) can reach.
 
-    intensity: a number or an array, from 0 (no arithmetic) to infinity (np.inf: the kernel moves no bytes).
+    intensity: a number or an array of any shape, from 0 (no arithmetic) to infinity (np.inf: the kernel moves no bytes).
     Returns a number or an array of the same shape.
 
     Example: attainable(4.0, 1000.0, 10.0) -> 40.0
@@ -581,6 +581,9 @@ for intensity, peak, bandwidth, expected in ((0.25, 65e12, 320e9, 80e9), (1000.0
 many = np.array([0.0, 0.25, 100.0, 1e9, np.inf])
 roof = np.array([0.0, 2.5, 1000.0, 1000.0, 1000.0])
 lk.checks.expect_close(attainable(many, 1000.0, 10.0), roof, name="an array, from no arithmetic to no bytes")
+rows = np.array([[4.0, 400.0], [0.0, 40.0], [np.inf, 1.0]])
+roof = np.array([[40.0, 1000.0], [0.0, 400.0], [1000.0, 10.0]])
+lk.checks.expect_close(attainable(rows, 1000.0, 10.0), roof, name="an array of two axes")
 ### BEGIN HIDDEN TESTS
 many = np.array([[np.inf, 3.0], [0.0, 50.0], [20.0, 7.0]])
 lk.checks.expect_close(

@@ -173,6 +173,12 @@ def copy_bandwidth(elements, itemsize, seconds):
 #-    return np.minimum(peak, np.asarray(intensity) * bandwidth)
 #+    return min(peak, intensity * bandwidth)
 
+# %% wrong={"grade_id": "attainable", "name": "one_axis", "misconception": "an array of intensities is a list of numbers", "keeps": 8}
+#-    return np.minimum(peak, np.asarray(intensity) * bandwidth)
+#+    if np.isscalar(intensity):
+#+        return min(peak, intensity * bandwidth)
+#+    return np.array([min(peak, each * bandwidth) for each in intensity])
+
 # %% wrong={"grade_id": "attainable", "name": "ridge_upside_down", "misconception": "the ridge is bandwidth over peak", "keeps": 8}
 #-    return peak / bandwidth
 #+    return bandwidth / peak
