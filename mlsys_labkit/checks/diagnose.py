@@ -25,6 +25,7 @@ _FINER = 1e-4  # of the tolerance of a coarser format: an error below it is not 
 _MARGIN = 4.0  # an error beyond the tolerance by less than this factor is called rounding in any format
 _ONE_SIDE = "look for a factor of 2; in a count, each byte may go in and out, and a multiply-add is two operations"
 _OFF_BY_ONE = "off by one: is it < or <=, does the count begin at 0, is the last one rounded up?"
+_PAIR = 3  # results of at most this many numbers, such as (FLOPs, bytes): each number has a meaning of its own
 _FEW = 32  # numbers up to this one are lengths and lines rather than bytes and operations
 _PREFIX = "which unit was asked for? k, M, G are powers of 1000, Ki, Mi, Gi powers of 1024"
 # One number has no structure to recognise, but these factors are hardly ever an accident.
@@ -110,7 +111,7 @@ def _rounding(c: ArrayComparison, tolerance: Callable[[str], float]) -> Diagnosi
             f"look for a cast to {label} on the way, or a sum kept in it; without one, digits are lost where nearly "
             "equal numbers are subtracted or a matrix is squared, or a small constant is added",
         )
-    if c.actual.dtype.kind in "iu":
+    if c.actual.dtype.kind in "iu" and (c.e != np.round(c.e)).any():
         meaning = "integers came where fractions were expected"
         return wrong(meaning, "divide with / not //, and allocate the result as float")
     return None
@@ -134,21 +135,23 @@ def _has_bits(values: npt.NDArray[np.float64], bits: int) -> bool:
 
 
 def _slip(c: ArrayComparison) -> Diagnosis | None:
-    """Explain a single wrong number: a unit, a factor or a sign. Return None if none of them fits."""
-    if c.actual.size != 1:
+    """Explain a single wrong number, alone or in a pair: a unit, a factor or a sign. Return None if none fits."""
+    if c.actual.size > _PAIR or int(c.off.sum()) != 1:
         return None
-    a, e = float(c.actual.flat[0]), float(c.expected.flat[0])
-    if not e:
+    at = int(np.argmax(c.off))
+    a, e = float(c.actual.flat[at]), float(c.expected.flat[at])
+    if not e or c.actual.dtype.kind == "b":  # True is no number that is one more than False
         return None
+    which = f"element [{', '.join(map(str, np.argwhere(c.off)[0]))}] is " if c.actual.size > 1 else ""
     for factor, (words, next_step) in _SLIPS.items():
         if math.isclose(a, factor * e, rel_tol=1e-9):
             if c.integers and abs(a - e) == 1:
                 break  # 1 for 2: more often off by one than off by a factor
             if next_step == _ONE_SIDE and c.integers and max(abs(a), abs(e)) <= _FEW:
                 next_step = "does something count twice, or not at all?"
-            return wrong(f"{words} the expected value", next_step)
+            return wrong(f"{which}{words} the expected value", next_step)
     if c.integers and abs(a - e) == 1:
-        return wrong(f"one {'more' if a > e else 'less'} than expected", _OFF_BY_ONE)
+        return wrong(f"{which}one {'more' if a > e else 'less'} than expected", _OFF_BY_ONE)
     if not c.integers and a == round(a) and abs(a - e) < 1 and e != round(e):
-        return wrong("the expected value without its fraction", "divide with / not //")
+        return wrong(f"{which}the expected value without its fraction", "divide with / not //")
     return None

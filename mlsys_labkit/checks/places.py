@@ -8,6 +8,8 @@ import numpy.typing as npt
 from mlsys_labkit.checks.comparison import ArrayComparison, Diagnosis, wrong
 
 _BLOCK = 4  # a boundary at a multiple of a smaller power of two is too common to mean a block or tile
+_PAIR = 3  # results of at most this many numbers, such as (FLOPs, bytes), are counts rather than places
+_TERM = "in a count, look for a term that is missing, or counted twice"
 _STRIDE = "the step from one index to the next (the stride) may be wrong: compute the address of index 1 by hand"
 _NO_BLOCK = (
     "the block's number (blockIdx, program_id) may be missing from the index, the grid may be too small, or a loop "
@@ -67,7 +69,9 @@ def placed(c: ArrayComparison) -> Diagnosis | None:
         return found
     if int(off.sum()) == 1:
         index = ", ".join(str(int(i)) for i in np.argwhere(off)[0])
-        return wrong(f"only element [{index}] is wrong", "what is different about it: a border, a tie, a zero?")
+        counts = c.integers and off.size <= _PAIR
+        place = "what is different about it: a border, a tie, a zero?"
+        return wrong(f"only element [{index}] is wrong", _TERM if counts else place)
     return _border(off) or _one_index(off) or _periodic(off)
 
 

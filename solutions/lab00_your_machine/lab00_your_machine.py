@@ -67,7 +67,7 @@ device
 
 # %% [markdown]
 # Guess, then measure: how long does this machine take to multiply two 256 × 256 matrices? Change the first line to your guess and
-# run the cell. Most people are wrong by a factor of ten or more.
+# run the cell. Do not be surprised by a factor of ten.
 
 # %%
 guess = 1e-3  # seconds; change it
@@ -115,7 +115,7 @@ lk.predict("warmup_end")
 def warmup_end(samples):
     """Index of the first sample after the warm-up.
 
-    samples: 1-D array of n >= 2 times, in any unit, in the order they were taken.
+    samples: 1-D array of n >= 2 times, in any unit, in the order they were taken; not changed.
     The second half is samples[n // 2:]. A sample exactly 25 % above its median is not warm-up.
     Returns an int from 0 (no warm-up) to n - 1: there always is a sample at or below that median.
 
@@ -130,8 +130,12 @@ def warmup_end(samples):
 
 
 # %% nbgrader={"grade": true, "grade_id": "warmup_end_test", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
-lk.checks.expect_equal(warmup_end(np.array([9.0, 3.0, 1.0, 1.1, 1.0, 1.0])), 2, name="the docstring's example")
+given = np.array([9.0, 3.0, 1.0, 1.1, 1.0, 1.0])
+lk.checks.expect_equal(warmup_end(given), 2, name="the docstring's example")
+untouched = np.array([9.0, 3.0, 1.0, 1.1, 1.0, 1.0])
+lk.checks.expect_equal(given, untouched, name="the array that you were given, after the call")
 lk.checks.expect_equal(warmup_end(np.array([1.0, 1.0, 1.0, 1.0])), 0, name="no warm-up at all")
+lk.checks.expect_equal(warmup_end(np.array([0.5, 1.0, 1.0, 1.0])), 0, name="a fast first sample, which is no warm-up")
 lk.checks.expect_equal(warmup_end(readings), 4, name="the readings above")
 lk.checks.expect_equal(warmup_end(readings * 1e-6), 4, name="the readings above, in seconds")
 spiky = np.array([5.0, 1.0, 1.0, 9.0, 1.0, 1.0, 1.0, 1.0])
@@ -139,7 +143,7 @@ lk.checks.expect_equal(warmup_end(spiky), 1, name="a spike after the warm-up, wh
 lk.checks.expect_equal(warmup_end(np.array([1.25, 1.0, 1.0, 1.0])), 0, name="exactly 25 % above, which is not more")
 lk.checks.expect_equal(warmup_end(np.array([4.0, 4.0, 4.0, 1.0, 1.0])), 3, name="a warm-up longer than the first half")
 # Three samples: the second half is [2.2, 1.6], its median 1.9, the limit 2.375.
-lk.checks.expect_equal(warmup_end(np.array([3.0, 2.2, 1.6])), 1, name="an odd number of samples")
+lk.checks.expect_equal(warmup_end(np.array([2.6, 2.2, 1.6])), 1, name="an odd number of samples")
 rng = np.random.default_rng(7)
 for leading in (0, 1, 6):  # slow samples, 2 to 9 times as long as the steady ones
     samples = np.concatenate([rng.uniform(2, 9, leading), rng.uniform(1.0, 1.05, 30)])
@@ -172,10 +176,12 @@ with lk.picture(
 # *12 points · 12 minutes · ●●○○*
 #
 # Sort n independent samples. Each lies below the true median with probability one half, so *how many* do follows a binomial
-# distribution, whatever the shape of the noise.
+# distribution, $X \sim \mathrm{Bin}(n, \tfrac12)$, whatever the shape of the noise. The probability that fewer than $l$ samples lie below is
 #
-# If $P(X \le l - 1) \le 0.025$ for $X \sim \mathrm{Bin}(n, \tfrac12)$, the interval from the $l$-th smallest sample to the $l$-th largest
-# covers the true median at least 95 % of the time. No bell curve is assumed, and that is as well: timings hardly ever have one.
+# $$P(X \le l - 1) = \frac{1}{2^n} \sum_{i=0}^{l-1} \binom{n}{i}.$$
+#
+# If it is at most 0.025, the interval from the $l$-th smallest sample to the $l$-th largest covers the true median at least 95 % of the
+# time. This assumes no normal distribution, and timings seldom have one. In Python, $\binom{n}{i}$ is `math.comb(n, i)`.
 
 # %%
 lk.predict("median_interval")
@@ -219,9 +225,9 @@ for n, low, high in ((8, 1, 8), (9, 2, 8), (20, 6, 15), (25, 8, 18), (30, 10, 21
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "median_interval_test_unsorted", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
-samples = np.array([7.0, 3.0, 9.0, 1.0, 8.0, 2.0, 6.0, 4.0, 5.0])
-lk.checks.expect_close(median_interval(samples), (2.0, 8.0), name="nine samples that are not in order")
-untouched = np.array([7.0, 3.0, 9.0, 1.0, 8.0, 2.0, 6.0, 4.0, 5.0])
+samples = np.array([70.0, 30.0, 90.0, 10.0, 80.0, 20.0, 60.0, 40.0, 50.0])
+lk.checks.expect_close(median_interval(samples), (20.0, 80.0), name="nine samples that are not in order")
+untouched = np.array([70.0, 30.0, 90.0, 10.0, 80.0, 20.0, 60.0, 40.0, 50.0])
 lk.checks.expect_equal(samples, untouched, name="the array that you were given, after the call")
 ### BEGIN HIDDEN TESTS
 rng = np.random.default_rng(11)
@@ -269,8 +275,8 @@ lk.compare(down, across, seconds=budget, names=("sum(axis=0)", "sum(axis=1)"))
 # %% [markdown]
 # ## Part 3 · Where memory goes
 #
-# An array lives as long as somebody refers to it. What counts on a machine is the **peak**: the bytes alive at the worst moment. Past
-# the memory you have, a program is not slow, it is dead.
+# An array lives as long as something refers to it. What counts on a machine is the **peak**: the bytes alive at the worst moment. A
+# program that needs more memory than there is does not run slowly: it is killed.
 #
 # ### Task 3 · Standardize within one extra array
 # *12 points · 10 minutes · ●●○○*
@@ -281,7 +287,8 @@ lk.compare(down, across, seconds=budget, names=("sum(axis=0)", "sum(axis=1)"))
 # %%
 def standardize_carelessly(x):
     centred = x - x.mean()
-    return centred / np.sqrt((centred**2).mean())
+    variance = (centred**2).mean()
+    return centred / np.sqrt(variance)
 
 
 # %%
@@ -432,7 +439,7 @@ with lk.picture("Your machine's two speeds, measured now. They are yours, and no
 # ### Task 5 · Count it
 # *16 points · 10 minutes · ●○○○*
 #
-# Three old friends, each with its arithmetic and its least possible traffic: every input read **once**, every output written **once**.
+# Three operations, each with its arithmetic and its least possible traffic: every input read **once**, every output written **once**.
 #
 # | | computes | shapes |
 # |---|---|---|
@@ -440,7 +447,8 @@ with lk.picture("Your machine's two speeds, measured now. They are yours, and no
 # | mv | matrix times vector | $(m \times n) \cdot n$ |
 # | mm | matrix times matrix | $(m \times k) \cdot (k \times n)$ |
 #
-# By the field's convention a multiply and an add are two FLOPs, and a dot product of length $n$ counts $2n$.
+# By the field's convention a multiply and an add are two floating-point operations (FLOPs), and a dot product of length $n$ counts $2n$.
+# FLOPs divided by bytes moved are the **arithmetic intensity**, in FLOP/B.
 
 # %%
 lk.predict("costs")
@@ -497,7 +505,7 @@ for _ in range(20):  # ragged shapes, 1 included; the traffic is counted from re
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now the ratio that decides everything: the **arithmetic intensity**, FLOPs for each byte moved.
+# Now the ratio of your two counts, the arithmetic intensity. It decides what limits each of the three.
 
 # %% jupyter={"source_hidden": true}
 with lk.picture(
@@ -550,7 +558,7 @@ def ridge(peak, bandwidth):
 def attainable(intensity, peak, bandwidth):
     """The most FLOP/s that a kernel of this intensity (FLOP/B) can reach.
 
-    intensity: a number or an array, from 0 (no arithmetic) to infinity (np.inf: the kernel moves no bytes).
+    intensity: a number or an array of any shape, from 0 (no arithmetic) to infinity (np.inf: the kernel moves no bytes).
     Returns a number or an array of the same shape.
 
     Example: attainable(4.0, 1000.0, 10.0) -> 40.0
@@ -573,6 +581,9 @@ for intensity, peak, bandwidth, expected in ((0.25, 65e12, 320e9, 80e9), (1000.0
 many = np.array([0.0, 0.25, 100.0, 1e9, np.inf])
 roof = np.array([0.0, 2.5, 1000.0, 1000.0, 1000.0])
 lk.checks.expect_close(attainable(many, 1000.0, 10.0), roof, name="an array, from no arithmetic to no bytes")
+rows = np.array([[4.0, 400.0], [0.0, 40.0], [np.inf, 1.0]])
+roof = np.array([[40.0, 1000.0], [0.0, 400.0], [1000.0, 10.0]])
+lk.checks.expect_close(attainable(rows, 1000.0, 10.0), roof, name="an array of two axes")
 ### BEGIN HIDDEN TESTS
 many = np.array([[np.inf, 3.0], [0.0, 50.0], [20.0, 7.0]])
 lk.checks.expect_close(
@@ -811,8 +822,8 @@ with lk.picture("Your machine. The dot product hugs the slope, the matmul reache
 # both as what they are: readings.
 
 # %% [markdown]
-# Now the machine that your marks came from, beside its predecessor. Set *Work* to a matrix product and find the size from which the H100 is
-# limited by arithmetic: you computed it in `large_enough`. Why does the older A100 get there sooner?
+# Now the H100 beside the generation before it, the A100. Set *Work* to a matrix product and find the size from which the H100 is limited by
+# arithmetic: you computed it in `large_enough`. Why is a smaller product enough on the A100?
 
 # %%
 area = 2 * 600**2  # bytes of one matrix in bfloat16

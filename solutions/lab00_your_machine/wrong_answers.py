@@ -36,6 +36,24 @@ def warmup_end(samples):
 #-    limit = 1.25 * np.median(samples[len(samples) // 2 :])
 #+    limit = 1.25 * np.median(samples[(len(samples) + 1) // 2 :])
 
+# %% wrong={"grade_id": "warmup_end", "name": "upper_median", "misconception": "the middle of an even number of samples is one of them", "keeps": 0}
+#-    limit = 1.25 * np.median(samples[len(samples) // 2 :])
+#+    half = np.sort(samples[len(samples) // 2 :])
+#+    limit = 1.25 * half[len(half) // 2]
+
+# %% wrong={"grade_id": "warmup_end", "name": "either_side", "misconception": "a sample far below the steady level is warm-up, too", "keeps": 0}
+#-    limit = 1.25 * np.median(samples[len(samples) // 2 :])
+#-    steady = np.flatnonzero(samples <= limit)
+#+    level = np.median(samples[len(samples) // 2 :])
+#+    steady = np.flatnonzero(abs(samples - level) <= 0.25 * level)
+
+# %% wrong={"grade_id": "warmup_end", "name": "scales_in_place", "misconception": "dividing the caller's array by its level does no harm", "keeps": 0}
+#-    samples = np.asarray(samples, dtype=float)
+#-    limit = 1.25 * np.median(samples[len(samples) // 2 :])
+#-    steady = np.flatnonzero(samples <= limit)
+#+    samples /= 1.25 * np.median(samples[len(samples) // 2 :])
+#+    steady = np.flatnonzero(samples <= 1)
+
 # %% wrong={"grade_id": "median_interval", "name": "normal_theory", "misconception": "timings are normal: mean plus or minus two standard errors", "keeps": 0}
 def median_interval(samples):
     if len(samples) < 6:
@@ -52,6 +70,11 @@ def median_interval(samples):
 # %% wrong={"grade_id": "median_interval", "name": "five_percent_a_side", "misconception": "95 % coverage leaves 5 % on each side", "keeps": 2}
 #-    while (tail + math.comb(n, rank)) * 40 <= 2**n:
 #+    while (tail + math.comb(n, rank)) * 20 <= 2**n:
+
+# %% wrong={"grade_id": "median_interval", "name": "ranks_for_samples", "misconception": "the interval consists of ranks, not of samples", "keeps": 2}
+#-    ordered = np.sort(samples)
+#-    return float(ordered[rank - 1]), float(ordered[n - rank])
+#+    return rank, n - rank + 1
 
 # %% wrong={"grade_id": "median_interval", "name": "sorts_in_place", "misconception": "sorting the caller's array does no harm", "keeps": 8}
 #-    ordered = np.sort(samples)
@@ -149,6 +172,12 @@ def copy_bandwidth(elements, itemsize, seconds):
 # %% wrong={"grade_id": "attainable", "name": "scalar_min", "misconception": "an array of intensities is one number", "keeps": 8}
 #-    return np.minimum(peak, np.asarray(intensity) * bandwidth)
 #+    return min(peak, intensity * bandwidth)
+
+# %% wrong={"grade_id": "attainable", "name": "one_axis", "misconception": "an array of intensities is a list of numbers", "keeps": 8}
+#-    return np.minimum(peak, np.asarray(intensity) * bandwidth)
+#+    if np.isscalar(intensity):
+#+        return min(peak, intensity * bandwidth)
+#+    return np.array([min(peak, each * bandwidth) for each in intensity])
 
 # %% wrong={"grade_id": "attainable", "name": "ridge_upside_down", "misconception": "the ridge is bandwidth over peak", "keeps": 8}
 #-    return peak / bandwidth

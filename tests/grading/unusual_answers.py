@@ -1605,6 +1605,101 @@ UNUSUAL["lab00_your_machine"] |= {
     """,
 }
 
+UNUSUAL["lab00_your_machine: another algorithm"] = {
+    "warmup_end": """
+        from itertools import takewhile
+        from statistics import median
+
+        def warmup_end(samples):
+            values = list(map(float, samples))
+            limit = median(values[len(values) // 2 :]) * 5 / 4
+            return len(list(takewhile(limit.__lt__, values)))
+    """,
+    "median_interval": """
+        from fractions import Fraction
+        from itertools import accumulate, takewhile
+
+        def median_interval(samples):
+            n = samples.size
+            tails = accumulate(Fraction(math.comb(n, i), 2**n) for i in range(n))
+            l = sum(1 for _ in takewhile(lambda tail: tail <= Fraction(1, 40), tails))
+            if l == 0:
+                raise ValueError(f"{n} samples have no interval")
+            ordered = np.partition(samples, (l - 1, n - l))
+            return np.array([ordered[l - 1], ordered[n - l]])
+    """,
+    "standardize": """
+        def standardize(x):
+            n = x.size
+            y, mean, squares = np.empty_like(x), x.mean(), 0.0
+            for start in range(0, n, 1024):
+                block = np.subtract(x[start : start + 1024], mean, out=y[start : start + 1024])
+                squares += float(np.vdot(block, block))
+            if x.max() == x.min():
+                y[:] = 0
+            else:
+                y *= 1 / math.sqrt(squares / n)
+            return y
+    """,
+    "costs": """
+        class Cost(tuple):
+            pass
+
+        def mm_cost(m, n, k, itemsize):
+            left, right, out = (np.broadcast_to(np.int8(0), shape) for shape in ((m, k), (k, n), (m, n)))
+            return Cost((float(2 * k * out.size), sum(each.size for each in (left, right, out)) * itemsize))
+
+        def mv_cost(m, n, itemsize):
+            return mm_cost(m, 1, n, itemsize)
+
+        def dot_cost(n, itemsize):
+            return list(mv_cost(1, n, itemsize))
+    """,
+    "attainable": """
+        from dataclasses import dataclass
+
+        @dataclass
+        class Roof:
+            peak: float
+            bandwidth: float
+            ridge = property(lambda self: self.peak / self.bandwidth)
+
+        def ridge(peak, bandwidth):
+            return Roof(peak, bandwidth).ridge
+
+        def attainable(intensity, peak, bandwidth):
+            return np.interp(intensity, [0.0, Roof(peak, bandwidth).ridge], [0.0, peak])
+    """,
+    "bound": """
+        def bound(flops, bytes_moved, spec, dtype):
+            seconds = {"memory": bytes_moved / spec.bandwidth(), "compute": flops / spec.peak(dtype)}
+            return max(reversed(seconds), key=seconds.get)
+    """,
+    "large_enough": """
+        def large_enough(peak, bandwidth, itemsize):
+            def starves(n):
+                flops, moved = mm_cost(n, n, n, itemsize)
+                return flops * bandwidth < peak * moved
+
+            high = 1
+            while starves(high):
+                high *= 2
+            low = high // 2
+            while high - low > 1:
+                middle = (low + high) // 2
+                low, high = (middle, high) if starves(middle) else (low, middle)
+            return np.int64(high)
+    """,
+    "fastest_seconds": """
+        def fastest_seconds(flops, bytes_moved, peak, bandwidth):
+            return np.max(np.array([flops, bytes_moved], float) / [peak, bandwidth])
+
+        def too_good(seconds, flops, bytes_moved, peak, bandwidth):
+            least = fastest_seconds(flops, bytes_moved, peak, bandwidth)
+            return np.less(seconds, least - 0.02 * least)
+    """,
+}
+
 UNUSUAL["lab01_linear_algebra"] |= {
     "broadcast": """
         def broadcast(layout, shape):

@@ -103,6 +103,11 @@ PLANTED = [
     Planted("lab00", "bits for bytes", 3200.0, 400.0, "bytes, bits or elements"),
     equal("lab00", "the last index for the length", 41, 42, "one less than expected", "ragged"),
     equal("lab00", "the median of an even count", [3, 5, 1], [1, 3, 5], "turned by one place", "reverse"),
+    Planted("lab00", "a multiply-add counted once, the bytes right", (80, 68), (160, 68), "element [0] is half of the",
+            "a border"),
+    Planted("lab00", "one byte count without the result", (16, 64), (16, 68), "only element [1] is wrong", "a border"),
+    Planted("lab00", "ranks for samples", (2, 9), (1.0, 8.0), "by hand", "fractions"),
+    equal("lab00", "a verdict the wrong way round", False, True, "wrong value", "off by one"),
     # Lab 01: views, strides, reductions
     Planted("lab01", "the transpose of a square", S.T, S, "the transpose", "ragged"),
     Planted("lab01", "column order read as rows", M.T.reshape(24, 36), M, "column by column", "transpose"),
