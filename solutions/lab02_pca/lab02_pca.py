@@ -1098,8 +1098,8 @@ with lk.picture(
 
 # %% [markdown]
 # A past tense is harder than a plural: “ran” and “walked” share less than two final s's do. Now three topics span a
-# subspace, and words with two meanings (blue) show which one the model hears. Read the size of the marker: it is the **share**. Most of what the
-# model knows about “bolt” is elsewhere.
+# subspace, and the place of a word with two meanings (blue) shows which of them has more weight in the model. Read the size of the
+# marker: it is the **share**. Most of what the model knows about “bolt” is elsewhere.
 
 # %% jupyter={"source_hidden": true}
 with lk.picture(
