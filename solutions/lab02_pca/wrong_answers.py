@@ -63,6 +63,12 @@ def covariance(X):
 #+        return (X.T @ X - n * np.outer(mean, mean)) / (n - 1)
 #     centred = X - X.mean(axis=0, dtype=np.float64)
 
+# %% wrong={"grade_id": "covariance", "name": "one_column_is_a_number", "misconception": "np.cov always returns a matrix", "keeps": 5}
+def covariance(X):
+    if X.shape[0] < 2:
+        raise ValueError("at least 2 rows")
+    return np.cov(X.astype(float), rowvar=False)
+
 # %% wrong={"grade_id": "covariance", "name": "one_row_is_nan", "misconception": "one sample has a covariance", "keeps": 7}
 def covariance(X):
     centred = X - X.mean(axis=0)

@@ -1776,6 +1776,103 @@ UNUSUAL["lab02_pca"] |= {
     """,
 }
 
+# A second set of answers: in place, exact, by rows, by merging.
+UNUSUAL["lab02_pca: in place"] = {
+    "covariance": """
+        def covariance(X):
+            if (rows := len(X)) < 2:
+                raise ValueError(f"needs two rows, got {rows}")
+            mean, scatter = np.zeros(X.shape[1]), np.zeros((X.shape[1], X.shape[1]))
+            for seen, x in enumerate(X.astype(np.float64), start=1):  # Welford
+                before = x - mean
+                mean += before / seen
+                scatter += np.multiply.outer(before, x - mean)
+            return (scatter + scatter.T) / 2 / (rows - 1)
+    """,
+    "variance_split": """
+        def variance_split(X, Q):
+            X -= X.mean(axis=0)  # the text does not forbid it
+            along = []
+            for q in Q.T:
+                shadow = X @ q
+                X -= shadow[:, None] * q
+                along.append(shadow @ shadow / (len(X) - 1))
+            return along, np.vdot(X, X) / (len(X) - 1)
+    """,
+    "rank_for": """
+        from fractions import Fraction
+
+        def rank_for(variances, keep):
+            if keep < 0 or keep > 1:
+                raise ValueError("keep lies from 0 to 1")
+            exact = [Fraction(float(each)) for each in variances]
+            budget, k = (1 - Fraction(float(keep))) * sum(exact), len(exact)
+            while k and budget >= exact[k - 1]:
+                k -= 1
+                budget -= exact[k]
+            return k
+    """,
+    "subspace_cosine": """
+        def subspace_cosine(x, table, basis):
+            there, cosine, share = project(x[None], basis)[0], np.zeros(len(table)), np.zeros(len(table))
+            for i in range(0, len(table), 1000):
+                rows = table[i : i + 1000]
+                shadows = project(rows, basis)
+                inside, whole = (shadows * shadows).sum(1), (rows * rows).sum(1)
+                lengths = np.sqrt(inside) * np.linalg.norm(there)
+                np.divide(shadows @ there, lengths, out=cosine[i : i + 1000], where=lengths != 0)
+                np.divide(inside, whole, out=share[i : i + 1000], where=whole != 0)
+            return cosine, share
+    """,
+    "randomized_pca": """
+        def randomized_pca(times, times_t, d, k, power, rng, oversample=8):
+            block = rng.uniform(-1, 1, size=(d, min(d, k + oversample)))
+            for turn in range(1 + power):
+                back = times_t(orthonormal(times(block)))
+                block = orthonormal(back) if turn < power else None
+            Q, R = np.linalg.qr(back)
+            left, S, _ = np.linalg.svd(R, full_matrices=False)
+            return np.ascontiguousarray((Q @ left)[:, :k]), S[:k]
+
+        def orthonormal(block):
+            return np.linalg.svd(block, full_matrices=False)[0]
+    """,
+    "streaming_pca": """
+        import functools
+
+        class Moments:
+            def __init__(self, rows):
+                self.n, self.mean = len(rows), rows.mean(axis=0) if len(rows) else np.zeros(rows.shape[1])
+                rows -= self.mean  # the chunk is mine until I ask for the next
+                self.scatter = rows.T @ rows
+
+            def __add__(self, other):
+                n = self.n + other.n
+                if n:
+                    gap = other.mean - self.mean
+                    self.scatter += other.scatter + np.outer(gap, gap) * (self.n * other.n / n)
+                    self.mean += gap * (other.n / n)
+                self.n = n
+                return self
+
+        def streaming_pca(chunks, d, k):
+            total = functools.reduce(Moments.__add__, map(Moments, chunks()), Moments(np.empty((0, d))))
+            if total.n < 2:
+                raise ValueError(f"{total.n} rows have no spread")
+            U, S, _ = np.linalg.svd(total.scatter / (total.n - 1))
+            return PCA(total.mean, U[:, :k], S[:k])
+    """,
+    "low_rank": """
+        def factor(W, k):
+            U, S, Vt = np.linalg.svd(W)
+            root = np.sqrt(S[:k])
+            return np.einsum("mk,k->mk", U[:, :k], root), root[:, None] * Vt[:k]
+
+        def apply_factors(X, A, B):
+            return np.dot(np.dot(X, A), B)
+    """,
+}
+
 # A second set of answers, in torch and with block pointers.
 UNUSUAL["lab09_flash_attention: in torch"] = {
     "attention": """
