@@ -170,11 +170,12 @@ for name, bits, codes, numbers in [
         [1.0, -1.5, 65504.0, -np.inf],
     ),
     (
-        "FP16: the smallest and the largest subnormal, the smallest normal",
+        "FP16: three subnormals, the smallest and the largest among them",
         (5, 10),
-        [0x0001, 0x03FF, 0x0400],
-        [2.0**-24, 1023 * 2.0**-24, 2.0**-14],
+        [0x0001, 0x0200, 0x03FF],
+        [2.0**-24, 2.0**-15, 1023 * 2.0**-24],
     ),
+    ("FP16: the smallest normal", (5, 10), [0x0400], [2.0**-14]),
     ("FP16: NaN with two mantissas", (5, 10), [0x7C01, 0x7E00], [np.nan, np.nan]),
     (
         "BF16: 1, -2, the smallest subnormal, inf",
