@@ -75,9 +75,9 @@ seed = 0
 #
 # `lm.load()` gives a real language model, small enough for any machine: a decoder in the shape of today's large ones (RMSNorm,
 # rotary positions, grouped-query attention, SwiGLU), trained on the text of Python's standard library. It writes text
-# that looks like Python and seldom is. Its judge is **perplexity** on text that it has never seen: among how many equally likely
-# tokens the model is left choosing, on average. Lower is better; a quantized model that keeps it has lost nothing that
-# this text can tell.
+# that looks like Python and seldom is. Its judge is **perplexity** on text that it has never seen. A perplexity of 12 means that the
+# model is, on average, as unsure of the next token as if it had to choose among 12 equally likely ones. Lower is better; a quantized
+# model that keeps it has lost nothing that this text can tell.
 
 # %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "lab06_model", "locked": true, "schema_version": 3, "solution": false, "task": false}
 model, tokenizer = lm.load()
@@ -164,17 +164,18 @@ def decode(codes, exponent_bits, mantissa_bits):
 # %% nbgrader={"grade": true, "grade_id": "decode_test", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
 for name, bits, codes, numbers in [
     (
-        "FP16: 1, the smallest subnormal, -inf, the largest number",
+        "FP16: 1, -1.5, the largest number, -inf",
         (5, 10),
-        [0x3C00, 0x0001, 0xFC00, 0x7BFF],
-        [1.0, 2.0**-24, -np.inf, 65504.0],
+        [0x3C00, 0xBE00, 0x7BFF, 0xFC00],
+        [1.0, -1.5, 65504.0, -np.inf],
     ),
     (
-        "FP16: the largest subnormal, the smallest normal, -1.5",
+        "FP16: three subnormals, the smallest and the largest among them",
         (5, 10),
-        [0x03FF, 0x0400, 0xBE00],
-        [1023 * 2.0**-24, 2.0**-14, -1.5],
+        [0x0001, 0x0200, 0x03FF],
+        [2.0**-24, 2.0**-15, 1023 * 2.0**-24],
     ),
+    ("FP16: the smallest normal", (5, 10), [0x0400], [2.0**-14]),
     ("FP16: NaN with two mantissas", (5, 10), [0x7C01, 0x7E00], [np.nan, np.nan]),
     (
         "BF16: 1, -2, the smallest subnormal, inf",
@@ -258,7 +259,7 @@ def encode(x, table):
 e2m1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 for what, x, codes in [
     ("nearest", [0.3, 0.7, 1.1, 2.4, 3.4, 5.2], [1, 1, 2, 4, 5, 7]),
-    ("ties go to the even code", [0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0], [0, 2, 2, 4, 4, 6, 6]),
+    ("ties go to the even code", [0.25, 1.25, 0.75, 1.75, 2.5, 3.5, 5.0], [0, 2, 2, 4, 4, 6, 6]),
     ("beyond the largest number", [6.5, 100.0], [7, 7]),
     ("negative numbers", [-0.7, -2.5, -100.0], [9, 12, 15]),
 ]:
@@ -369,7 +370,9 @@ for what, x, wanted in [
     lk.checks.expect_equal(
         (codes.tolist(), int(zero)), wanted, name=f"codes and zero point, {what}: the range must include 0"
     )
-print("Passed: the range reaches to 0, whatever the signs.")
+codes, scale, zero = affine(torch.tensor([-127.5, 127.5]), bits=8)
+lk.checks.expect_equal((int(zero), int(codes[1])), (128, 255), name="zero point and largest code of -127.5 … 127.5")
+print("Passed: the range reaches to 0, whatever the signs, and no code lies beyond 255.")
 ### BEGIN HIDDEN TESTS
 generator = torch.Generator().manual_seed(603)
 tried = {
@@ -411,8 +414,8 @@ print("Passed: a tensor of zeros, and zeros that stay zeros.")
 #
 # One scale for a matrix lets its largest weight decide the step of all the others. A scale for each row (output channel) confines
 # the damage to a row, a scale for each **group** of neighbours in a row confines it further, and costs bytes: with 16-bit
-# scales and groups of 64, a quarter of a bit a weight. Weights are nearly symmetric around zero, so a scale will do and
-# the zero point can go.
+# scales and groups of 64, a quarter of a bit a weight. Weights are nearly symmetric around zero, so a scale is enough and
+# no zero point is needed.
 
 # %%
 lk.predict("groups")
@@ -529,7 +532,12 @@ with lk.picture("Fewer bits cost little until they cost much, and groups buy bac
         figure.add_scatter(
             x=[row[2] for row in rows], y=[row[3] for row in rows], mode="lines+markers", name=f"{bits} bits"
         )
-    figure.add_hline(y=baseline, line={"dash": "dot", "color": GREY}, annotation_text="unquantized")
+    figure.add_hline(
+        y=baseline,
+        line={"dash": "dot", "color": GREY},
+        annotation_text="unquantized",
+        annotation_position="top left",  # the right end is where 8 bits stand
+    )
     figure.update_layout(height=320, xaxis_title="bits a weight, scales included", yaxis_title="perplexity")
     lk.show(figure, summary="Perplexity against bits a weight for 8, 4 and 3 bits at three granularities.")
 
@@ -646,7 +654,10 @@ with lk.picture("The outlier's error falls as it moves into the weights, until t
     alphas = [0.0, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9, 1.0]
     errors = [int8_product_error(*smooth(X, W, alpha)) for alpha in alphas]
     figure = go.Figure(go.Scatter(x=alphas, y=errors, mode="lines+markers", name="smoothed"))
-    figure.add_hline(y=int8_product_error(X, W), line={"dash": "dot", "color": GREY}, annotation_text="as it was")
+    before = int8_product_error(X, W)
+    figure.add_scatter(
+        x=[0.0, 1.0], y=[before, before], mode="lines", line={"dash": "dot", "color": GREY}, name="not smoothed"
+    )
     figure.update_layout(height=300, xaxis_title="alpha", yaxis_title="relative error of the product", yaxis_type="log")
     lk.show(figure, summary="Error of an int8 product against alpha, beside the error without smoothing.")
 
@@ -709,7 +720,9 @@ print("Passed: blocks of any shape, uint8 and int8.")
 
 # %% nbgrader={"grade": true, "grade_id": "pack_test_bytes", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
 lk.checks.expect_equal(
-    unpack(torch.tensor([0, 255, 15, 240], dtype=torch.uint8)).tolist(), [0, 0, -1, -1, -1, 0, 0, -1], name="four bytes"
+    unpack(torch.tensor([0x00, 0xFF, 0x2F, 0xF7], dtype=torch.uint8)).tolist(),
+    [0, 0, -1, -1, -1, 2, 7, -1],
+    name="the bytes 0x00, 0xFF, 0x2F and 0xF7",
 )
 print("Passed: four bytes unpacked.")
 ### BEGIN HIDDEN TESTS
@@ -778,11 +791,11 @@ codes, scales = mxfp4(np.array([7.5, -5.2, 1.0] + [0.0] * 29))
 lk.checks.expect_equal(
     (codes[:4].tolist(), scales.tolist()), ([7, 15, 2, 0], [127]), name="a block whose largest number saturates"
 )
-codes, scales = mxfp4(np.array([1.9] * 32 + [-48.0] * 32))
+codes, scales = mxfp4(np.array([1.9] * 32 + [-48.0] + [3.0] * 31))
 lk.checks.expect_equal(
     (codes[[0, 32]].tolist(), scales.tolist()),
     ([7, 15], [125, 130]),
-    name="two blocks, 1.9 and -48, each with its scale",
+    name="two blocks, the largest numbers 1.9 and -48, each with its scale",
 )
 print("Passed: a scale for each block, and what lies between 6 and 8 saturates.")
 
@@ -791,7 +804,9 @@ codes, scales = mxfp4(np.zeros(64))
 lk.checks.expect_equal((scales.tolist(), sorted(set(codes.tolist()))), ([0, 0], [0]), name="blocks of zeros")
 codes, scales = mxfp4(np.concatenate([np.full(32, 4.0), np.full(32, np.nextafter(4.0, 0))]))
 lk.checks.expect_equal(scales.tolist(), [127, 126], name="a power of two, and the number just below it")
-print("Passed: zeros, and both sides of a power of two.")
+codes, scales = mxfp4(np.full(32, 2.0**-130))
+lk.checks.expect_equal((scales.tolist(), int(codes[0])), ([0], 0), name="scales from 0 up: a block of 2^-130")
+print("Passed: zeros, both sides of a power of two, and a block below the smallest scale.")
 
 # %% nbgrader={"grade": true, "grade_id": "mxfp4_test_blocks", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
 codes, scales = mxfp4(np.concatenate([np.full(32, 3.0 * 2.0**-40), np.full(32, 2.0**60)]))
@@ -845,9 +860,10 @@ with lk.picture("Four bits, four ways. The scale's own format matters as much as
 # in the matrix $H = X^\top X$ of the inputs that the layer really sees.
 #
 # **GPTQ** goes through the columns one after another, those with the largest inputs (the largest $H_{cc}$) first, while there are still many
-# others to pay for them. With columns in that order, and with $U$ the *upper* Cholesky factor of $H^{-1}$, so that $H^{-1} = U^\top U$:
+# others to pay for them. Sort the columns of $W$, and both rows and columns of $H$, into that order. Then, with $U$ the *upper* Cholesky factor of $H^{-1}$, so that $H^{-1} = U^\top U$:
 #
-# 1. round column $c$ to $\hat w_c$, with its group's scale, which stays what it was at the start;
+# 1. round column $c$ to $\hat w_c$, with the scale of the group that it belongs to in $W$. Scales stay what they were at the start, and
+#    codes stay within $\pm(2^{\text{bits}-1} - 1)$, also where step 3 has shifted a weight beyond them;
 # 2. its error, scaled: $e = (w_c - \hat w_c) / U_{cc}$;
 # 3. for all later columns $j > c$: $w_j \leftarrow w_j - e\, U_{cj}$.
 #
@@ -885,6 +901,9 @@ def hessians(texts):
         for handle in handles:
             handle.remove()
     return found
+
+
+looked_at = hessians(calibration)
 
 
 # %% [markdown]
@@ -954,13 +973,20 @@ codes, scales = gptq(W, H, 4, 4)
 lk.checks.expect_equal(codes.tolist(), [[7, 3, -4, 1], [-3, 7, 5, -3]], name="codes with a singular H")
 lk.checks.expect_close(W, before[0], rtol=0, name="W after the call")
 lk.checks.expect_close(H, before[1], rtol=0, name="H after the call")
-print("Passed: a singular H, and the inputs stay as they were.")
+# a mean diagonal of 14 / 3: with damp = 1, column 1 hands on 5.5 / (4 + 14 / 3) of its error
+H = torch.tensor([[1.0, 0, 0], [0, 9, 5.5], [0, 5.5, 4]])
+codes, scales = gptq(torch.tensor([[0.7, 0.355, 0.09]]), H, 4, 3, damp=1.0)
+lk.checks.expect_equal(codes.tolist(), [[7, 4, 1]], name="codes with damp = 1, times the mean diagonal of H")
+print("Passed: a singular H, damping by the mean diagonal, and the inputs stay as they were.")
 
 # %% nbgrader={"grade": true, "grade_id": "gptq_test_many", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 codes, scales = gptq(torch.tensor([[0.7, 0.1, 1.4, 0.2]]), torch.diag(torch.tensor([1.0, 2.0, 3.0, 9.0])), 4, 2)
 lk.checks.expect_equal(codes.tolist(), [[7, 1, 7, 1]], name="codes of two groups: each column by its own group's scale")
 lk.checks.expect_close(scales, torch.tensor([[0.1, 0.2]]), rtol=1e-6, name="the scales are those of quantize_groups")
-print("Passed: two groups, two scales.")
+# the error of 0.355 shifts -0.7 to about -0.76, beyond the smallest code's number
+codes, scales = gptq(torch.tensor([[0.355, -0.7]]), torch.tensor([[9.0, 5.5], [5.5, 4.0]]), 4, 2)
+lk.checks.expect_equal(codes.tolist(), [[4, -7]], name="codes from -7 to 7, also where a weight is shifted beyond them")
+print("Passed: two groups, two scales, and codes that stay within ±7.")
 
 
 ### BEGIN HIDDEN TESTS
@@ -1007,7 +1033,6 @@ for out, inner, group, bits, damp in [
 
 # %% nbgrader={"grade": true, "grade_id": "gptq_test_perplexity", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 # the model judges: of what three bits cost by rounding, how much does GPTQ win back?
-looked_at = hessians(calibration)
 careful = perplexity_with(lambda name, W: dequantize_groups(*gptq(W, looked_at[name], 3, 64)))
 assert careful < 1.5 * baseline, (
     f"perplexity rose from {baseline:.2f} to {careful:.2f}: with GPTQ three bits cost far less than half as much again"
@@ -1030,7 +1055,6 @@ assert careful >= truth * 0.995, "better than unquantized is too good to be true
 
 # %% jupyter={"source_hidden": true}
 with lk.picture("GPTQ wins back two fifths to a half of the perplexity that rounding cost."):
-    looked_at = hessians(calibration)
     for bits in (4, 3):
         nearest = perplexity_with(lambda name, W, b=bits: dequantize_groups(*quantize_groups(W, b, 64)))
         careful = perplexity_with(lambda name, W, b=bits: dequantize_groups(*gptq(W, looked_at[name], b, 64)))
@@ -1040,7 +1064,7 @@ with lk.picture("GPTQ wins back two fifths to a half of the perplexity that roun
         )
 
 # %% [markdown]
-# At four bits the gap is so small that on a few thousand tokens chance has a say in it; at three it hardly has. The larger the model, the more its inputs
+# At four bits the gap is so small that on a few thousand tokens chance has a say in it; at three bits it has hardly any. The larger the model, the more its inputs
 # are correlated, and the more there is to win.
 #
 # ## Part 6 · The other half of the bytes
@@ -1141,7 +1165,12 @@ for tokens, bits, scale_bits in [(1, 16, 0), (4096, 16, 0), (4096, 8, 16), (100,
 # 3.99 / 127 is not a float16: the stored scale is 0.05 % smaller, and by that scale 3.4708 is 110.53, not 110.47
 codes, scales = quantize_vectors(torch.tensor([[3.99, 3.4708]]))
 lk.checks.expect_equal(codes.tolist(), [[127, 111]], name="codes by the scale as it is stored, in float16")
-print("Passed: codes fit the scale that a reader gets.")
+# 1e-5 / 127 is 7.9e-8, and the nearest float16 is 6.0e-8: 1e-5 is 168 of these steps
+codes, scales = quantize_vectors(torch.tensor([[1e-5, -1e-5]]))
+lk.checks.expect_equal(
+    codes.tolist(), [[127, -127]], name="codes within ±127, also where the stored scale is too small"
+)
+print("Passed: codes fit the scale that a reader gets, and none wraps round.")
 ### BEGIN HIDDEN TESTS
 generator = torch.Generator().manual_seed(609)
 x = torch.randn(2, 3, 5, 16, generator=generator) * 10.0 ** torch.randint(-2, 3, (2, 3, 5, 1), generator=generator)
@@ -1168,7 +1197,7 @@ with lk.picture("What a token costs, and what is left of it."):
     for name, bits, scale_bits in rows:
         per_token = cache_bytes(model.config, 1, bits, scale_bits)
         print(
-            f"{name:24s} {per_token:6d} bytes a token here; a batch of 32 x 8,192 tokens: {32 * 8192 * per_token / 1e6:,.0f} MB"
+            f"{name:24s} {per_token:6.0f} bytes a token here; a batch of 32 x 8,192 tokens: {32 * 8192 * per_token / 1e6:,.0f} MB"
         )
 
 # %% [markdown]
@@ -1350,12 +1379,20 @@ def traced_w4a16(packed, scales, x, out, inner, group, rows):
 
 
 # %% nbgrader={"grade": true, "grade_id": "w4a16_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+for i, weight in [(0, 1.0), (1, -1.0)]:  # every byte is 0xF1: even inputs have weight 1 (low half), odd ones -1
+    x = torch.zeros(32, dtype=torch.float16)
+    x[i] = 1.0
+    y, trace = traced_w4a16(
+        torch.full((16, 16), 0xF1, dtype=torch.uint8), torch.ones(16, 1, dtype=torch.float16), x, 16, 32, 32, rows=16
+    )
+    half = "low half 1" if i == 0 else "high half F, that is -1"
+    lk.checks.expect_close(y, np.full(16, weight), name=f"y where every byte is 0xF1 and only x[{i}] is 1 ({half})")
 for out, inner, group, rows in [(48, 128, 64, 16), (21, 64, 32, 16)]:  # whole programs, and a last one that is not full
     packed, scales, x, expected = packed_layer(out, inner, group, seed=0)
     y, trace = traced_w4a16(packed, scales, x, out, inner, group, rows)
     lk.checks.expect_close(y, expected, rtol=1e-4, atol=1e-3, name=f"y, out={out} in={inner} group={group} rows={rows}")
     lk.checks.expect_no_findings(trace)
-print("Passed: two groups a row, with whole programs and with a last one that is not full.")
+print("Passed: both halves of a byte, two groups a row, with whole programs and with a last one that is not full.")
 
 # %% nbgrader={"grade": true, "grade_id": "w4a16_test_shapes", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 packed, scales, x, expected = packed_layer(8, 32, 32, seed=9)

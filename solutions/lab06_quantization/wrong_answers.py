@@ -88,6 +88,10 @@ def affine(x, bits=8):
 #-    codes = torch.clamp(torch.round(x.double() / scale) + zero, 0, top).to(torch.int32)
 #+    codes = torch.clamp(x.double() / scale + zero, 0, top).to(torch.int32)
 
+# %% wrong={"grade_id": "affine", "name": "a_code_too_large", "misconception": "rounding twice cannot leave the range", "keeps": 5}
+#-    codes = torch.clamp(torch.round(x.double() / scale) + zero, 0, top).to(torch.int32)
+#+    codes = (torch.round(x.double() / scale) + zero).to(torch.int32)
+
 # %% wrong={"grade_id": "groups", "name": "one_scale", "misconception": "one scale for the matrix is as good as many", "keeps": 0}
 def quantize_groups(W, bits, group):
     out, inner = W.shape
@@ -199,6 +203,14 @@ def mxfp4(x):
 #-    codes = nearest_e2m1(np.ldexp(blocks, (127 - scales)[:, None]))
 #+    codes = nearest_e2m1(blocks)
 
+# %% wrong={"grade_id": "mxfp4", "name": "largest_with_its_sign", "misconception": "the largest number is the largest in size", "keeps": 2}
+#-    largest = np.abs(blocks).max(axis=1)
+#+    largest = blocks.max(axis=1)
+
+# %% wrong={"grade_id": "mxfp4", "name": "scale_below_zero", "misconception": "a byte holds every exponent", "keeps": 8}
+#-    scales = np.where(largest > 0, np.clip(power - 1 - 2 + 127, 0, 254), 0)
+#+    scales = np.where(largest > 0, power - 1 - 2 + 127, 0)
+
 # %% wrong={"grade_id": "gptq", "name": "round_to_nearest", "misconception": "the best code for a weight is the nearest one", "keeps": 0}
 def gptq(W, H, bits, group, damp=0.01):
     return quantize_groups(W, bits, group)
@@ -231,6 +243,14 @@ def gptq(W, H, bits, group, damp=0.01):
 # %% wrong={"grade_id": "gptq", "name": "lower_factor", "misconception": "a Cholesky factor is lower", "keeps": 6}
 #-    U = torch.linalg.cholesky(torch.cholesky_inverse(torch.linalg.cholesky(H)), upper=True)
 #+    U = torch.linalg.cholesky(torch.cholesky_inverse(torch.linalg.cholesky(H)))
+
+# %% wrong={"grade_id": "gptq", "name": "damp_as_it_is", "misconception": "damp is a number of its own, whatever the size of H", "keeps": 12}
+#-    H += damp * H.diagonal().mean() * torch.eye(len(H), dtype=H.dtype)
+#+    H += damp * torch.eye(len(H), dtype=H.dtype)
+
+# %% wrong={"grade_id": "gptq", "name": "one_code_more_below", "misconception": "int4 goes down to -8", "keeps": 11}
+#-        code = torch.clamp(torch.round(W[:, c] / scale), -top, top)
+#+        code = torch.clamp(torch.round(W[:, c] / scale), -top - 1, top)
 
 # %% wrong={"grade_id": "kv", "name": "one_scale", "misconception": "one scale for the whole cache", "keeps": 2}
 #-    scales = (x.abs().amax(-1, keepdim=True) / 127).to(torch.float16)
@@ -265,6 +285,10 @@ def gptq(W, H, bits, group, damp=0.01):
 # %% wrong={"grade_id": "kv", "name": "forgets_the_scales", "misconception": "a scale is too small to count", "keeps": 6}
 #-    return vectors * (config.head_width * bits + scale_bits) // 8
 #+    return vectors * config.head_width * bits // 8
+
+# %% wrong={"grade_id": "kv", "name": "wraps_for_small_vectors", "misconception": "a maximum divided by its own scale is 127", "keeps": 5}
+#-    codes = torch.clamp(torch.round(x / scales.float()), -127, 127).to(torch.int8)
+#+    codes = torch.round(x / scales.float()).to(torch.int32).to(torch.int8)
 
 # %% wrong={"grade_id": "prune", "name": "by_value", "misconception": "the largest is the largest, whatever its sign", "keeps": 0}
 #-    order = torch.sort(fours.abs(), dim=-1, descending=True, stable=True).indices

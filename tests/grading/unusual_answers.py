@@ -834,6 +834,146 @@ UNUSUAL: dict[str, dict[str, str]] = {
                 vectors = np.int64(config.layers * config.kv_heads * tokens * 2)
                 return vectors * (config.head_width * bits + scale_bits) // 8
         """,
+        "decode": """
+            import math
+
+
+            def _one(code, e, m):
+                M, E = code % 2**m, code // 2**m % 2**e
+                sign = -1.0 if code >> (e + m) else 1.0
+                if E == 2**e - 1:
+                    return math.nan if M else sign * math.inf
+                return sign * math.ldexp(M + (2**m if E else 0), max(E, 1) - (2 ** (e - 1) - 1) - m)
+
+
+            def decode(codes, exponent_bits, mantissa_bits):
+                every = range(2 ** (1 + exponent_bits + mantissa_bits))
+                return np.array([_one(code, exponent_bits, mantissa_bits) for code in every])[codes]
+        """,
+        "mxfp4": """
+            def mxfp4(x):
+                codes, scales = [], []
+                for block in np.asarray(x, dtype=np.float64).reshape(-1, 32):
+                    largest = float(np.abs(block).max())
+                    exponent = int(np.float64(largest).view(np.int64) >> 52) - 1023 if largest else -10**6
+                    code = max(0, min(254, exponent - 2 + 127))
+                    scales.append(code)
+                    codes.extend(nearest_e2m1(np.ldexp(block, 127 - code)))
+                return np.array(codes), np.array(scales)
+        """,
+        "gptq": """
+            def gptq(W, H, bits, group, damp=0.01):
+                top = 2 ** (bits - 1) - 1
+                _, scales = quantize_groups(W, bits, group)
+                w = W.detach().cpu().numpy().astype(np.float64)
+                h = H.detach().cpu().numpy().astype(np.float64)
+                inverse = np.linalg.inv(h + damp * np.mean(np.diag(h)) * np.eye(len(h)))
+                left = sorted(range(len(h)), key=lambda c: -h[c, c])
+                codes = np.zeros(w.shape, dtype=np.int8)
+                while left:
+                    c = left.pop(0)
+                    s = scales[:, c // group].double().numpy()
+                    codes[:, c] = np.clip(np.rint(w[:, c] / s), -top, top)
+                    error = (w[:, c] - codes[:, c] * s) / inverse[c, c]
+                    w -= np.outer(error, inverse[c])
+                    inverse -= np.outer(inverse[:, c], inverse[c]) / inverse[c, c]
+                return torch.from_numpy(codes), scales
+        """,
+        "prune": """
+            def prune_2_4(W):
+                values = torch.empty(W.shape[0], W.shape[1] // 2, dtype=W.dtype)
+                places = torch.empty_like(values, dtype=torch.uint8)
+                for row, four in np.ndindex(W.shape[0], W.shape[1] // 4):
+                    part = W[row, 4 * four : 4 * four + 4].tolist()
+                    for k, at in enumerate(sorted(sorted(range(4), key=lambda i: (-abs(part[i]), i))[:2])):
+                        values[row, 2 * four + k], places[row, 2 * four + k] = part[at], at
+                return values, places
+        """,
+        "w4a16": """
+            @triton.jit
+            def w4a16(packed, scales, x, y, OUT, IN: tl.constexpr, GROUP: tl.constexpr, ROWS: tl.constexpr):
+                first = tl.program_id(0) * ROWS
+                half, groups = IN // 2, IN // GROUP
+                bytes_at = tl.make_block_ptr(packed, (OUT, half), (half, 1), (first, 0), (ROWS, GROUP // 2), (1, 0))
+                scale_at = tl.make_block_ptr(scales, (OUT, groups), (groups, 1), (first, 0), (ROWS, 1), (1, 0))
+                acc = tl.zeros((ROWS, GROUP), tl.float32)
+                for start in range(0, IN, GROUP):
+                    both = tl.load(bytes_at, boundary_check=(0,))
+                    low = both.to(tl.int8, bitcast=True) << 4 >> 4
+                    high = both.to(tl.int8, bitcast=True) >> 4
+                    codes = tl.interleave(low, high).to(tl.float32)
+                    scale = tl.load(scale_at, boundary_check=(0,)).to(tl.float32)
+                    inputs = tl.load(x + start + tl.arange(0, GROUP)).to(tl.float32)
+                    acc += codes * scale * inputs[None, :]
+                    bytes_at = tl.advance(bytes_at, (0, GROUP // 2))
+                    scale_at = tl.advance(scale_at, (0, 1))
+                rows = first + tl.arange(0, ROWS)
+                tl.store(y + rows, tl.sum(acc, axis=1), mask=rows < OUT)
+        """,
+    },
+    "lab06_quantization:other": {
+        "encode": """
+            def encode(x, table):
+                mid = (table[1:] + table[:-1]) / 2
+                down, up = np.searchsorted(mid, np.abs(x), "left"), np.searchsorted(mid, np.abs(x), "right")
+                return np.where(down % 2, up, down) | len(table) * np.signbit(x)
+        """,
+        "affine": """
+            def affine(x, bits=8):
+                a = x.double().numpy()
+                lo, hi = min(0.0, a.min()), max(0.0, a.max())
+                if lo == hi:
+                    return x.to(torch.int32), 1.0, 0
+                top = (1 << bits) - 1
+                scale = (hi - lo) / top
+                zero = int(np.rint(-lo / scale))
+                return torch.from_numpy(np.clip(np.rint(a / scale) + zero, 0, top)).to(torch.int32), float(scale), zero
+        """,
+        "groups": """
+            def quantize_groups(W, bits, group):
+                if W.shape[1] % group:
+                    raise ValueError(f"{group} does not divide {W.shape[1]}")
+                top = 2 ** (bits - 1) - 1
+                codes, scales = [], []
+                for part in W.split(group, dim=1):
+                    largest = torch.linalg.vector_norm(part, ord=float("inf"), dim=1, keepdim=True)
+                    scale = largest / top
+                    scale[largest == 0] = 1
+                    codes.append((part / scale).round().clamp_(-top, top).char())
+                    scales.append(scale.float())
+                return torch.hstack(codes), torch.hstack(scales)
+        """,
+        "smooth": """
+            def smooth(X, W, alpha=0.5):
+                s = []
+                for x, w in zip(X.double().abs().unbind(1), W.double().abs().unbind(1)):
+                    s.append(float(x.max() ** alpha * w.max() ** (alpha - 1)) if x.any() and w.any() else 1.0)
+                s = torch.tensor(s, dtype=torch.float64)
+                return (X / s).to(X.dtype), (W * s).to(W.dtype)
+        """,
+        "pack": """
+            def pack(codes):
+                low, high = codes.unflatten(-1, (-1, 2)).int().unbind(-1)
+                return (16 * high + low % 16).remainder(256).byte()
+
+
+            def unpack(packed):
+                table = torch.tensor([[(b + 8) % 16 - 8, (b // 16 + 8) % 16 - 8] for b in range(256)], dtype=torch.int8)
+                return table[packed.long()].flatten(-2)
+        """,
+        "kv": """
+            def quantize_vectors(x):
+                largest = x.double().abs().max(dim=-1, keepdim=True).values
+                scales = (largest / 127).to(torch.float16)
+                scales = torch.where(scales == 0, torch.ones_like(scales), scales)
+                codes = (x.double() / scales.double()).round().clamp(-127, 127)
+                return codes.to(torch.int8), scales
+
+
+            def cache_bytes(config, tokens, bits, scale_bits=0):
+                vectors = sum(2 * config.kv_heads for _ in range(config.layers))
+                return vectors * tokens * (config.head_width * bits + scale_bits) / 8
+        """,
     },
     "lab07_parallelism": {
         "first_message": """
