@@ -95,6 +95,13 @@ def pytest_collection_finish(session: pytest.Session) -> Iterator[None]:
             item._id = name
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    """Collect garbage for the last time: hundreds of IPython shells do it once each when the interpreter ends."""
+    gc.collect()
+    gc.freeze()
+
+
 def belongs_to_places(item: pytest.Item) -> bool:
     """Return whether ``make test-places`` runs this test: for its folder, its browser or server, or its fixtures."""
     groups = {str(mark.args[0]) for mark in item.iter_markers("xdist_group")}

@@ -25,15 +25,20 @@ KERNEL = "cuda.compile('__global__ void f(int* x) {{ *x = 1; }}', backend='simul
 PROGRAM = "cuda.run_program('int main() {{ return 0; }}', backend='simulator')"
 
 
-@pytest.mark.parametrize("work", [KERNEL, PROGRAM], ids=["kernel", "program"])
-def test_no_compiler_is_waited_for(tmp_path: Path, work: str) -> None:
-    started, slow = tmp_path / "started", tmp_path / "slow-g++"
+def slow_compiler(folder: Path) -> tuple[Path, dict[str, str]]:
+    """Return a folder with a file for each compiler that starts, named by its pid, and the environment that uses it."""
+    started, slow = folder / "started", folder / "slow-g++"
     started.mkdir()
     slow.write_text(SLOW.format(folder=started, compiler=shutil.which("g++")))
     slow.chmod(0o755)
+    own = {"CXX": str(slow), "LABKIT_CUDA_CACHE": str(folder / "cache"), "LABKIT_CUDA_COMPILE_SECONDS": "900"}
+    return started, os.environ | own
+
+
+@pytest.mark.parametrize("work", [KERNEL, PROGRAM], ids=["kernel", "program"])
+def test_no_compiler_is_waited_for(tmp_path: Path, work: str) -> None:
+    started, environment = slow_compiler(tmp_path)
     code = f"from mlsys_labkit import cuda\n{work.format()}"
-    environment = {**os.environ, "CXX": str(slow), "LABKIT_CUDA_CACHE": str(tmp_path / "cache")}
-    environment["LABKIT_CUDA_COMPILE_SECONDS"] = "900"
     process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, env=environment)
     try:
         while len(list(started.iterdir())) < 2:  # one for the source or its headers, and one beside
@@ -51,6 +56,37 @@ def test_no_compiler_is_waited_for(tmp_path: Path, work: str) -> None:
     assert b"KeyboardInterrupt" in said
     assert not [path for path in (tmp_path / "cache").iterdir() if path.name.startswith(".making")]
     assert left == []
+
+
+# A Popen in which Ctrl-C arrives when the compiler runs already, and its starter does not know it yet.
+INTERRUPTED = """
+import os, signal, subprocess, threading, time
+from mlsys_labkit import cuda
+first = threading.Lock()
+class Popen(subprocess.Popen):
+    def _execute_child(self, *given, **named):
+        super()._execute_child(*given, **named)
+        if "-w" in self.args and first.acquire(blocking=False):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.5)
+subprocess.Popen = Popen
+"""
+
+
+@pytest.mark.parametrize("work", [KERNEL, PROGRAM], ids=["kernel", "program"])
+def test_no_compiler_is_left_that_was_just_being_started(tmp_path: Path, work: str) -> None:
+    started, environment = slow_compiler(tmp_path)
+    process = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED + work.format()], stderr=subprocess.PIPE, env=environment
+    )
+    try:
+        _, said = process.communicate(timeout=600)
+        assert b"KeyboardInterrupt" in said
+        assert _alive(started) == []
+    finally:
+        process.kill()
+        for pid in _alive(started):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _alive(folder: Path) -> list[int]:

@@ -82,8 +82,8 @@ def copies(tmp_path_factory: pytest.TempPathFactory) -> Copies:
         "# Sort n independent samples. Each lies below", "# Sort the n samples, which are independent. Each lies below"
     )
     made.edit(
-        '2, name="the docstring\'s example")\nlk.checks.expect_equal(warmup_end(np',
-        '2, name="the example")\nlk.checks.expect_equal(warmup_end(np',
+        'warmup_end(given), 2, name="the docstring\'s example")',
+        'warmup_end(given), 2, name="the example")',
     )
     made.edit(
         '\n# %% jupyter={"source_hidden": true}\nwith lk.picture(\n    "Forty',

@@ -35,18 +35,32 @@ class CompilerFailed(Exception):
 @contextlib.contextmanager
 def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
     """Start a compiler that is killed at the end of the block, with its children; its output comes through a pipe."""
-    # A new session, so that Ctrl-C reaches this process only, which then kills the compiler.
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, errors="replace", start_new_session=True, **options
-    )
-    _running.add(process)
+    made: Future[subprocess.Popen[str]] = Future()
+
+    def start() -> None:
+        try:
+            # A new session, so that Ctrl-C reaches this process only, which then kills the compiler.
+            process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, text=True, errors="replace", start_new_session=True, **options
+            )
+            _running.add(process)
+            made.set_result(process)
+        except BaseException as error:
+            made.set_exception(error)
+
+    # In a thread, because a Ctrl-C inside Popen would leave a compiler that nobody knows.
+    starting = threading.Thread(target=start)
     try:
-        yield process
+        starting.start()
+        yield result(made)
     finally:
-        if process.poll() is None:
-            _kill(process)
-            process.communicate()
-        _running.discard(process)
+        starting.join()
+        if made.exception() is None:
+            process = made.result()
+            if process.poll() is None:
+                _kill(process)
+                process.communicate()
+            _running.discard(process)
 
 
 @contextlib.contextmanager
