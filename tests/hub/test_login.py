@@ -10,10 +10,12 @@ import pytest
 pytest.importorskip("nativeauthenticator")
 
 from jupyterhub import orm
+from tornado.web import HTTPError
 from traitlets.config import Config
 
-from mlsys_grading.hub.login import ClassAuthenticator, configure_login
+from mlsys_grading.hub.login import configure_login
 from mlsys_grading.hub.settings import CourseTable, HubSettings, LoginTable
+from mlsys_grading.hub.signup import ClassAuthenticator
 from mlsys_labkit.errors import LabkitError
 from tests.hub import run
 
@@ -65,10 +67,12 @@ def test_weak_password_is_refused(tmp_path: Path, password: str) -> None:
     assert not authenticator.create_user("ada", password)
 
 
-def test_without_a_list_every_valid_name_signs_up(tmp_path: Path) -> None:
+def test_without_a_list_every_valid_name_signs_up_and_waits(tmp_path: Path) -> None:
     authenticator, _ = _authenticator(tmp_path, students=())
-    assert authenticator.create_user("zoe", "difference-engine")
-    assert _may_log_in(authenticator, "zoe", "difference-engine")
+    assert not authenticator.create_user("zoe", "difference-engine").is_authorized
+    with pytest.raises(HTTPError, match="zoe: wait until an instructor admits you"):
+        _may_log_in(authenticator, "zoe", "difference-engine")
+    assert not _may_log_in(authenticator, "zoe", "another-password")
     for name in ("../zoe", "zoe:0", "a" * 33):
         assert not authenticator.create_user(name, "difference-engine")
 
@@ -88,6 +92,18 @@ def test_impossible_login_is_refused(tmp_path: Path, login: LoginTable, told: st
     assert "\n" not in str(raised.value)
 
 
+def test_the_class_password_opens_no_instructors_account(tmp_path: Path) -> None:
+    settings = HubSettings(tmp_path / "hub.toml", login=LoginTable("shared-password", password_file="words"))
+    (tmp_path / "words").write_text("for-students\n" + "i" * 32 + "\n")
+    config = Config()
+    configure_login(config, settings)
+    authenticator = config.JupyterHub.authenticator_class(config=config)
+    assert _may_log_in(authenticator, "zoe", "for-students")
+    assert not _may_log_in(authenticator, "instructor", "for-students")
+    assert not _may_log_in(authenticator, "INSTRUCTOR", "for-students")
+    assert _may_log_in(authenticator, "instructor", "i" * 32)
+
+
 def test_shared_passwords(tmp_path: Path) -> None:
     settings = HubSettings(tmp_path / "hub.toml", login=LoginTable("shared-password", password_file="words"))
     (tmp_path / "words").write_text("too-short\nshort\n")
@@ -96,4 +112,4 @@ def test_shared_passwords(tmp_path: Path) -> None:
     (tmp_path / "words").write_text("for-students\n" + "i" * 32 + "\n")
     config = Config()
     configure_login(config, settings)
-    assert config.SharedPasswordAuthenticator.user_password == "for-students"
+    assert config.SharedPasswords.user_password == "for-students"

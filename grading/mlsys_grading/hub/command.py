@@ -57,7 +57,20 @@ def run(arguments: argparse.Namespace) -> int:
     if broken := [finding for finding in check_all(settings) if finding.status == "broken"]:
         print(report(broken), file=sys.stderr)
         return 2
+    _make_sources(settings.base)
     return _start(settings)
+
+
+def _make_sources(root: Path) -> None:
+    """Make the sources of labs that ``build/source`` lacks, as ``labkit build`` does: the course copies them."""
+    from mlsys_grading.build.outputs import outputs, write
+    from mlsys_grading.lab import lab_names, read_labs
+
+    names = lab_names(root) if (root / "solutions").is_dir() else []
+    missing = [name for name in names if not (root / "build/source" / name).is_dir()]
+    for lab in read_labs(root, missing) if missing else ():
+        made = {name: content for name, content in outputs(lab).items() if name.startswith("build/source/")}
+        print(f"The course gets {lab.name}: {len(write(root, made))} files in build/source", flush=True)
 
 
 def _start(settings: HubSettings) -> NoReturn:

@@ -13,6 +13,7 @@ from typing import Any
 
 from mlsys_grading.hub import checks
 from mlsys_grading.hub.course import configure_course
+from mlsys_grading.hub.front_page import configure_front_page
 from mlsys_grading.hub.login import configure_login
 from mlsys_grading.hub.profiles import configure_profiles
 from mlsys_grading.hub.proxy import KeptProxy, proxy_command
@@ -54,6 +55,7 @@ def configure(c: Any, settings: HubSettings) -> None:
     _configure_servers(c, settings)
     configure_profiles(c, settings)
     configure_login(c, settings)
+    configure_front_page(c, settings)
     configure_course(c, settings)
     _configure_idle(c, settings)
 

@@ -185,7 +185,7 @@ def configure_course(c: Any, settings: HubSettings) -> None:
     command = ["sh", "-c", 'exec setpriv --pdeathsig TERM "$@" < "$0"', str(state / "course.entry"), *server]
     config_path = [settings.singleuser / "course", settings.singleuser]
     c.JupyterHub.services = [course.service(command, unused_port(), config_path, more)]
-    _forget_others(state / "jupyterhub.sqlite", course)
+    _forget_others(state / "jupyterhub.sqlite", course, settings.hub.admins)
     c.JupyterHub.load_groups = course.groups()
     c.JupyterHub.load_roles = course.roles()
     c.Authenticator.blocked_users = {grader.name}
@@ -193,14 +193,13 @@ def configure_course(c: Any, settings: HubSettings) -> None:
     c.Spawner.pre_spawn_hook = course.enrol()
 
 
-def _forget_others(database: Path, course: Course) -> None:
+def _forget_others(database: Path, course: Course, admins: Sequence[str]) -> None:
     """Remove rights of people whom the settings no longer name: JupyterHub only ever adds to groups and admins."""
     if not database.exists():
         return
-    instructors = json.dumps(course.instructors)
     leaves = "name NOT IN (SELECT value FROM json_each(?))"
     with contextlib.closing(sqlite3.connect(database, timeout=30)) as link, link:
-        link.execute(f"UPDATE users SET admin = 0 WHERE {leaves}", [instructors])
+        link.execute(f"UPDATE users SET admin = 0 WHERE {leaves}", [json.dumps(admins)])
         for name, group in course.groups().items():
             if group["users"]:  # without a list of students, people join by themselves
                 link.execute(

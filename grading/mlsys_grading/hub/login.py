@@ -3,51 +3,42 @@
 from __future__ import annotations
 
 import os
-import secrets
 from importlib.metadata import entry_points
 from pathlib import Path
+from secrets import compare_digest
 from typing import Any
 
-from nativeauthenticator import NativeAuthenticator
-from traitlets import Unicode
+from jupyterhub.authenticators.shared import SharedPasswordAuthenticator
+from nativeauthenticator.handlers import TEMPLATE_DIR
+from traitlets import Set, Unicode
 
-from mlsys_grading.hub.settings import NAME, HubSettings
+from mlsys_grading.hub.settings import HubSettings
+from mlsys_grading.hub.signup import ClassAuthenticator
 from mlsys_labkit.errors import LabkitError
 
+_TEMPLATES = str(Path(__file__).with_name("templates"))
 _SECRETS = ("client_secret", "password", "secret_key")
-_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"  # none that is taken for another when read out
 
 
-class ClassAuthenticator(NativeAuthenticator):  # type: ignore[misc]
-    """Authenticator in which no one else can sign up as an instructor before the instructor does.
+class SharedPasswords(SharedPasswordAuthenticator):  # type: ignore[misc]
+    """JupyterHub's authenticator with one password for the class, and one for instructors, who are no admins here."""
 
-    Each instructor has an account from the start. Its first password is in a file that only the operator can read; the
-    instructor changes it at ``/hub/change-password``. People on the class list sign up once; a taken name is refused.
-    """
+    staff = Set(Unicode(), config=True, help="names of the people who need the instructors' password")
 
-    first_passwords = Unicode(config=True, help="the file in which instructors find their first passwords")
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        for name in sorted(self.admin_users):
-            if not self.user_exists(name):
-                password = "-".join("".join(secrets.choice(_LETTERS) for _ in range(4)) for _ in range(4))
-                file = os.open(self.first_passwords, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-                with open(file, "w") as passwords:  # before the account: after a crash, no password is missing
-                    passwords.write(f"{name} {password}\n")
-                self.create_user(name, password)
-
-    def validate_username(self, username: str) -> bool:
-        on_the_list = not self.allowed_users or username in self.allowed_users
-        return on_the_list and bool(NAME.fullmatch(username)) and bool(super().validate_username(username))
+    async def authenticate(self, handler: Any, data: dict[str, str]) -> str | None:
+        name = str(self.normalize_username(data["username"]))
+        expected = self.admin_password if name in self.staff else self.user_password
+        return name if compare_digest(data["password"].encode(), expected.encode()) else None
 
 
 def configure_login(c: Any, settings: HubSettings) -> None:
     """Choose and configure the authenticator. Raises LabkitError if it cannot work on this machine."""
     course = settings.course
-    c.Authenticator.admin_users = set(course.instructors)
+    c.JupyterHub.template_paths = [_TEMPLATES]
+    c.JupyterHub.template_vars = {"staff": sorted(settings.staff), "has_passwords": settings.login.kind == "native"}
+    c.Authenticator.admin_users = set(settings.hub.admins)
     if course.students:
-        c.Authenticator.allowed_users = {*course.students, *course.instructors}
+        c.Authenticator.allowed_users = {*course.students, *settings.staff}
         c.Authenticator.allow_existing_users = False  # people who leave the class list lose access
     else:
         c.Authenticator.allow_all = True
@@ -56,8 +47,10 @@ def configure_login(c: Any, settings: HubSettings) -> None:
 
 def _native(c: Any, settings: HubSettings) -> None:
     c.JupyterHub.authenticator_class = ClassAuthenticator
+    c.JupyterHub.template_paths = [_TEMPLATES, TEMPLATE_DIR]  # the one place from which errors are rendered, too
     c.ClassAuthenticator.first_passwords = str(settings.state / "first-passwords")
-    c.ClassAuthenticator.open_signup = True
+    c.ClassAuthenticator.staff = set(settings.staff)
+    c.ClassAuthenticator.open_signup = bool(settings.course.students)  # without a class list, staff admits each person
     c.ClassAuthenticator.minimum_password_length = 8
     c.ClassAuthenticator.check_common_password = True
     c.ClassAuthenticator.allowed_failed_logins = 10
@@ -80,8 +73,9 @@ def _shared(c: Any, settings: HubSettings) -> None:
         raise LabkitError(
             f"{path}: expected two lines, the students' password (8 letters or more) and the instructors' (32 or more)"
         )
-    c.JupyterHub.authenticator_class = "shared-password"
-    c.SharedPasswordAuthenticator.user_password, c.SharedPasswordAuthenticator.admin_password = words
+    c.JupyterHub.authenticator_class = SharedPasswords
+    c.SharedPasswords.staff = set(settings.staff)
+    c.SharedPasswords.user_password, c.SharedPasswords.admin_password = words
 
 
 def _oauth(c: Any, settings: HubSettings) -> None:

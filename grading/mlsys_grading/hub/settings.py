@@ -55,13 +55,17 @@ _DEVICE = _check(
 
 @dataclass(frozen=True)
 class HubTable:
-    """Addresses of the Hub, and its state folder. Only this machine uses ``hub_port`` and ``proxy_port``."""
+    """Addresses of the Hub, and its state folder. Only this machine uses ``hub_port`` and ``proxy_port``.
+
+    ``admins`` may start, stop and open every server. Instructors need none of that to teach and to grade.
+    """
 
     address: str = field(default="127.0.0.1", metadata=_FILLED)
     port: int = field(default=8000, metadata=_PORT)
     hub_port: int = field(default=8081, metadata=_PORT)
     proxy_port: int = field(default=8001, metadata=_PORT)
     state: str = field(default="build/hub", metadata=_FILLED)
+    admins: tuple[str, ...] = field(default=(), metadata=_NAMES)
 
 
 @dataclass(frozen=True)
@@ -166,6 +170,11 @@ class HubSettings:
         return (self.base / self.hub.state).resolve()
 
     @property
+    def staff(self) -> frozenset[str]:
+        """The names of instructors and admins: no one else can take them, and they admit people."""
+        return frozenset({*self.course.instructors, *self.hub.admins})
+
+    @property
     def exchange_folder(self) -> Path:
         return self.base / self.exchange.folder if self.exchange.folder else self.state / "exchange"
 
@@ -243,8 +252,8 @@ def _check_agreement(settings: HubSettings) -> None:
         raise _WrongError("hub.port", "three different ports in port, hub_port and proxy_port", ports)
     if not course.instructors:
         raise _WrongError("course.instructors", "at least one name", [])
-    if both := set(course.instructors) & set(course.students):
-        raise _WrongError("course.students", "no name of an instructor", min(both))
+    if both := settings.staff & set(course.students):
+        raise _WrongError("course.students", "no name of an instructor or admin", min(both))
     if login.kind == "shared-password" and not login.password_file:
         raise _WrongError("login.password_file", "a file with the students' password and the instructors'", "")
     if login.kind == "oauth" and not login.provider:

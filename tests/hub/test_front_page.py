@@ -1,0 +1,55 @@
+"""The page after the login: it lists the course's labs, and each link opens the notebook in the person's server."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlsys_grading.hub.command import _make_sources
+from mlsys_grading.hub.front_page import LabLink, lab_links
+from tests.hub.hub_process import PATIENCE_SECONDS, ROOT, STUDENTS_PASSWORD, Hub, needs_hub
+
+
+def test_links_have_the_notebooks_headings(tmp_path: Path) -> None:
+    for name, cells in (("b two", [{"source": ["## Second\n", "more"]}]), ("a", []), ("empty", None)):
+        (tmp_path / name).mkdir()
+        if cells is not None:
+            (tmp_path / name / f"{name}.ipynb").write_text(json.dumps({"cells": cells}))
+    assert lab_links(tmp_path, "ml") == [LabLink("a", "ml/a/a.ipynb"), LabLink("Second", "ml/b%20two/b%20two.ipynb")]
+    assert lab_links(tmp_path / "none", "ml") == []
+
+
+def test_sources_that_the_course_lacks_are_made_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(ROOT / "solutions" / "lab00_your_machine", tmp_path / "solutions" / "lab00_your_machine")
+    _make_sources(tmp_path)
+    made = tmp_path / "build/source/lab00_your_machine/lab00_your_machine.ipynb"
+    assert "### BEGIN HIDDEN TESTS" in made.read_text()
+    assert not (tmp_path / "labs").exists()
+    capsys.readouterr()
+    _make_sources(tmp_path)
+    _make_sources(tmp_path / "no checkout")
+    assert capsys.readouterr().out == ""
+
+
+@needs_hub
+@pytest.mark.browser
+@pytest.mark.xdist_group("hub")
+@pytest.mark.timeout(900)
+def test_a_link_opens_the_lab_in_the_persons_server(hub: Hub, browser: Any) -> None:
+    page = browser.new_context().new_page()
+    page.set_default_timeout(1e3 * PATIENCE_SECONDS)
+    page.goto(hub.url)
+    page.fill("#username_input", "cleo")
+    page.fill("#password_input", STUDENTS_PASSWORD)
+    page.click("#login_submit")
+    page.wait_for_url("**/hub/home")
+    links = page.locator(".list-group a").all_inner_texts()
+    assert [link[:6] for link in links] == [f"Lab {number:02}" for number in range(len(links))]
+    assert len(links) == len(list((ROOT / "labs").glob("lab*")))
+    page.click("text=Lab 00")
+    page.click(".jp-Notebook h1:has-text('Lab 00')")
+    assert page.url.endswith("/user/cleo/lab/tree/mlsys/lab00_your_machine/lab00_your_machine.ipynb")
