@@ -28,6 +28,15 @@ endef
 compile = $(BIN)/python -m compileall -q -j 0 -x '/(tests?|transformers|openai|kubernetes_asyncio|mypy|pip)/' \
   $(VENV)/lib mlsys_labkit grading >/dev/null || true
 
+# The first kernel and the first program compile the headers for all that follow.
+define FIRST_KERNEL
+from mlsys_labkit import cuda
+cuda.compile("__global__ void first() {}", backend="simulator").check[1, 1]()
+for check in (False, True):
+    cuda.run_program("int main() {}", backend="simulator", check=check)
+endef
+export FIRST_KERNEL
+
 .PHONY: run test test-places lab hub site soak bench lint lint-js build clean
 .DEFAULT_GOAL := run
 
@@ -95,6 +104,8 @@ $(VENV)/.ready: pyproject.toml grading/pyproject.toml $(wildcard $(CONSTRAINTS))
 	@echo "2/2 the kit, its graders and the tools (240 packages, 400 MB)"
 	@$(call install,-e '.[dev]' -e grading $(TRITON))
 	@$(compile)
+	@echo "    The headers of CUDA kernels, for g++ (15 s; without g++ nothing)"
+	@$(BIN)/python -c "$$FIRST_KERNEL" >/dev/null 2>&1 || true
 	@touch $@
 
 # Each person on the Hub has a user id that cannot write bytecode here: what is not compiled now would be compiled at every start.

@@ -22,10 +22,11 @@ ROOT = Path(__file__).resolve().parents[1]
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"))), None
 )
-# `make test-places` runs these folders, the groups that start a Hub, JupyterLab or dask, all that drives a browser,
-# and what uses the built site, a Jupyter kernel, or the nbgrader command, which starts a kernel for each submission.
+# `make test-places` runs these folders, the groups that start a Hub, JupyterLab or dask or kill graders, all that
+# drives a browser, and what uses the built site, a Jupyter kernel, or the nbgrader command, which starts a kernel
+# for each submission.
 PLACES_FOLDERS = ("tests/hub/", "tests/places/")
-PLACES_GROUPS = frozenset({"hub", "jupyterlab", "dask"})
+PLACES_GROUPS = frozenset({"hub", "jupyterlab", "dask", "kills"})
 PLACES_FIXTURES = frozenset({"site", "jupyter_kernel", "nbgrader"})
 # Without these Chromium looks for updates and sync servers, which a closed network refuses many times a second.
 PAGE_SECONDS = 300

@@ -47,8 +47,7 @@ def leaking(lab: Lab, registered: RegisteredLab, student: str, secret: str, rest
     return Result("job", lab.name, student, tuple(marks), failed, restarts=restarts)
 
 
-@pytest.mark.parametrize("name", lab_names(ROOT))
-@pytest.mark.parametrize("restarts", [0, 2])
+@pytest.mark.parametrize(("name", "restarts"), [(lab_names(ROOT)[0], 0), *((name, 2) for name in lab_names(ROOT))])
 def test_no_hidden_line_reaches_students(name: str, restarts: int) -> None:
     lab = read_lab(ROOT, name)
     secrets = hidden_lines(lab)
