@@ -100,9 +100,7 @@ def expect_close(
     if not off.any():
         note_pass(name)
         return
-    comparison = ArrayComparison(
-        actual=a, expected=e, difference=difference, allowed=np.asarray(allowed), off=off, scale=scale, format=format_
-    )
+    comparison = ArrayComparison(a, e, difference, np.asarray(allowed), off, scale if atol else 0.0, format_)
     worst = comparison.worst
     at = f" at [{', '.join(map(str, worst))}]" if worst else ""
     diagnosis = fault_behind(actual) or diagnose(comparison, lambda coarser: relative_tolerance(coarser, length))

@@ -26,7 +26,10 @@ def wrong(meaning: str, next_step: str) -> Diagnosis:
 
 @dataclass(frozen=True)
 class ArrayComparison:
-    """Two arrays of one shape, where they differ, and what was allowed. ``scale`` is the rms of ``expected``."""
+    """Two arrays of one shape, where they differ, and what was allowed.
+
+    ``scale`` is the rms of ``expected``, or 0 where an element may be off by no more than its own digits allow.
+    """
 
     actual: npt.NDArray[Any]
     expected: npt.NDArray[Any]

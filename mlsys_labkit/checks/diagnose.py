@@ -88,7 +88,10 @@ def _rounding(c: ArrayComparison, tolerance: Callable[[str], float]) -> Diagnosi
     if c.excess.max() <= _MARGIN:
         return Diagnosis("rounding", "close, and just over the tolerance", "sum in a wider dtype or in another order")
     coarser = _COARSER.get(c.format)
-    relative_error = float(np.max(c.difference / (np.abs(np.nan_to_num(c.expected)) + c.scale), initial=0.0))
+    size = np.abs(np.nan_to_num(c.expected)) + c.scale
+    size = np.where(size > 0, size, size.max(initial=0.0))  # nothing is small beside an expected 0 but by its company
+    ratios = np.divide(c.difference, size, out=np.where(c.off, np.inf, 0.0), where=size > 0)
+    relative_error = float(np.max(ratios, initial=0.0))
     cast = _cast(c) if c.actual.size >= _ENOUGH and relative_error < _HALF_PRECISION else ""
     if cast:
         return Diagnosis(

@@ -204,3 +204,15 @@ def test_expected_nan_and_inf_must_stand_in_place():
 def test_float16_subnormals_are_not_held_to_a_relative_error():
     x = np.array([3.3e-7, 1.7e-7])
     expect_close(x.astype(np.float16), x)
+
+
+@pytest.mark.parametrize("exact", [{"rtol": 0}, {"rtol": 0, "atol": 0}, {"rtol": 1e-6, "atol": 0}], ids=str)
+def test_a_small_element_beside_large_ones_is_judged_by_its_own_size(exact: dict[str, float]) -> None:
+    expected = np.array([3e-5, 7.0, 1e3, 2e4, 5e2])
+    with pytest.raises(CheckError) as caught:
+        expect_close(expected * [2, 1, 1, 1, 1], expected, **exact)
+    assert "rounding" not in str(caught.value).replace("more than rounding", "")
+    with pytest.raises(CheckError, match="rounding"):
+        expect_close(expected * (1 + 1e-7), expected, **exact | {"rtol": 0})
+    with pytest.raises(CheckError, match="rounding"):
+        expect_close(np.array([1e-9, 1.0]), np.array([0.0, 1.0]), **exact)
