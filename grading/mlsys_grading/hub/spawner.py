@@ -121,19 +121,20 @@ class LabSpawner(LocalProcessSpawner):  # type: ignore[misc]
         """Notify the Hub at the moment the server ends: the next to listen to the port would get its visitors."""
         with contextlib.suppress(ProcessLookupError):
             ended = os.pidfd_open(self.pid)
-            asyncio.get_running_loop().add_reader(ended, self._has_ended, ended)
+            asyncio.get_running_loop().add_reader(ended, self._has_ended, ended, self.pid)
 
-    def _has_ended(self, ended: int) -> None:
+    def _has_ended(self, ended: int, pid: int) -> None:
         loop = asyncio.get_running_loop()
         loop.remove_reader(ended)
         os.close(ended)
-        self._notifying = loop.create_task(self._notify())  # the loop keeps only a weak reference
+        self._notifying = loop.create_task(self._notify(pid))  # the loop keeps only a weak reference
 
-    async def _notify(self) -> None:
+    async def _notify(self, pid: int) -> None:
         spawner = self.user.spawners[self.name]  # this spawner, or the ProfileSpawner around it
         while spawner.pending:
             await asyncio.sleep(0.05)
-        await spawner.poll_and_notify()
+        if self.pid == pid:  # else the Hub itself has stopped it, and a person may be starting the next one
+            await spawner.poll_and_notify()
 
     def _chosen(self) -> ServerProfile:
         for profile in self.settings.profiles:
