@@ -54,8 +54,9 @@ def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen
         starting.start()
         yield result(made)
     finally:
-        starting.join()
-        if made.exception() is None:
+        if starting.ident is not None:
+            starting.join()
+        if made.done() and made.exception() is None:
             process = made.result()
             if process.poll() is None:
                 _kill(process)
