@@ -67,7 +67,7 @@ def _make_sources(root: Path) -> None:
     from mlsys_grading.lab import lab_names, read_labs
 
     names = lab_names(root) if (root / "solutions").is_dir() else []
-    missing = [name for name in names if not (root / "build/source" / name).is_dir()]
+    missing = [name for name in names if not (root / "build/source" / name / f"{name}.ipynb").is_file()]
     for lab in read_labs(root, missing) if missing else ():
         made = {name: content for name, content in outputs(lab).items() if name.startswith("build/source/")}
         print(f"The course gets {lab.name}: {len(write(root, made))} files in build/source", flush=True)
