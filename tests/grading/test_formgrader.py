@@ -87,6 +87,8 @@ def score(root: Path, student: str) -> tuple[float, bool]:
 
 
 def test_marks_are_seen_and_those_that_a_person_gives_survive_another_grading(browser: Any, tmp_path: Path) -> None:
+    from playwright.sync_api import expect
+
     root, home = tmp_path / "class", tmp_path / "home"
     home.mkdir()
     (root / "source" / LAB).mkdir(parents=True)
