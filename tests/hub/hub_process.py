@@ -9,9 +9,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -26,13 +28,16 @@ import psutil
 import pytest
 import requests
 
-from mlsys_grading.hub.ports import unused_port
+from mlsys_grading.hub.sockets import Sockets
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "binder" / "hub" / "jupyterhub_config.py"
 STUDENTS_PASSWORD = "a-password-for-all-students"
 INSTRUCTORS_PASSWORD = "a-password-for-all-instructors-of-the-course"
 PATIENCE_SECONDS = 600.0  # more than any step takes on a machine with twenty times its work; no test waits it out
+
+# The kernel hands out ports from here on. Reference: Linux, Documentation/networking/ip-sysctl.rst.
+_HANDED_OUT = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
 
 _T = TypeVar("_T")
 
@@ -115,7 +120,9 @@ def free_ports(count: int) -> list[int]:
     """Return ports that no process listens to, outside the range that the system hands out: they stay free."""
     found: set[int] = set()
     while len(found) < count:
-        found.add(unused_port())
+        with socket.socket() as trial, contextlib.suppress(OSError):
+            trial.bind(("127.0.0.1", random.SystemRandom().randrange(10_000, _HANDED_OUT)))
+            found.add(int(trial.getsockname()[1]))
     return list(found)
 
 
@@ -160,11 +167,11 @@ class Hub:
         if not self.command:
             as_root = [sys.executable, "-m", "jupyterhub", "-f", str(beside)]
             self.command = as_root if os.geteuid() == 0 else labkit("hub", str(self.settings))
-        self.port, hub_port, proxy_port = free_ports(3)
+        (self.port,) = free_ports(1)
         passwords = self.folder / "passwords"
         passwords.write_text(f"{STUDENTS_PASSWORD}\n{INSTRUCTORS_PASSWORD}\n")
         tables = {
-            "hub": f'port = {self.port}\nhub_port = {hub_port}\nproxy_port = {proxy_port}\nstate = "{self.state}"\n',
+            "hub": f'port = {self.port}\nstate = "{self.state}"\n',
             "login": f'kind = "shared-password"\npassword_file = "{passwords}"\n',
             "course": f"students = {list(self.students)}\ninstructors = {list(self.instructors)}\n"
             f'labs = "{self.labs}"\n',
@@ -245,6 +252,7 @@ class Hub:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         psutil.wait_procs(left, timeout=PATIENCE_SECONDS)
+        shutil.rmtree(Sockets.of(self.state).folder, ignore_errors=True)
 
     def servers(self) -> list[psutil.Process]:
         """Return the outermost process of each server, people's and the course's, also of an earlier Hub."""

@@ -29,11 +29,11 @@ from tests.hub.hub_process import free_ports
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a Hub runs on Linux")
 GPU = ServerProfile("gpu", "A GPU", gpus=1, device="gpu")
+SLURM = ServerProfile("job", "A job", "slurm")
 
 
 def settings(folder: Path, *profiles: ServerProfile, hub: dict[str, Any] | None = None, **more: Any) -> HubSettings:
-    port, hub_port, proxy_port = free_ports(3)
-    ports = {"port": port, "hub_port": hub_port, "proxy_port": proxy_port}
+    ports = dict(zip(("port", "hub_port"), free_ports(2), strict=True))
     return HubSettings(
         folder / "hub.toml",
         hub=HubTable(**ports | (hub or {})),
@@ -97,11 +97,24 @@ def test_missing_settings_file_is_a_finding(tmp_path: Path) -> None:
 def test_taken_port_names_its_process(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as holder:
         port = holder.getsockname()[1]
-        for key in ("port", "hub_port", "proxy_port"):
-            finding = found(check_all(settings(tmp_path, hub={key: port})), f"hub.{key}")
+        for key, address in (("port", "127.0.0.1"), ("hub_port", "0.0.0.0")):
+            finding = found(check_all(settings(tmp_path, SLURM, hub={key: port})), f"hub.{key}")
             assert finding.status == "broken"
-            assert f"port {port} of 127.0.0.1 is taken by process {os.getpid()}, python" in finding.detail
+            assert f"port {port} of {address} is taken by process {os.getpid()}, python" in finding.detail
             assert f"set another hub.{key}" in finding.mend
+
+
+def test_a_port_that_a_student_can_take_is_told(tmp_path: Path) -> None:
+    """Let somebody else take the port, and nobody the socket."""
+    given = settings(tmp_path)
+    told = found(check_all(given), "public port")
+    assert told.status == "absent"
+    assert f"ip_unprivileged_port_start={given.hub.port + 1}" in told.mend
+    with socket.create_server(("127.0.0.1", given.hub.port)):
+        pass  # the kernel lets any user do this
+    names = {each.name: each.status for each in check_all(settings(tmp_path, hub={"address": str(tmp_path / "s")}))}
+    assert names["hub.address"] == "ok"
+    assert not {"public port", "hub.port"} & set(names)
 
 
 def test_foreign_address_is_broken(tmp_path: Path) -> None:
@@ -364,14 +377,14 @@ def test_failing_check_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_doctor_prints_findings_and_exits_accordingly(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ports = dict(zip(("port", "hub_port", "proxy_port"), free_ports(3), strict=True))
+    (port,) = free_ports(1)
     path = tmp_path / "hub.toml"
-    path.write_text("[hub]\n" + "".join(f"{key} = {port}\n" for key, port in ports.items()))
+    path.write_text(f"[hub]\nport = {port}\n")
     monkeypatch.setattr(checks, "proxy_command", lambda: [sys.executable])
     monkeypatch.setattr(machine.time, "time", time.time)
     assert main(["doctor", "--hub", str(path)]) == 0
     assert "Ready: the Hub can start here." in capsys.readouterr().out
-    with socket.create_server(("127.0.0.1", ports["port"])):
+    with socket.create_server(("127.0.0.1", port)):
         assert main(["doctor", "--hub", str(path), "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     assert told["ready"] is False

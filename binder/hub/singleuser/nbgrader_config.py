@@ -16,6 +16,11 @@ c.Exchange.path_includes_course = True  # ~/mlsys/lab01_linear_algebra, so that 
 # The Hub lists the members of the course. The plugin asks it with the server's token, which other scripts lack.
 if "JUPYTERHUB_API_TOKEN" in os.environ:
     c.Authenticator.plugin_class = JupyterHubAuthPlugin
+# The plugin asks with requests, which alone cannot reach the Unix socket of a Hub on this machine.
+if os.environ.get("JUPYTERHUB_API_URL", "").startswith("http+unix:"):
+    import requests_unixsocket
+
+    requests_unixsocket.monkeypatch()
 
 # Validate runs the student's own notebook. nbgrader's 30 seconds per cell are too few when a class shares a machine.
 c.Execute.timeout = 120

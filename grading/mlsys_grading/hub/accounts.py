@@ -1,8 +1,9 @@
 """People of the Hub and their uids, on one machine and on Kubernetes.
 
-On one machine, a file in passwd(5) format in the state folder lists them. Every server sees it as ``/etc/passwd``. It
-is appended to and never replaced, so that a running server also sees people who come later: nbgrader asks for the owner
-of a submission by name.
+On one machine, a file in passwd(5) format in the state folder lists them. The course's service sees it as
+``/etc/passwd``. It is appended to and never replaced, so that the running service also sees people who come later:
+nbgrader asks for the owner of a submission by name. A person's server sees the machine's own accounts, that person and
+the course, and nobody else.
 
 Pods on Kubernetes have no passwd file in common: :func:`uid_of` computes the uid from the name. The Hub starts each
 server as this uid, and the course finds out by it who handed in a folder of the exchange. A Hub that has lost its
@@ -19,6 +20,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlsys_grading.files import write_atomic
 from mlsys_grading.hub.settings import NAME
 from mlsys_labkit.errors import LabkitError
 
@@ -83,6 +85,19 @@ class Accounts:
         rows = (line.split(":") for line in _lines(self.state / "passwd"))
         homes = self.state / "homes"
         return tuple(Person(row[0], int(row[2]), Path(row[5])) for row in rows if Path(row[5]).parent == homes)
+
+    def seen_by(self, *names: str) -> tuple[Path, Path]:
+        """Return a passwd(5) and a group(5) file with the machine's own accounts and the people called ``names``."""
+        seen = []
+        for kind in ("passwd", "group"):
+            path = self.state / "seen" / f"{names[0]}.{kind}"
+            path.parent.mkdir(exist_ok=True, mode=0o700)
+            rows = _system_lines(str(self.state / kind))
+            rows += [row for row in _lines(self.state / kind) if row.split(":")[0] in names and row not in rows]
+            write_atomic(path, "".join(row + "\n" for row in rows))
+            path.chmod(0o644)
+            seen.append(path)
+        return seen[0], seen[1]
 
     def _add(self, name: str) -> Person:
         passwd, group = self.state / "passwd", self.state / "group"

@@ -78,12 +78,22 @@ def ports(settings: HubSettings) -> Iterator[CheckResult]:
     hub = settings.hub
     kept = running(settings.state / "proxy.pid")
     ours = set(kept.cmdline()) if kept else set()
-    for key, address, port in (
-        ("port", hub.address, hub.port),
-        ("hub_port", "127.0.0.1", hub.hub_port),
-        ("proxy_port", "127.0.0.1", hub.proxy_port),
-    ):
-        if key != "hub_port" and str(port) in ours:
+    wanted = []
+    if hub.socket:
+        yield _writable("hub.address", hub.socket.parent, "hub.address")
+    else:
+        wanted.append(("port", hub.address, hub.port))
+        open_from = int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text())
+        if hub.port >= open_from:
+            problem = f"a student's program can take port {hub.port} at a moment when the proxy does not run"
+            mend = (
+                f"set hub.address to the path of a socket, or sysctl net.ipv4.ip_unprivileged_port_start={hub.port + 1}"
+            )
+            yield CheckResult("public port", "absent", problem, mend)
+    if any(profile.spawner == "slurm" for profile in settings.profiles):
+        wanted.append(("hub_port", "0.0.0.0", hub.hub_port))
+    for key, address, port in wanted:
+        if key == "port" and str(port) in ours:
             yield CheckResult(f"hub.{key}", "ok", f"{port}, where this Hub's proxy listens")
         else:
             problem = f"port {port} of {address} {why}" if (why := _not_free(address, port)) else ""

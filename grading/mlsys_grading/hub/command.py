@@ -82,7 +82,7 @@ def _start(settings: HubSettings) -> NoReturn:
             line = f"there is no jupyterhub_config.py beside {settings.file}; copy binder/hub there"
             raise LabkitError(line) from None
     first = f" (instructors' first passwords: {settings.state / 'first-passwords'})"
-    address = f"http://{settings.hub.address}:{settings.hub.port}"
+    address = settings.hub.socket or settings.hub.url
     print(f"The Hub is at {address}{first if settings.login.kind == 'native' else ''}", flush=True)
     print("Ctrl-C ends the Hub alone; servers go on. To end all of it: labkit hub --stop", flush=True)
     os.environ["MLSYS_HUB_SETTINGS"] = str(settings.file)

@@ -15,12 +15,16 @@ from mlsys_grading.hub import checks
 from mlsys_grading.hub.course import configure_course
 from mlsys_grading.hub.front_page import configure_front_page
 from mlsys_grading.hub.login import configure_login
+from mlsys_grading.hub.logout import ending_sessions
 from mlsys_grading.hub.profiles import configure_profiles
 from mlsys_grading.hub.proxy import KeptProxy, proxy_command
 from mlsys_grading.hub.running import claim
 from mlsys_grading.hub.settings import HubSettings
-from mlsys_grading.hub.spawner import entering
+from mlsys_grading.hub.sockets import Sockets, url
+from mlsys_grading.hub.spawner import server_command
 from mlsys_labkit.errors import LabkitError
+
+_COOKIE_SECONDS = 12 * 3600  # of the token in the cookie of a server or of the course; the Hub then gives a new one
 
 
 def configure(c: Any, settings: HubSettings) -> None:
@@ -34,12 +38,18 @@ def configure(c: Any, settings: HubSettings) -> None:
         if finding.status == "broken":
             raise LabkitError(f"{finding.detail}; {finding.mend}")
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.prefix, "bin")), os.environ.get("PATH", os.defpath)])
-    hub = settings.hub
-    c.JupyterHub.bind_url = f"http://{hub.address}:{hub.port}"
+    hub, sockets = settings.hub, Sockets.of(state)
+    sockets.prepare()
+    c.JupyterHub.bind_url = hub.url
+    c.JupyterHub.subdomain_host = hub.domain
+    c.JupyterHub.oauth_token_expires_in = _COOKIE_SECONDS
     has_jobs = any(profile.spawner == "slurm" for profile in settings.profiles)
-    c.JupyterHub.hub_bind_url = f"http://{'0.0.0.0' if has_jobs else '127.0.0.1'}:{hub.hub_port}"
-    if has_jobs:  # jobs report to the Hub from other machines
+    if has_jobs:  # they report to the Hub from other machines
+        c.JupyterHub.hub_bind_url = f"http://0.0.0.0:{hub.hub_port}"
         c.JupyterHub.hub_connect_url = f"http://{socket.getfqdn()}:{hub.hub_port}"
+    else:
+        c.JupyterHub.hub_bind_url = c.JupyterHub.hub_connect_url = url(sockets.hub)
+        c.JupyterHub.hub_socket_mode = 0o666  # every server reports to the Hub
     c.JupyterHub.db_url = f"sqlite:///{state}/jupyterhub.sqlite"
     c.JupyterHub.cookie_secret_file = str(state / "cookie_secret")
     # Servers and proxy go on when the Hub ends: its successor finds the servers by pid, and the proxy by its pid file.
@@ -49,12 +59,15 @@ def configure(c: Any, settings: HubSettings) -> None:
     # The proxy outlives the Hub. With the Hub's output open, it would keep the readers of that output waiting.
     to_log = f'exec "$0" "$@" >>{shlex.quote(str(state / "logs/proxy.log"))} 2>&1'
     c.ConfigurableHTTPProxy.command = ["/bin/sh", "-c", to_log, *proxy_command()]
-    c.ConfigurableHTTPProxy.api_url = f"http://127.0.0.1:{hub.proxy_port}"
+    c.ConfigurableHTTPProxy.api_url = url(sockets.proxy)
+    if hub.socket:
+        c.ConfigurableHTTPProxy.command_umask = 0  # the server with the certificate, another user, connects to it
     c.ConfigurableHTTPProxy.pid_file = str(state / "proxy.pid")
     c.ConfigurableHTTPProxy.auth_token = _secret(state / "proxy_token")
     _configure_servers(c, settings)
     configure_profiles(c, settings)
     configure_login(c, settings)
+    c.JupyterHub.authenticator_class = ending_sessions(c.JupyterHub.authenticator_class)
     configure_front_page(c, settings)
     configure_course(c, settings)
     _configure_idle(c, settings)
@@ -62,7 +75,7 @@ def configure(c: Any, settings: HubSettings) -> None:
 
 def _configure_servers(c: Any, settings: HubSettings) -> None:
     c.LabSpawner.settings = settings
-    c.LabSpawner.cmd = entering("jupyterhub-singleuser")
+    c.LabSpawner.cmd = server_command()
     c.Spawner.env_keep = ["PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "VIRTUAL_ENV"]
     c.Spawner.default_url = "/lab"
     c.Spawner.notebook_dir = "~"
@@ -77,25 +90,14 @@ def _configure_servers(c: Any, settings: HubSettings) -> None:
 
 
 def _configure_idle(c: Any, settings: HubSettings) -> None:
-    """Make each server end its own idle kernels, then itself: the Hub cannot see if a cell is running.
-
-    jupyterhub-idle-culler goes by activity, and a cell that computes in silence has none. It serves ``max_hours``
-    alone, which spares no server.
-    """
-    idle, day = settings.idle, 86_400
+    """Make each server end its own idle kernels, then itself: the Hub cannot see if a cell is running."""
+    idle = settings.idle
     seconds = max(1, round(60 * idle.minutes)) if idle.minutes else 0
     check = max(1, round(60 * idle.check_minutes))
     c.Spawner.environment |= {"MLSYS_HUB_IDLE_SECONDS": str(seconds)}
     if seconds:
         c.Spawner.args += [f"--ServerApp.shutdown_no_activity_timeout={seconds}"]
         c.Spawner.args += [f"--MappingKernelManager.cull_interval={check}"]
-    if idle.max_hours:
-        most = round(3600 * idle.max_hours)
-        command = [sys.executable, "-m", "jupyterhub_idle_culler", f"--timeout={max(most, 7 * day)}"]
-        command += [f"--max-age={most}", f"--cull-every={check}"]
-        c.JupyterHub.services += [{"name": "max-hours", "command": command}]
-        scopes = ["list:users", "read:users:activity", "read:servers", "delete:servers"]
-        c.JupyterHub.load_roles += [{"name": "max-hours", "scopes": scopes, "services": ["max-hours"]}]
 
 
 def _prepare_state(settings: HubSettings) -> Path:

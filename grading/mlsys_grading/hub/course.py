@@ -20,9 +20,9 @@ from typing import Any
 
 from mlsys_grading.files import named, write_atomic
 from mlsys_grading.hub.accounts import Accounts
-from mlsys_grading.hub.ports import unused_port
 from mlsys_grading.hub.settings import HubSettings
-from mlsys_grading.hub.spawner import entering, entry_for
+from mlsys_grading.hub.sockets import Sockets, url
+from mlsys_grading.hub.spawner import entry_for, server_command
 from mlsys_labkit.errors import LabkitError
 
 # Modes of folders in the exchange, of which nbgrader checks the last nine bits. The sticky bit keeps students from
@@ -62,10 +62,11 @@ class Course:
     instructors: tuple[str, ...]
     students: tuple[str, ...] = ()
 
-    def prepare(self, uid: int, gid: int, sources: Path) -> None:
+    def prepare(self, uid: int, gid: int, sources: Path, released: Path | None = None) -> None:
         """Make both folders, owned by ``uid``, and copy labs that the course lacks. Files that are there stay.
 
-        ``sources`` has the output of ``labkit build``, ``LAB/LAB.ipynb``. Raises OSError that names the file or folder.
+        ``sources`` has the output of ``labkit build``, ``LAB/LAB.ipynb``; ``released`` has the students' versions, and
+        puts them into the exchange. Raises OSError that names the file or folder.
         """
         for name, mode in _MODES.items():
             folder = self.exchange / name.format(self.name)
@@ -79,10 +80,11 @@ class Course:
             with named(folder):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for lab in sorted(sources.glob("*/*.ipynb")):
-            to = self.folder / "source" / lab.parent.name
-            if not to.exists():
-                shutil.copytree(lab.parent, to)
-                made += [to, *to.rglob("*")]
+            name = lab.parent.name
+            made += _copy(lab.parent, self.folder / "source" / name)
+            if released and (released / name).is_dir():
+                made += _copy(released / name, self.folder / "release" / name)  # formgrader looks there
+                made += _copy(released / name, self.exchange / self.name / "outbound" / name)
         if not (config := self.folder / "nbgrader_config.py").exists():
             write_atomic(config, _CONFIG.format(self.name))
             made.append(config)
@@ -119,19 +121,18 @@ class Course:
         return {"MLSYS_HUB_COURSE": self.name, "MLSYS_HUB_EXCHANGE": str(self.exchange)}
 
     def service(
-        self, command: Sequence[str], port: int, config_path: Sequence[Path], environment: Mapping[str, str]
+        self, command: Sequence[str], config_path: Sequence[Path], environment: Mapping[str, str]
     ) -> dict[str, Any]:
-        """Return an entry of ``JupyterHub.services``.
+        """Return an entry of ``JupyterHub.services``; its ``url`` is a placeholder for the socket of the course's uid.
 
         Args:
-            command: changes to the course's uid and starts ``jupyterhub-singleuser``.
-            port: port of 127.0.0.1 for the server.
+            command: changes to the course's uid and starts the server.
             config_path: folders for ``JUPYTER_CONFIG_PATH``; the first has precedence.
             environment: further variables, such as HOME.
         """
         return {
             "name": self.name,
-            "url": f"http://127.0.0.1:{port}",
+            "url": "http://127.0.0.1",
             "command": list(command),
             "cwd": str(self.folder),
             "environment": {
@@ -168,29 +169,50 @@ def configure_course(c: Any, settings: HubSettings) -> None:
     table, state = settings.course, settings.state.resolve()
     exchange = settings.exchange_folder.resolve()
     course = Course(table.id, state / "course", exchange, table.instructors, table.students)
-    grader = Accounts(state).person(f"grader-{table.id}")
+    grader = Accounts(state).person(settings.grader)
     try:
-        course.prepare(grader.uid, grader.uid, settings.base / "build" / "source")
+        released = settings.labs if table.release else None
+        course.prepare(grader.uid, grader.uid, settings.base / "build" / "source", released)
     except OSError as error:
         raise LabkitError(
             f"{error.filename}: {error.strerror}; the course and its exchange need it: mend it, or name other folders "
             f"as hub.state and exchange.folder in {settings.file}"
         ) from None
     entry = entry_for(settings, grader)
-    entry = replace(entry, cwd=str(course.folder), shown=(*entry.shown, str(course.folder)), handed_out=())
+    everyone = [(str(state / name), f"/etc/{name}") for name in ("passwd", "group")]  # nbgrader asks who handed in
+    placed = (*(pair for pair in entry.placed if pair[1] == "/tmp"), *everyone)
+    shown = (*entry.shown, str(course.folder))
+    entry = replace(entry, cwd=str(course.folder), shown=shown, placed=placed, handed_out=())
     write_atomic(state / "course.entry", entry.to_json())
     more = grader.variables() | {"JUPYTER_RUNTIME_DIR": "/tmp/jupyter-runtime"}
+    if c.JupyterHub.hub_bind_url == (hub := url(Sockets.of(state).hub)):  # JupyterHub would send it to a port
+        api = f"{hub}/hub/api"
+        more |= {"JUPYTERHUB_API_URL": api, "JUPYTERHUB_ACTIVITY_URL": f"{api}/users/{course.name}/activity"}
     # The command opens its own standard input, and ends with the Hub even if that is killed.
-    server = entering("jupyterhub-singleuser", "--KernelManager.transport=ipc")
+    server = server_command("--KernelManager.transport=ipc")
     command = ["sh", "-c", 'exec setpriv --pdeathsig TERM "$@" < "$0"', str(state / "course.entry"), *server]
     config_path = [settings.singleuser / "course", settings.singleuser]
-    c.JupyterHub.services = [course.service(command, unused_port(), config_path, more)]
+    c.JupyterHub.services = [course.service(command, config_path, more)]
+    c.KeptProxy.service_sockets = {course.name: str(Sockets.of(state).server(grader.uid))}
     _forget_others(state / "jupyterhub.sqlite", course, settings.hub.admins)
     c.JupyterHub.load_groups = course.groups()
     c.JupyterHub.load_roles = course.roles()
     c.Authenticator.blocked_users = {grader.name}
     c.Spawner.environment |= course.environment()
     c.Spawner.pre_spawn_hook = course.enrol()
+
+
+def _copy(folder: Path, to: Path) -> list[Path]:
+    """Copy ``folder``, readable by everybody, unless ``to`` exists. Return what was made."""
+    if to.exists():
+        return []
+    to.parent.mkdir(exist_ok=True)
+    ignored = shutil.ignore_patterns("__pycache__", ".*")
+    shutil.copytree(folder, to, ignore=ignored, copy_function=shutil.copyfile)
+    made = [to, *to.rglob("*")]
+    for path in made:
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    return [to.parent, *made]
 
 
 def _forget_others(database: Path, course: Course, admins: Sequence[str]) -> None:

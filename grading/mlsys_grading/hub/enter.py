@@ -15,15 +15,18 @@ import os
 import select
 import shutil
 import signal
+import socket
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from mlsys_grading.hub import sockets
 from mlsys_grading.sandbox import kernel
 
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_END_SECONDS = 30
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,8 @@ class Entry:
         placed: pairs (source, target): ``target`` shows ``source``.
         handed_out: pairs (folder, target): each folder in ``folder`` is copied into ``target``, unless it is there.
         closed: device files that cannot be opened.
+        socket: path of the Unix socket that the command gets as its file descriptor 3; "": none.
+        most_seconds: after which the command is ended; 0: never.
     """
 
     uid: int
@@ -48,6 +53,8 @@ class Entry:
     placed: tuple[tuple[str, str], ...] = ()
     handed_out: tuple[tuple[str, str], ...] = ()
     closed: tuple[str, ...] = ()
+    socket: str = ""
+    most_seconds: int = 0
 
     def to_json(self) -> bytes:
         return json.dumps(asdict(self)).encode()
@@ -73,17 +80,18 @@ def main() -> NoReturn:
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     command = sys.argv[1:]
+    listening = sockets.listen(Path(entry.socket)) if entry.socket else None  # the person may not enter its folder
     kernel.unshare(kernel.NEW_MOUNT | kernel.NEW_PID | kernel.NEW_IPC)
-    _watch(lambda: _first(entry, command))
+    _watch(lambda: _first(entry, listening, command), listening, entry.most_seconds)
 
 
-def _first(entry: Entry, command: list[str]) -> NoReturn:
+def _first(entry: Entry, listening: socket.socket | None, command: list[str]) -> NoReturn:
     """Run as process 1 of the pid namespace."""
     _arrange(entry)
-    _watch(lambda: _become(entry, command))
+    _watch(lambda: _become(entry, listening, command), listening)
 
 
-def _become(entry: Entry, command: list[str]) -> NoReturn:
+def _become(entry: Entry, listening: socket.socket | None, command: list[str]) -> NoReturn:
     os.setgroups([])
     os.setresgid(entry.gid, entry.gid, entry.gid)
     os.setresuid(entry.uid, entry.uid, entry.uid)
@@ -92,11 +100,17 @@ def _become(entry: Entry, command: list[str]) -> NoReturn:
     os.chdir(entry.cwd)
     for folder, where in entry.handed_out:
         hand_out(Path(folder), Path(where))
+    if listening:
+        sockets.hand_down(listening)
     os.execvp(command[0], command)
 
 
-def _watch(child: Callable[[], Any]) -> NoReturn:
-    """Fork ``child``, pass signals on to it, reap every process that ends, and exit with the child's status."""
+def _watch(child: Callable[[], Any], listening: socket.socket | None, most_seconds: int = 0) -> NoReturn:
+    """Fork ``child``, pass signals on to it, reap every process that ends, and exit with the child's status.
+
+    The child alone keeps ``listening``: after its end nobody is to wait for an answer. After ``most_seconds`` it is
+    ended, by force if it does not end itself.
+    """
     signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
     alive, held = os.pipe()
     pid = os.fork()
@@ -113,8 +127,12 @@ def _watch(child: Callable[[], Any]) -> NoReturn:
             print(f"the server cannot start: {error}", file=sys.stderr, flush=True)
         finally:
             os._exit(1)
+    if listening:
+        listening.close()
     for number in _FORWARDED:
         signal.signal(number, lambda got, _frame: _pass_on(pid, got))
+    signal.signal(signal.SIGALRM, lambda *_: _end(pid))
+    signal.alarm(most_seconds)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
     while True:
         gone, status = os.wait()
@@ -126,6 +144,12 @@ def _watch(child: Callable[[], Any]) -> NoReturn:
 def _pass_on(pid: int, number: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
+
+
+def _end(pid: int) -> None:
+    _pass_on(pid, signal.SIGTERM)
+    signal.signal(signal.SIGALRM, lambda *_: _pass_on(pid, signal.SIGKILL))
+    signal.alarm(_END_SECONDS)
 
 
 def _arrange(entry: Entry) -> None:

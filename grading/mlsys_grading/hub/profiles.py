@@ -9,7 +9,7 @@ from traitlets import Dict, List
 from wrapspawner import WrapSpawner
 
 from mlsys_grading.hub.settings import HubSettings, ServerProfile
-from mlsys_grading.hub.spawner import LabSpawner, entering, refused
+from mlsys_grading.hub.spawner import LabSpawner, refused, server_command
 from mlsys_labkit.errors import LabkitError
 
 _FORM = "<fieldset><legend>What kind of server?</legend>{choices}</fieldset>"
@@ -64,7 +64,7 @@ class ProfileSpawner(WrapSpawner):  # type: ignore[misc]
         else:
             # The child takes every other trait that both classes have from this spawner, also cmd.
             self.child_class = LabSpawner
-            self.child_config = {"profile": slug, "cmd": entering("jupyterhub-singleuser")}
+            self.child_config = {"profile": slug, "cmd": server_command()}
 
 
 def configure_profiles(c: Any, settings: HubSettings) -> None:

@@ -6,13 +6,15 @@ import shutil
 import sys
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import psutil
+from jupyterhub import orm
 from jupyterhub.objects import Server
 from jupyterhub.proxy import ConfigurableHTTPProxy
 from jupyterhub.utils import url_path_join
 from tornado.ioloop import PeriodicCallback
+from traitlets import Dict, Unicode
 
 from mlsys_labkit.errors import LabkitError
 
@@ -45,14 +47,22 @@ def running(pid_file: Path) -> _Kept | None:
 class KeptProxy(ConfigurableHTTPProxy):  # type: ignore[misc]
     """The configurable-http-proxy that an earlier Hub has started, if it serves the same addresses; else a new one."""
 
+    service_sockets = Dict(Unicode(), config=True, help="name of a service: the Unix socket that it listens at")
+
     async def start(self) -> None:
         process: Any = running(Path(self.pid_file))
         public, api = urlsplit(self.public_url), urlsplit(self.api_url)
-        asked = {str(public.hostname), str(public.port), str(api.port), url_path_join(self.hub.url, "error")}
-        if process is not None and asked <= set(process.cmdline()):
+        names = [Path(unquote(each.netloc)) for each in (public, api) if each.scheme == "http+unix"]
+        asked = {*map(str, names), url_path_join(self.hub.url, "error")}
+        asked |= {str(public.hostname), str(public.port)} if public.scheme == "http" else set()
+        self._reach_services()
+        words = set(process.cmdline()) if process is not None else set()
+        if asked <= words and ("--host-routing" in words) == bool(self.app.subdomain_host):
             self.log.info("The proxy runs already: process %i", process.pid)
             self.proxy_process = process
         else:
+            for name in names:  # left by a proxy that was killed: the next could not listen there
+                name.unlink(missing_ok=True)
             try:
                 await super().start()
                 return
@@ -62,6 +72,13 @@ class KeptProxy(ConfigurableHTTPProxy):  # type: ignore[misc]
             await Server.from_url(self.api_url).wait_up(_START_SECONDS)
         self._check_running_callback = PeriodicCallback(self.check_running, 1e3 * self.check_running_interval)
         self._check_running_callback.start()
+
+    def _reach_services(self) -> None:
+        """Replace the addresses of services by their sockets: the settings of JupyterHub accept none."""
+        for name, path in self.service_sockets.items():
+            server = orm.Service.find(self.app.db, name).server
+            server.proto, server.ip, server.port = "http+unix", quote(path, safe=""), 80
+        self.app.db.commit()
 
 
 def proxy_command() -> list[str]:

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import shutil
 import signal
 import sqlite3
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import psutil
 
 from mlsys_grading import processes
 from mlsys_grading.hub.proxy import running
+from mlsys_grading.hub.sockets import Sockets
 from mlsys_labkit.errors import LabkitError
 
 _claimed: dict[Path, IO[str]] = {}
@@ -49,6 +51,7 @@ def stop(state: Path, seconds: float) -> str:
     kept = running(state / "proxy.pid")
     proxy = [kept] if kept else []
     _end(proxy, seconds)
+    shutil.rmtree(Sockets.of(state).folder, ignore_errors=True)
     return f"{len(hub)} Hub, {len(servers)} servers, {len(proxy)} proxy"
 
 

@@ -9,10 +9,12 @@ from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from mlsys_grading.hub import sockets
 from mlsys_labkit.errors import LabkitError
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}")
 _DEVICES = re.compile(r"(gpu|mig-\d+g\.\d+gb)?")
+_ORIGINS = re.compile(r"(https?://[a-z0-9-]+(\.[a-z0-9-]+)+(:\d+)?)?")
 _NAMED = "lower-case letters, digits and . _ - (at most 32)"
 
 
@@ -47,6 +49,10 @@ _PORT = _whole(1, 65535)
 _NAME = _check(_NAMED, _is_name)
 _NAMES = _check(f"a list of names in {_NAMED}", lambda value: type(value) is list and all(map(_is_name, value)))
 _TEXTS = _check("a list of texts", lambda value: type(value) is list and all(map(_is_text, value)))
+_DOMAIN = _check(
+    "'', or a name such as 'https://hub.example.edu'",
+    lambda value: type(value) is str and bool(_ORIGINS.fullmatch(value)),
+)
 _DEVICE = _check(
     "'', 'gpu' or a MIG slice such as 'mig-1g.10gb'",
     lambda value: type(value) is str and bool(_DEVICES.fullmatch(value)),
@@ -55,7 +61,10 @@ _DEVICE = _check(
 
 @dataclass(frozen=True)
 class HubTable:
-    """Addresses of the Hub, and its state folder. Only this machine uses ``hub_port`` and ``proxy_port``.
+    """Addresses of the Hub, and its state folder. Slurm jobs alone use ``hub_port``.
+
+    ``address`` is that of the public ``port``, or the path of a Unix socket that takes the port's place. With a
+    ``domain``, such as "https://hub.example.edu", each server has a name of its own below it.
 
     ``admins`` may start, stop and open every server. Instructors need none of that to teach and to grade.
     """
@@ -63,9 +72,19 @@ class HubTable:
     address: str = field(default="127.0.0.1", metadata=_FILLED)
     port: int = field(default=8000, metadata=_PORT)
     hub_port: int = field(default=8081, metadata=_PORT)
-    proxy_port: int = field(default=8001, metadata=_PORT)
+    domain: str = field(default="", metadata=_DOMAIN)
     state: str = field(default="build/hub", metadata=_FILLED)
     admins: tuple[str, ...] = field(default=(), metadata=_NAMES)
+
+    @property
+    def socket(self) -> Path | None:
+        """The public Unix socket, if there is one."""
+        return Path(self.address) if self.address.startswith("/") else None
+
+    @property
+    def url(self) -> str:
+        """The public address, as JupyterHub and its proxy write it."""
+        return sockets.url(self.socket) if self.socket else f"http://{self.address}:{self.port}"
 
 
 @dataclass(frozen=True)
@@ -89,12 +108,16 @@ class LoginTable:
 
 @dataclass(frozen=True)
 class CourseTable:
-    """The course. With no ``students``, everyone who may log in is one. Everyone gets a copy of ``labs``."""
+    """The course. With no ``students``, everyone who may log in is one. Everyone gets a copy of ``labs``.
+
+    With ``release``, every lab can be handed in from the first start; else after an instructor releases it.
+    """
 
     id: str = field(default="mlsys", metadata=_NAME)
     instructors: tuple[str, ...] = field(default=("instructor",), metadata=_NAMES)
     students: tuple[str, ...] = field(default=(), metadata=_NAMES)
     labs: str = field(default="labs", metadata=_FILLED)
+    release: bool = field(default=True, metadata=_check("true or false", lambda value: type(value) is bool))
 
 
 @dataclass(frozen=True)
@@ -175,6 +198,11 @@ class HubSettings:
         return frozenset({*self.course.instructors, *self.hub.admins})
 
     @property
+    def grader(self) -> str:
+        """The name of the course's own account, as which no one logs in."""
+        return f"grader-{self.course.id}"
+
+    @property
     def exchange_folder(self) -> Path:
         return self.base / self.exchange.folder if self.exchange.folder else self.state / "exchange"
 
@@ -247,9 +275,8 @@ def _table(kind: type, key: str, plain: Any) -> Any:
 def _check_agreement(settings: HubSettings) -> None:
     """Raise _WrongError if settings contradict one another."""
     hub, login, course = settings.hub, settings.login, settings.course
-    ports = [hub.port, hub.hub_port, hub.proxy_port]
-    if len(set(ports)) < 3:
-        raise _WrongError("hub.port", "three different ports in port, hub_port and proxy_port", ports)
+    if hub.port == hub.hub_port:
+        raise _WrongError("hub.port", "a port other than hub_port", hub.port)
     if not course.instructors:
         raise _WrongError("course.instructors", "at least one name", [])
     if both := settings.staff & set(course.students):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from jupyterhub.spawner import LocalProcessSpawner, SpawnException
+from jupyterhub.utils import url_path_join, wait_for_http_server
 from traitlets import Instance, Integer, Unicode
 
 import mlsys_grading
@@ -21,8 +22,8 @@ from mlsys_grading.hub import limits
 from mlsys_grading.hub.accounts import Accounts, Person
 from mlsys_grading.hub.devices import Devices
 from mlsys_grading.hub.enter import Entry
-from mlsys_grading.hub.ports import listeners, unused_port
 from mlsys_grading.hub.settings import HubSettings, ServerProfile
+from mlsys_grading.hub.sockets import Sockets, url
 from mlsys_labkit.errors import LabkitError
 
 
@@ -31,8 +32,17 @@ def entering(*command: str) -> list[str]:
     return [sys.executable, "-I", "-m", "mlsys_grading.hub.enter", *command]
 
 
+def server_command(*arguments: str) -> list[str]:
+    """Return the command line of a server of the Hub, given an :class:`Entry` on its standard input."""
+    # -P: a file "socket.py" in the person's home is none of the server's modules.
+    return entering(sys.executable, "-P", "-m", "mlsys_grading.hub.singleuser", *arguments)
+
+
 def entry_for(settings: HubSettings, person: Person) -> Entry:
-    """Describe the view of ``person``: the machine, their home, the exchange; of the checkout, the kit and the labs."""
+    """Describe the view of ``person``: the machine, their home, the exchange; of the checkout, the kit and the labs.
+
+    The server of the person gets its own socket.
+    """
     private = settings.state / "tmp" / person.name
     private.parent.mkdir(exist_ok=True, mode=0o700)
     private.mkdir(exist_ok=True)
@@ -40,10 +50,12 @@ def entry_for(settings: HubSettings, person: Person) -> Entry:
     private.chmod(0o700)
     kit = [Path(package.__file__).parent for package in (mlsys_labkit, mlsys_grading) if package.__file__]
     python = [Path(sys.prefix), Path(sys.base_prefix)]
-    shown = [*python, *kit, settings.singleuser, settings.labs, person.home, settings.exchange_folder]
+    sockets = Sockets.of(settings.state)
+    shown = [*python, *kit, settings.singleuser, settings.labs, person.home, settings.exchange_folder, sockets.folder]
     checkout = Path(mlsys_grading.__file__).parents[2]  # if this package is in one: it holds the solutions
     hidden = [settings.base, settings.state, *([checkout] if (checkout / "solutions").is_dir() else [])]
-    placed = {"/etc/passwd": settings.state / "passwd", "/etc/group": settings.state / "group", "/tmp": private}
+    passwd, group = Accounts(settings.state).seen_by(person.name, settings.grader)
+    placed = {"/etc/passwd": passwd, "/etc/group": group, "/tmp": private}
     return Entry(
         uid=person.uid,
         gid=person.uid,
@@ -52,6 +64,7 @@ def entry_for(settings: HubSettings, person: Person) -> Entry:
         shown=tuple(str(path) for path in shown if path.exists()),
         placed=tuple((str(source), target) for target, source in placed.items()),
         handed_out=((str(settings.labs), str(person.home / settings.course.id)),) if settings.labs.is_dir() else (),
+        socket=str(sockets.server(person.uid)),
     )
 
 
@@ -75,13 +88,14 @@ class LabSpawner(LocalProcessSpawner):  # type: ignore[misc]
     def make_preexec_fn(self, name: str) -> None:
         """Return None: the process itself becomes the person, see mlsys_grading.hub.enter."""
 
-    async def start(self) -> tuple[str, int]:
+    async def start(self) -> str:
         devices = Devices(self.settings.state)
         try:
             profile = self._chosen()
             self._leased = await asyncio.to_thread(devices.lease, self.user.name, profile.device)
             entry = entry_for(self.settings, Accounts(self.settings.state).person(self.user.name))
-            entry = replace(entry, closed=await asyncio.to_thread(devices.hidden_from, self.user.name))
+            closed = await asyncio.to_thread(devices.hidden_from, self.user.name)
+            entry = replace(entry, closed=closed, most_seconds=round(3600 * self.settings.idle.max_hours))
             self.mem_limit, self.cpu_limit = _bounds(profile).memory_bytes or None, profile.cpus or None
             return await self._start(entry, profile)
         except BaseException as error:
@@ -90,14 +104,13 @@ class LabSpawner(LocalProcessSpawner):  # type: ignore[misc]
                 raise refused(error) from None
             raise
 
-    async def _start(self, entry: Entry, profile: ServerProfile) -> tuple[str, int]:
-        self.port = unused_port()
+    async def _start(self, entry: Entry, profile: ServerProfile) -> str:
         ours, theirs = os.pipe()
         with open(theirs, "wb") as pipe:
             try:
                 with open(self.settings.state / "logs" / f"{self.user.name}.log", "wb") as log:
                     self.popen_kwargs = {"stdin": ours, "stdout": log, "stderr": log, "cwd": "/"}
-                    url: tuple[str, int] = await super().start()
+                    await super().start()
             finally:
                 os.close(ours)
             self.born = processes.birth(self.pid)
@@ -105,20 +118,25 @@ class LabSpawner(LocalProcessSpawner):  # type: ignore[misc]
             Devices(self.settings.state).started(self.user.name, self.pid)
             pipe.write(entry.to_json())  # the process waits for this before it begins
         self._notify_when_it_ends()
-        await self._until_it_listens(entry.uid)
-        return url
+        address = url(Path(entry.socket))
+        await self._until_it_answers(url_path_join(address, self.server.base_url, "api"))
+        return address
 
-    async def _until_it_listens(self, uid: int) -> None:
-        """Wait until the server listens to its port. Raises LabkitError if another user does: the Hub trusts it."""
-        while processes.birth(self.pid) == self.born:
-            if found := listeners(self.port):
-                if found != {uid}:
-                    raise LabkitError(f"user ids {found} took port {self.port} before the server; start it again")
-                return
-            await asyncio.sleep(0.05)
+    async def _until_it_answers(self, address: str) -> None:
+        """Wait for the server's first answer. Raises LabkitError, with the end of its log, if it ends before that."""
+        answer = asyncio.ensure_future(wait_for_http_server(address, self.start_timeout))
+        try:
+            while not (await asyncio.wait({answer}, timeout=0.2))[0]:
+                if processes.birth(self.pid) != self.born:
+                    log = self.settings.state / "logs" / f"{self.user.name}.log"
+                    last = log.read_text(errors="replace").strip().splitlines()[-1:]
+                    raise LabkitError(f"the server ended while it started: {' '.join(last)}")
+            await answer
+        finally:
+            answer.cancel()
 
     def _notify_when_it_ends(self) -> None:
-        """Notify the Hub at the moment the server ends: the next to listen to the port would get its visitors."""
+        """Notify the Hub at the moment the server ends, so that its page offers a new one."""
         with contextlib.suppress(ProcessLookupError):
             ended = os.pidfd_open(self.pid)
             asyncio.get_running_loop().add_reader(ended, self._has_ended, ended, self.pid)

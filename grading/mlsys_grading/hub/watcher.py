@@ -28,7 +28,7 @@ LOOK_SECONDS = 0.5
 _END_SECONDS = 10.0
 _MOST = 1000
 _SOONER = 500  # what the kernel adds, of 1000, when it looks for a process to end: kernels go before their server
-_SERVER_PROGRAMS = ("jupyterhub-singleuser", "jupyter-lab")
+_SERVER_PROGRAMS = ("mlsys_grading.hub.singleuser", "jupyter-lab")
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def _main_processes(pid: int) -> list[int]:
 def _is_server(pid: int) -> bool:
     with suppress(OSError):
         words = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
-        return any(os.path.basename(word).startswith(_SERVER_PROGRAMS) for word in words[:3])
+        return any(os.path.basename(word).startswith(_SERVER_PROGRAMS) for word in words[:4])
     return False
 
 

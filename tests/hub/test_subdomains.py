@@ -1,0 +1,42 @@
+"""A name for each server: no page of a person's notebook has the origin of the Hub, in a real browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.hub.hub_process import PATIENCE_SECONDS, STUDENTS_PASSWORD, Hub, free_ports, needs_hub
+
+pytestmark = [needs_hub, pytest.mark.browser, pytest.mark.xdist_group("hub"), pytest.mark.timeout(900)]
+
+# What a script in a notebook's output can try. Each answer is the status, or the name of the exception.
+ASK = """async (address) => {
+    try { return (await fetch(address, {credentials: "include"})).status } catch (error) { return error.name }
+}"""
+
+
+def test_a_page_of_a_server_has_not_the_origin_of_the_hub(browser: Any, tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    public = f"http://hub.localhost:{port}"  # browsers resolve names below localhost by themselves
+    more = f'[hub]\nstate = "{tmp_path}/home/state"\nport = {port}\ndomain = "{public}"\n'
+    hub = Hub(tmp_path, more=more)
+    hub.port = port
+    with hub:
+        page = browser.new_context().new_page()
+        page.set_default_timeout(1e3 * PATIENCE_SECONDS)
+        page.goto(f"{public}/hub/login?next=/hub/home")
+        page.fill("#username_input", "ada")
+        page.fill("#password_input", STUDENTS_PASSWORD)
+        page.click("#login_submit")
+        page.wait_for_url("**/hub/home")
+        assert page.evaluate(ASK, f"{public}/hub/token") == 200, "the Hub's own page may ask"
+        page.goto(f"{public}/hub/spawn/ada")
+        page.wait_for_url("**/user/ada/lab**")
+        assert urlsplit(page.url).hostname == "ada.hub.localhost"
+        page.wait_for_selector(".jp-Launcher, .jp-NotebookPanel")
+        assert page.evaluate(ASK, f"{public}/hub/token") == "TypeError", "the browser keeps the answer"
+        assert page.evaluate("document.cookie").count("jupyterhub-session-id") == 0
+        page.context.close()
