@@ -1,0 +1,66 @@
+"""The labs of a new Hub can be handed in at once: its first start releases them."""
+
+from __future__ import annotations
+
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+
+from mlsys_grading.hub.command import _make_sources
+from mlsys_grading.hub.course import Course
+from tests.hub.hub_process import ROOT, Hub, needs_hub
+
+LAB = "lab00_your_machine"
+
+
+@needs_hub
+@pytest.mark.xdist_group("hub")
+@pytest.mark.timeout(900)
+def test_a_student_hands_in_on_the_first_day(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("first")
+    shutil.copytree(ROOT / "solutions" / LAB, folder / "solutions" / LAB)
+    _make_sources(folder)
+    submit = """
+import subprocess
+done = subprocess.run(["nbgrader", "submit", "LAB", "--course", "mlsys"], capture_output=True, text=True)
+print(done.returncode, done.stderr[-2000:])
+listed = subprocess.run(["nbgrader", "list", "--course", "mlsys"], capture_output=True, text=True)
+print(listed.stdout, listed.stderr)
+"""
+    with Hub(folder) as hub:
+        ada = hub.log_in("ada")
+        ada.start_server()
+        told = ada.run(submit.replace("LAB", LAB))
+        assert told.startswith("0 "), told
+        assert f"mlsys {LAB}" in told
+        (handed,) = (hub.state / "exchange/mlsys/inbound").glob(f"ada+{LAB}+*")
+        assert (handed / f"{LAB}.ipynb").is_file()
+        assert "BEGIN HIDDEN TESTS" not in (hub.state / f"exchange/mlsys/outbound/{LAB}/{LAB}.ipynb").read_text()
+
+
+def test_what_an_instructor_has_released_stays(tmp_path: Path) -> None:
+    sources, labs = tmp_path / "sources", tmp_path / "labs"
+    for top, text in ((sources, "hidden"), (labs, "plain")):
+        for name in ("lab00", "lab01"):
+            (top / name).mkdir(parents=True)
+            (top / name / f"{name}.ipynb").write_text(text)
+            (top / name / f"{name}.ipynb").chmod(0o600)
+    owner = tmp_path.stat()
+    course = Course("ml", tmp_path / "course", tmp_path / "exchange", ("grace",))
+    there = tmp_path / "exchange/ml/outbound/lab01"
+    there.mkdir(parents=True)
+    (there / "lab01.ipynb").write_text("changed")
+    course.prepare(owner.st_uid, owner.st_gid, sources, labs)
+    course.prepare(owner.st_uid, owner.st_gid, sources, labs)
+    assert (there / "lab01.ipynb").read_text() == "changed"
+    made = tmp_path / "exchange/ml/outbound/lab00"
+    assert (made / "lab00.ipynb").read_text() == "plain"
+    assert stat.S_IMODE((made / "lab00.ipynb").stat().st_mode) == 0o644
+    assert stat.S_IMODE(made.stat().st_mode) == 0o755
+    assert stat.S_IMODE(made.parent.stat().st_mode) == 0o755
+    assert stat.S_IMODE((tmp_path / "course").stat().st_mode) == 0o700, "the sources are readable below a closed folder"
+    bare = Course("ml", tmp_path / "course", tmp_path / "bare", ("grace",))
+    bare.prepare(owner.st_uid, owner.st_gid, sources)
+    assert not (tmp_path / "bare/ml/outbound/lab00").exists()
