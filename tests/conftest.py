@@ -149,6 +149,11 @@ def _patient(make: Callable[..., Any]) -> Callable[..., Any]:
     return made
 
 
+def settle(page: Any) -> None:
+    """Wait for two frames of ``page``: its first tells a widget its width, upon which the widget draws itself anew."""
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done())))")
+
+
 def python(code: str, *, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run ``code`` in an interpreter of its own."""
     return subprocess.run(

@@ -13,7 +13,7 @@ from mlsys_labkit import widgets
 from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.specs import tables
 from mlsys_labkit.widgets.energy_ladder import model
-from tests.conftest import ROOT
+from tests.conftest import ROOT, settle
 from tests.labkit import twins
 
 SOURCES = {"energy": Path(model.__file__).with_name("model.js")}
@@ -68,6 +68,7 @@ def test_table_of_another_kind_is_an_error_message() -> None:
 def test_reuse_makes_arithmetic_the_larger_part(browser: Any) -> None:
     page = browser.new_page(viewport={"width": 900, "height": 900})
     page.set_content(f"<main>{widgets.energy_ladder(ladder(), 'multiply, FP32').html()}</main>")
+    settle(page)
 
     def movement() -> int:
         return int(re.search(r": (\d+) % of", page.locator(".lk-says").inner_text()).group(1))

@@ -14,6 +14,7 @@ from mlsys_labkit import widgets
 from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.specs import tables
 from mlsys_labkit.widgets.hardware_explorer import model
+from tests.conftest import settle
 from tests.labkit import twins
 
 SOURCES = {"hardware": Path(model.__file__).with_name("model.js")}
@@ -75,6 +76,7 @@ def test_a_click_compares_and_a_list_changes_the_axes(browser: Any) -> None:
     page = browser.new_page(viewport={"width": 900, "height": 900})
     made = widgets.hardware_explorer(tables.of_devices("float16", ["a100-sxm-80gb", "h100-sxm", "b200"]))
     page.set_content(f"<main>{made.html()}</main>")
+    settle(page)
     says = page.locator(".lk-says")
     assert says.inner_text().startswith("NVIDIA B200 SXM 180 GB has 2.27 times the peak, 2.39 times the bandwidth")
     page.locator("circle.dot").first.click()

@@ -13,6 +13,7 @@ from hypothesis import given, strategies as st
 from mlsys_labkit import widgets
 from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.widgets.line_fit import model
+from tests.conftest import settle
 from tests.labkit import twins
 
 SOURCES = {"fit": Path(model.__file__).with_name("model.js")}
@@ -90,6 +91,7 @@ def test_dragging_walking_and_keys_move_the_line(browser: Any) -> None:
     x = np.linspace(0, 10, 12)
     page = browser.new_page()
     page.set_content(f"<main>{widgets.line_fit(x, 0.7 * x + 2).html()}</main>")
+    settle(page)
     says = page.locator(".lk-says")
     before = says.inner_text()
     page.locator(".lk-fit input[type=range]").first.focus()

@@ -15,6 +15,7 @@ from mlsys_labkit.widgets.accelerator_map import model as accelerators
 from mlsys_labkit.widgets.accelerator_map.kinds import CHANGES, KINDS, TAKES
 from mlsys_labkit.widgets.compiler_map import model as compilers
 from mlsys_labkit.widgets.compiler_map.graph import COLUMNS, EDGES
+from tests.conftest import settle
 from tests.labkit import twins
 
 NODES = [name for _, names in COLUMNS for name in names]
@@ -83,6 +84,7 @@ def test_node_not_on_the_map_is_an_error_message(make: Any, said: str) -> None:
 def test_a_translator_is_chosen_by_keyboard_and_a_change_reorders(browser: Any) -> None:
     page = browser.new_page(viewport={"width": 900, "height": 900})
     page.set_content(f"<main>{widgets.compiler_map().html()}{widgets.accelerator_map().html()}</main>")
+    settle(page)
     ways = page.locator(".lk-compilers .lk-ways li")
     everything = ways.count()
     node = page.get_by_role("button", name="only ways through Triton")

@@ -13,6 +13,7 @@ from hypothesis import given, strategies as st
 from mlsys_labkit import widgets
 from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.widgets.serving_planner import model
+from tests.conftest import settle
 from tests.labkit import twins
 
 SOURCES = {"serving": Path(model.__file__).with_name("model.js")}
@@ -114,6 +115,7 @@ def test_impossible_input_is_an_error_message(given: dict[str, Any], said: str) 
 def test_fewer_bits_make_the_model_fit(browser: Any) -> None:
     page = browser.new_page(viewport={"width": 900, "height": 900})
     page.set_content(f"<main>{widgets.serving_planner('llama-3-70b', gpus=1, users=8).html()}</main>")
+    settle(page)
     assert page.locator(".lk-says").inner_text().startswith("It does not fit")
     bits = page.get_by_role("slider", name="Bits a weight")
     bits.focus()

@@ -11,7 +11,7 @@ import jupytext
 import pytest
 from bs4 import BeautifulSoup
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, settle
 from tests.course.conftest import Site
 
 pytestmark = [pytest.mark.xdist_group("site"), pytest.mark.timeout(1200)]
@@ -130,6 +130,7 @@ def test_the_keyboard_goes_through_a_deck(shows: Any, name: str) -> None:
     for number in range(len(headings) + cells):
         if number:
             turn(page, "ArrowRight", number)
+        settle(page)
         seen = page.evaluate(LOOK)
         assert seen["box"] == [0, 0, 1280, 720], number
         # Too long is met by scrolling; too wide by nothing.
@@ -148,6 +149,7 @@ def test_arrows_in_a_figure_are_the_figures(shows: Any) -> None:
     page, trouble = shows("10_training")
     at = page.evaluate("Reveal.getSlides().findIndex((slide) => slide.querySelector('.lk input[type=range]'))")
     page.evaluate(f"Reveal.slide({at})")
+    settle(page)
     slider = page.locator(f".slides > section:nth-child({at + 1}) input[type=range]").first
     slider.focus()
     before = slider.input_value()
@@ -169,6 +171,7 @@ def test_a_figures_pointer_is_where_its_picture_is(shows: Any) -> None:
     page.set_viewport_size({"width": 1920, "height": 1080})
     at = page.evaluate("Reveal.getSlides().findIndex((slide) => slide.querySelector('.lk svg'))")
     page.evaluate(f"Reveal.slide({at})")
+    settle(page)  # the slide's figures draw themselves anew at its width
     chart = page.locator(f".slides > section:nth-child({at + 1}) .lk svg").nth(1)
     box = chart.bounding_box()
     x, y = box["x"] + 0.3 * box["width"], box["y"] + 0.4 * box["height"]

@@ -12,6 +12,7 @@ from hypothesis import given, strategies as st
 from mlsys_labkit import widgets
 from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.widgets.token_cost import model
+from tests.conftest import settle
 from tests.labkit import twins
 
 SOURCES = {"cost": Path(model.__file__).with_name("model.js")}
@@ -70,6 +71,7 @@ def test_values_out_of_range_are_error_messages(given: dict[str, Any]) -> None:
 def test_empty_hours_turn_a_margin_into_a_loss(browser: Any) -> None:
     page = browser.new_page(viewport={"width": 900, "height": 900})
     page.set_content(f"<main>{widgets.token_cost().html()}</main>")
+    settle(page)
     says = page.locator(".lk-says")
     assert "a margin of" in says.inner_text()
     page.get_by_role("slider", name="Hours that are sold").focus()

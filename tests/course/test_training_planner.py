@@ -11,6 +11,7 @@ import pytest
 from mlsys_labkit import ranks, widgets
 from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.widgets.training_planner import model, plan_of
+from tests.conftest import settle
 from tests.labkit import twins
 from tests.labkit.test_widgets import state
 
@@ -96,6 +97,7 @@ def test_impossible_input_is_an_error_message(name: str, given: dict[str, Any], 
 def test_zero_three_chosen_by_keyboard_makes_the_model_fit(browser: Any) -> None:
     page = browser.new_page(viewport={"width": 900, "height": 900})
     page.set_content(f"<main>{widgets.training_planner('llama-3-8b', data=64, tensor=1, zero=0).html()}</main>")
+    settle(page)
     says = page.locator(".lk-says")
     assert "it does not fit" in says.inner_text()
     page.get_by_role("slider", name="ZeRO stage").focus()

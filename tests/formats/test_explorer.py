@@ -15,6 +15,7 @@ from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.formats import FORMATS
 from mlsys_labkit.widgets import base
 from mlsys_labkit.widgets.number_formats import SHOWN, model
+from tests.conftest import settle
 from tests.labkit import twins
 
 SOURCES = {"formats": Path(base.__file__).parent / "number_formats/model.js"}
@@ -75,6 +76,7 @@ def test_explorer_refuses_unknown_formats_and_nan() -> None:
 def test_explorer_number_follows_typing_dragging_keys_and_bits(browser: Any) -> None:
     page = browser.new_page(viewport={"width": 900, "height": 900})
     page.set_content(f"<!doctype html><main>{widgets.number_formats(0.3, 'fp4_e2m1').html()}</main>")
+    settle(page)
     says = page.locator(".lk-says")
     assert "fp4_e2m1 stores 0.5" in says.inner_text()
     page.get_by_label("Number", exact=True).first.fill("2.4")

@@ -68,6 +68,7 @@ def test_a_person_signs_up_is_admitted_and_logs_in_and_out(hub: Hub, first_passw
     assert grace.inner_text("[role=status]") == "ada may log in."
 
     assert log_in(ada, hub, "ada", "difference-engine") == ""
+    ada.locator("#logout").wait_for()
     assert ada.locator("text=People").count() == 0
     ada.click("#logout")
     ada.wait_for_url("**/hub/login*")

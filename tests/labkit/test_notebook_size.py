@@ -46,6 +46,7 @@ def test_a_notebook_with_every_widget_is_under_a_megabyte(browser: Any, tmp_path
     with serving(path.parent, tmp_path / "home", JUPYTERLAB_SETTINGS_DIR=str(settings)) as lab:
         page = lab.open(browser.new_page(viewport={"width": 1200, "height": 900}), path)
         lab.run_all(page)
+        page.wait_for_function("count => document.querySelectorAll('section.lk').length >= count", arg=len(names))
         assert page.evaluate(SAVE) is False
         page.close()
     saved = nbformat.read(path, as_version=4)

@@ -108,7 +108,7 @@ def test_a_solved_lab_is_accessible_and_fits(tmp_path: Path, browser: Any, name:
         opened.emulate_media(color_scheme=scheme)
         assert serious(opened) == []
     opened.set_viewport_size({"width": 420, "height": 800})
-    opened.wait_for_function("document.documentElement.scrollWidth <= innerWidth", timeout=20_000)
+    opened.wait_for_function("document.documentElement.scrollWidth <= innerWidth")
     context.close()
 
 

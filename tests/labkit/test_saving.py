@@ -58,6 +58,5 @@ def test_a_figure_of_the_kit_is_saved_without_a_picture_and_drawn_anew(browser: 
         assert set(ours) == {PLOTLY_MIME, "text/html", "text/plain"}
         assert {PLOTLY_MIME, "image/png"} <= set(bare), "its only form where plotly is not"
         again = lab.open(browser.new_page(viewport={"width": 1200, "height": 1400}), path)
-        again.wait_for_selector(".jp-RenderedPlotly .js-plotly-plot, .jp-RenderedPlotly.js-plotly-plot svg.main-svg")
-        assert again.locator(".jp-RenderedPlotly").first.locator("svg.main-svg").count() > 0
+        again.locator(".jp-RenderedPlotly").first.locator("svg.main-svg").first.wait_for()
         again.close()

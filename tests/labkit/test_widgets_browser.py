@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from mlsys_labkit import widgets
+from tests.conftest import settle
 from tests.labkit.test_widgets import MAKERS, all_widgets
 
 pytestmark = pytest.mark.browser
@@ -36,6 +37,8 @@ def show(browser: Any) -> Iterator[Open]:
         page.on("request", lambda request: troubles.append(f"asked for {request.url}"))
         head = f"<!doctype html><html lang=en><title>lab</title><body {body}>"
         page.set_content(f"{head}<main><h1>Lab</h1><h2>Part</h2>{fragment}</main>")
+        if scripts:
+            settle(page)
         return page
 
     yield open_page
@@ -127,13 +130,15 @@ def test_strides_transpose_then_walk_with_the_arrow_keys(show: Open) -> None:
 
 
 def test_strides_show_aliases_bounds_and_lines(show: Open) -> None:
+    from playwright.sync_api import expect
+
     page = show(widgets.strides((2, 16)).html())
     assert value(page, "cache lines touched") == "2"
     page.get_by_label("Strides (elements)").fill("0, 1")
     page.keyboard.press("Enter")
     assert value(page, "elements that share a place (aliases)") == "16"
     page.locator(".lk-cell").nth(3).hover()
-    assert page.locator(".lk-cell.twin").count() == 1
+    expect(page.locator(".lk-cell.twin")).to_have_count(1)
     page.get_by_label("Offset (elements)").fill("20")
     page.keyboard.press("Enter")
     assert value(page, "elements outside memory") == "8"  # places 20 to 35, twice, of 32
@@ -252,6 +257,7 @@ def test_an_executed_notebook_exports_to_a_page_that_is_alive(browser: Any, tmp_
     import nbformat
     from nbclient import NotebookClient
     from nbconvert import HTMLExporter
+    from playwright.sync_api import expect
 
     cells = [
         "widgets.strides((3, 4))",
@@ -269,8 +275,7 @@ def test_an_executed_notebook_exports_to_a_page_that_is_alive(browser: Any, tmp_
     context = browser.new_context(offline=True)
     page = context.new_page()
     page.goto(path.as_uri(), wait_until="domcontentloaded")
-    page.locator("section.lk-pca").wait_for()
-    assert page.locator("section.lk").count() == 3
+    expect(page.locator("section.lk")).to_have_count(3)  # each inflates its module on its own
     page.get_by_role("button", name="Transpose").click()
     assert page.get_by_label("Shape").input_value() == "4, 3"
     context.close()
@@ -306,6 +311,7 @@ def test_what_a_notebook_saves_is_alive_twice_in_a_file_that_allows_inline_scrip
     page.goto((tmp_path / "lab.html").as_uri())
     page.locator("section.lk").nth(1).wait_for()  # no wait_for_function: the policy forbids what it evaluates
     assert page.locator(".lk-static").count() == 0
+    settle(page)
     first, second = page.locator("section.lk").all()
     assert first.evaluate("node => node.outerHTML.length") == second.evaluate("node => node.outerHTML.length")
     context.close()

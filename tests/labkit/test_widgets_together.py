@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import PAGE_SECONDS
+from tests.conftest import PAGE_SECONDS, settle
 from tests.labkit import every_widget
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
@@ -36,10 +36,12 @@ def test_a_widget_looks_the_same_alone_and_in_company(browser: Any) -> None:
     context = browser.new_context(offline=True, viewport={"width": 1000, "height": 700})
     page = context.new_page()
     page.set_content(page_of(list(fragments.values())))
+    settle(page)
     together = [section.evaluate(LOOKS, NAMES.split()) for section in page.locator("section.lk").all()]
     assert len(together) == len(fragments)
     for (name, fragment), company in zip(fragments.items(), together, strict=True):
         page.set_content(page_of([fragment]))
+        settle(page)
         alone = page.locator("section.lk").evaluate(LOOKS, NAMES.split())
         differ = [(a, sorted(set(b) - set(a))) for a, b in zip(alone, company, strict=True) if a != b]
         assert differ == [], (name, differ[:3])

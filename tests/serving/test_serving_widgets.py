@@ -174,6 +174,8 @@ def test_block_table_shows_filled_shared_and_freed_blocks(show: Open) -> None:  
 
 @pytest.mark.browser
 def test_block_table_highlights_a_request_by_mouse_and_keys(show: Open) -> None:  # noqa: F811
+    from playwright.sync_api import expect
+
     page = show(MAKERS["block_table"]().html())
     rows = page.locator(".lk-table tr")
     assert rows.count() == 0
@@ -191,7 +193,7 @@ def test_block_table_highlights_a_request_by_mouse_and_keys(show: Open) -> None:
     assert page.get_by_role("button", name="b", exact=True).get_attribute("aria-pressed") == "true"
     page.get_by_role("slider", name="Step").press("Home")
     page.locator(".lk-plot .lk-used").first.hover()
-    assert page.locator(".lk-table caption").inner_text() == "Block table of a: 5 tokens in 2 blocks"
+    expect(page.locator(".lk-table caption")).to_have_text("Block table of a: 5 tokens in 2 blocks")
 
 
 @pytest.mark.browser
