@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -62,6 +63,21 @@ def test_ordinary_folders_are_collected(tmp_path: Path, collect: Collect) -> Non
     (figures / "figure.txt").write_text("bytes")
     collect.start()
     assert (collected(tmp_path) / "a/b/c/figure.txt").read_text() == "bytes"
+
+
+@pytest.mark.parametrize("has_older", [True, False])
+def test_a_submission_that_broke_off_replaces_no_whole_one(tmp_path: Path, collect: Collect, has_older: bool) -> None:
+    """Hand in a whole one, then one whose copy a full disk has ended; or the second alone."""
+    older = tmp_path / "exchange/mlsys/inbound" / f"{STUDENT}+{LAB}+2026-01-01 00:00:00.000000 UTC+good"
+    if has_older:
+        (older / "submission_secret.txt").write_text(128 * "x")
+    else:
+        shutil.rmtree(older)
+    newer = hand_in(tmp_path, f"{STUDENT}+{LAB}+2026-01-02 00:00:00.000000 UTC+x")
+    (newer / f"{LAB}.ipynb").write_text('{"cel')
+    (newer / "submission_secret.txt").touch()
+    collect.start()
+    assert (collected(tmp_path) / f"{LAB}.ipynb").read_text() == ("{}" if has_older else '{"cel')
 
 
 def test_file_growing_before_the_copy_is_left_out(tmp_path: Path, collect: Collect) -> None:

@@ -27,6 +27,7 @@ from mlsys_grading.hub.accounts import uid_of
 
 # Between nbgrader's look at the clock and the last file of a large submission on a crowded machine.
 _COPYING = timedelta(minutes=10)
+_WRITTEN_LAST = Path("submission_secret.txt")  # by `nbgrader submit`, which a full disk or a kill may end before
 _MOST_FILES = 2000
 _MOST_LEVELS = 20  # nested folders: os.fwalk recurses into each, and Python limits recursion
 
@@ -88,10 +89,13 @@ class Collect(ExchangeCollect):  # type: ignore[misc]
         owner = _owner(folder, student)
         if owner != student:
             raise _RefusedError(f"{owner} handed it in, not {student}")
-        changed = folder.lstat().st_ctime
-        for _, file in self._files(folder):
+        changed, is_whole = folder.lstat().st_ctime, False
+        for below, file in self._files(folder):
             changed = max(changed, os.fstat(file).st_ctime)
+            is_whole |= below == _WRITTEN_LAST and os.fstat(file).st_size > 0
             os.close(file)
+        if not is_whole:
+            self.log.warning("%r was not copied to its end: an earlier submission counts, if there is one", folder.name)
         received = datetime.fromtimestamp(changed, UTC).replace(tzinfo=None)
         try:
             time = parse_utc(claimed)
@@ -101,7 +105,7 @@ class Collect(ExchangeCollect):  # type: ignore[misc]
             self.log.warning("%r came at %s, not at the time in its name", folder.name, received)
             time = received
         self._received[str(folder)] = time
-        return {"username": student, "filename": folder.name, "timestamp": time}
+        return {"username": student, "filename": folder.name, "timestamp": time, "is_whole": is_whole}
 
     def _files(self, folder: Path) -> Iterator[tuple[Path, int]]:
         """Open every file that nbgrader would take and yield its path below the folder. No link is followed.
@@ -148,8 +152,9 @@ class Collect(ExchangeCollect):  # type: ignore[misc]
 
 
 def _last(records: Sequence[dict[str, Any]], due: datetime | None) -> dict[str, Any]:
-    in_time = [record for record in records if due and record["timestamp"] <= due]
-    return max(in_time or records, key=lambda record: record["timestamp"])
+    whole = [record for record in records if record["is_whole"]] or records
+    in_time = [record for record in whole if due and record["timestamp"] <= due]
+    return max(in_time or whole, key=lambda record: record["timestamp"])
 
 
 def _owner(folder: Path, student: str) -> str:

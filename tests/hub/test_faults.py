@@ -1,0 +1,106 @@
+"""What a Hub loses when its disk is full or its course is killed: nothing that was saved or handed in."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import requests
+
+from mlsys_grading.hub.command import _make_sources
+from tests.hub.hub_process import PATIENCE_SECONDS, ROOT, Hub, needs_hub, until
+
+pytestmark = [needs_hub, pytest.mark.xdist_group("hub"), pytest.mark.timeout(900)]
+
+LAB = "lab00_your_machine"
+NOTEBOOK = f"mlsys/{LAB}/{LAB}.ipynb"
+SUBMIT = f"""
+import subprocess
+done = subprocess.run(["nbgrader", "submit", "{LAB}", "--course", "mlsys"], capture_output=True, text=True)
+print(done.returncode)
+"""
+
+
+@pytest.fixture
+def small_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Yield a folder for a Hub whose state is on a file system of 60 MB."""
+    folder = tmp_path_factory.mktemp("small")
+    shutil.copytree(ROOT / "solutions" / LAB, folder / "solutions" / LAB)
+    _make_sources(folder)
+    state = folder / "home" / "state"
+    state.mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=60m", "none", str(state)], check=True)
+    yield folder
+    subprocess.run(["umount", "--lazy", str(state)], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a small disk")
+def test_a_full_disk_ends_no_notebook_and_loses_no_submission(small_disk: Path) -> None:
+    with Hub(small_disk) as hub:
+        inbox = hub.state / "exchange/mlsys/inbound"
+        ada = hub.log_in("ada")
+        ada.start_server()
+        kernel = ada.request("POST", "api/kernels", json={"name": "python3"}).json()["id"]
+        ada.run_in(kernel, "kept = 6 * 7")
+        model = ada.get(f"api/contents/{NOTEBOOK}").json()
+        assert ada.run_in(kernel, SUBMIT).strip() == "0"
+        (first,) = inbox.iterdir()
+        before = {path.name: path.read_bytes() for path in (hub.state / "homes/ada" / NOTEBOOK, first / f"{LAB}.ipynb")}
+        filling = hub.state / "filling"
+        _fill(filling)
+
+        model["content"]["cells"].append({"cell_type": "markdown", "metadata": {}, "source": 100_000 * "x", "id": "x"})
+        new = {"type": "notebook", "format": "json", "content": model["content"]}
+        assert ada.request("PUT", f"api/contents/{NOTEBOOK}", json=new).status_code == 500
+        assert ada.run_in(kernel, "print(kept)").strip() == "42"
+        assert ada.run_in(kernel, SUBMIT).strip() != "0", "it says so"
+        assert requests.get(f"{hub.url}/hub/login", timeout=PATIENCE_SECONDS).status_code == 200
+        after = {path.name: path.read_bytes() for path in (hub.state / "homes/ada" / NOTEBOOK, first / f"{LAB}.ipynb")}
+        assert after == before
+
+        filling.unlink()
+        ada.request("PUT", f"api/contents/{NOTEBOOK}", json=new).raise_for_status()
+        assert ada.run_in(kernel, SUBMIT).strip() == "0"
+        whole = [_is_whole(folder / f"{LAB}.ipynb") for folder in inbox.iterdir()]
+        assert whole.count(True) == 2
+        # The mark by which a submission that broke off is known when it is collected.
+        assert whole == [_has_content(folder / "submission_secret.txt") for folder in inbox.iterdir()]
+
+
+def _is_whole(notebook: Path) -> bool:
+    try:
+        return bool(json.loads(notebook.read_text())["cells"])
+    except (OSError, ValueError):
+        return False
+
+
+def _has_content(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size > 0
+
+
+def _fill(path: Path) -> None:
+    """Write to ``path`` until not one byte more fits."""
+    size = 1 << 20
+    with open(path, "wb", buffering=0) as file:
+        while size:
+            try:
+                file.write(bytes(size))
+            except OSError:
+                size //= 2
+
+
+def test_a_killed_course_comes_back(hub: Hub) -> None:
+    grace = hub.log_in("grace")
+    address = f"{hub.url}/services/mlsys/lab"
+    assert grace.session.get(address, timeout=PATIENCE_SECONDS).status_code == 200
+    (server,) = [each for each in hub.servers() if each.environ()["HOME"].endswith("homes/grader-mlsys")]
+    server.kill()
+    psutil.wait_procs([server], timeout=PATIENCE_SECONDS)
+    assert grace.session.get(address, timeout=PATIENCE_SECONDS).status_code == 503
+    until("the course is back", lambda: grace.session.get(address, timeout=PATIENCE_SECONDS).status_code == 200)
