@@ -42,6 +42,9 @@ def test_sources_that_the_course_lacks_are_made_once(tmp_path: Path, capsys: pyt
 def test_a_link_opens_the_lab_in_the_persons_server(hub: Hub, browser: Any) -> None:
     page = browser.new_context().new_page()
     page.set_default_timeout(1e3 * PATIENCE_SECONDS)
+    errors: list[str] = []
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto(hub.url)
     page.fill("#username_input", "cleo")
     page.fill("#password_input", STUDENTS_PASSWORD)
@@ -53,4 +56,10 @@ def test_a_link_opens_the_lab_in_the_persons_server(hub: Hub, browser: Any) -> N
     page.click("text=Lab 00")
     page.click(".jp-Notebook h1:has-text('Lab 00')")
     page.wait_for_url("**/user/cleo/lab/tree/mlsys/lab00_your_machine/lab00_your_machine.ipynb")
+    page.wait_for_selector(".jp-Notebook .jp-CodeCell")
+    usage = page.locator("#jp-main-statusbar :text('CPU:')").last
+    usage.wait_for()
+    colour = usage.evaluate("node => getComputedStyle(node).backgroundColor")
+    assert colour == "rgba(0, 0, 0, 0)", "no warning of a processor that is hardly used"
+    assert errors == []
     hub.log_in("cleo").stop_server()  # it holds one of the two devices that this Hub has for all tests

@@ -23,6 +23,7 @@ c.ServerApp.terminado_settings = {"shell_command": ["/bin/bash"]}
 
 # The status bar shows the limits that the spawner sets in MEM_LIMIT and CPU_LIMIT.
 c.ResourceUseDisplay.track_cpu_percent = True
+c.ResourceUseDisplay.cpu_limit = 100 * float(os.environ.get("CPU_LIMIT", "0"))  # in percent, else it is always red
 
 # Packages come with the server. An extension that a student installs would be lost, or break Lab, at the next start.
 c.LabApp.extension_manager = "readonly"
