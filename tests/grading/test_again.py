@@ -10,13 +10,12 @@ import pytest
 from nbgrader.api import Gradebook
 
 from mlsys_grading.grade.refresh_feedback import rewrite
-from mlsys_grading.sandbox.confine import refusal
 from mlsys_labkit._frontends.cli import main
 from mlsys_labkit.errors import LabkitError
 from tests.grading.gradebook_helpers import LAB, SOURCE, answered
 
 pytestmark = [
-    pytest.mark.skipif(bool(refusal()), reason="this machine allows no sandbox"),
+    pytest.mark.usefixtures("sandbox_allowed"),
     pytest.mark.xdist_group("grade"),
 ]
 NOTEBOOK = json.loads(json.dumps(SOURCE).replace("float(4 * (halve(2) == 1) / 2)", "assert halve(2) == 1"))

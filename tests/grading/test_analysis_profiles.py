@@ -23,14 +23,13 @@ from mlsys_grading.grade.reference import learn
 from mlsys_grading.grade.store import Store
 from mlsys_grading.lab import Lab, Task, lab_names, read_lab
 from mlsys_grading.result import CellMark, Result
-from mlsys_grading.sandbox.confine import refusal
 from mlsys_labkit._frontends.cli import main
 from tests.grading.course import FIXTURE, LAB
 from tests.grading.test_analysis_report import RIGHT, SIGN_LOST, TALLY, cells
 
 ROOT = Path(__file__).parents[2]
 sandboxed = [
-    pytest.mark.skipif(bool(refusal()), reason="this machine allows no sandbox"),
+    pytest.mark.usefixtures("sandbox_allowed"),
     pytest.mark.xdist_group("grade"),
 ]
 
@@ -242,7 +241,7 @@ def _all_lost(task: Task) -> list[CellMark]:
 
 
 @pytest.mark.soak
-@pytest.mark.skipif(bool(refusal()), reason="this machine allows no sandbox")
+@pytest.mark.usefixtures("sandbox_allowed")
 @pytest.mark.parametrize("name", lab_names(ROOT))
 def test_reworded_wrong_answers_are_found_by_their_results(name: str, tmp_path: Path) -> None:
     lab = read_lab(ROOT, name)

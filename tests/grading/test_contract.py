@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
 from mlsys_grading.counters.peak import BALLAST_BYTES
 from mlsys_grading.grade.contract import in_words
-from mlsys_grading.sandbox.confine import refusal
 from mlsys_labkit._frontends.cli import main
 from tests.grading.course import LAB, Course
 
 pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux" or bool(refusal()), reason="this machine allows no sandbox"),
+    pytest.mark.usefixtures("sandbox_allowed"),
     pytest.mark.xdist_group("grade"),
 ]
 

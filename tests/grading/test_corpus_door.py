@@ -10,13 +10,11 @@ import ast
 import json
 import math
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from mlsys_grading.sandbox.confine import refusal
 from tests.grading.corpus.door import Class, Entry, Marks, student
 from tests.grading.corpus.folders import FOLDERS
 from tests.grading.corpus.judge import Bait
@@ -24,7 +22,7 @@ from tests.grading.corpus.submission import LAB, Submission, points, source
 from tests.grading.corpus.submissions import SUBMISSIONS
 
 pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux" or bool(refusal()), reason="this machine allows no sandbox"),
+    pytest.mark.usefixtures("sandbox_allowed"),
     pytest.mark.xdist_group("corpus"),
 ]
 EVERYBODY: tuple[Entry, ...] = (*SUBMISSIONS, *FOLDERS)

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from mlsys_grading.lab.inputs import input_at
-from mlsys_grading.sandbox.confine import refusal
 from tests.grading.gradebook_helpers import LAB, cell, graded, notebook
 from tests.grading.test_grade import course, grade, hand_in
 
@@ -23,7 +22,7 @@ check([-8319, -8317], -8318)
 ### END HIDDEN TESTS"""
 
 
-@pytest.mark.skipif(bool(refusal()), reason="this machine allows no sandbox")
+@pytest.mark.usefixtures("sandbox_allowed")
 @pytest.mark.xdist_group("grade")
 def test_feedback_names_the_input_that_failed(tmp_path: Path) -> None:
     right = "def mean(v):\n    ### BEGIN SOLUTION\n    return sum(v) / len(v) if v else 0\n    ### END SOLUTION"

@@ -16,13 +16,12 @@ from typing import Any
 import pytest
 from nbgrader.api import Gradebook
 
-from mlsys_grading.sandbox.confine import refusal
 from mlsys_labkit._frontends.cli import main
 from tests.grading.gradebook_helpers import LAB, SECRET, SOURCE, answered
 from tests.grading.nbgrader_cli import CONFIG
 
 pytestmark = [
-    pytest.mark.skipif(bool(refusal()), reason="this machine allows no sandbox"),
+    pytest.mark.usefixtures("sandbox_allowed"),
     pytest.mark.browser,
     pytest.mark.places,
     pytest.mark.xdist_group("grade"),

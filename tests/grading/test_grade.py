@@ -18,13 +18,12 @@ import pytest
 from nbgrader.api import Gradebook
 
 from mlsys_grading.grade.headers import lent_headers
-from mlsys_grading.sandbox.confine import refusal
 from mlsys_labkit._frontends.cli import main
 from tests.grading.gradebook_helpers import LAB, SECRET, SOURCE as HALF_MARKS, answered, cell, graded, notebook, rows
 from tests.grading.nbgrader_cli import NbgraderCourse
 
 pytestmark = [
-    pytest.mark.skipif(bool(refusal()), reason="this machine allows no sandbox"),
+    pytest.mark.usefixtures("sandbox_allowed"),
     pytest.mark.xdist_group("grade"),
 ]
 

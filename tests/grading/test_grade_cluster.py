@@ -25,7 +25,6 @@ from mlsys_grading.grade.engine import GradingEngine, open_engine
 from mlsys_grading.grade.modules import modules_of
 from mlsys_grading.grade.work import GradingWorker
 from mlsys_grading.result import Result
-from mlsys_grading.sandbox.confine import refusal
 from mlsys_labkit.errors import LabkitError
 from tests.grading.cluster_helpers import ENGINES, cluster, slow, slow_job, spans
 from tests.grading.dask_processes import scheduler
@@ -167,7 +166,7 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
 
-@pytest.mark.skipif(bool(refusal()), reason="this machine allows no sandbox")
+@pytest.mark.usefixtures("sandbox_allowed")
 @pytest.mark.xdist_group("grade")
 def test_no_students_code_runs_in_a_workers_own_process(tmp_path: Path) -> None:
     """By the whole command. Without a sandbox, so that a submission can say which process it is in."""
@@ -189,7 +188,7 @@ def test_no_students_code_runs_in_a_workers_own_process(tmp_path: Path) -> None:
     assert scores(root) == {"ada": 9.0, "bob": 9.0}
 
 
-@pytest.mark.skipif(bool(refusal()), reason="this machine allows no sandbox")
+@pytest.mark.usefixtures("sandbox_allowed")
 @pytest.mark.xdist_group("grade")
 def test_a_submission_that_needs_a_gpu_has_one_alone_and_sees_it(tmp_path: Path) -> None:
     """Leases are only counted here; other tests cover devices and their remains."""

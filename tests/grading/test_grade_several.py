@@ -6,18 +6,16 @@ import json
 import os
 import shutil
 import sqlite3
-import sys
 from pathlib import Path
 
 import pytest
 
-from mlsys_grading.sandbox.confine import refusal
 from mlsys_labkit._frontends.cli import main
 from tests.grading.gradebook_helpers import LAB
 from tests.grading.test_grade import RIGHT, SOURCE, course, grade, hand_in, scores
 
 pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux" or bool(refusal()), reason="this machine allows no sandbox"),
+    pytest.mark.usefixtures("sandbox_allowed"),
     pytest.mark.xdist_group("grade"),
 ]
 BROKEN, LONELY = "lab92_broken", "lab93_lonely"

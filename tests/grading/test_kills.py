@@ -24,13 +24,12 @@ import pytest
 from mlsys_grading import scratch
 from mlsys_grading.grade.store import FOLDER, Store
 from mlsys_grading.processes import kill_tree
-from mlsys_grading.sandbox.confine import refusal
 from tests.grading.dask_processes import start_scheduler, start_worker
 from tests.grading.gradebook_helpers import LAB, rows
 from tests.grading.test_grade import LABKIT, RIGHT, course, hand_in
 
 pytestmark = [
-    pytest.mark.skipif(bool(refusal()), reason="this machine allows no sandbox"),
+    pytest.mark.usefixtures("sandbox_allowed"),
     pytest.mark.xdist_group("kills"),
 ]
 

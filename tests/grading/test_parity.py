@@ -7,14 +7,12 @@ there is between the two; a difference that it lacks is an error, and so is one 
 from __future__ import annotations
 
 import json
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from mlsys_grading.lab import lab_names, read_lab
-from mlsys_grading.sandbox.confine import refusal
 from tests.conftest import ROOT
 from tests.grading import gradebook_helpers
 from tests.grading.corpus.door import student
@@ -23,7 +21,7 @@ from tests.grading.corpus.submissions import SUBMISSIONS
 from tests.grading.parity import A_DAY_LATE, IN_TIME, HandIn, by_labkit, by_nbgrader, differences, of_a_lab
 
 pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux" or bool(refusal()), reason="this machine allows no sandbox"),
+    pytest.mark.usefixtures("sandbox_allowed"),
     pytest.mark.xdist_group("corpus"),
 ]
 HONEST = [each for each in SUBMISSIONS if each.kind == "honest"]

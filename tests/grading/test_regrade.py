@@ -12,13 +12,12 @@ from hypothesis import given, strategies as st
 from nbgrader.api import Gradebook
 
 from mlsys_grading.grade.difference import Differences, MarkChange, changed_tasks, tasks_of
-from mlsys_grading.sandbox.confine import refusal
 from mlsys_labkit._frontends.cli import main
 from tests.grading.gradebook_helpers import LAB, lab, rows
 from tests.grading.test_grade import RIGHT, SOURCE, course, grade, hand_in, scores
 
 pytestmark = [
-    pytest.mark.skipif(bool(refusal()), reason="this machine allows no sandbox"),
+    pytest.mark.usefixtures("sandbox_allowed"),
     pytest.mark.xdist_group("grade"),
 ]
 HALF = RIGHT | {"double": "def double(x):\n    return min(2 * x, 8)"}  # wrong only for the hidden test's input

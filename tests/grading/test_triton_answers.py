@@ -5,7 +5,6 @@ One examination and one shell take all answers: ten CPU seconds, most of them im
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,14 +16,14 @@ from mlsys_grading.examine.run import Examined, examine_submission
 from mlsys_grading.fork_server.client import ForkServer
 from mlsys_grading.grade.modules import modules_of
 from mlsys_grading.gradebook.reasons import reason
-from mlsys_grading.sandbox.confine import Sandbox, refusal
+from mlsys_grading.sandbox.confine import Sandbox
 from mlsys_grading.sandbox.limits import SandboxLimits
 from mlsys_grading.time_limits import TimeLimits
 from tests.grading.test_unusual_answers import in_a_shell
 from tests.grading.triton_answers import REFUSED, RIGHT, WRONG
 
 pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux" or bool(refusal()), reason="this machine allows no sandbox"),
+    pytest.mark.usefixtures("sandbox_allowed"),
     pytest.mark.xdist_group("triton_answers"),
 ]
 ANSWERS = RIGHT | REFUSED | WRONG
