@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import importlib
 import os
 import shutil
 import signal
@@ -32,11 +34,13 @@ PLACES_FIXTURES = frozenset({"site", "jupyter_kernel", "nbgrader"})
 PAGE_SECONDS = 300
 QUIET = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking", "--disable-sync"]
 
+# One BLAS thread a test worker: the workers share the cores, and a fork after a threaded matmul hangs. Set here and not
+# in pytest_configure, because a folder's own conftest.py may import torch before that.
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
+
 
 def pytest_configure() -> None:
-    # One BLAS thread a test worker: the workers share the cores, and a fork after a threaded matmul hangs.
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(name, "1")
     os.environ.pop("LABKIT_DEVICE", None)
     # The set-up has made all bytecode; a process whose files a test limits in size would write half a file of it.
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
@@ -52,6 +56,21 @@ def pytest_xdist_auto_num_workers() -> int:
     free = memory_free_bytes()
     fitting = free // (3 << 29) if free else 1 << 30
     return max(1, min(round(2.5 * usable_cores()), fitting))
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Import a worker's share of the tests first, and keep the bytecode: a file is rewritten once, not five times."""
+    gc.disable()  # until all is collected: hardly anything of it is garbage
+    given = getattr(session.config, "workerinput", None)
+    if given is None:
+        return
+    sys.dont_write_bytecode = False
+    folders = [path for path in map(Path, session.config.args) if path.is_dir()]
+    tests = sorted(path.resolve() for folder in folders for path in folder.rglob("test_*.py"))
+    for path in tests[int(given["workerid"].removeprefix("gw")) :: given["workercount"]]:
+        if not pytest_ignore_collect(path.parent, session.config):
+            with contextlib.suppress(Exception, pytest.skip.Exception):  # whoever collects the file reports the error
+                importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -80,6 +99,8 @@ def pytest_collection_finish(session: pytest.Session) -> Iterator[None]:
     A worker's list of tests is sent while this hook runs; then each test has its own name again, for --last-failed.
     Reference: https://github.com/pytest-dev/pytest-xdist/issues/1386
     """
+    sys.dont_write_bytecode = True
+    gc.enable()
     gc.collect()
     gc.freeze()  # the collector need not look at 8,000 tests and all their modules again, which takes it a second
     plain: dict[pytest.Item, Any] = {}
