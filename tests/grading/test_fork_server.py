@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import pytest
 from mlsys_grading.fork_server.client import Ended, Forked, ForkServer, ForkServerError
 from mlsys_grading.fork_server.request import ForkRequest
 from mlsys_grading.fork_server.server import _Oversight, _serve as serve
+from mlsys_grading.grade import work
 from mlsys_grading.sandbox import confine, watch
 from mlsys_grading.sandbox.confine import Sandbox, refusal
 from mlsys_grading.sandbox.limits import SandboxLimits
@@ -202,12 +203,13 @@ def _in_a_fork(work: Callable[[], Any]) -> None:
     os.waitpid(pid, 0)
 
 
-def test_a_clone_has_what_its_original_imported_and_ends_with_it() -> None:
-    def knows_numpy(server: ForkServer) -> bool:
-        forked, link = ask(server, "report", {"say": ""})
-        with forked:
-            return bool(json.loads(everything(link))["numpy"])
+def knows_numpy(server: ForkServer) -> bool:
+    forked, link = ask(server, "report", {"say": ""})
+    with forked:
+        return bool(json.loads(everything(link))["numpy"])
 
+
+def test_a_clone_has_what_its_original_imported_and_ends_with_it() -> None:
     with ForkServer(["numpy", WORK]) as original:
         clones = [original.clone() for _ in range(2)]
         assert len({original.pid, *(clone.pid for clone in clones)}) == 3
@@ -222,6 +224,35 @@ def test_a_clone_has_what_its_original_imported_and_ends_with_it() -> None:
     assert not psutil.wait_procs([other], timeout=240)[1]
     clones[1].close()
     assert not clones[1].is_alive
+
+
+def test_a_clone_imports_more_than_its_original() -> None:
+    with ForkServer([WORK]) as original, original.clone(["no_such_module", "numpy"]) as clone, clone.clone() as again:
+        assert [knows_numpy(server) for server in (original, clone, again)] == [False, True, True]
+
+
+def test_the_labs_of_a_worker_share_one_servers_imports(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[ForkServer] = []
+
+    def start(modules: Sequence[str]) -> ForkServer:
+        started.append(ForkServer(modules))
+        return started[-1]
+
+    monkeypatch.setattr(work, "ForkServer", start)
+    monkeypatch.setattr(work, "ALWAYS", (WORK,))
+    worker = work.GradingWorker()
+    try:
+        assert not knows_numpy(worker._server((WORK,)))
+        assert knows_numpy(worker._server((WORK, "numpy")))
+        assert len(started) == 1
+        ending = [psutil.Process(server.pid) for server in (*worker._originals.values(), *worker._servers)]
+        started[0].close()
+        assert not psutil.wait_procs(ending, timeout=240)[1]
+        assert knows_numpy(worker._server((WORK, "numpy")))
+        assert len(started) == 2
+    finally:
+        worker.close()
+    assert not any(server.is_alive for server in started)
 
 
 def test_a_process_is_ending_from_its_end_until_it_is_waited_for() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import select
@@ -149,14 +150,14 @@ class ForkServer:
                 self.close()
                 raise ForkServerError("the fork server did not start; its own error output says why")
 
-    def clone(self) -> ForkServer:
-        """Start another server with the same imports, in milliseconds; it ends with this one."""
+    def clone(self, modules: Sequence[str] = ()) -> ForkServer:
+        """Start another server with the same imports, in milliseconds, and ``modules``; it ends with this one."""
         made = object.__new__(ForkServer)
         made._own = None
         made._place()
         try:
             with self._connect() as connection, connection.makefile("r", encoding="utf-8") as lines:
-                data = CLONE + made._path.encode()
+                data = CLONE + json.dumps([made._path, *modules]).encode()
                 connection.sendall(struct.pack("<I", len(data)) + data)
                 word, _, number = lines.readline().partition(" ")
             if word != "pid":

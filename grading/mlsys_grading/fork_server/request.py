@@ -10,7 +10,7 @@ from mlsys_grading.sandbox.confine import Sandbox
 from mlsys_grading.sandbox.limits import SandboxLimits
 
 CLONE = b"clone "
-"""In a request's place, before the path of the socket where a clone of the server is to listen."""
+"""In a request's place, before the clone's own arguments: the path of its socket, and more modules to import."""
 
 
 @dataclass(frozen=True)

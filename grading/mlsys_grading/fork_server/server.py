@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import json
 import os
 import select
 import signal
@@ -19,6 +20,7 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Sequence
 from functools import partial
 from typing import NoReturn
 
@@ -37,20 +39,24 @@ def main() -> None:
     """Serve until the process that started this one has ended."""
     path, *modules = sys.argv[1:]
     kernel.prctl(kernel.SET_PDEATHSIG, signal.SIGKILL)
-    for name in modules:
-        with contextlib.suppress(Exception):  # the cell that imports the module will report the error
-            importlib.import_module(name)
-    if torch := sys.modules.get("torch"):
-        torch.set_num_threads(1)  # a pool of threads would not survive the fork
+    _import(modules)
     listener = _listen_at(path)
-    gc.collect()
-    gc.freeze()  # so that a collection in a fork does not write to, and thereby copy, every shared page
-    enlarge_pages()
     try:
         print("ready", flush=True)
     except BrokenPipeError:
         os._exit(1)  # the process that started this one has closed the pipe
     _accept_from(listener)
+
+
+def _import(modules: Sequence[str]) -> None:
+    for name in modules:
+        with contextlib.suppress(Exception):  # the cell that imports the module will report the error
+            importlib.import_module(name)
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)  # a pool of threads would not survive the fork
+    gc.collect()
+    gc.freeze()  # so that a collection in a fork does not write to, and thereby copy, every shared page
+    enlarge_pages()
 
 
 def _listen_at(path: str) -> socket.socket:
@@ -81,7 +87,7 @@ def _serve(connection: socket.socket, parent: int) -> None:
             return  # the parent died before the line above took effect; the client sees the connection end
         data, sockets = receive(connection)
         if data.startswith(CLONE):
-            _be_a_server(data.removeprefix(CLONE).decode(), connection)
+            _be_a_server(json.loads(data.removeprefix(CLONE)), connection)
         request = ForkRequest.from_bytes(data)
         oversight = _Oversight(connection, request, frozenset(os.fstat(each.fileno()).st_ino for each in sockets))
         work = partial(run, request, sockets)
@@ -97,7 +103,10 @@ def _serve(connection: socket.socket, parent: int) -> None:
         os._exit(1)
 
 
-def _be_a_server(path: str, connection: socket.socket) -> NoReturn:
+def _be_a_server(arguments: Sequence[str], connection: socket.socket) -> NoReturn:
+    path, *modules = arguments
+    if modules:
+        _import(modules)
     listener = _listen_at(path)
     connection.sendall(f"pid {os.getpid()}\n".encode())
     connection.close()

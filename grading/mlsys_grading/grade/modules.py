@@ -10,7 +10,7 @@ from typing import Any
 from IPython.core.inputtransformer2 import TransformerManager
 
 _FIRST = "mlsys_grading.kernel.started"
-_ALWAYS = (
+ALWAYS = (
     _FIRST,
     "numpy",
     "IPython",
@@ -42,10 +42,10 @@ def modules_of(cells: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 
     Example:
         >>> cell = {"cell_type": "code", "source": "import mlsys_labkit as lk\\nlk.roofline\\nimport torch.nn"}
-        >>> [name for name in modules_of([cell]) if name not in _ALWAYS]
+        >>> [name for name in modules_of([cell]) if name not in ALWAYS]
         ['mlsys_labkit', 'mlsys_labkit.roofline', 'torch', 'torch._dynamo', 'torch.nn', 'torch.testing']
     """
-    found = set(_ALWAYS)
+    found = set(ALWAYS)
     for cell in cells:
         if cell.get("cell_type") == "code":
             source = cell.get("source", "")

@@ -2,7 +2,8 @@
 
 The worker runs no student's code itself: each of its threads keeps one fork server, a process that forks confined
 processes. Trouble of the machine ends that server, so that the next job starts with another. All are clones of one that
-does nothing else, which has spent the seconds that imports take.
+does nothing else, which has imported the modules of the lab. That one is itself a clone of the first server, which has
+spent the seconds that the imports of every lab take.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from mlsys_grading.gpu.lease import lease
 from mlsys_grading.grade.bounds import Bounds
 from mlsys_grading.grade.headers import lent_headers
 from mlsys_grading.grade.job import GradingJob, versions
+from mlsys_grading.grade.modules import ALWAYS
 from mlsys_grading.result import Result
 from mlsys_grading.sandbox.confine import Sandbox, refusal
 from mlsys_grading.sandbox.root import readable_paths
@@ -42,6 +44,7 @@ class GradingWorker:
         self._devices, self._lease = devices, lease
         self._gpus: threading.Semaphore | None = None
         self._starting = threading.Lock()
+        self._first: ForkServer | None = None  # has imported what every lab needs; a lab's original is its clone
         self._originals: dict[tuple[str, ...], ForkServer] = {}  # modules -> the server that is cloned
         self._mine = threading.local()  # server and modules per thread: a server ends with the thread that started it
         self._servers: dict[ForkServer, tuple[str, ...]] = {}
@@ -71,7 +74,7 @@ class GradingWorker:
     def close(self) -> None:
         """End all servers and everything they grade: threads that wait get an infrastructure failure."""
         self._is_closed = True
-        for server in [*self._servers, *self._originals.values()]:
+        for server in [*self._servers, *self._originals.values(), *filter(None, [self._first])]:
             server.close()
 
     def _examine(self, job: GradingJob, plan: SubmissionPlan) -> Examined:
@@ -106,7 +109,9 @@ class GradingWorker:
             with self._starting:
                 original = self._originals.get(modules)
                 if original is None or not original.is_alive:
-                    original = self._originals[modules] = ForkServer(modules)
+                    if self._first is None or not self._first.is_alive:
+                        self._first = ForkServer(ALWAYS)
+                    original = self._originals[modules] = self._first.clone(modules)
                 known = original.clone()
                 self._servers[known] = modules
                 for unused in self._originals.keys() - set(self._servers.values()):  # its lab is done
