@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,6 +13,7 @@ import pytest
 
 from mlsys_grading.fork_server.client import ForkServer
 from mlsys_grading.grade import work
+from mlsys_grading.grade.modules import ALWAYS
 from mlsys_grading.sandbox.confine import refusal
 from tests.grading.course import FIXTURE, Course
 from tests.grading.nbgrader_cli import NbgraderCourse
@@ -20,13 +21,13 @@ from tests.grading.release_helpers import git
 
 
 @pytest.fixture(scope="session", autouse=True)
-def fork_servers_are_imported_once() -> Iterator[None]:
-    """Let every run of ``labkit grade`` in this process clone a server that an earlier run needed as well.
+def fork_server() -> Iterator[Callable[[Sequence[str]], ForkServer]]:
+    """Return a function that starts a server with given modules, and with what every lab imports.
 
-    A server's imports take three seconds of processor time, and its clone is a whole server. Runs with other modules or
-    another environment start their own; so do runs in a new interpreter.
+    It is a clone of one server for all tests and all runs of ``labkit grade`` in this process, because the imports take
+    four seconds of processor time. Another environment has its own server, and so has a new interpreter.
     """
-    originals: dict[tuple[object, ...], ForkServer] = {}
+    originals: dict[object, ForkServer] = {}
     with (
         ThreadPoolExecutor(1) as starter,  # a server ends with the thread that started it
         ExitStack() as stack,
@@ -35,13 +36,13 @@ def fork_servers_are_imported_once() -> Iterator[None]:
 
         def server(modules: Sequence[str]) -> ForkServer:
             variables = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
-            key = (tuple(modules), frozenset(variables.items()), os.getcwd())
+            key = (frozenset(variables.items()), os.getcwd())
             if key not in originals or not originals[key].is_alive:
-                originals[key] = stack.enter_context(starter.submit(ForkServer, modules).result())
-            return originals[key].clone()
+                originals[key] = stack.enter_context(starter.submit(ForkServer, ALWAYS).result())
+            return originals[key].clone(modules)
 
         patch.setattr(work, "ForkServer", server)
-        yield
+        yield server
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -36,11 +36,13 @@ BY_NAME = {each.name: each for each in SUBMISSIONS}
 
 
 @pytest.fixture(scope="module")
-def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+def judge(
+    tmp_path_factory: pytest.TempPathFactory, fork_server: Callable[[Sequence[str]], ForkServer]
+) -> Iterator[Judge]:
     if reason := refusal():
         pytest.skip(f"this machine allows no sandbox: {reason}")
     bait = Bait(tmp_path_factory.mktemp("bait") / "class")
-    with bait.listening(), ForkServer(MODULES) as server:
+    with bait.listening(), fork_server(MODULES) as server:
         yield Judge(server, bait)
 
 

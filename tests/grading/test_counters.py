@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -24,10 +24,10 @@ TIME_LIMITS = TimeLimits(60, 120, 600)
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[ForkServer]:
+def server(fork_server: Callable[[Sequence[str]], ForkServer]) -> Iterator[ForkServer]:
     if reason := refusal():
         pytest.skip(f"this machine allows no sandbox: {reason}")
-    with ForkServer(modules_of(SOURCE)) as made:
+    with fork_server(modules_of(SOURCE)) as made:
         yield made
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,12 +72,12 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def graded() -> Mapping[str, str]:
+def graded(fork_server: Callable[[Sequence[str]], ForkServer]) -> Mapping[str, str]:
     """Return, by test cell, the reason why it failed with the graders; "" if it passed."""
     if reason := refusal():
         pytest.skip(f"this machine allows no sandbox: {reason}")
     plan = make_plan(notebook(), notebook())
-    with ForkServer(MODULES) as server:
+    with fork_server(MODULES) as server:
         examined = examine_submission(server, plan, time_limits=TimeLimits(20, 40, 500), sandbox=Sandbox())
     assert not examined.trouble
     return {verdict.name: "" if verdict.passed else verdict.error or "no reason" for verdict in examined.marks}

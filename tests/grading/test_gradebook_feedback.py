@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from importlib.resources import files
@@ -215,8 +215,8 @@ def halve(x):
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[ForkServer]:
-    with ForkServer(["numpy", "mlsys_grading.examine.examiner", "mlsys_grading.boundary.student"]) as made:
+def server(fork_server: Callable[[Sequence[str]], ForkServer]) -> Iterator[ForkServer]:
+    with fork_server([]) as made:
         yield made
 
 

@@ -12,7 +12,7 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -113,10 +113,10 @@ def code(source: str, **nbgrader: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[ForkServer]:
+def server(fork_server: Callable[[Sequence[str]], ForkServer]) -> Iterator[ForkServer]:
     if reason := refusal():
         pytest.skip(f"this machine allows no sandbox: {reason}")
-    with ForkServer(MODULES) as made:
+    with fork_server(MODULES) as made:
         yield made
 
 

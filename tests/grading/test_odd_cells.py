@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -21,16 +21,10 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[ForkServer]:
+def server(fork_server: Callable[[Sequence[str]], ForkServer]) -> Iterator[ForkServer]:
     if reason := refusal():
         pytest.skip(f"this machine allows no sandbox: {reason}")
-    modules = [
-        "numpy",
-        "mlsys_labkit.memory.torch_tracer",
-        "mlsys_grading.examine.examiner",
-        "mlsys_grading.boundary.student",
-    ]
-    with ForkServer(modules) as made:
+    with fork_server([]) as made:
         yield made
 
 

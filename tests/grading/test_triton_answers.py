@@ -5,7 +5,7 @@ One examination and one shell take all answers: ten CPU seconds, most of them im
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,10 +63,10 @@ def notebooks() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
 
 
 @pytest.fixture(scope="module")
-def examined() -> Iterator[Examined]:
+def examined(fork_server: Callable[[Sequence[str]], ForkServer]) -> Iterator[Examined]:
     source, submission = notebooks()
     sandbox = Sandbox(limits=SandboxLimits(file_bytes=64 << 30))
-    with ForkServer(modules_of(source)) as server:
+    with fork_server(modules_of(source)) as server:
         plan = make_plan(source, submission)
         yield examine_submission(server, plan, {}, TimeLimits(30, 90, 900), sandbox)
 
