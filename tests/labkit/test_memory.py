@@ -14,6 +14,8 @@ from torch.utils.checkpoint import checkpoint
 
 from mlsys_labkit.memory import CATEGORIES, MemoryTrace, TracedTensor, trace_memory
 
+pytestmark = pytest.mark.usefixtures("small_heap")
+
 F32 = 4
 
 

@@ -13,6 +13,8 @@ from hypothesis import given, settings, strategies as st
 from mlsys_labkit.checks import CheckError, expect_peak
 from mlsys_labkit.memory import trace_memory
 
+pytestmark = pytest.mark.usefixtures("small_heap")
+
 N = 100_000
 
 

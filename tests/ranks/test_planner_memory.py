@@ -28,6 +28,8 @@ from mlsys_labkit.planner import (
     stage_parameters,
 )
 
+pytestmark = pytest.mark.usefixtures("small_heap")
+
 SINGLE, HALF = Precision.single(), Precision(2, 2, 4)  # AdamW's two moments have the weights' own dtype
 WIDE = lm.Config(vocabulary=8192, width=128, layers=3, heads=4, kv_heads=4, head_width=32, hidden=352, tied=False)
 DEEP = lm.Config(vocabulary=512, width=128, layers=8, heads=8, kv_heads=4, head_width=16, hidden=352, tied=False)
