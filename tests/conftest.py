@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import gc
 import importlib
@@ -10,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,20 @@ CHROMIUM = next(
 PLACES_FOLDERS = ("tests/hub/", "tests/places/")
 PLACES_GROUPS = frozenset({"hub", "jupyterlab", "dask", "kills"})
 PLACES_FIXTURES = frozenset({"site", "jupyter_kernel", "nbgrader"})
+# The groups of `make test` that take longest begin first: one that began last would leave the other core idle.
+LONG_GROUPS = (
+    "rank-processes",
+    "sandbox",
+    "grade",
+    "corpus",
+    "endpoint",
+    "tests/cuda/test_programs.py",
+    "tests/grading/test_prove.py",
+    "tests/cuda/test_headers.py",
+    "tests/cuda/test_races.py",
+    "tests/serving/test_engine.py",
+    "tests/ranks/test_planner_memory.py",
+)
 # Without these Chromium looks for updates and sync servers, which a closed network refuses many times a second.
 PAGE_SECONDS = 300
 QUIET = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking", "--disable-sync"]
@@ -40,7 +55,8 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    config.option.loadscopereorder = False  # xdist would begin with the groups that have most tests
     os.environ.pop("LABKIT_DEVICE", None)
     # The set-up has made all bytecode; a process whose files a test limits in size would write half a file of it.
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
@@ -80,7 +96,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest's own -m, which chooses by the marks given here
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if not item.get_closest_marker("xdist_group"):  # a module's fixtures are made once, not once in each worker
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
@@ -90,6 +106,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU; this machine has none"))
         if item.get_closest_marker("browser") and CHROMIUM is None:
             item.add_marker(pytest.mark.skip(reason="needs Chromium; install the package chromium-headless-shell"))
+    if getattr(config.option, "loadgroup", False):
+        items[:] = [items[at] for at in long_first([*map(group_of, items)])]
+
+
+def long_first(groups: Sequence[str]) -> list[int]:
+    """Return the places of tests by their groups: first those of LONG_GROUPS, then those with most tests."""
+    sizes, first = collections.Counter(groups), {name: place for place, name in enumerate(LONG_GROUPS)}
+
+    def key(at: int) -> tuple[int, int, str]:
+        return first.get(groups[at], len(first)), -sizes[groups[at]], groups[at]
+
+    return sorted(range(len(groups)), key=key)
+
+
+def group_of(item: pytest.Item) -> str:
+    """Return the name by which xdist keeps tests in one worker."""
+    return "_".join(sorted({str(mark.args[0]) for mark in item.iter_markers("xdist_group")}))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -106,10 +139,10 @@ def pytest_collection_finish(session: pytest.Session) -> Iterator[None]:
     plain: dict[pytest.Item, Any] = {}
     if getattr(session.config.option, "loadgroup", False):
         for item in session.items:
-            names = sorted({str(mark.args[0]) for mark in item.iter_markers("xdist_group")})
-            if names and hasattr(item, "_id") and not item.nodeid.endswith("@" + "_".join(names)):
+            group = group_of(item)
+            if group and hasattr(item, "_id") and not item.nodeid.endswith(f"@{group}"):
                 plain[item] = item._id
-                item._id = f"{item.nodeid}@{'_'.join(names)}"
+                item._id = f"{item.nodeid}@{group}"
     try:
         return (yield)
     finally:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
-from tests.conftest import ROOT
+from tests.conftest import LONG_GROUPS, ROOT, long_first
 
 SAYS = """
 import os, pathlib, pytest
@@ -34,3 +35,13 @@ def test_a_group_has_one_worker(tmp_path: Path) -> None:
     lines = [tuple(line.split()) for line in said.read_text().splitlines()]
     assert len(lines) == 18
     assert sorted(group for group, _ in set(lines)) == ["one", "two"]
+
+
+def test_long_groups_begin_first() -> None:
+    groups = ["small", "large", "small 2", "large", LONG_GROUPS[1], LONG_GROUPS[0], LONG_GROUPS[1]]
+    assert long_first(groups) == [5, 4, 6, 1, 3, 0, 2]
+
+
+def test_long_groups_exist() -> None:
+    named = set(re.findall(r'xdist_group\("([\w-]+)"\)', "".join(p.read_text() for p in ROOT.glob("tests/*/*.py"))))
+    assert [name for name in LONG_GROUPS if name not in named and not (ROOT / name).is_file()] == []

@@ -347,7 +347,7 @@ def test_no_kernel_is_left_out():
 
 
 @NAMES
-@pytest.mark.xdist_group("corpus")
+@pytest.mark.xdist_group("cuda-corpus")
 def test_runs_right(file, name):
     case = CASES[file, name]
     for seed in (0, 3):
@@ -358,7 +358,7 @@ def test_runs_right(file, name):
 
 
 @NAMES
-@pytest.mark.xdist_group("corpus")
+@pytest.mark.xdist_group("cuda-corpus")
 def test_is_clean(file, name):
     case = CASES[file, name]
     for seed in (1, 2, 3):
@@ -369,7 +369,7 @@ def test_is_clean(file, name):
 
 
 @NAMES
-@pytest.mark.xdist_group("corpus")
+@pytest.mark.xdist_group("cuda-corpus")
 def test_profile_counts_what_it_wrote(file, name):
     case = CASES[file, name]
     arguments = fresh(case)
