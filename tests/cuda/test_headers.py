@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 
 import numpy as np
@@ -191,15 +192,22 @@ WHOLE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "body", "size"), WHOLE)
-def test_a_vector_is_loaded_and_stored_as_a_whole(kind, body, size):
-    text = body.format("in[i]", "out[i]")
-    kernel = compiles(
-        "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n"
-        f"__global__ void f(const {kind}* in, {kind}* out) {{ int i = threadIdx.x; {text} }}"
+@functools.cache
+def whole() -> cuda.Kernels:
+    kernels = (
+        f"__global__ void f{at}(const {kind}* in, {kind}* out) {{ int i = threadIdx.x; {body.format('in[i]', 'out[i]')} }}"
+        for at, (kind, body, _) in enumerate(WHOLE)
     )
+    source = "\n".join(["#include <cuda_fp16.h>", "#include <cuda_bf16.h>", *kernels])
+    return cuda.compile_all(source, backend="simulator", strict=False)
+
+
+@pytest.mark.parametrize("at", range(len(WHOLE)), ids=[f"{kind} {body}" for kind, body, _ in WHOLE])
+def test_a_vector_is_loaded_and_stored_as_a_whole(at):
+    _, body, size = WHOLE[at]
+    text = body.format("in[i]", "out[i]")
     buffers = (np.zeros(32, np.dtype([("bytes", "u1", size)])) for _ in range(2))
-    profile = kernel.profile[1, 32](*buffers)
+    profile = whole()[f"f{at}"].profile[1, 32](*buffers)
     loads = [line for line in profile.lines if line.op == "load"]
     stores = [line for line in profile.lines if line.op == "store"]
     assert {line.bytes_per_lane for line in [*loads, *stores]} == {size}

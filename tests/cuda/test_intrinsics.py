@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import bisect
+import functools
 import math
+from collections.abc import Callable
 from fractions import Fraction
 
 import ml_dtypes
@@ -41,30 +43,44 @@ def bytes_of(word: int) -> list[int]:
     return list(word.to_bytes(4, "little"))
 
 
-@pytest.mark.parametrize(
-    ("expression", "oracle"),
-    [
-        ("__popc(a)", lambda a, b: a.bit_count()),
-        ("__clz(a)", lambda a, b: 32 - a.bit_length()),
-        ("__ffs(a)", lambda a, b: (a & -a).bit_length()),
-        ("__brev(a)", lambda a, b: int(f"{a:032b}"[::-1], 2)),
-        ("__umulhi(a, b)", lambda a, b: a * b >> 32),
-        ("__mulhi(int(a), int(b))", lambda a, b: (signed(a) * signed(b) >> 32) % 2**32),
-        ("__umul24(a, b)", lambda a, b: (a % 2**24) * (b % 2**24) % 2**32),
-        ("__usad(a, b, 7u)", lambda a, b: (abs(a - b) + 7) % 2**32),
-        ("__funnelshift_l(a, b, 5)", lambda a, b: ((b << 32 | a) << 5 >> 32) % 2**32),
-        ("__funnelshift_r(a, b, 37)", lambda a, b: ((b << 32 | a) >> 5) % 2**32),
-        ("__byte_perm(a, b, 0x6420)", lambda a, b: int.from_bytes(bytes((bytes_of(a) + bytes_of(b))[::2]), "little")),
-        ("__dp4a(a, b, 3u)", lambda a, b: sum(x * y for x, y in zip(bytes_of(a), bytes_of(b), strict=True)) + 3),
-        ("__vadd4(a, b)", lambda a, b: int.from_bytes(
-            bytes((x + y) % 256 for x, y in zip(bytes_of(a), bytes_of(b), strict=True)), "little")),
-        ("__vmaxu4(a, b)", lambda a, b: int.from_bytes(bytes(map(max, bytes_of(a), bytes_of(b))), "little")),
-        ("__uhadd(a, b)", lambda a, b: (a + b) // 2),
-        ("__urhadd(a, b)", lambda a, b: (a + b + 1) // 2),
-    ],
-)  # fmt: skip
-def test_integers(expression, oracle):
-    assert binary(expression).tolist() == [oracle(a, b) for a, b in zip(A, B, strict=True)]
+INTEGER_CASES: list[tuple[str, Callable[[int, int], int]]] = [
+    ("__popc(a)", lambda a, b: a.bit_count()),
+    ("__clz(a)", lambda a, b: 32 - a.bit_length()),
+    ("__ffs(a)", lambda a, b: (a & -a).bit_length()),
+    ("__brev(a)", lambda a, b: int(f"{a:032b}"[::-1], 2)),
+    ("__umulhi(a, b)", lambda a, b: a * b >> 32),
+    ("__mulhi(int(a), int(b))", lambda a, b: (signed(a) * signed(b) >> 32) % 2**32),
+    ("__umul24(a, b)", lambda a, b: (a % 2**24) * (b % 2**24) % 2**32),
+    ("__usad(a, b, 7u)", lambda a, b: (abs(a - b) + 7) % 2**32),
+    ("__funnelshift_l(a, b, 5)", lambda a, b: ((b << 32 | a) << 5 >> 32) % 2**32),
+    ("__funnelshift_r(a, b, 37)", lambda a, b: ((b << 32 | a) >> 5) % 2**32),
+    ("__byte_perm(a, b, 0x6420)", lambda a, b: int.from_bytes(bytes((bytes_of(a) + bytes_of(b))[::2]), "little")),
+    ("__dp4a(a, b, 3u)", lambda a, b: sum(x * y for x, y in zip(bytes_of(a), bytes_of(b), strict=True)) + 3),
+    ("__vadd4(a, b)", lambda a, b: int.from_bytes(
+        bytes((x + y) % 256 for x, y in zip(bytes_of(a), bytes_of(b), strict=True)), "little")),
+    ("__vmaxu4(a, b)", lambda a, b: int.from_bytes(bytes(map(max, bytes_of(a), bytes_of(b))), "little")),
+    ("__uhadd(a, b)", lambda a, b: (a + b) // 2),
+    ("__urhadd(a, b)", lambda a, b: (a + b + 1) // 2),
+]  # fmt: skip
+
+
+@functools.cache
+def integer_results() -> np.ndarray:
+    """Return a row for each pair of neighbours in WORDS and a column for each of INTEGER_CASES."""
+    calls = " ".join(f"o[{at}] = {expression};" for at, (expression, _) in enumerate(INTEGER_CASES))
+    results = np.zeros((len(WORDS), len(INTEGER_CASES)), np.uint32)
+    cuda.compile(
+        "__global__ void f(const unsigned* words, unsigned* out) { int i = threadIdx.x; unsigned a = words[i],"
+        f" b = words[(i + 1) % blockDim.x], *o = out + {len(INTEGER_CASES)} * i; {calls} }}",
+        backend="simulator",
+    )[1, len(WORDS)](WORDS, results)
+    return results
+
+
+@pytest.mark.parametrize("at", range(len(INTEGER_CASES)), ids=[expression for expression, _ in INTEGER_CASES])
+def test_integers(at):
+    oracle = INTEGER_CASES[at][1]
+    assert integer_results()[:, at].tolist() == [oracle(a, b) for a, b in zip(A, B, strict=True)]
 
 
 def test_find_the_nth_set_bit():
@@ -77,16 +93,26 @@ def test_find_the_nth_set_bit():
 FLOATS = (RNG.standard_normal(256) * 10.0 ** RNG.integers(-6, 6, 256)).astype(np.float32)
 
 
-@pytest.mark.parametrize("operation", ["add", "mul", "div"])
-@pytest.mark.parametrize("mode", ["rn", "rz", "ru", "rd"])
-def test_rounding_modes(operation, mode):
-    kernel = cuda.compile(
-        "__global__ void f(const float* x, const float* y, float* out) { int i = threadIdx.x;"
-        f" out[i] = __f{operation}_{mode}(x[i], y[i]); }}",
-        backend="simulator",
+OPERATIONS = ("add", "mul", "div")
+ROUNDING_MODES = ("rn", "rz", "ru", "rd")
+
+
+@functools.cache
+def roundings() -> cuda.Kernels:
+    kernels = (
+        f"__global__ void {operation}_{mode}(const float* x, const float* y, float* out) {{ int i = threadIdx.x;"
+        f" out[i] = __f{operation}_{mode}(x[i], y[i]); }}"
+        for operation in OPERATIONS
+        for mode in ROUNDING_MODES
     )
+    return cuda.compile_all("\n".join(kernels), backend="simulator")
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("mode", ROUNDING_MODES)
+def test_rounding_modes(operation, mode):
     x, y, got = FLOATS, FLOATS[::-1].copy(), np.zeros(256, np.float32)
-    kernel[1, 256](x, y, got)
+    roundings()[f"{operation}_{mode}"][1, 256](x, y, got)
     for left, right, result in zip(x, y, got, strict=True):
         a, b = Fraction(float(left)), Fraction(float(right))
         exact = {"add": a + b, "mul": a * b, "div": a / b}[operation]
