@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from mlsys_labkit import cuda
+from mlsys_labkit.cuda.kernel.backends import module
 from mlsys_labkit.cuda.kernel.compilation import Kernels
+from mlsys_labkit.cuda.kernel.gcc.flags import Build
 from mlsys_labkit.cuda.kernel.simulator.client import Simulator
 from tests.cuda import worker_kernels as worker
 
@@ -18,6 +20,14 @@ def _patient_compilers() -> Iterator[None]:
     """Raise the compilers' time limit to what a machine with twenty times its work needs; it has tests of its own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LABKIT_CUDA_COMPILE_SECONDS", "900")
+        yield
+
+
+@pytest.fixture(scope="module")
+def checked_kernels() -> Iterator[None]:
+    """Compile the instrumented build first: kernels that are only checked and profiled need no other."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "first_build", lambda unit: Build.INSTRUMENTED)
         yield
 
 

@@ -11,6 +11,8 @@ import pytest
 from mlsys_labkit import cuda
 from mlsys_labkit.cuda.nvidia import nvrtc
 
+pytestmark = pytest.mark.usefixtures("checked_kernels")
+
 SEEDS = range(6)  # 0 is the natural order
 THREADS, TILES = 64, 5
 

@@ -14,6 +14,8 @@ import pytest
 from mlsys_labkit import cuda
 from mlsys_labkit.cuda.nvidia import nvrtc
 
+pytestmark = pytest.mark.usefixtures("checked_kernels")
+
 SOURCE = Path(__file__).with_name("groups.cu")
 RNG = np.random.default_rng(5)
 SEEDS = (0, 3, 4)

@@ -11,6 +11,8 @@ from mlsys_labkit import cuda
 from mlsys_labkit.errors import LabkitError
 from tests.cuda.counted_kernels import MATMUL, TRANSPOSE, N, floats, kernel, line_of, one, profile_matmul, square
 
+pytestmark = pytest.mark.usefixtures("checked_kernels")
+
 SMALL = """
 #include <cuda_fp16.h>
 struct Particle { float x, y, z, w; };

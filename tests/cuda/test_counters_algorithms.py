@@ -13,6 +13,8 @@ from tests.cuda.counted_kernels import TRANSPOSE, WARPS, N, kernel, line_of, lin
 
 from . import warp_oracle as oracle
 
+pytestmark = pytest.mark.usefixtures("checked_kernels")
+
 REDUCE = """
 __global__ void modulo(const float* in, float* out) {
     extern __shared__ float s[];

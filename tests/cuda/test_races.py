@@ -8,6 +8,8 @@ from tests.cuda.planted_races import PLANTED
 from tests.cuda.race_case import expect_planted
 from tests.cuda.race_free_kernels import CORRECT
 
+pytestmark = pytest.mark.usefixtures("checked_kernels")
+
 SEEDS = range(4)  # 0 is the natural order
 MANY_SEEDS = range(100)
 

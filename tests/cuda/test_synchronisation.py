@@ -12,6 +12,8 @@ import pytest
 from mlsys_labkit import cuda
 from mlsys_labkit.cuda.nvidia import nvrtc
 
+pytestmark = pytest.mark.usefixtures("checked_kernels")
+
 SOURCE = Path(__file__).with_name("synchronisation.cu")
 RNG = np.random.default_rng(8)
 SEEDS = (0, 2, 9)

@@ -13,6 +13,8 @@ import pytest
 
 from mlsys_labkit import cuda
 
+pytestmark = pytest.mark.usefixtures("checked_kernels")
+
 SUM = "float s = 0; for (int j = 0; j < 256; ++j) s += b[j]; y[threadIdx.x] = s;"
 BIG = "struct Big { float v[256]; };\n"
 SUM_OF = "{ float s = 0; for (float each : a.v) s += each; return s; }\n"

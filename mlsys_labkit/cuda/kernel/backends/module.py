@@ -55,12 +55,16 @@ class _Loaded:
         return LineTable(self.compiled.path, self.compiled.unit.name)
 
 
-class SimulatedModule:
-    """The backend that runs the kernels of one source on the simulator.
+def first_build(unit: Unit) -> Build:
+    """Return the build whose compilation raises what is wrong with the source.
 
-    Compiling the first build raises what is wrong with the source. A graded kernel is checked and profiled, and hardly
-    ever launched plainly: therefore its first build is the instrumented one.
+    A graded kernel is checked and profiled, and hardly ever launched plainly.
     """
+    return Build.INSTRUMENTED if unit.graded else Build.FAST
+
+
+class SimulatedModule:
+    """The backend that runs the kernels of one source on the simulator; a build is compiled when it is first used."""
 
     name = "simulator"
 
@@ -70,7 +74,7 @@ class SimulatedModule:
         self._parameter_texts = parameter_texts
         self._builds: dict[Build, _Loaded] = {}
         self._read: dict[int, tuple[Parameter, ...]] = {}
-        self._first = Build.INSTRUMENTED if unit.graded else Build.FAST
+        self._first = first_build(unit)
         first = compile_module(unit, self._first, self._toolchain, self._cache, beside=runtime.worker)
         self.unit = first.unit
         self._plain = Build.INSTRUMENTED if has_volatile_accesses(self.unit.source) else Build.FAST
