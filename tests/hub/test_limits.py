@@ -35,7 +35,7 @@ class Server:
     """A process with the name of Jupyter's server, and its kernels."""
 
     def __init__(self, folder: Path, kernels: int) -> None:
-        script = folder / "jupyterhub-singleuser"
+        script = folder / "mlsys_grading.hub.singleuser"
         script.write_text(
             textwrap.dedent(f"""
             import subprocess, sys
@@ -247,7 +247,7 @@ def test_fork_bomb_stops_at_the_limit(kept_by: str, tmp_path: Path) -> None:
 
 def test_orphans_beside_the_server_count_as_kernels(tmp_path: Path) -> None:
     """Start an orphan under the first process of a pid namespace, which adopts orphans beside the server."""
-    script = tmp_path / "jupyterhub-singleuser"
+    script = tmp_path / "mlsys_grading.hub.singleuser"
     script.write_text("import time\nprint('up', flush=True)\ntime.sleep(600)")
     starter = f"""
         import subprocess, sys, time

@@ -1,6 +1,9 @@
 """Configuration of every server of the Hub, people's and the course's. JUPYTER_CONFIG_PATH names this folder."""
 
 import os
+import resource
+
+from tornado.web import HTTPError
 
 c = get_config()  # noqa: F821 - traitlets provides it
 
@@ -17,6 +20,19 @@ c.TerminalManager.cull_inactive_timeout = 4 * idle_seconds
 
 # When a kernel is ended for lack of memory, a line under its cell says so.
 c.ServerApp.kernel_websocket_connection_class = "mlsys_labkit._frontends.kernel_ended.Connection"
+
+
+def explain_full_home(**_: object) -> None:
+    """Say why a save is going to fail: the Hub forbids large files to a person whose files occupy too much."""
+    if resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY:
+        most = os.environ.get("MLSYS_HUB_HOME_GIB", "?")
+        line = (
+            f"Your files occupy more than the {most} GiB that you have. Delete some that you do not need, wait half a "
+        )
+        raise HTTPError(507, f"{line}minute, and save again. Until then, do not close this tab.")
+
+
+c.ContentsManager.pre_save_hook = explain_full_home
 
 # Jupyter's default, a login shell, would read /etc/profile, which removes labkit and nbgrader from PATH.
 c.ServerApp.terminado_settings = {"shell_command": ["/bin/bash"]}

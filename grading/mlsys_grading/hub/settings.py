@@ -137,6 +137,13 @@ class IdleTable:
 
 
 @dataclass(frozen=True)
+class QuotaTable:
+    """Limit of each person's files, in GiB; 0: none."""
+
+    home_gib: float = field(default=0, metadata=_number(0))
+
+
+@dataclass(frozen=True)
 class ServerProfile:
     """A kind of server that people may choose. ``cpus`` and ``memory_gib`` of 0 set no limit.
 
@@ -174,6 +181,7 @@ class HubSettings:
     course: CourseTable = CourseTable()
     exchange: ExchangeTable = ExchangeTable()
     idle: IdleTable = IdleTable()
+    quota: QuotaTable = QuotaTable()
     profiles: tuple[ServerProfile, ...] = (ServerProfile("cpu", "CPU"),)
 
     @property
@@ -238,7 +246,14 @@ class _WrongError(Exception):
         super().__init__(f"{named} is {shown if len(shown) <= 60 else shown[:57] + '...'}; expected {expected}")
 
 
-_TABLES = {"hub": HubTable, "login": LoginTable, "course": CourseTable, "exchange": ExchangeTable, "idle": IdleTable}
+_TABLES = {
+    "hub": HubTable,
+    "login": LoginTable,
+    "course": CourseTable,
+    "exchange": ExchangeTable,
+    "idle": IdleTable,
+    "quota": QuotaTable,
+}
 
 
 def _settings(plain: dict[str, Any], path: Path) -> HubSettings:

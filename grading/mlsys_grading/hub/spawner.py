@@ -22,9 +22,12 @@ from mlsys_grading.hub import limits
 from mlsys_grading.hub.accounts import Accounts, Person
 from mlsys_grading.hub.devices import Devices
 from mlsys_grading.hub.enter import Entry
+from mlsys_grading.hub.quota import HomeWatcher
 from mlsys_grading.hub.settings import HubSettings, ServerProfile
 from mlsys_grading.hub.sockets import Sockets, url
 from mlsys_labkit.errors import LabkitError
+
+_homes = HomeWatcher()
 
 
 def entering(*command: str) -> list[str]:
@@ -83,7 +86,8 @@ class LabSpawner(LocalProcessSpawner):  # type: ignore[misc]
     _notifying: asyncio.Task[None]
 
     def user_env(self, env: dict[str, str]) -> dict[str, str]:
-        return env | Accounts(self.settings.state).person(self.user.name).variables() | self._leased
+        own = Accounts(self.settings.state).person(self.user.name).variables()
+        return env | own | self._leased | {"MLSYS_HUB_HOME_GIB": f"{self.settings.quota.home_gib:g}"}
 
     def make_preexec_fn(self, name: str) -> None:
         """Return None: the process itself becomes the person, see mlsys_grading.hub.enter."""
@@ -114,7 +118,7 @@ class LabSpawner(LocalProcessSpawner):  # type: ignore[misc]
             finally:
                 os.close(ours)
             self.born = processes.birth(self.pid)
-            limits.confine(self.pid, _bounds(profile))
+            self._confine(profile)
             Devices(self.settings.state).started(self.user.name, self.pid)
             pipe.write(entry.to_json())  # the process waits for this before it begins
         self._notify_when_it_ends()
@@ -154,6 +158,12 @@ class LabSpawner(LocalProcessSpawner):  # type: ignore[misc]
         if self.pid == pid:  # else the Hub itself has stopped it, and a person may be starting the next one
             await spawner.poll_and_notify()
 
+    def _confine(self, profile: ServerProfile) -> None:
+        limits.confine(self.pid, _bounds(profile))
+        person = Accounts(self.settings.state).person(self.user.name)
+        own = (person.home, self.settings.state / "tmp" / person.name)
+        _homes.add(self.pid, person.uid, own, round(self.settings.quota.home_gib * (1 << 30)))
+
     def _chosen(self) -> ServerProfile:
         for profile in self.settings.profiles:
             if profile.slug == self.profile and profile.spawner == "local":
@@ -175,7 +185,7 @@ class LabSpawner(LocalProcessSpawner):  # type: ignore[misc]
         super().load_state(state)
         self.born = state.get("born", 0)
         if self.pid and self.born and processes.birth(self.pid) == self.born:
-            limits.confine(self.pid, _bounds(self._chosen()))
+            self._confine(self._chosen())
             self._notify_when_it_ends()
 
     def get_state(self) -> dict[str, Any]:
@@ -186,6 +196,7 @@ class LabSpawner(LocalProcessSpawner):  # type: ignore[misc]
         """Release the limits and the device of a server that has ended."""
         if self.pid:
             limits.release(self.pid)
+            _homes.remove(self.pid)
             Devices(self.settings.state).release(self.user.name)
         super().clear_state()
         self.born = 0
