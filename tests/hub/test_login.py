@@ -14,10 +14,13 @@ from tornado.web import HTTPError
 from traitlets.config import Config
 
 from mlsys_grading.hub.login import configure_login
-from mlsys_grading.hub.settings import CourseTable, HubSettings, LoginTable
+from mlsys_grading.hub.settings import CourseTable, HubSettings, LoginTable, read_settings
 from mlsys_grading.hub.signup import ClassAuthenticator
 from mlsys_labkit.errors import LabkitError
 from tests.hub import run
+from tests.hub.login_form import LOGINS
+
+LTI = "ltiauthenticator.lti13.auth.LTI13Authenticator"
 
 
 def _authenticator(tmp_path: Path, students: tuple[str, ...] = ("ada",)):  # type: ignore[no-untyped-def]
@@ -81,8 +84,11 @@ def test_without_a_list_every_valid_name_signs_up_and_waits(tmp_path: Path) -> N
     ("login", "told"),
     [
         (LoginTable("oauth", provider="nobody"), "no authenticator 'nobody'"),
-        (LoginTable("oauth", provider="dummy", oauth={"client_secret": "x"}), "is a secret"),
-        (LoginTable("oauth", provider="dummy", oauth={"colour": "x"}), "no setting login.oauth.colour"),
+        (LoginTable("oauth", provider="dummy"), "no authenticator 'dummy'"),  # it admits everybody
+        (LoginTable("oauth", provider="no.such.Class"), "no authenticator 'no.such.Class'"),
+        (LoginTable("oauth", provider="github", oauth={"client_secret": "x"}), "is a secret"),
+        (LoginTable("oauth", provider="github", oauth={"colour": "x"}), "no setting login.oauth.colour"),
+        (LoginTable("oauth", provider=LTI, domain="example.edu"), "does not know login.domain"),
         (LoginTable("shared-password", password_file="missing"), "cannot be read"),
     ],
 )
@@ -90,6 +96,13 @@ def test_impossible_login_is_refused(tmp_path: Path, login: LoginTable, told: st
     with pytest.raises(LabkitError, match=told) as raised:
         configure_login(Config(), HubSettings(tmp_path / "hub.toml", login=login))
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("kind", ["native", "pam", "shared-password"])
+def test_a_class_list_has_no_account_of_the_system(tmp_path: Path, kind: str) -> None:
+    settings = HubSettings(tmp_path / "hub.toml", login=LoginTable(kind), course=CourseTable(students=("daemon",)))
+    with pytest.raises(LabkitError, match="'daemon' is an account of this machine itself"):
+        configure_login(Config(), settings)
 
 
 def test_the_class_password_opens_no_instructors_account(tmp_path: Path) -> None:
@@ -113,3 +126,80 @@ def test_shared_passwords(tmp_path: Path) -> None:
     config = Config()
     configure_login(config, settings)
     assert config.SharedPasswords.user_password == "for-students"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+def _site(tmp_path: Path, login: str, students: tuple[str, ...] = ()):  # type: ignore[no-untyped-def]
+    """Return the authenticator that the guide's block ``login`` makes."""
+    file = tmp_path / "hub.toml"
+    file.write_text(f'{LOGINS[login]}\n[course]\nstudents = {list(students)}\ninstructors = ["grace"]\n')
+    config = Config()
+    configure_login(config, read_settings(file))
+    return config.JupyterHub.authenticator_class(config=config)
+
+
+def _names(authenticator, **claims: object) -> str:  # type: ignore[no-untyped-def]
+    return str(authenticator.normalize_username(authenticator.user_info_to_username(claims)))
+
+
+SITES = {
+    "microsoft": {"preferred_username": "Ada@Example.edu", "name": "grace"},
+    "google": {"email": "ada@example.edu", "verified_email": True, "hd": "example.edu"},
+    "github": {"login": "Ada", "name": "grace"},
+    "cilogon": {"eppn": "ada@example.edu", "idp": "https://idp.example.edu/shibboleth"},
+    "generic-oauth": {"preferred_username": "ada", "email": "grace@example.edu"},
+}
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_a_block_of_the_guide_gives_the_name(tmp_path: Path, site: str) -> None:
+    authenticator = _site(tmp_path, site)
+    assert _names(authenticator, **SITES[site]) == "ada"
+    assert authenticator.client_id
+    assert authenticator.authorize_url.startswith("https://")
+    assert authenticator.token_url.startswith("https://")
+    assert authenticator.userdata_url.startswith("https://") != authenticator.userdata_from_id_token
+    assert not authenticator.allow_all
+
+
+@pytest.mark.parametrize("name", ["grace@evil.example", "grace", "grace@example.edu@evil.example", "@example.edu", "@"])
+def test_a_name_of_another_domain_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(HTTPError) as raised:
+        _names(_site(tmp_path, "microsoft"), preferred_username=name)
+    assert raised.value.status_code == 403
+
+
+def test_an_address_that_is_not_verified_is_no_name(tmp_path: Path) -> None:
+    authenticator = _site(tmp_path, "microsoft")
+    authenticator.username_claim = "email"
+    for claims in ({}, {"email_verified": False}, {"email_verified": "no"}, {"email_verified": None}):
+        with pytest.raises(HTTPError, match="has not verified your address"):
+            _names(authenticator, email="grace@example.edu", **claims)
+    assert _names(authenticator, email="grace@example.edu", email_verified=True) == "grace"
+
+
+def test_a_name_is_mapped_exactly(tmp_path: Path) -> None:
+    authenticator = _site(tmp_path, "generic-oauth")
+    authenticator.username_map = {"Ada+Lovelace": "ada"}
+    assert _names(authenticator, preferred_username="Ada+Lovelace") == "ada"
+    with pytest.raises(HTTPError, match="cannot be a name here"):
+        _names(authenticator, preferred_username="ada+lovelace")
+
+
+def test_without_a_class_list_another_site_admits_instructors_alone(tmp_path: Path) -> None:
+    authenticator = _site(tmp_path, "generic-oauth")
+    assert run(authenticator.check_allowed("grace", {"name": "grace", "admin": None, "auth_state": {}}))
+    with pytest.raises(HTTPError, match="ada is not on the class list"):
+        run(authenticator.check_allowed("ada", {"name": "ada", "admin": None, "auth_state": {}}))
+
+
+def test_the_block_for_a_learning_platform_makes_its_authenticator(tmp_path: Path) -> None:
+    pytest.importorskip("ltiauthenticator")
+    authenticator = _site(tmp_path, "lti")
+    assert authenticator.issuer == "https://lms.example.edu"
+    assert authenticator.client_id == {"CLIENT"}
+    claims = {"sub": "7", "https://purl.imsglobal.org/spec/lti/claim/custom": {"username": "ada"}}
+    assert run(authenticator.get_authenticated_user(None, claims))["name"] == "ada"
+    claims["https://purl.imsglobal.org/spec/lti/claim/custom"] = {"username": "GRACE"}  # type: ignore[assignment]
+    with pytest.raises(HTTPError, match="'GRACE' cannot be a name here"):
+        run(authenticator.get_authenticated_user(None, claims))

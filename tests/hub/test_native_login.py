@@ -8,17 +8,16 @@ from typing import Any
 
 import pytest
 
-from tests.hub.hub_process import PATIENCE_SECONDS, Hub, Person, needs_hub
+from tests.hub.hub_process import Hub, Person, needs_hub
+from tests.hub.login_form import LOGINS, log_in, log_out, page_of
 
 pytestmark = [needs_hub, pytest.mark.browser, pytest.mark.xdist_group("hub"), pytest.mark.timeout(900)]
-
-NATIVE = '[login]\nkind = "native"\n'
 
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
     """Yield a Hub as ``make hub`` starts it, with no class list: instructors admit people."""
-    with Hub(tmp_path_factory.mktemp("native"), students=(), more=NATIVE) as made:
+    with Hub(tmp_path_factory.mktemp("native"), students=(), more=LOGINS["native"]) as made:
         yield made
 
 
@@ -27,12 +26,6 @@ def first_password(hub: Hub) -> str:
     name, password = (hub.state / "first-passwords").read_text().split()
     assert name == "grace"
     return password
-
-
-def page_of(browser: Any) -> Any:
-    page = browser.new_context().new_page()
-    page.set_default_timeout(1e3 * PATIENCE_SECONDS)
-    return page
 
 
 def sign_up(page: Any, hub: Hub, name: str, password: str) -> str:
@@ -44,16 +37,6 @@ def sign_up(page: Any, hub: Hub, name: str, password: str) -> str:
     page.fill("#password_confirmation_input", password)
     page.click("#signup_submit")
     return str(page.inner_text(".alert"))
-
-
-def log_in(page: Any, hub: Hub, name: str, password: str) -> str:
-    """Fill in the form, and return the message of the page, "" after a login."""
-    page.goto(f"{hub.url}/hub/login?next=/hub/home")
-    page.fill("#username_input", name)
-    page.fill("#password_input", password)
-    page.click("#login_submit")
-    page.wait_for_function("location.pathname.endsWith('/hub/home') || document.querySelector('.login_error')")
-    return "" if page.url.endswith("/hub/home") else str(page.inner_text(".login_error"))
 
 
 def test_a_person_signs_up_is_admitted_and_logs_in_and_out(hub: Hub, first_password: str, browser: Any) -> None:
@@ -70,10 +53,7 @@ def test_a_person_signs_up_is_admitted_and_logs_in_and_out(hub: Hub, first_passw
     assert log_in(ada, hub, "ada", "difference-engine") == ""
     ada.locator("#logout").wait_for()
     assert ada.locator("text=People").count() == 0
-    ada.click("#logout")
-    ada.wait_for_url("**/hub/login*")
-    ada.goto(f"{hub.url}/hub/home")
-    assert "/hub/login" in ada.url
+    log_out(ada, hub)
 
 
 def test_an_instructor_gives_a_new_password_which_the_person_changes(

@@ -41,6 +41,11 @@ def uid_of(name: str) -> int:
     return 100_000 + int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") % 2_000_000_000
 
 
+def belongs_to_the_machine(name: str) -> bool:
+    """Return whether the system itself has an account of this name, such as root, so that no person can have it."""
+    return name in {line.split(":")[0] for line in _system_lines("/etc/passwd")}
+
+
 @dataclass(frozen=True)
 class Person:
     """A user of the Hub; ``uid`` is also the number of a group that has only them in it."""

@@ -3,27 +3,40 @@
 from __future__ import annotations
 
 import os
-from importlib.metadata import entry_points
 from pathlib import Path
 from secrets import compare_digest
 from typing import Any
 
+from jupyterhub.auth import PAMAuthenticator
 from jupyterhub.authenticators.shared import SharedPasswordAuthenticator
 from nativeauthenticator.handlers import TEMPLATE_DIR
 from traitlets import Set, Unicode
 
+from mlsys_grading.hub.accounts import belongs_to_the_machine
+from mlsys_grading.hub.class_list import ClassList
 from mlsys_grading.hub.settings import HubSettings
 from mlsys_grading.hub.signup import ClassAuthenticator
+from mlsys_grading.hub.site_accounts import configure_site_accounts
 from mlsys_labkit.errors import LabkitError
 
 _TEMPLATES = str(Path(__file__).with_name("templates"))
-_SECRETS = ("client_secret", "password", "secret_key")
+_HINTS = {
+    "native": "Your instructor can give you a new password.",
+    "pam": "Use the name and the password of your account on this machine. Its operator can give you a new password.",
+    "shared-password": "Choose a name. Your instructor tells you the password.",
+}
 
 
-class SharedPasswords(SharedPasswordAuthenticator):  # type: ignore[misc]
+class PamAccounts(ClassList, PAMAuthenticator):  # type: ignore[misc]
+    """Authenticator for accounts of this machine."""
+
+
+class SharedPasswords(ClassList, SharedPasswordAuthenticator):  # type: ignore[misc]
     """JupyterHub's authenticator with one password for the class, and one for instructors, who are no admins here."""
 
     staff = Set(Unicode(), config=True, help="names of the people who need the instructors' password")
+    any_case = True  # a name is not an account here
+    advice = "Choose another."
 
     async def authenticate(self, handler: Any, data: dict[str, str]) -> str | None:
         name = str(self.normalize_username(data["username"]))
@@ -34,15 +47,23 @@ class SharedPasswords(SharedPasswordAuthenticator):  # type: ignore[misc]
 def configure_login(c: Any, settings: HubSettings) -> None:
     """Choose and configure the authenticator. Raises LabkitError if it cannot work on this machine."""
     course = settings.course
+    if taken := sorted(filter(belongs_to_the_machine, {*course.students, *settings.staff})):
+        raise LabkitError(
+            f"{settings.file}: {taken[0]!r} is an account of this machine itself; give the person another"
+        )
     c.JupyterHub.template_paths = [_TEMPLATES]
-    c.JupyterHub.template_vars = {"staff": sorted(settings.staff), "has_passwords": settings.login.kind == "native"}
+    kind = settings.login.kind
+    c.JupyterHub.template_vars = {"staff": sorted(settings.staff), "has_passwords": kind == "native"}
+    c.JupyterHub.template_vars["login_hint"] = _HINTS.get(kind, "")
     c.Authenticator.admin_users = set(settings.hub.admins)
     if course.students:
         c.Authenticator.allowed_users = {*course.students, *settings.staff}
         c.Authenticator.allow_existing_users = False  # people who leave the class list lose access
+    elif kind == "oauth":  # where anyone can have an account; login.oauth may allow more people
+        c.Authenticator.allowed_users = set(settings.staff)
     else:
         c.Authenticator.allow_all = True
-    {"native": _native, "pam": _pam, "shared-password": _shared, "oauth": _oauth}[settings.login.kind](c, settings)
+    {"native": _native, "pam": _pam, "shared-password": _shared, "oauth": configure_site_accounts}[kind](c, settings)
 
 
 def _native(c: Any, settings: HubSettings) -> None:
@@ -60,7 +81,7 @@ def _pam(c: Any, settings: HubSettings) -> None:
     rows = Path("/proc/self/uid_map").read_text().split()
     if os.geteuid() != 0 or rows[:2] != ["0", "0"]:
         raise LabkitError("login.kind 'pam' asks this machine for passwords, which root alone may; start as root")
-    c.JupyterHub.authenticator_class = "pam"
+    c.JupyterHub.authenticator_class = PamAccounts
 
 
 def _shared(c: Any, settings: HubSettings) -> None:
@@ -76,23 +97,3 @@ def _shared(c: Any, settings: HubSettings) -> None:
     c.JupyterHub.authenticator_class = SharedPasswords
     c.SharedPasswords.staff = set(settings.staff)
     c.SharedPasswords.user_password, c.SharedPasswords.admin_password = words
-
-
-def _oauth(c: Any, settings: HubSettings) -> None:
-    login, file = settings.login, settings.file
-    found = {each.name: each for each in entry_points(group="jupyterhub.authenticators")}
-    try:
-        kind = found[login.provider].load()
-    except (KeyError, ImportError):
-        known = ", ".join(sorted(found))
-        raise LabkitError(
-            f"{file}: there is no authenticator {login.provider!r}; pip install oauthenticator, or take one of {known}"
-        ) from None
-    for name, value in login.oauth.items():
-        if name in _SECRETS:
-            raise LabkitError(f"{file}: login.oauth.{name} is a secret; put it into the environment instead")
-        if name not in kind.class_trait_names(config=True):
-            raise LabkitError(f"{file}: {kind.__name__} has no setting login.oauth.{name}")
-        is_set = isinstance(kind.class_traits()[name].default_value, set)
-        c[kind.__name__][name] = set(value) if type(value) is list and is_set else value
-    c.JupyterHub.authenticator_class = kind

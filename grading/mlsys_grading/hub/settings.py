@@ -15,7 +15,7 @@ from mlsys_labkit.errors import LabkitError
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}")
 _DEVICES = re.compile(r"(gpu|mig-\d+g\.\d+gb)?")
 _ORIGINS = re.compile(r"(https?://[a-z0-9-]+(\.[a-z0-9-]+)+(:\d+)?)?")
-_NAMED = "lower-case letters, digits and . _ - (at most 32)"
+NAMED = "lower-case letters, digits and . _ - (at most 32)"
 
 
 def _check(expected: str, holds: Callable[[Any], bool]) -> dict[str, Any]:
@@ -46,10 +46,14 @@ def _is_name(value: Any) -> bool:
 _TEXT = _check("a text", _is_text)
 _FILLED = _check("a text that is not empty", lambda value: _is_text(value) and bool(value.strip()))
 _PORT = _whole(1, 65535)
-_NAME = _check(_NAMED, _is_name)
-_NAMES = _check(f"a list of names in {_NAMED}", lambda value: type(value) is list and all(map(_is_name, value)))
-_TEXTS = _check("a list of texts", lambda value: type(value) is list and all(map(_is_text, value)))
+_NAME = _check(NAMED, _is_name)
+_NAMES = _check(f"a list of names in {NAMED}", lambda value: type(value) is list and all(map(_is_name, value)))
 _DOMAIN = _check(
+    "'' or a domain in lower case, such as 'example.edu'",
+    lambda value: type(value) is str and bool(re.fullmatch(r"(|[a-z0-9-]+(\.[a-z0-9-]+)+)", value)),
+)
+_TEXTS = _check("a list of texts", lambda value: type(value) is list and all(map(_is_text, value)))
+_ORIGIN = _check(
     "'', or a name such as 'https://hub.example.edu'",
     lambda value: type(value) is str and bool(_ORIGINS.fullmatch(value)),
 )
@@ -72,7 +76,7 @@ class HubTable:
     address: str = field(default="127.0.0.1", metadata=_FILLED)
     port: int = field(default=8000, metadata=_PORT)
     hub_port: int = field(default=8081, metadata=_PORT)
-    domain: str = field(default="", metadata=_DOMAIN)
+    domain: str = field(default="", metadata=_ORIGIN)
     state: str = field(default="build/hub", metadata=_FILLED)
     admins: tuple[str, ...] = field(default=(), metadata=_NAMES)
 
@@ -94,13 +98,15 @@ class LoginTable:
     Attributes:
         kind: "native", "pam", "shared-password" or "oauth".
         password_file: for "shared-password": one line with the students' password, one with the instructors'.
-        provider: for "oauth": the name under which the authenticator is installed, such as "github".
+        provider: for "oauth": the authenticator, by its installed name, such as "github", or the path of a class.
+        domain: for "oauth": where the site's names are addresses NAME@domain, NAME is the name here.
         oauth: for "oauth": settings of that authenticator. Its secret stays in the environment.
     """
 
     kind: str = field(default="native", metadata=_one_of("native", "pam", "shared-password", "oauth"))
     password_file: str = field(default="", metadata=_TEXT)
     provider: str = field(default="", metadata=_TEXT)
+    domain: str = field(default="", metadata=_DOMAIN)
     oauth: Mapping[str, Any] = field(
         default_factory=dict, metadata=_check("a table", lambda value: type(value) is dict)
     )

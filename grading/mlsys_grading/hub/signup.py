@@ -17,6 +17,8 @@ from tornado import web
 from tornado.escape import url_escape
 from traitlets import Set, Unicode
 
+from mlsys_grading.hub.accounts import belongs_to_the_machine
+from mlsys_grading.hub.class_list import LogOut
 from mlsys_grading.hub.settings import NAME
 
 _LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"  # none that is taken for another when read out
@@ -128,6 +130,7 @@ class ClassAuthenticator(NativeAuthenticator):  # type: ignore[misc]
         """Return the pages. Whatever changes another person's account is on the admission page alone."""
         return [
             (r"/login", LoginPage),
+            (r"/logout", LogOut),
             (r"/signup", SignUpPage),
             (r"/authorize", AdmissionPage),
             (r"/change-password", native.ChangePasswordHandler),
@@ -135,7 +138,8 @@ class ClassAuthenticator(NativeAuthenticator):  # type: ignore[misc]
 
     def validate_username(self, username: str) -> bool:
         on_the_list = not self.allowed_users or username in self.allowed_users
-        return on_the_list and bool(NAME.fullmatch(username)) and bool(super().validate_username(username))
+        is_free = bool(NAME.fullmatch(username)) and not belongs_to_the_machine(username)
+        return on_the_list and is_free and bool(super().validate_username(username))
 
 
 def new_password() -> str:
