@@ -170,6 +170,7 @@ class Hub:
         (self.port,) = free_ports(1)
         passwords = self.folder / "passwords"
         passwords.write_text(f"{STUDENTS_PASSWORD}\n{INSTRUCTORS_PASSWORD}\n")
+        passwords.chmod(0o600)
         tables = {
             "hub": f'port = {self.port}\nstate = "{self.state}"\n',
             "login": f'kind = "shared-password"\npassword_file = "{passwords}"\n',

