@@ -46,19 +46,17 @@ def login(settings: HubSettings) -> Iterator[CheckResult]:
 
 def _native(settings: HubSettings, config: Config) -> Iterator[CheckResult]:
     """Make an account in a database of this check alone, and log in with it."""
-    from jupyterhub import orm
+    from sqlalchemy import create_engine
+    from sqlalchemy.orm import Session
 
     name, passwords = min(settings.staff), settings.state / "first-passwords"
     with tempfile.TemporaryDirectory() as folder:
         config.ClassAuthenticator.first_passwords = f"{folder}/first-passwords"
-        database = orm.new_session_factory("sqlite:///:memory:")()
-        try:
+        with Session(create_engine("sqlite://")) as database:
             accounts = config.JupyterHub.authenticator_class(config=config, db=database)
             words = dict(line.split() for line in Path(folder, "first-passwords").read_text().splitlines())
             person = accounts.get_user(name)
             works = bool(person and person.is_authorized and person.is_valid_password(words[name]))
-        finally:
-            database.close()
     problem = "" if works else f"{name} cannot log in with a new password"
     where = f"native: instructors' first passwords {'are' if passwords.exists() else 'will be'} in {passwords}"
     yield finding("login", problem, "pip install -c constraints.txt 'mlsys-grading[hub]'", where)
