@@ -78,6 +78,33 @@ def test_an_instructor_gives_a_new_password_which_the_person_changes(
     assert log_in(page_of(browser), hub, "bob", "a-password-of-bob") == ""
 
 
+def shows_passwords(page: Any, *fields: str) -> bool:
+    """Press the button beside the first field twice, by keyboard; return whether it shows and hides all fields."""
+    button = page.locator("button#eye")
+    assert (button.inner_text(), button.get_attribute("aria-label")) == ("Show", "Show password")
+    assert button.get_attribute("aria-controls") == " ".join(fields)
+    page.focus(f"#{fields[0]}")
+    page.keyboard.press("Tab")
+    kinds = []
+    for key in ("Enter", "Space"):
+        page.keyboard.press(key)
+        kinds.append({page.get_attribute(f"#{field}", "type") for field in fields})
+        kinds.append({button.inner_text(), button.get_attribute("aria-label")})
+    return kinds == [{"text"}, {"Hide", "Hide password"}, {"password"}, {"Show", "Show password"}]
+
+
+def test_passwords_can_be_shown_by_keyboard(hub: Hub, first_password: str, browser: Any) -> None:
+    page = page_of(browser)
+    page.goto(f"{hub.url}/hub/login")
+    assert shows_passwords(page, "password_input")
+    assert "Your instructor can give you a new password" in page.inner_text("body")
+    page.goto(f"{hub.url}/hub/signup")
+    assert shows_passwords(page, "password_input", "password_confirmation_input")
+    assert log_in(page, hub, "grace", first_password) == ""
+    page.goto(f"{hub.url}/hub/change-password")
+    assert shows_passwords(page, "old_password_input", "new_password_input", "new_password_confirmation_input")
+
+
 def ask(person: Person, **fields: str) -> int:
     """Send the form of the admission page as ``person``, and return the status of the answer."""
     data = fields | {"_xsrf": person.token("/hub/")}

@@ -68,7 +68,8 @@ def configure_login(c: Any, settings: HubSettings) -> None:
 
 def _native(c: Any, settings: HubSettings) -> None:
     c.JupyterHub.authenticator_class = ClassAuthenticator
-    c.JupyterHub.template_paths = [_TEMPLATES, TEMPLATE_DIR]  # the one place from which errors are rendered, too
+    # nativeauthenticator's pages, also where JupyterHub renders errors; ours extend them as templates/NAME.html.
+    c.JupyterHub.template_paths = [_TEMPLATES, TEMPLATE_DIR, str(Path(TEMPLATE_DIR).parent)]
     c.ClassAuthenticator.first_passwords = str(settings.state / "first-passwords")
     c.ClassAuthenticator.staff = set(settings.staff)
     c.ClassAuthenticator.open_signup = bool(settings.course.students)  # without a class list, staff admits each person
