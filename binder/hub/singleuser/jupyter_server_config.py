@@ -5,10 +5,13 @@ import resource
 
 from tornado.web import HTTPError
 
+from mlsys_labkit._frontends.safe_headers import SafeHeaders
+
 c = get_config()  # noqa: F821 - traitlets provides it
 
 # Formgrader and nbgrader's lists open in frames of JupyterLab, which JupyterHub's servers forbid by default.
-c.ServerApp.tornado_settings = {"headers": {"Content-Security-Policy": "frame-ancestors 'self'"}}
+frames = {"Content-Security-Policy": "frame-ancestors 'self'"}
+c.ServerApp.tornado_settings = {"headers": frames, "transforms": [SafeHeaders]}
 
 # An idle kernel holds memory, above all on a GPU. A running cell is never idle, even with its tab closed.
 idle_seconds = int(os.environ.get("MLSYS_HUB_IDLE_SECONDS", "3600"))
