@@ -22,6 +22,7 @@ from mlsys_grading.hub.running import claim
 from mlsys_grading.hub.settings import HubSettings
 from mlsys_grading.hub.sockets import Sockets, url
 from mlsys_grading.hub.spawner import server_command
+from mlsys_labkit._frontends.safe_headers import SafeHeaders
 from mlsys_labkit.errors import LabkitError
 
 _COOKIE_SECONDS = 12 * 3600  # of the token in the cookie of a server or of the course; the Hub then gives a new one
@@ -69,6 +70,7 @@ def configure(c: Any, settings: HubSettings) -> None:
     configure_login(c, settings)
     c.JupyterHub.authenticator_class = ending_sessions(c.JupyterHub.authenticator_class)
     configure_front_page(c, settings)
+    c.JupyterHub.tornado_settings = {"transforms": [SafeHeaders]}
     configure_course(c, settings)
     _configure_idle(c, settings)
 
