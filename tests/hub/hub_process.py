@@ -52,7 +52,7 @@ mkdir -p $made/etc $made/home $made/python
 { cat /etc/group; echo "hubtester:x:64100:"; } > $made/etc/group
 echo hubtester:3000000:65536 > $made/etc/subuid
 cp $made/etc/subuid $made/etc/subgid
-chown 64100:64100 $made/home
+chown -f 64100:64100 $made/home $made/passwords || :
 for file in passwd group subuid subgid; do
   mount --bind $made/etc/$file /etc/$file
 done
