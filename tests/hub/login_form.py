@@ -10,7 +10,7 @@ import requests
 from tests.hub.hub_process import PATIENCE_SECONDS, ROOT, Hub
 
 GUIDE = (ROOT / "binder/hub/OPERATORS.md").read_text(encoding="utf-8")
-LOGINS = dict(re.findall(r"<!-- login: (\S+) -->\n```toml\n(.*?)```", GUIDE, re.DOTALL))
+LOGINS = dict(re.findall(r"<!-- login: (\S+) -->\n```(?:toml|yaml)\n(.*?)```", GUIDE, re.DOTALL))
 
 
 def page_of(browser: Any) -> Any:

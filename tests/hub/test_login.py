@@ -18,6 +18,7 @@ from mlsys_grading.hub.settings import CourseTable, HubSettings, LoginTable, rea
 from mlsys_grading.hub.signup import ClassAuthenticator
 from mlsys_labkit.errors import LabkitError
 from tests.hub import run
+from tests.hub.hub_process import ROOT
 from tests.hub.login_form import LOGINS
 
 LTI = "ltiauthenticator.lti13.auth.LTI13Authenticator"
@@ -203,3 +204,26 @@ def test_the_block_for_a_learning_platform_makes_its_authenticator(tmp_path: Pat
     claims["https://purl.imsglobal.org/spec/lti/claim/custom"] = {"username": "GRACE"}  # type: ignore[assignment]
     with pytest.raises(HTTPError, match="'GRACE' cannot be a name here"):
         run(authenticator.get_authenticated_user(None, claims))
+
+
+def test_the_block_for_kubernetes_changes_no_names() -> None:
+    import yaml
+    from oauthenticator.generic import GenericOAuthenticator
+
+    defaults = yaml.safe_load((ROOT / "binder/hub/values.yaml").read_text())["hub"]
+    hub = yaml.safe_load(LOGINS["kubernetes"])["hub"]
+    merged: dict[str, dict[str, object]] = {}
+    for table in (defaults["config"], hub["config"]):  # as helm merges them
+        for section, values in table.items():
+            merged.setdefault(section, {}).update(values)
+    del merged["JupyterHub"], merged["NativeAuthenticator"]
+    config = Config(merged)
+    for snippet in hub["extraConfig"].values():
+        exec(snippet, {"c": config})
+    authenticator = GenericOAuthenticator(config=config)
+    assert _names(authenticator, preferred_username="instructor") == "instructor"
+    for name in ("INSTRUCTOR", "instructor@example.edu", "../ada", "ada ", "", None, ["ada"], "a" * 33):
+        with pytest.raises(HTTPError, match="cannot be a name here"):
+            _names(authenticator, preferred_username=name)
+    people = {name: {"name": name, "admin": None, "auth_state": {}} for name in ("ada", "mallory")}
+    assert [run(authenticator.check_allowed(*each)) for each in people.items()] == [True, False]
