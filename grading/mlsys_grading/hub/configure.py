@@ -15,7 +15,6 @@ from mlsys_grading.hub import checks
 from mlsys_grading.hub.course import configure_course
 from mlsys_grading.hub.front_page import configure_front_page
 from mlsys_grading.hub.login import configure_login
-from mlsys_grading.hub.logout import ending_sessions
 from mlsys_grading.hub.profiles import configure_profiles
 from mlsys_grading.hub.proxy import KeptProxy, proxy_command
 from mlsys_grading.hub.running import claim
@@ -68,7 +67,6 @@ def configure(c: Any, settings: HubSettings) -> None:
     _configure_servers(c, settings)
     configure_profiles(c, settings)
     configure_login(c, settings)
-    c.JupyterHub.authenticator_class = ending_sessions(c.JupyterHub.authenticator_class)
     configure_front_page(c, settings)
     c.JupyterHub.tornado_settings = {"transforms": [SafeHeaders]}
     configure_course(c, settings)
