@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import html
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,11 +29,14 @@ ROOT = Path(__file__).parents[2]
 LEAST_CHARACTERS = 12  # a shorter line may occur in our own texts by chance
 
 
-def hidden_lines(lab: Lab) -> set[str]:
-    """Return the lines between the markers that are not in the student's notebook."""
-    visible = "\n".join(str(cell.source) for cell in student_notebook(lab).cells)
+@functools.cache
+def read(name: str) -> tuple[Lab, list[Any], set[str]]:
+    """Return a lab, its cells as students get them, and the lines between the markers that are not in those."""
+    lab = read_lab(ROOT, name)
+    cells = json.loads(json.dumps(student_notebook(lab)))["cells"]
+    visible = "\n".join(str(cell["source"]) for cell in cells)
     lines = {text.strip() for cell in lab.cells for _, text in markers.cut_text(cell.source, markers.HIDDEN)}
-    return {line for line in lines if len(line) >= LEAST_CHARACTERS and line not in visible}
+    return lab, cells, {line for line in lines if len(line) >= LEAST_CHARACTERS and line not in visible}
 
 
 def leaking(lab: Lab, registered: RegisteredLab, student: str, secret: str, restarts: int) -> Result:
@@ -49,24 +54,23 @@ def leaking(lab: Lab, registered: RegisteredLab, student: str, secret: str, rest
 
 @pytest.mark.parametrize(("name", "restarts"), [(lab_names(ROOT)[0], 0), *((name, 2) for name in lab_names(ROOT))])
 def test_no_hidden_line_reaches_students(name: str, restarts: int) -> None:
-    lab = read_lab(ROOT, name)
-    secrets = hidden_lines(lab)
+    lab, cells, secrets = read(name)
     assert len(secrets) > 5, "there is something to hide"
     registered = register(lab.name, source_notebook(lab))
     secret = "\n".join(sorted(secrets))
     result = leaking(lab, registered, "ada", secret, restarts)
-    cells = json.loads(json.dumps(student_notebook(lab)))["cells"]
     own = {"cell_type": "code", "metadata": {}, "source": "pass"}
     submission = match(registered, {"cells": [*cells, own]})
     standing = Standing({cell.name: CellStanding(0.0) for cell in registered.cells}, 0.0, 0.0)
     score = score_of(result, questions_of(registered))
     assert score is not None
+    report = class_report(lab, [result], {"ada": cells})
     told = {
         "feedback": feedback_page(registered, submission, result, standing),
         "Moodle": to_moodle([score]).sheet.to_csv(),
         "Moodle by question": to_moodle([score], per_question=True).sheet.to_csv(),
-        "report": report_page(class_report(lab, [result], {"ada": cells})),
-        "report's data": json.dumps(class_report(lab, [result], {"ada": cells}).to_json()),
+        "report": report_page(report),
+        "report's data": json.dumps(report.to_json()),
     }
     for where, text in told.items():
         plain = _squeezed(html.unescape(text))
@@ -77,14 +81,14 @@ def test_no_hidden_line_reaches_students(name: str, restarts: int) -> None:
 
 @pytest.mark.parametrize("name", lab_names(ROOT))
 def test_no_hidden_line_is_in_what_was_released(name: str) -> None:
-    lab = read_lab(ROOT, name)
-    secrets = {_squeezed(line) for line in hidden_lines(lab)}
+    secrets = {_squeezed(line) for line in read(name)[2]}
     for path in sorted((ROOT / "labs" / name).rglob("*")):
         if path.is_file():
             text = path.read_bytes().decode("utf-8", "replace")
             if path.suffix == ".ipynb":
                 text = "\n".join("".join(cell["source"]) for cell in json.loads(text)["cells"])
-            assert [line for line in secrets if line in _squeezed(text)] == [], path.name
+            plain = _squeezed(text)
+            assert [line for line in secrets if line in plain] == [], path.name
 
 
 def _squeezed(text: str) -> str:
