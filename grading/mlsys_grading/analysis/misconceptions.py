@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -46,6 +47,7 @@ class Resemblance:
     how: How
 
 
+@functools.lru_cache(maxsize=1024)  # the wrong answers are compared with every student's
 def canonical(source: str) -> str:
     """Reduce a program to its syntax: no docstrings, annotations, comments or layout, and numbered names.
 
