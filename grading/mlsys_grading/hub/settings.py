@@ -41,10 +41,16 @@ def _is_name(value: Any) -> bool:
     return type(value) is str and bool(NAME.fullmatch(value))
 
 
+_HOST = re.compile(r"([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?|")
+
 _TEXT = _check("a text", _is_text)
 _FILLED = _check("a text that is not empty", lambda value: _is_text(value) and bool(value.strip()))
 _PORT = _whole(1, 65535)
 _NAME = _check(_NAMED, _is_name)
+_HOST_NAME = _check(
+    "a host name in lower case, such as 'hub.example.edu', or ''",
+    lambda value: type(value) is str and bool(_HOST.fullmatch(value)),
+)
 _NAMES = _check(f"a list of names in {_NAMED}", lambda value: type(value) is list and all(map(_is_name, value)))
 _TEXTS = _check("a list of texts", lambda value: type(value) is list and all(map(_is_text, value)))
 _DEVICE = _check(
@@ -57,9 +63,11 @@ _DEVICE = _check(
 class HubTable:
     """Addresses of the Hub, and its state folder. Only this machine uses ``hub_port`` and ``proxy_port``.
 
-    ``admins`` may start, stop and open every server. Instructors need none of that to teach and to grade.
+    ``host`` is the name by which people reach the Hub; ``labkit hub install`` gives it a certificate. ``admins`` may
+    start, stop and open every server. Instructors need none of that to teach and to grade.
     """
 
+    host: str = field(default="", metadata=_HOST_NAME)
     address: str = field(default="127.0.0.1", metadata=_FILLED)
     port: int = field(default=8000, metadata=_PORT)
     hub_port: int = field(default=8081, metadata=_PORT)
@@ -114,6 +122,17 @@ class IdleTable:
 
 
 @dataclass(frozen=True)
+class BackupTable:
+    """Backups: the folder in which ``labkit hub backup`` makes one folder each, and the number that it keeps; 0: all.
+
+    An empty ``folder`` stands for the state folder's path with ``-backups`` at its end.
+    """
+
+    folder: str = field(default="", metadata=_TEXT)
+    keep: int = field(default=14, metadata=_whole(0, 100_000))
+
+
+@dataclass(frozen=True)
 class ServerProfile:
     """A kind of server that people may choose. ``cpus`` and ``memory_gib`` of 0 set no limit.
 
@@ -151,6 +170,7 @@ class HubSettings:
     course: CourseTable = CourseTable()
     exchange: ExchangeTable = ExchangeTable()
     idle: IdleTable = IdleTable()
+    backup: BackupTable = BackupTable()
     profiles: tuple[ServerProfile, ...] = (ServerProfile("cpu", "CPU"),)
 
     @property
@@ -177,6 +197,11 @@ class HubSettings:
     @property
     def exchange_folder(self) -> Path:
         return self.base / self.exchange.folder if self.exchange.folder else self.state / "exchange"
+
+    @property
+    def backup_folder(self) -> Path:
+        beside = self.state.with_name(f"{self.state.name}-backups")
+        return (self.base / self.backup.folder).resolve() if self.backup.folder else beside
 
     @property
     def labs(self) -> Path:
@@ -210,7 +235,14 @@ class _WrongError(Exception):
         super().__init__(f"{named} is {shown if len(shown) <= 60 else shown[:57] + '...'}; expected {expected}")
 
 
-_TABLES = {"hub": HubTable, "login": LoginTable, "course": CourseTable, "exchange": ExchangeTable, "idle": IdleTable}
+_TABLES = {
+    "hub": HubTable,
+    "login": LoginTable,
+    "course": CourseTable,
+    "exchange": ExchangeTable,
+    "idle": IdleTable,
+    "backup": BackupTable,
+}
 
 
 def _settings(plain: dict[str, Any], path: Path) -> HubSettings:
