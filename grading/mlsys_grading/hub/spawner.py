@@ -95,7 +95,8 @@ class LabSpawner(LocalProcessSpawner):  # type: ignore[misc]
         ours, theirs = os.pipe()
         with open(theirs, "wb") as pipe:
             try:
-                with open(self.settings.state / "logs" / f"{self.user.name}.log", "wb") as log:
+                with open(self.settings.state / "logs" / f"{self.user.name}.log", "ab") as log:
+                    log.truncate(0)  # and appended to, so that logrotate may truncate it
                     self.popen_kwargs = {"stdin": ours, "stdout": log, "stderr": log, "cwd": "/"}
                     url: tuple[str, int] = await super().start()
             finally:
