@@ -42,11 +42,11 @@ WorkingDirectory={base}
 Environment=PYTHONUNBUFFERED=1 HOME=/root
 EnvironmentFile=-/etc/{name}/environment
 ExecStart={labkit} hub {settings}
-# `systemctl reload` starts the Hub alone anew: SIGHUP ends it, and Restart= brings it back. Servers and proxy go on.
-ExecReload=kill -HUP $MAINPID
+# `systemctl reload` starts the Hub alone anew, as after a crash: Restart= brings it back, and servers and proxy go on.
+# After any other signal systemd would run ExecStop=.
+ExecReload=kill -KILL $MAINPID
 ExecStop={labkit} hub --stop {settings}
 Restart=on-failure
-RestartForceExitStatus=SIGHUP
 RestartSec=2s
 TimeoutStopSec=3min
 # A Hub that crashed finds its servers again, because systemd ends the main process alone.
