@@ -82,6 +82,16 @@ def backups(folder: Path) -> list[Path]:
     return sorted(path for path in there if _NAME.fullmatch(path.name) and (path / _FILES).is_file())
 
 
+def time_of(backup: Path) -> float:
+    """Return the time of a backup, in seconds since the epoch.
+
+    Example:
+        >>> time.strftime("%H:%M", time.localtime(time_of(Path("2026-10-01T031512"))))
+        '03:15'
+    """
+    return time.mktime(time.strptime(backup.name, _STAMP))
+
+
 def back_up(settings: HubSettings, folder: Path) -> Path:
     """Make a backup of a Hub that may be running, and return its folder.
 
