@@ -15,6 +15,7 @@ from mlsys_grading.hub import checks
 from mlsys_grading.hub.course import configure_course
 from mlsys_grading.hub.front_page import configure_front_page
 from mlsys_grading.hub.login import configure_login
+from mlsys_grading.hub.monitoring.collector import configure_metrics
 from mlsys_grading.hub.profiles import configure_profiles
 from mlsys_grading.hub.proxy import KeptProxy, proxy_command
 from mlsys_grading.hub.running import claim
@@ -58,6 +59,7 @@ def configure(c: Any, settings: HubSettings) -> None:
     configure_front_page(c, settings)
     configure_course(c, settings)
     _configure_idle(c, settings)
+    configure_metrics(c, settings, _secret(state / "prometheus_token"))
 
 
 def _configure_servers(c: Any, settings: HubSettings) -> None:

@@ -21,6 +21,7 @@ from mlsys_grading.hub import limits
 from mlsys_grading.hub.accounts import Accounts, Person
 from mlsys_grading.hub.devices import Devices
 from mlsys_grading.hub.enter import Entry
+from mlsys_grading.hub.monitoring.starts import measured
 from mlsys_grading.hub.ports import listeners, unused_port
 from mlsys_grading.hub.settings import HubSettings, ServerProfile
 from mlsys_labkit.errors import LabkitError
@@ -75,6 +76,7 @@ class LabSpawner(LocalProcessSpawner):  # type: ignore[misc]
     def make_preexec_fn(self, name: str) -> None:
         """Return None: the process itself becomes the person, see mlsys_grading.hub.enter."""
 
+    @measured
     async def start(self) -> tuple[str, int]:
         devices = Devices(self.settings.state)
         try:
