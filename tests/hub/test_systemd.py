@@ -161,6 +161,8 @@ def test_hub_under_systemd(machine: Machine) -> None:
     head = machine.run("curl", "-sk", "-D", "-", "-o", "/dev/null", "https://localhost/hub/login").lower()
     assert "strict-transport-security: max-age=31536000" in head
     assert " 200" in head.splitlines()[0]
+    assert all("secure" in line for line in head.splitlines() if line.startswith("set-cookie:"))
+    assert "set-cookie:" in head
 
     for _ in range(3):
         machine.run("systemctl", "start", "mlsys-hub-backup.service")

@@ -8,6 +8,8 @@ from __future__ import annotations
 from mlsys_grading.hub.settings import HubTable
 
 _BODY_MB = 100  # a notebook with its outputs
+# X-Scheme and X-Real-IP reach the Hub as they are: its own proxy appends "http" and its own address to the headers of
+# the X-Forwarded family, and the Hub would take the connection for HTTP and send its cookies without "Secure".
 
 _CADDYFILE = """\
 {{
@@ -24,7 +26,10 @@ _CADDYFILE = """\
 	request_body {{
 		max_size {body}MB
 	}}
-	reverse_proxy {upstream}
+	reverse_proxy {upstream} {{
+		header_up X-Scheme https
+		header_up X-Real-IP {{remote_host}}
+	}}
 }}
 """
 
@@ -61,6 +66,8 @@ server {{
         proxy_set_header Host $host;
         proxy_set_header X-Forwarded-For $remote_addr;
         proxy_set_header X-Forwarded-Proto $scheme;
+        proxy_set_header X-Real-IP $remote_addr;
+        proxy_set_header X-Scheme $scheme;
         proxy_buffering off;
         proxy_read_timeout 1d;
     }}
