@@ -19,6 +19,7 @@ import requests
 from prometheus_client.parser import text_string_to_metric_families
 
 from mlsys_grading.hub.backup import back_up
+from mlsys_grading.hub.monitoring import counts
 from mlsys_grading.hub.settings import read_settings
 from tests.hub.hub_process import PATIENCE_SECONDS, Hub, needs_hub, until
 
@@ -174,6 +175,20 @@ def test_submissions_feedback_homes_and_backups_are_counted(measured: Hub) -> No
     assert abs(counted.of("backup_timestamp_seconds") - made.stat().st_ctime) < PATIENCE_SECONDS
     assert counted.of("backup_bytes") == sum(path.stat().st_size for path in made.iterdir())
     assert counted.of("disk_free_bytes", folder="backup") <= counted.of("disk_size_bytes", folder="backup")
+
+
+def test_kernels_of_another_hub_are_not_counted(tmp_path: Path) -> None:
+    kernel, server = b"python\0-m\0ipykernel_launcher\0-f\0x.json\0", b"python\0jupyterhub-singleuser\0"
+    for pid, (words, home) in enumerate(
+        [(kernel, "/a/homes/ada"), (kernel, "/a/homes/bob"), (kernel, "/b/homes/ada"), (server, "/a/homes/ada")]
+    ):
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "cmdline").write_bytes(words)
+        (tmp_path / str(pid) / "environ").write_bytes(f"HOME={home}\0OTHER=HOME=/a/homes/\0".encode())
+    (tmp_path / "9").mkdir()  # it ended while this was read
+    (tmp_path / "self").mkdir()
+    assert counts.kernels(Path("/a/homes"), tmp_path) == 2
+    assert counts.kernels(Path("/b/homes"), tmp_path) == 1
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -32,7 +32,8 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser.add_argument(
         "settings", nargs="?", type=Path, metavar="FILE", help="default: binder/hub/hub.toml of the checkout"
     )
-    parser.add_argument("--stop", action="store_true", help="end the Hub, its proxy and every server")
+    about = "end the Hub, its proxy and every server; exit code 1: none ran on this state folder, but others run here"
+    parser.add_argument("--stop", action="store_true", help=about)
     parser.set_defaults(run=run)
     add_install_parser(verbs)
     add_backup_parsers(verbs)
