@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from mlsys_grading.hub.backup import back_up
 from mlsys_grading.hub.monitoring import counts
 from mlsys_grading.hub.settings import read_settings
-from tests.hub.hub_process import PATIENCE_SECONDS, Hub, needs_hub, until
+from tests.hub.hub_process import PATIENCE_SECONDS, Hub, free_ports, needs_hub, until
 
 ROOT = Path(__file__).resolve().parents[2]
 MONITORING = ROOT / "grading/mlsys_grading/hub/monitoring"
@@ -47,7 +47,7 @@ import mlsys_grading.hub.monitoring.collector as collector
 collector.HOMES_SECONDS = collector.DEVICES_SECONDS = 1.0
 c = get_config()
 """
-Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+LAB = "lab99_metrics"
 
 
 class Scrape(dict[tuple[str, frozenset[tuple[str, str]]], float]):
@@ -73,6 +73,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
     if os.geteuid() != 0:
         pytest.skip("`labkit hub` checks the machine first and finds no GPU")
     with Hub(tmp_path_factory.mktemp("measured"), more=PROFILES, config=CONFIG) as hub:
+        (hub.state / "course/source" / LAB).mkdir()
         yield hub
 
 
@@ -130,8 +131,7 @@ def refusals(hub: Hub) -> Scrape | None:
 def test_submissions_feedback_homes_and_backups_are_counted(measured: Hub) -> None:
     from nbgrader.api import Gradebook
 
-    lab, state = "lab99_metrics", measured.state
-    (state / "course/source" / lab).mkdir()
+    lab, state = LAB, measured.state
     inbound = state / "exchange/mlsys/inbound"
     for n, name in enumerate(("ada", "ada", "bob")):  # ada handed in twice
         folder = inbound / f"{name}+{lab}+2026-01-0{n + 1} 00:00:00 UTC+random"
@@ -251,6 +251,48 @@ def test_prometheus_accepts_every_query(tmp_path: Path) -> None:
 def test_alert_rules_fire_when_they_should() -> None:
     promtool("check", "rules", MONITORING / "alerts.yml")
     promtool("test", "rules", Path(__file__).with_name("alerts_test.yml"))
+
+
+@pytest.mark.skipif(shutil.which("prometheus") is None, reason="needs Prometheus; apt install prometheus")
+def test_prometheus_scrapes_the_hub_and_answers_each_panel(measured: Hub, tmp_path: Path) -> None:
+    text = (MONITORING / "prometheus.yml").read_text()
+    for told, here in {
+        "127.0.0.1:8000": f"127.0.0.1:{measured.port}",
+        "/etc/prometheus/mlsys-hub-token": str(measured.state / "prometheus_token"),
+        "/etc/prometheus/mlsys-hub-alerts.yml": str(MONITORING / "alerts.yml"),
+        "30s": "1s",
+    }.items():
+        assert told in text
+        text = text.replace(told, here)
+    (tmp_path / "prometheus.yml").write_text(text)
+    [port] = free_ports(1)
+    words = [f"--web.listen-address=127.0.0.1:{port}", f"--config.file={tmp_path}/prometheus.yml"]
+    words += [f"--storage.tsdb.path={tmp_path}/data"]
+
+    def ask(what: str, **parameters: str) -> Any:
+        try:
+            url = f"http://127.0.0.1:{port}/api/v1/{what}"
+            answer = requests.get(url, params=parameters, timeout=PATIENCE_SECONDS).json()
+        except requests.RequestException:
+            return {}
+        assert answer["status"] == "success", answer
+        return answer["data"]
+
+    with open(tmp_path / "log", "wb") as log:
+        prometheus = subprocess.Popen(["prometheus", *words], stdout=log, stderr=log)
+    try:
+        up = 'up{job="mlsys-hub"} == 1'
+        until("a scrape of the Hub", lambda: ask("query", query=up).get("result"))
+        for panel in PANELS:
+            for target in panel["targets"]:
+                query = target["expr"].replace("$__rate_interval", "5m").replace("$job", "mlsys-hub")
+                # A rate needs two scrapes.
+                until(panel["title"], lambda query=query: ask("query", query=query).get("result"))
+        [group] = ask("rules")["groups"]
+        assert len(group["rules"]) == (MONITORING / "alerts.yml").read_text().count("- alert:")
+    finally:
+        prometheus.terminate()
+        prometheus.wait(PATIENCE_SECONDS)
 
 
 def promtool(*words: object) -> None:
