@@ -217,16 +217,23 @@ def test_backup_before_the_first_lab_needs_no_gradebook(state, tmp_path):
 
 def test_the_oldest_backups_go_and_nothing_else(state, tmp_path):
     folder = tmp_path / "backup"
-    names = [f"2026-01-{day:02}T031500" for day in range(1, 6)]
+    names = [f"2026-01-{day:02}T031500Z" for day in range(1, 6)]
     for name in names:
         (folder / name).mkdir(parents=True)
         (folder / name / "files.tar.gz").touch()
-    (folder / "2026-01-01T000000").mkdir()  # incomplete: no backup of ours
+    (folder / "2026-01-01T000000Z").mkdir()  # incomplete: no backup of ours
     (folder / "letters").mkdir()
     settings = replace(settings_of(state), backup=BackupTable(keep=3))
     made = back_up(settings, folder)
-    left = {"2026-01-01T000000", "letters", names[3], names[4], made.name}
+    left = {"2026-01-01T000000Z", "letters", names[3], names[4], made.name}
     assert {path.name for path in folder.iterdir()} == left
+
+
+def test_backups_of_one_second_are_all_kept(state, tmp_path, monkeypatch):
+    monkeypatch.setattr("time.time", lambda: 86_400.0 * 365)
+    made = [back_up(settings_of(state), tmp_path / "backup") for _ in range(3)]
+    assert [path.name for path in made] == [f"1971-01-01T00000{n}Z" for n in range(3)]
+    assert sorted((tmp_path / "backup").iterdir()) == made
 
 
 def test_an_exchange_elsewhere_comes_back(state, tmp_path):

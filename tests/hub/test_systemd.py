@@ -45,7 +45,7 @@ folder = "/srv/backups"
 keep = 2
 """
 UNITS = ("mlsys-hub.service", "mlsys-hub-backup.timer", "mlsys-hub-tls.service")
-# A student's server, started by HTTP; prints the user id in a kernel.
+# A student who uses the Hub by HTTP, and a start of the server that prints the user id in a kernel.
 STUDENT = """
 import sys, types
 sys.path.insert(0, sys.argv[1])
@@ -54,10 +54,14 @@ from tests.hub.hub_process import Hub, Person
 Hub.__post_init__ = lambda self: None
 hub = Hub(Path("/srv/hub"))
 hub.port = 8000
-ada = hub.log_in("ada")
-ada.start_server()
-print(ada.run("import os; print(os.getuid())"))
 """
+START = "ada = hub.log_in('ada'); ada.start_server(); print(ada.run('import os; print(os.getuid())'))"
+# A login through the TLS server, with its certificate checked; prints the cookies that are for HTTPS alone.
+LOG_IN = """
+Hub.url = "https://localhost"
+print(sorted(cookie.name for cookie in hub.log_in("ada").session.cookies if cookie.secure))
+"""
+CERTIFICATE = "/var/lib/private/mlsys-hub-tls/caddy/pki/authorities/local/root.crt"
 
 
 @dataclass
@@ -106,6 +110,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
         made = ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", "bookworm", str(root)]
         subprocess.run(made, check=True, stdout=subprocess.DEVNULL, timeout=1800)
     subprocess.run(["chroot", str(root), "systemctl", "disable", "caddy"], check=True, capture_output=True)
+    (root / "etc/hosts").write_text("127.0.0.1 localhost\n")  # debootstrap makes none
     folder = root / "srv" / "hub"
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(ROOT / "binder/hub/singleuser", folder / "singleuser")
@@ -139,7 +144,7 @@ def test_hub_under_systemd(machine: Machine) -> None:
     machine.run("systemctl", "enable", "--now", *UNITS)
     until("the login page", machine.is_up)
     # A hardened Hub still starts servers of other users, whose kernels compute.
-    assert int(machine.run(sys.executable, "-c", STUDENT, str(ROOT))) >= 1_900_000_000
+    assert int(machine.run(sys.executable, "-c", STUDENT + START, str(ROOT))) >= 1_900_000_000
 
     hub, proxy = int(machine.show("mlsys-hub", "MainPID")), machine.proxy()
     servers = {pid for pid, words in machine.processes().items() if "hub.enter" in words}
@@ -161,8 +166,10 @@ def test_hub_under_systemd(machine: Machine) -> None:
     head = machine.run("curl", "-sk", "-D", "-", "-o", "/dev/null", "https://localhost/hub/login").lower()
     assert "strict-transport-security: max-age=31536000" in head
     assert " 200" in head.splitlines()[0]
-    assert all("secure" in line for line in head.splitlines() if line.startswith("set-cookie:"))
-    assert "set-cookie:" in head
+    ca = ["env", f"REQUESTS_CA_BUNDLE={CERTIFICATE}"]
+    cookies = machine.run(*ca, sys.executable, "-c", STUDENT + LOG_IN, str(ROOT))
+    assert "jupyterhub-hub-login" in cookies
+    assert "jupyterhub-session-id" in cookies
 
     for _ in range(3):
         machine.run("systemctl", "start", "mlsys-hub-backup.service")

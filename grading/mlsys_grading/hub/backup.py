@@ -1,12 +1,13 @@
 """``labkit hub backup`` and ``labkit hub restore``: copies of everything that a Hub keeps, and the way back.
 
-A backup is a folder named by its time. The databases are copied first: a submission that arrives between them and the
-files is in the exchange, and the next collection finds it.
+A backup is a folder named by its time in UTC. The databases are copied first: a submission that arrives between them
+and the files is in the exchange, and the next collection finds it.
 """
 
 from __future__ import annotations
 
 import argparse
+import calendar
 import contextlib
 import os
 import re
@@ -23,8 +24,8 @@ from mlsys_grading.hub.settings import HubSettings, read_settings
 from mlsys_grading.lab import find_root
 from mlsys_labkit.errors import LabkitError
 
-_STAMP = "%Y-%m-%dT%H%M%S"
-_NAME = re.compile(r"\d{4}-\d\d-\d\dT\d{6}")
+_STAMP = "%Y-%m-%dT%H%M%SZ"
+_NAME = re.compile(r"\d{4}-\d\d-\d\dT\d{6}Z")
 _HUB, _BOOK, _FILES, _EXCHANGE = "jupyterhub.sqlite", "gradebook.db", "files.tar.gz", "exchange.tar.gz"
 # Of the running Hub alone. The databases are copied on their own.
 _LEFT_OUT = ("./jupyterhub.sqlite*", "./course/gradebook.db*", "./tmp", "./logs", "./proxy.pid", "./hub.pid")
@@ -82,14 +83,14 @@ def backups(folder: Path) -> list[Path]:
     return sorted(path for path in there if _NAME.fullmatch(path.name) and (path / _FILES).is_file())
 
 
-def time_of(backup: Path) -> float:
+def time_of(backup: Path) -> int:
     """Return the time of a backup, in seconds since the epoch.
 
     Example:
-        >>> time.strftime("%H:%M", time.localtime(time_of(Path("2026-10-01T031512"))))
-        '03:15'
+        >>> time_of(Path("1970-01-02T000001Z"))
+        86401
     """
-    return time.mktime(time.strptime(backup.name, _STAMP))
+    return calendar.timegm(time.strptime(backup.name, _STAMP))
 
 
 def back_up(settings: HubSettings, folder: Path) -> Path:
@@ -98,7 +99,9 @@ def back_up(settings: HubSettings, folder: Path) -> Path:
     Raises LabkitError if a database is missing or damaged; then no older backup is removed.
     """
     state, exchange = settings.state, settings.exchange_folder.resolve()
-    made = folder / time.strftime(_STAMP)
+    when = time.time()
+    while (made := folder / time.strftime(_STAMP, time.gmtime(when))).exists():  # of this second
+        when += 1
     part = folder / f".{made.name}.{os.getpid()}.part"
     with named(folder):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -137,7 +140,7 @@ def restore(settings: HubSettings, backup: Path) -> Path | None:
         if name == _HUB or (backup / name).exists():
             _check_database(backup / name)
     part = state.with_name(f".{state.name}.{os.getpid()}.part")
-    stamp = time.strftime(_STAMP)
+    stamp = time.strftime(_STAMP, time.gmtime())
     aside = state.with_name(f"{state.name}.before-{stamp}")
     with named(part):
         part.mkdir(mode=0o700, parents=True)
