@@ -6,6 +6,7 @@ network of its own, without a way out. ``LABKIT_SOAK_DEBIAN`` names a folder tha
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -102,6 +103,16 @@ class Machine:
         return pid
 
 
+def first_of(nspawn: int) -> psutil.Process | None:
+    """Return the container's systemd. Before it, systemd-nspawn has other children, which end."""
+    for child in psutil.Process(nspawn).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess, OSError):
+            numbers = Path(f"/proc/{child.pid}/status").read_text().split("NSpid:")[1].splitlines()[0].split()
+            if numbers[-1] == "1" and child.name() == "systemd":
+                return child
+    return None
+
+
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     kept = os.environ.get("LABKIT_SOAK_DEBIAN")
@@ -122,7 +133,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     with open(root.parent / "boot.log", "wb") as log:
         nspawn = subprocess.Popen(["systemd-nspawn", *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
-        [init] = until("process 1 of the container", lambda: psutil.Process(nspawn.pid).children())
+        init = until("process 1 of the container", lambda: first_of(nspawn.pid))
         booted = Machine(root, init.pid)
         states = ("running", "degraded")
         until("a system that runs", lambda: booted.run("systemctl", "is-system-running", check=False).strip() in states)
