@@ -21,8 +21,11 @@ FAILED = 2
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb. Exit code: 0 done, 1 the verb found problems, 2 it could not run, 130 interrupted."""
-    parser = build_parser()
-    arguments = parser.parse_args(argv)
+    parser, verbs = _build()
+    words = list(sys.argv[1:] if argv is None else argv)
+    if " ".join(words[:2]) in verbs.choices:  # a verb of two words, such as "hub backup"
+        words[:2] = [" ".join(words[:2])]
+    arguments = parser.parse_args(words)
     if not hasattr(arguments, "run"):
         parser.print_help()
         return 0
@@ -46,6 +49,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser with every installed verb. A verb that fails to import is listed with the reason."""
+    return _build()[0]
+
+
+def _build() -> tuple[argparse.ArgumentParser, argparse._SubParsersAction[argparse.ArgumentParser]]:
     parser = argparse.ArgumentParser(
         prog="labkit",
         description="Labs on machine-learning systems: build, run, prove, look at this machine.",
@@ -62,7 +69,7 @@ def build_parser() -> argparse.ArgumentParser:
             point.load()(verbs)
         except ImportError as error:
             _add_broken(verbs, point.name, error)
-    return parser
+    return parser, verbs
 
 
 def _add_broken(verbs: argparse._SubParsersAction[argparse.ArgumentParser], name: str, error: ImportError) -> None:

@@ -6,7 +6,9 @@ import re
 
 import pytest
 import requests
+import requests_unixsocket
 
+from mlsys_grading.hub.sockets import Sockets, url
 from tests.hub.hub_process import PATIENCE_SECONDS, Hub, Person, needs_hub
 
 pytestmark = [needs_hub, pytest.mark.xdist_group("hub"), pytest.mark.timeout(900)]
@@ -85,8 +87,6 @@ def test_browsers_are_told_to_keep_to_tls_only_behind_tls(hub: Hub, ada: Person,
 
 def test_the_hub_still_compares_versions(hub: Hub, ada: Person) -> None:
     """Ask the Hub as a server of it does, without the proxy, and look for its complaint about versions in the log."""
-    port = re.search(r"hub_port = (\d+)", hub.settings.read_text())
-    assert port
-    straight = requests.get(f"http://127.0.0.1:{port[1]}/hub/api", timeout=PATIENCE_SECONDS)
+    straight = requests_unixsocket.get(f"{url(Sockets.of(hub.state).hub)}/hub/api", timeout=PATIENCE_SECONDS)
     assert straight.headers["X-JupyterHub-Version"] == straight.json()["version"]
     assert "has no version header" not in hub.log + ada.log

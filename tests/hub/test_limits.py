@@ -335,3 +335,14 @@ def test_enforcement_is_described() -> None:
     )
     assert str(Enforcement({"memory": folder}, 1, "no")) == "memory by cgroup v1; cpu, pids by a watcher"
     assert str(Enforcement({}, 0, "no")) == "memory, cpu, pids by a watcher"
+
+
+def test_a_restarted_hub_that_may_not_set_limits_of_others_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As for root without CAP_SYS_RESOURCE, under systemd in a container. The limit of the first start holds.
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(resource, "prlimit", refuse)
+    watcher = LimitWatcher()
+    watcher.add(os.getpid(), processes=100)
+    watcher.remove(os.getpid())

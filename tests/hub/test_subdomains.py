@@ -21,7 +21,7 @@ ASK = """async (address) => {
 def test_a_page_of_a_server_has_not_the_origin_of_the_hub(browser: Any, tmp_path: Path) -> None:
     (port,) = free_ports(1)
     public = f"http://hub.localhost:{port}"  # browsers resolve names below localhost by themselves
-    more = f'[hub]\nstate = "{tmp_path}/home/state"\nport = {port}\ndomain = "{public}"\n'
+    more = f'[hub]\nstate = "{tmp_path}/home/state"\nport = {port}\nhost = "hub.localhost"\nsubdomains = true\n'
     hub = Hub(tmp_path, more=more)
     hub.port = port
     with hub:

@@ -52,6 +52,26 @@ def test_command_errors_are_one_line(monkeypatch, capsys, error, code, line) -> 
     assert capsys.readouterr().err.strip() == line
 
 
+def test_verb_of_two_words_is_chosen_before_the_verb_of_its_first_word(monkeypatch) -> None:
+    class Point:
+        name = "hub"
+
+        def load(self):
+            def add(verbs) -> None:
+                for name in ("hub", "hub backup"):
+                    parser = verbs.add_parser(name)
+                    parser.add_argument("file", nargs="?")
+                    parser.set_defaults(run=lambda arguments, name=name: calls.append((name, arguments.file)))
+
+            return add
+
+    calls: list[tuple[str, str | None]] = []
+    monkeypatch.setattr(cli, "entry_points", lambda group: [Point()])
+    for words in (["hub"], ["hub", "hub.toml"], ["hub", "backup"], ["hub", "backup", "hub.toml"]):
+        assert cli.main(words) == 0
+    assert calls == [("hub", None), ("hub", "hub.toml"), ("hub backup", None), ("hub backup", "hub.toml")]
+
+
 def test_command_without_one_of_its_verbs_keeps_the_others(monkeypatch, capsys) -> None:
     class Broken:
         name = "act"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from mlsys_grading.hub.backup import add_parsers as add_backup_parsers
+from mlsys_grading.hub.install.command import add_parser as add_install_parser
+from mlsys_grading.hub.namespace import become_root_of_a_namespace
 from mlsys_grading.lab import find_root
 from mlsys_labkit.errors import LabkitError, require
 
@@ -30,8 +32,11 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser.add_argument(
         "settings", nargs="?", type=Path, metavar="FILE", help="default: binder/hub/hub.toml of the checkout"
     )
-    parser.add_argument("--stop", action="store_true", help="end the Hub, its proxy and every server")
+    about = "end the Hub, its proxy and every server; exit code 1: none ran on this state folder, but others run here"
+    parser.add_argument("--stop", action="store_true", help=about)
     parser.set_defaults(run=run)
+    add_install_parser(verbs)
+    add_backup_parsers(verbs)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -45,12 +50,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     path = (arguments.settings or find_root(None) / "binder" / "hub" / "hub.toml").resolve()
     settings = read_settings(path)
-    _become_root_of_a_namespace(settings.state)
+    become_root_of_a_namespace(settings.state)
     if arguments.stop:
-        from mlsys_grading.hub.running import stop
-
-        print(f"labkit hub: ended {stop(settings.state, STOP_SECONDS)}")
-        return 0
+        return _stop(settings)
     from mlsys_grading.hub.checks import check_all
     from mlsys_labkit._frontends.doctor import report
 
@@ -59,6 +61,18 @@ def run(arguments: argparse.Namespace) -> int:
         return 2
     _make_sources(settings.base)
     return _start(settings)
+
+
+def _stop(settings: HubSettings) -> int:
+    """End everything on the state folder. Exit code 1 if nothing ran on it, but another Hub runs on this machine."""
+    from mlsys_grading.hub.running import at_work, other_hubs, stop
+
+    was_at_work = bool(at_work(settings.state))
+    print(f"labkit hub: ended {stop(settings.state, STOP_SECONDS)} of the state folder {settings.state}")
+    others = other_hubs(settings.state)
+    for line in others:
+        print(f"Still running: {line}")
+    return int(bool(others) and not was_at_work)
 
 
 def _make_sources(root: Path) -> None:
@@ -87,28 +101,3 @@ def _start(settings: HubSettings) -> NoReturn:
     print("Ctrl-C ends the Hub alone; servers go on. To end all of it: labkit hub --stop", flush=True)
     os.environ["MLSYS_HUB_SETTINGS"] = str(settings.file)
     os.execv(sys.executable, [sys.executable, "-m", "jupyterhub", "-f", str(config)])
-
-
-def _become_root_of_a_namespace(state: Path) -> None:
-    """Run this program again as root of a user namespace, unless it is root: the namespace of the proxy, if that lives.
-
-    In the same namespace a restarted Hub may signal the servers that it finds.
-    Reference: man 7 user_namespaces; man 5 subuid.
-    """
-    if os.geteuid() == 0:
-        return
-    from mlsys_grading.hub.machine import user_ids
-    from mlsys_grading.hub.proxy import running
-
-    program, words = "unshare", ["--user", "--map-root-user", "--map-auto", "--setgroups", "allow"]
-    if kept := running(state / "proxy.pid"):
-        program, words = "nsenter", ["--user", f"--target={kept.pid}"]
-    found = shutil.which(program)
-    if found is None or (program == "unshare" and not shutil.which("newuidmap")):
-        missing = program if found is None else "newuidmap"
-        line = f"each person is a user id, for which an ordinary user needs {missing}; apt install uidmap util-linux"
-        raise LabkitError(line)
-    for finding in () if kept else user_ids():
-        if finding.status == "broken":
-            raise LabkitError(f"{finding.detail}; {finding.mend}")
-    os.execv(found, [program, *words, sys.executable, *sys.argv])

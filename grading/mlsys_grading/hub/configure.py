@@ -15,6 +15,7 @@ from mlsys_grading.hub import checks
 from mlsys_grading.hub.course import configure_course
 from mlsys_grading.hub.front_page import configure_front_page
 from mlsys_grading.hub.login import configure_login
+from mlsys_grading.hub.monitoring.collector import configure_metrics
 from mlsys_grading.hub.profiles import configure_profiles
 from mlsys_grading.hub.proxy import KeptProxy, proxy_command
 from mlsys_grading.hub.running import claim
@@ -41,7 +42,7 @@ def configure(c: Any, settings: HubSettings) -> None:
     hub, sockets = settings.hub, Sockets.of(state)
     sockets.prepare()
     c.JupyterHub.bind_url = hub.url
-    c.JupyterHub.subdomain_host = hub.domain
+    c.JupyterHub.subdomain_host = hub.origin if hub.subdomains else ""
     c.JupyterHub.oauth_token_expires_in = _COOKIE_SECONDS
     has_jobs = any(profile.spawner == "slurm" for profile in settings.profiles)
     if has_jobs:  # they report to the Hub from other machines
@@ -71,6 +72,7 @@ def configure(c: Any, settings: HubSettings) -> None:
     c.JupyterHub.tornado_settings = {"transforms": [SafeHeaders]}
     configure_course(c, settings)
     _configure_idle(c, settings)
+    configure_metrics(c, settings, _secret(state / "prometheus_token"))
 
 
 def _configure_servers(c: Any, settings: HubSettings) -> None:

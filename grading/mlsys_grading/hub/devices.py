@@ -121,6 +121,22 @@ class Devices:
         lines = (self._left_on(device, ended[device.uuid]) for device in self._list() if device.uuid in ended)
         return tuple(filter(None, lines))
 
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Count the devices of each kind that are held, starting (leased to a server that is not up), left or free.
+
+        "left" is a device on which an ended server has left memory or processes.
+        """
+        leases = self._read()
+        found: dict[str, dict[str, int]] = {}
+        for device in self._list():
+            states = found.setdefault(kind_of(device), {"held": 0, "starting": 0, "left": 0, "free": 0})
+            lease = leases.get(device.uuid)
+            if lease and lease.is_alive:
+                states["held" if lease.pid else "starting"] += 1
+            else:
+                states["left" if lease and self._left_on(device, lease) else "free"] += 1
+        return found
+
     def hidden_from(self, owner: str) -> tuple[str, ...]:
         """Return the device files that open other people's devices, for the server's mount namespace to close."""
         mine, present = _of(owner, self._read()), self._list()

@@ -55,6 +55,33 @@ def stop(state: Path, seconds: float) -> str:
     return f"{len(hub)} Hub, {len(servers)} servers, {len(proxy)} proxy"
 
 
+def at_work(state: Path) -> str:
+    """Describe what runs on the state folder, such as "a Hub (process 12), its proxy (process 13)"; "" if nothing."""
+    kept = running(state / "proxy.pid")
+    found = [f"a Hub (process {hub.pid})" for hub in _hub(state)]
+    found += [f"its proxy (process {kept.pid})"] if kept else []
+    servers = [str(server.pid) for server in _servers(state)]
+    found += [f"{len(servers)} servers (processes {', '.join(servers)})"] if servers else []
+    return ", ".join(found)
+
+
+def other_hubs(state: Path) -> list[str]:
+    """Describe the Hubs of this machine with another state folder: process, state folder, and how to end each."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):  # another user's process, or one that has just ended
+            if not any("jupyterhub" in word for word in process.cmdline()):
+                continue
+            for folder in {
+                Path(file.path).parent for file in process.open_files() if Path(file.path).name == "hub.pid"
+            }:
+                if folder != state:
+                    settings = process.environ().get("MLSYS_HUB_SETTINGS", "FILE")
+                    line = f"a Hub (process {process.pid}) with the state folder {folder}"
+                    found.append(f"{line}; to end it: labkit hub --stop {settings}")
+    return found
+
+
 def _hub(state: Path) -> Iterator[psutil.Process]:
     with contextlib.suppress(OSError, ValueError, psutil.NoSuchProcess), open(state / "hub.pid") as file:
         try:

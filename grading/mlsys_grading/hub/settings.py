@@ -14,7 +14,6 @@ from mlsys_labkit.errors import LabkitError
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}")
 _DEVICES = re.compile(r"(gpu|mig-\d+g\.\d+gb)?")
-_ORIGINS = re.compile(r"(https?://[a-z0-9-]+(\.[a-z0-9-]+)+(:\d+)?)?")
 NAMED = "lower-case letters, digits and . _ - (at most 32)"
 
 
@@ -43,20 +42,23 @@ def _is_name(value: Any) -> bool:
     return type(value) is str and bool(NAME.fullmatch(value))
 
 
+_HOST = re.compile(r"([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?|")
+
 _TEXT = _check("a text", _is_text)
 _FILLED = _check("a text that is not empty", lambda value: _is_text(value) and bool(value.strip()))
 _PORT = _whole(1, 65535)
+_BOOL = _check("true or false", lambda value: type(value) is bool)
 _NAME = _check(NAMED, _is_name)
 _NAMES = _check(f"a list of names in {NAMED}", lambda value: type(value) is list and all(map(_is_name, value)))
 _DOMAIN = _check(
     "'' or a domain in lower case, such as 'example.edu'",
     lambda value: type(value) is str and bool(re.fullmatch(r"(|[a-z0-9-]+(\.[a-z0-9-]+)+)", value)),
 )
-_TEXTS = _check("a list of texts", lambda value: type(value) is list and all(map(_is_text, value)))
-_ORIGIN = _check(
-    "'', or a name such as 'https://hub.example.edu'",
-    lambda value: type(value) is str and bool(_ORIGINS.fullmatch(value)),
+_HOST_NAME = _check(
+    "a host name in lower case, such as 'hub.example.edu', or ''",
+    lambda value: type(value) is str and bool(_HOST.fullmatch(value)),
 )
+_TEXTS = _check("a list of texts", lambda value: type(value) is list and all(map(_is_text, value)))
 _DEVICE = _check(
     "'', 'gpu' or a MIG slice such as 'mig-1g.10gb'",
     lambda value: type(value) is str and bool(_DEVICES.fullmatch(value)),
@@ -67,16 +69,17 @@ _DEVICE = _check(
 class HubTable:
     """Addresses of the Hub, and its state folder. Slurm jobs alone use ``hub_port``.
 
-    ``address`` is that of the public ``port``, or the path of a Unix socket that takes the port's place. With a
-    ``domain``, such as "https://hub.example.edu", each server has a name of its own below it.
-
-    ``admins`` may start, stop and open every server. Instructors need none of that to teach and to grade.
+    ``host`` is the name that people open; ``labkit hub install`` gives it a certificate. With ``subdomains``, each
+    server has a name of its own below it. ``address`` is that of the public ``port``, or the path of a Unix socket that
+    takes the port's place. ``admins`` may start, stop and open every server. Instructors need none of that to teach and
+    to grade.
     """
 
+    host: str = field(default="", metadata=_HOST_NAME)
+    subdomains: bool = field(default=False, metadata=_BOOL)
     address: str = field(default="127.0.0.1", metadata=_FILLED)
     port: int = field(default=8000, metadata=_PORT)
     hub_port: int = field(default=8081, metadata=_PORT)
-    domain: str = field(default="", metadata=_ORIGIN)
     state: str = field(default="build/hub", metadata=_FILLED)
     admins: tuple[str, ...] = field(default=(), metadata=_NAMES)
 
@@ -84,6 +87,12 @@ class HubTable:
     def socket(self) -> Path | None:
         """The public Unix socket, if there is one."""
         return Path(self.address) if self.address.startswith("/") else None
+
+    @property
+    def origin(self) -> str:
+        """The address that people open. A name below localhost, for a trial, needs no certificate."""
+        is_local = f".{self.host}".endswith(".localhost")
+        return f"http://{self.host}:{self.port}" if is_local else f"https://{self.host}"
 
     @property
     def url(self) -> str:
@@ -123,7 +132,7 @@ class CourseTable:
     instructors: tuple[str, ...] = field(default=("instructor",), metadata=_NAMES)
     students: tuple[str, ...] = field(default=(), metadata=_NAMES)
     labs: str = field(default="labs", metadata=_FILLED)
-    release: bool = field(default=True, metadata=_check("true or false", lambda value: type(value) is bool))
+    release: bool = field(default=True, metadata=_BOOL)
 
 
 @dataclass(frozen=True)
@@ -147,6 +156,17 @@ class QuotaTable:
     """Limit of each person's files, in GiB; 0: none."""
 
     home_gib: float = field(default=0, metadata=_number(0))
+
+
+@dataclass(frozen=True)
+class BackupTable:
+    """Backups: the folder in which ``labkit hub backup`` makes one folder each, and the number that it keeps; 0: all.
+
+    An empty ``folder`` stands for the state folder's path with ``-backups`` at its end.
+    """
+
+    folder: str = field(default="", metadata=_TEXT)
+    keep: int = field(default=14, metadata=_whole(0, 100_000))
 
 
 @dataclass(frozen=True)
@@ -188,6 +208,7 @@ class HubSettings:
     exchange: ExchangeTable = ExchangeTable()
     idle: IdleTable = IdleTable()
     quota: QuotaTable = QuotaTable()
+    backup: BackupTable = BackupTable()
     profiles: tuple[ServerProfile, ...] = (ServerProfile("cpu", "CPU"),)
 
     @property
@@ -219,6 +240,11 @@ class HubSettings:
     @property
     def exchange_folder(self) -> Path:
         return self.base / self.exchange.folder if self.exchange.folder else self.state / "exchange"
+
+    @property
+    def backup_folder(self) -> Path:
+        beside = self.state.with_name(f"{self.state.name}-backups")
+        return (self.base / self.backup.folder).resolve() if self.backup.folder else beside
 
     @property
     def labs(self) -> Path:
@@ -259,6 +285,7 @@ _TABLES = {
     "exchange": ExchangeTable,
     "idle": IdleTable,
     "quota": QuotaTable,
+    "backup": BackupTable,
 }
 
 
@@ -298,6 +325,8 @@ def _check_agreement(settings: HubSettings) -> None:
     hub, login, course = settings.hub, settings.login, settings.course
     if hub.port == hub.hub_port:
         raise _WrongError("hub.port", "a port other than hub_port", hub.port)
+    if hub.subdomains and not hub.host:
+        raise _WrongError("hub.host", "a name, below which the servers get theirs", "")
     if not course.instructors:
         raise _WrongError("course.instructors", "at least one name", [])
     if both := settings.staff & set(course.students):

@@ -22,6 +22,7 @@ from mlsys_grading.hub import limits
 from mlsys_grading.hub.accounts import Accounts, Person
 from mlsys_grading.hub.devices import Devices
 from mlsys_grading.hub.enter import Entry
+from mlsys_grading.hub.monitoring.starts import measured
 from mlsys_grading.hub.quota import HomeWatcher
 from mlsys_grading.hub.settings import HubSettings, ServerProfile
 from mlsys_grading.hub.sockets import Sockets, url
@@ -92,6 +93,7 @@ class LabSpawner(LocalProcessSpawner):  # type: ignore[misc]
     def make_preexec_fn(self, name: str) -> None:
         """Return None: the process itself becomes the person, see mlsys_grading.hub.enter."""
 
+    @measured
     async def start(self) -> str:
         devices = Devices(self.settings.state)
         try:
@@ -112,7 +114,8 @@ class LabSpawner(LocalProcessSpawner):  # type: ignore[misc]
         ours, theirs = os.pipe()
         with open(theirs, "wb") as pipe:
             try:
-                with open(self.settings.state / "logs" / f"{self.user.name}.log", "wb") as log:
+                with open(self.settings.state / "logs" / f"{self.user.name}.log", "ab") as log:
+                    log.truncate(0)  # and appended to, so that logrotate may truncate it
                     self.popen_kwargs = {"stdin": ours, "stdout": log, "stderr": log, "cwd": "/"}
                     await super().start()
             finally:

@@ -53,8 +53,9 @@ class LimitWatcher:
         """Watch the server ``pid`` from now on; a limit of 0 is kept by a control group, or does not exist."""
         if not (born := birth(pid)):
             return
-        with suppress(ProcessLookupError):
-            for each in watch.tree(pid) if processes else ():
+        for each in watch.tree(pid) if processes else ():
+            # Without CAP_SYS_RESOURCE, a restarted Hub may not touch other users' processes; their limit still holds.
+            with suppress(ProcessLookupError, PermissionError):
                 resource.prlimit(each, resource.RLIMIT_NPROC, (processes, processes))  # of the person's user id
         with self._lock:
             self._servers[pid] = _Server(pid, born, memory_bytes, self._choose(pid, cores))
