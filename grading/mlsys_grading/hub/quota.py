@@ -34,7 +34,7 @@ class _Server:
     pid: int
     born: int
     uid: int
-    folders: tuple[Path, ...]
+    paths: tuple[Path, ...]
     limit: int
 
 
@@ -48,12 +48,12 @@ class HomeWatcher:
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def add(self, pid: int, uid: int, folders: tuple[Path, ...], limit: int) -> None:
-        """Keep the files of ``uid`` in ``folders`` within ``limit`` bytes while ``pid`` runs; 0: no limit."""
+    def add(self, pid: int, uid: int, paths: tuple[Path, ...], limit: int) -> None:
+        """Keep the files of ``uid`` in ``paths`` within ``limit`` bytes while ``pid`` runs; 0: no limit."""
         if not limit or not (born := birth(pid)):
             return
         with self._lock:
-            self._servers[pid] = _Server(pid, born, uid, folders, limit)
+            self._servers[pid] = _Server(pid, born, uid, paths, limit)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="labkit-quota", daemon=True)
                 self._thread.start()
@@ -72,7 +72,7 @@ class HomeWatcher:
             if birth(server.pid) != server.born:
                 self.remove(server.pid)
                 continue
-            is_full = occupied_bytes(server.folders, server.uid) > server.limit
+            is_full = occupied_bytes(server.paths, server.uid) > server.limit
             if is_full or server.pid in self._full:
                 for pid in watch.tree(server.pid):
                     with contextlib.suppress(OSError):  # it has ended
@@ -104,19 +104,22 @@ def _allow_writing(pid: int, uid: int, allowed: bool) -> None:
         subprocess.run([*own, *limit], capture_output=True)
 
 
-def occupied_bytes(folders: tuple[Path, ...], uid: int) -> int:
-    """Return the bytes on disk of the files of ``uid`` in ``folders``; a file with several names counts once."""
+def occupied_bytes(paths: tuple[Path, ...], uid: int) -> int:
+    """Return the bytes on disk of what ``uid`` owns of ``paths``; a file with several names counts once."""
     seen: set[tuple[int, int]] = set()
     total = 0
-    for found in (status for folder in folders for status in _statuses(folder)):
+    for found in (status for path in paths for status in _statuses(path)):
         if found.st_uid == uid and (found.st_dev, found.st_ino) not in seen:
             seen.add((found.st_dev, found.st_ino))
             total += found.st_blocks * _BLOCK
     return total
 
 
-def _statuses(folder: Path) -> Iterator[os.stat_result]:
-    waiting = [os.fspath(folder)]
+def _statuses(path: Path) -> Iterator[os.stat_result]:
+    """Yield the status of ``path`` and, if it is a folder, of all that is below."""
+    with contextlib.suppress(OSError):
+        yield os.lstat(path)
+    waiting = [os.fspath(path)]
     while waiting:
         with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:  # it is gone
             for entry in entries:

@@ -29,6 +29,7 @@ from mlsys_grading.hub.sockets import Sockets, url
 from mlsys_labkit.errors import LabkitError
 
 _homes = HomeWatcher()
+_LOG_BYTES = 2000  # of the end of a log, which the page for a failed start may show
 
 
 def entering(*command: str) -> list[str]:
@@ -77,6 +78,14 @@ def refused(error: LabkitError) -> SpawnException:
     return SpawnException(str(error), reason="refused", status_code=503)
 
 
+def last_line(log: Path) -> str:
+    """Return the last line of a person's log, or its end: the person can make the file as large as the disk."""
+    with open(log, "rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - _LOG_BYTES))
+        lines = file.read(_LOG_BYTES).decode(errors="replace").strip("\0 \n").splitlines()
+    return lines[-1] if lines else ""
+
+
 class LabSpawner(LocalProcessSpawner):  # type: ignore[misc]
     """Spawner of jupyterhub-singleuser as a person of the Hub, within the limits of a profile."""
 
@@ -92,6 +101,10 @@ class LabSpawner(LocalProcessSpawner):  # type: ignore[misc]
 
     def make_preexec_fn(self, name: str) -> None:
         """Return None: the process itself becomes the person, see mlsys_grading.hub.enter."""
+
+    @property
+    def _log_file(self) -> Path:
+        return self.settings.state / "logs" / f"{self.user.name}.log"
 
     @measured
     async def start(self) -> str:
@@ -114,8 +127,9 @@ class LabSpawner(LocalProcessSpawner):  # type: ignore[misc]
         ours, theirs = os.pipe()
         with open(theirs, "wb") as pipe:
             try:
-                with open(self.settings.state / "logs" / f"{self.user.name}.log", "ab") as log:
+                with open(self._log_file, "ab") as log:
                     log.truncate(0)  # and appended to, so that logrotate may truncate it
+                    os.fchown(log.fileno(), entry.uid, entry.gid)  # it counts against the person's quota
                     self.popen_kwargs = {"stdin": ours, "stdout": log, "stderr": log, "cwd": "/"}
                     await super().start()
             finally:
@@ -135,9 +149,7 @@ class LabSpawner(LocalProcessSpawner):  # type: ignore[misc]
         try:
             while not (await asyncio.wait({answer}, timeout=0.2))[0]:
                 if processes.birth(self.pid) != self.born:
-                    log = self.settings.state / "logs" / f"{self.user.name}.log"
-                    last = log.read_text(errors="replace").strip().splitlines()[-1:]
-                    raise LabkitError(f"the server ended while it started: {' '.join(last)}")
+                    raise LabkitError(f"the server ended while it started: {last_line(self._log_file)}")
             await answer
         finally:
             answer.cancel()
@@ -164,7 +176,7 @@ class LabSpawner(LocalProcessSpawner):  # type: ignore[misc]
     def _confine(self, profile: ServerProfile) -> None:
         limits.confine(self.pid, _bounds(profile))
         person = Accounts(self.settings.state).person(self.user.name)
-        own = (person.home, self.settings.state / "tmp" / person.name)
+        own = (person.home, self.settings.state / "tmp" / person.name, self._log_file)
         _homes.add(self.pid, person.uid, own, round(self.settings.quota.home_gib * (1 << 30)))
 
     def _chosen(self) -> ServerProfile:

@@ -19,7 +19,7 @@ _STARTS = Histogram(
     buckets=(0.5, 1, 2, 3, 5, 8, 13, 20, 30, 60, 120, 300, 600),
 )
 
-_Start = Callable[[Any], Awaitable[tuple[str, int]]]
+_Start = Callable[[Any], Awaitable[str]]
 
 
 def measured(start: _Start) -> _Start:
@@ -30,7 +30,7 @@ def measured(start: _Start) -> _Start:
     """
 
     @functools.wraps(start)
-    async def timed(spawner: Any) -> tuple[str, int]:
+    async def timed(spawner: Any) -> str:
         began, outcome = time.perf_counter(), "failed"
         try:
             address = await start(spawner)
