@@ -64,3 +64,24 @@ def test_what_an_instructor_has_released_stays(tmp_path: Path) -> None:
     bare = Course("ml", tmp_path / "course", tmp_path / "bare", ("grace",))
     bare.prepare(owner.st_uid, owner.st_gid, sources)
     assert not (tmp_path / "bare/ml/outbound/lab00").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["course/source", "course/submitted", "course/release", "exchange/ml", *(f"exchange/ml/{name}" for name in
+             ("inbound", "outbound", "feedback"))]
+)  # fmt: skip
+def test_prepare_follows_no_link_of_the_course(tmp_path: Path, name: str) -> None:
+    """Put a link where the course's user may: a Hub that runs as root would give the folder behind it to them."""
+    sources, owner = tmp_path / "sources", tmp_path.stat()
+    (sources / "lab00").mkdir(parents=True)
+    (sources / "lab00/lab00.ipynb").write_text("plain")
+    course = Course("ml", tmp_path / "course", tmp_path / "exchange", ("grace",))
+    course.prepare(owner.st_uid, owner.st_gid, sources, sources)
+    behind = tmp_path / "behind"
+    behind.mkdir(mode=0o750)
+    shutil.rmtree(tmp_path / name)
+    (tmp_path / name).symlink_to(behind)
+    with pytest.raises(OSError, match=name):
+        course.prepare(owner.st_uid, owner.st_gid, sources, sources)
+    assert list(behind.iterdir()) == []
+    assert stat.S_IMODE(behind.stat().st_mode) == 0o750

@@ -13,7 +13,8 @@ import json
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -68,29 +69,25 @@ class Course:
         ``sources`` has the output of ``labkit build``, ``LAB/LAB.ipynb``; ``released`` has the students' versions, and
         puts them into the exchange. Raises OSError that names the file or folder.
         """
-        for name, mode in _MODES.items():
-            folder = self.exchange / name.format(self.name)
-            with named(folder):
-                folder.mkdir(parents=True, exist_ok=True)
-                if name:
-                    os.chown(folder, uid, gid)
-                folder.chmod(mode)  # mkdir's own mode would lose bits to the umask, and chown the setgid bit
-        made = [self.folder, self.folder / "source", self.folder / "submitted"]
-        for folder in made:
-            with named(folder):
-                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with named(self.exchange):
+            self.exchange.mkdir(parents=True, exist_ok=True)
+            self.exchange.chmod(_MODES[""])  # mkdir's own mode would lose bits to the umask
+        with named(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+        exchange = {(self.exchange, name.format(self.name)): mode for name, mode in _MODES.items() if name}
+        course = {(self.folder, name): 0o700 for name in ("", "source", "submitted")}
+        for (root, below), mode in (exchange | course).items():
+            with _folder(root, below, uid, gid, mode):
+                pass
         for lab in sorted(sources.glob("*/*.ipynb")):
             name = lab.parent.name
-            made += _copy(lab.parent, self.folder / "source" / name)
+            _copy(lab.parent, self.folder, "source", uid, gid)
             if released and (released / name).is_dir():
-                made += _copy(released / name, self.folder / "release" / name)  # formgrader looks there
-                made += _copy(released / name, self.exchange / self.name / "outbound" / name)
-        if not (config := self.folder / "nbgrader_config.py").exists():
-            write_atomic(config, _CONFIG.format(self.name))
-            made.append(config)
-        for path in made:
-            os.chown(path, uid, gid)
-        self.folder.chmod(0o700)
+                _copy(released / name, self.folder, "release", uid, gid)  # formgrader looks there
+                _copy(released / name, self.exchange, f"{self.name}/outbound", uid, gid)
+        with contextlib.suppress(FileExistsError), open(self.folder / "nbgrader_config.py", "x") as config:
+            os.fchown(config.fileno(), uid, gid)
+            config.write(_CONFIG.format(self.name))
 
     def groups(self) -> dict[str, dict[str, list[str]]]:
         """Return ``JupyterHub.load_groups``, with the names that nbgrader expects."""
@@ -202,17 +199,46 @@ def configure_course(c: Any, settings: HubSettings) -> None:
     c.Spawner.pre_spawn_hook = course.enrol()
 
 
-def _copy(folder: Path, to: Path) -> list[Path]:
-    """Copy ``folder``, readable by everybody, unless ``to`` exists. Return what was made."""
-    if to.exists():
-        return []
-    to.parent.mkdir(exist_ok=True)
-    ignored = shutil.ignore_patterns("__pycache__", ".*")
-    shutil.copytree(folder, to, ignore=ignored, copy_function=shutil.copyfile)
-    made = [to, *to.rglob("*")]
-    for path in made:
-        path.chmod(0o755 if path.is_dir() else 0o644)
-    return [to.parent, *made]
+@contextlib.contextmanager
+def _folder(root: Path, below: str, uid: int, gid: int, mode: int) -> Iterator[Path]:
+    """Make ``root/below``, give it to ``uid``, and yield a path to it that stays valid if ``uid`` renames it.
+
+    ``uid`` owns the parts of ``below`` and could replace one with a link to any folder. Raises OSError for a link,
+    because a Hub that runs as root would give that folder away.
+    """
+    at = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with named(root / below):
+            for part in Path(below).parts:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, 0o700, dir_fd=at)
+                parent, at = at, os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+                os.close(parent)
+            os.fchown(at, uid, gid)
+            os.fchmod(at, mode)  # after fchown, which removes the setgid bit
+        yield Path(f"/proc/self/fd/{at}")
+    finally:
+        os.close(at)
+
+
+def _copy(folder: Path, root: Path, below: str, uid: int, gid: int) -> None:
+    """Copy ``folder`` into ``root/below`` for ``uid``, readable by everybody, unless its name is taken there."""
+    mode = _MODES["{}/outbound"]
+    with _folder(root, below, uid, gid, mode) as parent:
+        if os.path.lexists(parent / folder.name):
+            return
+        with tempfile.TemporaryDirectory(dir=parent) as made:  # of this process alone, until everything has its owner
+            own = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                part = Path(f"/proc/self/fd/{own}", folder.name)
+                ignored = shutil.ignore_patterns("__pycache__", ".*")
+                shutil.copytree(folder, part, ignore=ignored, copy_function=shutil.copyfile)
+                for path in (*part.rglob("*"), part):
+                    path.chmod(mode if path.is_dir() else 0o644)
+                    os.chown(path, uid, gid)
+                part.rename(parent / folder.name)
+            finally:
+                os.close(own)
 
 
 def _forget_others(database: Path, course: Course, admins: Sequence[str]) -> None:
