@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 import socket
 import sys
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 import requests
+from nbgrader.api import Gradebook
+from websocket import create_connection
 
 import mlsys_labkit
 from mlsys_grading.hub.sockets import Sockets
 from tests.hub.attacks import ALLOWED, HELPERS, INSIDE, OUTSIDE
-from tests.hub.hub_process import PATIENCE_SECONDS, ROOT, Hub, Person, needs_hub
+from tests.hub.hub_process import PATIENCE_SECONDS, ROOT, Hub, Person, needs_hub, until
 
 pytestmark = [needs_hub, pytest.mark.xdist_group("hub"), pytest.mark.timeout(900)]
 
@@ -112,6 +117,55 @@ def test_a_login_leads_nowhere_else(hub: Hub, next_url: str) -> None:
     assert answer.status_code == 302
     assert urlsplit(answer.headers["Location"]).netloc in ("", urlsplit(hub.url).netloc)
     assert "evil" not in urlsplit(answer.headers["Location"]).netloc
+
+
+@pytest.mark.parametrize("path", ["..%2F..%2F..%2Fsubmitted%2Fbob%2Fpage%2Fpage.html", "page%2Ehtml", "page.html"])
+def test_formgrader_serves_no_page_of_a_student(hub: Hub, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Open a link as bob could write it in a notebook: relative to the address at which formgrader shows it."""
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")  # nbgrader: alembic
+    grader = (hub.state / "course").stat()
+    with Gradebook(f"sqlite:///{hub.state}/course/gradebook.db") as book:
+        book.update_or_create_assignment("page")
+        book.update_or_create_notebook("page", "page")
+        book.update_or_create_student("bob")
+        shown = book.update_or_create_submission("page", "bob").notebooks[0].id
+    address = f"services/mlsys/formgrader/submissions/{shown}"
+    os.chown(hub.state / "course/gradebook.db", grader.st_uid, grader.st_gid)
+    for step in ("submitted", "autograded"):
+        page = hub.state / "course" / step / "bob/page/page.html"
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text("<script>alert(1)</script>")
+    page.with_suffix(".ipynb").write_text('{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}')
+    grace = hub.log_in("grace")
+    assert grace.session.get(f"{hub.url}/services/mlsys/formgrader/", timeout=PATIENCE_SECONDS).ok
+    assert grace.session.get(f"{hub.url}/{address}/", timeout=PATIENCE_SECONDS).ok, "the notebook itself is shown"
+    answer = grace.session.get(f"{hub.url}/{address}/{path}", timeout=PATIENCE_SECONDS)
+    assert answer.status_code == 404
+    assert "alert(1)" not in answer.text
+
+
+def test_a_submission_that_is_opened_runs_nothing(hub: Hub) -> None:
+    """Open a notebook in the course's JupyterLab, which starts a kernel for it, beside a module of the student's."""
+    folder, ran = hub.state / "course/submitted/bob/module", hub.state / "tmp/grader-mlsys/ran"
+    folder.mkdir(parents=True)
+    (folder / "importlib.py").write_text("open('/tmp/ran', 'w')\n")
+    grace = hub.log_in("grace")
+    course = f"{hub.url}/services/mlsys/"
+    assert grace.session.get(f"{course}lab", timeout=PATIENCE_SECONDS).ok
+    asked = {"path": "submitted/bob/module/module.ipynb", "type": "notebook", "kernel": {"name": "python3"}}
+    more: dict[str, Any] = {"headers": {"X-XSRFToken": grace.token("/services/mlsys/")}, "timeout": PATIENCE_SECONDS}
+    made = grace.session.post(f"{course}api/sessions", json={"name": "module", **asked}, **more)
+    kernel = f"{course}api/kernels/{made.json()['kernel']['id']}"
+    cookies = "; ".join(f"{each.name}={each.value}" for each in grace.session.cookies if each.path != "/hub/")
+
+    def has_started() -> bool:
+        return ran.exists() or grace.session.get(kernel, **more).json().get("execution_state") == "idle"
+
+    channels = f"{kernel.replace('http', 'ws', 1)}/channels"
+    with contextlib.closing(create_connection(channels, cookie=cookies, origin=hub.url, timeout=PATIENCE_SECONDS)):
+        until("the kernel is idle", has_started)
+    grace.session.delete(kernel, **more)
+    assert not ran.exists()
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
 from jupyter_server.utils import url_path_join
 from nbgrader.server_extensions import formgrader
 from nbgrader.server_extensions.formgrader.base import BaseApiHandler, check_notebook_dir, check_xsrf
@@ -21,12 +22,27 @@ from tornado import web
 from mlsys_grading.grade.refresh_feedback import rewrite
 from mlsys_labkit.errors import LabkitError
 
+# Files beside a graded notebook. nbgrader's handler serves any file of the course folder, such as a page that a student
+# handed in, on the course's own origin. `labkit grade` puts no file there.
+_FILES = "submissions/(?!components/)[^/]+/(?!(?:next|prev)(?:_incorrect)?/?$).+"
 _LABKIT = "import sys; from mlsys_labkit._frontends.cli import main; sys.exit(main())"
 
 
 def _guarded(method: Callable[..., Any]) -> Any:
     """Apply the checks that nbgrader's own handlers make."""
     return web.authenticated(check_xsrf(check_notebook_dir(method)))
+
+
+class CourseKernels(AsyncMappingKernelManager):
+    """Kernels of the course, which start in the course's folder wherever their notebook is.
+
+    Python imports modules from the folder in which it starts. In a submission's folder, a student's module would run
+    as the course's user as soon as an instructor opens the notebook to read it.
+    """
+
+    def cwd_for_path(self, path: str, **more: Any) -> str:
+        """Return the course's folder."""
+        return str(super().cwd_for_path("", **more))  # type: ignore[no-untyped-call]
 
 
 class _Grade(BaseApiHandler):  # type: ignore[misc]
@@ -61,5 +77,6 @@ def load_jupyter_server_extension(app: Any) -> None:
         f"{api}/assignment/([^/]+)/generate_feedback": _Feedback,
         f"{api}/assignment/([^/]+)/([^/]+)/generate_feedback": _Feedback,
     }
-    app.web_app.add_handlers(".*$", list(handlers.items()))
+    closed = (f"{api.removesuffix('api')}{_FILES}", web.ErrorHandler, {"status_code": 404})
+    app.web_app.add_handlers(".*$", [*handlers.items(), closed])
     formgrader.formgrader.load_jupyter_server_extension(app)

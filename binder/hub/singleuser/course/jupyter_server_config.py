@@ -9,3 +9,6 @@ c.ServerApp.jpserver_extensions = {
     "nbgrader.server_extensions.course_list": False,
     "jupyter_lsp": False,
 }
+
+# A module that a student handed in must not run when an instructor opens the notebook beside it.
+c.ServerApp.kernel_manager_class = "mlsys_grading.hub.formgrader.CourseKernels"
