@@ -92,6 +92,27 @@ def test_a_person_takes_no_socket(hub: Hub, ada: Person, bob: Person) -> None:
     assert hub.log_in("grace").session.get(f"{hub.url}/services/mlsys/lab", timeout=PATIENCE_SECONDS).ok
 
 
+def test_a_person_holds_few_connections_to_the_hub(hub: Hub, ada: Person, bob: Person) -> None:
+    """Open many, of which the Hub would keep each as an open file. Only the last is closed at bob's end, too."""
+    assert hub.process is not None
+    code = f"""
+import socket
+links = []
+for _ in range(500):
+    links.append(socket.socket(socket.AF_UNIX))
+    links[-1].connect({str(_of(hub).hub)!r})
+links[-1].settimeout({PATIENCE_SECONDS})
+print(links[-1].recv(1) == b"")
+"""
+    before = psutil.Process(hub.process.pid).num_fds()
+    kernel = bob.request("POST", "api/kernels", json={"name": "python3"}).json()["id"]
+    assert bob.run_in(kernel, code).strip() == "True", "the last was closed by the Hub"
+    assert psutil.Process(hub.process.pid).num_fds() < before + 200
+    assert hub.log_in("ada").is_logged_in
+    bob.request("DELETE", f"api/kernels/{kernel}")
+    assert bob.get("api/contents").ok
+
+
 def test_a_server_that_was_killed_leaves_its_visitors_to_the_hub(hub: Hub, ada: Person, bob: Person) -> None:
     (uid,) = [int(word) for word in ada.run("import os; print(os.getuid())").split()]
     for server in hub.servers():

@@ -22,6 +22,7 @@ from mlsys_grading.hub.running import claim
 from mlsys_grading.hub.settings import HubSettings
 from mlsys_grading.hub.sockets import Sockets, url
 from mlsys_grading.hub.spawner import server_command
+from mlsys_grading.hub.visitors import limit_visitors
 from mlsys_labkit._frontends.safe_headers import SafeHeaders
 from mlsys_labkit.errors import LabkitError
 
@@ -51,6 +52,7 @@ def configure(c: Any, settings: HubSettings) -> None:
     else:
         c.JupyterHub.hub_bind_url = c.JupyterHub.hub_connect_url = url(sockets.hub)
         c.JupyterHub.hub_socket_mode = 0o666  # every server reports to the Hub
+        limit_visitors()
     c.JupyterHub.db_url = f"sqlite:///{state}/jupyterhub.sqlite"
     c.JupyterHub.cookie_secret_file = str(state / "cookie_secret")
     # Servers and proxy go on when the Hub ends: its successor finds the servers by pid, and the proxy by its pid file.
