@@ -88,6 +88,20 @@ def test_file_growing_before_the_copy_is_left_out(tmp_path: Path, collect: Colle
     assert not collected(tmp_path).exists()
 
 
+def test_file_changed_before_the_copy_has_not_the_earlier_time(tmp_path: Path, collect: Collect) -> None:
+    """Change the file as a student can who is told by inotify that somebody has opened it."""
+    notebook = tmp_path / "exchange/mlsys/inbound" / f"{STUDENT}+{LAB}+2026-01-01 00:00:00.000000 UTC+good/{LAB}.ipynb"
+
+    def change() -> None:
+        before = notebook.stat().st_ctime
+        while notebook.stat().st_ctime == before:  # the kernel's clock of files is a coarse one
+            notebook.write_text("late")
+
+    _before_each_copy(collect, change)
+    collect.start()
+    assert not collected(tmp_path).exists()
+
+
 def _before_each_copy(collect: Collect, act: Callable[[], None]) -> None:
     files, copy = collect._files, collect.do_copy
 

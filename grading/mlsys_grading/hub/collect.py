@@ -50,6 +50,7 @@ class Collect(ExchangeCollect):  # type: ignore[misc]
             self.fail(f"{inbound}: {error.strerror}; release an assignment first, as the course's user")
         self.inbound_path = str(inbound)
         self._received: dict[str, datetime] = {}
+        self._changed: dict[str, float] = {}
         by_student: dict[str, list[dict[str, Any]]] = {}
         for folder in folders:
             try:
@@ -72,6 +73,8 @@ class Collect(ExchangeCollect):  # type: ignore[misc]
                 to.parent.mkdir(parents=True, exist_ok=True)
                 with open(file, "rb") as read:
                     content = read.read(left + 1)
+                    if os.fstat(file).st_ctime > self._changed[src]:
+                        raise _RefusedError("it was changed while it was collected; collect again for the later time")
                 left -= len(content)
                 if left < 0:
                     raise _RefusedError("it grew while it was copied")
@@ -104,7 +107,7 @@ class Collect(ExchangeCollect):  # type: ignore[misc]
         if not timedelta() <= received - time <= _COPYING:
             self.log.warning("%r came at %s, not at the time in its name", folder.name, received)
             time = received
-        self._received[str(folder)] = time
+        self._received[str(folder)], self._changed[str(folder)] = time, changed
         return {"username": student, "filename": folder.name, "timestamp": time, "is_whole": is_whole}
 
     def _files(self, folder: Path) -> Iterator[tuple[Path, int]]:
