@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -19,7 +20,7 @@ from mlsys_grading.hub import sockets
 from mlsys_grading.hub.settings import read_settings
 from mlsys_grading.hub.sockets import Sockets
 from mlsys_labkit.errors import LabkitError
-from tests.hub.hub_process import PATIENCE_SECONDS, Hub, Person, needs_hub, until
+from tests.hub.hub_process import PATIENCE_SECONDS, STUDENTS_PASSWORD, Hub, Person, needs_hub, until
 
 pytestmark = [needs_hub, pytest.mark.xdist_group("hub"), pytest.mark.timeout(900)]
 
@@ -176,12 +177,27 @@ print(link.recv(12).decode())
     with hub:
         asked = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True)
         assert asked.stdout.split() == ["HTTP/1.1", "200"], asked.stderr
+        assert _login_cookies(hub, "https") == {True}
+        assert _login_cookies(hub, "http") == {False}
         assert _ports(hub) == set()
         kept = psutil.Process(int((hub.state / "proxy.pid").read_text()))
         kept.kill()
         psutil.wait_procs([kept], timeout=PATIENCE_SECONDS)
         until("the proxy is back", hub._is_up)
     shutil.rmtree(public.parent)
+
+
+def _login_cookies(hub: Hub, protocol: str) -> set[bool]:
+    """Log in behind a server that speaks ``protocol``. Return True for cookies that browsers send by HTTPS alone."""
+    with requests_unixsocket.Session() as session:
+        session.headers["X-Forwarded-Proto"] = protocol
+        page = session.get(f"{hub.url}/hub/login", timeout=PATIENCE_SECONDS)
+        token = page.cookies["_xsrf"]
+        data = {"username": "ada", "password": STUDENTS_PASSWORD, "_xsrf": token}
+        more: dict[str, Any] = {"headers": {"Cookie": f"_xsrf={token}"}, "timeout": PATIENCE_SECONDS}
+        answer = session.post(f"{hub.url}/hub/login", data=data, allow_redirects=False, **more)
+        assert answer.status_code == 302
+        return {each.secure for each in answer.cookies if each.name != "_xsrf"}
 
 
 class _PortlessHub(Hub):

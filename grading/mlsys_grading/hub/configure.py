@@ -65,6 +65,8 @@ def configure(c: Any, settings: HubSettings) -> None:
     c.ConfigurableHTTPProxy.api_url = url(sockets.proxy)
     if hub.socket:
         c.ConfigurableHTTPProxy.command_umask = 0  # the server with the certificate, another user, connects to it
+        # That server tells the Hub the visitor's protocol. The proxy's own, HTTP, would leave cookies without "Secure".
+        c.ConfigurableHTTPProxy.command += ["--no-x-forward"]
     c.ConfigurableHTTPProxy.pid_file = str(state / "proxy.pid")
     c.ConfigurableHTTPProxy.auth_token = _secret(state / "proxy_token")
     _configure_servers(c, settings)

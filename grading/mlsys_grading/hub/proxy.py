@@ -55,6 +55,7 @@ class KeptProxy(ConfigurableHTTPProxy):  # type: ignore[misc]
         names = [Path(unquote(each.netloc)) for each in (public, api) if each.scheme == "http+unix"]
         asked = {*map(str, names), url_path_join(self.hub.url, "error")}
         asked |= {str(public.hostname), str(public.port)} if public.scheme == "http" else set()
+        asked |= {word for word in self.command if word.startswith("--")}
         self._reach_services()
         words = set(process.cmdline()) if process is not None else set()
         if asked <= words and ("--host-routing" in words) == bool(self.app.subdomain_host):
