@@ -43,7 +43,9 @@ def configure(c: Any, settings: HubSettings) -> None:
     hub, sockets = settings.hub, Sockets.of(state)
     sockets.prepare()
     c.JupyterHub.bind_url = hub.url
-    c.JupyterHub.subdomain_host = hub.origin if hub.subdomains else ""
+    c.JupyterHub.subdomain_host = origin = hub.origin if hub.subdomains else ""
+    # A page of a person's server, at a name below the Hub's, could replace any other cookie of the Hub.
+    c.JupyterHub.cookie_host_prefix_enabled = origin.startswith("https:")
     c.JupyterHub.oauth_token_expires_in = _COOKIE_SECONDS
     has_jobs = any(profile.spawner == "slurm" for profile in settings.profiles)
     if has_jobs:  # they report to the Hub from other machines
