@@ -29,10 +29,12 @@ CHROMIUM = next(
 # drives a browser, and what uses the built site, a Jupyter kernel, or the nbgrader command, which starts a kernel
 # for each submission.
 PLACES_FOLDERS = ("tests/hub/", "tests/places/")
-PLACES_GROUPS = frozenset({"hub", "jupyterlab", "dask", "kills"})
+PLACES_GROUPS = frozenset({"hub", "own-hub", "jupyterlab", "dask", "kills"})
 PLACES_FIXTURES = frozenset({"site", "jupyter_kernel", "nbgrader"})
 # The groups of `make test` that take longest begin first: one that began last would leave the other core idle.
 LONG_GROUPS = (
+    "hub",
+    "own-hub",
     "rank-processes",
     "sandbox",
     "grade",

@@ -270,7 +270,7 @@ print(os.getuid())
 # Two Hubs. That all of it comes back is shown above with the databases alone; here, that a Hub starts from it.
 @pytest.mark.soak
 @needs_hub
-@pytest.mark.xdist_group("hub")
+@pytest.mark.xdist_group("own-hub")
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(os.geteuid() != 0, reason="homes belong to other users")
 def test_a_restored_hub_has_the_submission_and_the_people(tmp_path):

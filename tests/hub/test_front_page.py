@@ -46,7 +46,7 @@ def test_a_link_opens_the_lab_in_the_persons_server(hub: Hub, browser: Any) -> N
     page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto(hub.url)
-    page.fill("#username_input", "cleo")
+    page.fill("#username_input", "ada")
     page.fill("#password_input", STUDENTS_PASSWORD)
     page.click("#login_submit")
     page.wait_for_url("**/hub/home")
@@ -55,11 +55,10 @@ def test_a_link_opens_the_lab_in_the_persons_server(hub: Hub, browser: Any) -> N
     assert len(links) == len(list((ROOT / "labs").glob("lab*")))
     page.click("text=Lab 00")
     page.click(".jp-Notebook h1:has-text('Lab 00')")
-    page.wait_for_url("**/user/cleo/lab/tree/mlsys/lab00_your_machine/lab00_your_machine.ipynb")
+    page.wait_for_url("**/user/ada/lab/tree/mlsys/lab00_your_machine/lab00_your_machine.ipynb")
     page.wait_for_selector(".jp-Notebook .jp-CodeCell")
     usage = page.locator("#jp-main-statusbar :text('CPU:')").last
     usage.wait_for()
     colour = usage.evaluate("node => getComputedStyle(node).backgroundColor")
     assert colour == "rgba(0, 0, 0, 0)", "no warning of a processor that is hardly used"
     assert errors == []
-    hub.log_in("cleo").stop_server()  # it holds one of the two devices that this Hub has for all tests

@@ -25,7 +25,7 @@ from tests.hub.hub_process import PATIENCE_SECONDS, Hub, free_ports, needs_hub, 
 
 ROOT = Path(__file__).resolve().parents[2]
 MONITORING = ROOT / "grading/mlsys_grading/hub/monitoring"
-pytestmark = [needs_hub, pytest.mark.xdist_group("hub"), pytest.mark.timeout(900)]
+pytestmark = [needs_hub, pytest.mark.xdist_group("own-hub"), pytest.mark.timeout(900)]
 
 PROFILES = """
 [[profile]]

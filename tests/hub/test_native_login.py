@@ -11,7 +11,7 @@ import pytest
 from tests.hub.hub_process import Hub, Person, needs_hub
 from tests.hub.login_form import LOGINS, log_in, log_out, page_of
 
-pytestmark = [needs_hub, pytest.mark.browser, pytest.mark.xdist_group("hub"), pytest.mark.timeout(900)]
+pytestmark = [needs_hub, pytest.mark.browser, pytest.mark.xdist_group("own-hub"), pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")

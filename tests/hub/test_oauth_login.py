@@ -20,7 +20,7 @@ from tests.hub.login_form import LOGINS, log_out, opened, page_of
 pytestmark = [
     needs_hub,
     pytest.mark.browser,
-    pytest.mark.xdist_group("hub"),
+    pytest.mark.xdist_group("own-hub"),
     pytest.mark.timeout(900),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of authlib, on which the provider is built
 ]

@@ -14,7 +14,7 @@ import pytest
 from tests.hub.hub_process import INSTRUCTORS_PASSWORD, STUDENTS_PASSWORD, Hub, needs_hub
 from tests.hub.login_form import LOGINS, log_in, log_out, page_of
 
-pytestmark = [needs_hub, pytest.mark.browser, pytest.mark.xdist_group("hub"), pytest.mark.timeout(900)]
+pytestmark = [needs_hub, pytest.mark.browser, pytest.mark.xdist_group("own-hub"), pytest.mark.timeout(900)]
 
 WRONG = "Invalid username or password"
 NOT_LISTED = "is not on the class list. Ask your instructor to add you, or log in with another account."

@@ -29,7 +29,7 @@ def test_files_are_counted_by_their_blocks_once_and_by_their_owner(tmp_path: Pat
 
 
 @needs_hub
-@pytest.mark.xdist_group("hub")
+@pytest.mark.xdist_group("own-hub")
 @pytest.mark.timeout(900)
 def test_a_full_home_keeps_its_person_from_writing_and_nobody_else(tmp_path_factory: pytest.TempPathFactory) -> None:
     config = "import mlsys_grading.hub.quota as quota\nquota.LOOK_SECONDS = 0.2\n"

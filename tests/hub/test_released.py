@@ -16,7 +16,7 @@ LAB = "lab00_your_machine"
 
 
 @needs_hub
-@pytest.mark.xdist_group("hub")
+@pytest.mark.xdist_group("own-hub")
 @pytest.mark.timeout(900)
 def test_a_student_hands_in_on_the_first_day(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("first")

@@ -146,6 +146,17 @@ def test_nobody_answers_for_a_hub_that_was_killed(hub: Hub, bob: Person) -> None
     assert hub.log_in("grace").session.get(f"{course}lab", timeout=PATIENCE_SECONDS).ok
 
 
+def test_a_killed_course_comes_back(hub: Hub) -> None:
+    grace = hub.log_in("grace")
+    address = f"{hub.url}/services/mlsys/lab"
+    assert grace.session.get(address, timeout=PATIENCE_SECONDS).status_code == 200
+    (server,) = [each for each in hub.servers() if each.environ()["HOME"].endswith("homes/grader-mlsys")]
+    server.kill()
+    psutil.wait_procs([server], timeout=PATIENCE_SECONDS)
+    assert grace.session.get(address, timeout=PATIENCE_SECONDS).status_code == 503
+    until("the course is back", lambda: grace.session.get(address, timeout=PATIENCE_SECONDS).status_code == 200)
+
+
 def test_a_killed_proxy_comes_back_to_the_same_servers(hub: Hub, ada: Person) -> None:
     kept = psutil.Process(int((hub.state / "proxy.pid").read_text()))
     kept.kill()

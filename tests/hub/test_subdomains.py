@@ -11,7 +11,7 @@ import requests
 
 from tests.hub.hub_process import PATIENCE_SECONDS, STUDENTS_PASSWORD, Hub, free_ports, needs_hub
 
-pytestmark = [needs_hub, pytest.mark.xdist_group("hub"), pytest.mark.timeout(900)]
+pytestmark = [needs_hub, pytest.mark.xdist_group("own-hub"), pytest.mark.timeout(900)]
 
 # What a script in a notebook's output can try. Each answer is the status, or the name of the exception.
 ASK = """async (address) => {
@@ -48,11 +48,12 @@ def test_a_page_of_a_server_cannot_replace_the_login(tmp_path: Path) -> None:
     """Log in by HTTPS. Browsers accept a cookie with this prefix from the host itself alone (RFC 6265bis, 4.1.3.2)."""
     (port,) = free_ports(1)
     hub = Hub(
-        tmp_path, more=f'[hub]\nstate = "{tmp_path}/home/state"\nport = {port}\ndomain = "https://hub.localhost"\n'
+        tmp_path,
+        more=f'[hub]\nstate = "{tmp_path}/home/state"\nport = {port}\nhost = "hub.example.edu"\nsubdomains = true\n',
     )
     hub.port = port
     with hub:
-        headers = {"Host": "hub.localhost", "X-Forwarded-Proto": "https"}
+        headers = {"Host": "hub.example.edu", "X-Forwarded-Proto": "https"}
         address, more = f"{hub.url}/hub/login", {"timeout": PATIENCE_SECONDS, "allow_redirects": False}
         page = requests.get(address, headers=headers, **more)
         token = next(each.value for each in page.cookies if each.name.endswith("_xsrf"))

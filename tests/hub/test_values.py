@@ -274,7 +274,7 @@ def test_roles_and_groups_are_those_of_make_hub():
     course = Course("mlsys", Path("course"), Path("exchange"), ("instructor",))
     assert [{"name": name, **role} for name, role in VALUES["hub"]["loadRoles"].items()] == course.roles()
     assert VALUES["hub"]["config"]["JupyterHub"]["load_groups"] == course.groups()
-    service = course.service(["x"], 1, [], {})
+    service = course.service(["x"], [], {})
     ours = VALUES["hub"]["services"]["mlsys"]
     assert {key: service[key] for key in ("oauth_no_confirm", "oauth_client_allowed_scopes")} == {
         k: ours[k] for k in ours if k != "url"
