@@ -267,6 +267,23 @@ class Hub:
                     found.append(process)
         return found
 
+    def ports(self) -> set[int]:
+        """Return the TCP ports to which the Hub, its proxy, a server, or anything that they have started listens.
+
+        Kernels are left out: for the output of forks, ipykernel listens to a port of its own, which takes only messages
+        that begin with a secret (ipykernel/iostream.py).
+        """
+        assert self.process is not None
+        roots = [psutil.Process(self.process.pid), psutil.Process(int((self.state / "proxy.pid").read_text()))]
+        found = set()
+        for root in (*roots, *self.servers()):
+            for process in (root, *root.children(recursive=True)):
+                if "ipykernel_launcher" in process.cmdline():
+                    continue
+                listening = [each for each in process.net_connections("inet") if each.status == psutil.CONN_LISTEN]
+                found |= {each.laddr.port for each in listening}
+        return found
+
     def log_in(self, name: str, password: str | None = None) -> Person:
         """Return a session of ``name`` after a login in the form of the page."""
         if password is None:

@@ -61,4 +61,7 @@ def test_a_link_opens_the_lab_in_the_persons_server(hub: Hub, browser: Any) -> N
     usage.wait_for()
     colour = usage.evaluate("node => getComputedStyle(node).backgroundColor")
     assert colour == "rgba(0, 0, 0, 0)", "no warning of a processor that is hardly used"
+    idle = "() => window.jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status === 'idle'"
+    page.wait_for_function(idle)
+    assert not page.evaluate("() => window.jupyterapp.hasPlugin('@jupyterlab/debugger-extension:main')")
     assert errors == []

@@ -65,25 +65,9 @@ def _uids(hub: Hub) -> list[int]:
     return [each.stat().st_uid for each in (hub.state / "homes").iterdir()]
 
 
-def _processes(hub: Hub) -> list[psutil.Process]:
-    """Return the Hub, its proxy, its servers, and all that they have started."""
-    assert hub.process is not None
-    roots = [psutil.Process(hub.process.pid), psutil.Process(int((hub.state / "proxy.pid").read_text()))]
-    roots += hub.servers()
-    return [each for root in roots for each in (root, *root.children(recursive=True))]
-
-
-def _ports(hub: Hub) -> set[int]:
-    """Return the TCP ports that any of these processes listens to."""
-    ports = set()
-    for process in _processes(hub):
-        ports |= {each.laddr.port for each in process.net_connections("inet") if each.status == psutil.CONN_LISTEN}
-    return ports
-
-
 def test_the_public_port_is_the_only_one(hub: Hub, ada: Person, bob: Person) -> None:
     ada.run("pass")
-    assert _ports(hub) == {hub.port}
+    assert hub.ports() == {hub.port}
 
 
 def test_a_person_takes_no_socket(hub: Hub, ada: Person, bob: Person) -> None:
@@ -190,7 +174,7 @@ print(link.recv(12).decode())
         assert asked.stdout.split() == ["HTTP/1.1", "200"], asked.stderr
         assert _login_cookies(hub, "https") == {True}
         assert _login_cookies(hub, "http") == {False}
-        assert _ports(hub) == set()
+        assert hub.ports() == set()
         kept = psutil.Process(int((hub.state / "proxy.pid").read_text()))
         kept.kill()
         psutil.wait_procs([kept], timeout=PATIENCE_SECONDS)
