@@ -1,4 +1,4 @@
-"""What a Hub loses when its disk is full: nothing that was saved or handed in."""
+"""A full disk: nothing that was saved or handed in is lost."""
 
 from __future__ import annotations
 

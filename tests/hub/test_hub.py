@@ -19,12 +19,11 @@ from tests.hub.hub_process import (
     ROOT,
     Hub,
     Person,
-    as_a_user,
     labkit,
     needs_hub,
     until,
-    why_not_as_a_user,
 )
+from tests.hub.ordinary_user import as_a_user, why_not_as_a_user
 
 pytestmark = [needs_hub, pytest.mark.xdist_group("hub"), pytest.mark.timeout(900)]
 
