@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -34,6 +35,13 @@ from tests.grading.test_grade_engine import answer, die, job
 
 distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.xdist_group("dask")
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() not in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def test_jobs_through_dask(tmp_path: Path) -> None:
@@ -69,6 +77,8 @@ def test_job_of_a_lost_worker_is_graded_once_elsewhere(tmp_path: Path, how: sign
             if not stopped and notes.exists() and notes.read_text().endswith("\n"):
                 stopped.append(int(notes.read_text().split()[1]))
                 os.kill(stopped[0], how)
+                while _runs(stopped[0]):  # the signal takes effect a moment later
+                    time.sleep(0.01)
                 harmed.touch()  # not earlier: no job of that worker may come to its end
 
         jobs = (slow_job(f"s{at}", notes, 0.0, str(harmed)) for at in range(8))

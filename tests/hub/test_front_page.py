@@ -11,7 +11,7 @@ import pytest
 
 from mlsys_grading.hub.command import _make_sources
 from mlsys_grading.hub.front_page import LabLink, lab_links
-from tests.hub.hub_process import PATIENCE_SECONDS, ROOT, STUDENTS_PASSWORD, Hub, needs_hub
+from tests.hub.hub_process import PATIENCE_SECONDS, ROOT, STUDENTS_PASSWORD, Hub, Person, needs_hub
 
 
 def test_links_have_the_notebooks_headings(tmp_path: Path) -> None:
@@ -39,14 +39,15 @@ def test_sources_that_the_course_lacks_are_made_once(tmp_path: Path, capsys: pyt
 @pytest.mark.browser
 @pytest.mark.xdist_group("hub")
 @pytest.mark.timeout(900)
-def test_a_link_opens_the_lab_in_the_persons_server(hub: Hub, browser: Any) -> None:
+def test_a_link_opens_the_lab_in_the_persons_server(hub: Hub, bob: Person, browser: Any) -> None:
+    bob.stop_server()  # this Hub has two devices for all tests, and ada has the other
     page = browser.new_context().new_page()
     page.set_default_timeout(1e3 * PATIENCE_SECONDS)
     errors: list[str] = []
     page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto(hub.url)
-    page.fill("#username_input", "ada")
+    page.fill("#username_input", "cleo")
     page.fill("#password_input", STUDENTS_PASSWORD)
     page.click("#login_submit")
     page.wait_for_url("**/hub/home")
@@ -55,7 +56,7 @@ def test_a_link_opens_the_lab_in_the_persons_server(hub: Hub, browser: Any) -> N
     assert len(links) == len(list((ROOT / "labs").glob("lab*")))
     page.click("text=Lab 00")
     page.click(".jp-Notebook h1:has-text('Lab 00')")
-    page.wait_for_url("**/user/ada/lab/tree/mlsys/lab00_your_machine/lab00_your_machine.ipynb")
+    page.wait_for_url("**/user/cleo/lab/tree/mlsys/lab00_your_machine/lab00_your_machine.ipynb")
     page.wait_for_selector(".jp-Notebook .jp-CodeCell")
     usage = page.locator("#jp-main-statusbar :text('CPU:')").last
     usage.wait_for()
@@ -65,3 +66,5 @@ def test_a_link_opens_the_lab_in_the_persons_server(hub: Hub, browser: Any) -> N
     page.wait_for_function(idle)
     assert not page.evaluate("() => window.jupyterapp.hasPlugin('@jupyterlab/debugger-extension:main')")
     assert errors == []
+    page.context.close()
+    hub.log_in("cleo").stop_server()

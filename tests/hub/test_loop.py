@@ -341,6 +341,7 @@ inbound = pathlib.Path({str(hub.state / "exchange" / "mlsys" / "inbound")!r})
 def put(name):
     folder = inbound / name
     folder.mkdir()
+    (folder / "submission_secret.txt").write_text("x")
     return folder / {LAB + ".ipynb"!r}
 put("ada+{LAB}+2099-01-01 00:00:00.000000 UTC+x").write_text("forged")
 put("bob+{LAB}+2099-01-02 00:00:00.000000 UTC+x").symlink_to({str(solution)!r})
