@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 import os
 import resource
-import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from pathlib import Path
 import psutil
 from tornado.log import app_log
 
+from mlsys_grading.hub.server_watcher import ServerWatcher
 from mlsys_grading.processes import birth, kill_tree
 from mlsys_grading.sandbox import watch
 
@@ -40,14 +40,8 @@ class _Server:
     sooner: set[int] = field(default_factory=set)
 
 
-class LimitWatcher:
-    """Watcher of servers, with a thread of its own that runs while there are any."""
-
-    def __init__(self) -> None:
-        self._servers: dict[int, _Server] = {}
-        self._lock = threading.Lock()
-        self._wake = threading.Event()
-        self._thread: threading.Thread | None = None
+class LimitWatcher(ServerWatcher[_Server]):
+    """Watcher of the memory, the cores and the processes of servers."""
 
     def add(self, pid: int, memory_bytes: int = 0, cores: float = 0.0, processes: int = 0) -> None:
         """Watch the server ``pid`` from now on; a limit of 0 is kept by a control group, or does not exist."""
@@ -58,43 +52,20 @@ class LimitWatcher:
             with suppress(ProcessLookupError, PermissionError):
                 resource.prlimit(each, resource.RLIMIT_NPROC, (processes, processes))  # of the person's user id
         with self._lock:
-            self._servers[pid] = _Server(pid, born, memory_bytes, self._choose(pid, cores))
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="labkit-limits", daemon=True)
-                self._thread.start()
+            self._watch(_Server(pid, born, memory_bytes, self._choose(pid, cores)))
 
-    def remove(self, pid: int) -> None:
-        """Stop watching the server ``pid``."""
-        with self._lock:
-            self._servers.pop(pid, None)
+    def seconds(self) -> float:
+        return LOOK_SECONDS
 
-    def look(self) -> None:
-        """Look at each server once, and end the largest kernel of one that holds too much."""
-        with self._lock:
-            servers = list(self._servers.values())
-        for server in servers:
-            if birth(server.pid) != server.born:
-                self.remove(server.pid)
-                continue
-            pids = watch.tree(server.pid)
-            if server.cores:
-                _keep_on(pids, server.cores)
-            main = _main_processes(server.pid)
-            _offer(server, set(pids).difference(main))
-            if server.memory_bytes and _resident_bytes(pids) > server.memory_bytes:
-                _bound_memory(server, pids, main)
-
-    def _run(self) -> None:
-        while True:
-            with self._lock:
-                if not self._servers:
-                    self._thread = None
-                    return
-            try:
-                self.look()
-            except Exception:
-                app_log.exception("cannot enforce the limits of servers")
-            self._wake.wait(LOOK_SECONDS)
+    def look_at(self, server: _Server) -> None:
+        """Keep a server on its cores, and end its largest kernel if it holds too much."""
+        pids = watch.tree(server.pid)
+        if server.cores:
+            _keep_on(pids, server.cores)
+        main = _main_processes(server.pid)
+        _offer(server, set(pids).difference(main))
+        if server.memory_bytes and _resident_bytes(pids) > server.memory_bytes:
+            _bound_memory(server, pids, main)
 
     def _choose(self, pid: int, cores: float) -> frozenset[int]:
         """Choose as many of our cores as the limit needs, those with the fewest servers."""

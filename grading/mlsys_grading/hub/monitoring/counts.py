@@ -10,13 +10,13 @@ import contextlib
 import json
 import os
 import sqlite3
-import subprocess
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from mlsys_grading.hub.disk import disk_usage
 from mlsys_grading.hub.settings import HubSettings
 
 _LOCK_SECONDS = 1.0
@@ -91,16 +91,9 @@ def feedback_released(settings: HubSettings) -> int:
 
 def home_sizes(homes: Path) -> Mapping[str, float]:
     """Measure the homes with ``du``: their number, the sum, the largest and the median, in bytes of disk."""
-    folders = [str(path) for path in _folders(homes)]
-    sizes = list(_disk_usage(folders)) if folders else []
+    sizes = disk_usage(_folders(homes))
     middle = float(median(sizes)) if sizes else 0.0
     return {"count": len(sizes), "sum": sum(sizes), "largest": max(sizes, default=0), "median": middle}
-
-
-def _disk_usage(folders: Sequence[str]) -> Iterator[int]:
-    words = ["nice", "-n", "19", "du", "--summarize", "--block-size=1", "--one-file-system", "--", *folders]
-    told = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
-    return (int(line.split(b"\t", 1)[0]) for line in told.splitlines())
 
 
 def _submitted(inbound: Path, labs: Sequence[str]) -> dict[str, set[int]]:
