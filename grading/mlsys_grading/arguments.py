@@ -36,6 +36,18 @@ def add_course(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_hub_settings(parser: argparse.ArgumentParser) -> None:
+    """Add ``[FILE]``, the settings of a Hub."""
+    parser.add_argument(
+        "settings", nargs="?", type=Path, metavar="FILE", help="default: binder/hub/hub.toml of the checkout"
+    )
+
+
+def hub_settings_file(given: Path | None) -> Path:
+    """Return the settings file ``given``, or that of the checkout. Raises LabkitError if there is no checkout."""
+    return (given or find_root(None) / "binder" / "hub" / "hub.toml").resolve()
+
+
 def count(text: str) -> int:
     """Parse a whole number from 1, for ``add_argument(type=...)``."""
     if not text.isdigit() or int(text) < 1:

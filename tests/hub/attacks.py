@@ -62,8 +62,6 @@ _COMMANDS = {
     "mount a disk": "mount -t tmpfs none /mnt",
     "change the host's name": "hostname taken",
     "set the clock": "date -s 2001-01-01",
-    "change an address": "ip addr add 192.0.2.7/24 dev lo",
-    "stop the machine": "systemctl poweroff",
     "run a setuid shell": "cp /bin/sh ./s && chmod 4755 ./s && ./s -c 'test $(id -u) = 0'",
     "give a file away": "touch gift && chown ADA_UID gift",
     "enter ada's memory limit": "echo $$ > /sys/fs/cgroup/mlsys-hub/cgroup.procs",

@@ -32,7 +32,7 @@ def attempt(code):
     try:
         exec(code, dict(globals()))
     except (OSError, AssertionError, subprocess.CalledProcessError) as error:
-        return ""
+        return "there is no such program" if getattr(error, "returncode", 0) == 127 else ""
     except BaseException as error:
         return f"{{type(error).__name__}}: {{error}}"
     return "succeeded"

@@ -18,10 +18,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from mlsys_grading.arguments import add_hub_settings, hub_settings_file
 from mlsys_grading.files import named
 from mlsys_grading.hub.namespace import become_root_of_a_namespace
 from mlsys_grading.hub.settings import HubSettings, read_settings
-from mlsys_grading.lab import find_root
 from mlsys_labkit.errors import LabkitError
 
 _STAMP = "%Y-%m-%dT%H%M%SZ"
@@ -41,7 +41,7 @@ def add_parsers(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         description="Make a backup in the folder backup.folder of the settings, and remove the oldest beyond "
         "backup.keep. Prints the path of the new backup.",
     )
-    parser.add_argument("settings", nargs="?", type=Path, metavar="FILE", help="default: binder/hub/hub.toml")
+    add_hub_settings(parser)
     parser.add_argument("--to", type=Path, metavar="FOLDER", help="instead of backup.folder")
     parser.set_defaults(run=_run_backup)
     parser = verbs.add_parser(
@@ -51,7 +51,7 @@ def add_parsers(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "Refused while anything runs on that state folder.",
     )
     parser.add_argument("backup", type=Path, metavar="BACKUP", help="the folder of one backup")
-    parser.add_argument("settings", nargs="?", type=Path, metavar="FILE", help="default: binder/hub/hub.toml")
+    add_hub_settings(parser)
     parser.set_defaults(run=_run_restore)
 
 
@@ -72,7 +72,7 @@ def _run_restore(arguments: argparse.Namespace) -> int:
 
 
 def _settings(arguments: argparse.Namespace) -> HubSettings:
-    settings = read_settings((arguments.settings or find_root(None) / "binder" / "hub" / "hub.toml").resolve())
+    settings = read_settings(hub_settings_file(arguments.settings))
     become_root_of_a_namespace(settings.state)
     return settings
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psutil
 
+from mlsys_grading.arguments import hub_settings_file
 from mlsys_grading.gpu.devices import visible_devices
 from mlsys_grading.hub import machine
 from mlsys_grading.hub.devices import Devices, kind_of
@@ -23,7 +24,6 @@ from mlsys_grading.hub.login_checks import login
 from mlsys_grading.hub.machine import finding
 from mlsys_grading.hub.proxy import proxy_command, running
 from mlsys_grading.hub.settings import HubSettings, read_settings
-from mlsys_grading.lab import find_root
 from mlsys_labkit._frontends.doctor import CheckResult
 from mlsys_labkit.errors import LabkitError
 
@@ -33,7 +33,7 @@ _LEAST_BYTES = 1 << 30
 def check_file(path: str) -> list[CheckResult]:
     """Check the settings file and everything that it requires; "" is the checkout's own file."""
     try:
-        settings = read_settings(Path(path) if path else find_root(None) / "binder" / "hub" / "hub.toml")
+        settings = read_settings(hub_settings_file(Path(path) if path else None))
     except LabkitError as error:
         return [finding("settings", str(error), "mend that line; every key is explained in binder/hub/hub.toml")]
     return [CheckResult("settings", "ok", str(path or "binder/hub/hub.toml")), *check_all(settings)]

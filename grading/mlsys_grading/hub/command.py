@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from mlsys_grading.arguments import add_hub_settings, hub_settings_file
 from mlsys_grading.hub.backup import add_parsers as add_backup_parsers
 from mlsys_grading.hub.install.command import add_parser as add_install_parser
 from mlsys_grading.hub.namespace import become_root_of_a_namespace
@@ -29,9 +30,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "root, or as a user to whom /etc/subuid lends ids. Ctrl-C ends the Hub alone: servers and the proxy go on, and "
         "the next start finds them. Exit code 2: the Hub could not start.",
     )
-    parser.add_argument(
-        "settings", nargs="?", type=Path, metavar="FILE", help="default: binder/hub/hub.toml of the checkout"
-    )
+    add_hub_settings(parser)
     about = "end the Hub, its proxy and every server; exit code 1: none ran on this state folder, but others run here"
     parser.add_argument("--stop", action="store_true", help=about)
     parser.set_defaults(run=run)
@@ -48,8 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise LabkitError(line) from None
     from mlsys_grading.hub.settings import read_settings
 
-    path = (arguments.settings or find_root(None) / "binder" / "hub" / "hub.toml").resolve()
-    settings = read_settings(path)
+    settings = read_settings(hub_settings_file(arguments.settings))
     become_root_of_a_namespace(settings.state)
     if arguments.stop:
         return _stop(settings)

@@ -134,6 +134,7 @@ class Course:
             "cwd": str(self.folder),
             "environment": {
                 "JUPYTERHUB_DEFAULT_URL": "/lab?formgrader=true",
+                "JUPYTERHUB_ACTIVITY_URL": "",  # only a person's server has activity to report
                 "JUPYTERHUB_USER": self.instructors[0],  # nbgrader fails without one, and a service has none
                 "JUPYTER_CONFIG_PATH": os.pathsep.join(map(str, config_path)),
                 **self.environment(),
@@ -183,8 +184,7 @@ def configure_course(c: Any, settings: HubSettings) -> None:
     write_atomic(state / "course.entry", entry.to_json())
     more = grader.variables() | {"JUPYTER_RUNTIME_DIR": "/tmp/jupyter-runtime"}
     if c.JupyterHub.hub_bind_url == (hub := url(Sockets.of(state).hub)):  # JupyterHub would send it to a port
-        api = f"{hub}/hub/api"
-        more |= {"JUPYTERHUB_API_URL": api, "JUPYTERHUB_ACTIVITY_URL": f"{api}/users/{course.name}/activity"}
+        more |= {"JUPYTERHUB_API_URL": f"{hub}/hub/api"}
     # The command opens its own standard input, and ends with the Hub even if that is killed.
     server = server_command("--KernelManager.transport=ipc")
     command = ["sh", "-c", 'exec setpriv --pdeathsig TERM "$@" < "$0"', str(state / "course.entry"), *server]

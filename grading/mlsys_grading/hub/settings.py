@@ -50,10 +50,6 @@ _PORT = _whole(1, 65535)
 _BOOL = _check("true or false", lambda value: type(value) is bool)
 _NAME = _check(NAMED, _is_name)
 _NAMES = _check(f"a list of names in {NAMED}", lambda value: type(value) is list and all(map(_is_name, value)))
-_DOMAIN = _check(
-    "'' or a domain in lower case, such as 'example.edu'",
-    lambda value: type(value) is str and bool(re.fullmatch(r"(|[a-z0-9-]+(\.[a-z0-9-]+)+)", value)),
-)
 _HOST_NAME = _check(
     "a host name in lower case, such as 'hub.example.edu', or ''",
     lambda value: type(value) is str and bool(_HOST.fullmatch(value)),
@@ -115,7 +111,7 @@ class LoginTable:
     kind: str = field(default="native", metadata=_one_of("native", "pam", "shared-password", "oauth"))
     password_file: str = field(default="", metadata=_TEXT)
     provider: str = field(default="", metadata=_TEXT)
-    domain: str = field(default="", metadata=_DOMAIN)
+    domain: str = field(default="", metadata=_HOST_NAME)
     oauth: Mapping[str, Any] = field(
         default_factory=dict, metadata=_check("a table", lambda value: type(value) is dict)
     )

@@ -96,11 +96,15 @@ class LabSpawner(LocalProcessSpawner):  # type: ignore[misc]
     _notifying: asyncio.Task[None]
 
     def user_env(self, env: dict[str, str]) -> dict[str, str]:
-        own = Accounts(self.settings.state).person(self.user.name).variables()
-        return env | own | self._leased | {"MLSYS_HUB_HOME_GIB": f"{self.settings.quota.home_gib:g}"}
+        quota = {"MLSYS_HUB_HOME_GIB": f"{self.settings.quota.home_gib:g}"}
+        return env | self._person.variables() | self._leased | quota
 
     def make_preexec_fn(self, name: str) -> None:
         """Return None: the process itself becomes the person, see mlsys_grading.hub.enter."""
+
+    @property
+    def _person(self) -> Person:
+        return Accounts(self.settings.state).person(self.user.name)
 
     @property
     def _log_file(self) -> Path:
@@ -112,7 +116,7 @@ class LabSpawner(LocalProcessSpawner):  # type: ignore[misc]
         try:
             profile = self._chosen()
             self._leased = await asyncio.to_thread(devices.lease, self.user.name, profile.device)
-            entry = entry_for(self.settings, Accounts(self.settings.state).person(self.user.name))
+            entry = entry_for(self.settings, self._person)
             closed = await asyncio.to_thread(devices.hidden_from, self.user.name)
             entry = replace(entry, closed=closed, most_seconds=round(3600 * self.settings.idle.max_hours))
             self.mem_limit, self.cpu_limit = _bounds(profile).memory_bytes or None, profile.cpus or None
@@ -175,7 +179,7 @@ class LabSpawner(LocalProcessSpawner):  # type: ignore[misc]
 
     def _confine(self, profile: ServerProfile) -> None:
         limits.confine(self.pid, _bounds(profile))
-        person = Accounts(self.settings.state).person(self.user.name)
+        person = self._person
         own = (person.home, self.settings.state / "tmp" / person.name, self._log_file)
         _homes.add(self.pid, person.uid, own, round(self.settings.quota.home_gib * (1 << 30)))
 

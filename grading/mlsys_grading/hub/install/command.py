@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from mlsys_grading.arguments import add_hub_settings, hub_settings_file
 from mlsys_grading.files import named
 from mlsys_grading.hub.install.sealed import FileChange, changes
 from mlsys_grading.hub.install.units import backup_units, caddy_unit, hub_unit, quoted, written_folders
 from mlsys_grading.hub.install.web_servers import caddyfile, nginx_file
 from mlsys_grading.hub.settings import NAME, HubSettings, read_settings
-from mlsys_grading.lab import find_root
 from mlsys_labkit.errors import LabkitError
 
 _LOGROTATE = """\
@@ -40,7 +40,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "server for hub.host, and a rotation of the logs. A second run changes nothing. Exit code 2: a file was edited "
         "by hand or is not ours; then nothing was written.",
     )
-    parser.add_argument("settings", nargs="?", type=Path, metavar="FILE", help="default: binder/hub/hub.toml")
+    add_hub_settings(parser)
     parser.add_argument("--name", default="mlsys-hub", help="name of the units; a second Hub needs another name")
     parser.add_argument("--tls", choices=("caddy", "nginx", "none"), default="caddy", help="default: caddy")
     parser.add_argument("--dry-run", action="store_true", help="show each file's changes; write nothing")
@@ -56,8 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     wanted: dict[str, str] = {}
     folders: list[Path] = []
     if not arguments.remove:
-        path = (arguments.settings or find_root(None) / "binder" / "hub" / "hub.toml").resolve()
-        settings = read_settings(path)
+        settings = read_settings(hub_settings_file(arguments.settings))
         wanted, folders = files(name, settings, arguments.tls), written_folders(settings)
     to_make = changes({root / path: text for path, text in wanted.items()}, [root / path for path in paths(name)])
     if arguments.dry_run:
