@@ -31,9 +31,11 @@ pytestmark = [
     pytest.mark.skipif(bool(MISSING), reason=f"needs {', '.join(MISSING)}; apt install debootstrap systemd-container"),
 ]
 PACKAGES = "systemd,systemd-sysv,dbus,ca-certificates,procps,curl,caddy,logrotate,g++,libssl3,libffi8,libreadline8"
+SOCKET = "/run/mlsys.sock"
 SETTINGS = f"""
 [hub]
 host = "localhost"
+address = "{SOCKET}"
 state = "state"
 [login]
 kind = "shared-password"
@@ -46,23 +48,22 @@ folder = "/srv/backups"
 keep = 2
 """
 UNITS = ("mlsys-hub.service", "mlsys-hub-backup.timer", "mlsys-hub-tls.service")
-# A student who uses the Hub by HTTP, and a start of the server that prints the user id in a kernel.
+# A student who uses the Hub through the TLS server, with its certificate checked.
 STUDENT = """
 import sys, types
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from tests.hub.hub_process import Hub, Person
 Hub.__post_init__ = lambda self: None
-hub = Hub(Path("/srv/hub"))
-hub.port = 8000
-"""
-START = "ada = hub.log_in('ada'); ada.start_server(); print(ada.run('import os; print(os.getuid())'))"
-# A login through the TLS server, with its certificate checked; prints the cookies that are for HTTPS alone.
-LOG_IN = """
 Hub.url = "https://localhost"
-print(sorted(cookie.name for cookie in hub.log_in("ada").session.cookies if cookie.secure))
+hub = Hub(Path("/srv/hub"))
 """
+# A start of the server, which prints the user id in a kernel.
+START = "ada = hub.log_in('ada'); ada.start_server(); print(ada.run('import os; print(os.getuid())'))"
+# A login, which prints the cookies that are for HTTPS alone.
+LOG_IN = "print(sorted(cookie.name for cookie in hub.log_in('ada').session.cookies if cookie.secure))"
 CERTIFICATE = "/var/lib/private/mlsys-hub-tls/caddy/pki/authorities/local/root.crt"
+BUNDLES = [f"{name}={CERTIFICATE}" for name in ("REQUESTS_CA_BUNDLE", "WEBSOCKET_CLIENT_CA_BUNDLE")]
 
 
 @dataclass
@@ -86,7 +87,7 @@ class Machine:
 
     def is_up(self) -> bool:
         """Return True if the Hub's login page answers."""
-        page = ["curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", "http://127.0.0.1:8000/hub/login"]
+        page = ["curl", "-sk", "-o", "/dev/null", "-w", "%{http_code}", "https://localhost/hub/login"]
         return self.run(*page, check=False) == "200"
 
     def processes(self) -> dict[int, str]:
@@ -127,6 +128,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     shutil.copytree(ROOT / "binder/hub/singleuser", folder / "singleuser")
     shutil.copy(ROOT / "binder/hub/jupyterhub_config.py", folder)
     (folder / "hub.toml").write_text(SETTINGS)
+    (folder / "passwords").touch(0o600)
     (folder / "passwords").write_text(f"{STUDENTS_PASSWORD}\n{INSTRUCTORS_PASSWORD}\n")
     binds = [f"--bind-ro={place}" for place in {str(ROOT), sys.base_prefix, sys.prefix}]
     words = [f"--directory={root}", "--boot", "--register=no", "--keep-unit", "--private-network", *binds]
@@ -155,7 +157,8 @@ def test_hub_under_systemd(machine: Machine) -> None:
     machine.run("systemctl", "enable", "--now", *UNITS)
     until("the login page", machine.is_up)
     # A hardened Hub still starts servers of other users, whose kernels compute.
-    assert int(machine.run(sys.executable, "-c", STUDENT + START, str(ROOT))) >= 1_900_000_000
+    assert int(machine.run("env", *BUNDLES, sys.executable, "-c", STUDENT + START, str(ROOT))) >= 1_900_000_000
+    assert ":1F40 " not in machine.run("cat", "/proc/net/tcp", "/proc/net/tcp6"), "nobody listens to port 8000"
 
     hub, proxy = int(machine.show("mlsys-hub", "MainPID")), machine.proxy()
     servers = {pid for pid, words in machine.processes().items() if "hub.enter" in words}
@@ -177,8 +180,7 @@ def test_hub_under_systemd(machine: Machine) -> None:
     head = machine.run("curl", "-sk", "-D", "-", "-o", "/dev/null", "https://localhost/hub/login").lower()
     assert "strict-transport-security: max-age=31536000" in head
     assert " 200" in head.splitlines()[0]
-    ca = ["env", f"REQUESTS_CA_BUNDLE={CERTIFICATE}"]
-    cookies = machine.run(*ca, sys.executable, "-c", STUDENT + LOG_IN, str(ROOT))
+    cookies = machine.run("env", *BUNDLES, sys.executable, "-c", STUDENT + LOG_IN, str(ROOT))
     assert "jupyterhub-hub-login" in cookies
     assert "jupyterhub-session-id" in cookies
 
