@@ -39,3 +39,12 @@ def _peak_bytes(hub: Hub) -> int:
     assert hub.process is not None
     status = Path(f"/proc/{hub.process.pid}/status").read_text()
     return int(status.split("VmHWM:")[1].split()[0]) << 10
+
+
+def test_a_start_that_fails_says_why(hub: Hub, bob: Person, bob_config: Path) -> None:
+    bob_config.write_text("raise SystemExit('my own mistake')\n")
+    bob.session.get(f"{hub.url}/hub/spawn/bob", timeout=300)
+    until("the start has failed", lambda: not bob.server)
+    headers = {"X-XSRFToken": bob.token("/hub/"), "Referer": f"{hub.url}/hub/home"}
+    told = bob.session.get(f"{hub.url}/hub/api/users/bob/server/progress", headers=headers, timeout=300).text
+    assert "Spawn failed: the server ended while it started: my own mistake" in told

@@ -14,7 +14,8 @@ from mlsys_labkit.errors import LabkitError
 
 _FORM = "<fieldset><legend>What kind of server?</legend>{choices}</fieldset>"
 _CHOICE = """<div class="form-check">
-<input class="form-check-input" type="radio" name="profile" id="profile-{slug}" value="{slug}" required {checked}>
+<input class="form-check-input" type="radio" name="profile" id="profile-{slug}" value="{slug}" required {checked}
+ style="border-color: currentColor">
 <label class="form-check-label" for="profile-{slug}">{title}</label></div>"""
 
 

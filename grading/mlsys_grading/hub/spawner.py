@@ -75,7 +75,9 @@ def entry_for(settings: HubSettings, person: Person) -> Entry:
 
 def refused(error: LabkitError) -> SpawnException:
     """Build the page for a person who cannot have a server; without it, they read "Internal Server Error"."""
-    return SpawnException(str(error), reason="refused", status_code=503)
+    page = SpawnException(str(error), reason="refused", status_code=503)
+    page.jupyterhub_message = str(error)  # else the page of a start that is under way shows the exception's own words
+    return page
 
 
 def last_line(log: Path) -> str:
