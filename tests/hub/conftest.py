@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from typing import Any
 
 import pytest
 
@@ -28,6 +29,16 @@ devices.usage = lambda device: DeviceUsage((), 0)
 c = get_config()
 c.Spawner.poll_interval = 100_000
 """
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Show the end of each Hub's log beside the failure of a test that uses it."""
+    report = yield
+    if report.failed:
+        hubs = [each for each in getattr(item, "funcargs", {}).values() if isinstance(each, Hub)]
+        report.sections += [(f"log of {each.folder.name}", each.log[-4000:]) for each in hubs]
+    return report
 
 
 @pytest.fixture(scope="session")

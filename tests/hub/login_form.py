@@ -7,7 +7,7 @@ from typing import Any
 
 import requests
 
-from tests.hub.hub_process import PATIENCE_SECONDS, ROOT, Hub
+from tests.hub.hub_process import PATIENCE_SECONDS, ROOT, Hub, send_login
 
 GUIDE = (ROOT / "binder/hub/OPERATORS.md").read_text(encoding="utf-8")
 LOGINS = dict(re.findall(r"<!-- login: (\S+) -->\n```(?:toml|yaml)\n(.*?)```", GUIDE, re.DOTALL))
@@ -23,11 +23,11 @@ def page_of(browser: Any) -> Any:
 def log_in(page: Any, hub: Hub, name: str, password: str) -> str:
     """Fill in the form, and return the message of the page, "" after a login."""
     page.goto(f"{hub.url}/hub/login?next=/hub/home")
-    page.fill("#username_input", name)
-    page.fill("#password_input", password)
-    page.click("#login_submit")
-    page.wait_for_function("location.pathname.endsWith('/hub/home') || document.querySelector('.login_error')")
-    return "" if page.url.endswith("/hub/home") else str(page.inner_text(".login_error"))
+    send_login(page, name, password)
+    if page.url.endswith("/hub/home"):
+        return ""
+    assert page.locator(".login_error").count() == 1, f"neither home nor a reason:\n{page.inner_text('body')}"
+    return str(page.inner_text(".login_error"))
 
 
 def opened(hub: Hub, cookies: dict[str, str]) -> list[str]:

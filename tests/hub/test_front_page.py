@@ -11,7 +11,7 @@ import pytest
 
 from mlsys_grading.hub.command import _make_sources
 from mlsys_grading.hub.front_page import LabLink, lab_links
-from tests.hub.hub_process import PATIENCE_SECONDS, ROOT, STUDENTS_PASSWORD, Hub, Person, needs_hub
+from tests.hub.hub_process import PATIENCE_SECONDS, ROOT, STUDENTS_PASSWORD, Hub, Person, needs_hub, send_login
 
 
 def test_links_have_the_notebooks_headings(tmp_path: Path) -> None:
@@ -47,10 +47,8 @@ def test_a_link_opens_the_lab_in_the_persons_server(hub: Hub, bob: Person, brows
     page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto(hub.url)
-    page.fill("#username_input", "cleo")
-    page.fill("#password_input", STUDENTS_PASSWORD)
-    page.click("#login_submit")
-    page.wait_for_url("**/hub/home")
+    send_login(page, "cleo", STUDENTS_PASSWORD)
+    assert page.url.endswith("/hub/home")
     links = page.locator(".list-group a").all_inner_texts()
     assert [link[:6] for link in links] == [f"Lab {number:02}" for number in range(len(links))]
     assert len(links) == len(list((ROOT / "labs").glob("lab*")))

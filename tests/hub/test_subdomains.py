@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 
-from tests.hub.hub_process import PATIENCE_SECONDS, STUDENTS_PASSWORD, Hub, free_ports, needs_hub
+from tests.hub.hub_process import PATIENCE_SECONDS, STUDENTS_PASSWORD, Hub, free_ports, needs_hub, send_login
 
 pytestmark = [needs_hub, pytest.mark.xdist_group("own-hub"), pytest.mark.timeout(900)]
 
@@ -30,10 +30,8 @@ def test_a_page_of_a_server_has_not_the_origin_of_the_hub(browser: Any, tmp_path
         page = browser.new_context().new_page()
         page.set_default_timeout(1e3 * PATIENCE_SECONDS)
         page.goto(f"{public}/hub/login?next=/hub/home")
-        page.fill("#username_input", "ada")
-        page.fill("#password_input", STUDENTS_PASSWORD)
-        page.click("#login_submit")
-        page.wait_for_url("**/hub/home")
+        send_login(page, "ada", STUDENTS_PASSWORD)
+        assert page.url.endswith("/hub/home")
         assert page.evaluate(ASK, f"{public}/hub/token") == 200, "the Hub's own page may ask"
         page.goto(f"{public}/hub/spawn/ada")
         page.wait_for_url("**/user/ada/lab**")
