@@ -55,7 +55,7 @@ def build_parser() -> argparse.ArgumentParser:
 def _build() -> tuple[argparse.ArgumentParser, argparse._SubParsersAction[argparse.ArgumentParser]]:
     parser = argparse.ArgumentParser(
         prog="labkit",
-        description="Labs on machine-learning systems: build, run, prove, look at this machine.",
+        description="Commands for labs on machine-learning systems.",
     )
     parser.add_argument("--version", action="version", version=f"labkit {__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB")

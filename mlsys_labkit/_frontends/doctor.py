@@ -184,13 +184,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add ``doctor`` to the ``labkit`` command."""
-    parser = verbs.add_parser("doctor", help="say what works on this machine, what does not and how to mend it")
+    parser = verbs.add_parser("doctor", help="list what works on this machine, what does not, and how to correct it")
     parser.add_argument(
         "--hub",
         nargs="?",
         const="",
         metavar="SETTINGS",
-        help="look at what a JupyterHub with these settings needs; default: binder/hub/hub.toml of the checkout",
+        help="check what a JupyterHub with these settings needs; default: binder/hub/hub.toml of the checkout",
     )
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     parser.set_defaults(run=run)

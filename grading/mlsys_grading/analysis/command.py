@@ -14,13 +14,13 @@ def add_explain_parser(verbs: Any) -> None:
     """Add the verb ``explain`` to ``labkit``."""
     parser = verbs.add_parser(
         "explain",
-        help="say what became of one student's task, and why",
-        description="Say what was asked and written, what each test came to and why, and which of the lab's wrong "
-        "answers it is like. For instructors: it quotes hidden tests.",
+        help="print the results of one student's task, with reasons",
+        description="Print the task, the student's answer, the result of each test with its reason, and the most "
+        "similar of the lab's wrong answers. For instructors: the output quotes hidden tests.",
     )
     parser.add_argument("student", metavar="STUDENT")
-    parser.add_argument("task", metavar="TASK", help="the task's name, or one of its tests'")
-    parser.add_argument("--lab", metavar="LAB", help="where two labs have a task of that name")
+    parser.add_argument("task", metavar="TASK", help="the name of the task or of one of its tests")
+    parser.add_argument("--lab", metavar="LAB", help="the lab, if two labs have a task of that name")
     add_course(parser)
     _add_wrong_answers(parser)
     parser.set_defaults(run=lambda arguments: _verbs().explain_verb(arguments))
@@ -30,9 +30,9 @@ def add_report_parser(verbs: Any) -> None:
     """Add the verb ``report`` to ``labkit``."""
     parser = verbs.add_parser(
         "report",
-        help="sum up how a class did at a lab",
-        description="Write a page on how a class did: marks, the hardest tasks, what failed and why, and the wrong "
-        "answers that many gave. No student's name is in it. The first time, the lab's wrong answers are graded.",
+        help="write a page about a class's results in a lab",
+        description="Write a page about a class's results in a lab: marks, the hardest tasks, which tests failed and "
+        "why, and the most frequent wrong answers. It names no student. The first run also grades the wrong answers.",
     )
     add_lab(parser)
     parser.add_argument("--out", type=Path, metavar="DIR", help="where the page goes; default: COURSE/report/LAB")
@@ -45,16 +45,26 @@ def add_similarity_parser(verbs: Any) -> None:
     """Add the verb ``similarity`` to ``labkit``."""
     parser = verbs.add_parser(
         "similarity",
-        help="find answers that are alike: a reason to talk, no verdict",
-        description="Compare what students wrote with each other, without what the lab gave: names, comments, layout "
-        "and order make no difference, and code that many write counts little. Writes a page with the pairs side by "
-        "side, and a CSV file. It is a reason to talk to people, and no verdict.",
+        help="find answers that resemble each other",
+        description="Compare students' answers with each other, without the code that the lab gave. Names, comments, "
+        "layout and order make no difference, and code that many students wrote counts little. Write a page with the "
+        "pairs side by side, and a CSV file. A match is a reason to talk to the students; it proves nothing.",
     )
     add_lab(parser)
     parser.add_argument(
-        "--share", type=_percent, default=85.0, metavar="PERCENT", help="of an answer, to stand out (default: 85)"
+        "--share",
+        type=_percent,
+        default=85.0,
+        metavar="PERCENT",
+        help="list pairs that share at least this part of an answer (default: 85)",
     )
-    parser.add_argument("--bits", type=float, default=60.0, metavar="N", help="of surprise, to stand out (default: 60)")
+    parser.add_argument(
+        "--bits",
+        type=float,
+        default=60.0,
+        metavar="N",
+        help="list pairs that share at least this much rare code, in bits (default: 60)",
+    )
     parser.add_argument("--out", type=Path, metavar="DIR", help="where the files go; default: COURSE/report/LAB")
     add_course(parser)
     parser.set_defaults(run=lambda arguments: _verbs().similarity_verb(arguments))
@@ -62,9 +72,11 @@ def add_similarity_parser(verbs: Any) -> None:
 
 def _add_wrong_answers(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--root", type=Path, metavar="DIR", help="the checkout that has the labs' wrong answers")
-    parser.add_argument("--jobs", type=count, metavar="N", help="wrong answers graded at once (default: our cores)")
     parser.add_argument(
-        "--code-only", action="store_true", help="compare code with the wrong answers', and grade none of them"
+        "--jobs", type=count, metavar="N", help="wrong answers graded at the same time (default: all allowed cores)"
+    )
+    parser.add_argument(
+        "--code-only", action="store_true", help="compare with the code of the wrong answers, without grading them"
     )
 
 

@@ -1,4 +1,4 @@
-"""``labkit build``: make the students' notebooks and nbgrader's sources from solutions/."""
+"""``labkit build``: write the students' notebooks and nbgrader's sources from solutions/."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--contract",
         action="store_true",
-        help="write nothing; grade each lab's own solution, and say what its calls do beside returning plain data: "
-        "submissions may do that, and nothing else",
+        help="write nothing; grade each lab's solution, and print what its calls do other than return plain data: "
+        "submissions may do the same, and nothing else",
     )
     parser.add_argument("--force", action="store_true", help="overwrite notebooks in labs/ that somebody has worked in")
     parser.set_defaults(run=run)

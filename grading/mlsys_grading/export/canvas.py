@@ -43,8 +43,8 @@ def to_canvas(
         export: what Canvas exported, or the file made last time; without it a new file is made from ``roster``.
         roster: student -> Canvas's column -> value, of ``merge.read_roster``.
         titles: "lab" or "lab: task" -> the assignment's title in Canvas, or its number.
-        per_question: a column for each task instead of one for the lab.
-        scale: let marks follow Canvas's points possible where they differ.
+        per_question: write a column for each task instead of one for the lab.
+        scale: scale the marks to Canvas's points possible where they differ.
         add_students: give a row to those whom the file lacks.
 
     All other columns, rows and cells stay as they were, excused people's too. Raises LabkitError for a file that is no

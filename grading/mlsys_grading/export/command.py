@@ -14,30 +14,37 @@ def add_export_parser(verbs: Any) -> None:
     """Add the verb ``export`` to ``labkit``."""
     parser = verbs.add_parser(
         "export",
-        help="put a lab's marks into a CSV file, Canvas's or Moodle's own too",
-        description="Put a lab's marks into a CSV file: those of the gradebook, marks by people and late penalties "
-        "included. With --into, the platform's own export is filled, and its other cells stay as they are.",
+        help="write a lab's marks to a CSV file, also for Canvas or Moodle",
+        description="Write a lab's marks in the gradebook to a CSV file. They include marks that people gave, and late "
+        "penalties. With --into, fill in a file that the platform exported; its other cells stay as they are.",
     )
     parser.add_argument("format", choices=("csv", "canvas", "moodle"))
     add_lab(parser)
-    parser.add_argument("--into", type=Path, metavar="FILE", help="what Canvas or Moodle exported")
+    parser.add_argument("--into", type=Path, metavar="FILE", help="the file that Canvas or Moodle exported")
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="default: COURSE/grades/LAB.csv, LAB-canvas.csv, LAB-moodle.csv"
     )
-    parser.add_argument("--dry-run", action="store_true", help="say what would change, and write nothing")
+    parser.add_argument("--dry-run", action="store_true", help="print what would change, and write nothing")
     parser.add_argument(
-        "--roster", type=Path, metavar="FILE", help="a CSV with the column 'student' and columns named as theirs"
+        "--roster",
+        type=Path,
+        metavar="FILE",
+        help="a CSV file with the column 'student' and columns with the platform's names",
     )
-    parser.add_argument("--per-question", action="store_true", help="a column for each task instead of one for the lab")
+    parser.add_argument(
+        "--per-question", action="store_true", help="write a column for each task instead of one for the lab"
+    )
     parser.add_argument(
         "--title",
         action="append",
         default=[],
         metavar="LAB=NAME",
-        help="their name or number of LAB, or of 'LAB: TASK'",
+        help="the platform's name or number of LAB, or of 'LAB: TASK'",
     )
-    parser.add_argument("--scale", action="store_true", help="let marks follow Canvas's points possible")
-    parser.add_argument("--add-students", action="store_true", help="give a row to those whom their file lacks")
+    parser.add_argument("--scale", action="store_true", help="scale the marks to Canvas's points possible")
+    parser.add_argument(
+        "--add-students", action="store_true", help="add a row for each student who is not in the platform's file"
+    )
     add_course(parser)
     parser.set_defaults(run=_export)
 

@@ -12,13 +12,14 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     """Add the verb ``grade`` to ``labkit``."""
     parser = verbs.add_parser(
         "grade",
-        help="grade an nbgrader course's submissions in a sandbox, many at a time",
+        help="grade the submissions of an nbgrader course in a sandbox",
         description="Grade submitted/STUDENT/LAB/LAB.ipynb of an nbgrader course folder by source/LAB/LAB.ipynb into "
-        "gradebook.db, autograded/, feedback/ and grades/LAB.csv. Only what has changed is graded again. Exit code 1: "
-        "some were set apart, or a lab was refused; 2: nothing could be graded; 130: Ctrl-C, what was graded is there.",
+        "gradebook.db, autograded/, feedback/ and grades/LAB.csv. Only changed submissions are graded again. Exit "
+        "code 1: a submission was set apart, or a lab was refused; 2: nothing could be graded; 130: Ctrl-C, after "
+        "which the results so far are kept.",
     )
     _add_arguments(parser)
-    parser.add_argument("--force", action="store_true", help="grade again what has not changed, too")
+    parser.add_argument("--force", action="store_true", help="also grade submissions that have not changed")
     parser.set_defaults(run=_run)
 
 
@@ -26,20 +27,22 @@ def add_regrade_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser
     """Add the verb ``regrade`` to ``labkit``."""
     parser = verbs.add_parser(
         "regrade",
-        help="grade again, also what has not changed, and say whose marks are different now",
+        help="grade again, also what has not changed, and list the marks that changed",
         description="Grade submissions again, and write the difference by student and task to regraded/LAB-TIME.csv "
         "and .json in the course folder. People's marks and comments stay. Exit codes as of grade.",
     )
     _add_arguments(parser)
-    parser.add_argument("--changed-only", action="store_true", help="only what has changed, as grade does")
+    parser.add_argument("--changed-only", action="store_true", help="only submissions that have changed, as grade does")
     parser.set_defaults(run=_run)
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("labs", nargs="*", metavar="LAB", help="full names or unique beginnings such as lab01")
-    parser.add_argument("--all", action="store_true", help="all labs that were handed in and have a source")
+    parser.add_argument("--all", action="store_true", help="all labs that have submissions and a source")
     parser.add_argument("--student", nargs="+", metavar="ID", help="only these students' submissions")
-    parser.add_argument("--jobs", type=count, metavar="N", help="submissions at once (default: the cores we may use)")
+    parser.add_argument(
+        "--jobs", type=count, metavar="N", help="submissions at the same time (default: all allowed cores)"
+    )
     add_course(parser)
     parser.add_argument(
         "--engine",
@@ -52,11 +55,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         type=_limit,
         metavar="NAME=VALUE",
-        help="for this run, before what the lab's notebook states: memory_gib, scratch_mib, file_gib, processes, "
-        "call_seconds, cell_seconds, wall_seconds, gpu, timing",
+        help="a limit for this run instead of the one in the lab's notebook: memory_gib, scratch_mib, file_gib, "
+        "processes, call_seconds, cell_seconds, wall_seconds, gpu, timing",
     )
     parser.add_argument(
-        "--no-sandbox", action="store_true", help="run students' code with all your rights; noted in the gradebook"
+        "--no-sandbox", action="store_true", help="run students' code with all your rights; the gradebook notes it"
     )
 
 

@@ -46,7 +46,7 @@ def add_parsers(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.set_defaults(run=_run_backup)
     parser = verbs.add_parser(
         "hub restore",
-        help="put a backup in the place of a Hub's data",
+        help="replace a Hub's data by a backup",
         description="Restore a backup. The state folder that was there stays, under a name that ends in .before-TIME. "
         "Refused while anything runs on that state folder.",
     )

@@ -25,7 +25,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     """Add the verb ``hub`` to ``labkit``."""
     parser = verbs.add_parser(
         "hub",
-        help="a JupyterHub for the course on this machine",
+        help="start a JupyterHub for the course on this machine",
         description="Start the JupyterHub that a settings file describes; see binder/hub/OPERATORS.md. Start it as "
         "root, or as a user to whom /etc/subuid lends ids. Ctrl-C ends the Hub alone: servers and the proxy go on, and "
         "the next start finds them. Exit code 2: the Hub could not start.",

@@ -1,4 +1,4 @@
-"""``labkit prove``: the solution gets full marks, stubs get none, and every tempting wrong answer loses marks."""
+"""``labkit prove``: check that solutions get full marks, stubs get none, and every wrong answer loses marks."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from mlsys_labkit.errors import LabkitError
 
 def add_parser(subparsers: Any) -> None:
     """Add the verb ``prove`` to ``labkit``."""
-    parser = subparsers.add_parser("prove", help="prove that each lab's tests test", description=__doc__)
+    parser = subparsers.add_parser(
+        "prove", help="check that tests accept solutions and catch wrong answers", description=__doc__
+    )
     add_labs(parser)
     parser.add_argument("--jobs", type=int, metavar="N", help="workers at a time; default: the cores that may be used")
     parser.add_argument(
         "--cell-seconds", type=float, default=PROVED_CELL_SECONDS, metavar="S", help="limit of one cell; default: 60"
     )
     parser.add_argument("--memory-gib", type=float, default=4.0, metavar="G", help="limit of one worker; default: 4")
-    parser.add_argument("--verbose", action="store_true", help="say which check caught each wrong answer")
+    parser.add_argument("--verbose", action="store_true", help="print which check caught each wrong answer")
     parser.add_argument("--json", action="store_true", help="print the proofs as JSON")
     parser.set_defaults(run=run)
 

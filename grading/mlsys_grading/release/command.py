@@ -1,4 +1,4 @@
-"""``labkit release DIR``: the repository that students get, with nothing in it that they should not read."""
+"""``labkit release DIR``: write the repository that students get, and search it for solutions and hidden tests."""
 
 from __future__ import annotations
 

@@ -14,19 +14,23 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "run",
         help="execute every lab's solution and write a report",
         description="Execute the labs' solutions in parallel and write a report: pages, JUnit XML and JSON. "
-        "Exit code 1: a notebook failed; 2: the run could not start; 130: Ctrl-C, what was finished is in the report.",
+        "Exit code 1: a notebook failed; 2: the run could not start; 130: Ctrl-C, with a report so far.",
     )
     add_labs(parser)
-    parser.add_argument("--jobs", type=count, metavar="N", help="notebooks at once (default: the cores we may use)")
-    parser.add_argument("--smoke", action="store_true", help="small sizes: every cell runs, in seconds")
+    parser.add_argument(
+        "--jobs", type=count, metavar="N", help="notebooks at the same time (default: all allowed cores)"
+    )
+    parser.add_argument("--smoke", action="store_true", help="use small sizes, so that every cell runs in seconds")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="the labs' seed parameter (default: 0)")
     parser.add_argument(
-        "--timeout-cell", type=_seconds, default=300.0, metavar="S", help="seconds a cell may take (300)"
+        "--timeout-cell", type=_seconds, default=300.0, metavar="S", help="time limit of a cell (default: 300)"
     )
     parser.add_argument(
-        "--timeout-notebook", type=_seconds, default=900.0, metavar="S", help="seconds a notebook may take (900)"
+        "--timeout-notebook", type=_seconds, default=900.0, metavar="S", help="time limit of a notebook (default: 900)"
     )
-    parser.add_argument("--resume", action="store_true", help="skip what passed in the last report and has not changed")
+    parser.add_argument(
+        "--resume", action="store_true", help="skip notebooks that passed in the last report and have not changed"
+    )
     parser.add_argument("--out", type=Path, metavar="DIR", help="where the report goes (default: build/report)")
     parser.add_argument(
         "--notebooks", type=Path, metavar="DIR", help="execute the notebooks in DIR instead of the labs"

@@ -1,4 +1,4 @@
-"""``labkit progress``: how far the labs are, or one notebook, in a terminal."""
+"""``labkit progress``: print the progress of all labs, or of one notebook."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from mlsys_labkit.errors import LabkitError
 
 def add_parser(subparsers: Any) -> None:
     """Add ``progress`` to the ``labkit`` command."""
-    parser = subparsers.add_parser("progress", help="which tasks pass the checks you see", description=__doc__)
-    parser.add_argument("notebook", nargs="?", help="a lab's notebook; without it, a row for each lab")
+    parser = subparsers.add_parser(
+        "progress", help="list which tasks pass the checks that students see", description=__doc__
+    )
+    parser.add_argument("notebook", nargs="?", help="a lab's notebook; default: print a row for each lab")
     parser.set_defaults(run=run)
 
 

@@ -182,7 +182,7 @@ class Kernel:
 
     @property
     def check(self) -> Launcher[list[KernelFinding]]:
-        """``kernel.check[grid, block](...)``: run it and look for races, accesses out of bounds and the like."""
+        """``kernel.check[grid, block](...)``: run it and report races, accesses out of bounds, and similar errors."""
         return Launcher(self, lambda *launch: self._backend.check(self._index, *launch), LaunchOptions())
 
     @property

@@ -16,7 +16,9 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser = verbs.add_parser("cu", help="run a whole CUDA program (a .cu file with main), with or without a GPU")
     parser.add_argument("file", help="the .cu file")
     _add_options(parser)
-    parser.add_argument("rest", nargs=argparse.REMAINDER, metavar="arguments", help="the program's own, best after --")
+    parser.add_argument(
+        "rest", nargs=argparse.REMAINDER, metavar="arguments", help="arguments of the program; write -- before them"
+    )
     parser.set_defaults(run=_run)
 
 
@@ -78,11 +80,20 @@ def _read(
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     mode = parser.add_mutually_exclusive_group()
-    mode.add_argument("--check", action="store_true", help="look for races, accesses out of bounds and the like")
-    mode.add_argument("--profile", action="store_true", help="count what every launch does to memory")
-    parser.add_argument("-D", "--define", action="append", default=[], metavar="N=1024", help="replace a size")
-    parser.add_argument("--limit", type=int, metavar="LAUNCHES", help="stop after so many launches")
-    parser.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS", help="of the whole program (60)")
+    mode.add_argument("--check", action="store_true", help="report races, accesses out of bounds, and similar errors")
+    mode.add_argument("--profile", action="store_true", help="count the memory traffic of every launch")
+    parser.add_argument(
+        "-D",
+        "--define",
+        action="append",
+        default=[],
+        metavar="N=1024",
+        help="replace the value of a constant, such as a size",
+    )
+    parser.add_argument("--limit", type=int, metavar="LAUNCHES", help="stop after this many launches")
+    parser.add_argument(
+        "--timeout", type=float, default=60.0, metavar="SECONDS", help="time limit of the whole program (default: 60)"
+    )
     parser.add_argument("--backend", choices=("auto", "simulator", "gpu"), default="auto")
 
 

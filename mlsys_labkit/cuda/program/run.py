@@ -50,8 +50,8 @@ def run_program(
         path_or_source: a ``.cu`` file, or its text.
         args: what main finds in argv, after the program's name.
         defines: sizes in place of the source's: ``{"N": 1024}`` over ``#define N (1 << 24)`` or ``const int N = 99``.
-        check: look for races, accesses out of bounds and the like in every launch.
-        profile: count what every launch does to memory (the first 100 launches).
+        check: report races, accesses out of bounds, and similar errors in every launch.
+        profile: count the memory traffic of every launch (the first 100 launches).
         launch_limit: end the program before it launches more often.
         timeout: seconds for the whole program.
         backend: "gpu" compiles with nvcc and runs on the GPU, without check and profile; "auto" does so where both are.

@@ -28,22 +28,34 @@ _UNITS = {"": 1, "B": 1} | {
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add ``serve`` to the ``labkit`` command."""
-    parser = verbs.add_parser("serve", help="answer completions of a language model over HTTP, as OpenAI's API does")
+    parser = verbs.add_parser("serve", help="serve a language model over HTTP with OpenAI's completions API")
     parser.add_argument("model", nargs="?", help="folder of a Llama checkpoint; without one, the kit's own tiny model")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen at (127.0.0.1: this machine alone)")
-    parser.add_argument("--port", type=int, default=8000, help="0 takes a free one and says which (8000)")
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="address to listen at (default: 127.0.0.1, this machine only)"
+    )
+    parser.add_argument(
+        "--port", type=int, default=8000, help="port (default: 8000); 0 chooses a free port and prints it"
+    )
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--blocks", type=_count, metavar="N", help="blocks of the key-value cache")
-    size.add_argument("--memory", type=_size, metavar="1GiB", help="bytes of the key-value cache (256MiB)")
-    parser.add_argument("--block-size", type=_count, default=16, metavar="TOKENS", help="tokens a block (16)")
-    parser.add_argument("--max-batch", type=_count, default=16, metavar="N", help="continuations at a time (16)")
-    parser.add_argument("--dtype", choices=_DTYPES, default="float32", help="of weights and cache (float32)")
+    size.add_argument("--memory", type=_size, metavar="1GiB", help="size of the key-value cache (default: 256MiB)")
+    parser.add_argument(
+        "--block-size", type=_count, default=16, metavar="TOKENS", help="tokens per block (default: 16)"
+    )
+    parser.add_argument(
+        "--max-batch", type=_count, default=16, metavar="N", help="sequences per batch, at most (default: 16)"
+    )
+    parser.add_argument(
+        "--dtype", choices=_DTYPES, default="float32", help="format of weights and cache (default: float32)"
+    )
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, ... (cpu)")
     parser.add_argument(
-        "--threads", type=_count, metavar="N", help="CPU threads of a step (as many as a model of its size is worth)"
+        "--threads", type=_count, metavar="N", help="CPU threads per step (default: by the size of the model)"
     )
-    parser.add_argument("--speculate", choices=("ngram",), help="guess tokens ahead from the text itself, and verify")
-    parser.add_argument("--record", type=Path, metavar="FILE", help="keep every step, and write them at the end")
+    parser.add_argument("--speculate", choices=("ngram",), help="propose tokens from the text so far, and verify them")
+    parser.add_argument(
+        "--record", type=Path, metavar="FILE", help="record every step, and write the record to FILE at the end"
+    )
     parser.set_defaults(run=_run)
 
 

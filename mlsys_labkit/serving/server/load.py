@@ -161,17 +161,31 @@ def _latency(request: Request, answer: _Answer) -> Latency:
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add ``load`` to the ``labkit`` command."""
-    parser = verbs.add_parser("load", help="send a trace of requests to an endpoint, and print what its readers waited")
-    parser.add_argument("url", nargs="?", default="http://127.0.0.1:8000/v1", help="the endpoint, up to its /v1")
-    parser.add_argument("--trace", metavar="FILE", help="requests to send, as serving.save_requests writes them")
-    parser.add_argument("--count", type=int, default=32, help="without a trace: requests to send (32)")
-    parser.add_argument("--rate", type=float, default=8.0, metavar="PER_SECOND", help="their mean rate (8)")
-    parser.add_argument("--variation", type=float, default=1.0, help="of the gaps; 1 is Poisson, above come bursts (1)")
-    parser.add_argument("--prompt-tokens", type=int, default=64, metavar="N", help="of each prompt (64)")
-    parser.add_argument("--output-tokens", type=int, default=32, metavar="N", help="at most, of each answer (32)")
-    parser.add_argument("--seed", type=int, default=0, help="the same seed sends the same requests (0)")
+    parser = verbs.add_parser("load", help="send requests to an endpoint, and print latencies and throughput")
     parser.add_argument(
-        "--ttft", type=float, metavar="SECONDS", help="with --tpot: print the goodput under both bounds"
+        "url", nargs="?", default="http://127.0.0.1:8000/v1", help="address of the endpoint, up to and with /v1"
+    )
+    parser.add_argument("--trace", metavar="FILE", help="requests to send, in a file that serving.save_requests wrote")
+    parser.add_argument("--count", type=int, default=32, help="without --trace: the number of requests (default: 32)")
+    parser.add_argument("--rate", type=float, default=8.0, metavar="PER_SECOND", help="their mean rate (default: 8)")
+    parser.add_argument(
+        "--variation",
+        type=float,
+        default=1.0,
+        help="coefficient of variation of the gaps (default: 1, a Poisson process; more makes bursts)",
+    )
+    parser.add_argument(
+        "--prompt-tokens", type=int, default=64, metavar="N", help="length of each prompt (default: 64)"
+    )
+    parser.add_argument(
+        "--output-tokens", type=int, default=32, metavar="N", help="length of each answer, at most (default: 32)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="the same seed sends the same requests (default: 0)")
+    parser.add_argument(
+        "--ttft",
+        type=float,
+        metavar="SECONDS",
+        help="limit of the time to first token; with --tpot: print the goodput under both limits",
     )
     parser.add_argument("--tpot", type=float, metavar="SECONDS")
     parser.set_defaults(run=_run)

@@ -35,7 +35,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     """Add the verb ``hub install`` to ``labkit``."""
     parser = verbs.add_parser(
         "hub install",
-        help="systemd units, TLS and log rotation for a Hub",
+        help="write systemd units, TLS settings and log rotation for a Hub",
         description="Write, on Debian or Ubuntu: a unit for the Hub, a timer for its backup, the settings of a TLS "
         "server for hub.host, and a rotation of the logs. A second run changes nothing. Exit code 2: a file was edited "
         "by hand or is not ours; then nothing was written.",
