@@ -28,6 +28,8 @@ MONITORING = ROOT / "grading/mlsys_grading/hub/monitoring"
 pytestmark = [needs_hub, pytest.mark.xdist_group("own-hub"), pytest.mark.timeout(900)]
 
 PROFILES = """
+[quota]
+home_gib = 1.5
 [[profile]]
 slug = "plain"
 title = "Plain"
@@ -161,6 +163,7 @@ def test_submissions_feedback_homes_and_backups_are_counted(measured: Hub) -> No
     (state / "exchange/mlsys/feedback/0123abcd.html").write_text("feedback")
     assert scrape(measured).of("feedback_released") == 1
 
+    assert scrape(measured).of("home_limit_bytes") == 3 * 2**29
     home = state / "homes/large"
     home.mkdir()
     (home / "file").write_bytes(os.urandom(30 << 20))

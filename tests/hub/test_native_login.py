@@ -70,6 +70,7 @@ def test_an_instructor_gives_a_new_password_which_the_person_changes(
     assert log_in(bob, hub, "bob", "what-was-it-again") == "Invalid username or password"
     assert log_in(bob, hub, "bob", found[1]) == ""
     bob.click("text=Change password")
+    assert "your instructor can give you a new one." in bob.inner_text("form")
     for name, word in (("old_password", found[1]), ("new_password", "a-password-of-bob")):
         bob.fill(f"[name={name}]", word)
     bob.fill("[name=new_password_confirmation]", "a-password-of-bob")

@@ -86,6 +86,11 @@ def files(name: str, settings: HubSettings, tls: str) -> dict[str, str]:
     if tls != "none" and not settings.hub.host:
         line = f"hub.host is empty in {settings.file}: name the host that people open, or install with --tls none"
         raise LabkitError(line)
+    if tls != "none" and not settings.hub.socket:
+        raise LabkitError(
+            f"hub.address in {settings.file} is a port, which others on this machine can take while the Hub is down: "
+            f'write address = "/run/{name}.sock", or install with --tls none'
+        )
     unit, at = backup_units(name, settings)
     found = {hub: hub_unit(name, settings), backup: unit, timer: at}
     found[logrotate] = _LOGROTATE.format(logs=quoted(settings.state / "logs"))

@@ -26,7 +26,7 @@ _CADDYFILE = """\
 	request_body {{
 		max_size {body}MB
 	}}
-	reverse_proxy {upstream} {{
+	reverse_proxy unix/{socket} {{
 		header_up X-Scheme https
 		header_up X-Real-IP {{remote_host}}
 	}}
@@ -59,7 +59,7 @@ server {{
     add_header Strict-Transport-Security "max-age=31536000" always;
     add_header X-Content-Type-Options nosniff always;
     location / {{
-        proxy_pass http://{upstream};
+        proxy_pass http://unix:{socket};
         proxy_http_version 1.1;
         proxy_set_header Upgrade $http_upgrade;
         proxy_set_header Connection ${variable};
@@ -76,18 +76,11 @@ server {{
 
 
 def caddyfile(hub: HubTable) -> str:
-    """Return a Caddyfile: Caddy itself asks for the certificate of ``hub.host`` and renews it."""
-    upstream = f"unix/{hub.socket}" if hub.socket else _upstream(hub)
-    return _CADDYFILE.format(host=hub.host, body=_BODY_MB, upstream=upstream)
+    """Return a Caddyfile before ``hub.socket``: Caddy itself asks for the certificate of ``hub.host`` and renews it."""
+    return _CADDYFILE.format(host=hub.host, body=_BODY_MB, socket=hub.socket)
 
 
 def nginx_file(name: str, hub: HubTable) -> str:
     """Return a file for ``/etc/nginx/conf.d``, with the certificate that certbot keeps for ``hub.host``."""
     variable = f"{name.replace('-', '_').replace('.', '_')}_connection"
-    upstream = f"unix:{hub.socket}" if hub.socket else _upstream(hub)
-    return _NGINX.format(host=hub.host, body=_BODY_MB, upstream=upstream, variable=variable)
-
-
-def _upstream(hub: HubTable) -> str:
-    address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(hub.address, hub.address)
-    return f"[{address}]:{hub.port}" if ":" in address else f"{address}:{hub.port}"
+    return _NGINX.format(host=hub.host, body=_BODY_MB, socket=hub.socket, variable=variable)

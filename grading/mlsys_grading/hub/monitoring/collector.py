@@ -105,6 +105,8 @@ class CourseCollector(Collector):
 
     def _homes_and_devices(self) -> Iterator[Metric]:
         times: dict[Any, float] = {("homes",): self._homes.time}
+        limit = self._settings.quota.home_gib * 2**30
+        yield _gauge("home_limit_bytes", "Disk that a home may use; 0: no limit", {(): limit})
         if sizes := self._homes.value:
             yield _gauge("homes", "Homes of people", {(): sizes["count"]})
             yield _gauge("homes_bytes", "Disk that all homes use together", {(): sizes["sum"]})
