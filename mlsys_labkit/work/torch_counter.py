@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
+from torch.utils.flop_counter import flop_registry
 
 from mlsys_labkit.work import conventions
 from mlsys_labkit.work.record import WorkError
@@ -87,13 +87,24 @@ def canonical_name(func: Any) -> str:
 
 
 def _sdpa(args: Any, out: Any) -> float:
-    return float(sdpa_flop_count(*(tensor.shape for tensor in args[:3])))  # type: ignore[no-untyped-call]
+    query, key, value = (tensor.shape for tensor in args[:3])
+    return 2.0 * math.prod(query[:3]) * key[2] * (query[3] + value[3])
 
 
 def _sdpa_backward(args: Any, out: Any) -> float:
-    return float(sdpa_backward_flop_count(*(tensor.shape for tensor in args[:4])))  # type: ignore[no-untyped-call]
+    """Count five products: the scores again, then the gradients of values, weights, queries and keys."""
+    _, query, key, value = (tensor.shape for tensor in args[:4])
+    return 2.0 * math.prod(query[:3]) * key[2] * (3 * query[3] + 2 * value[3])
 
 
+# On a CPU torch's registry counts no attention, and torch 2.11 refuses grouped heads, whose keys have fewer heads.
+_ATTENTION = (
+    "flash_attention",
+    "flash_attention_for_cpu",
+    "efficient_attention",
+    "cudnn_attention",
+    "fused_attention_overrideable",
+)
 _OWN: dict[str, Callable[..., float]] = {
     # Matrix products that torch's registry leaves out, or counts without the bias.
     "dot": lambda args, out: 2 * args[0].numel(),
@@ -106,11 +117,8 @@ _OWN: dict[str, Callable[..., float]] = {
     "addbmm": lambda args, out: 2 * args[1].numel() * args[2].shape[-1] + out.numel(),
     "addr": lambda args, out: 2 * out.numel(),
     "int_mm": lambda args, out: 2 * args[0].shape[-1] * out.numel(),
-    # Attention kernels without an entry in torch's registry: on a CPU it counts nothing.
-    "scaled_dot_product_flash_attention_for_cpu": _sdpa,
-    "scaled_dot_product_flash_attention_for_cpu_backward": _sdpa_backward,
-    "scaled_dot_product_fused_attention_overrideable": _sdpa,
-    "scaled_dot_product_fused_attention_overrideable_backward": _sdpa_backward,
+    **{f"scaled_dot_product_{name}": _sdpa for name in _ATTENTION},
+    **{f"scaled_dot_product_{name}_backward": _sdpa_backward for name in _ATTENTION},
     "scaled_dot_product_attention_math_for_mps": _sdpa,
     "max_pool2d_with_indices": lambda args, out: math.prod(args[1]) * out.numel(),
     "avg_pool2d": lambda args, out: (math.prod(args[1]) + 1) * out.numel(),

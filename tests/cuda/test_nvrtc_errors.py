@@ -122,6 +122,18 @@ def test_the_newest_copy_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert libraries.find_nvrtc().builtins is None
 
 
+def test_headers_come_from_a_folder_that_has_all_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torchs, toolkit = tmp_path / "nvidia/cu13/include", tmp_path / "toolkit/include"
+    for path in (torchs / "cuda_fp16.h", *(toolkit / name for name in ("cuda_fp16.h", "crt/mma.h", "cccl/nv/target"))):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    monkeypatch.setattr(libraries, "_toolkit_folders", lambda *kinds: iter((toolkit,)))
+    assert libraries.toolkit_headers() == (toolkit, toolkit / "cccl")
+    (toolkit / "crt/mma.h").unlink()
+    assert libraries.toolkit_headers() == ()
+
+
 def test_a_compiler_that_hangs_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LABKIT_CUDA_COMPILE_SECONDS", "0.001")
     with pytest.raises(CudaCompileError, match=r"did not finish within 0\.001 s and was stopped"):

@@ -67,6 +67,18 @@ def test_attention_is_4bhqkd_forward_and_2_and_a_half_times_that_backward(b, h, 
     assert counter.work.flops == forward * 3.5
 
 
+@pytest.mark.parametrize("kernel", ["flash", "efficient", "cudnn"])
+def test_attention_kernels_of_a_gpu_count_grouped_heads(kernel: str) -> None:
+    """Each of the 8 query heads meets 33 keys twice, whether 8 heads have keys or 2. Meta tensors need no GPU."""
+    query, shared = (torch.empty(2, heads, 16, 64, device="meta", dtype=torch.float16) for heads in (8, 2))
+    key = value = shared[:, :, :1].expand(2, 2, 33, 64)
+    attend = getattr(torch.ops.aten, f"_scaled_dot_product_{kernel}_attention")
+    more = {"flash": (), "efficient": (None, False), "cudnn": (None, False)}[kernel]
+    with counting_work() as counter:
+        attend(query, key, value, *more)
+    assert counter.work.flops == 4 * 2 * 8 * 16 * 33 * 64
+
+
 def test_a_transformer_forward_is_the_published_24bsd2_plus_4bs2d():
     """Narayanan et al., "Efficient large-scale language model training", arXiv:2104.04473, appendix: per layer forward
     24·B·s·h² + 4·B·s²·h for the matrix products."""

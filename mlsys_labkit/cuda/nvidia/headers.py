@@ -38,10 +38,8 @@ def supplied_headers() -> Mapping[str, str]:
 
     NVRTC uses these texts and searches no include path for the names.
     """
-    prelude = files(__package__).joinpath("headers", "nvcc.h").read_text(encoding="utf-8")
-    return (
-        {PRELUDE: prelude} | dict.fromkeys(_EMPTY.split(), "") | {name: _forward(to) for name, to in _FORWARDED.items()}
-    )
+    headers = {PRELUDE: _own("nvcc.h")} | dict.fromkeys(_EMPTY.split(), "")
+    return headers | {name: _forward(to) for name, to in _FORWARDED.items()}
 
 
 def _forward(name: str) -> str:
@@ -49,4 +47,9 @@ def _forward(name: str) -> str:
     return (
         f"#pragma once\n#if __has_include({header})\n#include {header}\n"
         "namespace cuda { namespace std {} }\nnamespace std { using namespace ::cuda::std; }\n#endif\n"
+        + (_own("limits_of_floats.h") if name == "cfloat" else "")
     )
+
+
+def _own(name: str) -> str:
+    return files(__package__).joinpath("headers", name).read_text(encoding="utf-8")

@@ -63,10 +63,14 @@ def find_nvdisasm() -> Path:
 
 
 def toolkit_headers() -> tuple[Path, ...]:
-    """Return include folders with CUDA's headers, for an NVRTC that brings none; empty when there are none."""
+    """Return include folders with CUDA's headers, for an NVRTC that brings none; empty when there are none.
+
+    A folder counts only if it is complete. The wheels that torch installs have cuda_fp16.h, and lack what it includes.
+    """
     for folder in (*_wheel_folders("include"), *_toolkit_folders("include")):
-        if (folder / "cuda_fp16.h").exists():
-            return tuple(path for path in (folder, folder / "cccl") if path.is_dir())
+        both = [path for path in (folder, folder / "cccl") if path.is_dir()]
+        if all(any((path / name).exists() for path in both) for name in ("cuda_fp16.h", "nv/target", "crt/mma.h")):
+            return tuple(both)
     return ()
 
 
