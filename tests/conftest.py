@@ -225,5 +225,5 @@ def python(code: str, *, cwd: Path | None = None, **environment: str) -> subproc
         capture_output=True,
         text=True,
         env={**os.environ, **environment},
-        timeout=120,
+        timeout=600,
     )

@@ -88,13 +88,13 @@ def canonical_name(func: Any) -> str:
 
 def _sdpa(args: Any, out: Any) -> float:
     query, key, value = (tensor.shape for tensor in args[:3])
-    return 2.0 * math.prod(query[:3]) * key[2] * (query[3] + value[3])
+    return float(2 * math.prod(query[:3]) * key[2] * (query[3] + value[3]))
 
 
 def _sdpa_backward(args: Any, out: Any) -> float:
     """Count five products: the scores again, then the gradients of values, weights, queries and keys."""
     _, query, key, value = (tensor.shape for tensor in args[:4])
-    return 2.0 * math.prod(query[:3]) * key[2] * (3 * query[3] + 2 * value[3])
+    return float(2 * math.prod(query[:3]) * key[2] * (3 * query[3] + 2 * value[3]))
 
 
 # On a CPU torch's registry counts no attention, and torch 2.11 refuses grouped heads, whose keys have fewer heads.

@@ -37,7 +37,7 @@ def student_session(
     cells = [(1, "cell", "import numpy as np, torch, dataclasses, enum\n" + textwrap.dedent(source))]
     job = {"cells": cells, "records": list(records or {})}
     with server.fork(ForkRequest("mlsys_grading.boundary.student:serve", job), [theirs]):
-        session = Session(Wire(ours), dict(records or {}), call_seconds=5, **options)
+        session = Session(Wire(ours), dict(records or {}), call_seconds=600, **options)
         assert session.ask("run", 1) == ["cell", None]
         assert session.ask("run", 1) is None
         yield Course(session)

@@ -90,7 +90,7 @@ def jupyter_kernel(tmp_path_factory: pytest.TempPathFactory) -> Seen:
     cells.append(("", "import json\nprint('TOLD' + json.dumps(outcomes, default=repr))"))
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for _, source in cells])
     folder = {"metadata": {"path": str(tmp_path_factory.mktemp("real"))}}
-    NotebookClient(notebook, timeout=60, allow_errors=True, kernel_name="python3", resources=folder).execute()
+    NotebookClient(notebook, timeout=600, allow_errors=True, kernel_name="python3", resources=folder).execute()
     seen = Seen()
     for (name, _), cell in zip(cells, notebook.cells, strict=True):
         for output in cell.outputs:

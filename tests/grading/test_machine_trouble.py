@@ -254,7 +254,7 @@ print(written, told.count(""), len(refused), {len(each.splitlines()) for each in
 def test_a_trial_sandbox_leaves_other_threads_standard_error_alone() -> None:
     if reason := refusal():
         pytest.skip(f"this machine allows no sandbox: {reason}")
-    found = subprocess.run([sys.executable, "-c", TRIALS], capture_output=True, text=True, timeout=100)
+    found = subprocess.run([sys.executable, "-c", TRIALS], capture_output=True, text=True, timeout=600)
     written, *told = found.stdout.split(maxsplit=1)
     assert told == ["9 9 {1}\n"], found.stdout
     assert found.stderr == "another thread's line\n" * int(written)

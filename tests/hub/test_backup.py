@@ -92,7 +92,7 @@ def busy(state: Path) -> Iterator[list[int]]:
     stop, committed = threading.Event(), [0, 0]
 
     def write(which: int, name: str) -> None:
-        book = sqlite3.connect(state / name, timeout=60)
+        book = sqlite3.connect(state / name, timeout=600)
         book.execute("PRAGMA cache_size = 2")
         book.execute("CREATE TABLE traffic (n INTEGER, filler BLOB)")
         book.executemany("INSERT INTO traffic VALUES (0, ?)", [(bytes(100),)] * ROWS)

@@ -302,7 +302,7 @@ def test_steps_run_offline_with_installed_packages(tmp_path):
     assert {p: p.stat().st_mtime_ns for p in (tmp_path / "src").rglob("*")} == before, "the builder mounts it read-only"
     where = subprocess.run(
         [packages.parents[2] / "bin/python", "-c", "import mlsys_labkit; print(mlsys_labkit.__file__)"],
-        env=environment, cwd="/", capture_output=True, text=True, timeout=120, check=True,
+        env=environment, cwd="/", capture_output=True, text=True, timeout=600, check=True,
     )  # fmt: skip
     assert where.stdout.strip() == str(packages / "mlsys_labkit/__init__.py")
     assert not [p for p in packages.rglob("*") if p.name in ("mlsys_grading", "solutions", "wrong_answers.py")]

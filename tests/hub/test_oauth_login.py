@@ -36,7 +36,7 @@ class Site:
     url: str
 
     def add(self, account: str, **claims: object) -> None:
-        requests.put(f"{self.url}/users/{quote(account, safe='')}", json=claims, timeout=60).raise_for_status()
+        requests.put(f"{self.url}/users/{quote(account, safe='')}", json=claims, timeout=600).raise_for_status()
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def log_in(page: Any, hub: Hub, account: str) -> str:
 
 def people(hub: Hub) -> set[str]:
     """Return the names of all users in the Hub's database."""
-    link = sqlite3.connect(f"file:{hub.state}/jupyterhub.sqlite?mode=ro", uri=True, timeout=60)
+    link = sqlite3.connect(f"file:{hub.state}/jupyterhub.sqlite?mode=ro", uri=True, timeout=600)
     try:
         return {name for (name,) in link.execute("SELECT name FROM users")}
     finally:

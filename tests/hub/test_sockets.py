@@ -106,10 +106,8 @@ def test_a_server_that_was_killed_leaves_its_visitors_to_the_hub(hub: Hub, ada: 
             psutil.wait_procs([server], timeout=PATIENCE_SECONDS)
     attack = TAKE_OVER.format(folder=str(_of(hub).folder), uids=[uid])
     assert bob.run(attack) == ""
-    until(
-        "the Hub offers a new server",
-        lambda: ada.session.get(f"{hub.url}/user/ada/lab", timeout=60, allow_redirects=False).status_code == 302,
-    )
+    page, patient = f"{hub.url}/user/ada/lab", {"timeout": PATIENCE_SECONDS, "allow_redirects": False}
+    until("the Hub offers a new server", lambda: ada.session.get(page, **patient).status_code == 302)
 
 
 def test_nobody_answers_for_a_hub_that_was_killed(hub: Hub, bob: Person) -> None:
@@ -119,7 +117,7 @@ def test_nobody_answers_for_a_hub_that_was_killed(hub: Hub, bob: Person) -> None
     kernel = bob.request("POST", "api/kernels", json={"name": "python3"}).json()["id"]
     hub.kill()
     course = f"{hub.url}/services/mlsys/"
-    until("the course has ended", lambda: grace.session.get(course, timeout=60).status_code == 503)
+    until("the course has ended", lambda: grace.session.get(course, timeout=PATIENCE_SECONDS).status_code == 503)
     assert bob.run_in(kernel, TAKE_OVER.format(folder=str(_of(hub).folder), uids=_uids(hub))) == ""
     for address in (course, f"{hub.url}/hub/login", f"{hub.url}/hub/api", f"{hub.url}/user/cleo/"):
         answer = grace.session.get(address, timeout=PATIENCE_SECONDS)

@@ -267,7 +267,7 @@ def test_an_executed_notebook_exports_to_a_page_that_is_alive(browser: Any, tmp_
     sources = ["from mlsys_labkit import widgets", *cells]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
     NotebookClient(
-        notebook, timeout=60, store_widget_state=False, resources={"metadata": {"path": str(tmp_path)}}
+        notebook, timeout=600, store_widget_state=False, resources={"metadata": {"path": str(tmp_path)}}
     ).execute()
     html, _ = HTMLExporter(template_name="lab").from_notebook_node(notebook)
     path = tmp_path / "lab.html"

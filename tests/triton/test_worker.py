@@ -93,7 +93,7 @@ def run(script: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
     file = tmp_path / "script.py"
     file.write_text(textwrap.dedent(script))
     command = [sys.executable, str(file)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, start_new_session=True)
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, start_new_session=True)
 
 
 HEAD = """

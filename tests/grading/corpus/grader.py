@@ -17,7 +17,7 @@ def run(arguments: list[str]) -> int:
     """Run ``labkit``; return its exit code, and name on stderr the processes that outlive it."""
     ctypes.CDLL(None).prctl(_SUBREAPER, 1)  # this process adopts orphans, in place of the machine's first process
     code = main(arguments)
-    _, left = psutil.wait_procs(psutil.Process().children(recursive=True), timeout=10)
+    _, left = psutil.wait_procs(psutil.Process().children(recursive=True), timeout=120)
     for process in left:
         print(LEFT_RUNNING, process, file=sys.stderr)
     return code
