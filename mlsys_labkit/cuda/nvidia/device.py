@@ -26,7 +26,12 @@ def the_gpu() -> Gpu:
     if not any(Path(hint).exists() for hint in _HINTS):
         raise CudaError("this machine has no NVIDIA GPU, or its driver is not installed (nvidia-smi shows it)")
     gpu = Gpu()
-    _probe(gpu)
+    try:
+        _probe(gpu)
+    except (CudaError, MissingExtraError):
+        raise
+    except Exception as error:  # such as a cuda-core with other names: kernels then run in the simulator
+        raise CudaError(f"{gpu.name} cannot be used: {type(error).__name__}: {error}") from None
     return gpu
 
 

@@ -36,16 +36,15 @@ _FATAL = {
 class Gpu:
     """A GPU and its primary context, the one that torch uses, too.
 
-    Args:
-        core, driver: ``cuda.core`` and ``cuda.bindings.driver``, given so that a test can stand in for a GPU.
-
-    Raises CudaError when there is no working GPU, MissingExtraError when the two are not installed.
+    Raises CudaError when there is no working GPU or cuda-core is too old, MissingExtraError when it is not installed.
     """
 
-    def __init__(self, ordinal: int | None = None, core: Any = None, driver: Any = None) -> None:
-        self._core = core or require("cuda.core", "gpu")
-        self._driver = driver or require("cuda.bindings.driver", "gpu")
+    def __init__(self, ordinal: int | None = None) -> None:
+        self._core = require("cuda.core", "gpu")
+        self._driver = require("cuda.bindings.driver", "gpu")
         self._lost = ""
+        if self._core.__version__.startswith("0."):
+            raise CudaError(f"cuda-core {self._core.__version__} is too old; run: pip install -U 'mlsys-labkit[gpu]'")
         try:
             self._device = self._core.Device(_torch_device() if ordinal is None else ordinal)
             self._device.set_current()
@@ -91,7 +90,8 @@ class Gpu:
 
     def synchronize(self) -> None:
         """Wait for all that was started. Raises CudaKernelError when a kernel failed meanwhile."""
-        self._call(self._device.sync)
+        # cuda-core's Device.sync asks CUDA's runtime, which has other names for the same errors.
+        self._driven(lambda: self._driver.cuCtxSynchronize())
 
     def upload(self, address: int, raw: NDArray[np.uint8]) -> None:
         if raw.nbytes:
@@ -136,6 +136,10 @@ class Gpu:
     def _in_words(self, said: str, nbytes: int, shape: LaunchShape | None) -> CudaError:
         found = re.search(r"CUDA_ERROR_\w+", said)
         name = found[0] if found else ""
+        if nbytes and not name:  # cuda-core 1.0 names no error of an allocation: no room, or an earlier kernel failed
+            status = self._driver.cuCtxSynchronize()[0]
+            name = status.name if int(status) else "CUDA_ERROR_OUT_OF_MEMORY"
+            said = f"{name}: {said}"
         if name in _FATAL:
             self._lost = (
                 f"a kernel {_FATAL[name]} ({name}), and this process has lost the GPU; restart the notebook's kernel, "
