@@ -111,11 +111,13 @@ def cuda_cell(shell: InteractiveShell, line: str, cell: str) -> None:
 
     The kernel is kept under ``name``; several kernels are kept as ``name.first``, ``name.second``, unless ``kernel``
     says which one is meant, such as ``matmul<16>``. Line numbers in messages are the cell's own. If the cell does not
-    compile, ``name`` holds no earlier kernel: launching it raises an error that says so.
+    compile, ``name`` holds no earlier kernel: launching it raises an error that says so. The cell prints which
+    variables are used before they have a value.
     """
     from mlsys_labkit.cuda.errors import CudaCompileError
     from mlsys_labkit.cuda.kernel.absent import broken_kernel
     from mlsys_labkit.cuda.kernel.cell import cell_name, compile_cell
+    from mlsys_labkit.cuda.kernel.unset_findings import unset_findings
 
     try:
         name, made = compile_cell(line, cell)
@@ -124,6 +126,8 @@ def cuda_cell(shell: InteractiveShell, line: str, cell: str) -> None:
         shell.user_ns[name] = broken_kernel(name, cell)
         raise
     shell.user_ns[name] = made
+    for finding in unset_findings(f"\n{cell}"):  # line 1 of the source is the magic's own
+        print(finding)
 
 
 def cu_cell(line: str, cell: str) -> Any:

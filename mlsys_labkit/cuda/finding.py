@@ -14,12 +14,13 @@ class KernelFinding:
     Attributes:
         kind: "out_of_bounds", "shared_out_of_bounds", "uninitialized_shared", "shared_race", "global_race",
             "divergent_barrier", "exited_before_barrier", "absent_lane", "division_by_zero", "stack_overflow",
-            "timeout", "assertion", "trap", "illegal_address", "misaligned", "unfinished_copy" or "unrecorded_store".
+            "timeout", "assertion", "trap", "illegal_address", "misaligned", "unfinished_copy", "unrecorded_store" or
+            "uninitialized_variable".
         message: one sentence, without the source lines.
         line: of the source, from 1; 0 where it is not known. ``source_line`` is its text.
         block, thread: indices (x, y, z) of the thread that made it first; None where no one thread did.
         other_line, other_source_line, other_block, other_thread: the second party of a race or of a barrier.
-        array: the argument or ``__shared__`` array, empty where it is not known.
+        array: the argument, ``__shared__`` array or local variable, empty where it is not known.
         offset: of the access from the array's first byte, in bytes; None where there is no array.
         count: how many accesses, or how often it happened.
 

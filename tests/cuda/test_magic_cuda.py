@@ -141,3 +141,12 @@ def test_graded_cells_follow_the_rules(shell: InteractiveShell) -> None:
     with pytest.raises(cuda.CudaCompileError, match="graded"):
         run(shell, "mine --graded", cell)
     assert run(shell, "mine", cell).name == "scale"
+
+
+def test_a_cell_says_which_variable_has_no_value(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
+    run(shell, "mine", "__global__ void total(float* y)\n{\n    float sum;\n    sum += 1;\n    *y = sum;\n}\n")
+    said = capsys.readouterr().out
+    assert "sum is used in total before it has a value" in said
+    assert "line 5: sum += 1;" in said
+    run(shell, "mine", SCALE.replace("FACTOR", "2"))
+    assert capsys.readouterr().out == ""

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Literal
 
@@ -19,6 +20,7 @@ from mlsys_labkit.cuda.cache import Cache
 from mlsys_labkit.cuda.errors import CudaError
 from mlsys_labkit.cuda.kernel.gcc.flags import Build
 from mlsys_labkit.cuda.kernel.gcc.toolchain import find_toolchain
+from mlsys_labkit.cuda.kernel.unset_findings import unset_findings
 from mlsys_labkit.cuda.program.build import CompiledProgram, ProgramSource, compile_program, runner
 from mlsys_labkit.cuda.program.records import read_story
 from mlsys_labkit.cuda.program.result import ProgramResult
@@ -99,7 +101,9 @@ def run_program(
             *map(str, args),
         ]
         finished = _watch(command, source.folder, environment, timeout + _GRACE_SECONDS, echo)
-        return _result(finished, records, program, launch_limit, timeout)
+        result = _result(finished, records, program, launch_limit, timeout)
+    unset = unset_findings(source.main.text, {one.kernel for one in result.launches}) if check else ()
+    return replace(result, findings=(*unset, *result.findings))
 
 
 class _Finished:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 from mlsys_labkit.cuda.errors import Diagnostic
+from mlsys_labkit.cuda.source.functions import device_functions
 from mlsys_labkit.cuda.source.source import Source
 from mlsys_labkit.cuda.source.tokens import Token
 
@@ -21,7 +22,6 @@ _DEVICES_TOO = re.compile(
     r"|Event(?:CreateWithFlags|Destroy|Record|RecordWithFlags)|OccupancyMaxActiveBlocksPerMultiprocessor(?:WithFlags)?"
     r"|GridDependencySynchronize|TriggerProgrammaticLaunchCompletion|CG\w+|Graph\w+|GetCurrentGraphExec)"
 )
-_CONDITION = re.compile(r"#[ \t]*(?:if|el|endif)")
 
 
 def host_calls(source: Source, file: str = "") -> list[Diagnostic]:
@@ -37,17 +37,15 @@ def host_calls(source: Source, file: str = "") -> list[Diagnostic]:
     Reference: CUDA C++ programming guide, "Function execution space specifiers" and "Device-side runtime".
     """
     code = source.code
-    conditions = [one.start for one in source.tokens if one.kind == "directive" and _CONDITION.match(one.text)]
     found = []
-    for kind, name, opening, closing in _device_bodies(source):
-        if any(code[opening].start < at < code[closing].start for at in conditions):
+    for function in device_functions(source):
+        if function.has_conditions or function.is_hosts_too:
             continue
-        for index in range(opening + 1, closing):
+        for index in range(function.opening + 1, function.closing):
             if _is_host_call(code, index):
-                line = code[index].line
-                what = (
-                    f'calling a __host__ function("{code[index].text}") from a {kind} function("{name}") is not allowed'
-                )
+                line, called = code[index].line, code[index].text
+                caller = f'{function.kind} function("{function.name}")'
+                what = f'calling a __host__ function("{called}") from a {caller} is not allowed'
                 found.append(Diagnostic(line, 0, what, source.lines[line - 1].strip(), file))
     return found
 
@@ -63,29 +61,3 @@ def _is_host_call(code: Sequence[Token], index: int) -> bool:
         return False
     before = code[index - 1]  # after these it is a declaration, a member or a name of a namespace
     return before.text not in (".", "->", "::", "*", "&") and (before.kind != "identifier" or before.text == "return")
-
-
-def _device_bodies(source: Source) -> Iterator[tuple[str, str, int, int]]:
-    """Yield kind, name, and the indices of both braces of each function for the device alone."""
-    code, index = source.code, 0
-    while index < len(code):
-        kind = code[index].text
-        if kind in ("__global__", "__device__"):
-            head = index
-            while head and code[head - 1].text not in (";", "{", "}"):
-                head -= 1
-            name, at = "", index
-            while at < len(code) and code[at].text not in (";", "{", "=", "}"):
-                if code[at].text == "(":
-                    if code[at - 1].kind == "identifier" and not code[at - 1].text.startswith("__"):
-                        name = name or code[at - 1].text
-                    at = source.closing[at]
-                at += 1
-            if at < len(code) and code[at].text == "{" and name:
-                closing = source.closing[at]
-                if all(token.text != "__host__" for token in code[head:at]):
-                    yield kind, name, at, closing
-                index = closing
-            else:
-                index = at
-        index += 1

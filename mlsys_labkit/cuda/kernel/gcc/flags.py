@@ -71,6 +71,8 @@ _INSTRUMENTED = (
     # A basic block's floating-point instructions are those of its source.
     "-ffp-contract=off",
     "-fno-tree-vectorize",
+    # A value that nobody set is none that happens to be right.
+    "-ftrivial-auto-var-init=pattern",
 )
 
 _AARCH64 = (
