@@ -10,9 +10,11 @@ import pytest
 
 from mlsys_grading.hub.command import _make_sources
 from mlsys_grading.hub.course import Course
+from mlsys_grading.hub.enter import hand_out
 from tests.hub.hub_process import ROOT, Hub, needs_hub
 
 LAB = "lab00_your_machine"
+LINKED = "](https://ada.example.edu/chapters/"
 
 
 @needs_hub
@@ -22,6 +24,8 @@ def test_a_student_hands_in_on_the_first_day(tmp_path_factory: pytest.TempPathFa
     folder = tmp_path_factory.mktemp("first")
     shutil.copytree(ROOT / "solutions" / LAB, folder / "solutions" / LAB)
     _make_sources(folder)
+    (folder / "grading").mkdir()
+    (folder / "grading/release.toml").write_text('[release]\nchapters = "https://ada.example.edu/chapters"\n')
     submit = """
 import subprocess
 done = subprocess.run(["nbgrader", "submit", "LAB", "--course", "mlsys"], capture_output=True, text=True)
@@ -37,7 +41,36 @@ print(listed.stdout, listed.stderr)
         assert f"mlsys {LAB}" in told
         (handed,) = (hub.state / "exchange/mlsys/inbound").glob(f"ada+{LAB}+*")
         assert (handed / f"{LAB}.ipynb").is_file()
-        assert "BEGIN HIDDEN TESTS" not in (hub.state / f"exchange/mlsys/outbound/{LAB}/{LAB}.ipynb").read_text()
+        outbound = (hub.state / f"exchange/mlsys/outbound/{LAB}/{LAB}.ipynb").read_text()
+        assert "BEGIN HIDDEN TESTS" not in outbound
+        mine = ada.get(f"api/contents/mlsys/{LAB}/{LAB}.ipynb?format=text&type=file").json()["content"]
+        source = (hub.state / f"course/source/{LAB}/{LAB}.ipynb").read_text()
+        for text in (outbound, mine, source):
+            assert LINKED in text
+            assert "course/chapters" not in text
+
+
+@pytest.mark.parametrize(
+    ("address", "read"),
+    [
+        ("", "See Chapter 7."),
+        ("https://ada.example.edu/", "See [Chapter 7](https://ada.example.edu/07_tiling.html#a)."),
+    ],
+)
+def test_copies_link_to_chapters_where_they_are_served(tmp_path: Path, address: str, read: str) -> None:
+    lab, owner = tmp_path / "labs/lab00", tmp_path.stat()
+    lab.mkdir(parents=True)
+    text = "See [Chapter 7](../../course/chapters/07_tiling.md#a)."
+    (lab / "lab00.ipynb").write_text(text)
+    (lab / "data.md").write_text(text)
+    course = Course("ml", tmp_path / "course", tmp_path / "exchange", ("grace",))
+    course.prepare(owner.st_uid, owner.st_gid, lab.parent, lab.parent, address)
+    (tmp_path / "home").mkdir()
+    hand_out(lab.parent, tmp_path / "home", address)
+    for folder in ("course/source", "course/release", "exchange/ml/outbound", "home"):
+        assert (tmp_path / folder / "lab00/lab00.ipynb").read_text() == read, folder
+        assert (tmp_path / folder / "lab00/data.md").read_text() == text
+    assert (lab / "lab00.ipynb").read_text() == text
 
 
 def test_what_an_instructor_has_released_stays(tmp_path: Path) -> None:

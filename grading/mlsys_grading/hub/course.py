@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from typing import Any
 
 from mlsys_grading.files import named, write_atomic
 from mlsys_grading.hub.accounts import Accounts
+from mlsys_grading.hub.lab_copies import copy_lab
 from mlsys_grading.hub.settings import HubSettings
 from mlsys_grading.hub.sockets import Sockets, url
 from mlsys_grading.hub.spawner import entry_for, server_command
@@ -63,11 +63,13 @@ class Course:
     instructors: tuple[str, ...]
     students: tuple[str, ...] = ()
 
-    def prepare(self, uid: int, gid: int, sources: Path, released: Path | None = None) -> None:
+    def prepare(self, uid: int, gid: int, sources: Path, released: Path | None = None, chapters: str = "") -> None:
         """Make both folders, owned by ``uid``, and copy labs that the course lacks. Files that are there stay.
 
         ``sources`` has the output of ``labkit build``, ``LAB/LAB.ipynb``; ``released`` has the students' versions, and
-        puts them into the exchange. Raises OSError that names the file or folder.
+        puts them into the exchange. Their links lead to the chapters at the address ``chapters``.
+
+        Raises OSError that names the file or folder.
         """
         with named(self.exchange):
             self.exchange.mkdir(parents=True, exist_ok=True)
@@ -81,10 +83,10 @@ class Course:
                 pass
         for lab in sorted(sources.glob("*/*.ipynb")):
             name = lab.parent.name
-            _copy(lab.parent, self.folder, "source", uid, gid)
+            _copy(lab.parent, self.folder, "source", (uid, gid), chapters)
             if released and (released / name).is_dir():
-                _copy(released / name, self.folder, "release", uid, gid)  # formgrader looks there
-                _copy(released / name, self.exchange, f"{self.name}/outbound", uid, gid)
+                _copy(released / name, self.folder, "release", (uid, gid), chapters)  # formgrader looks there
+                _copy(released / name, self.exchange, f"{self.name}/outbound", (uid, gid), chapters)
         with contextlib.suppress(FileExistsError), open(self.folder / "nbgrader_config.py", "x") as config:
             os.fchown(config.fileno(), uid, gid)
             config.write(_CONFIG.format(self.name))
@@ -170,7 +172,7 @@ def configure_course(c: Any, settings: HubSettings) -> None:
     grader = Accounts(state).person(settings.grader)
     try:
         released = settings.labs if table.release else None
-        course.prepare(grader.uid, grader.uid, settings.base / "build" / "source", released)
+        course.prepare(grader.uid, grader.uid, settings.base / "build" / "source", released, settings.chapters)
     except OSError as error:
         raise LabkitError(
             f"{error.filename}: {error.strerror}; the course and its exchange need it: mend it, or name other folders "
@@ -221,22 +223,22 @@ def _folder(root: Path, below: str, uid: int, gid: int, mode: int) -> Iterator[P
         os.close(at)
 
 
-def _copy(folder: Path, root: Path, below: str, uid: int, gid: int) -> None:
-    """Copy ``folder`` into ``root/below`` for ``uid``, readable by everybody, unless its name is taken there."""
+def _copy(lab: Path, root: Path, below: str, owner: tuple[int, int], chapters: str) -> None:
+    """Copy ``lab`` into ``root/below`` for its owner, readable by everybody, unless its name is taken there."""
     mode = _MODES["{}/outbound"]
+    uid, gid = owner
     with _folder(root, below, uid, gid, mode) as parent:
-        if os.path.lexists(parent / folder.name):
+        if os.path.lexists(parent / lab.name):
             return
         with tempfile.TemporaryDirectory(dir=parent) as made:  # of this process alone, until everything has its owner
             own = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
-                part = Path(f"/proc/self/fd/{own}", folder.name)
-                ignored = shutil.ignore_patterns("__pycache__", ".*")
-                shutil.copytree(folder, part, ignore=ignored, copy_function=shutil.copyfile)
+                part = Path(f"/proc/self/fd/{own}", lab.name)
+                copy_lab(lab, part, chapters)
                 for path in (*part.rglob("*"), part):
                     path.chmod(mode if path.is_dir() else 0o644)
                     os.chown(path, uid, gid)
-                part.rename(parent / folder.name)
+                part.rename(parent / lab.name)
             finally:
                 os.close(own)
 

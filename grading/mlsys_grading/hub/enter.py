@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from mlsys_grading.hub import sockets
+from mlsys_grading.hub.lab_copies import copy_lab
 from mlsys_grading.sandbox import kernel
 
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -40,6 +41,7 @@ class Entry:
         shown: paths that stay where they are, also below a hidden folder.
         placed: pairs (source, target): ``target`` shows ``source``.
         handed_out: pairs (folder, target): each folder in ``folder`` is copied into ``target``, unless it is there.
+        chapters: the address of the chapters, for the links in what is handed out; "": they are served nowhere.
         closed: device files that cannot be opened.
         socket: path of the Unix socket that the command gets as its file descriptor 3; "": none.
         most_seconds: after which the command is ended; 0: never.
@@ -52,6 +54,7 @@ class Entry:
     shown: tuple[str, ...] = ()
     placed: tuple[tuple[str, str], ...] = ()
     handed_out: tuple[tuple[str, str], ...] = ()
+    chapters: str = ""
     closed: tuple[str, ...] = ()
     socket: str = ""
     most_seconds: int = 0
@@ -99,7 +102,7 @@ def _become(entry: Entry, listening: socket.socket | None, command: list[str]) -
     os.umask(0o022)
     os.chdir(entry.cwd)
     for folder, where in entry.handed_out:
-        hand_out(Path(folder), Path(where))
+        hand_out(Path(folder), Path(where), entry.chapters)
     if listening:
         sockets.hand_down(listening)
     os.execvp(command[0], command)
@@ -198,15 +201,15 @@ def _bind(held: int, target: str, uid: int) -> None:
     kernel.mount(source, target, flags=kernel.BIND | kernel.RECURSIVE)
 
 
-def hand_out(folder: Path, where: Path) -> None:
-    """Copy each folder in ``folder`` to ``where``, except those whose name is taken there: they are the person's."""
+def hand_out(folder: Path, where: Path, chapters: str = "") -> None:
+    """Copy each lab in ``folder`` to ``where``, except those whose name is taken there: they are the person's."""
     for source in sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith((".", "__"))):
         target = where / source.name
         if os.path.lexists(target):
             continue
         part = where / f".{source.name}.part"
         shutil.rmtree(part, ignore_errors=True)
-        shutil.copytree(source, part, ignore=shutil.ignore_patterns("__pycache__", ".*"), copy_function=shutil.copyfile)
+        copy_lab(source, part, chapters)
         os.rename(part, target)
 
 

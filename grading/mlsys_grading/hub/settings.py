@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mlsys_grading.hub import sockets
+from mlsys_grading.release import settings as release_settings
 from mlsys_labkit.errors import LabkitError
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}")
@@ -245,6 +246,12 @@ class HubSettings:
     @property
     def labs(self) -> Path:
         return self.base / self.course.labs
+
+    @property
+    def chapters(self) -> str:
+        """The address of the chapters in the checkout's settings of a release; "" if there is none."""
+        file = self.base / release_settings.FILE
+        return release_settings.read_settings(file).chapters if file.is_file() else ""
 
 
 def read_settings(path: Path) -> HubSettings:

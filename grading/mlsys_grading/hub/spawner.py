@@ -69,6 +69,7 @@ def entry_for(settings: HubSettings, person: Person) -> Entry:
         shown=tuple(str(path) for path in shown if path.exists()),
         placed=tuple((str(source), target) for target, source in placed.items()),
         handed_out=((str(settings.labs), str(person.home / settings.course.id)),) if settings.labs.is_dir() else (),
+        chapters=settings.chapters,
         socket=str(sockets.server(person.uid)),
     )
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from mlsys_grading.build.notebook import dumps, student_notebook
 from mlsys_grading.lab import Lab
+from mlsys_grading.release.chapters import served_chapters
 from mlsys_grading.release.settings import ReleaseSettings
 from mlsys_labkit._base.released import KEY, mark_of
 
 _KIT = "mlsys-labkit"
-_CHAPTER = re.compile(r"\[(?P<text>[^\]]+)\]\((?:\.\./)+course/chapters/(?P<name>\w+)\.md(?P<part>#[\w-]+)?\)")
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ def released_notebook(lab: Lab, settings: ReleaseSettings, badges: str) -> Relea
         if "checksum" not in cell.metadata.get("nbgrader", {}):
             cell.metadata[KEY] = {"mark": marks[cell.id]}
         if cell.cell_type == "markdown":
-            cell.source = _CHAPTER.sub(lambda link: _chapter_link(link, settings.chapters), cell.source)
+            cell.source = served_chapters(cell.source, settings.chapters)
     if badges:
         title, _, rest = notebook.cells[0].source.partition("\n")
         notebook.cells[0].source = f"{title}\n\n{badges}\n{rest}"
@@ -41,9 +40,3 @@ def released_notebook(lab: Lab, settings: ReleaseSettings, badges: str) -> Relea
             if "install" in cell.metadata.get("tags", ()):
                 cell.source = cell.source.replace(f" {_KIT}", f" {requirement}")
     return ReleasedNotebook(dumps(notebook).encode("utf-8"), marks)
-
-
-def _chapter_link(link: re.Match[str], chapters: str) -> str:
-    """Return a link to the served chapter; its text alone where no address is known: a release has no chapters."""
-    text, name, part = link["text"], link["name"], link["part"] or ""
-    return f"[{text}]({chapters.rstrip('/')}/{name}.html{part})" if chapters else text

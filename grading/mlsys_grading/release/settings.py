@@ -14,7 +14,7 @@ _FORMS = {
     "repository": (r"[A-Za-z0-9-]+/[A-Za-z0-9._-]+", '"owner/name", as GitHub spells it'),
     "branch": (r"[A-Za-z0-9_][A-Za-z0-9._/-]*", 'a branch such as "main"'),
     "hub": (r"https?://[^\s<>\"]+", 'an address such as "https://hub.example.edu"'),
-    "chapters": (r"https?://[^\s<>\"()]+", 'an address such as "https://ada.github.io/course/chapters"'),
+    "chapters": (r"https?://[^\s<>\"()\\]+", 'an address such as "https://ada.github.io/course/chapters"'),
     "questions": (r"https?://[^\s<>\"]+|[^\s<>\"@]+@[^\s<>\"@]+", "an address of a forum, or of a mailbox"),
 }
 
