@@ -57,17 +57,23 @@ class LabelBoard:
         """Return the first free candidate, or else the one with most room around it, and block its place."""
         best, best_room = None, -math.inf
         for spot in candidates:
-            room = self._room(list(spot.dots(text)))
+            room = self.room(text, spot)
             if room > best_room:
                 best, best_room = spot, room
             if room >= 0:
                 break
         assert best is not None, "no candidates"
-        for x, y in best.dots(text):
-            self.block(x, y, 13.0)
+        self.take(text, best)
         return best
 
-    def _room(self, dots: list[tuple[float, float]]) -> float:
+    def take(self, text: str, spot: Spot) -> None:
+        """Keep later labels away from this one."""
+        for x, y in spot.dots(text):
+            self.block(x, y, 13.0)
+
+    def room(self, text: str, spot: Spot) -> float:
+        """Return the px between a label and what is nearest to it; negative if it is covered or outside."""
+        dots = list(spot.dots(text))
         outside = max(max(self.left - x, x - self.right, self.top - y, y - self.bottom) for x, y in dots)
         nearest = min(
             (math.hypot(x - a, y - b) - clearance for x, y in dots for a, b, clearance in self.taken), default=math.inf
