@@ -40,7 +40,7 @@ def html(summary: Summary) -> str:
         f"<tr>{_cell(size, 'right')}{_cell(category)}{_cell(name)}{_cell(line)}{_cell(code)}</tr>"
         for size, category, name, line, code in tensors
     )
-    titles = ("bytes", "category", "tensor", "made at", "by")
+    titles = ("bytes", "category", "what", "made at", "by")
     head = "".join(f'<th scope="col" style="text-align:left">{one}</th>' for one in titles)
     alive = f"<table><caption>Alive at the peak</caption><tr>{head}</tr>{second}</table>" if tensors else ""
     small = "".join(f"<p><small>{escape(note)}</small></p>" for note in notes)

@@ -41,6 +41,10 @@ class TracedTensor:
     before: bool = False
 
     @property
+    def kind(self) -> str:
+        return "array" if self.shape is None else "tensor"
+
+    @property
     def name(self) -> str:
         return self.code if self.shape is None else f"{self.dtype} {self.shape}"
 
@@ -51,13 +55,17 @@ class TracedTensor:
 
 @dataclass(frozen=True)
 class MemoryEvent:
-    """``bytes`` is positive for an allocation, negative for a free; ``tensor`` is an index into ``trace.tensors``."""
+    """``bytes`` is positive for an allocation, negative for a free; ``tensor`` is an index into ``trace.tensors``.
+
+    ``kind`` is "array" for numpy's, which have no shape when they are allocated, else "tensor".
+    """
 
     tensor: int
     bytes: int
     category: str
     line: str
     name: str
+    kind: str = "tensor"
 
 
 @dataclass(eq=False)
@@ -87,7 +95,7 @@ class MemoryTrace:
         out = []
         for index, size in self._deltas():
             tensor = self.tensors[index]
-            out.append(MemoryEvent(index, size, tensor.category, tensor.line, tensor.name))
+            out.append(MemoryEvent(index, size, tensor.category, tensor.line, tensor.name, tensor.kind))
         return out
 
     def timeline(self) -> dict[str, npt.NDArray[np.int64]]:
@@ -185,7 +193,7 @@ class MemoryTrace:
 
     def _summary(self) -> report.Summary:
         peak, by_category, at_peak = self.peak_bytes, self.peak_by_category, self.peak_tensors
-        headline = f"peak {si(peak, 'B')} after event {self.peak_event} of {len(self.events)}"
+        headline = f"peak {si(peak, 'B')} after event {self.peak_event + 1} of {len(self.events)}"
         if len(self.devices) > 1:
             headline += (
                 " (" + ", ".join(f"{one}: peak {si(self.on(one).peak_bytes, 'B')}" for one in self.devices) + ")"

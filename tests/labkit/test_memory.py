@@ -333,7 +333,8 @@ def test_report_as_text_and_html():
     with trace_memory() as trace:
         out = model(torch.ones(1, 1000))
     text = str(trace)
-    assert text.startswith("peak 4.01 MB after event ")  # weights 4 MB, input and output 4 kB each
+    place = f"event {trace.peak_event + 1} of {len(trace.events)}"  # numbered from 1, as in the timeline
+    assert text.startswith(f"peak 4.01 MB after {place}\n")  # weights 4 MB, input and output 4 kB each
     assert "parameters" in text
     assert "float32 (1000, 1000)" in text
     html = trace._repr_html_()

@@ -144,7 +144,11 @@ def test_static_tables_hold_the_numbers() -> None:
     assert "3.35 TB/s" in rooftop
     assert "not measured" in rooftop
     timeline = Page(MAKERS["memory"]().html()).text
-    assert "The peak is 12.3 kB, at event 1 of 2." in timeline
+    assert "Largest tensors alive at the peak" in timeline
+    mixed = widgets.memory_timeline({"events": [*EVENTS, {**EVENTS[1], "tensor": "b", "kind": "array"}]})
+    words = " ".join(Page(mixed.html()).text.split())
+    assert "Largest tensors and arrays alive at the peak tensor or array bytes" in words
+    assert "The peak is 12.3 kB, at event 2 of 3." in timeline
     assert "lab.py:9" in timeline
     assert "/home/me" not in MAKERS["memory"]().html()  # a published page must not name the author's folders
 
@@ -276,6 +280,7 @@ def test_a_real_trace_is_drawn_with_its_own_peak() -> None:
     text = Page(widget.html()).text
     assert f"The peak is {units.si(trace.peak_bytes, 'B')}" in text
     assert "test_widgets.py:" in text
+    assert "Largest arrays alive at the peak" in text
     by_event = np.sum([trace.timeline()[name] for name in widget.categories], axis=0)
     assert widget.cursor <= int(by_event.argmax())  # events of zero bytes are left out
     assert sum(event[1] for event in widget.events) == by_event[-1]

@@ -198,10 +198,13 @@ def test_roofline_matmul_mode_takes_its_sizes(show: Open) -> None:
 
 def test_memory_cursor_starts_at_the_peak_and_walks(show: Open) -> None:
     page = show(MAKERS["memory"]().html())
-    assert says(page) == "At event 1: 12.3 kB live, the peak."
+    assert says(page) == "At event 2: 12.3 kB live, the peak."
     assert value(page, "weight") == "4.1 kB"
     assert page.locator("td code").all_inner_texts() == ["lab.py:9", "lab.py:3"]
+    assert page.locator(".lk-pin text").text_content() == "peak 12.3 kB at 2"
+    assert page.locator("caption").inner_text() == "Alive after event 2: 2 tensors, largest first"
     page.get_by_role("slider", name="Event").press("ArrowRight")
+    assert "3 of 3" in page.locator(".lk-controls").inner_text()
     assert page.locator("tbody tr").count() == 1
     assert "33.3 %" in says(page)
     page.get_by_role("button", name="Go to the peak").click()

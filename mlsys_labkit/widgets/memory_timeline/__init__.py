@@ -1,4 +1,4 @@
-"""Memory timeline: live bytes by category, the peak, and the tensors alive at the cursor."""
+"""Memory timeline: live bytes by category, the peak, and the tensors or arrays alive at the cursor."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from mlsys_labkit.widgets.memory_timeline import model
 
 CATEGORIES = ("parameters", "gradients", "activations", "optimizer", "other")
 MOST_EVENTS = 5000
-_FIELDS = ("tensor", "bytes", "category", "line", "name")
+_FIELDS = ("tensor", "bytes", "category", "line", "name", "kind")
 
 
 def memory_timeline(trace: Any) -> Any:
-    """Walk through a memory trace: the tensors alive after each event, and the lines that made them.
+    """Walk through a memory trace: the tensors or arrays alive after each event, and the lines that made them.
 
     ``trace`` is a ``MemoryTrace``, or ``{"events": [...]}`` with one mapping an event: ``tensor`` (any id), ``bytes``
-    (positive allocates, negative frees), ``category``, and optionally ``line`` and ``name``.
+    (positive allocates, negative frees), ``category``, and optionally ``line``, ``name`` and ``kind`` ("tensor", or
+    "array" as for numpy). Events are numbered from 1.
+
     Raises LabkitError for an empty trace, one of more than 5000 events, or an event without these fields.
     Reference: PyTorch documentation, "Understanding CUDA memory usage".
 
@@ -44,7 +46,8 @@ def memory_timeline(trace: Any) -> Any:
         line = lines.setdefault(event["line"], len(lines))
         rows.append([number, int(event["bytes"]), categories.index(event["category"]), line])
     cursor = model.peak(rows)[0]
-    return KIND.show(events=rows, categories=categories, lines=list(lines), names=names, cursor=cursor)
+    kinds = [kind for kind in ("tensor", "array") if any(event["kind"] == kind for event in events)]
+    return KIND.show(events=rows, categories=categories, lines=list(lines), names=names, kinds=kinds, cursor=cursor)
 
 
 def _events(trace: Any) -> Iterable[State]:
@@ -63,21 +66,23 @@ def _events(trace: Any) -> Iterable[State]:
             "category": str(fields["category"]),
             "line": f"{PurePath(path).name}:{number}" if path else line,
             "name": str(fields.get("name") or ""),
+            "kind": "array" if fields.get("kind") == "array" else "tensor",
         }
 
 
 def _static(state: State) -> str:
     events, categories = state["events"], state["categories"]
     at, most = model.peak(events)
+    one, many = " or ".join(state["kinds"]), " and ".join(f"{kind}s" for kind in state["kinds"])
     by_category = zip(categories, model.live(events, len(categories))[at], strict=True)
     held = [
         [state["names"][tensor] or f"#{tensor}", si(size, "B"), categories[category], state["lines"][line] or "unknown"]
         for tensor, size, category, line in model.alive(events, at)[:10]
     ]
     return (
-        paragraph(f"The peak is {si(most, 'B')}, at event {at} of {len(events) - 1}.")
+        paragraph(f"The peak is {si(most, 'B')}, at event {at + 1} of {len(events)}.")
         + table("Live bytes at the peak", ["category", "bytes"], [(name, si(size, "B")) for name, size in by_category])
-        + table("Largest tensors alive at the peak", ["tensor", "bytes", "category", "made at"], held)
+        + table(f"Largest {many} alive at the peak", [one, "bytes", "category", "made at"], held)
     )
 
 

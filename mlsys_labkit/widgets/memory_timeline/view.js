@@ -8,11 +8,14 @@ const SHOWN = 10;
 
 /** @param {import("../shared/state.js").View} view */
 export function render({ model, el }) {
+  const kinds = model.get("kinds"),
+    one = kinds.join(" or "),
+    many = kinds.map((kind) => `${kind}s`).join(" and ");
   const ui = frame(
     el,
     "memory",
     "Memory timeline",
-    "Live bytes after each allocation and free. Move the cursor to see which tensors hold the " +
+    `Live bytes after each allocation and free. Move the cursor to see which ${many} hold the ` +
       "memory, and the line that made them.",
   );
   const events = model.get("events"),
@@ -33,7 +36,7 @@ export function render({ model, el }) {
     min: 0,
     max: final,
     value: model.get("cursor"),
-    show: (at) => `${at} of ${final}`,
+    show: (at) => `${at + 1} of ${events.length}`,
     input: go,
   });
   cursor.el.classList.add("lk-wide");
@@ -116,7 +119,7 @@ export function render({ model, el }) {
       s(
         "text",
         { class: "halo", x: Math.min(right - 70, Math.max(left + 70, px)), y: Y(most) - 19, "text-anchor": "middle" },
-        `peak ${si(most, "B")} at ${top}`,
+        `peak ${si(most, "B")} at ${top + 1}`,
       ),
     );
     const line = s("line", { x1: 0, x2: 0, y1: high, y2: low }),
@@ -147,7 +150,7 @@ export function render({ model, el }) {
     };
   }
   const tell = (at) =>
-    `At event ${at}: ${si(sum(rows[at]), "B")} live` +
+    `At event ${at + 1}: ${si(sum(rows[at]), "B")} live` +
     (at === top
       ? ", the peak"
       : `, ${plain((100 * sum(rows[at])) / Math.max(1, most))} % of the peak of ${si(most, "B")}`) +
@@ -173,8 +176,8 @@ export function render({ model, el }) {
       rest = held.slice(SHOWN);
     list.replaceChildren(
       grid(
-        `Alive after event ${at}: ${held.length} tensors, largest first`,
-        ["tensor", "bytes", "category", "made at"],
+        `Alive after event ${at + 1}: ${held.length} ${held.length === 1 ? one : many}, largest first`,
+        [one, "bytes", "category", "made at"],
         held
           .slice(0, SHOWN)
           .map(([id, size, c, line]) => [
