@@ -161,6 +161,10 @@ def request_sectors(addresses, bytes_per_lane=4):
 #-    if (row < m && column < n) {
 #+    {
 
+# %% wrong={"grade_id": "matmul_naive", "name": "sum_never_starts", "misconception": "local variables start at zero", "keeps": 0}
+#-        float sum = 0.0f;
+#+        float sum;
+
 # %% wrong={"grade_id": "matmul_naive", "name": "accumulates_in_c", "misconception": "C starts at zero", "keeps": 0}
 #-        float sum = 0.0f;
 #-        for (int p = 0; p < k; ++p) {
@@ -299,6 +303,10 @@ __global__ void stencil(const float* in, float* out, int rows, int columns)
 # %% wrong={"grade_id": "row_sums", "name": "guard_only", "misconception": "what check does not report is right", "keeps": 2}
 #-    for (int c = 0; c < columns; ++c) sum += x[r * pitch + c];
 #+    for (int c = 0; c < columns; ++c) sum += x[r * columns + c];
+
+# %% wrong={"grade_id": "row_sums", "name": "sum_never_starts", "misconception": "local variables start at zero", "keeps": 0}
+#-    float sum = 0.0f;
+#+    float sum;
 
 # %% wrong={"grade_id": "row_sums", "name": "adds_the_padding", "misconception": "padding holds zeros", "keeps": 0}
 #-    for (int c = 0; c < columns; ++c) sum += x[r * pitch + c];

@@ -232,7 +232,6 @@ __global__ void transpose_tiled(const float* in, float* out, int rows, int colum
 # %% wrong={"grade_id": "matmul_registers", "name": "sums_never_start", "misconception": "local variables start at zero", "keeps": 3}
 #-    float sum[4][4] = {};
 #+    float sum[4][4];
-#+    for (int i = 0; i < 4; ++i) for (int j = 0; j < 4; ++j) sum[i][j] = 0.5f;  // as good as any that a register may hold
 
 # %% wrong={"grade_id": "matmul_registers", "name": "no_guard", "misconception": "the grid fits", "keeps": 8}
 #-            if (r < m && c < n) C[r * n + c] = sum[i][j];
