@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlsys_labkit._frontends.progress.watch import follow, leave
+from mlsys_labkit._frontends.unsolved import restore, shorten
 from mlsys_labkit.errors import LabkitError, require
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     register(lambda line, cell: ranks_cell(shell, line, cell), "cell", "ranks")
     register(lambda line: bench_line(shell, line), "line", "bench")
     follow(shell)  # which of a lab's checks pass, for lk.progress()
+    shorten(shell)
 
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:
@@ -54,6 +56,7 @@ def unload_ipython_extension(shell: InteractiveShell) -> None:
     for kind, name in (*(("cell", cell) for cell in cells), ("line", "bench")):
         shell.magics_manager.magics[kind].pop(name, None)
     leave(shell)
+    restore(shell)
 
 
 def work_cell(shell: InteractiveShell, line: str, cell: str) -> Any:
