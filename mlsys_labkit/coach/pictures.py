@@ -27,9 +27,9 @@ class Caption:
         if not self.waiting:
             return f'<p style="margin:.2em 0 1em;font-size:.92em;font-style:italic;opacity:.85">{text}</p>'
         return (
-            '<div role="note" style="border:1.5px dashed currentColor;border-radius:8px;opacity:.75;max-width:40em;'
-            'padding:1.4em 1.2em;margin:.4em 0 1em;text-align:center">'
-            f"<em>{text}</em><br>This picture draws itself once the task above is solved.</div>"
+            '<div role="note" style="border:1.5px dashed currentColor;border-radius:8px;opacity:.75;max-width:60em;'
+            'padding:.3em .8em;margin:.2em 0">'
+            f"<em>{text}</em> This picture draws itself once the task above is solved.</div>"
         )
 
 
