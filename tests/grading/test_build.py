@@ -51,6 +51,30 @@ def test_cells_keep_the_ids_their_author_gave(course: Course) -> None:
     assert ids == [*expected, "lab90-008", "scaled_test_empty", "Tally", "Tally_test", "lab90-012"]
 
 
+def test_a_long_test_cell_is_folded(course: Course) -> None:
+    """Lines of hidden tests do not count, because students do not get them. What the author says stays."""
+    shown = [f"value = {number}\n" for number in range(6)]
+    hidden = ["### BEGIN HIDDEN TESTS\n", *shown, "### END HIDDEN TESTS\n"]
+    source = course.root / "solutions" / LAB / f"{LAB}.py"
+    text = source.read_text(encoding="utf-8")
+    head = '# %% nbgrader={"grade": true, "grade_id": "Tally_test", "locked": true, "points": 50,'
+    assert head in text
+
+    def metadata_with(lines: list[str], says: str = "") -> object:
+        start = text.index(head)
+        end_of_header = text.index("\n", start) + 1
+        end = text.index("# %% [markdown]", start)
+        header = text[start:end_of_header].replace("# %% nb", f"# %% {says}nb")
+        source.write_text(text[:start] + header + "".join(lines) + "\n" + text[end:], encoding="utf-8")
+        built = student_notebook(read_lab(course.root, LAB))
+        return next(cell.metadata for cell in built.cells if cell.id == "Tally_test").get("jupyter")
+
+    assert metadata_with(shown[:5]) == {"source_hidden": True}
+    assert metadata_with(shown[:4]) is None
+    assert metadata_with(shown[:4] + hidden) is None
+    assert metadata_with(shown, 'jupyter={"source_hidden": false} ') == {"source_hidden": False}
+
+
 def test_nbgraders_source_keeps_everything_and_data_travels(course: Course) -> None:
     build(course)
     text = course.nbgrader_source.read_text(encoding="utf-8")

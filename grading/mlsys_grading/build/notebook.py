@@ -12,6 +12,7 @@ import copy
 import re
 from typing import TYPE_CHECKING, Any
 
+from mlsys_grading.build.markers import HIDDEN, without
 from mlsys_grading.lab import Cell, Lab
 from mlsys_labkit.errors import LabkitError
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from nbformat import NotebookNode
 
 _OWN = "mlsys_grading"  # our namespace in a notebook's metadata
+_LONGEST_OPEN_TEST = 4  # lines: with more of them open, the labs are half as long again
 
 # Written out, because what a kernel reports differs between machines.
 METADATA = {
@@ -42,8 +44,7 @@ def source_notebook(lab: Lab) -> NotebookNode:
     notebook: NotebookNode = v4.new_notebook(metadata=copy.deepcopy(METADATA | own))  # type: ignore[no-untyped-call]
     make: dict[str, Any] = {"code": v4.new_code_cell, "markdown": v4.new_markdown_cell, "raw": v4.new_raw_cell}
     notebook.cells = [
-        make[cell.kind](cell.source, id=cell_id(lab, cell), metadata=copy.deepcopy(dict(cell.metadata)))
-        for cell in lab.cells
+        make[cell.kind](cell.source, id=cell_id(lab, cell), metadata=_metadata(cell)) for cell in lab.cells
     ]
     return notebook
 
@@ -84,6 +85,18 @@ def cell_id(lab: Lab, cell: Cell) -> str:
     if cell.grade_id:
         return re.sub(r"[^A-Za-z0-9_-]", "-", cell.grade_id)[:64]
     return f"{lab.name.split('_')[0]}-{cell.index:03d}"
+
+
+def _metadata(cell: Cell) -> dict[str, Any]:
+    """Return a cell's metadata; a long test cell is folded, unless its author says whether its source is hidden.
+
+    JupyterLab shows the first line of a folded cell, and a click opens it.
+    """
+    metadata = copy.deepcopy(dict(cell.metadata))
+    visible = [line for line in without(cell.source, HIDDEN).splitlines() if line.strip() and line[:4] != "### "]
+    if cell.kind == "code" and cell.is_test and len(visible) > _LONGEST_OPEN_TEST:
+        metadata.setdefault("jupyter", {}).setdefault("source_hidden", True)
+    return metadata
 
 
 def _through(lab: Lab, *steps: type) -> NotebookNode:
