@@ -31,11 +31,10 @@
 # chapter 0, [Find f, then make it fast](../../course/chapters/00_find_f.md), and chapter 5,
 # [Roofline](../../course/chapters/05_roofline.md).
 #
-# Each task goes the same way: **predict** (your guess is not graded, committing to it is what teaches), **write**,
-# **check**, then **look**. Marks come from right answers and from counted bytes, passes and FLOPs, never from a clock:
-# a slow laptop loses nothing. Stuck? `lk.hint("warmup_end")` in a new cell gives a nudge, and a stronger one each time you ask.
-# **Hints cost no marks.** `lk.progress()` in a new cell shows how far you are. The code that draws a picture is folded away:
-# click the three dots or the bar beside a cell to unfold it.
+# Each task goes the same way: **predict** (not graded: committing to a guess is what teaches), **write**, **check**, then
+# **look**. Marks come from right answers and from counted bytes, passes and FLOPs, never from a clock. Stuck? `lk.hint("warmup_end")`
+# in a new cell gives a nudge, and a stronger one each time you ask. **Hints cost no marks.** `lk.progress()` shows how far you
+# are. Long checks and the code of pictures are folded: click the three dots in a cell to read it.
 
 # %% jupyter={"source_hidden": true} tags=["install"]
 from importlib.util import find_spec
@@ -836,7 +835,7 @@ lk.widgets.roofline(devices=["h100-sxm", "a100-sxm-80gb"], works=[small], dtype=
 # Not graded. With an NVIDIA GPU and torch, this measures its roof beside the datasheet's: timed by CUDA events, its memory over arrays far
 # larger than its L2 cache. Without one the cell says what is missing.
 
-# %%
+# %% jupyter={"source_hidden": true}
 if device.virtual:
     print(f"Not measured: LABKIT_DEVICE asks for a model ({device.name}), and a model has no clock.")
     print("Unset it and restart the kernel to measure the hardware that is here.")

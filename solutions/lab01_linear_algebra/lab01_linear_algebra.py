@@ -33,11 +33,10 @@
 # chapter 1, [Tensors and linear algebra](../../course/chapters/01_tensors.md), and chapter 2,
 # [Neurons to transformers](../../course/chapters/02_transformers.md).
 #
-# Each task goes the same way: **predict** (your guess is not graded, committing to it is what teaches), **write**,
-# **check**, then **look**. Marks come from right answers and from counted bytes, passes and FLOPs, never from a clock:
-# a slow laptop loses nothing. Stuck? `lk.hint("offset")` in a new cell gives a nudge, and a stronger one each time you ask.
-# **Hints cost no marks.** `lk.progress()` in a new cell shows how far you are. The code that draws a picture is folded away:
-# click the three dots or the bar beside a cell to unfold it.
+# Each task goes the same way: **predict** (not graded: committing to a guess is what teaches), **write**, **check**, then
+# **look**. Marks come from right answers and from counted bytes, passes and FLOPs, never from a clock. Stuck? `lk.hint("offset")`
+# in a new cell gives a nudge, and a stronger one each time you ask. **Hints cost no marks.** `lk.progress()` shows how far you
+# are. Long checks and the code of pictures are folded: click the three dots in a cell to read it.
 
 # %% jupyter={"source_hidden": true} tags=["install"]
 from importlib.util import find_spec
@@ -45,7 +44,7 @@ from importlib.util import find_spec
 if find_spec("mlsys_labkit") is None:  # opened on Colab, which brings torch and the rest
     get_ipython().run_line_magic("pip", "install -q mlsys-labkit")
 
-# %% nbgrader={"grade": false, "grade_id": "lab01_imports", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "lab01_imports", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # %load_ext mlsys_labkit
 import functools
 import itertools
@@ -1523,7 +1522,7 @@ for n, inputs, hidden in [(7, 3, 5), (3, 3, 3), (1, 2, 4), (9, 1, 1)]:
 # %%
 lk.predict("xor_starts")
 
-# %%
+# %% jupyter={"source_hidden": true}
 x = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
 y = np.array([0.0, 1.0, 1.0, 0.0])
 
@@ -1589,11 +1588,11 @@ with lk.picture("What two trained networks answer over the plane. The white corn
 # $$\text{activations per layer} \approx 9 B L d + 2 B h L^2 \;\text{ elements}$$
 #
 # Both count *elements*; bytes are two or four times as many, and a GB is $10^9$ of them, a GiB $2^{30}$. Slips between these three are the most
-# common error in published sizings. Below is a real block, in the shape of GPT-2. You will count it exactly, then
+# common error in published sizings. Below is a real block, in the shape of GPT-2: click the three dots to read it. You will count it exactly, then
 # PyTorch will count it, on the **meta device**: tensors with shapes and no memory, so that GPT-3 fits on a laptop.
 
 
-# %% nbgrader={"grade": false, "grade_id": "transformer_modules", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "transformer_modules", "locked": true, "schema_version": 3, "solution": false, "task": false}
 class Block(torch.nn.Module):
     """One pre-norm transformer block, as in GPT-2: every Linear and LayerNorm has a bias."""
 
@@ -1796,7 +1795,7 @@ with lk.picture("Three counts of what one block keeps for backward: d = 2048, 16
 # Not graded. Here dot, mv and mm are placed on a roofline: on your GPU's own, with measured times, if you have one;
 # otherwise on a datasheet (of an H100, if `LABKIT_DEVICE` names no other), as a model without any time.
 
-# %%
+# %% jupyter={"source_hidden": true}
 device = lk.detect()
 n = 1024 if smoke else 4096
 place = "cuda" if device.kind == "cuda" and not device.virtual else "meta"

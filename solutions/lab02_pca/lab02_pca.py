@@ -33,11 +33,10 @@
 # The time includes reading; the minutes beside a task are for writing it. Needs lab 01, and what an eigenvector is. Reads
 # along with chapter 3, [Geometry: subspaces and PCA](../../course/chapters/03_geometry.md).
 #
-# Each task goes the same way: **predict** (your guess is not graded, committing to it is what teaches), **write**,
-# **check**, then **look**. Marks come from right answers and from counted bytes, passes and FLOPs, never from a clock:
-# a slow laptop loses nothing. Stuck? `lk.hint("project")` in a new cell gives a nudge, and a stronger one each time you ask.
-# **Hints cost no marks.** `lk.progress()` in a new cell shows how far you are. The code that draws a picture is folded away:
-# click the three dots or the bar beside a cell to unfold it.
+# Each task goes the same way: **predict** (not graded: committing to a guess is what teaches), **write**, **check**, then
+# **look**. Marks come from right answers and from counted bytes, passes and FLOPs, never from a clock. Stuck? `lk.hint("project")`
+# in a new cell gives a nudge, and a stronger one each time you ask. **Hints cost no marks.** `lk.progress()` shows how far you
+# are. Long checks and the code of pictures are folded: click the three dots in a cell to read it.
 
 # %% jupyter={"source_hidden": true} tags=["install"]
 from importlib.util import find_spec
@@ -379,6 +378,7 @@ def covariance(X):
 
 
 # %% nbgrader={"grade": true, "grade_id": "covariance_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# Two points, four points with a constant column, and one column; X stays as it was.
 two = np.array([[0.0, 0.0], [2.0, 4.0]])
 expected = np.array([[2.0, 4.0], [4.0, 8.0]])
 centred = two - np.array([1.0, 2.0])
@@ -500,6 +500,7 @@ def variance_split(X, Q):
 
 
 # %% nbgrader={"grade": true, "grade_id": "variance_split_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# The example of the docstring, then two directions in space.
 along, lost = variance_split(np.array([[0.0, 0.0], [2.0, 4.0]]), np.array([[1.0], [0.0]]))
 slips = {
     "the mean is still in it. Take the mean row away first": np.array([4.0]),
@@ -607,6 +608,7 @@ def pca_eigh(X, k):
 
 
 # %% nbgrader={"grade": true, "grade_id": "pca_eigh_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# Three points on a line, then a spectrum that is known.
 line = pca_eigh(np.array([[0.0, 0.0], [3.0, 4.0], [6.0, 8.0]]), 1)
 slips = {
     "this is the smallest one. eigh sorts from the smallest to the largest": np.array([0.0]),
@@ -688,6 +690,7 @@ expect_orthonormal(still.components, (3, 3))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "pca_eigh_test_refused", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+# More components than dimensions are refused, and X stays as it was.
 lk.checks.expect_raises(ValueError, pca_eigh, np.ones((3, 2)), 3)
 points = np.array([[0.0, 0.0], [3.0, 4.0], [6.0, 8.0]])
 untouched = points.copy()
@@ -749,6 +752,7 @@ def pca_svd(X, k):
 
 
 # %% nbgrader={"grade": true, "grade_id": "pca_svd_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# Three points on a line, then a spectrum that is known.
 line = pca_svd(np.array([[0.0, 0.0], [3.0, 4.0], [6.0, 8.0]]), 1)
 slips = {
     "this is a singular value. Variances are their squares over n − 1": np.array([50**0.5]),
@@ -1237,6 +1241,7 @@ lk.checks.expect_close(value / 1e40, 3.0, rtol=1e-9, name="value of an operator 
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "power_iteration_test_zero", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+# The zero operator; and start stays as it was.
 value, vector = power_iteration(diagonal([0.0, 0.0]), np.array([3.0, 4.0]), 5)
 lk.checks.expect_close(value, 0.0, name="value of the zero operator")
 lk.checks.expect_close(vector, np.array([0.6, 0.8]), name="the unit vector that was multiplied")
@@ -1352,6 +1357,7 @@ def randomized_pca(times, times_t, d, k, power, rng, oversample=8):
 
 
 # %% nbgrader={"grade": true, "grade_id": "randomized_pca_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# diag(3, 2, 1) exactly, then halving values in a tall matrix.
 A = np.diag([3.0, 2.0, 1.0])
 components, singular = randomized_pca(*products(A), 3, 2, 1, np.random.default_rng(0))
 whole = "a block of min(k + oversample, d) = 3 columns spans all of space, so these are exact. Check the width, and B = Aᵀ Q"
@@ -1420,6 +1426,7 @@ lk.checks.expect_close(singular, np.array([4.0, 2.0, 0.0, 0.0]), atol=1e-9, name
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "randomized_pca_test_passes", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# The passes over the matrix, counted.
 rng = np.random.default_rng(292)
 A = rng.standard_normal((300, 80)) * 0.8 ** np.arange(80)
 widths = []
@@ -1571,6 +1578,7 @@ def stream(X, sizes):
 
 
 # %% nbgrader={"grade": true, "grade_id": "streaming_pca_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# Three points on a line in two chunks, then ragged chunks.
 line = streaming_pca(lambda: iter([np.array([[0.0, 0.0]]), np.array([[3.0, 4.0], [6.0, 8.0]])]), 2, 1)
 slips = {
     "the term with δδᵀ is missing, or is 0": np.array([6.25]),
@@ -1611,6 +1619,7 @@ lk.checks.expect_close(
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "streaming_pca_test_edges", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+# Empty chunks, single rows, too few rows, and fewer rows than dimensions.
 X, V = planted(np.random.default_rng(304), 6, 3, [2.0, 1.0], mean=1.0)
 got = streaming_pca(stream(X, [0, 2, 0, 0, 4, 0]), 3, 2)
 lk.checks.expect_close(got.variances, np.array([4.0, 1.0]), rtol=1e-8, name="variances, empty chunks first and between")
@@ -1656,6 +1665,7 @@ lk.checks.expect_close(got.variances, np.array([4.0, 1.0]), rtol=0, atol=1e-5, n
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "streaming_pca_test_passes", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# The stream may be asked for its chunks once.
 rng = np.random.default_rng(302)
 X, V = planted(rng, 90, 5, [3.0, 2.0, 1.0], mean=2.0)
 once = stream(X, [40, 20, 30])
@@ -1734,6 +1744,7 @@ def apply_factors(X, A, B):
 
 
 # %% nbgrader={"grade": true, "grade_id": "low_rank_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# Rank 1 of diag(5, 2), the tail of a spectrum, and X A B.
 A, B = factor(np.diag([5.0, 2.0]), 1)
 slips = {
     "the smallest singular values were kept. svd sorts from the largest": np.diag([0.0, 2.0]),
@@ -1768,6 +1779,7 @@ for m, n, k in [(12, 7, 3), (6, 15, 1), (9, 9, 4), (7, 3, 2)]:  # tall, wide, sq
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "low_rank_test_ends", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+# Rank 0, full rank, and a weight of zeros.
 W = np.array([[1.0, 2.0, 2.0], [2.0, 4.0, -1.0]])
 for k, expected in [(0, np.zeros((2, 3))), (2, W)]:  # nothing of it, all of it
     A, B = (np.asarray(part) for part in factor(W, k))
@@ -1875,7 +1887,7 @@ with lk.picture(
 # Not graded. Where there is a GPU, the next cell times three routes to the same ten components and places them under its roof. Elsewhere it
 # says why it does nothing.
 
-# %%
+# %% jupyter={"source_hidden": true}
 device = lk.detect()
 if device.kind != "cuda" or device.virtual:
     print(f"Skipped: this needs a CUDA GPU, and here is: {device.label}. Nothing was measured.")

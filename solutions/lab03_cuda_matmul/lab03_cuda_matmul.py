@@ -32,10 +32,11 @@
 #
 # Needs lab 01 (strides), and enough C to read a `for` loop. Reads along with [chapter 6, *CUDA*](../../course/chapters/06_cuda.md).
 #
-# Each task goes the same way: **predict** (your guess is not graded, committing to it is what teaches), **write**,
-# **check**, then **look**. Marks come from right answers and from counted requests and sectors, never from a clock:
-# a slow laptop loses nothing. Stuck? `lk.hint("vector_add")` in a new cell gives a nudge, and a stronger one each time you ask.
-# Hints and wrong predictions cost no marks. `lk.progress()` in a new cell shows how far you are. The 150 minutes include reading.
+# Each task goes the same way: **predict** (not graded: committing to a guess is what teaches), **write**,
+# **check**, then **look**. Marks come from right answers and from counted requests and sectors, never from a clock.
+# Stuck? `lk.hint("vector_add")` in a new cell gives a nudge, and a stronger one each time you ask.
+# Hints and wrong predictions cost no marks. `lk.progress()` shows how far you are. Long checks and the code of pictures are folded:
+# click the three dots in a cell to read it. The 150 minutes include reading.
 
 # %% tags=["install"] jupyter={"source_hidden": true}
 from importlib.util import find_spec

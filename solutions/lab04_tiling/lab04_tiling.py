@@ -31,10 +31,11 @@
 #
 # Needs lab 03. Reads along with [chapter 7, *Staying local: tiling*](../../course/chapters/07_tiling.md).
 #
-# Each task goes the same way: **predict** (your guess is not graded, committing to it is what teaches), **write**,
-# **check**, then **look**. Marks come from right answers and from counted sectors, wavefronts and barriers, never from a clock:
-# a slow laptop loses nothing. Stuck? `lk.hint("matmul_tiled")` in a new cell gives a nudge, and a stronger one each time you ask.
-# Hints and wrong predictions cost no marks. `lk.progress()` in a new cell shows how far you are.
+# Each task goes the same way: **predict** (not graded: committing to a guess is what teaches), **write**,
+# **check**, then **look**. Marks come from right answers and from counted sectors, wavefronts and barriers, never from a clock.
+# Stuck? `lk.hint("matmul_tiled")` in a new cell gives a nudge, and a stronger one each time you ask.
+# Hints and wrong predictions cost no marks. `lk.progress()` shows how far you are. Long checks and the code of pictures are folded:
+# click the three dots in a cell to read it.
 #
 # The 240 minutes include reading. Take **two sittings** of two hours: tasks 1 to 5, the matrix product, then tasks 6 to 10. Between them is
 # a summary.

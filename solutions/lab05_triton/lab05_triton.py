@@ -36,10 +36,10 @@
 # Needs lab 01 (strides, bytes) and, for the comparison, lab 04 (tiles). Reads along with
 # [chapter 8, *Compilers*](../../course/chapters/08_compilers.md).
 #
-# Each task goes the same way: **predict** (your guess is not graded, committing to it is what teaches), **write**,
-# **check**, then **look**. Marks come from right answers and from counted bytes, never from a clock: a slow laptop loses nothing.
+# Each task goes the same way: **predict** (not graded: committing to a guess is what teaches), **write**,
+# **check**, then **look**. Marks come from right answers and from counted bytes, never from a clock.
 # Stuck? `lk.hint("softmax")` in a new cell gives a nudge, and a stronger one each time you ask. Hints cost no marks.
-# `lk.progress()` in a new cell shows how far you are. Cells that only draw or only help the tests are folded; click the bar to open one.
+# `lk.progress()` shows how far you are. Long checks, helpers and the code of pictures are folded: click the three dots in a cell to read it.
 
 # %% jupyter={"source_hidden": true} tags=["install"]
 from importlib.util import find_spec
@@ -47,7 +47,7 @@ from importlib.util import find_spec
 if find_spec("mlsys_labkit") is None:  # opened on Colab, which brings torch and the rest
     get_ipython().run_line_magic("pip", "install -q mlsys-labkit")
 
-# %% nbgrader={"grade": false, "grade_id": "lab05_imports", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "lab05_imports", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # %load_ext mlsys_labkit
 import math
 from dataclasses import dataclass
@@ -89,7 +89,8 @@ double[(2,)](x, out, BLOCK=4)
 print(out)
 
 # %% [markdown]
-# On a GPU this ran compiled. On any other machine the kit interpreted it, program after program, with the same results.
+# On a GPU this ran compiled. On any other machine the kit interpreted it, program after program, with the same results. Try it: with
+# `BLOCK=2`, which grid doubles all eight numbers? Change the launch and run the cell again.
 #
 # Seven numbers instead of eight, and the last lane of the last program is beyond the end. On a GPU it would read and
 # overwrite whatever lives there. `trace` runs a kernel, on any machine, and keeps account of every single access:
@@ -1557,7 +1558,7 @@ with lk.picture("One loss, three ways to compute it: the same perplexity, and a 
 # `torch.compile` writes for bias and GELU: compare it with yours. Elsewhere they say why they do nothing.
 
 
-# %%
+# %% jupyter={"source_hidden": true}
 @triton.jit
 def matmul_grouped(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr):
     i, j = tile_of(tl.program_id(0), tl.cdiv(M, BM), tl.cdiv(N, BN), GROUP)
@@ -1593,7 +1594,7 @@ else:
             sep="\n",
         )
 
-# %%
+# %% jupyter={"source_hidden": true}
 if not on_gpu:
     print(f"Skipped: this needs a CUDA GPU, and here is: {device.label}. Nothing was measured.")
 else:

@@ -38,8 +38,8 @@
 #
 # Each task goes the same way: **predict**, **write**, **check**, then **look**. Marks come from exact bits, counted bytes and
 # perplexity, never from a clock. Stuck? `lk.hint("decode")` in a new cell gives a nudge, and a stronger one each time you ask.
-# Hints cost no marks. `lk.progress()` in a new cell shows how far you are. Cells that only draw or only help the tests are folded; click the
-# bar to open one.
+# Hints cost no marks. `lk.progress()` shows how far you are. Long checks, helpers and the code of pictures are folded: click the three dots
+# in a cell to read it.
 
 # %% jupyter={"source_hidden": true} tags=["install"]
 from importlib.util import find_spec
@@ -47,7 +47,7 @@ from importlib.util import find_spec
 if find_spec("mlsys_labkit") is None:  # opened on Colab, which brings torch and the rest
     get_ipython().run_line_magic("pip", "install -q mlsys-labkit")
 
-# %% nbgrader={"grade": false, "grade_id": "lab06_imports", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "lab06_imports", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # %load_ext mlsys_labkit
 import contextlib
 import io
@@ -69,6 +69,15 @@ GREY = "#8a8f98"  # readable on light and on dark
 # %% tags=["parameters"]
 smoke = False  # True: shorter texts, for a quick run through
 seed = 0
+
+# %% [markdown]
+# Try it: four bits are a number in FP4 E2M1, which has 16 numbers in all. Change the bits until they mean −1.5, and run the cell
+# again each time. Part 1 says how to read them.
+
+# %%
+bits = "0000"  # change it: the sign, two bits of exponent, one bit of mantissa
+number = FORMATS["fp4_e2m1"].values()[int(bits, 2)]
+print(f"{bits} means {number:g}: " + ("found it" if number == -1.5 else "not yet"))
 
 # %% [markdown]
 # ## The model that will tell
@@ -162,6 +171,7 @@ def decode(codes, exponent_bits, mantissa_bits):
 
 
 # %% nbgrader={"grade": true, "grade_id": "decode_test", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
+# Normal numbers, subnormals, infinities and NaN of three formats.
 for name, bits, codes, numbers in [
     (
         "FP16: 1, -1.5, the largest number, -inf",
@@ -256,6 +266,7 @@ def encode(x, table):
 
 
 # %% nbgrader={"grade": true, "grade_id": "encode_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# FP4 E2M1: nearest, ties, saturation, both signs.
 e2m1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 for what, x, codes in [
     ("nearest", [0.3, 0.7, 1.1, 2.4, 3.4, 5.2], [1, 1, 2, 4, 5, 7]),
@@ -267,6 +278,7 @@ for what, x, codes in [
 print("Passed: FP4 E2M1, nearest, ties to the even code, saturated, both signs.")
 
 # %% nbgrader={"grade": true, "grade_id": "encode_test_zero", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+# Zeros keep their sign.
 lk.checks.expect_equal(
     encode(np.array([0.0, -0.0, -0.1]), np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])).tolist(),
     [0, 8, 8],
@@ -275,6 +287,7 @@ lk.checks.expect_equal(
 print("Passed: zeros keep their sign.")
 
 # %% nbgrader={"grade": true, "grade_id": "encode_test_formats", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# Codes have the shape of x.
 shaped = np.array([[[0.25], [0.75]], [[-2.5], [9.0]]])
 lk.checks.expect_equal(
     encode(shaped, np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])).tolist(),
@@ -362,6 +375,7 @@ lk.checks.expect_close(scale, 1.0, rtol=1e-6, name="scale in two bits")
 print("Passed: codes, scale and zero point in eight bits and in two.")
 
 # %% nbgrader={"grade": true, "grade_id": "affine_test_range", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# The range reaches to 0, whatever the signs.
 for what, x, wanted in [
     ("positive only", [1.0, 4.0], ([64, 255], 0)),
     ("negative only", [-3.0, -1.0], ([0, 170], 255)),
@@ -400,6 +414,7 @@ for what, x in tried.items():
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "affine_test_zeros", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+# A tensor of zeros, and zeros that stay zeros.
 codes, scale, zero = affine(torch.zeros(3, 2))
 lk.checks.expect_equal((codes.tolist(), float(scale), int(zero)), ([[0, 0]] * 3, 1.0, 0), name="a tensor of zeros")
 codes, scale, zero = affine(torch.tensor([-0.3, 0.0, 1.7, 0.0, 0.9]))
@@ -457,6 +472,7 @@ def bits_per_weight(bits, group, scale_bits=16):
 
 
 # %% nbgrader={"grade": true, "grade_id": "groups_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# The example of the docstring, then two rows.
 codes, scales = quantize_groups(torch.tensor([[0.7, -0.3, 0.02, 0.14]]), bits=4, group=2)
 lk.checks.expect_equal(codes.tolist(), [[7, -3, 1, 7]], name="codes")
 lk.checks.expect_close(scales, torch.tensor([[0.1, 0.02]]), rtol=1e-6, name="scales")
@@ -468,6 +484,7 @@ lk.checks.expect_close(scales, torch.tensor([[0.1, 0.3 / 7], [1.0, 2.0]]), rtol=
 print("Passed: a scale for each group of each row, by the largest absolute value.")
 
 # %% nbgrader={"grade": true, "grade_id": "groups_test_edges", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+# A group of zeros, the dtype, and a group that does not divide the inputs.
 codes, scales = quantize_groups(torch.tensor([[0.0, 0.0, 1.27, -0.64]]), bits=8, group=2)
 lk.checks.expect_equal(
     (codes.tolist(), float(scales[0, 0])), ([[0, 0, 127, -64]], 1.0), name="a group of zeros, in int8"
@@ -580,6 +597,7 @@ def smooth(X, W, alpha=0.5):
 
 
 # %% nbgrader={"grade": true, "grade_id": "smooth_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# The example of the docstring, then alpha = 3/4.
 A, B = smooth(torch.tensor([[100.0, 1.0]]), torch.tensor([[1.0, 1.0]]))
 lk.checks.expect_close(A, torch.tensor([[10.0, 1.0]]), rtol=1e-5, name="activations")
 lk.checks.expect_close(B, torch.tensor([[10.0, 1.0]]), rtol=1e-5, name="weights")
@@ -592,6 +610,7 @@ lk.checks.expect_close(B, W * s, rtol=1e-5, name="weights of three outputs, alph
 print("Passed: s for each input channel, with both powers.")
 
 # %% nbgrader={"grade": true, "grade_id": "smooth_test_zero", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+# A channel of zeros keeps s = 1.
 A, B = smooth(torch.tensor([[0.0, 3.0, 4.0]]), torch.tensor([[5.0, 0.0, 4.0]]))
 lk.checks.expect_close(
     A, torch.tensor([[0.0, 3.0, 4.0]]), rtol=1e-6, name="activations with channels of zeros in X or W"
@@ -600,6 +619,7 @@ lk.checks.expect_close(B, torch.tensor([[5.0, 0.0, 4.0]]), rtol=1e-6, name="weig
 print("Passed: a channel of zeros keeps s = 1.")
 
 # %% nbgrader={"grade": true, "grade_id": "smooth_test_inputs", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+# The inputs stay as they were.
 X, W = torch.tensor([[100.0, 1.0]]), torch.tensor([[1.0, 1.0]])
 A, B = smooth(X, W)
 lk.checks.expect_close(A, torch.tensor([[10.0, 1.0]]), rtol=1e-5, name="activations")
@@ -608,6 +628,7 @@ lk.checks.expect_close(W, torch.tensor([[1.0, 1.0]]), rtol=0, name="W after the 
 print("Passed: the inputs stay as they were.")
 
 # %% nbgrader={"grade": true, "grade_id": "smooth_test_product", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# The product stays, and at alpha = 1/2 the maxima are equal.
 generator = torch.Generator().manual_seed(605)
 X, W = torch.randn(50, 24, generator=generator), torch.randn(10, 24, generator=generator) * 0.1
 X[:, 3] *= 80.0
@@ -697,6 +718,7 @@ def unpack(packed):
 
 
 # %% nbgrader={"grade": true, "grade_id": "pack_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# Low half first, with their signs, there and back.
 lk.checks.expect_equal(pack(torch.tensor([1, -1, -8, 7], dtype=torch.int8)).tolist(), [0xF1, 0x78], name="packed bytes")
 lk.checks.expect_equal(
     unpack(torch.tensor([0xF1, 0x78], dtype=torch.uint8)).tolist(), [1, -1, -8, 7], name="unpacked codes"
@@ -708,6 +730,7 @@ lk.checks.expect_equal(
 print("Passed: low half first, with their signs.")
 
 # %% nbgrader={"grade": true, "grade_id": "pack_test_shapes", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+# Blocks of any shape, uint8 and int8.
 codes = torch.tensor([[[-8, 7], [0, -1]], [[3, -4], [5, -6]], [[1, 1], [2, 2]]], dtype=torch.int8)
 got = pack(codes.clone())
 assert got.dtype == torch.uint8 and unpack(got).dtype == torch.int8, (
@@ -719,6 +742,7 @@ lk.checks.expect_equal(
 print("Passed: blocks of any shape, uint8 and int8.")
 
 # %% nbgrader={"grade": true, "grade_id": "pack_test_bytes", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+# Four bytes unpacked.
 lk.checks.expect_equal(
     unpack(torch.tensor([0x00, 0xFF, 0x2F, 0xF7], dtype=torch.uint8)).tolist(),
     [0, 0, -1, -1, -1, 2, 7, -1],
@@ -783,6 +807,7 @@ def mxfp4(x):
 
 
 # %% nbgrader={"grade": true, "grade_id": "mxfp4_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# The example of the docstring, saturation, and a scale for each block.
 codes, scales = mxfp4(np.array([1.0] + [0.25] * 31))
 lk.checks.expect_equal(
     (codes[:3].tolist(), scales.tolist()), ([6, 2, 2], [125]), name="codes and scale of a small block"
@@ -800,6 +825,7 @@ lk.checks.expect_equal(
 print("Passed: a scale for each block, and what lies between 6 and 8 saturates.")
 
 # %% nbgrader={"grade": true, "grade_id": "mxfp4_test_edges", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+# Zeros, both sides of a power of two, and a block below the smallest scale.
 codes, scales = mxfp4(np.zeros(64))
 lk.checks.expect_equal((scales.tolist(), sorted(set(codes.tolist()))), ([0, 0], [0]), name="blocks of zeros")
 codes, scales = mxfp4(np.concatenate([np.full(32, 4.0), np.full(32, np.nextafter(4.0, 0))]))
@@ -809,6 +835,7 @@ lk.checks.expect_equal((scales.tolist(), int(codes[0])), ([0], 0), name="scales 
 print("Passed: zeros, both sides of a power of two, and a block below the smallest scale.")
 
 # %% nbgrader={"grade": true, "grade_id": "mxfp4_test_blocks", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# Very small and very large blocks.
 codes, scales = mxfp4(np.concatenate([np.full(32, 3.0 * 2.0**-40), np.full(32, 2.0**60)]))
 lk.checks.expect_equal(
     (codes[[0, 32]].tolist(), scales.tolist()), ([7, 6], [86, 185]), name="very small and very large blocks"
@@ -1131,6 +1158,7 @@ class Int8Cache(lm.KVCache):
 
 
 # %% nbgrader={"grade": true, "grade_id": "kv_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# A scale for each vector, and a vector of zeros.
 codes, scales = quantize_vectors(torch.tensor([[127.0, -64.0], [0.0, 0.0]]))
 lk.checks.expect_equal(
     (codes.tolist(), scales.tolist()), ([[127, -64], [0, 0]], [[1.0], [1.0]]), name="codes and scales"
@@ -1144,6 +1172,7 @@ assert (codes.dtype, scales.dtype) == (torch.int8, torch.float16), (
 print("Passed: a scale for each vector, and a vector of zeros.")
 
 # %% nbgrader={"grade": true, "grade_id": "kv_test_bytes", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+# Bytes of keys and values, scales included.
 lk.checks.expect_equal(int(cache_bytes(model.config, 1, 16)), 2048, name="bytes of one token in FP16")
 lk.checks.expect_equal(
     int(cache_bytes(model.config, 10, 8, 16)),
@@ -1242,6 +1271,7 @@ def restore_2_4(values, places):
 
 
 # %% nbgrader={"grade": true, "grade_id": "prune_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# Two of each four, by absolute value, in their order.
 for what, W, kept in [
     ("one four", [[1.0, -3.0, 0.5, 2.0]], ([[-3.0, 2.0]], [[1, 3]])),
     ("the larger one to the right", [[2.0, 0.5, 1.0, -3.0]], ([[2.0, -3.0]], [[0, 3]])),
@@ -1257,6 +1287,7 @@ for what, W, kept in [
 print("Passed: two of each four, by absolute value, in their order.")
 
 # %% nbgrader={"grade": true, "grade_id": "prune_test_equals", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+# Of equals, the ones further left.
 values, places = prune_2_4(torch.tensor([[1.0, 1.0, -1.0, 1.0, 0.0, 2.0, -2.0, 2.0]]))
 lk.checks.expect_equal(
     (values.tolist(), places.tolist()),
@@ -1395,6 +1426,7 @@ for out, inner, group, rows in [(48, 128, 64, 16), (21, 64, 32, 16)]:  # whole p
 print("Passed: both halves of a byte, two groups a row, with whole programs and with a last one that is not full.")
 
 # %% nbgrader={"grade": true, "grade_id": "w4a16_test_shapes", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# One group a row.
 packed, scales, x, expected = packed_layer(8, 32, 32, seed=9)
 y, trace = traced_w4a16(packed, scales, x, 8, 32, 32, rows=8)
 lk.checks.expect_close(y, expected, rtol=1e-4, atol=1e-3, name="y, one group a row")
@@ -1409,6 +1441,7 @@ for out, inner, group, rows in [(5, 64, 32, 4), (33, 96, 32, 16), (64, 256, 64, 
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "w4a16_test_bytes", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# The bytes that the kernel reads and writes.
 packed, scales, x, expected = packed_layer(40, 192, 64, seed=3)
 y, trace = traced_w4a16(packed, scales, x, 40, 192, 64, rows=16)
 lk.checks.expect_close(y, expected, rtol=1e-4, atol=1e-3, name="y")
@@ -1462,7 +1495,7 @@ else:
 # Not graded. Where there is a GPU, the next cell times your kernel at batch 1 against torch's FP16 product, at the size of a real layer. Elsewhere
 # it says why it does nothing.
 
-# %%
+# %% jupyter={"source_hidden": true}
 device = lk.detect()
 if device.kind != "cuda" or device.virtual:
     print(f"Skipped: this needs a CUDA GPU, and here is: {device.label}. Nothing was measured.")

@@ -42,8 +42,8 @@
 # stronger one each time you ask. Hints cost no marks. `lk.progress()` shows how far you are.
 #
 # Marks come from values, counted messages and counted bytes, never from a clock: all ranks share your few cores, so their time says
-# nothing about a cluster. Where the lab shows seconds, a *virtual clock* computed them from stated links. The source of cells that only
-# draw or help is folded. Click on the three dots to see it.
+# nothing about a cluster. Where the lab shows seconds, a *virtual clock* computed them from stated links. Long checks and cells that
+# only draw or help are folded. Click on the three dots in a cell to read it.
 
 # %% tags=["install"] jupyter={"source_hidden": true}
 from importlib.util import find_spec
@@ -51,7 +51,7 @@ from importlib.util import find_spec
 if find_spec("mlsys_labkit") is None:  # opened on Colab, which brings torch and the rest
     get_ipython().run_line_magic("pip", "install -q mlsys-labkit")
 
-# %% nbgrader={"grade": false, "grade_id": "lab07_imports", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "lab07_imports", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # %load_ext mlsys_labkit
 import math
 
@@ -111,8 +111,17 @@ def is_close(actual, value, **tolerance):
 #
 # `ranks.run(function, p, args=...)` runs a function on p ranks. The function is plain `torch.distributed`, the code that runs on a
 # cluster, unchanged. `ranks.each` gives each rank its own argument. All ranks live in this notebook's process and take turns, so every
-# run gives the same result, and every message is recorded.
-#
+# run gives the same result, and every message is recorded. Run the next cell, then change the number of ranks.
+
+
+# %%
+def who():
+    return dist.get_rank()
+
+
+print(ranks.run(who, 4).values)  # what each rank returned
+
+# %% [markdown]
 # ### Task 1 · A first message
 # *2 points · 4 minutes · ●○○○*
 #

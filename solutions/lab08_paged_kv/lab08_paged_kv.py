@@ -40,7 +40,8 @@
 # Each task goes the same way: **predict** (your guess is not graded), **write**, **check**, then **look**. Marks come from right answers, counted
 # bytes and rules that must hold at every step, never from a clock. Tasks use the results of earlier tasks, so keep their order.
 # `lk.hint("pool")` in a new cell gives a hint, and a stronger one each time you ask. Hints cost no marks.
-# `lk.progress()` in a new cell shows how far you are. Cells with helper and plotting code are folded: click the bar to their left to open one.
+# `lk.progress()` shows how far you are. Long checks, helpers and the code of
+# pictures are folded: click the three dots in a cell to read it.
 
 # %% jupyter={"source_hidden": true} tags=["install"]
 from importlib.util import find_spec
@@ -48,7 +49,7 @@ from importlib.util import find_spec
 if find_spec("mlsys_labkit") is None:  # opened on Colab, which brings torch and the rest
     get_ipython().run_line_magic("pip", "install -q mlsys-labkit")
 
-# %% nbgrader={"grade": false, "grade_id": "lab08_imports", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "lab08_imports", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # %load_ext mlsys_labkit
 import collections
 import contextlib

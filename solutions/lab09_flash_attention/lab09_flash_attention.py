@@ -36,10 +36,10 @@
 # [chapter 5, *Roofline*](../../course/chapters/05_roofline.md), which counts attention's bytes, and
 # [chapter 2, *From neurons to transformers*](../../course/chapters/02_transformers.md), which says what attention is for.
 #
-# Each task goes the same way: **predict** (your guess is not graded, committing to it is what teaches), **write**, **check**, then **look**.
+# Each task goes the same way: **predict** (not graded: committing to a guess is what teaches), **write**, **check**, then **look**.
 # Marks come from right answers and from counted bytes, never from a clock. Stuck? `lk.hint("attention")` in a new cell gives a nudge, and a
-# stronger one each time you ask. Hints cost no marks. `lk.progress()` in a new cell shows how far you are. Cells with helper and plotting code are
-# folded: click the bar to their left to open one.
+# stronger one each time you ask. Hints cost no marks. `lk.progress()` shows how far you are. Long checks, helpers and the code of
+# pictures are folded: click the three dots in a cell to read it.
 
 # %% jupyter={"source_hidden": true} tags=["install"]
 from importlib.util import find_spec
@@ -47,7 +47,7 @@ from importlib.util import find_spec
 if find_spec("mlsys_labkit") is None:  # opened on Colab, which brings torch and the rest
     get_ipython().run_line_magic("pip", "install -q mlsys-labkit")
 
-# %% nbgrader={"grade": false, "grade_id": "lab09_imports", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "lab09_imports", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # %load_ext mlsys_labkit
 import math
 
@@ -1472,7 +1472,7 @@ with lk.picture("A real language model reads with your kernel."):
 # Not graded. Where there is a GPU, the next cell times `flash_causal` and the chain against `scaled_dot_product_attention`, which calls FlashAttention. Elsewhere it says why it does
 # nothing.
 
-# %%
+# %% jupyter={"source_hidden": true}
 device = lk.detect()
 if device.kind != "cuda" or device.virtual:
     print(f"Skipped: this needs a CUDA GPU, and here is: {device.label}. Nothing was measured.")
