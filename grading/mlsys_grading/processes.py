@@ -128,7 +128,7 @@ def birth(pid: int) -> int:
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError, PermissionError):  # too many open files, say, is no end of it
         return 0
     return 0 if fields[0] in "ZX" else int(fields[19])
 

@@ -1,4 +1,8 @@
-"""Thread of the Hub that looks at servers again and again; what it looks for, a subclass says."""
+"""Thread of the Hub that looks at servers again and again; what it looks for, a subclass says.
+
+An error while it looks at one server leaves out this server until the next turn, and no other; the Hub logs it. A
+thread that has ended all the same is replaced when the next server starts.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +35,7 @@ class ServerWatcher(Generic[_Server]):
 
     def __init__(self) -> None:
         self._servers: dict[int, _Server] = {}
+        self._failing: set[int] = set()
         self._lock = threading.RLock()
         self._thread: threading.Thread | None = None
 
@@ -38,16 +43,23 @@ class ServerWatcher(Generic[_Server]):
         """Stop watching the server ``pid``."""
         with self._lock:
             self._servers.pop(pid, None)
+            self._failing.discard(pid)
 
     def look(self) -> None:
         """Look at each server once, and forget those that have ended."""
         with self._lock:
             servers = list(self._servers.values())
         for server in servers:
-            if birth(server.pid) == server.born:
-                self.look_at(server)
-            else:
-                self.remove(server.pid)
+            try:
+                if birth(server.pid) == server.born:
+                    self.look_at(server)
+                    self._failing.discard(server.pid)
+                else:
+                    self.remove(server.pid)
+            except Exception:
+                if server.pid not in self._failing:  # once, not in each turn
+                    self._failing.add(server.pid)
+                    app_log.exception("cannot enforce the limits of server %d", server.pid)
 
     def look_at(self, server: _Server) -> None:
         raise NotImplementedError
@@ -58,7 +70,7 @@ class ServerWatcher(Generic[_Server]):
     def _watch(self, server: _Server) -> None:
         with self._lock:
             self._servers[server.pid] = server
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name=f"labkit-{type(self).__name__}", daemon=True)
                 self._thread.start()
 
@@ -68,8 +80,5 @@ class ServerWatcher(Generic[_Server]):
                 if not self._servers:
                     self._thread = None
                     return
-            try:
-                self.look()
-            except Exception:
-                app_log.exception("cannot enforce the limits of servers")
+            self.look()
             time.sleep(self.seconds())

@@ -84,7 +84,7 @@ def _bound_memory(server: _Server, pids: Sequence[int], main: list[int]) -> None
     held = {pid: _share_bytes(pid) for pid in pids}
     if (total := sum(held.values())) <= server.memory_bytes:
         return  # the first count was too high: it had shared pages once per process
-    kernels = {child: watch.tree(child) for pid in main for child in _children(pid) if child not in main}
+    kernels = {child: watch.tree(child) for pid in main for child in watch.children(pid) if child not in main}
     largest = max(kernels, key=lambda root: sum(held.get(pid, 0) for pid in kernels[root]), default=server.pid)
     used, limit = total / 2**30, server.memory_bytes / 2**30
     line = "server %d held %.2f GiB, more than its limit of %.2f: ended its largest kernel, process %d"
@@ -99,9 +99,9 @@ def _main_processes(pid: int) -> list[int]:
     """Return the processes from ``pid`` to the server itself; other children of these are orphans, adopted by them."""
     chain = [pid]
     while not _is_server(chain[-1]):
-        if not (children := _children(chain[-1])):
+        if not (below := watch.children(chain[-1])):
             return [pid]
-        chain.append(min(children, key=birth))
+        chain.append(min(below, key=birth))
     return chain
 
 
@@ -110,12 +110,6 @@ def _is_server(pid: int) -> bool:
         words = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
         return any(os.path.basename(word).startswith(_SERVER_PROGRAMS) for word in words[:4])
     return False
-
-
-def _children(pid: int) -> list[int]:
-    with suppress(psutil.NoSuchProcess):
-        return [child.pid for child in psutil.Process(pid).children()]
-    return []
 
 
 def _offer(server: _Server, kernels: set[int]) -> None:

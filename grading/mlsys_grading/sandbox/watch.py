@@ -36,9 +36,16 @@ def tree(root: int) -> list[int]:
     while waiting:
         pid = waiting.pop()
         found.append(pid)
-        for place in _threads(pid):
-            with suppress(OSError):  # it has ended
-                waiting += map(int, Path(f"{place}/children").read_text().split())
+        waiting += children(pid)
+    return found
+
+
+def children(pid: int) -> list[int]:
+    """Return the processes that the threads of ``pid`` have started; none if it has ended."""
+    found: list[int] = []
+    for place in _threads(pid):
+        with suppress(OSError):  # it has ended
+            found += map(int, Path(f"{place}/children").read_text().split())
     return found
 
 
