@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import stat
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from jupyterhub import orm
 from tornado.web import HTTPError
 from traitlets.config import Config
 
+from mlsys_grading.hub import signup
 from mlsys_grading.hub.login import configure_login
 from mlsys_grading.hub.settings import CourseTable, HubSettings, LoginTable, read_settings
 from mlsys_grading.hub.signup import ClassAuthenticator
@@ -63,6 +66,52 @@ def test_class_list_signs_up_once(tmp_path: Path) -> None:
     assert not _may_log_in(authenticator, "ada", "another-password")
     assert not authenticator.create_user("mallory", "difference-engine")
     assert not _may_log_in(authenticator, "mallory", "difference-engine")
+
+
+def test_passwords_are_hashed_beside_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    authenticator, _ = _authenticator(tmp_path)
+    authenticator.create_user("ada", "difference-engine")
+    begun, may_end, hash_ = threading.Event(), threading.Event(), signup._hash
+
+    def waiting(password: str, salt: bytes = b"") -> bytes:
+        begun.set()
+        assert may_end.wait(60), "the event loop waits for the hash"
+        return hash_(password, salt)
+
+    async def log_in() -> str | None:
+        told = asyncio.create_task(
+            authenticator.authenticate(None, {"username": "ada", "password": "difference-engine"})
+        )
+        while not begun.is_set():
+            await asyncio.sleep(0.01)
+        may_end.set()
+        return await told
+
+    monkeypatch.setattr(signup, "_hash", waiting)
+    assert run(log_in()) == "ada"
+
+
+def test_requests_at_once_try_no_more_passwords_than_one_after_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authenticator, _ = _authenticator(tmp_path)
+    authenticator.create_user("ada", "difference-engine")
+    tried = []
+    monkeypatch.setattr(signup, "_hash", lambda password, salt=b"": tried.append(password) or b"")
+
+    async def flood() -> list[str | None]:
+        words = [{"username": "ada", "password": f"guess-{number}"} for number in range(30)]
+        return await asyncio.gather(*(authenticator.authenticate(None, each) for each in words))
+
+    assert run(flood()) == [None] * 30
+    assert len(tried) == 10
+
+
+def test_long_password_logs_in(tmp_path: Path) -> None:
+    authenticator, _ = _authenticator(tmp_path)
+    authenticator.create_user("ada", 40 * "long")
+    assert _may_log_in(authenticator, "ada", 40 * "long")
+    assert not _may_log_in(authenticator, "ada", 10 * "long")
 
 
 @pytest.mark.parametrize("password", ["short", "password1"])
