@@ -152,12 +152,17 @@ def test_a_server_that_never_started_keeps_its_device_for_as_long_as_a_start_tak
     machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hub = machine.hub(tmp_path)
-    now = module.time.time()
+    now, clock = module.time.monotonic(), module.time.time()
     hub.lease("ada", "gpu")
-    monkeypatch.setattr(module.time, "time", lambda: now + 599)
+    for days in (2, -2):
+        monkeypatch.setattr(module.time, "time", lambda days=days: clock + days * 86400)
+        assert len(hub.held()) == 1, "somebody has set the clock"
+    monkeypatch.setattr(module.time, "monotonic", lambda: now + 599)
     assert len(hub.held()) == 1
-    monkeypatch.setattr(module.time, "time", lambda: now + 601)
+    monkeypatch.setattr(module.time, "monotonic", lambda: now + 601)
     assert hub.held() == {}
+    monkeypatch.setattr(module.time, "monotonic", lambda: 10.0)
+    assert hub.held() == {}, "the machine has started anew"
 
 
 @pytest.mark.parametrize(

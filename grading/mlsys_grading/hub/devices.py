@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from mlsys_grading import files, processes
@@ -28,7 +28,8 @@ class Lease:
 
     Attributes:
         owner: the person, or the person and the name of one of several servers.
-        since: seconds since the epoch.
+        since: seconds since the epoch, for messages.
+        asked: seconds since the machine started, which do not change when somebody sets the clock.
         idle_bytes: bytes in use on the device before the lease.
         pid, born: the server's process and its ``processes.birth``; 0 before there is one.
         ended: the server has gone; the lease remains for as long as its remains are on the device.
@@ -40,6 +41,7 @@ class Lease:
     pid: int = 0
     born: int = 0
     ended: bool = False
+    asked: float = field(default_factory=time.monotonic)
 
     @property
     def is_alive(self) -> bool:
@@ -47,7 +49,7 @@ class Lease:
         if self.ended:
             return False
         if not self.pid:
-            return time.time() - self.since < _START_SECONDS
+            return 0 <= time.monotonic() - self.asked < _START_SECONDS
         return self.born > 0 and processes.birth(self.pid) == self.born
 
 
@@ -91,7 +93,7 @@ class Devices:
         with self._leases() as leases:
             present = [device for device in self._list() if kind_of(device) == kind] if kind else []
             if (mine := _of(owner, leases)) and any(device.uuid == mine for device in present):
-                leases[mine] = replace(leases[mine], pid=0, born=0, since=time.time())  # a new server
+                leases[mine] = Lease(owner, time.time(), leases[mine].idle_bytes)  # of a new server
             else:
                 _end(owner, leases)
                 mine = ""
