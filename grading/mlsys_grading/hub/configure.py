@@ -24,6 +24,7 @@ from mlsys_grading.hub.sockets import Sockets, url
 from mlsys_grading.hub.spawner import server_command
 from mlsys_grading.hub.visitors import limit_visitors
 from mlsys_labkit._frontends.safe_headers import SafeHeaders
+from mlsys_labkit._frontends.steady_clock import keep_timers
 from mlsys_labkit.errors import LabkitError
 
 _COOKIE_SECONDS = 12 * 3600  # of the token in the cookie of a server or of the course; the Hub then gives a new one
@@ -34,6 +35,7 @@ def configure(c: Any, settings: HubSettings) -> None:
 
     Raises LabkitError, one line, if this machine cannot run the Hub that they describe.
     """
+    keep_timers()  # of the checks of the proxy and of servers
     state = _prepare_state(settings)
     claim(state)
     for finding in checks.ports(settings):
