@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import pwd
 import shutil
 import subprocess
 from collections.abc import Callable
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 
 import pytest
 from nbgrader.coursedir import CourseDirectory
 from traitlets.config import Config
 
+from mlsys_grading.hub import collect as module
 from mlsys_grading.hub.collect import Collect
 
 LAB = "lab01"
@@ -63,6 +66,23 @@ def test_ordinary_folders_are_collected(tmp_path: Path, collect: Collect) -> Non
     (figures / "figure.txt").write_text("bytes")
     collect.start()
     assert (collected(tmp_path) / "a/b/c/figure.txt").read_text() == "bytes"
+
+
+def test_a_submission_from_the_future_is_collected_and_reported(
+    tmp_path: Path, collect: Collect, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Set the clock back by two days after a submission."""
+
+    class Earlier(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:
+            return datetime.now(tz) - timedelta(days=2)
+
+    monkeypatch.setattr(module, "datetime", Earlier)
+    monkeypatch.setattr(collect, "log", logging.getLogger("collect"))
+    collect.start()
+    assert (collected(tmp_path) / f"{LAB}.ipynb").read_text() == "{}"
+    assert [line for line in caplog.messages if "which is yet to come" in line]
 
 
 @pytest.mark.parametrize("has_older", [True, False])

@@ -107,6 +107,8 @@ class Collect(ExchangeCollect):  # type: ignore[misc]
         if not timedelta() <= received - time <= _COPYING:
             self.log.warning("%r came at %s, not at the time in its name", folder.name, received)
             time = received
+        if received > datetime.now(UTC).replace(tzinfo=None) + _COPYING:
+            self.log.warning("%r came at %s, which is yet to come: a clock was wrong", folder.name, received)
         self._received[str(folder)], self._changed[str(folder)] = time, changed
         return {"username": student, "filename": folder.name, "timestamp": time, "is_whole": is_whole}
 
