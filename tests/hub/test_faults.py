@@ -1,4 +1,4 @@
-"""A full disk: nothing that was saved or handed in is lost."""
+"""A full disk loses nothing that was saved or handed in. A Hub that is killed leaves no server without an owner."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import requests
 
 from mlsys_grading.hub.command import _make_sources
-from tests.hub.hub_process import PATIENCE_SECONDS, ROOT, Hub, needs_hub
+from tests.hub.hub_process import PATIENCE_SECONDS, ROOT, Hub, needs_hub, until
 
 pytestmark = [needs_hub, pytest.mark.xdist_group("own-hub"), pytest.mark.timeout(900)]
 
@@ -70,6 +71,24 @@ def test_a_full_disk_ends_no_notebook_and_loses_no_submission(small_disk: Path) 
         assert whole.count(True) == 2
         # The mark by which a submission that broke off is known when it is collected.
         assert whole == [_has_content(folder / "submission_secret.txt") for folder in inbox.iterdir()]
+
+
+def test_hub_killed_during_a_start_finds_the_server_again(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with Hub(tmp_path_factory.mktemp("killed")) as hub, ThreadPoolExecutor(1) as pool:
+        ada = hub.log_in("ada")
+        pool.submit(ada.session.get, f"{hub.url}/hub/spawn/ada", timeout=PATIENCE_SECONDS)
+        (started,) = until("ada's process", lambda: _servers_of(hub, "ada"))
+        hub.kill()
+        hub.start()
+        ada = hub.log_in("ada")
+        until("the server is ready", lambda: ada.server.get("ready"))
+        ada.start_server()
+        assert ada.run("print(6 * 7)").strip() == "42"
+        assert _servers_of(hub, "ada") == [started]
+
+
+def _servers_of(hub: Hub, name: str) -> list[int]:
+    return [each.pid for each in hub.servers() if each.environ()["HOME"].endswith(f"/homes/{name}")]
 
 
 def _is_whole(notebook: Path) -> bool:

@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("jupyterhub")
 
+from mlsys_grading.hub import spawner as spawner_module
 from mlsys_grading.hub.spawner import LabSpawner
 from tests.hub import run
 
@@ -39,3 +40,34 @@ def test_the_hub_is_told_of_a_server_that_it_has_not_stopped_itself(pid_now: int
 
     run(stopped_meanwhile())
     assert bool(polled) is told
+
+
+@pytest.mark.parametrize(("seconds", "most"), [(60.0, 2), (0.0, 7)], ids=["in turns", "a turn ends by itself"])
+def test_servers_start_in_turns(monkeypatch: pytest.MonkeyPatch, seconds: float, most: int) -> None:
+    """Start seven servers of which none answers before all that may begin have begun."""
+    monkeypatch.setattr(spawner_module, "_turns", asyncio.Semaphore(2))
+    monkeypatch.setattr(spawner_module, "_TURN_SECONDS", seconds)
+    at_once: list[int] = []
+
+    class Waiting(LabSpawner):
+        profile = "cpu"
+        begun = 0
+
+        async def _start_now(self) -> str:
+            Waiting.begun += 1
+            for _ in range(50):
+                await asyncio.sleep(0)
+            at_once.append(Waiting.begun)
+            Waiting.begun -= 1
+            return "address"
+
+    async def start_all() -> list[str]:
+        spawners = [Waiting.__new__(Waiting) for _ in range(7)]
+        starts = [asyncio.ensure_future(each.start()) for each in spawners]
+        await asyncio.sleep(0)
+        told = [event["message"] async for event in spawners[-1].progress()]
+        assert told == ["Many servers are being started. Yours is in the queue."]
+        return await asyncio.gather(*starts)
+
+    assert run(start_all()) == ["address"] * 7
+    assert max(at_once) == most

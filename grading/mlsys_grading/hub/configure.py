@@ -89,7 +89,8 @@ def _configure_servers(c: Any, settings: HubSettings) -> None:
     c.Spawner.env_keep = ["PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "VIRTUAL_ENV"]
     c.Spawner.default_url = "/lab"
     c.Spawner.notebook_dir = "~"
-    c.Spawner.start_timeout = c.Spawner.http_timeout = 120  # seconds, for a class that logs in at once
+    c.Spawner.http_timeout = 120  # seconds until a server answers
+    c.Spawner.start_timeout = 1800  # and those in the queue of a class that logs in at once
     c.Spawner.environment = {
         "JUPYTER_CONFIG_PATH": str(settings.singleuser),
         "JUPYTER_PREFER_ENV_PATH": "1",

@@ -7,9 +7,11 @@ import contextlib
 import os
 import signal
 import sys
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from jupyterhub.spawner import LocalProcessSpawner, SpawnException
 from jupyterhub.utils import url_path_join, wait_for_http_server
@@ -26,9 +28,13 @@ from mlsys_grading.hub.monitoring.starts import measured
 from mlsys_grading.hub.quota import HomeWatcher
 from mlsys_grading.hub.settings import HubSettings, ServerProfile
 from mlsys_grading.hub.sockets import Sockets, url
+from mlsys_labkit._base.limits import usable_cores
 from mlsys_labkit.errors import LabkitError
 
 _homes = HomeWatcher()
+# Starts at the same time. Each needs a core for some seconds: more at once would make all of them late, not one sooner.
+_turns = asyncio.Semaphore(max(2, round(usable_cores())))
+_TURN_SECONDS = 30.0  # a server that never answers, by its person's own settings, does not hold up others
 _LOG_BYTES = 2000  # of the end of a log, which the page for a failed start may show
 
 
@@ -89,6 +95,20 @@ def last_line(log: Path) -> str:
     return lines[-1] if lines else ""
 
 
+@contextlib.asynccontextmanager
+async def _turn() -> AsyncIterator[None]:
+    """Wait for a turn to start a server; it lasts to the end of the block, or _TURN_SECONDS if that is sooner."""
+    await _turns.acquire()
+    turn = contextlib.ExitStack()
+    turn.callback(_turns.release)
+    timer = asyncio.get_running_loop().call_later(_TURN_SECONDS, turn.close)
+    try:
+        yield
+    finally:
+        timer.cancel()
+        turn.close()
+
+
 class LabSpawner(LocalProcessSpawner):  # type: ignore[misc]
     """Spawner of jupyterhub-singleuser as a person of the Hub, within the limits of a profile."""
 
@@ -115,6 +135,15 @@ class LabSpawner(LocalProcessSpawner):  # type: ignore[misc]
 
     @measured
     async def start(self) -> str:
+        async with _turn():
+            return await self._start_now()
+
+    async def progress(self) -> AsyncIterator[dict[str, Any]]:
+        """Tell the person, on the page that waits for the server, why nothing happens yet."""
+        if _turns.locked():
+            yield {"progress": 0, "message": "Many servers are being started. Yours is in the queue."}
+
+    async def _start_now(self) -> str:
         devices = Devices(self.settings.state)
         try:
             profile = self._chosen()
@@ -131,6 +160,7 @@ class LabSpawner(LocalProcessSpawner):  # type: ignore[misc]
             raise
 
     async def _start(self, entry: Entry, profile: ServerProfile) -> str:
+        address = url(Path(entry.socket))
         ours, theirs = os.pipe()
         with open(theirs, "wb") as pipe:
             try:
@@ -144,15 +174,22 @@ class LabSpawner(LocalProcessSpawner):  # type: ignore[misc]
             self.born = processes.birth(self.pid)
             self._confine(profile)
             Devices(self.settings.state).started(self.user.name, self.pid)
+            self._remember(address)
             pipe.write(entry.to_json())  # the process waits for this before it begins
         self._notify_when_it_ends()
-        address = url(Path(entry.socket))
         await self._until_it_answers(url_path_join(address, self.server.base_url, "api"))
         return address
 
+    def _remember(self, address: str) -> None:
+        """Write the process into the database, for the Hub that follows if this one is killed during the start."""
+        spawner = self.user.spawners[self.name]  # this spawner, or the ProfileSpawner around it
+        spawner.server.proto, spawner.server.ip, spawner.server.port = "http+unix", urlsplit(address).netloc, 80
+        spawner.orm_spawner.state = spawner.get_state()
+        self.user.db.commit()
+
     async def _until_it_answers(self, address: str) -> None:
         """Wait for the server's first answer. Raises LabkitError, with the end of its log, if it ends before that."""
-        answer = asyncio.ensure_future(wait_for_http_server(address, self.start_timeout))
+        answer = asyncio.ensure_future(wait_for_http_server(address, self.http_timeout))
         try:
             while not (await asyncio.wait({answer}, timeout=0.2))[0]:
                 if processes.birth(self.pid) != self.born:
