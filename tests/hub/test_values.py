@@ -25,7 +25,7 @@ from kubespawner import KubeSpawner
 
 from tests.hub import run
 from tests.hub.chart_keys import CHART, misfits, version
-from tests.hub.cluster import COURSE, HUB, VALUES, unknown_keys
+from tests.hub.cluster import COURSE, HUB, VALUES, kubespawner_config, spawner, unknown_keys
 
 
 def test_the_chart_knows_every_key():
@@ -56,78 +56,22 @@ def test_misfits_finds_mistakes(path, key, value):
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Pods. The chart's translation of its keys to KubeSpawner's, then KubeSpawner itself, with no cluster to ask.
+# Pods, as KubeSpawner builds them, with no cluster to ask.
 @pytest.fixture(autouse=True)
 def _no_cluster(monkeypatch):
     monkeypatch.setattr("kubespawner.spawner.load_config", lambda **_: None)
 
 
-TRAITS = {
-    "cmd": "cmd",
-    "defaultUrl": "default_url",
-    "startTimeout": "start_timeout",
-    "allowPrivilegeEscalation": "allow_privilege_escalation",
-    "fsGid": "fs_gid",
-    "cpu.limit": "cpu_limit",
-    "cpu.guarantee": "cpu_guarantee",
-    "memory.limit": "mem_limit",
-    "memory.guarantee": "mem_guarantee",
-    "extraEnv": "environment",
-    "profileList": "profile_list",
-    "storage.capacity": "storage_capacity",
-}
-
-
-def kubespawner_config(values: dict[str, Any]) -> Config:
-    """Translate `values` for KubeSpawner, as the chart's jupyterhub_config.py does."""
-    single = copy.deepcopy(values["singleuser"])
-    config = Config()
-    for key, trait in TRAITS.items():
-        value: Any = single
-        for name in key.split("."):
-            value = value[name]
-        config.KubeSpawner[trait] = value
-    config.KubeSpawner.image = f"{single['image']['name']}:{single['image']['tag']}"
-    home = {"name": "volume-{user_server}", "persistentVolumeClaim": {"claimName": "claim-{user_server}"}}
-    config.KubeSpawner.volumes = {"home": home, **single["storage"]["extraVolumes"]}
-    config.KubeSpawner.volume_mounts = {
-        "home": {"name": home["name"], "mountPath": single["storage"]["homeMountPath"]},
-        **single["storage"]["extraVolumeMounts"],
-    }
-    for _, code in sorted(values["hub"]["extraConfig"].items()):
-        exec(compile(code, "<values.yaml>", "exec"), {"c": config})
-    return config
-
-
 def pod(slug: str, name: str = "ada", values: Any = VALUES, others: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return the pod, as JSON, that KubeSpawner builds for `name` and a profile, on a Hub that also has `others`."""
-    user = SimpleNamespace(id=1, name=name, escaped_name=name, url=f"/user/{name}", server=None, settings={})
-    db = SimpleNamespace(query=lambda column: [(other,) for other in (name, *others)])
-    hub = SimpleNamespace(
-        public_host="",
-        url="http://hub",
-        base_url="/hub/",
-        api_url="http://hub/api",
-        server=SimpleNamespace(base_url="/"),
-    )
 
     async def ask() -> Any:
-        spawner = KubeSpawner(
-            hub=hub,
-            user=user,
-            config=kubespawner_config(values),
-            _mock=True,
-            api_token="t",
-            oauth_client_id="o",
-            namespace="mlsys",
-            db=db,
-        )
-        spawner.user_options = {"profile": slug}
-        await spawner.load_user_options()
         from kubernetes_asyncio.client import ApiClient
 
+        made = spawner(slug, name, kubespawner_config(values), others)
+        await made.load_user_options()
         async with ApiClient() as api:
-            return api.sanitize_for_serialization(await spawner.get_pod_manifest())
+            return api.sanitize_for_serialization(await made.get_pod_manifest())
 
     return run(ask())
 
