@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mlsys_labkit._frontends.figures import PLOTLY_MIME, bundle
 from mlsys_labkit.roofline import Roofline
 from mlsys_labkit.work import Work
 
@@ -57,7 +58,11 @@ FIGURES: dict[str, Callable[[], Any]] = {"lab06": batch_one, "lab08": decode, "c
 
 
 def page_of(chart: Any) -> str:
-    return f"<!doctype html><body style='margin:0'>{chart.to_html(include_plotlyjs=True, full_html=False)}</body>"
+    """Return a page with the figure as ``lk.show`` displays it."""
+    from plotly.graph_objects import Figure
+
+    shown = Figure(bundle(chart)[PLOTLY_MIME], skip_invalid=True)
+    return f"<!doctype html><body style='margin:0'>{shown.to_html(include_plotlyjs=True, full_html=False)}</body>"
 
 
 def crossed(page: Any) -> list[str]:
