@@ -13,8 +13,8 @@
 # %% [markdown]
 # # Lab 02 · Subspaces and PCA
 #
-# A model turns pictures and words into points in a space of hundreds of dimensions, and a few directions among them say
-# nearly everything. This lab finds those directions in four ways, and it is the *bytes* that tell the four apart.
+# A model turns pictures and words into points in a space of hundreds of dimensions, and far fewer directions hold most of their
+# variance. This lab finds those directions in four ways, which differ in the *bytes* that they move.
 #
 # **You will be able to**
 #
@@ -573,7 +573,7 @@ lk.checks.expect_close(along, expected, rtol=1e-9, name="variance along two dire
 #
 # $$\operatorname{Tr}(Q^\top \Sigma\, Q) = \sum_j \lambda_j s_j \;\le\; \lambda_1 + \dots + \lambda_k ,$$
 #
-# a budget of $k$ spent on the dearest first. Equality for $Q = [v_1 \dots v_k]$: the top eigenvectors are optimal, and what
+# because the shares, $k$ in all and at most 1 each, do best on the largest $\lambda_j$. Equality for $Q = [v_1 \dots v_k]$: the top eigenvectors are optimal, and what
 # is lost is the tail $\lambda_{k+1} + \dots + \lambda_d$. That is the whole theorem.
 
 # %% [markdown]
@@ -1878,9 +1878,9 @@ with lk.picture(
 
 # %% [markdown]
 # Two lessons stand side by side here. $\Delta W$ has low rank, which is why LoRA may train two thin factors instead of a whole
-# matrix. And $W$ itself has **not**: rank 16 drops most of its energy and hardly any of its accuracy, for inputs only ever use
-# a few of its directions. The norm of an error is a bound, not a verdict. A later lab
-# sets low rank against quantization and pruning at equal bytes.
+# matrix. And $W$ itself has **not**: rank 16 drops most of its energy and hardly any of its accuracy, because the inputs use
+# only a few of its directions. The norm of the error bounds the damage and does not measure it. Lab 06
+# compares low rank with quantization and pruning at equal bytes.
 #
 # ## On your GPU
 #
@@ -1923,11 +1923,11 @@ lk.progress()
 # - A projection is two thin products. The matrix $P$ exists on paper only.
 # - Kept variance plus lost variance is constant; the best subspace is the top eigenvectors, and the error is the tail. Exactly.
 # - Squaring a matrix spends half of your digits. SVD does not square.
-# - Count passes before you count operations: one vector a pass starves the machine, a block feeds it.
+# - Count passes before you count operations: with one vector per pass the machine waits for memory, with a block it computes.
 # - Count, mean and scatter are all that a stream needs to be remembered by.
-# - A cosine in a subspace comes with a share, or it is worth nothing.
+# - Report a cosine in a subspace together with its share. If the share is small, the cosine means nothing.
 #
 # ## Next
 #
-# Chapter 3, *Geometry: subspaces and PCA*, has the proofs at leisure. After it come the kernels: the same bytes, moved by
+# Chapter 3, *Geometry: subspaces and PCA*, has the proofs. Lab 03 begins with kernels: the same bytes, moved by
 # thousands of threads at once.

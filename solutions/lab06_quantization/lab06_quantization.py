@@ -13,8 +13,8 @@
 # %% [markdown]
 # # Lab 06 · Quantization
 #
-# A language model that writes one token reads every weight once and does two operations with each. The bytes are the
-# time. So the cheapest speed-up there is costs no new hardware: store the same numbers in fewer bits. This lab does it, from
+# A language model that writes one token reads every weight once and does two operations with each, so the bytes
+# decide the time. The cheapest speed-up needs no new hardware: store the same numbers in fewer bits. This lab does it, from
 # the single bit up to a kernel that multiplies by four-bit weights, and after every step asks a real language model whether
 # it noticed.
 #
@@ -80,7 +80,7 @@ number = FORMATS["fp4_e2m1"].values()[int(bits, 2)]
 print(f"{bits} means {number:g}: " + ("found it" if number == -1.5 else "not yet"))
 
 # %% [markdown]
-# ## The model that will tell
+# ## The model that measures the damage
 #
 # `lm.load()` gives a real language model, small enough for any machine: a decoder in the shape of today's large ones (RMSNorm,
 # rotary positions, grouped-query attention, SwiGLU), trained on the text of Python's standard library. It writes text
@@ -424,7 +424,7 @@ lk.checks.expect_equal(
 print("Passed: a tensor of zeros, and zeros that stay zeros.")
 
 # %% [markdown]
-# ### Task 4 · One scale for whom?
+# ### Task 4 · How many weights share a scale?
 # *10 points · 18 minutes · ●●○○*
 #
 # One scale for a matrix lets its largest weight decide the step of all the others. A scale for each row (output channel) confines
@@ -767,7 +767,7 @@ lk.checks.expect_equal(pack(unpack(every.clone())).tolist(), list(range(256)), n
 #
 # $$\text{scale} = 2^{\lfloor \log_2 \max |x| \rfloor - 2},$$
 #
-# for 2 is the exponent of E2M1's largest number, $6 = 1.5 \cdot 2^2$. **NVFP4** takes blocks of 16 and an E4M3 scale, finer and dearer: 4.5
+# for 2 is the exponent of E2M1's largest number, $6 = 1.5 \cdot 2^2$. **NVFP4** takes blocks of 16 and an E4M3 scale, which is finer and takes more bits: 4.5
 # instead of 4.25 bits a number.
 
 # %% [markdown]
@@ -880,7 +880,7 @@ with lk.picture("Four bits, four ways. The scale's own format matters as much as
 # - outliers can be moved from activations to weights without changing their product;
 # - two codes share a byte, and MXFP4 takes its scale from the exponent of a block's largest number.
 #
-# ## Part 5 · Rounding with a conscience
+# ## Part 5 · Rounding that pays for its errors
 #
 # Round-to-nearest treats each weight as if it were alone. But what counts is the layer's *output*, $\lVert X W^\top - X \hat W^\top \rVert$, and
 # there errors can cancel: an error made in one column can be paid back by shifting the columns not yet rounded. How much each must shift is
