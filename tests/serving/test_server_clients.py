@@ -197,7 +197,7 @@ def test_clients_leaving_at_random_free_every_block(seed: int) -> None:
         eventually(lambda: running.metric("requests_running") + running.metric("requests_waiting") == 0)
         assert running.metric("cache_blocks_used") == 0
         ended = {reason: running.metric(f'requests_ended_total{{reason="{reason}"}}') for reason in ("length", "abort")}
-        assert min(ended.values()) > 5  # some of both
+        assert min(ended.values()) > 0  # some of both
 
 
 def test_oversized_body_is_refused(tiny: Running) -> None:
