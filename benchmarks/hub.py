@@ -1,7 +1,7 @@
 """Times that people wait for the Hub, on two cores shared by every process here, the browser included.
 
     python benchmarks/hub.py [--rounds 3]          # writes results/hub.json
-    python benchmarks/hub.py --soak                # the class of fifty of tests/hub/test_soak.py; keeps its figures
+    python benchmarks/hub.py --soak                # the crowd of tests/hub/test_crowd.py; keeps its figures
 
     login page    from the command of `make hub` to a login page that a browser can fill in; at most 20 s
                   (and the processor seconds of that, which do not depend on other work on the machine)
@@ -45,7 +45,7 @@ FIRST_CODE_CELL_RAN = """() => {
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--soak", action="store_true", help="the class of fifty alone; an hour on a small machine")
+    parser.add_argument("--soak", action="store_true", help="the crowd alone; an hour or two on a small machine")
     arguments = parser.parse_args()
     kept = json.loads((RESULTS / "hub.json").read_text())["result"] if (RESULTS / "hub.json").exists() else {}
     if arguments.soak:
@@ -120,7 +120,7 @@ def _first_cell(page: Any, began: float) -> float:
 def soak() -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "figures.json"
-        command = [sys.executable, "-m", "pytest", "-m", "soak", "-n", "0", "-q", "tests/hub/test_soak.py"]
+        command = [sys.executable, "-m", "pytest", "-m", "soak", "-n", "0", "-q", "tests/hub/test_crowd.py"]
         subprocess.run(command, cwd=ROOT, env=os.environ | {"LABKIT_SOAK_FIGURES": str(path)}, check=False)
         figures: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     return figures
