@@ -16,6 +16,7 @@ COPY grading /opt/mlsys/grading
 COPY solutions /opt/mlsys/solutions
 COPY binder/hub/singleuser /opt/mlsys/jupyter
 RUN --mount=type=cache,target=/root/.cache/pip \
+    --mount=type=secret,id=pip,target=/etc/pip.conf \
     grep -v '^jupyterhub==' /opt/mlsys/constraints.txt > /tmp/pins \
     && HOME=/root pip install -q -c /tmp/pins /opt/mlsys /opt/mlsys/grading \
     && cd /opt/mlsys && labkit build \

@@ -1,8 +1,8 @@
 # syntax=docker/dockerfile:1.7
 # A student's server, without a GPU. Built from the tree that students get, which holds no solution:
 #
-#   labkit release build/student
-#   docker build -f binder/images/cpu.Dockerfile --build-context images=binder/images -t REGISTRY/mlsys-labkit-cpu:0.2.0 build/student
+#   labkit release ../student
+#   docker build -f binder/images/cpu.Dockerfile --build-context images=binder/images -t REGISTRY/mlsys-labkit-cpu:0.2.0 ../student
 FROM ubuntu:24.04
 LABEL org.opencontainers.image.title="mlsys-labkit, CPU" \
       org.opencontainers.image.version="0.2.0" \
@@ -11,17 +11,21 @@ LABEL org.opencontainers.image.title="mlsys-labkit, CPU" \
 ENV VENV=/opt/venv PATH=/opt/venv/bin:$PATH LANG=C.UTF-8 SHELL=/bin/bash HOME=/home/jovyan
 RUN --mount=type=bind,from=images,target=/images /images/install.sh system
 RUN --mount=type=bind,from=images,target=/images /images/install.sh people
+ARG TORCH_INDEX
 RUN --mount=type=bind,from=images,target=/images \
     --mount=type=bind,source=constraints.txt,target=/src/constraints.txt \
     --mount=type=cache,target=/root/.cache/pip \
+    --mount=type=secret,id=pip,target=/etc/pip.conf \
     HOME=/root /images/install.sh torch cpu
 RUN --mount=type=bind,from=images,target=/images \
     --mount=type=bind,target=/src \
     --mount=type=cache,target=/root/.cache/pip \
+    --mount=type=secret,id=pip,target=/etc/pip.conf \
     HOME=/root /images/install.sh kit cpu && /images/install.sh check
-# Writable for every user as whom the Hub starts the server; on a Hub each person's own volume is mounted over it.
+RUN --mount=type=bind,from=images,target=/images \
+    --mount=type=bind,source=labs,target=/src/labs \
+    /images/install.sh home
 COPY --from=images --chmod=755 start.sh /usr/local/bin/
-COPY --chown=1000:100 --chmod=g+rwX labs /home/jovyan/labs
 
 USER 1000:100
 WORKDIR /home/jovyan

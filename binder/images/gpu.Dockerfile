@@ -1,8 +1,8 @@
 # syntax=docker/dockerfile:1.7
 # A student's server, with an NVIDIA GPU. Built from the tree that students get, which holds no solution:
 #
-#   labkit release build/student
-#   docker build -f binder/images/gpu.Dockerfile --build-context images=binder/images -t REGISTRY/mlsys-labkit-gpu:0.2.0 build/student
+#   labkit release ../student
+#   docker build -f binder/images/gpu.Dockerfile --build-context images=binder/images -t REGISTRY/mlsys-labkit-gpu:0.2.0 ../student
 # The wheels of torch and CUDA bring the libraries, NVRTC and the headers that the labs need; the driver comes from the node.
 FROM nvidia/cuda:13.0.1-base-ubuntu24.04
 LABEL org.opencontainers.image.title="mlsys-labkit, GPU" \
@@ -15,14 +15,17 @@ RUN --mount=type=bind,from=images,target=/images /images/install.sh people
 RUN --mount=type=bind,from=images,target=/images \
     --mount=type=bind,source=constraints.txt,target=/src/constraints.txt \
     --mount=type=cache,target=/root/.cache/pip \
+    --mount=type=secret,id=pip,target=/etc/pip.conf \
     HOME=/root /images/install.sh torch gpu
 RUN --mount=type=bind,from=images,target=/images \
     --mount=type=bind,target=/src \
     --mount=type=cache,target=/root/.cache/pip \
+    --mount=type=secret,id=pip,target=/etc/pip.conf \
     HOME=/root /images/install.sh kit gpu && /images/install.sh check
-# Writable for every user as whom the Hub starts the server; on a Hub each person's own volume is mounted over it.
+RUN --mount=type=bind,from=images,target=/images \
+    --mount=type=bind,source=labs,target=/src/labs \
+    /images/install.sh home
 COPY --from=images --chmod=755 start.sh /usr/local/bin/
-COPY --chown=1000:100 --chmod=g+rwX labs /home/jovyan/labs
 
 USER 1000:100
 WORKDIR /home/jovyan

@@ -7,9 +7,11 @@
 #   install.sh torch cpu     an environment in $VENV, and torch: the CPU build from $TORCH_INDEX; `torch gpu`: the CUDA build
 #   install.sh kit cpu       the kit from $SRC, JupyterLab and what a Hub needs; `kit gpu`: with CUDA's compiler and bindings
 #   install.sh check         check that the packages fit together
+#   install.sh home          the labs from $SRC in $HOME, writable for the group (root)
 set -euo pipefail
 
 : "${SRC:=/src}" "${VENV:=/opt/venv}" "${PYTHON:=python3}" "${ETC:=/etc}" "${EXTRAUSERS:=/var/lib/extrausers}"
+: "${OWNER:=1000:100}"
 # Empty: the index that pip is configured for. `-` and not `:-`, so that an empty value stays empty.
 TORCH_INDEX=${TORCH_INDEX-https://download.pytorch.org/whl/cpu}
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -61,8 +63,16 @@ check() {
   "$VENV/bin/jupyterhub-singleuser" --version
 }
 
+home() {
+  # On a Hub each person's own volume is mounted over it. Elsewhere a server starts as any uid, with gid 100.
+  mkdir -p "$HOME"
+  cp -r "$SRC/labs" "$HOME/"
+  chown -R "$OWNER" "$HOME"
+  chmod -R u=rwX,g=rwX,o=rX "$HOME"
+}
+
 case "${1-} ${2-}" in
-  "system " | "people " | "check ") "$1" ;;
+  "system " | "people " | "check " | "home ") "$1" ;;
   "torch cpu" | "torch gpu" | "kit cpu" | "kit gpu") "$1" "$2" ;;
-  *) fail "expected one of: system, people, torch cpu|gpu, kit cpu|gpu, check; got '${*-}'" ;;
+  *) fail "expected one of: system, people, torch cpu|gpu, kit cpu|gpu, check, home; got '${*-}'" ;;
 esac
