@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ class Builder:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        folder.chmod(0o755)
         (folder / "tmp").mkdir()
         self.environment = {**os.environ, "TMPDIR": str(folder / "tmp"), "BUILDAH_ISOLATION": "chroot"}
         self.base = ["buildah", "--root", str(folder / "storage"), "--runroot", str(folder / "run")]
@@ -80,7 +82,8 @@ class Builder:
 
     def _pip(self, without: tuple[str, ...]) -> tuple[Path, list[str]]:
         """Write pip's settings into one file; return it and the folders of this machine that they name."""
-        listed = subprocess.run(["pip", "config", "list"], capture_output=True, text=True, check=True).stdout
+        command = [sys.executable, "-m", "pip", "config", "list"]
+        listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         found: dict[str, str] = {}
         for line in listed.splitlines():
             key, _, value = line.partition("=")
@@ -90,7 +93,8 @@ class Builder:
         path = self.folder / "pip.conf"
         path.write_text("[global]\n" + "".join(f"{k} = {' '.join(v.split())}\n" for k, v in found.items()))
         words = [word for name, value in found.items() if name != "cert" for word in value.split()]
-        folders = [word.removeprefix("file://") for word in words]
+        # The pages of an index name files in a folder beside them.
+        folders = [os.path.dirname(w.removeprefix("file://")) if w.startswith("file://") else w for w in words]
         return path, [folder for folder in folders if folder.startswith("/") and Path(folder).exists()]
 
     def inspect(self, image: str) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,9 +40,11 @@ def base_of(kind: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def builder(tmp_path_factory) -> Iterator[Builder]:
-    folder = Path(os.environ.get("LABKIT_IMAGES", tmp_path_factory.mktemp("images")))
+def builder() -> Iterator[Builder]:
+    # Beside pytest's own folders, which stay for a while: the images are large.
+    folder = Path(tempfile.mkdtemp(prefix="labkit-images-", dir=os.environ.get("LABKIT_IMAGES")))
     if why := why_no_engine(folder):
+        folder.rmdir()
         pytest.skip(why)
     made = Builder(folder)
     try:
@@ -55,7 +59,7 @@ def builder(tmp_path_factory) -> Iterator[Builder]:
 def tree(builder: Builder) -> Path:
     """Write the tree that students get."""
     made = builder.folder / "student"
-    subprocess.run(["labkit", "release", made], cwd=ROOT, check=True, timeout=600)
+    subprocess.run([Path(sys.executable).with_name("labkit"), "release", made], cwd=ROOT, check=True, timeout=600)
     return made
 
 
