@@ -101,7 +101,12 @@ class Container:
         folders = [*packages.glob("mlsys*"), *(self.root / n for n in ("home", "root", "tmp", "srv", "src", "images"))]
         folders += [each for each in (self.root / "opt").iterdir() if each.name != "venv"]
         files = (path for folder in folders for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+        files = (path for path in files if not (path.suffix == ".pyc" and source_of(path).exists()))
         return [(str(path.relative_to(self.root)), path.read_bytes()) for path in files]
+
+
+def source_of(bytecode: Path) -> Path:
+    return bytecode.parent.parent / f"{bytecode.name.split('.')[0]}.py"
 
 
 @pytest.fixture(scope="module")

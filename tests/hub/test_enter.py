@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mlsys_grading.hub.enter import Entry
-from mlsys_grading.hub.spawner import entering
+from mlsys_grading.hub.entries import entering
 from tests.hub.hub_process import needs_hub
 
 PERSON = 1_900_000_000

@@ -13,6 +13,7 @@ from typing import Any
 
 from mlsys_grading.hub import checks
 from mlsys_grading.hub.course import configure_course
+from mlsys_grading.hub.entries import server_command
 from mlsys_grading.hub.front_page import configure_front_page
 from mlsys_grading.hub.login import configure_login
 from mlsys_grading.hub.monitoring.collector import configure_metrics
@@ -21,7 +22,6 @@ from mlsys_grading.hub.proxy import KeptProxy, proxy_command
 from mlsys_grading.hub.running import claim
 from mlsys_grading.hub.settings import HubSettings
 from mlsys_grading.hub.sockets import Sockets, url
-from mlsys_grading.hub.spawner import server_command
 from mlsys_grading.hub.visitors import limit_visitors
 from mlsys_labkit._frontends.safe_headers import SafeHeaders
 from mlsys_labkit._frontends.steady_clock import keep_timers

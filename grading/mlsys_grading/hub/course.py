@@ -20,10 +20,10 @@ from typing import Any
 
 from mlsys_grading.files import named, write_atomic
 from mlsys_grading.hub.accounts import Accounts
+from mlsys_grading.hub.entries import entry_for, server_command
 from mlsys_grading.hub.lab_copies import copy_lab
 from mlsys_grading.hub.settings import HubSettings
 from mlsys_grading.hub.sockets import Sockets, url
-from mlsys_grading.hub.spawner import entry_for, server_command
 from mlsys_labkit.errors import LabkitError
 
 # Modes of folders in the exchange, of which nbgrader checks the last nine bits. The sticky bit keeps students from

@@ -8,8 +8,9 @@ from typing import Any
 from traitlets import Dict, List
 from wrapspawner import WrapSpawner
 
+from mlsys_grading.hub.entries import server_command
 from mlsys_grading.hub.settings import HubSettings, ServerProfile
-from mlsys_grading.hub.spawner import LabSpawner, refused, server_command
+from mlsys_grading.hub.spawner import LabSpawner, refused
 from mlsys_labkit.errors import LabkitError
 
 _FORM = "<fieldset><legend>What kind of server?</legend>{choices}</fieldset>"

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,17 +16,16 @@ from jupyterhub.spawner import LocalProcessSpawner, SpawnException
 from jupyterhub.utils import url_path_join, wait_for_http_server
 from traitlets import Instance, Integer, Unicode
 
-import mlsys_grading
-import mlsys_labkit
 from mlsys_grading import processes
 from mlsys_grading.hub import limits
 from mlsys_grading.hub.accounts import Accounts, Person
 from mlsys_grading.hub.devices import Devices
 from mlsys_grading.hub.enter import Entry
+from mlsys_grading.hub.entries import entry_for
 from mlsys_grading.hub.monitoring.starts import measured
 from mlsys_grading.hub.quota import HomeWatcher
 from mlsys_grading.hub.settings import HubSettings, ServerProfile
-from mlsys_grading.hub.sockets import Sockets, url
+from mlsys_grading.hub.sockets import url
 from mlsys_labkit._base.limits import usable_cores
 from mlsys_labkit.errors import LabkitError
 
@@ -36,48 +34,6 @@ _homes = HomeWatcher()
 _turns = asyncio.Semaphore(max(2, round(usable_cores())))
 _TURN_SECONDS = 30.0  # a server that never answers, by its person's own settings, does not hold up others
 _LOG_BYTES = 2000  # of the end of a log, which the page for a failed start may show
-
-
-def entering(*command: str) -> list[str]:
-    """Return the command line that runs ``command`` as a person, given an :class:`Entry` on its standard input."""
-    return [sys.executable, "-I", "-m", "mlsys_grading.hub.enter", *command]
-
-
-def server_command(*arguments: str) -> list[str]:
-    """Return the command line of a server of the Hub, given an :class:`Entry` on its standard input."""
-    # -P: a file "socket.py" in the person's home is none of the server's modules.
-    return entering(sys.executable, "-P", "-m", "mlsys_grading.hub.singleuser", *arguments)
-
-
-def entry_for(settings: HubSettings, person: Person) -> Entry:
-    """Describe the view of ``person``: the machine, their home, the exchange; of the checkout, the kit and the labs.
-
-    The server of the person gets its own socket.
-    """
-    private = settings.state / "tmp" / person.name
-    private.parent.mkdir(exist_ok=True, mode=0o700)
-    private.mkdir(exist_ok=True)
-    os.chown(private, person.uid, person.uid)
-    private.chmod(0o700)
-    kit = [Path(package.__file__).parent for package in (mlsys_labkit, mlsys_grading) if package.__file__]
-    python = [Path(sys.prefix), Path(sys.base_prefix)]
-    sockets = Sockets.of(settings.state)
-    shown = [*python, *kit, settings.singleuser, settings.labs, person.home, settings.exchange_folder, sockets.folder]
-    checkout = Path(mlsys_grading.__file__).parents[2]  # if this package is in one: it holds the solutions
-    hidden = [settings.base, settings.state, *([checkout] if (checkout / "solutions").is_dir() else [])]
-    passwd, group = Accounts(settings.state).seen_by(person.name, settings.grader)
-    placed = {"/etc/passwd": passwd, "/etc/group": group, "/tmp": private}
-    return Entry(
-        uid=person.uid,
-        gid=person.uid,
-        cwd=str(person.home),
-        hidden=tuple(map(str, hidden)),
-        shown=tuple(str(path) for path in shown if path.exists()),
-        placed=tuple((str(source), target) for target, source in placed.items()),
-        handed_out=((str(settings.labs), str(person.home / settings.course.id)),) if settings.labs.is_dir() else (),
-        chapters=settings.chapters,
-        socket=str(sockets.server(person.uid)),
-    )
 
 
 def refused(error: LabkitError) -> SpawnException:
