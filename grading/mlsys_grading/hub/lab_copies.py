@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from mlsys_grading.release.chapters import served_chapters
@@ -14,8 +16,16 @@ def copy_lab(lab: Path, target: Path, chapters: str) -> None:
     def copy(source: str, to: str) -> str:
         shutil.copyfile(source, to)
         if to.endswith(".ipynb"):
-            text = Path(to).read_text(encoding="utf-8", errors="surrogateescape")
-            Path(to).write_text(served_chapters(text, chapters), encoding="utf-8", errors="surrogateescape")
+            with suppress(ValueError, KeyError, TypeError):  # no notebook: it stays as it is
+                _link_chapters(Path(to), chapters)
         return to
 
     shutil.copytree(lab, target, ignore=shutil.ignore_patterns("__pycache__", ".*"), copy_function=copy)
+
+
+def _link_chapters(path: Path, chapters: str) -> None:
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "markdown":
+            cell["source"] = served_chapters("".join(cell["source"]), chapters).splitlines(keepends=True)
+    path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
