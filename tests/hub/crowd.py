@@ -162,14 +162,22 @@ def start(person: Person) -> None:
     """Click the button that starts the server, follow the progress as its page does, and open JupyterLab."""
     hub, session = person.hub, person.session
     session.get(f"{hub.url}/hub/spawn/{person.name}", timeout=PATIENCE_SECONDS).raise_for_status()
-    if not person.server.get("ready"):
-        headers = {"X-XSRFToken": person.token("/hub/"), "Referer": f"{hub.url}/hub/home"}
-        address = f"{hub.url}/hub/api/users/{person.name}/server/progress"
-        with session.get(address, headers=headers, stream=True, timeout=PATIENCE_SECONDS) as progress:
-            events = [json.loads(line[6:]) for line in progress.iter_lines() if line.startswith(b"data: ")]
-        assert events[-1].get("ready"), f"{events[-1]}\n{person.log[-2000:]}\n{hub.log[-2000:]}"
+    until("a server", lambda: _is_ready(person), 4 * 3600)
     lab = session.get(f"{hub.url}/user/{person.name}/lab", timeout=PATIENCE_SECONDS)
     assert lab.status_code == 200, lab.url
+
+
+def _is_ready(person: Person) -> bool:
+    """Follow the progress of a start. After a restart, the Hub first looks for its servers and tells of none."""
+    if person.server.get("ready"):
+        return True
+    hub = person.hub
+    headers = {"X-XSRFToken": person.token("/hub/"), "Referer": f"{hub.url}/hub/home"}
+    address = f"{hub.url}/hub/api/users/{person.name}/server/progress"
+    with person.session.get(address, headers=headers, stream=True, timeout=PATIENCE_SECONDS) as progress:
+        events = [json.loads(line[6:]) for line in progress.iter_lines() if line.startswith(b"data: ")]
+    assert not (events and events[-1].get("failed")), f"{events[-1]}\n{person.log[-2000:]}\n{hub.log[-2000:]}"
+    return bool(events and events[-1].get("ready"))
 
 
 def open_notebook(person: Person) -> Any:
