@@ -290,6 +290,8 @@ def test_a_work_with_seconds_is_placed_where_it_was_measured() -> None:
     timed = Work(flops=2e9, bytes_read=1e6, seconds=0.5, name="mm")
     carried = state(widgets.roofline(["t4"], works=[timed, Work(flops=8.0, bytes_read=4.0)]))
     assert [work["achieved"] for work in carried["works"]] == [4e9, None]
+    assert (carried["flops"], carried["bytes"]) == (8.0, 4.0), "the movable point starts at the last work"
+    assert (state(widgets.roofline(["t4"]))["flops"], state(widgets.roofline(["t4"]))["bytes"]) == (1e9, 1e9)
 
 
 def test_pca_shows_many_dimensions_on_the_leading_axes_and_says_so() -> None:

@@ -165,6 +165,9 @@ def test_strides_slice_and_broadcast_stay_views(show: Open) -> None:
 def test_roofline_slider_moves_the_point_over_the_ridge(show: Open) -> None:
     page = show(widgets.roofline(["h100-sxm", "t4"]).html())
     assert "memory bound" in says(page)
+    alone = show(widgets.roofline(["t4"]).html())
+    starts = [[text.split()[0] for text in each.locator("svg text.halo").all_text_contents()] for each in (page, alone)]
+    assert starts == [["A"] * 3 + ["B"] * 3, ["ridge", "8.1", "320"]], "one machine needs no letter"
     assert page.locator("label span", has_text="Arithmetic").is_visible()
     before = page.locator("svg.lk-plot").inner_html()
     arithmetic = page.get_by_role("slider", name="Arithmetic")

@@ -26,6 +26,7 @@ def roofline(
     A device is a datasheet key ("h100-sxm"), a ``Device`` or ``DeviceSpec``, or a ``Roofline`` (its measured and its
     datasheet ceilings become two machines to compare). By default every machine with a datasheet is on offer, and
     ``device`` is the one shown first. ``works`` are ``Work`` records; one with seconds is drawn where it was measured.
+    The movable point starts at the last of them, or else at 1 FLOP/B.
     Raises LabkitError when no machine is left, or a device has neither a datasheet nor ceilings.
     Reference: Williams, Waterman, Patterson, "Roofline", CACM 52(4), 2009.
 
@@ -48,16 +49,17 @@ def roofline(
     chosen = next((i for i, machine in enumerate(machines) if device is None and machine["key"] == "h100-sxm"), 0)
     if devices and device is None and len(asked) <= 2:
         chosen = 0  # two machines named are two machines to compare, in the order given
+    marked = [_work(work) for work in works if work.bytes_moved > 0 and work.flops > 0]
     return KIND.show(
         machines=machines,
-        works=[_work(work) for work in works if work.bytes_moved > 0 and work.flops > 0],
+        works=marked,
         first=chosen,
         second=1 if len(asked) <= 2 and len(machines) > 1 and chosen == 0 else -1,
         dtype=dtype,
         level=level,
         mode="free",
-        flops=1e9,
-        bytes=1e9,
+        flops=marked[-1]["flops"] if marked else 1e9,
+        bytes=marked[-1]["bytes"] if marked else 1e9,
         m=1024,
         n=1024,
         k=1024,

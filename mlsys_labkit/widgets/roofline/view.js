@@ -49,7 +49,7 @@ export function render({ model, el }) {
       min: low * FINE,
       max: high * FINE,
       value: toLog(get(name)),
-      show: (step) => si(fromLog(step), unit),
+      show: (step) => si(step === toLog(get(name)) ? get(name) : fromLog(step), unit), // a work is seldom on a step
       input: (step) => set({ [name]: fromLog(step) }),
     });
   const flops = logs("Arithmetic", "flops", 0, 16, "FLOP");
@@ -94,6 +94,7 @@ export function render({ model, el }) {
       )
       .filter(Boolean);
   const whole = (machine) => machine.peak && machine.bandwidth;
+  const tagOf = (machine, shown) => (shown.length > 1 ? (machine.which ? "B " : "A ") : "");
   const intensity = () => get("flops") / get("bytes");
 
   const x0 = -2, // decades of the intensity
@@ -136,7 +137,7 @@ export function render({ model, el }) {
       const angle = (Math.atan2(Y(peak) - slope[1], X(corner) - slope[0]) * 180) / Math.PI;
       const mid = from ** 0.72 * corner ** 0.28,
         up = which ? 17 : -8;
-      const tag = which ? "B" : "A";
+      const tag = tagOf(machine, ready);
       return s(
         "g",
         { class: `lk-roof lk-m${which}` },
@@ -147,11 +148,11 @@ export function render({ model, el }) {
           which ? "rect" : "circle",
           which ? { x: X(corner) - 4, y: Y(peak) - 4, width: 8, height: 8 } : { cx: X(corner), cy: Y(peak), r: 4 },
         ),
-        s("text", { class: "halo", x: X(corner) + 5, y: bottom - 7 - 16 * which }, `${tag} ridge ${plain(corner)}`),
+        s("text", { class: "halo", x: X(corner) + 5, y: bottom - 7 - 16 * which }, `${tag}ridge ${plain(corner)}`),
         s(
           "text",
           { class: "halo", x: right - 2, y: Y(peak) + up, "text-anchor": "end" },
-          `${tag} ${si(peak, "FLOP/s")}`,
+          `${tag}${si(peak, "FLOP/s")}`,
         ),
         s(
           "text",
@@ -160,7 +161,7 @@ export function render({ model, el }) {
             "text-anchor": "middle",
             transform: `translate(${X(mid)},${Y(mid * bandwidth)}) rotate(${angle}) translate(0,${up})`,
           },
-          `${tag} ${si(bandwidth, "B/s")}`,
+          `${tag}${si(bandwidth, "B/s")}`,
         ),
       );
     });
@@ -225,7 +226,7 @@ export function render({ model, el }) {
         { class: "lk-scroll" },
         grid(
           "The same in numbers",
-          ["at this intensity", ...ready.map((machine) => `${machine.which ? "B" : "A"}: ${machine.name}`)],
+          ["at this intensity", ...ready.map((machine) => tagOf(machine, ready) + machine.name)],
           [
             row("bound", (m) => bound(intensity(), m.peak, m.bandwidth)),
             row("attainable", (m) => si(attainable(intensity(), m.peak, m.bandwidth), "FLOP/s")),
