@@ -36,7 +36,8 @@ _SECTORS = (
 )
 _REQUESTS = (
     "one request is one warp passing one access once",
-    "count warps times the accesses that each of them passes; which is made more often than it has to be?",
+    "count warps times the accesses that each of them passes, equal loads that the compiler merges as one; which is "
+    "made more often than it has to be?",
 )
 _WAVEFRONTS = (
     "lanes of one request asked the same bank for different words",

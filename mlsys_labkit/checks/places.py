@@ -8,6 +8,7 @@ import numpy.typing as npt
 from mlsys_labkit.checks.comparison import ArrayComparison, Diagnosis, wrong
 
 _BLOCK = 4  # a boundary at a multiple of a smaller power of two is too common to mean a block or tile
+_SEAM = 16  # the least block whose two edges are recognised: pairs at multiples of less are too often chance
 _PAIR = 3  # results of at most this many numbers, such as (FLOPs, bytes), are counts rather than places
 _TERM = "in a count, look for a term that is missing, or counted twice"
 _STRIDE = "the step from one index to the next (the stride) may be wrong: compute the address of index 1 by hand"
@@ -23,7 +24,8 @@ def nonfinite(c: ArrayComparison) -> Diagnosis | None:
     if c.nan.all():
         return wrong(
             "every element is NaN",
-            "was the result ever written to? if so, look for 0/0, inf - inf, or log or sqrt of a negative number",
+            "was the result ever written to? was it added to (+=) what the memory held before, which may be NaN? if "
+            "neither, look for 0/0, inf - inf, or log or sqrt of a negative number",
         )
     if c.nan.any():
         rest_right = not (c.off & ~c.nan).any()
@@ -70,9 +72,9 @@ def placed(c: ArrayComparison) -> Diagnosis | None:
     if int(off.sum()) == 1:
         index = ", ".join(str(int(i)) for i in np.argwhere(off)[0])
         counts = c.integers and off.size <= _PAIR
-        place = "what is different about it: a border, a tie, a zero?"
+        place = "what is different about it: a border, the edge of a block or tile, a tie, a zero?"
         return wrong(f"only element [{index}] is wrong", _TERM if counts else place)
-    return _border(off) or _one_index(off) or _periodic(off)
+    return _border(off) or _one_index(off) or _seams(off) or _periodic(off)
 
 
 def _same_everywhere(c: ArrayComparison) -> Diagnosis | None:
@@ -158,6 +160,24 @@ def _one_index(off: npt.NDArray[np.bool_]) -> Diagnosis | None:
             return wrong(
                 f"wrong up to index {first - 1} of axis {axis}, right from {first} on",
                 "a loop may begin too late, or a start value may be wrong",
+            )
+    return None
+
+
+def _seams(off: npt.NDArray[np.bool_]) -> Diagnosis | None:
+    """Explain wrong elements on both sides of multiples of a power of two, and nowhere else."""
+    for axis in range(off.ndim):
+        at = np.flatnonzero(_along(off, axis))
+        left, right = at[::2], at[1::2]
+        if not len(at) or len(left) != len(right) or (right - left != 1).any():
+            continue
+        block = min(int(each) & -int(each) for each in right)
+        if block >= _SEAM:
+            return wrong(
+                f"only indices {left[0]} and {right[0]} of axis {axis} are wrong"
+                + (f", and other pairs at multiples of {block}" if len(right) > 1 else ""),
+                f"a block or tile may end there (a multiple of {block}): what do its first and last elements need of "
+                "its neighbour?",
             )
     return None
 

@@ -148,7 +148,8 @@ def _a_request(profile: Counters) -> str:
 
 def _caveat(profile: Counters) -> str:
     part = f"; {profile.blocks_run:,} of {profile.blocks_total:,} blocks were run" if profile.sampled else ""
-    caveat = f"{profile.label}: counted from the source as written, not measured on a GPU, no caches{part}"
+    counted = f"{profile.label}: counted from the source as the CPU's compiler left it"
+    caveat = f"{counted}, not measured on a GPU, no caches{part}"
     if profile.gpu_seconds is None:
         return caveat
     return f"{caveat}. Measured on {profile.gpu}: the whole launch took {duration(profile.gpu_seconds)}"

@@ -50,6 +50,13 @@ def test_a_finding_names_threads_line_and_array() -> None:
     assert "__syncthreads()" in finding.message
 
 
+def test_two_writes_of_one_line_are_told_to_add_by_an_atomic() -> None:
+    (counter,) = PLANTED["a counter without an atomic, one warp"].find()
+    assert "no __syncwarp() or __syncthreads() orders them; if both add to it, use atomicAdd" in counter.message
+    (barrier,) = PLANTED["no barrier between load and use, one warp"].find()
+    assert "atomic" not in barrier.message
+
+
 def test_of_several_readers_the_one_that_clashes_is_named() -> None:
     """Block 0 reads first, and what it reads it may overwrite: only block 1 is at odds with the write."""
     (finding,) = PLANTED["a handshake of blocks without fences"].find()

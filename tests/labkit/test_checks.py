@@ -243,7 +243,7 @@ def test_the_message_of_a_wrong_value():
         "  expected  1 at [3, 2] ± 1.2e-06 (float32)",
         "  actual    1.5 at [3, 2], off by 0.5 (float32)",
         "  meaning   only element [3, 2] is wrong",
-        "  next      what is different about it: a border, a tie, a zero?",
+        "  next      what is different about it: a border, the edge of a block or tile, a tie, a zero?",
     ]
 
 

@@ -90,7 +90,8 @@ def _dims(sizes: Sequence[int]) -> str:
 
 def _note(profile: Profile) -> str:
     part = f"; {profile.blocks_run} of {profile.blocks_total} blocks were run" if profile.sampled else ""
-    return f"{profile.label[:1].upper()}{profile.label[1:]}: counted from the source as written, not on a GPU{part}."
+    label = profile.label[:1].upper() + profile.label[1:]
+    return f"{label}: counted from the source as the CPU's compiler left it, not on a GPU{part}."
 
 
 def _static(state: State) -> str:

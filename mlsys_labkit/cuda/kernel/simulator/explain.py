@@ -26,6 +26,7 @@ KINDS = (
 _REACH_BYTES = 1 << 34  # reach of a wrong int as an index: an address further away comes from another pointer
 _PAGE_BYTES = 4096
 _VERBS = ("reads", "writes", "updates", "updates", "reads", "writes")
+_ADD = "; if both add to it, use atomicAdd"
 _NOUNS = ("read", "write", "atomic update", "atomic update", "volatile read", "volatile write")
 
 
@@ -65,12 +66,13 @@ def decode_findings(result: RecordedLaunch, context: LaunchContext) -> list[Kern
 
 
 def _merged(findings: list[KernelFinding]) -> list[KernelFinding]:
-    """Merge findings that are one mistake: ``bins[x]++`` races as read and write and as two writes."""
+    """Merge findings that are one mistake: ``bins[x]++`` races as read and write and as two writes, which tell more."""
     merged: dict[tuple[str, int, int, str], KernelFinding] = {}
     for finding in findings:
         key = (finding.kind, finding.line, finding.other_line, finding.array)
         known = merged.get(key)
-        merged[key] = replace(known, count=known.count + finding.count) if known else finding
+        told = finding if _ADD in finding.message or not known else known
+        merged[key] = replace(told, count=known.count + finding.count) if known else told
     return list(merged.values())
 
 
@@ -214,7 +216,8 @@ def _race(case: _Case) -> str:
     elif case.same_warp:
         remedy = "no __syncwarp() or __syncthreads() orders them"
     if own == other and case.line == case.other_line:
-        return f"{case.element}: {own}s by {case.who} and by {case.other} at {where}: {remedy}"
+        both_add = _ADD if own == "write" and "atomic" not in remedy else ""
+        return f"{case.element}: {own}s by {case.who} and by {case.other} at {where}: {remedy}{both_add}"
     return f"{case.element}: {own} by {case.who} and {other} by {case.other} at {where}: {remedy}"
 
 
@@ -239,8 +242,12 @@ def _exited(case: _Case) -> str:
 
 def _absent(case: _Case) -> str:
     mask, lane = (int(value) for value in case.record["values"])
+    remedy = "all lanes of the mask have to reach this line, and no if, loop or return may keep one of them away"
+    if not mask >> lane & 1:
+        remedy = "put the lane into the mask and let it reach this line, or read from none outside the mask"
     return (
-        f"{case.who} reads the value of lane {lane}, which takes no part (mask {mask:#010x}): the result is undefined"
+        f"{case.who} reads the value of lane {lane}, which takes no part (mask {mask:#010x}): the result is undefined; "
+        f"{remedy}"
     )
 
 
