@@ -14,7 +14,7 @@
 # # Lab 03 · CUDA: from one thread to a matrix product
 #
 # A GPU runs thousands of threads, and the memory system sees none of them. It sees **warps**: 32 threads that ask for data
-# together. Two kernels with the same arithmetic can differ eightfold in what they ask for, and this is where you
+# together. Two kernels of this lab do the same arithmetic, and one asks for 6.6 times as much data as the other. You
 # learn to see why before you run anything.
 #
 # **You will be able to**
@@ -65,8 +65,12 @@ seed = 0
 # - `name.check[grid, block](…)` runs it and lists races, accesses out of bounds and barriers gone wrong;
 # - `name.profile[grid, block](…)` runs it and counts, line by line, what its warps asked of memory.
 #
-# The counts are a **source-level model**: each access in your source, warp by warp, with no caches behind it. They are the same on
-# every machine, which is why they can be marks. The next two cells are there to be run, not to be written.
+# The counts are a **source-level model**: the accesses of your source, warp by warp, with no caches behind them. They are the same on
+# every machine, which is why they can be marks. What is counted are the accesses that the compiler for the CPU has left: if your source
+# loads the same element twice and nothing in between can have changed it, the compiler may load it once. `s[t] * s[t]` counts as one load.
+#
+# The next two cells are there to be run, not to be written. The first `%%cuda` cell of a session can take much longer than the others,
+# because the simulator starts, and on a new machine it compiles its headers first.
 #
 # Your own code goes where a cell says `YOUR CODE HERE`: replace that line and the one below it. *Run All* stops at the first task that is
 # still open, so go on cell by cell with Shift+Enter.
@@ -223,7 +227,7 @@ lk.predict("saxpy")
 # %% nbgrader={"grade": false, "grade_id": "saxpy", "locked": false, "schema_version": 3, "solution": true, "task": false}
 # %%cuda saxpy
 // y[i] = alpha * x[i] + y[i] for 0 <= i < n, right for every grid and block, however small or
-// large, and for any n that an int holds.
+// large. n plus the number of threads of the grid fits into an int.
 __global__ void saxpy(int n, float alpha, const float* x, float* y)
 {
     ### BEGIN SOLUTION
@@ -454,8 +458,11 @@ print("matmul_naive: right for one row and for k = 1.")
 # *14 points · 20 minutes · ●●●○*
 #
 # Your kernel of task 5 is right for blocks of any shape, and that includes a bad one: blocks of `(1, 32)` threads. A warp is 32
-# threads in the order of `threadIdx.x` first, so here its lanes stand in one **column** of $C$. The next cell
-# profiles it. Run that cell before you read on.
+# threads in the order of `threadIdx.x` first, so here its lanes stand in one **column** of $C$. Predict what its loads touch, then
+# run the cell that profiles them, before you read on.
+
+# %%
+lk.predict("matmul_coalesced")
 
 # %% jupyter={"source_hidden": true}
 with lk.picture("Your product in blocks of one column: requests and sectors of each line."):
@@ -465,13 +472,11 @@ with lk.picture("Your product in blocks of one column: requests and sectors of e
 
 # %% [markdown]
 # A step makes two requests and 33 sectors: 32 for a column of $A$, one for the element of $B$ that all lanes share. The picture shows
-# their mean, 16.5 sectors a request. (Do you see 2.5? Then `x` runs along rows in your kernel, and task 5 will say so.) Now think of the
-# warp that you want. Its 32 threads should share one row of $A$ (one sector: a **broadcast**) and read 32 neighbours of a row of $B$
-# (four sectors). Write the kernel for **one-dimensional blocks**: 256 threads, so 8 warps, each with 32 columns of one row. The
-# grid is `(columns / 32, rows / 8)`, both rounded up, so you have to find `row` and `column` from `threadIdx.x` alone.
-
-# %%
-lk.predict("matmul_coalesced")
+# their mean, 16.5 sectors a request. (Do you see 2.5? Then `x` runs along rows in your kernel: go back to task 5, whose check says so,
+# and mend that first.) Now think of the warp that you want. Its 32 threads should share one row of $A$ (one sector: a **broadcast**) and
+# read 32 neighbours of a row of $B$ (four sectors). Write the kernel for **one-dimensional blocks**: 256 threads, so 8 warps, each with
+# 32 columns of one row. The grid is `(columns / 32, rows / 8)`, both rounded up, so you have to find `row` and `column` from
+# `threadIdx.x` alone.
 
 # %% nbgrader={"grade": false, "grade_id": "matmul_coalesced", "locked": false, "schema_version": 3, "solution": true, "task": false}
 # %%cuda matmul_coalesced
@@ -499,6 +504,9 @@ rng = np.random.default_rng(361)
 A, B = rng.standard_normal((10, 7), dtype=np.float32), rng.standard_normal((7, 40), dtype=np.float32)
 C = np.full((10, 40), np.nan, np.float32)
 lk.checks.expect_clean(kernel, ((2, 2), 256, (A, B, C, 10, 40, 7)))
+never = np.argwhere(np.isnan(C)).tolist()
+first = f"C{never[0]} was never written" if never else ""
+assert len(never) in (0, C.size), f"{first}. Block (x, y) begins at row 8 * y and column 32 * x, and blockDim.x is 256, not 32."
 lk.checks.expect_close(C, A.astype(float) @ B, rtol=1e-5, atol=1e-5, name="C, 10 x 7 times 7 x 40")
 print("matmul_coalesced: right on 2 x 2 blocks with ragged edges.")
 
@@ -534,7 +542,7 @@ lk.checks.expect_counters(profile, global_atomic_requests=0, name="matmul_coales
 print(f"matmul_coalesced: {profile.sectors_per_load_request:.1f} sectors a request, where task 5 in columns has 16.5.")
 
 # %% jupyter={"source_hidden": true}
-with lk.picture("Same arithmetic, other warps: what the two launches ask of memory."):
+with lk.picture("Same arithmetic, other warps: the totals of both launches, and one request of the coalesced one."):
     A, B, C = (np.ones((64, 64), np.float32) for _ in range(3))
     coalesced = matmul_coalesced.profile[(2, 8), 256](A, B, C, 64, 64, 64)
     columns = matmul_naive.profile[launch_shape(64, 64, (1, 32)), (1, 32)](A, B, C, 64, 64, 64)
@@ -549,15 +557,13 @@ with lk.picture("Same arithmetic, other warps: what the two launches ask of memo
 #
 # ## Part 4 · Divergence
 #
-# A warp executes one instruction at a time. When its lanes disagree about an `if`, both sides are executed one after the other,
-# each with part of the lanes. **SIMT efficiency** is the share of lanes at work, over all steps.
+# A warp executes one instruction at a time, and its lanes may disagree about an `if`.
 
 # %% [markdown]
 # ### Task 7 · Branch by warp
 # *8 points · 12 minutes · ●●○○*
 #
-# The kernel below sends even elements one way and odd ones the other, and every warp has both. Which thread takes which
-# element is up to you. Deal them so that whole warps agree.
+# The kernel below sends even elements one way and odd ones the other, and every warp has both.
 
 # %%
 # %%cuda alternate_slow
@@ -572,6 +578,11 @@ __global__ void alternate_slow(const float* x, float* y, int n)
 
 # %%
 lk.predict("alternate")
+
+# %% [markdown]
+# When lanes of a warp disagree about an `if`, both sides are executed one after the other, each with part of the lanes.
+# **SIMT efficiency** is the share of lanes at work, over all steps. Which thread takes which element is up to you. Deal them so that
+# whole warps agree.
 
 # %% nbgrader={"grade": false, "grade_id": "alternate", "locked": false, "schema_version": 3, "solution": true, "task": false}
 # %%cuda alternate
@@ -633,6 +644,7 @@ kernel = lk.checks.graded_kernel(alternate)
 x, y = np.random.default_rng(372).random(512, dtype=np.float32), np.zeros(512, np.float32)
 profile = kernel.profile[2, 256](x, y, 512)
 lk.checks.expect_close(y, alternate_expected(x), rtol=1e-5, name="y, while it was profiled")
+assert profile.flops != 2 * 512 * 32, "twice the operations: every thread computes both sides. Only the side that is stored may be computed."
 lk.checks.expect_counters(profile, simt_efficiency=1.0, at_most_flops=512 * 32, name="alternate")
 lk.checks.expect_counters(profile, at_most_global_load_requests=16, at_most_global_store_requests=16, name="alternate")
 print("alternate: every lane was at work in every step.")
@@ -772,7 +784,7 @@ with lk.picture("A hot spot on a cold plate, after 0, 8 and 64 of your steps."):
 # %% [markdown]
 # ## Part 6 · Errors, on purpose
 #
-# On a GPU, a store one element past the end usually hits somebody else's data and nobody says a word. Here are three mistakes and what the kit
+# On a GPU, an access one element past the end usually hits other data, and no error is reported. Here are three mistakes and what the kit
 # says of each. Nothing breaks: kernels run in a process of their own.
 
 # %%
@@ -802,7 +814,8 @@ for attempt in (
 #
 # This kernel sums each row of a matrix whose rows are stored with a **pitch**: `pitch` elements from one row to the next, of
 # which the first `columns` count. What lies between is padding, and behind the last row there need not be any. The author tested it with
-# the two rows of the next cell, and both sums were right. Let `check` tell you what is wrong; then write it right.
+# the two rows of the next cell, and both sums were right. The kernel has **three faults**. On these two rows `check` sees only the one
+# that leaves the arrays, and it is silent once that one is mended. Read what it says, find the other two, then write the kernel right.
 
 # %%
 # %%cuda row_sums_broken
@@ -846,6 +859,8 @@ kernel = lk.checks.graded_kernel(row_sums)
 padded = np.array([1, 2, 3, 7, 4, 5, 6, 8, 7, 8, 9], np.float32)  # rows of three, stored four apart; no padding behind the last
 sums = np.full(3, np.nan, np.float32)
 lk.checks.expect_clean(kernel, (1, 32, (padded, sums, 3, 3, 4)))
+began_wrong = np.array_equal(sums, [6, 16, 21])  # three elements each from 0, 3 and 6 on, where rows begin at 0, 4 and 8
+assert not began_wrong, "rows are read from elements 0, 3 and 6 on, which are columns apart. They are stored pitch = 4 apart."
 lk.checks.expect_close(sums, np.array([6.0, 15.0, 24.0]), rtol=1e-6, name="row sums of 3 x 3, pitch 4")
 padded = np.arange(40 * 5, dtype=np.float32)
 sums = np.full(40, np.nan, np.float32)
@@ -893,7 +908,8 @@ print("row_sums: right for rows of one column with padding between them.")
 # ## Part 7 · How many blocks fit?
 #
 # A streaming multiprocessor hides memory's latency with other warps, as many as fit. Four things run out: warps, blocks, registers
-# and shared memory. The limits below are those of compute capability 9.0, an H100: from NVIDIA's CUDA programming guide, and the steps
+# and shared memory. (The calculator below lists a fifth, hardware barriers. An SM of an H100 has 64, so a kernel that needs one a block
+# never runs out of them.) The limits below are those of compute capability 9.0, an H100: from NVIDIA's CUDA programming guide, and the steps
 # of allocation from its occupancy calculator.
 
 # %% nbgrader={"grade": false, "grade_id": "lab03_limits", "locked": true, "schema_version": 3, "solution": false, "task": false}
@@ -945,7 +961,9 @@ def blocks_per_sm(threads, registers, shared_bytes, limits=SM_90):
 
 # %% nbgrader={"grade": true, "grade_id": "blocks_per_sm_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 lk.checks.expect_equal(blocks_per_sm(threads=256, registers=32, shared_bytes=0), 8, name="32 registers, 64 warps: full")
-lk.checks.expect_equal(blocks_per_sm(threads=65, registers=32, shared_bytes=0), 21, name="65 threads are three warps")
+blocks = blocks_per_sm(threads=65, registers=32, shared_bytes=0)
+assert blocks != 20, "20 blocks, 5 in each partition: a block's warps may lie in different partitions. Count warps in a partition, not blocks."
+lk.checks.expect_equal(blocks, 21, name="65 threads are three warps")
 lk.checks.expect_equal(blocks_per_sm(threads=32, registers=16, shared_bytes=0), 32, name="no more than 32 blocks, however small")
 ### BEGIN HIDDEN TESTS
 # Input: a block of 33 threads
@@ -959,9 +977,15 @@ print("blocks_per_sm: whole warps are counted, and at most 32 blocks.")
 
 # %% nbgrader={"grade": true, "grade_id": "blocks_per_sm_test_registers", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 # Registers: allocated to whole warps, in steps, from one quarter of the SM.
-lk.checks.expect_equal(blocks_per_sm(threads=1024, registers=64, shared_bytes=0), 1, name="64 registers a thread, 1,024 threads")
-lk.checks.expect_equal(blocks_per_sm(threads=256, registers=33, shared_bytes=0), 6, name="33 registers cost as much as 40")
-lk.checks.expect_equal(blocks_per_sm(threads=96, registers=33, shared_bytes=0), 16, name="12 warps fit into a quarter of the registers")
+blocks = blocks_per_sm(threads=1024, registers=64, shared_bytes=0)
+assert blocks != 0, "0 blocks: the 32 warps of a block may lie in different partitions, 8 in each. Only a single warp lies in one."
+lk.checks.expect_equal(blocks, 1, name="64 registers a thread, 1,024 threads")
+blocks = blocks_per_sm(threads=256, registers=33, shared_bytes=0)
+assert blocks != 7, "7 blocks: a warp of 33 registers a thread takes 1,056, which are rounded up to 1,280."
+lk.checks.expect_equal(blocks, 6, name="33 registers cost as much as 40")
+blocks = blocks_per_sm(threads=96, registers=33, shared_bytes=0)
+assert blocks != 17, "17 blocks are 51 warps, as many as the whole SM has registers for. A partition has registers for 12, and the SM has four."
+lk.checks.expect_equal(blocks, 16, name="12 warps fit into a quarter of the registers")
 ### BEGIN HIDDEN TESTS
 # Input: a large block, and registers that are rounded up
 lk.checks.expect_equal(blocks_per_sm(threads=1024, registers=33, shared_bytes=0), 1, name="and 32 warps of 40 registers fit once")
@@ -971,10 +995,21 @@ lk.checks.expect_equal(blocks_per_sm(threads=128, registers=50, shared_bytes=0),
 print("blocks_per_sm: registers are rounded up for each warp, and a warp's registers lie in one quarter.")
 
 # %% nbgrader={"grade": true, "grade_id": "blocks_per_sm_test_shared", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
-# Shared memory: the reserve is added, then the sum is rounded up.
+# Shared memory: the reserve is added, then the sum is rounded up. Then other SMs: each limit is read from `limits`.
 lk.checks.expect_equal(blocks_per_sm(threads=128, registers=32, shared_bytes=49_152), 4, name="48 KiB of shared memory a block")
 lk.checks.expect_equal(blocks_per_sm(threads=64, registers=16, shared_bytes=115_712), 2, name="113 KiB each, and the reserve twice")
 lk.checks.expect_equal(blocks_per_sm(threads=64, registers=16, shared_bytes=115_713), 1, name="one byte more rounds up to another 128")
+for limit, changed, kernel, expected in [
+    ("warps", 32, (256, 32, 0), 4),
+    ("blocks", 16, (32, 16, 0), 16),
+    ("registers", 32_768, (128, 64, 0), 4),
+    ("registers_unit", 512, (128, 33, 0), 10),  # 1,056 round up to 1,536, and 10 warps fit into a quarter
+    ("shared_bytes", 116_736, (128, 32, 49_152), 2),
+    ("shared_reserved", 0, (64, 16, 116_736), 2),
+    ("shared_unit", 1_024, (64, 16, 28_160), 7),  # 28,160 + 1,024 round up to 29,696
+]:
+    blocks = blocks_per_sm(*kernel, limits={**SM_90, limit: changed})
+    lk.checks.expect_equal(blocks, expected, name=f"blocks_per_sm{kernel} on an SM with limits[{limit!r}] = {changed:,}")
 ### BEGIN HIDDEN TESTS
 # Input: shared memory that fills the SM
 lk.checks.expect_equal(blocks_per_sm(threads=64, registers=16, shared_bytes=232_448), 1, name="227 KiB and the reserve fill an SM")
@@ -983,7 +1018,7 @@ lk.checks.expect_equal(blocks_per_sm(threads=64, registers=16, shared_bytes=28_1
 # Input: shared memory just beyond a limit
 lk.checks.expect_equal(blocks_per_sm(threads=64, registers=16, shared_bytes=28_161), 7, name="27.5 KiB and one byte")
 ### END HIDDEN TESTS
-print("blocks_per_sm: shared memory counts with its reserve and in whole steps.")
+print("blocks_per_sm: shared memory counts with its reserve and in whole steps, and every limit is read from `limits`.")
 
 # %% jupyter={"source_hidden": true}
 with lk.picture("Turn the sliders: what keeps the next block out?"):
@@ -1034,8 +1069,8 @@ lk.progress()
 # %% [markdown]
 # ## The ladder
 #
-# One product, five ways to ask for its bytes. The first three are kernels that you have; lab 04 climbs the next two. The last bar is
-# the least possible.
+# One product in six bars. The first three are launches of kernels that you have, and lab 04 builds the next two. The last bar is no
+# kernel but the least possible: each matrix is read once. FLOP/B counts the bytes read, without those written.
 
 # %% jupyter={"source_hidden": true}
 with lk.picture("Bytes that one matrix product asks memory for, on a logarithmic scale."):
@@ -1056,7 +1091,8 @@ with lk.picture("Bytes that one matrix product asks memory for, on a logarithmic
     labels = [f"{label}: {size / 1e6:.3g} MB, {2 * n**3 / size:.2g} FLOP/B" for label, size in rungs.items()]
     bars = go.Bar(x=sizes, y=labels, orientation="h", marker_pattern_shape=["", "", "", "/", "/", "/"])
     figure = go.Figure(bars)
-    figure.update_layout(height=320, margin={"l": 10, "r": 10, "t": 10, "b": 40}, yaxis_autorange="reversed")
+    figure.update_layout(height=320, margin={"l": 10, "r": 10, "t": 10, "b": 40})
+    figure.update_yaxes(autorange="reversed", ticks="outside", ticklen=8, tickcolor="rgba(0,0,0,0)")  # a gap before the bars
     figure.update_xaxes(type="log", title=f"bytes read, {n} x {n} x {n}")
     lk.show(figure, summary="; ".join(labels))
 

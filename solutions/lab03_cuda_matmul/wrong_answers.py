@@ -331,6 +331,17 @@ def blocks_per_sm(threads, registers, shared_bytes, limits=SM_90):
 #-    by_registers = 4 * (limits["registers"] // 4 // a_warp) // warps
 #+    by_registers = limits["registers"] // a_warp // warps
 
+# %% wrong={"grade_id": "blocks_per_sm", "name": "blocks_in_a_partition", "misconception": "all warps of a block lie in one partition", "keeps": 2}
+#-    by_registers = 4 * (limits["registers"] // 4 // a_warp) // warps
+#+    by_registers = 4 * (limits["registers"] // 4 // a_warp // warps)
+
+# %% wrong={"grade_id": "blocks_per_sm", "name": "hard_coded_limits", "misconception": "every SM has the limits of an H100", "keeps": 6}
+def blocks_per_sm(threads, registers, shared_bytes, limits=SM_90):
+    warps = -(-threads // 32)
+    a_warp = -(-32 * registers // 256) * 256
+    a_block = -(-(shared_bytes + 1024) // 128) * 128
+    return min(64 // warps, 32, 4 * (16_384 // a_warp) // warps, 233_472 // a_block)
+
 # %% wrong={"grade_id": "blocks_per_sm", "name": "forgets_the_reserve", "misconception": "a block gets the shared memory it asks for and no more is taken", "keeps": 6}
 #-    a_block = -(-(shared_bytes + limits["shared_reserved"]) // unit) * unit
 #-    by_shared = limits["shared_bytes"] // a_block
