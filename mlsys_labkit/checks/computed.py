@@ -12,6 +12,10 @@ from mlsys_labkit.checks.comparison import ArrayComparison, Diagnosis, wrong
 
 _Values = npt.NDArray[np.float64]
 _SCALE = "look for a scale or a sign, missing or applied twice"
+_LANES = (
+    "masked lanes may add to the sum that divides: their score (tl.load's other, or tl.where) is -inf before exp, and "
+    "their term of a sum is 0"
+)
 _NEAR_ONE = 1e-6  # a factor this close to 1 is lost digits; printed with six digits, it would read "1 times"
 # The expected value as a function of the one that came, in words, and what to do.
 _FUNCTIONS: tuple[tuple[Callable[[_Values], _Values], str, str], ...] = (
@@ -129,8 +133,8 @@ def _running(c: ArrayComparison) -> Diagnosis | None:
 def _rows(c: ArrayComparison) -> Diagnosis | None:
     """Explain an error that is the same along one axis: a wrong norm, scale or offset per row or column."""
     for axis in range(c.a.ndim):
-        if c.a.ndim < 2 or c.a.shape[axis] < 3:
-            continue
+        if c.a.ndim < 2 or c.a.shape[axis] < 3 or not np.ptp(c.e, axis=axis).any():
+            continue  # for constant lines, both a factor and an offset would fit
         if _sums_to_one(c.e, axis):
             other = next((each for each in range(c.a.ndim) if each != axis and _sums_to_one(c.a, each)), None)
             if other is not None:
@@ -146,6 +150,10 @@ def _rows(c: ArrayComparison) -> Diagnosis | None:
         every = f"each line along axis {axis}"
         if np.isfinite(scaled).all() and np.abs(factor - 1).max() > _NEAR_ONE and c.explained(scaled):
             one = "; the expected lines sum to 1" if _sums_to_one(c.e, axis) else ""
+            if not c.integers and factor.min() > 0 and factor.max() <= 1 + _NEAR_ONE:
+                smaller = f", {factor.min():.3g} to {factor.max():.3g}{one}"
+                step = f"{_LANES}; or a division may be done twice, or by another line's sum"
+                return wrong(f"{every} is off by a factor of its own{smaller}", step)
             return wrong(
                 f"{every} is off by a factor of its own{one}",
                 "a division may be missing, or a scale may be taken from the wrong axis or index",

@@ -19,6 +19,7 @@ from mlsys_labkit.checks.rearranged import rearranged
 
 # Format of the task -> the coarser format whose rounding shows that the student computed in it by mistake.
 _COARSER = {"float64": "float32", "float32": "tf32", "float16": "bfloat16"}
+_NARROW = ("float16", "bfloat16")
 _ENOUGH = 8  # values that must all fit a coarser format before it is named
 _HALF_PRECISION = 0.05  # relative error that a sum kept in 8 or 11 bits may have
 _FINER = 1e-4  # of the tolerance of a coarser format: an error below it is not that format's rounding
@@ -54,7 +55,7 @@ def diagnose(c: ArrayComparison, tolerance: Callable[[str], float]) -> Diagnosis
         found = _slip(c)
         if found is None and (c.integers or c.excess.max() > _MARGIN):
             found = _nothing_written(c) or rearranged(c) or computed(c)
-    return found or _rounding(c, tolerance) or placed(c) or _generic()
+    return found or _rounding(c, tolerance) or placed(c) or _generic(c)
 
 
 def diagnose_exactly(actual: npt.NDArray[np.generic], expected: npt.NDArray[np.generic]) -> Diagnosis | None:
@@ -68,11 +69,14 @@ def diagnose_exactly(actual: npt.NDArray[np.generic], expected: npt.NDArray[np.g
     zero = np.zeros(off.shape)
     c = ArrayComparison(actual, expected, np.nan_to_num(difference, nan=np.inf), zero, off, 1.0, "")
     found = diagnose(c, lambda _: 0.0)
-    return None if found == _generic() else found
+    return None if found == _generic(c) else found
 
 
-def _generic() -> Diagnosis:
-    return wrong("the values differ by more than rounding", "compute the element above by hand and compare")
+def _generic(c: ArrayComparison) -> Diagnosis:
+    step = "compute the element above by hand and compare"
+    if c.off.size > _PAIR and c.off.all():
+        step = "all are off: begin with a step that all share (a scale, a sum, a mask), by hand on a small input"
+    return wrong("the values differ by more than rounding", step)
 
 
 def _nothing_written(c: ArrayComparison) -> Diagnosis | None:
@@ -92,6 +96,12 @@ def _rounding(c: ArrayComparison, tolerance: Callable[[str], float]) -> Diagnosi
     size = np.where(size > 0, size, size.max(initial=0.0))  # nothing is small beside an expected 0 but by its company
     ratios = np.divide(c.difference, size, out=np.where(c.off, np.inf, 0.0), where=size > 0)
     relative_error = float(np.max(ratios, initial=0.0))
+    if c.format in _NARROW and relative_error <= 2 * tolerance(c.format):
+        return Diagnosis(
+            "rounding",
+            f"off by no more than a few roundings to {c.format} of numbers of this size",
+            f"look for a step before the last that computes in {c.format}: convert the operands first, not their sum",
+        )
     cast = _cast(c) if c.actual.size >= _ENOUGH and relative_error < _HALF_PRECISION else ""
     if cast:
         return Diagnosis(

@@ -29,19 +29,20 @@ def nonfinite(c: ArrayComparison) -> Diagnosis | None:
         )
     if c.nan.any():
         rest_right = not (c.off & ~c.nan).any()
+        rows = c.nan.reshape(-1, c.nan.shape[-1]) if c.nan.ndim > 1 and c.nan.shape[-1] > 1 else None
+        whole_rows = rows is not None and np.array_equal(rows.any(axis=1), rows.all(axis=1))
         prefix = _prefix(c, c.nan) if rest_right else None
-        if prefix:
+        if prefix and not (whole_rows and prefix.next_step == _STRIDE):
             return prefix
         border = np.ones(c.nan.shape, bool)
         border[(slice(1, -1),) * c.nan.ndim] = False
         if rest_right and c.nan.ndim > 1 and np.array_equal(c.nan, border):
             return wrong("the border is NaN, and the rest is right", "was the border ever written to?")
-        rows = c.nan.reshape(-1, c.nan.shape[-1]) if c.nan.ndim > 1 and c.nan.shape[-1] > 1 else None
-        if rows is not None and np.array_equal(rows.any(axis=1), rows.all(axis=1)):
+        if rows is not None and whole_rows:
             return wrong(
                 f"NaN fills {_count(int(rows.any(axis=1).sum()), 'whole row')} of {len(rows)}",
-                "a row may have overflowed: exp of a large number is Inf, and Inf/Inf is NaN, so subtract the row's "
-                "maximum first; 0/0 gives NaN, too",
+                "0/0, if a mask hides all of a row, or another row's maximum was subtracted from it; Inf/Inf, if exp "
+                "overflowed: subtract the row's own maximum; or the row was never written",
             )
         return wrong(
             "NaN: 0/0, inf - inf, log or sqrt of a negative number, or memory never written",
@@ -71,9 +72,10 @@ def placed(c: ArrayComparison) -> Diagnosis | None:
         return found
     if int(off.sum()) == 1:
         index = ", ".join(str(int(i)) for i in np.argwhere(off)[0])
-        counts = c.integers and off.size <= _PAIR
         place = "what is different about it: a border, the edge of a block or tile, a tie, a zero?"
-        return wrong(f"only element [{index}] is wrong", _TERM if counts else place)
+        if off.size <= _PAIR:
+            place = _TERM if c.integers else "how does its input differ from that of the right ones: in size, in order?"
+        return wrong(f"only element [{index}] is wrong", place)
     return _border(off) or _one_index(off) or _seams(off) or _periodic(off)
 
 

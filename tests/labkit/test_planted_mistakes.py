@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,11 @@ def softmax(x: np.ndarray, axis: int = -1) -> np.ndarray:
     return e / e.sum(axis, keepdims=True)
 
 
+def gelu_of(sums: torch.Tensor) -> torch.Tensor:
+    gelu = torch.nn.functional.gelu(sums.double())
+    return gelu if sums.dtype == torch.float64 else gelu.to(sums.dtype)
+
+
 def tiles(n: int, tile: int) -> Any:
     """Return the row and the column of each element's tile, and its row and column inside the tile."""
     row, column = np.indices((n, n))
@@ -73,6 +79,9 @@ QUERIES, KEYS, VALUES = (lab09.standard_normal(shape) for shape in ((12, 16), (2
 SCORES = QUERIES @ KEYS.T / 4
 POWERS, ATTENDED = np.exp(SCORES - SCORES.max(1, keepdims=True)), softmax(SCORES) @ VALUES
 LSE, DK = np.log(np.exp(SCORES).sum(1)), SCORES.T @ QUERIES / 4
+SHARES = (POWERS.sum(1) / (POWERS.sum(1) + 11 * np.exp(-SCORES.max(1))))[:, None]  # 11 lanes with a score of 0
+B16 = torch.bfloat16
+N16 = torch.from_numpy(of(8, 40)).to(B16) + torch.from_numpy(of(40)).to(B16).double()  # a sum of BF16 numbers
 with np.errstate(all="ignore"):
     OVERFLOWED = np.exp(changed(LOGITS, (2, 800.0)))
     OVERFLOWED /= OVERFLOWED.sum(-1, keepdims=True)
@@ -203,7 +212,15 @@ PLANTED = [
     # Lab 05: Triton
     Planted("lab05", "no mask: the tail of a row", changed(G, ((slice(None), slice(32, None)), 7.0)), G,
             "right up to index 31 of axis 1", "rounding"),
-    Planted("lab05", "exp overflows in a row", OVERFLOWED, softmax(LOGITS), "row's maximum", "ragged"),
+    Planted("lab05", "exp overflows in a row", OVERFLOWED, softmax(LOGITS), "row's own maximum", "ragged"),
+    Planted("lab05", "other = 0 in a masked lane of a softmax", softmax(np.pad(LOGITS, ((0, 0), (0, 1))))[:, :-1],
+            softmax(LOGITS), "masked lanes may add", "a division may be missing"),
+    Planted("lab05", "no correction when the maximum grows", [0.78167, 2.18518], [0.18518, 2.18518],
+            "how does its input differ", "a border"),
+    Planted("lab05", "added in BF16", gelu_of(N16.to(B16)), gelu_of(N16), "that computes in bfloat16", "by hand",
+            partial(checks.expect_close, rtol=1.02 * 2.0**-8, atol=2e-6)),
+    Planted("lab05", "another function", np.sin(9 * M), M, "all are off: begin with a step that all share",
+            "and compare"),
     Planted("lab05", "no maximum subtracted", np.full(9, np.inf), np.ones(9), "subtract the maximum", "ragged"),
     Planted("lab05", "program_id missing", filled(1000, NAN, (slice(256), V[:256])), V, "program_id",
             "every element"),
@@ -256,7 +273,13 @@ PLANTED = [
     Planted("lab09", "weights of a key add up to 1", softmax(SCORES, 0), softmax(SCORES),
             "sum to 1 along axis 0", "factor"),
     Planted("lab09", "a query that sees nothing", changed(ATTENDED, (0, NAN)), ATTENDED,
-            "0/0 gives NaN, too", "ragged"),
+            "0/0, if a mask hides all of a row", "ragged"),
+    Planted("lab09", "one maximum for all rows", changed(ATTENDED[:2], (1, NAN)), ATTENDED[:2],
+            "another row's maximum was subtracted", "stride"),
+    Planted("lab09", "a score of 0 for keys that do not exist", ATTENDED * SHARES, ATTENDED, "masked lanes may add",
+            "a division may be missing"),
+    Planted("lab09", "a score of 0, all values of a row alike", np.outer(LSE**2, np.ones(8)),
+            np.outer(np.arange(1, 13), np.ones(8)), "the values differ by more than rounding", "factor of its own"),
     Planted("lab09", "the last tile of queries is not stored", changed(ATTENDED, (slice(8, None), NAN)), ATTENDED,
             "right up to index 7 of axis 0", "row's maximum"),
     Planted("lab09", "the first tile of queries everywhere", np.tile(ATTENDED[:4], (3, 1)), ATTENDED,
