@@ -30,6 +30,7 @@ _COLUMNS = {
     "once": "distinct bytes of all programs: the lower bound",
     "source": "",
 }
+_KEPT = "requested: every access; a program once: a byte counts once for each program; once: once for all programs"
 _NUMERIC = frozenset(("times", "elements", "masked off", "requested", "a program once", "once"))
 _STYLE = """
 .lk-trace{font:13px/1.45 system-ui,sans-serif;overflow-x:auto}
@@ -38,7 +39,8 @@ _STYLE = """
 .lk-trace th{border-bottom:1px solid currentColor;font-weight:600}
 .lk-trace th,.lk-trace .n{white-space:nowrap}
 .lk-trace .n{text-align:right;font-variant-numeric:tabular-nums}
-.lk-trace td.s,.lk-trace pre{font-family:ui-monospace,monospace;white-space:pre;margin:.3em 0}
+.lk-trace td.s,.lk-trace pre{font-family:ui-monospace,monospace;white-space:pre-wrap;margin:.3em 0}
+.lk-trace td.s{min-width:30ch}
 .lk-trace .note{opacity:.75}
 """
 
@@ -174,7 +176,7 @@ def _totals(trace: LaunchTrace) -> Iterator[str]:
     if trace.seconds is not None:
         what = "a smaller launch; the whole one" if trace.reduced else "copies; the launch"
         caveat = f"counted by interpreting {what} took {duration(trace.seconds)} on {trace.gpu}, measured by events"
-    yield caveat
+    yield f"{_KEPT}; {caveat}"
 
 
 def _class(column: str) -> str:

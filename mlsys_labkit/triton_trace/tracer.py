@@ -62,7 +62,7 @@ class trace:
         >>> traced.arrays["x"].loaded_bytes, traced.arrays["out"].stored_bytes
         (400, 400)
         >>> print(traced.findings[0].message)
-        program (1, 0, 0) reads x[100], and x has 100 elements (28 elements in all; give it a mask)
+        program (1, 0, 0) reads x[100], and x has 100 elements (28 such accesses; give it a mask)
 
     Reference: Triton documentation, "Debugging Triton"; P. Tillet et al., "Triton", MAPL 2019.
     """

@@ -33,7 +33,7 @@ def test_check_names_the_unmasked_load_before_the_wrong_value(library: Any) -> N
     for values in (out, out[:5], out.reshape(1, 5)[0]):
         lines = wrong(values).splitlines()
         assert lines[0].startswith("the sums: out of bounds in sums, and the values are wrong")
-        assert "reads x[5], and x has 5 elements (3 elements in all; give it a mask)" in wrong(values)
+        assert "reads x[5], and x has 5 elements (3 such accesses; give it a mask)" in wrong(values)
         assert "test_faults.py line 20: tl.store(out + i" in wrong(values)
     assert "in sums" not in wrong(library.ones(5, dtype=library.float32))
     assert "in sums" not in wrong(x)

@@ -264,7 +264,14 @@ def test_checks_report_failures() -> None:
 def test_trace_prints_table_and_html() -> None:
     traced = trace(kernels.add)[(2,)](zeros(100)[:99], zeros(100), zeros(100), 100, BLOCK=64)
     text, page = str(traced), traced._repr_html_()
-    for shown in ("add, grid 2: 2 programs", "a = tl.load(x + i, mask=mask)", "out of bounds", "not measured on a GPU"):
+    note = "a program once: a byte counts once for each program"
+    for shown in (
+        "add, grid 2: 2 programs",
+        "a = tl.load(x + i, mask=mask)",
+        "out of bounds",
+        "not measured on a GPU",
+        note,
+    ):
         assert shown in text
         assert shown in page
     assert "<script" not in page

@@ -70,7 +70,7 @@ class _Findings:
                     advice = "give it a mask"
                 else:
                     advice = "whole blocks lie outside: check the offset, or the grid"
-            total = f"{row['count']:,} elements in all; " if row["count"] > 1 else ""
+            total = f"{row['count']:,} such accesses; " if row["count"] > 1 else ""
             program = tuple(row["program"])
             message = f"program {program} {_VERB[site.kind]} {what} ({total}{advice})"
             at: dict[str, Any] = {"program": program, "array": name, "element": element}
@@ -104,7 +104,7 @@ class _Findings:
                 away = f"{element:,} element{'s' * (element != 1)}"
                 message = (
                     f"program {program} {_VERB[log.sites[site].kind]} between the rows of {array.name}, "
-                    f"{away} from its first ({count:,} elements in all; its strides are {steps})"
+                    f"{away} from its first ({count:,} such accesses; its strides are {steps})"
                 )
                 at: dict[str, Any] = {"program": program, "array": array.name, "element": element, "count": count}
                 yield self._finding("wrong_stride", "error", message, site, **at)
