@@ -104,3 +104,23 @@ def test_a_line_is_lit_in_every_stage_by_mouse_and_keys(show: Open) -> None:  # 
     assert last["height"] > 0
     assert page.locator(".lk-more.lit:visible").inner_text().startswith("… ")
     assert box["height"] > 300
+
+
+@pytest.mark.browser
+def test_lit_lines_are_in_sight_after_the_view_was_taken_from_the_page(show: Open) -> None:  # noqa: F811
+    page = show(stages().html(), width=1200)
+    page.add_style_tag(content=".lk .lk-text > code { line-height: 150px !important }")  # the sample has few lines
+    page.locator(".lk-row").first.click()
+    page.locator(".lk-row").nth(3).click()
+    scrolled = "() => document.querySelector('.lk-text').scrollTop"
+    there = page.evaluate(scrolled)
+    assert there > 0
+    page.evaluate(
+        """async () => {
+            const view = document.querySelector(".lk-stages"), parent = view.parentElement;
+            view.remove();
+            await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+            parent.append(view);
+        }"""
+    )
+    page.wait_for_function(f"({scrolled})() === {there}")

@@ -77,27 +77,40 @@ export function render({ model, el }) {
   ui.stage.append(h("div", { class: "lk-sides" }, lines.el, side));
   ui.rest.append(h("p", { class: "lk-note" }, model.get("note")));
 
-  // Only the panes scroll, never the page.
-  const sight = (box, row) => {
+  // Only the panes scroll, never the page. Unless all rows from `row` to `last` are in sight, `row` comes to the top.
+  const sight = (box, row, last = row) => {
     const top = row.offsetTop - box.offsetTop,
-      bottom = top + row.offsetHeight;
+      bottom = last.offsetTop - box.offsetTop + last.offsetHeight;
     if (top < box.scrollTop || bottom > box.scrollTop + box.clientHeight) box.scrollTop = Math.max(0, top - 26);
   };
+  // JupyterLab takes outputs that are out of view from the page, and what was scrolled is at its beginning afterwards.
+  const back = new ResizeObserver(() => {
+    if (side.clientHeight) look();
+  });
+  back.observe(side);
+
+  function look() {
+    const line = model.get("line");
+    sight(lines.el, lines.rows[line]);
+    for (const { stage, rows, text, pane } of panes) {
+      const now = lit(stage.runs, line);
+      if (now.length && !pane.hidden) sight(text, rows[now[0]], rows[now[now.length - 1]]);
+    }
+  }
 
   function draw() {
     const line = model.get("line"),
       show = model.get("show");
     shown.select.value = show;
     lines.mark();
-    sight(lines.el, lines.rows[line]);
     side.classList.toggle("one", show !== "all");
-    for (const { stage, rows, text, count, pane } of panes) {
+    for (const { stage, rows, count, pane } of panes) {
       pane.hidden = show !== "all" && show !== stage.name;
       const now = new Set(lit(stage.runs, line));
       rows.forEach((row, i) => row.classList.toggle("lit", now.has(i)));
       count.textContent = `${whole(amount(stage.runs, line))} of ${whole(stage.total)} lines`;
-      if (now.size && !pane.hidden) sight(text, rows[Math.min(...now)]);
     }
+    look();
     const counts = stages.map((one) => [amount(one.runs, line), one.name]).filter(([lines]) => lines);
     ui.says.textContent = `Line ${code[line][0]}: ${
       counts.length
@@ -105,5 +118,5 @@ export function render({ model, el }) {
         : "nothing is made of it: a name, a comment, or work that the compiler found needless."
     }`;
   }
-  return follow(model, ["line", "show"], draw, lines.whenLaid(draw));
+  return follow(model, ["line", "show"], draw, () => back.disconnect());
 }

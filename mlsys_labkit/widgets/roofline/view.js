@@ -266,8 +266,14 @@ export function render({ model, el }) {
     for (const [name, field] of Object.entries({ first, second, dtype, level, mode })) {
       field.select.value = String(get(name));
     }
-    flops.put(toLog(get("flops")));
-    bytes.put(toLog(get("bytes")));
+    for (const [field, name, unit] of /** @type {const} */ ([
+      [flops, "flops", "FLOP"],
+      [bytes, "bytes", "B"],
+    ])) {
+      field.put(toLog(get(name)));
+      field.output.textContent = si(get(name), unit); // a work may lie between two steps of the slider
+      field.range.setAttribute("aria-valuetext", si(get(name), unit));
+    }
     view.draw();
   }
   put(model, sized());
