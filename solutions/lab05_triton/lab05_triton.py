@@ -431,6 +431,7 @@ with lk.picture("The same softmax, operation by operation and in one pass."):
         powers = torch.exp(shifted)
         return powers / powers.sum(1, keepdim=True)
 
+    print("Some seconds, more on a busy machine.")
     x, out = torch.randn(64, 1000), torch.empty(64, 1000)
     chain = lk.count_work(softmax_chain, x)
     fused = lk.triton_trace.trace(softmax)[(64,)](x, out, 1000, 1000, 1000, BLOCK=1024).work
@@ -524,7 +525,7 @@ print("Passed: x moves once in and once out, and each bias is loaded once a prog
 
 # %% jupyter={"source_hidden": true}
 with lk.picture(
-    "The same FLOPs, fewer bytes: fusing moves the point to the right, and up along the slope. Choose other GPUs."
+    "The same FLOPs, fewer bytes: fusing moves the work from the diamond to the large dot, to the right and up along the slope. Choose other GPUs."
 ):
 
     def bias_gelu_chain(x, bias):
@@ -534,11 +535,12 @@ with lk.picture(
     x, bias, out = torch.randn(128, 512), torch.randn(512), torch.empty(128, 512)
     chain = lk.count_work(bias_gelu_chain, x, bias)
     moved = lk.triton_trace.trace(bias_gelu)[(8, 8)](x, bias, out, 128, 512, ROWS=16, COLUMNS=64).work
+    unfused = lk.Work(flops=chain.flops, bytes_read=chain.bytes_read, bytes_written=chain.bytes_written, name="unfused")
     fused = lk.Work(flops=chain.flops, bytes_read=moved.bytes_read, bytes_written=moved.bytes_written, name="fused")
     print(
         f"unfused {chain.bytes_moved / 1e3:,.0f} kB, fused {fused.bytes_moved / 1e3:,.0f} kB: {chain.bytes_moved / fused.bytes_moved:.1f} times fewer"
     )
-    display(lk.widgets.roofline(["h100-sxm"], works=[chain, fused]))
+    display(lk.widgets.roofline(["h100-sxm"], works=[unfused, fused]))
 
 # %% [markdown]
 # ## Part 4 · A matrix product, and the order of its tiles
@@ -614,7 +616,7 @@ print("Passed: a ragged 40 x 50 x 35, and no lane beyond K enters a sum.")
 a, b, c = torch.ones(3, 2049).half(), torch.ones(2049, 2).half(), unwritten(3, 2)
 product(a, b, c, 16, 16, 64)
 lk.checks.expect_close(c, torch.full((3, 2), 2049.0), rtol=1e-6, name="sums of 2,049 ones (FP16 has no 2,049)")
-print("Passed: sums are in FP32.")
+print("Passed: a sum of 2,049 ones, which FP16 cannot hold.")
 ### BEGIN HIDDEN TESTS
 generator = torch.Generator().manual_seed(525)
 for what, M, N, K, bm, bn, bk in [
@@ -801,12 +803,13 @@ lk.checks.expect_equal(
 lk.checks.expect_equal(
     grouped.l2_bytes(cache), 2 * (4 * strip + 8 * strip) + written, name="bytes to and from memory, in groups of 4"
 )
-print("Passed: the same bytes are asked for, and memory delivers less than half as many in groups of 4.")
+print("Passed: 8 x 8 tiles, two whole groups: the same bytes are asked for, and memory delivers less than half as many in groups of 4.")
 
 # %% jupyter={"source_hidden": true}
 with lk.picture(
     "Above: which program computes which tile. Below: what memory delivers as the cache grows. As soon as a group's strips fit, all of B is read "
-    "once a group and not once a row; in a cache too small for that, groups read more."
+    "once a group and not once a row; in a cache too small for that, groups read more. In a cache that keeps all of B and a row of tiles of C, row by row "
+    "reads everything once. Groups need a larger one for that: from group to group a strip of B waits while GROUP rows of tiles of C go by, and they push it out."
 ):
     tiles = 8 if smoke else 12
     numbers = np.zeros((tiles, tiles), dtype=int)
@@ -854,7 +857,7 @@ with lk.picture(
 # - strides are arguments, and a transposed view costs nothing;
 # - one pass over the data beats five kernels: softmax moves its matrix twice instead of eight times;
 # - a ragged $k$ spoils every element of $C$, a ragged row or column only what nobody stores;
-# - the order of the tiles decides what a cache can do, for nothing.
+# - the order of the tiles decides what a cache can do, for nothing: groups where all of B does not fit, row by row where it does.
 #
 # ## Part 5 · How many bits does a sum need?
 #
@@ -993,7 +996,8 @@ print(trace.findings[0])
 # %% [markdown]
 # `tl.atomic_add(pointers, amounts, mask=…)` is the three steps as one that nobody can come between. Memory does atomics to the same address one after
 # the other, so a million programs that all say `counts[0] += 1` stand in line. The cure is from lab 04: count privately first, in
-# registers (`tl.histogram(values, BINS)` counts a whole block; values must lie in 0 … `BINS` − 1), then add a bin's total once.
+# registers (`tl.histogram(values, BINS, mask=…)` counts a block, without the lanes whose mask is False; values that count must lie in 0 … `BINS` − 1), then add
+# a bin's total once.
 
 # %% [markdown]
 # ### Task 8 · A histogram without a race
@@ -1186,8 +1190,8 @@ def search(configs, fits, bound, measure):
 
     fits(config): False if it cannot run. bound(config): seconds that it cannot beat, cheap. measure(config): its
     seconds, expensive, never below its bound; math.inf if it turned out not to run. A config that does not fit, or whose
-    bound is not below the best measurement so far, is never measured, and none is measured twice. Raises ValueError if
-    nothing runs.
+    bound is not below the best measurement so far, is never measured, and none is measured twice. Configurations cannot
+    be compared with < or sorted, only their bounds can. Raises ValueError if nothing runs.
 
     >>> times = {"a": 3.0, "b": 2.0, "c": 9.0}
     >>> search(["a", "b", "c"], lambda c: True, lambda c: times[c] - 1, lambda c: times[c])
@@ -1340,14 +1344,18 @@ with lk.picture(
     print(f"{len(space)} configurations, {len(possible)} fit, {len(tried)} tried (by the model, not measured)")
     print(f"best: {best}, {1e6 * seconds:.0f} µs, {2 * 4096**3 / seconds / 1e12:.0f} TFLOP/s")
     figure = go.Figure()
-    for name, chosen in [("never tried", [t for t in possible if t not in tried]), ("tried", tried)]:
+    for name, chosen, marker in [
+        ("never tried", [t for t in possible if t not in tried], {"color": "#7c7c7c", "size": 5}),
+        ("tried", tried, {"color": "#cc5a00", "size": 9, "symbol": "diamond"}),
+    ]:
         figure.add_scatter(
             x=[1e6 * roofline_bound(t) for t in chosen],
             y=[1e6 * model_seconds(t) for t in chosen],
             mode="markers",
             name=name,
+            marker=marker,
         )
-    figure.add_vline(x=1e6 * seconds, line_dash="dash")
+    figure.add_vline(x=1e6 * seconds, line={"color": "#7a7a7a", "dash": "dash"})
     figure.update_layout(height=340, xaxis_title="bound, µs", yaxis_title="model, µs")
     lk.show(
         figure,

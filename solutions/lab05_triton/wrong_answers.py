@@ -167,6 +167,10 @@
 #-        total += tl.dot(left, right)
 #+        total += tl.dot(left, right).to(tl.float16)
 
+# %% wrong={"grade_id": "matmul_tile", "name": "products_in_fp16", "misconception": "only the running sum needs FP32", "keeps": 0}
+#-        total += tl.dot(left, right)
+#+        total += tl.dot(left, right).to(tl.float16).to(tl.float32)
+
 # %% wrong={"grade_id": "matmul_tile", "name": "wraps_around", "misconception": "rows % M spares the masks and costs nothing", "keeps": 10}
 #-        left = tl.load(a + rows * K + k[None, :], mask=(rows < M) & (k[None, :] < K), other=0.0)
 #-        right = tl.load(b + k[:, None] * N + columns, mask=(k[:, None] < K) & (columns < N), other=0.0)

@@ -169,6 +169,7 @@ print("Right: the chain moves 65 times the bytes that it has to.")
 # %% nbgrader={"grade": true, "grade_id": "chain_bytes_test_more", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
 # one query against a cache of 1,000 keys, in FP32
 lk.checks.expect_equal(tuple(chain_bytes(1, 1000, 8, item=4)), (36_032, 8_000, 36_032), name="1 query, 1,000 keys: bytes of each kernel")
+lk.checks.expect_equal(least_bytes(1, 1000, 8, item=4), 64_064, name="1 query, 1,000 keys: least bytes")
 ### BEGIN HIDDEN TESTS
 rng = np.random.default_rng(902)
 for _ in range(20):
@@ -179,7 +180,7 @@ for _ in range(20):
         lk.checks.expect_equal(tuple(chain_bytes(M, N, d, S.itemsize)), moved, name=f"M={M} N={N} d={d}, {kind.__name__}")
         lk.checks.expect_equal(least_bytes(M, N, d, S.itemsize), 2 * Q.nbytes + 2 * K.nbytes, name=f"least, M={M} N={N} d={d}")
 ### END HIDDEN TESTS
-print("Right for other shapes and types as well.")
+print("Right for one query and 1,000 keys in FP32, too.")
 
 # %% jupyter={"source_hidden": true}
 with lk.picture("The matrix against everything else, as the sequence grows."):
@@ -313,7 +314,8 @@ print("Right: masked blocks change nothing.")
 # ### Task 4 · Merge two parts
 # *8 points · 10 minutes · ●●○○*
 #
-# For many rows at once. A part may be empty in some rows: there $m = -\infty$, $\ell = 0$, $o = 0$, in one part or in both.
+# For many rows at once. A part may be empty in some rows: there $m = -\infty$, $\ell = 0$, $o = 0$, in one part or in both. NumPy warns of
+# $-\infty - (-\infty)$ ("invalid value encountered in subtract") even where `np.where` drops the result: choose what to subtract first, and it is silent.
 
 # %%
 lk.predict("merge")
@@ -489,7 +491,7 @@ q, k, v = heads(generator, 32, 64, 16, spread=2.0)
 out = unwritten(32, 16)
 clean(flash, (2,), q, k, v, out, 64, 0.25, D=16, BM=16, BN=32)
 lk.checks.expect_close(out, exactly(q, k, v, 0.25), atol=ROUNDING, name="32 queries, 64 keys, d = 16, tiles 16 x 32")
-print("Right: the running maximum corrects both sums.")
+print("Right: the weighted means, whichever tile has the larger scores. Whether large scores overflow is the next question.")
 
 # %% nbgrader={"grade": true, "grade_id": "flash_test_more", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 # scores of 512, whose exp is infinite in FP32, and then scores of 0: the running maximum must not fall
@@ -547,7 +549,7 @@ for row in range(N):
     last = -(-ends[row] // BN) * BN  # where the tiles that the row's program needs end
     kinds[row, :last] = 1
     kinds[row, : row + 1] = 2
-scale = [[0, "rgba(128,128,128,0.18)"], [0.5, "#cc5a00"], [1, "#2a7fbf"]]
+scale = [[0, "rgba(128,128,128,0.45)"], [0.5, "#cc5a00"], [1, "#2a7fbf"]]
 figure = go.Figure(go.Heatmap(z=kinds, colorscale=scale, showscale=False, hoverinfo="skip"))
 for edge in range(BM, N, BM):
     figure.add_hline(y=edge - 0.5, line={"color": "#7a7a7a", "width": 1})
@@ -634,7 +636,7 @@ q[:, 0], k[:31, 0] = 100.0, -200.0
 out, expected = unwritten(32, 16), v.float() / 2
 expected[31] = 31.0
 causal(q, k, v.contiguous(), out, unwritten(32), 1.0, 16, 16)
-lk.checks.expect_close(out, expected, atol=ROUNDING, name="the largest score belongs to a key that one query may see")
+lk.checks.expect_close(out, expected, atol=ROUNDING, name="every score is -20,000, and one that a query may not use is -inf, before the maximum is taken")
 generator = torch.Generator().manual_seed(906)
 q, k, v = heads(generator, 64, 64, 16, spread=2.0)
 for bm, bn in [(16, 16), (32, 16), (16, 32)]:  # square tiles, and tiles that the diagonal crosses twice or in the middle
@@ -698,13 +700,13 @@ with lk.picture("Bytes of keys and values, all tiles against those below the dia
 # %% [markdown]
 # ## Part 4 · How many bytes, and why no fewer
 #
-# On-chip memory holds four tiles of $B$ rows of $d$ numbers: one of $Q$, of $K$, of $V$ and of $O$. So $M$ numbers of memory allow
-# $B = M / 4d$ rows. $Q$ and $O$ move once. $K$ and $V$ pass by once for every tile of queries, $N / B$ times:
+# On-chip memory holds four tiles of $B$ rows of $d$ numbers: one of $Q$, of $K$, of $V$ and of $O$. So $C$ numbers of memory allow
+# $B = C / 4d$ rows. $Q$ and $O$ move once. $K$ and $V$ pass by once for every tile of queries, $N / B$ times:
 #
-# $$2Nd + 2Nd \cdot \frac{N}{B} \;=\; 2Nd + \frac{8 N^2 d^2}{M} \quad\text{numbers, or}\quad \Theta\!\left(\frac{N^2 d^2}{M}\right).$$
+# $$2Nd + 2Nd \cdot \frac{N}{B} \;=\; 2Nd + \frac{8 N^2 d^2}{C} \quad\text{numbers, or}\quad \Theta\!\left(\frac{N^2 d^2}{C}\right).$$
 #
-# This is Theorem 2 of Dao et al. (2022), for $d \le M \le Nd$; the chain moves $\Theta(Nd + N^2)$. Their Proposition 3 says that no exact algorithm moves
-# asymptotically less for every $M$ in this range. The $N^2$ has not gone: it is divided by $M / d^2$. An A100 has 192 KB on each SM (their section 2.1),
+# This is Theorem 2 of Dao et al. (2022), who write $M$ for $C$, for $d \le C \le Nd$; the chain moves $\Theta(Nd + N^2)$. Their Proposition 3 says that no exact
+# algorithm moves asymptotically less for every $C$ in this range. The $N^2$ has not gone: it is divided by $C / d^2$. An A100 has 192 KB on each SM (their section 2.1),
 # and $d$ is 64 or 128.
 
 # %% [markdown]
@@ -780,8 +782,8 @@ print("Right: too little memory is an error, and one row is enough.")
 
 # %% jupyter={"source_hidden": true}
 with lk.picture(
-    "4,096 positions, FP16. Each doubling of the on-chip memory halves the bytes, until what is left is Q and O. Where a line crosses its dashed one, tiles "
-    "begin to pay: at about 4d² bytes."
+    "4,096 positions, FP16. Each doubling of the on-chip memory about halves the bytes, until one tile holds all queries (d = 64: at 2 MiB): then Q, K, V and O "
+    "move once each. Where a line crosses its dashed one, tiles begin to pay: at about 4d² bytes."
 ):
     figure = go.Figure()
     sizes = [2**power for power in range(11, 22)]
@@ -797,7 +799,7 @@ with lk.picture(
     figure.update_xaxes(type="log", title="on-chip memory, KiB", tickvals=[2, 8, 32, 128, 512, 2048])
     figure.update_yaxes(type="log", title="bytes moved, MB")
     figure.update_layout(height=380)
-    lk.show(figure, summary="Bytes moved against on-chip memory, both on logarithmic axes: straight lines that fall by half for each doubling.")
+    lk.show(figure, summary="Bytes moved against on-chip memory, both on logarithmic axes: lines that fall by about half for each doubling.")
     generator = torch.Generator().manual_seed(seed)
     q, k, v = heads(generator, 256, 256, 64)
     work = lk.triton_trace.trace(flash)[(4,)](q, k, v, torch.empty(256, 64).half(), 256, 0.125, D=64, BM=64, BN=64).work
@@ -807,7 +809,7 @@ with lk.picture(
 # ### Between the sittings
 #
 # You have the forward pass: one pass over the row (task 3), parts that merge (task 4), a program that owns a tile of queries and corrects its
-# sums (task 5), no tile above the diagonal (task 6), and the bytes, $8N^2d^2/M$ numbers instead of $4N^2$ (task 7). What follows: its
+# sums (task 5), no tile above the diagonal (task 6), and the bytes, $8N^2d^2/C$ numbers instead of $4N^2$ (task 7). What follows: its
 # gradient, its use in serving, the tensor cores, and at the end a language model that reads with your kernel. If you stop here, save; another day run
 # the notebook from the top and go on.
 #
@@ -817,8 +819,8 @@ with lk.picture(
 # tile of $P$ a second time, $P_{ij} = e^{S_{ij} - L_i}$: no maximum, no sum, no second pass. Given $\mathrm{d}O$, the gradient of the loss by the output:
 #
 # - $O = PV$, so $\mathrm{d}V = P^\top \mathrm{d}O$ and $\mathrm{d}P = \mathrm{d}O\, V^\top$.
-# - Softmax, row by row: $\mathrm{d}S_{ij} = P_{ij}\,(\mathrm{d}P_{ij} - D_i)$ with $D_i = \sum_j P_{ij}\,\mathrm{d}P_{ij}$.
-# - $D_i$ seems to need a whole row of $P$. It does not: $D_i = \sum_j P_{ij} \sum_c \mathrm{d}O_{ic} V_{jc} = \sum_c \mathrm{d}O_{ic} \sum_j P_{ij} V_{jc} = \sum_c \mathrm{d}O_{ic} O_{ic}$, the
+# - Softmax, row by row: $\mathrm{d}S_{ij} = P_{ij}\,(\mathrm{d}P_{ij} - \delta_i)$ with $\delta_i = \sum_j P_{ij}\,\mathrm{d}P_{ij}$ (the papers write $D_i$).
+# - $\delta_i$ seems to need a whole row of $P$. It does not: $\delta_i = \sum_j P_{ij} \sum_c \mathrm{d}O_{ic} V_{jc} = \sum_c \mathrm{d}O_{ic} \sum_j P_{ij} V_{jc} = \sum_c \mathrm{d}O_{ic} O_{ic}$, the
 #   row sum of $\mathrm{d}O \circ O$.
 # - $S = \mathrm{scale} \cdot Q K^\top$, so $\mathrm{d}Q = \mathrm{scale} \cdot \mathrm{d}S\, K$ and $\mathrm{d}K = \mathrm{scale} \cdot \mathrm{d}S^\top Q$.
 #
@@ -902,6 +904,7 @@ print("Right for other shapes as well.")
 # %% nbgrader={"grade": true, "grade_id": "backward_test_memory", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 # 1,024 queries and 6,144 keys: a matrix of weights has 50 MB, whether in one piece or in many; a block of 512 keys has 4.2 MB.
 # The gradients are those of torch's own FlashAttention, which makes no matrix either.
+print("About 10 seconds, more on a busy machine.")
 rng = np.random.default_rng(938)
 q, k, v, do = (torch.from_numpy(rng.standard_normal((1, 1, rows, 8))) for rows in (1024, 6144, 6144, 1024))
 q, k, v = (each.requires_grad_() for each in (q, k, v))
@@ -1118,7 +1121,7 @@ def expect_chunks(q, k, v, chunk, states, scale=0.25):
     group, N = len(q) // len(k), k.shape[1]
     for s in range(len(m)):
         first, last = s * chunk, min(N, (s + 1) * chunk)
-        what = f"chunk {s}, keys {first} to {last - 1}" if first < N else f"chunk {s}, behind the end"
+        what = f"chunk {s}, keys {first} to {last - 1} and no other lane" if first < N else f"chunk {s}, behind the end"
         for h in range(len(q)):
             keys, values = k[h // group, first:last].double().numpy(), v[h // group, first:last].double().numpy()
             wanted = whole_row(scale * keys @ q[h].double().numpy(), values) if first < N else nothing_yet(k.shape[2])
@@ -1205,9 +1208,13 @@ with lk.picture("One token against a cache of 512 keys, two heads of keys. More 
 # maximum cannot be taken in a fragment. Scores, powers and the sums $o$ go through shared memory here. (Real kernels use `mma.sync` or `wgmma`, whose
 # layouts are documented, and keep $o$ in registers.)
 #
-# **Banks.** A fragment of halves is read from shared memory in eight rows of 16 bytes at a time. Rows of 64 halves are 128 bytes apart: all eight begin in
-# bank 0, and the load takes eight wavefronts instead of one. Choose a distance between rows that is a multiple of 16 bytes, as WMMA demands, and sends eight rows to
-# 32 different banks.
+# **Banks.** A fragment of halves has 512 bytes, and shared memory gives 128 in a wavefront: a load takes four, each of eight rows of 16 bytes. Rows of 64 halves are
+# 128 bytes apart: all eight begin in bank 0, each of the four becomes eight, and the load takes 32 wavefronts. Choose a distance between rows that is a multiple of
+# 16 bytes, as WMMA demands, and sends eight rows to 32 different banks.
+#
+# **Alignment.** WMMA also demands that the address of each 16 × 16 piece is a multiple of 32 bytes (CUDA C++ Programming Guide, *Warp Matrix Functions*). An array of
+# halves may begin at any multiple of 2: declare shared tiles with `alignas(32)`, as the given ones are. The simulator cannot know where `nvcc` would
+# put an array, so `check` does not see it if the word is missing; on a GPU the load may read elsewhere, or end the kernel.
 #
 # **Asynchronous copies.** `__pipeline_memcpy_async(to, from, 16)` starts a copy from global to shared memory and does not wait. `__pipeline_commit()` makes a batch of the
 # copies that were started; `__pipeline_wait_prior(n)` waits until at most the `n` newest batches are under way. So the next tile can be on its way while this one is multiplied:
@@ -1386,7 +1393,7 @@ lk.checks.expect_counters(profile, at_least_global_load_sectors=(32 + 64 + 64) *
 lk.checks.expect_counters(profile, at_most_global_load_sectors=2 * (1 + 4 + 4) * 64, global_store_sectors=32 * 8, name="flash_wmma")
 tensor_flops = profile.instructions.get("tensor", 0)
 lk.checks.expect_equal(tensor_flops, 2 * 4 * 2 * (2 * 16 * 16 * 64), name="FLOPs on tensor cores")
-print("Right: each tile is copied once, and both products are on tensor cores.")
+print("Right: each tile is copied once, and both products are on tensor cores. (Races and unfinished copies: the first two cells.)")
 
 # %% nbgrader={"grade": true, "grade_id": "flash_wmma_test_banks", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 kernel = lk.checks.graded_kernel(flash_wmma)
@@ -1395,7 +1402,7 @@ q, k, v, out = halves(rng, 16, 64), halves(rng, 32, 64), halves(rng, 32, 64), np
 profile = kernel.profile[1, 32](q, k, v, out, 32, 0.125)
 lk.checks.expect_close(out, with_matrix(q, k, v, 0.125), atol=ROUNDING, name="out, while it was profiled")
 lk.checks.expect_counters(profile, at_least_shared_load_requests=1, bank_conflicts=0, name="flash_wmma")
-print("Right: every row of a fragment has banks of its own.")
+print("Right: no load or store waits for a bank. (Races and unfinished copies: the first two cells.)")
 
 # %% [markdown]
 # The counters do not see whether a copy overlaps with a product; `check` sees every read of a copy that has not ended. A kernel that waits with
@@ -1411,7 +1418,8 @@ with lk.picture("Your kernel, line by line. Turn the heat to shared memory: the 
 # ## Part 8 · All of it
 #
 # First the ladder: the same attention over 256 positions, in four ways. Then the kit's small language model, trained on Python's standard library, reads a line of code with **your**
-# `flash_causal` in place of torch's attention, in all layers and heads, and continues it.
+# `flash_causal` in place of torch's attention, in all layers and heads, and continues it. Without a GPU
+# that takes about 10 seconds.
 
 # %% jupyter={"source_hidden": true}
 with lk.picture("Bytes of one head, 256 positions, d = 64, FP16: from the chain to what has to move."):
@@ -1513,7 +1521,7 @@ lk.progress()
 #
 # - A softmax needs no second pass: keep a maximum, a sum and a weighted sum, and correct the sums when the maximum grows.
 # - States of parts merge in any order. That is how one row is split over tiles, chunks, or GPUs (ring attention, lab 07).
-# - On-chip memory of $M$ numbers divides the $N^2 d^2$ of attention by $M$; the matrix never goes to memory.
+# - On-chip memory of $C$ numbers divides the $N^2 d^2$ of attention by $C$; the matrix never goes to memory.
 # - What can be recomputed from one number for each row need not be stored, even if it costs FLOPs.
 # - Mask before the maximum. A key that does not exist is not a score of 0.
 # - Grouped heads save bytes only if one load serves the group.

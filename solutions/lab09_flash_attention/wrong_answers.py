@@ -227,7 +227,7 @@
 #-        dscores = weights * (do @ v[part].T - delta[:, None])
 #+        dscores = weights * (do @ v[part].T)
 
-# %% wrong={"grade_id": "backward", "name": "delta_of_do_only", "misconception": "D is the row sum of dO", "keeps": 0}
+# %% wrong={"grade_id": "backward", "name": "delta_of_do_only", "misconception": "delta is the row sum of dO", "keeps": 0}
 #-    delta = (do * o).sum(axis=1)
 #+    delta = do.sum(axis=1)
 
