@@ -108,6 +108,14 @@ def test_a_sum_is_rounded_in_the_order_of_ranks(p: int, seed: int) -> None:
         assert torch.equal(value, expected)
 
 
+def test_table_of_a_trace_has_the_bytes_of_collectives() -> None:
+    def twice() -> None:
+        for n in (3, 5):
+            dist.all_reduce(torch.zeros(n))
+
+    assert str(local(twice, 2).trace).splitlines()[-1].endswith("all_reduce x2 (32 bytes)")
+
+
 def test_objects_are_sent_and_broadcast() -> None:
     def talk() -> tuple[Any, ...]:
         r = dist.get_rank()

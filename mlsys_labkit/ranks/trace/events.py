@@ -145,11 +145,15 @@ class RunTrace:
         return self.table()
 
     def table(self) -> str:
-        """Return a table with a row per rank: messages and bytes sent and received, and collectives of the library."""
+        """Return a table with a row per rank: messages sent and received, collectives of the library, bytes of each."""
         rows: list[tuple[str, ...]] = [("rank", "sent", "bytes", "to", "received", "bytes", "from", "collectives")]
         for rank in range(self.world_size):
             sends, receives = self.of(rank, "send"), self.of(rank, "recv")
-            calls = ", ".join(f"{name} x{count}" for name, count in sorted(self.collectives(rank).items()))
+            sizes = Counter[str]()
+            for event in self.of(rank, "collective"):
+                sizes[event.name] += event.bytes
+            counts = sorted(self.collectives(rank).items())
+            calls = ", ".join(f"{name} x{count} ({sizes[name]} bytes)" for name, count in counts)
             sent = (len(sends), self.sent_bytes(rank), _ranks(sends))
             received = (len(receives), self.received_bytes(rank), _ranks(receives))
             rows.append(tuple(map(str, (rank, *sent, *received, calls or "-"))))
