@@ -14,6 +14,7 @@ from mlsys_labkit.checks.plain import MAX_DEPTH, plain_array, type_name
 
 _MOST = 10_000  # items that are read, of all levels together
 _RECORD_ITEMS = 4  # a tuple of this length or less holds different quantities, such as (bytes read, bytes written)
+_AXES = 3  # items of a grid or a block
 _ATOMS = (type(None), bool, int, float, complex, str, bytes)
 
 
@@ -78,7 +79,8 @@ def _ordered(items: list[Any], wanted: list[Any]) -> Diagnosis | None:
         return None
     if came == want[::-1]:
         which = "the two items are swapped" if len(want) == 2 else "the items are in reverse order"
-        return wrong(which, "which comes first? in a grid or block, x (columns) comes before y (rows)")
+        grid = " in a grid or block, x (columns) comes before y (rows)" if len(want) <= _AXES else ""
+        return wrong(which, f"which comes first?{grid}")
     for step in (1, -1):
         if came == want[step:] + want[:step]:
             return wrong(

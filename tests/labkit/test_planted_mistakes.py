@@ -264,7 +264,7 @@ PLANTED = [
     equal("lab08", "a table in place of its snapshot", [ONE, ONE], [[1], [0]], "one and the same list", "ragged"),
     equal("lab08", "one state for all steps", [STATE] * 3, [{"running": k} for k in range(3)],
             "one and the same dict", "ragged"),
-    equal("lab08", "last in, first out", [7, 5, 3, 2], [2, 3, 5, 7], "reverse order", "ragged"),
+    equal("lab08", "last in, first out", [7, 5, 3, 2], [2, 3, 5, 7], "reverse order", "in a grid"),
     equal("lab08", "one page too few", [1, 2], [1, 2, 3], "1 missing at the end", "ragged"),
     equal("lab08", "a float for a count", 3.0, 3, "return an int", "ragged"),
     # Lab 09: attention
