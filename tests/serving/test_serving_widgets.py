@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
@@ -112,6 +113,10 @@ def test_long_run_is_thinned() -> None:
     assert len(json.dumps(pool)) + len(json.dumps(times)) < 60_000
 
 
+def test_block_table_opens_at_the_last_of_the_fullest_steps() -> None:
+    assert state(widgets.block_table(many(5)))["step"] == 4
+
+
 # --- in a browser ----------------------------------------------------------------------------------------------------
 
 
@@ -170,6 +175,14 @@ def test_block_table_shows_filled_shared_and_freed_blocks(show: Open) -> None:  
     assert chosen(page, "Step") == "1 of 6"
     # Block 5 was never in use: it is left out, and the widget reports that.
     assert "2 blocks that the run never touched are left out" in page.locator(".lk-rest").inner_text()
+
+
+@pytest.mark.browser
+def test_block_table_tells_no_time_where_no_clock_ran(show: Open) -> None:  # noqa: F811
+    run = many(3)
+    still = replace(run, steps=tuple(replace(step, start_seconds=0.0, end_seconds=0.0) for step in run.steps))
+    page = show(widgets.block_table(still).html())
+    assert says(page).startswith("After step 3 of 3, 1 request holds 2 of 9999 blocks")
 
 
 @pytest.mark.browser

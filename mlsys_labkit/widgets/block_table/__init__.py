@@ -55,6 +55,7 @@ def block_table(recording: Recording) -> Any:
             f"the run's tables take {size} numbers, a page holds {MOST_NUMBERS}; record fewer or shorter requests"
         )
     used = [len({block for blocks in chunk[-1].block_tables.values() for block in blocks}) for chunk in chunks]
+    fullest = max(range(len(used)), key=lambda at: (used[at], at))  # the last of them
     return KIND.show(
         size=recording.block_size,
         blocks=touched,
@@ -66,7 +67,7 @@ def block_table(recording: Recording) -> Any:
         events=[_events(chunk) for chunk in chunks],
         stride=stride,
         clock=recording.clock,
-        step=used.index(max(used)),
+        step=fullest,
         request=-1,
     )
 

@@ -164,9 +164,10 @@ export function render({ model, el }) {
     const [inUse, shared, slots, empty] = counts(used, size),
       at = get("step");
     const events = get("events")[at],
-      when = `${get("clock") === "virtual" ? "virtual " : ""}time ${si(get("seconds")[at], "s")}`;
+      clock = `${get("clock") === "virtual" ? "virtual " : ""}time ${si(get("seconds")[at], "s")}`,
+      when = get("seconds")[final] ? ` (${clock})` : ""; // no clock ran: nothing to say
     return (
-      `After step ${at + 1} of ${steps.length} (${when}), ${now.length} request` +
+      `After step ${at + 1} of ${steps.length}${when}, ${now.length} request` +
       `${now.length === 1 ? " holds" : "s hold"} ${inUse} of ${total} blocks, ${shared} of them ` +
       "shared; " +
       `${kept.size} more are cached, ${share(empty, slots)} of the slots in use are unfilled.` +

@@ -46,7 +46,7 @@ export function render({ model, el }) {
   );
   const gpu = choice(
     "GPU",
-    devices.map(([key, text, bytes]) => [key, `${text} (${si(bytes, "B")})`]),
+    devices.map(([key, text]) => [key, text.replace("NVIDIA ", "")]), // so that the name fits the box
     get("device"),
     (v) => set({ device: v }),
   );
@@ -188,7 +188,7 @@ export function render({ model, el }) {
         s(
           "text",
           { class: "red halo", x: right, y: Y(room()) - 5, "text-anchor": "end" },
-          `${device()[1]}: ${si(room(), "B")}`,
+          `${device()[1]}: ${plain(room() / 2 ** 30)} GiB = ${si(room(), "B")}`,
         ),
         get("view") === "stages"
           ? s(
@@ -210,7 +210,7 @@ export function render({ model, el }) {
     return (
       `${get("name")} on ${gpus} GPU${gpus > 1 ? "s" : ""} with ZeRO-${l().zero}: ${si(peak, "B")} ` +
       `on the fullest rank${l().pipeline > 1 ? ` (stage ${fullest(m(), l())})` : ""}; that ` +
-      `${verdict} the ${si(limit(), "B")} that tensors may fill on ${device()[1]}. Most of it is ` +
+      `${verdict} the ${si(limit(), "B")} that tensors may fill on ${device()[1]}. The largest part is ` +
       `${largest}.`
     );
   }

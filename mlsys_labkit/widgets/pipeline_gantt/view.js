@@ -35,8 +35,7 @@ export function render({ model, el }) {
       ? "A row is a rank. Arrows are messages, from the call that sent to where they were received; " +
           "red is the critical path, the chain that sets the time."
       : "A row is a stage, a bar one micro-batch's forward or backward on it. Empty is idle: the " +
-          "bubble. Below each row, how many micro-batches' activations the stage holds; pale bars are " +
-          "odd chunks.",
+          "bubble. Below each row, how many micro-batches' activations the stage holds.",
   );
   const set = (values) => {
     const next = {
@@ -180,21 +179,23 @@ export function render({ model, el }) {
     );
     ui.says.textContent = said;
     const kinds = [...new Set(drawn.map((one) => one[1]))];
+    const item = (style, words) =>
+      h(
+        "li",
+        {},
+        s(
+          "svg",
+          { width: 18, height: 14, "aria-hidden": "true" },
+          s("g", { class: style }, s("path", { d: block(0, 0, 18, 14) })),
+        ),
+        words,
+      );
     legend.replaceChildren(
       ...Object.keys(KINDS)
         .filter((kind) => kinds.includes(kind))
-        .map((kind) =>
-          h(
-            "li",
-            {},
-            s(
-              "svg",
-              { width: 18, height: 14, "aria-hidden": "true" },
-              s("g", { class: `lk-bar ${kind}` }, s("rect", { width: 18, height: 14 })),
-            ),
-            KINDS[kind],
-          ),
-        ),
+        .map((kind) => item(`lk-bar ${kind}`, KINDS[kind])),
+      ...(get("chunks") > 1 ? [item("lk-bar F odd", "pale: odd chunk")] : []),
+      ...(strip ? [item("lk-held", "below a row: micro-batches whose activations are held")] : []),
     );
     move();
   }
