@@ -42,8 +42,8 @@
 # stronger one each time you ask. Hints cost no marks. `lk.progress()` shows how far you are.
 #
 # Marks come from values, counted messages and counted bytes, never from a clock: all ranks share your few cores, so their time says
-# nothing about a cluster. Where the lab shows seconds, a *virtual clock* computed them from stated links. Long checks and cells that
-# only draw or help are folded. Click on the three dots in a cell to read it.
+# nothing about a cluster. Where the lab shows seconds, a *virtual clock* computed them from stated links. Long checks, helpers and
+# the code of pictures are folded: click the three dots in a cell to read it.
 
 # %% tags=["install"] jupyter={"source_hidden": true}
 from importlib.util import find_spec
@@ -227,12 +227,13 @@ def check_broadcast(run, tensors, root):
     p = len(tensors)
     ignored = root and all(is_close(value, tensors[0], rtol=0) for value in run.values)
     count = "count ranks from the root on: (rank - root) % p"
+    order = "a rank receives before it sends: go through the distances 1, 2, 4, ... in this order, from the shortest"
     require(not ignored, f"{p} ranks, root {root}: all have rank 0's tensor, not the root's\n  next      {count}")
     for rank, value in enumerate(run.values):
         own = "it never received, or returned another tensor than the one that recv overwrote"
         slips = [(f"rank {rank} still has its own tensor", own, tensors[rank])]
         other = f"'s tensor, and the root is rank {root}"
-        slips += [(f"this is rank {r}{other}", count, tensors[r]) for r in range(p)]
+        slips += [(f"this is rank {r}{other}", count if root else order, tensors[r]) for r in range(p)]
         expect_or_name(value, tensors[root], f"x on rank {rank} of {p}, root {root}", slips, rtol=0)
     lk.checks.expect_messages(run.trace, total_messages=p - 1, name=f"{p} ranks, root {root}")
 
@@ -587,7 +588,9 @@ print("An all-reduce: 2 (p - 1) messages from each rank, 2 (p - 1)/p of the tens
 # them links of 5 µs latency and 50 GB/s, the card of a 400 Gb/s network.
 
 # %% jupyter={"source_hidden": true}
-with lk.picture("Eight ranks: the tree's 6 rounds win while latency counts, the ring's bytes win for large tensors."):
+with lk.picture(
+    "Eight ranks: the tree's 6 rounds win while latency counts, the ring's bytes win for large tensors."
+):
     link = ranks.Link(latency_seconds=5e-6, bytes_per_second=50e9)
 
     def tree_all_reduce(x):  # reduce to rank 0 by the mirrored tree, then broadcast
@@ -646,7 +649,8 @@ def all_to_all(parts, rows):
 
     parts: p tensors [rows_j, ...] of one dtype and equal trailing shape. Their numbers of rows may
     differ and may be 0. rows: how many rows come from each rank, p numbers. Returns p tensors; the
-    s-th is rank s's part for this rank. A rank's part for itself is copied, without a message.
+    s-th is rank s's part for this rank. A rank's part for itself is copied into a new tensor,
+    without a message.
     p - 1 rounds of one message each way, one after the other.
     """
     ### BEGIN SOLUTION
@@ -712,7 +716,7 @@ for counts in cases:
     check_all_to_all(run, parts, f"rows {counts}")
 print("Unequal parts, also parts without rows, in float64.")
 
-# %% nbgrader={"grade": true, "grade_id": "all_to_all_test_rounds", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "all_to_all_test_rounds", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
 for p in (3, 4, 6):
     parts = [[torch.full((r + j + 1, 2), float(r - j)) for j in range(p)] for r in range(p)]
     run = lk.checks.run_ranks(
@@ -723,6 +727,17 @@ for p in (3, 4, 6):
         run.trace, messages=p - 1, sent_bytes=all_to_all_bytes(parts), at_most_rounds=p - 1, name=f"{p} ranks"
     )
 print("p - 1 rounds, and no message from a rank to itself.")
+
+# %% nbgrader={"grade": true, "grade_id": "all_to_all_test_copy", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["claim"]
+parts = [[torch.tensor([10.0 * r + j]) for j in range(3)] for r in range(3)]
+run = lk.checks.run_ranks(all_to_all, 3, ranks.each(parts), [1] * 3, arguments=True)
+for rank, (received, (given, _)) in enumerate(run.values):
+    for source in range(3):
+        name = f"received[{source}] on rank {rank} of 3"
+        lk.checks.expect_close(received[source], parts[source][rank], rtol=0, name=name)
+        for part in given:
+            lk.checks.expect_copy(received[source], part, name=name)
+print("What is returned has memory of its own: writing to it changes no part.")
 
 # %% [markdown]
 # ## Part 3 · Cutting the work
@@ -798,11 +813,32 @@ def check_means(values, gradients, what):
             wait = "is it waited for, and is the result of that very tensor returned?"
             slips.append(("this is the rank's own gradient", wait, every[rank]))
             slips.append(("this is the rank's own gradient over p: nothing was summed", wait, every[rank] / p))
+            early = "wait() first: only then does the tensor hold the sum of all ranks, and only then divide it"
+            for some in range(1, 2**p - 1):  # the ranks whose part was divided already
+                mixed = sum(part / p if some >> r & 1 else part for r, part in enumerate(every))
+                slips.append(("the parts of some ranks were divided by p before they were added up", early, mixed))
             order = "buckets are filled from the back; put each mean back to its place"
             for other in range(count):
                 moved = sum(own[other].double() for own in gradients) / p
                 slips.append((f"this is the mean of gradient {other}", order, moved))
             expect_or_name(mean, total / p, name, slips, rtol=1e-5, atol=1e-6)
+
+
+def check_buckets(run, rank, bucket_bytes, expected):
+    """The buckets of the example's five gradients, in the order in which a rank sends them, or what they are instead."""
+    __tracebackhide__ = True
+    name = f"bytes of the buckets of {bucket_bytes}, in the order in which they are sent"
+    got = [call.bytes for call in run.trace.of(rank, "collective")]
+    slips = {
+        "filled from the front; the last layer's gradient is ready first": expected[::-1],
+        "one all_reduce for each gradient; collect until a bucket has bucket_bytes": [20, 12, 4, 16, 24],
+        "one bucket for all; bucket_bytes counts bytes, not elements": [76],
+        "a bucket of exactly bucket_bytes is full, and was not started": [20, 32, 24],
+        "started before it was full; a bucket may exceed bucket_bytes": [20, 16, 16, 24],
+    }
+    for looks, wrong in slips.items():
+        require(got == expected or got not in (wrong, wrong[::-1]), f"{name}: {looks}")
+    lk.checks.expect_equal(got, expected, name=name)
 
 
 # %% nbgrader={"grade": true, "grade_id": "average_gradients_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
@@ -841,19 +877,7 @@ gradients = [[torch.ones(size) * (r + 1) * place for place, size in enumerate(si
 for bucket_bytes, expected in [(16, [20, 16, 16, 24]), (24, [32, 44]), (10**6, [76])]:
     run = lk.checks.run_ranks(average_gradients, 3, ranks.each(gradients), bucket_bytes)
     check_means(run.values, gradients, f"buckets of {bucket_bytes} bytes")
-    calls = run.trace.of(0, "collective")
-    name = f"bytes of the buckets of {bucket_bytes}, in the order in which they are sent"
-    got = [call.bytes for call in calls]
-    slips = {
-        "filled from the front; the last layer's gradient is ready first": expected[::-1],
-        "one all_reduce for each gradient; collect until a bucket has bucket_bytes": [20, 12, 4, 16, 24],
-        "one bucket for all; bucket_bytes counts bytes, not elements": [76],
-        "a bucket of exactly bucket_bytes is full, and was not started": [20, 32, 24],
-        "started before it was full; a bucket may exceed bucket_bytes": [20, 16, 16, 24],
-    }
-    for looks, wrong in slips.items():
-        require(got == expected or got not in (wrong, wrong[::-1]), f"{name}: {looks}")
-    lk.checks.expect_equal(got, expected, name=name)
+    check_buckets(run, 0, bucket_bytes, expected)
     lk.checks.expect_messages(
         run.trace, collectives={"all_reduce": len(expected)}, messages=0, name=f"buckets of {bucket_bytes}"
     )
@@ -868,8 +892,7 @@ gradients = [[torch.ones(size) * (r + 1) for size in (6, 4, 1, 3, 5)] for r in r
 for bucket_bytes, expected in cases:
     run = lk.checks.run_ranks(average_gradients, 3, ranks.each(gradients), bucket_bytes)
     check_means(run.values, gradients, f"buckets of {bucket_bytes} bytes")
-    got = [call.bytes for call in run.trace.of(1, "collective")]
-    lk.checks.expect_equal(got, expected, name=f"bytes of the buckets of {bucket_bytes}")
+    check_buckets(run, 1, bucket_bytes, expected)
     kinds = [event.kind for event in run.trace.of(0) if event.kind in ("collective", "wait")]
     name = f"buckets of {bucket_bytes}: start all of them, then wait"
     lk.checks.expect_equal(kinds, ["collective"] * len(expected) + ["wait"] * len(expected), name=name)
@@ -907,7 +930,9 @@ def train(x, y, steps, bucket_bytes):
 
 
 # %% jupyter={"source_hidden": true}
-with lk.picture("Four ranks with a quarter of the data each end with the weights of one rank with all of it."):
+with lk.picture(
+    "Four ranks with a quarter of the data each end with the weights of one rank with all of it."
+):
     torch.manual_seed(seed)
     samples = torch.randn(64, 6)
     targets = torch.sin(samples.sum(1, keepdim=True))
@@ -1212,7 +1237,9 @@ for p, m in [(5, 2), (4, 1), (1, 3), (3, 5)]:  # fewer micro-batches than stages
 print("1F1B: also with fewer micro-batches than stages, and with one stage alone.")
 
 # %% jupyter={"source_hidden": true}
-with lk.picture("The same length, the same bubble; but count the micro-batches that are live at once on stage 0."):
+with lk.picture(
+    "The same length, the same bubble; but count the micro-batches that are live at once on stage 0."
+):
     traces = {}
     for name, f in {"GPipe": gpipe, "1F1B": one_f_one_b}.items():
         schedules = [f(stage, 4, 8) for stage in range(4)]
@@ -1311,10 +1338,6 @@ with lk.picture("Four stages, your schedule, real gradients: those of one proces
 #
 # $$w \leftarrow w - \text{lr} \cdot \frac{m / (1 - 0.9^t)}{\sqrt{v / (1 - 0.999^t)} + 10^{-8}} .$$
 
-# %%
-lk.predict("zero")
-
-
 # %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "zero_collectives", "locked": true, "schema_version": 3, "solution": false, "task": false}
 def reduce_scatter(x):
     """This rank's chunk, cut as by torch.tensor_split, of the sum of x [n] over all ranks."""
@@ -1333,6 +1356,10 @@ def all_gather(chunk, n):
     padded = [chunk.new_empty(width) for _ in range(p)]
     dist.all_gather(padded, F.pad(chunk, (0, width - len(chunk))))
     return torch.cat([row[:size] for row, size in zip(padded, chunk_sizes(n, p))])
+
+
+# %%
+lk.predict("zero")
 
 
 # %% nbgrader={"grade": false, "grade_id": "zero", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -1399,7 +1426,7 @@ def adam_on_one(parameter, gradients, scale=1.0):
 def check_adam(ended, parameter, gradients, what):
     """Each rank has the new parameter and the moments of its chunk, or the message says what it has."""
     __tracebackhide__ = True
-    p, chunk = len(gradients), torch.tensor_split
+    p, steps, chunk = len(gradients), len(gradients[0]), torch.tensor_split
     good, summed = adam_on_one(parameter, gradients), adam_on_one(parameter, gradients, p)
     own = [adam_on_one(parameter, [gradient]) for gradient in gradients]
     for rank, values in enumerate(ended):
@@ -1412,25 +1439,31 @@ def check_adam(ended, parameter, gradients, what):
             step = "use what reduce_scatter returns"
             slips.append(("computed from this rank's own gradient", step, chunk(own[rank][at], p)[rank]))
             slips.append(("these are the moments of the whole parameter", "keep those of the rank's chunk", good[at]))
+            corrected = chunk(good[at] / (1 - (0.9, 0.999)[at - 1] ** steps), p)[rank]
+            step = "return m and v as they are; divide by 1 - 0.9^t and 1 - 0.999^t in the update alone"
+            slips.append(("the bias correction sits in the moment that is returned", step, corrected))
             full = f"{name} on rank {rank} of {p}, {what}"
             expect_or_name(value, chunk(good[at], p)[rank], full, slips, rtol=1e-4, atol=tolerance)
-        start = "the bias corrections 1 - 0.9^t and 1 - 0.999^t are missing, or sit in the moments that are returned"
+        start = "divide m by 1 - 0.9^t and v by 1 - 0.999^t, in the update"
         plain = parameter - 0.01 * good[1] / (good[2].sqrt() + 1e-8)
         slips = [("the update has no bias correction", start, plain)]
         slips.append(("the parameter did not change", "return what all_gather returns", parameter))
+        squared = parameter - 0.01 * good[1] / (1 - 0.9**steps) / (good[2] / (1 - 0.999**steps) + 1e-8).sqrt()
+        slips.append(("the 1e-8 is under the root", "add it to the root: sqrt(v / (1 - 0.999^t)) + 1e-8", squared))
         expect_or_name(values[0], good[0], f"parameter on rank {rank} of {p}, {what}", slips, rtol=1e-5, atol=1e-6)
 
 
 # %% nbgrader={"grade": true, "grade_id": "zero_test_step", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 generator = torch.Generator().manual_seed(707)
 parameter = torch.randn(6, generator=generator)
-gradients = [[torch.randn(6, generator=generator)] for _ in range(2)]
-now = ranks.each([every[0] for every in gradients])
-run = lk.checks.run_ranks(zero1_step, 2, parameter, now, torch.zeros(3), torch.zeros(3), 1)
-check_adam(run.values, parameter, gradients, "the first step")
-lk.checks.expect_messages(
-    run.trace, collectives={"reduce_scatter": 1, "all_gather": 1}, messages=0, name="2 ranks, 6 parameters"
-)
+for size in (1.0, 1e-4):  # the square of 1e-4 is 1e-8, so it shows where the 1e-8 is added
+    gradients = [[size * torch.randn(6, generator=generator)] for _ in range(2)]
+    now = ranks.each([every[0] for every in gradients])
+    run = lk.checks.run_ranks(zero1_step, 2, parameter, now, torch.zeros(3), torch.zeros(3), 1)
+    check_adam(run.values, parameter, gradients, f"the first step, gradients of about {size:g}")
+    lk.checks.expect_messages(
+        run.trace, collectives={"reduce_scatter": 1, "all_gather": 1}, messages=0, name="2 ranks, 6 parameters"
+    )
 print("2 ranks, one step: torch's own Adam, with the moments of one half on each rank.")
 
 # %% nbgrader={"grade": true, "grade_id": "zero_test_steps", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
@@ -1469,7 +1502,9 @@ for rank, (value, after) in enumerate(run.values):
 print("The arguments are unchanged after the call, and lr is used.")
 
 # %% jupyter={"source_hidden": true}
-with lk.picture("What a rank keeps of 7.5 billion parameters; the last column is the ZeRO paper's."):
+with lk.picture(
+    "What a rank keeps of 7.5 billion parameters; the last column is the ZeRO paper's."
+):
     for stage in range(4):
         columns = [f"{state_bytes(7.5e9, p, stage) / 1e9:6.1f} GB" for p in (1, 8, 64)]
         print(f"stage {stage}, on 1, 8 and 64 ranks: {' '.join(columns)}")
@@ -1629,7 +1664,9 @@ for what, arguments in cases.items():
 print("A rank without tokens, and experts that no token chooses.")
 
 # %% jupyter={"source_hidden": true}
-with lk.picture("Even a random router loads experts unevenly, and the layer takes as long as the fullest expert."):
+with lk.picture(
+    "Even a random router loads experts unevenly, and the layer takes as long as the fullest expert."
+):
     generator = torch.Generator().manual_seed(seed)
     tokens = [torch.randn(64, 8, generator=generator) for _ in range(8)]
     choices = [torch.rand(64, 8, generator=generator).argsort(1)[:, :2] for _ in range(8)]
@@ -1844,26 +1881,26 @@ lk.widgets.transformer_sizer("llama-3-70b", batch=1, sequence=8192)
 # Real jobs combine the cuts: tp ranks share each layer, pp stages share the layers, and dp such pipelines share the batch, so dp · tp · pp is the number of GPUs. Arithmetic says which
 # layout fits and which is fastest, before anyone rents GPUs. All of it follows from what you have written.
 #
-# N parameters in L layers of width d; a batch of B sequences of s tokens; micro-batches of one sequence, so each pipeline has m = B/dp of them. The job uses ZeRO-1,
-# *recomputation* (a layer keeps only its input, and its backward pass computes the rest again) and *sequence
-# parallelism* (what tensor parallelism leaves whole is cut along the sequence, too). Beside each line is its value for an example: N = 10·10⁹, L = 40, d = 5,000,
-# s = 2,000, B = 16 on 16 GPUs, with dp = 4, tp = 2, pp = 2, so m = 4; a GPU reaches 400 TFLOP/s, NVLink and network carry 400 and 40 GB/s.
+# The letters are those of the picture above: P parameters in N layers of width d; a batch of B sequences of L tokens. Micro-batches have one sequence, so each pipeline has m = B/dp of them.
+# The job uses ZeRO-1, *recomputation* (a layer keeps only its input, and its backward pass computes the rest again) and *sequence
+# parallelism* (what tensor parallelism leaves whole is cut along the sequence, too). The values are those of an example: P = 10·10⁹, N = 40, d = 5,000,
+# L = 2,000, B = 16 on 16 GPUs, with dp = 4, tp = 2, pp = 2, so m = 4; a GPU reaches 400 TFLOP/s, NVLink and network carry 400 and 40 GB/s.
 #
 # **Bytes on the fullest GPU, stage 0**
 #
-# 1. tp cuts every layer and pp cuts between layers, so a GPU has N/(tp·pp) parameters: 2.5·10⁹.
-# 2. Weight and gradient, 2 + 2 bytes, stay whole. The optimizer's 12 bytes are shared by dp ranks (task 9, stage 1): 4 + 12/dp = 7 bytes per parameter. Lines 1 and 2 together: 17.5 GB.
-# 3. The input of one layer for one micro-batch has s·d numbers of 2 bytes. Sequence parallelism divides it by tp: 10 MB.
-# 4. A stage has L/pp layers, and stage 0 of 1F1B has min(m, pp) live micro-batches (task 8). So L/pp · min(m, pp) = 40 such inputs are kept: 0.4 GB.
-# 5. One layer at a time is recomputed. Its activations take 34 bytes for each of the s·d numbers (Korthikanti et al., 2023), divided by tp: 0.17 GB. The sum is 18.07 GB.
+# 1. Parameters of a GPU: P/(tp·pp) = 2.5·10⁹.
+# 2. Bytes of each: 4 for weight and gradient, and the optimizer's 12, which dp ranks share (task 9): 4 + 12/dp = 7. With line 1: 17.5 GB.
+# 3. The input of one layer for one micro-batch: L·d numbers of 2 bytes, divided by tp: 10 MB.
+# 4. Such inputs kept: N/pp layers for min(m, pp) live micro-batches (task 8): 40. With line 3: 0.4 GB.
+# 5. The one layer that is recomputed: 34 bytes for each of L·d numbers (Korthikanti et al., 2023), divided by tp: 0.17 GB. The sum is 18.07 GB.
 #
 # **Seconds of a step**
 #
-# 1. 6 FLOPs per parameter and token, and 2 more because recomputation repeats the forward pass. A step has B·s tokens, and all GPUs share the work: 0.4 s.
-# 2. A layer has 2 all-reduces in the forward pass (task 7: the MLP, and attention), 2 in the repeated one and 2 in the backward pass: 6. A GPU executes L/pp layers for m micro-batches: 480 all-reduces.
-# 3. Each is of s·d numbers of 2 bytes, and a ring sends 2(tp − 1)/tp times that (task 4), over NVLink: 50 µs each, 0.024 s together.
-# 4. The pipeline stretches both by its bubble: m micro-batches take as long as m + pp − 1 (task 8): 5/4 · 0.424 s = 0.53 s.
-# 5. Once per step, gradients are reduce-scattered and weights all-gathered among dp ranks (task 9). Each sends (dp − 1)/dp of N/(tp·pp) numbers of 2 bytes, over the network: 0.1875 s. The sum is 0.7175 s.
+# 6. Arithmetic: 6 FLOPs per parameter and token, and 2 more for the repeated forward pass; B·L tokens, shared by all GPUs: 0.4 s.
+# 7. All-reduces of a GPU: 2 in the forward pass of a layer (task 7: the MLP, and attention), 2 in the repeated one, 2 in the backward pass; N/pp layers, m micro-batches: 480.
+# 8. Each has L·d numbers of 2 bytes, and a ring sends 2(tp − 1)/tp times that (task 4), over NVLink: 50 µs. With line 7: 0.024 s.
+# 9. The bubble stretches lines 6 and 8 by (m + pp − 1)/m (task 8): 5/4 · 0.424 s = 0.53 s.
+# 10. Gradients are reduce-scattered and weights all-gathered among dp ranks, once per step (task 9). Each sends (dp − 1)/dp of P/(tp·pp) numbers of 2 bytes, over the network: 0.1875 s. The sum is 0.7175 s.
 
 # %% [markdown]
 # ### Task 12 · Plan
@@ -1890,7 +1927,7 @@ class Job:
     batch: int
     gpus: int
     node: int = 8
-    memory: float = 80e9
+    memory: float = 80e9  # bytes that tensors may fill; an H100 has 80 GiB = 85.9e9, the driver and NCCL take the rest
     flops_per_second: float = 500e12
     nvlink: float = 450e9
     network: float = 50e9
@@ -1903,7 +1940,7 @@ llama = Job(
 
 # %% nbgrader={"grade": false, "grade_id": "plan", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def gpu_bytes(job, dp, tp, pp):
-    """Bytes on the fullest GPU, by the five lines above. dp divides job.batch."""
+    """Bytes on the fullest GPU, by lines 1 to 5 above. dp divides job.batch."""
     ### BEGIN SOLUTION
     m = job.batch // dp
     state = job.parameters / (tp * pp) * (4 + 12 / dp)
@@ -1912,7 +1949,7 @@ def gpu_bytes(job, dp, tp, pp):
 
 
 def step_seconds(job, dp, tp, pp):
-    """Seconds of a step, by the five lines above."""
+    """Seconds of a step, by lines 6 to 10 above."""
     ### BEGIN SOLUTION
     m = job.batch // dp
     compute = 8 * job.parameters * job.batch * job.sequence / (job.gpus * job.flops_per_second)
@@ -2035,13 +2072,15 @@ cases += [((1, 2, 8), 10e9 + 5e6 * (10 * 4 + 34))]
 for layout, expected in cases:
     whole = 5e6 * 2 / layout[1] * (40 + 34) + 10e9 / 8 / layout[1] * (4 + 12 / layout[0])
     slips = [("m is that of the whole batch", "m is B/dp, the micro-batches of one pipeline", whole)]
+    full = expected + 5e6 * 2 / layout[1] * 10 * (8 - 4 // layout[0])  # 5 layers, 2 bytes
+    slips.append(("pp micro-batches are live, and there are only m", "line 4: min(m, pp)", full))
     expect_or_name(
         gpu_bytes(few, *layout), expected, f"bytes of {layout}: fewer micro-batches than stages", slips, rtol=1e-9
     )
 print("18.07 GB for the example; also with fewer micro-batches than stages.")
 
 # %% nbgrader={"grade": true, "grade_id": "plan_test_seconds", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
-parts = {"the bubble (line 4)": 0.106, "the all-reduces of layers (2, 3)": 0.03, "the gradients (5)": 0.1875}
+parts = {"the bubble (line 9)": 0.106, "the all-reduces of layers (7, 8)": 0.03, "the gradients (10)": 0.1875}
 slips = [*off_by(step_seconds(hand, 4, 2, 2), 0.7175, parts)]
 slips.append(
     ("the bubble is that of the whole batch", "m is B/dp, the micro-batches of one pipeline", 17 / 16 * 0.424 + 0.1875)
@@ -2114,7 +2153,9 @@ require(chosen is None, "405 billion parameters on 8 GPUs fit by no layout: retu
 print("None if no layout fits.")
 
 # %% jupyter={"source_hidden": true}
-with lk.picture("The two fastest do not fit; of those that do, the best takes a fifth less time than the slowest."):
+with lk.picture(
+    "The two fastest do not fit; of those that do, the best takes a fifth less time than the slowest."
+):
     lawful = [(64 // (tp * pp), tp, pp) for tp in (1, 2, 4, 8) for pp in (1, 2, 4, 8, 16) if tp * pp <= 64]
     for layout in sorted(lawful, key=lambda one: step_seconds(llama, *one)):
         held, seconds = gpu_bytes(llama, *layout), step_seconds(llama, *layout)
@@ -2337,7 +2378,9 @@ def one_step(schedule, stage, tokens, following, blocks, outer, group):
 
 
 # %% jupyter={"source_hidden": true}
-with lk.picture("Eight ranks, three cuts, your functions: the loss of one rank with the whole model."):
+with lk.picture(
+    "Eight ranks, three cuts, your functions: the loss of one rank with the whole model."
+):
     text = lm.held_out()[:40_000]
     letters = sorted(set(text))
     codes = torch.tensor([letters.index(letter) for letter in text])
@@ -2346,6 +2389,7 @@ with lk.picture("Eight ranks, three cuts, your functions: the loss of one rank w
     for _ in range(10 if smoke else 60):
         starts = torch.randint(len(codes) - CONTEXT, (64,), generator=generator)
         batches.append((codes[starts[:, None] + torch.arange(CONTEXT)], codes[starts + CONTEXT]))
+    print("training on eight ranks: seconds, on a busy machine a minute\n", flush=True)
     run = ranks.run(
         train_in_three_ways, 8, backend="local", args=(new_weights(len(letters)), batches), timeout_seconds=300
     )
@@ -2499,6 +2543,7 @@ with lk.picture("The libraries' results and yours differ by rounding alone."):
         "pipelining": (with_pipelining, torch.cat(micro_batches), 6),
         "FSDP2": (with_fsdp, weight, gradients),
     }
+    print("starting four processes for each library: seconds, on a busy machine a minute\n", flush=True)
     for (what, (mine, *arguments)), (library, (function, *others)) in zip(yours.items(), theirs.items()):
         values = ranks.run(mine, 4, backend="local", args=arguments).values
         rivals = ranks.run(function, 4, backend="gloo", args=others).values
@@ -2555,8 +2600,8 @@ lk.progress()
 # - A tree costs rounds, a ring costs bytes: latency decides for small tensors, bandwidth for large ones. If only ranks add, nothing needs less than the ring's 2(p − 1)/p.
 # - A deadlock is a circle of ranks that wait for each other. Start both calls, then wait for both.
 # - Average gradients, do not sum them. Send large buckets, and send them early. Add every bias once.
-# - Data parallelism sends gradients once per step, tensor parallelism activations four times per layer, a pipeline activations once per stage, experts most of their rows there and back.
-# - The bubble is (p − 1)/(m + p − 1). 1F1B does not shrink it, but it has the memory for the m that does.
+# - Data parallelism sends gradients once per step, tensor parallelism activations four times per layer, a pipeline activations once per stage. A mixture of experts sends the rows of its tokens to other ranks and gets the results back, in every layer.
+# - The bubble is (p − 1)/(m + p − 1). More micro-batches, m, shrink it. 1F1B makes room for them, because a stage keeps the activations of at most p of them.
 # - Adam keeps 16 bytes per parameter. Shard what is not needed all the time.
 # - Count messages, bytes and memory before you rent GPUs.
 #

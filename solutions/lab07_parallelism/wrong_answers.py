@@ -77,6 +77,15 @@ def tree_broadcast(x, root):
 #-            dist.recv(x, (rank - reach) % p)
 #+            dist.recv(x, relative - reach)
 
+# %% wrong={"grade_id": "tree_broadcast", "name": "largest_distance_first", "misconception": "the order of the rounds does not matter", "keeps": 0}
+#-    relative, reach = (rank - root) % p, 1
+#-    while reach < p:
+#+    relative, reach = (rank - root) % p, 1 << (p - 1).bit_length() >> 1
+#+    while reach:
+
+#-        reach *= 2
+#+        reach //= 2
+
 # %% wrong={"grade_id": "tree_broadcast", "name": "works_on_a_copy", "misconception": "what is returned counts, x itself does not", "keeps": 6}
 #-    relative, reach = (rank - root) % p, 1
 #+    relative, reach, x = (rank - root) % p, 1, x.clone()
@@ -213,7 +222,7 @@ def ring_reduce_scatter(x):
 #-        exchange(parts[to].contiguous(), to, received[source], source)
 #+        exchange(parts[to].contiguous(), to, received[to], to)
 
-# %% wrong={"grade_id": "all_to_all", "name": "sends_to_itself", "misconception": "one's own part is a message like any other", "keeps": 6}
+# %% wrong={"grade_id": "all_to_all", "name": "sends_to_itself", "misconception": "one's own part is a message like any other", "keeps": 7}
 #-    received[rank].copy_(parts[rank])
 #-    for k in range(1, p):
 #+    for k in range(p):
@@ -235,13 +244,17 @@ def all_to_all(parts, rows):
         request.wait()
     return received
 
-# %% wrong={"grade_id": "all_to_all", "name": "trailing_shape_dropped", "misconception": "parts are vectors", "keeps": 3}
+# %% wrong={"grade_id": "all_to_all", "name": "trailing_shape_dropped", "misconception": "parts are vectors", "keeps": 4}
 #-    received = [parts[0].new_empty((count, *parts[0].shape[1:])) for count in rows]
 #+    received = [parts[0].new_empty(count) for count in rows]
 
 # %% wrong={"grade_id": "all_to_all", "name": "in_order_of_arrival", "misconception": "what arrives first comes first", "keeps": 0}
 #-    return received
 #+    return [received[(rank - k) % p] for k in range(p)]
+
+# %% wrong={"grade_id": "all_to_all", "name": "own_part_not_copied", "misconception": "a part for oneself need not be copied", "keeps": 7}
+#-    received[rank].copy_(parts[rank])
+#+    received[rank] = parts[rank]
 
 # %% wrong={"grade_id": "average_gradients", "name": "summed", "misconception": "all-reduce averages", "keeps": 0}
 #-        flat /= dist.get_world_size()
@@ -266,6 +279,12 @@ def average_gradients(gradients, bucket_bytes):
 #-        request.wait()
 #-        flat /= dist.get_world_size()
 #+        flat = flat / dist.get_world_size()
+
+# %% wrong={"grade_id": "average_gradients", "name": "divides_before_the_wait", "misconception": "each rank may divide its part while the sum is under way", "keeps": 0}
+#-        request.wait()
+#-        flat /= dist.get_world_size()
+#+        flat /= dist.get_world_size()
+#+        request.wait()
 
 # %% wrong={"grade_id": "average_gradients", "name": "forgets_the_last_bucket", "misconception": "a bucket that is not full need not be sent", "keeps": 0}
 #-        if size >= bucket_bytes or place == 0:
@@ -405,6 +424,10 @@ def one_f_one_b(stage, stages, micro_batches):
 # %% wrong={"grade_id": "zero", "name": "no_bias_correction", "misconception": "the moments start at zero, and that is that", "keeps": 3}
 #-    update = m / (1 - 0.9**step) / (torch.sqrt(v / (1 - 0.999**step)) + 1e-8)
 #+    update = m / (torch.sqrt(v) + 1e-8)
+
+# %% wrong={"grade_id": "zero", "name": "epsilon_under_the_root", "misconception": "a small constant may be added anywhere", "keeps": 7}
+#-    update = m / (1 - 0.9**step) / (torch.sqrt(v / (1 - 0.999**step)) + 1e-8)
+#+    update = m / (1 - 0.9**step) / torch.sqrt(v / (1 - 0.999**step) + 1e-8)
 
 # %% wrong={"grade_id": "zero", "name": "stage_shards_its_own_alone", "misconception": "stage 2 shards gradients and stage 3 weights, and nothing else", "keeps": 7}
 #-    weight = 2 * parameters / (ranks if stage >= 3 else 1)
@@ -569,6 +592,10 @@ def ring_attention(q, k, v, lengths):
 # %% wrong={"grade_id": "plan", "name": "no_live_micro_batches", "misconception": "a pipeline stage keeps one micro-batch", "keeps": 6}
 #-    return state + job.sequence * job.width / tp * (2 * job.layers / pp * min(m, pp) + 34)
 #+    return state + job.sequence * job.width / tp * (2 * job.layers / pp + 34)
+
+# %% wrong={"grade_id": "plan", "name": "pipeline_always_full", "misconception": "a pipeline of pp stages has pp live micro-batches", "keeps": 6}
+#-    return state + job.sequence * job.width / tp * (2 * job.layers / pp * min(m, pp) + 34)
+#+    return state + job.sequence * job.width / tp * (2 * job.layers / pp * pp + 34)
 
 # %% wrong={"grade_id": "plan", "name": "micro_batches_of_the_whole_batch", "misconception": "every pipeline works through the whole batch", "keeps": 4}
 #-    m = job.batch // dp

@@ -93,6 +93,7 @@ seed = 0
 # %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "lab08_model", "locked": true, "schema_version": 3, "solution": false, "task": false}
 torch.set_grad_enabled(False)  # nothing is trained here
 torch.set_num_threads(1)  # the model is so small that threads would spend their time waiting for each other
+print("loading the model: seconds, on a busy machine up to a minute", flush=True)
 model, tokenizer = lm.load()
 text = tokenizer.encode(lm.held_out())  # text that the model has never seen
 
@@ -186,6 +187,14 @@ def expect_tokens(got, expected, slips, name):
         raise lk.checks.CheckError(f"{name}: expected {list(expected)}, got {list(got)}{': ' * bool(why)}{why}")
 
 
+def expect_blocks(got, expected, name):
+    """Check that `got` is the list `expected` of block numbers. They are labels: one more or less means nothing."""
+    __tracebackhide__ = True
+    if type(got) is list and all(type(block) is int for block in got) and got != expected:
+        raise lk.checks.CheckError(f"{name}: expected the blocks {expected}, got {got}")
+    lk.checks.expect_equal(got, expected, name=name)
+
+
 def expect_unequal(got, other, name):
     """Check that two keys differ."""
     __tracebackhide__ = True
@@ -208,7 +217,7 @@ def attend(queries, keys, values):
 
     queries [H, new, h]; keys and values [K, total, h], K divides H, new <= total. New position j is
     position total − new + j of the sequence and sees the positions up to and including itself. Scores are
-    scaled by 1 / √h. Returns [H, new, h].
+    scaled by 1 / √h. Returns [H, new, h]; the arguments stay as they were.
 
     >>> v = torch.tensor([[[2.0], [4.0]]])  # equal scores: the mean of what is seen
     >>> attend(torch.zeros(1, 2, 1), torch.zeros(1, 2, 1), v).flatten()
@@ -241,8 +250,11 @@ slips = {
     "a score that is masked must be -inf before the softmax, not 0": (scores * seen.tril(3)).softmax(-1) @ v.repeat_interleave(2, 0),
     "the softmax goes over the positions that a query sees, the last axis of the scores": shut.softmax(-2) @ v.repeat_interleave(2, 0),
 }
-expected = torch_attention(q, k, v, seen.tril(3))
+expected, before = torch_attention(q, k, v, seen.tril(3)), [x.clone() for x in (q, k, v)]
 expect_right(attend(q, k, v), expected, slips, "a chunk of 2 after 3 tokens, 4 heads over 2")
+for name, x, same in zip(("queries", "keys", "values"), (q, k, v), before):
+    if not torch.equal(x, same):
+        raise lk.checks.CheckError(f"attend has changed its argument {name}: scale and mask in new tensors, not in place")
 v = torch.tensor([[[2.0], [4.0]]])
 lk.checks.expect_close(attend(torch.zeros(1, 2, 1), torch.zeros(1, 2, 1), v).flatten(), torch.tensor([2.0, 3.0]), name="two equal scores")
 positions = torch.arange(104.0).reshape(1, 104, 1)  # equal scores: the mean of the positions that are seen
@@ -441,8 +453,9 @@ with lk.picture("Prefill stands under the flat roof. Decode climbs as the batch 
     lk.show(figure, summary="Roofline of an H100 with prefill in the compute-bound part and three decode batches in the memory-bound part.")
 
 # %% [markdown]
-# Read the last column. A batch of 256 writes many times more tokens per second than a batch of 1, because all sequences share one reading of the
-# weights. So a server that fits more sequences into its memory writes more tokens per second. The next question is how much memory is wasted.
+# Read the last column. Prefill has the largest number, because 2,048 tokens share one reading of the weights, but these tokens are read and not
+# written. Among the decode batches, one of 256 writes many times more tokens per second than one of 1, for the same reason: all sequences share one
+# reading of the weights. So a server that fits more sequences into its memory writes more tokens per second. The next question is how much memory is wasted.
 #
 # ## Part 2 · Blocks
 #
@@ -537,7 +550,9 @@ lk.checks.expect_equal(float(waste([9, 4], 1)), 0.0, name="waste in blocks of on
 print("Right: without a reserved slot, and without an empty one, the waste is 0.")
 
 # %% jupyter={"source_hidden": true}
-with lk.picture("Small blocks waste next to nothing. Half a block per sequence is lost on average, and a contiguous cache is one very long block."):
+with lk.picture(
+    "Small blocks waste next to nothing. Half a block per sequence is lost on average, and a contiguous cache is one very long block."
+):
     sizes = [2**n for n in range(10)]
     lost = [100 * waste(lengths, size) for size in sizes]
     slots = 16_384
@@ -828,6 +843,11 @@ table = BlockTable(pool, block=2)
 slots = [table.append(), table.append()]
 for _ in range(2):
     lk.checks.expect_raises(OutOfBlocks, table.append)
+    if int(table.length) != 2 or [int(b) for b in table.blocks] != [0]:
+        raise lk.checks.CheckError(
+            f"append: the pool had no block, and still the table has changed: it has {int(table.length)} tokens in {list(table.blocks)}, not 2 in [0]. "
+            "A refused append must leave the table as it was: take the block first, and raise length only then"
+        )
     lk.checks.expect_equal((table.length, table.blocks, pool.free), (2, [0], 0), name="length, blocks, free blocks after a refused append")
 print("Right: a refused append leaves nothing behind.")
 
@@ -919,14 +939,16 @@ class Film:
         n = len(self.steps)
         blocks = {name: tuple(int(b) for b in table.blocks) for name, table in tables.items()}
         held = {name: int(table.length) for name, table in tables.items()}
-        self.steps.append(lk.serving.EngineStep(n, float(n), n + 1.0, block_tables=blocks, held_tokens=held))
+        self.steps.append(lk.serving.EngineStep(n, 0.0, 0.0, block_tables=blocks, held_tokens=held))  # no clock runs here
 
     def show(self):
         display(lk.widgets.block_table(lk.serving.Recording((), tuple(self.steps), {}, {}, {}, self.block, self.blocks)))
 
 
 # %% jupyter={"source_hidden": true}
-with lk.picture("Three sequences grow in turns. Move through the steps: each table lists its blocks in order, and the pool has them wherever there was room."):
+with lk.picture(
+    "Three sequences grow in turns. Move through the steps: each table lists its blocks in order, and the pool has them wherever there was room."
+):
     pool, film = BlockPool(12), Film(12, 4)
     tables = {name: BlockTable(pool, 4) for name in "abc"}
     for turn in range(33):
@@ -1102,7 +1124,9 @@ for block in (1, 3, 4):  # a family of sequences that write on in random order: 
 ### END HIDDEN TESTS
 
 # %% jupyter={"source_hidden": true}
-with lk.picture("Eight answers to one prompt of 200 tokens. The prompt is in memory once, and each answer pays for its own tokens."):
+with lk.picture(
+    "Eight answers to one prompt of 200 tokens. The prompt is in memory once, and each answer pays for its own tokens."
+):
     pool, film = BlockPool(400), Film(400, BLOCK)
     cache = torch.zeros(400, BLOCK)
     first = BlockTable(pool, BLOCK)
@@ -1127,6 +1151,10 @@ with lk.picture("Eight answers to one prompt of 200 tokens. The prompt is in mem
 # full block a **key** that depends on its tokens *and on all tokens before it*. The tokens of the block alone are not enough: from the second
 # layer on, keys and values depend on everything that came before. So sixteen tokens that follow two different beginnings have different keys and values,
 # and need two blocks. A chain gives such keys: the key of a block is made from the key of the block before it and from its own tokens.
+#
+# Equal keys must mean equal tokens, or a request reads the cache of another text. The tuple of all tokens so far is an exact key, but a long one. A
+# hash is short: with SHA-256 no two texts with equal keys are known. Python's `hash` of a tuple passes the checks, too, but users of a server could
+# construct two prompts for which it is equal. A weighted sum is no key: with the weights 1 and 7, `[7, 0]` and `[0, 1]` have the same.
 #
 # There are two rules. Only full blocks have keys, because other blocks still change. And the last token of a prompt is always computed, even if
 # everything is known, because the model has to return its logits.
@@ -1183,6 +1211,11 @@ print("Right: a key for each full block, and it depends on everything before.")
 # %% nbgrader={"grade": true, "grade_id": "prefix_test_keys", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
 for left, right in [([12, 3], [1, 23]), ([1, 2], [2, 1]), ([1, 2, 3, 4], [3, 4, 1, 2])]:
     expect_unequal(block_keys(left, 2)[-1], block_keys(right, 2)[-1], f"the last blocks of {left} and {right}")
+for block in (1, 2):  # a sum with the weights 1 and `weight`, of tokens or of keys, is the same for two of these
+    early, late = block_keys([1, 0], block)[-1], block_keys([0, 1], block)[-1]
+    for weight in [*range(2, 64), 97, 101, 127, 128, 131, 137, 256, 257, 1000, 1009, 50_257, 65_599]:
+        expect_unequal(block_keys([weight, 0], block)[-1], late, f"the last blocks of {[weight, 0]} and [0, 1], blocks of {block}")
+        expect_unequal(block_keys([0, weight], block)[-1], early, f"the last blocks of {[0, weight]} and [1, 0], blocks of {block}")
 lk.checks.expect_equal((len(block_keys([1, 2], 3)), len(block_keys([], 3))), (0, 0), name="keys of less than a block")
 print("Right: other tokens, or another order, give another key.")
 ### BEGIN HIDDEN TESTS
@@ -1192,21 +1225,24 @@ for left, right in [([0, 0], [0, 0, 0, 0]), ([256, 0], [0, 256]), ([1, 1, 2, 2],
 
 # %% nbgrader={"grade": true, "grade_id": "prefix_test_reusable", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
 known = dict(zip(block_keys([1, 2, 3, 4, 5, 6], 2), [30, 31, 32]))
-lk.checks.expect_equal(reusable([1, 2, 3, 4, 9], 2, known), [30, 31], name="blocks of a prompt that begins alike")
-lk.checks.expect_equal(reusable([1, 2, 3, 4], 2, known), [30], name="blocks of a prompt that is known to its last token, which must be computed")
+expect_blocks(reusable([1, 2, 3, 4, 9], 2, known), [30, 31], "blocks of a prompt that begins alike")
+expect_blocks(reusable([1, 2, 3, 4], 2, known), [30], "blocks of a prompt that is known to its last token, which must be computed")
 zero = dict(zip(block_keys([1, 2, 3, 4], 2), [0, 7]))
 if len(reusable([1, 2, 3, 4, 9], 2, zero)) == 0:
     raise lk.checks.CheckError("reusable: block 0 was not found. Its number is 0, which counts as false: test whether the key is in `known`")
-lk.checks.expect_equal(reusable([1, 2, 3, 4, 9], 2, zero), [0, 7], name="blocks of a prompt that begins in block 0")
+expect_blocks(reusable([1, 2, 3, 4, 9], 2, zero), [0, 7], "blocks of a prompt that begins in block 0")
 first = block_keys([1, 2, 3, 4, 5, 6], 2)[1]
 holes = {key: number for key, number in known.items() if key != first}
-lk.checks.expect_equal(reusable([1, 2, 3, 4, 5, 6, 7], 2, holes), [30], name="blocks of a prompt whose second block is not known, but its third is")
+expect_blocks(reusable([1, 2, 3, 4, 5, 6, 7], 2, holes), [30], "blocks of a prompt whose second block is not known, but its third is")
 lk.checks.expect_equal((reusable([7], 1, known), reusable([9, 9, 9], 2, known)), ([], []), name="blocks of one token, and of a new prompt")
 print("Right: known blocks up to the first that is missing, and the last token stays to compute.")
 
 # %% nbgrader={"grade": true, "grade_id": "prefix_test_random", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
-known = dict(zip(block_keys([5, 5, 5], 1), [7, 8, 9]))
-lk.checks.expect_equal(reusable([5, 5, 5, 5], 1, known), [7, 8, 9], name="a prompt that repeats one token, in blocks of one")
+keys = list(block_keys([5, 5, 5], 1))
+for one, other in itertools.combinations(range(3), 2):
+    expect_unequal(keys[one], keys[other], f"blocks {one} and {other} of [5, 5, 5], in blocks of one, where block {other} comes after other tokens")
+known = dict(zip(keys, [7, 8, 9]))
+expect_blocks(reusable([5, 5, 5, 5], 1, known), [7, 8, 9], "a prompt that repeats one token, in blocks of one")
 print("Right: repeated tokens in blocks of one.")
 ### BEGIN HIDDEN TESTS
 rng = np.random.default_rng(807)
@@ -1219,14 +1255,16 @@ for block in (1, 2, 4):
             if tuple(tokens[:end]) not in where:
                 break
             expected.append(where[tuple(tokens[:end])])
-        lk.checks.expect_equal(reusable(tokens, block, known), expected, name=f"blocks of {tokens} after {n} prompts, blocks of {block}")
+        expect_blocks(reusable(tokens, block, known), expected, f"blocks of {tokens} after {n} prompts, blocks of {block}")
         for index, key in enumerate(block_keys(tokens, block)):
             if rng.random() < 0.7 and tuple(tokens[: (index + 1) * block]) not in where:  # some are gone again: a chain may have holes
                 known[key] = where[tuple(tokens[: (index + 1) * block])] = next(free)
 ### END HIDDEN TESTS
 
 # %% jupyter={"source_hidden": true}
-with lk.picture("Twenty prompts begin with the same 150 tokens. The first computes all of them, and the others find 144, which are nine full blocks."):
+with lk.picture(
+    "Twenty prompts begin with the same 150 tokens. The first computes all of them, and the others find 144, which are nine full blocks."
+):
     system, known, computed, found_tokens = text[:150], {}, [], []
     for n in range(20):
         question = system + text[300 + 40 * n : 300 + 40 * n + 10 + 3 * n]
@@ -1257,8 +1295,8 @@ with lk.picture("Twenty prompts begin with the same 150 tokens. The first comput
 # One query per sequence (decode), sequences of all lengths in one batch. Slots beyond a sequence's length hold *anything*, even NaN, because memory
 # is not cleared, and $0 \cdot \text{NaN}$ is NaN.
 #
-# At any time, hold copies of at most **two blocks per sequence** (keys and values). A test measures the peak: the batch has two sequences, the keys and values of
-# a block take 2 MB, and the limit is 10 MB. That is two blocks for each sequence, and 1.6 MB for everything else.
+# At any time, hold copies of at most **two blocks per sequence**. A test measures the peak with two sequences. A block of keys takes 1.05 MB there and a
+# block of values as much, so two blocks of each for two sequences are 2 · 2 · 2.1 = 8.4 MB. The limit is 10 MB, so 1.6 MB are left for everything else.
 
 # %%
 lk.predict("paged")
@@ -1421,7 +1459,14 @@ got = paged_attention(*(x.clone() for x in batch))
 if not bool(got.isfinite().all()):
     raise lk.checks.CheckError("scores in the hundreds: the result is not finite. Subtract the largest score so far before every exponential")
 expect_right(got, right, slips, "scores in the hundreds", rtol=1e-3, atol=1e-4)
-print("Right: large scores do not overflow.")
+q, keys, values, tables, lengths_ = scattered([40, 21], 2, 2, 8, 8, seed=3)
+batch = [60.0 * q.abs(), -keys.abs(), values, tables, lengths_]  # all scores are far below 0: the exponential of each is 0
+right, slips = decode_rows(*batch)
+got = paged_attention(*(x.clone() for x in batch))
+if not bool(got.isfinite().all()):
+    raise lk.checks.CheckError("scores far below 0: the result is not finite. The largest score so far starts at -inf: at 0, every weight becomes 0")
+expect_right(got, right, slips, "scores far below 0", rtol=1e-3, atol=1e-4)
+print("Right: large scores do not overflow, and scores far below 0 do not vanish.")
 
 # %% nbgrader={"grade": true, "grade_id": "paged_test_peak", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 # the keys of the longer sequence are 12 MB and its values as much again; the keys and values of one block are 2 MB
@@ -1511,13 +1556,17 @@ def paged_decode(
 
 
 # %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "paged_kernel_launch", "locked": true, "schema_version": 3, "solution": false, "task": false}
-def traced_decode(lengths, heads, kv_heads, width, block, seed, dtype=torch.float16, louder=1.0):
+def traced_decode(lengths, heads, kv_heads, width, block, seed, dtype=torch.float16, louder=1.0, below=False):
     """Run the kernel under the tracer on a scattered batch, with queries that are `louder` times as large.
 
+    below: make all scores negative.
     Returns its output, what it should be (float64), what known slips give, and the trace.
     """
     batch = scattered(lengths, heads, kv_heads, width, block, seed, dtype)
     q, tables = batch[0].mul_(louder), batch[3]
+    if below:
+        q.abs_()
+        batch[1].abs_().neg_()
     out = torch.full(q.shape, float("nan"))
     trace = lk.triton_trace.trace(paged_decode)[(len(lengths), kv_heads)](
         *batch, out, width**-0.5, tables.shape[1], H=heads, K=kv_heads, WIDTH=width, BLOCK=block
@@ -1598,6 +1647,10 @@ if not bool(out.isfinite().all()):
         "scores in the hundreds: the result is not finite. Before every exponential, subtract the largest score so far, of each query head by itself"
     )
 expect_attention(out, right, slips, [9, 2], 4, "scores in the hundreds", rtol=1e-3, atol=1e-3)
+out, right, slips, _ = traced_decode([9, 2], heads=4, kv_heads=2, width=8, block=4, seed=3, louder=100.0, below=True)
+if not bool(out.isfinite().all()):
+    raise lk.checks.CheckError("scores far below 0: the result is not finite. The largest score so far starts at -inf: at 0, every weight becomes 0")
+expect_attention(out, right, slips, [9, 2], 4, "scores far below 0", rtol=1e-3, atol=1e-3)
 out, right, slips, trace = traced_decode([4, 40, 3, 2], heads=8, kv_heads=2, width=16, block=8, seed=1)
 lk.checks.expect_close(out, right, rtol=1e-3, atol=1e-3, name="out")
 lk.checks.expect_traffic(trace, "out", stored_bytes=4 * 8 * 16 * 4, loaded_bytes=0)
@@ -1605,10 +1658,12 @@ most, columns = 2 * 2 * (1 + 5 + 1 + 1), 2 * 4 * 5  # both programs of a row may
 if trace.arrays["tables"].loaded_elements in (columns, 2 * columns):
     raise lk.checks.CheckError("the padding of tables is read: a sequence has ceil(length / BLOCK) blocks, and only the longest has most_blocks")
 lk.checks.expect_traffic(trace, "tables", at_most_loaded_elements=most)
-print("Right: large scores do not overflow, each result is stored once, and no padding of the tables is read.")
+print("Right: large scores do not overflow, scores far below 0 do not vanish, each result is stored once, and no padding of the tables is read.")
 
 # %% jupyter={"source_hidden": true}
-with lk.picture("Each byte of the cache is worth as many FLOPs as heads share it: grouped heads are decode attention's only way up the roof."):
+with lk.picture(
+    "Each byte of the cache is worth as many FLOPs as heads share it: grouped heads are decode attention's only way up the roof."
+):
     placed = []
     for kv_heads in (8, 2, 1):
         _, _, _, trace = traced_decode([64, 40], heads=8, kv_heads=kv_heads, width=32, block=16, seed=2)
@@ -1636,7 +1691,11 @@ with lk.picture("Each byte of the cache is worth as many FLOPs as heads share it
 #    the slot, preempt the youngest running request, and repeat until there is one. The youngest can be the request that needs the block: then it is preempted
 #    itself and has no part in this pass.
 # 2. **Waiting requests**, in order of arrival: each comes in if the pool has blocks for *all* its tokens. The first that does not fit ends this part,
-#    because nobody may overtake. After a preemption nobody comes in at this step, because the running requests need the freed blocks.
+#    because nobody may overtake. (In a step with a preemption nobody comes in: the preempted request is the first that waits, and it needs more
+#    blocks than are free now.)
+#
+# `accept` adds the model's token to `produced`, and that token has no slot yet. So at the start of `step()` the table of a running request holds
+# `len(job.tokens) - 1` tokens, and part 1 appends the slot for the newest.
 #
 # The oldest request is served first and never preempted for another one, so it always makes progress, and every request ends.
 #
@@ -1689,7 +1748,7 @@ class Scheduler:
 
     def __init__(self, blocks, block):
         self.pool, self.block = BlockPool(blocks), block
-        self.blocks = blocks
+        self.blocks = blocks  # all of them, free or not: `submit` refuses what could never fit
         self.waiting, self.running = collections.deque(), []
 
     def submit(self, name, prompt, new_tokens):
@@ -1708,7 +1767,7 @@ class Scheduler:
     def step(self):
         """Plan one pass: a list of Entry, oldest first, for everybody who runs now; empty when there is nothing to do."""
         ### BEGIN SOLUTION
-        plan, preempted = [], False
+        plan = []
         for job in list(self.running):
             while job in self.running:
                 try:
@@ -1717,11 +1776,10 @@ class Scheduler:
                     youngest = self.running.pop()
                     youngest.table.release()
                     self.waiting.appendleft(youngest)
-                    preempted = True
                 else:
                     plan.append(Entry(job.name, job.tokens[-1:], job.table.length - 1, list(job.table.blocks)))
                     break
-        while self.waiting and not preempted:
+        while self.waiting:
             job = self.waiting[0]
             if blocks_for(len(job.tokens), self.block) > self.pool.free:
                 break
@@ -1938,7 +1996,9 @@ for blocks, block, many in [(1, 4, 3), (5, 1, 8), (8, 2, 12), (12, 4, 15), (40, 
 ### END HIDDEN TESTS
 
 # %% jupyter={"source_hidden": true}
-with lk.picture("Each row is a block of memory, each colour a request. A colour that breaks off and comes back was preempted."):
+with lk.picture(
+    "Each row is a block of memory, each colour a request. A colour that breaks off and comes back was preempted."
+):
     rng = np.random.default_rng(seed)
     requests = [(f"r{n}", 3 * n, rng.integers(0, 99, int(rng.integers(4, 30))).tolist(), int(rng.integers(10, 40))) for n in range(10)]
     said, plans = serve(Scheduler(16, 4), requests, 16, 4, Slots(16, 4).run)
@@ -2024,7 +2084,9 @@ for name, _, prompt_, new in questions:
 print("Right: six answers, token for token as the model writes them alone.")
 
 # %% jupyter={"source_hidden": true}
-with lk.picture("Your blocks, your attention, your scheduler, and token for token the text that the model writes by itself."):
+with lk.picture(
+    "Your blocks, your attention, your scheduler, and token for token the text that the model writes by itself."
+):
     said, plans = serve(Scheduler(14, 4), questions, 14, 4, PagedModel(model, 14, 4).run)
     prefills = sum(1 for plan in plans for entry in plan if entry.past == 0)
     alone = sum(new for *_, new in questions)
@@ -2155,6 +2217,8 @@ with lk.picture("A batch that starts together lets everybody wait. Continuous ba
     order = np.random.default_rng(seed + 1).integers(0, len(lengths), many)
     requests = [(f"r{n}", int(asked[i]), int(answered[i])) for n, i in enumerate(order)]
     gaps = np.random.default_rng(seed + 2).exponential(1.0, many)
+    gaps /= gaps.mean()  # so that exactly `rate` requests arrive per second
+    print("simulating three designs at each rate: seconds, on a busy machine half a minute", flush=True)
     rates = [20, 60] if smoke else [5, 10, 20, 40, 60, 80, 100]
     designs = {"static batches, places of 512": (512, False), "continuous, places of 512": (512, True), "continuous, blocks of 16": (16, True)}
     figure = go.Figure()
@@ -2366,15 +2430,18 @@ with lk.picture("The same tokens as your scheduler's. Move through the steps: wh
     display(lk.widgets.block_table(recording))
 
 # %% jupyter={"source_hidden": true}
-with lk.picture("The same run as its users saw it: a wait, the prompt, the tokens. Move the limits and see who was served in time."):
+with lk.picture(
+    "The same run as its users saw it: a wait, the prompt, the tokens. Move the limits and see who was served in time."
+):
     recording = kit_engine(BlockPool(14)).run(requests_for_engine())
     for request in recording.requests:
         ttft, tpot = ttft_tpot(request.arrival_seconds, recording.token_seconds[request.id])
-        print(f"{request.id}: TTFT {1e3 * ttft:4.1f} ms, TPOT {1e3 * tpot:.2f} ms (virtual)")
+        print(f"{request.id}: TTFT {1e3 * ttft:4.1f} ms, TPOT {1e3 * tpot:.3f} ms (virtual)")
     display(lk.widgets.request_timeline(recording))
 
 # %% [markdown]
-# The next cell compares with a library that has no blocks: `transformers` reads the same weights, where it is installed.
+# The next cell compares with a library that has no blocks: `transformers` reads the same weights. The lab does not need this library. Without it,
+# the cell compares nothing.
 
 # %% jupyter={"source_hidden": true}
 try:
@@ -2394,7 +2461,7 @@ try:
     agree = sum(written[name][0, len(prompt_) :].tolist() == list(lm.generate(model, prompt_, new)) for name, _, prompt_, new in questions)
     print(f"transformers' generate writes the same tokens in {agree} of {len(questions)} answers")
 except ImportError:
-    print("transformers is not installed, so there is nothing to compare: pip install transformers shows it.")
+    print("Nothing was compared, and nothing is missing for the lab: transformers is optional, and `pip install transformers` adds it.")
 finally:
     logging.disable(logging.NOTSET)
 

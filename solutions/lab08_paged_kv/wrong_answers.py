@@ -43,6 +43,12 @@ def attend(queries, keys, values):
 #-    weights = scores.masked_fill(~seen, float("-inf")).softmax(-1)
 #+    weights = (scores * seen).softmax(-1)
 
+# %% wrong={"grade_id": "attend", "name": "scales_in_place", "misconception": "the caller does not need its queries any more", "keeps": 6}
+#-    grouped = queries.view(kv_heads, heads // kv_heads, new, width)
+#-    scores = grouped @ keys.unsqueeze(1).transpose(-1, -2) / width**0.5
+#+    grouped = queries.div_(width**0.5).view(kv_heads, heads // kv_heads, new, width)
+#+    scores = grouped @ keys.unsqueeze(1).transpose(-1, -2)
+
 # %% wrong={"grade_id": "step_work", "name": "weights_for_each_sequence", "misconception": "every sequence of the batch reads the weights for itself", "keeps": 0}
 #-        bytes_read=itemsize * weights + sequences * past * per_token,
 #+        bytes_read=sequences * (itemsize * weights + past * per_token),
@@ -261,6 +267,13 @@ def append_own(table, caches):
 #-        key = hashlib.sha256(key + np.asarray(tokens[end - block : end], dtype=np.int64).tobytes()).digest()
 #+        key = "".join(map(str, tokens[:end]))
 
+# %% wrong={"grade_id": "prefix", "name": "weighted_sum", "misconception": "a sum with weights tells any tokens apart", "keeps": 7}
+#-    keys, key = [], b""
+#+    keys, key = [], 0
+
+#-        key = hashlib.sha256(key + np.asarray(tokens[end - block : end], dtype=np.int64).tobytes()).digest()
+#+        key = 31 * key + sum(token * 7**place for place, token in enumerate(tokens[end - block : end]))
+
 # %% wrong={"grade_id": "prefix", "name": "block_zero_is_nothing", "misconception": "a block number that was found counts as true", "keeps": 3}
 #-        if key not in known:
 #+        if not known.get(key):
@@ -330,6 +343,10 @@ def paged_attention(q, keys, values, tables, lengths):
 #-        largest[here] = now
 #+        total[here] += weight.sum(-1)
 #+        mixed[here] += torch.einsum("bkgs,bskh->bkgh", weight, value)
+
+# %% wrong={"grade_id": "paged", "name": "maximum_starts_at_0", "misconception": "a maximum starts at 0, as a sum does", "keeps": 9}
+#-    largest = torch.full_like(grouped[..., 0], float("-inf"))
+#+    largest = torch.zeros_like(grouped[..., 0])
 
 # %% wrong={"grade_id": "paged", "name": "heads_in_turn", "misconception": "query heads take turns with the key-value heads", "keeps": 1}
 #-    grouped = q.view(sequences, kv_heads, heads // kv_heads, width) / width**0.5
@@ -423,6 +440,10 @@ def paged_decode(q, keys, values, tables, lengths, out, scale, most_blocks, H: t
 #-        now = tl.maximum(largest, tl.max(score, axis=1))
 #+        now = tl.maximum(largest, tl.max(score))
 
+# %% wrong={"grade_id": "paged_kernel", "name": "maximum_starts_at_0", "misconception": "a maximum starts at 0, as a sum does", "keeps": 9}
+#-    largest = tl.full([H // K], float("-inf"), dtype=tl.float32)
+#+    largest = tl.zeros([H // K], dtype=tl.float32)
+
 # %% wrong={"grade_id": "scheduler", "name": "loses_its_tokens", "misconception": "a preempted request starts again from its prompt", "keeps": 1}
 #                     youngest.table.release()
 #+                    youngest.produced = []
@@ -432,9 +453,9 @@ def paged_decode(q, keys, values, tables, lengths, out, scale, most_blocks, H: t
 #+                    self.waiting.append(youngest)
 
 # %% wrong={"grade_id": "scheduler", "name": "small_ones_overtake", "misconception": "whoever fits may come in", "keeps": 6}
-#-        while self.waiting and not preempted:
+#-        while self.waiting:
 #-            job = self.waiting[0]
-#+        for job in list(self.waiting) if not preempted else []:
+#+        for job in list(self.waiting):
 #             if blocks_for(len(job.tokens), self.block) > self.pool.free:
 #-                break
 #-            self.running.append(self.waiting.popleft())
