@@ -95,6 +95,17 @@ def test_tracing_times_launches_on_gpu(launched: list[tuple[Any, ...]]) -> None:
     assert len(launched) == 6
 
 
+def test_a_launch_goes_where_its_arrays_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside a GPU, arrays in the CPU's memory are interpreted; Triton itself gets the others (here it has no GPU)."""
+    monkeypatch.setattr(launcher, "has_gpu", lambda: True)
+    for ones in (torch.ones(100), np.ones(100, np.float32)):
+        out = ones * 0
+        kernels.add[(2,)](ones, ones, out, 100, BLOCK=64)
+        assert (out == 2).all()
+    with pytest.raises(RuntimeError, match="0 active drivers"):
+        kernels.add[(2,)](*arguments(100), BLOCK=64)
+
+
 @pytest.mark.parametrize("copies", ["on_cpu", "cloned"])
 def test_copies_keep_strides_and_shared_storage(copies: str) -> None:
     whole = torch.arange(40.0).reshape(5, 8)

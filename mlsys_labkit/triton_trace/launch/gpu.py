@@ -22,6 +22,13 @@ class LaunchArguments:
         return any(True for _ in self._tensors())
 
     @property
+    def on_host(self) -> bool:
+        """Return True if there are arrays, and all of them are in the CPU's memory."""
+        values = (*self.args, *self.kwargs.values())
+        arrays = [one for one in values if hasattr(one, "data_ptr") or hasattr(one, "__array_interface__")]
+        return bool(arrays) and not self.on_gpu
+
+    @property
     def bytes(self) -> int:
         """Return the bytes of the allocations behind the tensors on the GPU, each counted once."""
         storages = [tensor.untyped_storage() for tensor in self._tensors()]

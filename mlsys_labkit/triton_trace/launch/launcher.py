@@ -13,6 +13,7 @@ from typing import Any
 from mlsys_labkit.triton_trace.errors import TritonArgumentError
 from mlsys_labkit.triton_trace.launch.arguments import bind, grid_of, pack, wrapped
 from mlsys_labkit.triton_trace.launch.client import LaunchOutcome, Order, TritonWorker
+from mlsys_labkit.triton_trace.launch.gpu import LaunchArguments
 from mlsys_labkit.triton_trace.rules import check_rules
 from mlsys_labkit.triton_trace.source import KernelSource
 
@@ -134,9 +135,9 @@ def has_gpu() -> bool:
 
 
 def install() -> None:
-    """Send every ``kernel[grid](...)`` of this process to the worker when there is no GPU. May be called twice.
+    """Send each ``kernel[grid](...)`` of this process to the worker if its arrays are in the CPU's memory.
 
-    Without Triton it does nothing.
+    Triton itself launches the others, and refuses them without a GPU. May be called twice. Does nothing without Triton.
     """
     if sys.platform != "linux":
         return
@@ -151,15 +152,16 @@ def install() -> None:
     @functools.wraps(compiled)
     def choose(kernel: Any, grid: Any) -> Any:
         through = _through.get()
-        if not through and has_gpu():
-            return compiled(kernel, grid)
 
-        def launch(*args: Any, **kwargs: Any) -> None:
-            if not through:
+        def launch(*args: Any, **kwargs: Any) -> Any:
+            if through:
+                with launching(None):  # launches by ``through`` itself are not sent to it again
+                    through(kernel, grid, args, kwargs)
+            elif has_gpu() and not LaunchArguments(args, kwargs).on_host:
+                return compiled(kernel, grid)(*args, **kwargs)
+            else:
                 TritonLauncher(kernel).launch(grid, args, kwargs)
-                return
-            with launching(None):  # launches by ``through`` itself are not sent to it again
-                through(kernel, grid, args, kwargs)
+            return None
 
         return launch
 
