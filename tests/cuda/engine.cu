@@ -198,7 +198,7 @@ __device__ __attribute__((noinline)) void fill(int* room, int count) {
 }
 
 __device__ __attribute__((noinline)) int deeper(const int* bottom, int depth) {
-    int room[200];
+    int room[200];                                                     // here: the pattern of unset variables
     fill(room, 100);                                                   // here
     return *bottom < 0 ? 0 : deeper(bottom, depth + 1) + room[depth];  // here
 }

@@ -18,7 +18,11 @@ import torch.distributed as dist
 from mlsys_labkit import ranks
 from tests.ranks.run_helpers import line_of, local
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*deprecated:FutureWarning")  # torch 2.13 has new names for old ones
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*deprecated:FutureWarning"),  # torch 2.13 has new names for old ones
+    # A rank is released by an exception, again and again; one may land in a callback of the garbage collector.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 BACKENDS = ["local", pytest.param("gloo", marks=pytest.mark.xdist_group("rank-processes"))]
 
