@@ -37,7 +37,8 @@ async def hashed(password: str, salt: bytes = b"") -> bytes:
 
 
 def _hash(password: str, salt: bytes = b"") -> bytes:
-    return bcrypt.hashpw(password.encode()[:72], salt or bcrypt.gensalt())  # bcrypt uses no more, and may refuse more
+    made: bytes = bcrypt.hashpw(password.encode()[:72], salt or bcrypt.gensalt())  # bcrypt takes no more letters
+    return made
 
 
 class LoginPage(native.LoginHandler):  # type: ignore[misc]
