@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import stat
 from pathlib import Path
@@ -61,16 +62,18 @@ def test_copies_link_to_chapters_where_they_are_served(tmp_path: Path, address: 
     lab, owner = tmp_path / "labs/lab00", tmp_path.stat()
     lab.mkdir(parents=True)
     text = "See [Chapter 7](../../course/chapters/07_tiling.md#a)."
-    (lab / "lab00.ipynb").write_text(text)
+    notebook = {"cells": [{"cell_type": "markdown", "id": "a", "metadata": {}, "source": [text]}], "metadata": {}}
+    (lab / "lab00.ipynb").write_text(json.dumps(notebook))
     (lab / "data.md").write_text(text)
     course = Course("ml", tmp_path / "course", tmp_path / "exchange", ("grace",))
     course.prepare(owner.st_uid, owner.st_gid, lab.parent, lab.parent, address)
     (tmp_path / "home").mkdir()
     hand_out(lab.parent, tmp_path / "home", address)
     for folder in ("course/source", "course/release", "exchange/ml/outbound", "home"):
-        assert (tmp_path / folder / "lab00/lab00.ipynb").read_text() == read, folder
+        (cell,) = json.loads((tmp_path / folder / "lab00/lab00.ipynb").read_text())["cells"]
+        assert cell["source"] == [read], folder
         assert (tmp_path / folder / "lab00/data.md").read_text() == text
-    assert (lab / "lab00.ipynb").read_text() == text
+    assert json.loads((lab / "lab00.ipynb").read_text()) == notebook
 
 
 def test_what_an_instructor_has_released_stays(tmp_path: Path) -> None:
