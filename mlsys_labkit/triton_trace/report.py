@@ -58,7 +58,8 @@ class LaunchTrace:
         dot_flops: FLOPs of ``tl.dot``, two per multiply-add, of whole blocks with their padding.
         findings: errors and slow accesses; see finding.AccessFinding.
         output: text that the kernel printed.
-        seconds: time of the launch on ``gpu``, by events (median of many); None when no GPU ran it.
+        seconds: time of the launch on ``gpu``, by events (median of many); None when no GPU ran it, as without a GPU or
+            when it accesses memory outside its arrays.
         reduced: everything but ``seconds`` describes a smaller launch.
         log: every access.
     """
@@ -173,7 +174,9 @@ def _totals(trace: LaunchTrace) -> Iterator[str]:
     )
     yield f"{si(work.flops, 'FLOP')}{intensity}"
     caveat = "counted by interpreting every program, not measured on a GPU"
-    if trace.seconds is not None:
+    if trace.gpu and trace.seconds is None:
+        caveat = f"counted by interpreting copies; not run on {trace.gpu}, because it leaves its arrays"
+    elif trace.seconds is not None:
         what = "a smaller launch; the whole one" if trace.reduced else "copies; the launch"
         caveat = f"counted by interpreting {what} took {duration(trace.seconds)} on {trace.gpu}, measured by events"
     yield f"{_KEPT}; {caveat}"

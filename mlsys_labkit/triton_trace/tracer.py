@@ -14,7 +14,7 @@ from mlsys_labkit.triton_trace.count.log import AccessLog
 from mlsys_labkit.triton_trace.errors import TritonArgumentError
 from mlsys_labkit.triton_trace.faults import note_faults
 from mlsys_labkit.triton_trace.launch.client import LaunchOutcome, Order
-from mlsys_labkit.triton_trace.launch.gpu import LaunchArguments, timed
+from mlsys_labkit.triton_trace.launch.gpu import LaunchArguments, gpu_name, timed
 from mlsys_labkit.triton_trace.launch.launcher import TritonLauncher, launching
 from mlsys_labkit.triton_trace.report import LaunchTrace
 from mlsys_labkit.triton_trace.rules import check_rules
@@ -45,8 +45,9 @@ class trace:
         timeout_s: of the interpreted launch, in seconds.
         reduced: (grid, arguments, constants) of a smaller launch, for tensors on a GPU.
 
-    With tensors on a GPU the launch runs compiled there and is timed. Counts and findings come from interpreting copies
-    of its arguments, or ``reduced``, which is required above 64 MiB of arguments; the LaunchTrace names the one used.
+    With tensors on a GPU, counts and findings come from interpreting copies of the arguments, or ``reduced``, which is
+    required above 64 MiB of arguments; the LaunchTrace names the one used. Then the launch runs compiled on the GPU and
+    is timed, unless the interpreter found an access outside the arrays: the tensors then stay as they are.
 
     Raises RefusedSourceError before anything runs, TritonKernelError with line and program when the kernel fails,
     TritonWorkerError when it takes too long. An access outside the arrays is not performed and becomes a finding.
@@ -92,7 +93,10 @@ class trace:
         return launch
 
     def _beside_gpu(self, grid: Any, given: LaunchArguments) -> LaunchTrace:
-        """Time the compiled launch, and interpret copies of its arguments that were made before."""
+        """Interpret copies of the arguments, then time the compiled launch.
+
+        In this order, because an access outside the arrays ends the GPU's context, with every tensor of the process.
+        """
         check_rules(self._launcher.source)
         if self._reduced is None and given.bytes > _SMALL_BYTES:
             raise TritonArgumentError(
@@ -100,12 +104,25 @@ class trace:
                 f"{_SMALL_BYTES >> 20} MiB); give trace(kernel, reduced=(grid, arguments, constants)) a smaller launch"
             )
         small_grid, args, kwargs = self._reduced or (grid, given.args, given.kwargs)
-        copies = LaunchArguments(tuple(args), dict(kwargs)).on_cpu()
+        given_small = LaunchArguments(tuple(args), dict(kwargs))
+        traced = self._interpreted(small_grid, given_small)
+        if traced.log.strays:
+            return replace(traced, gpu=gpu_name(), reduced=self._reduced is not None)
+        before, config = given_small.on_cpu(), self._config
         gpu, seconds = timed(self._kernel, grid, given)
-        launcher = TritonLauncher(self._kernel, config=getattr(self._kernel, "best_config", None), **self._options)
-        traced = _trace(launcher.source, launcher.launch(small_grid, copies.args, copies.kwargs))
+        if self._config is not config:  # @triton.autotune has chosen another one meanwhile
+            traced = self._interpreted(small_grid, before)
         work = traced.work if self._reduced else traced.work.with_seconds(seconds)
         return replace(traced, gpu=gpu, seconds=seconds, reduced=self._reduced is not None, work=work)
+
+    @property
+    def _config(self) -> Any:
+        return getattr(self._kernel, "best_config", None)
+
+    def _interpreted(self, grid: Any, arguments: LaunchArguments) -> LaunchTrace:
+        copies = arguments.on_cpu()
+        launcher = TritonLauncher(self._kernel, config=self._config, **self._options)
+        return _trace(launcher.source, launcher.launch(grid, copies.args, copies.kwargs))
 
 
 @contextmanager

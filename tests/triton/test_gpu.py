@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("triton")
+triton = pytest.importorskip("triton")
 
 from mlsys_labkit.triton_trace import trace, tracing  # noqa: E402
 from mlsys_labkit.triton_trace.errors import TritonArgumentError  # noqa: E402
@@ -104,6 +104,43 @@ def test_a_launch_goes_where_its_arrays_are(monkeypatch: pytest.MonkeyPatch) -> 
         assert (out == 2).all()
     with pytest.raises(RuntimeError, match="0 active drivers"):
         kernels.add[(2,)](*arguments(100), BLOCK=64)
+
+
+def test_an_access_outside_the_arrays_is_found_before_the_gpu_runs_it(launched: list[tuple[Any, ...]]) -> None:
+    x, y, out, _ = arguments(100)
+    traced = trace(kernels.add)[(2,)](x, y, out, 120, BLOCK=64)  # masks 120 elements of 100
+    assert launched == []
+    assert (traced.gpu, traced.seconds) == ("a fake", None)
+    assert [one.array for one in traced.findings if one.kind == "out_of_bounds"] == ["x", "y", "out"]
+    assert "not run on a fake, because it leaves its arrays" in str(traced)
+    assert (out.tensor == 0).all()
+
+
+def test_counts_are_those_of_the_configuration_that_the_autotuner_chose(
+    launched: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The launch on the GPU decides it; the interpreter then counts once more, on the arguments as they were."""
+    tuned = triton.autotune([triton.Config({"BLOCK": 32}), triton.Config({"BLOCK": 128})], key=["n"])(kernels.add)
+    launch = gpu.LaunchArguments.launch
+
+    def choose(given: gpu.LaunchArguments, kernel: Any, grid: Any) -> None:
+        tuned.best_config = tuned.configs[1]
+        launch(given, kernel, grid)
+
+    monkeypatch.setattr(gpu.LaunchArguments, "launch", choose)
+    monkeypatch.setattr(gpu, "bench", lambda call, **options: call() or SimpleNamespace(median=2e-6))
+    traced = trace(tuned)[lambda meta: (triton.cdiv(100, meta["BLOCK"]),)](*arguments(100))
+    assert (traced.programs, traced.seconds) == (1, 2e-6)
+
+
+@pytest.mark.gpu
+def test_a_real_gpu_survives_the_trace_of_a_launch_out_of_bounds() -> None:
+    x = torch.ones(100, device="cuda")
+    traced = trace(kernels.add)[(2,)](x, x, torch.zeros_like(x), 1 << 30, BLOCK=64)
+    assert traced.seconds is None
+    out = torch.zeros_like(x)
+    assert trace(kernels.add)[(2,)](x, x, out, 100, BLOCK=64).seconds
+    assert (out.cpu() == 2).all()
 
 
 @pytest.mark.parametrize("copies", ["on_cpu", "cloned"])

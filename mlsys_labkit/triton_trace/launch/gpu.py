@@ -78,11 +78,14 @@ class LaunchArguments:
 
 def timed(kernel: Any, grid: Any, arguments: LaunchArguments) -> tuple[str, float]:
     """Return the GPU's name and the median seconds of a launch, by events; ``arguments`` hold the results."""
-    torch = require("torch", "torch")
     again = arguments.cloned()
     timing = bench(lambda: again.launch(kernel, grid), device="cuda", name=str(getattr(kernel, "__name__", "kernel")))
     arguments.launch(kernel, grid)
-    return str(torch.cuda.get_device_name()), timing.median
+    return gpu_name(), timing.median
+
+
+def gpu_name() -> str:
+    return str(require("torch", "torch").cuda.get_device_name())
 
 
 def _is_on_gpu(value: Any) -> bool:
