@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import html
 import importlib
+import importlib.util
 import os
 import platform
 import re
@@ -90,6 +91,8 @@ def detect(
     probes: tuple[Callable[[], Device | None], ...] | None = None,
 ) -> Device:
     """Return the device this process computes on: the GPU that torch or NVML reports, else the CPU.
+
+    A GPU that the installed torch cannot use does not count, such as beside a torch for CPUs.
 
     ``LABKIT_DEVICE`` in ``environ`` names a spec and takes precedence over the hardware. ``probes`` replace the search
     for a GPU; the first Device that one of them returns is used.
@@ -179,7 +182,20 @@ def _ask_torch(torch: Any) -> Device | None:
     )
 
 
+def _torch_is_for_cpus() -> bool:
+    """Return True if the installed torch was built without CUDA and ROCm; without importing it, which takes seconds."""
+    found = importlib.util.find_spec("torch")
+    version = Path(found.origin or "").with_name("version.py") if found else Path()
+    try:
+        built_for = dict(re.findall(r"^(cuda|hip)\b[^=\n]*= *(.+)$", version.read_text(encoding="utf-8"), re.MULTILINE))
+    except OSError:
+        return False  # no torch, which the GPU of other libraries needs not
+    return set(built_for.values()) == {"None"}
+
+
 def _nvml_gpu() -> Device | None:
+    if "torch" in sys.modules or _torch_is_for_cpus():
+        return None  # a torch that is loaded has been asked, and has no GPU
     try:
         nvml = importlib.import_module("pynvml")
     except ImportError:

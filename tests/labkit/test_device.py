@@ -154,6 +154,27 @@ def test_nvml_names_the_whole_gpu_but_a_slice_has_no_datasheet(visible: str) -> 
     assert device.spec is None
 
 
+@pytest.mark.parametrize(("cuda", "kind"), [("None", "cpu"), ("'13.0'", "cuda")])
+def test_a_gpu_beside_a_torch_for_cpus_does_not_count(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cuda: str, kind: str
+) -> None:
+    """The installed torch is read and not imported, which takes seconds."""
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("raise AssertionError('imported')")
+    (tmp_path / "torch" / "version.py").write_text(f"cuda: Optional[str] = {cuda}\nhip: Optional[str] = None\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    assert detect({}, (device_room._loaded_torch_gpu, device_room._nvml_gpu)).kind == kind
+
+
+def test_a_loaded_torch_without_a_gpu_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
+    monkeypatch.setitem(sys.modules, "torch", fake_torch("x", available=False))
+    monkeypatch.setattr(device_room, "_torch_gpu", lambda: None)
+    assert detect({}).kind == "cpu"
+
+
 def test_nvml_without_driver_or_with_old_bytes_names() -> None:
     assert device_room._ask_nvml(FakeNvml(driver=False), None) is None
     old = device_room._ask_nvml(FakeNvml(names=(b"Tesla T4",)), None)
