@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from mlsys_labkit.cuda import run_program
+from mlsys_labkit.cuda.errors import CudaError
 from tests.cuda.program_helpers import HELLO, run
 
 
@@ -122,3 +124,33 @@ def test_no_process_is_left_behind() -> None:
         timeout=2,
     )
     assert not Path(f"/proc/{result.stdout or 0}").exists() or result.stdout == ""
+
+
+@pytest.fixture
+def nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the file in which a stand-in for nvcc notes its arguments; what it builds prints "on the GPU"."""
+    tool, noted = tmp_path / "nvcc", tmp_path / "arguments"
+    program = "#!/bin/sh\\necho on the GPU"
+    tool.write_text(f"#!/bin/sh\necho \"$@\" > {noted}\nprintf '{program}' > program\nchmod +x program\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr("mlsys_labkit.cuda.program.run._gpu_is_here", lambda: True)
+    return noted
+
+
+def test_nvcc_links_the_libraries_whose_headers_a_program_includes(nvcc: Path) -> None:
+    source = "#include <curand.h>\n# include <cublas_v2.h>\n#include <curand_kernel.h>\nint main() {}"
+    assert run_program(source).stdout == "on the GPU\n"
+    assert nvcc.read_text().split()[-2:] == ["-lcublas", "-lcurand"]
+    run_program("#include <curand_kernel.h>\nint main() {}")
+    assert not any(word.startswith("-l") for word in nvcc.read_text().split())
+
+
+def test_a_limit_of_launches_is_kept_by_the_simulator(nvcc: Path) -> None:
+    source = """#include <cstdio>
+    __global__ void k() {}
+    int main() { for (;;) { printf("."); k<<<1, 1>>>(); } }"""
+    assert run_program(source, launch_limit=3).stopped == "stopped after 3 launches"
+    assert not nvcc.exists()
+    with pytest.raises(CudaError, match="launch_limit need the simulator"):
+        run_program(source, launch_limit=3, backend="gpu")

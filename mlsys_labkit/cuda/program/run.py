@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import selectors
 import shutil
 import signal
@@ -28,6 +29,7 @@ from mlsys_labkit.cuda.source.volatile import has_volatile_accesses
 
 OUTPUT_BYTES = 1 << 20  # of stdout, and of stderr: what a notebook can show
 _STOPPED = 124
+_LIBRARY = re.compile(r"^\s*#\s*include\s*<(cublas|cublasLt|curand)(?:_v2)?\.h>", re.MULTILINE)  # nvcc links none
 _GRACE_SECONDS = 2.0  # the time limit of a kernel is shorter, and its error names the line
 
 
@@ -54,13 +56,15 @@ def run_program(
         defines: sizes in place of the source's: ``{"N": 1024}`` over ``#define N (1 << 24)`` or ``const int N = 99``.
         check: report races, accesses out of bounds, and similar errors in every launch.
         profile: count the memory traffic of every launch (the first 100 launches).
-        launch_limit: end the program before it launches more often.
+        launch_limit: end the program before it launches more often. The simulator counts launches, a GPU does not.
         timeout: seconds for the whole program.
-        backend: "gpu" compiles with nvcc and runs on the GPU, without check and profile; "auto" does so where both are.
+        backend: "gpu" compiles with nvcc and runs on the GPU, without check, profile and launch_limit; "auto" does so
+            where both are and none of these is asked for.
         echo: show the output while the program runs.
 
     Raises CudaCompileError for a source that does not compile or uses what the simulator leaves out, CudaError where
-    the machine cannot run it, ValueError for check and profile together.
+    the machine cannot run it or a GPU is asked for what only the simulator does, ValueError for check and profile
+    together.
 
     Example:
         >>> result = run_program('''
@@ -75,8 +79,11 @@ def run_program(
     """
     if check and profile:
         raise ValueError("check and profile are two runs; ask for one of them at a time")
+    simulated = check or profile or launch_limit is not None
+    if simulated and backend == "gpu":
+        raise CudaError("check, profile and launch_limit need the simulator; leave out them or backend='gpu'")
     source = ProgramSource.read(path_or_source, defines)
-    if backend == "gpu" or (backend == "auto" and not (check or profile) and _gpu_is_here()):
+    if backend == "gpu" or (backend == "auto" and not simulated and _gpu_is_here()):
         return _run_on_gpu(source, args, timeout, echo)
     toolchain, cache = find_toolchain(), Cache()
     in_step = any(has_volatile_accesses(one) for _, one in source.files)
@@ -227,7 +234,9 @@ def _run_on_gpu(source: ProgramSource, args: Sequence[object], timeout: float, e
     with tempfile.TemporaryDirectory(prefix="labkit-program-") as folder:
         text = source.replaced()
         (Path(folder) / source.name).write_text(text, encoding="utf-8", errors="surrogateescape")
-        command = [nvcc, "-O2", "-arch=native", f"-I{source.folder}", "-o", "program", source.name]
+        texts = "\n".join(one.text for _, one in source.files)
+        libraries = sorted({f"-l{name}" for name in _LIBRARY.findall(texts)})
+        command = [nvcc, "-O2", "-arch=native", f"-I{source.folder}", "-o", "program", source.name, *libraries]
         built = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         if built.returncode:
             raise CudaError(f"nvcc refuses {source.name}:\n{built.stderr.strip()[-2000:]}")
