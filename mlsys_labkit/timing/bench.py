@@ -39,7 +39,8 @@ def bench(
         fn: called again and again with the same arguments; it should do the same work each time.
         seconds: time budget, s.
         target: half-width of the 95 % interval over the median at which to stop.
-        cold: on a GPU, overwrite the L2 cache before each call.
+        cold: on a GPU, evict the call's data from the L2 cache before each call. With False, the call finds there what
+            the call before it left.
         device: "cpu" or "cuda"; by default where the tensors among the arguments or in the result live.
 
     Raises:
@@ -81,6 +82,9 @@ def measure(call: Call, clock: Clock, first_call: float, seconds: float, target:
         # Under a constant load samples agree although all are too slow: each waits for the same time slices.
         crowd = f"Load {load:.1f} on {cores} cores: others take part in this time; close them, or trust compare alone"
         advice = f"{advice}. {crowd}" if advice else crowd
+    if clock.waits:
+        waits = "The call waits for the GPU itself, so that its time includes the host's launches"
+        advice = f"{advice}. {waits}" if advice else waits
     return Timing(
         name=name,
         samples=tuple(kept.tolist()),
@@ -95,6 +99,7 @@ def measure(call: Call, clock: Clock, first_call: float, seconds: float, target:
         threads=torch_threads(),
         load=load,
         launch_overhead_seconds=overhead,
+        cache=clock.cache,
     )
 
 

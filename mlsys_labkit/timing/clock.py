@@ -30,6 +30,8 @@ class Clock(Protocol):
     device: str
     resolution_seconds: float
     sample_seconds: float  # a sample is made at least this long, by batching calls
+    cache: str  # the state of a GPU's L2 before each call, "cold" or "warm"; "" on a CPU
+    waits: bool  # the call was seen to wait for the GPU, so that its time includes the host's work
 
     def time(self, call: Call, calls: int) -> float:
         """Return the seconds per call of ``calls`` calls in a row."""
@@ -50,6 +52,9 @@ class Clock(Protocol):
 class _HostClock:
     """The readings of the host that both clocks take."""
 
+    cache = ""
+    waits = False
+
     def now(self) -> float:
         return time.perf_counter()
 
@@ -58,7 +63,11 @@ class _HostClock:
 
 
 class CpuClock(_HostClock):
-    """``perf_counter_ns`` around a batch. When torch has started CUDA, a batch ends when its kernels have."""
+    """``perf_counter_ns`` around a batch. When torch has started CUDA, a batch ends when its kernels have.
+
+    Whether a function leaves work on the GPU is not known, because libraries other than torch launch kernels, too. So
+    every batch then ends with a wait, and batches are so long that it takes less than 1 % of them.
+    """
 
     device = "cpu"
 
@@ -68,7 +77,10 @@ class CpuClock(_HostClock):
         self._cpu_stat = cpu_stat
         self._throttled_before = self._throttled_periods()
         torch = sys.modules.get("torch")
-        self._finish = torch.cuda.synchronize if torch is not None and torch.cuda.is_initialized() else lambda: None
+        self._finish: Call = lambda: None
+        if torch is not None and torch.cuda.is_initialized():
+            self._finish = torch.cuda.synchronize
+            self.sample_seconds = max(self.sample_seconds, 100 * self._wait_seconds())
 
     def time(self, call: Call, calls: int) -> float:
         self._finish()
@@ -77,6 +89,10 @@ class CpuClock(_HostClock):
             call()
         self._finish()
         return (time.perf_counter_ns() - start) * 1e-9 / calls
+
+    def _wait_seconds(self) -> float:
+        """Return the time of a wait for a GPU that has nothing to do."""
+        return sorted(self.time(int, 1) for _ in range(11))[5]
 
     def throttled(self) -> str:
         periods = self._throttled_periods() - self._throttled_before
@@ -94,10 +110,14 @@ class CpuClock(_HostClock):
 
 
 class CudaClock(_HostClock):
-    """CUDA events around each call; with ``cold``, the L2 cache is overwritten before each.
+    """CUDA events around each call, which the GPU reaches after the host has queued all of the call.
+
+    A kernel that spins goes before the first event. Without it the GPU would reach that event at once and wait there
+    for the host, whose launch takes 20 to 60 us in Python: longer than a small kernel.
 
     Args:
         cold: start each call with an L2 that holds nothing of its data, as the first use in a program would find it.
+            Another buffer is read for this. Overwriting one leaves modified lines, which the call would write back.
         torch, nvml: the modules, given so that a test can stand in for a GPU.
     """
 
@@ -109,26 +129,39 @@ class CudaClock(_HostClock):
         self._torch = torch or require("torch", "torch")
         self._nvml = nvml
         self._flush: Any = None
+        self._spin_cycles = SPIN_CYCLES[0]
+        self.cache = "cold" if cold else "warm"
         properties = self._torch.cuda.get_device_properties(self._torch.cuda.current_device())
         if cold:
-            # Twice the cache: a write as large as the cache may leave ways of it untouched.
+            # Twice the cache: reading as much as the cache holds may leave ways of it untouched.
             l2_bytes = int(getattr(properties, "L2_cache_size", 0)) or 64 * 2**20
-            self._flush = self._torch.empty(2 * l2_bytes, dtype=self._torch.int8, device="cuda")
+            self._flush = self._torch.zeros(2 * l2_bytes // 4, dtype=self._torch.int32, device="cuda")
         self._handle = self._nvml_handle(properties)
         self._reasons = self._clock_reasons()
 
     def time(self, call: Call, calls: int) -> float:
-        events = self._torch.cuda.Event
-        pairs = [(events(enable_timing=True), events(enable_timing=True)) for _ in range(calls)]
-        for start, end in pairs:
+        seconds = sum(self._time_one(call) for _ in range(calls)) / calls
+        self._reasons |= self._clock_reasons()
+        return seconds
+
+    def _time_one(self, call: Call) -> float:
+        """Time one call; call again after a longer spin if the host was slower than the spin."""
+        cuda = self._torch.cuda
+        while True:
+            start, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
             if self._flush is not None:
-                self._flush.zero_()
+                self._flush.amax()
+            if not self.waits:
+                cuda._sleep(self._spin_cycles)
             start.record()
             call()
             end.record()
-        self._torch.cuda.synchronize()
-        self._reasons |= self._clock_reasons()
-        return sum(float(start.elapsed_time(end)) for start, end in pairs) * 1e-3 / calls
+            late = start.query()  # the GPU was there before the host had queued the whole call
+            cuda.synchronize()
+            if not late or self.waits:
+                return float(start.elapsed_time(end)) * 1e-3
+            self._spin_cycles *= 4
+            self.waits = self._spin_cycles > SPIN_CYCLES[1]
 
     def throttled(self) -> str:
         names = [text for bit, text in CLOCK_REASONS.items() if self._reasons & bit]
@@ -165,6 +198,8 @@ class CudaClock(_HostClock):
         except self._nvml.NVMLError:
             return 0
 
+
+SPIN_CYCLES = (200_000, 51_200_000)  # the first and the longest: 0.1 ms to 26 ms at 2 GHz
 
 # NVML API reference, "Clocks Event Reasons". The power cap (0x4) is left out: a busy GPU is meant to meet it.
 CLOCK_REASONS = {0x8: "hardware slowdown", 0x20: "software thermal", 0x40: "hardware thermal", 0x80: "power brake"}

@@ -133,6 +133,7 @@ def measure_pairs(
         advice=advice,
         device=clock.device,
         load=clock.load(),
+        cache=clock.cache,
     )
 
 

@@ -39,6 +39,8 @@ class Timing:
         verdict: "stable", "noisy", "too_short", "throttled" or "drifting"; ``advice`` says what to do.
         threads: threads torch uses, or None without torch. load: mean number of busy processes in the last minute.
         launch_overhead_seconds: the time of a kernel that does nothing; None on a CPU.
+        cache: "cold" if a GPU's L2 cache held nothing of the call's data before each call, "warm" if it held what the
+            call before it left there; "" on a CPU, whose caches are warm.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Timing:
     threads: int | None = None
     load: float | None = None
     launch_overhead_seconds: float | None = None
+    cache: str = ""
 
     @property
     def n(self) -> int:
@@ -107,7 +110,7 @@ class Timing:
             f"{self.outliers} outliers",
             f"first call {duration(self.first_call_seconds)}",
             f"{self.warmup_dropped} warm-up samples dropped",
-            self.device,
+            _place(self.device, self.cache),
         ]
         if self.launch_overhead_seconds is not None:
             parts.append(f"empty kernel {duration(self.launch_overhead_seconds)}")
@@ -131,7 +134,7 @@ class Comparison:
         verdict: "faster" or "slower" (b, by more than the margin), "same" (within the margin) or "undecided".
         margin: 0.05 means that ratios from 1/1.05 to 1.05 count as the same.
         pairs: how many times both were timed side by side. a_seconds, b_seconds: medians, seconds per call.
-        a_name, b_name: what the two are called in the answer.
+        a_name, b_name: what the two are called in the answer. device, cache: as in Timing.
 
     Example:
         >>> print(Comparison(0.5, 0.48, 0.53, "faster", 0.05, 100, 2e-3, 1e-3, "loop", "vector"))
@@ -152,6 +155,7 @@ class Comparison:
     advice: str = ""
     device: str = "cpu"
     load: float | None = None
+    cache: str = ""
 
     def __str__(self) -> str:
         return f"{self._sentence()}\n  {self._details()}" + (f". {self.advice}" if self.advice else "")
@@ -174,8 +178,13 @@ class Comparison:
         load = f", load {self.load:.1f}" if self.load is not None else ""
         return (
             f"time of {b} / time of {a} = {self.ratio:.3f} (95 % CI {self.ci_low:.3f} – {self.ci_high:.3f}), "
-            f"{b} {duration(self.b_seconds)}, {a} {duration(self.a_seconds)}, {self.pairs} pairs, {self.device}{load}"
+            f"{b} {duration(self.b_seconds)}, {a} {duration(self.a_seconds)}, {self.pairs} pairs, "
+            f"{_place(self.device, self.cache)}{load}"
         )
+
+
+def _place(device: str, cache: str) -> str:
+    return f"{device} with a {cache} L2 cache" if cache else device
 
 
 def duration(seconds: float) -> str:

@@ -14,6 +14,8 @@ from mlsys_labkit.timing.compare import measure_pairs
 class SimulatedClock:
     """A machine on which ``call()`` returns its cost in seconds and ``mood(t)`` says how slow the machine is at t."""
 
+    cache, waits = "", False
+
     def __init__(self, mood=lambda t: 1.0, *, seed=0, spread=0.02, spikes=0.0, resolution=1e-9, device="cpu"):
         self.device, self.resolution_seconds, self.sample_seconds = device, resolution, SAMPLE_SECONDS
         self.mood, self.rng, self.spread, self.spikes = mood, np.random.default_rng(seed), spread, spikes

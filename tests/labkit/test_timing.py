@@ -1,17 +1,15 @@
-"""bench on machines whose time is simulated, on this machine, and on a GPU made of Python."""
+"""bench on machines whose time is simulated, and on this machine."""
 
 from __future__ import annotations
 
 import gc
-import itertools
-import types
 
 import numpy as np
 import pytest
 
 from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.timing import Comparison, Timing, TimingError, bench, compare
-from mlsys_labkit.timing.clock import CpuClock, CudaClock
+from mlsys_labkit.timing.clock import CpuClock
 from mlsys_labkit.timing.record import duration
 from mlsys_labkit.work import Work
 from tests.labkit.simulated_clock import SimulatedClock, run
@@ -182,107 +180,6 @@ def test_a_cpu_quota_that_bites_is_reported(tmp_path):
     stat.write_text("nr_periods 20\nnr_throttled 9\n")
     assert "6 times" in clock.throttled()
     assert CpuClock(cpu_stat=tmp_path / "none").throttled() == ""
-
-
-# --- a GPU made of Python -------------------------------------------------------------------------------------------
-
-
-class FakeCuda:
-    """Enough of torch.cuda to time by events: a stream of operations with durations, on one simulated GPU clock."""
-
-    int8 = "int8"
-
-    def __init__(self, l2_bytes=50 * 2**20):
-        self.seconds, self.log, fake = 0.0, [], self
-
-        class Event:
-            def __init__(self, enable_timing):
-                assert enable_timing
-
-            def record(self):
-                self.at = fake.seconds
-
-            def elapsed_time(self, other):
-                return (other.at - self.at) * 1e3
-
-        class Buffer:
-            def __init__(self, size):
-                self.size = size
-
-            def zero_(self):
-                fake.log.append(("zero", self.size))
-                fake.seconds += 2e-6 if self.size == 1 else 40e-6
-
-        self.empty = lambda size, **kwargs: Buffer(size)
-        properties = types.SimpleNamespace(L2_cache_size=l2_bytes, uuid="1234")
-        self.cuda = types.SimpleNamespace(
-            Event=Event, synchronize=lambda: None, current_device=lambda: 0, get_device_properties=lambda _: properties
-        )
-
-    def kernel(self, seconds):
-        def launch():
-            self.log.append(("kernel", seconds))
-            self.seconds += seconds
-
-        return launch
-
-
-class FakeNvml:
-    NVMLError = type("NVMLError", (Exception,), {})
-
-    def __init__(self, reasons=(0,), found=True):
-        self.reasons, self.found = itertools.chain(reasons, itertools.repeat(0)), found
-
-    def nvmlInit(self):
-        pass
-
-    def nvmlDeviceGetHandleByUUID(self, uuid):
-        assert uuid == "GPU-1234"
-        if not self.found:
-            raise self.NVMLError
-        return "handle"
-
-    def nvmlDeviceGetCurrentClocksEventReasons(self, handle):
-        return next(self.reasons)
-
-
-def test_cuda_events_time_the_kernel_and_not_the_flush():
-    gpu = FakeCuda()
-    clock = CudaClock(torch=gpu, nvml=FakeNvml())
-    assert clock.time(gpu.kernel(100e-6), 3) == pytest.approx(100e-6)
-    assert gpu.log == [("zero", 100 * 2**20), ("kernel", 100e-6)] * 3, "twice the L2 is overwritten before each call"
-
-
-def test_a_warm_cache_is_left_alone_on_request():
-    gpu = FakeCuda()
-    CudaClock(cold=False, torch=gpu, nvml=FakeNvml()).time(gpu.kernel(1e-6), 2)
-    assert gpu.log == [("kernel", 1e-6)] * 2
-
-
-def test_launch_overhead_is_the_time_of_an_empty_kernel_and_leaves_the_flush_on():
-    gpu = FakeCuda()
-    clock = CudaClock(torch=gpu, nvml=FakeNvml())
-    assert clock.launch_overhead_seconds() == pytest.approx(2e-6)
-    clock.time(gpu.kernel(1e-6), 1)
-    assert gpu.log[-2] == ("zero", 100 * 2**20)
-
-
-def test_clock_reasons_seen_during_the_run_are_named_and_the_power_cap_is_not_one():
-    gpu = FakeCuda()
-    clock = CudaClock(torch=gpu, nvml=FakeNvml([0, 0x40 | 0x4, 0]))
-    for _ in range(3):
-        clock.time(gpu.kernel(1e-6), 1)
-    assert clock.throttled() == "the GPU lowered its clock (hardware thermal)"
-    quiet = CudaClock(torch=gpu, nvml=FakeNvml([0x4] * 9))
-    quiet.time(gpu.kernel(1e-6), 1)
-    assert quiet.throttled() == ""
-
-
-def test_without_nvml_nothing_is_claimed_about_clocks():
-    gpu = FakeCuda()
-    clock = CudaClock(torch=gpu, nvml=FakeNvml(found=False))
-    clock.time(gpu.kernel(1e-6), 1)
-    assert clock.throttled() == ""
 
 
 # --- what a person sees ---------------------------------------------------------------------------------------------
