@@ -26,8 +26,9 @@ class Profile(Counters):
             memory ("global load", "shared store", ...).
         bytes_read, bytes_written: distinct bytes of global memory.
         seconds: the simulator took; it says nothing about a GPU.
-        gpu, gpu_seconds: the GPU that ran the same launch as a whole, and its time by events; empty and None where it
-            was not measured.
+        gpu, gpu_seconds: the GPU that ran the same launch as a whole, and its time by events, without the host's work;
+            empty and None where it was not measured. It is one launch, whose arrays may be in the L2 cache, because
+            they were copied just before; ``lk.bench`` times many with a cold cache.
 
     Reference: NVIDIA, "Nsight Compute Documentation", Kernel Profiling Guide, for requests, sectors and wavefronts.
     """

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -154,7 +155,8 @@ class CudaClock(_HostClock):
             if not self.waits:
                 cuda._sleep(self._spin_cycles)
             start.record()
-            call()
+            with _queueing():
+                call()
             end.record()
             late = start.query()  # the GPU was there before the host had queued the whole call
             cuda.synchronize()
@@ -214,6 +216,23 @@ def clock_for(device: str | None, args: tuple[object, ...], result: object, cold
     if device == "cuda" or (device is None and any(getattr(item, "is_cuda", False) for item in _flat((args, result)))):
         return CudaClock(cold=cold)
     return CpuClock()
+
+
+_queues: ContextVar[bool] = ContextVar("_queues", default=False)
+
+
+def is_queueing() -> bool:
+    """Return True inside a call that CUDA events time: kernels are then to be queued and not waited for."""
+    return _queues.get()
+
+
+@contextmanager
+def _queueing() -> Iterator[None]:
+    token = _queues.set(True)
+    try:
+        yield
+    finally:
+        _queues.reset(token)
 
 
 @contextmanager

@@ -17,16 +17,18 @@ typedef struct {
   unsigned grid[3], block[3], shared;
   int cooperative;
   void *stream, **arguments;
+  float ms;  // how long it takes the device
 } Launch;
 
 static struct {
   Result (*status)(void);  // of a call now: an error of a kernel stays
   Result (*allocate)(size_t size, Pointer *made);
   Result (*release)(Pointer memory);
-  Result (*copy)(Pointer to, Pointer from, size_t size, Pointer device);
-  Result (*launch)(const Launch *launch);
+  Result (*copy)(Pointer to, Pointer from, size_t size, Pointer device, void *stream);
+  Result (*launch)(Launch *launch);
   Result (*allow_shared)(const char *name, int bytes);
   const char *(*name_of)(Result error);
+  Result (*query)(void);
 } hooks;
 void set_hooks(const void *given) { memcpy(&hooks, given, sizeof hooks); }
 
@@ -64,8 +66,14 @@ Result cuMemAllocFromPoolAsync(Pointer *made, size_t size, void *from, void *str
 }
 Result cuMemAllocAsync(Pointer *made, size_t size, void *stream) { return hooks.allocate(size, made); }
 Result cuMemFreeAsync(Pointer memory, void *stream) { return hooks.release(memory); }
-Result cuMemcpyHtoD(Pointer to, const void *from, size_t size) { return hooks.copy(to, (Pointer)from, size, to); }
-Result cuMemcpyDtoH(void *to, Pointer from, size_t size) { return hooks.copy((Pointer)to, from, size, from); }
+Result cuMemcpyHtoD(Pointer to, const void *from, size_t size) { return hooks.copy(to, (Pointer)from, size, to, 0); }
+Result cuMemcpyDtoH(void *to, Pointer from, size_t size) { return hooks.copy((Pointer)to, from, size, from, 0); }
+Result cuMemcpyHtoDAsync(Pointer to, const void *from, size_t size, void *stream) {
+  return hooks.copy(to, (Pointer)from, size, to, stream);
+}
+Result cuMemcpyDtoHAsync(void *to, Pointer from, size_t size, void *stream) {
+  return hooks.copy((Pointer)to, from, size, from, stream);
+}
 
 static char names[KERNELS][128];
 static int kernels;
@@ -84,16 +92,27 @@ Result cuKernelSetAttribute(int attribute, int value, void *kernel, int device) 
   return attribute == 8 ? hooks.allow_shared(kernel, value) : OK;  // MAX_DYNAMIC_SHARED_SIZE_BYTES
 }
 
-static float clock_ms;
+Result cuFuncLoad(void *function) { return OK; }
+
+// The host queues, which takes it a while for each launch; the device does what is queued, in order.
+static float host_ms, device_ms;
+static Result launch_on(Launch launch) {
+  host_ms += 0.05f;
+  Result result = hooks.launch(&launch);
+  device_ms = (device_ms > host_ms ? device_ms : host_ms) + launch.ms;
+  return result;
+}
+static Result wait_for(Result result) {
+  if (host_ms < device_ms) host_ms = device_ms;
+  return result;
+}
 Result cuLaunchCooperativeKernel(void *kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                                  unsigned bz, unsigned shared, void *stream, void **arguments) {
-  Launch launch = {kernel, {gx, gy, gz}, {bx, by, bz}, shared, 1, stream, arguments};
-  return clock_ms += 1.5f, hooks.launch(&launch);
+  return launch_on((Launch){kernel, {gx, gy, gz}, {bx, by, bz}, shared, 1, stream, arguments, 1.5f});
 }
 Result cuLaunchKernel(void *kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                       unsigned shared, void *stream, void **arguments, void **extra) {
-  Launch launch = {kernel, {gx, gy, gz}, {bx, by, bz}, shared, 0, stream, arguments};
-  return clock_ms += 1.5f, hooks.launch(&launch);
+  return launch_on((Launch){kernel, {gx, gy, gz}, {bx, by, bz}, shared, 0, stream, arguments, 1.5f});
 }
 
 Result cuStreamIsCapturing(void *stream, int *status) { return *status = 0, OK; }
@@ -101,10 +120,13 @@ Result cuStreamGetCaptureInfo(void *stream, int *status) { return *status = 0, O
 Result cuThreadExchangeStreamCaptureMode(int *mode) { return OK; }
 Result cuStreamGetCtx(void *stream, void **found) { return *found = &context, OK; }
 Result cuStreamGetDevice(void *stream, int *device) { return *device = 0, OK; }
-Result cuStreamSynchronize(void *stream) { return hooks.status(); }
-Result cuEventCreate(void **event, unsigned flags) { return *event = calloc(1, sizeof clock_ms), hooks.status(); }
-Result cuEventRecord(void *event, void *stream) { return *(float *)event = clock_ms, hooks.status(); }
-Result cuEventSynchronize(void *event) { return hooks.status(); }
+Result cuStreamSynchronize(void *stream) { return wait_for(hooks.status()); }
+Result cuStreamQuery(void *stream) { return wait_for(hooks.query()); }
+Result cuEventCreate(void **event, unsigned flags) { return *event = calloc(1, sizeof(float)), OK; }
+Result cuEventRecord(void *event, void *stream) {
+  return *(float *)event = device_ms = device_ms > host_ms ? device_ms : host_ms, OK;
+}
+Result cuEventSynchronize(void *event) { return wait_for(hooks.status()); }
 Result cuEventDestroy(void *event) { return free(event), OK; }
 Result cuEventElapsedTime(float *ms, void *begin, void *end) { return *ms = *(float *)end - *(float *)begin, OK; }
 

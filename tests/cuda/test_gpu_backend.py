@@ -21,51 +21,24 @@ from mlsys_labkit.cuda.kernel.kernel import Kernel
 from mlsys_labkit.cuda.nvidia import device, nvrtc
 from mlsys_labkit.cuda.nvidia.driver import Gpu
 from mlsys_labkit.cuda.source.source import Source
+from tests.cuda.gpu_kernels import KERNELS, SOURCE
 from tests.cuda.stand_in_driver import REASON, CUresult, DriverInMemory, Launched
 
 pytestmark = pytest.mark.skipif(
     not nvrtc.available(), reason="needs NVIDIA's run-time compiler; run: pip install 'mlsys-labkit[cuda]'"
 )
 
-SOURCE = """
-struct Range { int begin, end; };
-__global__ void scale(float* out, const float* in, float factor, Range range) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= range.begin && i < range.end) out[i] = factor * in[i];
-}
-__global__ void stray(float* x, int where) { x[where] = 1; }
-__global__ void tile(float* x) { extern __shared__ float s[]; s[threadIdx.x] = x[0]; x[1] = s[0]; }
-"""
-
-
-class Range(ctypes.Structure):
-    _fields_ = (("begin", ctypes.c_int), ("end", ctypes.c_int))
-
-
-def scale(launched: Launched) -> None:
-    """Do what the kernel of that name does, from the bytes that the driver would read."""
-    begin, end = (getattr(launched.argument(3, Range), name) for name in ("begin", "end"))
-    out, source = launched.addresses = [launched.argument(index, ctypes.c_uint64).value for index in (0, 1)]
-    factor = launched.argument(2, ctypes.c_float).value
-    count = min(end, launched.grid[0] * launched.block[0]) - begin
-    result = launched.gpu.array(out + 4 * begin, np.float32, count)
-    result[:] = factor * launched.gpu.array(source + 4 * begin, np.float32, count)
-
-
-def stray(launched: Launched) -> None:
-    address = launched.argument(0, ctypes.c_uint64).value + 4 * launched.argument(1, ctypes.c_int).value
-    launched.gpu.array(address, np.float32, 1)[:] = 1
-
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[DriverInMemory]:
     if REASON:
         pytest.skip(REASON)
-    made = DriverInMemory({"_Z5scalePfPKff5Range": scale, "_Z5strayPfi": stray, "_Z4tilePf": lambda launched: None})
+    made = DriverInMemory(dict(KERNELS))
     standing_in = Gpu(0)
     monkeypatch.setattr(device, "the_gpu", lambda: standing_in)
     monkeypatch.setattr(device, "why_no_gpu", lambda: "")
     monkeypatch.setattr(gpu_backend, "the_gpu", lambda: standing_in)
+    monkeypatch.setattr(gpu_backend, "gpu_of_torch", lambda: standing_in)
     monkeypatch.setattr("mlsys_labkit.cuda.kernel.compilation.the_gpu", lambda: standing_in)
     monkeypatch.setattr("mlsys_labkit.cuda.kernel.compilation.why_no_gpu", lambda: "")
     yield made
@@ -250,7 +223,7 @@ def test_an_illegal_address_is_one_clear_line_and_stays_one(fake: DriverInMemory
         bad[1, 1](x, 1 << 20)
     text = str(caught.value)
     assert "\n" not in text
-    assert text.startswith("a kernel read or wrote outside its arrays (CUDA_ERROR_ILLEGAL_ADDRESS), and this process")
+    assert text.startswith("kernel stray read or wrote outside its arrays (CUDA_ERROR_ILLEGAL_ADDRESS); this process")
     assert "restart the notebook's kernel" in text
     with pytest.raises(CudaKernelError, match=re.escape(text)):
         kernel[1, 8](x, x, 2, whole(8))
@@ -303,9 +276,10 @@ def test_shared_memory_is_held_against_the_gpus_own_limit(
 
 
 @pytest.fixture
-def real_choice() -> Iterator[None]:
+def real_choice(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     if REASON:
         pytest.skip(REASON)
+    monkeypatch.setattr(device, "WorkerGpu", lambda: Gpu(0))  # test_gpu_worker.py has the process
     device.the_gpu.cache_clear()
     device.why_no_gpu.cache_clear()
     yield

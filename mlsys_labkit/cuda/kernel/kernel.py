@@ -168,7 +168,7 @@ class Kernel:
         self._plain(*arguments)
 
     def seeded(self, seed: int) -> Launcher[None]:
-        """Return plain launches with another order of warps and lanes."""
+        """Return plain launches with another order of warps and lanes, always in the simulator: a GPU has its own."""
         return self._plain.seeded(seed)
 
     def within(self, seconds: float) -> Launcher[None]:

@@ -74,6 +74,10 @@ class DeviceArray:
         """Free the memory; a kernel that still uses the address faults. Freeing twice does nothing."""
         self._buffer.free()
 
+    def lies_on(self, gpu: Any) -> bool:
+        """Return True if a kernel that ``gpu`` launches can use the address."""
+        return self.on_gpu and self._buffer.gpu is gpu
+
     def _view(self) -> NDArray[Any]:
         """Return the memory itself; a copy of a GPU's, which this process cannot reach."""
         raw: NDArray[np.uint8] = self._buffer.view()

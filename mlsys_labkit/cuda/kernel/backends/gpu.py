@@ -1,12 +1,11 @@
 """A real GPU as a kernel's backend: the same source through NVRTC, launched, timed, its errors in plain words.
 
-The simulator provides what a GPU cannot (sectors, bank conflicts, races), for a part of the grid.
+The simulator provides what a GPU cannot (sectors, bank conflicts, races), for a part of the grid. A worker process
+launches (``nvidia.gpu_worker``), and the notebook's process where torch's tensors on the GPU are arguments.
 """
 
 from __future__ import annotations
 
-import contextlib
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,13 +22,16 @@ from mlsys_labkit.cuda.kernel.arguments.elements import check_elements
 from mlsys_labkit.cuda.kernel.arguments.parameters import Parameter
 from mlsys_labkit.cuda.kernel.kernel import Backend, LaunchOptions
 from mlsys_labkit.cuda.nvidia import nvrtc
-from mlsys_labkit.cuda.nvidia.device import the_gpu
+from mlsys_labkit.cuda.nvidia.device import gpu_of_torch, the_gpu
 from mlsys_labkit.cuda.nvidia.driver import Gpu, GpuMemory
+from mlsys_labkit.cuda.nvidia.gpu_launch import GpuLaunch
+from mlsys_labkit.cuda.nvidia.gpu_worker import WorkerGpu, WorkerMemory
 from mlsys_labkit.cuda.nvidia.occupancy import LIMITS, limits_of
-from mlsys_labkit.cuda.nvidia.printed import printed_to_sys_stdout
 from mlsys_labkit.cuda.profile import Profile
 from mlsys_labkit.cuda.shape import LaunchShape
 from mlsys_labkit.cuda.source.source import Source
+from mlsys_labkit.cuda.time_limits import launch_seconds
+from mlsys_labkit.timing.clock import is_queueing
 
 PROFILED_BLOCKS = 256  # of a large grid: they usually include every kind of block, and take seconds instead of hours
 _GRID_WORDS = ("this_grid", "grid_group")  # their use requires a cooperative launch, with all blocks resident at once
@@ -53,7 +55,7 @@ class GpuBackend:
         defines: Mapping[str, object],
         simulator: Backend,
         folder: Path | None = None,
-        gpu: Gpu | None = None,
+        gpu: WorkerGpu | Gpu | None = None,
     ) -> None:
         self._source = source
         self._names = tuple(names)
@@ -61,7 +63,7 @@ class GpuBackend:
         self._simulator = simulator
         self._folder = folder
         self._gpu = gpu or the_gpu()
-        self._kernels: dict[int, Any] = {}
+        self._kernels: dict[int, nvrtc.CompiledSource] = {}
         words = {token.text for token in source.code}
         self._syncs_grid = not words.isdisjoint(_GRID_WORDS)
         self._prints = "printf" in words
@@ -75,14 +77,20 @@ class GpuBackend:
         return self._simulator.static_shared_bytes(index)
 
     def run(self, index: int, shape: LaunchShape, arguments: tuple[Any, ...], options: LaunchOptions) -> None:
-        self._launch(index, shape, arguments, timed=False)
+        """Launch and wait for the end, unless ``lk.bench`` times the launch; a ``seeded`` one runs in the simulator."""
+        if options.seed or options.sample_blocks:
+            copies, bring_back = on_host(arguments)
+            self._simulator.run(index, shape, copies, options)
+            bring_back()
+        else:
+            self._launch(index, shape, arguments, options, timed=False)
 
     def profile(self, index: int, shape: LaunchShape, arguments: tuple[Any, ...], options: LaunchOptions) -> Profile:
         """Profile some blocks on copies in the simulator; then run and time the launch itself on the GPU."""
         blocks = options.sample_blocks or (PROFILED_BLOCKS if shape.blocks > PROFILED_BLOCKS else 0)
         copies, _ = on_host(arguments)
         profile = self._simulator.profile(index, shape, copies, replace(options, sample_blocks=blocks))
-        seconds = self._launch(index, shape, arguments, timed=True)
+        seconds = self._launch(index, shape, arguments, options, timed=True)
         return replace(profile, gpu=self._gpu.name, gpu_seconds=seconds)
 
     def check(
@@ -94,45 +102,56 @@ class GpuBackend:
         bring_back()
         return found
 
-    def _launch(self, index: int, shape: LaunchShape, arguments: tuple[Any, ...], timed: bool) -> float:
+    def _launch(
+        self, index: int, shape: LaunchShape, arguments: tuple[Any, ...], options: LaunchOptions, timed: bool
+    ) -> float:
         self._check_shape(index, shape)
-        gpu, name, parameters = self._gpu, self._names[index], self.parameters(index)
+        name, parameters = self._names[index], self.parameters(index)
+        of_torch = any(_is_torch(one) and one.is_cuda for one in arguments)
+        gpu = gpu_of_torch() if of_torch else self._gpu
         staged: list[_Staged] = []
 
         def allocate(nbytes: int) -> Any:
             staged.append(_Staged(gpu.allocate(nbytes)))
             return staged[-1]
 
-        values = arguments
+        # An array that another process of the GPU has: copied in and out like an array of the notebook.
+        elsewhere = {one: one.numpy() for one in arguments if isinstance(one, DeviceArray) and not one.lies_on(gpu)}
+        values = tuple(elsewhere.get(one, one) if isinstance(one, DeviceArray) else one for one in arguments)
         if len(arguments) == len(parameters):
-            pairs = zip(parameters, arguments, strict=True)
+            pairs = zip(parameters, values, strict=True)
             values = tuple(_address(name, number, *pair) for number, pair in enumerate(pairs, start=1))
         try:
             bound = bind(name, parameters, values, allocate)
             for one in staged:
                 gpu.upload(one.address, one.staging)
-            kernel = self._kernel(index)
-
-            def start() -> None:
-                gpu.launch(kernel, shape, bound.packed, bound.offsets, self._syncs_grid)
-
-            with printed_to_sys_stdout() if self._prints else contextlib.nullcontext():
-                seconds = gpu.timed(start) if timed else math.nan
-                if not timed:
-                    start()
-                if staged or self._prints:
-                    gpu.synchronize()
+            compiled = self._kernel(index)
+            launch = GpuLaunch(
+                name=name,
+                cubin=compiled.cubin,
+                symbol=compiled.symbol,
+                shape=shape,
+                packed=bound.packed,
+                offsets=bound.offsets,
+                cooperative=self._syncs_grid,
+                timed=timed,
+                waits=bool(staged) or self._prints or not (of_torch and is_queueing()),
+                seconds=launch_seconds() if options.seconds is None else options.seconds,
+            )
+            seconds = gpu.run(launch, self._prints)
             for one in staged:
                 gpu.download(one.staging, one.address)
             bound.copy_back()
+            for array, copy in elsewhere.items():
+                array.copy_from(copy)
         finally:
             for one in staged:
                 one.free()
         return seconds
 
-    def _kernel(self, index: int) -> Any:
+    def _kernel(self, index: int) -> nvrtc.CompiledSource:
         if index not in self._kernels:
-            compiled = nvrtc.compile(
+            self._kernels[index] = nvrtc.compile(
                 self._source.text,
                 self._names[index],
                 self._gpu.arch,
@@ -140,7 +159,6 @@ class GpuBackend:
                 options=("--generate-line-info",),  # for NVIDIA's profilers
                 folder=self._folder,
             )
-            self._kernels[index] = self._gpu.load(compiled.cubin, compiled.symbol)
         return self._kernels[index]
 
     def _check_shape(self, index: int, shape: LaunchShape) -> None:
@@ -158,7 +176,7 @@ class GpuBackend:
 class _Staged:
     """Device memory and the host's copy of it, with the interface of shared memory that ``bind`` expects."""
 
-    def __init__(self, memory: GpuMemory) -> None:
+    def __init__(self, memory: WorkerMemory | GpuMemory) -> None:
         self._memory = memory
         self.staging = np.empty(memory.nbytes, np.uint8)
 
@@ -206,8 +224,6 @@ def _address(kernel: str, number: int, parameter: Parameter, argument: Any) -> A
     """Return the address of an array that is on the GPU already; return host arrays and numbers as they are."""
     label = f"argument {number}" + (f" ({parameter.name})" if parameter.name else "") + f" of {kernel}"
     if isinstance(argument, DeviceArray):
-        if not argument.on_gpu:
-            return argument._view()  # the simulator's memory: copied in and out like an array of the notebook
         check_elements(label, parameter, argument.dtype, argument.nbytes)
         return argument.address
     if not _is_torch(argument) or not argument.is_cuda or parameter.kind != "pointer":
