@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import resource
 import select
 import signal
 import sys
@@ -21,6 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mlsys_grading import processes
+from mlsys_grading.sandbox.limits import limit_data
 
 Send = Callable[[dict[str, Any]], None]
 Message = dict[str, Any]
@@ -153,8 +153,7 @@ def _worker(work: Callable[[Send], None], read: int, write: int, memory_bytes: i
         os.close(read)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        # Data, not address space: CUDA and large reservations map far more than they ever touch.
-        resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
+        limit_data(memory_bytes, gpu=os.path.exists("/proc/driver/nvidia/version"))
 
         def send(message: Message) -> None:
             data = json.dumps(message).encode() + b"\n"

@@ -152,7 +152,7 @@ def _confine(sandbox: Sandbox, keep: tuple[int, ...], is_root: bool) -> None:
     os.environ.clear()
     os.environ.update({"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/home", "TMPDIR": "/tmp", "LANG": "C.UTF-8"})
     os.environ.update(sandbox.environment)
-    sandbox.limits.apply()
+    sandbox.limits.apply(gpu=bool(sandbox.devices))
     if sandbox.cpus:
         os.sched_setaffinity(0, sandbox.cpus)
     os.nice(5)  # the processes that watch this tree have priority
