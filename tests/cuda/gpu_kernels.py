@@ -51,10 +51,16 @@ def trap(launched: Launched) -> None:
     raise TrapError
 
 
+def say(launched: Launched) -> None:
+    """Print as the driver does, to C's stdout."""
+    ctypes.CDLL(None).printf(b"thread 0 says 42\n")
+
+
 KERNELS: dict[str, KernelBody] = {
     "_Z5scalePfPKff5Range": scale,
     "_Z5strayPfi": stray,
     "_Z7endlessPf": endless,
     "_Z4trapPf": trap,
+    "_Z3sayPf": say,
     "_Z4tilePf": lambda launched: None,
 }

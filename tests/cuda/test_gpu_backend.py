@@ -74,7 +74,6 @@ def test_numpy_goes_in_and_comes_out(fake: DriverInMemory, kernel: Kernel) -> No
 
 def test_what_a_kernel_prints_is_python_s_output(fake: DriverInMemory, capsys: pytest.CaptureFixture[str]) -> None:
     """The driver prints through C's stdout when the host waits; a notebook shows what goes through sys.stdout."""
-    fake.kernels["_Z3sayPf"] = lambda launched: ctypes.CDLL(None).printf(b"thread 0 says 42\n")
     say = cuda.compile('__global__ void say(float* x) { printf("thread %d says %g\\n", threadIdx.x, x[0]); }')
     before = os.fstat(1)
     say[1, 1](np.full(1, 42, np.float32))

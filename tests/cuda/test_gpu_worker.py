@@ -158,6 +158,12 @@ def test_a_worker_that_dies_is_reported_and_replaced(gpu: WorkerGpu, kernels: cu
     assert works(kernels)
 
 
+def test_what_a_kernel_prints_comes_from_the_worker(gpu: WorkerGpu, capfd: pytest.CaptureFixture[str]) -> None:
+    say = cuda.compile('__global__ void say(float* x) { printf("thread %d says %g\\n", threadIdx.x, x[0]); }')
+    say[1, 1](np.full(1, 42, np.float32))
+    assert capfd.readouterr().out == "thread 0 says 42\n"
+
+
 def test_a_refused_launch_loses_nothing(gpu: WorkerGpu, kernels: cuda.Kernels) -> None:
     kept = cuda.to_device(np.zeros(2, np.float32))
     with pytest.raises(CudaLaunchError):
