@@ -80,13 +80,15 @@ def run_cells(path: Path) -> Iterator[CellRun]:
         yield CellRun(cell, time.perf_counter() - began, out.getvalue(), error, at)
 
 
-def lab_kernels(lab: str, backend: str = "gpu") -> dict[str, Any]:
-    """Compile the ``%%cuda`` cells of a lab; several kernels of one cell are called ``cell.kernel``."""
+def lab_kernels(lab: str, backend: str = "gpu", only: str = "") -> dict[str, Any]:
+    """Compile the ``%%cuda`` cells of a lab, or one of them; several kernels of one cell are called ``cell.kernel``."""
     from mlsys_labkit.cuda.kernel.cell import compile_cell
     from mlsys_labkit.cuda.kernel.compilation import Kernels
 
     made: dict[str, Any] = {}
     for line, source in cuda_cells(lab_path(lab)):
+        if only and line.split()[0] != only:
+            continue
         name, kernel = compile_cell(f"{line} --backend {backend}", source)
         if isinstance(kernel, Kernels):
             made.update({f"{name}.{each}": kernel[each] for each in kernel})

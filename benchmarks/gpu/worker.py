@@ -24,7 +24,7 @@ def outcome(case: Case) -> dict[str, Any]:
         found: dict[str, Any] = {"ok": None, **case.run()}
     except NotMeasured as reason:
         found = {"ok": None, "not_measured": str(reason)}
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         frames = traceback.extract_tb(error.__traceback__)[-3:]
         at = [f"{os.path.relpath(frame.filename, ROOT)}:{frame.lineno} {frame.name}" for frame in reversed(frames)]
         found = {"ok": False, "error": first_line(error), "more": str(error).splitlines()[1:6], "at": at}

@@ -1,0 +1,156 @@
+"""Step ``speed``: kernels of the labs and of the engine against libraries and measured copies."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gpu.ahead import seconds_ahead
+from benchmarks.gpu.cases import Case, torch_on_gpu
+from benchmarks.gpu.steps import flash
+
+# name: (lab, grid and block for a size)
+LADDER: dict[str, tuple[str, Callable[[int], tuple[Any, Any]]]] = {
+    "matmul_naive": ("lab03", lambda n: ((n, n // 32), (1, 32))),
+    "matmul_coalesced": ("lab03", lambda n: ((n // 32, n // 8), 256)),
+    "matmul_tiled": ("lab04", lambda n: ((n // 16, n // 16), (16, 16))),
+    "matmul_registers": ("lab04", lambda n: ((n // 64, n // 64), (16, 16))),
+}
+KERNELS = {"lab05_triton": ("bias_gelu",)}
+
+
+def cases() -> list[Case]:
+    ladder = [Case(f"ladder/{size}/{name}", partial(climb, name, size), 90) for size in (2048, 4096) for name in LADDER]
+    rows = {
+        "8192 rows": 8192,
+        "65,536 rows": 65536,
+    }  # 8,192 rows of FP16 take 30 us, of which the start of a graph takes 3
+    softmax = [
+        Case(f"softmax/{dtype}, {label}", partial(compare_softmax, dtype, count), 90)
+        for dtype in ("float32", "float16")
+        for label, count in rows.items()
+    ]
+    attention = [Case(f"flash/{n:,}", partial(flash.compare_with_sdpa, n), 120) for n in (1024, 4096, 16384)]
+    return [
+        Case("copy", copy),
+        Case("matmul", compare_matmul, 120),
+        *softmax,
+        Case("gelu", compare_gelu, 90),
+        Case("w4a16", compare_w4a16, 120),
+        Case("paged decode", compare_decode, 240),
+        *attention,
+        Case("flash/decode, split", flash.compare_decode_with_copy, 120),
+        *ladder,
+        Case("roofline", measure_roofline, 60),
+    ]
+
+
+@cache
+def triton_kernels() -> tuple[Any, Any]:
+    """Return the benchmark of the Triton kernels, and a module with the kernels of the solutions."""
+    import triton_kernels as bench
+
+    folder = tempfile.mkdtemp(prefix="labkit-gpu-")
+    return bench, bench.load(Path(folder), bench.source(bench.KERNELS | flash.KERNELS | _more(bench.KERNELS)))
+
+
+def _more(known: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    return {lab: (*known.get(lab, ()), *names) for lab, names in KERNELS.items()}
+
+
+def copy() -> dict[str, Any]:
+    torch = torch_on_gpu()
+    source, target = torch.randn(1 << 30, device="cuda"), torch.empty(1 << 30, device="cuda")
+    return {"gb_per_s": 2 * source.nbytes / seconds_ahead(torch, lambda: target.copy_(source), 10) / 1e9}
+
+
+def _judged(found: dict[str, Any], figure: str, bar: float) -> dict[str, Any]:
+    return {"ok": found[figure] >= bar, figure: found[figure], "bar": bar, "details": found}
+
+
+def compare_matmul() -> dict[str, Any]:
+    """Compare Triton's product of 4096 x 4096 in FP16 with cuBLAS: 80 % of its speed."""
+    torch_on_gpu()
+    bench, home = triton_kernels()
+    return _judged(bench.matmul(home, bench.on_gpu), "percent_of_peer", 80)
+
+
+def compare_softmax(dtype: str, rows: int) -> dict[str, Any]:
+    """Compare softmax with a copy: 90 % of its bandwidth."""
+    torch = torch_on_gpu()
+    bench, home = triton_kernels()
+    found = bench.softmax(home, bench.on_gpu, getattr(torch, dtype), shape=(rows, 4096))
+    return _judged(found, "percent_of_copy", 90)
+
+
+def compare_gelu(rows: int = 8192, columns: int = 8192) -> dict[str, Any]:
+    """Compare bias + GELU with a copy: 90 % of its bandwidth."""
+    torch = torch_on_gpu()
+    bench, home = triton_kernels()
+    x, bias = torch.randn(rows, columns, device="cuda"), torch.randn(columns, device="cuda")
+    out, source, target = torch.empty_like(x), torch.zeros(1 << 29, device="cuda"), torch.zeros(1 << 29, device="cuda")
+    configs = [
+        {"ROWS": high, "COLUMNS": wide, "num_warps": warps}
+        for high, wide in ((1, 1024), (4, 256), (4, 1024))
+        for warps in (4, 8)
+    ]
+
+    def launch(config: dict[str, int]) -> None:
+        grid = (math.ceil(rows / config["ROWS"]), math.ceil(columns / config["COLUMNS"]))
+        home.bias_gelu[grid](x, bias, out, rows, columns, **config)
+
+    def check() -> None:
+        expected = torch.nn.functional.gelu((x[:64] + bias).double())
+        torch.testing.assert_close(out[:64].double(), expected, rtol=1e-5, atol=1e-6)
+        out.fill_(math.nan)
+
+    found = bench.judged("gelu", configs, launch, check, lambda: target.copy_(source), bench.on_gpu)
+    moved, copied = 2 * x.nbytes / found["kernel"]["median_s"], 2 * source.nbytes / found["peer"]["median_s"]
+    return _judged(found | {"gb_per_s": moved / 1e9, "percent_of_copy": 100 * moved / copied}, "percent_of_copy", 90)
+
+
+def compare_w4a16() -> dict[str, Any]:
+    """Compare the product with weights of 4 bits with FP16: twice as fast."""
+    torch_on_gpu()
+    bench, home = triton_kernels()
+    return _judged(bench.w4a16(home, bench.on_gpu), "times_as_fast", 2)
+
+
+def compare_decode() -> dict[str, Any]:
+    """Compare paged decode with a copy: 70 % of its bandwidth."""
+    torch_on_gpu()
+    from serving import decode_on_gpu  # imports transformers, which takes seconds
+
+    return _judged(decode_on_gpu(), "percent_of_copy", 70)
+
+
+def climb(name: str, size: int) -> dict[str, Any]:
+    """Time one rung of lab 04's ladder, after its result was checked, and cuBLAS in FP32 right before it."""
+    from benchmarks.gpu.cells import lab_kernels
+
+    torch = torch_on_gpu()
+    lab, shape = LADDER[name]
+    torch.manual_seed(0)
+    A, B, C = (torch.randn(size, size, device="cuda") for _ in range(3))
+    exact = A.double() @ B.double()
+    flops = 2 * size**3
+    library = flops / seconds_ahead(torch, lambda: torch.matmul(A, B)) / 1e12
+    launch = lab_kernels(lab, only=name)[name][shape(size)]
+    C.fill_(math.nan)
+    launch(A, B, C, size, size, size)
+    wrong = float((C - exact).norm() / exact.norm())
+    own = flops / seconds_ahead(torch, lambda: launch(A, B, C, size, size, size), 10) / 1e12
+    figures = {"tflops": own, "cublas_tflops": library, "percent_of_cublas": 100 * own / library}
+    return {"ok": wrong < 1e-5, "relative_error": wrong, **figures}
+
+
+def measure_roofline() -> dict[str, Any]:
+    import mlsys_labkit as lk
+
+    torch_on_gpu()
+    roofline = lk.Roofline.measure(seconds=8.0, refresh=True)
+    return {f"{each.origin} {each.label}": each.value for each in roofline.ceilings}
