@@ -78,12 +78,11 @@ def test_load_counts_the_tree_and_the_wheels_once(wheels: Path) -> None:
 
 
 def test_wheels_are_named_once_and_pinned() -> None:
-    """torchao is the only one without a pin: lab 06 compares with the newest."""
     names = [line for line in wheelhouse.NAMES.read_text().splitlines() if not line.startswith("#")]
     assert len(set(names)) == len(names)
     lines = (ROOT / "constraints.txt").read_text().lower().splitlines()
     pinned = {re.sub("[._]", "-", line.partition("==")[0]) for line in lines}
-    assert {name for name in names if name not in pinned} == {"torchao"}
+    assert {*names} <= pinned
     assert not {"torch", "triton", "numpy", "nvidia-cuda-nvrtc"} & {*names}, "the GPU machine has its own"
 
 

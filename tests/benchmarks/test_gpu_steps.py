@@ -1,0 +1,157 @@
+"""Tests of the steps of the campaign without a GPU: their cases, and what they read from other tools' reports."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.gpu.cells import cuda_cells, lab_path, read_cells, run_cells
+from benchmarks.gpu.machine import machine
+from benchmarks.gpu.plan import STEPS
+from benchmarks.gpu.steps import counters, labs, marks, sanitizer
+from mlsys_labkit.cuda.profile import Profile
+from tests.cuda.stand_in_driver import REASON
+
+
+def test_cases_have_names_of_their_own_and_fit_in_their_step() -> None:
+    """A case with a longer limit than its step would be begun and cut short in each call."""
+    for step in STEPS:
+        cases = importlib.import_module(f"benchmarks.gpu.steps.{step.name}").cases()
+        names = [case.name for case in cases]
+        assert len(set(names)) == len(names) > 0, step.name
+        assert not any("\n" in name for name in names)
+        assert max(case.seconds for case in cases) <= step.seconds, step.name
+        assert step.workers == 1 or step.name in ("kernels", "sanitizer"), "cases that measure time run alone"
+
+
+def test_labs_are_all_in_the_order() -> None:
+    assert set(labs.ORDER) == labs.lab_names()
+
+
+def test_machine_is_described_without_its_name() -> None:
+    import platform
+
+    found = machine()
+    assert found["python"] == platform.python_version()
+    assert {"gpu", "driver", "torch", "triton", "most_clocks", "nvcc"} <= found.keys()
+    assert platform.node() not in json.dumps({**found, "system": ""}) or len(platform.node()) < 4
+
+
+# --- Cells of a lab --------------------------------------------------------------------------------------------------
+
+
+def test_cells_are_those_that_jupytext_reads() -> None:
+    """The campaign reads solutions itself, because a bare GPU machine has no jupytext."""
+    jupytext = pytest.importorskip("jupytext", reason="needs jupytext as a second opinion")
+    for lab in labs.ORDER:
+        path = lab_path(lab)
+        notebook = jupytext.read(path, fmt="py:percent")
+        theirs = [
+            cell.source
+            for cell in notebook.cells
+            if cell.cell_type == "code" and "install" not in cell.metadata.get("tags", []) and cell.source.strip()
+        ]
+        assert [cell.source for cell in read_cells(path)] == theirs, lab
+
+
+def test_cells_go_on_behind_one_that_fails(tmp_path: Path) -> None:
+    path = tmp_path / "lab.py"
+    path.write_text(
+        '# %% [markdown]\n# text\n\n# %% nbgrader={"grade_id": "first"}\nx = 1\n\n'
+        "# %%\n# %load_ext mlsys_labkit\nprint(x)\nprint(y)\n\n# %%\ny = 2\nprint(y)\n"
+    )
+    first, second, third = run_cells(path)
+    assert (first.cell.grade_id, first.cell.line, first.error) == ("first", 4, "")
+    assert (second.error, second.output) == ("NameError: name 'y' is not defined", "1\n")
+    assert third.output == "2\n"
+
+
+def test_cuda_cells_have_their_options_and_their_source() -> None:
+    found = dict(cuda_cells(lab_path("lab04")))
+    assert "matmul_tiled matmul_tiled<16>" in found
+    assert all("__global__" in source for source in found.values())
+
+
+# --- Reports of other tools ------------------------------------------------------------------------------------------
+
+NCU = """==PROF== Connected to process 7
+"ID","Kernel Name","l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum","launch__registers_per_thread"
+"","","","register/thread"
+"0","vector_add(const float *, int)","1,064","16"
+==PROF== Disconnected
+"""
+
+
+def test_ncu_page_is_read_behind_its_units() -> None:
+    (row,) = counters.rows(NCU)
+    assert row["Kernel Name"] == "vector_add(const float *, int)"
+    assert counters.number(row[counters.METRICS["global_load_requests"]]) == 1064
+    assert counters.number("n/a") is None
+    assert counters.rows("==ERROR== no permission") == []
+
+
+def test_counters_are_attributes_of_a_profile() -> None:
+    missing = {name for name in counters.METRICS if not hasattr(Profile, name)}
+    assert missing == {"lanes_per_instruction", "dram_bytes_read", "registers"}, "from simt_efficiency; the GPU's alone"
+
+
+def test_difference_of_counters_is_a_miss_unless_machine_code_explains_it() -> None:
+    mine = {"global_load_requests": 32, "shared_load_requests": 8, "lanes_per_instruction": 30.0}
+    theirs: dict[str, Any] = {"global_load_requests": 16.0, "shared_load_requests": 8.0, "lanes_per_instruction": 29.0}
+    found = counters.compared("alternate_slow", mine, theirs | {"registers": 12.0})
+    assert found["ok"]
+    assert found["differ"] == {"global_load_requests": [32, 16.0]}
+    assert "ptxas joins the loads" in found["explanation"]
+    assert found["gpu_alone"] == {"registers": 12.0}
+    assert not counters.compared("alternate", mine, theirs)["ok"]
+    assert not counters.compared("alternate_slow", mine, theirs | {"shared_load_requests": 4.0})["ok"]
+    assert not counters.compared("alternate", mine, dict.fromkeys(theirs))["ok"], "nothing was measured"
+
+
+def test_sanitizer_reports_are_read() -> None:
+    memcheck = (
+        "========= COMPUTE-SANITIZER\n========= Invalid __global__ write of size 4 bytes\n"
+        "=========     at k(float *)+0x60 in /tmp/a.cu:12\n========= ERROR SUMMARY: 28 errors\n"
+    )
+    assert sanitizer.read_report(memcheck) == {
+        "errors": 28, "kinds": ["Invalid __global__ write of size 4 bytes"], "lines": [12],
+    }  # fmt: skip
+    assert sanitizer.read_report("========= RACECHECK SUMMARY: 0 hazards displayed\n")["errors"] == 0
+    assert sanitizer.read_report("no such tool") == {"errors": None, "kinds": [], "lines": [], "said": "no such tool"}
+
+
+def test_marks_of_a_proof_are_named_by_task_and_answer() -> None:
+    wrong = {"name": "slip", "earned": 2.0}
+    proof = {"tasks": [{"name": "pool", "solution": 9.0, "unsolved": 0.0, "wrong": [wrong]}]}
+    assert marks.marks(proof) == {"pool.solution": 9.0, "pool.unsolved": 0.0, "pool.slip": 2.0}
+
+
+def test_lines_of_the_section_for_a_gpu_are_kept() -> None:
+    def code(text: str) -> dict[str, Any]:
+        return {"cell_type": "code", "source": "", "outputs": [{"text": [text]}]}
+
+    heading = {"cell_type": "markdown", "source": ["## On your GPU\n", "text"]}
+    after = {"cell_type": "markdown", "source": "## Before you hand in"}
+    cells = [code("no"), heading, code("softmax 31 us\nGELU"), after, code("no")]
+    assert labs.printed({"cells": cells}) == ["softmax 31 us", "GELU"]
+
+
+# --- The whole campaign ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(bool(REASON), reason=REASON or "a real GPU")
+def test_whole_campaign_runs_over_the_stand_in(tmp_path: Path) -> None:
+    """Run every case of every step: what needs torch on a GPU says so, and nothing else is bad."""
+    from benchmarks.gpu.__main__ import main
+
+    assert main(["--stand-in", "--out", str(tmp_path), "--budget", "3000"]) == 0
+    for step in STEPS:
+        record = json.loads((tmp_path / f"{step.name}.json").read_text())
+        assert record["finished"], step.name
+        bad = {name: case for name, case in record["cases"].items() if case["ok"] is False}
+        assert set(bad) <= {"tools", "endless kernel"}, bad  # no Nsight Compute; the stand-in has no clock to stop it
