@@ -84,6 +84,9 @@ class Campaign:
             self.left.append(step.name)
             return
         results = StepResults(step.name, settings.out, self._machine, settings.before)
+        if results.finished and not settings.again:
+            progress.skip(len(results.cases))
+            return
         progress.begin(min(room, step.seconds))
         with self._worker(step) as first:
             try:

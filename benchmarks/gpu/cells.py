@@ -18,6 +18,7 @@ from benchmarks.gpu.cases import ROOT, first_line
 
 _HEAD = re.compile(r"^# %%(?P<rest>(?![a-z_]).*)$", re.MULTILINE)  # "# %%cuda name" begins no cell
 _MAGIC = re.compile(r"^# (%%?[a-z_]\w*.*)$", re.MULTILINE)
+_MARKER = re.compile(r"^([ \t]*)(#+ (?:BEGIN|END) )", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -98,9 +99,10 @@ def lab_kernels(lab: str, backend: str = "gpu", only: str = "") -> dict[str, Any
 
 
 def cuda_cells(path: Path) -> list[tuple[str, str]]:
-    """Return the options and the source of each ``%%cuda`` cell of a solution."""
+    """Return the options and the source of each ``%%cuda`` cell of a solution, with nbgrader's markers as comments."""
     parts = [cell.source.partition("\n") for cell in read_cells(path)]
-    return [(head.removeprefix("%%cuda").strip(), rest) for head, _, rest in parts if head.startswith("%%cuda ")]
+    found = [(head.removeprefix("%%cuda").strip(), rest) for head, _, rest in parts if head.startswith("%%cuda ")]
+    return [(options, _MARKER.sub(r"\1// \2", source)) for options, source in found]
 
 
 def _run(source: str, space: dict[str, Any]) -> None:

@@ -33,6 +33,10 @@ class Progress:
         later = f", later steps at most {minutes(self._later_seconds)}" if self._later_seconds else ""
         print(f"== {self._step.name}: {self._step.answers} (at most {minutes(seconds)}{later})", flush=True)
 
+    def skip(self, cases: int) -> None:
+        """Print that earlier calls have finished the step."""
+        print(f"== {self._step.name}: finished before, {cases} cases", flush=True)
+
     def count(self, cases: int, done_before: int) -> None:
         """Set the number of cases, and print how many earlier calls have run."""
         self._all, self._done, self._began = cases, done_before, time.monotonic()

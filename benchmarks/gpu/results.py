@@ -23,12 +23,19 @@ class StepResults:
         self._lock = threading.Lock()
         self._record: dict[str, Any] = {"step": step, "machine": machine, "finished": False, "cases": {}}
         for folder in (*before, out):
-            self._record["cases"] |= _cases_of(folder / self.path.name, machine)
+            earlier = _earlier(folder / self.path.name, machine)
+            self._record["cases"] |= earlier.get("cases", {})
+            self._record["finished"] |= bool(earlier.get("finished"))
 
     @property
     def cases(self) -> dict[str, dict[str, Any]]:
         """Outcomes by name of the case."""
         return dict(self._record["cases"])
+
+    @property
+    def finished(self) -> bool:
+        """True after an earlier call in which each case of the step had an outcome."""
+        return bool(self._record["finished"])
 
     def forget(self, names: Sequence[str]) -> None:
         """Remove outcomes, so that these cases run again."""
@@ -54,10 +61,10 @@ class StepResults:
         part.replace(self.path)
 
 
-def _cases_of(path: Path, machine: dict[str, Any]) -> dict[str, Any]:
+def _earlier(path: Path, machine: dict[str, Any]) -> dict[str, Any]:
     try:
-        record = json.loads(path.read_text())
+        record: dict[str, Any] = json.loads(path.read_text())
         same = all(record["machine"].get(key) == machine.get(key) for key in IDENTITY)
-        return dict(record["cases"]) if same else {}
+        return record if same and isinstance(record["cases"], dict) else {}
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
         return {}  # no earlier call, or a file that another program wrote

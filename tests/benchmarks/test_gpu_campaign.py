@@ -107,6 +107,21 @@ def test_a_later_call_goes_on_behind_the_cases_that_have_run(tmp_path: Path) -> 
     assert outcomes(tmp_path / "b")["passes"]["process"] != before["passes"]["process"], "figures of another driver"
 
 
+def test_a_finished_step_starts_no_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record = {"step": "endings", "machine": MACHINE, "finished": True, "cases": {"passes": {"ok": True}}}
+    (tmp_path / "endings.json").write_text(json.dumps(record))
+    ran = campaign(tmp_path / "new", python="/nowhere/python", before=(tmp_path,))
+    assert (ran.left, ran.bad) == ([], [])
+    assert capsys.readouterr().out == "== endings: finished before, 1 cases\n"
+    assert not (tmp_path / "new" / "endings.json").exists()
+
+
+def test_a_step_that_cannot_start_is_bad_and_left_to_do(tmp_path: Path) -> None:
+    ran = campaign(tmp_path, replace(ENDINGS, module="tests.benchmarks.no_such_step"))
+    assert (ran.bad, ran.left) == (["endings/start"], ["endings"])
+    assert "No module named 'tests.benchmarks.no_such_step'" in outcomes(tmp_path)["start"]["more"][-1]
+
+
 def test_results_that_are_no_json_are_measured_again(tmp_path: Path) -> None:
     (tmp_path / "endings.json").write_text('{"cases": {"pas')
     campaign(tmp_path, replace(ENDINGS, cases=("passes",)))

@@ -74,6 +74,7 @@ def test_cuda_cells_have_their_options_and_their_source() -> None:
     found = dict(cuda_cells(lab_path("lab04")))
     assert "matmul_tiled matmul_tiled<16>" in found
     assert all("__global__" in source for source in found.values())
+    assert "    // ### BEGIN SOLUTION\n" in found["matmul_tiled matmul_tiled<16>"]
 
 
 # --- Reports of other tools ------------------------------------------------------------------------------------------
