@@ -46,7 +46,7 @@ def main(words: list[str] | None = None) -> int:
     campaign, code = Campaign(settings, here), 0
     try:
         campaign.run(steps)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         print(f"gpu: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

@@ -9,6 +9,7 @@ wheelhouse that is not whole. A second call with the same wheelhouse returns at 
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 import site
 import subprocess
@@ -42,6 +43,7 @@ def main() -> int:
 def install(wheelhouse: Path, environment: Path) -> Path:
     """Make the environment and return its interpreter. Raises ValueError for a wheelhouse that is not whole."""
     wheels = read_manifest(wheelhouse)
+    check_version(wheels)
     python, stamp = environment / "bin" / "python", environment / ".ready"
     state = hashlib.sha256((wheelhouse / NAME).read_bytes() + sys.executable.encode() + str(ROOT).encode()).hexdigest()
     if stamp.exists() and stamp.read_text() == state:
@@ -59,6 +61,15 @@ def install(wheelhouse: Path, environment: Path) -> Path:
     _run(str(python), "-c", TRY)
     stamp.write_text(state)
     return python
+
+
+def check_version(wheels: list[Path], here: tuple[int, int] = sys.version_info[:2]) -> None:
+    """Raise ValueError in one line for wheels that were fetched for another Python than ``here``."""
+    tags = {tag[1] for path in wheels if (tag := re.search(r"-cp3(\d+)-cp3\1-", path.name))}
+    if tags and str(here[1]) not in tags:
+        wanted, own = f"3.{min(tags)}", f"{here[0]}.{here[1]}"
+        again = f"run: make gpu PYTHON=python{wanted}, or fetch again with: make wheelhouse GPU_PYTHON={own}"
+        raise ValueError(f"the wheelhouse is for Python {wanted}, and this is Python {own}; {again}")
 
 
 def _run(*command: str) -> None:

@@ -201,12 +201,13 @@ def test_words_choose_steps_in_the_order_of_the_plan() -> None:
     [
         (["smok"], "gpu: there is no step 'smok'; there are: smoke, kernels, speed"),
         (["--budget", "soon", "smoke"], "'soon' is no number of seconds; give one such as 540"),
+        (["--python", "/none/python", "smoke"], "gpu: [Errno 2] No such file or directory: '/none/python'"),
         (["--out", "/proc/none", "smoke"], "gpu: [Errno 2] No such file or directory: '/proc/none'"),
     ],
 )
-def test_bad_input_is_one_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_is_one_line(words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     try:
-        code = main(words)
+        code = main(["--out", str(tmp_path), *words])
     except SystemExit as stopped:  # argparse's own
         code = int(stopped.code or 0)
     assert code == 2

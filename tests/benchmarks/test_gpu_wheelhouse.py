@@ -61,6 +61,16 @@ def test_installer_refuses_a_wheelhouse_that_is_not_whole(
     assert not (wheels.parent / "environment").exists()
 
 
+def test_installer_refuses_wheels_of_another_python() -> None:
+    wheels = [Path("a-1-cp312-cp312-manylinux_2_28_x86_64.whl"), Path("b-1-cp39-abi3-linux_x86_64.whl")]
+    install.check_version(wheels, (3, 12))
+    install.check_version(wheels[1:], (3, 13))
+    with pytest.raises(
+        ValueError, match=r"is for Python 3\.12, and this is Python 3\.13; run: make gpu PYTHON=python3"
+    ):
+        install.check_version(wheels, (3, 13))
+
+
 def test_load_counts_the_tree_and_the_wheels_once(wheels: Path) -> None:
     tree = wheels.parent / "tree"
     (tree / "build").mkdir(parents=True)
