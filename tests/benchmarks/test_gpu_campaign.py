@@ -240,7 +240,7 @@ def test_campaign_runs_kernels_and_a_fault_over_the_stand_in(tmp_path: Path, cap
     assert smoke["gpu/numpy"]["ok"]
     assert smoke["gpu/printf"]["said"] == "thread 3 says 42\n"
     assert smoke["fault/alone"]["ok"], smoke["fault/alone"]
-    assert "CUDA_ERROR_ILLEGAL_ADDRESS" in smoke["fault/alone"]["said"][0]
+    assert "CUDA_ERROR_ILLEGAL_ADDRESS" in smoke["fault/alone"]["said"]
     assert smoke["torch"]["not_measured"] == "torch sees no GPU"
     record = json.loads((tmp_path / "smoke.json").read_text())
     assert record["machine"]["gpu"] == "stand-in in host memory"

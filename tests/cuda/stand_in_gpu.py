@@ -15,8 +15,9 @@ from mlsys_labkit.cuda.kernel.backends.gpu import GpuBackend
 from mlsys_labkit.cuda.kernel.kernel import LaunchOptions
 from mlsys_labkit.cuda.nvidia import device
 from mlsys_labkit.cuda.nvidia.driver import Gpu
+from mlsys_labkit.cuda.nvidia.nvrtc import CompiledSource
 from mlsys_labkit.cuda.shape import LaunchShape
-from tests.cuda.stand_in_driver import REASON, DriverInMemory, Launched
+from tests.cuda.stand_in_driver import REASON, CUresult, DriverInMemory, Launched
 
 _LETTERS = {"float": "f", "half": "f", "bfloat16": "u", "integer": "i", "unsigned": "u", "bool": "?", "pointer": "u"}
 
@@ -27,24 +28,30 @@ def install() -> DriverInMemory:
         raise SystemExit(REASON)
     driver = DriverInMemory({"_Z5probePi": _probe})
     device._HINTS = ("/",)
-    compile_kernel, load = GpuBackend._kernel, Gpu.load
-    compiling: list[tuple[GpuBackend, int]] = []
+    device.WorkerGpu = lambda: _Worker(driver)  # type: ignore[assignment, misc]
+    compile_kernel = GpuBackend._kernel
 
-    def of_backend(self: GpuBackend, index: int) -> Any:
-        compiling.append((self, index))
-        try:
-            return compile_kernel(self, index)
-        finally:
-            compiling.pop()
+    def known(self: GpuBackend, index: int) -> CompiledSource:
+        """Compile as ever, and let the driver simulate the next launch of that symbol."""
+        compiled = compile_kernel(self, index)
+        driver.kernels[compiled.symbol] = lambda launched: _simulate(self, index, launched)
+        return compiled
 
-    def loaded(self: Gpu, cubin: bytes, symbol: str) -> Any:
-        if compiling:
-            backend, index = compiling[-1]
-            driver.kernels[symbol] = lambda launched: _simulate(backend, index, launched)
-        return load(self, cubin, symbol)
-
-    GpuBackend._kernel, Gpu.load = of_backend, loaded  # type: ignore[method-assign]
+    GpuBackend._kernel = known  # type: ignore[method-assign]
     return driver
+
+
+class _Worker:
+    """A GPU with the interface of ``WorkerGpu`` in this process, which has the device's memory; new after a fault."""
+
+    def __init__(self, driver: DriverInMemory) -> None:
+        self._driver, self._gpu = driver, Gpu(abandoned=lambda: False)
+
+    def __getattr__(self, name: str) -> Any:
+        if self._gpu.lost:
+            self._driver.failing = CUresult.CUDA_SUCCESS
+            self._gpu = Gpu(abandoned=lambda: False)
+        return getattr(self._gpu, name)
 
 
 def _probe(launched: Launched) -> None:
