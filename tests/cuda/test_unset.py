@@ -40,6 +40,8 @@ UNSET = [
     ("__half s;\ns = __hadd(s, __float2half(x[0]));  // @\n*y = __half2float(s);", "s"),
     ("float s;\ns += twice(s);  // @\n*y = s;", "s"),
     ("{ float s; s += 1;  // @\n*y = s; }\n{ float s = 0; *y += s; }", "s"),
+    ("float s;\n*y = static_cast<int>(s);  // @", "s"),
+    ("float s;\n*y = static_cast<unsigned int>(s);  // @", "s"),
     ("float s;\ns += 1 & (int)x[0];  // @\n*y = a && s > 0;", "s"),
 ]
 # Bodies of correct kernels, some of which g++ warns of, and of some in which a value might come another way.
@@ -80,11 +82,14 @@ SET = [
     "static __shared__ int count; atomicAdd(&count, 1); *y = count;",
     "double s = x[0]; *y = [](double s) { return s; }(s);",
     "float s; std::swap(s, y[0]); *y = s;",
+    "float s; put<float>(s); s += x[0]; *y = s;",
+    "float s; static_cast<float&>(s) = 0; s += x[0]; *y = s;",
 ]  # fmt: skip
 HEAD = """#define ZERO(v) v = 0
 #define RESET total = 0
 __device__ float twice(float v) { return 2 * v; }
 __device__ void clear(float& v) { v = 0; }
+template <class T> __device__ void put(T& v) { v = 0; }
 __device__ void zero(float* v) { for (int k = 0; k < 4; ++k) v[k] = 0; }
 __global__ void k(const float* x, float* y, int n, bool a) {
 """
