@@ -28,7 +28,7 @@
 #
 # | time | difficulty | hardware | points |
 # |---|---|---|---|
-# | 150 minutes | ●●○○ | any Linux machine with a C++ compiler; a GPU only for the last, ungraded section | 100 in 10 tasks |
+# | 130 minutes | ●●○○ | any Linux machine with a C++ compiler; a GPU only for the last, ungraded section | 100 in 10 tasks |
 #
 # Needs lab 01 (strides), and enough C to read a `for` loop. Reads along with [chapter 6, *CUDA*](../../course/chapters/06_cuda.md).
 #
@@ -36,7 +36,7 @@
 # **check**, then **look**. Marks come from right answers and from counted requests and sectors, never from a clock.
 # Stuck? `lk.hint("vector_add")` in a new cell gives a nudge, and a stronger one each time you ask.
 # Hints and wrong predictions cost no marks. `lk.progress()` shows how far you are. Long checks and the code of pictures are folded:
-# click the three dots in a cell to read it. The 150 minutes include reading.
+# click the three dots in a cell to read it. The 130 minutes include reading.
 
 # %% tags=["install"] jupyter={"source_hidden": true}
 from importlib.util import find_spec
@@ -100,7 +100,7 @@ print(numbers.reshape(3, 4))  # a row a block
 
 # %% [markdown]
 # ### Task 1 · How many blocks?
-# *4 points · 5 minutes · ●○○○*
+# *4 points · 4 minutes · ●○○○*
 #
 # The pictures of this lab launch your kernels with the function that you write here. A matrix has `rows × columns`, a launch has
 # `(x, y)`. From one thread of a warp to the next, `x` grows by one. From one element of a row-major matrix to the next in memory, the
@@ -149,7 +149,7 @@ print("launch_shape: right for blocks of 4 x 16, too.")
 
 # %% [markdown]
 # ### Task 2 · Vector add
-# *10 points · 10 minutes · ●○○○*
+# *10 points · 9 minutes · ●○○○*
 #
 # The first kernel everybody writes, and the first bug everybody writes with it: the last block has threads beyond the end.
 
@@ -215,7 +215,7 @@ with lk.picture("Your kernel with its traffic beside each line. Hover, or use th
 
 # %% [markdown]
 # ### Task 3 · A loop that fits any grid
-# *10 points · 12 minutes · ●●○○*
+# *10 points · 10 minutes · ●●○○*
 #
 # One thread an element ties the grid to the data. A **grid-stride loop** unties them: each thread takes its element, then the one
 # a whole grid further, until the data ends. The grid can then suit the machine and not the data. There are
@@ -288,7 +288,7 @@ print("saxpy: neighbours went to neighbours. Each sector was read once and writt
 
 # %% [markdown]
 # ### Task 4 · Count the sectors
-# *10 points · 12 minutes · ●●○○*
+# *10 points · 10 minutes · ●●○○*
 #
 # Write the function that turns the addresses of one request into its number of sectors. `profile` counts in the same way.
 
@@ -371,7 +371,7 @@ with lk.picture("A warp over memory. Try stride, column and float4; count the co
 
 # %% [markdown]
 # ### Task 5 · One thread, one element
-# *14 points · 15 minutes · ●●○○*
+# *14 points · 13 minutes · ●●○○*
 #
 # Each thread computes one element of $C$: a row of $A$ against a column of $B$. The sizes are ragged. Nothing else is asked yet.
 
@@ -455,7 +455,7 @@ print("matmul_naive: right for one row and for k = 1.")
 
 # %% [markdown]
 # ### Task 6 · Who is a warp?
-# *14 points · 20 minutes · ●●●○*
+# *14 points · 17 minutes · ●●●○*
 #
 # Your kernel of task 5 is right for blocks of any shape, and that includes a bad one: blocks of `(1, 32)` threads. A warp is 32
 # threads in the order of `threadIdx.x` first, so here its lanes stand in one **column** of $C$. Predict what its loads touch, then
@@ -561,7 +561,7 @@ with lk.picture("Same arithmetic, other warps: the totals of both launches, and 
 
 # %% [markdown]
 # ### Task 7 · Branch by warp
-# *8 points · 12 minutes · ●●○○*
+# *8 points · 10 minutes · ●●○○*
 #
 # The kernel below sends even elements one way and odd ones the other, and every warp has both.
 
@@ -668,7 +668,7 @@ with lk.picture("Steps that warps take, and the share of lanes at work in them."
 
 # %% [markdown]
 # ### Task 8 · A five-point stencil
-# *12 points · 20 minutes · ●●○○*
+# *12 points · 18 minutes · ●●○○*
 #
 # Heat spreads: a cell's next value is the mean of its four neighbours and itself, and the rim stays as it is. Each thread has
 # one cell; the rim's threads must not look over the edge. A plate with one or two rows is all rim.
@@ -810,7 +810,7 @@ for attempt in (
 
 # %% [markdown]
 # ### Task 9 · Find the fault
-# *10 points · 12 minutes · ●●○○*
+# *10 points · 10 minutes · ●●○○*
 #
 # This kernel sums each row of a matrix whose rows are stored with a **pitch**: `pitch` elements from one row to the next, of
 # which the first `columns` count. What lies between is padding, and behind the last row there need not be any. The author tested it with
@@ -925,7 +925,7 @@ SM_90 = {
 
 # %% [markdown]
 # ### Task 10 · Blocks on an SM
-# *8 points · 12 minutes · ●●○○*
+# *8 points · 10 minutes · ●●○○*
 #
 # Compute how many blocks each of the four resources allows; the least of the four is the answer. Registers need the most care: an SM
 # has four partitions with a quarter of the registers each, and a warp's registers lie in one partition. Count the warps that fit into

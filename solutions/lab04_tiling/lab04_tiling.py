@@ -27,7 +27,7 @@
 #
 # | time | difficulty | hardware | points |
 # |---|---|---|---|
-# | 240 minutes | ●●●○ | any Linux machine with a C++ compiler; a GPU only for the last, ungraded section | 100 in 10 tasks |
+# | 215 minutes | ●●●○ | any Linux machine with a C++ compiler; a GPU only for the last, ungraded section | 100 in 10 tasks |
 #
 # Needs lab 03. Reads along with [chapter 7, *Staying local: tiling*](../../course/chapters/07_tiling.md).
 #
@@ -37,7 +37,7 @@
 # Hints and wrong predictions cost no marks. `lk.progress()` shows how far you are. Long checks and the code of pictures are folded:
 # click the three dots in a cell to read it.
 #
-# The 240 minutes include reading. Take **two sittings** of two hours: tasks 1 to 5, the matrix product, then tasks 6 to 10. Between them is
+# The 215 minutes include reading. Take **two sittings** of less than two hours: tasks 1 to 5, the matrix product, then tasks 6 to 10. Between them is
 # a summary.
 
 # %% tags=["install"] jupyter={"source_hidden": true}
@@ -107,7 +107,7 @@ lk.widgets.tile_walk(n=64, tile=16)
 
 # %% [markdown]
 # ### Task 1 · Bytes of a tiled product
-# *8 points · 10 minutes · ●○○○*
+# *8 points · 9 minutes · ●○○○*
 #
 # Before the kernel, its bill. The sizes are ragged: a tile that sticks out reads only what exists.
 
@@ -172,7 +172,7 @@ print("tile_traffic: right for a single tile.")
 
 # %% [markdown]
 # ### Task 2 · The tiled matrix product
-# *16 points · 35 minutes · ●●●○*
+# *16 points · 31 minutes · ●●●○*
 #
 # A block of $T \times T$ threads computes a tile of $C$. Matrices are ragged: where a tile sticks out, put zeros into shared memory.
 # Every thread, also one that has no element of $C$, fills its place in both tiles and goes to every barrier. Keep both tiles
@@ -271,7 +271,7 @@ with lk.picture("Your product, line by line. Turn the heat to shared: where has 
 
 # %% [markdown]
 # ### Task 3 · The race that gives the right answer
-# *8 points · 12 minutes · ●●○○*
+# *8 points · 11 minutes · ●●○○*
 #
 # A long vector comes in pieces of 128. For each element of a piece, `y` gets its right neighbour minus the element itself; beyond
 # the piece's end stands a zero. A block takes one piece after the other through one shared array.
@@ -373,7 +373,7 @@ print("differences: right with blocks that have no piece.")
 
 # %% [markdown]
 # ### Task 4 · Transpose
-# *12 points · 20 minutes · ●●○○*
+# *12 points · 18 minutes · ●●○○*
 #
 # A naive transpose either reads or writes columns of global memory: 32 sectors a request. Take the detour through a shared tile so
 # that both sides are rows, and lay the tile out so that its columns are not one bank.
@@ -455,7 +455,7 @@ with lk.picture("Your tile's column: 32 banks. Pattern 'column of a 32 x 32 tile
 
 # %% [markdown]
 # ### Task 5 · Sixteen outputs a thread
-# *14 points · 40 minutes · ●●●●*
+# *14 points · 36 minutes · ●●●●*
 #
 # Blocks of $16 \times 16$ threads compute $64 \times 64$ tiles of $C$ and walk along $k$ in steps of 16. To spread neighbouring outputs over
 # neighbouring threads, let thread $(x, y)$ own rows $y, y + 16, y + 32, y + 48$ of the tile and columns $x, x + 16, x + 32, x + 48$.
@@ -587,7 +587,7 @@ with lk.picture("From naive to tiled to registers: the same FLOPs, under an H100
 
 # %% [markdown]
 # ### Task 6 · Four floats at once
-# *8 points · 12 minutes · ●●○○*
+# *8 points · 11 minutes · ●●○○*
 #
 # A `float4` is four floats in 16 bytes.
 # `reinterpret_cast<const float4*>(x)` takes the same memory for an array of `float4`, each with members `x`, `y`, `z` and `w`. The
@@ -660,7 +660,7 @@ print("scale4: eight requests each way for 128 sectors.")
 
 # %% [markdown]
 # ### Task 7 · A tree in shared memory
-# *10 points · 20 minutes · ●●○○*
+# *10 points · 18 minutes · ●●○○*
 #
 # Each block sums 512 elements with 256 threads. Take *sequential addressing*: halve the distance each round and let the first threads add.
 # The last block may have fewer than 512 elements: what does not exist counts as 0.
@@ -726,7 +726,7 @@ print("block_sum: busy lanes stand side by side, and no bank was asked twice.")
 
 # %% [markdown]
 # ### Task 8 · A tree without memory
-# *8 points · 20 minutes · ●●●○*
+# *8 points · 18 minutes · ●●●○*
 #
 # Lanes of a warp can hand each other registers: `__shfl_down_sync(0xffffffff, v, d)` gives a lane the `v` of the lane `d` further on.
 # The mask `0xffffffff` says that all 32 lanes take part. Five shuffles sum a warp. Then only the sums of the eight warps go through
@@ -792,7 +792,7 @@ print("shuffle_sum: right for less than one block.")
 
 # %% [markdown]
 # ### Task 9 · Private bins
-# *8 points · 20 minutes · ●●●○*
+# *8 points · 18 minutes · ●●●○*
 #
 # `atomicAdd` on one histogram in global memory counts right. Give each block **its own** bins in shared memory all the same, and add them to
 # the histogram once, at the end. The prediction asks what that is good for.
@@ -859,7 +859,7 @@ print("histogram: right where all values are equal, with blocks of one warp.")
 
 # %% [markdown]
 # ### Task 10 · Debug
-# *8 points · 25 minutes · ●●●○*
+# *8 points · 22 minutes · ●●●○*
 #
 # Run the launches below, read what `check` says, then write all four without their mistake. Each is marked by itself.
 

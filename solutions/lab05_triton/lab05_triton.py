@@ -29,9 +29,9 @@
 #
 # | time | difficulty | hardware | points |
 # |---|---|---|---|
-# | 200 minutes | ●●●○ | any Linux machine; a GPU only for the last, ungraded section | 100 in 10 tasks |
+# | 185 minutes | ●●●○ | any Linux machine; a GPU only for the last, ungraded section | 100 in 10 tasks |
 #
-# The time includes reading. Take two sittings: Parts 1 to 4 (110 minutes), then Parts 5 to 9 (90 minutes). A summary stands between them.
+# The time includes reading. Take two sittings: Parts 1 to 4 (100 minutes), then Parts 5 to 9 (85 minutes). A summary stands between them.
 #
 # Needs lab 01 (strides, bytes) and, for the comparison, lab 04 (tiles). Reads along with
 # [chapter 8, *Compilers*](../../course/chapters/08_compilers.md).
@@ -124,7 +124,7 @@ def unwritten(*shape, dtype=torch.float32):
 
 # %% [markdown]
 # ### Task 1 · Add two vectors
-# *6 points · 8 minutes · ●○○○*
+# *6 points · 7 minutes · ●○○○*
 #
 # The grid must cover all `n` elements, with no program more than needed, and the mask must stop where they end. (`triton.cdiv(a, b)`
 # divides and rounds up.) `double` above is half of the answer.
@@ -206,7 +206,7 @@ with lk.picture("Line by line: 1,000 elements asked for, and 24 lanes masked off
 
 # %% [markdown]
 # ### Task 2 · A matrix that is not contiguous
-# *8 points · 15 minutes · ●●○○*
+# *8 points · 14 minutes · ●●○○*
 #
 # A block may have two axes: `rows[:, None]` is a column, `columns[None, :]` a row, and together they broadcast as in
 # NumPy. A tensor with *strides* (lab 01) keeps element $(r, c)$ at `r * x_row + c * x_column`, and a transposed or sliced view is a
@@ -322,7 +322,7 @@ print("Passed: each element once, and each scale once a program.")
 
 # %% [markdown]
 # ### Task 3 · Softmax of rows
-# *12 points · 18 minutes · ●●○○*
+# *12 points · 17 minutes · ●●○○*
 
 # %%
 lk.predict("softmax")
@@ -450,7 +450,7 @@ with lk.picture("The same softmax, operation by operation and in one pass."):
 
 # %% [markdown]
 # ### Task 4 · Bias and GELU in one kernel
-# *10 points · 12 minutes · ●●○○*
+# *10 points · 11 minutes · ●●○○*
 
 # %%
 lk.predict("bias_gelu")
@@ -552,7 +552,7 @@ with lk.picture(
 
 # %% [markdown]
 # ### Task 5 · One tile of the product
-# *14 points · 30 minutes · ●●●○*
+# *14 points · 28 minutes · ●●●○*
 #
 # Write `matmul_tile`; `matmul` below it says which tile. A function under `@triton.jit` may call another. Each program should ask for exactly
 # the elements of $A$ and $B$ that its tile needs, each of them once.
@@ -688,7 +688,7 @@ with lk.picture(
 
 # %% [markdown]
 # ### Task 6 · Tiles in groups
-# *10 points · 18 minutes · ●●●○*
+# *10 points · 17 minutes · ●●●○*
 #
 # From the number of a program to its tile, on whole numbers: `//`, `%` and `tl.minimum`. The trap is at the bottom: when `tiles_m` is no multiple of
 # `GROUP`, the last group is lower than the others. Every tile must still be someone's, and only one's. Five rows of three tiles in groups of 2:
@@ -867,7 +867,7 @@ with lk.picture(
 
 # %% [markdown]
 # ### Task 7 · Means of long rows
-# *10 points · 15 minutes · ●●○○*
+# *10 points · 14 minutes · ●●○○*
 #
 # Rows may be longer than a block now, so walk along them in steps of `BLOCK` and keep a block of partial sums: one `tl.sum` at the end.
 # Load each element once.
@@ -1001,7 +1001,7 @@ print(trace.findings[0])
 
 # %% [markdown]
 # ### Task 8 · A histogram without a race
-# *10 points · 18 minutes · ●●●○*
+# *10 points · 17 minutes · ●●●○*
 #
 # At most one atomic for each bin and program. `counts` holds earlier counts: add to them. Mind the lanes behind the end: they would
 # count, too, and a lane that holds a number outside 0 … `BINS` − 1 may land in any bin on a GPU.
@@ -1176,7 +1176,7 @@ with lk.picture(
 
 # %% [markdown]
 # ### Task 9 · Search
-# *6 points · 15 minutes · ●●○○*
+# *6 points · 14 minutes · ●●○○*
 #
 # No kernel this time: plain Python, as in an autotuner.
 
@@ -1387,7 +1387,7 @@ with lk.picture(
 
 # %% [markdown]
 # ### Task 10 · Cross-entropy, reading the logits once
-# *14 points · 22 minutes · ●●●○*
+# *14 points · 20 minutes · ●●●○*
 #
 # Walk along the row as in task 7, with the mask and `other` of task 3. The label's logit may be loaded a second time; nothing else may.
 

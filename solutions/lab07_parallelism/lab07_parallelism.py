@@ -30,9 +30,9 @@
 #
 # | time | difficulty | hardware | points |
 # |---|---|---|---|
-# | 270 minutes | ●●●○ | any laptop; GPUs only for the last, ungraded section | 100 in 12 tasks |
+# | 235 minutes | ●●●○ | any laptop; GPUs only for the last, ungraded section | 100 in 12 tasks |
 #
-# **Two sittings.** Tasks 1 to 7 take about 130 minutes. Tasks 8 to 12 and the finish take about 140. All times include reading. A summary
+# **Two sittings.** Tasks 1 to 7 take about 115 minutes. Tasks 8 to 12 and the finish take about 120. All times include reading. A summary
 # stands between the two sittings.
 #
 # **Before you start.** You need lab 01 (bytes, FLOPs, the shapes of a transformer). The lab goes with
@@ -179,7 +179,7 @@ print(run.trace)
 
 # %% [markdown]
 # ### Task 2 · Broadcast by a tree
-# *8 points · 16 minutes · ●●○○*
+# *8 points · 14 minutes · ●●○○*
 #
 # In the chain of 1,000 ranks the last rank waits for 999 messages, one after the other. In a **tree**, every rank that has the tensor
 # sends it on, so the number of ranks that have it doubles in every round. Eight ranks, root 0:
@@ -353,7 +353,7 @@ lk.widgets.collective_animator("all_reduce", "ring", 4)
 
 # %% [markdown]
 # ### Task 3 · Ring reduce-scatter
-# *10 points · 28 minutes · ●●●○*
+# *10 points · 24 minutes · ●●●○*
 #
 # At the end, rank r holds chunk r of the sum, and nothing else. In each of p − 1 steps a rank sends one chunk to its right neighbour and
 # adds what comes from the left to a chunk of its own. Three ranks, with chunks c0, c1 and c2:
@@ -470,7 +470,7 @@ print("p - 1 messages from each rank, to the right only, (p - 1)/p of the tensor
 
 # %% [markdown]
 # ### Task 4 · Ring all-gather, and the all-reduce
-# *10 points · 16 minutes · ●●○○*
+# *10 points · 14 minutes · ●●○○*
 #
 # Now every rank has its chunk of the sum, and all ranks need all chunks. Nothing is added any more. Chunks are only passed on:
 #
@@ -624,7 +624,7 @@ with lk.picture(
 
 # %% [markdown]
 # ### Task 5 · All-to-all
-# *8 points · 16 minutes · ●●○○*
+# *8 points · 14 minutes · ●●○○*
 #
 # Every rank has a different part for every other rank. The result is a transpose over the network:
 #
@@ -743,7 +743,7 @@ print("What is returned has memory of its own: writing to it changes no part.")
 # ## Part 3 · Cutting the work
 #
 # ### Task 6 · Data parallel, in buckets
-# *10 points · 24 minutes · ●●●○*
+# *10 points · 21 minutes · ●●●○*
 #
 # The simplest cut: every rank has the whole model and its own share of the batch. After the backward pass the gradients are **averaged**, and all
 # ranks take the same step. A large model has hundreds of small gradients, and one all-reduce for each would pay hundreds of latencies. So gradients
@@ -947,7 +947,7 @@ with lk.picture(
 
 # %% [markdown]
 # ### Task 7 · Tensor parallel
-# *8 points · 16 minutes · ●●●○*
+# *8 points · 14 minutes · ●●●○*
 #
 # If one layer is too large, cut its matrices. A transformer's MLP is $y = \mathrm{GeLU}(x W_1 + b_1)\, W_2 + b_2$. Cut $W_1$ by **columns**:
 # each rank computes its own hidden units completely, and can apply GeLU to them at once. Then cut $W_2$ by **rows** at the same places: each rank has a
@@ -1133,7 +1133,7 @@ lk.progress()
 
 # %% [markdown]
 # ### Task 8 · GPipe and 1F1B
-# *10 points · 20 minutes · ●●●○*
+# *10 points · 17 minutes · ●●●○*
 #
 # Write both lists. There may be fewer micro-batches than stages, and there may be one stage alone.
 
@@ -1320,7 +1320,7 @@ with lk.picture("Four stages, your schedule, real gradients: those of one proces
 
 # %% [markdown]
 # ### Task 9 · ZeRO
-# *10 points · 24 minutes · ●●●○*
+# *10 points · 21 minutes · ●●●○*
 #
 # First the arithmetic, then stage 1 itself. An all-reduce is a reduce-scatter and an all-gather (task 4). Stage 1 puts the optimizer's step *between* the two,
 # so that each rank updates its own chunk and keeps the moments of that chunk alone:
@@ -1524,7 +1524,7 @@ lk.widgets.memory_bars("llama-2-7b", data=64, zero=1)
 
 # %% [markdown]
 # ### Task 10 · Dispatch and combine
-# *8 points · 26 minutes · ●●●●*
+# *8 points · 23 minutes · ●●●●*
 #
 # Expert e lives on rank e. Use `dist.all_to_all_single(output, input, output_splits, input_splits)`: the input's rows are grouped by destination,
 # and `input_splits[j]` of them go to rank j. The output's rows arrive grouped by source. Without splits, all ranks get equal shares.
@@ -1687,7 +1687,7 @@ with lk.picture(
 
 # %% [markdown]
 # ### Task 11 · Ring attention
-# *8 points · 26 minutes · ●●●●*
+# *8 points · 23 minutes · ●●●●*
 #
 # One query, with d = 1. Block A has the scores 5 and 5 and the values 10 and 20. Block B has the score 7 and the value 40:
 #
@@ -1904,7 +1904,7 @@ lk.widgets.transformer_sizer("llama-3-70b", batch=1, sequence=8192)
 
 # %% [markdown]
 # ### Task 12 · Plan
-# *8 points · 24 minutes · ●●●○*
+# *8 points · 21 minutes · ●●●○*
 #
 # Turn the lines into two functions. Then search all layouts.
 

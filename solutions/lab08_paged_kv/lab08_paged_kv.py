@@ -29,9 +29,9 @@
 #
 # | time | difficulty | hardware | points |
 # |---|---|---|---|
-# | 325 minutes | ●●●○ | any Linux machine; a GPU only for the last, ungraded section | 100 in 12 tasks |
+# | 275 minutes | ●●●○ | any Linux machine; a GPU only for the last, ungraded section | 100 in 12 tasks |
 #
-# The time includes reading. Take two sittings: Parts 1 to 4 up to Task 8 (165 minutes), then Task 9 to the end (160 minutes). A summary stands
+# The time includes reading. Take two sittings: Parts 1 to 4 up to Task 8 (140 minutes), then Task 9 to the end (135 minutes). A summary stands
 # between them, in this notebook.
 #
 # Needs lab 01 (bytes and FLOPs), and lab 05 (Triton) for Task 9. Reads along with
@@ -140,7 +140,7 @@ print(f"largest difference of the logits: {difference:.1g}")
 # with *all* positions. That is the first function to write.
 #
 # ### Task 1 · Attention over a past
-# *8 points · 20 minutes · ●●○○*
+# *8 points · 17 minutes · ●●○○*
 #
 # One function serves three uses: a prompt (all positions are new), one decode step (one position is new), and a chunk of a prompt.
 # Heads are grouped: `H / K` neighbouring query heads share one key-value head, so query head `i` uses key-value head `i // (H / K)`.
@@ -298,7 +298,7 @@ print("Right: on the real model, 17 tokens, then 13, then one at a time give wha
 
 # %% [markdown]
 # ### Task 2 · Two phases, two roofs
-# *8 points · 20 minutes · ●●○○*
+# *8 points · 17 minutes · ●●○○*
 #
 # Reading a prompt (**prefill**) sends all its tokens through the weights in one pass. Writing (**decode**) sends one token per sequence. Both read
 # the weights once. Count one pass over a batch of `sequences` that have `past` tokens each in the cache and get `new` more:
@@ -472,7 +472,7 @@ print(f"{len(lengths)} requests of {min(lengths)} to {max(lengths)} tokens, {sum
 
 # %% [markdown]
 # ### Task 3 · What is wasted
-# *6 points · 10 minutes · ●○○○*
+# *6 points · 8 minutes · ●○○○*
 #
 # A contiguous cache is a paged cache whose block is as long as the model's context. So one formula describes both.
 
@@ -570,7 +570,7 @@ with lk.picture(
 # At sixteen tokens per block, both the waste and the lookups are small.
 #
 # ### Task 4 · The pool
-# *9 points · 20 minutes · ●●○○*
+# *9 points · 17 minutes · ●●○○*
 #
 # The **pool** knows which blocks are free. Because blocks will be shared, it also counts how many tables hold each block: a **reference count**.
 # A block is free again when its count reaches zero. If a block is dropped once too often, the pool gives it to two sequences, and both
@@ -739,7 +739,7 @@ for blocks in (1, 3, 8):
 
 # %% [markdown]
 # ### Task 5 · The block table
-# *9 points · 20 minutes · ●●○○*
+# *9 points · 17 minutes · ●●○○*
 #
 # A sequence has positions 0, 1, 2, …; its blocks lie anywhere in memory. The **block table** translates: position $p$ is at offset $p \bmod B$
 # of the table's entry number $\lfloor p / B \rfloor$, with $B$ tokens per block. A page table of an operating system does the same for a program.
@@ -967,7 +967,7 @@ with lk.picture(
 # more than one holder first gets its own **copy** of that block. The `fork()` of a Unix process does the same, page by page.
 #
 # ### Task 6 · Fork, and copy on write
-# *9 points · 20 minutes · ●●●○*
+# *9 points · 17 minutes · ●●●○*
 #
 # An example: blocks of 4 tokens; a parent has 6 tokens in the blocks `[0, 1]`, and block 2 is free.
 #
@@ -1145,7 +1145,7 @@ with lk.picture(
 
 # %% [markdown]
 # ### Task 7 · Find known prefixes
-# *8 points · 15 minutes · ●●○○*
+# *8 points · 13 minutes · ●●○○*
 #
 # A thousand users share one system prompt. Nobody calls `fork`, and still their first blocks hold the same tokens. To find such blocks, give each
 # full block a **key** that depends on its tokens *and on all tokens before it*. The tokens of the block alone are not enough: from the second
@@ -1290,7 +1290,7 @@ with lk.picture(
 # **online softmax** is also the core of FlashAttention.
 #
 # ### Task 8 · Paged attention
-# *10 points · 40 minutes · ●●●○*
+# *10 points · 34 minutes · ●●●○*
 #
 # One query per sequence (decode), sequences of all lengths in one batch. Slots beyond a sequence's length hold *anything*, even NaN, because memory
 # is not cleared, and $0 \cdot \text{NaN}$ is NaN.
@@ -1496,7 +1496,7 @@ print("Right: 12,000 tokens with less than 10 MB of new memory.")
 # Your predictions and answers are kept in the notebook.
 #
 # ### Task 9 · The kernel
-# *10 points · 50 minutes · ●●●●*
+# *10 points · 42 minutes · ●●●●*
 #
 # Now the loop of Task 8 in Triton. One program takes one sequence and *one key-value head, with all query heads that share it*. Then every key
 # and value is loaded exactly once. A program per query head would load them `H / K` times.
@@ -1683,7 +1683,7 @@ with lk.picture(
 # and the tokens that it has produced go through the model in one prefill, and the next token is what it would have been.
 #
 # ### Task 10 · The scheduler
-# *12 points · 60 minutes · ●●●●*
+# *12 points · 51 minutes · ●●●●*
 #
 # `step()` plans one pass, in two parts:
 #
@@ -2102,7 +2102,7 @@ with lk.picture(
 # requests for which both were kept.
 #
 # ### Task 11 · TTFT, TPOT, goodput
-# *5 points · 10 minutes · ●○○○*
+# *5 points · 8 minutes · ●○○○*
 
 # %%
 lk.predict("latency")
@@ -2251,7 +2251,7 @@ with lk.picture("A batch that starts together lets everybody wait. Continuous ba
 # $\max(p - q, 0) = (0, 0, 0.25)$, normalised $(0, 0, 1)$, gives token 2: $0.25 = p(2)$.
 #
 # ### Task 12 · Accept or correct
-# *6 points · 20 minutes · ●●●○*
+# *6 points · 17 minutes · ●●●○*
 #
 # So that chance can be tested, it comes as an argument: `uniforms[i]` decides on token $i$ (keep it if `uniforms[i]` is *below* the
 # probability), and `uniforms[k]` draws the last token with `pick`, in both endings.

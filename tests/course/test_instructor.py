@@ -6,6 +6,7 @@ import ast
 import functools
 import re
 import tomllib
+import unicodedata
 from collections import Counter
 from itertools import pairwise
 
@@ -17,6 +18,7 @@ from tests.course.conftest import Site
 
 COURSE = ROOT / "course"
 PAGES = COURSE / "instructor"
+README = (ROOT / "README.md").read_text("utf-8")
 PLANS = tomllib.loads((PAGES / "plans.toml").read_text("utf-8"))
 BUILT = pytest.mark.xdist_group("site")
 
@@ -144,6 +146,26 @@ def test_a_labs_head_and_its_tasks_agree_roughly() -> None:
         assert head is not None, name
         between = int(head[1]) - sum(minutes(lab).values())  # for the text, the predictions and the pictures
         assert 15 <= between <= 45, name
+
+
+def test_all_pages_state_the_time_of_a_lab() -> None:
+    words = {"an": 1, "two": 2, "three": 3, "four": 4, "ten": 10, "forty": 40}
+    listed = dict(re.findall(r"^\| \[(\d\d) · .* \| (\d+[⅙⅓½⅔⅚]?) \| [^|]* \| [^|]* \|$", README, re.MULTILINE))
+    course = (COURSE / "labs.md").read_text("utf-8").split("\n## Lab ")[1:]
+    told = {
+        part[:2]: re.findall(r"\. (\w+)( and a half)? hours?(?: and (\w+) minutes)?(?:\.| in|,)", part)
+        for part in course
+    }
+    assert set(listed) == set(told) == {name[3:] for name in labs()}
+    for name, lab in labs().items():
+        text = lab.cells[0].source
+        head = int(re.findall(r"\| (\d+) minutes \|", text)[0])
+        listed_minutes = 60 * sum(unicodedata.numeric(sign) for sign in listed[name[3:]])
+        ((hours, half, more),) = told[name[3:]]
+        told_minutes = 60 * words[hours.lower()] + 30 * bool(half) + (words[more] if more else 0)
+        assert max(abs(listed_minutes - head), abs(told_minutes - head)) <= 6, name
+        sittings = list(map(int, re.findall(r"\((\d+) minutes\)", text)))
+        assert not sittings or sum(sittings) == head, name
 
 
 # --- misconceptions, projects, tutors -----------------------------------------------------------------------------
