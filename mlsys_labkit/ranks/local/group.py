@@ -16,6 +16,7 @@ from mlsys_labkit.ranks.recording import torch_private
 from mlsys_labkit.ranks.recording.arguments import arguments
 from mlsys_labkit.ranks.recording.group import RecordedGroup
 from mlsys_labkit.ranks.recording.python_group import Handle, performs_calls
+from mlsys_labkit.ranks.recording.watch import Watch
 
 # gloo and NCCL ignore the strides of these tensors.
 _CONTIGUOUS = frozenset({"send", "recv", "recv_anysource", *torch_private.RENAMED})
@@ -45,15 +46,16 @@ class LocalGroup(RecordedGroup):
                 raise
             if call.asynchronous and call.kind != "send":
                 poison(given, post.exchanges)
-        return LocalWork(self, post)
+            watched = call.asynchronous and call.kind == "collective"
+            return LocalWork(self, post, Watch(given.inputs if watched else (), contents=True))
 
 
 class LocalWork(Handle):
     """A handle of a call on the local backend; the data moves when it is waited for."""
 
-    def __init__(self, group: LocalGroup, post: Post) -> None:
+    def __init__(self, group: LocalGroup, post: Post, watch: Watch) -> None:
         super().__init__()
-        self.group, self.post = group, post
+        self.group, self.post, self.watch = group, post, watch
 
     @property
     def done(self) -> bool:
@@ -66,6 +68,7 @@ class LocalWork(Handle):
             waits = group.recorder.wait(post.call)
             group.scheduler.wait(group.member, post)
             with torch_private.unseen(), torch.no_grad():
+                post.call.changed = self.watch.changed
                 post.complete()
             group.recorder.leave(post.call, waits)
         return True

@@ -16,15 +16,16 @@ import torch.distributed as dist
 from mlsys_labkit.ranks.recording import torch_private
 from mlsys_labkit.ranks.recording.arguments import ROOTED, Arguments, arguments
 from mlsys_labkit.ranks.recording.recorder import Call, RankRecorder
+from mlsys_labkit.ranks.recording.watch import Watch
 from mlsys_labkit.ranks.trace.events import Kind
 
 
 class RecordedWork(dist.Work):
     """A handle that notifies the recorder of waits."""
 
-    def __init__(self, inner: Any, call: Call, group: RecordedGroup) -> None:
+    def __init__(self, inner: Any, call: Call, group: RecordedGroup, watch: Watch) -> None:
         super().__init__()
-        self.inner, self.call, self.group = inner, call, group
+        self.inner, self.call, self.group, self.watch = inner, call, group, watch
         self._left = False
 
     def wait(self, timeout: timedelta | None = None) -> bool:
@@ -32,6 +33,7 @@ class RecordedWork(dist.Work):
         if self._left:  # gloo would wait for the next message
             return self.call.kind != "collective" or bool(self.inner.wait())
         waits = recorder.wait(self.call)
+        self.call.changed = self.watch.changed
         done = self.inner.wait() if timeout is None else self.inner.wait(timeout)
         self._finish(waits)
         return bool(done)
@@ -114,14 +116,16 @@ def _recorded(method: str) -> Callable[..., Any]:
     inherited = getattr(dist.ProcessGroup, method)
 
     def call_and_record(self: RecordedGroup, *args: Any, **kwargs: Any) -> Any:
-        call = self._enter(arguments(torch_private.METHODS[method], args, kwargs))
+        given = arguments(torch_private.METHODS[method], args, kwargs)
+        call = self._enter(given)
         work = inherited(self._plain, *args, **kwargs)
         if work is None:  # complete already, as on NCCL without async_op
             self.recorder.leave(call)
             return None
         if call.asynchronous and self.recorder.clock:
             call.end_seconds = self.recorder.clock()
-        return RecordedWork(work, call, self)
+        watched = call.asynchronous and call.kind == "collective"
+        return RecordedWork(work, call, self, Watch(given.inputs if watched else (), contents=False))
 
     return call_and_record
 

@@ -37,6 +37,7 @@ class Call:
     shape: tuple[int, ...] = ()
     key: str = ""
     asynchronous: bool = False
+    changed: bool = False
     line: Line | None = None
     start_seconds: float | None = None
     end_seconds: float | None = None

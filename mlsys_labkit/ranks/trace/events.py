@@ -30,6 +30,7 @@ class Event:
         dtype, shape: of the tensor sent or received; of the first one for a collective.
         key: the same text on both ends of a message and on all members of a collective, and unique in the trace.
         asynchronous: the call returned before it was complete; the "wait" of the same key ends when it was.
+        changed: a tensor that an asynchronous collective sends was written to between the call and its wait.
         line: (file, line number) of the caller's own code, and ``source`` its text.
         start_seconds, end_seconds: since the run began; None where no clock ran that means something.
     """
@@ -46,6 +47,7 @@ class Event:
     shape: tuple[int, ...] = ()
     key: str = ""
     asynchronous: bool = False
+    changed: bool = False
     line: tuple[str, int] | None = None
     source: str = ""
     start_seconds: float | None = None
@@ -77,7 +79,8 @@ class RunTrace:
         world_size: number of ranks, p.
         events: rank 0's in order, then rank 1's, ...
         backend: "local", "gloo", "nccl" or "simulated".
-        findings: sentences on what is wrong with a run that ended: a send nobody received, an irecv nobody waited for.
+        findings: sentences on what is wrong with a run that ended: a send nobody received, an irecv nobody waited for,
+            a tensor that was changed while an asynchronous collective was under way.
 
     Example:
         >>> there = Event(0, "send", "send", bytes=40, peers=(1,), key="0>1 #0")

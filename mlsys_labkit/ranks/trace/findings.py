@@ -18,7 +18,7 @@ def make_trace(events: Sequence[Sequence[Event]], backend: str, ended: bool = Fa
 
 
 def findings(events: Sequence[Event]) -> tuple[str, ...]:
-    """Describe what a run left open: messages with one end, collectives without a member, handles never waited for.
+    """Describe what is wrong with a run that ended: what it left open, and tensors changed during a collective.
 
     Example:
         >>> findings([Event(0, "send", "send", peers=(1,), group=(0, 1), key="0>1 #0", asynchronous=True)])
@@ -35,6 +35,11 @@ def findings(events: Sequence[Event]) -> tuple[str, ...]:
             name = {"send": "isend", "recv": "irecv"}.get(event.name, f"asynchronous {event.name}")
             towards = {"send": f" to {_other(event)}", "recv": f" from {_other(event)}"}.get(event.kind, "")
             sentences.append(f"rank {event.rank} never waits for its {name}{towards}{at(event.line)}")
+        if event.changed:
+            sentences.append(
+                f"rank {event.rank} changes a tensor of its asynchronous {event.name} before the wait{at(event.line)}; "
+                "another rank may get the old value or the new one, so change it after wait()"
+            )
     return tuple(sentences)
 
 
