@@ -32,11 +32,8 @@
 #
 # Needs lab 01 (strides), and enough C to read a `for` loop. Reads along with [chapter 6, *CUDA*](../../course/chapters/06_cuda.md).
 #
-# Each task goes the same way: **predict** (not graded: committing to a guess is what teaches), **write**,
-# **check**, then **look**. Marks come from right answers and from counted requests and sectors, never from a clock.
-# Stuck? `lk.hint("vector_add")` in a new cell gives a nudge, and a stronger one each time you ask.
-# Hints and wrong predictions cost no marks. `lk.progress()` shows how far you are. Long checks and the code of pictures are folded:
-# click the three dots in a cell to read it. The 130 minutes include reading.
+# The 130 minutes include reading. Marks come from right answers and from counted requests and sectors, never from a clock.
+# `lk.progress()` shows how far you are.
 
 # %% tags=["install"] jupyter={"source_hidden": true}
 from importlib.util import find_spec
@@ -59,21 +56,10 @@ seed = 0
 #
 # A cell that starts with `%%cuda name` holds CUDA C++. It is compiled, and `name` becomes a kernel that you launch from
 # Python as `name[grid, block](arguments)`. Where there is an NVIDIA GPU it runs there. Elsewhere it runs on your CPU, block by
-# block and warp by warp, and either way the kit can do what only a profiler and a sanitizer do on a GPU:
+# block and warp by warp.
 #
-# - `name[grid, block](…)` runs it;
-# - `name.check[grid, block](…)` runs it and lists races, accesses out of bounds and barriers gone wrong;
-# - `name.profile[grid, block](…)` runs it and counts, line by line, what its warps asked of memory.
-#
-# The counts are a **source-level model**: the accesses of your source, warp by warp, with no caches behind them. They are the same on
-# every machine, which is why they can be marks. What is counted are the accesses that the compiler for the CPU has left: if your source
-# loads the same element twice and nothing in between can have changed it, the compiler may load it once. `s[t] * s[t]` counts as one load.
-#
-# The next two cells are there to be run, not to be written. The first `%%cuda` cell of a session can take much longer than the others,
-# because the simulator starts, and on a new machine it compiles its headers first.
-#
-# Your own code goes where a cell says `YOUR CODE HERE`: replace that line and the one below it. *Run All* stops at the first task that is
-# still open, so go on cell by cell with Shift+Enter.
+# Run the next two cells with Shift+Enter. The first `%%cuda` cell of a session can take much longer than the others, because the
+# simulator starts, and on a new machine it compiles its headers first.
 
 # %%
 # %%cuda hello
@@ -90,6 +76,22 @@ print(numbers.reshape(3, 4))  # a row a block
 
 # %% [markdown]
 # That was a kernel on 12 threads. Change `100` to `1000` in the first cell, run both again, and you have written your first one.
+#
+# On any machine the kit can do what only a profiler and a sanitizer do on a GPU:
+#
+# - `name[grid, block](…)` runs the kernel;
+# - `name.check[grid, block](…)` runs it and lists races, accesses out of bounds and barriers gone wrong;
+# - `name.profile[grid, block](…)` runs it and counts, line by line, what its warps asked of memory.
+#
+# The counts are a **source-level model**: the accesses of your source, warp by warp, with no caches behind them. They are the same on
+# every machine, which is why they can be marks. What is counted are the accesses that the compiler for the CPU has left: if your source
+# loads the same element twice and nothing in between can have changed it, the compiler may load it once. `s[t] * s[t]` counts as one load.
+#
+# Each task goes the same way: **predict** (not graded: committing to a guess is what teaches), **write**,
+# **check**, then **look**. Your own code goes where a cell says `YOUR CODE HERE`: replace that line and the one below it. *Run All* stops
+# at the first task that is still open, so go on cell by cell. Stuck? `lk.hint("vector_add")` in a new cell gives a nudge, and a stronger
+# one each time you ask. Hints and wrong predictions cost no marks. Long checks and the code of pictures are folded: click the three dots
+# in a cell to read it.
 
 # %% [markdown]
 # ## Part 1 · Cover the data

@@ -35,11 +35,6 @@
 #
 # Needs lab 01 (strides, bytes) and, for the comparison, lab 04 (tiles). Reads along with
 # [chapter 8, *Compilers*](../../course/chapters/08_compilers.md).
-#
-# Each task goes the same way: **predict** (not graded: committing to a guess is what teaches), **write**,
-# **check**, then **look**. Marks come from right answers and from counted bytes, never from a clock.
-# Stuck? `lk.hint("softmax")` in a new cell gives a nudge, and a stronger one each time you ask. Hints cost no marks.
-# `lk.progress()` shows how far you are. Long checks, helpers and the code of pictures are folded: click the three dots in a cell to read it.
 
 # %% jupyter={"source_hidden": true} tags=["install"]
 from importlib.util import find_spec
@@ -105,6 +100,11 @@ for finding in trace.findings:
 # The cure is a **mask**: `tl.load(pointers, mask=inside, other=0.0)` does not touch an address whose mask is False, and puts `other` in its
 # place; without `other`, Triton does not define what the lane holds. `tl.store(pointers, values, mask=inside)` leaves such an address alone.
 # A masked-off lane costs no bytes.
+#
+# Each task goes the same way: **predict** (not graded: committing to a guess is what teaches), **write**,
+# **check**, then **look**. Marks come from right answers and from counted bytes, never from a clock.
+# Stuck? `lk.hint("softmax")` in a new cell gives a nudge, and a stronger one each time you ask. Hints cost no marks.
+# `lk.progress()` shows how far you are. Long checks, helpers and the code of pictures are folded: click the three dots in a cell to read it.
 #
 # The next cell is what the tests use: run under the tracer, complain if anything was found.
 

@@ -13,37 +13,30 @@
 # %% [markdown]
 # # Lab 07 · Parallelism
 #
-# Llama 3 8B was trained on 15 trillion tokens (Grattafiori et al., 2024). Training costs 6 FLOPs per parameter and token. One GPU at
-# 500 TFLOP/s would need 46 years, and its memory would not hold the 128 GB of weights, gradients and optimizer state. So a training job
-# runs on many *ranks*: the same program is started p times, and each copy has its own memory and its own number. Ranks share nothing.
-# What one rank needs from another travels in a message. You begin with two calls, `send` and `recv`. At the end, eight ranks
-# train a small language model with your functions, cut in three ways at once.
+# One GPU would train Llama 3 8B for 46 years and cannot hold its 128 GB of weights, gradients and optimizer state. So training
+# runs on many *ranks*: the same program is started p times, and each copy has its own memory and its own number. What one rank needs
+# from another travels in a message. You begin with `send` and `recv`. At the end, eight ranks train a small language model with your
+# functions, cut in three ways at once.
 #
 # **You will be able to**
 #
 # - write the collectives that every framework uses, and count their messages and bytes;
 # - read the report of a deadlock, and correct it;
-# - cut a model by its data, its matrices, its layers, its experts and its sequence, and say what each cut sends;
-# - schedule a pipeline and compute its bubble;
-# - say what a training run keeps in memory, and shard it;
-# - plan a job for 64 GPUs on paper.
+# - cut a model by its data, matrices, layers, experts and sequence, and say what each cut sends;
+# - schedule a pipeline, shard what a training run keeps in memory, and plan a job for 64 GPUs on paper.
 #
 # | time | difficulty | hardware | points |
 # |---|---|---|---|
 # | 235 minutes | ●●●○ | any laptop; GPUs only for the last, ungraded section | 100 in 12 tasks |
 #
-# **Two sittings.** Tasks 1 to 7 take about 115 minutes. Tasks 8 to 12 and the finish take about 120. All times include reading. A summary
-# stands between the two sittings.
-#
-# **Before you start.** You need lab 01 (bytes, FLOPs, the shapes of a transformer). The lab goes with
-# [chapter 10, *Many GPUs: training*](../../course/chapters/10_training.md), which derives the formulas.
+# The time includes reading. Take **two sittings**, with a summary between them: Tasks 1 to 7 (115 minutes), then Task 8 to the end (120 minutes).
+# You need lab 01 (bytes, FLOPs, the shapes of a transformer).
+# [Chapter 10, *Many GPUs: training*](../../course/chapters/10_training.md), derives the formulas.
 #
 # **Every task has four steps**: predict, write, check, look. `lk.hint("tree_broadcast")` in a new cell shows a hint for that task, and a
 # stronger one each time you ask. Hints cost no marks. `lk.progress()` shows how far you are.
-#
-# Marks come from values, counted messages and counted bytes, never from a clock: all ranks share your few cores, so their time says
-# nothing about a cluster. Where the lab shows seconds, a *virtual clock* computed them from stated links. Long checks, helpers and
-# the code of pictures are folded: click the three dots in a cell to read it.
+# Marks come from values, counted messages and counted bytes, never from a clock: all ranks share your few cores. Where the lab shows
+# seconds, a *virtual clock* computed them from stated links. Checks, helpers and the code of pictures are folded: click the three dots in a cell.
 
 # %% tags=["install"] jupyter={"source_hidden": true}
 from importlib.util import find_spec
@@ -69,12 +62,7 @@ from mlsys_labkit.ranks import planner
 
 torch.set_num_threads(1)
 
-# %% tags=["parameters"]
-smoke = False  # True: fewer sizes and steps, for a quick run through
-seed = 0
 
-
-# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "lab07_diagnosis", "locked": true, "schema_version": 3, "solution": false, "task": false}
 def expect_or_name(actual, expected, name, slips=(), **tolerance):
     """expect_close, but a value that a common slip produces is called by its name.
 
@@ -106,121 +94,6 @@ def is_close(actual, value, **tolerance):
     return True
 
 
-# %% [markdown]
-# ## Part 1 · Ranks and messages
-#
-# `ranks.run(function, p, args=...)` runs a function on p ranks. The function is plain `torch.distributed`, the code that runs on a
-# cluster, unchanged. `ranks.each` gives each rank its own argument. All ranks live in this notebook's process and take turns, so every
-# run gives the same result, and every message is recorded. Run the next cell, then change the number of ranks.
-
-
-# %%
-def who():
-    return dist.get_rank()
-
-
-print(ranks.run(who, 4).values)  # what each rank returned
-
-# %% [markdown]
-# ### Task 1 · A first message
-# *2 points · 4 minutes · ●○○○*
-#
-# Rank 0 has a tensor that rank 1 needs. `dist.get_rank()` says which rank executes the line. `dist.send(x, dst=1)` sends `x` to rank 1.
-# `dist.recv(x, src=0)` waits for a message from rank 0 and overwrites `x` with it. All other ranks keep what they have.
-
-# %%
-lk.predict("first_message")
-
-
-# %% nbgrader={"grade": false, "grade_id": "first_message", "locked": false, "schema_version": 3, "solution": true, "task": false}
-def first_message(x):
-    """Send rank 0's tensor to rank 1, which overwrites its own. Returns x on every rank."""
-    ### BEGIN SOLUTION
-    if dist.get_rank() == 0:
-        dist.send(x, dst=1)
-    elif dist.get_rank() == 1:
-        dist.recv(x, src=0)
-    return x
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade": true, "grade_id": "first_message_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
-for p in (2, 4):
-    tensors = [torch.tensor([7.0, 8.0]) + 10 * rank for rank in range(p)]
-    run = lk.checks.run_ranks(first_message, p, ranks.each(tensors))
-    for rank, value in enumerate(run.values):
-        slips = [("rank 1 still has its own tensor", "return the tensor that recv has overwritten", tensors[rank])]
-        slips.append(("this is a number, the rank of the sender", "recv overwrites x and returns who sent it", 0))
-        away = "dst is the rank that a message goes to, src the rank that it comes from"
-        slips.append(("this is rank 1's tensor: the message went the wrong way", away, tensors[1]))
-        expect_or_name(value, tensors[0 if rank == 1 else rank], f"x on rank {rank} of {p}", slips, rtol=0)
-    lk.checks.expect_messages(run.trace, total_messages=1, total_bytes=8, name=f"{p} ranks")
-print("One message of 8 bytes, from rank 0 to rank 1. The other ranks sent nothing.")
-
-# %% [markdown]
-# If every rank passes the tensor on to its right neighbour, all have rank 0's tensor at the end. That is a *broadcast* by a chain:
-
-
-# %%
-def pass_on(x):
-    rank, p = dist.get_rank(), dist.get_world_size()
-    if rank > 0:
-        dist.recv(x, src=rank - 1)  # wait for the left neighbour, and overwrite x
-    if rank < p - 1:
-        dist.send(x, dst=rank + 1)
-    return x.tolist()
-
-
-tensors = ranks.each([torch.full((3,), float(r)) for r in range(4)])
-run = ranks.run(pass_on, 4, backend="local", args=(tensors,))
-print(run.values)
-print()
-print(run.trace)
-
-# %% [markdown]
-# ### Task 2 · Broadcast by a tree
-# *8 points · 14 minutes · ●●○○*
-#
-# In the chain of 1,000 ranks the last rank waits for 999 messages, one after the other. In a **tree**, every rank that has the tensor
-# sends it on, so the number of ranks that have it doubles in every round. Eight ranks, root 0:
-#
-# ```
-# round 0     0 -> 1
-# round 1     0 -> 2    1 -> 3
-# round 2     0 -> 4    1 -> 5    2 -> 6    3 -> 7
-# ```
-#
-# If the root is another rank, count ranks from the root on: the *relative* rank is `(rank - root) % p`, and the root's is 0. In round
-# k = 0, 1, 2, … each relative rank below $2^k$ sends to the relative rank that is $2^k$ larger, if there is one. After
-# $\lceil \log_2 p \rceil$ rounds all ranks have the tensor. A rank finishes its message of one round before it starts that of the next.
-
-# %%
-lk.predict("tree_broadcast")
-
-
-# %% nbgrader={"grade": false, "grade_id": "tree_broadcast", "locked": false, "schema_version": 3, "solution": true, "task": false}
-def tree_broadcast(x, root):
-    """Give every rank the root's tensor, by a binomial tree of dist.send and dist.recv.
-
-    x: a tensor of the same shape and dtype on every rank, overwritten in place (on the root it
-    stays). root: any rank. Returns x. Works for any number of ranks. Do not call the library's
-    collectives: you write one here.
-    """
-    ### BEGIN SOLUTION
-    p, rank = dist.get_world_size(), dist.get_rank()
-    relative, reach = (rank - root) % p, 1
-    while reach < p:
-        if relative < reach:
-            if relative + reach < p:
-                dist.send(x, (rank + reach) % p)
-        elif relative < 2 * reach:
-            dist.recv(x, (rank - reach) % p)
-        reach *= 2
-    return x
-    ### END SOLUTION
-
-
-# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "tree_broadcast_slips", "locked": true, "schema_version": 3, "solution": false, "task": false}
 def check_broadcast(run, tensors, root):
     """Every rank has the root's tensor, or the message says whose it has."""
     __tracebackhide__ = True
@@ -238,161 +111,6 @@ def check_broadcast(run, tensors, root):
     lk.checks.expect_messages(run.trace, total_messages=p - 1, name=f"{p} ranks, root {root}")
 
 
-# %% nbgrader={"grade": true, "grade_id": "tree_broadcast_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
-tensors = [torch.full((3,), 10.0 + r) for r in range(4)]
-run = lk.checks.run_ranks(tree_broadcast, 4, ranks.each(tensors), 0)
-check_broadcast(run, tensors, 0)
-lk.checks.expect_messages(run.trace, at_most_rounds=2, at_most_messages=2, name="4 ranks, root 0")
-after = lk.checks.run_ranks(tree_broadcast, 4, ranks.each(tensors), 0, arguments=True)
-for rank, (_, (x, _)) in enumerate(after.values):
-    slips = [("x is as it was, and another tensor was returned", "receive into x itself", tensors[rank])]
-    expect_or_name(x, tensors[0], f"x itself on rank {rank} of 4 after the call", slips, rtol=0)
-print("4 ranks, root 0: every rank has the root's tensor after 2 rounds.")
-
-# %% nbgrader={"grade": true, "grade_id": "tree_broadcast_test_root", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
-cases = [(4, 2), (5, 3), (1, 0)]  # another root, a number of ranks that is no power of two, one rank alone
-### BEGIN HIDDEN TESTS
-cases += [(2, 1), (3, 2), (6, 1), (7, 0), (8, 5)]
-### END HIDDEN TESTS
-generator = torch.Generator().manual_seed(701)
-for p, root in cases:
-    tensors = [torch.randn(2, 5, generator=generator) for _ in range(p)]
-    run = lk.checks.run_ranks(tree_broadcast, p, ranks.each(tensors), root)
-    check_broadcast(run, tensors, root)
-print("Any root, and any number of ranks.")
-
-# %% nbgrader={"grade": true, "grade_id": "tree_broadcast_test_rounds", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
-cases = [(4, 0), (6, 2)]  # 2 rounds, 3 rounds
-### BEGIN HIDDEN TESTS
-cases += [(1, 0), (3, 2), (7, 0), (8, 5)]
-### END HIDDEN TESTS
-for p, root in cases:
-    run = lk.checks.run_ranks(tree_broadcast, p, ranks.each([torch.full((10,), 1.0 + r) for r in range(p)]), root)
-    check_broadcast(run, [torch.full((10,), 1.0 + r) for r in range(p)], root)
-    rounds = math.ceil(math.log2(p))
-    lk.checks.expect_messages(
-        run.trace,
-        total_messages=p - 1,
-        total_bytes=(p - 1) * 40,
-        at_most_messages=rounds,
-        at_most_rounds=rounds,
-        name=f"{p} ranks, root {root}",
-    )
-print("p - 1 messages in ceil(log2 p) rounds. No rank sends more than once in a round.")
-
-# %% [markdown]
-# ### A deadlock, and its report
-#
-# In the next cell every rank sends to its right neighbour and then receives from its left neighbour. A `send` may wait until its message
-# is received. Here no rank receives, because all of them are still sending. On a cluster, such a program often runs with small tensors,
-# which the network buffers, and hangs with large ones without any message. The local backend knows which rank waits for which, and reports it.
-
-
-# %%
-def everyone_sends_first(x):
-    rank, p = dist.get_rank(), dist.get_world_size()
-    incoming = torch.empty_like(x)
-    dist.send(x, (rank + 1) % p)
-    dist.recv(incoming, (rank - 1) % p)
-    return incoming.tolist()
-
-
-tensors = ranks.each([torch.tensor([float(r)]) for r in range(3)])
-try:
-    ranks.run(everyone_sends_first, 3, backend="local", args=(tensors,))
-except ranks.DeadlockError as error:
-    print(error)
-
-# %% [markdown]
-# The correction is to *start* both calls and then to wait for both. `isend` and `irecv` return at once, each with a request. Until the
-# request's `wait()` has returned, do not change or free the tensor that is sent, and do not read the tensor that is received.
-# `batch_isend_irecv` hands both calls to the network together, as NCCL requires. Use `exchange` in the tasks that follow.
-
-
-# %% nbgrader={"grade": false, "grade_id": "exchange", "locked": true, "schema_version": 3, "solution": false, "task": false}
-def exchange(outgoing, to, incoming, source):
-    """Send `outgoing` to one rank while receiving `incoming`, in place, from another one."""
-    __tracebackhide__ = True  # so that errors name the line that called
-    both = [dist.P2POp(dist.isend, outgoing, to), dist.P2POp(dist.irecv, incoming, source)]
-    for request in dist.batch_isend_irecv(both):
-        request.wait()
-
-
-def neighbours():
-    """(my rank, number of ranks, rank to the right, rank to the left) on the ring."""
-    rank, p = dist.get_rank(), dist.get_world_size()
-    return rank, p, (rank + 1) % p, (rank - 1) % p
-
-
-def chunk_sizes(n, p):
-    """The sizes of p chunks of n elements, as torch.tensor_split cuts: the first n % p have one more."""
-    return [n // p + (c < n % p) for c in range(p)]
-
-
-# %%
-def everyone_exchanges(x):
-    rank, p, right, left = neighbours()
-    incoming = torch.empty_like(x)
-    exchange(x, right, incoming, left)
-    return incoming.tolist()
-
-
-run = ranks.run(everyone_exchanges, 3, backend="local", args=(tensors,))
-print(run.values)
-
-# %% [markdown]
-# ## Part 2 · The ring
-#
-# In every training step, all ranks need the sum of all gradients: an **all-reduce**. If all ranks sent their tensors to rank 0 and got the sum
-# back, rank 0 would receive and send (p − 1) tensors while the other links stood idle. The ring keeps every link busy. It cuts the tensor
-# into p chunks. Each chunk travels around once and collects (a **reduce-scatter**). Then the finished chunks travel around once more, so that all
-# ranks get them (an **all-gather**). In tasks 2 to 5 you write the collectives, so do not call those of the library. See [chapter 10, collectives](../../course/chapters/10_training.md).
-
-# %% jupyter={"source_hidden": true}
-lk.widgets.collective_animator("all_reduce", "ring", 4)
-
-# %% [markdown]
-# ### Task 3 · Ring reduce-scatter
-# *10 points · 24 minutes · ●●●○*
-#
-# At the end, rank r holds chunk r of the sum, and nothing else. In each of p − 1 steps a rank sends one chunk to its right neighbour and
-# adds what comes from the left to a chunk of its own. Three ranks, with chunks c0, c1 and c2:
-#
-# ```
-#           rank 0                      rank 1                      rank 2
-# step 1    sends c2, adds to its c1    sends c0, adds to its c2    sends c1, adds to its c0
-# step 2    sends c1, adds to its c0    sends c2, adds to its c1    sends c0, adds to its c2
-# end       its c0 is complete          its c1 is complete          its c2 is complete
-# ```
-#
-# Follow c0: rank 1 sends its own c0 to rank 2. Rank 2 adds its c0 and sends the sum to rank 0. Rank 0 adds its c0, and the sum is complete.
-# Find the rule for p ranks: which chunk does rank r send in step s, and to which does it add?
-
-# %%
-lk.predict("reduce_scatter")
-
-
-# %% nbgrader={"grade": false, "grade_id": "reduce_scatter", "locked": false, "schema_version": 3, "solution": true, "task": false}
-def ring_reduce_scatter(x):
-    """Sum over all ranks, each rank keeping its own chunk.
-
-    x [n]: equally long on every rank; it stays as it was. The chunks are torch.tensor_split(x, p).
-    Their sizes differ by one if p does not divide n. Returns this rank's chunk of the sum, in x's
-    dtype. Sends to the right neighbour only, p - 1 messages from each rank.
-    """
-    ### BEGIN SOLUTION
-    rank, p, right, left = neighbours()
-    chunks = [chunk.clone() for chunk in torch.tensor_split(x, p)]
-    for step in range(1, p):
-        out, into = (rank - step) % p, (rank - step - 1) % p
-        incoming = torch.empty_like(chunks[into])
-        exchange(chunks[out], right, incoming, left)
-        chunks[into] += incoming
-    return chunks[rank]
-    ### END SOLUTION
-
-
-# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "reduce_scatter_slips", "locked": true, "schema_version": 3, "solution": false, "task": false}
 def check_reduce_scatter(run, tensors, what, **tolerance):
     """Rank r has chunk r of the sum, or the message says what it has instead."""
     __tracebackhide__ = True
@@ -415,104 +133,6 @@ def check_reduce_scatter(run, tensors, what, **tolerance):
     lk.checks.expect_messages(run.trace, name=f"{p} ranks, {what}")  # no collective of the library
 
 
-# %% nbgrader={"grade": true, "grade_id": "reduce_scatter_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
-tensors = [10.0**r * torch.arange(1.0, 7.0) for r in range(3)]  # the digits of a sum say who is in it
-run = lk.checks.run_ranks(ring_reduce_scatter, 3, ranks.each(tensors))
-check_reduce_scatter(run, tensors, "n=6", rtol=0)
-print("3 ranks, 6 elements: rank r has chunk r of the sum.")
-
-# %% nbgrader={"grade": true, "grade_id": "reduce_scatter_test_uneven", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
-cases = [(3, 7, np.float32), (1, 4, np.float32), (4, 10, np.float64)]  # chunks of unequal size, one rank alone, float64
-### BEGIN HIDDEN TESTS
-cases += [
-    (2, 5, np.float32),
-    (3, 10, np.float64),
-    (4, 7, np.float32),
-    (5, 23, np.float32),
-    (8, 64, np.float32),
-    (4, 4, np.float64),
-]
-### END HIDDEN TESTS
-rng = np.random.default_rng(702)
-for p, n, dtype in cases:
-    data = rng.integers(-99, 100, (p, n)).astype(dtype)  # whole numbers: their sum is exact in any order
-    tensors = [torch.from_numpy(row) for row in data]
-    run = lk.checks.run_ranks(ring_reduce_scatter, p, ranks.each(tensors))
-    check_reduce_scatter(run, tensors, f"n={n}, {np.dtype(dtype).name}", rtol=0, dtype=np.dtype(dtype).name)
-print("Chunks of unequal size, and both dtypes.")
-
-# %% nbgrader={"grade": true, "grade_id": "reduce_scatter_test_argument", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
-run = lk.checks.run_ranks(ring_reduce_scatter, 3, torch.arange(5.0), arguments=True)
-for rank, (value, (x,)) in enumerate(run.values):
-    lk.checks.expect_close(
-        value, torch.tensor_split(3 * torch.arange(5.0), 3)[rank], rtol=0, name=f"chunk on rank {rank}"
-    )
-    lk.checks.expect_close(
-        x, torch.arange(5.0), rtol=0, name=f"x on rank {rank} after the call (tensor_split gives views of x)"
-    )
-lk.checks.expect_messages(run.trace, messages=2, name="3 ranks")
-print("x is unchanged after the call.")
-
-# %% nbgrader={"grade": true, "grade_id": "reduce_scatter_test_messages", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
-# each chunk but its own leaves a rank once: 4 (n - own) bytes, in p - 1 messages, all to the right
-for p, n in [(3, 6), (4, 10), (5, 23)]:
-    tensors = [torch.arange(float(n)) + r for r in range(p)]
-    run = lk.checks.run_ranks(ring_reduce_scatter, p, ranks.each(tensors))
-    lk.checks.expect_close(torch.cat(run.values), sum(tensors), rtol=0, name=f"the sum, p={p} n={n}")
-    lk.checks.expect_messages(
-        run.trace,
-        messages=p - 1,
-        sent_bytes=[4 * (n - size) for size in chunk_sizes(n, p)],
-        edges=[(rank, (rank + 1) % p) for rank in range(p)],
-        name=f"p={p} n={n}",
-    )
-print("p - 1 messages from each rank, to the right only, (p - 1)/p of the tensor in all.")
-
-# %% [markdown]
-# ### Task 4 · Ring all-gather, and the all-reduce
-# *10 points · 14 minutes · ●●○○*
-#
-# Now every rank has its chunk of the sum, and all ranks need all chunks. Nothing is added any more. Chunks are only passed on:
-#
-# ```
-#           rank 0                rank 1                rank 2
-# step 1    sends c0, gets c2     sends c1, gets c0     sends c2, gets c1
-# step 2    sends c2, gets c1     sends c0, gets c2     sends c1, gets c0
-# ```
-#
-# The reduce-scatter followed by the all-gather is the all-reduce.
-
-# %%
-lk.predict("all_gather")
-
-
-# %% nbgrader={"grade": false, "grade_id": "all_gather", "locked": false, "schema_version": 3, "solution": true, "task": false}
-def ring_all_gather(chunk, n):
-    """Collect the chunks of all ranks.
-
-    chunk: rank r's part of n elements of any dtype, cut as by torch.tensor_split
-    (`chunk_sizes(n, p)` has the sizes). Returns the whole [n] on every rank, chunk 0 first, in the
-    dtype of chunk. Sends to the right neighbour only, p - 1 messages from each rank.
-    """
-    ### BEGIN SOLUTION
-    rank, p, right, left = neighbours()
-    whole = chunk.new_empty(n)
-    chunks = torch.tensor_split(whole, p)
-    chunks[rank].copy_(chunk)
-    for step in range(p - 1):
-        exchange(chunks[(rank - step) % p], right, chunks[(rank - step - 1) % p], left)
-    return whole
-    ### END SOLUTION
-
-
-def ring_all_reduce(x):
-    """The sum of x [n] over all ranks, on all ranks, by both halves. x stays as it was."""
-    ### BEGIN SOLUTION
-    return ring_all_gather(ring_reduce_scatter(x), len(x))
-    ### END SOLUTION
-
-
-# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "all_gather_slips", "locked": true, "schema_version": 3, "solution": false, "task": false}
 def check_all_gather(run, whole, p, what, **tolerance):
     """Every rank has all chunks in their order, or the message says which are wrong."""
     __tracebackhide__ = True
@@ -537,134 +157,6 @@ def check_all_gather(run, whole, p, what, **tolerance):
     lk.checks.expect_messages(run.trace, name=f"{p} ranks, {what}")  # no collective of the library
 
 
-# %% nbgrader={"grade": true, "grade_id": "all_gather_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
-cases = [
-    (4, 8, torch.float32),
-    (4, 10, torch.float32),
-    (3, 7, torch.int64),
-    (1, 3, torch.float64),
-]  # equal chunks first
-### BEGIN HIDDEN TESTS
-cases += [(2, 7, torch.float64), (3, 8, torch.float16), (5, 21, torch.int64), (8, 8, torch.float32)]
-### END HIDDEN TESTS
-generator = torch.Generator().manual_seed(703)
-for p, n, dtype in cases:
-    whole = (torch.rand(n, generator=generator) * 1000).to(dtype)
-    run = lk.checks.run_ranks(ring_all_gather, p, ranks.each(torch.tensor_split(whole, p)), n)
-    check_all_gather(run, whole, p, f"n={n}", rtol=0, dtype=dtype)
-print("Every rank has all chunks in order, of equal and of unequal size, in the dtype of the chunk.")
-
-# %% nbgrader={"grade": true, "grade_id": "all_gather_test_messages", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
-for p, n in [(4, 10), (3, 6), (5, 21)]:
-    run = lk.checks.run_ranks(ring_all_gather, p, ranks.each(torch.tensor_split(torch.arange(float(n)), p)), n)
-    check_all_gather(run, torch.arange(float(n)), p, f"n={n}", rtol=0)
-    lk.checks.expect_messages(
-        run.trace,
-        messages=p - 1,
-        sent_bytes=[
-            4 * (n - chunk_sizes(n, p)[(rank + 1) % p]) for rank in range(p)
-        ],  # all but the right neighbour's own
-        edges=[(rank, (rank + 1) % p) for rank in range(p)],
-        name=f"p={p} n={n}",
-    )
-print("p - 1 messages from each rank, to the right only.")
-
-# %% nbgrader={"grade": true, "grade_id": "all_gather_test_all_reduce", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
-# both halves together: 2 (p - 1) messages from each rank and, over all ranks, 2 (p - 1) times the tensor
-for p, n in [(2, 5), (3, 9), (4, 11), (7, 30)]:
-    tensors = [torch.arange(float(n)) * (r + 1) for r in range(p)]
-    run = lk.checks.run_ranks(ring_all_reduce, p, ranks.each(tensors))
-    for rank, value in enumerate(run.values):
-        slips = [("this is the mean", "an all-reduce sums; the mean comes in task 6", sum(tensors) / p)]
-        slips.append(("this is the rank's own tensor", "return the sum", tensors[rank]))
-        expect_or_name(value, sum(tensors), f"the sum on rank {rank} of {p}, n={n}", slips, rtol=0)
-    lk.checks.expect_messages(run.trace, messages=2 * (p - 1), total_bytes=2 * (p - 1) * 4 * n, name=f"p={p} n={n}")
-print("An all-reduce: 2 (p - 1) messages from each rank, 2 (p - 1)/p of the tensor.")
-
-# %% [markdown]
-# Each rank sends and receives 2(p − 1)/p of the tensor: less than two tensors, for any number of ranks. As long as only ranks add, no
-# algorithm needs less (switches that add, such as NVLink SHARP, do). The *number* of messages grows, 2(p − 1), and each costs its
-# latency. So for small tensors there is something better than a ring. The virtual clock takes the messages that your code sent, and gives
-# them links of 5 µs latency and 50 GB/s, the card of a 400 Gb/s network.
-
-# %% jupyter={"source_hidden": true}
-with lk.picture(
-    "Eight ranks: the tree's 6 rounds win while latency counts, the ring's bytes win for large tensors."
-):
-    link = ranks.Link(latency_seconds=5e-6, bytes_per_second=50e9)
-
-    def tree_all_reduce(x):  # reduce to rank 0 by the mirrored tree, then broadcast
-        rank, p = dist.get_rank(), dist.get_world_size()
-        reach = 1 << (p - 1).bit_length() >> 1
-        total = x.clone()
-        while reach:
-            if rank < reach and rank + reach < p:
-                incoming = torch.empty_like(x)
-                dist.recv(incoming, rank + reach)
-                total += incoming
-            elif reach <= rank < 2 * reach:
-                dist.send(total, rank - reach)
-            reach //= 2
-        return tree_broadcast(total, 0)
-
-    sizes = [2**k for k in range(4, 23, 3 if smoke else 2)]
-    figure = go.Figure()
-    for name, function in {"ring": ring_all_reduce, "tree": tree_all_reduce}.items():
-        seconds = []
-        for n in sizes:
-            halves = torch.zeros(n, dtype=torch.float16)
-            run = ranks.run(function, 8, backend="local", args=(halves,))
-            seconds.append(ranks.replay(run.trace, link).seconds)
-        microseconds = [1e6 * one for one in seconds]
-        figure.add_scatter(x=[2 * n for n in sizes], y=microseconds, mode="lines+markers", name=name)
-    figure.update_xaxes(type="log", title="bytes")
-    figure.update_yaxes(type="log", title="µs on the virtual clock", dtick="D2")
-    figure.update_layout(height=320)
-    lk.show(figure, summary="Time on 8 ranks against size: the tree wins below, the ring above.")
-
-# %% [markdown]
-# ### Task 5 · All-to-all
-# *8 points · 14 minutes · ●●○○*
-#
-# Every rank has a different part for every other rank. The result is a transpose over the network:
-#
-# ```
-#           before                  after
-# rank 0    A0  A1  A2              A0  B0  C0
-# rank 1    B0  B1  B2              A1  B1  C1
-# rank 2    C0  C1  C2              A2  B2  C2
-# ```
-#
-# Mixtures of experts do this in every layer (task 10). In **pairwise exchange** there are p − 1 rounds. In round k each rank sends to the rank k
-# to its right and receives from the rank k to its left. So in every round, each rank sends one message and receives one, and
-# finishes both before the next round. (Messages started together would share the link.)
-
-# %%
-lk.predict("all_to_all")
-
-
-# %% nbgrader={"grade": false, "grade_id": "all_to_all", "locked": false, "schema_version": 3, "solution": true, "task": false}
-def all_to_all(parts, rows):
-    """Send parts[j] to rank j, and return what every rank sent to this one.
-
-    parts: p tensors [rows_j, ...] of one dtype and equal trailing shape. Their numbers of rows may
-    differ and may be 0. rows: how many rows come from each rank, p numbers. Returns p tensors; the
-    s-th is rank s's part for this rank. A rank's part for itself is copied into a new tensor,
-    without a message.
-    p - 1 rounds of one message each way, one after the other.
-    """
-    ### BEGIN SOLUTION
-    rank, p, _, _ = neighbours()
-    received = [parts[0].new_empty((count, *parts[0].shape[1:])) for count in rows]
-    received[rank].copy_(parts[rank])
-    for k in range(1, p):
-        to, source = (rank + k) % p, (rank - k) % p
-        exchange(parts[to].contiguous(), to, received[source], source)
-    return received
-    ### END SOLUTION
-
-
-# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "all_to_all_slips", "locked": true, "schema_version": 3, "solution": false, "task": false}
 def check_all_to_all(run, parts, what):
     """received[s] on rank r is parts[s][r], or the message says what it is."""
     __tracebackhide__ = True
@@ -694,109 +186,6 @@ def all_to_all_bytes(parts):
     return [sum(parts[r][j].nbytes for j in every if j != r) for r in every]
 
 
-# %% nbgrader={"grade": true, "grade_id": "all_to_all_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
-for p in (1, 3, 4):
-    parts = [[torch.tensor([10.0 * r + j + 1, -j]) for j in range(p)] for r in range(p)]
-    run = lk.checks.run_ranks(all_to_all, p, ranks.each(parts), [2] * p)
-    check_all_to_all(run, parts, "equal parts")
-print("1, 3 and 4 ranks with equal parts: the transpose.")
-
-# %% nbgrader={"grade": true, "grade_id": "all_to_all_test_ragged", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
-cases = [[[2, 0, 1], [3, 1, 0], [0, 2, 4]]]  # rows from rank r to rank j: unequal, and some of them none
-### BEGIN HIDDEN TESTS
-rng = np.random.default_rng(704)
-cases += [rng.integers(0, 5, (p, p)).tolist() for p in (1, 2, 4, 5, 6)]
-### END HIDDEN TESTS
-generator = torch.Generator().manual_seed(704)
-for counts in cases:
-    p = len(counts)
-    parts = [[torch.randn(count, 3, generator=generator, dtype=torch.float64) for count in row] for row in counts]
-    rows = [[counts[source][rank] for source in range(p)] for rank in range(p)]
-    run = lk.checks.run_ranks(all_to_all, p, ranks.each(parts), ranks.each(rows))
-    check_all_to_all(run, parts, f"rows {counts}")
-print("Unequal parts, also parts without rows, in float64.")
-
-# %% nbgrader={"grade": true, "grade_id": "all_to_all_test_rounds", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
-for p in (3, 4, 6):
-    parts = [[torch.full((r + j + 1, 2), float(r - j)) for j in range(p)] for r in range(p)]
-    run = lk.checks.run_ranks(
-        all_to_all, p, ranks.each(parts), ranks.each([[s + r + 1 for s in range(p)] for r in range(p)])
-    )
-    check_all_to_all(run, parts, "r + j + 1 rows")
-    lk.checks.expect_messages(
-        run.trace, messages=p - 1, sent_bytes=all_to_all_bytes(parts), at_most_rounds=p - 1, name=f"{p} ranks"
-    )
-print("p - 1 rounds, and no message from a rank to itself.")
-
-# %% nbgrader={"grade": true, "grade_id": "all_to_all_test_copy", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["claim"]
-parts = [[torch.tensor([10.0 * r + j]) for j in range(3)] for r in range(3)]
-run = lk.checks.run_ranks(all_to_all, 3, ranks.each(parts), [1] * 3, arguments=True)
-for rank, (received, (given, _)) in enumerate(run.values):
-    for source in range(3):
-        name = f"received[{source}] on rank {rank} of 3"
-        lk.checks.expect_close(received[source], parts[source][rank], rtol=0, name=name)
-        for part in given:
-            lk.checks.expect_copy(received[source], part, name=name)
-print("What is returned has memory of its own: writing to it changes no part.")
-
-# %% [markdown]
-# ## Part 3 · Cutting the work
-#
-# ### Task 6 · Data parallel, in buckets
-# *10 points · 21 minutes · ●●●○*
-#
-# The simplest cut: every rank has the whole model and its own share of the batch. After the backward pass the gradients are **averaged**, and all
-# ranks take the same step. A large model has hundreds of small gradients, and one all-reduce for each would pay hundreds of latencies. So gradients
-# are packed into **buckets**. The backward pass finishes the *last* layer first. So buckets are filled from the back, and each is
-# sent as soon as it is full, while the layers before it still compute. Five gradients, buckets of 16 bytes:
-#
-# ```
-# gradients      g0 24 B    g1 16 B    g2 4 B    g3 12 B    g4 20 B
-#
-# collect g4     20 B, at least 16: start all_reduce of [g4]
-# collect g3     12 B
-# collect g2     12 + 4 = 16 B:     start all_reduce of [g3, g2]
-# collect g1     16 B:              start all_reduce of [g1]
-# collect g0     24 B:              start all_reduce of [g0]
-# then           wait for each of the four, divide by p, cut apart, restore the shapes
-# ```
-#
-# From here on, use the library's collectives. `dist.all_reduce(x, async_op=True)` starts one and returns a request. ([Chapter 10, overlap](../../course/chapters/10_training.md).)
-
-# %%
-lk.predict("average_gradients")
-
-
-# %% nbgrader={"grade": false, "grade_id": "average_gradients", "locked": false, "schema_version": 3, "solution": true, "task": false}
-def average_gradients(gradients, bucket_bytes):
-    """The mean of each gradient over all ranks.
-
-    gradients: list of float32 tensors of any shapes, also without dimensions, in the order of the
-    layers, the same shapes on every rank; they stay as they were. Buckets: go through the list from
-    its end and collect; as soon as a bucket has bucket_bytes or more, start its dist.all_reduce with
-    async_op=True and begin the next. What is left over at the end is the last bucket. Wait only
-    after all are started. Returns the means, in the order and shapes of `gradients`.
-    """
-    ### BEGIN SOLUTION
-    under_way, bucket, size = [], [], 0
-    for place in reversed(range(len(gradients))):
-        bucket.append(place)
-        size += gradients[place].nbytes
-        if size >= bucket_bytes or place == 0:
-            flat = torch.cat([gradients[i].flatten() for i in bucket])
-            under_way.append((bucket, flat, dist.all_reduce(flat, async_op=True)))
-            bucket, size = [], 0
-    means = [None] * len(gradients)
-    for bucket, flat, request in under_way:
-        request.wait()
-        flat /= dist.get_world_size()
-        for i, piece in zip(bucket, flat.split([gradients[i].numel() for i in bucket])):
-            means[i] = piece.view_as(gradients[i])
-    return means
-    ### END SOLUTION
-
-
-# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "average_gradients_slips", "locked": true, "schema_version": 3, "solution": false, "task": false}
 def check_means(values, gradients, what):
     """Each rank has the mean of each gradient, in its shape, or the message says what it has."""
     __tracebackhide__ = True
@@ -841,164 +230,6 @@ def check_buckets(run, rank, bucket_bytes, expected):
     lk.checks.expect_equal(got, expected, name=name)
 
 
-# %% nbgrader={"grade": true, "grade_id": "average_gradients_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
-gradients = [
-    [torch.arange(6.0).reshape(2, 3) + r, 10.0 * r + torch.arange(4.0), torch.tensor([-2.0 * r])] for r in range(3)
-]
-for bucket_bytes in (16, 1000):  # with 1000, all gradients are in one bucket that is never full
-    run = lk.checks.run_ranks(average_gradients, 3, ranks.each(gradients), bucket_bytes, arguments=True)
-    check_means([value for value, _ in run.values], gradients, f"buckets of {bucket_bytes} bytes")
-    for rank, (_, (after, _)) in enumerate(run.values):
-        for place, gradient in enumerate(gradients[rank]):
-            lk.checks.expect_close(
-                after[place], gradient, rtol=0, name=f"gradient {place} on rank {rank} after the call, unchanged"
-            )
-print("The means of three gradients over three ranks, in place and shape; the arguments are unchanged.")
-
-# %% nbgrader={"grade": true, "grade_id": "average_gradients_test_shapes", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
-cases = [
-    (2, 64),
-    (1, 64),
-]  # a tensor without dimensions among the others, a last bucket that is not full; one rank alone
-### BEGIN HIDDEN TESTS
-cases += [(3, 1), (4, 100), (5, 10**6)]
-### END HIDDEN TESTS
-generator = torch.Generator().manual_seed(705)
-shapes = [(7, 5), (5,), (3, 7), (3,), (), (11, 2, 2)]
-for p, bucket_bytes in cases:
-    gradients = [[torch.randn(shape, generator=generator) for shape in shapes] for _ in range(p)]
-    run = lk.checks.run_ranks(average_gradients, p, ranks.each(gradients), bucket_bytes)
-    check_means(run.values, gradients, f"buckets of {bucket_bytes} bytes")
-print("Shapes of 0, 1, 2 and 3 dimensions, and one rank alone.")
-
-# %% nbgrader={"grade": true, "grade_id": "average_gradients_test_buckets", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
-sizes = [6, 4, 1, 3, 5]  # elements: the example above
-gradients = [[torch.ones(size) * (r + 1) * place for place, size in enumerate(sizes)] for r in range(3)]
-for bucket_bytes, expected in [(16, [20, 16, 16, 24]), (24, [32, 44]), (10**6, [76])]:
-    run = lk.checks.run_ranks(average_gradients, 3, ranks.each(gradients), bucket_bytes)
-    check_means(run.values, gradients, f"buckets of {bucket_bytes} bytes")
-    check_buckets(run, 0, bucket_bytes, expected)
-    lk.checks.expect_messages(
-        run.trace, collectives={"all_reduce": len(expected)}, messages=0, name=f"buckets of {bucket_bytes}"
-    )
-print("Five gradients in four buckets, filled from the back.")
-
-# %% nbgrader={"grade": true, "grade_id": "average_gradients_test_overlap", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
-cases = [(16, [20, 16, 16, 24])]
-### BEGIN HIDDEN TESTS
-cases += [(1, [20, 12, 4, 16, 24]), (40, [52, 24])]
-### END HIDDEN TESTS
-gradients = [[torch.ones(size) * (r + 1) for size in (6, 4, 1, 3, 5)] for r in range(3)]
-for bucket_bytes, expected in cases:
-    run = lk.checks.run_ranks(average_gradients, 3, ranks.each(gradients), bucket_bytes)
-    check_means(run.values, gradients, f"buckets of {bucket_bytes} bytes")
-    check_buckets(run, 1, bucket_bytes, expected)
-    kinds = [event.kind for event in run.trace.of(0) if event.kind in ("collective", "wait")]
-    name = f"buckets of {bucket_bytes}: start all of them, then wait"
-    lk.checks.expect_equal(kinds, ["collective"] * len(expected) + ["wait"] * len(expected), name=name)
-print("All buckets are started before the first is waited for.")
-
-# %% [markdown]
-# Does it train? Four ranks with a quarter of the batch each must take the same steps as one rank with the whole batch.
-
-
-# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "train", "locked": true, "schema_version": 3, "solution": false, "task": false}
-def small_model():
-    torch.manual_seed(7)
-    return torch.nn.Sequential(
-        torch.nn.Linear(6, 16),
-        torch.nn.Tanh(),
-        torch.nn.Linear(16, 16),
-        torch.nn.Tanh(),
-        torch.nn.Linear(16, 1),
-    )
-
-
-def train(x, y, steps, bucket_bytes):
-    """Gradient descent on x [n, 6], y [n, 1]. Returns the loss of each step and the weights, flat."""
-    model, losses = small_model(), []
-    for _ in range(steps):
-        loss = F.mse_loss(model(x), y)
-        gradients = list(torch.autograd.grad(loss, list(model.parameters())))
-        if dist.is_initialized() and dist.get_world_size() > 1:
-            gradients = average_gradients(gradients, bucket_bytes)
-        with torch.no_grad():
-            for parameter, gradient in zip(model.parameters(), gradients, strict=True):
-                parameter -= 0.1 * gradient
-        losses.append(loss.item())
-    return losses, torch.cat([p.detach().flatten() for p in model.parameters()])
-
-
-# %% jupyter={"source_hidden": true}
-with lk.picture(
-    "Four ranks with a quarter of the data each end with the weights of one rank with all of it."
-):
-    torch.manual_seed(seed)
-    samples = torch.randn(64, 6)
-    targets = torch.sin(samples.sum(1, keepdim=True))
-    alone, weights = train(samples, targets, 40, 512)
-    quarters = ranks.each(samples.chunk(4)), ranks.each(targets.chunk(4))
-    run = ranks.run(train, 4, backend="local", args=(*quarters, 40, 512))
-    worst = max(float((other - weights).abs().max()) for _, other in run.values)
-    mean = np.mean([losses[-1] for losses, _ in run.values])
-    print(f"loss {alone[0]:.3f} -> {alone[-1]:.3f} on one rank; the mean of four ranks' {mean:.3f}")
-    print(f"largest difference of any weight after 40 steps: {worst:.1e}")
-    print(run.trace)
-
-# %% [markdown]
-# ### Task 7 · Tensor parallel
-# *8 points · 14 minutes · ●●●○*
-#
-# If one layer is too large, cut its matrices. A transformer's MLP is $y = \mathrm{GeLU}(x W_1 + b_1)\, W_2 + b_2$. Cut $W_1$ by **columns**:
-# each rank computes its own hidden units completely, and can apply GeLU to them at once. Then cut $W_2$ by **rows** at the same places: each rank has a
-# partial sum of the output, and **one all-reduce** adds them up.
-#
-# ```
-#            columns of W1, b1         GeLU     rows of W2
-# rank 0     x  ->  h0 h1 h2 h3    ->  GeLU  ->  partial sum  \
-#                                                               all_reduce  ->  + b2  ->  y on both ranks
-# rank 1     x  ->  h4 h5 h6 h7    ->  GeLU  ->  partial sum  /
-# ```
-#
-# If $W_1$ were cut by rows, GeLU would need the sum first, and there would be two all-reduces. ([Chapter 10, tensor parallel](../../course/chapters/10_training.md).)
-
-# %%
-lk.predict("tensor_parallel")
-
-
-# %% nbgrader={"grade": false, "grade_id": "tensor_parallel", "locked": false, "schema_version": 3, "solution": true, "task": false}
-def shard_mlp(W1, b1, W2, b2, rank, p):
-    """Rank `rank`'s part of an MLP cut for p ranks, the hidden units cut as by torch.tensor_split.
-
-    W1 [width, hidden], b1 [hidden], W2 [hidden, width], b2 [width]. Returns (W1, b1, W2, b2) of
-    this rank; b2 stays whole. Runs on one rank, without messages.
-    """
-    ### BEGIN SOLUTION
-    return (
-        torch.tensor_split(W1, p, dim=1)[rank],
-        torch.tensor_split(b1, p)[rank],
-        torch.tensor_split(W2, p, dim=0)[rank],
-        b2,
-    )
-    ### END SOLUTION
-
-
-def mlp_forward(x, shard):
-    """The MLP's output y [tokens, width], on every rank.
-
-    x [tokens, width] is the same on all of them, `shard` is this rank's part of the MLP. One
-    all-reduce of y's size, and no other message. Equal to the MLP on one rank up to rounding. The
-    GeLU is F.gelu.
-    """
-    ### BEGIN SOLUTION
-    W1, b1, W2, b2 = shard
-    y = F.gelu(x @ W1 + b1) @ W2
-    dist.all_reduce(y)
-    return y + b2
-    ### END SOLUTION
-
-
-# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "tensor_parallel_slips", "locked": true, "schema_version": 3, "solution": false, "task": false}
 def mlp_case(width, hidden, tokens, seed):
     """Weights, tokens, and the output by numpy in float64."""
     generator = torch.Generator().manual_seed(seed)
@@ -1038,133 +269,6 @@ def check_mlp(run, x, weights, p, what):
         expect_or_name(value, expected, f"y on rank {rank} of {p}, {what}", slips, rtol=1e-10, atol=1e-10)
 
 
-# %% nbgrader={"grade": true, "grade_id": "tensor_parallel_test_shards", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
-weights, _, _ = mlp_case(4, 10, 3, seed=706)
-for p in (2, 3):  # 10 hidden units on 2 ranks: 5 and 5; on 3 ranks: 4, 3 and 3
-    for rank, size in enumerate(chunk_sizes(10, p)):
-        shard = shard_mlp(*weights, rank, p)
-        first = sum(chunk_sizes(10, p)[:rank])
-        good = [*(torch.narrow(weights[at], dim, first, size) for at, dim in ((0, 1), (1, 0), (2, 0))), weights[3]]
-        for name, part, expected, whole in zip(("W1", "b1", "W2", "b2"), shard, good, weights):
-            axis = "W1 is cut by columns (dim 1), b1 and W2 by rows (dim 0) at the same places"
-            slips = [
-                (f"cut along dimension {dim}", axis, torch.tensor_split(whole, p, dim)[rank])
-                for dim in range(whole.dim())
-            ]
-            slips.append(("this is the whole tensor", "each rank keeps its part; only b2 stays whole", whole))
-            expect_or_name(part, expected, f"{name} of rank {rank} of {p}, 10 hidden units", slips, rtol=0)
-print("W1 by columns, b1 and W2 by rows at the same places, b2 whole; also when p does not divide the hidden units.")
-
-# %% nbgrader={"grade": true, "grade_id": "tensor_parallel_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
-weights, x, _ = mlp_case(4, 8, 3, seed=707)
-run = lk.checks.run_ranks(mlp_forward, 2, x, ranks.each([shard_mlp(*weights, rank, 2) for rank in range(2)]))
-check_mlp(run, x, weights, 2, "8 hidden units")
-lk.checks.expect_messages(run.trace, collectives={"all_reduce": 1}, messages=0, name="one layer")
-lk.checks.expect_equal(
-    [call.bytes for call in run.trace.of(0, "collective")], [8 * 3 * 4], name="bytes of the all-reduce, the size of y"
-)
-print("2 ranks: the output of the whole MLP on both, with one all-reduce of its size.")
-
-# %% nbgrader={"grade": true, "grade_id": "tensor_parallel_test_uneven", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
-cases = [(3, 4, 10, 5), (1, 3, 5, 2)]  # hidden units that p does not divide, one rank alone
-### BEGIN HIDDEN TESTS
-cases += [(4, 6, 13, 1), (5, 2, 5, 7)]
-### END HIDDEN TESTS
-for p, width, hidden, tokens in cases:
-    weights, x, _ = mlp_case(width, hidden, tokens, seed=p)
-    run = lk.checks.run_ranks(mlp_forward, p, x, ranks.each([shard_mlp(*weights, rank, p) for rank in range(p)]))
-    check_mlp(run, x, weights, p, f"{hidden} hidden units")
-    lk.checks.expect_messages(run.trace, collectives={"all_reduce": 1}, messages=0, name=f"p={p} hidden={hidden}")
-    lk.checks.expect_equal(
-        [call.bytes for call in run.trace.of(0, "collective")], [8 * tokens * width], name="bytes of the all-reduce"
-    )
-print("Hidden units that p does not divide, and one rank alone.")
-
-# %% [markdown]
-# The backward pass is the mirror image: the gradient of x is a sum over the ranks, so it needs one all-reduce as well. With two for the MLP and two for
-# attention (cut by heads), each layer needs four all-reduces of the activations, and no rank can compute meanwhile. That is why tensor parallelism
-# stays inside a node, where links are fastest.
-
-# %% [markdown]
-# ## Between the sittings
-#
-# This is a good place for a long break. Before you go on another day, choose *Run > Run All Above Selected Cell* in this cell. What you have, and where it is needed again:
-#
-# | task | you can now | needed again in |
-# |---|---|---|
-# | 1, 2 | send, receive, avoid a deadlock; broadcast in $\lceil \log_2 p \rceil$ rounds | the finish |
-# | 3, 4 | reduce-scatter and all-gather in a ring: together an all-reduce, 2(p − 1)/p of the tensor for each rank | tasks 9 and 12, the finish |
-# | 5 | all-to-all: the transpose over the network | task 10 |
-# | 6 | data parallel: average gradients once per step, in buckets, from the back | the finish |
-# | 7 | tensor parallel: columns, then rows, then one all-reduce; stays inside a node | task 12, the finish |
-#
-# Helpers from the first sitting: `exchange(outgoing, to, incoming, source)` sends and receives at once, `neighbours()` gives (rank, p, right, left), and
-# `chunk_sizes(n, p)` gives the sizes of the chunks that `torch.tensor_split` makes.
-#
-# What is left: the cut between layers (task 8), memory (9), experts (10), long sequences (11), and a plan that combines the cuts (12).
-
-# %% jupyter={"source_hidden": true}
-lk.progress()
-
-# %% [markdown]
-# ## Part 4 · Pipelines
-#
-# The third cut goes between layers: stage s has layers of its own, receives activations from stage s − 1 and sends its own to stage s + 1. Little is
-# sent, and only to neighbours. The price is waiting: stage 1 has nothing to do before stage 0 has finished. So the batch is cut into
-# m **micro-batches**, which follow each other through the stages. The waiting that remains is the **bubble**.
-#
-# A schedule is a list of steps for each stage: `"F3"` is the forward pass of micro-batch 3, `"B3"` its backward pass. A
-# stage executes its list in order, and waits if its input is not there yet: F needs the stage before, B the stage after.
-# From F to B, a micro-batch's activations stay in memory: it is *live*. Three stages, four micro-batches; F takes one column, B two, `.` is the bubble:
-#
-# ```
-# GPipe      stage 0   F0 F1 F2 F3 .  .  .  .  .  .  B0 -- B1 -- B2 -- B3 --      4 live on every stage
-#            stage 1   .  F0 F1 F2 F3 .  .  .  B0 -- B1 -- B2 -- B3 -- .  .
-#            stage 2   .  .  F0 F1 F2 F3 B0 -- B1 -- B2 -- B3 -- .  .  .  .
-#
-# 1F1B       stage 0   F0 F1 F2 .  .  .  .  B0 -- F3 B1 -- .  B2 -- .  B3 --      3 live
-#            stage 1   .  F0 F1 .  .  B0 -- F2 B1 -- F3 B2 -- .  B3 -- .  .       2 live
-#            stage 2   .  .  F0 B0 -- F1 B1 -- F2 B2 -- F3 B3 -- .  .  .  .       1 live
-# ```
-#
-# - **GPipe**: all forward passes, then all backward passes. All m micro-batches are live at once.
-# - **1F1B**: first fill the pipeline with as many forward passes as there are stages after this one. Then one forward and one backward pass in turn. Then
-#   the backward passes that are left. The bubble is the same, and on stage s at most p − s micro-batches are live.
-
-# %% [markdown]
-# ### Task 8 · GPipe and 1F1B
-# *10 points · 17 minutes · ●●●○*
-#
-# Write both lists. There may be fewer micro-batches than stages, and there may be one stage alone.
-
-# %%
-lk.predict("schedules")
-
-
-# %% nbgrader={"grade": false, "grade_id": "schedules", "locked": false, "schema_version": 3, "solution": true, "task": false}
-def gpipe(stage, stages, micro_batches):
-    """One stage's steps, ["F0", "F1", ..., "B0", "B1", ...]: each micro-batch once forward, once back."""
-    ### BEGIN SOLUTION
-    return [f"{kind}{i}" for kind in "FB" for i in range(micro_batches)]
-    ### END SOLUTION
-
-
-def one_f_one_b(stage, stages, micro_batches):
-    """The same for 1F1B. Stage 0 is the first; there may be fewer micro-batches than stages.
-
-    >>> one_f_one_b(1, 2, 3)
-    ['F0', 'B0', 'F1', 'B1', 'F2', 'B2']
-    """
-    ### BEGIN SOLUTION
-    ahead = min(micro_batches, stages - 1 - stage)
-    steps = [f"F{i}" for i in range(ahead)]
-    for i in range(micro_batches - ahead):
-        steps += [f"F{ahead + i}", f"B{i}"]
-    return steps + [f"B{i}" for i in range(micro_batches - ahead, micro_batches)]
-    ### END SOLUTION
-
-
-# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "schedules_clock", "locked": true, "schema_version": 3, "solution": false, "task": false}
 def on_the_clock(schedules):
     """The trace of a list of steps per stage on the virtual clock: F takes 1 s, B 2 s, messages nothing."""
     return ranks.simulate(ranks.pipeline_programs(schedules, forward_seconds=1, backward_seconds=2))
@@ -1204,215 +308,6 @@ def check_schedules(schedules, m, what, all_live=False):
     require(seconds == best, late)
 
 
-# %% nbgrader={"grade": true, "grade_id": "schedules_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
-cases = [(4, 8), (3, 4), (1, 3), (5, 3)]
-### BEGIN HIDDEN TESTS
-cases += [(2, 1), (4, 4), (4, 16), (3, 7)]
-### END HIDDEN TESTS
-for p, m in cases:
-    schedules = [gpipe(stage, p, m) for stage in range(p)]
-    check_schedules(schedules, m, "GPipe", all_live=True)
-    for stage, steps in enumerate(schedules):
-        lk.checks.expect_equal(
-            [step[0] for step in steps],
-            ["F"] * m + ["B"] * m,
-            name=f"GPipe, stage {stage} of {p}, m={m}: all F, then all B",
-        )
-print("GPipe: all forward passes, then all backward passes, and only the bubble is idle.")
-
-# %% nbgrader={"grade": true, "grade_id": "schedules_test_1f1b", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
-for p, m in [(3, 4), (4, 4), (4, 8), (4, 16)]:
-    schedules = [one_f_one_b(stage, p, m) for stage in range(p)]
-    check_schedules(schedules, m, "1F1B")
-lk.checks.expect_equal(one_f_one_b(1, 2, 3), ["F0", "B0", "F1", "B1", "F2", "B2"], name="1F1B, the last stage of 2")
-lk.checks.expect_equal(
-    one_f_one_b(0, 3, 4), ["F0", "F1", "F2", "B0", "F3", "B1", "B2", "B3"], name="1F1B, stage 0 of 3"
-)
-print("1F1B: as long as GPipe, and at most p - s live micro-batches on stage s.")
-
-# %% nbgrader={"grade": true, "grade_id": "schedules_test_few", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
-for p, m in [(5, 2), (4, 1), (1, 3), (3, 5)]:  # fewer micro-batches than stages; one stage alone; an odd number
-    schedules = [one_f_one_b(stage, p, m) for stage in range(p)]
-    check_schedules(schedules, m, "1F1B")
-print("1F1B: also with fewer micro-batches than stages, and with one stage alone.")
-
-# %% jupyter={"source_hidden": true}
-with lk.picture(
-    "The same length, the same bubble; but count the micro-batches that are live at once on stage 0."
-):
-    traces = {}
-    for name, f in {"GPipe": gpipe, "1F1B": one_f_one_b}.items():
-        schedules = [f(stage, 4, 8) for stage in range(4)]
-        traces[name] = on_the_clock(schedules)
-        seconds, bubble = traces[name].seconds, ranks.bubble_fraction(traces[name])
-        live = [most_live(steps) for steps in schedules]
-        print(f"{name:6s} {seconds} s, bubble {bubble}, live on stages 0 to 3: {live}")
-    display(lk.widgets.rank_timeline(traces["1F1B"]))
-
-# %% [markdown]
-# Where does the bubble come from? A stage works for m forward and m backward passes: m slots of (F + B). Stage 0 waits while one micro-batch goes
-# to the last stage and comes back, p − 1 slots. So the whole takes m + p − 1 slots, and the bubble is (p − 1)/(m + p − 1). More micro-batches shrink it,
-# and only 1F1B has the memory for many. Move the sliders.
-
-# %% jupyter={"source_hidden": true}
-lk.widgets.pipeline_gantt(stages=4, micro_batches=8, schedule="1f1b")
-
-# %% [markdown]
-# A list of steps is a program, too. The next cell *trains* with your lists: each stage is a rank with a layer of its own. Activations go to the right and gradients to the left.
-
-
-# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "pipeline", "locked": true, "schema_version": 3, "solution": false, "task": false}
-def stage_weight(stage):
-    return torch.linspace(-1, 1, 16).reshape(4, 4).roll(stage, 1).requires_grad_()
-
-
-def run_pipeline(steps, micro_batches):
-    """One rank of y = tanh(... tanh(x W_0) ...) with loss Σ y². Returns the gradient of its own weight."""
-    stage, p, _, _ = neighbours()
-    weight, inputs, outputs, sending = stage_weight(stage), {}, {}, []
-    for step in steps:
-        kind, i = step[0], int(step[1:])
-        if kind == "F":
-            x = micro_batches[i].clone()
-            if stage > 0:
-                dist.recv(x, stage - 1)
-            inputs[i] = x.requires_grad_()
-            outputs[i] = torch.tanh(inputs[i] @ weight)
-            if stage < p - 1:
-                sending.append(dist.isend(outputs[i].detach(), stage + 1))
-        else:
-            if stage < p - 1:
-                gradient = torch.empty_like(outputs[i])
-                dist.recv(gradient, stage + 1)
-                outputs.pop(i).backward(gradient)
-            else:
-                outputs.pop(i).square().sum().backward()
-            if stage > 0:
-                sending.append(dist.isend(inputs.pop(i).grad, stage - 1))
-    for request in sending:
-        request.wait()
-    return weight.grad
-
-
-# %% jupyter={"source_hidden": true}
-with lk.picture("Four stages, your schedule, real gradients: those of one process."):
-    generator = torch.Generator().manual_seed(seed)
-    micro_batches = [torch.randn(3, 4, generator=generator) for i in range(6)]
-    weights = [stage_weight(stage) for stage in range(4)]
-    y = torch.cat(micro_batches)
-    for weight in weights:
-        y = torch.tanh(y @ weight)
-    y.square().sum().backward()
-    for name, f in {"GPipe": gpipe, "1F1B": one_f_one_b}.items():
-        schedules = ranks.each([f(stage, 4, 6) for stage in range(4)])
-        run = ranks.run(run_pipeline, 4, backend="local", args=(schedules, micro_batches))
-        differences = [(mine - weight.grad).abs().max() for mine, weight in zip(run.values, weights)]
-        worst = max(map(float, differences))
-        print(f"{name:6s} gradients differ from one process by at most {worst:.1e}")
-    print(run.trace)
-
-# %% [markdown]
-# ## Part 5 · Memory
-#
-# Mixed-precision training with Adam keeps for each parameter the weight and the gradient in 16 bits, and in 32 bits a copy of the weight and two
-# moments. That is 2 + 2 + 12 = 16 bytes, before the first activation. Data parallelism holds all of it on every rank. **ZeRO** shards it over the
-# N ranks: stage 1 shards the optimizer's 12 bytes, stage 2 also the gradient, stage 3 (FSDP) also the weight. ([Chapter 10, ZeRO](../../course/chapters/10_training.md).)
-
-# %% [markdown]
-# ### Task 9 · ZeRO
-# *10 points · 21 minutes · ●●●○*
-#
-# First the arithmetic, then stage 1 itself. An all-reduce is a reduce-scatter and an all-gather (task 4). Stage 1 puts the optimizer's step *between* the two,
-# so that each rank updates its own chunk and keeps the moments of that chunk alone:
-#
-# ```
-#                      gradient [n] of each rank
-# reduce_scatter       chunk of the sum of all gradients      then / p
-# Adam on the chunk    moments m, v of the chunk, and the chunk of the parameter
-# all_gather           parameter [n] on every rank
-# ```
-#
-# `reduce_scatter(x)` and `all_gather(chunk, n)` in the next cell call the library, and also take sizes that p does not divide. Like your own, they *sum*, and cut as `torch.tensor_split` does.
-#
-# Adam with gradient $g$ in step $t = 1, 2, …$ is $m \leftarrow 0.9\,m + 0.1\,g$, $\ v \leftarrow 0.999\,v + 0.001\,g^2$ and
-#
-# $$w \leftarrow w - \text{lr} \cdot \frac{m / (1 - 0.9^t)}{\sqrt{v / (1 - 0.999^t)} + 10^{-8}} .$$
-
-# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "zero_collectives", "locked": true, "schema_version": 3, "solution": false, "task": false}
-def reduce_scatter(x):
-    """This rank's chunk, cut as by torch.tensor_split, of the sum of x [n] over all ranks."""
-    rank, p, _, _ = neighbours()
-    width = -(-len(x) // p)  # the library wants equal chunks
-    mine = x.new_empty(width)
-    padded = [F.pad(chunk, (0, width - len(chunk))) for chunk in torch.tensor_split(x, p)]
-    dist.reduce_scatter(mine, padded)
-    return mine[: chunk_sizes(len(x), p)[rank]]
-
-
-def all_gather(chunk, n):
-    """The whole [n] of all ranks' chunks."""
-    _, p, _, _ = neighbours()
-    width = -(-n // p)
-    padded = [chunk.new_empty(width) for _ in range(p)]
-    dist.all_gather(padded, F.pad(chunk, (0, width - len(chunk))))
-    return torch.cat([row[:size] for row, size in zip(padded, chunk_sizes(n, p))])
-
-
-# %%
-lk.predict("zero")
-
-
-# %% nbgrader={"grade": false, "grade_id": "zero", "locked": false, "schema_version": 3, "solution": true, "task": false}
-def state_bytes(parameters, ranks, stage):
-    """Bytes that a rank keeps of weights, gradients and optimizer at ZeRO stage 0, 1, 2 or 3.
-
-    >>> state_bytes(7.5e9, 64, 0) / 1e9
-    120.0
-    """
-    ### BEGIN SOLUTION
-    weight = 2 * parameters / (ranks if stage >= 3 else 1)
-    gradient = 2 * parameters / (ranks if stage >= 2 else 1)
-    optimizer = 12 * parameters / (ranks if stage >= 1 else 1)
-    return weight + gradient + optimizer
-    ### END SOLUTION
-
-
-def zero1_step(parameter, gradient, m, v, step, lr=0.01):
-    """One step of Adam on the mean of all ranks' gradients, its state sharded over the ranks.
-
-    parameter [n]: the same on every rank. gradient [n]: this rank's own. m, v: the moments of this
-    rank's chunk alone, as torch.tensor_split cuts. step: 1, 2, ... Returns the new parameter [n], m
-    and v of this rank's chunk. One reduce_scatter and one all_gather, no other message; the
-    arguments stay as they were.
-    """
-    ### BEGIN SOLUTION
-    rank, p, _, _ = neighbours()
-    g = reduce_scatter(gradient) / p
-    m = 0.9 * m + 0.1 * g
-    v = 0.999 * v + 0.001 * g**2
-    update = m / (1 - 0.9**step) / (torch.sqrt(v / (1 - 0.999**step)) + 1e-8)
-    mine = torch.tensor_split(parameter, p)[rank] - lr * update
-    return all_gather(mine, len(parameter)), m, v
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade": true, "grade_id": "zero_test_bytes", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
-cases = {(7.5e9, 64): [120e9, 31.40625e9, 16.640625e9, 1.875e9]}  # the paper's table: 120, 31.4, 16.6 and 1.9 GB
-cases[1e9, 1] = [16e9] * 4  # one rank alone keeps all of it
-### BEGIN HIDDEN TESTS
-for count, p in [(70e9, 7), (405e9, 1024)]:
-    cases[count, p] = [count * (kept + shared / p) for kept, shared in [(16, 0), (4, 12), (2, 14), (0, 16)]]
-### END HIDDEN TESTS
-for (count, p), expected in cases.items():
-    for stage, wanted in enumerate(expected):
-        step = "each stage shards what the stage before it shards, and one thing more"
-        alone = [("only this stage's own part is sharded", step, {2: 14 + 2 / p, 3: 14 + 2 / p}.get(stage, 0) * count)]
-        name = f"{count:.1e} parameters on {p} ranks, stage {stage}"
-        expect_or_name(state_bytes(count, p, stage), wanted, name, alone, rtol=1e-12)
-print("The four numbers of the ZeRO paper's table.")
-
-
-# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "zero_slips", "locked": true, "schema_version": 3, "solution": false, "task": false}
 def adam_on_one(parameter, gradients, scale=1.0):
     """torch's own Adam on one rank, on the mean of the ranks' gradients[rank][step] times a scale: parameter and moments."""
     weight = parameter.clone().requires_grad_()
@@ -1453,135 +348,6 @@ def check_adam(ended, parameter, gradients, what):
         expect_or_name(values[0], good[0], f"parameter on rank {rank} of {p}, {what}", slips, rtol=1e-5, atol=1e-6)
 
 
-# %% nbgrader={"grade": true, "grade_id": "zero_test_step", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
-generator = torch.Generator().manual_seed(707)
-parameter = torch.randn(6, generator=generator)
-for size in (1.0, 1e-4):  # the square of 1e-4 is 1e-8, so it shows where the 1e-8 is added
-    gradients = [[size * torch.randn(6, generator=generator)] for _ in range(2)]
-    now = ranks.each([every[0] for every in gradients])
-    run = lk.checks.run_ranks(zero1_step, 2, parameter, now, torch.zeros(3), torch.zeros(3), 1)
-    check_adam(run.values, parameter, gradients, f"the first step, gradients of about {size:g}")
-    lk.checks.expect_messages(
-        run.trace, collectives={"reduce_scatter": 1, "all_gather": 1}, messages=0, name="2 ranks, 6 parameters"
-    )
-print("2 ranks, one step: torch's own Adam, with the moments of one half on each rank.")
-
-# %% nbgrader={"grade": true, "grade_id": "zero_test_steps", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
-cases = [(3, 10, 4), (1, 5, 2)]  # chunks of unequal size, one rank alone
-### BEGIN HIDDEN TESTS
-cases += [(4, 23, 3), (5, 12, 2)]
-### END HIDDEN TESTS
-generator = torch.Generator().manual_seed(708)
-for p, n, steps in cases:
-    parameter, sizes = torch.randn(n, generator=generator), chunk_sizes(n, p)
-    gradients = [[torch.randn(n, generator=generator) for _ in range(steps)] for _ in range(p)]
-    weights, m, v = [parameter] * p, [torch.zeros(size) for size in sizes], [torch.zeros(size) for size in sizes]
-    for step in range(steps):  # what a step returns is what the next one gets
-        now = ranks.each([every[step] for every in gradients])
-        run = lk.checks.run_ranks(zero1_step, p, ranks.each(weights), now, ranks.each(m), ranks.each(v), step + 1)
-        weights, m, v = (list(one) for one in zip(*run.values))
-        lk.checks.expect_messages(
-            run.trace, collectives={"reduce_scatter": 1, "all_gather": 1}, messages=0, name=f"p={p} n={n}"
-        )
-    check_adam(list(zip(weights, m, v)), parameter, gradients, f"{n} parameters, after {steps} steps")
-print("Several steps, and sizes that p does not divide.")
-
-# %% nbgrader={"grade": true, "grade_id": "zero_test_arguments", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
-before = [torch.arange(6.0), torch.ones(6), torch.full((3,), 0.5), torch.full((3,), 0.25)]
-run = lk.checks.run_ranks(zero1_step, 2, *before, 3, 0.5, arguments=True)
-for rank, (value, after) in enumerate(run.values):
-    for name, one, good in zip(
-        ("parameter", "gradient", "m", "v"),
-        after,
-        (torch.arange(6.0), torch.ones(6), torch.full((3,), 0.5), torch.full((3,), 0.25)),
-    ):
-        lk.checks.expect_close(one, good, rtol=0, name=f"{name} on rank {rank} after the call, unchanged")
-    lk.checks.expect_close(value[1], torch.full((3,), 0.55), rtol=1e-6, name=f"m on rank {rank}")
-    rate = torch.arange(6.0) - 0.5 * (0.55 / 0.271) / (math.sqrt(0.25075 / 0.002997001) + 1e-8)
-    lk.checks.expect_close(value[0], rate, rtol=1e-5, atol=1e-6, name=f"parameter on rank {rank}, lr=0.5")
-print("The arguments are unchanged after the call, and lr is used.")
-
-# %% jupyter={"source_hidden": true}
-with lk.picture(
-    "What a rank keeps of 7.5 billion parameters; the last column is the ZeRO paper's."
-):
-    for stage in range(4):
-        columns = [f"{state_bytes(7.5e9, p, stage) / 1e9:6.1f} GB" for p in (1, 8, 64)]
-        print(f"stage {stage}, on 1, 8 and 64 ranks: {' '.join(columns)}")
-
-# %% [markdown]
-# Activations come on top. Here they are for a real model on a real GPU. Move the sliders, and look for what ZeRO does not change.
-
-# %% jupyter={"source_hidden": true}
-lk.widgets.memory_bars("llama-2-7b", data=64, zero=1)
-
-# %% [markdown]
-# ## Part 6 · Experts
-#
-# A **mixture of experts** has many MLPs in a layer and sends each token to a few of them. It has the parameters of all experts, and computes with a few. Experts live on different ranks,
-# so tokens travel: **dispatch** each to the ranks of its experts, compute, **combine** the results back at home. Both are all-to-alls with unequal counts. No rank knows the counts before the router
-# has chosen, so the counts are sent first. ([Chapter 10, experts](../../course/chapters/10_training.md).)
-
-# %% [markdown]
-# ### Task 10 · Dispatch and combine
-# *8 points · 23 minutes · ●●●●*
-#
-# Expert e lives on rank e. Use `dist.all_to_all_single(output, input, output_splits, input_splits)`: the input's rows are grouped by destination,
-# and `input_splits[j]` of them go to rank j. The output's rows arrive grouped by source. Without splits, all ranks get equal shares.
-#
-# Two ranks. Rank 0 has the tokens a, b and c with one expert each (k = 1), and rank 1 has none:
-#
-# ```
-# on rank 0
-# choice                      [[1], [0], [1]]      a goes to expert 1, b to 0, c to 1
-# choice, flat                [1, 0, 1]            row i belongs to token i // k
-# stable argsort of that      [1, 0, 2]            rows leave in the order  b | a c
-# leaving                     [1, 2]               1 row to rank 0, 2 rows to rank 1
-# arriving (all-to-all)       [1, 0]               1 row from rank 0, none from rank 1
-# rows there, expert, back    [E0(b), E1(a), E1(c)]    in the order in which they left
-# put back to rows 1, 0, 2    [E1(a), E0(b), E1(c)]    in the order of the tokens
-# ```
-#
-# Then multiply each row by its gate and add the k rows of each token. A rank without tokens takes part in all three all-to-alls, because its expert
-# has work. Its result has the shape [0, width]. (`reshape(0, k, -1)` fails: torch cannot compute a −1 from zero elements. Name the width.)
-
-# %%
-lk.predict("moe")
-
-
-# %% nbgrader={"grade": false, "grade_id": "moe_expert", "locked": true, "schema_version": 3, "solution": false, "task": false}
-def expert(rows, weight):
-    """Apply this rank's expert to its rows [any number, width]; weight [width, width]."""
-    return torch.relu(rows @ weight)
-
-
-# %% nbgrader={"grade": false, "grade_id": "moe", "locked": false, "schema_version": 3, "solution": true, "task": false}
-def moe(x, choice, gate, weight):
-    """y[t] = Σ_j gate[t, j] · expert_choice[t, j](x[t]), with expert e on rank e.
-
-    x [tokens, width]: this rank's tokens (each rank has its own number of them, perhaps none).
-    choice int64 [tokens, k]: the k experts of each token. gate [tokens, k]: their shares. weight:
-    of this rank's own expert, for `expert(rows, weight)`. Returns y [tokens, width] in the order of
-    x. Three all-to-alls: counts, rows there, rows back.
-    """
-    ### BEGIN SOLUTION
-    p, k = dist.get_world_size(), choice.shape[1]
-    order = torch.argsort(choice.flatten(), stable=True)
-    leaving = torch.bincount(choice.flatten(), minlength=p)
-    arriving = torch.empty_like(leaving)
-    dist.all_to_all_single(arriving, leaving)
-    there, here = arriving.tolist(), leaving.tolist()
-    rows = x.new_empty(sum(there), x.shape[1])
-    dist.all_to_all_single(rows, x[order // k], there, here)
-    back = x.new_empty(len(order), x.shape[1])
-    dist.all_to_all_single(back, expert(rows, weight), here, there)
-    slots = torch.empty_like(back)
-    slots[order] = back
-    return (slots.view(-1, k, x.shape[1]) * gate[..., None]).sum(1)
-    ### END SOLUTION
-
-
-# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "moe_slips", "locked": true, "schema_version": 3, "solution": false, "task": false}
 def moe_case(p, k, tokens, width, seed, experts=None):
     """Arguments for each rank: x, choice, gate and the weight of its expert."""
     generator = torch.Generator().manual_seed(seed)
@@ -1634,114 +400,6 @@ def check_moe(run, arguments, what):
         lk.checks.expect_equal(sent, [4 * width * k * len(x), 4 * width * arrived[rank]], name=row)
 
 
-# %% nbgrader={"grade": true, "grade_id": "moe_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
-for p, tokens in [(2, [3, 2]), (3, [4, 4, 4])]:
-    arguments = moe_case(p, 1, tokens, 4, seed=1)
-    run = lk.checks.run_ranks(moe, p, *(ranks.each(list(one)) for one in zip(*arguments)))
-    check_moe(run, arguments, "")
-print("One expert per token: rows travel there and back, and end in the order of the tokens.")
-
-# %% nbgrader={"grade": true, "grade_id": "moe_test_two", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
-cases = [moe_case(3, 2, [4, 1, 5], 4, seed=2), moe_case(1, 1, [4], 3, seed=6)]  # two experts per token; one rank alone
-### BEGIN HIDDEN TESTS
-cases += [moe_case(4, 2, [7, 3, 6, 5], 5, seed=3), moe_case(4, 3, [2, 5, 1, 8], 2, seed=7)]
-### END HIDDEN TESTS
-for arguments in cases:
-    run = lk.checks.run_ranks(moe, len(arguments), *(ranks.each(list(one)) for one in zip(*arguments)))
-    check_moe(run, arguments, "")
-print("Several experts per token, and unequal numbers of tokens.")
-
-# %% nbgrader={"grade": true, "grade_id": "moe_test_empty", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
-cases = {", a rank without tokens": moe_case(2, 1, [3, 0], 4, seed=8)}
-cases[", experts that no token chooses"] = moe_case(3, 1, [2, 4, 3], 4, seed=9, experts=1)
-### BEGIN HIDDEN TESTS
-cases[", one rank of four without tokens"] = moe_case(4, 2, [6, 0, 9, 1], 3, seed=4)
-cases[", three of five experts that no token chooses"] = moe_case(5, 1, [8, 8, 8, 8, 8], 2, seed=5, experts=2)
-### END HIDDEN TESTS
-for what, arguments in cases.items():
-    run = lk.checks.run_ranks(moe, len(arguments), *(ranks.each(list(one)) for one in zip(*arguments)))
-    check_moe(run, arguments, what)
-print("A rank without tokens, and experts that no token chooses.")
-
-# %% jupyter={"source_hidden": true}
-with lk.picture(
-    "Even a random router loads experts unevenly, and the layer takes as long as the fullest expert."
-):
-    generator = torch.Generator().manual_seed(seed)
-    tokens = [torch.randn(64, 8, generator=generator) for _ in range(8)]
-    choices = [torch.rand(64, 8, generator=generator).argsort(1)[:, :2] for _ in range(8)]
-    gates, weights = torch.full((64, 2), 0.5), [torch.eye(8)] * 8
-    each = (ranks.each(tokens), ranks.each(choices), gates, ranks.each(weights))
-    run = ranks.run(moe, 8, backend="local", args=each)
-    rows = [run.trace.of(rank, "collective")[2].bytes // 32 for rank in range(8)]
-    longer = max(rows) / np.mean(rows)
-    print(f"rows of each expert: {rows}, mean {np.mean(rows):.0f}: the layer takes {longer:.2f} times as long")
-
-# %% [markdown]
-# ## Part 7 · Long sequences
-#
-# Attention over n tokens needs n² scores. For a million tokens no rank can hold them, nor even all keys and values. **Ring attention** cuts the *sequence*: each rank has a block of
-# queries, keys and values. Its queries stay, and keys and values travel around the ring. The softmax needs its maximum and its sum over all keys, which arrive in blocks. So keep a
-# *running* maximum, sum and output, and rescale sum and output whenever the maximum grows (the **online softmax**, which FlashAttention uses inside one GPU).
-# On a cluster the next block travels while this one is in use. Here, one after the other is enough.
-
-# %% [markdown]
-# ### Task 11 · Ring attention
-# *8 points · 23 minutes · ●●●●*
-#
-# One query, with d = 1. Block A has the scores 5 and 5 and the values 10 and 20. Block B has the score 7 and the value 40:
-#
-# ```
-#                      maximum    sum                            output, not yet divided
-# start                -inf       0                              0
-# after block A        5          1 + 1 = 2                      1·10 + 1·20 = 30
-# after block B        7          2·exp(5 - 7) + 1 = 1.2707      30·exp(5 - 7) + 1·40 = 44.060
-# end                                                            44.060 / 1.2707 = 34.675
-# ```
-#
-# That is the softmax over all three: (10·e⁵ + 20·e⁵ + 40·e⁷) / (e⁵ + e⁵ + e⁷) = 34.675. And the blocks of four ranks, on the ring:
-#
-# ```
-#                    rank 0     rank 1     rank 2     rank 3
-# computes with      block 0    block 1    block 2    block 3       then all send to the right
-# computes with      block 3    block 0    block 1    block 2       then all send to the right
-# computes with      block 2    block 3    block 0    block 1       then all send to the right
-# computes with      block 1    block 2    block 3    block 0       end: nothing is sent
-# ```
-
-# %%
-lk.predict("ring_attention")
-
-
-# %% nbgrader={"grade": false, "grade_id": "ring_attention", "locked": false, "schema_version": 3, "solution": true, "task": false}
-def ring_attention(q, k, v, lengths):
-    """softmax(q Kᵀ / √d) V over the keys and values of all ranks, without a mask.
-
-    q, k, v [heads, lengths[rank], d]: this rank's block of the sequence. lengths: of all ranks'
-    blocks; they differ. Returns [heads, lengths[rank], d]. Keys and values go to the right
-    neighbour, p - 1 times, in one message or two; no rank ever has more than two blocks of them.
-    """
-    ### BEGIN SOLUTION
-    rank, p, right, left = neighbours()
-    top = q.new_full((*q.shape[:2], 1), -math.inf)
-    total, output = torch.zeros_like(top), torch.zeros_like(q)
-    block = torch.stack([k, v])
-    for step in range(p):
-        scores = q @ block[0].mT / math.sqrt(q.shape[-1])
-        higher = torch.maximum(top, scores.amax(-1, keepdim=True))
-        shares, faded = torch.exp(scores - higher), torch.exp(top - higher)
-        total = total * faded + shares.sum(-1, keepdim=True)
-        output = output * faded + shares @ block[1]
-        top = higher
-        if step < p - 1:
-            incoming = block.new_empty((2, len(q), lengths[(rank - step - 1) % p], q.shape[-1]))
-            exchange(block, right, incoming, left)
-            block = incoming
-    return output / total
-    ### END SOLUTION
-
-
-# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "ring_attention_slips", "locked": true, "schema_version": 3, "solution": false, "task": false}
 def attention_case(heads, lengths, d, seed, size):
     """q, k, v of the whole sequence in float64; the scores grow with size squared."""
     generator = torch.Generator().manual_seed(seed)
@@ -1822,97 +480,6 @@ def check_attention_messages(run, whole, lengths):
     )
 
 
-# %% nbgrader={"grade": true, "grade_id": "ring_attention_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
-for lengths in ([3, 3], [2, 2, 2, 2]):
-    whole = attention_case(2, lengths, 4, 709, 1)
-    run = lk.checks.run_ranks(ring_attention, len(lengths), *(in_blocks(one, lengths) for one in whole), lengths)
-    check_attention(run, whole, lengths, "ordinary scores")
-    check_attention_messages(run, whole, lengths)
-print("Blocks of equal length: softmax over the keys of all ranks; each block is sent p - 1 times, to the right.")
-
-# %% nbgrader={"grade": true, "grade_id": "ring_attention_test_lengths", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
-cases = [(2, [3, 3], 4), (2, [4, 2, 3], 4), (1, [5], 3)]  # the scores are large: exp overflows without the maximum
-q, k, v = attention_case(2, [2, 3], 4, 712, 60)
-whole = q.abs(), -k.abs(), v  # all scores are far below 0: exp of each is 0 without the maximum
-run = lk.checks.run_ranks(ring_attention, 2, *(in_blocks(one, [2, 3]) for one in whole), [2, 3])
-check_attention(run, whole, [2, 3], "scores far below 0")
-### BEGIN HIDDEN TESTS
-cases += [(3, [1, 6, 2, 5], 8), (1, [3, 3, 3, 3, 1], 2)]
-### END HIDDEN TESTS
-for heads, lengths, d in cases:
-    whole = attention_case(heads, lengths, d, 710, 30)
-    run = lk.checks.run_ranks(ring_attention, len(lengths), *(in_blocks(one, lengths) for one in whole), lengths)
-    check_attention(run, whole, lengths, "large scores")
-    check_attention_messages(run, whole, lengths)
-print("Large scores, and blocks of unequal length.")
-
-# %% nbgrader={"grade": true, "grade_id": "ring_attention_test_memory", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["claim"]
-# at most: q, k, v; two blocks of keys and values; the output and what it becomes; four matrices of one block's scores
-lengths, heads, d = [24, 16, 32, 20, 28], 2, 16
-generator = torch.Generator().manual_seed(711)
-q, k, v = (torch.randn(heads, sum(lengths), d, generator=generator) * scale for scale in (30, 30, 1))
-blocked = [in_blocks(one, lengths) for one in (q, k, v)]
-run = lk.checks.run_ranks(ring_attention, 5, *blocked, lengths, memory=True, timeout_seconds=60)
-lk.checks.expect_close(
-    torch.cat(run.values, 1),
-    F.scaled_dot_product_attention(q, k, v),
-    rtol=1e-4,
-    atol=1e-5,
-    name="output of all 5 ranks",
-)
-for rank, memory in enumerate(run.memory):
-    most = 4 * heads * (6 * lengths[rank] * d + 4 * max(lengths) * d + 4 * lengths[rank] * max(lengths))
-    require(
-        memory.peak_bytes <= most,
-        f"rank {rank} holds {memory.peak_bytes:,} bytes at its peak, at most {most:,} are needed: which blocks, or whose scores, does it keep?",
-    )
-print("No rank ever has more than two blocks of keys and values.")
-
-# %% [markdown]
-# ## Part 8 · A plan for 64 GPUs
-#
-# How much is there to cut? Parameters, FLOPs and activations follow from a model's shape, roughly by two rules of thumb, and exactly by counting.
-# Here are both, and what the rules leave out.
-
-# %% jupyter={"source_hidden": true}
-lk.widgets.transformer_sizer("llama-3-70b", batch=1, sequence=8192)
-
-# %% [markdown]
-# Real jobs combine the cuts: tp ranks share each layer, pp stages share the layers, and dp such pipelines share the batch, so dp · tp · pp is the number of GPUs. Arithmetic says which
-# layout fits and which is fastest, before anyone rents GPUs. All of it follows from what you have written.
-#
-# The letters are those of the picture above: P parameters in N layers of width d; a batch of B sequences of L tokens. Micro-batches have one sequence, so each pipeline has m = B/dp of them.
-# The job uses ZeRO-1, *recomputation* (a layer keeps only its input, and its backward pass computes the rest again) and *sequence
-# parallelism* (what tensor parallelism leaves whole is cut along the sequence, too). The values are those of an example: P = 10·10⁹, N = 40, d = 5,000,
-# L = 2,000, B = 16 on 16 GPUs, with dp = 4, tp = 2, pp = 2, so m = 4; a GPU reaches 400 TFLOP/s, NVLink and network carry 400 and 40 GB/s.
-#
-# **Bytes on the fullest GPU, stage 0**
-#
-# 1. Parameters of a GPU: P/(tp·pp) = 2.5·10⁹.
-# 2. Bytes of each: 4 for weight and gradient, and the optimizer's 12, which dp ranks share (task 9): 4 + 12/dp = 7. With line 1: 17.5 GB.
-# 3. The input of one layer for one micro-batch: L·d numbers of 2 bytes, divided by tp: 10 MB.
-# 4. Such inputs kept: N/pp layers for min(m, pp) live micro-batches (task 8): 40. With line 3: 0.4 GB.
-# 5. The one layer that is recomputed: 34 bytes for each of L·d numbers (Korthikanti et al., 2023), divided by tp: 0.17 GB. The sum is 18.07 GB.
-#
-# **Seconds of a step**
-#
-# 6. Arithmetic: 6 FLOPs per parameter and token, and 2 more for the repeated forward pass; B·L tokens, shared by all GPUs: 0.4 s.
-# 7. All-reduces of a GPU: 2 in the forward pass of a layer (task 7: the MLP, and attention), 2 in the repeated one, 2 in the backward pass; N/pp layers, m micro-batches: 480.
-# 8. Each has L·d numbers of 2 bytes, and a ring sends 2(tp − 1)/tp times that (task 4), over NVLink: 50 µs. With line 7: 0.024 s.
-# 9. The bubble stretches lines 6 and 8 by (m + pp − 1)/m (task 8): 5/4 · 0.424 s = 0.53 s.
-# 10. Gradients are reduce-scattered and weights all-gathered among dp ranks, once per step (task 9). Each sends (dp − 1)/dp of P/(tp·pp) numbers of 2 bytes, over the network: 0.1875 s. The sum is 0.7175 s.
-
-# %% [markdown]
-# ### Task 12 · Plan
-# *8 points · 21 minutes · ●●●○*
-#
-# Turn the lines into two functions. Then search all layouts.
-
-# %%
-lk.predict("plan")
-
-
-# %% nbgrader={"grade": false, "grade_id": "plan_job", "locked": true, "schema_version": 3, "solution": false, "task": false}
 from dataclasses import dataclass, replace
 
 
@@ -1938,47 +505,6 @@ llama = Job(
 )  # Llama 3 70B on 8 nodes of 8 H100
 
 
-# %% nbgrader={"grade": false, "grade_id": "plan", "locked": false, "schema_version": 3, "solution": true, "task": false}
-def gpu_bytes(job, dp, tp, pp):
-    """Bytes on the fullest GPU, by lines 1 to 5 above. dp divides job.batch."""
-    ### BEGIN SOLUTION
-    m = job.batch // dp
-    state = job.parameters / (tp * pp) * (4 + 12 / dp)
-    return state + job.sequence * job.width / tp * (2 * job.layers / pp * min(m, pp) + 34)
-    ### END SOLUTION
-
-
-def step_seconds(job, dp, tp, pp):
-    """Seconds of a step, by lines 6 to 10 above."""
-    ### BEGIN SOLUTION
-    m = job.batch // dp
-    compute = 8 * job.parameters * job.batch * job.sequence / (job.gpus * job.flops_per_second)
-    reduces = 6 * job.layers * m / pp * 2 * (tp - 1) / tp * 2 * job.sequence * job.width / job.nvlink
-    gradients = 2 * (dp - 1) / dp * 2 * job.parameters / (tp * pp) / job.network
-    return (m + pp - 1) / m * (compute + reduces) + gradients
-    ### END SOLUTION
-
-
-def best_layout(job):
-    """The (dp, tp, pp) with the shortest step that fits into job.memory, or None if none fits.
-
-    dp · tp · pp = gpus; tp divides node (tensor parallelism stays inside one), pp divides layers,
-    dp divides batch.
-    """
-    ### BEGIN SOLUTION
-    fitting = [
-        (dp, tp, pp)
-        for tp in range(1, job.node + 1)
-        for pp in range(1, job.layers + 1)
-        for dp in [job.gpus // (tp * pp)]
-        if dp * tp * pp == job.gpus and job.node % tp == job.layers % pp == job.batch % dp == 0
-        if gpu_bytes(job, dp, tp, pp) <= job.memory
-    ]
-    return min(fitting, key=lambda layout: step_seconds(job, *layout), default=None)
-    ### END SOLUTION
-
-
-# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "plan_slips", "locked": true, "schema_version": 3, "solution": false, "task": false}
 hand = Job(10e9, 40, 5000, 2000, 16, 16, 8, 40e9, 400e12, 400e9, 40e9)  # the example of the text
 
 
@@ -2042,6 +568,1413 @@ def off_by(value, good, parts):
         for times, looks in ((1, f"{what}: missing"), (-1, f"{what}: twice as much as it is")):
             step = "is a division by tp or pp missing (both are 2)? compare line by line with the text"
             yield looks, step, good - times * amount
+
+
+def reduce_scatter(x):
+    """This rank's chunk, cut as by torch.tensor_split, of the sum of x [n] over all ranks."""
+    rank, p, _, _ = neighbours()
+    width = -(-len(x) // p)  # the library wants equal chunks
+    mine = x.new_empty(width)
+    padded = [F.pad(chunk, (0, width - len(chunk))) for chunk in torch.tensor_split(x, p)]
+    dist.reduce_scatter(mine, padded)
+    return mine[: chunk_sizes(len(x), p)[rank]]
+
+
+def all_gather(chunk, n):
+    """The whole [n] of all ranks' chunks."""
+    _, p, _, _ = neighbours()
+    width = -(-n // p)
+    padded = [chunk.new_empty(width) for _ in range(p)]
+    dist.all_gather(padded, F.pad(chunk, (0, width - len(chunk))))
+    return torch.cat([row[:size] for row, size in zip(padded, chunk_sizes(n, p))])
+
+
+def small_model():
+    torch.manual_seed(7)
+    return torch.nn.Sequential(
+        torch.nn.Linear(6, 16),
+        torch.nn.Tanh(),
+        torch.nn.Linear(16, 16),
+        torch.nn.Tanh(),
+        torch.nn.Linear(16, 1),
+    )
+
+
+def train(x, y, steps, bucket_bytes):
+    """Gradient descent on x [n, 6], y [n, 1]. Returns the loss of each step and the weights, flat."""
+    model, losses = small_model(), []
+    for _ in range(steps):
+        loss = F.mse_loss(model(x), y)
+        gradients = list(torch.autograd.grad(loss, list(model.parameters())))
+        if dist.is_initialized() and dist.get_world_size() > 1:
+            gradients = average_gradients(gradients, bucket_bytes)
+        with torch.no_grad():
+            for parameter, gradient in zip(model.parameters(), gradients, strict=True):
+                parameter -= 0.1 * gradient
+        losses.append(loss.item())
+    return losses, torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def stage_weight(stage):
+    return torch.linspace(-1, 1, 16).reshape(4, 4).roll(stage, 1).requires_grad_()
+
+
+def run_pipeline(steps, micro_batches):
+    """One rank of y = tanh(... tanh(x W_0) ...) with loss Σ y². Returns the gradient of its own weight."""
+    stage, p, _, _ = neighbours()
+    weight, inputs, outputs, sending = stage_weight(stage), {}, {}, []
+    for step in steps:
+        kind, i = step[0], int(step[1:])
+        if kind == "F":
+            x = micro_batches[i].clone()
+            if stage > 0:
+                dist.recv(x, stage - 1)
+            inputs[i] = x.requires_grad_()
+            outputs[i] = torch.tanh(inputs[i] @ weight)
+            if stage < p - 1:
+                sending.append(dist.isend(outputs[i].detach(), stage + 1))
+        else:
+            if stage < p - 1:
+                gradient = torch.empty_like(outputs[i])
+                dist.recv(gradient, stage + 1)
+                outputs.pop(i).backward(gradient)
+            else:
+                outputs.pop(i).square().sum().backward()
+            if stage > 0:
+                sending.append(dist.isend(inputs.pop(i).grad, stage - 1))
+    for request in sending:
+        request.wait()
+    return weight.grad
+
+
+def expert(rows, weight):
+    """Apply this rank's expert to its rows [any number, width]; weight [width, width]."""
+    return torch.relu(rows @ weight)
+
+
+def exchange(outgoing, to, incoming, source):
+    """Send `outgoing` to one rank while receiving `incoming`, in place, from another one."""
+    __tracebackhide__ = True  # so that errors name the line that called
+    both = [dist.P2POp(dist.isend, outgoing, to), dist.P2POp(dist.irecv, incoming, source)]
+    for request in dist.batch_isend_irecv(both):
+        request.wait()
+
+
+def neighbours():
+    """(my rank, number of ranks, rank to the right, rank to the left) on the ring."""
+    rank, p = dist.get_rank(), dist.get_world_size()
+    return rank, p, (rank + 1) % p, (rank - 1) % p
+
+
+def chunk_sizes(n, p):
+    """The sizes of p chunks of n elements, as torch.tensor_split cuts: the first n % p have one more."""
+    return [n // p + (c < n % p) for c in range(p)]
+
+
+# %% tags=["parameters"]
+smoke = False  # True: fewer sizes and steps, for a quick run through
+seed = 0
+
+
+# %% [markdown]
+# ## Part 1 · Ranks and messages
+#
+# `ranks.run(function, p, args=...)` runs a function on p ranks. The function is plain `torch.distributed`, the code that runs on a
+# cluster, unchanged. `ranks.each` gives each rank its own argument. All ranks live in this notebook's process and take turns, so every
+# run gives the same result, and every message is recorded. Run the next cell, then change the number of ranks.
+
+
+# %%
+def who():
+    return dist.get_rank()
+
+
+print(ranks.run(who, 4).values)  # what each rank returned
+
+# %% [markdown]
+# ### Task 1 · A first message
+# *2 points · 4 minutes · ●○○○*
+#
+# Rank 0 has a tensor that rank 1 needs. `dist.get_rank()` says which rank executes the line. `dist.send(x, dst=1)` sends `x` to rank 1.
+# `dist.recv(x, src=0)` waits for a message from rank 0 and overwrites `x` with it. All other ranks keep what they have.
+
+# %%
+lk.predict("first_message")
+
+
+# %% nbgrader={"grade": false, "grade_id": "first_message", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def first_message(x):
+    """Send rank 0's tensor to rank 1, which overwrites its own. Returns x on every rank."""
+    ### BEGIN SOLUTION
+    if dist.get_rank() == 0:
+        dist.send(x, dst=1)
+    elif dist.get_rank() == 1:
+        dist.recv(x, src=0)
+    return x
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "first_message_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+for p in (2, 4):
+    tensors = [torch.tensor([7.0, 8.0]) + 10 * rank for rank in range(p)]
+    run = lk.checks.run_ranks(first_message, p, ranks.each(tensors))
+    for rank, value in enumerate(run.values):
+        slips = [("rank 1 still has its own tensor", "return the tensor that recv has overwritten", tensors[rank])]
+        slips.append(("this is a number, the rank of the sender", "recv overwrites x and returns who sent it", 0))
+        away = "dst is the rank that a message goes to, src the rank that it comes from"
+        slips.append(("this is rank 1's tensor: the message went the wrong way", away, tensors[1]))
+        expect_or_name(value, tensors[0 if rank == 1 else rank], f"x on rank {rank} of {p}", slips, rtol=0)
+    lk.checks.expect_messages(run.trace, total_messages=1, total_bytes=8, name=f"{p} ranks")
+print("One message of 8 bytes, from rank 0 to rank 1. The other ranks sent nothing.")
+
+# %% [markdown]
+# If every rank passes the tensor on to its right neighbour, all have rank 0's tensor at the end. That is a *broadcast* by a chain:
+
+
+# %%
+def pass_on(x):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    if rank > 0:
+        dist.recv(x, src=rank - 1)  # wait for the left neighbour, and overwrite x
+    if rank < p - 1:
+        dist.send(x, dst=rank + 1)
+    return x.tolist()
+
+
+tensors = ranks.each([torch.full((3,), float(r)) for r in range(4)])
+run = ranks.run(pass_on, 4, backend="local", args=(tensors,))
+print(run.values, run.trace, sep="\n\n")
+
+# %% [markdown]
+# ### Task 2 · Broadcast by a tree
+# *8 points · 14 minutes · ●●○○*
+#
+# In the chain of 1,000 ranks the last rank waits for 999 messages, one after the other. In a **tree**, every rank that has the tensor
+# sends it on, so the number of ranks that have it doubles in every round. Eight ranks, root 0:
+#
+# ```
+# round 0     0 -> 1
+# round 1     0 -> 2    1 -> 3
+# round 2     0 -> 4    1 -> 5    2 -> 6    3 -> 7
+# ```
+#
+# If the root is another rank, count ranks from the root on: the *relative* rank is `(rank - root) % p`, and the root's is 0. In round
+# k = 0, 1, 2, … each relative rank below $2^k$ sends to the relative rank that is $2^k$ larger, if there is one. After
+# $\lceil \log_2 p \rceil$ rounds all ranks have the tensor. A rank finishes its message of one round before it starts that of the next.
+
+# %%
+lk.predict("tree_broadcast")
+
+
+# %% nbgrader={"grade": false, "grade_id": "tree_broadcast", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def tree_broadcast(x, root):
+    """Give every rank the root's tensor, by a binomial tree of dist.send and dist.recv.
+    x: a tensor of the same shape and dtype on every rank, overwritten in place (on the root it
+    stays). root: any rank. Returns x. Works for any number of ranks. Do not call the library's
+    collectives: you write one here."""
+    ### BEGIN SOLUTION
+    p, rank = dist.get_world_size(), dist.get_rank()
+    relative, reach = (rank - root) % p, 1
+    while reach < p:
+        if relative < reach:
+            if relative + reach < p:
+                dist.send(x, (rank + reach) % p)
+        elif relative < 2 * reach:
+            dist.recv(x, (rank - reach) % p)
+        reach *= 2
+    return x
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "tree_broadcast_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+tensors = [torch.full((3,), 10.0 + r) for r in range(4)]
+run = lk.checks.run_ranks(tree_broadcast, 4, ranks.each(tensors), 0)
+check_broadcast(run, tensors, 0)
+lk.checks.expect_messages(run.trace, at_most_rounds=2, at_most_messages=2, name="4 ranks, root 0")
+after = lk.checks.run_ranks(tree_broadcast, 4, ranks.each(tensors), 0, arguments=True)
+for rank, (_, (x, _)) in enumerate(after.values):
+    slips = [("x is as it was, and another tensor was returned", "receive into x itself", tensors[rank])]
+    expect_or_name(x, tensors[0], f"x itself on rank {rank} of 4 after the call", slips, rtol=0)
+print("4 ranks, root 0: every rank has the root's tensor after 2 rounds.")
+
+# %% nbgrader={"grade": true, "grade_id": "tree_broadcast_test_root", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+cases = [(4, 2), (5, 3), (1, 0)]  # another root, a number of ranks that is no power of two, one rank alone
+### BEGIN HIDDEN TESTS
+cases += [(2, 1), (3, 2), (6, 1), (7, 0), (8, 5)]
+### END HIDDEN TESTS
+generator = torch.Generator().manual_seed(701)
+for p, root in cases:
+    tensors = [torch.randn(2, 5, generator=generator) for _ in range(p)]
+    run = lk.checks.run_ranks(tree_broadcast, p, ranks.each(tensors), root)
+    check_broadcast(run, tensors, root)
+print("Any root, and any number of ranks.")
+
+# %% nbgrader={"grade": true, "grade_id": "tree_broadcast_test_rounds", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+cases = [(4, 0), (6, 2)]  # 2 rounds, 3 rounds
+### BEGIN HIDDEN TESTS
+cases += [(1, 0), (3, 2), (7, 0), (8, 5)]
+### END HIDDEN TESTS
+for p, root in cases:
+    run = lk.checks.run_ranks(tree_broadcast, p, ranks.each([torch.full((10,), 1.0 + r) for r in range(p)]), root)
+    check_broadcast(run, [torch.full((10,), 1.0 + r) for r in range(p)], root)
+    rounds = math.ceil(math.log2(p))
+    lk.checks.expect_messages(
+        run.trace,
+        total_messages=p - 1,
+        total_bytes=(p - 1) * 40,
+        at_most_messages=rounds,
+        at_most_rounds=rounds,
+        name=f"{p} ranks, root {root}",
+    )
+print("p - 1 messages in ceil(log2 p) rounds. No rank sends more than once in a round.")
+
+# %% [markdown]
+# ### A deadlock, and its report
+#
+# In the next cell every rank sends to its right neighbour and then receives from its left neighbour. A `send` may wait until its message
+# is received. Here no rank receives, because all of them are still sending. On a cluster, such a program often runs with small tensors,
+# which the network buffers, and hangs with large ones without any message. The local backend knows which rank waits for which, and reports it.
+
+
+# %%
+def everyone_sends_first(x):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    incoming = torch.empty_like(x)
+    dist.send(x, (rank + 1) % p)
+    dist.recv(incoming, (rank - 1) % p)
+    return incoming.tolist()
+
+
+tensors = ranks.each([torch.tensor([float(r)]) for r in range(3)])
+try:
+    ranks.run(everyone_sends_first, 3, backend="local", args=(tensors,))
+except ranks.DeadlockError as error:
+    print(error)
+
+# %% [markdown]
+# The correction is to *start* both calls and then to wait for both. `isend` and `irecv` return at once, each with a request. Until the
+# request's `wait()` has returned, do not change or free the tensor that is sent, and do not read the tensor that is received.
+# `batch_isend_irecv` hands both calls to the network together, as NCCL requires. Three helpers of this lab do it for the tasks that follow:
+#
+# - `exchange(outgoing, to, incoming, source)` sends `outgoing` to rank `to` and receives `incoming`, in place, from rank `source`;
+# - `neighbours()` returns (my rank, p, the rank to the right, the rank to the left) on the ring;
+# - `chunk_sizes(n, p)` returns the sizes of the p chunks that `torch.tensor_split` cuts: the first n % p have one element more.
+
+
+# %%
+def everyone_exchanges(x):
+    rank, p, right, left = neighbours()
+    incoming = torch.empty_like(x)
+    exchange(x, right, incoming, left)
+    return incoming.tolist()
+
+
+print(ranks.run(everyone_exchanges, 3, backend="local", args=(tensors,)).values)
+
+# %% [markdown]
+# ## Part 2 · The ring
+#
+# In every training step, all ranks need the sum of all gradients: an **all-reduce**. The ring keeps every link busy. It cuts the tensor
+# into p chunks. Each chunk travels around once and collects (a **reduce-scatter**). Then the finished chunks travel around once more, so that all
+# ranks get them (an **all-gather**). In tasks 2 to 5 you write the collectives, so do not call those of the library. ([Chapter 10, collectives](../../course/chapters/10_training.md).)
+
+# %% jupyter={"source_hidden": true}
+lk.widgets.collective_animator("all_reduce", "ring", 4)
+
+# %% [markdown]
+# ### Task 3 · Ring reduce-scatter
+# *10 points · 24 minutes · ●●●○*
+#
+# At the end, rank r holds chunk r of the sum, and nothing else. In each of p − 1 steps a rank sends one chunk to its right neighbour and
+# adds what comes from the left to a chunk of its own. Three ranks, with chunks c0, c1 and c2:
+#
+# ```
+#           rank 0                      rank 1                      rank 2
+# step 1    sends c2, adds to its c1    sends c0, adds to its c2    sends c1, adds to its c0
+# step 2    sends c1, adds to its c0    sends c2, adds to its c1    sends c0, adds to its c2
+# end       its c0 is complete          its c1 is complete          its c2 is complete
+# ```
+#
+# Follow c0: rank 1 sends its own c0 to rank 2. Rank 2 adds its c0 and sends the sum to rank 0. Rank 0 adds its c0, and the sum is complete.
+# Find the rule for p ranks: which chunk does rank r send in step s, and to which does it add?
+
+# %%
+lk.predict("reduce_scatter")
+
+
+# %% nbgrader={"grade": false, "grade_id": "reduce_scatter", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def ring_reduce_scatter(x):
+    """Sum over all ranks, each rank keeping its own chunk.
+    x [n]: equally long on every rank; it stays as it was. The chunks are torch.tensor_split(x, p).
+    Their sizes differ by one if p does not divide n. Returns this rank's chunk of the sum, in x's
+    dtype. Sends to the right neighbour only, p - 1 messages from each rank."""
+    ### BEGIN SOLUTION
+    rank, p, right, left = neighbours()
+    chunks = [chunk.clone() for chunk in torch.tensor_split(x, p)]
+    for step in range(1, p):
+        out, into = (rank - step) % p, (rank - step - 1) % p
+        incoming = torch.empty_like(chunks[into])
+        exchange(chunks[out], right, incoming, left)
+        chunks[into] += incoming
+    return chunks[rank]
+    ### END SOLUTION
+
+
+# %% jupyter={"source_hidden": true} nbgrader={"grade": true, "grade_id": "reduce_scatter_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+tensors = [10.0**r * torch.arange(1.0, 7.0) for r in range(3)]  # the digits of a sum say who is in it
+run = lk.checks.run_ranks(ring_reduce_scatter, 3, ranks.each(tensors))
+check_reduce_scatter(run, tensors, "n=6", rtol=0)
+print("3 ranks, 6 elements: rank r has chunk r of the sum.")
+
+# %% nbgrader={"grade": true, "grade_id": "reduce_scatter_test_uneven", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+cases = [(3, 7, np.float32), (1, 4, np.float32), (4, 10, np.float64)]  # chunks of unequal size, one rank alone, float64
+### BEGIN HIDDEN TESTS
+cases += [
+    (2, 5, np.float32),
+    (3, 10, np.float64),
+    (4, 7, np.float32),
+    (5, 23, np.float32),
+    (8, 64, np.float32),
+    (4, 4, np.float64),
+]
+### END HIDDEN TESTS
+rng = np.random.default_rng(702)
+for p, n, dtype in cases:
+    data = rng.integers(-99, 100, (p, n)).astype(dtype)  # whole numbers: their sum is exact in any order
+    tensors = [torch.from_numpy(row) for row in data]
+    run = lk.checks.run_ranks(ring_reduce_scatter, p, ranks.each(tensors))
+    check_reduce_scatter(run, tensors, f"n={n}, {np.dtype(dtype).name}", rtol=0, dtype=np.dtype(dtype).name)
+print("Chunks of unequal size, and both dtypes.")
+
+# %% nbgrader={"grade": true, "grade_id": "reduce_scatter_test_argument", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+run = lk.checks.run_ranks(ring_reduce_scatter, 3, torch.arange(5.0), arguments=True)
+for rank, (value, (x,)) in enumerate(run.values):
+    lk.checks.expect_close(
+        value, torch.tensor_split(3 * torch.arange(5.0), 3)[rank], rtol=0, name=f"chunk on rank {rank}"
+    )
+    lk.checks.expect_close(
+        x, torch.arange(5.0), rtol=0, name=f"x on rank {rank} after the call (tensor_split gives views of x)"
+    )
+lk.checks.expect_messages(run.trace, messages=2, name="3 ranks")
+print("x is unchanged after the call.")
+
+# %% nbgrader={"grade": true, "grade_id": "reduce_scatter_test_messages", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# each chunk but its own leaves a rank once: 4 (n - own) bytes, in p - 1 messages, all to the right
+for p, n in [(3, 6), (4, 10), (5, 23)]:
+    tensors = [torch.arange(float(n)) + r for r in range(p)]
+    run = lk.checks.run_ranks(ring_reduce_scatter, p, ranks.each(tensors))
+    lk.checks.expect_close(torch.cat(run.values), sum(tensors), rtol=0, name=f"the sum, p={p} n={n}")
+    lk.checks.expect_messages(
+        run.trace,
+        messages=p - 1,
+        sent_bytes=[4 * (n - size) for size in chunk_sizes(n, p)],
+        edges=[(rank, (rank + 1) % p) for rank in range(p)],
+        name=f"p={p} n={n}",
+    )
+print("p - 1 messages from each rank, to the right only, (p - 1)/p of the tensor in all.")
+
+# %% [markdown]
+# ### Task 4 · Ring all-gather, and the all-reduce
+# *10 points · 14 minutes · ●●○○*
+#
+# Now every rank has its chunk of the sum, and all ranks need all chunks. Nothing is added any more. Chunks are only passed on:
+#
+# ```
+#           rank 0                rank 1                rank 2
+# step 1    sends c0, gets c2     sends c1, gets c0     sends c2, gets c1
+# step 2    sends c2, gets c1     sends c0, gets c2     sends c1, gets c0
+# ```
+#
+# The reduce-scatter followed by the all-gather is the all-reduce.
+
+# %%
+lk.predict("all_gather")
+
+
+# %% nbgrader={"grade": false, "grade_id": "all_gather", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def ring_all_gather(chunk, n):
+    """Collect the chunks of all ranks.
+    chunk: rank r's part of n elements of any dtype, cut as by torch.tensor_split
+    (`chunk_sizes(n, p)` has the sizes). Returns the whole [n] on every rank, chunk 0 first, in the
+    dtype of chunk. Sends to the right neighbour only, p - 1 messages from each rank."""
+    ### BEGIN SOLUTION
+    rank, p, right, left = neighbours()
+    whole = chunk.new_empty(n)
+    chunks = torch.tensor_split(whole, p)
+    chunks[rank].copy_(chunk)
+    for step in range(p - 1):
+        exchange(chunks[(rank - step) % p], right, chunks[(rank - step - 1) % p], left)
+    return whole
+    ### END SOLUTION
+
+
+def ring_all_reduce(x):
+    """The sum of x [n] over all ranks, on all ranks, by both halves. x stays as it was."""
+    ### BEGIN SOLUTION
+    return ring_all_gather(ring_reduce_scatter(x), len(x))
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "all_gather_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+cases = [
+    (4, 8, torch.float32),
+    (4, 10, torch.float32),
+    (3, 7, torch.int64),
+    (1, 3, torch.float64),
+]  # equal chunks first
+### BEGIN HIDDEN TESTS
+cases += [(2, 7, torch.float64), (3, 8, torch.float16), (5, 21, torch.int64), (8, 8, torch.float32)]
+### END HIDDEN TESTS
+generator = torch.Generator().manual_seed(703)
+for p, n, dtype in cases:
+    whole = (torch.rand(n, generator=generator) * 1000).to(dtype)
+    run = lk.checks.run_ranks(ring_all_gather, p, ranks.each(torch.tensor_split(whole, p)), n)
+    check_all_gather(run, whole, p, f"n={n}", rtol=0, dtype=dtype)
+print("Every rank has all chunks in order, of equal and of unequal size, in the dtype of the chunk.")
+
+# %% nbgrader={"grade": true, "grade_id": "all_gather_test_messages", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+for p, n in [(4, 10), (3, 6), (5, 21)]:
+    run = lk.checks.run_ranks(ring_all_gather, p, ranks.each(torch.tensor_split(torch.arange(float(n)), p)), n)
+    check_all_gather(run, torch.arange(float(n)), p, f"n={n}", rtol=0)
+    lk.checks.expect_messages(
+        run.trace,
+        messages=p - 1,
+        sent_bytes=[
+            4 * (n - chunk_sizes(n, p)[(rank + 1) % p]) for rank in range(p)
+        ],  # all but the right neighbour's own
+        edges=[(rank, (rank + 1) % p) for rank in range(p)],
+        name=f"p={p} n={n}",
+    )
+print("p - 1 messages from each rank, to the right only.")
+
+# %% nbgrader={"grade": true, "grade_id": "all_gather_test_all_reduce", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# both halves together: 2 (p - 1) messages from each rank and, over all ranks, 2 (p - 1) times the tensor
+for p, n in [(2, 5), (3, 9), (4, 11), (7, 30)]:
+    tensors = [torch.arange(float(n)) * (r + 1) for r in range(p)]
+    run = lk.checks.run_ranks(ring_all_reduce, p, ranks.each(tensors))
+    for rank, value in enumerate(run.values):
+        slips = [("this is the mean", "an all-reduce sums; the mean comes in task 6", sum(tensors) / p)]
+        slips.append(("this is the rank's own tensor", "return the sum", tensors[rank]))
+        expect_or_name(value, sum(tensors), f"the sum on rank {rank} of {p}, n={n}", slips, rtol=0)
+    lk.checks.expect_messages(run.trace, messages=2 * (p - 1), total_bytes=2 * (p - 1) * 4 * n, name=f"p={p} n={n}")
+print("An all-reduce: 2 (p - 1) messages from each rank, 2 (p - 1)/p of the tensor.")
+
+# %% [markdown]
+# Each rank sends and receives less than two tensors, for any number of ranks. But the *number* of messages, 2(p − 1), grows, and each costs
+# its latency. So for small tensors there is something better than a ring. The virtual clock takes the messages that your code sent, and
+# gives them links of 5 µs latency and 50 GB/s, the card of a 400 Gb/s network.
+
+# %% jupyter={"source_hidden": true}
+with lk.picture(
+    "Eight ranks: the tree's 6 rounds win while latency counts, the ring's bytes win for large tensors."
+):
+    link = ranks.Link(latency_seconds=5e-6, bytes_per_second=50e9)
+
+    def tree_all_reduce(x):  # reduce to rank 0 by the mirrored tree, then broadcast
+        rank, p = dist.get_rank(), dist.get_world_size()
+        reach = 1 << (p - 1).bit_length() >> 1
+        total = x.clone()
+        while reach:
+            if rank < reach and rank + reach < p:
+                incoming = torch.empty_like(x)
+                dist.recv(incoming, rank + reach)
+                total += incoming
+            elif reach <= rank < 2 * reach:
+                dist.send(total, rank - reach)
+            reach //= 2
+        return tree_broadcast(total, 0)
+
+    sizes = [2**k for k in range(4, 23, 3 if smoke else 2)]
+    figure = go.Figure()
+    for name, function in {"ring": ring_all_reduce, "tree": tree_all_reduce}.items():
+        seconds = []
+        for n in sizes:
+            halves = torch.zeros(n, dtype=torch.float16)
+            run = ranks.run(function, 8, backend="local", args=(halves,))
+            seconds.append(ranks.replay(run.trace, link).seconds)
+        microseconds = [1e6 * one for one in seconds]
+        figure.add_scatter(x=[2 * n for n in sizes], y=microseconds, mode="lines+markers", name=name)
+    figure.update_xaxes(type="log", title="bytes")
+    figure.update_yaxes(type="log", title="µs on the virtual clock", dtick="D2")
+    figure.update_layout(height=320)
+    lk.show(figure, summary="Time on 8 ranks against size: the tree wins below, the ring above.")
+
+# %% [markdown]
+# ### Task 5 · All-to-all
+# *8 points · 14 minutes · ●●○○*
+#
+# Every rank has a different part for every other rank. The result is a transpose over the network:
+#
+# ```
+#           before                  after
+# rank 0    A0  A1  A2              A0  B0  C0
+# rank 1    B0  B1  B2              A1  B1  C1
+# rank 2    C0  C1  C2              A2  B2  C2
+# ```
+#
+# Mixtures of experts do this in every layer (task 10). In **pairwise exchange** there are p − 1 rounds. In round k each rank sends to the rank k
+# to its right and receives from the rank k to its left. Each rank finishes both before the next round.
+
+# %%
+lk.predict("all_to_all")
+
+
+# %% nbgrader={"grade": false, "grade_id": "all_to_all", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def all_to_all(parts, rows):
+    """Send parts[j] to rank j, and return what every rank sent to this one.
+    parts: p tensors [rows_j, ...] of one dtype and equal trailing shape. Their numbers of rows may
+    differ and may be 0. rows: how many rows come from each rank, p numbers. Returns p tensors; the
+    s-th is rank s's part for this rank. A rank's part for itself is copied into a new tensor,
+    without a message.
+    p - 1 rounds of one message each way, one after the other."""
+    ### BEGIN SOLUTION
+    rank, p, _, _ = neighbours()
+    received = [parts[0].new_empty((count, *parts[0].shape[1:])) for count in rows]
+    received[rank].copy_(parts[rank])
+    for k in range(1, p):
+        to, source = (rank + k) % p, (rank - k) % p
+        exchange(parts[to].contiguous(), to, received[source], source)
+    return received
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "all_to_all_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+for p in (1, 3, 4):
+    parts = [[torch.tensor([10.0 * r + j + 1, -j]) for j in range(p)] for r in range(p)]
+    run = lk.checks.run_ranks(all_to_all, p, ranks.each(parts), [2] * p)
+    check_all_to_all(run, parts, "equal parts")
+print("1, 3 and 4 ranks with equal parts: the transpose.")
+
+# %% nbgrader={"grade": true, "grade_id": "all_to_all_test_ragged", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+cases = [[[2, 0, 1], [3, 1, 0], [0, 2, 4]]]  # rows from rank r to rank j: unequal, and some of them none
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(704)
+cases += [rng.integers(0, 5, (p, p)).tolist() for p in (1, 2, 4, 5, 6)]
+### END HIDDEN TESTS
+generator = torch.Generator().manual_seed(704)
+for counts in cases:
+    p = len(counts)
+    parts = [[torch.randn(count, 3, generator=generator, dtype=torch.float64) for count in row] for row in counts]
+    rows = [[counts[source][rank] for source in range(p)] for rank in range(p)]
+    run = lk.checks.run_ranks(all_to_all, p, ranks.each(parts), ranks.each(rows))
+    check_all_to_all(run, parts, f"rows {counts}")
+print("Unequal parts, also parts without rows, in float64.")
+
+# %% nbgrader={"grade": true, "grade_id": "all_to_all_test_rounds", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+for p in (3, 4, 6):
+    parts = [[torch.full((r + j + 1, 2), float(r - j)) for j in range(p)] for r in range(p)]
+    run = lk.checks.run_ranks(
+        all_to_all, p, ranks.each(parts), ranks.each([[s + r + 1 for s in range(p)] for r in range(p)])
+    )
+    check_all_to_all(run, parts, "r + j + 1 rows")
+    lk.checks.expect_messages(
+        run.trace, messages=p - 1, sent_bytes=all_to_all_bytes(parts), at_most_rounds=p - 1, name=f"{p} ranks"
+    )
+print("p - 1 rounds, and no message from a rank to itself.")
+
+# %% nbgrader={"grade": true, "grade_id": "all_to_all_test_copy", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["claim"]
+parts = [[torch.tensor([10.0 * r + j]) for j in range(3)] for r in range(3)]
+run = lk.checks.run_ranks(all_to_all, 3, ranks.each(parts), [1] * 3, arguments=True)
+for rank, (received, (given, _)) in enumerate(run.values):
+    for source in range(3):
+        name = f"received[{source}] on rank {rank} of 3"
+        lk.checks.expect_close(received[source], parts[source][rank], rtol=0, name=name)
+        for part in given:
+            lk.checks.expect_copy(received[source], part, name=name)
+print("What is returned has memory of its own: writing to it changes no part.")
+
+# %% [markdown]
+# ## Part 3 · Cutting the work
+#
+# ### Task 6 · Data parallel, in buckets
+# *10 points · 21 minutes · ●●●○*
+#
+# The simplest cut: every rank has the whole model and its own share of the batch. After the backward pass the gradients are **averaged**, and all
+# ranks take the same step. One all-reduce for each small gradient would pay hundreds of latencies, so gradients are packed into **buckets**. The
+# backward pass finishes the *last* layer first. So buckets are filled from the back, and each is sent as soon as it is full. Five gradients, buckets of 16 bytes:
+#
+# ```
+# gradients      g0 24 B    g1 16 B    g2 4 B    g3 12 B    g4 20 B
+#
+# collect g4     20 B, at least 16: start all_reduce of [g4]
+# collect g3     12 B
+# collect g2     12 + 4 = 16 B:     start all_reduce of [g3, g2]
+# collect g1     16 B:              start all_reduce of [g1]
+# collect g0     24 B:              start all_reduce of [g0]
+# then           wait for each of the four, divide by p, cut apart, restore the shapes
+# ```
+#
+# From here on, use the library's collectives. `dist.all_reduce(x, async_op=True)` starts one and returns a request; until its `wait()` has returned, do not touch `x`. ([Chapter 10, overlap](../../course/chapters/10_training.md).)
+
+# %%
+lk.predict("average_gradients")
+
+
+# %% nbgrader={"grade": false, "grade_id": "average_gradients", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def average_gradients(gradients, bucket_bytes):
+    """The mean of each gradient over all ranks.
+    gradients: list of float32 tensors of any shapes, also without dimensions, in the order of the
+    layers, the same shapes on every rank; they stay as they were. Buckets: go through the list from
+    its end and collect; as soon as a bucket has bucket_bytes or more, start its dist.all_reduce with
+    async_op=True and begin the next. What is left over at the end is the last bucket. Wait only
+    after all are started. Returns the means, in the order and shapes of `gradients`."""
+    ### BEGIN SOLUTION
+    under_way, bucket, size = [], [], 0
+    for place in reversed(range(len(gradients))):
+        bucket.append(place)
+        size += gradients[place].nbytes
+        if size >= bucket_bytes or place == 0:
+            flat = torch.cat([gradients[i].flatten() for i in bucket])
+            under_way.append((bucket, flat, dist.all_reduce(flat, async_op=True)))
+            bucket, size = [], 0
+    means = [None] * len(gradients)
+    for bucket, flat, request in under_way:
+        request.wait()
+        flat /= dist.get_world_size()
+        for i, piece in zip(bucket, flat.split([gradients[i].numel() for i in bucket])):
+            means[i] = piece.view_as(gradients[i])
+    return means
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "average_gradients_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+gradients = [
+    [torch.arange(6.0).reshape(2, 3) + r, 10.0 * r + torch.arange(4.0), torch.tensor([-2.0 * r])] for r in range(3)
+]
+for bucket_bytes in (16, 1000):  # with 1000, all gradients are in one bucket that is never full
+    run = lk.checks.run_ranks(average_gradients, 3, ranks.each(gradients), bucket_bytes, arguments=True)
+    check_means([value for value, _ in run.values], gradients, f"buckets of {bucket_bytes} bytes")
+    for rank, (_, (after, _)) in enumerate(run.values):
+        for place, gradient in enumerate(gradients[rank]):
+            lk.checks.expect_close(
+                after[place], gradient, rtol=0, name=f"gradient {place} on rank {rank} after the call, unchanged"
+            )
+print("The means of three gradients over three ranks, in place and shape; the arguments are unchanged.")
+
+# %% nbgrader={"grade": true, "grade_id": "average_gradients_test_shapes", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+cases = [
+    (2, 64),
+    (1, 64),
+]  # a tensor without dimensions among the others, a last bucket that is not full; one rank alone
+### BEGIN HIDDEN TESTS
+cases += [(3, 1), (4, 100), (5, 10**6)]
+### END HIDDEN TESTS
+generator = torch.Generator().manual_seed(705)
+shapes = [(7, 5), (5,), (3, 7), (3,), (), (11, 2, 2)]
+for p, bucket_bytes in cases:
+    gradients = [[torch.randn(shape, generator=generator) for shape in shapes] for _ in range(p)]
+    run = lk.checks.run_ranks(average_gradients, p, ranks.each(gradients), bucket_bytes)
+    check_means(run.values, gradients, f"buckets of {bucket_bytes} bytes")
+print("Shapes of 0, 1, 2 and 3 dimensions, and one rank alone.")
+
+# %% nbgrader={"grade": true, "grade_id": "average_gradients_test_buckets", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+sizes = [6, 4, 1, 3, 5]  # elements: the example above
+gradients = [[torch.ones(size) * (r + 1) * place for place, size in enumerate(sizes)] for r in range(3)]
+for bucket_bytes, expected in [(16, [20, 16, 16, 24]), (24, [32, 44]), (10**6, [76])]:
+    run = lk.checks.run_ranks(average_gradients, 3, ranks.each(gradients), bucket_bytes)
+    check_means(run.values, gradients, f"buckets of {bucket_bytes} bytes")
+    check_buckets(run, 0, bucket_bytes, expected)
+    lk.checks.expect_messages(
+        run.trace, collectives={"all_reduce": len(expected)}, messages=0, name=f"buckets of {bucket_bytes}"
+    )
+print("Five gradients in four buckets, filled from the back.")
+
+# %% nbgrader={"grade": true, "grade_id": "average_gradients_test_overlap", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+cases = [(16, [20, 16, 16, 24])]
+### BEGIN HIDDEN TESTS
+cases += [(1, [20, 12, 4, 16, 24]), (40, [52, 24])]
+### END HIDDEN TESTS
+gradients = [[torch.ones(size) * (r + 1) for size in (6, 4, 1, 3, 5)] for r in range(3)]
+for bucket_bytes, expected in cases:
+    run = lk.checks.run_ranks(average_gradients, 3, ranks.each(gradients), bucket_bytes)
+    check_means(run.values, gradients, f"buckets of {bucket_bytes} bytes")
+    check_buckets(run, 1, bucket_bytes, expected)
+    kinds = [event.kind for event in run.trace.of(0) if event.kind in ("collective", "wait")]
+    name = f"buckets of {bucket_bytes}: start all of them, then wait"
+    lk.checks.expect_equal(kinds, ["collective"] * len(expected) + ["wait"] * len(expected), name=name)
+print("All buckets are started before the first is waited for.")
+
+# %% [markdown]
+# Does it train? Four ranks with a quarter of the batch each must take the same steps as one rank with the whole batch.
+
+
+# %% jupyter={"source_hidden": true}
+with lk.picture(
+    "Four ranks with a quarter of the data each end with the weights of one rank with all of it."
+):
+    torch.manual_seed(seed)
+    samples = torch.randn(64, 6)
+    targets = torch.sin(samples.sum(1, keepdim=True))
+    alone, weights = train(samples, targets, 40, 512)
+    quarters = ranks.each(samples.chunk(4)), ranks.each(targets.chunk(4))
+    run = ranks.run(train, 4, backend="local", args=(*quarters, 40, 512))
+    worst = max(float((other - weights).abs().max()) for _, other in run.values)
+    mean = np.mean([losses[-1] for losses, _ in run.values])
+    print(f"loss {alone[0]:.3f} -> {alone[-1]:.3f} on one rank; the mean of four ranks' {mean:.3f}")
+    print(f"largest difference of any weight after 40 steps: {worst:.1e}")
+    print(run.trace)
+
+# %% [markdown]
+# ### Task 7 · Tensor parallel
+# *8 points · 14 minutes · ●●●○*
+#
+# If one layer is too large, cut its matrices. A transformer's MLP is $y = \mathrm{GeLU}(x W_1 + b_1)\, W_2 + b_2$. Cut $W_1$ by **columns**:
+# each rank computes its own hidden units completely, and can apply GeLU to them at once. Then cut $W_2$ by **rows** at the same places: each rank has a
+# partial sum of the output, and **one all-reduce** adds them up.
+#
+# ```
+#            columns of W1, b1         GeLU     rows of W2
+# rank 0     x  ->  h0 h1 h2 h3    ->  GeLU  ->  partial sum  \
+#                                                               all_reduce  ->  + b2  ->  y on both ranks
+# rank 1     x  ->  h4 h5 h6 h7    ->  GeLU  ->  partial sum  /
+# ```
+#
+# If $W_1$ were cut by rows, GeLU would need the sum first, and there would be two all-reduces. ([Chapter 10, tensor parallel](../../course/chapters/10_training.md).)
+
+# %%
+lk.predict("tensor_parallel")
+
+
+# %% nbgrader={"grade": false, "grade_id": "tensor_parallel", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def shard_mlp(W1, b1, W2, b2, rank, p):
+    """Rank `rank`'s part of an MLP cut for p ranks, the hidden units cut as by torch.tensor_split.
+    W1 [width, hidden], b1 [hidden], W2 [hidden, width], b2 [width]. Returns (W1, b1, W2, b2) of
+    this rank; b2 stays whole. Runs on one rank, without messages."""
+    ### BEGIN SOLUTION
+    return (
+        torch.tensor_split(W1, p, dim=1)[rank],
+        torch.tensor_split(b1, p)[rank],
+        torch.tensor_split(W2, p, dim=0)[rank],
+        b2,
+    )
+    ### END SOLUTION
+
+
+def mlp_forward(x, shard):
+    """The MLP's output y [tokens, width], on every rank.
+    x [tokens, width] is the same on all of them, `shard` is this rank's part of the MLP. One
+    all-reduce of y's size, and no other message. Equal to the MLP on one rank up to rounding. The
+    GeLU is F.gelu."""
+    ### BEGIN SOLUTION
+    W1, b1, W2, b2 = shard
+    y = F.gelu(x @ W1 + b1) @ W2
+    dist.all_reduce(y)
+    return y + b2
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "tensor_parallel_test_shards", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+weights, _, _ = mlp_case(4, 10, 3, seed=706)
+for p in (2, 3):  # 10 hidden units on 2 ranks: 5 and 5; on 3 ranks: 4, 3 and 3
+    for rank, size in enumerate(chunk_sizes(10, p)):
+        shard = shard_mlp(*weights, rank, p)
+        first = sum(chunk_sizes(10, p)[:rank])
+        good = [*(torch.narrow(weights[at], dim, first, size) for at, dim in ((0, 1), (1, 0), (2, 0))), weights[3]]
+        for name, part, expected, whole in zip(("W1", "b1", "W2", "b2"), shard, good, weights):
+            axis = "W1 is cut by columns (dim 1), b1 and W2 by rows (dim 0) at the same places"
+            slips = [
+                (f"cut along dimension {dim}", axis, torch.tensor_split(whole, p, dim)[rank])
+                for dim in range(whole.dim())
+            ]
+            slips.append(("this is the whole tensor", "each rank keeps its part; only b2 stays whole", whole))
+            expect_or_name(part, expected, f"{name} of rank {rank} of {p}, 10 hidden units", slips, rtol=0)
+print("W1 by columns, b1 and W2 by rows at the same places, b2 whole; also when p does not divide the hidden units.")
+
+# %% nbgrader={"grade": true, "grade_id": "tensor_parallel_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+weights, x, _ = mlp_case(4, 8, 3, seed=707)
+run = lk.checks.run_ranks(mlp_forward, 2, x, ranks.each([shard_mlp(*weights, rank, 2) for rank in range(2)]))
+check_mlp(run, x, weights, 2, "8 hidden units")
+lk.checks.expect_messages(run.trace, collectives={"all_reduce": 1}, messages=0, name="one layer")
+lk.checks.expect_equal(
+    [call.bytes for call in run.trace.of(0, "collective")], [8 * 3 * 4], name="bytes of the all-reduce, the size of y"
+)
+print("2 ranks: the output of the whole MLP on both, with one all-reduce of its size.")
+
+# %% nbgrader={"grade": true, "grade_id": "tensor_parallel_test_uneven", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+cases = [(3, 4, 10, 5), (1, 3, 5, 2)]  # hidden units that p does not divide, one rank alone
+### BEGIN HIDDEN TESTS
+cases += [(4, 6, 13, 1), (5, 2, 5, 7)]
+### END HIDDEN TESTS
+for p, width, hidden, tokens in cases:
+    weights, x, _ = mlp_case(width, hidden, tokens, seed=p)
+    run = lk.checks.run_ranks(mlp_forward, p, x, ranks.each([shard_mlp(*weights, rank, p) for rank in range(p)]))
+    check_mlp(run, x, weights, p, f"{hidden} hidden units")
+    lk.checks.expect_messages(run.trace, collectives={"all_reduce": 1}, messages=0, name=f"p={p} hidden={hidden}")
+    lk.checks.expect_equal(
+        [call.bytes for call in run.trace.of(0, "collective")], [8 * tokens * width], name="bytes of the all-reduce"
+    )
+print("Hidden units that p does not divide, and one rank alone.")
+
+# %% [markdown]
+# The backward pass is the mirror image: the gradient of x is a sum over the ranks, so it needs one all-reduce as well. With attention, each layer needs
+# four all-reduces of the activations, and no rank can compute meanwhile. That is why tensor parallelism stays inside a node, where links are fastest.
+#
+# ## Between the sittings
+#
+# This is a good place for a long break. Before you go on another day, choose *Run > Run All Above Selected Cell* in this cell. What you have, and where it is needed again:
+#
+# - tasks 1, 2: send, receive, avoid a deadlock; broadcast in $\lceil \log_2 p \rceil$ rounds (the finish);
+# - tasks 3, 4: reduce-scatter and all-gather in a ring, together an all-reduce, 2(p − 1)/p of the tensor for each rank (tasks 9, 12, the finish);
+# - task 5: all-to-all, the transpose over the network (task 10);
+# - task 6: data parallel, gradients averaged once per step, in buckets, from the back (the finish);
+# - task 7: tensor parallel, columns, then rows, then one all-reduce, inside a node (task 12, the finish).
+#
+# The helpers `exchange`, `neighbours` and `chunk_sizes` are explained under *A deadlock, and its report*. What is left: the cut between layers (task 8),
+# memory (9), experts (10), long sequences (11), and a plan that combines the cuts (12).
+
+# %% jupyter={"source_hidden": true}
+lk.progress()
+
+# %% [markdown]
+# ## Part 4 · Pipelines
+#
+# The third cut goes between layers: stage s has layers of its own, receives activations from stage s − 1 and sends its own to stage s + 1. Little is
+# sent, and only to neighbours. The price is waiting, so the batch is cut into m **micro-batches**, which follow each other through the stages.
+# The waiting that remains is the **bubble**.
+#
+# A schedule is a list of steps for each stage: `"F3"` is the forward pass of micro-batch 3, `"B3"` its backward pass. A
+# stage executes its list in order, and waits if its input is not there yet: F needs the stage before, B the stage after.
+# From F to B, a micro-batch's activations stay in memory: it is *live*. Three stages, four micro-batches; F takes one column, B two, `.` is the bubble:
+#
+# ```
+# GPipe      stage 0   F0 F1 F2 F3 .  .  .  .  .  .  B0 -- B1 -- B2 -- B3 --      4 live on every stage
+#            stage 1   .  F0 F1 F2 F3 .  .  .  B0 -- B1 -- B2 -- B3 -- .  .
+#            stage 2   .  .  F0 F1 F2 F3 B0 -- B1 -- B2 -- B3 -- .  .  .  .
+#
+# 1F1B       stage 0   F0 F1 F2 .  .  .  .  B0 -- F3 B1 -- .  B2 -- .  B3 --      3 live
+#            stage 1   .  F0 F1 .  .  B0 -- F2 B1 -- F3 B2 -- .  B3 -- .  .       2 live
+#            stage 2   .  .  F0 B0 -- F1 B1 -- F2 B2 -- F3 B3 -- .  .  .  .       1 live
+# ```
+#
+# - **GPipe**: all forward passes, then all backward passes. All m micro-batches are live at once.
+# - **1F1B**: first fill the pipeline with as many forward passes as there are stages after this one. Then one forward and one backward pass in turn. Then
+#   the backward passes that are left. The bubble is the same, and on stage s at most p − s micro-batches are live.
+#
+# ### Task 8 · GPipe and 1F1B
+# *10 points · 17 minutes · ●●●○*
+#
+# Write both lists. There may be fewer micro-batches than stages, and there may be one stage alone.
+
+# %%
+lk.predict("schedules")
+
+
+# %% nbgrader={"grade": false, "grade_id": "schedules", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def gpipe(stage, stages, micro_batches):
+    """One stage's steps, ["F0", "F1", ..., "B0", "B1", ...]: each micro-batch once forward, once back."""
+    ### BEGIN SOLUTION
+    return [f"{kind}{i}" for kind in "FB" for i in range(micro_batches)]
+    ### END SOLUTION
+
+
+def one_f_one_b(stage, stages, micro_batches):
+    """The same for 1F1B. Stage 0 is the first; there may be fewer micro-batches than stages.
+    >>> one_f_one_b(1, 2, 3)
+    ['F0', 'B0', 'F1', 'B1', 'F2', 'B2']
+    """
+    ### BEGIN SOLUTION
+    ahead = min(micro_batches, stages - 1 - stage)
+    steps = [f"F{i}" for i in range(ahead)]
+    for i in range(micro_batches - ahead):
+        steps += [f"F{ahead + i}", f"B{i}"]
+    return steps + [f"B{i}" for i in range(micro_batches - ahead, micro_batches)]
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "schedules_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+cases = [(4, 8), (3, 4), (1, 3), (5, 3)]
+### BEGIN HIDDEN TESTS
+cases += [(2, 1), (4, 4), (4, 16), (3, 7)]
+### END HIDDEN TESTS
+for p, m in cases:
+    schedules = [gpipe(stage, p, m) for stage in range(p)]
+    check_schedules(schedules, m, "GPipe", all_live=True)
+    for stage, steps in enumerate(schedules):
+        lk.checks.expect_equal(
+            [step[0] for step in steps],
+            ["F"] * m + ["B"] * m,
+            name=f"GPipe, stage {stage} of {p}, m={m}: all F, then all B",
+        )
+print("GPipe: all forward passes, then all backward passes, and only the bubble is idle.")
+
+# %% nbgrader={"grade": true, "grade_id": "schedules_test_1f1b", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+for p, m in [(3, 4), (4, 4), (4, 8), (4, 16)]:
+    schedules = [one_f_one_b(stage, p, m) for stage in range(p)]
+    check_schedules(schedules, m, "1F1B")
+lk.checks.expect_equal(one_f_one_b(1, 2, 3), ["F0", "B0", "F1", "B1", "F2", "B2"], name="1F1B, the last stage of 2")
+lk.checks.expect_equal(
+    one_f_one_b(0, 3, 4), ["F0", "F1", "F2", "B0", "F3", "B1", "B2", "B3"], name="1F1B, stage 0 of 3"
+)
+print("1F1B: as long as GPipe, and at most p - s live micro-batches on stage s.")
+
+# %% jupyter={"source_hidden": true} nbgrader={"grade": true, "grade_id": "schedules_test_few", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+for p, m in [(5, 2), (4, 1), (1, 3), (3, 5)]:  # fewer micro-batches than stages; one stage alone; an odd number
+    schedules = [one_f_one_b(stage, p, m) for stage in range(p)]
+    check_schedules(schedules, m, "1F1B")
+print("1F1B: also with fewer micro-batches than stages, and with one stage alone.")
+
+# %% jupyter={"source_hidden": true}
+with lk.picture(
+    "The same length, the same bubble; but count the micro-batches that are live at once on stage 0."
+):
+    traces = {}
+    for name, f in {"GPipe": gpipe, "1F1B": one_f_one_b}.items():
+        schedules = [f(stage, 4, 8) for stage in range(4)]
+        traces[name] = on_the_clock(schedules)
+        seconds, bubble = traces[name].seconds, ranks.bubble_fraction(traces[name])
+        live = [most_live(steps) for steps in schedules]
+        print(f"{name:6s} {seconds} s, bubble {bubble}, live on stages 0 to 3: {live}")
+    display(lk.widgets.rank_timeline(traces["1F1B"]))
+
+# %% [markdown]
+# Where does the bubble come from? A stage works for m forward and m backward passes: m slots of (F + B). Stage 0 waits while one micro-batch goes
+# to the last stage and comes back, p − 1 slots. So the whole takes m + p − 1 slots, and the bubble is (p − 1)/(m + p − 1). More micro-batches shrink it,
+# and only 1F1B has the memory for many. Move the sliders.
+
+# %% jupyter={"source_hidden": true}
+lk.widgets.pipeline_gantt(stages=4, micro_batches=8, schedule="1f1b")
+
+# %% [markdown]
+# A list of steps is a program, too. The next cell *trains* with your lists: each stage is a rank with a layer of its own.
+
+
+# %% jupyter={"source_hidden": true}
+with lk.picture("Four stages, your schedule, real gradients: those of one process."):
+    generator = torch.Generator().manual_seed(seed)
+    micro_batches = [torch.randn(3, 4, generator=generator) for i in range(6)]
+    weights = [stage_weight(stage) for stage in range(4)]
+    y = torch.cat(micro_batches)
+    for weight in weights:
+        y = torch.tanh(y @ weight)
+    y.square().sum().backward()
+    for name, f in {"GPipe": gpipe, "1F1B": one_f_one_b}.items():
+        schedules = ranks.each([f(stage, 4, 6) for stage in range(4)])
+        run = ranks.run(run_pipeline, 4, backend="local", args=(schedules, micro_batches))
+        differences = [(mine - weight.grad).abs().max() for mine, weight in zip(run.values, weights)]
+        worst = max(map(float, differences))
+        print(f"{name:6s} gradients differ from one process by at most {worst:.1e}")
+    print(run.trace)
+
+# %% [markdown]
+# ## Part 5 · Memory
+#
+# Mixed-precision training with Adam keeps for each parameter the weight and the gradient in 16 bits, and in 32 bits a copy of the weight and two
+# moments. That is 2 + 2 + 12 = 16 bytes, before the first activation. Data parallelism holds all of it on every rank. **ZeRO** shards it over the
+# N ranks: stage 1 shards the optimizer's 12 bytes, stage 2 also the gradient, stage 3 (FSDP) also the weight. ([Chapter 10, ZeRO](../../course/chapters/10_training.md).)
+#
+# ### Task 9 · ZeRO
+# *10 points · 21 minutes · ●●●○*
+#
+# First the arithmetic, then stage 1 itself. An all-reduce is a reduce-scatter and an all-gather (task 4). Stage 1 puts the optimizer's step *between* the two,
+# so that each rank updates its own chunk and keeps the moments of that chunk alone:
+#
+# ```
+#                      gradient [n] of each rank
+# reduce_scatter       chunk of the sum of all gradients      then / p
+# Adam on the chunk    moments m, v of the chunk, and the chunk of the parameter
+# all_gather           parameter [n] on every rank
+# ```
+#
+# `reduce_scatter(x)` and `all_gather(chunk, n)`, helpers of this lab, call the library, and also take sizes that p does not divide. Like your own, they *sum*, and cut as `torch.tensor_split` does.
+# Adam with gradient $g$ in step $t = 1, 2, …$ is $m \leftarrow 0.9\,m + 0.1\,g$, $\ v \leftarrow 0.999\,v + 0.001\,g^2$ and
+#
+# $$w \leftarrow w - \text{lr} \cdot \frac{m / (1 - 0.9^t)}{\sqrt{v / (1 - 0.999^t)} + 10^{-8}} .$$
+
+# %%
+lk.predict("zero")
+
+
+# %% nbgrader={"grade": false, "grade_id": "zero", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def state_bytes(parameters, ranks, stage):
+    """Bytes that a rank keeps of weights, gradients and optimizer at ZeRO stage 0, 1, 2 or 3.
+    state_bytes(7.5e9, 64, 0) is 120e9."""
+    ### BEGIN SOLUTION
+    weight = 2 * parameters / (ranks if stage >= 3 else 1)
+    gradient = 2 * parameters / (ranks if stage >= 2 else 1)
+    optimizer = 12 * parameters / (ranks if stage >= 1 else 1)
+    return weight + gradient + optimizer
+    ### END SOLUTION
+
+
+def zero1_step(parameter, gradient, m, v, step, lr=0.01):
+    """One step of Adam on the mean of all ranks' gradients, its state sharded over the ranks.
+    parameter [n]: the same on every rank. gradient [n]: this rank's own. m, v: the moments of this
+    rank's chunk alone, as torch.tensor_split cuts. step: 1, 2, ... Returns the new parameter [n], m
+    and v of this rank's chunk. One reduce_scatter and one all_gather, no other message; the
+    arguments stay as they were."""
+    ### BEGIN SOLUTION
+    rank, p, _, _ = neighbours()
+    g = reduce_scatter(gradient) / p
+    m = 0.9 * m + 0.1 * g
+    v = 0.999 * v + 0.001 * g**2
+    update = m / (1 - 0.9**step) / (torch.sqrt(v / (1 - 0.999**step)) + 1e-8)
+    mine = torch.tensor_split(parameter, p)[rank] - lr * update
+    return all_gather(mine, len(parameter)), m, v
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "zero_test_bytes", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+cases = {(7.5e9, 64): [120e9, 31.40625e9, 16.640625e9, 1.875e9]}  # the paper's table: 120, 31.4, 16.6 and 1.9 GB
+cases[1e9, 1] = [16e9] * 4  # one rank alone keeps all of it
+### BEGIN HIDDEN TESTS
+for count, p in [(70e9, 7), (405e9, 1024)]:
+    cases[count, p] = [count * (kept + shared / p) for kept, shared in [(16, 0), (4, 12), (2, 14), (0, 16)]]
+### END HIDDEN TESTS
+for (count, p), expected in cases.items():
+    for stage, wanted in enumerate(expected):
+        step = "each stage shards what the stage before it shards, and one thing more"
+        alone = [("only this stage's own part is sharded", step, {2: 14 + 2 / p, 3: 14 + 2 / p}.get(stage, 0) * count)]
+        name = f"{count:.1e} parameters on {p} ranks, stage {stage}"
+        expect_or_name(state_bytes(count, p, stage), wanted, name, alone, rtol=1e-12)
+print("The four numbers of the ZeRO paper's table.")
+
+
+# %% nbgrader={"grade": true, "grade_id": "zero_test_step", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+generator = torch.Generator().manual_seed(707)
+parameter = torch.randn(6, generator=generator)
+for size in (1.0, 1e-4):  # the square of 1e-4 is 1e-8, so it shows where the 1e-8 is added
+    gradients = [[size * torch.randn(6, generator=generator)] for _ in range(2)]
+    now = ranks.each([every[0] for every in gradients])
+    run = lk.checks.run_ranks(zero1_step, 2, parameter, now, torch.zeros(3), torch.zeros(3), 1)
+    check_adam(run.values, parameter, gradients, f"the first step, gradients of about {size:g}")
+    lk.checks.expect_messages(
+        run.trace, collectives={"reduce_scatter": 1, "all_gather": 1}, messages=0, name="2 ranks, 6 parameters"
+    )
+print("2 ranks, one step: torch's own Adam, with the moments of one half on each rank.")
+
+# %% nbgrader={"grade": true, "grade_id": "zero_test_steps", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+cases = [(3, 10, 4), (1, 5, 2)]  # chunks of unequal size, one rank alone
+### BEGIN HIDDEN TESTS
+cases += [(4, 23, 3), (5, 12, 2)]
+### END HIDDEN TESTS
+generator = torch.Generator().manual_seed(708)
+for p, n, steps in cases:
+    parameter, sizes = torch.randn(n, generator=generator), chunk_sizes(n, p)
+    gradients = [[torch.randn(n, generator=generator) for _ in range(steps)] for _ in range(p)]
+    weights, m, v = [parameter] * p, [torch.zeros(size) for size in sizes], [torch.zeros(size) for size in sizes]
+    for step in range(steps):  # what a step returns is what the next one gets
+        now = ranks.each([every[step] for every in gradients])
+        run = lk.checks.run_ranks(zero1_step, p, ranks.each(weights), now, ranks.each(m), ranks.each(v), step + 1)
+        weights, m, v = (list(one) for one in zip(*run.values))
+        lk.checks.expect_messages(
+            run.trace, collectives={"reduce_scatter": 1, "all_gather": 1}, messages=0, name=f"p={p} n={n}"
+        )
+    check_adam(list(zip(weights, m, v)), parameter, gradients, f"{n} parameters, after {steps} steps")
+print("Several steps, and sizes that p does not divide.")
+
+# %% nbgrader={"grade": true, "grade_id": "zero_test_arguments", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+before = [torch.arange(6.0), torch.ones(6), torch.full((3,), 0.5), torch.full((3,), 0.25)]
+run = lk.checks.run_ranks(zero1_step, 2, *before, 3, 0.5, arguments=True)
+for rank, (value, after) in enumerate(run.values):
+    for name, one, good in zip(
+        ("parameter", "gradient", "m", "v"),
+        after,
+        (torch.arange(6.0), torch.ones(6), torch.full((3,), 0.5), torch.full((3,), 0.25)),
+    ):
+        lk.checks.expect_close(one, good, rtol=0, name=f"{name} on rank {rank} after the call, unchanged")
+    lk.checks.expect_close(value[1], torch.full((3,), 0.55), rtol=1e-6, name=f"m on rank {rank}")
+    rate = torch.arange(6.0) - 0.5 * (0.55 / 0.271) / (math.sqrt(0.25075 / 0.002997001) + 1e-8)
+    lk.checks.expect_close(value[0], rate, rtol=1e-5, atol=1e-6, name=f"parameter on rank {rank}, lr=0.5")
+print("The arguments are unchanged after the call, and lr is used.")
+
+# %% jupyter={"source_hidden": true}
+with lk.picture(
+    "What a rank keeps of 7.5 billion parameters; the last column is the ZeRO paper's."
+):
+    for stage in range(4):
+        columns = [f"{state_bytes(7.5e9, p, stage) / 1e9:6.1f} GB" for p in (1, 8, 64)]
+        print(f"stage {stage}, on 1, 8 and 64 ranks: {' '.join(columns)}")
+
+# %% [markdown]
+# Activations come on top. Here they are for a real model on a real GPU. Move the sliders, and look for what ZeRO does not change.
+
+# %% jupyter={"source_hidden": true}
+lk.widgets.memory_bars("llama-2-7b", data=64, zero=1)
+
+# %% [markdown]
+# ## Part 6 · Experts
+#
+# A **mixture of experts** has many MLPs in a layer and sends each token to a few of them ([chapter 10, experts](../../course/chapters/10_training.md)). Experts live on different ranks,
+# so tokens travel: **dispatch** each to the ranks of its experts, compute, **combine** the results back at home. Both are all-to-alls with unequal counts, which are sent first.
+#
+# ### Task 10 · Dispatch and combine
+# *8 points · 23 minutes · ●●●●*
+#
+# Expert e lives on rank e. Use `dist.all_to_all_single(output, input, output_splits, input_splits)`: the input's rows are grouped by destination,
+# and `input_splits[j]` of them go to rank j. The output's rows arrive grouped by source. Without splits, all ranks get equal shares.
+#
+# Two ranks. Rank 0 has the tokens a, b and c with one expert each (k = 1), and rank 1 has none:
+#
+# ```
+# on rank 0
+# choice                      [[1], [0], [1]]      a goes to expert 1, b to 0, c to 1
+# choice, flat                [1, 0, 1]            row i belongs to token i // k
+# stable argsort of that      [1, 0, 2]            rows leave in the order  b | a c
+# leaving                     [1, 2]               1 row to rank 0, 2 rows to rank 1
+# arriving (all-to-all)       [1, 0]               1 row from rank 0, none from rank 1
+# rows there, expert, back    [E0(b), E1(a), E1(c)]    in the order in which they left
+# put back to rows 1, 0, 2    [E1(a), E0(b), E1(c)]    in the order of the tokens
+# ```
+#
+# Then multiply each row by its gate and add the k rows of each token. A rank without tokens takes part in all three all-to-alls, because its expert
+# has work. Its result has the shape [0, width]. (`reshape(0, k, -1)` fails: torch cannot compute a −1 from zero elements. Name the width.)
+
+# %%
+lk.predict("moe")
+
+
+# %% nbgrader={"grade": false, "grade_id": "moe", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def moe(x, choice, gate, weight):
+    """y[t] = Σ_j gate[t, j] · expert_choice[t, j](x[t]), with expert e on rank e.
+    x [tokens, width]: this rank's tokens (each rank has its own number of them, perhaps none).
+    choice int64 [tokens, k]: the k experts of each token. gate [tokens, k]: their shares. weight:
+    of this rank's own expert, for `expert(rows, weight)`. Returns y [tokens, width] in the order of
+    x. Three all-to-alls: counts, rows there, rows back."""
+    ### BEGIN SOLUTION
+    p, k = dist.get_world_size(), choice.shape[1]
+    order = torch.argsort(choice.flatten(), stable=True)
+    leaving = torch.bincount(choice.flatten(), minlength=p)
+    arriving = torch.empty_like(leaving)
+    dist.all_to_all_single(arriving, leaving)
+    there, here = arriving.tolist(), leaving.tolist()
+    rows = x.new_empty(sum(there), x.shape[1])
+    dist.all_to_all_single(rows, x[order // k], there, here)
+    back = x.new_empty(len(order), x.shape[1])
+    dist.all_to_all_single(back, expert(rows, weight), here, there)
+    slots = torch.empty_like(back)
+    slots[order] = back
+    return (slots.view(-1, k, x.shape[1]) * gate[..., None]).sum(1)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "moe_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+for p, tokens in [(2, [3, 2]), (3, [4, 4, 4])]:
+    arguments = moe_case(p, 1, tokens, 4, seed=1)
+    run = lk.checks.run_ranks(moe, p, *(ranks.each(list(one)) for one in zip(*arguments)))
+    check_moe(run, arguments, "")
+print("One expert per token: rows travel there and back, and end in the order of the tokens.")
+
+# %% nbgrader={"grade": true, "grade_id": "moe_test_two", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+cases = [moe_case(3, 2, [4, 1, 5], 4, seed=2), moe_case(1, 1, [4], 3, seed=6)]  # two experts per token; one rank alone
+### BEGIN HIDDEN TESTS
+cases += [moe_case(4, 2, [7, 3, 6, 5], 5, seed=3), moe_case(4, 3, [2, 5, 1, 8], 2, seed=7)]
+### END HIDDEN TESTS
+for arguments in cases:
+    run = lk.checks.run_ranks(moe, len(arguments), *(ranks.each(list(one)) for one in zip(*arguments)))
+    check_moe(run, arguments, "")
+print("Several experts per token, and unequal numbers of tokens.")
+
+# %% nbgrader={"grade": true, "grade_id": "moe_test_empty", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+cases = {", a rank without tokens": moe_case(2, 1, [3, 0], 4, seed=8)}
+cases[", experts that no token chooses"] = moe_case(3, 1, [2, 4, 3], 4, seed=9, experts=1)
+### BEGIN HIDDEN TESTS
+cases[", one rank of four without tokens"] = moe_case(4, 2, [6, 0, 9, 1], 3, seed=4)
+cases[", three of five experts that no token chooses"] = moe_case(5, 1, [8, 8, 8, 8, 8], 2, seed=5, experts=2)
+### END HIDDEN TESTS
+for what, arguments in cases.items():
+    run = lk.checks.run_ranks(moe, len(arguments), *(ranks.each(list(one)) for one in zip(*arguments)))
+    check_moe(run, arguments, what)
+print("A rank without tokens, and experts that no token chooses.")
+
+# %% jupyter={"source_hidden": true}
+with lk.picture(
+    "Even a random router loads experts unevenly, and the layer takes as long as the fullest expert."
+):
+    generator = torch.Generator().manual_seed(seed)
+    tokens = [torch.randn(64, 8, generator=generator) for _ in range(8)]
+    choices = [torch.rand(64, 8, generator=generator).argsort(1)[:, :2] for _ in range(8)]
+    gates, weights = torch.full((64, 2), 0.5), [torch.eye(8)] * 8
+    each = (ranks.each(tokens), ranks.each(choices), gates, ranks.each(weights))
+    run = ranks.run(moe, 8, backend="local", args=each)
+    rows = [run.trace.of(rank, "collective")[2].bytes // 32 for rank in range(8)]
+    longer = max(rows) / np.mean(rows)
+    print(f"rows of each expert: {rows}, mean {np.mean(rows):.0f}: the layer takes {longer:.2f} times as long")
+
+# %% [markdown]
+# ## Part 7 · Long sequences
+#
+# For a million tokens no rank can hold all keys and values. **Ring attention** cuts the *sequence*: each rank has a block of
+# queries, keys and values. Its queries stay, and keys and values travel around the ring. The softmax needs its maximum and its sum over all keys, which arrive in blocks. So keep a
+# *running* maximum, sum and output, and rescale sum and output whenever the maximum grows (the **online softmax**, which FlashAttention uses inside one GPU).
+#
+# ### Task 11 · Ring attention
+# *8 points · 23 minutes · ●●●●*
+#
+# One query, with d = 1. Block A has the scores 5 and 5 and the values 10 and 20. Block B has the score 7 and the value 40:
+#
+# ```
+#                      maximum    sum                            output, not yet divided
+# start                -inf       0                              0
+# after block A        5          1 + 1 = 2                      1·10 + 1·20 = 30
+# after block B        7          2·exp(5 - 7) + 1 = 1.2707      30·exp(5 - 7) + 1·40 = 44.060
+# end                                                            44.060 / 1.2707 = 34.675
+# ```
+#
+# That is the softmax over all three: (10·e⁵ + 20·e⁵ + 40·e⁷) / (e⁵ + e⁵ + e⁷) = 34.675. And the blocks of four ranks, on the ring:
+#
+# ```
+#                    rank 0     rank 1     rank 2     rank 3
+# computes with      block 0    block 1    block 2    block 3       then all send to the right
+# computes with      block 3    block 0    block 1    block 2       then all send to the right
+# computes with      block 2    block 3    block 0    block 1       then all send to the right
+# computes with      block 1    block 2    block 3    block 0       end: nothing is sent
+# ```
+
+# %%
+lk.predict("ring_attention")
+
+
+# %% nbgrader={"grade": false, "grade_id": "ring_attention", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def ring_attention(q, k, v, lengths):
+    """softmax(q Kᵀ / √d) V over the keys and values of all ranks, without a mask.
+    q, k, v [heads, lengths[rank], d]: this rank's block of the sequence. lengths: of all ranks'
+    blocks; they differ. Returns [heads, lengths[rank], d]. Keys and values go to the right
+    neighbour, p - 1 times, in one message or two; no rank ever has more than two blocks of them."""
+    ### BEGIN SOLUTION
+    rank, p, right, left = neighbours()
+    top = q.new_full((*q.shape[:2], 1), -math.inf)
+    total, output = torch.zeros_like(top), torch.zeros_like(q)
+    block = torch.stack([k, v])
+    for step in range(p):
+        scores = q @ block[0].mT / math.sqrt(q.shape[-1])
+        higher = torch.maximum(top, scores.amax(-1, keepdim=True))
+        shares, faded = torch.exp(scores - higher), torch.exp(top - higher)
+        total = total * faded + shares.sum(-1, keepdim=True)
+        output = output * faded + shares @ block[1]
+        top = higher
+        if step < p - 1:
+            incoming = block.new_empty((2, len(q), lengths[(rank - step - 1) % p], q.shape[-1]))
+            exchange(block, right, incoming, left)
+            block = incoming
+    return output / total
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "ring_attention_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+for lengths in ([3, 3], [2, 2, 2, 2]):
+    whole = attention_case(2, lengths, 4, 709, 1)
+    run = lk.checks.run_ranks(ring_attention, len(lengths), *(in_blocks(one, lengths) for one in whole), lengths)
+    check_attention(run, whole, lengths, "ordinary scores")
+    check_attention_messages(run, whole, lengths)
+print("Blocks of equal length: softmax over the keys of all ranks; each block is sent p - 1 times, to the right.")
+
+# %% nbgrader={"grade": true, "grade_id": "ring_attention_test_lengths", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+cases = [(2, [3, 3], 4), (2, [4, 2, 3], 4), (1, [5], 3)]  # the scores are large: exp overflows without the maximum
+q, k, v = attention_case(2, [2, 3], 4, 712, 60)
+whole = q.abs(), -k.abs(), v  # all scores are far below 0: exp of each is 0 without the maximum
+run = lk.checks.run_ranks(ring_attention, 2, *(in_blocks(one, [2, 3]) for one in whole), [2, 3])
+check_attention(run, whole, [2, 3], "scores far below 0")
+### BEGIN HIDDEN TESTS
+cases += [(3, [1, 6, 2, 5], 8), (1, [3, 3, 3, 3, 1], 2)]
+### END HIDDEN TESTS
+for heads, lengths, d in cases:
+    whole = attention_case(heads, lengths, d, 710, 30)
+    run = lk.checks.run_ranks(ring_attention, len(lengths), *(in_blocks(one, lengths) for one in whole), lengths)
+    check_attention(run, whole, lengths, "large scores")
+    check_attention_messages(run, whole, lengths)
+print("Large scores, and blocks of unequal length.")
+
+# %% nbgrader={"grade": true, "grade_id": "ring_attention_test_memory", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["claim"]
+# at most: q, k, v; two blocks of keys and values; the output and what it becomes; four matrices of one block's scores
+lengths, heads, d = [24, 16, 32, 20, 28], 2, 16
+generator = torch.Generator().manual_seed(711)
+q, k, v = (torch.randn(heads, sum(lengths), d, generator=generator) * scale for scale in (30, 30, 1))
+blocked = [in_blocks(one, lengths) for one in (q, k, v)]
+run = lk.checks.run_ranks(ring_attention, 5, *blocked, lengths, memory=True, timeout_seconds=60)
+lk.checks.expect_close(
+    torch.cat(run.values, 1),
+    F.scaled_dot_product_attention(q, k, v),
+    rtol=1e-4,
+    atol=1e-5,
+    name="output of all 5 ranks",
+)
+for rank, memory in enumerate(run.memory):
+    most = 4 * heads * (6 * lengths[rank] * d + 4 * max(lengths) * d + 4 * lengths[rank] * max(lengths))
+    require(
+        memory.peak_bytes <= most,
+        f"rank {rank} holds {memory.peak_bytes:,} bytes at its peak, at most {most:,} are needed: which blocks, or whose scores, does it keep?",
+    )
+print("No rank ever has more than two blocks of keys and values.")
+
+# %% [markdown]
+# ## Part 8 · A plan for 64 GPUs
+#
+# How much is there to cut? Parameters, FLOPs and activations follow from a model's shape, roughly by two rules of thumb, and exactly by counting.
+
+# %% jupyter={"source_hidden": true}
+lk.widgets.transformer_sizer("llama-3-70b", batch=1, sequence=8192)
+
+# %% [markdown]
+# Real jobs combine the cuts: tp ranks share each layer, pp stages share the layers, and dp such pipelines share the batch, so dp · tp · pp is the number of GPUs. Arithmetic says which
+# layout fits and which is fastest.
+#
+# The letters are those of the picture above: P parameters in N layers of width d; a batch of B sequences of L tokens. Micro-batches have one sequence, so each pipeline has m = B/dp of them.
+# The job uses ZeRO-1, *recomputation* (a layer keeps only its input, and its backward pass computes the rest again) and *sequence
+# parallelism* (what tensor parallelism leaves whole is cut along the sequence, too). The values are those of an example: P = 10·10⁹, N = 40, d = 5,000,
+# L = 2,000, B = 16 on 16 GPUs, with dp = 4, tp = 2, pp = 2, so m = 4; a GPU reaches 400 TFLOP/s, NVLink and network carry 400 and 40 GB/s.
+#
+# **Bytes on the fullest GPU, stage 0**
+#
+# 1. Parameters of a GPU: P/(tp·pp) = 2.5·10⁹.
+# 2. Bytes of each: 4 for weight and gradient, and the optimizer's 12, which dp ranks share (task 9): 4 + 12/dp = 7. With line 1: 17.5 GB.
+# 3. The input of one layer for one micro-batch: L·d numbers of 2 bytes, divided by tp: 10 MB.
+# 4. Such inputs kept: N/pp layers for min(m, pp) live micro-batches (task 8): 40. With line 3: 0.4 GB.
+# 5. The one layer that is recomputed: 34 bytes for each of L·d numbers (Korthikanti et al., 2023), divided by tp: 0.17 GB. The sum is 18.07 GB.
+#
+# **Seconds of a step**
+#
+# 6. Arithmetic: 6 FLOPs per parameter and token, and 2 more for the repeated forward pass; B·L tokens, shared by all GPUs: 0.4 s.
+# 7. All-reduces of a GPU: 2 in the forward pass of a layer (task 7: the MLP, and attention), 2 in the repeated one, 2 in the backward pass; N/pp layers, m micro-batches: 480.
+# 8. Each has L·d numbers of 2 bytes, and a ring sends 2(tp − 1)/tp times that (task 4), over NVLink: 50 µs. With line 7: 0.024 s.
+# 9. The bubble stretches lines 6 and 8 by (m + pp − 1)/m (task 8): 5/4 · 0.424 s = 0.53 s.
+# 10. Gradients are reduce-scattered and weights all-gathered among dp ranks, once per step (task 9). Each sends (dp − 1)/dp of P/(tp·pp) numbers of 2 bytes, over the network: 0.1875 s. The sum is 0.7175 s.
+#
+# ### Task 12 · Plan
+# *8 points · 21 minutes · ●●●○*
+#
+# Turn the lines into two functions. Then search all layouts. A `job` has P, N, d, L and B as `parameters`, `layers`, `width`, `sequence` and `batch`; `gpus`, and how many
+# of them are in a `node`; bytes of `memory` in each GPU that tensors may fill; `flops_per_second` as reached in practice; and the bytes/s of `nvlink` and `network`.
+
+# %%
+lk.predict("plan")
+
+
+# %% nbgrader={"grade": false, "grade_id": "plan", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def gpu_bytes(job, dp, tp, pp):
+    """Bytes on the fullest GPU, by lines 1 to 5 above. dp divides job.batch."""
+    ### BEGIN SOLUTION
+    m = job.batch // dp
+    state = job.parameters / (tp * pp) * (4 + 12 / dp)
+    return state + job.sequence * job.width / tp * (2 * job.layers / pp * min(m, pp) + 34)
+    ### END SOLUTION
+
+
+def step_seconds(job, dp, tp, pp):
+    """Seconds of a step, by lines 6 to 10 above."""
+    ### BEGIN SOLUTION
+    m = job.batch // dp
+    compute = 8 * job.parameters * job.batch * job.sequence / (job.gpus * job.flops_per_second)
+    reduces = 6 * job.layers * m / pp * 2 * (tp - 1) / tp * 2 * job.sequence * job.width / job.nvlink
+    gradients = 2 * (dp - 1) / dp * 2 * job.parameters / (tp * pp) / job.network
+    return (m + pp - 1) / m * (compute + reduces) + gradients
+    ### END SOLUTION
+
+
+def best_layout(job):
+    """The (dp, tp, pp) with the shortest step that fits into job.memory, or None if none fits.
+    dp · tp · pp = gpus; tp divides node (tensor parallelism stays inside one), pp divides layers,
+    dp divides batch."""
+    ### BEGIN SOLUTION
+    fitting = [
+        (dp, tp, pp)
+        for tp in range(1, job.node + 1)
+        for pp in range(1, job.layers + 1)
+        for dp in [job.gpus // (tp * pp)]
+        if dp * tp * pp == job.gpus and job.node % tp == job.layers % pp == job.batch % dp == 0
+        if gpu_bytes(job, dp, tp, pp) <= job.memory
+    ]
+    return min(fitting, key=lambda layout: step_seconds(job, *layout), default=None)
+    ### END SOLUTION
 
 
 # %% nbgrader={"grade": true, "grade_id": "plan_test_bytes", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
@@ -2147,7 +2080,7 @@ for what, (job, lawful) in cases.items():
         require(not faster, f"{head}: by your own two functions {other} is faster and fits")
 print("The fastest layout that fits, for each job.")
 
-# %% nbgrader={"grade": true, "grade_id": "plan_test_none", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+# %% jupyter={"source_hidden": true} nbgrader={"grade": true, "grade_id": "plan_test_none", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
 chosen = best_layout(Job(405e9, 126, 16384, 8192, 64, 8))
 require(chosen is None, "405 billion parameters on 8 GPUs fit by no layout: return None")
 print("None if no layout fits.")
@@ -2213,9 +2146,8 @@ with lk.picture("The module itself, without its memory: the numbers that the pla
 # ```
 #
 # All the work on several ranks is done by your functions: `shard_mlp` and `mlp_forward` (task 7) inside each tensor group, `one_f_one_b` (task 8) down the pipeline, `average_gradients` (task 6)
-# and `ring_all_reduce` (task 4, for the loss) across each data group, and `tree_broadcast` (task 2) to give both replicas the same weights. They address ranks from 0 to p − 1.
-# `within(group)` makes a group of ranks the whole world for a while, so your functions work in it unchanged. The folded code adds the backward pass of the MLP, which is the mirror image
-# (one all-reduce of the gradient of x), and Adam.
+# and `ring_all_reduce` (task 4, for the loss) across each data group, and `tree_broadcast` (task 2) to give both replicas the same weights. In the folded code, `within(group)` makes a group
+# of ranks the whole world for a while, so your functions work in it unchanged.
 
 # %% jupyter={"source_hidden": true}
 from contextlib import contextmanager
@@ -2417,9 +2349,8 @@ with lk.picture(
     lk.show(figure, summary="The loss of eight ranks lies on the line of one rank in every step.")
 
 # %% [markdown]
-# The markers lie on the line. This is how large models are trained. The sizes are larger, and the communication is hidden behind computation, but the calls are the ones that you wrote. The table shows
-# what each cut sends for this small model: tensor parallelism calls most often, in every layer and micro-batch, and the pipeline sends only at the border of the stages. Data parallelism sends each gradient once
-# per step, whatever the batch.
+# The markers lie on the line. Large models are trained by the same calls, hidden behind computation. In the table, tensor parallelism calls most often, in every layer and micro-batch; the pipeline sends only
+# at the border of the stages; data parallelism sends each gradient once per step, whatever the batch.
 #
 # ## Real processes, real libraries
 #
@@ -2552,8 +2483,7 @@ with lk.picture("The libraries' results and yours differ by rounding alone."):
 # %% [markdown]
 # ## On your GPUs
 #
-# Not graded. With two GPUs or more, the next cell runs your ring and NCCL's all-reduce on them and shows the *bus bandwidth*: the bytes that each link carried, 2(p − 1)/p of
-# the tensor, over the time. Elsewhere it says why it does nothing.
+# Not graded. With two GPUs or more, the next cell shows the *bus bandwidth* of your ring and of NCCL's: the bytes that each link carried, 2(p − 1)/p of the tensor, over the time.
 
 
 # %% jupyter={"source_hidden": true}
@@ -2595,17 +2525,11 @@ else:
 lk.progress()
 
 # %% [markdown]
-# ## What to remember
+# ## What to remember, and what is next
 #
-# - A tree costs rounds, a ring costs bytes: latency decides for small tensors, bandwidth for large ones. If only ranks add, nothing needs less than the ring's 2(p − 1)/p.
-# - A deadlock is a circle of ranks that wait for each other. Start both calls, then wait for both.
-# - Average gradients, do not sum them. Send large buckets, and send them early. Add every bias once.
-# - Data parallelism sends gradients once per step, tensor parallelism activations four times per layer, a pipeline activations once per stage. A mixture of experts sends the rows of its tokens to other ranks and gets the results back, in every layer.
-# - The bubble is (p − 1)/(m + p − 1). More micro-batches, m, shrink it. 1F1B makes room for them, because a stage keeps the activations of at most p of them.
-# - Adam keeps 16 bytes per parameter. Shard what is not needed all the time.
+# - A tree costs rounds, a ring costs bytes. A deadlock is a circle of ranks that wait for each other: start both calls, then wait for both.
+# - Average gradients, in large buckets and early. Add every bias once. Adam keeps 16 bytes per parameter: shard what is not needed all the time.
 # - Count messages, bytes and memory before you rent GPUs.
 #
-# ## Next
-#
-# [Chapter 10, *Many GPUs: training*](../../course/chapters/10_training.md), has the derivations and the history, and [chapter 13](../../course/chapters/13_economics.md) the price of a plan.
+# The takeaways of [chapter 10](../../course/chapters/10_training.md) say what each cut sends, and [chapter 13](../../course/chapters/13_economics.md) gives the price of a plan.
 # In lab 08 a trained model serves requests: [chapter 11](../../course/chapters/11_serving.md).

@@ -286,6 +286,13 @@ def average_gradients(gradients, bucket_bytes):
 #+        flat /= dist.get_world_size()
 #+        request.wait()
 
+# %% wrong={"grade_id": "average_gradients", "name": "divides_after_the_start", "misconception": "the sum has read its input once the call has returned", "keeps": 0}
+#-            under_way.append((bucket, flat, dist.all_reduce(flat, async_op=True)))
+#+            under_way.append((bucket, flat, dist.all_reduce(flat, async_op=True)))
+#+            flat /= dist.get_world_size()
+
+#-        flat /= dist.get_world_size()
+
 # %% wrong={"grade_id": "average_gradients", "name": "forgets_the_last_bucket", "misconception": "a bucket that is not full need not be sent", "keeps": 0}
 #-        if size >= bucket_bytes or place == 0:
 #+        if size >= bucket_bytes:

@@ -65,6 +65,17 @@ smoke = False  # True: smaller pictures, for a quick run through
 seed = 0
 
 # %% [markdown]
+# Try it: a row of scores arrives in two pieces. Each piece is summed relative to its own largest score, 2 and then 5. By which factor
+# must the first sum be corrected? Change it and run the cell again. Part 2 says why.
+
+# %%
+factor = 1.0  # change it
+first, second = np.array([1.0, 2.0]), np.array([5.0, 3.0])
+in_pieces = factor * np.exp(first - 2).sum() + np.exp(second - 5).sum()
+at_once = np.exp(np.array([*first, *second]) - 5).sum()
+print(f"in pieces {in_pieces:.3f}, at once {at_once:.3f}: " + ("found it" if abs(in_pieces - at_once) < 0.002 else "not yet"))
+
+# %% [markdown]
 # ## Part 1 · The chain
 #
 # One head of attention has a query for each of $M$ positions, and a key and a value for each of $N$; all are rows of $d$ numbers. Each output
