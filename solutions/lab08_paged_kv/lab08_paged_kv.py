@@ -13,35 +13,30 @@
 # %% [markdown]
 # # Lab 08 · Paged KV
 #
-# A language model keeps the keys and values of every token that it has read or written: the **key-value cache**. A server with many users
-# spends most of its memory on these caches. How the server allocates this memory decides how many users it can serve, and that decides what a
-# token costs. The method that all large servers use comes from operating systems: pages, a page table, reference counts and copy-on-write. In this
-# lab you build all of it, and at the end your own server writes with a real language model.
+# A language model keeps the keys and values of every token that it has read or written: the **key-value cache**. How a server allocates
+# this memory decides how many users it can serve, and that decides what a token costs. The method comes from operating systems: pages,
+# a page table, reference counts and copy-on-write. You build all of it, and at the end your own server writes with a real language model.
 #
 # **You will be able to**
 #
-# - say why generating text needs a cache, what the cache costs in bytes, and which roof limits prefill and decode;
-# - allocate memory in blocks without leaks, share blocks between sequences, and copy a block only when somebody writes to it;
-# - find the blocks of a prompt that another request has computed already;
+# - say what a cache costs in bytes, and which roof limits prefill and decode;
+# - allocate memory in blocks without leaks, share blocks between sequences, copy a block only when somebody writes to it, and find known ones;
 # - attend over scattered blocks without collecting them, in torch and in Triton, and prove which bytes the kernel reads;
-# - schedule requests that come and go, under a memory budget, so that every request ends and no token is lost;
+# - schedule requests under a memory budget, so that every request ends and no token is lost;
 # - measure a server as its users see it, and draw several tokens from one pass without changing their distribution.
 #
 # | time | difficulty | hardware | points |
 # |---|---|---|---|
 # | 275 minutes | ●●●○ | any Linux machine; a GPU only for the last, ungraded section | 100 in 12 tasks |
 #
-# The time includes reading. Take two sittings: Parts 1 to 4 up to Task 8 (140 minutes), then Task 9 to the end (135 minutes). A summary stands
-# between them, in this notebook.
-#
+# The time includes reading. Take two sittings, with a summary between them: up to Task 8 (140 minutes), then Task 9 to the end (135 minutes).
 # Needs lab 01 (bytes and FLOPs), and lab 05 (Triton) for Task 9. Reads along with
 # [chapter 11, *Serving an LLM*](../../course/chapters/11_serving.md); the model itself is in [chapter 2](../../course/chapters/02_transformers.md).
 #
-# Each task goes the same way: **predict** (your guess is not graded), **write**, **check**, then **look**. Marks come from right answers, counted
+# Each task goes the same way: **predict** (not graded), **write**, **check**, then **look**. Marks come from right answers, counted
 # bytes and rules that must hold at every step, never from a clock. Tasks use the results of earlier tasks, so keep their order.
 # `lk.hint("pool")` in a new cell gives a hint, and a stronger one each time you ask. Hints cost no marks.
-# `lk.progress()` shows how far you are. Long checks, helpers and the code of
-# pictures are folded: click the three dots in a cell to read it.
+# `lk.progress()` shows how far you are. Checks, helpers and the code of pictures are folded: click the three dots in a cell to read it.
 
 # %% jupyter={"source_hidden": true} tags=["install"]
 from importlib.util import find_spec
@@ -113,39 +108,6 @@ def layer_input(layer, tokens):
     return rotate(queries, *angles), rotate(keys, *angles), values
 
 
-# %%
-prompt = tokenizer.encode('def close(self):\n        """')
-print(tokenizer.decode([*prompt, *lm.generate(model, prompt, 24)]))
-
-# %% [markdown]
-# Each new token looks back at all tokens before it. The next cell counts what that costs if the model starts again for each token, and what
-# it costs if the model keeps the keys and values that it has computed.
-
-# %% jupyter={"source_hidden": true}
-again = lk.count_work(lambda: [model(torch.tensor([text[:n]])) for n in range(1, 65)])
-
-
-def with_cache():
-    cache = lm.KVCache(model.config, capacity=64)
-    return torch.cat([model(torch.tensor([[token]]), cache) for token in text[:64]], dim=1)
-
-
-once = lk.count_work(with_cache)
-difference = float((with_cache() - model(torch.tensor([text[:64]]))).abs().max())
-print(f"64 tokens, starting again each time: {again.flops / 1e9:.2f} GFLOP; with a cache: {once.flops / 1e9:.2f} GFLOP")
-print(f"largest difference of the logits: {difference:.1g}")
-
-# %% [markdown]
-# The logits are the same, and the work is a thirtieth. The ratio grows with the length. With a cache, attention compares a few *new* positions
-# with *all* positions. That is the first function to write.
-#
-# ### Task 1 · Attention over a past
-# *8 points · 17 minutes · ●●○○*
-#
-# One function serves three uses: a prompt (all positions are new), one decode step (one position is new), and a chunk of a prompt.
-# Heads are grouped: `H / K` neighbouring query heads share one key-value head, so query head `i` uses key-value head `i // (H / K)`.
-
-# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "lab08_checks", "locked": true, "schema_version": 3, "solution": false, "task": false}
 def is_close(got, expected, rtol=1e-4, atol=1e-5):
     """Return True if `expect_close` accepts `got`."""
     try:
@@ -207,6 +169,368 @@ def torch_attention(q, k, v, seen=None, scale=None):
     return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=seen, enable_gqa=True, scale=scale)
 
 
+def scattered(lengths, heads, kv_heads, width, block, seed, dtype=torch.float32, device="cpu"):
+    """A random decode batch: q, keys, values, tables, lengths.
+
+    Blocks lie in random order, and every slot that no token has is NaN.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    needed = [-(-length // block) for length in lengths]
+    order = torch.randperm(sum(needed) + 3, generator=generator).tolist()
+    keys, values = (torch.full((len(order), block, kv_heads, width), float("nan")) for _ in range(2))
+    tables = torch.full((len(lengths), max(needed)), -1)
+    for row, length in enumerate(lengths):
+        for j in range(needed[row]):
+            tables[row, j] = order.pop()
+            filled = min(block, length - j * block)
+            for cache in (keys, values):
+                cache[tables[row, j], :filled] = torch.randn(filled, kv_heads, width, generator=generator)
+    q = 2 * torch.randn(len(lengths), heads, width, generator=generator)
+    batch = [x.to(device, dtype) for x in (q, keys, values)]
+    return *batch, tables.to(device), torch.tensor(lengths, device=device)
+
+
+def gathered(caches, table, length, block):
+    """Keys and values [K, length, h] of one sequence of a scattered batch, in double precision."""
+    return [cache[table[: -(-length // block)]].flatten(0, 1)[:length].transpose(0, 1).double() for cache in caches]
+
+
+def online(query, k, v, block, rescale_sum=True, rescale_values=True, divide=True):
+    """Attention of query [H, 1, h] over k and v [K, n, h], block by block, with a step left out."""
+    k, v = (x.repeat_interleave(len(query) // len(x), 0) for x in (k, v))
+    scores, largest, total, mixed = (query @ k.transpose(1, 2))[:, 0] / query.shape[2] ** 0.5, torch.tensor(float("-inf")), 0.0, 0.0
+    for start in range(0, k.shape[1], block):
+        score = scores[:, start : start + block]
+        now = torch.maximum(largest, score.amax(1))
+        shrink, weight, largest = (largest - now).exp(), (score - now[:, None]).exp(), now
+        total = total * (shrink if rescale_sum else 1.0) + weight.sum(1)
+        mixed = mixed * (shrink[:, None] if rescale_values else 1.0) + (weight[:, None] @ v[:, start : start + block])[:, 0]
+    return mixed / total[:, None] if divide else mixed
+
+
+def decode_rows(q, keys, values, tables, lengths):
+    """What decode attention must give, [B, H, h] in double precision, and a function that returns what known slips give."""
+    block, groups, q = keys.shape[1], q.shape[1] // keys.shape[2], q.double()  # a copy: the function under test may change q
+    rows = [(q[row, :, None], length, table) for row, (length, table) in enumerate(zip(lengths.tolist(), tables))]
+    right = torch.stack([torch_attention(query, *gathered((keys, values), table, length, block))[:, 0] for query, length, table in rows])
+
+    def known_slips():
+        slips, scale = collections.defaultdict(list), "must be rescaled by exp(old maximum - new maximum) when a block brings a larger score"
+        for query, length, table in rows:
+            k, v = gathered((keys, values), table, length, block)
+            slips["scores must be scaled by 1 / sqrt(h)"].append(torch_attention(query, k, v, scale=1.0)[:, 0])
+            slips["scores are scaled by 1 / sqrt(h) twice"].append(torch_attention(query, k, v, scale=1.0 / q.shape[2])[:, 0])
+            turns = torch_attention(query, k.repeat(groups, 1, 1), v.repeat(groups, 1, 1))[:, 0]
+            slips["query head i must use key-value head i // (H / K); yours uses i % K"].append(turns)
+            padded = [torch.nn.functional.pad(x, (0, 0, 0, -length % block)) for x in (k, v)]
+            slips["empty slots count as scores of 0: give them a score of -inf before the softmax"].append(torch_attention(query, *padded)[:, 0])
+            full = max(1, length // block) * block
+            slips["the last block of a sequence is left out where it is not full"].append(torch_attention(query, k[:, :full], v[:, :full])[:, 0])
+            slips["the last token is left out"].append(torch_attention(query, k[:, : max(1, length - 1)], v[:, : max(1, length - 1)])[:, 0])
+            slips[f"the weighted sum of values {scale}"].append(online(query, k, v, block, rescale_values=False))
+            slips[f"the sum of weights {scale}"].append(online(query, k, v, block, rescale_sum=False))
+            slips[f"both sums, of weights and of values, {scale}"].append(online(query, k, v, block, False, False))
+            slips["at the end, divide the weighted sum of values by the sum of weights"].append(online(query, k, v, block, divide=False))
+        return {slip: torch.stack(wrong) for slip, wrong in slips.items()}
+
+    return right, known_slips
+
+
+def expect_attention(got, right, slips, lengths, block, name, rtol=1e-4, atol=1e-5):
+    """Check decode attention as `expect_right` does, and say so if only sequences of several blocks are wrong."""
+    __tracebackhide__ = True
+    fine = [is_close(row, want, rtol, atol) for row, want in zip(got, right)] if got.shape == right.shape else []
+    short = [length <= block for length in lengths]
+    if any(fine) and not all(fine) and fine == short and not any(is_close(got, wrong, rtol, atol) for wrong in slips().values()):
+        raise lk.checks.CheckError(
+            f"{name}: sequences of one block are right, and those of several blocks are wrong. When a block brings a larger score, "
+            "both the sum of weights and the weighted sum of values must be rescaled by exp(old maximum - new maximum)"
+        )
+    expect_right(got, right, slips, name, rtol, atol)
+
+
+def traced_decode(lengths, heads, kv_heads, width, block, seed, dtype=torch.float16, louder=1.0, below=False):
+    """Run the kernel under the tracer on a scattered batch, with queries that are `louder` times as large.
+
+    below: make all scores negative.
+    Returns its output, what it should be (float64), what known slips give, and the trace.
+    """
+    batch = scattered(lengths, heads, kv_heads, width, block, seed, dtype)
+    q, tables = batch[0].mul_(louder), batch[3]
+    if below:
+        q.abs_()
+        batch[1].abs_().neg_()
+    out = torch.full(q.shape, float("nan"))
+    trace = lk.triton_trace.trace(paged_decode)[(len(lengths), kv_heads)](
+        *batch, out, width**-0.5, tables.shape[1], H=heads, K=kv_heads, WIDTH=width, BLOCK=block
+    )
+    return out, *decode_rows(*batch), trace
+
+
+def expect_decode(out, right, slips, trace, lengths, kv_heads, width, block):
+    """Check a traced launch: how often it reads the tables, its findings, its loads where there is NaN, and its result."""
+    __tracebackhide__ = True
+    name, needed = f"lengths {lengths}, blocks of {block}", kv_heads * sum(-(-length // block) for length in lengths)
+    asked, numbers = trace.arrays["tables"].loaded_elements, sum(lengths) * kv_heads * width
+    errors = [finding.message for finding in trace.findings if finding.severity == "error"]
+    stray = any(" tables[" in message for message in errors) or (errors and needed < asked != 2 * needed)
+    times = trace.arrays["keys"].loaded_elements / numbers
+    if asked > 2 * needed and times >= 2:
+        raise lk.checks.CheckError(f"{name}: keys are loaded {times:g} times. A program has to load each key once, for all query heads that share it")
+    if asked > 2 * needed or stray:
+        raise lk.checks.CheckError(
+            f"{name}: the programs read entries of tables that they do not need. Sequence b has ceil(length / BLOCK) blocks, and "
+            "they begin at tables + b * most_blocks. Does the loop take a turn too many?"
+        )
+    if any(" keys[-" in message or " values[-" in message for message in errors):
+        raise lk.checks.CheckError(
+            f"{name}: a program uses -1, the padding of a table, as a block. The blocks of sequence b begin at tables + b * most_blocks, "
+            "and there are ceil(length / BLOCK) of them"
+        )
+    lk.checks.expect_no_findings(trace)
+    if times < 1:
+        raise lk.checks.CheckError(
+            f"{name}: {trace.arrays['keys'].loaded_elements} numbers of keys are loaded, and the sequences have {numbers}. "
+            "Does the loop leave out the last block where it is not full?"
+        )
+    if bool(out.isnan().any()):
+        for array in ("keys", "values"):  # names the line that loads without a mask
+            lk.checks.expect_traffic(trace, array, at_most_loaded_bytes=numbers * 2)
+        raise lk.checks.CheckError(
+            f"{name}: out has NaN. Either some of its numbers were never stored (it is filled with NaN before), "
+            "or slots without a token were read: the axes of keys and values are [all blocks, BLOCK, K, WIDTH], is each stride right? "
+            "Or a masked load gave something other than 0 (write other=0.0), or -inf - (-inf) was computed"
+        )
+    expect_attention(out, right, slips, lengths, block, name, rtol=1e-3, atol=1e-3)
+
+
+class OutOfBlocks(Exception):
+    """The pool has no free block left."""
+
+
+def pick(probabilities, uniform):
+    """The token that a uniform number from [0, 1) draws: token t for the t-th stretch of [0, 1), as long as its probability."""
+    return int(min(np.searchsorted(np.cumsum(probabilities), uniform, side="right"), np.flatnonzero(probabilities)[-1]))
+
+
+llama = lm.Config(  # Llama 3 8B
+    vocabulary=128_256, width=4096, layers=32, heads=32, kv_heads=8, head_width=128, hidden=14_336, context=8192, tied=False
+)
+
+
+def matrix_weights(config):
+    """Weights in all matrices that a token is multiplied by: attention, MLP and the output layer."""
+    attention = 2 * config.width * config.head_width * (config.heads + config.kv_heads)
+    return config.layers * (attention + 3 * config.width * config.hidden) + config.vocabulary * config.width
+
+
+class Film:
+    """Pictures of block tables, one per call of `take`; `show` draws them with `lk.widgets.block_table`."""
+
+    def __init__(self, blocks, block):
+        self.blocks, self.block, self.steps = blocks, block, []
+
+    def take(self, tables):
+        """Add a picture of tables: {name: BlockTable}."""
+        n = len(self.steps)
+        blocks = {name: tuple(int(b) for b in table.blocks) for name, table in tables.items()}
+        held = {name: int(table.length) for name, table in tables.items()}
+        self.steps.append(lk.serving.EngineStep(n, 0.0, 0.0, block_tables=blocks, held_tokens=held))  # no clock runs here
+
+    def show(self):
+        display(lk.widgets.block_table(lk.serving.Recording((), tuple(self.steps), {}, {}, {}, self.block, self.blocks)))
+
+
+class Entry(NamedTuple):
+    """One sequence's part in a pass."""
+
+    name: str
+    tokens: list  # that go through the model now: the newest one, or all of them after a start or a preemption
+    past: int  # tokens that its blocks hold already
+    blocks: list  # its block table in this pass, with room for past + len(tokens)
+
+
+@dataclass
+class Job:
+    """The scheduler's record of a request."""
+
+    name: str
+    prompt: list
+    new_tokens: int  # how many are wanted
+    table: object  # its BlockTable, empty while it waits
+    produced: list = field(default_factory=list)
+
+    @property
+    def tokens(self):
+        """The prompt and the tokens produced so far."""
+        return self.prompt + self.produced
+
+
+def next_token(context):
+    """A stub of a model: a number that depends on every token of the context and on their order."""
+    return int.from_bytes(hashlib.sha256(str(list(context)).encode()).digest()[:2], "little")
+
+
+def continued(prompt, new):
+    """The tokens that the stub writes after `prompt`."""
+    context = list(prompt)
+    for _ in range(new):
+        context.append(next_token(context))
+    return context[len(prompt) :]
+
+
+class Slots:
+    """Memory of blocks x block tokens, written and read through block tables; `run` is a pass of the stub over a plan."""
+
+    def __init__(self, blocks, block):
+        self.block, self.slots = block, np.full((blocks, block), -1)
+
+    def run(self, plan):
+        for _, tokens, past, blocks in plan:
+            for position, token in enumerate(tokens, start=past):
+                self.slots[blocks[position // self.block], position % self.block] = token
+        return {
+            name: next_token(int(self.slots[blocks[p // self.block], p % self.block]) for p in range(past + len(tokens)))
+            for name, tokens, past, blocks in plan
+        }
+
+
+class Log:
+    """What has happened in a run, and the error that shows the end of it."""
+
+    def __init__(self):
+        self.lines, self.step = [], 0
+
+    def broken(self, text):
+        """Return an error: what went wrong in this step, and the last lines."""
+        before = "\n".join(["", "what happened before:", *(f"  {line}" for line in self.lines[-8:])]) if self.lines else ""
+        return lk.checks.CheckError(f"step {self.step}: {text}{before}")
+
+    def call(self, what, method, *arguments):
+        """Call a method of the scheduler; if it raises, raise an error that shows the last lines."""
+        __tracebackhide__ = True
+        try:
+            return method(*arguments)
+        except NotImplementedError:
+            raise
+        except Exception as error:
+            own = [frame for frame in traceback.extract_tb(error.__traceback__) if "ipykernel" in frame.filename and frame.line]
+            where = f"\n  at  {own[-1].line}" if own else ""
+            raise self.broken(f"{what} raised {type(error).__name__}: {error}{where}") from error
+
+    def planned(self, plan, out, free, waiting):
+        parts = [f"{name} computes {len(tokens)} after {past} in {blocks}" for name, tokens, past, blocks in plan]
+        gone = f"; preempted: {', '.join(out)}" * bool(out)
+        waits = f"; waiting: {', '.join(waiting)}" * bool(waiting)
+        self.lines.append(f"step {self.step}: {'; '.join(parts) or 'nobody runs'}{gone}{waits}; {free} free")
+
+
+def serve(scheduler, requests, blocks, block, run):
+    """Submit (name, arrival step, prompt, new tokens), sorted by arrival, and step until all are served.
+
+    run(plan) -> {name: next token}. Returns what each request was given, and the plan of every step. Raises an error at the
+    first broken rule.
+    """
+    __tracebackhide__ = True
+    tokens, left = {name: list(prompt) for name, _, prompt, _ in requests}, {name: new for name, _, _, new in requests}
+    order, coming, plans, before, log = [], collections.deque(requests), [], {}, Log()
+    while coming or any(left[name] for name in order):
+        log.step = step = len(plans)
+        while coming and coming[0][1] <= step:
+            name, _, prompt, new = coming.popleft()
+            log.call(f"submit of {name}, {len(prompt)} tokens and {new} new, the last of which never enters the cache,", scheduler.submit, name, list(prompt), new)
+            order.append(name)
+            log.lines.append(f"step {step}: {name} arrives with {len(prompt)} tokens and wants {new}")
+        # a snapshot: a plan with a job's own lists would change while the job goes on
+        plan = [Entry(name, list(new), past, [int(b) for b in table]) for name, new, past, table in log.call("step()", scheduler.step)]
+        plans.append(plan)
+        names, unfinished = [entry.name for entry in plan], [name for name in order if left[name]]
+        out, free = [name for name in before if left[name] and name not in names], scheduler.pool.free
+        problem = _broken_rule(plan, names, unfinished, out, free, tokens, before, blocks, block)
+        log.planned(plan, out, free, [name for name in unfinished if name not in names and name not in out])
+        if problem:
+            raise log.broken(problem)
+        said = run(plan) if plan else {}  # empty while nobody has come
+        before = {entry.name: len(tokens[entry.name]) for entry in plan}
+        for name in names:
+            tokens[name].append(said[name])
+            log.call(f"accept of a token for {name}", scheduler.accept, name, said[name])
+            left[name] -= 1
+            if not left[name]:
+                del before[name]
+                log.lines.append(f"step {step}: {name} has its last token and leaves")
+    if scheduler.pool.free != blocks:
+        raise log.broken(f"all requests are served, and {blocks - scheduler.pool.free} blocks were not given back")
+    return {name: tokens[name][len(prompt) :] for name, _, prompt, _ in requests}, plans
+
+
+def _broken_rule(plan, names, unfinished, out, free, tokens, before, blocks, block):
+    """The first rule that a plan breaks, as a sentence; "" if it keeps all."""
+    if names != unfinished[: len(names)]:
+        return f"{names} run, but in order of arrival these have to: {unfinished[: len(names)]}"
+    if unfinished and not names:
+        return f"nobody runs, and {unfinished[0]}, the oldest, waits"
+    given = [b for entry in plan for b in entry.blocks]
+    double = [b for b, count in collections.Counter(given).items() if count > 1]
+    if double:
+        return f"block {double[0]} is in the tables of {[e.name for e in plan if double[0] in e.blocks]}"
+    if not all(0 <= b < blocks for b in given):
+        return f"the plan has the blocks {sorted(set(given))}, and the pool has 0 to {blocks - 1}"
+    if free != blocks - len(given):
+        return f"{len(given)} of {blocks} blocks are in tables, and the pool says that {free} are free"
+    for name, new, past, table in plan:
+        sequence, cached = tokens[name], before.get(name, 0)
+        if past != cached:
+            return f"{name} has {cached} tokens in its blocks, and the plan says past = {past}"
+        if new != sequence[past:]:
+            return f"{name} has to compute {sequence[past:]} after {past} tokens, and the plan has {new}"
+        if len(table) != -(-len(sequence) // block):
+            return f"{len(sequence)} tokens of {name} are in {len(table)} blocks of {block}"
+    if out:
+        needed = sum(-(-len(tokens[name]) // block) for name in unfinished[: len(names) + 1])
+        if needed <= blocks:
+            return f"{out[0]} was preempted, and {needed} of {blocks} blocks would have been enough"
+        if [name for name in names if name not in before]:
+            return f"{[name for name in names if name not in before]} came in although {out} had to go in this step"
+    elif len(names) < len(unfinished):
+        waits = unfinished[len(names)]
+        needed = -(-len(tokens[waits]) // block)
+        if needed <= free:
+            return f"{waits} waits, and there is room for it: blocks needed {needed}, free {free}"
+    return ""
+
+
+# %%
+prompt = tokenizer.encode('def close(self):\n        """')
+print(tokenizer.decode([*prompt, *lm.generate(model, prompt, 24)]))
+
+# %% [markdown]
+# The next cell counts what that costs if the model starts again for each token, and if it keeps the keys and values that it has computed.
+
+# %% jupyter={"source_hidden": true}
+again = lk.count_work(lambda: [model(torch.tensor([text[:n]])) for n in range(1, 65)])
+
+
+def with_cache():
+    cache = lm.KVCache(model.config, capacity=64)
+    return torch.cat([model(torch.tensor([[token]]), cache) for token in text[:64]], dim=1)
+
+
+once = lk.count_work(with_cache)
+difference = float((with_cache() - model(torch.tensor([text[:64]]))).abs().max())
+print(f"64 tokens, starting again each time: {again.flops / 1e9:.2f} GFLOP; with a cache: {once.flops / 1e9:.2f} GFLOP")
+print(f"largest difference of the logits: {difference:.1g}")
+
+# %% [markdown]
+# The logits are the same, and the work is a thirtieth. With a cache, attention compares a few *new* positions with *all* positions.
+# That is the first function to write.
+#
+# ### Task 1 · Attention over a past
+# *8 points · 17 minutes · ●●○○*
+#
+# One function serves three uses: a prompt (all positions are new), one decode step (one position is new), and a chunk of a prompt.
+# Heads are grouped: `H / K` neighbouring query heads share one key-value head, so query head `i` uses key-value head `i // (H / K)`.
+
 # %%
 lk.predict("attend")
 
@@ -214,11 +538,9 @@ lk.predict("attend")
 # %% nbgrader={"grade": false, "grade_id": "attend", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def attend(queries, keys, values):
     """Causal grouped-query attention of the last `new` of `total` positions.
-
     queries [H, new, h]; keys and values [K, total, h], K divides H, new <= total. New position j is
     position total − new + j of the sequence and sees the positions up to and including itself. Scores are
     scaled by 1 / √h. Returns [H, new, h]; the arguments stay as they were.
-
     >>> v = torch.tensor([[[2.0], [4.0]]])  # equal scores: the mean of what is seen
     >>> attend(torch.zeros(1, 2, 1), torch.zeros(1, 2, 1), v).flatten()
     tensor([2., 3.])
@@ -262,7 +584,7 @@ got = attend(torch.zeros(1, 4, 1), torch.zeros(1, 104, 1), positions).flatten()
 lk.checks.expect_close(2 * got + 1, torch.arange(101.0, 105.0), name="positions seen by a chunk of 4 after 100 tokens")
 print("Right: the mask, the head groups and the scale, for prompts and chunks.")
 
-# %% nbgrader={"grade": true, "grade_id": "attend_test_shapes", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# %% jupyter={"source_hidden": true} nbgrader={"grade": true, "grade_id": "attend_test_shapes", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 q, k, v = (torch.randn(shape, generator=torch.Generator().manual_seed(2)) for shape in [(6, 1, 5), (2, 7, 5), (2, 7, 5)])
 expected = torch_attention(q, k, v)
 lk.checks.expect_close(attend(q, k, v), expected, rtol=1e-4, atol=1e-5, name="one decode step, 6 heads over 2, width 5")
@@ -308,18 +630,6 @@ print("Right: on the real model, 17 tokens, then 13, then one at a time give wha
 #   numbers, and adding the weighted value is `head_width` multiply-adds. That is 2 FLOPs per number for each of the two;
 # - bytes: the weights are read once; the cache of the past is read; the cache of the new tokens is written. Activations are small: leave them out.
 
-# %% nbgrader={"grade": false, "grade_id": "step_work_weights", "locked": true, "schema_version": 3, "solution": false, "task": false}
-llama = lm.Config(  # Llama 3 8B
-    vocabulary=128_256, width=4096, layers=32, heads=32, kv_heads=8, head_width=128, hidden=14_336, context=8192, tied=False
-)
-
-
-def matrix_weights(config):
-    """Weights in all matrices that a token is multiplied by: attention, MLP and the output layer."""
-    attention = 2 * config.width * config.head_width * (config.heads + config.kv_heads)
-    return config.layers * (attention + 3 * config.width * config.hidden) + config.vocabulary * config.width
-
-
 # %%
 lk.predict("step_work")
 
@@ -327,11 +637,9 @@ lk.predict("step_work")
 # %% nbgrader={"grade": false, "grade_id": "step_work", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def step_work(config, sequences, past, new, itemsize=2):
     """Return the cost of one pass: an lk.Work with flops, bytes_read and bytes_written.
-
     config: an lm.Config (layers, heads, kv_heads, head_width, ...); `matrix_weights(config)` counts its
     matrices. itemsize: bytes of a number, weights and cache alike. Within a pass the new tokens are causal:
     the first of them sees past + 1 positions.
-
     >>> tiny = lm.Config(vocabulary=10, width=4, layers=1, heads=2, kv_heads=1, head_width=2, hidden=8)
     >>> matrix_weights(tiny)
     184
@@ -398,7 +706,7 @@ for past, sequences in [(0, 1), (12, 1), (30, 3)]:
     )
 ### END HIDDEN TESTS
 
-# %% nbgrader={"grade": true, "grade_id": "step_work_test_llama", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# %% jupyter={"source_hidden": true} nbgrader={"grade": true, "grade_id": "step_work_test_llama", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 work = step_work(llama, sequences=16, past=2048, new=1)
 lk.checks.expect_work(work, flops=257_337_327_616, bytes_read=19_304_284_160, bytes_written=2_097_152, name="Llama 3 8B, 16 x one token after 2,048")
 print("Right: a decode step of Llama 3 8B.")
@@ -453,15 +761,14 @@ with lk.picture("Prefill stands under the flat roof. Decode climbs as the batch 
     lk.show(figure, summary="Roofline of an H100 with prefill in the compute-bound part and three decode batches in the memory-bound part.")
 
 # %% [markdown]
-# Read the last column. Prefill has the largest number, because 2,048 tokens share one reading of the weights, but these tokens are read and not
-# written. Among the decode batches, one of 256 writes many times more tokens per second than one of 1, for the same reason: all sequences share one
-# reading of the weights. So a server that fits more sequences into its memory writes more tokens per second. The next question is how much memory is wasted.
+# Read the last column. Prefill has the largest number, because 2,048 tokens share one reading of the weights. A decode batch of 256 writes many
+# times more tokens per second than one of 1 for the same reason. So a server that fits more sequences into its memory writes more tokens per
+# second. The next question is how much memory is wasted.
 #
 # ## Part 2 · Blocks
 #
-# A cache such as `lm.KVCache` is one piece of memory per sequence. It is as long as the sequence might ever get, because a tensor cannot grow
-# in place. An answer of 30 tokens then reserves as much as one of 500. Paging cuts memory into **blocks** of a few tokens each. A sequence
-# gets one block at a time, when its last block is full.
+# A cache such as `lm.KVCache` is one piece of memory, as long as the sequence might ever get: an answer of 30 tokens reserves as much as one of
+# 500. Paging cuts memory into **blocks** of a few tokens each. A sequence gets one block at a time, when its last block is full.
 
 # %% nbgrader={"grade": false, "grade_id": "waste_trace", "locked": true, "schema_version": 3, "solution": false, "task": false}
 BLOCK = 16  # tokens per block, as most engines have it
@@ -482,11 +789,7 @@ lk.predict("waste")
 
 # %% nbgrader={"grade": false, "grade_id": "waste", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def blocks_for(tokens, block):
-    """Return how many blocks of `block` tokens hold `tokens` tokens (whole numbers, tokens from 0 up).
-
-    >>> blocks_for(17, 16)
-    2
-    """
+    """Return how many blocks hold `tokens` tokens (a whole number from 0 up): blocks_for(17, 16) is 2."""
     ### BEGIN SOLUTION
     return (tokens + block - 1) // block
     ### END SOLUTION
@@ -494,12 +797,7 @@ def blocks_for(tokens, block):
 
 def waste(lengths, block):
     """The share, 0 to 1, of all slots reserved for sequences of these lengths that hold no token.
-
-    Without a reserved slot it is 0.
-
-    >>> waste([17, 15], 16)          # 3 blocks, 48 slots, 32 tokens
-    0.3333333333333333
-    """
+    Without a reserved slot it is 0. waste([17, 15], 16) is 1/3: 3 blocks, 48 slots, 32 tokens."""
     ### BEGIN SOLUTION
     reserved = sum(blocks_for(length, block) for length in lengths) * block
     return 1 - sum(lengths) / reserved if reserved else 0.0
@@ -520,7 +818,7 @@ for block in (1, 7, 16, 512):
         assert (got - 1) * block < n or got == 0, f"{got} blocks of {block} for {n} tokens: one fewer would do"
 ### END HIDDEN TESTS
 
-# %% nbgrader={"grade": true, "grade_id": "waste_test_large", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+# %% jupyter={"source_hidden": true} nbgrader={"grade": true, "grade_id": "waste_test_large", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
 lk.checks.expect_equal(blocks_for(10**17 + 1, 10), 10**16 + 1, name="blocks of 10 for 10^17 + 1 tokens: floats have only 53 bits")
 print("Right: exact for large whole numbers.")
 ### BEGIN HIDDEN TESTS
@@ -543,7 +841,7 @@ for many, block in [([5], 5), ([1, 2, 3], 4), ([512, 1], 512), (lengths, 16), (l
     lk.checks.expect_close(waste(many, block), (slots - sum(many)) / slots, rtol=1e-9, name=f"waste of {len(many)} lengths in blocks of {block}")
 ### END HIDDEN TESTS
 
-# %% nbgrader={"grade": true, "grade_id": "waste_test_nothing", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+# %% jupyter={"source_hidden": true} nbgrader={"grade": true, "grade_id": "waste_test_nothing", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
 lk.checks.expect_equal(float(waste([], 16)), 0.0, name="waste of an empty list: no slot is reserved")
 lk.checks.expect_equal(float(waste([0, 0], 16)), 0.0, name="waste of two empty sequences: no slot is reserved")
 lk.checks.expect_equal(float(waste([9, 4], 1)), 0.0, name="waste in blocks of one token")
@@ -566,23 +864,17 @@ with lk.picture(
     lk.show(figure, summary="Wasted share of memory against block size: below four per cent at 16, above half at 512.")
 
 # %% [markdown]
-# Why not blocks of one token, then? Each block is an entry in a table that the kernel has to look up, and memory is read fastest in long runs.
-# At sixteen tokens per block, both the waste and the lookups are small.
+# Why not blocks of one token, then? The kernel has to look up each block in a table, and memory is read fastest in long runs. At sixteen
+# tokens per block, both the waste and the lookups are small.
 #
 # ### Task 4 · The pool
 # *9 points · 17 minutes · ●●○○*
 #
 # The **pool** knows which blocks are free. Because blocks will be shared, it also counts how many tables hold each block: a **reference count**.
 # A block is free again when its count reaches zero. If a block is dropped once too often, the pool gives it to two sequences, and both
-# write fluent nonsense. No error appears anywhere. So the pool must refuse every call that makes no sense.
-#
-# Give out the block that has been free *longest*. A free block keeps its contents until somebody overwrites it, and Task 7 will use
-# that. (The methods have the names that the kit's own engine uses, so that engine can run on your pool at the end of the lab.)
-
-# %% nbgrader={"grade": false, "grade_id": "pool_error", "locked": true, "schema_version": 3, "solution": false, "task": false}
-class OutOfBlocks(Exception):
-    """The pool has no free block left."""
-
+# write fluent nonsense. No error appears anywhere. So the pool must refuse every call that makes no sense. The exception `OutOfBlocks` is
+# defined above. Give out the block that has been free *longest*: a free block keeps its contents until somebody overwrites it, and Task 7
+# will use that. (The kit's own engine uses the same names, so it can run on your pool at the end of the lab.)
 
 # %%
 lk.predict("pool")
@@ -592,7 +884,6 @@ lk.predict("pool")
 class BlockPool:
     """Blocks 0 … size − 1, and how often each is held. At first all are free, and they are given out in the
     order 0, 1, 2, …
-
     >>> pool = BlockPool(2)
     >>> a = pool.take(); pool.share(a); pool.drop(a)
     >>> pool.holders(a), pool.free, pool.size
@@ -614,10 +905,7 @@ class BlockPool:
         ### END SOLUTION
 
     def holders(self, block):
-        """Return how often `block` is held; 0 for a free one.
-
-        ValueError when the pool has no block of that number (−1, say).
-        """
+        """Return how often `block` is held, 0 for a free one. ValueError if there is no such block (−1, say)."""
         ### BEGIN SOLUTION
         if not 0 <= block < self.size:
             raise ValueError(f"there is no block {block} in a pool of {self.size}")
@@ -625,10 +913,7 @@ class BlockPool:
         ### END SOLUTION
 
     def take(self):
-        """The number of the block that has been free longest; it is held once from now on.
-
-        OutOfBlocks when none is free.
-        """
+        """The block that has been free longest, held once from now on. OutOfBlocks when none is free."""
         ### BEGIN SOLUTION
         if not self._idle:
             raise OutOfBlocks(f"all {self.size} blocks are held")
@@ -646,10 +931,7 @@ class BlockPool:
         ### END SOLUTION
 
     def drop(self, block):
-        """`block` is held once less, and free when nobody holds it any more.
-
-        ValueError when nobody did, or there is no such block.
-        """
+        """`block` is held once less, and free after the last time. ValueError as for `share`."""
         ### BEGIN SOLUTION
         if self.holders(block) == 0:
             raise ValueError(f"block {block} is free: nobody is left to drop it")
@@ -741,10 +1023,8 @@ for blocks in (1, 3, 8):
 # ### Task 5 · The block table
 # *9 points · 17 minutes · ●●○○*
 #
-# A sequence has positions 0, 1, 2, …; its blocks lie anywhere in memory. The **block table** translates: position $p$ is at offset $p \bmod B$
-# of the table's entry number $\lfloor p / B \rfloor$, with $B$ tokens per block. A page table of an operating system does the same for a program.
-#
-# An example: blocks of 4 tokens, `blocks = [12, 5, 3]`, `length = 10`.
+# The blocks of a sequence lie anywhere in memory. The **block table** translates: position $p = 0, 1, 2, …$ is at offset $p \bmod B$
+# of the table's entry number $\lfloor p / B \rfloor$, with $B$ tokens per block. An example: blocks of 4 tokens, `blocks = [12, 5, 3]`, `length = 10`.
 #
 # ```text
 # position     0   1   2   3  |  4   5   6   7  |  8   9   .   .
@@ -766,7 +1046,6 @@ lk.predict("table")
 class BlockTable:
     """The blocks of one sequence. Attributes: pool, block (tokens per block), blocks (a list of block
     numbers), length (tokens).
-
     >>> table = BlockTable(BlockPool(4), block=2)
     >>> [table.append() for _ in range(3)]
     [(0, 0), (0, 1), (1, 0)]
@@ -780,9 +1059,7 @@ class BlockTable:
 
     def slot(self, position):
         """(block, offset) of the token at `position`.
-
-        IndexError for a position without a token (−1, or `length` and beyond).
-        """
+        IndexError for a position without a token (−1, or `length` and beyond)."""
         ### BEGIN SOLUTION
         if not 0 <= position < self.length:
             raise IndexError(f"position {position} of a sequence of {self.length} tokens")
@@ -791,9 +1068,7 @@ class BlockTable:
 
     def append(self):
         """Make room for one more token and return its slot; a new block is taken only when the last is full.
-
-        When the pool has none, OutOfBlocks comes through and the table is what it was.
-        """
+        When the pool has none, OutOfBlocks comes through and the table is what it was."""
         ### BEGIN SOLUTION
         if self.length == len(self.blocks) * self.block:
             self.blocks += [self.pool.take()]
@@ -812,9 +1087,7 @@ class BlockTable:
 
 def gather(cache, blocks, length):
     """Collect a sequence from its blocks, as `attend` takes it: [all blocks, block, K, h] -> [K, length, h].
-
-    blocks: the table's list of block numbers; the last one may be filled in part.
-    """
+    blocks: the table's list of block numbers; the last one may be filled in part."""
     ### BEGIN SOLUTION
     return cache[blocks].flatten(0, 1)[:length].transpose(0, 1)
     ### END SOLUTION
@@ -927,24 +1200,6 @@ got = gather(cache, list(table.blocks), int(table.length))
 lk.checks.expect_close(got, keys, rtol=0, name="the keys of 37 tokens, there and back")
 ### END HIDDEN TESTS
 
-# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "table_film", "locked": true, "schema_version": 3, "solution": false, "task": false}
-class Film:
-    """Pictures of block tables, one per call of `take`; `show` draws them with `lk.widgets.block_table`."""
-
-    def __init__(self, blocks, block):
-        self.blocks, self.block, self.steps = blocks, block, []
-
-    def take(self, tables):
-        """Add a picture of tables: {name: BlockTable}."""
-        n = len(self.steps)
-        blocks = {name: tuple(int(b) for b in table.blocks) for name, table in tables.items()}
-        held = {name: int(table.length) for name, table in tables.items()}
-        self.steps.append(lk.serving.EngineStep(n, 0.0, 0.0, block_tables=blocks, held_tokens=held))  # no clock runs here
-
-    def show(self):
-        display(lk.widgets.block_table(lk.serving.Recording((), tuple(self.steps), {}, {}, {}, self.block, self.blocks)))
-
-
 # %% jupyter={"source_hidden": true}
 with lk.picture(
     "Three sequences grow in turns. Move through the steps: each table lists its blocks in order, and the pool has them wherever there was room."
@@ -962,9 +1217,9 @@ with lk.picture(
 # ## Part 3 · Sharing
 #
 # Three answers to one prompt have the same keys and values for the prompt. With a block table nothing has to be copied: a **fork** gets the same
-# list of blocks, and the count of each block goes up by one. Full blocks never change, so they stay shared. The last block, if it is not full,
-# is a problem: both sequences would write their next token into the same slot. So a sequence that is about to write into a block with
-# more than one holder first gets its own **copy** of that block. The `fork()` of a Unix process does the same, page by page.
+# list of blocks, and the count of each block goes up by one. Full blocks never change, so they stay shared. But both sequences would write
+# their next token into the same slot of a last block that is not full. So a sequence that is about to write into a block with more than one
+# holder first gets its own **copy** of that block.
 #
 # ### Task 6 · Fork, and copy on write
 # *9 points · 17 minutes · ●●●○*
@@ -985,9 +1240,7 @@ lk.predict("fork")
 # %% nbgrader={"grade": false, "grade_id": "fork", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def fork(table):
     """A second BlockTable for the same tokens, in the same blocks, each held once more.
-
-    Appending to one does not change the other.
-    """
+    Appending to one does not change the other."""
     ### BEGIN SOLUTION
     child = BlockTable(table.pool, table.block)
     child.blocks, child.length = list(table.blocks), table.length
@@ -999,11 +1252,9 @@ def fork(table):
 
 def append_own(table, caches):
     """As table.append(), but if the new token would go into a block with more than one holder, copy that block first.
-
     caches: tensors [all blocks, block, ...], keys and values of every layer; the block is copied in all of
     them, in place. The copy takes the shared block's place in this table, and the shared block is held once
-    less. When the pool has no block for the copy, OutOfBlocks comes through and nothing has changed.
-    """
+    less. When the pool has no block for the copy, OutOfBlocks comes through and nothing has changed."""
     ### BEGIN SOLUTION
     if table.length < len(table.blocks) * table.block and table.pool.holders(table.blocks[-1]) > 1:
         copy, shared = table.pool.take(), table.blocks[-1]
@@ -1148,13 +1399,11 @@ with lk.picture(
 # *8 points · 13 minutes · ●●○○*
 #
 # A thousand users share one system prompt. Nobody calls `fork`, and still their first blocks hold the same tokens. To find such blocks, give each
-# full block a **key** that depends on its tokens *and on all tokens before it*. The tokens of the block alone are not enough: from the second
-# layer on, keys and values depend on everything that came before. So sixteen tokens that follow two different beginnings have different keys and values,
-# and need two blocks. A chain gives such keys: the key of a block is made from the key of the block before it and from its own tokens.
+# full block a **key** that depends on its tokens *and on all tokens before it*, because from the second layer on, keys and values depend on
+# everything that came before. A chain gives such keys: the key of a block is made from the key of the block before it and from its own tokens.
 #
 # Equal keys must mean equal tokens, or a request reads the cache of another text. The tuple of all tokens so far is an exact key, but a long one. A
-# hash is short: with SHA-256 no two texts with equal keys are known. Python's `hash` of a tuple passes the checks, too, but users of a server could
-# construct two prompts for which it is equal. A weighted sum is no key: with the weights 1 and 7, `[7, 0]` and `[0, 1]` have the same.
+# hash is short ([chapter 11, shared beginnings](../../course/chapters/11_serving.md)). A weighted sum is no key: with the weights 1 and 7, `[7, 0]` and `[0, 1]` have the same.
 #
 # There are two rules. Only full blocks have keys, because other blocks still change. And the last token of a prompt is always computed, even if
 # everything is known, because the model has to return its logits.
@@ -1166,9 +1415,7 @@ lk.predict("prefix")
 # %% nbgrader={"grade": false, "grade_id": "prefix", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def block_keys(tokens, block):
     """A key for each full block of `tokens`: a list of numbers, strings, bytes or tuples, fit for a dict.
-
     Two keys are equal exactly if the blocks and everything before them hold the same tokens.
-
     >>> one, two = block_keys([1, 2, 3, 4, 5], 2), block_keys([9, 2, 3, 4], 2)
     >>> len(one), len(two), one[1] == two[1], one == block_keys([1, 2, 3, 4], 2)
     (2, 2, False, True)
@@ -1184,9 +1431,7 @@ def block_keys(tokens, block):
 
 def reusable(tokens, block, known):
     """The blocks that a prompt need not compute: its first ones, up to the first whose key is not known.
-
-    known: dict from keys to block numbers, which are returned as a list. At least the prompt's last token is left to compute.
-    """
+    known: dict from keys to block numbers, which are returned as a list. At least the prompt's last token is left to compute."""
     ### BEGIN SOLUTION
     found = []
     for key in block_keys(tokens[:-1], block):
@@ -1281,13 +1526,12 @@ with lk.picture(
 # ## Part 4 · Attention over blocks
 #
 # With `gather` before every attention, each new token would copy the whole cache. Attention has to read the blocks where
-# they are. A softmax seems to need all scores at once, but three running numbers per query are enough: the largest score so far $m$, the
+# they are. A softmax seems to need all scores at once, but three running numbers per query are enough (**online softmax**): the largest score so far $m$, the
 # sum of weights $\ell$, and the weighted sum of values $a$. When a block brings scores $s$ and values $v$,
 #
 # $$m' = \max(m, \max s), \qquad \ell' = e^{m - m'} \ell + \textstyle\sum e^{s - m'}, \qquad a' = e^{m - m'} a + \textstyle\sum e^{s - m'} v,$$
 #
-# and at the end the answer is $a / \ell$. The factor $e^{m - m'}$ scales what was summed under the old maximum to the new one. This
-# **online softmax** is also the core of FlashAttention.
+# and at the end the answer is $a / \ell$. The factor $e^{m - m'}$ scales what was summed under the old maximum to the new one.
 #
 # ### Task 8 · Paged attention
 # *10 points · 34 minutes · ●●●○*
@@ -1305,11 +1549,9 @@ lk.predict("paged")
 # %% nbgrader={"grade": false, "grade_id": "paged", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def paged_attention(q, keys, values, tables, lengths):
     """Attention of one query per sequence over its blocks, one block after another.
-
     q [B, H, h]; keys, values [all blocks, block, K, h]; tables: int64 [B, most blocks], rows padded with
     −1; lengths: int64 [B], each from 1 up. Query head i looks at key-value head i // (H / K).
-    Returns [B, H, h].
-    """
+    Returns [B, H, h]."""
     ### BEGIN SOLUTION
     sequences, heads, width = q.shape
     block, kv_heads = keys.shape[1:3]
@@ -1331,88 +1573,6 @@ def paged_attention(q, keys, values, tables, lengths):
     ### END SOLUTION
 
 
-# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "paged_batch", "locked": true, "schema_version": 3, "solution": false, "task": false}
-def scattered(lengths, heads, kv_heads, width, block, seed, dtype=torch.float32, device="cpu"):
-    """A random decode batch: q, keys, values, tables, lengths.
-
-    Blocks lie in random order, and every slot that no token has is NaN.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    needed = [-(-length // block) for length in lengths]
-    order = torch.randperm(sum(needed) + 3, generator=generator).tolist()
-    keys, values = (torch.full((len(order), block, kv_heads, width), float("nan")) for _ in range(2))
-    tables = torch.full((len(lengths), max(needed)), -1)
-    for row, length in enumerate(lengths):
-        for j in range(needed[row]):
-            tables[row, j] = order.pop()
-            filled = min(block, length - j * block)
-            for cache in (keys, values):
-                cache[tables[row, j], :filled] = torch.randn(filled, kv_heads, width, generator=generator)
-    q = 2 * torch.randn(len(lengths), heads, width, generator=generator)
-    batch = [x.to(device, dtype) for x in (q, keys, values)]
-    return *batch, tables.to(device), torch.tensor(lengths, device=device)
-
-
-# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "paged_slips", "locked": true, "schema_version": 3, "solution": false, "task": false}
-def gathered(caches, table, length, block):
-    """Keys and values [K, length, h] of one sequence of a scattered batch, in double precision."""
-    return [cache[table[: -(-length // block)]].flatten(0, 1)[:length].transpose(0, 1).double() for cache in caches]
-
-
-def online(query, k, v, block, rescale_sum=True, rescale_values=True, divide=True):
-    """Attention of query [H, 1, h] over k and v [K, n, h], block by block, with a step left out."""
-    k, v = (x.repeat_interleave(len(query) // len(x), 0) for x in (k, v))
-    scores, largest, total, mixed = (query @ k.transpose(1, 2))[:, 0] / query.shape[2] ** 0.5, torch.tensor(float("-inf")), 0.0, 0.0
-    for start in range(0, k.shape[1], block):
-        score = scores[:, start : start + block]
-        now = torch.maximum(largest, score.amax(1))
-        shrink, weight, largest = (largest - now).exp(), (score - now[:, None]).exp(), now
-        total = total * (shrink if rescale_sum else 1.0) + weight.sum(1)
-        mixed = mixed * (shrink[:, None] if rescale_values else 1.0) + (weight[:, None] @ v[:, start : start + block])[:, 0]
-    return mixed / total[:, None] if divide else mixed
-
-
-def decode_rows(q, keys, values, tables, lengths):
-    """What decode attention must give, [B, H, h] in double precision, and a function that returns what known slips give."""
-    block, groups, q = keys.shape[1], q.shape[1] // keys.shape[2], q.double()  # a copy: the function under test may change q
-    rows = [(q[row, :, None], length, table) for row, (length, table) in enumerate(zip(lengths.tolist(), tables))]
-    right = torch.stack([torch_attention(query, *gathered((keys, values), table, length, block))[:, 0] for query, length, table in rows])
-
-    def known_slips():
-        slips, scale = collections.defaultdict(list), "must be rescaled by exp(old maximum - new maximum) when a block brings a larger score"
-        for query, length, table in rows:
-            k, v = gathered((keys, values), table, length, block)
-            slips["scores must be scaled by 1 / sqrt(h)"].append(torch_attention(query, k, v, scale=1.0)[:, 0])
-            slips["scores are scaled by 1 / sqrt(h) twice"].append(torch_attention(query, k, v, scale=1.0 / q.shape[2])[:, 0])
-            turns = torch_attention(query, k.repeat(groups, 1, 1), v.repeat(groups, 1, 1))[:, 0]
-            slips["query head i must use key-value head i // (H / K); yours uses i % K"].append(turns)
-            padded = [torch.nn.functional.pad(x, (0, 0, 0, -length % block)) for x in (k, v)]
-            slips["empty slots count as scores of 0: give them a score of -inf before the softmax"].append(torch_attention(query, *padded)[:, 0])
-            full = max(1, length // block) * block
-            slips["the last block of a sequence is left out where it is not full"].append(torch_attention(query, k[:, :full], v[:, :full])[:, 0])
-            slips["the last token is left out"].append(torch_attention(query, k[:, : max(1, length - 1)], v[:, : max(1, length - 1)])[:, 0])
-            slips[f"the weighted sum of values {scale}"].append(online(query, k, v, block, rescale_values=False))
-            slips[f"the sum of weights {scale}"].append(online(query, k, v, block, rescale_sum=False))
-            slips[f"both sums, of weights and of values, {scale}"].append(online(query, k, v, block, False, False))
-            slips["at the end, divide the weighted sum of values by the sum of weights"].append(online(query, k, v, block, divide=False))
-        return {slip: torch.stack(wrong) for slip, wrong in slips.items()}
-
-    return right, known_slips
-
-
-def expect_attention(got, right, slips, lengths, block, name, rtol=1e-4, atol=1e-5):
-    """Check decode attention as `expect_right` does, and say so if only sequences of several blocks are wrong."""
-    __tracebackhide__ = True
-    fine = [is_close(row, want, rtol, atol) for row, want in zip(got, right)] if got.shape == right.shape else []
-    short = [length <= block for length in lengths]
-    if any(fine) and not all(fine) and fine == short and not any(is_close(got, wrong, rtol, atol) for wrong in slips().values()):
-        raise lk.checks.CheckError(
-            f"{name}: sequences of one block are right, and those of several blocks are wrong. When a block brings a larger score, "
-            "both the sum of weights and the weighted sum of values must be rescaled by exp(old maximum - new maximum)"
-        )
-    expect_right(got, right, slips, name, rtol, atol)
-
-
 # %% nbgrader={"grade": true, "grade_id": "paged_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 batch = scattered([5, 1, 8], heads=4, kv_heads=2, width=8, block=4, seed=0)
 right, slips = decode_rows(*batch)
@@ -1427,7 +1587,7 @@ if bool(got.isnan().any()):
 expect_attention(got, right, slips, [5, 1, 8], 4, "sequences of 5, 1 and 8 tokens, in blocks of 4")
 print("Right: a ragged last block, a single token and full blocks in one batch.")
 
-# %% nbgrader={"grade": true, "grade_id": "paged_test_shapes", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# %% jupyter={"source_hidden": true} nbgrader={"grade": true, "grade_id": "paged_test_shapes", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 batch = scattered([4, 7, 2], heads=6, kv_heads=2, width=5, block=3, seed=4)
 expect_attention(paged_attention(*(x.clone() for x in batch)), *decode_rows(*batch), [4, 7, 2], 3, "6 heads over 2, width 5, blocks of 3")
 print("Right: three heads in a group, and sizes that are no powers of two.")
@@ -1480,27 +1640,20 @@ print("Right: 12,000 tokens with less than 10 MB of new memory.")
 # %% [markdown]
 # ## Half-time
 #
-# This is a good place for a break. You have written, and the second half uses:
+# This is a good place for a break. To go on later, put the cursor here and choose *Run → Run All Above Selected Cell*. The second half uses:
 #
-# | from | what it does |
-# |---|---|
-# | `attend`, `step_work` | causal attention of new positions over a past; FLOPs and bytes of a pass |
-# | `blocks_for`, `BlockPool` | whole blocks for a number of tokens; which blocks are free, and how many tables hold each |
-# | `BlockTable`, `gather` | position to (block, offset); a sequence's blocks collected into one tensor |
-# | `fork`, `append_own` | a second table on the same blocks; a copy of a shared block before the first write |
-# | `block_keys`, `reusable` | keys of full blocks; the blocks of a prompt that are known already |
-# | `paged_attention` | decode attention over scattered blocks, with a running maximum $m$, sum $\ell$ and weighted sum $a$ |
+# - `attend` (causal attention of new positions over a past) and `step_work` (FLOPs and bytes of a pass);
+# - `blocks_for`, `BlockPool` (free blocks, and how many tables hold each), `BlockTable` (position to block and offset) and `gather`;
+# - `fork`, `append_own` (a copy of a shared block before the first write), `block_keys` and `reusable` (known blocks of a prompt);
+# - `paged_attention` (decode over scattered blocks, with a running maximum $m$, sum $\ell$ and weighted sum $a$).
 #
 # Still to come: the same attention as a Triton kernel, the scheduler, latency, speculation, and the server that joins all of it.
-# To go on later: open this notebook, put the cursor here, choose *Run → Run All Above Selected Cell*, and continue.
-# Your predictions and answers are kept in the notebook.
 #
 # ### Task 9 · The kernel
 # *10 points · 42 minutes · ●●●●*
 #
 # Now the loop of Task 8 in Triton. One program takes one sequence and *one key-value head, with all query heads that share it*. Then every key
-# and value is loaded exactly once. A program per query head would load them `H / K` times.
-# Decode is memory bound, so its time is given by its bytes. Bytes are what is graded:
+# and value is loaded exactly once. Decode is memory bound, so bytes are what is graded:
 #
 # - from `keys` and `values`, load exactly the slots that hold a token, each once;
 # - from `tables`, load at most two numbers (one for the keys and one for the values) per program and block of its sequence, and no padding;
@@ -1521,11 +1674,9 @@ def paged_decode(
 ):
     """Launched on a grid of (B, K) programs: program (b, k) makes out[b, i] for the H / K query heads i of
     key-value head k.
-
     q, out [B, H, WIDTH]; keys, values [all blocks, BLOCK, K, WIDTH]; tables [B, most_blocks]; lengths [B];
     all contiguous, out in fp32. Scores are multiplied by `scale`. H / K, WIDTH and BLOCK are powers of two.
-    Accumulate in fp32. Load only slots that hold a token.
-    """
+    Accumulate in fp32. Load only slots that hold a token."""
     ### BEGIN SOLUTION
     row, shared = tl.program_id(0), tl.program_id(1)
     heads = shared * (H // K) + tl.arange(0, H // K)
@@ -1555,67 +1706,11 @@ def paged_decode(
     ### END SOLUTION
 
 
-# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "paged_kernel_launch", "locked": true, "schema_version": 3, "solution": false, "task": false}
-def traced_decode(lengths, heads, kv_heads, width, block, seed, dtype=torch.float16, louder=1.0, below=False):
-    """Run the kernel under the tracer on a scattered batch, with queries that are `louder` times as large.
-
-    below: make all scores negative.
-    Returns its output, what it should be (float64), what known slips give, and the trace.
-    """
-    batch = scattered(lengths, heads, kv_heads, width, block, seed, dtype)
-    q, tables = batch[0].mul_(louder), batch[3]
-    if below:
-        q.abs_()
-        batch[1].abs_().neg_()
-    out = torch.full(q.shape, float("nan"))
-    trace = lk.triton_trace.trace(paged_decode)[(len(lengths), kv_heads)](
-        *batch, out, width**-0.5, tables.shape[1], H=heads, K=kv_heads, WIDTH=width, BLOCK=block
-    )
-    return out, *decode_rows(*batch), trace
-
-
-def expect_decode(out, right, slips, trace, lengths, kv_heads, width, block):
-    """Check a traced launch: how often it reads the tables, its findings, its loads where there is NaN, and its result."""
-    __tracebackhide__ = True
-    name, needed = f"lengths {lengths}, blocks of {block}", kv_heads * sum(-(-length // block) for length in lengths)
-    asked, numbers = trace.arrays["tables"].loaded_elements, sum(lengths) * kv_heads * width
-    errors = [finding.message for finding in trace.findings if finding.severity == "error"]
-    stray = any(" tables[" in message for message in errors) or (errors and needed < asked != 2 * needed)
-    times = trace.arrays["keys"].loaded_elements / numbers
-    if asked > 2 * needed and times >= 2:
-        raise lk.checks.CheckError(f"{name}: keys are loaded {times:g} times. A program has to load each key once, for all query heads that share it")
-    if asked > 2 * needed or stray:
-        raise lk.checks.CheckError(
-            f"{name}: the programs read entries of tables that they do not need. Sequence b has ceil(length / BLOCK) blocks, and "
-            "they begin at tables + b * most_blocks. Does the loop take a turn too many?"
-        )
-    if any(" keys[-" in message or " values[-" in message for message in errors):
-        raise lk.checks.CheckError(
-            f"{name}: a program uses -1, the padding of a table, as a block. The blocks of sequence b begin at tables + b * most_blocks, "
-            "and there are ceil(length / BLOCK) of them"
-        )
-    lk.checks.expect_no_findings(trace)
-    if times < 1:
-        raise lk.checks.CheckError(
-            f"{name}: {trace.arrays['keys'].loaded_elements} numbers of keys are loaded, and the sequences have {numbers}. "
-            "Does the loop leave out the last block where it is not full?"
-        )
-    if bool(out.isnan().any()):
-        for array in ("keys", "values"):  # names the line that loads without a mask
-            lk.checks.expect_traffic(trace, array, at_most_loaded_bytes=numbers * 2)
-        raise lk.checks.CheckError(
-            f"{name}: out has NaN. Either some of its numbers were never stored (it is filled with NaN before), "
-            "or slots without a token were read: the axes of keys and values are [all blocks, BLOCK, K, WIDTH], is each stride right? "
-            "Or a masked load gave something other than 0 (write other=0.0), or -inf - (-inf) was computed"
-        )
-    expect_attention(out, right, slips, lengths, block, name, rtol=1e-3, atol=1e-3)
-
-
-# %% nbgrader={"grade": true, "grade_id": "paged_kernel_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# %% jupyter={"source_hidden": true} nbgrader={"grade": true, "grade_id": "paged_kernel_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 expect_decode(*traced_decode([5, 1, 8], heads=4, kv_heads=2, width=16, block=4, seed=0), [5, 1, 8], 2, 16, 4)
 print("Right: attention of three sequences, without an access out of bounds and without a race.")
 
-# %% nbgrader={"grade": true, "grade_id": "paged_kernel_test_shapes", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# %% jupyter={"source_hidden": true} nbgrader={"grade": true, "grade_id": "paged_kernel_test_shapes", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 expect_decode(*traced_decode([9, 2], heads=2, kv_heads=2, width=8, block=1, seed=5), [9, 2], 2, 8, 1)
 print("Right: blocks of one token, and a key-value head for each query head.")
 ### BEGIN HIDDEN TESTS
@@ -1675,9 +1770,7 @@ with lk.picture(
 # %% [markdown]
 # ## Part 5 · Who goes next
 #
-# If a batch starts together and ends together, the longest answer decides when it ends, and all other places stay empty meanwhile. **Continuous
-# batching** decides anew before every pass: finished requests leave, and waiting requests come in, as long as there are blocks.
-#
+# **Continuous batching** decides anew before every pass: finished requests leave, and waiting requests come in, as long as there are blocks.
 # Nobody knows how long an answer will be. So admit a request as soon as its prompt fits. When a running sequence needs a block and there is none,
 # **preempt** the *youngest*: it gives back all its blocks and waits at the front of the queue. It keeps its tokens. When it comes back, its prompt
 # and the tokens that it has produced go through the model in one prefill, and the next token is what it would have been.
@@ -1691,13 +1784,15 @@ with lk.picture(
 #    the slot, preempt the youngest running request, and repeat until there is one. The youngest can be the request that needs the block: then it is preempted
 #    itself and has no part in this pass.
 # 2. **Waiting requests**, in order of arrival: each comes in if the pool has blocks for *all* its tokens. The first that does not fit ends this part,
-#    because nobody may overtake. (In a step with a preemption nobody comes in: the preempted request is the first that waits, and it needs more
-#    blocks than are free now.)
+#    because nobody may overtake. (So in a step with a preemption nobody comes in.)
+#
+# The lab has two records. A `Job(name, prompt, new_tokens, table)` is a request: `new_tokens` are wanted, `table` is its BlockTable (empty while
+# it waits), `job.produced` is the list of its tokens so far (at first empty), and `job.tokens` is the prompt and what was produced.
+# An `Entry(name, tokens, past, blocks)` is one sequence's part in a pass: the `tokens` that go through the model now (the newest one, or all of them
+# after a start or a preemption), how many `past` tokens its blocks hold already, and its block table with room for both.
 #
 # `accept` adds the model's token to `produced`, and that token has no slot yet. So at the start of `step()` the table of a running request holds
-# `len(job.tokens) - 1` tokens, and part 1 appends the slot for the newest.
-#
-# The oldest request is served first and never preempted for another one, so it always makes progress, and every request ends.
+# `len(job.tokens) - 1` tokens, and part 1 appends the slot for the newest. The oldest request is never preempted for another one, so every request ends.
 #
 # An example: 3 blocks of 2 tokens; `a` has a prompt of 3 tokens and wants 3, `b` has a prompt of 2 and wants 3. $a_1$ is the first token that `a` produces.
 #
@@ -1709,32 +1804,6 @@ with lk.picture(
 # | 3 | `b`: prompt and $b_1$, 0, `[0, 1]` | 1 | `b` comes back: one prefill of its 3 tokens. The model gives $b_2$ |
 # | 4 | `b`: $b_2$, 3, `[0, 1]` | 1 | the model gives $b_3$, and `b` leaves. $a_3$ and $b_3$ were never in the cache |
 
-# %% nbgrader={"grade": false, "grade_id": "scheduler_records", "locked": true, "schema_version": 3, "solution": false, "task": false}
-class Entry(NamedTuple):
-    """One sequence's part in a pass."""
-
-    name: str
-    tokens: list  # that go through the model now: the newest one, or all of them after a start or a preemption
-    past: int  # tokens that its blocks hold already
-    blocks: list  # its block table in this pass, with room for past + len(tokens)
-
-
-@dataclass
-class Job:
-    """The scheduler's record of a request."""
-
-    name: str
-    prompt: list
-    new_tokens: int  # how many are wanted
-    table: object  # its BlockTable, empty while it waits
-    produced: list = field(default_factory=list)
-
-    @property
-    def tokens(self):
-        """The prompt and the tokens produced so far."""
-        return self.prompt + self.produced
-
-
 # %%
 lk.predict("scheduler")
 
@@ -1742,9 +1811,7 @@ lk.predict("scheduler")
 # %% nbgrader={"grade": false, "grade_id": "scheduler", "locked": false, "schema_version": 3, "solution": true, "task": false}
 class Scheduler:
     """Continuous batching under a budget of blocks.
-
-    Attributes: pool, block, waiting and running (Jobs, oldest first).
-    """
+    Attributes: pool, block, waiting and running (Jobs, oldest first)."""
 
     def __init__(self, blocks, block):
         self.pool, self.block = BlockPool(blocks), block
@@ -1753,10 +1820,8 @@ class Scheduler:
 
     def submit(self, name, prompt, new_tokens):
         """A request joins the end of the queue; ValueError if all blocks together could not hold it.
-
         The last token that it produces never enters the cache, so it needs room for len(prompt) +
-        new_tokens − 1 tokens.
-        """
+        new_tokens − 1 tokens."""
         ### BEGIN SOLUTION
         needed = blocks_for(len(prompt) + new_tokens - 1, self.block)
         if needed > self.blocks:
@@ -1792,9 +1857,7 @@ class Scheduler:
 
     def accept(self, name, token):
         """The model's next token for a request that runs.
-
-        With its last one it leaves and gives back its blocks.
-        """
+        With its last one it leaves and gives back its blocks."""
         ### BEGIN SOLUTION
         job = next(job for job in self.running if job.name == name)
         job.produced.append(token)
@@ -1805,144 +1868,8 @@ class Scheduler:
 
 
 # %% [markdown]
-# The next cell serves requests with your scheduler and checks its rules at every step. Instead of a model it has a memory of plain
-# numbers, one token per slot, exactly where your tables say. The stub of a model reads its context back from there. If two sequences
-# share a block, or a token is lost, it reads something else, and the error shows the last steps.
-
-# %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "scheduler_drive", "locked": true, "schema_version": 3, "solution": false, "task": false}
-def next_token(context):
-    """A stub of a model: a number that depends on every token of the context and on their order."""
-    return int.from_bytes(hashlib.sha256(str(list(context)).encode()).digest()[:2], "little")
-
-
-def continued(prompt, new):
-    """The tokens that the stub writes after `prompt`."""
-    context = list(prompt)
-    for _ in range(new):
-        context.append(next_token(context))
-    return context[len(prompt) :]
-
-
-class Slots:
-    """Memory of blocks x block tokens, written and read through block tables; `run` is a pass of the stub over a plan."""
-
-    def __init__(self, blocks, block):
-        self.block, self.slots = block, np.full((blocks, block), -1)
-
-    def run(self, plan):
-        for _, tokens, past, blocks in plan:
-            for position, token in enumerate(tokens, start=past):
-                self.slots[blocks[position // self.block], position % self.block] = token
-        return {
-            name: next_token(int(self.slots[blocks[p // self.block], p % self.block]) for p in range(past + len(tokens)))
-            for name, tokens, past, blocks in plan
-        }
-
-
-class Log:
-    """What has happened in a run, and the error that shows the end of it."""
-
-    def __init__(self):
-        self.lines, self.step = [], 0
-
-    def broken(self, text):
-        """Return an error: what went wrong in this step, and the last lines."""
-        before = "\n".join(["", "what happened before:", *(f"  {line}" for line in self.lines[-8:])]) if self.lines else ""
-        return lk.checks.CheckError(f"step {self.step}: {text}{before}")
-
-    def call(self, what, method, *arguments):
-        """Call a method of the scheduler; if it raises, raise an error that shows the last lines."""
-        __tracebackhide__ = True
-        try:
-            return method(*arguments)
-        except NotImplementedError:
-            raise
-        except Exception as error:
-            own = [frame for frame in traceback.extract_tb(error.__traceback__) if "ipykernel" in frame.filename and frame.line]
-            where = f"\n  at  {own[-1].line}" if own else ""
-            raise self.broken(f"{what} raised {type(error).__name__}: {error}{where}") from error
-
-    def planned(self, plan, out, free, waiting):
-        parts = [f"{name} computes {len(tokens)} after {past} in {blocks}" for name, tokens, past, blocks in plan]
-        gone = f"; preempted: {', '.join(out)}" * bool(out)
-        waits = f"; waiting: {', '.join(waiting)}" * bool(waiting)
-        self.lines.append(f"step {self.step}: {'; '.join(parts) or 'nobody runs'}{gone}{waits}; {free} free")
-
-
-def serve(scheduler, requests, blocks, block, run):
-    """Submit (name, arrival step, prompt, new tokens), sorted by arrival, and step until all are served.
-
-    run(plan) -> {name: next token}. Returns what each request was given, and the plan of every step. Raises an error at the
-    first broken rule.
-    """
-    __tracebackhide__ = True
-    tokens, left = {name: list(prompt) for name, _, prompt, _ in requests}, {name: new for name, _, _, new in requests}
-    order, coming, plans, before, log = [], collections.deque(requests), [], {}, Log()
-    while coming or any(left[name] for name in order):
-        log.step = step = len(plans)
-        while coming and coming[0][1] <= step:
-            name, _, prompt, new = coming.popleft()
-            log.call(f"submit of {name}, {len(prompt)} tokens and {new} new, the last of which never enters the cache,", scheduler.submit, name, list(prompt), new)
-            order.append(name)
-            log.lines.append(f"step {step}: {name} arrives with {len(prompt)} tokens and wants {new}")
-        # a snapshot: a plan with a job's own lists would change while the job goes on
-        plan = [Entry(name, list(new), past, [int(b) for b in table]) for name, new, past, table in log.call("step()", scheduler.step)]
-        plans.append(plan)
-        names, unfinished = [entry.name for entry in plan], [name for name in order if left[name]]
-        out, free = [name for name in before if left[name] and name not in names], scheduler.pool.free
-        problem = _broken_rule(plan, names, unfinished, out, free, tokens, before, blocks, block)
-        log.planned(plan, out, free, [name for name in unfinished if name not in names and name not in out])
-        if problem:
-            raise log.broken(problem)
-        said = run(plan) if plan else {}  # empty while nobody has come
-        before = {entry.name: len(tokens[entry.name]) for entry in plan}
-        for name in names:
-            tokens[name].append(said[name])
-            log.call(f"accept of a token for {name}", scheduler.accept, name, said[name])
-            left[name] -= 1
-            if not left[name]:
-                del before[name]
-                log.lines.append(f"step {step}: {name} has its last token and leaves")
-    if scheduler.pool.free != blocks:
-        raise log.broken(f"all requests are served, and {blocks - scheduler.pool.free} blocks were not given back")
-    return {name: tokens[name][len(prompt) :] for name, _, prompt, _ in requests}, plans
-
-
-def _broken_rule(plan, names, unfinished, out, free, tokens, before, blocks, block):
-    """The first rule that a plan breaks, as a sentence; "" if it keeps all."""
-    if names != unfinished[: len(names)]:
-        return f"{names} run, but in order of arrival these have to: {unfinished[: len(names)]}"
-    if unfinished and not names:
-        return f"nobody runs, and {unfinished[0]}, the oldest, waits"
-    given = [b for entry in plan for b in entry.blocks]
-    double = [b for b, count in collections.Counter(given).items() if count > 1]
-    if double:
-        return f"block {double[0]} is in the tables of {[e.name for e in plan if double[0] in e.blocks]}"
-    if not all(0 <= b < blocks for b in given):
-        return f"the plan has the blocks {sorted(set(given))}, and the pool has 0 to {blocks - 1}"
-    if free != blocks - len(given):
-        return f"{len(given)} of {blocks} blocks are in tables, and the pool says that {free} are free"
-    for name, new, past, table in plan:
-        sequence, cached = tokens[name], before.get(name, 0)
-        if past != cached:
-            return f"{name} has {cached} tokens in its blocks, and the plan says past = {past}"
-        if new != sequence[past:]:
-            return f"{name} has to compute {sequence[past:]} after {past} tokens, and the plan has {new}"
-        if len(table) != -(-len(sequence) // block):
-            return f"{len(sequence)} tokens of {name} are in {len(table)} blocks of {block}"
-    if out:
-        needed = sum(-(-len(tokens[name]) // block) for name in unfinished[: len(names) + 1])
-        if needed <= blocks:
-            return f"{out[0]} was preempted, and {needed} of {blocks} blocks would have been enough"
-        if [name for name in names if name not in before]:
-            return f"{[name for name in names if name not in before]} came in although {out} had to go in this step"
-    elif len(names) < len(unfinished):
-        waits = unfinished[len(names)]
-        needed = -(-len(tokens[waits]) // block)
-        if needed <= free:
-            return f"{waits} waits, and there is room for it: blocks needed {needed}, free {free}"
-    return ""
-
+# The next cell serves requests with your scheduler and checks its rules at every step. Instead of a model it has a memory with one token per
+# slot, where your tables say. If two sequences share a block, or a token is lost, it reads something else, and the error shows the last steps.
 
 # %% nbgrader={"grade": true, "grade_id": "scheduler_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 # the example above: b needs a block, is the youngest, and comes back with its tokens
@@ -1974,7 +1901,7 @@ said, _ = serve(Scheduler(6, 2), [("just right", 0, [1] * 12, 1)], 6, 2, Slots(6
 lk.checks.expect_equal(len(said["just right"]), 1, name="tokens of a request that fills all blocks")
 print("Right: a request that fills all blocks is served, and a longer one is refused.")
 
-# %% nbgrader={"grade": true, "grade_id": "scheduler_test_random", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# %% jupyter={"source_hidden": true} nbgrader={"grade": true, "grade_id": "scheduler_test_random", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
 requests = [("a", 0, [1], 4), ("b", 2, [2] * 4, 1), ("c", 9, [3, 3], 2)]  # nobody is there in some steps
 said, plans = serve(Scheduler(4, 1), requests, 4, 1, Slots(4, 1).run)
 lk.checks.expect_equal(said["b"], continued([2] * 4, 1), name="the tokens of b")
@@ -2017,9 +1944,8 @@ with lk.picture(
 # %% [markdown]
 # ### Your engine, a real model
 #
-# The parts for a first engine are there: pool, tables, attention over blocks, a scheduler. The next cell is the language model's own forward pass.
-# Its cache is replaced by your functions. All tokens of a pass, of prompts and of decode steps, go through the weights as *one*
-# long batch. Only attention treats each sequence separately.
+# The next cell is the language model's own forward pass with your functions for a cache. All tokens of a pass, of prompts and of decode steps, go
+# through the weights as *one* long batch. Only attention treats each sequence separately.
 
 
 # %% jupyter={"source_hidden": true} nbgrader={"grade": false, "grade_id": "scheduler_engine", "locked": true, "schema_version": 3, "solution": false, "task": false}
@@ -2097,9 +2023,8 @@ with lk.picture(
 # %% [markdown]
 # ## Part 6 · What users feel
 #
-# Tokens per second are the operator's number. A user sees two others: the time until the first token, **TTFT** (time to first token), and the
-# time between the following ones, **TPOT** (time per output token). A service promises limits for both, and **goodput** counts only the
-# requests for which both were kept.
+# A user sees the time until the first token, **TTFT** (time to first token), and the time between the following ones, **TPOT** (time per
+# output token). A service promises limits for both, and **goodput** counts only the requests for which both were kept.
 #
 # ### Task 11 · TTFT, TPOT, goodput
 # *5 points · 8 minutes · ●○○○*
@@ -2112,12 +2037,8 @@ lk.predict("latency")
 def ttft_tpot(arrival, times):
     """(TTFT, TPOT) in seconds of a request that arrived at `arrival` and whose tokens came at `times`
     (ascending, at least one).
-
     TPOT is the mean gap between one token and the next; 0.0 when there is only one token.
-
-    >>> ttft_tpot(1.0, [3.0, 3.5, 4.0])
-    (2.0, 0.5)
-    """
+    ttft_tpot(1.0, [3.0, 3.5, 4.0]) is (2.0, 0.5)."""
     ### BEGIN SOLUTION
     gaps = len(times) - 1
     return times[0] - arrival, (times[-1] - times[0]) / gaps if gaps else 0.0
@@ -2126,9 +2047,7 @@ def ttft_tpot(arrival, times):
 
 def goodput(arrivals, token_seconds, most_ttft, most_tpot):
     """Requests per second that kept both limits, from the first arrival to the last token of all.
-
-    arrivals: {name: seconds}; token_seconds: {name: [seconds, ...]}. A limit that is just met is kept.
-    """
+    arrivals: {name: seconds}; token_seconds: {name: [seconds, ...]}. A limit that is just met is kept."""
     ### BEGIN SOLUTION
     kept = 0
     for name, times in token_seconds.items():
@@ -2158,13 +2077,13 @@ slips = {
 expect_right(goodput(arrivals, came, most_ttft=2.5, most_tpot=0.6), 1 / 4, slips, "goodput: a keeps both limits, b is too slow", rtol=1e-9, atol=0)
 print("Right: TTFT, TPOT and goodput of two requests.")
 
-# %% nbgrader={"grade": true, "grade_id": "latency_test_edges", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+# %% jupyter={"source_hidden": true} nbgrader={"grade": true, "grade_id": "latency_test_edges", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
 lk.checks.expect_close(ttft_tpot(0.5, [0.75]), (0.25, 0.0), rtol=1e-9, name="TTFT and TPOT of one token: there is no gap")
 got = goodput({"a": 0.0, "b": 0.0}, {"a": [2.0, 2.5], "b": [4.0]}, most_ttft=2.0, most_tpot=0.5)
 expect_right(float(got), 1 / 4, {"a limit that is just met is kept": 0.0}, "a request that just meets both limits, and one that is late", rtol=1e-9, atol=0)
 print("Right: one token, and limits that are just met.")
 
-# %% nbgrader={"grade": true, "grade_id": "latency_test_random", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+# %% jupyter={"source_hidden": true} nbgrader={"grade": true, "grade_id": "latency_test_random", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
 lk.checks.expect_close(ttft_tpot(0.0, [1.0, 1.0, 1.0, 7.0]), (1.0, 2.0), rtol=1e-9, name="TTFT and TPOT of uneven gaps")
 print("Right: uneven gaps.")
 ### BEGIN HIDDEN TESTS
@@ -2182,9 +2101,8 @@ for most_ttft, most_tpot in [(0.5, 0.1), (0.05, 9.0), (9.0, 0.02), (9.0, 9.0)]:
 
 # %% [markdown]
 # Now compare three designs under load. Each has the same 2.1 GB of cache (16,384 tokens) for Llama 3 8B on an H100: places of 512 tokens in
-# batches that start and end together; the same places under your scheduler; your scheduler with blocks of 16. The time of a pass is
-# that of your Task 2 on the datasheet's roofline. It is a model and nothing is measured, but it is the same for all three. The limits are a
-# TTFT of at most 1 s and a TPOT of at most 20 ms.
+# batches that start and end together; the same places under your scheduler; your scheduler with blocks of 16. The time of a pass is not
+# measured: it is that of your Task 2 on the datasheet's roofline. The limits are a TTFT of at most 1 s and a TPOT of at most 20 ms.
 
 
 # %% jupyter={"source_hidden": true}
@@ -2236,9 +2154,8 @@ with lk.picture("A batch that starts together lets everybody wait. Continuous ba
 # %% [markdown]
 # ## Part 7 · Several tokens from one pass
 #
-# Decode with a small batch leaves the arithmetic idle: a pass over five tokens reads the same weights as a pass over one. **Speculative decoding**
-# uses it. A cheap *draft* model proposes $k$ tokens. The target model processes all of them in one pass and so has its own
-# distribution $p$ at each place. If the draft drew token $x$ from $q$,
+# A pass over five tokens reads the same weights as a pass over one. **Speculative decoding** uses that. A cheap *draft* model proposes $k$ tokens.
+# The target model processes all of them in one pass and so has its own distribution $p$ at each place. If the draft drew token $x$ from $q$,
 #
 # - keep it with probability $\min(1, p(x) / q(x))$, and go on to the next;
 # - at the first that is not kept, draw from what the draft gave too little probability, $\max(p - q, 0)$, normalised, and stop;
@@ -2254,13 +2171,8 @@ with lk.picture("A batch that starts together lets everybody wait. Continuous ba
 # *6 points · 17 minutes · ●●●○*
 #
 # So that chance can be tested, it comes as an argument: `uniforms[i]` decides on token $i$ (keep it if `uniforms[i]` is *below* the
-# probability), and `uniforms[k]` draws the last token with `pick`, in both endings.
-
-# %% nbgrader={"grade": false, "grade_id": "speculate_pick", "locked": true, "schema_version": 3, "solution": false, "task": false}
-def pick(probabilities, uniform):
-    """The token that a uniform number from [0, 1) draws: token t for the t-th stretch of [0, 1), as long as its probability."""
-    return int(min(np.searchsorted(np.cumsum(probabilities), uniform, side="right"), np.flatnonzero(probabilities)[-1]))
-
+# probability), and `uniforms[k]` draws the last token, in both endings, with `pick(probabilities, uniform)`. This helper returns the token whose
+# stretch of [0, 1) holds the number: token t has the t-th stretch, as long as its probability.
 
 # %%
 lk.predict("speculate")
@@ -2269,10 +2181,8 @@ lk.predict("speculate")
 # %% nbgrader={"grade": false, "grade_id": "speculate", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def speculate(drafted, draft, target, uniforms):
     """Return the tokens that one pass of the target makes of k drafted ones: a list of 1 to k + 1.
-
     drafted: k tokens, drafted[i] drawn from draft[i]; draft [k, V] and target [k + 1, V]: distributions at
     each place, as float64 arrays; uniforms: k + 1 numbers from [0, 1).
-
     >>> p, q = np.array([[0.5, 0.5], [0.0, 1.0]]), np.array([[1.0, 0.0]])
     >>> speculate([0], q, p, [0.4, 0.9]), speculate([0], q, p, [0.6, 0.9])
     ([0, 1], [1])
@@ -2347,7 +2257,7 @@ lk.checks.expect_close(first, p[0], atol=0.02, name="distribution of the first t
 lk.checks.expect_close(after, 0.6 * p[1], atol=0.02, name="distribution of the second: the draft is kept with probability Σ min(p, q) = 0.6")
 ### END HIDDEN TESTS
 
-# %% nbgrader={"grade": true, "grade_id": "speculate_test_draws", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+# %% jupyter={"source_hidden": true} nbgrader={"grade": true, "grade_id": "speculate_test_draws", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
 same = np.random.default_rng(3).dirichlet(np.ones(6), 3)
 lk.checks.expect_equal([int(token) for token in speculate([1, 4], same[:2], same, [0.999, 0.999, 0.0])], [1, 4, 0], name="a perfect draft is always kept, and one more token is drawn")
 print("Right: a perfect draft is always kept.")
@@ -2374,9 +2284,8 @@ assert abs(places[1] / 4000 - alpha[0]) < 0.03, f"the first token was kept {plac
 
 # %% [markdown]
 # How often does a real draft agree? Here are two drafts for our model: the model without its last layer, and the model with its weights rounded to four bits in
-# groups of 32 (lab 06), which reads little more than a quarter of the bytes. The probability to keep a token is $\alpha = \sum_x \min(p(x), q(x))$, here averaged over
-# unseen text. If that were the same at every place, a pass with $k$ drafted tokens would yield $(1 - \alpha^{k+1}) / (1 - \alpha)$ tokens in
-# the mean.
+# groups of 32 (lab 06). The probability to keep a token is $\alpha = \sum_x \min(p(x), q(x))$, here averaged over unseen text. If that were the same at every
+# place, a pass with $k$ drafted tokens would yield $(1 - \alpha^{k+1}) / (1 - \alpha)$ tokens in the mean.
 
 # %% jupyter={"source_hidden": true}
 def agreement(draft, tokens):
@@ -2440,8 +2349,7 @@ with lk.picture(
     display(lk.widgets.request_timeline(recording))
 
 # %% [markdown]
-# The next cell compares with a library that has no blocks: `transformers` reads the same weights. The lab does not need this library. Without it,
-# the cell compares nothing.
+# The next cell compares with `transformers`, which has no blocks and reads the same weights, if that library is there.
 
 # %% jupyter={"source_hidden": true}
 try:
@@ -2474,10 +2382,10 @@ finally:
 # - each request wants two answers: the prompt is computed once, and the second answer is a `fork` of the first;
 # - `append_own` copies the half-full last block when the first of the two writes into it;
 # - in every pass a draft (the model with four-bit weights) proposes three tokens per answer, and `speculate` keeps or corrects them;
-# - `attend` computes prompts. Decode runs your Triton kernel where there is a GPU, and `paged_attention` elsewhere. Without a GPU the kernel is interpreted, which
-#   is slow. So there it computes only the first answer's tokens, in the first layer of the first decode pass, and `paged_attention` computes the rest.
+# - `attend` computes prompts. Decode runs your Triton kernel where there is a GPU. Elsewhere the kernel is interpreted, which is slow, so it computes only
+#   the first answer's tokens, in the first layer of the first decode pass, and `paged_attention` computes the rest.
 #
-# The first answer of each request takes the likeliest token, the second one draws at a temperature of 0.5. The memory is large enough for all, so nobody is preempted.
+# The first answer of each request takes the likeliest token, the second one draws at a temperature of 0.5.
 
 # %% jupyter={"source_hidden": true}
 def kernel_attention(q, keys, values, tables, lengths):
@@ -2635,26 +2543,12 @@ with lk.picture("Twelve answers from your own server: pool, prefix reuse, fork, 
 # %% [markdown]
 # ## From here to a server on the network
 #
-# The kit's engine has an HTTP endpoint with OpenAI's protocol. Open a terminal (*File → New → Terminal*) and start it with one command:
+# The kit's engine has an HTTP endpoint with OpenAI's protocol. Open a terminal (*File → New → Terminal*) and start it with `labkit serve`. It prints
+# its address. [Chapter 11, *The software*](../../course/chapters/11_serving.md), has a `curl` command that asks it for a stream of tokens.
 #
-# ```text
-# labkit serve
-# ```
-#
-# It prints its address. In a second terminal, ask it for a stream of tokens:
-#
-# ```text
-# curl -N http://127.0.0.1:8000/v1/completions -H "Content-Type: application/json" \
-#   -d '{"model": "mlsys-tiny", "prompt": "def close(self):\n    \"\"\"", "max_tokens": 24, "temperature": 0, "stream": true}'
-# ```
-#
-# `labkit serve --speculate ngram` guesses tokens from the text itself, and `--record run.jsonl` keeps every step for `lk.widgets.block_table`.
-
-# %% [markdown]
 # ## On your GPU
 #
-# Not graded. Where there is a GPU, the next cell runs your kernel compiled, checks it against torch, and times it over a batch of long
-# sequences; the figure to look at is the bandwidth. Elsewhere it says why it does nothing.
+# Not graded. Where there is a GPU, the next cell runs your kernel compiled, checks it against torch, and measures its bandwidth.
 
 # %% jupyter={"source_hidden": true}
 device = lk.detect()
@@ -2688,22 +2582,13 @@ else:
 lk.progress()
 
 # %% [markdown]
-# ## What to take along
+# ## What to take along, and what is next
 #
-# - A cache turns quadratic work into linear work and pays for it with memory. From then on, memory limits how many users a server has.
-# - Prefill is limited by arithmetic, decode by memory traffic. In a batch, all sequences share one reading of the weights.
-# - Blocks of sixteen waste a few per cent; reference counts let sequences share them; a block is copied only when somebody writes to it.
-# - The key of a block must depend on everything before it.
+# - Memory limits how many users a server has. Blocks of sixteen waste a few per cent, and reference counts let sequences share them.
 # - Online softmax lets attention read memory block by block and hold almost nothing.
 # - A scheduler is judged by rules that hold at every step: no block twice, every request makes progress, no token is lost.
-# - Users see TTFT and TPOT. Count the requests that were served within their limits, not only tokens.
-# - Speculation uses idle arithmetic to reduce latency, and the text's distribution stays exactly the target's.
+# - Users see TTFT and TPOT. Speculation uses idle arithmetic to reduce latency, and the text's distribution stays exactly the target's.
 #
-# ## Next
-#
-# [Chapter 11, *Serving an LLM*](../../course/chapters/11_serving.md), has the systems around this engine: several machines, separate prefill and decode, prefix trees.
-#
-# The originals are short and good: paged attention, Kwon et al., [arXiv:2309.06180](https://arxiv.org/abs/2309.06180); continuous batching, Yu et
-# al., *Orca*, OSDI 2022; grouped heads, Ainslie et al., [arXiv:2305.13245](https://arxiv.org/abs/2305.13245); online softmax, Milakov and
-# Gimelshein, [arXiv:1805.02867](https://arxiv.org/abs/1805.02867); speculative decoding, Leviathan et al.,
-# [arXiv:2211.17192](https://arxiv.org/abs/2211.17192); goodput, Zhong et al., *DistServe*, OSDI 2024.
+# [Chapter 11, *Serving an LLM*](../../course/chapters/11_serving.md), has the systems around this engine (several machines, separate prefill and decode, prefix
+# trees), and its references are the original papers. Others: grouped heads, Ainslie et al., [arXiv:2305.13245](https://arxiv.org/abs/2305.13245); online
+# softmax, Milakov and Gimelshein, [arXiv:1805.02867](https://arxiv.org/abs/1805.02867).
