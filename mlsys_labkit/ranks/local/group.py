@@ -15,8 +15,8 @@ from mlsys_labkit.ranks.local.scheduler import LocalRank, RankScheduler
 from mlsys_labkit.ranks.recording import torch_private
 from mlsys_labkit.ranks.recording.arguments import arguments
 from mlsys_labkit.ranks.recording.group import RecordedGroup
+from mlsys_labkit.ranks.recording.input_watch import InputWatch
 from mlsys_labkit.ranks.recording.python_group import Handle, performs_calls
-from mlsys_labkit.ranks.recording.watch import Watch
 
 # gloo and NCCL ignore the strides of these tensors.
 _CONTIGUOUS = frozenset({"send", "recv", "recv_anysource", *torch_private.RENAMED})
@@ -47,13 +47,13 @@ class LocalGroup(RecordedGroup):
             if call.asynchronous and call.kind != "send":
                 poison(given, post.exchanges)
             watched = call.asynchronous and call.kind == "collective"
-            return LocalWork(self, post, Watch(given.inputs if watched else (), contents=True))
+            return LocalWork(self, post, InputWatch(given.inputs if watched else (), contents=True))
 
 
 class LocalWork(Handle):
     """A handle of a call on the local backend; the data moves when it is waited for."""
 
-    def __init__(self, group: LocalGroup, post: Post, watch: Watch) -> None:
+    def __init__(self, group: LocalGroup, post: Post, watch: InputWatch) -> None:
         super().__init__()
         self.group, self.post, self.watch = group, post, watch
 

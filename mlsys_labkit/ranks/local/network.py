@@ -7,7 +7,7 @@ backend:
 - A buffer to receive in holds nothing useful before ``wait``: NaN or the lowest integer, from the call on.
 - What was handed to isend is read at the first of the two ends' waits, no earlier.
 - A collective reads its inputs when the first member waits with all members there, and writes at each member's wait.
-  If a rank changes an input of its asynchronous collective before its wait, a finding names both (recording/watch.py).
+  If a rank changes an input of its asynchronous collective before its wait, a finding names both (InputWatch).
 
 Reductions add in the order of ranks, ((x0 + x1) + x2) + ..., each step rounded to the tensors' own dtype; gloo and
 NCCL add in orders of their own, so their last bits differ. AVG divides the sum, integers towards zero.

@@ -15,15 +15,15 @@ import torch.distributed as dist
 
 from mlsys_labkit.ranks.recording import torch_private
 from mlsys_labkit.ranks.recording.arguments import ROOTED, Arguments, arguments
+from mlsys_labkit.ranks.recording.input_watch import InputWatch
 from mlsys_labkit.ranks.recording.recorder import Call, RankRecorder
-from mlsys_labkit.ranks.recording.watch import Watch
 from mlsys_labkit.ranks.trace.events import Kind
 
 
 class RecordedWork(dist.Work):
     """A handle that notifies the recorder of waits."""
 
-    def __init__(self, inner: Any, call: Call, group: RecordedGroup, watch: Watch) -> None:
+    def __init__(self, inner: Any, call: Call, group: RecordedGroup, watch: InputWatch) -> None:
         super().__init__()
         self.inner, self.call, self.group, self.watch = inner, call, group, watch
         self._left = False
@@ -125,7 +125,7 @@ def _recorded(method: str) -> Callable[..., Any]:
         if call.asynchronous and self.recorder.clock:
             call.end_seconds = self.recorder.clock()
         watched = call.asynchronous and call.kind == "collective"
-        return RecordedWork(work, call, self, Watch(given.inputs if watched else (), contents=False))
+        return RecordedWork(work, call, self, InputWatch(given.inputs if watched else (), contents=False))
 
     return call_and_record
 

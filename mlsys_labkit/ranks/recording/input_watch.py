@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import torch
 
 
-class Watch:
+class InputWatch:
     """The state of some tensors at one moment.
 
     Args:
