@@ -390,6 +390,103 @@ UNUSUAL: dict[str, dict[str, str]] = {
             }
         """,
     },
+    "lab03_cuda_matmul: idioms of C++ and of CUDA": {
+        "launch_shape": """
+            launch_shape = lambda rows, columns, block=(32, 8): tuple(
+                map(lambda length, side: int(np.ceil(length / side)), (columns, rows), block)
+            )
+        """,
+        "vector_add": """
+            %%cuda vector_add
+            #include <cooperative_groups.h>
+            namespace cg = cooperative_groups;
+
+            __global__ void vector_add(const float* a, const float* b, float* c, int n)
+            {
+                const auto grid = cg::this_grid();
+                for (auto i = grid.thread_rank(); i < n; i += grid.size()) c[i] = __ldg(a + i) + __ldg(&b[i]);
+            }
+        """,
+        "saxpy": """
+            %%cuda saxpy
+            template <typename F> __device__ void for_each(int n, F work)
+            {
+                for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) work(i);
+            }
+
+            __global__ void saxpy(int n, float alpha, const float* __restrict__ x, float* __restrict__ y)
+            {
+                for_each(n, [=](int i) { y[i] = fmaf(alpha, x[i], y[i]); });
+            }
+        """,
+        "stencil": """
+            %%cuda stencil
+            struct Step { int down, right; };
+            __device__ constexpr Step around[] = {{0, 0}, {-1, 0}, {1, 0}, {0, -1}, {0, 1}};
+
+            __global__ void stencil(const float* in, float* out, int rows, int columns)
+            {
+                const int c = blockIdx.x * blockDim.x + threadIdx.x, r = blockIdx.y * blockDim.y + threadIdx.y;
+                if (r >= rows || c >= columns) return;
+                auto at = [&](Step step) { return in[(r + step.down) * columns + c + step.right]; };
+                float& target = out[r * columns + c];
+                if (unsigned(r - 1) >= unsigned(rows - 2) || unsigned(c - 1) >= unsigned(columns - 2)) {
+                    target = at(around[0]);
+                    return;
+                }
+                float sum = 0.0f;
+                for (const Step& step : around) sum += at(step);
+                target = sum / 5;
+            }
+        """,
+        "matmul_naive": """
+            %%cuda matmul_naive
+            class Kahan {
+                float sum = 0.0f, lost = 0.0f;
+
+            public:
+                __device__ Kahan& operator+=(float value)
+                {
+                    const float next = value - lost, total = sum + next;
+                    lost = (total - sum) - next;
+                    sum = total;
+                    return *this;
+                }
+                __device__ operator float() const { return sum; }
+            };
+
+            __global__ void matmul_naive(const float* A, const float* B, float* C, int m, int n, int k)
+            {
+                const dim3 at(blockIdx.x * blockDim.x + threadIdx.x, blockIdx.y * blockDim.y + threadIdx.y);
+                if (at.x >= n || at.y >= m) return;
+                Kahan sum;
+                for (int p = 0; p < k; ++p) sum += A[at.y * k + p] * B[p * n + at.x];
+                C[at.y * n + at.x] = sum;
+            }
+        """,
+        "row_sums": """
+            %%cuda row_sums
+            template <int unrolled> __device__ float total(const float* row, int columns)
+            {
+                float parts[unrolled] = {};
+                int c = 0;
+                for (; c + unrolled <= columns; c += unrolled) {
+                    #pragma unroll
+                    for (int u = 0; u < unrolled; ++u) parts[u] += row[c + u];
+                }
+                while (c < columns) parts[0] += row[c++];
+                float sum = 0.0f;
+                for (float part : parts) sum += part;
+                return sum;
+            }
+
+            __global__ void row_sums(const float* x, float* sums, int rows, int columns, int pitch)
+            {
+                if (const int r = blockIdx.x * blockDim.x + threadIdx.x; r < rows)
+                    sums[r] = total<4>(x + size_t(r) * pitch, columns);
+            }
+        """,
+    },
     "lab04_tiling": {
         "tile_traffic": """
             def tile_traffic(m, n, k, tile, bytes_per_element=4):
@@ -631,6 +728,115 @@ UNUSUAL: dict[str, dict[str, str]] = {
                     now ^= 1;
                 }
                 if (gid < n) out[gid] = sdata[now][tid];
+            }
+        """,
+    },
+    "lab04_tiling: idioms of C++ and of CUDA": {
+        "tile_traffic": """
+            def tile_traffic(m, n, k, tile, bytes_per_element=4):
+                up = lambda length: len(range(0, length, tile))
+                counts = k * (up(n) * m + up(m) * n), m * n, 2 * tile * tile
+                return tuple(bytes_per_element * count for count in counts)
+        """,
+        "differences": """
+            %%cuda differences
+            #include <cooperative_groups.h>
+
+            __global__ void differences(const float* x, float* y, int pieces)
+            {
+                auto block = cooperative_groups::this_thread_block();
+                __shared__ float piece[129];
+                const auto t = block.thread_rank();
+                if (t == 0) piece[128] = 0.0f;
+                for (int p = blockIdx.x; p < pieces; p += gridDim.x) {
+                    const auto at = 128 * p + t;
+                    piece[t] = x[at];
+                    block.sync();
+                    const float change = piece[t + 1] - piece[t];
+                    block.sync();
+                    y[at] = change;
+                }
+            }
+        """,
+        "transpose_tiled": """
+            %%cuda transpose_tiled
+            constexpr unsigned swizzled(unsigned row, unsigned column) { return row * 32 + (column ^ row); }
+
+            __global__ void transpose_tiled(const float* in, float* out, int rows, int columns)
+            {
+                __shared__ float tile[32 * 32];
+                auto move = [&](int left, int top, int width, int height, auto each) {
+                    #pragma unroll
+                    for (int j = 0; j < 32; j += 8) {
+                        const int x = left + threadIdx.x, y = top + threadIdx.y + j;
+                        if (x < width && y < height) each(y * width + x, threadIdx.y + j);
+                    }
+                };
+                move(blockIdx.x * 32, blockIdx.y * 32, columns, rows,
+                     [&](int at, unsigned y) { tile[swizzled(y, threadIdx.x)] = in[at]; });
+                __syncthreads();
+                move(blockIdx.y * 32, blockIdx.x * 32, rows, columns,
+                     [&](int at, unsigned y) { out[at] = tile[swizzled(threadIdx.x, y)]; });
+            }
+        """,
+        "scale4": """
+            %%cuda scale4
+            __global__ void scale4(const float* x, float* y, float alpha, int n)
+            {
+                const int i = blockIdx.x * blockDim.x + threadIdx.x, rest = n - 4 * i;
+                if (rest <= 0) return;
+                if (rest >= 4) {
+                    const float4 v = __ldg(reinterpret_cast<const float4*>(x) + i);
+                    reinterpret_cast<float4*>(y)[i] = make_float4(alpha * v.x, alpha * v.y, alpha * v.z, alpha * v.w);
+                    return;
+                }
+                switch (rest) {
+                case 3: y[4 * i + 2] = alpha * x[4 * i + 2];  // falls through
+                case 2: y[4 * i + 1] = alpha * x[4 * i + 1];  // falls through
+                default: y[4 * i] = alpha * x[4 * i];
+                }
+            }
+        """,
+        "shuffle_sum": """
+            %%cuda shuffle_sum
+            #include <cooperative_groups.h>
+            namespace cg = cooperative_groups;
+
+            template <typename Tile> __device__ float total(const Tile& tile, float v)
+            {
+                for (auto d = tile.size() / 2; d > 0; d /= 2) v += tile.shfl_down(v, d);
+                return v;
+            }
+
+            __global__ void shuffle_sum(const float* x, float* sums, int n)
+            {
+                __shared__ float part[8];
+                auto block = cg::this_thread_block();
+                auto warp = cg::tiled_partition<32>(block);
+                const int i = blockIdx.x * 512 + block.thread_rank();
+                float v = total(warp, (i < n ? x[i] : 0.0f) + (i + 256 < n ? x[i + 256] : 0.0f));
+                if (warp.thread_rank() == 0) part[warp.meta_group_rank()] = v;
+                block.sync();
+                if (warp.meta_group_rank() != 0) return;
+                v = total(cg::tiled_partition<8>(warp), part[warp.thread_rank() % 8]);
+                if (warp.thread_rank() == 0) sums[blockIdx.x] = v;
+            }
+        """,
+        "histogram": """
+            %%cuda histogram
+            __global__ void histogram(const unsigned char* values, unsigned int* counts, int n)
+            {
+                __shared__ unsigned int bins[256];
+                const int t = threadIdx.x;
+                for (int b = t; b < 256; b += blockDim.x) bins[b] = 0;
+                __syncthreads();
+                for (int i = blockIdx.x * blockDim.x + t; i < n; i += gridDim.x * blockDim.x) {
+                    const unsigned value = values[i], same = __match_any_sync(__activemask(), value);
+                    if (t % 32 == __ffs(same) - 1) atomicAdd(&bins[value], __popc(same));  // one lane for all
+                }
+                __syncthreads();
+                for (int b = t; b < 256; b += blockDim.x)
+                    if (bins[b]) atomicAdd(&counts[b], bins[b]);
             }
         """,
     },
