@@ -14,6 +14,7 @@ from mlsys_labkit.checks.passed import note_pass
 from mlsys_labkit.checks.plain import MAX_DEPTH, is_tensor, plain_array, type_name
 
 _ATOMS = (type(None), bool, int, float, complex, str, bytes)
+_SHORT = 4  # numbers that are shown together: a shape, strides, a pair of counts
 _repr = reprlib.Repr()
 _repr.maxlist = _repr.maxtuple = _repr.maxdict = 8
 _repr.maxstring = _repr.maxother = 80
@@ -91,7 +92,12 @@ def _compare(actual: Any, expected: Any, name: str, depth: int) -> None:
 
 def _compare_sequences(a: list[Any], e: list[Any], name: str, depth: int) -> None:
     for index, (one, other) in enumerate(zip(a, e, strict=False)):
-        _compare(one, other, f"{name}[{index}]", depth + 1)
+        try:
+            _compare(one, other, f"{name}[{index}]", depth + 1)
+        except _WrongValueError as different:
+            if len(a) == len(e) <= _SHORT and all(type(_unwrap(each)) in (int, float) for each in (*a, *e)):
+                raise _WrongValueError(different.headline, _show(tuple(e)), _show(tuple(map(_unwrap, a)))) from None
+            raise
     if len(a) != len(e):
         missing = len(e) - len(a)
         raise failure(

@@ -66,15 +66,21 @@ def expect_raises(
 
 
 def call_name(fn: Callable[..., Any], args: tuple[Any, ...]) -> str:
-    """Return the function's name, with the arguments if all are short numbers or texts: ``drop(-1)``.
+    """Return the function's name with its arguments: short plain ones as they are, "..." for others.
+
+    If all are long, or no plain values, the name stands alone.
 
     Example:
-        >>> call_name(abs, (-1,)), call_name(sum, ([1, 2],))
-        ('abs(-1)', 'sum')
+        >>> call_name(abs, (-1,)), call_name(sum, ([1, 2], 3)), call_name(sum, ([1, 2],))
+        ('abs(-1)', 'sum(..., 3)', 'sum')
     """
     name = str(getattr(fn, "__name__", "the call"))
-    short = all(isinstance(each, int | float | str) and len(repr(each)) <= 20 for each in args)
-    return f"{name}({', '.join(map(repr, args))})" if args and short else name
+    shown = [repr(each) if _is_plain(each) and len(repr(each)) <= 20 else "..." for each in args]
+    return f"{name}({', '.join(shown)})" if {*shown} - {"..."} else name
+
+
+def _is_plain(value: object) -> bool:
+    return type(value) in (int, float, str) or (type(value) is tuple and all(map(_is_plain, value)))
 
 
 def article(noun: str) -> str:

@@ -128,6 +128,16 @@ def stub(*_):
     raise NotImplementedError
 
 
+def test_numbers_of_a_short_tuple_are_shown_together():
+    assert "expected  (96, 32, 8)\n  actual    (8, 12, 4)" in message(checks.expect_equal, (8, 12, 4), (96, 32, 8))
+
+
+def test_expect_raises_shows_the_short_arguments():
+    assert message(checks.expect_raises, ValueError, lambda a, b: 0, [1], (0, 2)).startswith(
+        "<lambda>(..., (0, 2)): no"
+    )
+
+
 def test_expect_raises():
     assert checks.expect_raises((KeyError, ValueError), int, "x", match="invalid") is None
     assert "no exception" in message(checks.expect_raises, ValueError, int, "3")

@@ -216,3 +216,14 @@ def test_a_small_element_beside_large_ones_is_judged_by_its_own_size(exact: dict
         expect_close(expected * (1 + 1e-7), expected, **exact | {"rtol": 0})
     with pytest.raises(CheckError, match="rounding"):
         expect_close(np.array([1e-9, 1.0]), np.array([0.0, 1.0]), **exact)
+
+
+def test_expect_close_names_a_known_slip() -> None:
+    right = np.array([2.0, 4.0])
+    slips = {"the divisor is n, and n - 1 is wanted": right / 2, "one number came": 3.0}
+    expect_close(right, right, slips=slips)
+    assert message(right / 2, right, slips=slips, name="spread") == "spread: the divisor is n, and n - 1 is wanted"
+    assert message(3.0, right, slips=slips).endswith(": one number came")  # of another shape than the right result
+    assert "the divisor" not in message(right * 3, right, slips=slips)
+    assert message(right * 3, right, otherwise="centre first").endswith("\n  next      centre first")
+    assert "centre first" not in message(right * np.nan, right, otherwise="centre first")
