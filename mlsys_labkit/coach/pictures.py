@@ -37,8 +37,8 @@ class Caption:
 def picture(caption: str) -> Iterator[None]:
     """Show ``caption`` below what the body draws; after NotImplementedError (an unsolved task) show a placeholder.
 
-    The placeholder names the unsolved function, which may belong to an earlier task than the last. The same holds for an
-    error of another rank whose cause is a NotImplementedError. Any other error is raised as it is, so that a picture
+    The placeholder names the unsolved function, which may belong to an earlier task than the last. The same holds for
+    an error of another rank whose cause is a NotImplementedError. Any other error is raised as it is, so that a picture
     hides no bug.
 
     Example:

@@ -32,7 +32,7 @@
 # [Roofline](../../course/chapters/05_roofline.md).
 #
 # Each task goes the same way: **predict** (not graded: committing to a guess is what teaches), **write**, **check**, then
-# **look**. Marks come from right answers and from counted bytes, passes and FLOPs, never from a clock. Stuck? `lk.hint("warmup_end")`
+# **look**; the three tasks after the roof share its picture. Marks come from right answers and from counted bytes, passes and FLOPs, never from a clock. Stuck? `lk.hint("warmup_end")`
 # in a new cell gives a nudge, and a stronger one each time you ask. **Hints cost no marks.** `lk.progress()` shows how far you
 # are. Long checks and the code of pictures are folded: click the three dots in a cell to read it.
 
@@ -47,6 +47,7 @@ if find_spec("mlsys_labkit") is None:  # opened on Colab, which brings torch and
 import math
 
 import numpy as np
+import plotly.graph_objects as go
 
 import mlsys_labkit as lk
 
@@ -92,12 +93,15 @@ print(f"{h100.bandwidth() / 1e12:6.2f} TB/s from memory")
 # ones are disturbed by everything else that the machine does. Here are forty readings of one function, in microseconds.
 
 # %% nbgrader={"grade": false, "grade_id": "lab00_readings", "locked": true, "schema_version": 3, "solution": false, "task": false}
-readings = np.array([
-    941.0, 402.5, 188.1, 131.0, 104.2, 101.3, 103.9, 100.2, 99.8, 101.1,
-    100.7, 187.4, 100.1, 99.9, 102.2, 100.4, 101.8, 100.0, 99.7, 100.9,
-    101.5, 100.3, 143.8, 100.6, 99.9, 100.8, 101.2, 100.5, 100.1, 102.7,
-    99.6, 100.2, 312.9, 100.4, 101.0, 100.7, 99.8, 100.3, 101.6, 100.1,
-])  # fmt: skip
+readings = np.array(
+    """
+    941.0 402.5 188.1 131.0 104.2 101.3 103.9 100.2 99.8 101.1
+    100.7 187.4 100.1 99.9 102.2 100.4 101.8 100.0 99.7 100.9
+    101.5 100.3 143.8 100.6 99.9 100.8 101.2 100.5 100.1 102.7
+    99.6 100.2 312.9 100.4 101.0 100.7 99.8 100.3 101.6 100.1
+    """.split(),
+    dtype=float,
+)
 
 # %% [markdown]
 # ### Task 1 · Where does the warm-up end?
@@ -135,10 +139,10 @@ untouched = np.array([9.0, 3.0, 1.0, 1.1, 1.0, 1.0])
 lk.checks.expect_equal(given, untouched, name="the array that you were given, after the call")
 lk.checks.expect_equal(warmup_end(np.array([1.0, 1.0, 1.0, 1.0])), 0, name="no warm-up at all")
 lk.checks.expect_equal(warmup_end(np.array([0.5, 1.0, 1.0, 1.0])), 0, name="a fast first sample, which is no warm-up")
-lk.checks.expect_equal(warmup_end(readings), 4, name="the readings above")
-lk.checks.expect_equal(warmup_end(readings * 1e-6), 4, name="the readings above, in seconds")
 spiky = np.array([5.0, 1.0, 1.0, 9.0, 1.0, 1.0, 1.0, 1.0])
 lk.checks.expect_equal(warmup_end(spiky), 1, name="a spike after the warm-up, which is noise")
+lk.checks.expect_equal(warmup_end(readings), 4, name="the readings above")
+lk.checks.expect_equal(warmup_end(readings * 1e-6), 4, name="the readings above, in seconds")
 lk.checks.expect_equal(warmup_end(np.array([1.25, 1.0, 1.0, 1.0])), 0, name="exactly 25 % above, which is not more")
 lk.checks.expect_equal(warmup_end(np.array([4.0, 4.0, 4.0, 1.0, 1.0])), 3, name="a warm-up longer than the first half")
 # Three samples: the second half is [2.2, 1.6], its median 1.9, the limit 2.375.
@@ -153,8 +157,6 @@ with lk.picture(
     "Forty readings: crosses are warm-up, the dashed line is the median of the rest. "
     "The spikes are real, and the median shrugs them off."
 ):
-    import plotly.graph_objects as go
-
     end = warmup_end(readings)
     figure = go.Figure()
     for label, part, marker in (
@@ -174,8 +176,9 @@ with lk.picture(
 # ### Task 2 · How sure is that median?
 # *12 points · 12 minutes · ●●○○*
 #
-# Sort n independent samples. Each lies below the true median with probability one half, so *how many* do follows a binomial
-# distribution, $X \sim \mathrm{Bin}(n, \tfrac12)$, whatever the shape of the noise. The probability that fewer than $l$ samples lie below is
+# Sort n independent samples. Each lies below the true median with probability one half. Let $X$ be the number of samples below it:
+# $X \sim \mathrm{Bin}(n, \tfrac12)$, a binomial distribution, whatever the shape of the noise. The probability that fewer than $l$
+# samples lie below is
 #
 # $$P(X \le l - 1) = \frac{1}{2^n} \sum_{i=0}^{l-1} \binom{n}{i}.$$
 #
@@ -212,7 +215,15 @@ def median_interval(samples):
 
 
 # %% nbgrader={"grade": true, "grade_id": "median_interval_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
-lk.checks.expect_close(median_interval(np.arange(10.0)), (1.0, 8.0), name="ranks 2 and 9 of 10")
+slips = {
+    "one rank too far inside. Ranks count from 1 and Python counts from 0: the 2nd smallest is ordered[1]": (2.0, 7.0),
+    "one rank too far outside. l is the largest rank that the condition allows, 2 for ten samples": (0.0, 9.0),
+    "low is right, and high one rank too far inside: the 2nd largest of ten is ordered[8]": (1.0, 7.0),
+    "low is right, and high one rank too far outside: the 2nd largest of ten is ordered[8]": (1.0, 9.0),
+    "high is right, and low one rank too far inside: the 2nd smallest of ten is ordered[1]": (2.0, 8.0),
+    "these are ranks, and the samples of these ranks are wanted": (2.0, 9.0),
+}
+lk.checks.expect_close(median_interval(np.arange(10.0)), (1.0, 8.0), slips=slips, name="ranks 2 and 9 of 10")
 lk.checks.expect_close(median_interval(np.arange(1.0, 16.0)), (4.0, 12.0), name="ranks for 15 samples")
 lk.checks.expect_close(median_interval(np.arange(1.0, 101.0)), (40.0, 61.0), name="ranks for 100 samples")
 ### BEGIN HIDDEN TESTS
@@ -313,7 +324,8 @@ def standardize(x):
     """(x - mean) / standard deviation, in one new array.
 
     x: float64 array of n >= 1 elements, 1-D, contiguous, not changed.
-    Returns a new float64 array; zeros if all elements are equal. Elements of 1e8 with a spread of 1 keep their digits.
+    Returns a new float64 array; zeros if all elements are equal. It is right to six digits also for elements near 1e8
+    that differ by about 1.
     Peak of new memory: n * 8 bytes, and at most 16 KiB of small change.
 
     Example: standardize(np.array([1.0, 3.0])) -> array([-1., 1.])
@@ -328,7 +340,9 @@ def standardize(x):
 
 
 # %% nbgrader={"grade": true, "grade_id": "standardize_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
-lk.checks.expect_close(standardize(np.array([1.0, 3.0])), np.array([-1.0, 1.0]), name="the docstring's example")
+right = np.array([-1.0, 1.0])
+slips = {"the divisor is n − 1 (ddof=1). The standard deviation of these numbers divides by n": right / math.sqrt(2)}
+lk.checks.expect_close(standardize(np.array([1.0, 3.0])), right, slips=slips, name="the docstring's example")
 sample = np.array([2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0])  # mean 5, standard deviation 2
 halves = np.array([-1.5, -0.5, -0.5, -0.5, 0.0, 0.0, 1.0, 2.0])
 lk.checks.expect_close(standardize(sample), halves, name="eight elements")
@@ -348,7 +362,8 @@ for n in (2, 7, 1000):  # 7 is odd; the rest is ordinary
 sample = np.random.default_rng(3).standard_normal(20_000)
 result = lk.checks.expect_peak(standardize, sample, at_most_bytes=sample.nbytes + 16_384)
 lk.checks.expect_close(result.mean(), 0.0, atol=1e-9, name="the mean of what you return")
-lk.checks.expect_close(result.std(), 1.0, name="the standard deviation of what you return")
+slips = {"the divisor is n − 1 (ddof=1), and n is wanted": math.sqrt(1 - 1 / 20_000)}
+lk.checks.expect_close(result.std(), 1.0, slips=slips, name="the standard deviation of what you return")
 ### BEGIN HIDDEN TESTS
 # The small change stays small: it must not grow with the input.
 big = np.random.default_rng(6).standard_normal(6_000_000)
@@ -360,7 +375,11 @@ lk.checks.expect_close(result, (big - big.mean()) / big.std(), atol=1e-9, name="
 # Far from zero the mean of the squares and the square of the mean agree in nearly every digit: their difference is noise.
 far = np.array([1e8 - 2, 1e8 - 1, 1e8, 1e8 + 1, 1e8 + 2])
 expected = np.array([-2.0, -1.0, 0.0, 1.0, 2.0]) / math.sqrt(2)
-lk.checks.expect_close(standardize(far), expected, atol=1e-6, name="a large mean and a small spread")
+slips = {"the divisor is n − 1 (ddof=1), and n is wanted": expected * math.sqrt(4 / 5)}
+lost = "squares of 1e8 are 1e16 and leave no digits for the spread. Take the mean away first, then square"
+lk.checks.expect_close(
+    standardize(far), expected, atol=1e-6, slips=slips, otherwise=lost, name="a large mean and a small spread"
+)
 ### BEGIN HIDDEN TESTS
 far = 1e8 + np.random.default_rng(8).standard_normal(1000)
 lk.checks.expect_close(
@@ -485,12 +504,17 @@ def mm_cost(m, n, k, itemsize):
 
 
 # %% nbgrader={"grade": true, "grade_id": "costs_test", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
-lk.checks.expect_close(dot_cost(8, 4), (16, 68), name="(FLOPs, bytes) of dot_cost(8, 4)")
-lk.checks.expect_close(mv_cost(2, 3, 4), (12, 44), name="(FLOPs, bytes) of mv_cost(2, 3, 4)")
-lk.checks.expect_close(mm_cost(2, 3, 4, 2), (48, 52), name="(FLOPs, bytes) of mm_cost(2, 3, 4, 2)")
+one_less = "each sum was given one addition less. By the convention above, a dot product of length n counts 2n"
+name = "(FLOPs, bytes) of dot_cost(8, 4)"
+lk.checks.expect_close(dot_cost(8, 4), (16, 68), slips={one_less: (15, 68)}, name=name)
+name = "(FLOPs, bytes) of mv_cost(2, 3, 4)"
+lk.checks.expect_close(mv_cost(2, 3, 4), (12, 44), slips={one_less: (10, 44)}, name=name)
+name = "(FLOPs, bytes) of mm_cost(2, 3, 4, 2)"
+lk.checks.expect_close(mm_cost(2, 3, 4, 2), (48, 52), slips={one_less: (42, 52)}, name=name)
 
 # %% nbgrader={"grade": true, "grade_id": "costs_test_ragged", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
-lk.checks.expect_close(mm_cost(1, 1, 8, 4), dot_cost(8, 4), name="1 x 8 times 8 x 1, a dot product")
+lk.checks.expect_close(mm_cost(1, 1, 8, 4), (16, 68), name="1 x 8 times 8 x 1, a dot product")
+lk.checks.expect_close(mm_cost(3, 1, 5, 4), (30, 92), name="3 x 5 times 5 x 1, a matrix times a vector")
 ### BEGIN HIDDEN TESTS
 rng = np.random.default_rng(13)
 for _ in range(20):  # ragged shapes, 1 included; the traffic is counted from real arrays
@@ -537,7 +561,7 @@ with lk.picture(
 # ### Task 6 · Draw the roof
 # *12 points · 6 minutes · ●○○○*
 #
-# Two lines of code for the picture that this course keeps coming back to.
+# Two lines of code for the picture that this course keeps coming back to. Below the checks, yours draw the roofs of the H100.
 
 # %%
 lk.predict("attainable")
@@ -601,11 +625,40 @@ for peak, bandwidth, expected in ((65e12, 320e9, 203.125), (312e12, 2039e9, 153.
     lk.checks.expect_close(attainable(expected, peak, bandwidth), peak, rtol=1e-6, name="on the ridge")
 ### END HIDDEN TESTS
 
+# %% jupyter={"source_hidden": true}
+with lk.picture(
+    "Your roofs of an H100, with your three operations on the one of float32. The thin lines stand at the ridges."
+):
+    figure = go.Figure()
+    across = np.geomspace(0.1, 10_000, 101)
+    for dtype, dash in (("bfloat16", "solid"), ("float32", "dash")):
+        peak = h100.peak(dtype)
+        roof = attainable(across, peak, h100.bandwidth()) / 1e12
+        figure.add_scatter(x=across, y=roof, mode="lines", name=dtype, line_dash=dash)
+        figure.add_vline(x=ridge(peak, h100.bandwidth()), line_dash=dash, line_width=1, line_color="gray")
+    for label, (flops, moved) in {
+        "dot": dot_cost(10**6, 4),
+        "mv": mv_cost(1000, 1000, 4),
+        "mm": mm_cost(1000, 1000, 1000, 4),
+    }.items():
+        height = attainable(flops / moved, h100.peak("float32"), h100.bandwidth()) / 1e12
+        figure.add_scatter(x=[flops / moved], y=[height], mode="markers+text", text=label, showlegend=False)
+    figure.update_traces(
+        marker={"size": 11, "symbol": "diamond"}, textposition="top left", selector={"mode": "markers+text"}
+    )
+    figure.update_xaxes(type="log", title="FLOP/B", dtick=1)
+    figure.update_yaxes(type="log", title="TFLOP/s", tickvals=[1, 10, 100, 1000])
+    figure.update_layout(height=360)
+    told = ", ".join(
+        f"{ridge(h100.peak(dtype), h100.bandwidth()):.0f} FLOP/B in {dtype}" for dtype in ("float32", "bfloat16")
+    )
+    lk.show(figure, summary=f"Ridges of an H100: {told}. dot and mv stand on the slope, mm on the roof of float32.")
+
 # %% [markdown]
 # ### Task 7 · What holds it back?
 # *12 points · 8 minutes · ●●○○*
 #
-# Say for a kernel whether an H100 would be waiting for memory or for arithmetic. The peak depends on the number format: ask the
+# Say for a kernel what limits it on a machine: memory or arithmetic. The peak depends on the number format: ask the
 # datasheet with `spec.peak(dtype)` and `spec.bandwidth()`. A kernel that sits exactly on the ridge counts as `"compute"`.
 
 # %%
@@ -745,7 +798,7 @@ def fastest_seconds(flops, bytes_moved, peak, bandwidth):
 def too_good(seconds, flops, bytes_moved, peak, bandwidth):
     """True if no machine with these two speeds can have done the work in so few seconds.
 
-    The clock is granted 2 %: only a time below 0.98 of the least is too good.
+    The clock is granted 2 %: a time is too good if it is below 0.98 times the least, and only then.
     """
     ### BEGIN SOLUTION
     return bool(seconds < 0.98 * fastest_seconds(flops, bytes_moved, peak, bandwidth))
@@ -753,7 +806,12 @@ def too_good(seconds, flops, bytes_moved, peak, bandwidth):
 
 
 # %% nbgrader={"grade": true, "grade_id": "fastest_seconds_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
-lk.checks.expect_close(fastest_seconds(2000.0, 10.0, 1000.0, 10.0), 2.0, name="the docstring's example")
+slips = {
+    "this is the shorter of the two times. The work is done when its longer half is done": 1.0,
+    "the two times were added. Arithmetic and traffic go on at once": 3.0,
+}
+example = fastest_seconds(2000.0, 10.0, 1000.0, 10.0)
+lk.checks.expect_close(example, 2.0, slips=slips, name="the docstring's example, 2 s of arithmetic and 1 s of traffic")
 lk.checks.expect_close(fastest_seconds(0.0, 50.0, 1000.0, 10.0), 5.0, name="a copy: no arithmetic")
 # Arithmetic and traffic overlap: 2 s of one and 5 s of the other take 5 s.
 lk.checks.expect_close(fastest_seconds(2000.0, 50.0, 1000.0, 10.0), 5.0, name="arithmetic and traffic at once")
@@ -780,6 +838,8 @@ lk.checks.expect_equal(too_good(1e-4, 0.0, 2e9, 989.4e12, 3.35e12), True, name="
 # %% nbgrader={"grade": true, "grade_id": "fastest_seconds_test_clock", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
 lk.checks.expect_equal(too_good(1.98, 2000.0, 10.0, 1000.0, 10.0), False, name="1 % below the least: the clock's share")
 lk.checks.expect_equal(too_good(1.94, 2000.0, 10.0, 1000.0, 10.0), True, name="3 % below the least")
+just = "0.9802 times the least. The limit is the least times 0.98, not the least divided by 1.02"
+lk.checks.expect_equal(too_good(1.9604, 2000.0, 10.0, 1000.0, 10.0), False, name=just)
 ### BEGIN HIDDEN TESTS
 work = (2 * 4096**3, 3 * 4096**2 * 2, 989.4e12, 3.35e12)
 floor = 2 * 4096**3 / 989.4e12
@@ -821,8 +881,8 @@ with lk.picture("Your machine. The dot product hugs the slope, the matmul reache
 # both as what they are: readings.
 
 # %% [markdown]
-# Now the H100 beside the generation before it, the A100. Set *Work* to a matrix product and find the size from which the H100 is limited by
-# arithmetic: you computed it in `large_enough`. Why is a smaller product enough on the A100?
+# Now the H100 beside the generation before it, the A100. Set *Work* to a matrix product. Its sizes are powers of two: between which two of them
+# does the H100 begin to be limited by arithmetic? `large_enough` computed the size between them. Why is a smaller product enough on the A100?
 
 # %%
 area = 2 * 600**2  # bytes of one matrix in bfloat16

@@ -230,3 +230,19 @@ def large_enough(peak, bandwidth, itemsize):
 # %% wrong={"grade_id": "fastest_seconds", "name": "no_mercy", "misconception": "clocks are exact", "keeps": 6}
 #-    return bool(seconds < 0.98 * fastest_seconds(flops, bytes_moved, peak, bandwidth))
 #+    return bool(seconds < fastest_seconds(flops, bytes_moved, peak, bandwidth))
+
+# %% wrong={"grade_id": "fastest_seconds", "name": "divided_by_1_02", "misconception": "divided by 1.02 is the same as 2 % less", "keeps": 6}
+#-    return bool(seconds < 0.98 * fastest_seconds(flops, bytes_moved, peak, bandwidth))
+#+    return bool(seconds < fastest_seconds(flops, bytes_moved, peak, bandwidth) / 1.02)
+
+# %% wrong={"grade_id": "median_interval", "name": "counted_from_zero", "misconception": "rank l is index l", "keeps": 0}
+#-    return float(ordered[rank - 1]), float(ordered[n - rank])
+#+    return float(ordered[rank]), float(ordered[n - rank - 1])
+
+# %% wrong={"grade_id": "standardize", "name": "divides_by_n_minus_1", "misconception": "a standard deviation always divides by n - 1", "keeps": 2}
+#-    deviation = math.sqrt(np.dot(out, out) / len(out))
+#+    deviation = math.sqrt(np.dot(out, out) / max(len(out) - 1, 1))
+
+# %% wrong={"grade_id": "costs", "name": "one_addition_less", "misconception": "a dot product of length n is n products and n - 1 sums", "keeps": 6}
+#-    return 2 * n, (2 * n + 1) * itemsize
+#+    return 2 * n - 1, (2 * n + 1) * itemsize
