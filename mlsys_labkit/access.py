@@ -37,6 +37,7 @@ class AccessTrace:
         write: True for a store.
         itemsizes: bytes an access, by array.
         result: what the function returned.
+        at_once: operations on slices or whole arrays, each of which reads or writes several elements at once.
     """
 
     array: npt.NDArray[np.int64]
@@ -44,6 +45,7 @@ class AccessTrace:
     write: npt.NDArray[np.bool_]
     itemsizes: tuple[int, ...]
     result: Any = None
+    at_once: int = 0
 
     def __len__(self) -> int:
         return len(self.address)
@@ -95,7 +97,7 @@ def trace_accesses(fn: Callable[..., Any], /, *args: Any) -> AccessTrace:
 
     Reference: M. Wolf and M. Lam, A data locality optimizing algorithm, PLDI 1991.
     """
-    log = array("q")
+    log = _Log("q")
     bases: dict[int, int] = {}
     traced: list[TracedArray] = []
     following = 0
@@ -128,6 +130,7 @@ def trace_accesses(fn: Callable[..., Any], /, *args: Any) -> AccessTrace:
         write=(codes & 1).astype(bool),
         itemsizes=tuple(one.itemsize for one in traced),
         result=np.array(result) if isinstance(result, TracedArray) else result,
+        at_once=log.at_once,
     )
 
 
@@ -160,6 +163,12 @@ def cache_misses(trace: AccessTrace, line_bytes: int = 64, lines: int = 512) -> 
     return CacheMisses(sum(per_array), tuple(per_array), len(line))
 
 
+class _Log(array):  # type: ignore[type-arg]
+    """The codes of all accesses in order, and a count of those that came several at once."""
+
+    at_once = 0
+
+
 def lines_touched(trace: AccessTrace, line_bytes: int = 64) -> int:
     """Count the distinct cache lines that the run touched: the misses that no cache can avoid.
 
@@ -180,7 +189,7 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     __slots__ = ("_codes", "_data", "_log")
 
-    def __init__(self, data: npt.NDArray[Any], codes: npt.NDArray[np.int64], log: array[int]) -> None:
+    def __init__(self, data: npt.NDArray[Any], codes: npt.NDArray[np.int64], log: _Log) -> None:
         self._data, self._codes, self._log = data, codes, log
 
     def __getitem__(self, index: Any) -> Any:
@@ -230,6 +239,7 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
         return func(*_replace(args, read), **_replace(kwargs, read))
 
     def _record(self, codes: npt.NDArray[np.int64], write: int) -> None:
+        self._log.at_once += codes.size > 1
         self._log.frombytes((codes | write).tobytes())
 
     def __iter__(self) -> Iterator[Any]:

@@ -441,3 +441,35 @@ def parameter_count(layers, d, vocab, context):
 
 def activation_count(batch, length, d, heads):
     return 16 * batch * length * d + batch * length**2 + 4 * batch * length
+
+# %% wrong={"grade_id": "matmul", "name": "rows_at_once", "misconception": "a row of numpy is one element", "keeps": 10}
+def matmul(a, b, c):
+    for i in range(a.shape[0]):
+        for k in range(a.shape[1]):
+            c[i] += a[i, k] * b[k]
+
+# %% wrong={"grade_id": "cosines", "name": "least_length", "misconception": "no row is shorter than 1e-12", "keeps": 6}
+#-        return rows / np.where(lengths == 0, 1, lengths)
+#+        return rows / np.maximum(lengths, 1e-12)
+
+# %% wrong={"grade_id": "cosines", "name": "in_place", "misconception": "dividing the caller's rows does no harm", "keeps": 5}
+#-        return rows / np.where(lengths == 0, 1, lengths)
+#+        rows /= np.where(lengths == 0, 1, lengths)
+#+        return rows
+
+# %% wrong={"grade_id": "apply_chain", "name": "empties_the_list", "misconception": "the caller's list is mine to empty", "keeps": 5}
+#-    for matrix in reversed(matrices):
+#-        x = matrix @ x
+#+    while matrices:
+#+        x = matrices.pop() @ x
+
+# %% wrong={"grade_id": "lines_touched", "name": "again_and_again", "misconception": "a line that is touched twice is two lines", "keeps": 3}
+#-    lines = set()
+#+    lines = []
+
+#-        lines.update(((first_bytes + byte) // line_bytes).tolist())
+#+        lines += ((first_bytes + byte) // line_bytes).tolist()
+
+# %% wrong={"grade_id": "xor_backward", "name": "signs_turned", "misconception": "the gradient is the answer minus the prediction", "keeps": 0}
+#-    dz = (p - y) / len(y)  # [n]
+#+    dz = (y - p) / len(y)

@@ -153,6 +153,7 @@ def test_augmented_assignment_reads_and_writes_once():
     assert touched(trace_accesses(element, x)) == [(1, "r"), (1, "w")]
     assert touched(trace_accesses(row, x)) == [(3, "r"), (4, "r"), (5, "r"), (3, "w"), (4, "w"), (5, "w")]
     assert x.tolist() == [[0, 6, 2], [8, 9, 10]]
+    assert (trace_accesses(element, x).at_once, trace_accesses(row, x).at_once) == (0, 2)
 
 
 def test_arrays_lie_on_pages_of_their_own_and_aliases_coincide():
