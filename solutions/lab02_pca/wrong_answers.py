@@ -414,3 +414,33 @@ def streaming_pca(chunks, d, k):
 #-    return U[:, :k] * singular[:k], Vt[:k]
 #+    last = len(singular) - k
 #+    return U[:, last:] * singular[last:], Vt[last:]
+
+# %% wrong={"grade_id": "covariance", "name": "narrow_stays_narrow", "misconception": "the mean of a float32 array is float64", "keeps": 7}
+#-    centred = X - X.mean(axis=0, dtype=np.float64)
+#+    centred = X - X.mean(axis=0)
+
+# %% wrong={"grade_id": "subspace_cosine", "name": "least_length", "misconception": "no row is shorter than 1e-12", "keeps": 6}
+#-    cosine = np.divide(there @ here, lengths, out=np.zeros_like(inside), where=lengths > 0)
+#+    cosine = there @ here / np.maximum(lengths, 1e-12)
+
+# %% wrong={"grade_id": "subspace_cosine", "name": "unit_columns", "misconception": "columns of length one are enough to be orthonormal", "keeps": 3}
+#-    Q, _ = np.linalg.qr(basis)
+#+    Q = basis / np.linalg.norm(basis, axis=0)
+
+# %% wrong={"grade_id": "power_iteration", "name": "stops_early", "misconception": "a vector that hardly moves has arrived", "keeps": 9}
+#-        v = product / length
+#+        before, v = v, product / length
+#+        if np.linalg.norm(v - before) < 1e-8:
+#+            break
+
+# %% wrong={"grade_id": "randomized_pca", "name": "one_qr_a_round", "misconception": "one qr a round is enough", "keeps": 9}
+#-        W, _ = np.linalg.qr(times_t(Q))
+#+        W = times_t(Q)
+
+# %% wrong={"grade_id": "randomized_pca", "name": "global_generator", "misconception": "any random numbers will do", "keeps": 10}
+#-    Q, _ = np.linalg.qr(times(rng.standard_normal((d, width))))
+#+    Q, _ = np.linalg.qr(times(np.random.standard_normal((d, width))))
+
+# %% wrong={"grade_id": "low_rank", "name": "columns_of_vt", "misconception": "svd returns V, so its columns are the directions", "keeps": 3}
+#-    return U[:, :k] * singular[:k], Vt[:k]
+#+    return U[:, :k] * singular[:k], Vt[:, :k]
