@@ -1418,9 +1418,9 @@ with lk.picture("How strongly each of ten mean-image neurons lights up, by the d
 # ### Task 11 · XOR, backwards by hand
 # *13 points · 25 minutes · ●●●○*
 #
-# Stack linear layers and you get a linear layer: $W_2(W_1 x) = (W_2 W_1)x$. Depth without a bend buys nothing. XOR shows what is missing. For a
-# linear score $f(x) = w \cdot x + b$ it holds that $f(0,0) + f(1,1) = f(0,1) + f(1,0)$, so no such score can be low for both inputs on the
-# left and high for both on the right. One hidden layer with a bend can:
+# Stack linear layers and you get a linear layer: $W_2(W_1 x) = (W_2 W_1)x$. Depth without a bend buys nothing. XOR shows what is missing. Every
+# linear score $f(x) = w \cdot x + b$ has $f(0,0) + f(1,1) = f(0,1) + f(1,0)$. XOR asks for two low scores on the left of this equation and for two
+# high scores on the right, so no linear score computes it. One hidden layer with a bend can:
 #
 # $$h = \tanh(x W_1^\top + b_1) \qquad z = h\, w_2 + b_2 \qquad p = \frac{1}{1 + e^{-z}}$$
 #

@@ -979,7 +979,7 @@ slips = {
         [3 / 10**0.5, 0.5**0.5, 0.0]
     ),
     "columns of length 1 are not enough. They must also be orthogonal to each other: take Q of the QR": np.array(
-        [(2 + 2**0.5) / (10 + 6 * 2**0.5) ** 0.5, 3**-0.5, 0.0]
+        [8**0.5 / 3, 3**-0.5, 0.0]
     ),
     "divide by the lengths of the projections, not by that of x itself": np.array([0.5**0.5, 0.0, 0.0]) / 82**0.5,
     "this is a dot product. Divide by the lengths of both projections": np.array([2.0, 0.0, 0.0]),
@@ -1086,9 +1086,9 @@ with lk.picture(
     )
 
 # %% [markdown]
-# A past tense is harder than a plural: “ran” and “walked” share less than two final s's do. Now three topics span a
-# subspace, and the place of a word with two meanings (blue) shows which of them has more weight in the model. Read the size of the
-# marker: it is the **share**. Most of what the model knows about “bolt” is elsewhere.
+# The past tense is harder than the plural: “ran” and “walked” are less alike than two plurals that end in s. Now three topics span a
+# subspace. The words in blue have two meanings, and their place shows which meaning has more weight in the model. The size of a
+# marker is the **share** of its word. Most of what the model knows about “bolt” is elsewhere.
 
 # %% jupyter={"source_hidden": true}
 with lk.picture(

@@ -176,7 +176,7 @@ export function render({ model, el }) {
         "g",
         { class: `lk-work${work.achieved ? " full" : ""}` },
         s("path", { d: `M${x},${y - 6} l6,6 l-6,6 l-6,-6 z` }),
-        s("text", { class: "halo", x: x + 9, y: y + 4 + (i % 2 ? 12 : 0) }, work.name),
+        s("text", { class: "halo", x: x + 9, y: y + 18 + (i % 2 ? 12 : 0) }, work.name),
       );
     });
     const here = ready.map((machine) => {
@@ -239,7 +239,7 @@ export function render({ model, el }) {
         "p",
         { class: "lk-note" },
         ready.some((m) => m.origin !== "measured")
-          ? "Dashed: datasheet peaks, a model, not measured. Solid: measured. No code beats its roof; most stay below."
+          ? "Dashed, dotted: datasheets, not measured. Solid: measured. No code beats its roof; most stay below."
           : "Solid: measured on the machine named.",
       ),
     );
