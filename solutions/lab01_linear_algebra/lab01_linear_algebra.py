@@ -854,9 +854,9 @@ for name, work in {
     print(f"{name:4}{work.flops:12,.0f} FLOP {work.bytes_moved:11,.0f} B {work.intensity:8.3f} FLOP/B")
 
 # %% [markdown]
-# The last column is the **arithmetic intensity**. (These are float64, at 8 B an element: half of what lab 00 found for float32.) A dot uses each number once and throws it away, and so does an mv with
-# its matrix: both run at the speed of memory on every machine you can buy today. Only mm can use a number $n$ times, and
-# only if it finds it still in cache. That is a matter of order.
+# The last column is the **arithmetic intensity**, here in float64: half of what lab 00 found for the 4-byte float32. A dot uses each number
+# once and throws it away, and so does an mv with its matrix: both run at the speed of memory on every machine you can buy today. Only mm can
+# use a number $n$ times, and only if it finds it still in cache. That is a matter of order.
 #
 # Memory does not hand out single numbers. It hands out **cache lines**, 64 bytes on nearly every CPU (GPUs: 32-byte
 # sectors, same story). Take one float and you pay for sixteen.
@@ -1096,7 +1096,7 @@ expected = a @ b
 trace = lk.trace_accesses(matmul, a, b, c)
 lk.checks.expect_close(c, expected, name="the product itself: a fast wrong answer is worth nothing")
 lk.checks.expect_equal(
-    trace.at_once, 0, name="operations on a slice or a whole array, where single elements were asked for"
+    trace.at_once, 0, name="number of operations on slices or whole arrays, and single elements were asked for"
 )
 # 144 lines are everything once; 936 are what the best of the six orders fetches. 36 more are for those who load a row of
 # c first and store it last: the same order, and the row is fetched twice. The next best order fetches 1,224.

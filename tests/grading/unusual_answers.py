@@ -152,8 +152,9 @@ UNUSUAL: dict[str, dict[str, str]] = {
         """,
         "apply_chain": """
             def apply_chain(matrices, x):
-                while matrices:
-                    x = matrices.pop() @ x  # empties its argument
+                left = matrices[:]
+                while left:
+                    x = left.pop() @ x
                 return torch.nn.Parameter(x, requires_grad=False)
         """,
         "xor_backward": """
