@@ -96,10 +96,13 @@ def _cut(c: ArrayComparison) -> Diagnosis | None:
 def _signs(c: ArrayComparison) -> Diagnosis | None:
     if np.all(np.abs(np.abs(c.a) - np.abs(c.e)) <= 4 * c.allowed):
         number = int(c.off.sum())
-        lost = "no sign is negative: " if (c.a >= 0).all() else ""
+        positive = bool((c.a >= 0).all())
+        lost = "no sign is negative: " if positive else ""
         return wrong(
             f"{lost}right but for the sign of {number} element{'' if number == 1 else 's'}",
-            "an absolute value may be taken, or a sign be lost or chosen the wrong way round",
+            "an absolute value may be taken, or a sign be lost"
+            if positive
+            else "a sign may be lost or chosen the wrong way round; or is there a tie between values of the same size?",
         )
     return None
 

@@ -10,8 +10,11 @@ from mlsys_labkit.checks.comparison import ArrayComparison, Diagnosis, wrong
 _BLOCK = 4  # a boundary at a multiple of a smaller power of two is too common to mean a block or tile
 _SEAM = 16  # the least block whose two edges are recognised: pairs at multiples of less are too often chance
 _PAIR = 3  # results of at most this many numbers, such as (FLOPs, bytes), are counts rather than places
-_TERM = "in a count, look for a term that is missing, or counted twice"
-_STRIDE = "the step from one index to the next (the stride) may be wrong: compute the address of index 1 by hand"
+_INPUT = "how does its input differ from that of the right ones: in size, in order?"
+_TERM = "if these are counts, look for a term that is missing, or counted twice; else, what differs about its input?"
+_STRIDE = "compute the element at index 1 by hand: the step from one index to the next (the stride) may be wrong"
+_SECOND = "compute the element at index 1 by hand: what is different from index 0 there?"
+_SHORT = 8  # along a shorter axis, one right index at its start is no evidence of a wrong stride
 _NO_BLOCK = (
     "the block's number (blockIdx, program_id) may be missing from the index, the grid may be too small, or a loop "
     "over the grid may lack gridDim (num_programs) in its step"
@@ -32,7 +35,7 @@ def nonfinite(c: ArrayComparison) -> Diagnosis | None:
         rows = c.nan.reshape(-1, c.nan.shape[-1]) if c.nan.ndim > 1 and c.nan.shape[-1] > 1 else None
         whole_rows = rows is not None and np.array_equal(rows.any(axis=1), rows.all(axis=1))
         prefix = _prefix(c, c.nan) if rest_right else None
-        if prefix and not (whole_rows and prefix.next_step == _STRIDE):
+        if prefix and not (whole_rows and prefix.next_step in (_STRIDE, _SECOND)):
             return prefix
         border = np.ones(c.nan.shape, bool)
         border[(slice(1, -1),) * c.nan.ndim] = False
@@ -74,7 +77,7 @@ def placed(c: ArrayComparison) -> Diagnosis | None:
         index = ", ".join(str(int(i)) for i in np.argwhere(off)[0])
         place = "what is different about it: a border, the edge of a block or tile, a tie, a zero?"
         if off.size <= _PAIR:
-            place = _TERM if c.integers else "how does its input differ from that of the right ones: in size, in order?"
+            place = _TERM if c.integers and c.a.min() >= 0 <= c.e.min() else _INPUT
         return wrong(f"only element [{index}] is wrong", place)
     return _border(off) or _one_index(off) or _seams(off) or _periodic(off)
 
@@ -109,7 +112,7 @@ def _boundary(first: int, length: int, unwritten: bool) -> str:
     """Return what to do where an axis of ``length`` is right up to index ``first``."""
     tail, block = length - first, first & -first  # the largest power of two that divides it
     if first == 1:
-        return _STRIDE
+        return _STRIDE if length >= _SHORT else _SECOND
     if tail == 1:
         return "only the last index is wrong: a loop may end one turn too early, or a bound may be off by one"
     if block < _BLOCK:
@@ -155,13 +158,13 @@ def _one_index(off: npt.NDArray[np.bool_]) -> Diagnosis | None:
         bad = _along(off, axis)
         if len(bad) > 2 and int(bad.sum()) == 1:
             index = int(np.argmax(bad))
-            reason = "a loop may begin one turn too late" if index == 0 else "what is different there?"
+            reason = "what is different there" + ("; does a loop begin one turn too late?" if index == 0 else "?")
             return wrong(f"only index {index} of axis {axis} is wrong", reason)
         first = int(np.argmin(bad))
         if len(bad) > 2 and first and not bad[first:].any():
             return wrong(
                 f"wrong up to index {first - 1} of axis {axis}, right from {first} on",
-                "a loop may begin too late, or a start value may be wrong",
+                f"what is different before index {first}: the input, a start value, a loop that begins too late?",
             )
     return None
 

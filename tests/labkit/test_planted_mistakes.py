@@ -245,6 +245,12 @@ PLANTED = [
     Planted("lab06", "the zero point left out", V + 8, V, "every element is +8 away", "ragged"),
     Planted("lab06", "two nibbles swapped", COUNTS[np.arange(40) ^ 1], COUNTS, "another order", "ragged"),
     Planted("lab06", "scales of the wrong group", np.repeat(W[:10], 10), W, "comes 10 times", "ragged"),
+    equal("lab06", "a zero loses its sign", [0, 0, 8], [0, 8, 8], "if these are counts", "in a count"),
+    equal("lab06", "the columns from left to right", [[7, 2, -3, 1], [-3, 7, 4, -2]], [[7, 3, -4, 1], [-3, 7, 5, -3]],
+          "by hand", "stride"),
+    equal("lab06", "codes of a block cut off", [[7], [5], [0]], [[7], [4], [1]], "different from index 0", "stride"),
+    equal("lab06", "another one of equals", [1.0, -1.0, 2.0, 2.0], [1.0, 1.0, 2.0, -2.0], "is there a tie", "absolute"),
+    equal("lab06", "the first two of four", [1, 2, 3, 4], [5, 6, 3, 4], "the input, a start value", "may begin"),
     # Lab 07: ranks
     Planted("lab07", "summed over 8 ranks, not averaged", 8 * V, V, "every element is 8 times", "ragged"),
     Planted("lab07", "one turn of the ring too few", np.roll(S, 1, 0), S, "off by one turn", "ragged"),
