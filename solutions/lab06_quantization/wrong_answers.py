@@ -92,6 +92,10 @@ def affine(x, bits=8):
 #-    codes = torch.clamp(torch.round(x.double() / scale) + zero, 0, top).to(torch.int32)
 #+    codes = (torch.round(x.double() / scale) + zero).to(torch.int32)
 
+# %% wrong={"grade_id": "affine", "name": "zero_rounded_apart", "misconception": "rounding the distance from the least number is the same", "keeps": 5}
+#-    codes = torch.clamp(torch.round(x.double() / scale) + zero, 0, top).to(torch.int32)
+#+    codes = torch.clamp(torch.round((x.double() - low) / scale), 0, top).to(torch.int32)
+
 # %% wrong={"grade_id": "groups", "name": "one_scale", "misconception": "one scale for the matrix is as good as many", "keeps": 0}
 def quantize_groups(W, bits, group):
     out, inner = W.shape
@@ -211,6 +215,10 @@ def mxfp4(x):
 #-    scales = np.where(largest > 0, np.clip(power - 1 - 2 + 127, 0, 254), 0)
 #+    scales = np.where(largest > 0, power - 1 - 2 + 127, 0)
 
+# %% wrong={"grade_id": "mxfp4", "name": "floor_of_log2", "misconception": "log2 of a number below a power of two is below a whole number", "keeps": 8}
+#-    _, power = np.frexp(largest)
+#+    power = 1 + np.floor(np.log2(np.where(largest > 0, largest, 1.0))).astype(int)
+
 # %% wrong={"grade_id": "gptq", "name": "round_to_nearest", "misconception": "the best code for a weight is the nearest one", "keeps": 0}
 def gptq(W, H, bits, group, damp=0.01):
     return quantize_groups(W, bits, group)
@@ -247,6 +255,10 @@ def gptq(W, H, bits, group, damp=0.01):
 # %% wrong={"grade_id": "gptq", "name": "damp_as_it_is", "misconception": "damp is a number of its own, whatever the size of H", "keeps": 12}
 #-    H += damp * H.diagonal().mean() * torch.eye(len(H), dtype=H.dtype)
 #+    H += damp * torch.eye(len(H), dtype=H.dtype)
+
+# %% wrong={"grade_id": "gptq", "name": "damp_by_its_own_entry", "misconception": "each diagonal entry is damped by a share of itself", "keeps": 12}
+#-    H += damp * H.diagonal().mean() * torch.eye(len(H), dtype=H.dtype)
+#+    H += damp * torch.diag(H.diagonal())
 
 # %% wrong={"grade_id": "gptq", "name": "one_code_more_below", "misconception": "int4 goes down to -8", "keeps": 11}
 #-        code = torch.clamp(torch.round(W[:, c] / scale), -top, top)
@@ -289,6 +301,12 @@ def gptq(W, H, bits, group, damp=0.01):
 # %% wrong={"grade_id": "kv", "name": "wraps_for_small_vectors", "misconception": "a maximum divided by its own scale is 127", "keeps": 5}
 #-    codes = torch.clamp(torch.round(x / scales.float()), -127, 127).to(torch.int8)
 #+    codes = torch.round(x / scales.float()).to(torch.int32).to(torch.int8)
+
+# %% wrong={"grade_id": "kv", "name": "zero_after_the_cast", "misconception": "what is above zero stays above zero in float16", "keeps": 5}
+#-    scales = (x.abs().amax(-1, keepdim=True) / 127).to(torch.float16)
+#-    scales = torch.where(scales > 0, scales, torch.ones_like(scales))
+#+    scales = x.abs().amax(-1, keepdim=True) / 127
+#+    scales = torch.where(scales > 0, scales, torch.ones_like(scales)).to(torch.float16)
 
 # %% wrong={"grade_id": "prune", "name": "by_value", "misconception": "the largest is the largest, whatever its sign", "keeps": 0}
 #-    order = torch.sort(fours.abs(), dim=-1, descending=True, stable=True).indices
