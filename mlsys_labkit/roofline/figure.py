@@ -80,6 +80,7 @@ def figure(
                 "size": 12,
                 "color": ABOVE_ROOF if placed.above_roof else POINT,
                 "symbol": "x" if placed.above_roof else "circle" if timed else "diamond-open",
+                "line": {"width": 0 if timed or placed.above_roof else 2},  # an open symbol is only its line
             },
         )
     title = f"{roofline.device.name}{f' ({VIRTUAL_LABEL})' if roofline.virtual else ''}"
@@ -90,7 +91,8 @@ def figure(
         legend={"orientation": "h", "y": -0.32, "yanchor": "top"},  # below the axis title at the height of a cell
         margin={"t": 48, "r": 16},
     )
-    grid = {"type": "log", "gridcolor": FIGURE_GRID}
+    # ticks keep the labels of both axes apart in the corner
+    grid = {"type": "log", "gridcolor": FIGURE_GRID, "ticks": "outside", "ticklen": 8, "tickcolor": FIGURE_GRID}
     decades = range(math.floor(shown.y[0]), math.ceil(shown.y[1]))
     names = [si(10.0**decade, "").strip() for decade in decades]
     chart.update_xaxes(

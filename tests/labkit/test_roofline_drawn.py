@@ -176,6 +176,8 @@ def test_plotly_draws_the_same_facts() -> None:
     assert tuple(lines["bfloat16 989 TFLOP/s, datasheet"].y) == (PEAK, PEAK)
     points = [trace for trace in chart.data if trace.mode == "markers+text"]
     assert [trace.marker.symbol for trace in points] == ["circle", "circle", "diamond-open", "x"]
+    assert [trace.marker.line.width for trace in points] == [0, 0, 2, 0], "an open symbol is only its line"
+    assert {chart.layout.xaxis.ticks, chart.layout.yaxis.ticks} == {"outside"}, "labels meet in the corner"
     assert "above the roof" in points[3].hovertext
     assert {trace.line.dash for trace in on_cpu().plotly().data} == {"solid"}
     json.loads(chart.to_json())
