@@ -217,6 +217,7 @@ def test_without_a_home_nothing_is_kept_and_nothing_raised(monkeypatch: pytest.M
 
 
 def test_progress_in_plain_python_is_a_table() -> None:
+    assert re.search(r"Next is task 1 · .*[.?!]$", lk.progress("lab06").now.says)
     said = str(lk.progress("lab03"))
     assert said.splitlines()[0] == "Lab 03 · CUDA: from one thread to a matrix product"
     assert len(re.findall(r"^ +\d+  .* points  ○ not started$", said, re.MULTILINE)) == 10

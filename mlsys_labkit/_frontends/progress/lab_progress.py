@@ -54,7 +54,9 @@ class LabProgress:
         )
         if self.next is None:
             return f"{far} Before you hand in: Kernel, Restart Kernel and Run All Cells, save, and look here again."
-        return f"{far} Next is task {self.tasks.index(self.next) + 1} · {self.next.task.title}"
+        title = self.next.task.title
+        stop = "" if title.endswith(("?", "!")) else "."
+        return f"{far} Next is task {self.tasks.index(self.next) + 1} · {title}{stop}"
 
     def state(self) -> dict[str, Any]:
         """Return the values that the widget draws."""
