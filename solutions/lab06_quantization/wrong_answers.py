@@ -248,15 +248,15 @@ def gptq(W, H, bits, group, damp=0.01):
 #-        scale = scales[:, place // group].double()
 #+        scale = scales[:, c // group].double()
 
-# %% wrong={"grade_id": "gptq", "name": "lower_factor", "misconception": "a Cholesky factor is lower", "keeps": 6}
+# %% wrong={"grade_id": "gptq", "name": "lower_factor", "misconception": "a Cholesky factor is lower", "keeps": 0}
 #-    U = torch.linalg.cholesky(torch.cholesky_inverse(torch.linalg.cholesky(H)), upper=True)
 #+    U = torch.linalg.cholesky(torch.cholesky_inverse(torch.linalg.cholesky(H)))
 
-# %% wrong={"grade_id": "gptq", "name": "damp_as_it_is", "misconception": "damp is a number of its own, whatever the size of H", "keeps": 12}
+# %% wrong={"grade_id": "gptq", "name": "damp_as_it_is", "misconception": "damp is a number of its own, whatever the size of H", "keeps": 9}
 #-    H += damp * H.diagonal().mean() * torch.eye(len(H), dtype=H.dtype)
 #+    H += damp * torch.eye(len(H), dtype=H.dtype)
 
-# %% wrong={"grade_id": "gptq", "name": "damp_by_its_own_entry", "misconception": "each diagonal entry is damped by a share of itself", "keeps": 12}
+# %% wrong={"grade_id": "gptq", "name": "damp_by_its_own_entry", "misconception": "each diagonal entry is damped by a share of itself", "keeps": 9}
 #-    H += damp * H.diagonal().mean() * torch.eye(len(H), dtype=H.dtype)
 #+    H += damp * torch.diag(H.diagonal())
 
