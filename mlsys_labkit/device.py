@@ -184,11 +184,11 @@ def _ask_torch(torch: Any) -> Device | None:
 
 def _torch_is_for_cpus() -> bool:
     """Return True if the installed torch was built without CUDA and ROCm; without importing it, which takes seconds."""
-    found = importlib.util.find_spec("torch")
-    version = Path(found.origin or "").with_name("version.py") if found else Path()
     try:
+        found = importlib.util.find_spec("torch")
+        version = Path(found.origin or "").with_name("version.py") if found else Path()
         built_for = dict(re.findall(r"^(cuda|hip)\b[^=\n]*= *(.+)$", version.read_text(encoding="utf-8"), re.MULTILINE))
-    except OSError:
+    except (OSError, ImportError):
         return False  # no torch, which the GPU of other libraries needs not
     return set(built_for.values()) == {"None"}
 

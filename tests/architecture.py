@@ -7,6 +7,7 @@ a function or for type checkers. Arrows that follow from others are left out. A 
 from __future__ import annotations
 
 import ast
+import math
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -94,8 +95,8 @@ def places(rows: list[list[str]], edges: Graph) -> dict[str, tuple[float, int]]:
     place: dict[str, tuple[float, int]] = {}
     for row, names in enumerate(rows):
         below = {name: [place[target][0] for target in sorted(edges[name])] for name in names}
-        names.sort(key=lambda name: (sum(below[name]) / len(below[name]) if below[name] else _PANEL / 2, name))
-        gap = (_PANEL - sum(map(_box_width, names))) / (len(names) + 1)
+        names.sort(key=lambda name: (math.fsum(below[name]) / len(below[name]) if below[name] else _PANEL / 2, name))
+        gap = (_PANEL - math.fsum(map(_box_width, names))) / (len(names) + 1)
         left = gap
         for name in names:
             place[name] = (left + _box_width(name) / 2, row)

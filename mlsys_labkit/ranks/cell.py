@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mlsys_labkit._base.cells import cell_number
-from mlsys_labkit.errors import RanksError, require
+from mlsys_labkit.errors import RanksError
+from mlsys_labkit.ranks import by_value
 from mlsys_labkit.ranks.launch import chosen_backend, copied, start
 from mlsys_labkit.ranks.result import Run
 
@@ -232,18 +233,17 @@ class Lost:
 
 
 def _packed(space: dict[str, Any]) -> bytes:
-    cloudpickle = require("cloudpickle", "torch")
     try:
-        return bytes(cloudpickle.dumps(space))
+        return by_value.dumps(space)
     except Exception:
         kept: dict[str, Any] = {}
         for name, value in space.items():
             try:
-                cloudpickle.dumps(value)
+                by_value.dumps(value)
                 kept[name] = value
             except Exception as error:
                 kept[name] = Lost(f"could not be kept ({error})")
-        return bytes(cloudpickle.dumps(kept))
+        return by_value.dumps(kept)
 
 
 def _unpacked(packed: Any) -> dict[str, Any]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import os
 import subprocess
 import sys
 
 import pytest
 
 from mlsys_grading.sandbox.limits import CUDA_BYTES, limit_data
+from tests.conftest import ROOT
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_DATA counts mappings on Linux alone")
 
@@ -28,24 +28,25 @@ def maps(nbytes: int, protection: int, flags: int) -> bool:
 
 
 def found(gpu: bool) -> list[bool]:
-    """Return what a process under the limit can map: CUDA's reservations, a shared map, the limit, what CUDA writes."""
-    read, write = os.pipe()
-    child = os.fork()
-    if not child:
-        try:
-            limit_data(MEMORY_BYTES, gpu)
-            answers = [
-                maps(1 << 40, 0, PRIVATE),
-                maps(64 << 30, READ_WRITE, SHARED),
-                maps(MEMORY_BYTES + CUDA_BYTES, READ_WRITE, PRIVATE),
-                maps(MEMORY_BYTES + CUDA_BYTES // 2, READ_WRITE, PRIVATE),
-                maps(MEMORY_BYTES // 4, READ_WRITE, PRIVATE),
-            ]
-            os.write(write, bytes(answers))
-        finally:
-            os._exit(0)
-    os.waitpid(child, 0)
-    return [bool(one) for one in os.read(read, 9)]
+    """Return what a new process under the limit can map.
+
+    CUDA's reservations, a shared map, more than the limit, what CUDA writes, and a part of the limit.
+    """
+    code = f"from tests.grading.test_limit_data import answers; print(*answers({gpu}))"
+    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert not ran.returncode, ran.stderr
+    return [word == "True" for word in ran.stdout.split()]
+
+
+def answers(gpu: bool) -> list[bool]:
+    limit_data(MEMORY_BYTES, gpu)
+    return [
+        maps(1 << 40, 0, PRIVATE),
+        maps(64 << 30, READ_WRITE, SHARED),
+        maps(MEMORY_BYTES + CUDA_BYTES, READ_WRITE, PRIVATE),
+        maps(MEMORY_BYTES + CUDA_BYTES // 2, READ_WRITE, PRIVATE),
+        maps(MEMORY_BYTES // 4, READ_WRITE, PRIVATE),
+    ]
 
 
 @pytest.mark.parametrize("gpu", [False, True])

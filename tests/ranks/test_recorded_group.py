@@ -104,8 +104,9 @@ def test_torchs_pipelines_pass_their_activations(schedule: str) -> None:
     net(batch(2).flatten(0, 1)).square().mean().backward()
     grads = [grad for value in run.values for grad in value]
     assert all(torch.allclose(a, b.grad, atol=1e-6) for a, b in zip(grads, net.parameters(), strict=True))
-    sent = [e for e in run.trace.of(0, "send") if e.dtype == "float32"]
-    assert [e.bytes for e in sent] == [2 * 8 * 4] * 4, "4 micro-batches of 2 rows of 8 floats"
+    sent = [e.bytes for e in run.trace.of(0, "send") if e.dtype == "float32"]
+    assert sent[-4:] == [2 * 8 * 4] * 4, "4 micro-batches of 2 rows of 8 floats"
+    assert sum(sent[:-4]) <= 4, "torch 2.11 sends a number first, with the shapes"
 
 
 def test_recorded_groups_form_a_two_dimensional_mesh() -> None:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from mlsys_labkit.errors import RanksError, require
+from mlsys_labkit.ranks import by_value
 
 KEY = "LABKIT_RANKS_KEY"  # the environment variable with a meeting's key, for the processes that may connect
 
@@ -176,10 +177,10 @@ def pack(value: Any, what: str, *parts: Any) -> bytes:
 
 
 def _packed(value: Any) -> bytes:
-    torch, cloudpickle = require("torch", "torch"), require("cloudpickle", "torch")
+    torch = require("torch", "torch")
     file = io.BytesIO()
     # torch's own format keeps views of one storage views of one storage, and takes CUDA tensors to the CPU.
-    torch.save(value, file, pickle_module=cloudpickle)
+    torch.save(value, file, pickle_module=by_value)
     return file.getvalue()
 
 
