@@ -99,7 +99,8 @@ SBATCH = """\
 #!{python}
 import subprocess, sys
 log = open("{folder}/log", "a")
-job = subprocess.Popen(["bash", sys.argv[-1]], stdout=log, stderr=log, start_new_session=True)
+script = open(sys.argv[-1]).read()  # as sbatch does before it returns: dask-jobqueue then deletes the file
+job = subprocess.Popen(["bash", "-c", script], stdout=log, stderr=log, start_new_session=True)
 print("Submitted batch job", job.pid)
 """
 SCANCEL = """\
