@@ -36,9 +36,6 @@ def server(path: Path) -> Iterator[list[int]]:
             self.send_header("Content-Length", "0")
             self.end_headers()
 
-        def address_string(self) -> str:
-            return "proxy"
-
         def log_message(self, format: str, *args: object) -> None:
             pass
 

@@ -24,9 +24,8 @@ class InputWatch:
 
     def __init__(self, tensors: Sequence[torch.Tensor], contents: bool) -> None:
         plain = [one for one in tensors if type(one) in (torch.Tensor, torch.nn.Parameter) and not one.is_inference()]
-        self._kept = [(one, one._version, _digest(one) if _is_part(one) else b"") for one in plain] if contents else [
-            (one, one._version, b"") for one in plain if not _is_part(one)
-        ]  # fmt: skip
+        watched = [one for one in plain if contents or not _is_part(one)]
+        self._kept = [(one, one._version, _digest(one) if _is_part(one) else b"") for one in watched]
 
     @property
     def changed(self) -> bool:
