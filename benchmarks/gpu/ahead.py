@@ -1,4 +1,4 @@
-"""Time of a call on the GPU, without the time that Python needs to launch it."""
+"""Time of a call on the GPU without its launch: apart from ``lk.bench``, which step ``clocks`` compares with it."""
 
 from __future__ import annotations
 

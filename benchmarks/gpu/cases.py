@@ -51,6 +51,13 @@ def kit_on_gpu() -> None:
         raise NotMeasured(reason)
 
 
+def warm_seconds(call: Callable[[], object]) -> float:
+    """Return the median seconds of a call on the GPU by ``lk.bench``, with what it left in the cache."""
+    import mlsys_labkit as lk
+
+    return float(lk.bench(call, device="cuda", cold=False).median)
+
+
 def tool(name: str) -> str:
     """Return the path of a program, or raise NotMeasured where it is not installed."""
     found = shutil.which(name)

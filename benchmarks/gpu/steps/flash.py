@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from benchmarks.gpu.ahead import seconds_ahead
-from benchmarks.gpu.cases import torch_on_gpu
+from benchmarks.gpu.cases import torch_on_gpu, warm_seconds
 
 KERNELS = {"lab09_flash_attention": ("flash_causal", "decode_split")}
 TILES = [
@@ -56,7 +55,7 @@ def compare_decode_with_copy(n: int = 131_072, kv_heads: int = 8, group: int = 4
     q = torch.randn(kv_heads * group, width, device="cuda").half()
     k, v = (torch.randn(kv_heads, n, width, device="cuda").half() for _ in range(2))
     copied = torch.empty_like(k)
-    copy = 2 * k.nbytes / seconds_ahead(torch, lambda: copied.copy_(k)) / 1e9
+    copy = 2 * k.nbytes / warm_seconds(lambda: copied.copy_(k)) / 1e9
     exact = torch.nn.functional.scaled_dot_product_attention(
         q.float().view(kv_heads, group, width), k.float(), v.float()
     ).view(-1, width)
@@ -75,6 +74,6 @@ def compare_decode_with_copy(n: int = 131_072, kv_heads: int = 8, group: int = 4
         weights = torch.exp(m - m.amax(0))
         joined = (weights[..., None] * o).sum(0) / (weights * l).sum(0)[:, None]
         torch.testing.assert_close(joined, exact, rtol=2e-2, atol=2e-2)
-        rates[str(split)] = 2 * k.nbytes / seconds_ahead(torch, launch) / 1e9
+        rates[str(split)] = 2 * k.nbytes / warm_seconds(launch) / 1e9
     best = max(rates.values())
     return {"ok": True, "gb_per_s": best, "percent_of_copy": 100 * best / copy, "configurations": rates}

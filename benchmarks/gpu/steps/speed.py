@@ -9,8 +9,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu.ahead import seconds_ahead
-from benchmarks.gpu.cases import Case, torch_on_gpu
+from benchmarks.gpu.cases import Case, torch_on_gpu, warm_seconds
 from benchmarks.gpu.steps import flash
 
 # name: (lab, grid and block for a size)
@@ -70,7 +69,7 @@ def _more(known: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
 def copy() -> dict[str, Any]:
     torch = torch_on_gpu()
     source, target = torch.randn(1 << 30, device="cuda"), torch.empty(1 << 30, device="cuda")
-    return {"gb_per_s": 2 * source.nbytes / seconds_ahead(torch, lambda: target.copy_(source), 10) / 1e9}
+    return {"gb_per_s": 2 * source.nbytes / warm_seconds(lambda: target.copy_(source)) / 1e9}
 
 
 def _judged(found: dict[str, Any], figure: str, bar: float) -> dict[str, Any]:
@@ -138,12 +137,12 @@ def climb(name: str, size: int) -> dict[str, Any]:
     A, B, C = (torch.randn(size, size, device="cuda") for _ in range(3))
     exact = A.double() @ B.double()
     flops = 2 * size**3
-    library = flops / seconds_ahead(torch, lambda: torch.matmul(A, B)) / 1e12
+    library = flops / warm_seconds(lambda: torch.matmul(A, B)) / 1e12
     launch = lab_kernels(lab, only=name)[name][shape(size)]
     C.fill_(math.nan)
     launch(A, B, C, size, size, size)
     wrong = float((C - exact).norm() / exact.norm())
-    own = flops / seconds_ahead(torch, lambda: launch(A, B, C, size, size, size), 10) / 1e12
+    own = flops / warm_seconds(lambda: launch(A, B, C, size, size, size)) / 1e12
     figures = {"tflops": own, "cublas_tflops": library, "percent_of_cublas": 100 * own / library}
     return {"ok": wrong < 1e-5, "relative_error": wrong, **figures}
 
