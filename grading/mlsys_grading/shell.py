@@ -108,8 +108,10 @@ class Shell:
                 student_line = [cell.name, number]
             elif not check and f"mlsys_labkit{os.sep}checks" in code.co_filename and code.co_name.startswith("expect_"):
                 check = code.co_name
+        kinds = type(error).__mro__[:-1]
         return {
-            "kinds": [kind.__name__ for kind in type(error).__mro__[:-1]],
+            # From Python 3.13 on, a cell that ends too early raises a kind without a public name: _IncompleteInputError.
+            "kinds": [kind.__name__ for kind in kinds if (kind.__module__, kind.__name__[0]) != ("builtins", "_")],
             "message": str(error)[:_TEXT_LIMIT],
             "line": line,
             "statement": statement,
