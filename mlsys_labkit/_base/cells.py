@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import re
 import sys
 from functools import lru_cache
 from typing import Any
@@ -37,7 +36,7 @@ def cell_number(filename: str, shell: Any = None) -> int | None:
     if not hasattr(shell.compile, "format_code_name"):
         return _by_name(shell, filename)
     label = shell.compile.format_code_name(filename)
-    return int(re.sub(r"\D", "", label[1])) if label else None
+    return int("".join(filter(str.isdecimal, label[1]))) if label else None
 
 
 def current_shell() -> Any:

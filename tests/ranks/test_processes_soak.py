@@ -40,7 +40,6 @@ def everything(number: int) -> tuple[int, list[float]]:
     dist.gather(x, parts() if rank == 0 else None, 0)
     dist.scatter(x, parts() if rank == 0 else None, 0)
     dist.reduce_scatter(torch.empty(1), list(x.chunk(size)))
-    dist.all_to_all(list(torch.empty(size).chunk(size)), list(x.chunk(size)))
     dist.all_to_all_single(torch.empty(size), x)
     dist.broadcast_object_list([number], 0)
     dist.all_gather_object([None] * size, number)

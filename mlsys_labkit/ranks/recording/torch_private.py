@@ -48,6 +48,8 @@ def register(name: str, create: Callable[[Any, Any], dist.ProcessGroup]) -> None
     """
     if name.upper() not in dist.Backend._plugins:
         dist.Backend.register_backend(name, create, extended_api=True, devices=["cpu", "cuda"])
+        if hasattr(torch._C, "_ensureCUDADeviceGuardSet") and not torch.cuda.is_available():
+            torch._C._ensureCUDADeviceGuardSet()  # in torch 2.11 a first call by a rank's thread, in DTensor, crashes
 
 
 def attach(group: dist.ProcessGroup, device: str, kind: str, backend: Any) -> None:
