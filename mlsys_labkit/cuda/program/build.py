@@ -23,7 +23,7 @@ from mlsys_labkit.cuda.kernel.simulator import runtime
 from mlsys_labkit.cuda.program.rewrite import device_launches, find_kernels, rewrite
 from mlsys_labkit.cuda.program.sizes import with_defines
 from mlsys_labkit.cuda.source.host_calls import host_calls
-from mlsys_labkit.cuda.source.left_out import explained, left_out, shared_values
+from mlsys_labkit.cuda.source.left_out import explained, kernel_results, left_out, shared_values
 from mlsys_labkit.cuda.source.rewrite import rewrite as rewrite_for_gcc
 from mlsys_labkit.cuda.source.shared import dynamic_arrays
 from mlsys_labkit.cuda.source.source import Source
@@ -159,7 +159,7 @@ def _flags(source: ProgramSource, build: Build, toolchain: Toolchain) -> list[st
 def _compile(
     source: ProgramSource, files: Mapping[str, str], flags: list[str], folder: Path, toolchain: Toolchain, cache: Cache
 ) -> None:
-    looks = (_nested_launches, shared_values, host_calls)
+    looks = (_nested_launches, shared_values, kernel_results, host_calls)
     named = [("", source.main), *source.files[1:]]
     refused = [found for name, one in named for look in looks for found in look(one, name)]
     if refused:
@@ -185,7 +185,7 @@ def _link(source: ProgramSource, flags: list[str], folder: Path, toolchain: Tool
         said = compiler.run(toolchain, [*link_flags(), *openmp, "program.s", "-o", "program.so"], folder)
     except compiler.CompilerFailed as failed:
         said = failed.text
-        raise compile_error(linker_diagnostics(said), said) from None
+        raise (compile_error(found, said) if (found := linker_diagnostics(said)) else _refused(source, said)) from None
     finally:
         (folder / "program.s").unlink(missing_ok=True)
     missing = [one for one in linker_diagnostics(said) if one.text.split()[0].split("(")[0] not in known]

@@ -16,6 +16,7 @@ from mlsys_labkit.cuda.source.tokens import Token, closing_brackets, split_comma
 _LAUNCH = re.compile(r"<<[ \t]*<")  # some editors write << <
 _END_OF_CONFIGURATION = re.compile(r">>[ \t]*>")
 _CAST = re.compile(r"\( (?:const )?void (?:const )?\* \) |(?:reinterpret|static)_cast < (?:const )?void \* > ")
+_LAUNCHERS = ("cudaLaunchKernel", "cudaLaunchCooperativeKernel")
 _STATEMENTS = ("if", "for", "while", "else", "return", "switch", "do")
 
 
@@ -70,8 +71,27 @@ def find_kernels(sources: Iterable[Source]) -> KernelNames:
             signatures.setdefault(name, set()).add(_parameter_types(parameters))
             if "=" in parameters:
                 call_only.add(name)
-    call_only |= {name for name, seen in signatures.items() if len(seen) > 1}
+        for name, parameters in _host_functions(source, closing):
+            signatures.setdefault(name, set()).add(f"host {_parameter_types(parameters)}")
+    call_only |= {name for name, seen in signatures.items() if name in parameters_of and len(seen) > 1}
     return KernelNames(templates, frozenset(call_only), parameters_of)
+
+
+def _host_functions(source: Source, closing: list[int]) -> Iterator[tuple[str, str]]:
+    """Yield name and parameters of each function with a body: a launcher may have its kernel's name."""
+    code = source.words
+    for index in range(1, len(code) - 1):
+        if code[index].text != "(" or code[index - 1].kind != "identifier":
+            continue
+        end = closing[index]
+        before = code[index - 2].text if index > 1 else ""
+        is_typed = before in ("*", "&", ">") or (index > 1 and code[index - 2].kind == "identifier")
+        if end + 1 < len(code) and code[end + 1].text == "{" and is_typed and before not in (*_STATEMENTS, "new"):
+            begin = index
+            while begin > 0 and code[begin - 1].text not in (";", "{", "}"):
+                begin -= 1
+            if all(token.text != "__global__" for token in code[begin:index]):
+                yield code[index - 1].text, source.masked[code[index].end : code[end].start]
 
 
 def rewrite(source: Source, kernels: KernelNames) -> Source:
@@ -82,7 +102,7 @@ def rewrite(source: Source, kernels: KernelNames) -> Source:
         >>> rewrite(source, find_kernels([source])).text.partition("f() ")[2]
         '{ lk_launch("go", go, lk_configure(1, n))(p, NULL); }'
     """
-    return Source(source.edited([*_launch_edits(source, kernels), *_cast_edits(source.words)]))
+    return Source(source.edited([*_launch_edits(source, kernels), *_cast_edits(source.words, kernels)]))
 
 
 def device_launches(source: Source) -> list[DeviceLaunch]:
@@ -139,13 +159,42 @@ def _launch_edits(source: Source, kernels: KernelNames) -> Iterator[Edit]:
         yield code[end].start, code[end + 2].end, "))"
 
 
-def _cast_edits(code: list[Token]) -> Iterator[Edit]:
-    """Yield edits that drop the cast of cudaLaunchKernel((void*)kernel, ...), so that its parameters are known."""
+def _cast_edits(code: list[Token], kernels: KernelNames) -> Iterator[Edit]:
+    """Yield edits around kernels that are cast to void*, so that cudaLaunchKernel knows their parameters.
+
+    In cudaLaunchKernel((void*)pointer, ...) the cast is left out: the type of a pointer to a function says as much.
+    """
     for index, token in enumerate(code[:-2]):
-        if token.text in ("cudaLaunchKernel", "cudaLaunchCooperativeKernel") and code[index + 1].text == "(":
-            following = " ".join(one.text for one in code[index + 2 : index + 9])
-            if cast := _CAST.match(following):
-                yield code[index + 2].start, code[index + 1 + len(cast[0].split())].end, ""
+        cast = _CAST.match(" ".join(one.text for one in code[index : index + 7]))
+        if not cast:
+            continue
+        begin = index + len(cast[0].split())
+        named = _named_kernel(code, begin, kernels)
+        if named:
+            yield code[named[0]].start, code[named[0]].start, "lk_known("
+            yield code[named[1]].end, code[named[1]].end, ")"
+        elif code[index - 1].text == "(" and code[index - 2].text in _LAUNCHERS:
+            yield token.start, code[begin - 1].end, ""
+
+
+def _named_kernel(code: list[Token], begin: int, kernels: KernelNames) -> tuple[int, int] | None:
+    """Return the indices of the first and last token of the kernel's name at ``begin``, if nothing follows it there."""
+    first = begin
+    while code[first].text == "(":
+        first += 1
+    at = first + (code[first].text == "&")
+    while at + 2 < len(code) and code[at].kind == "identifier" and code[at + 1].text == "::":
+        at += 2
+    if code[at].text not in kernels.parameters or (kernels.needs_call(code[at].text, 0) and code[at + 1].text != "<"):
+        return None
+    if code[at + 1].text == "<":
+        depth = 0
+        while at + 1 < len(code) and code[at].text not in (";", "{", "}"):
+            at += 1
+            depth += {"<": 1, ">": -1}.get(code[at].text, 0)
+            if depth == 0:
+                break
+    return (first, at) if code[at + 1].text in (",", ")", ";", "}") else None
 
 
 def _chosen_by_call(expression: str, kernels: KernelNames) -> bool:

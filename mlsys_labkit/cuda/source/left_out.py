@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from mlsys_labkit.cuda.errors import Diagnostic
+from mlsys_labkit.cuda.source.kernels import read_header
 from mlsys_labkit.cuda.source.rewrite import rewrite
 from mlsys_labkit.cuda.source.shared import initialized_shared
 from mlsys_labkit.cuda.source.source import Source
@@ -47,6 +48,7 @@ _HEADERS = (
     (r"nvrtc", "NVRTC"),
 )
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]", re.MULTILINE)
+_RESULTS = ("int", "unsigned", "char", "bool", "short", "long", "float", "double", "size_t", "half", "__half")
 _ASM = re.compile(r"\basm\b\s*(?:volatile|__volatile__)?\s*\(")
 _TENSOR = re.compile(r"mma\.sync|wgmma|tcgen05|ldmatrix|cp\.async\.bulk")
 
@@ -89,6 +91,31 @@ def shared_values(source: Source, file: str = "") -> list[Diagnostic]:
     what = "a __shared__ variable has no initializer; let one thread assign it, then __syncthreads()"
     lines = initialized_shared(source)
     return [Diagnostic(line, 0, what, source.lines[line - 1].strip(), file) for line in lines]
+
+
+def kernel_results(source: Source, file: str = "") -> list[Diagnostic]:
+    """Return the kernels that are declared to return something, which a launch could not receive.
+
+    Example:
+        >>> [str(one) for one in kernel_results(Source("__global__ int k() { return 1; }"))]
+        ['line 1: a __global__ function must have a void return type: __global__ int k() { return 1; }']
+
+    Reference: CUDA C++ programming guide, "__global__".
+    """
+    code, found = source.code, []
+    for index, token in enumerate(code):
+        header = read_header(code, source.closing, index) if token.text == "__global__" else None
+        if header is None:
+            continue
+        first = index
+        while first and code[first - 1].text not in (";", "{", "}", ">"):
+            first -= 1
+        words = [one.text for one in code[first : header[0]]]
+        if "void" not in words and "auto" not in words and any(word in _RESULTS for word in words):
+            line = code[header[0]].line
+            what = "a __global__ function must have a void return type"
+            found.append(Diagnostic(line, 0, what, source.lines[line - 1].strip(), file))
+    return found
 
 
 def explained(known: Sequence[Diagnostic], complaints: Sequence[Diagnostic]) -> list[Diagnostic]:

@@ -18,6 +18,10 @@ _UNDEFINED = re.compile(r"undefined reference to [`'](?P<name>[^']+)'|multiple d
 _HINTS = (
     (re.compile(r"^'(\w+)' was not declared in this scope(?:; did you mean '(\w+)'\?)?"), "{0} is not declared here"),
     (re.compile(r"exception handling disabled"), "device code knows no exceptions: no try, catch or throw"),
+    (
+        re.compile(r"^no match for call to '\(lk::TypedLaunch<(.*)>\) \((.*)\)'"),
+        "the arguments of this launch do not fit: the kernel takes ({0}), and the launch passes ({1})",
+    ),
     (re.compile(r"^expected ('[^']+' or )?';' before"), "a semicolon is missing, here or on the line above"),
     (re.compile(r"^invalid preprocessing directive"), "a comment in C++ begins with //"),
     (re.compile(r"(?:impossible constraint|invalid 'asm')"), "inline PTX runs on a GPU only"),
@@ -82,6 +86,8 @@ def compile_error(diagnostics: Sequence[Diagnostic], said: str) -> CudaCompileEr
 def _plain(text: str) -> str:
     for pattern, words in _HINTS:
         found = pattern.search(text)
+        if found and "lk::" in text:
+            return words.format(*(group.replace("&", "") for group in found.groups()))
         if found:
             return f"{words.format(*found.groups())} ({text})"
     return text

@@ -18,7 +18,7 @@ from mlsys_labkit.cuda.kernel.gcc.red_zones import with_red_zones
 from mlsys_labkit.cuda.kernel.gcc.toolchain import Toolchain
 from mlsys_labkit.cuda.kernel.gcc.unit import Unit
 from mlsys_labkit.cuda.source.host_calls import host_calls
-from mlsys_labkit.cuda.source.left_out import explained, launches, left_out, shared_values
+from mlsys_labkit.cuda.source.left_out import explained, kernel_results, launches, left_out, shared_values
 
 _RUNTIMES_OWN = re.compile(r"^(?:lk_|__tsan_|__sanitizer_cov_|__ubsan_handle_divrem_overflow)")
 
@@ -62,7 +62,7 @@ def compile_module(
 
 
 def _compile(unit: Unit, flags: list[str], folder: Path, toolchain: Toolchain) -> None:
-    refused = [*shared_values(unit.source), *host_calls(unit.source)]
+    refused = [*shared_values(unit.source), *kernel_results(unit.source), *host_calls(unit.source)]
     if refused:
         raise compile_error(refused, "")
     (folder / "unit.cpp").write_text(unit.text(), encoding="utf-8", errors="surrogateescape", newline="")

@@ -1,6 +1,9 @@
 // blas.h: the part of cuBLAS that courses use.
 #pragma once
 
+#define CUBLAS_API_H_  // as CUDA's own headers do, for programs that ask
+#define CUBLAS_V2_H_
+
 #include "lk/half.h"
 
 #include "lk/host/memory.h"

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
+#include <mutex>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -163,7 +165,51 @@ cudaError_t launch_with_addresses(void (*kernel)(Parameters...), const Configura
     return TypedLaunch<Parameters...>("", kernel, configuration)(*static_cast<std::remove_reference_t<Parameters>*>(arguments[I])...);
 }
 
+using LaunchByAddress = cudaError_t (*)(const void* kernel, const Configuration& configuration, void** arguments);
+
+// The kernels whose address was cast to void*, and how to launch each: cudaLaunchKernel gets nothing else of them.
+class KnownKernels {
+public:
+    void add(const void* kernel, LaunchByAddress launch) {
+        const std::lock_guard<std::mutex> held(lock_);
+        launches_[kernel] = launch;
+    }
+
+    LaunchByAddress find(const void* kernel) {
+        const std::lock_guard<std::mutex> held(lock_);
+        const auto found = launches_.find(kernel);
+        return found == launches_.end() ? nullptr : found->second;
+    }
+
+private:
+    std::mutex lock_;
+    std::map<const void*, LaunchByAddress> launches_;
+};
+
+inline KnownKernels& known_kernels() {
+    static KnownKernels known;
+    return known;
+}
+
+template <class... Parameters>
+cudaError_t launch_address(const void* kernel, const Configuration& configuration, void** arguments) {
+    return launch_with_addresses(reinterpret_cast<void (*)(Parameters...)>(const_cast<void*>(kernel)), configuration,
+                                 arguments, std::index_sequence_for<Parameters...>());
+}
+
+inline cudaError_t launch_known(const void* kernel, const Configuration& configuration, void** arguments) {
+    const LaunchByAddress launch = known_kernels().find(kernel);
+    return launch ? launch(kernel, configuration, arguments) : cudaErrorInvalidDeviceFunction;
+}
+
 }  // namespace lk
+
+// What (void*)kernel becomes: (void*)lk_known(kernel).
+template <class... Parameters>
+auto lk_known(void (*kernel)(Parameters...)) -> void (*)(Parameters...) {
+    lk::known_kernels().add(reinterpret_cast<const void*>(kernel), lk::launch_address<Parameters...>);
+    return kernel;
+}
 
 inline lk::Configuration lk_configure(dim3 grid, dim3 block, size_t shared_bytes = 0, cudaStream_t stream = 0,
                                       const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
@@ -201,4 +247,16 @@ cudaError_t cudaLaunchCooperativeKernel(void (*kernel)(Parameters...), dim3 grid
                                         const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
     const lk::Configuration configuration = {grid, block, shared_bytes, stream, true, file, line};
     return lk::launch_with_addresses(kernel, configuration, arguments, std::index_sequence_for<Parameters...>());
+}
+
+inline cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** arguments, size_t shared_bytes = 0,
+                                    cudaStream_t stream = 0, const char* file = __builtin_FILE(),
+                                    int line = __builtin_LINE()) {
+    return lk::launch_known(kernel, {grid, block, shared_bytes, stream, false, file, line}, arguments);
+}
+
+inline cudaError_t cudaLaunchCooperativeKernel(const void* kernel, dim3 grid, dim3 block, void** arguments,
+                                               size_t shared_bytes = 0, cudaStream_t stream = 0,
+                                               const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    return lk::launch_known(kernel, {grid, block, shared_bytes, stream, true, file, line}, arguments);
 }

@@ -1,6 +1,8 @@
 // random.h: random numbers into device memory, asked for by host code.
 #pragma once
 
+#define CURAND_H_  // as CUDA's own header does, for programs that ask
+
 #include <cstddef>
 
 #include "lk/host/streams.h"
@@ -13,7 +15,11 @@ typedef enum {
     CURAND_STATUS_TYPE_ERROR = 103,
     CURAND_STATUS_OUT_OF_RANGE = 104,
     CURAND_STATUS_LENGTH_NOT_MULTIPLE = 105,
+    CURAND_STATUS_DOUBLE_PRECISION_REQUIRED = 106,
     CURAND_STATUS_LAUNCH_FAILURE = 201,
+    CURAND_STATUS_PREEXISTING_FAILURE = 202,
+    CURAND_STATUS_INITIALIZATION_FAILED = 203,
+    CURAND_STATUS_ARCH_MISMATCH = 204,
     CURAND_STATUS_INTERNAL_ERROR = 999,
 } curandStatus_t;
 

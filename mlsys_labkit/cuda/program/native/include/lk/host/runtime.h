@@ -12,6 +12,15 @@
 #include "lk/host/memory.h"
 #include "lk/host/streams.h"
 
+// The include guards of CUDA's own headers, which nvcc reads before any source: programs ask which API they may use by them.
+#define __CUDA_RUNTIME_H__
+#define __CUDA_RUNTIME_API_H__
+#define __DRIVER_TYPES_H__
+#define __DEVICE_TYPES_H__
+#define __VECTOR_TYPES_H__
+#define __VECTOR_FUNCTIONS_H__
+#define __DEVICE_LAUNCH_PARAMETERS_H__
+
 #define CUDART_VERSION 13000
 #define CUDA_VERSION 13000
 #define CUDARTAPI

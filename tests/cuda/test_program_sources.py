@@ -1,0 +1,75 @@
+"""Programs and kernels written for nvcc: names and launches that the simulator must read as nvcc does."""
+
+from __future__ import annotations
+
+import pytest
+
+import mlsys_labkit.cuda as cuda
+from tests.cuda.program_helpers import run
+
+
+def test_include_guards_of_cuda_are_defined():
+    result = run("""
+        #include <cuda_runtime.h>
+        #include <curand.h>
+        #include <cublas_v2.h>
+        #if !defined(__CUDA_RUNTIME_H__) || !defined(__DRIVER_TYPES_H__) || !defined(CURAND_H_) || \\
+            !defined(CUBLAS_API_H_)
+        #error a guard of CUDA's headers is missing
+        #endif
+        const char* name(curandStatus_t s) { return s == CURAND_STATUS_ARCH_MISMATCH ? "arch" : ""; }
+        int main() { return name(CURAND_STATUS_PREEXISTING_FAILURE)[0]; }
+    """)
+    assert result.returncode == 0
+
+
+def test_launcher_may_have_its_kernels_name_and_kernels_may_go_by_address():
+    result = run(r"""
+        #include <cstdio>
+        #include <map>
+        namespace deep { __global__ void k(int* p, int n) { *p += n; } }
+        template <class T, int N> __global__ void add(T* p) { *p += N; }
+        __global__ void gelu(float* x, int n) { if (threadIdx.x < n) x[threadIdx.x] *= 2; }
+        void gelu(float* x, int n, int block) { gelu<<<1, block>>>(x, n); }
+        cudaError_t go(const void* f, void** a) { return cudaLaunchKernel(f, dim3(1), dim3(1), a, 0, 0); }
+        void plain() {}
+        int main() {
+          float* f; int* d; int n = 5;
+          cudaMallocManaged(&f, 128); cudaMallocManaged(&d, 4); f[0] = 4; *d = 1;
+          gelu(f, 32, 32);
+          void* a[] = {&d, &n};
+          void* table[] = {(void*)deep::k, (void *)&add<int, 7>};
+          int failed = go(table[0], a) | go(reinterpret_cast<const void*>(add<int, 7>), a) | go(table[1], a);
+          int refused = go((void*)plain, a);
+          cudaDeviceSynchronize();
+          std::printf("%g %d %d %d\n", f[0], *d, failed, refused);
+        }
+    """)
+    assert result.stdout == "8 20 0 98\n", str(result) + result.stderr
+
+
+def test_launch_with_too_few_arguments_names_the_kernels_parameters():
+    with pytest.raises(cuda.CudaCompileError) as caught:
+        run("__global__ void k(float* p, int n) {}\nint main() { float* d = nullptr;\n k<<<1, 1>>>(d); }")
+    assert [one.line for one in caught.value.diagnostics] == [3]
+    assert "the kernel takes (float*, int), and the launch passes (float*)" in str(caught.value)
+
+
+PTX = """__device__ __forceinline__ unsigned bfe(unsigned x) {
+  unsigned r; asm("bfind.shiftamt.lk.u32 %0, %1;" : "=r"(r) : "r"(x)); return r; }
+"""
+
+
+def test_assembly_that_nothing_calls_does_not_matter_and_other_is_refused_by_name():
+    assert run(PTX + "__global__ void k(unsigned* p) {}\nint main() { k<<<1, 1>>>(nullptr); }").returncode == 0
+    with pytest.raises(cuda.CudaCompileError) as caught:
+        run(PTX + "__global__ void k(unsigned* p) { *p = bfe(*p); }\nint main() { k<<<1, 1>>>(nullptr); }")
+    assert "line 2: inline PTX" in str(caught.value)
+    assert "no such instruction" not in str(caught.value)
+
+
+def test_kernel_that_returns_a_value_is_refused_as_by_nvcc():
+    source = "__global__ int k(float* a) { a[0] = 1; return 1; }\n"
+    for attempt in (lambda: cuda.compile(source, backend="simulator"), lambda: run(source + "int main() {}")):
+        with pytest.raises(cuda.CudaCompileError, match="must have a void return type"):
+            attempt()
