@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 
 import mlsys_labkit.cuda as cuda
@@ -73,3 +76,74 @@ def test_kernel_that_returns_a_value_is_refused_as_by_nvcc():
     for attempt in (lambda: cuda.compile(source, backend="simulator"), lambda: run(source + "int main() {}")):
         with pytest.raises(cuda.CudaCompileError, match="must have a void return type"):
             attempt()
+
+
+HEADER = r"""#pragma once
+#include <vector>
+struct Timer { cudaEvent_t begin; };
+void launch(float* x, int n, cudaStream_t stream);
+#define CHECK(call) do { cudaError_t e = (call); if (e != cudaSuccess) exit(1); } while (0)
+__device__ inline float shared_sum(float x) {
+  extern __shared__ float cells[];
+  cells[threadIdx.x] = x; __syncthreads();
+  float s = 0;
+  #pragma unroll 4
+  for (int i = 0; i < 4; ++i) s += cells[i];
+  return s;
+}
+__global__ void in_header(float* x) { x[threadIdx.x] = -1; }
+"""
+
+KERNEL = r"""#include "kit/header.cuh"
+void tick(Timer& timer) { CHECK(cudaEventRecord(timer.begin)); }
+__global__ void scale(float* x) { x[threadIdx.x] = shared_sum(x[threadIdx.x]); }
+void launch(float* x, int n, cudaStream_t stream) { scale<<<1, n, 16, stream>>>(x); }
+"""
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    (tmp_path / "include" / "kit").mkdir(parents=True)
+    (tmp_path / "src" / "kernels").mkdir(parents=True)
+    (tmp_path / "include" / "kit" / "header.cuh").write_text(HEADER)
+    (tmp_path / "src" / "kernels" / "scale.cu").write_text(KERNEL)
+    return tmp_path
+
+
+def test_headers_of_a_repository_lose_their_host_code(repository: Path):
+    x = np.arange(4, dtype=np.float32)
+    scale = cuda.compile(repository / "src" / "kernels" / "scale.cu", backend="simulator")
+    assert scale.name == "scale"
+    scale[1, 4, 16](x)
+    np.testing.assert_array_equal(x, 6)
+    cuda.compile(repository / "src" / "kernels" / "scale.cu", "in_header", backend="simulator")[1, 4](x)
+    np.testing.assert_array_equal(x, -1)
+
+
+def test_class_with_device_functions_may_launch():
+    kernel = cuda.compile(
+        """#include <vector>
+        __global__ void grow(float* x);
+        struct Layer {
+          std::vector<float*> parts; cudaStream_t stream;
+          __host__ __device__ float rate() const { return 3; }
+          void forward(float* x) { grow<<<1, 32, 0, stream>>>(x); cudaStreamSynchronize(stream); throw 1; }
+        };
+        struct Plain { float v; __device__ float rate() const { return v; } void go() { cudaFree(0); } };
+        __global__ void grow(float* x) { x[threadIdx.x] *= Plain{3}.rate(); }
+        int main() { Layer layer; layer.forward(nullptr); }
+        """,
+        backend="simulator",
+    )
+    x = np.ones(32, np.float32)
+    kernel[1, 32](x)
+    np.testing.assert_array_equal(x, 3)
+
+
+def test_error_in_a_header_names_its_cause_and_not_the_host(repository: Path):
+    header = repository / "include" / "kit" / "header.cuh"
+    header.write_text(header.read_text().replace("float s = 0;", "float s = missing;"))
+    with pytest.raises(cuda.CudaCompileError) as caught:
+        cuda.compile(repository / "src" / "kernels" / "scale.cu", backend="simulator")
+    assert "missing is not declared here" in str(caught.value) or 'identifier "missing"' in str(caught.value)
+    assert "JIT" not in str(caught.value)

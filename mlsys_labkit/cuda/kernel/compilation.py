@@ -19,8 +19,9 @@ from mlsys_labkit.cuda.kernel.gcc.unit import EXPORTS, Unit
 from mlsys_labkit.cuda.kernel.kernel import Backend, Kernel
 from mlsys_labkit.cuda.nvidia import nvrtc
 from mlsys_labkit.cuda.nvidia.device import the_gpu, why_no_gpu
-from mlsys_labkit.cuda.source.host_code import without_host_code
-from mlsys_labkit.cuda.source.kernels import choose_kernels
+from mlsys_labkit.cuda.source.host_code import without_host_code_in
+from mlsys_labkit.cuda.source.includes import headers_beside
+from mlsys_labkit.cuda.source.kernels import KernelDefinition, choose_kernels
 from mlsys_labkit.cuda.source.source import Source
 from mlsys_labkit.cuda.source.stub import stub_line
 
@@ -64,15 +65,25 @@ class Kernels(Mapping[str, Kernel]):
 
 @dataclass(frozen=True)
 class _Request:
-    """The arguments of ``compile``: the source without its host code, and how to compile it."""
+    """The arguments of ``compile``: the source and its headers without their host code, and how to compile them.
+
+    ``whole`` are the same files as they were written, the source first.
+    """
 
     source: Source
+    headers: tuple[tuple[str, Source], ...]
+    whole: tuple[Source, ...]
     file_name: str
     folder: Path
     backend: BackendName
     graded: bool
     defines: tuple[tuple[str, str], ...]
     strict: bool | None
+
+    @property
+    def kernels(self) -> tuple[KernelDefinition, ...]:
+        """The kernels of the source, then those of its headers."""
+        return (*self.source.kernels, *(kernel for _, header in self.headers for kernel in header.kernels))
 
 
 def compile(
@@ -87,7 +98,8 @@ def compile(
     """Compile CUDA C++ and return the kernel called ``name``, such as ``"matmul<16>"`` for an instance of a template.
 
     ``source`` is the text, or a path; ``#include "..."`` looks beside the file, or in the current folder. ``name`` may
-    be left out where there is one kernel. What only the host uses, launches and calls of the runtime, is left out.
+    be left out where there is one kernel. What only the host uses, launches and calls of the runtime, is left out, here
+    and in the headers, which are also searched in folders such as ``include`` and ``common`` up to three folders above.
     ``backend`` is ``"simulator"``, ``"gpu"``, or ``"auto"``: a GPU where there is one. ``defines`` are macros, as
     ``nvcc -D`` sets them. ``graded`` refuses what could reach around the counters. ``strict`` asks NVIDIA's compiler,
     too; left out, it is asked for its words when g++ refuses the source.
@@ -108,7 +120,7 @@ def compile(
     if stub := stub_line(request.source.text):
         found = next((kernel.name for kernel in request.source.kernels), "kernel")
         return unsolved_kernel(name or found, request.source.text, stub)
-    made = _make(request, choose_kernels(request.source.kernels, name), may_drop=name is None)
+    made = _make(request, choose_kernels(_candidates(request, name), name), may_drop=name is None)
     if len(made) > 1:
         raise CudaCompileError(
             f"the source defines {len(made)} kernels: {', '.join(made)}; "
@@ -132,10 +144,15 @@ def compile_all(
         1
     """
     request = _request(source, backend, graded, defines, strict)
-    kernels = request.source.kernels
+    kernels = _candidates(request, None)
     if stub := stub_line(request.source.text):
         return Kernels({one.name: unsolved_kernel(one.name, request.source.text, stub) for one in kernels})
     return Kernels(_make(request, choose_kernels(kernels, None), may_drop=True))
+
+
+def _candidates(request: _Request, name: str | None) -> tuple[KernelDefinition, ...]:
+    """Return the kernels to choose from: without a name those of the source itself, if it has any."""
+    return (request.source.kernels if name is None else ()) or request.kernels
 
 
 def _request(
@@ -159,7 +176,11 @@ def _request(
                 f"{path} cannot be read: {error.strerror}; pass a path to CUDA C++, or the text itself"
             ) from None
         file_name, folder = path.name, path.resolve().parent
-    return _Request(without_host_code(Source(text)), file_name, folder, backend, graded, pairs, strict)
+    headers = {} if graded else headers_beside(text, folder)
+    whole = (Source(text), *headers.values())
+    main, *others = without_host_code_in(whole)
+    beside = tuple(zip(headers, others, strict=True))
+    return _Request(main, beside, whole, file_name, folder, backend, graded, pairs, strict)
 
 
 def _macro(value: Any) -> str:
@@ -202,18 +223,38 @@ def _nvrtc_says(request: _Request, names: tuple[str, ...], refusal: CudaCompileE
         return ()
     try:
         defines = dict(request.defines)
-        return nvrtc.check(request.source.text, names[0], defines=defines, folder=request.folder)
+        told = nvrtc.check(request.source.text, names[0], defines=defines, folder=request.folder)
     except CudaError:
         if refusal:
             return ()
         raise
+    # NVRTC sees the headers as they were written: with their host code, and only beside the source.
+    misled = any("JIT mode" in one.text or "cannot open source file" in one.text for one in told)
+    return () if refusal and misled else told
 
 
 def _simulated(request: _Request, chosen: tuple[str, ...], may_drop: bool) -> SimulatedModule:
     """Return the module without kernels that an #ifdef disables: no compiler sees those."""
-    texts = {kernel.name: kernel.parameters for kernel in request.source.kernels}
+    try:
+        return _compiled(request, chosen, may_drop, hosted=False)
+    except CudaCompileError:
+        if request.graded or request.whole == (request.source, *(header for _, header in request.headers)):
+            raise
+        try:
+            return _compiled(request, chosen, may_drop, hosted=True)
+        except CudaCompileError:
+            pass
+        raise
+
+
+def _compiled(request: _Request, chosen: tuple[str, ...], may_drop: bool, *, hosted: bool) -> SimulatedModule:
+    texts = {kernel.name: kernel.parameters for kernel in reversed(request.kernels)}
+    source, headers = request.source, request.headers
+    if hosted:
+        source = request.whole[0]
+        headers = tuple((name, one) for (name, _), one in zip(headers, request.whole[1:], strict=True))
     while True:
-        unit = Unit(request.source, chosen, request.defines, request.file_name, request.folder, request.graded)
+        unit = Unit(source, chosen, request.defines, request.file_name, request.folder, request.graded, headers, hosted)
         parameter_texts = tuple(texts.get(name.split("<")[0], "") for name in chosen)
         try:
             return _module(unit, parameter_texts)

@@ -6,7 +6,7 @@ import functools
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from mlsys_labkit.cuda.errors import CudaCompileError, CudaError, Diagnostic
 from mlsys_labkit.cuda.kernel.gcc import compiler
 from mlsys_labkit.cuda.kernel.gcc.diagnostics import compile_error, linker_diagnostics, read_diagnostics
 from mlsys_labkit.cuda.kernel.gcc.flags import INCLUDES, RUNTIME, Build, compile_flags, link_flags
-from mlsys_labkit.cuda.kernel.gcc.headers import headers_identity, included_first, precompile
+from mlsys_labkit.cuda.kernel.gcc.headers import PROGRAM_PRELUDE, headers_identity, included_first, precompile
 from mlsys_labkit.cuda.kernel.gcc.red_zones import with_red_zones
 from mlsys_labkit.cuda.kernel.gcc.toolchain import Toolchain
 from mlsys_labkit.cuda.kernel.gcc.unit import EXPORTS, module_exports
@@ -23,6 +23,7 @@ from mlsys_labkit.cuda.kernel.simulator import runtime
 from mlsys_labkit.cuda.program.rewrite import device_launches, find_kernels, rewrite
 from mlsys_labkit.cuda.program.sizes import with_defines
 from mlsys_labkit.cuda.source.host_calls import host_calls
+from mlsys_labkit.cuda.source.includes import headers_beside, redirected
 from mlsys_labkit.cuda.source.left_out import explained, kernel_results, left_out, shared_values
 from mlsys_labkit.cuda.source.rewrite import rewrite as rewrite_for_gcc
 from mlsys_labkit.cuda.source.shared import dynamic_arrays
@@ -30,9 +31,7 @@ from mlsys_labkit.cuda.source.source import Source
 
 _HOST = Path(__file__).parent / "native" / "host"
 _TEXTBOOK = _HOST.parent / "include" / "textbook"  # headers of textbooks: programs copied from a book come without them
-_PRELUDE = '#include "lk/prelude.h"\n#include "lk/export.h"\n#include "lk/host/runtime.h"\n'
 _RUNNER_FLAGS = ("-std=c++17", "-O2", "-g1", "-fPIC", "-pthread", *(f"-I{folder}" for folder in (*INCLUDES, RUNTIME)))
-_INCLUDED = re.compile(r'^([ \t]*#[ \t]*include[ \t]*)(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
 _OPENMP = re.compile(r"#[ \t]*pragma[ \t]+omp\b|#[ \t]*include[ \t]*<omp\.h>")
 
 
@@ -166,8 +165,8 @@ def _compile(
         raise compile_error(refused, "")
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8", errors="surrogateescape", newline="")
-    headers = f"program-prelude-{digest(toolchain.identity, toolchain.cpu, headers_identity(), _PRELUDE, *flags)}"
-    header = precompile(headers, _PRELUDE, flags, toolchain, cache)
+    identity = digest(toolchain.identity, toolchain.cpu, headers_identity(), PROGRAM_PRELUDE, *flags)
+    header = precompile(f"program-prelude-{identity}", PROGRAM_PRELUDE, flags, toolchain, cache)
     before = ["-include", os.fspath(header), f"-iquote{source.folder}", f"-ffile-prefix-map={folder}=."]
     try:
         compiler.run(toolchain, [*flags, *before, "-S", "program.cpp"], folder)
@@ -216,7 +215,7 @@ def _files(source: ProgramSource) -> dict[str, str]:
     written = []
     for name, one in source.files:
         changed = rewrite_for_gcc(rewrite(with_defines(one, defines), kernels))
-        written.append((name, _redirect(changed, Path(name).parent, names)))
+        written.append((name, redirected(changed, Path(name).parent, names, (_TEXTBOOK, *INCLUDES))))
     lines = [*included_first(sources), *(f"#define {name} {defines[name]}" for name in sorted(own))]
     before = "".join(f"{line}\n" for line in lines)
     main_name, main_text = written[0]
@@ -226,47 +225,9 @@ def _files(source: ProgramSource) -> dict[str, str]:
     return files | {names[name]: f'#line 1 "{name}"\n{text}\n' for name, text in written[1:]}
 
 
-def _redirect(text: str, beside: Path, names: Mapping[str, str]) -> str:
-    """Return the text with includes of rewritten headers changed to their new names."""
-
-    def replaced(found: re.Match[str]) -> str:
-        wanted = found[2] or found[3]
-        for name in _candidates(wanted, beside):
-            if name in names:
-                return f'{found[1]}"{names[name]}"'
-        if found[2]:  # "../common/book.h" of a tree that is not here
-            for folder in (_TEXTBOOK, *INCLUDES):
-                if (folder / Path(wanted).name).is_file():
-                    return f'{found[1]}"{folder / Path(wanted).name}"'
-        return found[0]
-
-    return _INCLUDED.sub(replaced, text)
-
-
-def _candidates(wanted: str, beside: Path) -> Iterator[str]:
-    """Yield the paths where a header may lie, relative to the program's folder, as ``-I../include`` would find it."""
-    yield os.path.normpath(beside / wanted)
-    yield os.path.normpath(wanted)
-    for up in ("", "..", "../..", "../../.."):
-        for name in ("include", "inc", "common", "Common", "utils", "."):
-            yield os.path.normpath(os.path.join(up, name, wanted))
-
-
 def _with_headers(main: str, text: str, folder: Path) -> tuple[tuple[str, Source], ...]:
     """Return the main file and every header that the program includes and that lies where it says."""
-    found: dict[str, Source] = {}
-    waiting = [(text, Path())]
-    while waiting:
-        including, beside = waiting.pop()
-        for include in _INCLUDED.finditer(including):
-            for name in _candidates(include[2] or include[3], beside):
-                if name in found:
-                    break
-                if (folder / name).is_file():
-                    found[name] = Source((folder / name).read_text(encoding="utf-8", errors="surrogateescape"))
-                    waiting.append((found[name].text, Path(name).parent))
-                    break
-    return ((main, Source(text)), *found.items())
+    return ((main, Source(text)), *headers_beside(text, folder).items())
 
 
 @functools.lru_cache(maxsize=4)

@@ -45,8 +45,30 @@ def without_host_code(source: Source) -> Source:
         >>> without_host_code(Source("__global__ void f() {}\\nvoid solve() { f<<<1, 1>>>(); }")).text.rstrip(" ")
         '__global__ void f() {}\\n'
     """
-    tokens, code = source.tokens, source.code
-    names = _host_macros(tokens)
+    return without_host_code_in([source])[0]
+
+
+def without_host_code_in(sources: Sequence[Source]) -> list[Source]:
+    """Return the files of one program without the host's code: what one file declares another one uses.
+
+    Example:
+        >>> header, source = Source("struct T { cudaEvent_t e; };"), Source("void stop(T& timer) {}")
+        >>> [one.text.strip() for one in without_host_code_in([source, header])]
+        ['', '']
+    """
+    names: set[str] = set()
+    known = -1
+    while len(names) > known:
+        known = len(names)
+        for source in sources:
+            names.update(_host_macros(source.tokens, names))
+            _host_declarations(source, names)
+    return [_blanked(source, _host_declarations(source, names)) for source in sources]
+
+
+def _host_declarations(source: Source, names: set[str]) -> list[tuple[int, int]]:
+    """Return where the declarations for the host begin and end in the text; add what they declare to ``names``."""
+    code = source.code
     waiting = [one for one in _declarations(source, names) if not _has_directives(source, one)]
     waiting = [one for one in waiting if not any(_DEVICE.fullmatch(token.text) for token in _of(code, one))]
     edges: list[tuple[int, int]] = []
@@ -54,8 +76,14 @@ def without_host_code(source: Source) -> Source:
         waiting = [one for one in waiting if one not in found]
         names.update(one.name for one in found if one.name)
         edges += [(code[one.first].start, code[one.last].end) for one in found]
-    edges += [(one.start, one.end) for one in tokens if one.kind == "directive" and _HOST_HEADER.match(one.text)]
-    left = [token for token in code if not any(a <= token.start < b for a, b in edges)]
+    return edges
+
+
+def _blanked(source: Source, edges: list[tuple[int, int]]) -> Source:
+    """Return the source with spaces in place of ``edges`` and of the includes that only the host needs."""
+    tokens = source.tokens
+    edges = edges + [(one.start, one.end) for one in tokens if one.kind == "directive" and _HOST_HEADER.match(one.text)]
+    left = [token for token in source.code if not any(a <= token.start < b for a, b in edges)]
     for header, namespaces in _LIBRARIES.items():
         if not any(_names_library(left, index, namespaces) for index in range(len(left))):
             edges += [(one.start, one.end) for one in tokens if one.kind == "directive" and header.match(one.text)]
@@ -75,9 +103,9 @@ def _names_library(code: Sequence[Token], index: int, namespaces: Collection[str
     return [one.text for one in after] == ["::"] or [one.text for one in before] == ["namespace"]
 
 
-def _host_macros(tokens: Sequence[Token]) -> set[str]:
+def _host_macros(tokens: Sequence[Token], known: Collection[str]) -> set[str]:
     """Return the macros whose bodies only the host can use, such as the usual one that checks a call."""
-    names: set[str] = set()
+    names = set(known)
     for token in tokens:
         if token.kind == "directive" and (defined := _DEFINE.match(token.text)):
             body = Source(re.sub(r"\\[ \t\r]*\n|##", " ", token.text[defined.end() :])).code

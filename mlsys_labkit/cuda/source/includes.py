@@ -2,10 +2,67 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from mlsys_labkit.cuda.source.source import Source
+
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
+
+_ANY_INCLUDE = re.compile(r'^([ \t]*#[ \t]*include[ \t]*)(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
+_USUAL_FOLDERS = ("include", "inc", "common", "Common", "utils", "src", ".")
+
+
+def headers_beside(text: str, folder: Path) -> dict[str, Source]:
+    """Return the headers that a text in ``folder`` includes and that lie there or in a usual folder near it.
+
+    The keys are paths relative to ``folder``. Usual folders are ``include``, ``common`` and the like, there and in
+    three folders above, because a repository's build passes them with ``-I``.
+    """
+    found: dict[str, Source] = {}
+    waiting = [(text, Path())]
+    while waiting:
+        including, beside = waiting.pop()
+        for include in _ANY_INCLUDE.finditer(including):
+            for name in _candidates(include[2] or include[3], beside):
+                if name in found:
+                    break
+                if (folder / name).is_file():
+                    found[name] = Source((folder / name).read_text(encoding="utf-8", errors="surrogateescape"))
+                    waiting.append((found[name].text, Path(name).parent))
+                    break
+    return found
+
+
+def redirected(text: str, beside: Path, names: Mapping[str, str], stand_ins: Sequence[Path] = ()) -> str:
+    """Return the text with includes of the headers in ``names`` changed to the new names there.
+
+    ``stand_ins`` are folders whose headers take the place of missing ones, such as "../common/book.h" of another tree.
+    """
+
+    def replaced(found: re.Match[str]) -> str:
+        wanted = found[2] or found[3]
+        for name in _candidates(wanted, beside):
+            if name in names:
+                return f'{found[1]}"{names[name]}"'
+        if found[2]:
+            for folder in stand_ins:
+                if (folder / Path(wanted).name).is_file():
+                    return f'{found[1]}"{folder / Path(wanted).name}"'
+        return found[0]
+
+    return _ANY_INCLUDE.sub(replaced, text)
+
+
+def _candidates(wanted: str, beside: Path) -> Iterator[str]:
+    """Yield the paths where a header may lie, relative to the program's folder, as ``-I../include`` would find it."""
+    yield os.path.normpath(beside / wanted)
+    yield os.path.normpath(wanted)
+    for up in ("", "..", "../..", "../../.."):
+        for name in _USUAL_FOLDERS:
+            yield os.path.normpath(os.path.join(up, name, wanted))
 
 
 def included_files(source: str, folder: Path | None) -> tuple[Path, ...]:

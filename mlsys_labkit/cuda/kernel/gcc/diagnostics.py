@@ -87,7 +87,7 @@ def _plain(text: str) -> str:
     for pattern, words in _HINTS:
         found = pattern.search(text)
         if found and "lk::" in text:
-            return words.format(*(group.replace("&", "") for group in found.groups()))
+            return words.format(*((group or "").replace("&", "") for group in found.groups()))
         if found:
             return f"{words.format(*found.groups())} ({text})"
     return text

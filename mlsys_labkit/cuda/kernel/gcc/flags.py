@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum
 from pathlib import Path
 
@@ -95,6 +96,12 @@ def compile_flags(build: Build, toolchain: Toolchain) -> tuple[str, ...]:
     own = _FAST if build is Build.FAST else _INSTRUMENTED
     machine = _AARCH64 if toolchain.machine == "aarch64" else ()
     return (*_BOTH, *own, *machine, *(f"-I{folder}" for folder in (*INCLUDES, RUNTIME)))
+
+
+def hosted_flags(flags: Iterable[str]) -> tuple[str, ...]:
+    """Return the flags for kernels in a source that keeps its host code; the linker drops what is not used."""
+    own = ("-ffunction-sections", "-fdata-sections", "-fvisibility=hidden")
+    return (*(flag for flag in flags if flag != "-fno-exceptions"), *own)
 
 
 def link_flags() -> tuple[str, ...]:

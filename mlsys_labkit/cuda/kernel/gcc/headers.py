@@ -17,6 +17,7 @@ from mlsys_labkit.cuda.kernel.gcc.toolchain import Toolchain
 from mlsys_labkit.cuda.source.source import Source
 
 PRELUDE = '#include "lk/kernel.h"\n'
+PROGRAM_PRELUDE = '#include "lk/prelude.h"\n#include "lk/export.h"\n#include "lk/host/runtime.h"\n'
 HEADER = "labkit.h"
 _INCLUDE = re.compile(r"#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]")
 _NOT_CUDAS = ("helper_", "textbook/")  # headers of samples and books: macros may affect them, as with nvcc
@@ -48,7 +49,10 @@ def headers_identity() -> str:
 def kit_identity() -> str:
     """Return a digest of the headers and of the code that reads, changes and compiles the student's source."""
     here = Path(__file__).parent
-    return headers_identity() + _identity((*here.glob("*.py"), *(here.parents[1] / "source").glob("*.py")))
+    room = here.parents[1]
+    return headers_identity() + _identity(
+        (*here.glob("*.py"), *(room / "source").glob("*.py"), room / "program" / "rewrite.py")
+    )
 
 
 def _identity(paths: Iterable[Path]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,15 @@ from typing import Any
 from mlsys_labkit.cuda.cache import Cache, digest
 from mlsys_labkit.cuda.kernel.gcc import compiler
 from mlsys_labkit.cuda.kernel.gcc.diagnostics import compile_error, linker_diagnostics, read_diagnostics
-from mlsys_labkit.cuda.kernel.gcc.flags import Build, compile_flags, link_flags
+from mlsys_labkit.cuda.kernel.gcc.flags import Build, compile_flags, hosted_flags, link_flags
 from mlsys_labkit.cuda.kernel.gcc.graded import check_module, check_text
-from mlsys_labkit.cuda.kernel.gcc.headers import kit_identity, precompiled
+from mlsys_labkit.cuda.kernel.gcc.headers import (
+    PROGRAM_PRELUDE,
+    headers_identity,
+    kit_identity,
+    precompile,
+    precompiled,
+)
 from mlsys_labkit.cuda.kernel.gcc.red_zones import with_red_zones
 from mlsys_labkit.cuda.kernel.gcc.toolchain import Toolchain
 from mlsys_labkit.cuda.kernel.gcc.unit import Unit
@@ -47,12 +53,14 @@ def compile_module(
     Raises CudaCompileError for a source that g++ refuses, CudaError when the machine cannot compile it.
     """
     flags = compile_flags(build, toolchain)
+    if unit.hosted:
+        flags = hosted_flags(flags)
     name = f"kernel-{digest(unit.identity(), toolchain.identity, toolchain.cpu, kit_identity(), *flags)}"
 
     def make(folder: Path) -> None:
         with compiler.threads(1) as pool:
             meanwhile = pool.submit(beside) if beside else None
-            header = precompiled(build, toolchain, cache)
+            header = _prelude(flags, toolchain, cache) if unit.hosted else precompiled(build, toolchain, cache)
             _compile(unit, [*flags, "-include", str(header)], folder, toolchain)
             if meanwhile:
                 compiler.result(meanwhile)
@@ -61,12 +69,23 @@ def compile_module(
     return CompiledModule(entry / "kernel.so", unit, build)
 
 
+def _prelude(flags: Sequence[str], toolchain: Toolchain, cache: Cache) -> Path:
+    """Return the header of whole programs, precompiled with the flags for kernels."""
+    identity = digest(toolchain.identity, toolchain.cpu, headers_identity(), PROGRAM_PRELUDE, *flags)
+    return precompile(f"hosted-prelude-{identity}", PROGRAM_PRELUDE, flags, toolchain, cache)
+
+
 def _compile(unit: Unit, flags: list[str], folder: Path, toolchain: Toolchain) -> None:
-    refused = [*shared_values(unit.source), *kernel_results(unit.source), *host_calls(unit.source)]
+    looks = (shared_values, kernel_results, host_calls)
+    named = [("", unit.source), *unit.headers]
+    refused = [found for name, one in named for look in looks for found in look(one, name)]
     if refused:
         raise compile_error(refused, "")
-    (folder / "unit.cpp").write_text(unit.text(), encoding="utf-8", errors="surrogateescape", newline="")
+    files = unit.files()
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8", errors="surrogateescape", newline="")
     beside = [f"-iquote{unit.folder}"] if unit.folder else []
+    drop = ["-Wl,--gc-sections"] if unit.hosted else []
     if unit.graded:
         check_text(unit, toolchain, folder)
     try:
@@ -75,15 +94,15 @@ def _compile(unit: Unit, flags: list[str], folder: Path, toolchain: Toolchain) -
         if "-fsanitize=thread" in flags:
             text = assembly.read_text(encoding="utf-8", errors="surrogateescape")
             assembly.write_text(with_red_zones(text), encoding="utf-8", errors="surrogateescape")
-        said = compiler.run(toolchain, [*link_flags(), "unit.s", "-o", "kernel.so"], folder)
+        said = compiler.run(toolchain, [*link_flags(), *drop, "unit.s", "-o", "kernel.so"], folder)
         if unit.graded:
             check_module(folder / "kernel.so", assembly.read_text(encoding="utf-8", errors="surrogateescape"))
-        for used in (assembly, folder / "unit.cpp"):
+        for used in (assembly, *(folder / name for name in files)):
             used.unlink()
     except compiler.CompilerFailed as failed:
         said = failed.text
         diagnostics = read_diagnostics(said, unit.name, unit.source.text) or linker_diagnostics(said)
-        known = [*left_out(unit.source), *launches(unit.source)]
+        known = [found for name, one in named for found in left_out(one, name)] + launches(unit.source)
         raise compile_error(explained(known, diagnostics), said) from None
     undefined = [one for one in linker_diagnostics(said) if not _RUNTIMES_OWN.match(one.text)]
     if undefined:

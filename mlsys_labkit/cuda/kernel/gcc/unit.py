@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from mlsys_labkit.cuda.cache import digest
+from mlsys_labkit.cuda.kernel.gcc.flags import INCLUDES
 from mlsys_labkit.cuda.kernel.gcc.headers import included_first
-from mlsys_labkit.cuda.source.includes import included_files
+from mlsys_labkit.cuda.program.rewrite import find_kernels, rewrite as rewrite_launches
+from mlsys_labkit.cuda.source.includes import included_files, redirected
 from mlsys_labkit.cuda.source.rewrite import rewrite
 from mlsys_labkit.cuda.source.shared import SYMBOL, dynamic_arrays
 from mlsys_labkit.cuda.source.source import Source
@@ -29,6 +31,8 @@ class Unit:
         name: the file name that errors and line tables use.
         folder: where ``#include "..."`` looks; None for nowhere.
         graded: whether the counters are marks.
+        headers: the headers beside the source, by their path from ``folder``, with their host code left out.
+        hosted: whether the source keeps its host code; its launches are compiled, and the linker drops them.
     """
 
     source: Source
@@ -37,23 +41,40 @@ class Unit:
     name: str = "kernel.cu"
     folder: Path | None = None
     graded: bool = False
+    headers: tuple[tuple[str, Source], ...] = ()
+    hosted: bool = False
 
     def identity(self) -> str:
         """Return a digest of everything that the compiled kernel depends on, headers, compiler and flags aside."""
-        files = included_files(self.source.text, self.folder)
+        files = () if self.headers else included_files(self.source.text, self.folder)
         contents = [part for path in files for part in (str(path), path.read_bytes())]
+        contents += [part for name, header in self.headers for part in (name, header.text)]
         options = [part for pair in self.defines for part in pair]
         names = "\n".join(self.kernels)
-        return digest(self.source.text, names, "\n".join(options), self.name, str(self.graded), *contents)
+        marks = f"{self.graded} {self.hosted}"
+        return digest(self.source.text, names, "\n".join(options), self.name, marks, *contents)
 
-    def text(self) -> str:
-        """Return the text that g++ compiles, behind the precompiled headers."""
-        paths = included_files(self.source.text, self.folder)
-        beside = (Source(path.read_text(encoding="utf-8", errors="replace")) for path in paths)
-        before = included_first([self.source, *beside])
+    def files(self) -> dict[str, str]:
+        """Return the files that g++ reads behind the precompiled headers, by name: ``unit.cpp`` and its headers."""
+        paths = () if self.headers else included_files(self.source.text, self.folder)
+        beside = [Source(path.read_text(encoding="utf-8", errors="replace")) for path in paths]
+        sources = [self.source, *(header for _, header in self.headers)]
+        before = included_first([*sources, *beside])
         before += [f"#define {name} {value}" for name, value in self.defines]
-        behind = module_exports(self.kernels, dynamic_arrays(self.source))
-        return "\n".join([*before, f'#line 1 "{self.name}"', rewrite(self.source), f'#line 1 "{EXPORTS}"', *behind, ""])
+        dynamic = dict.fromkeys(name for one in sources for name in dynamic_arrays(one))
+        behind = module_exports(self.kernels, tuple(dynamic))
+        names = {name: f"header{number}.h" for number, (name, _) in enumerate(self.headers)}
+        main, *headers = self._rewritten(sources, names)
+        lines = [*before, f'#line 1 "{self.name}"', main, f'#line 1 "{EXPORTS}"', *behind, ""]
+        own = {names[name]: f'#line 1 "{name}"\n{text}\n' for name, text in zip(names, headers, strict=True)}
+        return {"unit.cpp": "\n".join(lines)} | own
+
+    def _rewritten(self, sources: Sequence[Source], names: Mapping[str, str]) -> Iterator[str]:
+        kernels = find_kernels(sources) if self.hosted else None
+        for source, name in zip(sources, (self.name, *names), strict=True):
+            launched = rewrite_launches(source, kernels) if kernels else source
+            beside = Path(name).parent if name in names else Path()
+            yield redirected(rewrite(launched), beside, names, INCLUDES if self.hosted else ())
 
 
 def module_exports(kernels: Sequence[str], dynamic: Sequence[str]) -> list[str]:
