@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import mlsys_labkit.cuda as cuda
+from mlsys_labkit._frontends.cli import main
 from tests.cuda.program_helpers import run
 
 
@@ -147,3 +148,35 @@ def test_error_in_a_header_names_its_cause_and_not_the_host(repository: Path):
         cuda.compile(repository / "src" / "kernels" / "scale.cu", backend="simulator")
     assert "missing is not declared here" in str(caught.value) or 'identifier "missing"' in str(caught.value)
     assert "JIT" not in str(caught.value)
+
+
+def test_program_of_several_files(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "shared.cuh").write_text(
+        "#pragma once\n__device__ float twice(float x) { return 2 * x; }\nvoid other(float*); float host(float);\n"
+    )
+    (tmp_path / "main.cu").write_text(
+        """#include <cstdio>
+        #include "shared.cuh"
+        __global__ void first(float* x, int SIZE) { extern __shared__ float a[]; a[0] = *x; *x = twice(a[0]); }
+        int main(int count, char** words) {
+          float* x; cudaMallocManaged(&x, 4); *x = SCALE;
+          first<<<1, 1, 4>>>(x, 1); other(x); cudaDeviceSynchronize();
+          std::printf("%g %s\\n", host(*x), words[1]);
+        }"""
+    )
+    (tmp_path / "other.cu").write_text(
+        """#include "shared.cuh"
+        __global__ void second(float* x) { extern __shared__ float b[]; b[0] = *x; *x = twice(b[0]) + 1; }
+        void other(float* x) { second<<<1, 1, 4>>>(x); }"""
+    )
+    (tmp_path / "host.cpp").write_text("float host(float x) { return -x; }")
+    files = [str(tmp_path / name) for name in ("main.cu", "other.cu", "host.cpp")]
+    options = ["-I", str(tmp_path / "lib"), "-D", "SCALE=3", "-D", "SIZE=9", "--backend", "simulator"]
+    for mode in ([], ["--check"]):
+        assert main(["cu", *files, "word", *options, *mode]) == 0
+        said = capfd.readouterr()
+        assert said.out.startswith("-13 word\n")
+        assert "labkit: -D SIZE: the program has no constant SIZE to replace" in said.err
+    assert main(["cu", *files[:2], *options]) != 0
+    assert "host(float) is declared and used, but not defined" in "".join(capfd.readouterr())

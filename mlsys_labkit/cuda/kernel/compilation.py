@@ -22,6 +22,7 @@ from mlsys_labkit.cuda.nvidia.device import the_gpu, why_no_gpu
 from mlsys_labkit.cuda.source.host_code import without_host_code_in
 from mlsys_labkit.cuda.source.includes import headers_beside
 from mlsys_labkit.cuda.source.kernels import KernelDefinition, choose_kernels
+from mlsys_labkit.cuda.source.left_out import launches
 from mlsys_labkit.cuda.source.source import Source
 from mlsys_labkit.cuda.source.stub import stub_line
 
@@ -237,14 +238,15 @@ def _simulated(request: _Request, chosen: tuple[str, ...], may_drop: bool) -> Si
     """Return the module without kernels that an #ifdef disables: no compiler sees those."""
     try:
         return _compiled(request, chosen, may_drop, hosted=False)
-    except CudaCompileError:
+    except CudaCompileError as error:
         if request.graded or request.whole == (request.source, *(header for _, header in request.headers)):
             raise
         try:
             return _compiled(request, chosen, may_drop, hosted=True)
-        except CudaCompileError:
-            pass
-        raise
+        except CudaCompileError as whole:
+            if launches(request.source):  # what the first attempt says of them hides the cause
+                raise whole from None
+        raise error from None
 
 
 def _compiled(request: _Request, chosen: tuple[str, ...], may_drop: bool, *, hosted: bool) -> SimulatedModule:

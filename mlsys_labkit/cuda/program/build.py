@@ -6,7 +6,7 @@ import functools
 import os
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +21,8 @@ from mlsys_labkit.cuda.kernel.gcc.toolchain import Toolchain
 from mlsys_labkit.cuda.kernel.gcc.unit import EXPORTS, module_exports
 from mlsys_labkit.cuda.kernel.simulator import runtime
 from mlsys_labkit.cuda.program.rewrite import device_launches, find_kernels, rewrite
-from mlsys_labkit.cuda.program.sizes import with_defines
+from mlsys_labkit.cuda.program.sizes import declares, with_defines
+from mlsys_labkit.cuda.source.functions import device_functions
 from mlsys_labkit.cuda.source.host_calls import host_calls
 from mlsys_labkit.cuda.source.includes import headers_beside, redirected
 from mlsys_labkit.cuda.source.left_out import explained, kernel_results, left_out, shared_values
@@ -43,14 +44,24 @@ class ProgramSource:
         files: name and source of the main file, then of each header in quotes that is there, seen from its folder.
         folder: of the main file; where the program runs.
         defines: sizes that replace the source's own.
+        units: names of the further files that are compiled, as nvcc compiles several.
+        include: folders for headers, seen from ``folder``.
     """
 
     files: tuple[tuple[str, Source], ...]
     folder: Path
     defines: tuple[tuple[str, str], ...] = ()
+    units: tuple[str, ...] = ()
+    include: tuple[str, ...] = ()
 
     @classmethod
-    def read(cls, path_or_source: str | os.PathLike[str], defines: Mapping[str, object] | None = None) -> ProgramSource:
+    def read(
+        cls,
+        path_or_source: str | os.PathLike[str],
+        defines: Mapping[str, object] | None = None,
+        more: Sequence[str | os.PathLike[str]] = (),
+        include: Sequence[str | os.PathLike[str]] = (),
+    ) -> ProgramSource:
         """Read a program from a file, or from the text itself (anything with a line break or a brace is text).
 
         Raises CudaError when there is no such file.
@@ -58,16 +69,26 @@ class ProgramSource:
         given = os.fspath(path_or_source)
         chosen = tuple((name, str(value)) for name, value in (defines or {}).items())
         if isinstance(path_or_source, str) and re.search(r"[\n{;]", given):
-            return cls(_with_headers("program.cu", given, Path.cwd()), Path.cwd(), chosen)
-        path = Path(given).expanduser()
-        try:
-            text = path.read_text(encoding="utf-8", errors="surrogateescape")
-        except OSError as error:
-            raise CudaError(
-                f"{given} cannot be read: {error.strerror}; pass the path of a .cu file, or its text"
-            ) from None
-        folder = path.resolve().parent
-        return cls(_with_headers(path.name, text, folder), folder, chosen)
+            main, folder, text = "program.cu", Path.cwd(), given
+        else:
+            path = Path(given).expanduser()
+            main, folder, text = path.name, path.resolve().parent, _read(path)
+        folders = tuple(os.path.relpath(one, folder) for one in include)
+        files = {main: Source(text)}
+        units = {os.path.relpath(one, folder): Source(_read(Path(one).expanduser())) for one in more}
+        for name, one in {main: Source(text), **units}.items():
+            files |= {name: one} | headers_beside(one.text, folder, folders, Path(name).parent)
+        return cls(tuple(files.items()), folder, chosen, tuple(units), folders)
+
+    def unused_defines(self) -> list[str]:
+        """Return the sizes that replace nothing: the program has only variables or parameters of these names."""
+        sources = [one for _, one in self.files]
+        return [
+            name
+            for name, value in self.defines
+            if all(with_defines(one, {name: value}) == one for one in sources)
+            and any(declares(one, name) for one in sources)
+        ]
 
     @property
     def name(self) -> str:
@@ -169,27 +190,45 @@ def _compile(
     header = precompile(f"program-prelude-{identity}", PROGRAM_PRELUDE, flags, toolchain, cache)
     before = ["-include", os.fspath(header), f"-iquote{source.folder}", f"-ffile-prefix-map={folder}=."]
     try:
-        compiler.run(toolchain, [*flags, *before, "-S", "program.cpp"], folder)
+        units = [name for name in files if name.endswith(".cpp")]
+        for unit in units:
+            compiler.run(toolchain, [*flags, *before, "-S", unit], folder)
     except compiler.CompilerFailed as failed:
         raise _refused(source, failed.text) from None
     if "-fsanitize=thread" in flags:
-        assembly = folder / "program.s"
-        text = assembly.read_text(encoding="utf-8", errors="surrogateescape")
-        assembly.write_text(with_red_zones(text), encoding="utf-8", errors="surrogateescape")
+        for unit in units:
+            assembly = folder / f"{unit[:-4]}.s"
+            text = assembly.read_text(encoding="utf-8", errors="surrogateescape")
+            assembly.write_text(with_red_zones(text), encoding="utf-8", errors="surrogateescape")
 
 
 def _link(source: ProgramSource, flags: list[str], folder: Path, toolchain: Toolchain, known: frozenset[str]) -> None:
     openmp = [flag for flag in flags if flag == "-fopenmp"]
+    units = sorted(path.name for path in folder.glob("*.s"))
+    command = [*link_flags(), *openmp, *units, "-o", "program.so"]
     try:
-        said = compiler.run(toolchain, [*link_flags(), *openmp, "program.s", "-o", "program.so"], folder)
+        said = _linked(source, command, folder, toolchain)
     except compiler.CompilerFailed as failed:
         said = failed.text
         raise (compile_error(found, said) if (found := linker_diagnostics(said)) else _refused(source, said)) from None
     finally:
-        (folder / "program.s").unlink(missing_ok=True)
+        for unit in units:
+            (folder / unit).unlink(missing_ok=True)
     missing = [one for one in linker_diagnostics(said) if one.text.split()[0].split("(")[0] not in known]
     if missing:
         raise compile_error(missing, said)
+
+
+def _linked(source: ProgramSource, command: list[str], folder: Path, toolchain: Toolchain) -> str:
+    try:
+        return compiler.run(toolchain, command, folder)
+    except compiler.CompilerFailed as failed:
+        # nvcc keeps each file's device functions to that file, so that two files may include one header with them.
+        twice = re.findall(r"multiple definition of [`']([\w:]+)", failed.text)
+        own = {function.name for _, one in source.files for function in device_functions(one)}
+        if not source.units or not twice or any(name.split("::")[-1] not in own for name in twice):
+            raise
+        return compiler.run(toolchain, [*command, "-Wl,-z,muldefs"], folder)
 
 
 def _nested_launches(source: Source, file: str = "") -> list[Diagnostic]:
@@ -212,22 +251,27 @@ def _files(source: ProgramSource) -> dict[str, str]:
     kernels = find_kernels(sources)
     defines = dict(source.defines)
     own = {name for name, value in defines.items() if all(with_defines(one, {name: value}) == one for one in sources)}
+    own -= set(source.unused_defines())
     written = []
     for name, one in source.files:
         changed = rewrite_for_gcc(rewrite(with_defines(one, defines), kernels))
-        written.append((name, redirected(changed, Path(name).parent, names, (_TEXTBOOK, *INCLUDES))))
+        written.append((name, redirected(changed, Path(name).parent, names, (_TEXTBOOK, *INCLUDES), source.include)))
     lines = [*included_first(sources), *(f"#define {name} {defines[name]}" for name in sorted(own))]
     before = "".join(f"{line}\n" for line in lines)
     main_name, main_text = written[0]
     dynamic = dict.fromkeys(name for one in sources for name in dynamic_arrays(one))
     behind = f'\n#line 1 "{EXPORTS}"\n' + "\n".join(module_exports((), tuple(dynamic))) + "\n"
     files = {"program.cpp": f'{before}#line 1 "{main_name}"\n{main_text}{behind}'}
+    units = {name: f"unit{number}.cpp" for number, name in enumerate(source.units)}
+    files |= {units[name]: f'{before}#line 1 "{name}"\n{text}\n' for name, text in written[1:] if name in units}
     return files | {names[name]: f'#line 1 "{name}"\n{text}\n' for name, text in written[1:]}
 
 
-def _with_headers(main: str, text: str, folder: Path) -> tuple[tuple[str, Source], ...]:
-    """Return the main file and every header that the program includes and that lies where it says."""
-    return ((main, Source(text)), *headers_beside(text, folder).items())
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError as error:
+        raise CudaError(f"{path} cannot be read: {error.strerror}; pass the path of a .cu file, or its text") from None
 
 
 @functools.lru_cache(maxsize=4)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import sys
 from typing import Any, NoReturn
 
 from mlsys_labkit.errors import LabkitError
 
 FAILED = 1
+_SUFFIXES = (".cu", ".cpp", ".cc", ".cxx", ".c")
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add ``cu`` to the ``labkit`` command."""
     parser = verbs.add_parser("cu", help="run a whole CUDA program (a .cu file with main), with or without a GPU")
-    parser.add_argument("file", help="the .cu file")
+    parser.add_argument("file", help="the .cu file; further .cu and .cpp files of the program may follow")
     _add_options(parser)
     parser.add_argument(
         "rest", nargs=argparse.REMAINDER, metavar="arguments", help="arguments of the program; write -- before them"
@@ -47,7 +49,12 @@ def _run(chosen: argparse.Namespace) -> int:
     from mlsys_labkit.cuda.program.run import run_program
 
     chosen, arguments = _read(chosen.rest, chosen, argparse.ArgumentParser)
-    result = run_program(Path(chosen.file), arguments, **_keywords(chosen), echo=True)
+    sources = [word for word in chosen.words if Path(word).suffix in _SUFFIXES and Path(word).is_file()]
+    own = [word for word in chosen.words if word not in sources] + arguments[len(chosen.words) :]
+    result = run_program(Path(chosen.file), own, sources=sources, **_keywords(chosen), echo=True)
+    for note in result.notes:
+        if note.startswith("-D "):
+            print(f"labkit: {note}", file=sys.stderr)
     if result.stopped:
         print(f"labkit: {result.stopped}")
     if chosen.check or chosen.profile or result.findings:
@@ -58,6 +65,7 @@ def _run(chosen: argparse.Namespace) -> int:
 def _keywords(chosen: argparse.Namespace) -> dict[str, Any]:
     return {
         "defines": dict(pair.split("=", 1) if "=" in pair else (pair, "1") for pair in chosen.define),
+        "include": chosen.include,
         "check": chosen.check,
         "profile": chosen.profile,
         "launch_limit": chosen.limit,
@@ -90,6 +98,9 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         metavar="N=1024",
         help="replace the value of a constant, such as a size",
     )
+    parser.add_argument(
+        "-I", "--include", action="append", default=[], metavar="FOLDER", help="look for headers in this folder, too"
+    )
     parser.add_argument("--limit", type=int, metavar="LAUNCHES", help="stop after this many launches")
     parser.add_argument(
         "--timeout", type=float, default=60.0, metavar="SECONDS", help="time limit of the whole program (default: 60)"
@@ -101,5 +112,5 @@ class _CellParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise LabkitError(
             f"%%cu: {message}; write "
-            "%%cu [--check | --profile] [-D N=1024] [--limit LAUNCHES] [--timeout SECONDS] [arguments]"
+            "%%cu [--check | --profile] [-D N=1024] [-I FOLDER] [--limit LAUNCHES] [--timeout SECONDS] [arguments]"
         )

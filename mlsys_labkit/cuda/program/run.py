@@ -38,6 +38,8 @@ def run_program(
     args: Sequence[object] = (),
     *,
     defines: Mapping[str, object] | None = None,
+    sources: Sequence[str | os.PathLike[str]] = (),
+    include: Sequence[str | os.PathLike[str]] = (),
     check: bool = False,
     profile: bool = False,
     launch_limit: int | None = None,
@@ -54,6 +56,8 @@ def run_program(
         path_or_source: a ``.cu`` file, or its text.
         args: what main finds in argv, after the program's name.
         defines: sizes in place of the source's: ``{"N": 1024}`` over ``#define N (1 << 24)`` or ``const int N = 99``.
+        sources: further files of the program, each compiled by itself, such as ``["reference.cpp"]``.
+        include: folders for headers, as ``nvcc -I`` has them.
         check: report races, accesses out of bounds, and similar errors in every launch.
         profile: count the memory traffic of every launch (the first 100 launches).
         launch_limit: end the program before it launches more often. The simulator counts launches, a GPU does not.
@@ -82,7 +86,7 @@ def run_program(
     simulated = check or profile or launch_limit is not None
     if simulated and backend == "gpu":
         raise CudaError("check, profile and launch_limit need the simulator; leave out them or backend='gpu'")
-    source = ProgramSource.read(path_or_source, defines)
+    source = ProgramSource.read(path_or_source, defines, sources, include)
     if backend == "gpu" or (backend == "auto" and not simulated and _gpu_is_here()):
         return _run_on_gpu(source, args, timeout, echo)
     toolchain, cache = find_toolchain(), Cache()
@@ -110,7 +114,8 @@ def run_program(
         finished = _watch(command, source.folder, environment, timeout + _GRACE_SECONDS, echo)
         result = _result(finished, records, program, launch_limit, timeout)
     unset = unset_findings(source.main.text, {one.kernel for one in result.launches}) if check else ()
-    return replace(result, findings=(*unset, *result.findings))
+    idle = tuple(f"-D {name}: the program has no constant {name} to replace" for name in source.unused_defines())
+    return replace(result, findings=(*unset, *result.findings), notes=(*idle, *result.notes))
 
 
 class _Finished:
@@ -236,7 +241,9 @@ def _run_on_gpu(source: ProgramSource, args: Sequence[object], timeout: float, e
         (Path(folder) / source.name).write_text(text, encoding="utf-8", errors="surrogateescape")
         texts = "\n".join(one.text for _, one in source.files)
         libraries = sorted({f"-l{name}" for name in _LIBRARY.findall(texts)})
-        command = [nvcc, "-O2", "-arch=native", f"-I{source.folder}", "-o", "program", source.name, *libraries]
+        folders = [f"-I{source.folder}", *(f"-I{source.folder / one}" for one in source.include)]
+        files = [source.name, *(os.fspath(source.folder / one) for one in source.units)]
+        command = [nvcc, "-O2", "-arch=native", *folders, "-o", "program", *files, *libraries]
         built = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         if built.returncode:
             raise CudaError(f"nvcc refuses {source.name}:\n{built.stderr.strip()[-2000:]}")

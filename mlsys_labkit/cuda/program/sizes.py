@@ -17,6 +17,9 @@ _VARIABLE = (
     r"(\s*[\d(](?:[\s\d.eEfFuUlLxXa-fA-F'()<>*/+%-])*)(?=[;,])"
 )
 
+_NO_TYPES = frozenset(["return", "case", "else", "sizeof", "new", "delete", "goto", "and", "or", "not", "throw", "do"])
+_TYPES = frozenset(["int", "unsigned", "long", "short", "size_t", "float", "double", "char", "bool", "void"])
+
 
 def with_defines(source: Source, defines: Mapping[str, object]) -> Source:
     """Replace the source's own sizes: `#define N ...`, `const int N = ...`, or else `int N = 1 << 20`, a variable's.
@@ -33,6 +36,25 @@ def with_defines(source: Source, defines: Mapping[str, object]) -> Source:
         for start, end in _definitions(code, name) or _values(_CONSTANT, code, name) or _values(_VARIABLE, code, name):
             edits.append((start, end, f" {value}" + "\n" * code.count("\n", start, end)))
     return Source(source.edited(edits)) if edits else source
+
+
+def declares(source: Source, name: str) -> bool:
+    """Return whether the source has a variable or parameter of this name, and asks for no macro of it.
+
+    Example:
+        >>> declares(Source("void f(int n);"), "n"), declares(Source("int x = n;"), "n")
+        (True, False)
+    """
+    directives = (token.text for token in source.tokens if token.kind == "directive")
+    if any(re.search(rf"^#\s*(?:if|elif).*\b{re.escape(name)}\b", text) for text in directives):
+        return False
+    code = source.code
+    places = (index for index in range(1, len(code)) if code[index].text == name)
+    return any(
+        (code[index - 1].kind == "identifier" and code[index - 1].text not in _NO_TYPES)
+        or (code[index - 1].text in ("*", "&") and code[index - 2].text in _TYPES)
+        for index in places
+    )
 
 
 def _definitions(code: str, name: str) -> list[tuple[int, int]]:

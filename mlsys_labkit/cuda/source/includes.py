@@ -15,18 +15,19 @@ _ANY_INCLUDE = re.compile(r'^([ \t]*#[ \t]*include[ \t]*)(?:"([^"\n]+)"|<([^>\n]
 _USUAL_FOLDERS = ("include", "inc", "common", "Common", "utils", "src", ".")
 
 
-def headers_beside(text: str, folder: Path) -> dict[str, Source]:
+def headers_beside(text: str, folder: Path, include: Sequence[str] = (), within: Path = Path()) -> dict[str, Source]:
     """Return the headers that a text in ``folder`` includes and that lie there or in a usual folder near it.
 
     The keys are paths relative to ``folder``. Usual folders are ``include``, ``common`` and the like, there and in
-    three folders above, because a repository's build passes them with ``-I``.
+    three folders above, because a repository's build passes them with ``-I``; ``include`` are more such
+    folders. The text itself lies in ``within``.
     """
     found: dict[str, Source] = {}
-    waiting = [(text, Path())]
+    waiting = [(text, within)]
     while waiting:
         including, beside = waiting.pop()
-        for include in _ANY_INCLUDE.finditer(including):
-            for name in _candidates(include[2] or include[3], beside):
+        for found_include in _ANY_INCLUDE.finditer(including):
+            for name in _candidates(found_include[2] or found_include[3], beside, include):
                 if name in found:
                     break
                 if (folder / name).is_file():
@@ -36,7 +37,9 @@ def headers_beside(text: str, folder: Path) -> dict[str, Source]:
     return found
 
 
-def redirected(text: str, beside: Path, names: Mapping[str, str], stand_ins: Sequence[Path] = ()) -> str:
+def redirected(
+    text: str, beside: Path, names: Mapping[str, str], stand_ins: Sequence[Path] = (), include: Sequence[str] = ()
+) -> str:
     """Return the text with includes of the headers in ``names`` changed to the new names there.
 
     ``stand_ins`` are folders whose headers take the place of missing ones, such as "../common/book.h" of another tree.
@@ -44,7 +47,7 @@ def redirected(text: str, beside: Path, names: Mapping[str, str], stand_ins: Seq
 
     def replaced(found: re.Match[str]) -> str:
         wanted = found[2] or found[3]
-        for name in _candidates(wanted, beside):
+        for name in _candidates(wanted, beside, include):
             if name in names:
                 return f'{found[1]}"{names[name]}"'
         if found[2]:
@@ -56,10 +59,11 @@ def redirected(text: str, beside: Path, names: Mapping[str, str], stand_ins: Seq
     return _ANY_INCLUDE.sub(replaced, text)
 
 
-def _candidates(wanted: str, beside: Path) -> Iterator[str]:
+def _candidates(wanted: str, beside: Path, include: Sequence[str]) -> Iterator[str]:
     """Yield the paths where a header may lie, relative to the program's folder, as ``-I../include`` would find it."""
     yield os.path.normpath(beside / wanted)
     yield os.path.normpath(wanted)
+    yield from (os.path.normpath(os.path.join(folder, wanted)) for folder in include)
     for up in ("", "..", "../..", "../../.."):
         for name in _USUAL_FOLDERS:
             yield os.path.normpath(os.path.join(up, name, wanted))

@@ -102,7 +102,8 @@ def _compile(unit: Unit, flags: list[str], folder: Path, toolchain: Toolchain) -
     except compiler.CompilerFailed as failed:
         said = failed.text
         diagnostics = read_diagnostics(said, unit.name, unit.source.text) or linker_diagnostics(said)
-        known = [found for name, one in named for found in left_out(one, name)] + launches(unit.source)
+        known = [found for name, one in named for found in left_out(one, name)]
+        known += [] if unit.hosted else launches(unit.source)
         raise compile_error(explained(known, diagnostics), said) from None
     undefined = [one for one in linker_diagnostics(said) if not _RUNTIMES_OWN.match(one.text)]
     if undefined:
