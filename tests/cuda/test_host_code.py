@@ -113,7 +113,7 @@ using namespace at;
     negate<<<1, 32>>>(x.data_ptr<type>(), (int)x.numel());   \
   }
 template <typename scalar_t> __device__ scalar_t opposite(scalar_t at) { return -at; }
-inline int divided_up(int a, int b) { return (a + b - 1) / b; }
+__host__ __device__ inline int divided_up(int a, int b) { return (a + b - 1) / b; }
 inline void guarded(int (*call)()) { STATUS(call()); }
 BIND(f32, float)
 BIND(f64, double)

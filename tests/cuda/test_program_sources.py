@@ -180,3 +180,53 @@ def test_program_of_several_files(tmp_path: Path, capfd: pytest.CaptureFixture[s
         assert "labkit: -D SIZE: the program has no constant SIZE to replace" in said.err
     assert main(["cu", *files[:2], *options]) != 0
     assert "host(float) is declared and used, but not defined" in "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize(
+    ("called", "before"),
+    [
+        ("square", "float square(float x) { return x * x; }"),
+        ("square", "static inline float square(float x)\n{ return x * x; }\nfloat cube(float x) { return x; }"),
+    ],
+)
+def test_call_of_a_host_function_is_refused_as_by_nvcc(called: str, before: str):
+    source = before + "\n__global__ void k(float* a) {\n a[threadIdx.x] = square(a[threadIdx.x]);\n}\n"
+    for attempt in (lambda: cuda.compile(source, backend="simulator"), lambda: run(source + "int main() {}")):
+        with pytest.raises(cuda.CudaCompileError) as caught:
+            attempt()
+        assert f'calling a __host__ function("{called}' in str(caught.value)
+        assert [one.line for one in caught.value.diagnostics] == [before.count("\n") + 3]
+
+
+@pytest.mark.parametrize("use", ["std::vector<int> v(3); *a = v[1];", "std::sort(a, a + 3);", 'std::cout << "x";'])
+def test_standard_library_of_the_host_is_refused_in_a_kernel(use: str):
+    source = f"#include <vector>\n#include <algorithm>\n#include <iostream>\n__global__ void k(int* a) {{ {use} }}"
+    with pytest.raises(cuda.CudaCompileError, match="calling a __host__ function"):
+        cuda.compile(source, backend="simulator", strict=False)
+
+
+def test_functions_that_nvcc_takes_in_a_kernel_are_not_refused():
+    source = """
+    #include <vector>
+    #include <type_traits>
+    constexpr int up(int n, int m) { return (n + m - 1) / m; }
+    __host__ __device__ float both(float x) { return x; }
+    float both(float x, int host_only) { return x; }
+    float hidden(float x) { return x; }
+    #define times(x) ((x) * 2)
+    float (times)(float x) { return x; }
+    template <class F> __device__ float apply(F f, float x) { return f(x); }
+    struct Op { __device__ float scale(float x) { return x; } __device__ float operator()(float x) { return x; } };
+    float scale(float x) { return 2 * x; }
+    float reduce(const std::vector<float>& v) { return v[0]; }
+    namespace dev { __device__ float reduce(float x) { return x; } }
+    __global__ void k(float* a) {
+      auto hidden = [](float x) { return x + 1; };
+      Op op;
+      static_assert(!std::is_same<int, std::vector<int>>::value, "");
+      a[0] = up(3, 2) + both(1) + hidden(1) + times(1) + apply(op, 1) + op.scale(2) + dev::reduce(1) + std::max(1, 2);
+    }
+    """
+    x = np.zeros(1, np.float32)
+    cuda.compile(source, backend="simulator")[1, 1](x)
+    assert x[0] == 2 + 1 + 2 + 2 + 1 + 2 + 1 + 2

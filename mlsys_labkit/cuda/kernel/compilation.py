@@ -219,6 +219,7 @@ def _nvrtc_says(request: _Request, names: tuple[str, ...], refusal: CudaCompileE
     wanted = bool(request.strict)
     if refusal:
         about_lines = any(one.line for one in refusal.diagnostics) and not isinstance(refusal, GradedError)
+        about_lines &= "calling a __host__ function" not in str(refusal)  # NVRTC would only miss the function
         wanted = about_lines and request.strict is not False and nvrtc.available()
     if not wanted or not names:
         return ()

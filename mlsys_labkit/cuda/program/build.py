@@ -179,9 +179,11 @@ def _flags(source: ProgramSource, build: Build, toolchain: Toolchain) -> list[st
 def _compile(
     source: ProgramSource, files: Mapping[str, str], flags: list[str], folder: Path, toolchain: Toolchain, cache: Cache
 ) -> None:
-    looks = (_nested_launches, shared_values, kernel_results, host_calls)
+    looks = (_nested_launches, shared_values, kernel_results)
     named = [("", source.main), *source.files[1:]]
     refused = [found for name, one in named for look in looks for found in look(one, name)]
+    everything = [one for _, one in source.files]
+    refused += [found for name, one in named for found in host_calls(one, name, everything)]
     if refused:
         raise compile_error(refused, "")
     for name, text in files.items():

@@ -76,9 +76,11 @@ def _prelude(flags: Sequence[str], toolchain: Toolchain, cache: Cache) -> Path:
 
 
 def _compile(unit: Unit, flags: list[str], folder: Path, toolchain: Toolchain) -> None:
-    looks = (shared_values, kernel_results, host_calls)
+    looks = (shared_values, kernel_results)
     named = [("", unit.source), *unit.headers]
     refused = [found for name, one in named for look in looks for found in look(one, name)]
+    everything = [one for _, one in named]
+    refused += [found for name, one in named for found in host_calls(one, name, everything)]
     if refused:
         raise compile_error(refused, "")
     files = unit.files()
