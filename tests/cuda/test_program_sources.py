@@ -230,3 +230,8 @@ def test_functions_that_nvcc_takes_in_a_kernel_are_not_refused():
     x = np.zeros(1, np.float32)
     cuda.compile(source, backend="simulator")[1, 1](x)
     assert x[0] == 2 + 1 + 2 + 2 + 1 + 2 + 1 + 2
+
+
+def test_header_of_libcupp_that_is_not_there_is_refused_by_name():
+    with pytest.raises(cuda.CudaCompileError, match=r"line 1: this header of CUDA's C\+\+ library"):
+        run("#include <cuda/cmath>\nint main() { return cuda::ceil_div(7, 2) != 4; }")

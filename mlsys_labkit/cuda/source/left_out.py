@@ -46,6 +46,7 @@ _HEADERS = (
     (r"opencv", "OpenCV"),
     (r"torch/|ATen/", "PyTorch's C++ API"),
     (r"nvrtc", "NVRTC"),
+    (r"cuda/(?!std/|atomic|barrier|pipeline)|cuda/std/", "this header of CUDA's C++ library (libcu++)"),
 )
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]", re.MULTILINE)
 _RESULTS = ("int", "unsigned", "char", "bool", "short", "long", "float", "double", "size_t", "half", "__half")
