@@ -20,6 +20,7 @@ from mlsys_labkit.cuda.kernel.gcc.red_zones import with_red_zones
 from mlsys_labkit.cuda.kernel.gcc.toolchain import Toolchain
 from mlsys_labkit.cuda.kernel.gcc.unit import EXPORTS, module_exports
 from mlsys_labkit.cuda.kernel.simulator import runtime
+from mlsys_labkit.cuda.program import libraries
 from mlsys_labkit.cuda.program.rewrite import device_launches, find_kernels, rewrite
 from mlsys_labkit.cuda.program.sizes import declares, with_defines
 from mlsys_labkit.cuda.source.functions import device_functions
@@ -123,14 +124,16 @@ def compile_program(source: ProgramSource, build: Build, toolchain: Toolchain, c
     flags = _flags(source, build, toolchain)
     files = _files(source)
     parts = [part for pair in files.items() for part in pair]
-    name = f"program-{digest(*parts, toolchain.identity, toolchain.cpu, headers_identity(), *flags)}"
+    needed = libraries.needed(one for _, one in source.files)
+    parts += [libraries.identity(needed), toolchain.identity, toolchain.cpu, headers_identity(), *flags]
+    name = f"program-{digest(*parts)}"
 
     def make(folder: Path) -> None:
         with compiler.threads(1) as pool:
             ready = pool.submit(runner, toolchain, cache)
             _compile(source, files, flags, folder, toolchain, cache)
             known = _defined_in(compiler.result(ready))
-            _link(source, flags, folder, toolchain, known)
+            _link(source, flags, libraries.objects(needed, toolchain, cache), folder, toolchain, known)
 
     entry = cache.fetch(name, make)
     return CompiledProgram(entry / "program.so", source, build)
@@ -204,10 +207,17 @@ def _compile(
             assembly.write_text(with_red_zones(text), encoding="utf-8", errors="surrogateescape")
 
 
-def _link(source: ProgramSource, flags: list[str], folder: Path, toolchain: Toolchain, known: frozenset[str]) -> None:
+def _link(
+    source: ProgramSource,
+    flags: list[str],
+    objects: list[Path],
+    folder: Path,
+    toolchain: Toolchain,
+    known: frozenset[str],
+) -> None:
     openmp = [flag for flag in flags if flag == "-fopenmp"]
     units = sorted(path.name for path in folder.glob("*.s"))
-    command = [*link_flags(), *openmp, *units, "-o", "program.so"]
+    command = [*link_flags(), *openmp, *units, *objects, "-o", "program.so"]
     try:
         said = _linked(source, command, folder, toolchain)
     except compiler.CompilerFailed as failed:

@@ -22,6 +22,7 @@ from mlsys_labkit.cuda.errors import CudaError
 from mlsys_labkit.cuda.kernel.gcc.flags import Build
 from mlsys_labkit.cuda.kernel.gcc.toolchain import find_toolchain
 from mlsys_labkit.cuda.kernel.unset_findings import unset_findings
+from mlsys_labkit.cuda.program import libraries
 from mlsys_labkit.cuda.program.build import CompiledProgram, ProgramSource, compile_program, runner
 from mlsys_labkit.cuda.program.records import read_story
 from mlsys_labkit.cuda.program.result import ProgramResult
@@ -98,6 +99,7 @@ def run_program(
         records = Path(folder) / "records"
         environment = {
             **os.environ,
+            **libraries.environment(),
             "LK_RECORDS": os.fspath(records),
             "LK_MODE": mode,
             "LK_SECONDS": str(timeout),

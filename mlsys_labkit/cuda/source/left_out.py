@@ -37,7 +37,6 @@ _HEADERS = (
     (r"cusolver", "cuSOLVER"),
     (r"cudnn", "cuDNN"),
     (r"cutlass|cute/", "CUTLASS"),
-    (r"cublasLt", "cuBLASLt"),
     (r"nccl", "NCCL"),
     (r"npp", "NPP"),
     (r"nvml", "NVML"),

@@ -132,3 +132,4 @@ LK_ERROR(cudaErrorFunctionNotLoaded, 913, "the function handle is not loaded whe
 LK_ERROR(cudaErrorInvalidResourceType, 914, "one or more resources passed in are not valid resource types for the operation")
 LK_ERROR(cudaErrorInvalidResourceConfiguration, 915, "one or more resources are insufficient or non-applicable for the operation")
 LK_ERROR(cudaErrorUnknown, 999, "unknown error")
+LK_ERROR(cudaErrorApiFailureBase, 10000, "unrecognized error code")

@@ -1,0 +1,30 @@
+// library.h: the shape of a library's call: it waits for the device, says once that it is a stand-in, and opens device memory.
+#pragma once
+
+#include <cstdint>
+
+#include "context.h"
+#include "heap.h"
+#include "journal.h"
+
+namespace lk::host {
+
+template <class Status, class Body>
+Status library_call(Status failed, const char* note, Body body) {
+    const std::lock_guard<std::recursive_mutex> held(context().lock);
+    if (context().synchronize() != cudaSuccess) return failed;
+    journal().note_once(note);
+    const Opened open;
+    return body();
+}
+
+// False where the bytes from this address on do not all lie in the allocation that it is in.
+inline bool fits(const void* address, size_t bytes) {
+    uint64_t begin = 0;
+    const Allocation* allocation = heap().find(address, &begin);
+    if (!allocation || reinterpret_cast<uint64_t>(address) + bytes <= begin + allocation->bytes) return true;
+    journal().note_once("a call of a library was given an array that is too small for its sizes, and was left out");
+    return false;
+}
+
+}  // namespace lk::host
