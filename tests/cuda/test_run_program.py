@@ -123,7 +123,7 @@ def test_a_function_that_is_never_defined_is_named() -> None:
         ("\ntexture<float, 1> t;\nint main() {}", 2, "textures"),
         ("int main() {\n  cudaGraph_t g;\n}", 2, "CUDA graphs"),
         ("#include <cuda.h>\nint main() {\n  cuInit(0);\n}", 3, "the driver API"),
-        ("#include <cub/cub.cuh>\nint main() {}", 1, "CUB"),
+        ("#include <cub/nothing.cuh>\nint main() {}", 1, "cub/nothing.cuh"),
         ("#include <cufft.h>\nint main() {}", 1, "cuFFT"),
         ("__global__ void b() {}\n__global__ void a() { b<<<1, 1>>>(); }\nint main() {}", 2, "dynamic parallelism"),
     ],

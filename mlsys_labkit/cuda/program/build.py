@@ -124,8 +124,7 @@ def compile_program(source: ProgramSource, build: Build, toolchain: Toolchain, c
     flags = _flags(source, build, toolchain)
     files = _files(source)
     parts = [part for pair in files.items() for part in pair]
-    needed = libraries.needed(one for _, one in source.files)
-    parts += [libraries.identity(needed), toolchain.identity, toolchain.cpu, headers_identity(), *flags]
+    parts += [libraries.identity(), toolchain.identity, toolchain.cpu, headers_identity(), *flags]
     name = f"program-{digest(*parts)}"
 
     def make(folder: Path) -> None:
@@ -133,7 +132,9 @@ def compile_program(source: ProgramSource, build: Build, toolchain: Toolchain, c
             ready = pool.submit(runner, toolchain, cache)
             _compile(source, files, flags, folder, toolchain, cache)
             known = _defined_in(compiler.result(ready))
-            _link(source, flags, libraries.objects(needed, toolchain, cache), folder, toolchain, known)
+            assembly = "".join(_text(unit) for unit in folder.glob("*.s"))
+            objects = libraries.objects(libraries.needed(assembly), toolchain, cache)
+            _link(source, flags, objects, folder, toolchain, known)
 
     entry = cache.fetch(name, make)
     return CompiledProgram(entry / "program.so", source, build)
@@ -203,8 +204,11 @@ def _compile(
     if "-fsanitize=thread" in flags:
         for unit in units:
             assembly = folder / f"{unit[:-4]}.s"
-            text = assembly.read_text(encoding="utf-8", errors="surrogateescape")
-            assembly.write_text(with_red_zones(text), encoding="utf-8", errors="surrogateescape")
+            assembly.write_text(with_red_zones(_text(assembly)), encoding="utf-8", errors="surrogateescape")
+
+
+def _text(assembly: Path) -> str:
+    return assembly.read_text(encoding="utf-8", errors="surrogateescape")
 
 
 def _link(

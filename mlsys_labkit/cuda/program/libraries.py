@@ -1,6 +1,6 @@
-"""Stand-ins for NVIDIA's libraries: which of them a program includes, their objects, and the BLAS that numpy brings.
+"""Stand-ins for NVIDIA's libraries: which of them a program calls, their objects, and the BLAS that numpy brings.
 
-Only programs that include such a header wait for its C++: each part is compiled once, when it is first needed.
+Only programs that call a library wait for its C++: each part is compiled once, when it is first needed.
 """
 
 from __future__ import annotations
@@ -17,38 +17,35 @@ from mlsys_labkit.cuda.kernel.gcc import compiler
 from mlsys_labkit.cuda.kernel.gcc.flags import INCLUDES, RUNTIME
 from mlsys_labkit.cuda.kernel.gcc.headers import headers_identity
 from mlsys_labkit.cuda.kernel.gcc.toolchain import Toolchain
-from mlsys_labkit.cuda.source.source import Source
 
 _HOST = Path(__file__).parent / "native" / "host"
 _PARTS = _HOST / "libraries"
 _FLAGS = ("-std=c++17", "-O2", "-g1", "-fPIC", "-pthread", *(f"-I{folder}" for folder in (*INCLUDES, RUNTIME, _HOST)))
 _LINEAR = ("blas", "blas_vectors", "blas_matrices", "products")
-_NEEDED = (  # what a header needs
-    ("cublas_v2.h", _LINEAR),
-    ("cublas_api.h", _LINEAR),
-    ("cublasLt.h", ("blas_lt", *_LINEAR)),
-    ("cublasXt.h", ("blas_xt", *_LINEAR)),
-    ("curand.h", ("random",)),
-)
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<](?:[^">\n]*/)?([^">/\n]+)[">]', re.MULTILINE)
+_NEEDED = {  # what the calls with a prefix need
+    "cublas": _LINEAR,
+    "cublasLt": ("blas_lt", "products"),
+    "cublasXt": ("blas_xt", *_LINEAR),
+    "curand": ("random",),
+}
+_CALL = re.compile(rf"\b({'|'.join(sorted(_NEEDED, reverse=True))})[A-Z]\w+")
 
 
-def needed(sources: Iterable[Source]) -> tuple[str, ...]:
-    """Return the parts of the stand-ins that these sources need.
+def needed(assembly: str) -> tuple[str, ...]:
+    """Return the parts of the stand-ins that a compiled program calls.
 
     Example:
-        >>> needed([Source("#include <cstdio>\\n#include <curand.h>\\n")])
+        >>> needed("\tcall\tcurandGenerate@PLT\n")
         ('random',)
     """
-    included = {name for source in sources for name in _INCLUDE.findall(source.text)}
-    return tuple(dict.fromkeys(part for header, parts in _NEEDED if header in included for part in parts))
+    prefixes = sorted(set(_CALL.findall(assembly)))
+    return tuple(dict.fromkeys(part for prefix in prefixes for part in _NEEDED[prefix]))
 
 
-def identity(parts: Iterable[str]) -> str:
-    """Return a digest of the C++ of these parts; empty without any."""
-    chosen = [_PARTS / f"{part}.cpp" for part in parts]
-    files = [*chosen, *sorted(_PARTS.glob("*.h")), *sorted(_HOST.glob("*.h"))] if chosen else []
-    return digest(*(part for file in files for part in (file.name, file.read_bytes()))) if files else ""
+def identity(pattern: str = "*.cpp") -> str:
+    """Return a digest of the C++ of the stand-ins, or of those parts that the pattern names."""
+    files = [*sorted(_PARTS.glob(pattern)), *sorted(_PARTS.glob("*.h")), *sorted(_HOST.glob("*.h"))]
+    return digest(*(part for file in files for part in (file.name, file.read_bytes())))
 
 
 def objects(parts: Iterable[str], toolchain: Toolchain, cache: Cache) -> list[Path]:
@@ -58,7 +55,7 @@ def objects(parts: Iterable[str], toolchain: Toolchain, cache: Cache) -> list[Pa
     """
 
     def compiled(part: str) -> Path:
-        name = f"library-{part}-{digest(toolchain.identity, headers_identity(), identity([part]), *_FLAGS)}"
+        name = f"library-{part}-{digest(toolchain.identity, headers_identity(), identity(f'{part}.cpp'), *_FLAGS)}"
 
         def make(folder: Path) -> None:
             try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from mlsys_labkit.cuda.errors import Diagnostic
 from mlsys_labkit.cuda.source.kernels import read_header
@@ -31,7 +32,6 @@ _FEATURES = (
     (r"\b__cluster_dims__\b|\bcudaLaunchKernelEx\w*|\bcluster_group\b|\bthis_cluster\b", "thread block clusters"),
 )
 _HEADERS = (
-    (r"cub/", "CUB"),
     (r"cufft", "cuFFT"),
     (r"cusparse", "cuSPARSE"),
     (r"cusolver", "cuSOLVER"),
@@ -47,6 +47,12 @@ _HEADERS = (
     (r"nvrtc", "NVRTC"),
     (r"cuda/(?!std/|atomic|barrier|pipeline)|cuda/std/", "this header of CUDA's C++ library (libcu++)"),
 )
+_NAMES = r"(?:cublas|cufft|curand|cusparse|cusolver)[A-Z]\w*|CU(?:BLAS|BLASLT|FFT|RAND|SPARSE|SOLVER)_\w+"
+_UNKNOWN = re.compile(
+    rf"'({_NAMES}|(?:cub|thrust)::\w+)' (?:was not|has not been|does not) (?:declared|name)"
+    r"|'(\w+)' is not a member of '(cub|thrust)'"
+)
+_NO_HEADER = re.compile(r"(\w*(?:cub|thrust|cublas|cufft|curand|cusparse|cusolver)[\w/.]*): No such file")
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]", re.MULTILINE)
 _RESULTS = ("int", "unsigned", "char", "bool", "short", "long", "float", "double", "size_t", "half", "__half")
 _ASM = re.compile(r"\basm\b\s*(?:volatile|__volatile__)?\s*\(")
@@ -121,7 +127,17 @@ def kernel_results(source: Source, file: str = "") -> list[Diagnostic]:
 def explained(known: Sequence[Diagnostic], complaints: Sequence[Diagnostic]) -> list[Diagnostic]:
     """Return what is known first, and then the compiler's complaints about other lines."""
     lines = {(one.file, one.line) for one in known}
-    return [*known[:3], *(one for one in complaints if (one.file, one.line) not in lines)]
+    return [*known[:3], *(_of_library(one) for one in complaints if (one.file, one.line) not in lines)]
+
+
+def _of_library(complaint: Diagnostic) -> Diagnostic:
+    """Return a complaint about a name of a library that has a stand-in without this name, as something left out."""
+    unknown = _UNKNOWN.search(complaint.text)
+    header = _NO_HEADER.search(complaint.text)
+    if not unknown and not header:
+        return complaint
+    name = f"<{header[1]}>" if header else unknown[1] or f"{unknown[3]}::{unknown[2]}" if unknown else ""
+    return replace(complaint, text=f"{name}: left out of the simulator's stand-ins for libraries; a GPU is needed")
 
 
 def _uses(source: Source) -> Iterator[tuple[int, str, str]]:

@@ -77,8 +77,8 @@ inline constexpr lk_detail::Algorithm replace_if{[](auto first, auto last, auto 
 
 inline constexpr lk_detail::Algorithm reverse{[](auto first, auto last) { std::reverse(first, last); }};
 
-inline constexpr lk_detail::Algorithm adjacent_difference{[](auto first, auto last, auto out) {
-    return std::adjacent_difference(first, last, out);
+inline constexpr lk_detail::Algorithm adjacent_difference{[](auto first, auto last, auto out, auto... more) {
+    return std::adjacent_difference(first, last, out, more...);
 }};
 
 inline constexpr lk_detail::Algorithm gather{[](auto map, auto map_end, auto elements, auto out) {

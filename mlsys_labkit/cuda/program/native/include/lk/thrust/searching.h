@@ -8,17 +8,21 @@
 
 namespace thrust {
 
-inline constexpr lk_detail::Algorithm mismatch{[](auto first, auto last, auto second) {
-    return std::mismatch(first, last, second);
+inline constexpr lk_detail::Algorithm mismatch{[](auto first, auto last, auto second, auto... more) {
+    return std::mismatch(first, last, second, more...);
 }};
 
-inline constexpr lk_detail::Algorithm min_element{[](auto first, auto last) { return std::min_element(first, last); }};
+inline constexpr lk_detail::Algorithm min_element{[](auto first, auto last, auto... more) {
+    return std::min_element(first, last, more...);
+}};
 
 inline constexpr lk_detail::Algorithm max_element{[](auto first, auto last, auto... compare) {
     return std::max_element(first, last, compare...);
 }};
 
-inline constexpr lk_detail::Algorithm minmax_element{[](auto first, auto last) { return std::minmax_element(first, last); }};
+inline constexpr lk_detail::Algorithm minmax_element{[](auto first, auto last, auto... more) {
+    return std::minmax_element(first, last, more...);
+}};
 
 inline constexpr lk_detail::Algorithm count{[](auto first, auto last, const auto& value) {
     return std::count(first, last, value);
@@ -36,12 +40,12 @@ inline constexpr lk_detail::Algorithm find_if{[](auto first, auto last, auto pre
     return std::find_if(first, last, predicate);
 }};
 
-inline constexpr lk_detail::Algorithm lower_bound{[](auto first, auto last, const auto& value) {
-    return std::lower_bound(first, last, value);
+inline constexpr lk_detail::Algorithm lower_bound{[](auto first, auto last, const auto& value, auto... more) {
+    return std::lower_bound(first, last, value, more...);
 }};
 
-inline constexpr lk_detail::Algorithm upper_bound{[](auto first, auto last, const auto& value) {
-    return std::upper_bound(first, last, value);
+inline constexpr lk_detail::Algorithm upper_bound{[](auto first, auto last, const auto& value, auto... more) {
+    return std::upper_bound(first, last, value, more...);
 }};
 
 inline constexpr lk_detail::Algorithm all_of{[](auto first, auto last, auto predicate) {
@@ -56,10 +60,12 @@ inline constexpr lk_detail::Algorithm none_of{[](auto first, auto last, auto pre
     return std::none_of(first, last, predicate);
 }};
 
-inline constexpr lk_detail::Algorithm equal{[](auto first, auto last, auto second) {
-    return std::equal(first, last, second);
+inline constexpr lk_detail::Algorithm equal{[](auto first, auto last, auto second, auto... more) {
+    return std::equal(first, last, second, more...);
 }};
 
-inline constexpr lk_detail::Algorithm is_sorted{[](auto first, auto last) { return std::is_sorted(first, last); }};
+inline constexpr lk_detail::Algorithm is_sorted{[](auto first, auto last, auto... more) {
+    return std::is_sorted(first, last, more...);
+}};
 
 }  // namespace thrust

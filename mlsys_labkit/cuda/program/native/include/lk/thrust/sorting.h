@@ -19,7 +19,7 @@ void sort_by_key(Keys keys, Keys keys_end, Values values, Compare compare = {}) 
     pairs.reserve(count);
     for (size_t i = 0; i < count; ++i) pairs.emplace_back(keys[i], values[i]);
     std::stable_sort(pairs.begin(), pairs.end(),
-                     [&compare](const auto& a, const auto& b) { return compare(a.first, b.first); });
+                     [&compare](auto a, auto b) { return bool(compare(a.first, b.first)); });
     for (size_t i = 0; i < count; ++i) {
         keys[i] = pairs[i].first;
         values[i] = pairs[i].second;
@@ -39,7 +39,9 @@ inline constexpr lk_detail::Algorithm sort_by_key{[](auto keys, auto keys_end, a
 }};
 inline constexpr auto& stable_sort_by_key = sort_by_key;
 
-inline constexpr lk_detail::Algorithm unique{[](auto first, auto last) { return std::unique(first, last); }};
+inline constexpr lk_detail::Algorithm unique{[](auto first, auto last, auto... more) {
+    return std::unique(first, last, more...);
+}};
 
 inline constexpr lk_detail::Algorithm remove{[](auto first, auto last, const auto& value) {
     return std::remove(first, last, value);
@@ -54,20 +56,24 @@ inline constexpr lk_detail::Algorithm partition{[](auto first, auto last, auto p
 }};
 inline constexpr auto& stable_partition = partition;
 
-inline constexpr lk_detail::Algorithm merge{[](auto first, auto last, auto second, auto second_end, auto out) {
-    return std::merge(first, last, second, second_end, out);
+inline constexpr lk_detail::Algorithm merge{
+    [](auto first, auto last, auto second, auto second_end, auto out, auto... more) {
+    return std::merge(first, last, second, second_end, out, more...);
 }};
 
-inline constexpr lk_detail::Algorithm set_union{[](auto first, auto last, auto second, auto second_end, auto out) {
-    return std::set_union(first, last, second, second_end, out);
+inline constexpr lk_detail::Algorithm set_union{
+    [](auto first, auto last, auto second, auto second_end, auto out, auto... more) {
+    return std::set_union(first, last, second, second_end, out, more...);
 }};
 
-inline constexpr lk_detail::Algorithm set_intersection{[](auto first, auto last, auto second, auto second_end, auto out) {
-    return std::set_intersection(first, last, second, second_end, out);
+inline constexpr lk_detail::Algorithm set_intersection{
+    [](auto first, auto last, auto second, auto second_end, auto out, auto... more) {
+    return std::set_intersection(first, last, second, second_end, out, more...);
 }};
 
-inline constexpr lk_detail::Algorithm set_difference{[](auto first, auto last, auto second, auto second_end, auto out) {
-    return std::set_difference(first, last, second, second_end, out);
+inline constexpr lk_detail::Algorithm set_difference{
+    [](auto first, auto last, auto second, auto second_end, auto out, auto... more) {
+    return std::set_difference(first, last, second, second_end, out, more...);
 }};
 
 }  // namespace thrust

@@ -1,0 +1,1 @@
+#include "lk/cub/common.h"
