@@ -124,7 +124,7 @@ def test_a_function_that_is_never_defined_is_named() -> None:
         ("int main() {\n  cudaGraph_t g;\n}", 2, "CUDA graphs"),
         ("#include <cuda.h>\nint main() {\n  cuInit(0);\n}", 3, "the driver API"),
         ("#include <cub/nothing.cuh>\nint main() {}", 1, "cub/nothing.cuh"),
-        ("#include <cufft.h>\nint main() {}", 1, "cuFFT"),
+        ("#include <cudnn.h>\nint main() {}", 1, "cuDNN"),
         ("__global__ void b() {}\n__global__ void a() { b<<<1, 1>>>(); }\nint main() {}", 2, "dynamic parallelism"),
     ],
 )

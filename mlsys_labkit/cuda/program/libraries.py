@@ -26,6 +26,7 @@ _NEEDED = {  # what the calls with a prefix need
     "cublas": _LINEAR,
     "cublasLt": ("blas_lt", "products"),
     "cublasXt": ("blas_xt", *_LINEAR),
+    "cufft": ("fft",),
     "curand": ("random",),
 }
 _CALL = re.compile(rf"\b({'|'.join(sorted(_NEEDED, reverse=True))})[A-Z]\w+")

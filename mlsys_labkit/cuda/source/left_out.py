@@ -32,7 +32,7 @@ _FEATURES = (
     (r"\b__cluster_dims__\b|\bcudaLaunchKernelEx\w*|\bcluster_group\b|\bthis_cluster\b", "thread block clusters"),
 )
 _HEADERS = (
-    (r"cufft", "cuFFT"),
+    (r"cufft(?!\.h)", "cuFFT's part beyond cufft.h"),
     (r"cusparse", "cuSPARSE"),
     (r"cusolver", "cuSOLVER"),
     (r"cudnn", "cuDNN"),

@@ -1,0 +1,68 @@
+"""cuFFT in whole programs, against numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mlsys_labkit.cuda import run_program
+
+SOURCE = """#include <cstdio>
+#include <vector>
+#include <cufft.h>
+#define OK(call) do { int lk = int(call); if (lk) { printf("line %d: %d", __LINE__, lk); return 1; } } while (0)
+template <class T> T* load(const char* name, size_t n) {
+  std::vector<T> h(n); FILE* f = fopen(name, "rb"); fread(h.data(), sizeof(T), n, f); fclose(f);
+  T* d; cudaMalloc(&d, n * sizeof(T)); cudaMemcpy(d, h.data(), n * sizeof(T), cudaMemcpyHostToDevice); return d;
+}
+template <class T> void save(const char* name, T* d, size_t n) {
+  std::vector<T> h(n); cudaMemcpy(h.data(), d, n * sizeof(T), cudaMemcpyDeviceToHost);
+  FILE* f = fopen(name, "wb"); fwrite(h.data(), sizeof(T), n, f); fclose(f);
+}
+int main() {
+  cufftHandle p;
+  cufftComplex* x = load<cufftComplex>("x", 240);
+  OK(cufftPlan1d(&p, 120, CUFFT_C2C, 2)); OK(cufftExecC2C(p, x, x, CUFFT_FORWARD)); save("two", x, 240);
+  OK(cufftExecC2C(p, x, x, CUFFT_INVERSE)); save("back", x, 240); OK(cufftDestroy(p));
+  OK(cufftPlan1d(&p, 97, CUFFT_C2C, 1)); OK(cufftExecC2C(p, x = load<cufftComplex>("x", 240), x, CUFFT_INVERSE));
+  save("prime", x, 97);
+  cufftDoubleComplex* z = load<cufftDoubleComplex>("z", 60);
+  OK(cufftPlan3d(&p, 3, 4, 5, CUFFT_Z2Z)); OK(cufftExecZ2Z(p, z, z, CUFFT_FORWARD)); save("cube", z, 60);
+  cufftReal* r = load<cufftReal>("r", 6 * 9); cufftComplex* h; cudaMalloc(&h, 6 * 5 * sizeof *h);
+  OK(cufftPlan2d(&p, 6, 9, CUFFT_R2C)); OK(cufftExecR2C(p, r, h)); save("half", h, 30);
+  OK(cufftPlan2d(&p, 6, 9, CUFFT_C2R)); OK(cufftExecC2R(p, h, r)); save("real", r, 54);
+  cufftReal* padded = load<cufftReal>("padded", 3 * 10);  // in place: rows of 2 * (8 / 2 + 1)
+  OK(cufftPlan1d(&p, 8, CUFFT_R2C, 3)); OK(cufftExecR2C(p, padded, (cufftComplex*)padded)); save("place", padded, 30);
+  x = load<cufftComplex>("x", 240); int n[1] = {12};  // the columns of a matrix of 12 rows and 20 columns
+  OK(cufftPlanMany(&p, 1, n, n, 20, 1, n, 20, 1, CUFFT_C2C, 20)); OK(cufftExecC2C(p, x, x, CUFFT_FORWARD));
+  save("columns", x, 240);
+  printf("%d ", cufftExecR2C(p, r, h)); printf("%d ", cufftPlan1d(&p, 0, CUFFT_C2C, 1));
+  printf("%d", cufftExecC2C(99, x, x, CUFFT_FORWARD));
+}
+"""
+
+
+def test_transforms_match_numpy(tmp_path) -> None:
+    random = np.random.default_rng(0)
+    x = (random.standard_normal(240) + 1j * random.standard_normal(240)).astype(np.complex64)
+    z = random.standard_normal((3, 4, 5)) + 1j * random.standard_normal((3, 4, 5))
+    r, padded = random.standard_normal((6, 9)).astype(np.float32), np.zeros((3, 10), np.float32)
+    padded[:, :8] = random.standard_normal((3, 8))
+    for name, array in (("x", x), ("z", z), ("r", r), ("padded", padded)):
+        array.tofile(tmp_path / name)
+    path = tmp_path / "program.cu"
+    path.write_text(SOURCE)
+    result = run_program(path, backend="simulator")
+    assert result.stdout == "3 8 1", result.stderr  # a type of another plan, a size of 0, no such plan
+    assert any("stands in" in note for note in result.notes)
+
+    def saved(name: str, kind: type = np.complex64) -> np.ndarray:
+        return np.fromfile(tmp_path / name, kind)
+
+    wanted = {
+        "two": np.fft.fft(x.reshape(2, 120)), "back": 120 * x, "prime": 97 * np.fft.ifft(x[:97]),
+        "half": np.fft.rfft2(r), "place": np.fft.rfft(padded[:, :8]), "columns": np.fft.fft(x.reshape(12, 20), axis=0),
+    }  # fmt: skip
+    for name, want in wanted.items():
+        np.testing.assert_allclose(saved(name), want.ravel(), rtol=1e-5, atol=1e-4, err_msg=name)
+    np.testing.assert_allclose(saved("cube", complex), np.fft.fftn(z).ravel(), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(saved("real", np.float32), 54 * r.ravel(), rtol=1e-5, atol=1e-4)
