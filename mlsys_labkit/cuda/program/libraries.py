@@ -27,6 +27,7 @@ _NEEDED = {  # what the calls with a prefix need
     "cublasLt": ("blas_lt", "products"),
     "cublasXt": ("blas_xt", *_LINEAR),
     "cufft": ("fft",),
+    "cusparse": ("sparse", "products"),
     "curand": ("random",),
 }
 _CALL = re.compile(rf"\b({'|'.join(sorted(_NEEDED, reverse=True))})[A-Z]\w+")

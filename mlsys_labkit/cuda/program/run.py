@@ -30,7 +30,9 @@ from mlsys_labkit.cuda.source.volatile import has_volatile_accesses
 
 OUTPUT_BYTES = 1 << 20  # of stdout, and of stderr: what a notebook can show
 _STOPPED = 124
-_LIBRARY = re.compile(r"^\s*#\s*include\s*<(cublas|cublasLt|curand|cufft)(?:_v2)?\.h>", re.MULTILINE)  # nvcc links none
+_LIBRARY = re.compile(
+    r"^\s*#\s*include\s*<(cublas|cublasLt|curand|cufft|cusparse)(?:_v2)?\.h>", re.MULTILINE
+)  # nvcc links none
 _GRACE_SECONDS = 2.0  # the time limit of a kernel is shorter, and its error names the line
 
 

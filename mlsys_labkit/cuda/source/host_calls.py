@@ -31,7 +31,7 @@ _NOT_ONLY_HOSTS = frozenset(
     ]
 )
 _HEADERS = Path(__file__).parent.parent / "program" / "native" / "include" / "lk" / "host"
-_DECLARED = re.compile(r"\b(?:cuda|cublas|cufft|curand)[A-Z]\w*(?=[(,])")
+_DECLARED = re.compile(r"\b(?:cuda|cublas|cufft|curand|cusparse)[A-Z]\w*(?=[(,])")
 # Declared __device__ as well (cuda_device_runtime_api.h): nvcc takes them, and here they return cudaErrorNotSupported.
 _DEVICES_TOO = re.compile(
     r"cuda(?:Malloc|Free|Get(?:Device|DeviceCount|LastError|ErrorName|ErrorString|ParameterBuffer(?:V2)?)|PeekAtLastError"

@@ -33,7 +33,7 @@ _FEATURES = (
 )
 _HEADERS = (
     (r"cufft(?!\.h)", "cuFFT's part beyond cufft.h"),
-    (r"cusparse", "cuSPARSE"),
+    (r"cusparse(?!\.h)", "cuSPARSE's part beyond cusparse.h"),
     (r"cusolver", "cuSOLVER"),
     (r"cudnn", "cuDNN"),
     (r"cutlass|cute/", "CUTLASS"),
