@@ -1,4 +1,4 @@
-"""cuFFT in whole programs, against numpy."""
+"""cuFFT and cuRAND in whole programs, against numpy."""
 
 from __future__ import annotations
 
@@ -66,3 +66,19 @@ def test_transforms_match_numpy(tmp_path) -> None:
         np.testing.assert_allclose(saved(name), want.ravel(), rtol=1e-5, atol=1e-4, err_msg=name)
     np.testing.assert_allclose(saved("cube", complex), np.fft.fftn(z).ravel(), rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(saved("real", np.float32), 54 * r.ravel(), rtol=1e-5, atol=1e-4)
+
+
+def test_curand_knows_orderings_and_names_quasi_random_numbers_as_left_out() -> None:
+    source = """#include <cstdio>
+    #include <cmath>
+    #include <vector>
+    #include <curand.h>
+    int main() { const int n = 20000; std::vector<double> h(n); curandGenerator_t g, q; double sum = 0;
+      curandCreateGeneratorHost(&g, CURAND_RNG_PSEUDO_PHILOX4_32_10); curandSetPseudoRandomGeneratorSeed(g, 1);
+      printf("%d %d ", curandSetGeneratorOrdering(g, CURAND_ORDERING_PSEUDO_LEGACY),
+        curandGenerateLogNormalDouble(g, h.data(), n, 1.0, 0.5));
+      for (double x : h) sum += std::log(x);
+      printf("%.1f %d", sum / n, curandCreateGenerator(&q, CURAND_RNG_QUASI_SOBOL32)); }"""
+    result = run_program(source, backend="simulator")
+    assert result.stdout == "0 0 1.0 103"
+    assert any("Sobol" in note for note in result.notes)

@@ -44,7 +44,11 @@ auto unit_interval() {
 
 extern "C" {
 
-curandStatus_t curandCreateGenerator(curandGenerator_t* generator, curandRngType_t) {
+curandStatus_t curandCreateGenerator(curandGenerator_t* generator, curandRngType_t type) {
+    if (type >= CURAND_RNG_QUASI_DEFAULT) {
+        journal().note_once("quasi-random numbers (Sobol's) are left out of cuRAND's stand-in; a GPU is needed");
+        return CURAND_STATUS_TYPE_ERROR;
+    }
     *generator = new curandGenerator_st;
     return CURAND_STATUS_SUCCESS;
 }
@@ -96,6 +100,31 @@ curandStatus_t curandGenerateNormalDouble(curandGenerator_t generator, double* t
 curandStatus_t curandGenerateLogNormal(curandGenerator_t generator, float* to, size_t count, float mean,
                                        float deviation) {
     return fill(generator, to, count, std::lognormal_distribution<float>(mean, deviation));
+}
+
+curandStatus_t curandGenerateLogNormalDouble(curandGenerator_t generator, double* to, size_t count, double mean,
+                                             double deviation) {
+    return fill(generator, to, count, std::lognormal_distribution<double>(mean, deviation));
+}
+
+curandStatus_t curandGenerateLongLong(curandGenerator_t generator, unsigned long long* to, size_t count) {
+    return fill(generator, to, count, [](std::mt19937_64& engine) { return engine(); });
+}
+
+curandStatus_t curandSetGeneratorOrdering(curandGenerator_t generator, curandOrdering_t ordering) {
+    if (!generator) return CURAND_STATUS_NOT_INITIALIZED;
+    return ordering < CURAND_ORDERING_QUASI_DEFAULT ? CURAND_STATUS_SUCCESS : CURAND_STATUS_OUT_OF_RANGE;
+}
+
+curandStatus_t curandSetQuasiRandomGeneratorDimensions(curandGenerator_t, unsigned int) { return CURAND_STATUS_TYPE_ERROR; }
+
+curandStatus_t curandGenerateSeeds(curandGenerator_t generator) {
+    return generator ? CURAND_STATUS_SUCCESS : CURAND_STATUS_NOT_INITIALIZED;
+}
+
+curandStatus_t curandGetVersion(int* version) {
+    *version = 100400;
+    return CURAND_STATUS_SUCCESS;
 }
 
 curandStatus_t curandGeneratePoisson(curandGenerator_t generator, unsigned int* to, size_t count, double mean) {

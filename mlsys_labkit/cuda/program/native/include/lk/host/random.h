@@ -30,7 +30,23 @@ typedef enum {
     CURAND_RNG_PSEUDO_MTGP32 = 141,
     CURAND_RNG_PSEUDO_MT19937 = 142,
     CURAND_RNG_PSEUDO_PHILOX4_32_10 = 161,
+    CURAND_RNG_QUASI_DEFAULT = 200,
+    CURAND_RNG_QUASI_SOBOL32 = 201,
+    CURAND_RNG_QUASI_SCRAMBLED_SOBOL32 = 202,
+    CURAND_RNG_QUASI_SOBOL64 = 203,
+    CURAND_RNG_QUASI_SCRAMBLED_SOBOL64 = 204,
 } curandRngType_t;
+typedef curandRngType_t curandRngType;
+
+typedef enum {
+    CURAND_ORDERING_PSEUDO_BEST = 100,
+    CURAND_ORDERING_PSEUDO_DEFAULT = 101,
+    CURAND_ORDERING_PSEUDO_SEEDED = 102,
+    CURAND_ORDERING_PSEUDO_LEGACY = 103,
+    CURAND_ORDERING_PSEUDO_DYNAMIC = 104,
+    CURAND_ORDERING_QUASI_DEFAULT = 201,
+} curandOrdering_t;
+typedef curandOrdering_t curandOrdering;
 
 struct curandGenerator_st;
 typedef curandGenerator_st* curandGenerator_t;
@@ -50,5 +66,12 @@ curandStatus_t curandGenerateNormalDouble(curandGenerator_t generator, double* t
                                           double deviation);
 curandStatus_t curandGenerateLogNormal(curandGenerator_t generator, float* to, size_t count, float mean,
                                        float deviation);
+curandStatus_t curandGenerateLogNormalDouble(curandGenerator_t generator, double* to, size_t count, double mean,
+                                             double deviation);
+curandStatus_t curandGenerateLongLong(curandGenerator_t generator, unsigned long long* to, size_t count);
+curandStatus_t curandSetGeneratorOrdering(curandGenerator_t generator, curandOrdering_t ordering);
+curandStatus_t curandSetQuasiRandomGeneratorDimensions(curandGenerator_t generator, unsigned int dimensions);
+curandStatus_t curandGenerateSeeds(curandGenerator_t generator);
+curandStatus_t curandGetVersion(int* version);
 curandStatus_t curandGeneratePoisson(curandGenerator_t generator, unsigned int* to, size_t count, double mean);
 }
