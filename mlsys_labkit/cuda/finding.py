@@ -14,8 +14,8 @@ class KernelFinding:
     Attributes:
         kind: "out_of_bounds", "shared_out_of_bounds", "uninitialized_shared", "shared_race", "global_race",
             "divergent_barrier", "exited_before_barrier", "absent_lane", "division_by_zero", "stack_overflow",
-            "timeout", "assertion", "trap", "illegal_address", "misaligned", "unfinished_copy", "unrecorded_store" or
-            "uninitialized_variable".
+            "timeout", "assertion", "trap", "illegal_address", "misaligned", "unfinished_copy", "uninitialized_global",
+            "index_out_of_bounds", "unrecorded_store" or "uninitialized_variable".
         message: one sentence, without the source lines.
         line: of the source, from 1; 0 where it is not known. ``source_line`` is its text.
         block, thread: indices (x, y, z) of the thread that made it first; None where no one thread did.

@@ -39,6 +39,7 @@ __global__ void spin(volatile int* p) {
 int main() {
   int* d;
   cudaMalloc(&d, 4);
+  cudaMemset(d, 0, 4);
   spin<<<1, 1>>>(d);
   std::puts(cudaGetErrorName(cudaDeviceSynchronize()));
 }"""

@@ -117,4 +117,4 @@ def test_a_misaligned_copy_to_shared_memory_is_not_said_to_be_global() -> None:
     kernel = cuda.compile("#include <cuda_pipeline.h>\n" + KERNEL.format(body), backend="simulator")
     (finding,) = kernel.check[1, 1](np.zeros(256, np.float32), np.zeros(32, np.float32))
     assert finding.kind == "misaligned"
-    assert finding.message.endswith("writes 16 bytes at an address that is not a multiple of 16")
+    assert finding.message.endswith("writes 16 bytes at byte 8 of tile, an address that is not a multiple of 16")

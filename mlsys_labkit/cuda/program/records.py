@@ -21,6 +21,7 @@ from mlsys_labkit.cuda.program.result import Launch
 from mlsys_labkit.cuda.program.rewrite import find_kernels
 
 _HOST = "host memory "  # marks an argument that points to it
+_FREED = "freed memory "
 _HOST_END = 0x200000000000  # of the addresses that host pointers are moved to (native/host/launch_api.cpp)
 
 
@@ -42,6 +43,7 @@ def read_story(path: Path, program: CompiledProgram) -> Story:
     findings: dict[tuple[Any, ...], KernelFinding] = {}
     profiles: list[Profile] = []
     notes: list[str] = []
+    leaks: list[tuple[int, int]] = []  # place of the allocation in the program, bytes
     crash = ""
     image = 0
     for record, sections in _records(path):
@@ -49,6 +51,8 @@ def read_story(path: Path, program: CompiledProgram) -> Story:
             image = record["address"]
         elif record["record"] == "note":
             notes.append(record["text"])
+        elif record["record"] == "leak":
+            leaks.append((record["pc"] - 1 - image, record["bytes"]))
         elif record["record"] == "crash":
             crash = _crash(record, image, lines)
         else:
@@ -62,7 +66,17 @@ def read_story(path: Path, program: CompiledProgram) -> Story:
                 findings[key] = replace(seen, count=seen.count + finding.count) if seen else finding
             if program.build is Build.INSTRUMENTED and recorded.totals and recorded.sites + recorded.steps:
                 profiles.append(decode_profile(recorded, context))
+    notes += _leaks(leaks, lines)
     return Story(tuple(launches), tuple(findings.values()), tuple(profiles), tuple(notes), crash)
+
+
+def _leaks(leaks: Sequence[tuple[int, int]], lines: _ProgramLines) -> Iterator[str]:
+    places = lines.table.locate([place for place, _ in leaks])
+    for place, nbytes in leaks:
+        where = places[place]
+        if where.line:  # the program's own call, and not a library's
+            file = where.file or lines.source.name
+            yield f"{nbytes:,} bytes of device memory, allocated in {file}, line {where.line}, are never freed"
 
 
 def _records(path: Path) -> Iterator[tuple[dict[str, Any], list[bytes]]]:
@@ -117,12 +131,13 @@ def _named(names: Sequence[str], buffers: Iterable[Sequence[int]]) -> list[Named
     """Return buffers under their parameters' names. Host memory has no length: it reaches to the next host buffer."""
     named = []
     end_of_host = _HOST_END
-    for number, begin, end, size in sorted(buffers, key=lambda each: each[1], reverse=True):
+    for number, begin, end, size, freed in sorted(buffers, key=lambda each: each[1], reverse=True):
         name = names[number] if number < len(names) and names[number] else f"argument {number + 1}"
         if begin == end:
             named.append(NamedRange(_HOST + name, begin, end_of_host, size))
             end_of_host = begin
         else:
+            name = _FREED + name if freed else name
             named.append(NamedRange(name, begin, end, size))
     return named
 
@@ -155,7 +170,7 @@ class _ProgramLines:
         first = self._first.get(place.file)
         return Location(0, place.function) if first is None else replace(place, line=first + place.line, file="")
 
-    def context(self, launch: Launch, buffers: Iterable[tuple[int, int, int, int]]) -> LaunchContext:
+    def context(self, launch: Launch, buffers: Iterable[Sequence[int]]) -> LaunchContext:
         plain = launch.kernel.split("<")[0].split("::")[-1].strip("() ")
         names = parameter_names(self._names.get(plain, ""))
         return LaunchContext(
@@ -174,6 +189,10 @@ class _ProgramLines:
             name = finding.array.removeprefix(_HOST)
             message = f"a kernel follows {name}, a pointer to host memory; pass it memory from cudaMalloc"
             finding = replace(finding, kind="illegal_address", message=message, array=name, offset=None)
+        if finding.array.startswith(_FREED):
+            name = finding.array.removeprefix(_FREED)
+            message = f"a kernel uses {name}, memory that was freed before the launch"
+            finding = replace(finding, kind="illegal_address", message=message, array=name)
         if finding.line <= self._main_lines:
             return finding
         name = max((name for name, first in self._first.items() if first < finding.line), key=self._first.__getitem__)

@@ -9,6 +9,10 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from mlsys_labkit.cuda.errors import CudaError
 
+# Mirrors unset_word in native/runtime/unset_memory.h.
+_UNSET_PAGE = np.uint32(0xFFA00000) | (np.arange(1024, dtype=np.uint32) * np.uint32(0x9E3779B1) >> np.uint32(11))
+_MOST_UNSET_BYTES = 64 << 20  # of one array; filling more would take longer than it helps
+
 
 class DeviceArray:
     """A contiguous array in device memory: a GPU's where kernels run on one by themselves, else the simulator's.
@@ -83,6 +87,13 @@ class DeviceArray:
         raw: NDArray[np.uint8] = self._buffer.view()
         return raw.view(self.dtype).reshape(self.shape)
 
+    def _mark_unset(self) -> None:
+        """Fill the simulator's memory with the words by which ``check`` recognises what nobody has written."""
+        if self.on_gpu:
+            return
+        words = self._buffer.view()[: min(self.nbytes, _MOST_UNSET_BYTES) // 4 * 4].view(np.uint32)
+        words[:] = np.resize(np.roll(_UNSET_PAGE, -(self.address // 4 % _UNSET_PAGE.size)), words.size)
+
     def __repr__(self) -> str:
         return f"DeviceArray(shape={self.shape}, dtype={self.dtype})"
 
@@ -104,17 +115,19 @@ def to_device(values: Any) -> DeviceArray:
     if type(values).__module__.split(".")[0] == "torch":
         values = values.detach().cpu().numpy()
     array = np.asarray(values)
-    return empty(array.shape, array.dtype).copy_from(array)
+    return DeviceArray(array.shape, array.dtype).copy_from(array)
 
 
 def empty(shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -> DeviceArray:
-    """Return an array of device memory that is not initialised.
+    """Return an array of device memory that is not initialised. ``check`` reports reads of what nobody has written.
 
     Example:
         >>> empty((4, 4)).nbytes
         64
     """
-    return DeviceArray(shape, dtype)
+    array = DeviceArray(shape, dtype)
+    array._mark_unset()
+    return array
 
 
 def zeros(shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -> DeviceArray:

@@ -72,6 +72,8 @@ _INSTRUMENTED = (
     # A basic block's floating-point instructions are those of its source.
     "-ffp-contract=off",
     "-fno-tree-vectorize",
+    # An index beyond a local array, or so far beyond another one that it hits a third. gcc adds it after the hooks.
+    "-fsanitize=bounds",
     # A value that nobody set is none that happens to be right.
     "-ftrivial-auto-var-init=pattern",
 )

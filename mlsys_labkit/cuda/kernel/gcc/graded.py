@@ -33,7 +33,7 @@ fmax fmin fmod hypot ilogb j0 j1 jn ldexp lgamma llrint llround log log10 log1p 
 nextafter pow remainder rint round scalbn scalbln sin sincos sinh sqrt tan tanh tgamma trunc y0 y1 yn roundeven
 """
 _MATH = rf"(?:{'|'.join(_MATH_NAMES.split())})[fl]?"
-_HOOKS = r"lk_\w+|__tsan_\w+|__sanitizer_cov_trace_pc|__ubsan_handle_divrem_overflow"
+_HOOKS = r"lk_\w+|__tsan_\w+|__sanitizer_cov_trace_pc|__ubsan_handle_(?:divrem_overflow|out_of_bounds)"
 _WANTED = re.compile(rf"{_HOOKS}|{_LOADER}|{_COMPILER}|{_MATH}")
 _INITIALISER = re.compile(
     r"^\s*\.section\s+\.(?:init_array|ctors|preinit_array)[^\n]*\n(?:\s*\.(?!quad|xword|dword)[^\n]*\n)*"

@@ -26,7 +26,7 @@ from mlsys_labkit.cuda.kernel.gcc.unit import Unit
 from mlsys_labkit.cuda.source.host_calls import host_calls
 from mlsys_labkit.cuda.source.left_out import explained, kernel_results, launches, left_out, shared_values
 
-_RUNTIMES_OWN = re.compile(r"^(?:lk_|__tsan_|__sanitizer_cov_|__ubsan_handle_divrem_overflow)")
+_RUNTIMES_OWN = re.compile(r"^(?:lk_|__tsan_|__sanitizer_cov_|__ubsan_handle_(?:divrem_overflow|out_of_bounds))")
 
 
 @dataclass(frozen=True)

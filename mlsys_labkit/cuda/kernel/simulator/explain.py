@@ -16,16 +16,21 @@ from mlsys_labkit.cuda.kernel.simulator.decode import (
     find_array,
     read_records,
 )
+from mlsys_labkit.cuda.kernel.simulator.indices import index_finding, without_known_indices
+from mlsys_labkit.cuda.source.returns import may_have_returned
+from mlsys_labkit.cuda.source.source import Source
 
 # In the order of FindingKind in native/runtime/records.h, from 1.
 KINDS = (
     "out_of_bounds", "shared_out_of_bounds", "uninitialized_shared", "shared_race", "global_race", "divergent_barrier",
     "exited_before_barrier", "absent_lane", "division_by_zero", "stack_overflow", "timeout", "assertion", "trap",
-    "illegal_address", "misaligned", "unfinished_copy",
+    "illegal_address", "misaligned", "unfinished_copy", "uninitialized_global",
+    "index_out_of_bounds",
 )  # fmt: skip
 _REACH_BYTES = 1 << 34  # reach of a wrong int as an index: an address further away comes from another pointer
 _PAGE_BYTES = 4096
 _VERBS = ("reads", "writes", "updates", "updates", "reads", "writes")
+_NAMED_ONLY = 1  # kNamedOnly of records.h
 _ADD = "; if both add to it, use atomicAdd"
 _NOUNS = ("read", "write", "atomic update", "atomic update", "volatile read", "volatile write")
 
@@ -45,6 +50,19 @@ def decode_findings(result: RecordedLaunch, context: LaunchContext) -> list[Kern
         line = places[int(record["pc"])].line if record["pc"] else 0
         other_line = places[int(record["other_pc"])].line if record["other_pc"] else 0
         case = _Case(record, context, line, other_line)
+        if kind == "index_out_of_bounds":
+            shared = [each.name for each in context.shared_arrays]
+            if found := index_finding(
+                record, (line, source_line(line)), (case.block, case.thread), context.source, shared
+            ):
+                findings.append(found)
+            continue
+        if (
+            kind == "absent_lane"
+            and case.bytes == _NAMED_ONLY
+            and may_have_returned(Source(context.source), context.kernel, line)
+        ):
+            continue
         findings.append(
             KernelFinding(
                 kind,
@@ -62,6 +80,7 @@ def decode_findings(result: RecordedLaunch, context: LaunchContext) -> list[Kern
                 int(record["count"]),
             )
         )
+    findings = without_known_indices(findings)
     return _merged(sorted(findings, key=lambda finding: (finding.line, finding.other_line, finding.kind)))
 
 
@@ -92,6 +111,7 @@ class _Case:
         )
         self.kind = KINDS[record["kind"] - 1]
         self.is_shared = "shared" in self.kind or self.kind == "unfinished_copy"
+        self.is_shared |= self.kind == "misaligned" and bool(record["values"][0])
         self.bytes = int(record["bytes"])
         address = int(record["address"])
         self.array = self._array(address)
@@ -207,6 +227,10 @@ def _uninitialized(case: _Case) -> str:
     return f"{case.who} {case.access} {case.element}, which no thread of the block has written"
 
 
+def _uninitialized_global(case: _Case) -> str:
+    return f"{case.who} {case.access} {case.reach}, which nothing has written: new device memory holds no zeros"
+
+
 def _race(case: _Case) -> str:
     own, other = case.nouns
     where = f"line {case.line}" if case.line == case.other_line else f"lines {case.line} and {case.other_line}"
@@ -229,6 +253,9 @@ def _divergent(case: _Case) -> str:
         return f"{case.who} waits for the lanes of mask {mask:#010x}, of which {arrived:#010x} have come: {where}"
     if case.other_line and case.other_line != case.line:
         return f"{case.who} waits at the barrier in line {case.line}, and {case.other} at line {case.other_line}"
+    pcs = {int(case.record["pc"]), int(case.record["other_pc"])}
+    if case.other_line and len(pcs) == 2 and case.line == case.other_line:
+        return f"{case.who} waits at one barrier of line {case.line}, and {case.other} at another one of this line"
     return f"{case.who} waits at a barrier that {case.other} does not reach"
 
 
@@ -242,6 +269,12 @@ def _exited(case: _Case) -> str:
 
 def _absent(case: _Case) -> str:
     mask, lane = (int(value) for value in case.record["values"])
+    if case.bytes == _NAMED_ONLY:
+        return (
+            f"{case.who} calls it with the mask {mask:#010x}, which names lane {lane}, and {case.other} passes by "
+            "and ends: all lanes of the mask have to reach this line; move it out of the branch, or make the mask "
+            "before it with __ballot_sync"
+        )
     remedy = "all lanes of the mask have to reach this line, and no if, loop or return may keep one of them away"
     if not mask >> lane & 1:
         remedy = "put the lane into the mask and let it reach this line, or read from none outside the mask"
@@ -258,7 +291,7 @@ def _illegal_address(case: _Case) -> str:
 
 
 def _misaligned(case: _Case) -> str:
-    place = f"{case.element}, at" if case.array else "at"
+    place = f"at {case.element}," if case.array else "at"
     return f"{case.who} {case.access} {_bytes(case.bytes)} {place} an address that is not a multiple of {case.bytes}"
 
 
@@ -274,6 +307,7 @@ _MESSAGES: dict[str, Callable[[_Case], str]] = {
     "out_of_bounds": _out_of_bounds,
     "shared_out_of_bounds": _shared_out_of_bounds,
     "uninitialized_shared": _uninitialized,
+    "uninitialized_global": _uninitialized_global,
     "shared_race": _race,
     "global_race": _race,
     "divergent_barrier": _divergent,

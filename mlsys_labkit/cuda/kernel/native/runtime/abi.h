@@ -24,8 +24,7 @@ unsigned lk_lane() __attribute__((const));
 unsigned lk_smid() __attribute__((const));
 int lk_is_shared(const void* address) __attribute__((const));
 
-// Block barriers. `site` says which barrier of the source this is: the line in the low 20 bits; the bits above may tell
-// calls on one line apart (__COUNTER__). gcc may copy a call, so its address says nothing.
+// Block barriers. `site` says which barrier of the source this is: the line in the low 20 bits, the column above. gcc may copy a call, so its address says nothing.
 void lk_block_barrier(int site);
 enum { lk_reduce_count = 0, lk_reduce_and = 1, lk_reduce_or = 2 };
 int lk_block_barrier_reduce(int reduction, int predicate, int site);

@@ -10,6 +10,7 @@
 #include "device_heap.h"
 #include "hooks.h"
 #include "output.h"
+#include "unset_memory.h"
 
 using namespace lk;
 
@@ -166,6 +167,7 @@ void* lk_malloc(unsigned long size) {
     if (!current()) return malloc(size);
     void* memory = heap_allocate(size);
     lk_acquire(memory);
+    if (memory && checker()) fill_unset(memory, size);
     return memory;
 }
 

@@ -2,6 +2,7 @@
 #include "hooks.h"
 
 #include <signal.h>
+#include <stdio.h>
 
 #include <algorithm>
 
@@ -191,6 +192,36 @@ void lk_barrier_awaited(const void* barrier, unsigned phase) {
 }
 void __ubsan_handle_divrem_overflow(void*, void*, void*) { division_by_zero(HOOK_PC); }
 void __ubsan_handle_divrem_overflow_abort(void*, void*, void*) { division_by_zero(HOOK_PC); }
+
+// -fsanitize=bounds: what gcc tells of an index, in the layout of its libubsan.
+struct IndexType {
+    u16 kind;
+    u16 info;
+    char name[1];
+};
+struct IndexPlace {
+    const char* file;
+    u32 line;
+    u32 column;
+    const IndexType* array;
+    const IndexType* index;
+};
+// The access is made: a shared array's hook says more of it, and a local one's neighbours are the kernel's own.
+static void index_out_of_bounds(const IndexPlace& place, u64 index, u64 pc) {
+    Block* block = current();
+    if (!block || block->mode != Mode::check) return;
+    FindingRecord finding = make_finding(*block, FindingKind::index_out_of_bounds, block->thread_number, pc);
+    finding.address = index;
+    finding.bytes = place.column;
+    snprintf(finding.text, sizeof finding.text, "%s", place.array->name);
+    block->launch->findings.report(finding);
+}
+void __ubsan_handle_out_of_bounds(void* place, u64 index) {
+    index_out_of_bounds(*static_cast<const IndexPlace*>(place), index, HOOK_PC);
+}
+void __ubsan_handle_out_of_bounds_abort(void* place, u64 index) {
+    index_out_of_bounds(*static_cast<const IndexPlace*>(place), index, HOOK_PC);
+}
 
 // -fsanitize=unreachable, of whole programs.
 [[noreturn]] void __ubsan_handle_builtin_unreachable(void*) { __builtin_trap(); }

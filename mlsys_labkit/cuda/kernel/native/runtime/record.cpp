@@ -144,7 +144,8 @@ void LaunchRecord::finish() {
     for (const FindingRecord& each : state.unwritten.records()) {
         const FindingRecord read = state.relocated(each);
         const auto races = [&](const FindingRecord& other) {
-            return other.kind == static_cast<uint32_t>(FindingKind::shared_race) &&
+            const auto kind = static_cast<FindingKind>(other.kind);
+            return (kind == FindingKind::shared_race || kind == FindingKind::global_race) &&
                    (other.pc == read.pc || other.other_pc == read.pc);
         };
         const auto& found = state.findings.records();

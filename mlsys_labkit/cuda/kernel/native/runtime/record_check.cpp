@@ -4,6 +4,7 @@
 #include "device_memory.h"
 #include "fiber.h"
 #include "recorder_state.h"
+#include "unset_memory.h"
 
 namespace lk {
 
@@ -36,11 +37,14 @@ Verdict Recorder::State::access(uint32_t thread, uint64_t address, uint32_t byte
     now.cell.width = kOneLane;
     if (op == Op::load) recent_reads.add(thread, address, now.cell.site);
     if (op == Op::compare) recent_reads.recheck(thread, address, launch.sites);
+    const bool is_shared = address - shared_begin < shared_bytes;
     if (bytes <= 16 && (bytes & (bytes - 1)) == 0 && address % bytes != 0) {
-        launch.report(finding(FindingKind::misaligned, now, address, bytes, pc));
+        FindingRecord found = finding(FindingKind::misaligned, now, is_shared ? address - shared_begin : address, bytes, pc);
+        found.values[0] = is_shared;
+        launch.report(found);
         return Verdict::stop;
     }
-    if (address - shared_begin < shared_bytes) return access_shared(now, address, bytes, pc);
+    if (is_shared) return access_shared(now, address, bytes, pc);
     return access_global(now, address, bytes, pc);
 }
 
@@ -66,16 +70,25 @@ Verdict Recorder::State::access_global(const Present& now, uint64_t address, uin
         shadow = GlobalShadows::instance().find(address);
         if (!shadow || !shadow->holds(address, bytes)) {
             shadow = nullptr;
-            const bool allowed = in_heap(reinterpret_cast<void*>(address)) ||
+            const bool from_malloc = in_heap(reinterpret_cast<void*>(address));  // of this launch's first call
+            if (from_malloc) note_unset(now, address, bytes, pc);
+            const bool allowed = from_malloc ||
                                  (!writes(now.op) && is_constant(launch.description, address, bytes));
             return allowed ? Verdict::proceed : out_of_bounds(now, address, bytes, pc);
         }
     }
     if (is_atomic(now.op) || is_volatile(now.op)) order.atomic(now.cell.thread, address, writes(now.op), reads(now.op));
+    if (address >= shadow->begin + (-shadow->begin & 3)) note_unset(now, address, bytes, pc);
     if (writes(now.op)) storing.store(address);
     const Clash clash = shadow->access(now, address, bytes, launch.sites);
     if (clash.with_read || clash.with_write) judge(clash, now, false, address, bytes, pc);
     return Verdict::proceed;
+}
+
+void Recorder::State::note_unset(const Present& now, uint64_t address, uint32_t bytes, uint64_t pc) {
+    if (!reads(now.op) || !is_unset(address, bytes)) return;
+    repeat_or(finding(FindingKind::uninitialized_global, now, address, bytes, pc), now, 0,
+              [&](const FindingRecord& found) { launch.unwritten.report(found); });
 }
 
 void Recorder::State::judge(const Clash& clash, const Present& now, bool in_shared, uint64_t address, uint32_t bytes,

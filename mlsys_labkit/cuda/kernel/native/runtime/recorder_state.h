@@ -90,6 +90,7 @@ struct Recorder::State {
     Verdict access(uint32_t thread, uint64_t address, uint32_t bytes, Op op, uint64_t pc);
     Verdict access_shared(const Present& now, uint64_t address, uint32_t bytes, uint64_t pc);
     Verdict access_global(const Present& now, uint64_t address, uint32_t bytes, uint64_t pc);
+    void note_unset(const Present& now, uint64_t address, uint32_t bytes, uint64_t pc);
     void judge(const Clash& clash, const Present& now, bool shared, uint64_t address, uint32_t bytes, uint64_t pc);
     void copy_under_way(const AsyncCopy& copy, const Present& now, uint64_t address, uint32_t bytes, uint64_t pc);
     void settle();

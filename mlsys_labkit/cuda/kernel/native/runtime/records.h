@@ -42,7 +42,11 @@ enum class FindingKind : uint32_t {
     illegal_address,
     misaligned,
     unfinished_copy,
+    uninitialized_global,
+    index_out_of_bounds,
 };
+
+constexpr uint32_t kNamedOnly = 1;  // bytes of absent_lane: the mask names the lane, and no value of it is read
 
 struct FindingRecord {
     uint32_t kind;
@@ -59,8 +63,8 @@ struct FindingRecord {
     uint64_t begin;    // of the buffer nearest to address, 0 when there is none
     uint64_t end;
     uint64_t count;    // how often it happened
-    uint32_t values[2];  // what the message needs besides: masks, or numbers of threads
-    char text[128];      // of an assertion; ends in 0
+    uint32_t values[2];  // what the message needs besides: masks, numbers of threads; misaligned: 1 in shared memory
+    char text[128];      // of an assertion, or the type of an array; ends in 0
 };
 
 // What one memory instruction of the source did, over all warps.

@@ -56,7 +56,25 @@ void report_absent_lane(Block& block, u32 lane, u32 absent, u32 mask) {
     block.launch->findings.report(finding);
 }
 
+// A mask names a lane that ended before. Lanes that have returned need not take part; explain.py tells these from lanes that
+// passed the call by.
+void report_named_lane(Block& block, u32 group) {
+    const Warp& warp = block.warps[block.warp];
+    const u32 lane = lowest_lane(group);
+    const u32 mask = operation_of(block, lane).mask;
+    const u32 gone = mask & warp.lanes & warp.done;
+    if (!gone || block.mode != Mode::check) return;
+    const u32 first = block.warp * kWarpSize;
+    FindingRecord finding = make_finding(block, FindingKind::absent_lane, first + lane, thread_of(block, lane).pc);
+    finding.other_thread = first + lowest_lane(gone);
+    finding.values[0] = mask;
+    finding.values[1] = lowest_lane(gone);
+    finding.bytes = kNamedOnly;
+    block.launch->findings.report(finding);
+}
+
 void shuffle(Block& block, u32 group) {
+    bool all_present = true;
     for (u32 lanes = group; lanes; lanes &= lanes - 1) {
         u32 lane = lowest_lane(lanes);
         WarpOperation& operation = operation_of(block, lane);
@@ -67,7 +85,9 @@ void shuffle(Block& block, u32 group) {
         }
         memset(operation.result, 0, size_t(operation.size));
         report_absent_lane(block, lane, source, operation.mask);
+        all_present = false;
     }
+    if (all_present) report_named_lane(block, group);
 }
 
 void ballot(Block& block, u32 group) {
@@ -107,7 +127,9 @@ void gather(Block& block, u32 group) {
 }
 
 void carry_out(Block& block, u32 group) {
-    switch (operation_of(block, lowest_lane(group)).kind) {
+    const Operation kind = operation_of(block, lowest_lane(group)).kind;
+    if (kind != Operation::shuffle) report_named_lane(block, group);
+    switch (kind) {
         case Operation::barrier:
             if (block.recorder) block.recorder->warp_barrier(block.warp, group);
             break;

@@ -30,6 +30,10 @@ void Context::fault(cudaError_t error) {
     if (pending_ == cudaSuccess) pending_ = error;
 }
 
+void Context::refuse(const std::string& launch) {
+    if (refused_launch_.empty()) refused_launch_ = launch;
+}
+
 // CUDA's buffer is as large by default (cudaLimitPrintfFifoSize); text beyond it is lost there, too.
 void Context::hold_output(const char* text, size_t bytes) {
     const std::lock_guard<std::mutex> held(output_lock_);
@@ -41,6 +45,7 @@ void Context::reset() { last_ = pending_ = sticky_ = cudaSuccess; }
 
 cudaError_t Context::take_last() {
     const cudaError_t error = peek_last();
+    forget_refusal();
     last_ = cudaSuccess;
     return error;
 }
@@ -67,5 +72,6 @@ extern "C" cudaError_t cudaGetLastError() {
 extern "C" cudaError_t cudaPeekAtLastError() {
     if (lk::host::in_kernel()) return cudaErrorNotSupported;
     const std::lock_guard<std::recursive_mutex> held(context().lock);
+    context().forget_refusal();
     return context().peek_last();
 }

@@ -26,6 +26,12 @@ public:
     cudaError_t synchronize();
     // A kernel faulted, and no call has reported it yet.
     void fault(cudaError_t error);
+    // A launch was refused: remembered until the program asks for the error.
+    void refuse(const std::string& launch);
+    void forget_refusal() { refused_launch_.clear(); }
+    const std::string& refused_launch() const { return refused_launch_; }
+    // A fault of a kernel that no call has waited for.
+    cudaError_t unnoticed_fault() const { return pending_; }
     // Text of a kernel's printf, held back until the host waits, as the GPU does.
     // Called by the engine's threads while the host's waits for them with the lock.
     void hold_output(const char* text, size_t bytes);
@@ -40,6 +46,7 @@ private:
     cudaError_t last_ = cudaSuccess;
     cudaError_t pending_ = cudaSuccess;
     cudaError_t sticky_ = cudaSuccess;
+    std::string refused_launch_;  // the first one that nobody asked about
     std::mutex output_lock_;
     std::string held_output_;
 };

@@ -9,12 +9,16 @@
 #include "context.h"
 #include "device_memory.h"
 #include "engine.h"
+#include "journal.h"
+#include "settings.h"
+#include "unset_memory.h"
 
 namespace lk::host {
 
 namespace {
 
 constexpr size_t h100_bytes = size_t{80} << 30;
+constexpr size_t most_unset_bytes = size_t{1} << 30;  // that are filled, so that reads of what nobody wrote are found
 
 }  // namespace
 
@@ -24,13 +28,17 @@ Heap::Heap() {
     total_bytes_ = std::min(h100_bytes, physical / 2);
 }
 
-void* Heap::allocate(size_t bytes, Kind kind) {
+void* Heap::allocate(size_t bytes, Kind kind, uint64_t place) {
     if (bytes > free_bytes()) return nullptr;
     void* data = device_memory().allocate(bytes);
     if (!data) return nullptr;
     const uint64_t begin = reinterpret_cast<uint64_t>(data);
-    allocations_[begin] = {bytes, kind};
+    allocations_[begin] = {bytes, kind, place};
     used_bytes_ += bytes;
+    if (settings().mode == Mode::check && kind == Kind::device && bytes <= most_unset_bytes - unset_bytes_) {
+        fill_unset(data, bytes);
+        unset_bytes_ += bytes;
+    }
     if (opened_ == 0) protect(begin, allocations_[begin], false);
     return data;
 }
@@ -41,12 +49,13 @@ bool Heap::release(void* address, bool pinned) {
     if ((found->second.kind == Kind::pinned) != pinned) return false;
     device_memory().release(address);
     used_bytes_ -= found->second.bytes;
+    released_[found->first] = found->second.bytes;
     allocations_.erase(found);
     return true;
 }
 
 bool Heap::enlist(void* address, size_t bytes) {
-    return allocations_.insert({reinterpret_cast<uint64_t>(address), {bytes, Kind::registered}}).second;
+    return allocations_.insert({reinterpret_cast<uint64_t>(address), {bytes, Kind::registered, 0}}).second;
 }
 
 bool Heap::delist(void* address) {
@@ -73,6 +82,24 @@ const Allocation* Heap::find(const void* address, uint64_t* begin) const {
     if (at >= past) return nullptr;
     if (begin) *begin = after->first;
     return &after->second;
+}
+
+void Heap::write_down_leaks() const {
+    for (const auto& [begin, allocation] : allocations_) {
+        if (allocation.kind != Kind::device || !allocation.place) continue;
+        journal().write("{\"record\": \"leak\", \"pc\": " + std::to_string(allocation.place) +
+                        ", \"bytes\": " + std::to_string(allocation.bytes) + "}");
+    }
+}
+
+bool Heap::was_released(const void* address, uint64_t* begin, uint64_t* end) const {
+    const uint64_t at = reinterpret_cast<uint64_t>(address);
+    auto after = released_.upper_bound(at);
+    if (after == released_.begin() || find(address, nullptr)) return false;
+    --after;
+    *begin = after->first;
+    *end = after->first + after->second;
+    return at < *end;
 }
 
 void Heap::protect(uint64_t begin, const Allocation& allocation, bool open) const {

@@ -15,18 +15,23 @@ enum class Kind { device, pinned, managed, registered };
 struct Allocation {
     size_t bytes;
     Kind kind;
+    uint64_t place;  // in the program's code, behind the call; 0: not known
 };
 
 class Heap {
 public:
     // nullptr when the virtual GPU's memory, or this machine's, is used up.
-    void* allocate(size_t bytes, Kind kind);
+    void* allocate(size_t bytes, Kind kind, uint64_t place = 0);
     // False when no allocation of this side (device and managed, or pinned) begins at the address.
     bool release(void* address, bool pinned);
     // Host memory that the program made visible to the GPU.
     bool enlist(void* address, size_t bytes);
     bool delist(void* address);
     void clear();
+    // Writes a record for each allocation of device memory that the program did not free.
+    void write_down_leaks() const;
+    // True for memory that was released and that no allocation has taken since; it goes to begin and end.
+    bool was_released(const void* address, uint64_t* begin, uint64_t* end) const;
 
     // The allocation that holds the address; its first byte goes to begin. nullptr when it is the host's own.
     const Allocation* find(const void* address, uint64_t* begin) const;
@@ -44,8 +49,10 @@ private:
     friend Heap& heap();
 
     std::map<uint64_t, Allocation> allocations_;
+    std::map<uint64_t, size_t> released_;  // bytes, by their first address
     size_t used_bytes_ = 0;
     size_t total_bytes_ = 0;
+    size_t unset_bytes_ = 0;
     int opened_ = 0;
 };
 

@@ -35,12 +35,14 @@ constexpr size_t most_shared_bytes = 227 * 1024;
 constexpr uint64_t host_pointer_mask = 0x0fffffffffffull;
 constexpr uint64_t host_pointer_base = 0x100000000000ull;
 
-// What a pointer among the arguments of the launch under way leads to; begin == end: host memory, moved to begin.
+// What a pointer among the arguments of the launch under way leads to. Host memory and memory that was freed are moved to begin;
+// begin == end: host memory.
 struct GivenBuffer {
     int parameter;
     uint64_t begin;
     uint64_t end;
     size_t element_bytes;
+    bool freed = false;
 };
 
 struct GivenArguments {
@@ -89,6 +91,15 @@ cudaError_t refusal(const lk::Configuration& configuration, const void* kernel) 
     return fits ? cudaSuccess : cudaErrorCooperativeLaunchTooLarge;
 }
 
+std::string reason(const lk::Configuration& configuration) {
+    const dim3& block = configuration.block;
+    const uint64_t threads = uint64_t{block.x} * block.y * block.z;
+    if (threads > most_threads) return std::to_string(threads) + " threads in a block, and 1024 are the most";
+    if (!valid_extents(configuration.grid, block)) return "the grid or the block has an extent that is 0 or too large";
+    if (configuration.cooperative) return "the blocks of a cooperative launch have to be resident together";
+    return std::to_string(configuration.shared_bytes) + " bytes of dynamic shared memory are more than the kernel may use";
+}
+
 void stop_at_limit() {
     if (launches < settings().launch_limit) return;
     fflush(stdout);
@@ -108,7 +119,7 @@ void write_down(const std::string& name, const lk::Configuration& configuration,
     for (const GivenBuffer& buffer : arguments.buffers) {
         if (&buffer != arguments.buffers.data()) line += ", ";
         line += "[" + std::to_string(buffer.parameter) + ", " + std::to_string(buffer.begin) + ", " +
-                std::to_string(buffer.end) + ", " + std::to_string(buffer.element_bytes) + "]";
+                std::to_string(buffer.end) + ", " + std::to_string(buffer.element_bytes) + (buffer.freed ? ", true]" : ", false]");
     }
     line += "]";
     line += ", \"sections\": [";
@@ -150,6 +161,8 @@ extern "C" cudaError_t lk_program_launch(const char* name, const void* kernel, c
     const cudaError_t refused = refusal(*configuration, kernel);
     if (refused != cudaSuccess) {
         write_down(label, *configuration, arguments, {}, refused);
+        context().refuse("the launch of " + label + " at line " + std::to_string(configuration->line) + " failed (" +
+                         cudaGetErrorName(refused) + ": " + reason(*configuration) + ") and never ran");
         return context().finish(refused);
     }
     lk::print_text = hold_text;
@@ -177,6 +190,12 @@ extern "C" const void* lk_program_argument(const void* pointer, int number, size
     const uint64_t address = reinterpret_cast<uint64_t>(pointer);
     if (program().image().holds(address, 1)) return pointer;
     const uint64_t moved = (address & host_pointer_mask) | host_pointer_base;
+    uint64_t end = 0;
+    if (heap().was_released(pointer, &begin, &end)) {
+        const uint64_t first = (begin & host_pointer_mask) | host_pointer_base;
+        given.buffers.push_back({number, first, first + (end - begin), element_bytes, true});
+        return reinterpret_cast<const void*>(moved);
+    }
     given.host_pointer = true;
     given.buffers.push_back({number, moved, moved, element_bytes});
     return reinterpret_cast<const void*>(moved);

@@ -12,6 +12,7 @@
 
 #include "context.h"
 #include "crash.h"
+#include "heap.h"
 #include "journal.h"
 #include "outcome.h"
 #include "settings.h"
@@ -27,6 +28,20 @@ void say_what_was_lost() {
     if (bytes == 0) return;
     journal().note_once("kernels printed " + std::to_string(bytes) +
                         " bytes that nobody waited for; call cudaDeviceSynchronize() before main ends");
+}
+
+void say_what_nobody_asked() {
+    const std::string& launch = context().refused_launch();
+    if (!launch.empty()) journal().note_once(launch + "; nobody asked: call cudaGetLastError() after a launch");
+    const cudaError_t fault = context().unnoticed_fault();
+    if (fault != cudaSuccess) {
+        journal().note_once(std::string("a kernel failed (") + cudaGetErrorName(fault) +
+                            ") and nobody waited for it: call cudaDeviceSynchronize() and look at its result");
+    }
+}
+
+void list_leaks() {
+    if (settings().mode == lk::Mode::check) heap().write_down_leaks();
 }
 
 void become_expendable(const char* parent) {
@@ -47,6 +62,9 @@ int main(int count, char** arguments) {
     become_expendable(arguments[2]);
     settings();
     watch_for_crashes();
+    context(), journal(), heap();  // made first, so that they outlive what follows
+    atexit(list_leaks);
+    atexit(say_what_nobody_asked);
     atexit(say_what_was_lost);
     int (*students_main)(int, char**) = nullptr;
     try {

@@ -12,14 +12,14 @@ namespace {
 
 constexpr size_t pitch_alignment = 512;
 
-cudaError_t allocate(void** pointer, size_t bytes, Kind kind) {
+cudaError_t allocate(void** pointer, size_t bytes, Kind kind, const void* caller = nullptr) {
     return api_after_wait([=] {
         if (!pointer) return cudaErrorInvalidValue;
         if (bytes == 0) {
             *pointer = nullptr;
             return cudaSuccess;
         }
-        *pointer = heap().allocate(bytes, kind);
+        *pointer = heap().allocate(bytes, kind, reinterpret_cast<uint64_t>(caller));
         return *pointer ? cudaSuccess : cudaErrorMemoryAllocation;
     });
 }
@@ -117,10 +117,12 @@ cudaError_t the_only_pool(cudaMemPool_t* pool, int device) {
 
 }  // namespace
 
-extern "C" cudaError_t cudaMalloc(void** pointer, size_t bytes) { return allocate(pointer, bytes, Kind::device); }
+extern "C" cudaError_t cudaMalloc(void** pointer, size_t bytes) {
+    return allocate(pointer, bytes, Kind::device, __builtin_return_address(0));
+}
 
 extern "C" cudaError_t cudaMallocAsync(void** pointer, size_t bytes, cudaStream_t) {
-    return allocate(pointer, bytes, Kind::device);
+    return allocate(pointer, bytes, Kind::device, __builtin_return_address(0));
 }
 
 extern "C" cudaError_t cudaMallocHost(void** pointer, size_t bytes) { return allocate(pointer, bytes, Kind::pinned); }

@@ -10,7 +10,8 @@ namespace {
 // After these CUDA says nothing: the launch's result is wrong, or right by luck.
 bool is_survived(FindingKind kind) {
     return kind == FindingKind::shared_race || kind == FindingKind::global_race ||
-           kind == FindingKind::uninitialized_shared || kind == FindingKind::absent_lane;
+           kind == FindingKind::uninitialized_shared || kind == FindingKind::uninitialized_global ||
+           kind == FindingKind::index_out_of_bounds ||  kind == FindingKind::absent_lane;
 }
 
 cudaError_t error_for(FindingKind kind) {

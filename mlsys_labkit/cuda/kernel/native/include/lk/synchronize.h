@@ -2,20 +2,21 @@
 #pragma once
 
 #include "lk/builtins.h"
+#include "lk/call_site.h"
 
-// The line of the call tells barriers apart.
-LK_INLINE void __syncthreads(int line = __builtin_LINE()) { lk_block_barrier(line); }
+// The place of the call tells barriers apart.
+LK_INLINE void __syncthreads(int site = lk::call_site()) { lk_block_barrier(site); }
 
-LK_INLINE int __syncthreads_count(int predicate, int line = __builtin_LINE()) {
-    return lk_block_barrier_reduce(lk_reduce_count, predicate != 0, line);
+LK_INLINE int __syncthreads_count(int predicate, int site = lk::call_site()) {
+    return lk_block_barrier_reduce(lk_reduce_count, predicate != 0, site);
 }
 
-LK_INLINE int __syncthreads_and(int predicate, int line = __builtin_LINE()) {
-    return lk_block_barrier_reduce(lk_reduce_and, predicate != 0, line);
+LK_INLINE int __syncthreads_and(int predicate, int site = lk::call_site()) {
+    return lk_block_barrier_reduce(lk_reduce_and, predicate != 0, site);
 }
 
-LK_INLINE int __syncthreads_or(int predicate, int line = __builtin_LINE()) {
-    return lk_block_barrier_reduce(lk_reduce_or, predicate != 0, line);
+LK_INLINE int __syncthreads_or(int predicate, int site = lk::call_site()) {
+    return lk_block_barrier_reduce(lk_reduce_or, predicate != 0, site);
 }
 
 LK_INLINE void __syncwarp(unsigned mask = 0xffffffffu) { lk_warp_barrier(mask); }

@@ -22,12 +22,10 @@ constexpr bool is_shuffled =
 template <class Value, class Result = Value>
 using IfShuffled = typename std::enable_if<is_shuffled<Value>, Result>::type;
 
-// Folds the values of the lanes of mask, lowest lane first.
+// Folds the values of the lanes that are present, lowest lane first.
 template <class Value, class Operation>
-LK_OPAQUE Value fold(unsigned mask, Value value, Operation operation) {
-    Value values[32];
-    unsigned present = lk_gather(mask, &value, values, sizeof(Value));
-    Value result = value;
+LK_OPAQUE Value fold_values(const Value* values, unsigned present, Operation operation) {
+    Value result{};
     bool first = true;
     for (int lane = 0; lane < 32; ++lane) {
         if (present >> lane & 1) {
@@ -36,6 +34,14 @@ LK_OPAQUE Value fold(unsigned mask, Value value, Operation operation) {
         }
     }
     return result;
+}
+
+// The same for the lanes of mask. A report names the line that calls this.
+template <class Value, class Operation>
+LK_INLINE Value fold(unsigned mask, Value value, Operation operation) {
+    Value values[32];
+    const unsigned present = lk_gather(mask, &value, values, sizeof(Value));
+    return fold_values(values, present, operation);
 }
 
 }  // namespace lk

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lk/builtins.h"
+#include "lk/call_site.h"
 
 namespace lk {
 
@@ -31,7 +32,7 @@ public:
     LK_INLINE unsigned long long size() const;
     LK_INLINE unsigned long long num_threads() const { return size(); }
     LK_INLINE unsigned long long thread_rank() const;
-    LK_INLINE void sync(int line = __builtin_LINE()) const;
+    LK_INLINE void sync(int site = lk::call_site()) const;
 
 protected:
     explicit thread_group(lk::GroupKind kind, unsigned mask = 0) : lk_kind(kind), lk_mask(mask) {}
@@ -47,9 +48,9 @@ class thread_block : public thread_group {
 public:
     struct arrival_token {};
 
-    static LK_INLINE void sync(int line = __builtin_LINE()) { lk_block_barrier(line); }
+    static LK_INLINE void sync(int site = lk::call_site()) { lk_block_barrier(site); }
     LK_INLINE arrival_token barrier_arrive() const { return {}; }
-    LK_INLINE void barrier_wait(arrival_token&&, int line = __builtin_LINE()) const { lk_block_barrier(line); }
+    LK_INLINE void barrier_wait(arrival_token&&, int site = lk::call_site()) const { lk_block_barrier(site); }
 
     static LK_INLINE unsigned size() { return lk::block_threads(); }
     static LK_INLINE unsigned num_threads() { return lk::block_threads(); }
@@ -116,9 +117,9 @@ LK_INLINE unsigned long long thread_group::thread_rank() const {
     }
 }
 
-LK_INLINE void thread_group::sync(int line) const {
+LK_INLINE void thread_group::sync(int site) const {
     switch (lk_kind) {
-        case lk::GroupKind::block: return lk_block_barrier(line);
+        case lk::GroupKind::block: return lk_block_barrier(site);
         case lk::GroupKind::grid: return lk_grid_barrier();
         default: return lk_warp_barrier(lk_mask);
     }

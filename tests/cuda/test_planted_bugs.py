@@ -1,0 +1,33 @@
+"""``check`` finds each planted bug, with its kind and its line."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mlsys_labkit import cuda
+from tests.cuda.planted_bugs import PROGRAMS, planted_kernels
+from tests.cuda.program_helpers import run
+
+SOURCE, KERNELS = planted_kernels()
+
+
+@pytest.mark.parametrize(("name", "kind", "block", "empty", "line"), KERNELS, ids=[case[0] for case in KERNELS])
+def test_planted_bug_in_a_kernel_is_found(name: str, kind: str, block: int, empty: bool, line: int) -> None:
+    kernel = cuda.compile(SOURCE, name, backend="simulator")
+    a, b = np.ones(64, np.float32), np.arange(64, dtype=np.int32)
+    arrays = (cuda.empty(64), cuda.empty(64, np.int32)) if empty else (cuda.to_device(a), cuda.to_device(b))
+    found = kernel.check[1, block, 256](*arrays, 64)
+    assert (kind, line) in {(one.kind, one.line) for one in found}, found
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_planted_bug_in_a_program_is_found(name: str) -> None:
+    text, kind, marker = PROGRAMS[name]
+    result = run(text, check=True)
+    numbers = [number for number, line in enumerate(text.splitlines(), 1) if (marker or "// @") in line]
+    if marker:
+        assert (kind, numbers[0]) in {(one.kind, one.line) for one in result.findings}, result
+    else:
+        assert not result.stopped
+        assert any(kind in note and f"line {numbers[-1]}" in note for note in result.notes), result
