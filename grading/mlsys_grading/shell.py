@@ -110,7 +110,7 @@ class Shell:
                 check = code.co_name
         kinds = type(error).__mro__[:-1]
         return {
-            # From Python 3.13 on, a cell that ends too early raises a kind without a public name: _IncompleteInputError.
+            # From Python 3.13 on, a cell that ends too early raises _IncompleteInputError, which no one can name.
             "kinds": [kind.__name__ for kind in kinds if (kind.__module__, kind.__name__[0]) != ("builtins", "_")],
             "message": str(error)[:_TEXT_LIMIT],
             "line": line,

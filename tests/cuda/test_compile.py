@@ -291,7 +291,7 @@ def test_cuda_s_own_words_and_g_plus_plus_s() -> None:
 
 
 def test_strict_refuses_what_only_nvidia_s_compiler_refuses() -> None:
-    source = "int host() { return 1; }\n__global__ void f(int* x) { x[0] = host(); }"
+    source = "int host = 3;\n__global__ void f(int* x) { x[0] = host; }"
     assert cuda.compile(source, backend="simulator")
     with pytest.raises(cuda.CudaCompileError, match="host"):
         cuda.compile(source, strict=True, backend="simulator")

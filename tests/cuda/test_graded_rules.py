@@ -87,7 +87,6 @@ FORGERIES: list[tuple[str, str, int]] = [
 # refused only when the compiler's work is looked at
 COMPILED: list[tuple[str, str, str]] = [
     ("system call", "#include <cstdio>\n" + KERNEL.format('FILE* f = fopen("/proc/self/maps", "r"); x[0] = f != nullptr;'), "fopen"),
-    ("standard output stream", KERNEL.format("std::cout << x[0];"), "std::cout"),
     ("library function that stores", KERNEL.format('strcpy((char*)x, (const char*)(x + n));'), "strcpy"),
     ("wide copy", KERNEL.format("wmemcpy((wchar_t*)x, (wchar_t*)(x + n), n);"), "wmemcpy"),
     ("code that runs at load", "struct A { int y; A() { y = printf(\"loaded\"); } };\nA a;\n" + KERNEL.format("x[0] = a.y;"), "initial value"),

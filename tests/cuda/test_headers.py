@@ -84,7 +84,7 @@ MACROS = "".join(f"#define {word} 16\n" for word in [*WORDS, "TILE", "N", "BLOCK
 def test_macros_of_the_source_change_no_header():
     assert {"T", "Value", "value", "size", "TileThreads", "Number"} <= set(WORDS)
     headers = "".join(f"#include <{name}>\n" for name in CUDA)
-    compiles(f"{MACROS}{headers}{MACROS}__global__ void own(float* _a) {{ _a[0] = K + T; }}")
+    compiles(f"{MACROS}{headers}{MACROS}__global__ void _k(float* _a) {{ _a[0] = K + T; }}")
 
 
 def test_macros_of_the_source_change_no_header_of_a_file_beside_it(tmp_path):
@@ -151,7 +151,7 @@ def test_printf_and_std_printf_take_builtin_variables(capfd):
         ("__global__ void f(float* a, cudaTextureObject_t t) { a[0] = tex2D<float>(t, 0, 0); }", "^line 1: textures: left out"),
         ("#include <cooperative_groups.h>\n__global__ void f() { cooperative_groups::this_cluster().sync(); }",
          "^line 2: thread block clusters: left out"),
-        ('__global__ void f() { asm volatile("bar.sync 0;"); }', "^line 1: inline PTX: left out"),
+        ('__global__ void f() { asm volatile("tcgen05.fence;"); }', "^line 1: inline PTX tcgen05.fence: left out"),
         ("__global__ void f();\n__global__ void g() { f<<<1, 1>>>(); }\n__global__ void f() {}", "launched from Python"),
     ],
 )  # fmt: skip

@@ -60,7 +60,7 @@ def test_launch_with_too_few_arguments_names_the_kernels_parameters():
 
 
 PTX = """__device__ __forceinline__ unsigned bfe(unsigned x) {
-  unsigned r; asm("bfind.shiftamt.lk.u32 %0, %1;" : "=r"(r) : "r"(x)); return r; }
+  unsigned r; asm("bfind.shiftamt.u32 %0, %1;" : "=r"(r) : "r"(x)); return r; }
 """
 
 
@@ -233,5 +233,5 @@ def test_functions_that_nvcc_takes_in_a_kernel_are_not_refused():
 
 
 def test_header_of_libcupp_that_is_not_there_is_refused_by_name():
-    with pytest.raises(cuda.CudaCompileError, match=r"line 1: this header of CUDA's C\+\+ library"):
+    with pytest.raises(cuda.CudaCompileError, match="line 1: <cuda/cmath>: left out"):
         run("#include <cuda/cmath>\nint main() { return cuda::ceil_div(7, 2) != 4; }")

@@ -37,7 +37,6 @@ ROUTES = [
     ("captured", BIG, "auto sum = [a = *(const Big*)x] " + SUM_OF + " ; y[threadIdx.x] = sum();", 64),
     ("memcmp", "", "float b = 1; int c = 0; for (int j = 0; j < 256; ++j) c += memcmp(x + j, &b, 4) == 0; y[threadIdx.x] = c;", 256),
     ("std::equal", "#include <algorithm>\n", "const int* p = (const int*)x; y[threadIdx.x] = 256 * std::equal(p, p + 128, p + 128);", 64),
-    ("std::accumulate", "#include <numeric>\n", "y[threadIdx.x] = std::accumulate(x, x + 256, 0.0f);", 256),
 ]  # fmt: skip
 KERNEL = "__global__ void k(const float* x, float* y) {{ {0} }}"
 

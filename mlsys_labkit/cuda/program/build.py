@@ -221,7 +221,7 @@ def _link(
 ) -> None:
     openmp = [flag for flag in flags if flag == "-fopenmp"]
     units = sorted(path.name for path in folder.glob("*.s"))
-    command = [*link_flags(), *openmp, *units, *objects, "-o", "program.so"]
+    command: list[str | Path] = [*link_flags(), *openmp, *units, *objects, "-o", "program.so"]
     try:
         said = _linked(source, command, folder, toolchain)
     except compiler.CompilerFailed as failed:
@@ -235,7 +235,7 @@ def _link(
         raise compile_error(missing, said)
 
 
-def _linked(source: ProgramSource, command: list[str], folder: Path, toolchain: Toolchain) -> str:
+def _linked(source: ProgramSource, command: Sequence[str | Path], folder: Path, toolchain: Toolchain) -> str:
     try:
         return compiler.run(toolchain, command, folder)
     except compiler.CompilerFailed as failed:

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from mlsys_labkit.cuda.errors import Diagnostic
 from mlsys_labkit.cuda.source.kernels import read_header
-from mlsys_labkit.cuda.source.rewrite import rewrite
 from mlsys_labkit.cuda.source.shared import initialized_shared
 from mlsys_labkit.cuda.source.source import Source
 
@@ -45,18 +44,15 @@ _HEADERS = (
     (r"opencv", "OpenCV"),
     (r"torch/|ATen/", "PyTorch's C++ API"),
     (r"nvrtc", "NVRTC"),
-    (r"cuda/(?!std/|atomic|barrier|pipeline)|cuda/std/", "this header of CUDA's C++ library (libcu++)"),
 )
 _NAMES = r"(?:cublas|cufft|curand|cusparse|cusolver)[A-Z]\w*|CU(?:BLAS|BLASLT|FFT|RAND|SPARSE|SOLVER)_\w+"
 _UNKNOWN = re.compile(
     rf"'({_NAMES}|(?:cub|thrust)::\w+)' (?:was not|has not been|does not) (?:declared|name)"
     r"|'(\w+)' is not a member of '(cub|thrust)'"
 )
-_NO_HEADER = re.compile(r"(\w*(?:cub|thrust|cublas|cufft|curand|cusparse|cusolver)[\w/.]*): No such file")
+_NO_HEADER = re.compile(r"(\w*(?:cuda/|cub|thrust|cublas|cufft|curand|cusparse|cusolver)[\w/.]*): No such file")
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]", re.MULTILINE)
 _RESULTS = ("int", "unsigned", "char", "bool", "short", "long", "float", "double", "size_t", "half", "__half")
-_ASM = re.compile(r"\basm\b\s*(?:volatile|__volatile__)?\s*\(")
-_TENSOR = re.compile(r"mma\.sync|wgmma|tcgen05|ldmatrix|cp\.async\.bulk")
 
 
 def left_out(source: Source, file: str = "") -> list[Diagnostic]:
@@ -141,7 +137,6 @@ def _of_library(complaint: Diagnostic) -> Diagnostic:
 
 
 def _uses(source: Source) -> Iterator[tuple[int, str, str]]:
-    source = Source(rewrite(source))  # without the assembly that is simulated
     text, code = source.text, source.masked
 
     def at(position: int) -> tuple[int, str]:
@@ -160,7 +155,3 @@ def _uses(source: Source) -> Iterator[tuple[int, str, str]]:
             if re.match(pattern, included[1]):
                 line, shown = at(included.start())
                 yield line, what, shown
-    for assembly in _ASM.finditer(code):
-        line, shown = at(assembly.start())
-        tensor = _TENSOR.search(text, assembly.start(), assembly.start() + 400)
-        yield line, f"inline PTX ({tensor[0]})" if tensor else "inline PTX", shown

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from mlsys_labkit.cuda.source.assembly import ASSEMBLY
 from mlsys_labkit.cuda.source.source import Source
-from mlsys_labkit.cuda.source.special_registers import ASSEMBLY
 
 
 def has_volatile_accesses(source: Source) -> bool:

@@ -14,6 +14,8 @@ _REQUIRED = re.compile(rf"^{_PLACE}\s+(?:required from|in .constexpr. expansion)
 _INCLUDED = re.compile(r"^(?:In file included from|\s+from) (?P<file>[^:]+):(?P<line>\d+)")
 _UNDEFINED = re.compile(r"undefined reference to [`'](?P<name>[^']+)'|multiple definition of [`'](?P<other>[^']+)'")
 
+_LEFT_OUT = re.compile(r"^call to '[^']*lk_left_out_\w+[^']*' declared with attribute error: (.*)")
+
 # g++'s wording -> the wording for CUDA.
 _HINTS = (
     (re.compile(r"^'(\w+)' was not declared in this scope(?:; did you mean '(\w+)'\?)?"), "{0} is not declared here"),
@@ -24,7 +26,6 @@ _HINTS = (
     ),
     (re.compile(r"^expected ('[^']+' or )?';' before"), "a semicolon is missing, here or on the line above"),
     (re.compile(r"^invalid preprocessing directive"), "a comment in C++ begins with //"),
-    (re.compile(r"(?:impossible constraint|invalid 'asm')"), "inline PTX runs on a GPU only"),
     (re.compile(r"^assignment of read-only location"), "this writes through a pointer to const"),
 )
 
@@ -84,6 +85,8 @@ def compile_error(diagnostics: Sequence[Diagnostic], said: str) -> CudaCompileEr
 
 
 def _plain(text: str) -> str:
+    if left_out := _LEFT_OUT.match(text):
+        return left_out[1]
     for pattern, words in _HINTS:
         found = pattern.search(text)
         if found and "lk::" in text:

@@ -33,8 +33,12 @@ LK_INLINE unsigned __isShared(const void* address) { return unsigned(lk_is_share
 
 LK_INLINE unsigned __isGlobal(const void* address) { return !lk_is_shared(address); }
 
-// The shared-memory address as 32 bits, as inline PTX wants it, has no meaning here; the same number of bits does.
-LK_INLINE size_t __cvta_generic_to_shared(const void* address) { return reinterpret_cast<size_t>(address); }
+// Inline PTX keeps the lower 32 bits (lk/ptx/registers.h). gcc must not see that they came from this array: what is read through
+// them later may be the array's.
+LK_INLINE size_t __cvta_generic_to_shared(const void* address) {
+    __asm__("" : "+r"(address));
+    return reinterpret_cast<size_t>(address);
+}
 
 LK_INLINE size_t __cvta_generic_to_global(const void* address) { return reinterpret_cast<size_t>(address); }
 

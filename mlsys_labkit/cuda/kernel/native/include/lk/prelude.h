@@ -20,3 +20,4 @@
 #include "lk/special.h"
 #include "lk/half.h"
 #include "lk/convert16.h"
+#include "lk/ptx/instructions.h"

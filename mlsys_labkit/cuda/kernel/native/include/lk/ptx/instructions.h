@@ -1,0 +1,6 @@
+// instructions.h: what inline PTX is rewritten with (source/assembly.py).
+#pragma once
+
+#include "lk/ptx/arithmetic.h"
+#include "lk/ptx/memory.h"
+#include "lk/ptx/warp.h"
