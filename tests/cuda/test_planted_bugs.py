@@ -1,4 +1,4 @@
-"""``check`` finds each planted bug, with its kind and its line."""
+"""``check`` finds each planted bug, with its kind and its line, and nothing in correct code that looks like one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ def test_planted_bug_in_a_kernel_is_found(name: str, kind: str, block: int, empt
     a, b = np.ones(64, np.float32), np.arange(64, dtype=np.int32)
     arrays = (cuda.empty(64), cuda.empty(64, np.int32)) if empty else (cuda.to_device(a), cuda.to_device(b))
     found = kernel.check[1, block, 256](*arrays, 64)
-    assert (kind, line) in {(one.kind, one.line) for one in found}, found
+    if kind == "nothing":
+        assert not found
+    else:
+        assert (kind, line) in {(one.kind, one.line) for one in found}, found
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -26,7 +29,9 @@ def test_planted_bug_in_a_program_is_found(name: str) -> None:
     text, kind, marker = PROGRAMS[name]
     result = run(text, check=True)
     numbers = [number for number, line in enumerate(text.splitlines(), 1) if (marker or "// @") in line]
-    if marker:
+    if kind == "nothing":
+        assert (result.findings, result.notes) == ((), ()), result
+    elif marker:
         assert (kind, numbers[0]) in {(one.kind, one.line) for one in result.findings}, result
     else:
         assert not result.stopped

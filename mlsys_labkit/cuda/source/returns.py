@@ -5,9 +5,11 @@ from __future__ import annotations
 from mlsys_labkit.cuda.source.functions import device_functions
 from mlsys_labkit.cuda.source.source import Source
 
+_LOOPS = ("for", "while", "do")
+
 
 def may_have_returned(source: Source, kernel: str, line: int) -> bool:
-    """Return whether a ``return`` stands before ``line`` in the kernel; anywhere in it if the line is not the kernel's.
+    """Return whether a thread may have left the kernel by a ``return`` when others are at ``line``.
 
     Example:
         >>> text = "__global__ void k(int n) {\\n  if (threadIdx.x >= n) return;\\n  __syncwarp();\\n}"
@@ -15,12 +17,42 @@ def may_have_returned(source: Source, kernel: str, line: int) -> bool:
         (True, False)
     """
     name = kernel.split("<")[0].split("::")[-1].strip("() ")
-    code = source.code
+    macros = {macro for macro, body in _macros(source) if "return" in body}
+    code, known = source.code, False
     for function in device_functions(source):
         if function.name != name:
             continue
-        first, last = code[function.opening].line, code[function.closing].line
-        words = code[function.opening : function.closing]
-        if any(token.text == "return" and (token.line < line or not first <= line <= last) for token in words):
+        known = True
+        returns = [
+            index
+            for index in range(function.opening, function.closing)
+            if code[index].text == "return" or code[index].text in macros
+        ]
+        if not code[function.opening].line <= line <= code[function.closing].line:
+            if returns:
+                return True
+        elif any(code[index].line <= line or _in_one_loop(source, function.opening, index, line) for index in returns):
             return True
+    return not known
+
+
+def _macros(source: Source) -> list[tuple[str, list[str]]]:
+    """Return the name of each macro and the words of its text."""
+    found = []
+    for token in source.tokens:
+        words = token.text.replace("(", " ( ").replace(";", " ").split() if token.kind == "directive" else []
+        if words[:1] == ["#define"]:
+            found.append((words[1], words[2:]))
+    return found
+
+
+def _in_one_loop(source: Source, first: int, index: int, line: int) -> bool:
+    """Return whether a loop of the function that begins at ``first`` holds both the token ``index`` and ``line``."""
+    code = source.code
+    for at in range(first, index):
+        if code[at].text in _LOOPS and code[at].line <= line:
+            body = at + 1 if code[at].text == "do" else source.closing[at + 1] + 1
+            end = source.closing[body] if code[body].text == "{" else body
+            if end > index:
+                return True
     return False

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from mlsys_labkit.cuda.errors import CudaError
 
 # Mirrors unset_word in native/runtime/unset_memory.h.
-_UNSET_PAGE = np.uint32(0xFFA00000) | (np.arange(1024, dtype=np.uint32) * np.uint32(0x9E3779B1) >> np.uint32(11))
+_UNSET_PAGE = np.uint32(0x7FA00000) | (np.arange(1024, dtype=np.uint32) * np.uint32(0x9E3779B1) >> np.uint32(11))
 _MOST_UNSET_BYTES = 64 << 20  # of one array; filling more would take longer than it helps
 
 

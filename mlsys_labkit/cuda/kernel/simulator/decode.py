@@ -22,7 +22,7 @@ from mlsys_labkit.errors import LabkitError
 NOBODY = 2**64 - 1
 DYNAMIC = "dynamic shared memory"  # name of the extern __shared__ array where no other is known
 SPACES = ("global", "shared")
-OPS = ("load", "store", "atomic", "atomic", "load", "store", "atomic")  # compare, volatile load and store, atomic store
+OPS = ("load", "store", "atomic", "atomic", "load", "store", "atomic", "atomic")  # of records.h
 
 FINDING = np.dtype(
     [

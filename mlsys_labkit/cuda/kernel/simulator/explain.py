@@ -29,10 +29,13 @@ KINDS = (
 )  # fmt: skip
 _REACH_BYTES = 1 << 34  # reach of a wrong int as an index: an address further away comes from another pointer
 _PAGE_BYTES = 4096
-_VERBS = ("reads", "writes", "updates", "updates", "reads", "writes")
+_VERBS = ("reads", "writes", "updates", "updates", "reads", "writes", "writes", "updates")
 _NAMED_ONLY = 1  # kNamedOnly of records.h
 _ADD = "; if both add to it, use atomicAdd"
-_NOUNS = ("read", "write", "atomic update", "atomic update", "volatile read", "volatile write")
+_NOUNS = (
+    "read", "write", "atomic update", "atomic update", "volatile read", "volatile write",
+    "atomic write", "atomic update",
+)  # fmt: skip
 
 
 def decode_findings(result: RecordedLaunch, context: LaunchContext) -> list[KernelFinding]:

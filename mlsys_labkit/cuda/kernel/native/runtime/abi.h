@@ -24,7 +24,8 @@ unsigned lk_lane() __attribute__((const));
 unsigned lk_smid() __attribute__((const));
 int lk_is_shared(const void* address) __attribute__((const));
 
-// Block barriers. `site` says which barrier of the source this is: the line in the low 20 bits, the column above. gcc may copy a call, so its address says nothing.
+// Block barriers. `site` says which barrier of the source this is: the line in the low 20 bits, the column above. gcc may
+// copy a call, so its address says nothing.
 void lk_block_barrier(int site);
 enum { lk_reduce_count = 0, lk_reduce_and = 1, lk_reduce_or = 2 };
 int lk_block_barrier_reduce(int reduction, int predicate, int site);
@@ -55,6 +56,7 @@ unsigned lk_active_mask();
 // Called in the instrumented build only (__SANITIZE_THREAD__): accesses that the compiler's own calls do not show.
 void lk_atomic(void* address, int size);
 void lk_atomic_store(void* address, int size);
+void lk_exchange(void* address, int size);
 void lk_compare(void* address, int size);  // an atomic that may leave the word as it is: compare-and-swap, minimum, maximum
 void lk_read(const void* address, unsigned long size);
 void lk_write(void* address, unsigned long size);

@@ -100,7 +100,7 @@ void __tsan_vptr_read(void**) {}
         __atomic_store_n(address, value, __ATOMIC_SEQ_CST);                                                            \
     }                                                                                                                  \
     Word __tsan_atomic##bits##_exchange(volatile Word* address, Word value, int) {                                     \
-        record_here(const_cast<Word*>(address), sizeof(Word), Op::atomic, HOOK_PC);                                    \
+        record_here(const_cast<Word*>(address), sizeof(Word), Op::exchange, HOOK_PC);                                  \
         return __atomic_exchange_n(address, value, __ATOMIC_SEQ_CST);                                                  \
     }                                                                                                                  \
     COMPARE_HOOK(bits, Word, strong)                                                                                   \
@@ -147,6 +147,8 @@ void lk_atomic(void* address, int bytes) { record_range(reinterpret_cast<u64>(ad
 void lk_atomic_store(void* address, int bytes) {
     record_range(reinterpret_cast<u64>(address), u64(bytes), Op::atomic_store, HOOK_PC);
 }
+
+void lk_exchange(void* address, int bytes) { record_range(reinterpret_cast<u64>(address), u64(bytes), Op::exchange, HOOK_PC); }
 
 void lk_compare(void* address, int bytes) { record_range(reinterpret_cast<u64>(address), u64(bytes), Op::compare, HOOK_PC); }
 

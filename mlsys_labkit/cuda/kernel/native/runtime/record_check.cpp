@@ -86,9 +86,11 @@ Verdict Recorder::State::access_global(const Present& now, uint64_t address, uin
 }
 
 void Recorder::State::note_unset(const Present& now, uint64_t address, uint32_t bytes, uint64_t pc) {
-    if (!reads(now.op) || !is_unset(address, bytes)) return;
-    repeat_or(finding(FindingKind::uninitialized_global, now, address, bytes, pc), now, 0,
-              [&](const FindingRecord& found) { launch.unwritten.report(found); });
+    if (reads(now.op) && now.op != Op::exchange && is_unset(address, bytes)) {
+        repeat_or(finding(FindingKind::uninitialized_global, now, address, bytes, pc), now, 0,
+                  [&](const FindingRecord& found) { launch.unwritten.report(found); });
+    }
+    if (writes(now.op)) set_in_part(address, bytes);
 }
 
 void Recorder::State::judge(const Clash& clash, const Present& now, bool in_shared, uint64_t address, uint32_t bytes,

@@ -22,7 +22,8 @@ enum class Op : uint32_t {
     compare = 3,
     volatile_load = 4,
     volatile_store = 5,
-    atomic_store = 6
+    atomic_store = 6,
+    exchange = 7  // an atomic whose caller may have no use for what was there
 };
 
 enum class FindingKind : uint32_t {

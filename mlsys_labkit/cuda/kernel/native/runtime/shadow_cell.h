@@ -52,7 +52,7 @@ struct Present {
     Op op;
 };
 
-inline bool is_atomic(Op op) { return op == Op::atomic || op == Op::compare || op == Op::atomic_store; }
+inline bool is_atomic(Op op) { return op == Op::atomic || op == Op::compare || op >= Op::atomic_store; }
 inline bool is_volatile(Op op) { return op == Op::volatile_load || op == Op::volatile_store; }
 inline bool is_load(Op op) { return op == Op::load || op == Op::volatile_load; }
 

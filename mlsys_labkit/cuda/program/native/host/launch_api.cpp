@@ -161,8 +161,10 @@ extern "C" cudaError_t lk_program_launch(const char* name, const void* kernel, c
     const cudaError_t refused = refusal(*configuration, kernel);
     if (refused != cudaSuccess) {
         write_down(label, *configuration, arguments, {}, refused);
-        context().refuse("the launch of " + label + " at line " + std::to_string(configuration->line) + " failed (" +
-                         cudaGetErrorName(refused) + ": " + reason(*configuration) + ") and never ran");
+        if (*name) {  // cudaLaunchKernel, which has none, returns the error itself
+            context().refuse("the launch of " + label + " at line " + std::to_string(configuration->line) + " failed (" +
+                             cudaGetErrorName(refused) + ": " + reason(*configuration) + ") and never ran");
+        }
         return context().finish(refused);
     }
     lk::print_text = hold_text;

@@ -48,11 +48,17 @@ LK_OPAQUE Value exchange_opaque(Value* address, Operation operation) {
     return exchange_by(address, operation);
 }
 
+enum class AtomicKind { changes, compares, exchanges };
+
 // compares: it may leave the word as it is, whatever was read before. A plain read with one of these after it is no race.
-template <bool compares = false, class Value, class Operation>
+template <AtomicKind kind = AtomicKind::changes, class Value, class Operation>
 LK_INLINE Value atomic(Value* address, Operation operation) {
 #ifdef __SANITIZE_THREAD__
-    compares ? lk_compare(address, sizeof(Value)) : lk_atomic(address, sizeof(Value));
+    switch (kind) {
+        case AtomicKind::changes: lk_atomic(address, sizeof(Value)); break;
+        case AtomicKind::compares: lk_compare(address, sizeof(Value)); break;
+        case AtomicKind::exchanges: lk_exchange(address, sizeof(Value)); break;
+    }
     return exchange_opaque(address, operation);
 #else
     return exchange_by(address, operation);
@@ -61,9 +67,9 @@ LK_INLINE Value atomic(Value* address, Operation operation) {
 
 // An operation that changes nothing is how threads wait for each other (a lock that is taken, a flag not yet set): as threads
 // of a block take turns, the others must get theirs.
-template <bool compares = false, class Value, class Operation>
+template <AtomicKind kind = AtomicKind::changes, class Value, class Operation>
 LK_INLINE Value polling_atomic(Value* address, Operation operation) {
-    Value old = atomic<compares>(address, operation);
+    Value old = atomic<kind>(address, operation);
     if (__builtin_expect(operation(old) == old, 0)) {
         lk_yield();
     }
@@ -111,9 +117,9 @@ struct AddsAtomically {
 // clang-format off
 LK_ATOMIC(atomicAdd, lk::AddsAtomically<Value>::value, "int, unsigned, unsigned long long, float, double, or half, bfloat16 and their pairs", polling_atomic, old + value)
 LK_ATOMIC(atomicSub, (lk::is_one_of<Value, int, unsigned>), "int or unsigned", atomic, old - value)
-LK_ATOMIC(atomicExch, (lk::is_one_of<Value, int, unsigned, lk::Unsigned64, float>), "int, unsigned, unsigned long long or float", polling_atomic, value)
-LK_ATOMIC(atomicMin, (lk::is_one_of<Value, int, unsigned, lk::Unsigned64, long long>), "int, unsigned, long long or unsigned long long", atomic<true>, value < old ? value : old)
-LK_ATOMIC(atomicMax, (lk::is_one_of<Value, int, unsigned, lk::Unsigned64, long long>), "int, unsigned, long long or unsigned long long", atomic<true>, old < value ? value : old)
+LK_ATOMIC(atomicExch, (lk::is_one_of<Value, int, unsigned, lk::Unsigned64, float>), "int, unsigned, unsigned long long or float", polling_atomic<lk::AtomicKind::exchanges>, value)
+LK_ATOMIC(atomicMin, (lk::is_one_of<Value, int, unsigned, lk::Unsigned64, long long>), "int, unsigned, long long or unsigned long long", atomic<lk::AtomicKind::compares>, value < old ? value : old)
+LK_ATOMIC(atomicMax, (lk::is_one_of<Value, int, unsigned, lk::Unsigned64, long long>), "int, unsigned, long long or unsigned long long", atomic<lk::AtomicKind::compares>, old < value ? value : old)
 LK_ATOMIC(atomicInc, (lk::is_one_of<Value, unsigned>), "unsigned", atomic, old >= value ? 0 : old + 1)
 LK_ATOMIC(atomicDec, (lk::is_one_of<Value, unsigned>), "unsigned", atomic, old == 0 || old > value ? value : old - 1)
 LK_ATOMIC(atomicAnd, (lk::is_one_of<Value, int, unsigned, lk::Unsigned64>), "int, unsigned or unsigned long long", atomic, old & value)
@@ -125,7 +131,7 @@ template <class Value>
 LK_INLINE Value atomicCAS(Value* address, lk::Given<Value> expected, lk::Given<Value> value) {
     static_assert(lk::is_one_of<Value, int, unsigned, lk::Unsigned64, unsigned short>,
                   "atomicCAS takes the address of int, unsigned, unsigned long long or unsigned short");
-    return lk::polling_atomic<true>(address, [=](Value old) LK_UNRECORDED { return old == expected ? value : old; });
+    return lk::polling_atomic<lk::AtomicKind::compares>(address, [=](Value old) LK_UNRECORDED { return old == expected ? value : old; });
 }
 
 template <class Value>

@@ -71,7 +71,7 @@ struct AtomicOperations {
     static LK_INLINE bool compare_exchange(Value* at, Value& expected, Value wanted, std::memory_order order) {
         fence_if_release(order);
         const Value before = expected;
-        expected = atomic<true>(at, [=](Value old) LK_UNRECORDED { return same_bytes(old, before) ? wanted : old; });
+        expected = atomic<AtomicKind::compares>(at, [=](Value old) LK_UNRECORDED { return same_bytes(old, before) ? wanted : old; });
         if (same_bytes(expected, before)) {
             return true;
         }
