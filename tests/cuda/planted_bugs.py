@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 # One kernel a line: its name, the kind of the finding ("nothing" for a correct one), the threads of the block, its body
-# ("// @ ;" ends a line). Each has the parameters (float* a, int* b, int n), arrays of n = 64 elements: "a" holds ones, "b"
-# 0 to 63, or nothing after "/* empty */".
+# ("// @ ;" ends a line). Each has the parameters (float* a, int* b, int n), arrays of n = 64 elements: "a" holds ones,
+# "b" 0 to 63, or nothing after "/* empty */".
 KERNELS = Path(__file__).with_name("planted_bugs.txt").read_text()
 
 _BEGINNING = """#include <cuda_pipeline.h>

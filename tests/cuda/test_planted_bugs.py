@@ -21,7 +21,7 @@ def test_planted_bug_in_a_kernel_is_found(name: str, kind: str, block: int, empt
     if kind == "nothing":
         assert not found
     else:
-        assert (kind, line) in {(one.kind, one.line) for one in found}, found
+        assert {(one.kind, one.line) for one in found} == {(kind, line)}, found
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -32,7 +32,7 @@ def test_planted_bug_in_a_program_is_found(name: str) -> None:
     if kind == "nothing":
         assert (result.findings, result.notes) == ((), ()), result
     elif marker:
-        assert (kind, numbers[0]) in {(one.kind, one.line) for one in result.findings}, result
+        assert {(one.kind, one.line) for one in result.findings} == {(kind, numbers[0])}, result
     else:
         assert not result.stopped
         assert any(kind in note and f"line {numbers[-1]}" in note for note in result.notes), result
