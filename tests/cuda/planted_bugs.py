@@ -46,6 +46,11 @@ int main() {
   cudaFree(d); cudaFree(e);
 }
 """
+# Parts of messages, where another finding would have the same kind.
+WORDS = {
+    "A3": "of s, an address", "B1": "another one of this line", "V1": "passes by", "I3": "a row of it has 3",
+    "memory that was freed": "was freed", "a pointer to host memory": "a pointer to host memory",
+}  # fmt: skip
 # (what main does, the kind of the finding or part of the note, the line: a marker, or 0 for a note)
 PROGRAMS = {
     "memory that nobody filled": (_PROGRAM % "  scale<<<1, 256>>>(d, 256);", "uninitialized_global", "// @scale"),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mlsys_labkit import cuda
-from tests.cuda.planted_bugs import PROGRAMS, planted_kernels
+from tests.cuda.planted_bugs import PROGRAMS, WORDS, planted_kernels
 from tests.cuda.program_helpers import run
 
 SOURCE, KERNELS = planted_kernels()
@@ -22,6 +22,7 @@ def test_planted_bug_in_a_kernel_is_found(name: str, kind: str, block: int, empt
         assert not found
     else:
         assert {(one.kind, one.line) for one in found} == {(kind, line)}, found
+        assert WORDS.get(name, "") in found[0].message
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -33,6 +34,7 @@ def test_planted_bug_in_a_program_is_found(name: str) -> None:
         assert (result.findings, result.notes) == ((), ()), result
     elif marker:
         assert {(one.kind, one.line) for one in result.findings} == {(kind, numbers[0])}, result
+        assert WORDS.get(name, "") in result.findings[0].message
     else:
         assert not result.stopped
         assert any(kind in note and f"line {numbers[-1]}" in note for note in result.notes), result

@@ -15,6 +15,8 @@ def may_have_returned(source: Source, kernel: str, line: int) -> bool:
         >>> text = "__global__ void k(int n) {\\n  if (threadIdx.x >= n) return;\\n  __syncwarp();\\n}"
         >>> may_have_returned(Source(text), "k", 3), may_have_returned(Source(text), "k", 1)
         (True, False)
+        >>> may_have_returned(Source("MAKE_KERNEL(k)"), "k", 1)
+        True
     """
     name = kernel.split("<")[0].split("::")[-1].strip("() ")
     macros = {macro for macro, body in _macros(source) if "return" in body}
