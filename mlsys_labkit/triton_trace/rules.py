@@ -10,13 +10,14 @@ import ast
 from collections.abc import Iterator
 
 from mlsys_labkit.triton_trace.errors import RefusedSourceError, TritonUnsolvedError
+from mlsys_labkit.triton_trace.libdevice_names import LIBDEVICE
 from mlsys_labkit.triton_trace.source import Function, KernelSource, Name, name_set
 
 MATH = name_set("""
     abs ceil cos div_rn erf exp exp2 fdiv floor fma log log2 rsqrt sin sqrt sqrt_rn umulhi
 """)
 LANGUAGE = MATH | name_set("""
-    int1 int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 float8e4nv float8e5
+    int1 pi32_t int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 float8e4nv float8e5
     PropagateNan add advance arange argmax argmin associative_scan assume atomic_add atomic_and atomic_cas atomic_load
     atomic_max atomic_min atomic_or atomic_store atomic_xchg atomic_xor broadcast broadcast_to cast cat cdiv clamp
     constexpr cumprod cumsum debug_barrier device_assert device_print dot expand_dims flip full gather histogram
@@ -40,8 +41,18 @@ _PROPERTIES = name_set("""
     is_standard_floating numel primitive_bitwidth scalar shape strides type value
 """)
 _MEMBERS = _METHODS | _PROPERTIES
-_MODULES = {"triton": TOP, "triton.language": LANGUAGE, "triton.language.math": MATH}
-_SHORT = {"triton": "triton", "triton.language": "tl", "triton.language.math": "tl.math"}
+_EXTRA = "triton.language.extra"
+DEPENDENT_LAUNCH = name_set("gdc_wait gdc_launch_dependents")  # nothing to wait for: launches follow one another
+_MODULES = {
+    "triton": TOP,
+    "triton.language": LANGUAGE | {"extra"},
+    "triton.language.math": MATH,
+    _EXTRA: name_set("cuda libdevice"),
+    f"{_EXTRA}.cuda": DEPENDENT_LAUNCH | {"libdevice"},
+    f"{_EXTRA}.libdevice": LIBDEVICE,
+    f"{_EXTRA}.cuda.libdevice": LIBDEVICE,
+}
+KNOWN = frozenset().union(*_MODULES.values())
 
 _ALLOWED = tuple(
     getattr(ast, name)
@@ -77,6 +88,11 @@ _ADVICE: dict[str, tuple[type[ast.AST], ...]] = {
 _INSTEAD = {node: advice for advice, nodes in _ADVICE.items() for node in nodes}
 _FORBIDDEN_OPERATORS = (ast.MatMult, ast.NotIn, ast.In)
 _FREE_TEXT = frozenset(("static_print", "static_assert", "device_assert"))
+
+
+def names_of(module: str) -> frozenset[str]:
+    """Return the names of a module that a kernel may use."""
+    return _MODULES.get(module, frozenset())
 
 
 def check_rules(source: KernelSource) -> None:
@@ -137,6 +153,7 @@ class _Reader:
         self._texts = _messages(node)
         stored = (one.id for one in ast.walk(node) if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load))
         self._local = {*stored, *(one.name for one in function.parameters)}
+        self._optional = self._of_constant_branches()
 
     def all(self) -> Iterator[tuple[int, str]]:
         if getattr(self._node, "type_params", None):
@@ -149,6 +166,17 @@ class _Reader:
         for name in self._local:
             if name.startswith(("_lk_", "__")):
                 yield self._function.first_line, f"{name}: choose a name that does not begin with {name[:2]}"
+
+    def _of_constant_branches(self) -> set[int]:
+        """Return the ids of the nodes in branches that constants choose: the compiler does not read those not taken."""
+        constants = {one.name for one in self._function.parameters if one.constexpr}
+        constants |= {name for name, one in self._function.names.items() if one.kind == "constant"}
+        found = set()
+        for one in ast.walk(self._node):
+            if isinstance(one, (ast.If, ast.IfExp)) and _names_in(one.test) and _names_in(one.test) <= constants:
+                branches = one.body + one.orelse if isinstance(one, ast.If) else [one.body, one.orelse]
+                found |= {id(part) for branch in branches for part in ast.walk(branch)}
+        return found
 
     def _reasons(self, node: ast.AST) -> Iterator[str]:
         for one in [*getattr(node, "ops", ()), getattr(node, "op", None)]:  # an operator itself has no line
@@ -187,6 +215,8 @@ class _Reader:
         if node.id in self._local or not isinstance(node.ctx, ast.Load):
             return
         meaning = self._function.names.get(node.id, Name("refused", f"{node.id} is not defined"))
+        if id(node) in self._optional and meaning.kind in ("refused", "language", "module"):
+            return  # language.py refuses its use, if the branch is taken
         if meaning.kind == "refused":
             yield str(meaning.value)
         elif meaning.kind == "language":
@@ -208,8 +238,8 @@ class _Reader:
                 yield from self._name(node.value)
             elif node.attr not in _MEMBERS:
                 yield f".{node.attr} is no attribute of a block that a kernel may use"
-        elif node.attr not in _MODULES[module]:
-            yield f"{_SHORT[module]}.{node.attr} is not interpreted"
+        elif node.attr not in _MODULES[module] and id(node) not in self._optional:
+            yield f"{module.replace('triton.language', 'tl')}.{node.attr} is not interpreted"
 
     def _refused(self, node: ast.Name) -> bool:
         meaning = self._function.names.get(node.id)
@@ -230,6 +260,10 @@ class _Reader:
         name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
         if name not in ("range", "static_range"):
             yield "a for loop goes over range, tl.range or tl.static_range"
+
+
+def _names_in(test: ast.expr) -> set[str]:
+    return {one.id for one in ast.walk(test) if isinstance(one, ast.Name)}
 
 
 def _messages(node: ast.FunctionDef) -> set[int]:

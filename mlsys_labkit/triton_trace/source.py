@@ -16,7 +16,8 @@ from typing import Any
 from mlsys_labkit._base.cells import cell_label
 from mlsys_labkit.triton_trace.errors import RefusedSourceError
 
-_MODULES = ("triton", "triton.language", "triton.language.math", "triton.language.extra.libdevice")
+_EXTRA = "triton.language.extra"
+_MODULES = ("triton", "triton.language", "triton.language.math", _EXTRA, f"{_EXTRA}.cuda")
 _PYTHON = frozenset(("range", "min", "max", "len", "print", "int", "float", "isinstance"))
 _INSTEAD = {
     "abs": "tl.abs(x)",
@@ -235,8 +236,10 @@ def _meaning(name: str, function: FunctionType, waiting: list[FunctionType]) -> 
     if isinstance(value, ModuleType):
         if value.__name__ in _MODULES:
             return Name("module", value.__name__)
-        if value.__name__.startswith("triton.language.extra") and value.__name__.endswith("libdevice"):
-            return Name("module", "triton.language.extra.libdevice")
+        if value.__name__ in ("triton.language.core", "triton.language.standard"):
+            return Name("module", "triton.language")
+        if value.__name__.startswith(_EXTRA) and value.__name__.endswith("libdevice"):
+            return Name("module", f"{_EXTRA}.libdevice")
         instead = ": write the number, or float('inf')" if value.__name__ == "math" else ""
         return Name("refused", f"{name} is the module {value.__name__}; a kernel can only use triton and tl{instead}")
     known = language_name(value)
@@ -271,8 +274,11 @@ def language_name(value: Any) -> Name | None:
     """Return the public name of an object of triton or triton.language, or None for other objects."""
     if type(value).__name__ == "dtype" and type(value).__module__ == "triton.language.core":
         return Name("language", f"triton.language.{_type_name(value.name)}")
+    name = getattr(value, "__name__", None)
+    home = getattr(value, "__module__", None) or ""
+    if home.startswith(_EXTRA) and not isinstance(value, ModuleType):
+        return Name("language", f"{_EXTRA}.{'libdevice' if home.endswith('libdevice') else 'cuda'}.{name}")
     for module in reversed(_MODULES[:3]):
-        name = getattr(value, "__name__", None)
         if name and not isinstance(value, ModuleType):
             found = getattr(sys.modules.get(module), name, None)
             if found is value:

@@ -16,7 +16,7 @@ import triton.language as tl
 from numpy.typing import NDArray
 
 from mlsys_labkit.triton_trace.errors import TritonKernelError
-from mlsys_labkit.triton_trace.interpret import gpu_arithmetic
+from mlsys_labkit.triton_trace.interpret import gpu_arithmetic, libdevice
 from mlsys_labkit.triton_trace.interpret.descriptor import Descriptor
 from mlsys_labkit.triton_trace.interpret.handles import dtype_of, handle_of, narrow_of, numbers_of, operand_of
 from mlsys_labkit.triton_trace.interpret.narrow_floats import NARROW
@@ -191,6 +191,17 @@ class Builder(BuilderBase):  # type: ignore[misc]
         at_least, at_most = (np.fmax, np.fmin) if ignoring else (np.maximum, np.minimum)
         clamped = at_most(at_least(operand_of(x), operand_of(low)), operand_of(high))
         return self.counted(handle_of(clamped, x.dtype), x, 2)
+
+    def create_extern_elementwise(
+        self, library: str, path: str, symbol: str, operands: Sequence[Any], result: Any, pure: bool
+    ) -> Any:
+        return self.create_libdevice(symbol, result, *operands)
+
+    def create_libdevice(self, symbol: str, result: Any, *operands: Any) -> Any:
+        numbers = libdevice.evaluate(symbol, [one.data for one in operands], storage_dtype(result.scalar))
+        if numbers is None:
+            raise Refused(f"the function {symbol} of another library is not interpreted")
+        return self.counted(Handle(numbers, result.scalar), operands[0])
 
     def create_select(self, condition: Any, lhs: Any, rhs: Any) -> Any:
         return Handle(np.where(condition.data, lhs.data, rhs.data.view(lhs.data.dtype)), lhs.dtype.scalar)

@@ -13,6 +13,7 @@ from typing import Any
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import libdevice
 
 from mlsys_labkit.triton_trace import rules
 from mlsys_labkit.triton_trace.errors import TritonKernelError
@@ -24,6 +25,7 @@ from mlsys_labkit.triton_trace.interpret.private import TritonSemantic, on_libra
 from mlsys_labkit.triton_trace.interpret.rewrite import compiled
 from mlsys_labkit.triton_trace.interpret.run import Refused
 from mlsys_labkit.triton_trace.interpret.undefined import require_defined
+from mlsys_labkit.triton_trace.libdevice_names import LIBDEVICE
 from mlsys_labkit.triton_trace.source import Function, KernelSource, Name, constant
 
 
@@ -51,7 +53,7 @@ class Language:
         tl.tensor.__getitem__ = _checked_item(tl.tensor.__getitem__)
         tl.tensor.__bool__ = lambda tensor: True  # Triton's own code tests "if mask:" for the presence of a mask
         on_library_call(self._library_function)
-        self._modules = _public_modules()
+        self._modules = _public_modules(self.semantic)
 
     def functions(self, source: KernelSource, places: dict[str, str]) -> dict[str, Any]:
         """Return every jitted function of ``source`` by its key, and add file name -> cell to ``places``."""
@@ -67,8 +69,23 @@ class Language:
             self._give_defaults(made[function.key], function)
         for function in source.functions:
             for name, meaning in function.names.items():
-                spaces[function.key][name] = made.get(meaning.value) or self.meaning(meaning)
+                known = meaning.kind == "function"
+                spaces[function.key][name] = made[meaning.value] if known else self._named(name, meaning)
         return made
+
+    def _named(self, name: str, meaning: Name) -> Any:
+        """Return the object of a global name, or a stand-in that refuses every use of it.
+
+        check_rules lets a refused name pass in a branch that constants choose, which is perhaps not taken.
+        """
+        if meaning.kind == "refused":
+            return _Absent(str(meaning.value))
+        module, _, short = str(meaning.value).rpartition(".")
+        if meaning.kind == "language" and short not in rules.names_of(module):
+            return _Absent(f"{name} is not interpreted")
+        if meaning.kind == "module" and meaning.value not in self._modules:
+            return _Absent(f"{name}: {meaning.value} is not interpreted")
+        return self.meaning(meaning)
 
     def meaning(self, name: Name) -> Any:
         """Return the object of a global name. Raises Refused where this version of Triton has no such name."""
@@ -170,18 +187,59 @@ class Language:
         }
 
 
-def _public_modules() -> dict[str, Any]:
+def _public_modules(semantic: Any) -> dict[str, Any]:
     def public(module: Any, names: Iterable[str]) -> SimpleNamespace:
-        return SimpleNamespace(**{name: getattr(module, name) for name in names if hasattr(module, name)})
+        return _Module("tl", {name: getattr(module, name) for name in names if hasattr(module, name)})
 
     mathematics = public(tl.math, rules.MATH)
     language = public(tl, rules.LANGUAGE)
     language.math = mathematics
     language.constexpr = plain
+    extra = _extra_modules(semantic)
+    language.extra = extra["triton.language.extra"]
     top = SimpleNamespace(
         language=language, cdiv=_for_constants(triton.cdiv), next_power_of_2=_for_constants(triton.next_power_of_2)
     )
-    return {"triton": top, "triton.language": language, "triton.language.math": mathematics}
+    return {"triton": top, "triton.language": language, "triton.language.math": mathematics, **extra}
+
+
+class _Module(SimpleNamespace):
+    """Public names of a module; it refuses the others by name."""
+
+    def __init__(self, name: str, members: dict[str, Any]) -> None:
+        super().__init__(**members)
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name in rules.KNOWN:
+            raise AttributeError(name)
+        raise Refused(f"{self._name}.{name} is not interpreted")
+
+
+class _Absent:
+    """A stand-in for a name that is not interpreted."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def __getattr__(self, name: str) -> Any:
+        raise Refused(self._reason)
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        raise Refused(self._reason)
+
+
+def _extra_modules(semantic: Any) -> dict[str, Any]:
+    """Return ``tl.extra`` for NVIDIA: libdevice, and what a launch after another one waits with."""
+
+    def bound(function: Any) -> Callable[..., Any]:
+        return lambda *operands: function(*operands, _semantic=semantic)
+
+    library = SimpleNamespace(**{name: bound(one) for name, one in vars(libdevice).items() if name in LIBDEVICE})
+    cuda = SimpleNamespace(libdevice=library, **dict.fromkeys(rules.DEPENDENT_LAUNCH, lambda: None))
+    extra = SimpleNamespace(libdevice=library, cuda=cuda)
+    place = "triton.language.extra"
+    return {place: extra, f"{place}.cuda": cuda, f"{place}.libdevice": library, f"{place}.cuda.libdevice": library}
 
 
 def _is_instance(value: Any, kind: Any) -> bool:

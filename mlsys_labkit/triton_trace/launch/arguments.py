@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -156,6 +156,9 @@ def pack(function: Function, bound: dict[str, Any], reachable: Sequence[Any] = (
 def _packed(name: str, value: Any, spans: list[ArraySpan], annotation: str = "") -> Any:
     if isinstance(value, tuple):
         return {"tuple": [_packed(f"{name}[{i}]", part, spans) for i, part in enumerate(value)]}
+    if type(value).__name__ == "TensorWrapper" and hasattr(value, "base"):  # triton.reinterpret(tensor, dtype)
+        spans.append(replace(_span(name, value.base), dtype=_short(name, value.dtype)))
+        return {"pointer": spans[-1].dtype, "address": len(spans) - 1}
     if hasattr(value, "data_ptr") or isinstance(value, np.ndarray):
         spans.append(_span(name, value))
         return {"pointer": spans[-1].dtype, "address": len(spans) - 1}
@@ -180,6 +183,15 @@ def _packed(name: str, value: Any, spans: list[ArraySpan], annotation: str = "")
     if hasattr(value, "kind") and value.kind == "language":
         return {"language": value.value}
     raise TritonArgumentError(f"{name}: expected an array, a number or None, got {type(value).__name__}")
+
+
+def _short(name: str, dtype: Any) -> str:
+    """Return Triton's short name of a type that ``triton.reinterpret`` was given."""
+    short = _TYPES.get(str(dtype).removeprefix("torch."), str(dtype).replace("uint", "u").replace("int", "i"))
+    short = {"u1": "i1"}.get(short, short)
+    if short not in {*_TYPES.values(), "i1"}:
+        raise TritonArgumentError(f"{name}: a kernel cannot take a pointer to {dtype}")
+    return short
 
 
 def _declared(annotation: str) -> str:
