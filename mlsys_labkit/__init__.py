@@ -14,8 +14,13 @@ first use.
 
 from __future__ import annotations
 
+import importlib
+
+from mlsys_labkit._base.after_import import after_import
 from mlsys_labkit._base.lazy import attach
 
 __version__ = "0.2.0"
 __getattr__, __dir__, __all__ = attach(__name__, __file__)
 __all__ += ["__version__"]
+# Launches of Triton kernels on a machine without a GPU work from here on, whichever of the two is imported first.
+after_import("triton", lambda: importlib.import_module("mlsys_labkit.triton_trace"))

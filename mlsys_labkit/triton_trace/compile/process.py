@@ -55,11 +55,24 @@ class NoTorch:
             raise ModuleNotFoundError("this process does without torch", name=name)
 
 
+class ElementType(str):
+    """The name of a tensor's type, with the size that a TensorDescriptor asks for."""
+
+    @property
+    def itemsize(self) -> int:
+        known = getattr(triton.language, str(self), None)
+        return int(known.primitive_bitwidth) // 8 if known else 1
+
+    @property
+    def is_floating_point(self) -> bool:
+        return "float" in self
+
+
 class Pointer:
     """A tensor without elements."""
 
     def __init__(self, dtype: str, address: int) -> None:
-        self.dtype = dtype
+        self.dtype = ElementType(dtype)
         self._address = address
 
     def data_ptr(self) -> int:
@@ -200,7 +213,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     said = io.StringIO()
     try:
         with contextlib.redirect_stdout(said):
-            compiled = kernels.entry.warmup(grid=(1,), **arguments, **request["options"])
+            compiled = kernels.entry.warmup(grid=(1,), **{**request["options"], **arguments})
     except CompilationError as error:
         return refusal(kernels, error)
     except Exception as error:

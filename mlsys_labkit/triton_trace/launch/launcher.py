@@ -13,7 +13,9 @@ from typing import Any
 from mlsys_labkit.triton_trace.errors import TritonArgumentError
 from mlsys_labkit.triton_trace.launch.arguments import bind, grid_of, pack, wrapped
 from mlsys_labkit.triton_trace.launch.client import LaunchOutcome, Order, TritonWorker
+from mlsys_labkit.triton_trace.launch.driver import StandInDriver
 from mlsys_labkit.triton_trace.launch.gpu import LaunchArguments
+from mlsys_labkit.triton_trace.launch.handle import LaunchHandle
 from mlsys_labkit.triton_trace.rules import check_rules
 from mlsys_labkit.triton_trace.source import KernelSource
 
@@ -87,7 +89,8 @@ class TritonLauncher:
         """Launch once. Raises what TritonWorker.launch raises, TritonArgumentError and TritonLaunchError."""
         check_rules(self.source)
         function = self.source.entry
-        positional = dict(zip([one.name for one in function.parameters], args, strict=False))
+        names = [one.name for one in function.parameters]
+        positional = dict(zip(names, args, strict=False))
 
         def configure(configs: list[Any], given: dict[str, Any]) -> dict[str, Any]:
             config = self._config or configs[0]
@@ -98,7 +101,8 @@ class TritonLauncher:
                     f"{function.name} got {', '.join(twice)} as an argument, and @triton.autotune chooses it, too: "
                     "leave it out of the launch, or out of the configurations"
                 )
-            given = {**given, **config.kwargs}
+            options = config.all_kwargs().items()  # a kernel may declare num_warps and its like as parameters
+            given = {**{name: value for name, value in options if name in names}, **given, **config.kwargs}
             if config.pre_hook:
                 config.pre_hook({**positional, **given, **config.all_kwargs()})
             return given
@@ -134,6 +138,14 @@ def has_gpu() -> bool:
     return True
 
 
+def _give_driver() -> None:
+    """Let ``triton.runtime.driver.active`` be a stand-in on a machine without a GPU."""
+    from triton.runtime import driver
+
+    if driver._active is None and not any(Path(file).exists() for file in _DEVICE_FILES):
+        driver.set_active(StandInDriver())
+
+
 def install() -> None:
     """Send each ``kernel[grid](...)`` of this process to the worker if its arrays are in the CPU's memory.
 
@@ -145,6 +157,7 @@ def install() -> None:
         from triton.runtime import KernelInterface
     except ModuleNotFoundError:
         return
+    _give_driver()
     compiled = KernelInterface.__getitem__
     if getattr(compiled, "labkit", False):
         return
@@ -161,7 +174,7 @@ def install() -> None:
                 return compiled(kernel, grid)(*args, **kwargs)
             else:
                 TritonLauncher(kernel).launch(grid, args, kwargs)
-            return None
+            return LaunchHandle(kernel, args, kwargs)
 
         return launch
 

@@ -1,0 +1,102 @@
+"""Tests of programs that ask Triton's driver for a GPU, as the tutorials do, and of what a launch returns."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from mlsys_labkit.triton_trace import compile_for
+from mlsys_labkit.triton_trace.errors import TritonLaunchError
+
+
+@triton.jit
+def scaled(x, out, n, num_stages: tl.constexpr, num_warps: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    v = tl.load(x + i, mask=i < min(n, BLOCK))
+    tl.store(out + i, v * num_stages + max(n, 1) * num_warps, mask=i < n)
+
+
+def test_driver_answers_as_an_h100_with_cpu_tensors() -> None:
+    active = triton.runtime.driver.active
+    device = active.get_active_torch_device()
+    assert device == torch.device("cpu")
+    target = active.get_current_target()
+    assert (target.backend, target.arch, target.warp_size) == ("cuda", 90, 32)
+    properties = active.utils.get_device_properties(device.index)
+    assert (properties["multiprocessor_count"], properties["max_shared_mem"]) == (132, 227 * 1024)
+    with pytest.raises(TritonLaunchError, match=r"driver\.active\.get_benchmarker needs a GPU"):
+        active.get_benchmarker()
+
+
+def test_warmup_compiles_and_tells_the_registers() -> None:
+    x = torch.ones(64)
+    kernel = scaled.warmup(x, x, 64, num_stages=2, num_warps=4, BLOCK=64, grid=(1,))
+    kernel._init_handles()
+    same = compile_for(scaled, "sm_90", x, x, 64, num_stages=2, num_warps=4, BLOCK=64)
+    assert kernel.n_regs == same.registers
+    with pytest.raises(TritonLaunchError, match="needs a GPU"):
+        kernel[(1, 1, 1)](x, x, 64, 2, 4, 64)
+
+
+def test_a_launch_returns_a_handle_with_registers_and_ptx() -> None:
+    x, out = torch.ones(64), torch.zeros(64)
+    handle = scaled[1,](x, out, 64, num_stages=2, num_warps=8, BLOCK=64)
+    assert (out == 2 + 64 * 8).all()
+    assert handle.n_regs > 0
+    assert handle.n_spills == 0
+    assert ".entry scaled" in handle.asm["ptx"]
+    assert ".reqntid 256" in handle.asm["ptx"]
+
+
+def test_autotune_gives_declared_options() -> None:
+    tuned = triton.autotune([triton.Config({"BLOCK": 64}, num_warps=2, num_stages=5)], key=["n"])(scaled)
+    x, out = torch.ones(64), torch.zeros(64)
+    tuned[1,](x, out, 64)
+    assert (out == 5 + 64 * 2).all()
+    assert compile_for(tuned, "sm_90", x, out, 64).num_warps == 2
+
+
+@triton.jit
+def copied(x, out):
+    out.store([0, 0], x.load([0, 0]))
+
+
+@pytest.mark.parametrize("padding", ["zero", "nan"])
+def test_compile_for_takes_host_descriptors(padding: Any) -> None:
+    x = TensorDescriptor.from_tensor(torch.ones(64, 64), [16, 16], padding)
+    assert "cp.async.bulk.tensor.2d" in compile_for(copied, "sm_90", x, x).ptx
+
+
+PROGRAM = """
+import {first}
+import {second}
+import numpy as np, triton.language as tl
+exec(compile(open({file!r}).read(), {file!r}, "exec"))
+x = np.zeros(1, np.float32)
+ones[1,](x)
+assert x[0] == 1
+"""
+
+
+@pytest.mark.parametrize("first", ["mlsys_labkit", "triton"])
+def test_importing_the_kit_is_enough_for_launches(first: str, tmp_path: Any) -> None:
+    """Three processes are needed, because this one has both modules."""
+    kernel = tmp_path / "kernel.py"
+    kernel.write_text("import triton\n@triton.jit\ndef ones(x):\n    tl.store(x, 1.0)\n")
+    second = "triton" if first == "mlsys_labkit" else "mlsys_labkit"
+    text = PROGRAM.format(first=first, second=second, file=str(kernel))
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
+def test_importing_the_kit_does_not_import_triton() -> None:
+    program = "import sys, mlsys_labkit; assert 'triton' not in sys.modules and 'torch' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
