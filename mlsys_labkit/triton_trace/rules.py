@@ -17,6 +17,7 @@ MATH = name_set("""
     abs ceil cos div_rn erf exp exp2 fdiv floor fma log log2 rsqrt sin sqrt sqrt_rn umulhi
 """)
 LANGUAGE = MATH | name_set("""
+    tensor tuple tensor_descriptor dot_scaled map_elementwise
     int1 pi32_t int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 float8e4nv float8e5
     PropagateNan add advance arange argmax argmin associative_scan assume atomic_add atomic_and atomic_cas atomic_load
     atomic_max atomic_min atomic_or atomic_store atomic_xchg atomic_xor broadcast broadcast_to cast cat cdiv clamp
@@ -33,6 +34,7 @@ _METHODS = name_set("""
     ALL NONE abs advance argmax argmin associative_scan atomic_add atomic_and atomic_cas atomic_max atomic_min
     atomic_or atomic_xchg atomic_xor broadcast_to cast cdiv ceil cos cumprod cumsum erf exp exp2 expand_dims flip
     floor gather histogram load log log2 logical_and logical_or max min permute ravel reduce reduce_or reshape rsqrt
+    item scatter
     sigmoid sin softmax sort split sqrt sqrt_rn squeeze store sum to topk trans unsqueeze view xor_sum
 """)
 _PROPERTIES = name_set("""
@@ -45,27 +47,30 @@ _EXTRA = "triton.language.extra"
 DEPENDENT_LAUNCH = name_set("gdc_wait gdc_launch_dependents")  # nothing to wait for: launches follow one another
 _MODULES = {
     "triton": TOP,
-    "triton.language": LANGUAGE | {"extra"},
+    "triton.language": LANGUAGE | name_set("extra random"),
     "triton.language.math": MATH,
+    "triton.language.random": LANGUAGE,
     _EXTRA: name_set("cuda libdevice"),
     f"{_EXTRA}.cuda": DEPENDENT_LAUNCH | {"libdevice"},
     f"{_EXTRA}.libdevice": LIBDEVICE,
     f"{_EXTRA}.cuda.libdevice": LIBDEVICE,
 }
+KINDS = name_set("tensor tensor_descriptor")  # which a kernel may ask about, but not make
 KNOWN = frozenset().union(*_MODULES.values())
+ATTRIBUTES = KNOWN | _MEMBERS
 
 _ALLOWED = tuple(
     getattr(ast, name)
     for name in name_set("""
     FunctionDef arguments arg Return Assign AugAssign AnnAssign For While If Assert Expr Pass BoolOp BinOp UnaryOp
     IfExp Compare Call keyword Constant Attribute Subscript Name List Tuple Slice JoinedStr FormattedValue
-    expr_context boolop operator unaryop cmpop
+    ListComp comprehension expr_context boolop operator unaryop cmpop
 """)
 )
 _ADVICE: dict[str, tuple[type[ast.AST], ...]] = {
     "import at the top of the cell": (ast.Import, ast.ImportFrom),
     "write a function under @triton.jit": (ast.Lambda,),
-    "write a loop over tl.static_range": (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp),
+    "write a loop over tl.static_range": (ast.GeneratorExp, ast.SetComp, ast.DictComp),
     "a GPU has no exceptions": (ast.Try,),
     "a GPU has no exceptions; use tl.device_assert": (ast.Raise,),
     "write the statements themselves": (ast.With, ast.AsyncWith),
@@ -190,6 +195,10 @@ class _Reader:
             index = ast.unparse(node.slice)
             to = f"{ast.unparse(node.value)} + {index if index.isidentifier() else f'({index})'}"
             yield f"a pointer has no []; store with tl.store({to}, value, mask=...), and load with tl.load"
+        elif isinstance(node, ast.ListComp) and (len(node.generators) > 1 or node.generators[0].ifs):
+            yield "a comprehension in a kernel has one for, and no if"
+        elif isinstance(node, ast.Call):
+            yield from self._call(node)
         elif isinstance(node, ast.Name):
             yield from self._name(node)
         elif isinstance(node, ast.Attribute):
@@ -210,6 +219,14 @@ class _Reader:
             yield f"{node.arg or '**'}: not an argument of a kernel's to give"
         elif isinstance(node, ast.Constant) and isinstance(node.value, (bytes, complex)):
             yield f"a constant of type {type(node.value).__name__}"
+
+    def _call(self, node: ast.Call) -> Iterator[str]:
+        if isinstance(node.func, ast.Attribute) and node.func.attr in KINDS:
+            yield f"tl.{node.func.attr} is a kind for isinstance; a kernel makes none itself"
+        elif isinstance(node.func, ast.Name) and node.func.id in ("getattr", "hasattr"):
+            for name in (one.value for one in node.args[1:2] if isinstance(one, ast.Constant)):
+                if name not in ATTRIBUTES:
+                    yield f".{name!s} is no attribute of a block that a kernel may use"
 
     def _name(self, node: ast.Name) -> Iterator[str]:
         if node.id in self._local or not isinstance(node.ctx, ast.Load):

@@ -18,7 +18,7 @@ from mlsys_labkit.triton_trace.errors import RefusedSourceError
 
 _EXTRA = "triton.language.extra"
 _MODULES = ("triton", "triton.language", "triton.language.math", _EXTRA, f"{_EXTRA}.cuda")
-_PYTHON = frozenset(("range", "min", "max", "len", "print", "int", "float", "isinstance"))
+_PYTHON = frozenset(("range", "min", "max", "len", "print", "int", "float", "isinstance", "getattr", "hasattr"))
 _INSTEAD = {
     "abs": "tl.abs(x)",
     "all": "tl.min(x.to(tl.int32), axis=0) == 1",
@@ -236,7 +236,7 @@ def _meaning(name: str, function: FunctionType, waiting: list[FunctionType]) -> 
     if isinstance(value, ModuleType):
         if value.__name__ in _MODULES:
             return Name("module", value.__name__)
-        if value.__name__ in ("triton.language.core", "triton.language.standard"):
+        if value.__name__ in ("triton.language.core", "triton.language.standard", "triton.language.random"):
             return Name("module", "triton.language")
         if value.__name__.startswith(_EXTRA) and value.__name__.endswith("libdevice"):
             return Name("module", f"{_EXTRA}.libdevice")

@@ -58,7 +58,9 @@ ESCAPES = {
     "f-string in a message": "tl.static_print(f'{x.handle}')",
     "walrus": "(y := x)",
     "lambda": "(lambda: 1)()",
-    "comprehension": "[i for i in (1, 2)]",
+    "comprehension with a condition": "[i for i in (1, 2) if i > 1]",
+    "comprehension of two loops": "[i for i in (1, 2) for j in (3, 4)]",
+    "hasattr": "hasattr(x, 'handle')",
     "generator": "sum(i for i in (1, 2))",
     "dictionary of keywords": "tl.load(**{'pointer': x})",
     "star": "tl.load(*[x])",
@@ -137,6 +139,7 @@ ALLOWED = {
     "methods": "y = tl.arange(0, 8).to(tl.float32).sum().to(tl.int32)",
     "a message": "tl.static_assert(LIMIT == 3, f'limit is {LIMIT}')",
     "tuples": "a, b = 1, 2\n    tl.store(out, a + b)",
+    "a comprehension": "a, b = [i + 1 for i in (1, 2)]\n    tl.store(out, a + b)",
     "a docstring": "'''What it does.'''\n    tl.store(out, 1)",
     "hints": "i = tl.max_contiguous(tl.multiple_of(tl.arange(0, 8), 8), 8)",
 }

@@ -48,12 +48,12 @@ def mark_one(argument: Any) -> Any:
 
 def unmarked(value: Any) -> Any:
     """Return a value as an assignment stores it: a number of run time, even if it is 1."""
-    if isinstance(value, tl.tensor) and _is_one(value):
+    if isinstance(value, tl.tensor) and is_one(value):
         return tl.tensor(type(value.handle)(value.handle.data, value.handle.dtype), value.type)
     return value
 
 
-def _is_one(value: Any) -> bool:
+def is_one(value: Any) -> bool:
     return _ONE in getattr(value.handle, "attr", ())  # the handle of a block pointer has none
 
 
@@ -185,7 +185,7 @@ class Branches:
         """Return whether a condition is one of constants and arguments that are 1, which the compiler knows."""
         values = [scope[name] for name in tested if name in scope]
         tensors = [value for value in values if isinstance(value, tl.tensor)]
-        return bool(tensors) and all(map(_is_one, tensors))
+        return bool(tensors) and all(map(is_one, tensors))
 
     @contextmanager
     def _trial(self) -> Iterator[None]:
@@ -274,7 +274,7 @@ def _advice(one: Any, two: Any) -> str:
 def _key(value: Any) -> Any:
     """Return what the types in a branch depend on: types of blocks, and values of constants."""
     if isinstance(value, tl.tensor):
-        return value.type.name, _is_one(value)
+        return value.type.name, is_one(value)
     if isinstance(value, (tuple, tl.tuple)):
         return tuple(_key(one) for one in value)
     return (type(value), value) if value is None or isinstance(value, CONSTANTS) else id(value)

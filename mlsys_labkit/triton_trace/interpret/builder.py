@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from mlsys_labkit.triton_trace.errors import TritonKernelError
 from mlsys_labkit.triton_trace.interpret import gpu_arithmetic, libdevice
-from mlsys_labkit.triton_trace.interpret.descriptor import Descriptor
+from mlsys_labkit.triton_trace.interpret.descriptor import DescriptorOperations
 from mlsys_labkit.triton_trace.interpret.handles import dtype_of, handle_of, narrow_of, numbers_of, operand_of
 from mlsys_labkit.triton_trace.interpret.narrow_floats import NARROW
 from mlsys_labkit.triton_trace.interpret.overflow import follow as follow_overflow, overflow_of
@@ -32,6 +32,7 @@ from mlsys_labkit.triton_trace.interpret.private import (
     storage_dtype,
 )
 from mlsys_labkit.triton_trace.interpret.run import InterpreterRun, Refused
+from mlsys_labkit.triton_trace.interpret.scaled import scaled_numbers
 from mlsys_labkit.triton_trace.interpret.undefined import follow as follow_undefined, loaded, require_defined
 from mlsys_labkit.triton_trace.recorder import Kind
 from mlsys_labkit.triton_trace.source import name_set
@@ -85,7 +86,7 @@ def _on_bits(operation: Callable[[Array, Array], Array], view: Callable[[Array],
     return create
 
 
-class Builder(BuilderBase):  # type: ignore[misc]
+class Builder(DescriptorOperations, BuilderBase):  # type: ignore[misc]
     """The operations on blocks, carried out by numpy.
 
     Attributes:
@@ -218,6 +219,15 @@ class Builder(BuilderBase):  # type: ignore[misc]
             product = np.matmul(x.astype(wide, copy=False), y.astype(wide, copy=False))
         return handle_of(product + total, accumulator.dtype)
 
+    def create_dot_scaled(self, *operands: Any) -> Any:
+        a, a_scale, a_form, b, b_scale, b_form, _, a_packed, b_packed, accumulator = operands
+        x = scaled_numbers(a, a_scale, a_form.name, a_packed, along=-1)
+        y = scaled_numbers(b, b_scale, b_form.name, b_packed, along=-2)
+        m, k, n = x.shape[-2], x.shape[-1], y.shape[-1]
+        dtype = "fp8e4nv" if a.data.itemsize == 1 else a.dtype.scalar.name  # also of fp4
+        self.running.dot(math.prod(x.shape[:-2]) * m, n, k, dtype)
+        return handle_of(np.matmul(x, y) + numbers_of(accumulator), accumulator.dtype)
+
     def create_histogram(self, data: Any, bins: int, mask: Any) -> Any:
         numbers = data.data
         counted = (numbers >= 0) & (numbers < bins)
@@ -318,29 +328,6 @@ class Builder(BuilderBase):  # type: ignore[misc]
     def create_int_to_ptr(self, source: Any, target: Any) -> Any:
         return Handle(self.running.translated(gpu_arithmetic.unsigned(source.data).astype(np.uint64)), target.scalar)
 
-    def create_make_tensor_descriptor(
-        self, base: Any, shape: Any, strides: Any, block: Any, is_signed: bool, padding: Any = None
-    ) -> Any:
-        return Descriptor(base, shape, strides, block, padding)
-
-    def create_descriptor_load(self, descriptor: Descriptor, offsets: Any, *policy: Any) -> Any:
-        pointers, mask = descriptor.pointers(offsets)
-        return self._load(pointers, mask, descriptor.filling())
-
-    def create_descriptor_store(self, descriptor: Descriptor, value: Any, offsets: Any) -> None:
-        pointers, mask = descriptor.pointers(offsets)
-        self._store(pointers, value, mask)
-
-    def create_tensor_pointer_load(self, pointer: Any, checked: Any, padding: Any, *policy: Any) -> Any:
-        block = Descriptor(pointer.base, pointer.shape, pointer.strides, pointer.block_shape, padding, checked)
-        pointers, mask = block.pointers(pointer.offsets)
-        return self._load(pointers, mask, None if padding is None else block.filling(), padded=True)
-
-    def create_tensor_pointer_store(self, pointer: Any, value: Any, checked: Any, *policy: Any) -> None:
-        block = Descriptor(pointer.base, pointer.shape, pointer.strides, pointer.block_shape, None, checked)
-        pointers, mask = block.pointers(pointer.offsets)
-        self._store(pointers, value, mask)
-
     # Help with debugging
 
     def create_print(self, prefix: str, in_hex: bool, values: Sequence[Any], is_signed: Any) -> None:
@@ -373,7 +360,11 @@ def _refusal(name: str) -> Callable[..., Any]:
 
 
 for _name in dir(BuilderBase):
-    if _name.startswith("create_") and _name not in Builder.__dict__ and _name not in Builder.kept:
+    if (
+        _name.startswith("create_")
+        and getattr(Builder, _name) is getattr(BuilderBase, _name)
+        and _name not in Builder.kept
+    ):
         setattr(Builder, _name, _refusal(_name))
 follow_overflow(Builder)
 follow_undefined(Builder)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import triton.language as tl
 
 from mlsys_labkit.triton_trace.errors import TritonKernelError
-from mlsys_labkit.triton_trace.interpret.handles import handle_of
+from mlsys_labkit.triton_trace.interpret.handles import handle_of, narrow_of
 from mlsys_labkit.triton_trace.interpret.private import PAD_NAN, Handle
+from mlsys_labkit.triton_trace.interpret.run import InterpreterRun
+from mlsys_labkit.triton_trace.interpret.undefined import require_defined
 
 
 class Descriptor:
@@ -50,6 +52,66 @@ class Descriptor:
                 mask = mask & (index >= 0) & (index < length.data)
         return Handle(addresses, self.base.dtype.scalar), Handle(mask, tl.int1)
 
+    def rows(self, rows: Any, column: Any) -> tuple[Any, Any]:
+        """Return pointers to chosen rows of a matrix, and which of them lie inside it."""
+        row = rows.data.astype(np.int64).reshape(-1, 1)
+        at = column.data.astype(np.int64).reshape(-1)[0] + np.arange(self.block[-1])[None, :]
+        size, steps = self._itemsize(), [stride.data.astype(np.int64).reshape(-1)[0] for stride in self.strides]
+        addresses = self.base.data.reshape(-1)[0] + ((row * steps[0] + at * steps[1]) * size).astype(np.uint64)
+        height, width = (length.data.reshape(-1)[0] for length in self.shape)
+        inside = (row >= 0) & (row < height) & (at >= 0) & (at < width)
+        return Handle(addresses, self.base.dtype.scalar), Handle(inside, tl.int1)
+
     def filling(self) -> Any:
         dtype = self.base.get_element_ty()
         return handle_of(np.array([np.nan if self.padding == PAD_NAN else 0.0], np.float32), dtype)
+
+
+class DescriptorOperations:
+    """The operations of a builder on descriptors and block pointers."""
+
+    @property
+    def running(self) -> InterpreterRun:
+        """Return the launch that runs now."""
+        raise NotImplementedError
+
+    _load: Callable[..., Any]
+    _store: Callable[..., None]
+
+    def create_make_tensor_descriptor(
+        self, base: Any, shape: Any, strides: Any, block: Any, is_signed: bool, padding: Any = None
+    ) -> Any:
+        return Descriptor(base, shape, strides, block, padding)
+
+    def create_descriptor_load(self, descriptor: Descriptor, offsets: Any, *policy: Any) -> Any:
+        pointers, mask = descriptor.pointers(offsets)
+        return self._load(pointers, mask, descriptor.filling())
+
+    def create_descriptor_gather(self, descriptor: Descriptor, rows: Any, column: Any, kind: Any) -> Any:
+        pointers, mask = descriptor.rows(rows, column)
+        return self._load(pointers, mask, descriptor.filling())
+
+    def create_descriptor_scatter(self, descriptor: Descriptor, value: Any, rows: Any, column: Any) -> None:
+        pointers, mask = descriptor.rows(rows, column)
+        self._store(pointers, value, mask)
+
+    def create_descriptor_reduce(self, kind: Any, descriptor: Descriptor, value: Any, offsets: Any) -> None:
+        pointers, mask = descriptor.pointers(offsets)
+        unsigned = "u" if kind.name.lower() in ("min", "max") and value.dtype.scalar.is_int_unsigned() else ""
+        require_defined(self.running, "updates an element with", mask, value, pointers)
+        name = unsigned + kind.name.lower()
+        self.running.atomic(name, pointers.data, mask.data, value.data, None, narrow_of(value))
+
+    def create_descriptor_store(self, descriptor: Descriptor, value: Any, offsets: Any) -> None:
+        pointers, mask = descriptor.pointers(offsets)
+        self._store(pointers, value, mask)
+
+    def create_tensor_pointer_load(self, pointer: Any, checked: Any, padding: Any, *policy: Any) -> Any:
+        block = Descriptor(pointer.base, pointer.shape, pointer.strides, pointer.block_shape, padding, checked)
+        pointers, mask = block.pointers(pointer.offsets)
+        return self._load(pointers, mask, None if padding is None else block.filling(), padded=True)
+
+    def create_tensor_pointer_store(self, pointer: Any, value: Any, checked: Any, *policy: Any) -> None:
+        block = Descriptor(pointer.base, pointer.shape, pointer.strides, pointer.block_shape, None, checked)
+        pointers, mask = block.pointers(pointer.offsets)
+        self._store(pointers, value, mask)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 import triton
 import triton.language as tl
 from triton.language.extra.cuda import libdevice
@@ -18,10 +19,10 @@ from triton.language.extra.cuda import libdevice
 from mlsys_labkit.triton_trace import rules
 from mlsys_labkit.triton_trace.errors import TritonKernelError
 from mlsys_labkit.triton_trace.interpret.blocks import plain, reduce, scan, shape_of
-from mlsys_labkit.triton_trace.interpret.branches import Branches, unmarked
+from mlsys_labkit.triton_trace.interpret.branches import Branches, is_one, unmarked
 from mlsys_labkit.triton_trace.interpret.builder import Builder
 from mlsys_labkit.triton_trace.interpret.carried import carried, variables
-from mlsys_labkit.triton_trace.interpret.private import TritonSemantic, on_library_call, speak_through
+from mlsys_labkit.triton_trace.interpret.private import Handle, TritonSemantic, on_library_call, speak_through
 from mlsys_labkit.triton_trace.interpret.rewrite import compiled
 from mlsys_labkit.triton_trace.interpret.run import Refused
 from mlsys_labkit.triton_trace.interpret.undefined import require_defined
@@ -41,6 +42,9 @@ class Language:
         self._builder = builder
         self._branches = Branches(builder, self.semantic.to_tensor, self._decided)
         self._library: dict[FunctionType, Callable[..., Any]] = {}
+        self._describe = self.semantic.make_tensor_descriptor
+        self.semantic.make_tensor_descriptor = self._tensor_descriptor
+        self.semantic.dot_scaled = _with_formats(self.semantic.dot_scaled)
         speak_through(builder, self.semantic)
         self._python = self._python_as_triton()
         for module in (tl, tl.core):
@@ -50,10 +54,41 @@ class Language:
             module.static_print = self._static_print
             module.reduce = reduce
             module.associative_scan = scan
+            module.map_elementwise = self._mapped
         tl.tensor.__getitem__ = _checked_item(tl.tensor.__getitem__)
         tl.tensor.__bool__ = lambda tensor: True  # Triton's own code tests "if mask:" for the presence of a mask
         on_library_call(self._library_function)
         self._modules = _public_modules(self.semantic)
+
+    def _tensor_descriptor(
+        self, base: Any, shape: Any, strides: Any, block_shape: Any, *padding: Any, **named: Any
+    ) -> Any:
+        """Return a descriptor. An argument of value 1 is a constant of the compiler, as the last stride has to be."""
+        last = strides[-1] if len(strides) else None
+        known = isinstance(last, tl.tensor) and is_one(last)
+        strides = [*strides[:-1], tl.constexpr(1)] if known else list(strides)
+        return self._describe(base, list(shape), strides, list(block_shape), *padding, **named)
+
+    def _mapped(self, function: Any, *blocks: Any, pack: int = 1) -> Any:
+        """Call a function of scalars on each element, or on ``pack`` elements in a row."""
+        shape = np.broadcast_shapes(*(one.handle.data.shape for one in blocks))
+        flat = [np.broadcast_to(one.handle.data, shape).reshape(-1) for one in blocks]
+        rows, single = [], False
+        for at in range(0, flat[0].size, pack):
+            operands = [
+                tl.tensor(Handle(np.array(data[i : i + 1]), one.dtype), one.dtype)
+                for data, one in zip(flat, blocks, strict=True)
+                for i in range(at, at + pack)
+            ]
+            results = function(*operands)
+            single = not isinstance(results, (tuple, tl.tuple))
+            rows.append([self.semantic.to_tensor(one) for one in ([results] if single else results)])
+        made = []
+        for first in range(0, len(rows[0]), pack):
+            dtype = rows[0][first].dtype
+            data = np.concatenate([one.handle.data.reshape(-1) for row in rows for one in row[first : first + pack]])
+            made.append(tl.tensor(Handle(data.reshape(shape), dtype), tl.block_type(dtype, list(shape))))
+        return made[0] if single else tuple(made)
 
     def functions(self, source: KernelSource, places: dict[str, str]) -> dict[str, Any]:
         """Return every jitted function of ``source`` by its key, and add file name -> cell to ``places``."""
@@ -183,6 +218,8 @@ class Language:
             "int": int,
             "float": float,
             "isinstance": _is_instance,
+            "getattr": _attribute,
+            "hasattr": lambda value, name: _attribute(value, name, None) is not None,
             "print": lambda *values, **options: tl.device_print(*values, **options),
         }
 
@@ -194,6 +231,10 @@ def _public_modules(semantic: Any) -> dict[str, Any]:
     mathematics = public(tl.math, rules.MATH)
     language = public(tl, rules.LANGUAGE)
     language.math = mathematics
+    language.random = language
+    for name in rules.KINDS:
+        setattr(language, name, _Kind(getattr(tl, name)))
+    language.tuple = _Tuple(tl.tuple)
     language.constexpr = plain
     extra = _extra_modules(semantic)
     language.extra = extra["triton.language.extra"]
@@ -214,6 +255,20 @@ class _Module(SimpleNamespace):
         if name.startswith("_") or name in rules.KNOWN:
             raise AttributeError(name)
         raise Refused(f"{self._name}.{name} is not interpreted")
+
+
+class _Kind:
+    """A class of Triton's, for isinstance only: a kernel must not make a block of anything that it likes."""
+
+    def __init__(self, kind: type) -> None:
+        self.kinds = (kind, tuple) if kind is tl.tuple else (kind,)
+
+
+class _Tuple(_Kind):
+    """``tl.tuple``, which a kernel may also make."""
+
+    def __call__(self, values: Any) -> Any:
+        return tl.tuple(list(values))
 
 
 class _Absent:
@@ -244,7 +299,33 @@ def _extra_modules(semantic: Any) -> dict[str, Any]:
 
 def _is_instance(value: Any, kind: Any) -> bool:
     """Return whether ``value`` is of a kind; constants of compile time are plain values here."""
-    return not isinstance(value, tl.tensor) if kind is plain else isinstance(value, kind)
+    if kind is plain:
+        return not isinstance(value, tl.tensor)
+    if isinstance(kind, tuple):
+        return any(_is_instance(value, one) for one in kind)
+    return isinstance(value, kind.kinds if isinstance(kind, _Kind) else kind)
+
+
+_NOTHING = object()
+
+
+def _attribute(value: Any, name: str, default: Any = _NOTHING) -> Any:
+    """Return a public attribute of a module or a block, as a kernel may write it after a point."""
+    if not isinstance(name, str) or name not in rules.ATTRIBUTES:
+        if default is not _NOTHING:
+            return default
+        raise Refused(f"getattr: {name} is no attribute that a kernel may use")
+    return getattr(value, name) if default is _NOTHING else getattr(value, name, default)
+
+
+def _with_formats(dot: Callable[..., Any]) -> Callable[..., Any]:
+    """Return Triton's rule for ``tl.dot_scaled``, which takes the names of formats as constants of its compiler."""
+
+    def create(a: Any, a_scale: Any, a_form: Any, *rest: Any) -> Any:
+        b, b_scale, b_form, *more = rest
+        return dot(a, a_scale, tl.constexpr(plain(a_form)), b, b_scale, tl.constexpr(plain(b_form)), *more)
+
+    return create
 
 
 def _checked_item(item: Callable[..., Any]) -> Callable[..., Any]:

@@ -23,6 +23,18 @@ Addresses = NDArray[np.uint64]
 Mask = NDArray[np.bool_] | None
 
 
+_WORDS = {
+    "NoneType": "None, such as an argument that is not given,",
+    "tensor": "a block",
+    "tuple": "a tuple",
+    "tensor_descriptor": "a tensor descriptor",
+    "int": "a constant",
+    "float": "a constant",
+    "bool": "a constant",
+    "str": "a constant",
+}
+
+
 class Refused(Exception):
     """An operation that the interpreter cannot carry out exactly."""
 
@@ -128,6 +140,8 @@ class InterpreterRun:
                 f"{unknown[1]} has no value here: Triton's compiler forgets what a turn of a loop, or one branch of an "
                 f"if, gives its first value; give {unknown[1]} one before, of the same type and shape"
             )
+        elif isinstance(error, AttributeError) and error.name:
+            text = f"{_WORDS.get(type(error.obj).__name__, type(error.obj).__name__)} has no .{error.name} in Triton"
         elif type(error).__module__ == "builtins" and not isinstance(error, (AssertionError, ValueError, TypeError)):
             text = f"{type(error).__name__}: {text}" if text else type(error).__name__
         if "arange's arguments must be" in text:  # Triton's own words, which name no remedy

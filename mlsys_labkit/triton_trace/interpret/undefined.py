@@ -29,7 +29,8 @@ _PADDING = 'give the load padding_option="zero", or choose with tl.where first'
 _MOVED = name_set("reshape trans expand_dims broadcast splat unsplat join cat split")
 _UNFOLLOWED = name_set("""
     load store masked_load masked_store atomic_cas atomic_rmw atomic_load atomic_store tensor_pointer_load
-    tensor_pointer_store make_block_ptr advance make_tensor_descriptor descriptor_load descriptor_store print assert
+    tensor_pointer_store make_block_ptr advance make_tensor_descriptor descriptor_load descriptor_store
+    descriptor_gather descriptor_scatter descriptor_reduce print assert
     assume barrier get_program_id get_num_programs make_range
 """)
 Lanes = NDArray[np.bool_]
@@ -219,5 +220,6 @@ _RULES: dict[str, Callable[..., Any]] = {
     "select": _selected,
     "dot": _dot,
     "gather": _gathered,
+    "dot_scaled": lambda operation, builder, args, result: np.ones(result.data.shape, np.bool_),
     "histogram": _histogram,
 }

@@ -1,0 +1,155 @@
+"""Tests of tensor descriptors, scaled dot products and other parts of the language that the tutorials use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import triton
+import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from mlsys_labkit.formats import FORMATS
+from mlsys_labkit.triton_trace import trace
+from mlsys_labkit.triton_trace.errors import RefusedSourceError, TritonKernelError
+
+
+@triton.jit
+def gathered(x, out, rows, height, width, stride, ONE: tl.constexpr, N: tl.constexpr):
+    source = tl.make_tensor_descriptor(x, shape=(height, width), strides=(stride, ONE), block_shape=(1, N))
+    target = tl.make_tensor_descriptor(out, [8, N], [N, 1], [1, N])
+    chosen = tl.load(rows + tl.arange(0, 8))
+    block = source.gather(chosen, 4)
+    target.scatter(block, tl.arange(0, 8), 0)
+
+
+def test_descriptors_gather_and_scatter_rows() -> None:
+    """Rows and columns outside the matrix are zeros, as TMA fills them."""
+    x = np.arange(120, dtype=np.float32).reshape(10, 12)[:, :8]
+    rows = np.int32([3, 3, -1, 9, 10, 0, 2, 5])
+    out = np.ones((8, 8), np.float32)
+    gathered[1,](x, out, rows, 10, 8, 12, ONE=1, N=8)
+    wanted = np.zeros((8, 8), np.float32)
+    for at, row in enumerate(rows):
+        if 0 <= row < 10:
+            wanted[at, :4] = x[row, 4:]
+    np.testing.assert_array_equal(out, wanted)
+
+
+@triton.jit
+def reduced(target, x, KIND: tl.constexpr, N: tl.constexpr):
+    block = tl.load(x + tl.arange(0, N)[:, None] * N + tl.arange(0, N)[None, :])
+    getattr(target, KIND)([2, 0], block)
+
+
+@pytest.mark.parametrize("kind", ["atomic_add", "atomic_min", "atomic_max", "atomic_and", "atomic_or", "atomic_xor"])
+@pytest.mark.parametrize("dtype", [torch.int32, torch.uint32])
+def test_descriptors_reduce_inside_their_bounds(kind: str, dtype: Any) -> None:
+    rng = np.random.default_rng(3)
+    name = str(dtype).removeprefix("torch.")
+    kept = rng.integers(0, 2**32, (6, 4), np.uint32).view(name)
+    x = rng.integers(0, 2**32, (4, 4), np.uint32).view(name)
+    target = torch.from_numpy(kept.copy())
+    reduced[1,](TensorDescriptor.from_tensor(target[:5], [4, 4]), x, KIND=kind, N=4)
+    operation = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or}
+    wanted = kept.copy()
+    wanted[2:5] = operation.get(kind[7:], np.bitwise_xor)(kept[2:5], x[:3])  # the array of 5 rows has no sixth
+    np.testing.assert_array_equal(target.numpy(), wanted)
+
+
+@triton.jit
+def with_run_time_strides(x, out, height, width, row, column, N: tl.constexpr):
+    source = tl.make_tensor_descriptor(x, [height, width], [row, column], [N, N])
+    tl.store(out + tl.arange(0, N)[:, None] * N + tl.arange(0, N)[None, :], source.load([0, 0]))
+
+
+def test_last_stride_may_be_an_argument_of_value_1() -> None:
+    x, out = np.arange(32, dtype=np.float32).reshape(4, 8), np.zeros((4, 4), np.float32)
+    with_run_time_strides[1,](x, out, 4, 8, 8, 1, N=4)
+    np.testing.assert_array_equal(out, x[:, :4])
+    with pytest.raises(TritonKernelError, match="last dim must be 1"):
+        with_run_time_strides[1,](x, out, 4, 8, 8, 2, N=4)
+
+
+@triton.jit
+def scaled_product(a, a_scale, b, b_scale, out, FORM_A: tl.constexpr, FORM_B: tl.constexpr, AK: tl.constexpr,
+                   BK: tl.constexpr, K: tl.constexpr):  # fmt: skip
+    m, n, groups = tl.arange(0, 16), tl.arange(0, 16), tl.arange(0, K // 32)
+    left = tl.load(a + m[:, None] * AK + tl.arange(0, AK)[None, :])
+    right = tl.load(b + tl.arange(0, BK)[:, None] * 16 + n[None, :])
+    left_scale = tl.load(a_scale + m[:, None] * (K // 32) + groups[None, :])
+    right_scale = tl.load(b_scale + n[:, None] * (K // 32) + groups[None, :])
+    product = tl.dot_scaled(left, left_scale, FORM_A, right, right_scale, FORM_B)
+    tl.store(out + m[:, None] * 16 + n[None, :], product)
+
+
+@pytest.mark.parametrize("forms", [("e2m1", "e4m3"), ("e4m3", "e2m1"), ("e5m2", "e2m1"), ("e2m1", "e2m1")])
+def test_scaled_dot_multiplies_decoded_elements_by_powers_of_two(forms: tuple[str, str]) -> None:
+    rng, k = np.random.default_rng(4), 64
+    elements, stored = [], []
+    for at, form in enumerate(forms):
+        table = FORMATS[{"e2m1": "fp4_e2m1", "e4m3": "fp8_e4m3", "e5m2": "fp8_e5m2"}[form]].values()  # type: ignore[union-attr]
+        codes = rng.integers(0, 16 if form == "e2m1" else 0x70, (k, 16)).astype(np.uint8)  # k first; no NaN
+        elements.append(table[codes])
+        packed = codes[0::2] | codes[1::2] << 4 if form == "e2m1" else codes
+        stored.append(np.ascontiguousarray(packed.T if at == 0 else packed))
+    scales = [rng.integers(120, 135, (16, k // 32)).astype(np.uint8) for _ in forms]
+    weights = [np.repeat(2.0 ** (scale.astype(np.float64) - 127), 32, axis=1) for scale in scales]
+    out = np.zeros((16, 16), np.float32)
+    given = [torch.from_numpy(one) for one in stored]
+    scaled_product[1,](given[0], scales[0], given[1], scales[1], out, *forms, stored[0].shape[1], stored[1].shape[0], k)
+    wanted = (elements[0].T * weights[0]) @ (elements[1] * weights[1].T)
+    np.testing.assert_allclose(out, wanted, rtol=1e-5, atol=1e-5 * np.abs(wanted).max())
+
+
+@triton.jit
+def divided(a, b):
+    if b == 0:
+        return a, 0
+    return a // b, a % b
+
+
+@triton.jit
+def by_element(x, y, out, N: tl.constexpr):
+    i = tl.arange(0, N)
+    quotient, rest = tl.map_elementwise(divided, tl.load(x + i), tl.load(y + i))
+    tl.store(out + i, quotient)
+    tl.store(out + N + i, rest)
+
+
+def test_map_elementwise_calls_a_function_of_scalars() -> None:
+    x, y = np.int32([7, 8, 9, 11]), np.int32([2, 0, 4, 3])
+    out = np.zeros(8, np.int32)
+    by_element[1,](x, y, out, N=4)
+    assert out.tolist() == [3, 8, 2, 3, 1, 0, 1, 2]
+
+
+@triton.jit
+def members(x, out, N: tl.constexpr, NAME: tl.constexpr):
+    v = tl.load(x + tl.arange(0, N))
+    one = tl.sum(v, keep_dims=True).item()
+    tl.static_assert(isinstance(one, tl.tensor))
+    tl.static_assert(hasattr(v, "dtype"))
+    tl.store(out + tl.arange(0, N), getattr(tl, NAME)(v, one) + v.numel)
+    parts = tl.tuple([part + 1 for part in (1, 2)])
+    tl.store(out + parts[0], parts[1], mask=v.to(tl.pi32_t).item() > 0 if N == 1 else False)
+
+
+def test_members_of_blocks_and_names_by_getattr() -> None:
+    x, out = np.int32([1, 100, 7, 3]), np.zeros(4, np.int32)
+    members[1,](x, out, N=4, NAME="maximum")
+    assert out.tolist() == [115] * 4
+    with pytest.raises(TritonKernelError, match="getattr: __class__ is no attribute that a kernel may use"):
+        members[1,](x, out, N=4, NAME="__class__")
+
+
+@triton.jit
+def through_dunder(x, NAME: tl.constexpr):
+    tl.store(x, getattr(x, "__class__"))  # noqa: B009
+
+
+def test_getattr_opens_no_private_names() -> None:
+    with pytest.raises((TritonKernelError, RefusedSourceError), match="__class__"):
+        trace(through_dunder)[1,](np.zeros(1, np.float32), NAME="x")
