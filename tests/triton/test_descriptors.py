@@ -153,3 +153,20 @@ def through_dunder(x, NAME: tl.constexpr):
 def test_getattr_opens_no_private_names() -> None:
     with pytest.raises((TritonKernelError, RefusedSourceError), match="__class__"):
         trace(through_dunder)[1,](np.zeros(1, np.float32), NAME="x")
+
+
+@triton.jit
+def one_descriptor_per_matrix(x, out, count, N: tl.constexpr):
+    source = tl.make_tensor_descriptor(x, [N, N], [N, 1], [N, N])
+    total = tl.zeros((N, N), tl.float32)
+    for step in range(2 * count):
+        if step % 2 == 0:
+            source = tl.make_tensor_descriptor(x + step // 2 * N * N, [N, N], [N, 1], [N, N])
+        total += source.load([0, 0])
+    tl.store(out + tl.arange(0, N)[:, None] * N + tl.arange(0, N)[None, :], total)
+
+
+def test_a_branch_may_replace_a_descriptor() -> None:
+    x, out = np.arange(48, dtype=np.float32).reshape(3, 4, 4), np.zeros((4, 4), np.float32)
+    one_descriptor_per_matrix[1,](x, out, 3, N=4)
+    np.testing.assert_array_equal(out, 2 * x.sum(0))

@@ -223,7 +223,7 @@ def _joined(before: Scope, then: Scope, other: Scope, changed: Names) -> tuple[S
         first, one, two = (scope.get(name, _NOTHING) for scope in (before, then, other))
         if one is first and two is first:
             continue
-        if isinstance(first, (tl.tensor, tuple, tl.tuple, *CONSTANTS)):
+        if isinstance(first, (tl.tensor, tl.core.tensor_descriptor_base, tuple, tl.tuple, *CONSTANTS)):
             if not _same(one, two):
                 _require_kept(name, first, one, "first")
                 _require_kept(name, first, two, "second")
