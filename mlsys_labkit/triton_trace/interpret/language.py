@@ -42,9 +42,9 @@ class Language:
         self._builder = builder
         self._branches = Branches(builder, self.semantic.to_tensor, self._decided)
         self._library: dict[FunctionType, Callable[..., Any]] = {}
-        self._describe = self.semantic.make_tensor_descriptor
-        self.semantic.make_tensor_descriptor = self._tensor_descriptor
-        self.semantic.dot_scaled = _with_formats(self.semantic.dot_scaled)
+        # Of the class: Triton 3.6 makes an object of it for each function of tl.
+        TritonSemantic.make_tensor_descriptor = _with_constant_stride(TritonSemantic.make_tensor_descriptor)
+        TritonSemantic.dot_scaled = _with_formats(TritonSemantic.dot_scaled)
         speak_through(builder, self.semantic)
         self._python = self._python_as_triton()
         for module in (tl, tl.core):
@@ -59,15 +59,6 @@ class Language:
         tl.tensor.__bool__ = lambda tensor: True  # Triton's own code tests "if mask:" for the presence of a mask
         on_library_call(self._library_function)
         self._modules = _public_modules(self.semantic)
-
-    def _tensor_descriptor(
-        self, base: Any, shape: Any, strides: Any, block_shape: Any, *padding: Any, **named: Any
-    ) -> Any:
-        """Return a descriptor. An argument of value 1 is a constant of the compiler, as the last stride has to be."""
-        last = strides[-1] if len(strides) else None
-        known = isinstance(last, tl.tensor) and is_one(last)
-        strides = [*strides[:-1], tl.constexpr(1)] if known else list(strides)
-        return self._describe(base, list(shape), strides, list(block_shape), *padding, **named)
 
     def _mapped(self, function: Any, *blocks: Any, pack: int = 1) -> Any:
         """Call a function of scalars on each element, or on ``pack`` elements in a row."""
@@ -318,12 +309,24 @@ def _attribute(value: Any, name: str, default: Any = _NOTHING) -> Any:
     return getattr(value, name) if default is _NOTHING else getattr(value, name, default)
 
 
+def _with_constant_stride(describe: Callable[..., Any]) -> Callable[..., Any]:
+    """Return Triton's rule for descriptors, for which an argument of value 1 is the constant that a last stride is."""
+
+    def create(semantic: Any, base: Any, shape: Any, strides: Any, *rest: Any, **named: Any) -> Any:
+        steps = list(strides)
+        if steps and isinstance(steps[-1], tl.tensor) and is_one(steps[-1]):
+            steps[-1] = tl.constexpr(1)
+        return describe(semantic, base, list(shape), steps, *rest, **named)
+
+    return create
+
+
 def _with_formats(dot: Callable[..., Any]) -> Callable[..., Any]:
     """Return Triton's rule for ``tl.dot_scaled``, which takes the names of formats as constants of its compiler."""
 
-    def create(a: Any, a_scale: Any, a_form: Any, *rest: Any) -> Any:
+    def create(semantic: Any, a: Any, a_scale: Any, a_form: Any, *rest: Any) -> Any:
         b, b_scale, b_form, *more = rest
-        return dot(a, a_scale, tl.constexpr(plain(a_form)), b, b_scale, tl.constexpr(plain(b_form)), *more)
+        return dot(semantic, a, a_scale, tl.constexpr(plain(a_form)), b, b_scale, tl.constexpr(plain(b_form)), *more)
 
     return create
 
