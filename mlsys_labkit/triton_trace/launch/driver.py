@@ -24,7 +24,7 @@ _REGISTER_COUNT = b"\x04\x2f\x08\x00"
 
 
 class _Utilities:
-    """What Triton's ``driver.active.utils`` tells of a device."""
+    """A device as Triton's ``driver.active.utils`` describes it."""
 
     def get_device_properties(self, device: Any) -> dict[str, int]:
         return dict(_PROPERTIES)
