@@ -177,7 +177,7 @@ def test_program_of_several_files(tmp_path: Path, capfd: pytest.CaptureFixture[s
         assert main(["cu", *files, "word", *options, *mode]) == 0
         said = capfd.readouterr()
         assert said.out.startswith("-13 word\n")
-        assert "labkit: -D SIZE: the program has no constant SIZE to replace" in said.err
+        assert "labkit: -D SIZE: the program has no constant SIZE to replace" in said.out
     assert main(["cu", *files[:2], *options]) != 0
     assert "host(float) is declared and used, but not defined" in "".join(capfd.readouterr())
 

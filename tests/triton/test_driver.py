@@ -100,3 +100,12 @@ def test_importing_the_kit_does_not_import_triton() -> None:
     program = "import sys, mlsys_labkit; assert 'triton' not in sys.modules and 'torch' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
+
+
+def test_cell_that_ends_in_a_launch_displays_nothing() -> None:
+    """nbgrader reads the text of a test cell's last value as marks."""
+    from IPython.core.formatters import DisplayFormatter
+
+    x, out = torch.ones(64), torch.zeros(64)
+    data, _ = DisplayFormatter().format(scaled[1,](x, out, 64, num_stages=2, num_warps=8, BLOCK=64))
+    assert data == {}

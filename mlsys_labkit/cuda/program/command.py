@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 from typing import Any, NoReturn
 
 from mlsys_labkit.errors import LabkitError
@@ -54,7 +53,7 @@ def _run(chosen: argparse.Namespace) -> int:
     result = run_program(Path(chosen.file), own, sources=sources, **_keywords(chosen), echo=True)
     for note in result.notes:
         if note.startswith("-D "):
-            print(f"labkit: {note}", file=sys.stderr)
+            print(f"labkit: {note}")
     if result.stopped:
         print(f"labkit: {result.stopped}")
     if chosen.check or chosen.profile or result.findings:

@@ -34,7 +34,7 @@ _CALL = re.compile(rf"\b({'|'.join(sorted(_NEEDED, reverse=True))})[A-Z]\w+")
 
 
 def needed(assembly: str) -> tuple[str, ...]:
-    """Return the parts of the stand-ins that a compiled program calls.
+    r"""Return the parts of the stand-ins that a compiled program calls.
 
     Example:
         >>> needed("\tcall\tcurandGenerate@PLT\n")

@@ -50,7 +50,7 @@ def reachable(*arrays: Any) -> Iterator[None]:
         ...     tl.store(out + tl.program_id(0), tl.load(array))
         >>> a, b, out = np.float32([3]), np.float32([4]), np.zeros(2, np.float32)
         >>> with reachable(a, b):
-        ...     gather[(2,)](np.array([a.ctypes.data, b.ctypes.data]), out)
+        ...     _ = gather[(2,)](np.array([a.ctypes.data, b.ctypes.data]), out)
         >>> out
         array([3., 4.], dtype=float32)
     """
