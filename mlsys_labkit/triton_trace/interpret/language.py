@@ -321,12 +321,18 @@ def _with_constant_stride(describe: Callable[..., Any]) -> Callable[..., Any]:
     return create
 
 
+class _Format(str):
+    """The name of a format, which Triton before 3.9 takes as a tl.constexpr and Triton 3.9 as a string."""
+
+    value = property(str)
+
+
 def _with_formats(dot: Callable[..., Any]) -> Callable[..., Any]:
-    """Return Triton's rule for ``tl.dot_scaled``, which takes the names of formats as constants of its compiler."""
+    """Return Triton's rule for ``tl.dot_scaled``, which takes the names of formats from its compiler."""
 
     def create(semantic: Any, a: Any, a_scale: Any, a_form: Any, *rest: Any) -> Any:
         b, b_scale, b_form, *more = rest
-        return dot(semantic, a, a_scale, tl.constexpr(plain(a_form)), b, b_scale, tl.constexpr(plain(b_form)), *more)
+        return dot(semantic, a, a_scale, _Format(plain(a_form)), b, b_scale, _Format(plain(b_form)), *more)
 
     return create
 
