@@ -156,7 +156,8 @@ class _Reader:
         self._function = function
         self._node = node
         self._texts = _messages(node)
-        stored = (one.id for one in ast.walk(node) if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load))
+        self._bound = set(_bound_in_comprehensions(node))
+        stored = {one.id for one in _stored(node) if id(one) not in self._bound}
         self._local = {*stored, *(one.name for one in function.parameters)}
         self._optional = self._of_constant_branches()
 
@@ -168,7 +169,7 @@ class _Reader:
             line = getattr(node, "lineno", None)
             for reason in self._reasons(node):
                 yield (line or 1) + self._function.first_line - 1, reason
-        for name in self._local:
+        for name in {one.id for one in _stored(self._node)} | self._local:
             if name.startswith(("_lk_", "__")):
                 yield self._function.first_line, f"{name}: choose a name that does not begin with {name[:2]}"
 
@@ -229,7 +230,7 @@ class _Reader:
                     yield f".{name!s} is no attribute of a block that a kernel may use"
 
     def _name(self, node: ast.Name) -> Iterator[str]:
-        if node.id in self._local or not isinstance(node.ctx, ast.Load):
+        if node.id in self._local or id(node) in self._bound or not isinstance(node.ctx, ast.Load):
             return
         meaning = self._function.names.get(node.id, Name("refused", f"{node.id} is not defined"))
         if id(node) in self._optional and meaning.kind in ("refused", "language", "module"):
@@ -277,6 +278,20 @@ class _Reader:
         name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
         if name not in ("range", "static_range"):
             yield "a for loop goes over range, tl.range or tl.static_range"
+
+
+def _stored(node: ast.AST) -> Iterator[ast.Name]:
+    return (one for one in ast.walk(node) if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load))
+
+
+def _bound_in_comprehensions(node: ast.AST) -> Iterator[int]:
+    """Yield the ids of the variables of comprehensions, which mean nothing outside of them."""
+    for one in ast.walk(node):
+        if isinstance(one, ast.ListComp):
+            targets = [name for each in one.generators for name in _stored(each.target)]
+            names = {name.id for name in targets}
+            inside = (name for name in ast.walk(one.elt) if isinstance(name, ast.Name) and name.id in names)
+            yield from (id(name) for name in (*targets, *inside))
 
 
 def _names_in(test: ast.expr) -> set[str]:
