@@ -256,7 +256,7 @@ class _Reader:
                 yield from self._name(node.value)
             elif node.attr not in _MEMBERS:
                 yield f".{node.attr} is no attribute of a block that a kernel may use"
-        elif node.attr not in _MODULES[module] and id(node) not in self._optional:
+        elif node.attr not in _MODULES[module] and (node.attr.startswith("_") or id(node) not in self._optional):
             yield f"{module.replace('triton.language', 'tl')}.{node.attr} is not interpreted"
 
     def _refused(self, node: ast.Name) -> bool:
