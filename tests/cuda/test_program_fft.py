@@ -5,20 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from mlsys_labkit.cuda import run_program
+from tests.cuda.program_files import FILES
 
-SOURCE = """#include <cstdio>
-#include <vector>
-#include <cufft.h>
-#define OK(call) do { int lk = int(call); if (lk) { printf("line %d: %d", __LINE__, lk); return 1; } } while (0)
-template <class T> T* load(const char* name, size_t n) {
-  std::vector<T> h(n); FILE* f = fopen(name, "rb"); fread(h.data(), sizeof(T), n, f); fclose(f);
-  T* d; cudaMalloc(&d, n * sizeof(T)); cudaMemcpy(d, h.data(), n * sizeof(T), cudaMemcpyHostToDevice); return d;
-}
-template <class T> void save(const char* name, T* d, size_t n) {
-  std::vector<T> h(n); cudaMemcpy(h.data(), d, n * sizeof(T), cudaMemcpyDeviceToHost);
-  FILE* f = fopen(name, "wb"); fwrite(h.data(), sizeof(T), n, f); fclose(f);
-}
-int main() {
+SOURCE = (
+    f"#include <cufft.h>\n{FILES}"
+    + """int main() {
   cufftHandle p;
   cufftComplex* x = load<cufftComplex>("x", 240);
   OK(cufftPlan1d(&p, 120, CUFFT_C2C, 2)); OK(cufftExecC2C(p, x, x, CUFFT_FORWARD)); save("two", x, 240);
@@ -39,6 +30,7 @@ int main() {
   printf("%d", cufftExecC2C(99, x, x, CUFFT_FORWARD));
 }
 """
+)
 
 
 def test_transforms_match_numpy(tmp_path) -> None:

@@ -6,20 +6,11 @@ import numpy as np
 import pytest
 
 from mlsys_labkit.cuda import run_program
+from tests.cuda.program_files import FILES
 
-SOURCE = """#include <cstdio>
-#include <vector>
-#include <cusparse.h>
-#define OK(call) do { int lk = int(call); if (lk) { printf("line %d: %d", __LINE__, lk); return 1; } } while (0)
-template <class T> T* load(const char* name, size_t n) {
-  std::vector<T> h(n); FILE* f = fopen(name, "rb"); fread(h.data(), sizeof(T), n, f); fclose(f);
-  T* d; cudaMalloc(&d, n * sizeof(T)); cudaMemcpy(d, h.data(), n * sizeof(T), cudaMemcpyHostToDevice); return d;
-}
-template <class T> void save(const char* name, T* d, size_t n) {
-  std::vector<T> h(n); cudaMemcpy(h.data(), d, n * sizeof(T), cudaMemcpyDeviceToHost);
-  FILE* f = fopen(name, "wb"); fwrite(h.data(), sizeof(T), n, f); fclose(f);
-}
-int main(int, char** given) {
+SOURCE = (
+    f"#include <cusparse.h>\n{FILES}"
+    + """int main(int, char** given) {
   const int m = 7, n = 5, k = 3, nnz = NNZ; cusparseHandle_t h; OK(cusparseCreate(&h)); float alpha = 2,
       beta = -1; size_t bytes;
   int *offsets = load<int>("offsets", m + 1), *columns = load<int>("columns", nnz), *rows = load<int>("rows", nnz);
@@ -47,6 +38,7 @@ int main(int, char** given) {
                             CUSPARSE_SPMV_ALG_DEFAULT, nullptr));
 }
 """
+)
 
 
 def test_products_match_scipy(tmp_path) -> None:
