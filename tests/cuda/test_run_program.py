@@ -125,7 +125,6 @@ def test_a_function_that_is_never_defined_is_named() -> None:
         ("#include <cuda.h>\nint main() {\n  cuInit(0);\n}", 3, "the driver API"),
         ("#include <cub/nothing.cuh>\nint main() {}", 1, "cub/nothing.cuh"),
         ("#include <cudnn.h>\nint main() {}", 1, "cuDNN"),
-        ("__global__ void b() {}\n__global__ void a() { b<<<1, 1>>>(); }\nint main() {}", 2, "dynamic parallelism"),
     ],
 )
 def test_features_left_out_are_named_with_their_line(source: str, line: int, name: str) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlsys_labkit.cuda.cache import Cache, digest
-from mlsys_labkit.cuda.errors import CudaCompileError, CudaError, Diagnostic
+from mlsys_labkit.cuda.errors import CudaCompileError, CudaError
 from mlsys_labkit.cuda.kernel.gcc import compiler
 from mlsys_labkit.cuda.kernel.gcc.diagnostics import compile_error, linker_diagnostics, read_diagnostics
 from mlsys_labkit.cuda.kernel.gcc.flags import INCLUDES, RUNTIME, Build, compile_flags, link_flags
@@ -21,7 +21,7 @@ from mlsys_labkit.cuda.kernel.gcc.toolchain import Toolchain
 from mlsys_labkit.cuda.kernel.gcc.unit import EXPORTS, module_exports
 from mlsys_labkit.cuda.kernel.simulator import runtime
 from mlsys_labkit.cuda.program import libraries
-from mlsys_labkit.cuda.program.rewrite import device_launches, find_kernels, rewrite
+from mlsys_labkit.cuda.program.rewrite import find_kernels, rewrite
 from mlsys_labkit.cuda.program.sizes import declares, with_defines
 from mlsys_labkit.cuda.source.functions import device_functions
 from mlsys_labkit.cuda.source.host_calls import host_calls
@@ -183,7 +183,7 @@ def _flags(source: ProgramSource, build: Build, toolchain: Toolchain) -> list[st
 def _compile(
     source: ProgramSource, files: Mapping[str, str], flags: list[str], folder: Path, toolchain: Toolchain, cache: Cache
 ) -> None:
-    looks = (_nested_launches, shared_values, kernel_results)
+    looks = (shared_values, kernel_results)
     named = [("", source.main), *source.files[1:]]
     refused = [found for name, one in named for look in looks for found in look(one, name)]
     everything = [one for _, one in source.files]
@@ -245,12 +245,6 @@ def _linked(source: ProgramSource, command: Sequence[str | Path], folder: Path, 
         if not source.units or not twice or any(name.split("::")[-1] not in own for name in twice):
             raise
         return compiler.run(toolchain, [*command, "-Wl,-z,muldefs"], folder)
-
-
-def _nested_launches(source: Source, file: str = "") -> list[Diagnostic]:
-    """Return launches inside kernels, which would compile here and not run as on a GPU."""
-    what = "a kernel launched by a kernel (dynamic parallelism) is left out of the simulator"
-    return [Diagnostic(launch.line, 0, what, launch.text, file) for launch in device_launches(source)]
 
 
 def _refused(source: ProgramSource, said: str) -> CudaCompileError:

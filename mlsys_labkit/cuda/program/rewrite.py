@@ -35,14 +35,6 @@ class KernelNames:
         )
 
 
-@dataclass(frozen=True)
-class DeviceLaunch:
-    """A launch inside a kernel (dynamic parallelism), which the simulator leaves out."""
-
-    line: int
-    text: str
-
-
 def find_kernels(sources: Iterable[Source]) -> KernelNames:
     """Read the kernels' headers in all files of a program.
 
@@ -103,25 +95,6 @@ def rewrite(source: Source, kernels: KernelNames) -> Source:
         '{ lk_launch("go", go, lk_configure(1, n))(p, NULL); }'
     """
     return Source(source.edited([*_launch_edits(source, kernels), *_cast_edits(source.words, kernels)]))
-
-
-def device_launches(source: Source) -> list[DeviceLaunch]:
-    """Return the launches inside kernels or device functions.
-
-    Example:
-        >>> device_launches(Source("__global__ void a() {\\n  b<<<1, 1>>>();\\n}"))
-        [DeviceLaunch(line=2, text='b<<<1, 1>>>();')]
-    """
-    code = source.words
-    closing = closing_brackets(code)
-    bodies = []
-    for index, token in enumerate(code):
-        if token.text in ("__global__", "__device__"):
-            end = next((at for at in range(index, len(code)) if code[at].text in (";", "{", "=")), index)
-            if code[end].text == "{":
-                bodies.append((end, closing[end]))
-    inside = (index for index in _launches(source) if any(begin < index < end for begin, end in bodies))
-    return [DeviceLaunch(code[index].line, source.lines[code[index].line - 1].strip()) for index in inside]
 
 
 def _launches(source: Source) -> Iterator[int]:

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "context.h"
+#include "device_launches.h"
 #include "engine.h"
 #include "functions_api.h"
 #include "heap.h"
@@ -175,6 +176,7 @@ extern "C" cudaError_t lk_program_launch(const char* name, const void* kernel, c
         if (arguments.host_pointer) journal().note_once("kernel " + label + " was passed a pointer to host memory; a GPU follows "
                                               "only pointers from cudaMalloc, cudaMallocManaged or cudaHostAlloc");
     }
+    run_device_launches();
     return cudaSuccess;
 }
 

@@ -45,7 +45,12 @@ cudaError_t with_event(cudaEvent_t event) {
 
 }  // namespace
 
+// A kernel's streams order what it launches, and that runs in the order of the launches.
 extern "C" cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned int, int priority) {
+    if (in_kernel()) {
+        *stream = cudaStreamLegacy;
+        return cudaSuccess;
+    }
     return api([=] {
         if (!stream) return cudaErrorInvalidValue;
         *stream = new CUstream_st{priority};
@@ -71,6 +76,7 @@ extern "C" cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority)
 }
 
 extern "C" cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+    if (in_kernel()) return cudaSuccess;
     return api([=] {
         if (streams().erase(stream) == 0) return cudaErrorInvalidResourceHandle;
         delete stream;

@@ -26,12 +26,24 @@ struct Configuration {
     int line;
 };
 
+// Launches a kernel with the arguments that lie at these addresses.
+using LaunchByAddress = cudaError_t (*)(const void* kernel, const Configuration& configuration, void** arguments);
+
+struct KeptArgument {
+    const void* address;
+    size_t bytes;
+};
+
 }  // namespace lk
 
 extern "C" {
 // body(frame) runs one thread of the kernel. kernel may be nullptr where only a call of it can be written down.
 cudaError_t lk_program_launch(const char* name, const void* kernel, const lk::Configuration* configuration,
                               void (*body)(void**), void** frame);
+// What a kernel launches begins when the kernel has ended (device_launches.cpp): until then its arguments are kept.
+bool lk_program_in_kernel();
+cudaError_t lk_program_launch_later(const void* kernel, const lk::Configuration* configuration,
+                                    lk::LaunchByAddress launch, const lk::KeptArgument* arguments, size_t count);
 // What the kernel is to receive for its parameter `number`: a pointer that faults when this one is the host's own.
 const void* lk_program_argument(const void* pointer, int number, size_t element_bytes);
 }
@@ -94,6 +106,11 @@ public:
         : name_(name), kernel_(kernel), configuration_(configuration) {}
 
     cudaError_t operator()(Parameters... arguments) const {
+        if (lk_program_in_kernel()) {
+            const KeptArgument kept[] = {{&name_, sizeof name_}, {&arguments, sizeof arguments}...};
+            return lk_program_launch_later(reinterpret_cast<const void*>(kernel_), &configuration_, later, kept,
+                                           1 + sizeof...(Parameters));
+        }
         check_arguments(arguments...);
         Frame frame{kernel_, {&arguments...}};
         return lk_program_launch(name_, reinterpret_cast<const void*>(kernel_), &configuration_, run,
@@ -105,6 +122,17 @@ private:
         void (*kernel)(Parameters...);
         std::tuple<typename Passed<Parameters>::Stored...> arguments;
     };
+
+    static cudaError_t later(const void* kernel, const Configuration& configuration, void** kept) {
+        const auto typed = reinterpret_cast<void (*)(Parameters...)>(const_cast<void*>(kernel));
+        const TypedLaunch launch(*static_cast<const char**>(kept[0]), typed, configuration);
+        return launch.with(kept + 1, std::index_sequence_for<Parameters...>());
+    }
+
+    template <size_t... I>
+    cudaError_t with(void** kept, std::index_sequence<I...>) const {
+        return (*this)(*static_cast<std::remove_reference_t<Parameters>*>(kept[I])...);
+    }
 
     LK_UNRECORDED static void run(void** context) {
         call(reinterpret_cast<Frame*>(context), std::index_sequence_for<Parameters...>());
@@ -130,6 +158,10 @@ public:
 
     template <class... Arguments>
     cudaError_t operator()(Arguments... arguments) const {
+        if (lk_program_in_kernel()) {
+            const KeptArgument kept[] = {{this, sizeof *this}, {&arguments, sizeof arguments}...};
+            return lk_program_launch_later(nullptr, &configuration_, later<Arguments...>, kept, 1 + sizeof...(Arguments));
+        }
         check_arguments(arguments...);
         Frame<Arguments...> frame{&call_, {&arguments...}};
         return lk_program_launch(name_, nullptr, &configuration_, run<Arguments...>, reinterpret_cast<void**>(&frame));
@@ -141,6 +173,17 @@ private:
         const Call* call;
         std::tuple<Arguments*...> arguments;
     };
+
+    template <class... Arguments>
+    static cudaError_t later(const void*, const Configuration&, void** kept) {
+        return static_cast<const DeducedLaunch*>(kept[0])->with<Arguments...>(kept + 1,
+                                                                             std::index_sequence_for<Arguments...>());
+    }
+
+    template <class... Arguments, size_t... I>
+    cudaError_t with(void** kept, std::index_sequence<I...>) const {
+        return (*this)(*static_cast<Arguments*>(kept[I])...);
+    }
 
     template <class... Arguments>
     LK_UNRECORDED static void run(void** context) {
@@ -164,8 +207,6 @@ cudaError_t launch_with_addresses(void (*kernel)(Parameters...), const Configura
                                   std::index_sequence<I...>) {
     return TypedLaunch<Parameters...>("", kernel, configuration)(*static_cast<std::remove_reference_t<Parameters>*>(arguments[I])...);
 }
-
-using LaunchByAddress = cudaError_t (*)(const void* kernel, const Configuration& configuration, void** arguments);
 
 // The kernels whose address was cast to void*, and how to launch each: cudaLaunchKernel gets nothing else of them.
 class KnownKernels {

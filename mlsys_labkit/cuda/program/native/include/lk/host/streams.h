@@ -23,6 +23,8 @@ constexpr unsigned int cudaEventWaitDefault = 0;
 
 #define cudaStreamLegacy (reinterpret_cast<cudaStream_t>(1))
 #define cudaStreamPerThread (reinterpret_cast<cudaStream_t>(2))
+#define cudaStreamTailLaunch (reinterpret_cast<cudaStream_t>(3))
+#define cudaStreamFireAndForget (reinterpret_cast<cudaStream_t>(4))
 
 extern "C" {
 cudaError_t cudaStreamCreate(cudaStream_t* stream);
