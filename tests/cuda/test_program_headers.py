@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from mlsys_labkit.cuda import run_program
 
 
@@ -90,3 +92,68 @@ def test_a_textbooks_header_checks_what_its_libraries_return() -> None:
     result = run_program(source, backend="simulator")
     assert result.returncode == 1
     assert "Got CURAND error 101 at program.cu:6" in result.stderr
+
+
+def test_the_driver_api_tells_of_the_device_and_moves_memory() -> None:
+    source = """#include <cuda.h>
+    #include <cstdio>
+    __global__ void twice(int* p) { p[threadIdx.x] *= 2; }
+    int main() {
+      int count, processors, h[3] = {1, 2, 3};
+      CUdevice device, none;
+      CUcontext context;
+      CUdeviceptr p;
+      const char* text;
+      cuInit(0);
+      cuDeviceGetCount(&count);
+      cuDeviceGet(&device, 0);
+      cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
+      cuGetErrorString(cuDeviceGet(&none, 1), &text);
+      cuCtxCreate(&context, 0, device);
+      cuMemAlloc(&p, sizeof h);
+      cuMemcpyHtoD(p, h, sizeof h);
+      twice<<<1, 3>>>(reinterpret_cast<int*>(p));
+      cuMemcpyDtoH(h, p, sizeof h);
+      printf("%d %d %s %d %d %d", count, processors, text, h[0], h[1], h[2]);
+      return cuMemFree(p) || cuCtxDestroy(context);
+    }"""
+    result = run_program(source, backend="simulator")
+    assert (result.returncode, result.stdout) == (0, "1 132 invalid device ordinal 2 4 6")
+
+
+def test_copies_between_devices_know_only_one() -> None:
+    source = """int main() {
+      int *a, *b, can = 1;
+      cudaMalloc(&a, 4);
+      cudaMalloc(&b, 4);
+      cudaDeviceCanAccessPeer(&can, 0, 0);
+      if (can || cudaDeviceEnablePeerAccess(1, 0) != cudaErrorInvalidDevice) return 1;
+      if (cudaMemcpyPeer(a, 0, b, 0, 4) != cudaSuccess) return 2;
+      return cudaMemcpyPeerAsync(a, 1, b, 0, 4) != cudaErrorInvalidDevice;
+    }"""
+    assert run_program(source, backend="simulator").returncode == 0
+
+
+def test_integer_functions_of_libcupp_and_packed_dot_products() -> None:
+    source = """#include <cuda/cmath>
+    #include <cstdio>
+    static_assert(cuda::ceil_div(7, 2) == 4 && cuda::ceil_div(8u, 2u) == 4 && cuda::round_down(9, 4) == 8);
+    static_assert(cuda::next_power_of_two(33u) == 64 && cuda::isqrt(99) == 9 && cuda::uabs(-5) == 5u);
+    __global__ void k() {
+      const char4 a = make_char4(1, -2, 3, 4), b = make_char4(5, 6, 7, -8);
+      printf("%d %u %d %d", __dp4a(a, b, 100), __dp4a(make_uchar4(255, 1, 1, 1), make_uchar4(2, 1, 1, 1), 1u),
+             __dp2a_lo(make_short2(300, -2), a, 0), __dp2a_hi(make_short2(300, -2), a, 0));
+    }
+    int main() { k<<<cuda::ceil_div(2, 3), 1>>>(); cudaDeviceSynchronize(); }"""
+    # 5 - 12 + 21 - 32 + 100; 510 + 3 + 1; 300 * 1 + 2 * 2; 300 * 3 - 2 * 4.
+    assert run_program(source, backend="simulator").stdout == "82 514 304 892"
+
+
+def test_a_textbooks_window_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "common").mkdir()
+    (tmp_path / "common" / "cpu_bitmap.h").write_text("#include <GL/glut.h>\nstruct CPUBitmap;\n")
+    (tmp_path / "ray.cu").write_text(
+        '#include "common/cpu_bitmap.h"\nint main() { CPUBitmap image(2, 2); image.display_and_exit(); }\n'
+    )
+    assert run_program(tmp_path / "ray.cu", backend="simulator").returncode == 0
+    assert (tmp_path / "bitmap.ppm").read_bytes().startswith(b"P6 2 2 255")

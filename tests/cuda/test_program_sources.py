@@ -232,6 +232,16 @@ def test_functions_that_nvcc_takes_in_a_kernel_are_not_refused():
     assert x[0] == 2 + 1 + 2 + 2 + 1 + 2 + 1 + 2
 
 
+def test_host_function_of_another_file_hides_no_function_of_cuda(tmp_path: Path):
+    (tmp_path / "host.cpp").write_text("static unsigned umin(unsigned a, unsigned b) { return a < b ? a : b; }\n")
+    (tmp_path / "main.cu").write_text(
+        "__global__ void k(unsigned* p) { *p = umin(3u, 4u); }\n"
+        "int main() { unsigned* p; cudaMallocManaged(&p, 4); k<<<1, 1>>>(p); cudaDeviceSynchronize(); return *p; }\n"
+    )
+    result = cuda.run_program(tmp_path / "main.cu", sources=[tmp_path / "host.cpp"], backend="simulator")
+    assert result.returncode == 3
+
+
 def test_header_of_libcupp_that_is_not_there_is_refused_by_name():
-    with pytest.raises(cuda.CudaCompileError, match="line 1: <cuda/cmath>: left out"):
-        run("#include <cuda/cmath>\nint main() { return cuda::ceil_div(7, 2) != 4; }")
+    with pytest.raises(cuda.CudaCompileError, match="line 1: <cuda/iterator>: left out"):
+        run("#include <cuda/iterator>\nint main() { return cuda::ceil_div(7, 2) != 4; }")

@@ -186,8 +186,8 @@ def _compile(
     looks = (shared_values, kernel_results)
     named = [("", source.main), *source.files[1:]]
     refused = [found for name, one in named for look in looks for found in look(one, name)]
-    everything = [one for _, one in source.files]
-    refused += [found for name, one in named for found in host_calls(one, name, everything)]
+    headers = [one for name, one in source.files[1:] if name not in source.units]  # a unit sees no other unit
+    refused += [found for name, one in named for found in host_calls(one, name, headers)]
     if refused:
         raise compile_error(refused, "")
     for name, text in files.items():

@@ -12,6 +12,7 @@ from mlsys_labkit.cuda.source.source import Source
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 
 _ANY_INCLUDE = re.compile(r'^([ \t]*#[ \t]*include[ \t]*)(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
+_WINDOWS = ("cpu_bitmap.h", "cpu_anim.h")  # of a textbook; stand-ins do the same without a window
 _USUAL_FOLDERS = ("include", "inc", "common", "Common", "utils", "src", ".")
 
 
@@ -31,8 +32,10 @@ def headers_beside(text: str, folder: Path, include: Sequence[str] = (), within:
                 if name in found:
                     break
                 if (folder / name).is_file():
-                    found[name] = Source((folder / name).read_text(encoding="utf-8", errors="surrogateescape"))
-                    waiting.append((found[name].text, Path(name).parent))
+                    read = (folder / name).read_text(encoding="utf-8", errors="surrogateescape")
+                    if Path(name).name not in _WINDOWS or "glut" not in read:
+                        found[name] = Source(read)
+                        waiting.append((read, Path(name).parent))
                     break
     return found
 

@@ -20,19 +20,19 @@ _FEATURES = (
     (r"\bcudaArray_t\b|\bcudaMallocArray\b|\bcudaMalloc3DArray\b|\bcudaMemcpy3D\w*\b", "CUDA arrays"),
     (r"\bcudaGraph\w+|\bcudaStream(?:Begin|End)Capture\b", "CUDA graphs"),
     (
-        r"\bcu(?:Init|DeviceGet\w*|Ctx\w+|Module\w+|LaunchKernel\w*|Mem(?:Alloc|Free|cpy)\w*|Link\w+)\s*\(",
-        "the driver API",
+        r"\bcu(?:Module\w+|LaunchKernel\w*|Link\w+|Library\w+|Mem(?:Create|Map|Unmap|SetAccess|Address\w+)|Array\w+)\s*\(",
+        "the driver API's modules, arrays and virtual memory",
     ),
     (r"\bnvrtc\w+\s*\(", "NVRTC"),
     (r"\bcudaIpc\w+\s*\(", "sharing memory between processes"),
-    (r"\bcudaMemcpyPeer\w*|\bcudaMemcpy3DPeer\w*", "several GPUs"),
+    (r"\bcudaMemcpy3DPeer\w*", "several GPUs"),
     (r"\bcudaMemPoolCreate\b|\bcudaMallocFromPoolAsync\b", "memory pools of one's own"),
     (r"\bcuda(?:Graphics|GL|EGL|Import|External)\w+", "graphics interoperability"),
     (r"\b__cluster_dims__\b|\bcudaLaunchKernelEx\w*|\bcluster_group\b|\bthis_cluster\b", "thread block clusters"),
 )
 _HEADERS = (
     (r"cufft(?!\.h)", "cuFFT's part beyond cufft.h"),
-    (r"cusparse(?!\.h)", "cuSPARSE's part beyond cusparse.h"),
+    (r"cusparse(?!(?:_v2)?\.h)", "cuSPARSE's part beyond cusparse.h"),
     (r"cusolver", "cuSOLVER"),
     (r"cudnn", "cuDNN"),
     (r"cutlass|cute/", "CUTLASS"),

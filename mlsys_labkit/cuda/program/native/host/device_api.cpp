@@ -176,6 +176,10 @@ extern "C" cudaError_t cudaDeviceCanAccessPeer(int* can_access, int device, int 
     });
 }
 
+extern "C" cudaError_t cudaDeviceGetP2PAttribute(int*, cudaDeviceP2PAttr, int, int) {
+    return api([] { return cudaErrorInvalidDevice; });  // of one device and itself, as CUDA says
+}
+
 extern "C" cudaError_t cudaDeviceEnablePeerAccess(int, unsigned int) {
     return api([] { return cudaErrorInvalidDevice; });
 }

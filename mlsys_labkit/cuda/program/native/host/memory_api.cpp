@@ -282,3 +282,15 @@ extern "C" cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, v
 }
 
 extern "C" cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) { return api([] { return cudaSuccess; }); }
+
+// There is one device: a copy between two is refused, as cudaSetDevice(1) is.
+cudaError_t cudaMemcpyPeer(void* to, int to_device, const void* from, int from_device, size_t bytes) {
+    if (to_device != 0 || from_device != 0) return api([] { return cudaErrorInvalidDevice; });
+    return cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToDevice);
+}
+
+cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device, size_t bytes,
+                                cudaStream_t stream) {
+    if (to_device != 0 || from_device != 0) return api([] { return cudaErrorInvalidDevice; });
+    return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream);
+}

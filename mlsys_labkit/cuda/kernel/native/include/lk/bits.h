@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lk/qualifiers.h"
+#include "lk/vectors.h"
 
 // clang-format off
 LK_INLINE int __popc(unsigned x) { return __builtin_popcount(x); }
@@ -85,13 +86,37 @@ LK_INLINE Result dot_packed(unsigned a, unsigned b, Result sum) {
     return sum;
 }
 
+template <class Word, class Vector>
+LK_INLINE Word word_of(Vector vector) {
+    static_assert(sizeof(Word) == sizeof(Vector), "a vector of one word");
+    Word word;
+    __builtin_memcpy(&word, &vector, sizeof word);
+    return word;
+}
+
 }  // namespace lk
 
 LK_INLINE int __dp4a(int a, int b, int c) { return lk::dot_packed<signed char>(unsigned(a), unsigned(b), c); }
 LK_INLINE unsigned __dp4a(unsigned a, unsigned b, unsigned c) { return lk::dot_packed<unsigned char>(a, b, c); }
+LK_INLINE int __dp4a(char4 a, char4 b, int c) { return __dp4a(lk::word_of<int>(a), lk::word_of<int>(b), c); }
+LK_INLINE unsigned __dp4a(uchar4 a, uchar4 b, unsigned c) {
+    return __dp4a(lk::word_of<unsigned>(a), lk::word_of<unsigned>(b), c);
+}
 
 // Two 16-bit numbers of a with two bytes of b, the lower or the upper ones.
 LK_INLINE int __dp2a_lo(int a, int b, int c) {
     return c + short(a) * static_cast<signed char>(b) + (a >> 16) * static_cast<signed char>(b >> 8);
 }
 LK_INLINE int __dp2a_hi(int a, int b, int c) { return __dp2a_lo(a, b >> 16, c); }
+LK_INLINE unsigned __dp2a_lo(unsigned a, unsigned b, unsigned c) {
+    return c + (a & 0xffff) * (b & 0xff) + (a >> 16) * (b >> 8 & 0xff);
+}
+LK_INLINE unsigned __dp2a_hi(unsigned a, unsigned b, unsigned c) { return __dp2a_lo(a, b >> 16, c); }
+LK_INLINE int __dp2a_lo(short2 a, char4 b, int c) { return __dp2a_lo(lk::word_of<int>(a), lk::word_of<int>(b), c); }
+LK_INLINE int __dp2a_hi(short2 a, char4 b, int c) { return __dp2a_hi(lk::word_of<int>(a), lk::word_of<int>(b), c); }
+LK_INLINE unsigned __dp2a_lo(ushort2 a, uchar4 b, unsigned c) {
+    return __dp2a_lo(lk::word_of<unsigned>(a), lk::word_of<unsigned>(b), c);
+}
+LK_INLINE unsigned __dp2a_hi(ushort2 a, uchar4 b, unsigned c) {
+    return __dp2a_hi(lk::word_of<unsigned>(a), lk::word_of<unsigned>(b), c);
+}

@@ -41,9 +41,12 @@ LK_INLINE double max(float a, double b) { return fmax(double(a), b); }
 LK_INLINE double min(double a, float b) { return fmin(a, double(b)); }
 LK_INLINE double max(double a, float b) { return fmax(a, double(b)); }
 
-LK_INLINE unsigned umin(unsigned a, unsigned b) { return min(a, b); }
-LK_INLINE unsigned umax(unsigned a, unsigned b) { return max(a, b); }
-LK_INLINE long long llmin(long long a, long long b) { return min(a, b); }
-LK_INLINE long long llmax(long long a, long long b) { return max(a, b); }
-LK_INLINE unsigned long long ullmin(unsigned long long a, unsigned long long b) { return min(a, b); }
-LK_INLINE unsigned long long ullmax(unsigned long long a, unsigned long long b) { return max(a, b); }
+// A function of the same name and parameters is preferred to a template: a .cpp file may have its own.
+#define LK_IF_NO_OTHER template <class = void>
+
+LK_IF_NO_OTHER LK_INLINE unsigned umin(unsigned a, unsigned b) { return min(a, b); }
+LK_IF_NO_OTHER LK_INLINE unsigned umax(unsigned a, unsigned b) { return max(a, b); }
+LK_IF_NO_OTHER LK_INLINE long long llmin(long long a, long long b) { return min(a, b); }
+LK_IF_NO_OTHER LK_INLINE long long llmax(long long a, long long b) { return max(a, b); }
+LK_IF_NO_OTHER LK_INLINE unsigned long long ullmin(unsigned long long a, unsigned long long b) { return min(a, b); }
+LK_IF_NO_OTHER LK_INLINE unsigned long long ullmax(unsigned long long a, unsigned long long b) { return max(a, b); }

@@ -9,6 +9,10 @@
 using namespace lk::host;
 
 struct cusparseContext {};
+struct cusparseMatDescr {
+    cusparseMatrixType_t type = CUSPARSE_MATRIX_TYPE_GENERAL;
+    cusparseIndexBase_t base = CUSPARSE_INDEX_BASE_ZERO;
+};
 struct cusparseSpMatDescr {
     long rows, columns, count;
     const void* offsets;  // of rows, for CSR
@@ -108,12 +112,37 @@ cusparseStatus_t cusparseCreate(cusparseHandle_t* handle) {
     return CUSPARSE_STATUS_SUCCESS;
 }
 
+cusparseStatus_t cusparseCreateMatDescr(cusparseMatDescr_t* made) {
+    *made = new cusparseMatDescr;
+    return CUSPARSE_STATUS_SUCCESS;
+}
+
+cusparseStatus_t cusparseSetMatType(cusparseMatDescr_t description, cusparseMatrixType_t type) {
+    description->type = type;
+    return CUSPARSE_STATUS_SUCCESS;
+}
+
+cusparseMatrixType_t cusparseGetMatType(const cusparseMatDescr_t description) { return description->type; }
+
+cusparseStatus_t cusparseSetMatIndexBase(cusparseMatDescr_t description, cusparseIndexBase_t base) {
+    description->base = base;
+    return CUSPARSE_STATUS_SUCCESS;
+}
+
+cusparseIndexBase_t cusparseGetMatIndexBase(const cusparseMatDescr_t description) { return description->base; }
+
+// No routine here reads these two.
+cusparseStatus_t cusparseSetMatFillMode(cusparseMatDescr_t, cusparseFillMode_t) { return CUSPARSE_STATUS_SUCCESS; }
+
+cusparseStatus_t cusparseSetMatDiagType(cusparseMatDescr_t, cusparseDiagType_t) { return CUSPARSE_STATUS_SUCCESS; }
+
 #define LK_DESTROY(name, Type)                 \
     cusparseStatus_t name(Type one) {          \
         delete one;                            \
         return CUSPARSE_STATUS_SUCCESS;        \
     }
 LK_DESTROY(cusparseDestroy, cusparseHandle_t)
+LK_DESTROY(cusparseDestroyMatDescr, cusparseMatDescr_t)
 LK_DESTROY(cusparseDestroySpMat, cusparseConstSpMatDescr_t)
 LK_DESTROY(cusparseDestroyDnVec, cusparseConstDnVecDescr_t)
 LK_DESTROY(cusparseDestroyDnMat, cusparseConstDnMatDescr_t)

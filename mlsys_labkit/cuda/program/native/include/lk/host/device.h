@@ -109,6 +109,13 @@ enum cudaDeviceAttr {
 #undef LK_ATTRIBUTE
 };
 
+enum cudaDeviceP2PAttr {
+    cudaDevP2PAttrPerformanceRank = 1,
+    cudaDevP2PAttrAccessSupported = 2,
+    cudaDevP2PAttrNativeAtomicSupported = 3,
+    cudaDevP2PAttrCudaArrayAccessSupported = 4,
+};
+
 enum cudaLimit {
     cudaLimitStackSize = 0,
     cudaLimitPrintfFifoSize = 1,
@@ -135,7 +142,10 @@ constexpr unsigned int cudaDeviceScheduleAuto = 0;
 constexpr unsigned int cudaDeviceScheduleSpin = 1;
 constexpr unsigned int cudaDeviceScheduleYield = 2;
 constexpr unsigned int cudaDeviceScheduleBlockingSync = 4;
+constexpr unsigned int cudaDeviceBlockingSync = 4;
+constexpr unsigned int cudaDeviceScheduleMask = 7;
 constexpr unsigned int cudaDeviceMapHost = 8;
+constexpr unsigned int cudaDeviceLmemResizeToMax = 16;
 
 extern "C" {
 cudaError_t cudaGetDeviceCount(int* count);
@@ -155,6 +165,7 @@ cudaError_t cudaDeviceGetCacheConfig(cudaFuncCache* preference);
 cudaError_t cudaDeviceSetSharedMemConfig(cudaSharedMemConfig config);
 cudaError_t cudaDeviceGetSharedMemConfig(cudaSharedMemConfig* config);
 cudaError_t cudaDeviceCanAccessPeer(int* can_access, int device, int peer);
+cudaError_t cudaDeviceGetP2PAttribute(int* value, cudaDeviceP2PAttr attribute, int device, int peer);
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned int flags);
 cudaError_t cudaDeviceDisablePeerAccess(int peer);
 cudaError_t cudaDriverGetVersion(int* version);

@@ -3,6 +3,8 @@
 
 #include "lk/host/blas.h"
 
+#define CUSPARSEAPI  // by which helper_cuda.h knows that there is a cuSPARSE
+
 typedef enum {
     CUSPARSE_STATUS_SUCCESS = 0,
     CUSPARSE_STATUS_NOT_INITIALIZED = 1,
@@ -13,7 +15,9 @@ typedef enum {
     CUSPARSE_STATUS_EXECUTION_FAILED = 6,
     CUSPARSE_STATUS_INTERNAL_ERROR = 7,
     CUSPARSE_STATUS_MATRIX_TYPE_NOT_SUPPORTED = 8,
+    CUSPARSE_STATUS_ZERO_PIVOT = 9,
     CUSPARSE_STATUS_NOT_SUPPORTED = 10,
+    CUSPARSE_STATUS_INSUFFICIENT_RESOURCES = 11,
 } cusparseStatus_t;
 typedef enum { CUSPARSE_POINTER_MODE_HOST = 0, CUSPARSE_POINTER_MODE_DEVICE = 1 } cusparsePointerMode_t;
 typedef enum {
@@ -23,6 +27,14 @@ typedef enum {
 } cusparseOperation_t;
 typedef enum { CUSPARSE_INDEX_16U = 1, CUSPARSE_INDEX_32I = 2, CUSPARSE_INDEX_64I = 3 } cusparseIndexType_t;
 typedef enum { CUSPARSE_INDEX_BASE_ZERO = 0, CUSPARSE_INDEX_BASE_ONE = 1 } cusparseIndexBase_t;
+typedef enum {
+    CUSPARSE_MATRIX_TYPE_GENERAL = 0,
+    CUSPARSE_MATRIX_TYPE_SYMMETRIC = 1,
+    CUSPARSE_MATRIX_TYPE_HERMITIAN = 2,
+    CUSPARSE_MATRIX_TYPE_TRIANGULAR = 3,
+} cusparseMatrixType_t;
+typedef enum { CUSPARSE_FILL_MODE_LOWER = 0, CUSPARSE_FILL_MODE_UPPER = 1 } cusparseFillMode_t;
+typedef enum { CUSPARSE_DIAG_TYPE_NON_UNIT = 0, CUSPARSE_DIAG_TYPE_UNIT = 1 } cusparseDiagType_t;
 typedef enum { CUSPARSE_ORDER_COL = 1, CUSPARSE_ORDER_ROW = 2 } cusparseOrder_t;
 typedef enum {
     CUSPARSE_SPMV_ALG_DEFAULT = 0,
@@ -40,11 +52,13 @@ typedef enum {
 } cusparseSpMMAlg_t;
 
 struct cusparseContext;
+struct cusparseMatDescr;
 struct cusparseSpMatDescr;
 struct cusparseDnVecDescr;
 struct cusparseDnMatDescr;
 struct cusparseSpVecDescr;
 typedef cusparseContext* cusparseHandle_t;
+typedef cusparseMatDescr* cusparseMatDescr_t;
 typedef cusparseSpMatDescr* cusparseSpMatDescr_t;
 typedef cusparseDnVecDescr* cusparseDnVecDescr_t;
 typedef cusparseDnMatDescr* cusparseDnMatDescr_t;
@@ -61,6 +75,14 @@ cusparseStatus_t cusparseSetStream(cusparseHandle_t handle, cudaStream_t stream)
 cusparseStatus_t cusparseSetPointerMode(cusparseHandle_t handle, cusparsePointerMode_t mode);
 const char* cusparseGetErrorName(cusparseStatus_t status);
 const char* cusparseGetErrorString(cusparseStatus_t status);
+cusparseStatus_t cusparseCreateMatDescr(cusparseMatDescr_t* made);
+cusparseStatus_t cusparseDestroyMatDescr(cusparseMatDescr_t description);
+cusparseStatus_t cusparseSetMatType(cusparseMatDescr_t description, cusparseMatrixType_t type);
+cusparseMatrixType_t cusparseGetMatType(const cusparseMatDescr_t description);
+cusparseStatus_t cusparseSetMatIndexBase(cusparseMatDescr_t description, cusparseIndexBase_t base);
+cusparseIndexBase_t cusparseGetMatIndexBase(const cusparseMatDescr_t description);
+cusparseStatus_t cusparseSetMatFillMode(cusparseMatDescr_t description, cusparseFillMode_t mode);
+cusparseStatus_t cusparseSetMatDiagType(cusparseMatDescr_t description, cusparseDiagType_t type);
 cusparseStatus_t cusparseCreateCsr(cusparseSpMatDescr_t* made, long rows, long columns, long count, void* offsets,
                                    void* indices, void* values, cusparseIndexType_t offset_type,
                                    cusparseIndexType_t index_type, cusparseIndexBase_t base, cudaDataType type);

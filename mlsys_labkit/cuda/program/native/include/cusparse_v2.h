@@ -1,0 +1,1 @@
+#include "lk/host/sparse.h"
