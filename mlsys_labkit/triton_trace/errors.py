@@ -28,13 +28,21 @@ class TritonArgumentError(TritonTraceError, TypeError):
     """An argument that does not fit the kernel's parameters."""
 
 
+class TritonOverflowError(TritonArgumentError, OverflowError):
+    """A number among the arguments that no type of Triton's holds."""
+
+
 class TritonKernelError(TritonTraceError):
     """A failure while the kernel runs, such as a wrong type or an access outside its arrays.
 
     Attributes:
         place, line: the cell or file and the line in it; "" and 0 where no line of the kernel is known.
         program: (x, y, z) of the program that failed, or None.
+        refusal: what Triton raises as the kernel is compiled: "CompilationError", "CompileTimeAssertionFailure", or ""
+            for a failure at run time.
     """
+
+    refusal = ""
 
     def __init__(self, text: str, place: str = "", line: int = 0, program: tuple[int, int, int] | None = None) -> None:
         super().__init__(text)

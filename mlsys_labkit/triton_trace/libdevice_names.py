@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mlsys_labkit.triton_trace.source import name_set
+from mlsys_labkit.triton_trace.names import name_set
 
 LIBDEVICE = name_set("""
     abs acos acosh add_rd add_rn add_ru add_rz asin asinh atan atan2 atanh brev byte_perm cbrt ceil clz copysign

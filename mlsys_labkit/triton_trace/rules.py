@@ -7,17 +7,18 @@ list. Everything refused here is refused by Triton's compiler too, or has no mea
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from mlsys_labkit.triton_trace.errors import RefusedSourceError, TritonUnsolvedError
 from mlsys_labkit.triton_trace.libdevice_names import LIBDEVICE
-from mlsys_labkit.triton_trace.source import Function, KernelSource, Name, name_set
+from mlsys_labkit.triton_trace.names import Name, dotted_path, name_set
+from mlsys_labkit.triton_trace.source import Function, KernelSource
 
 MATH = name_set("""
     abs ceil cos div_rn erf exp exp2 fdiv floor fma log log2 rsqrt sin sqrt sqrt_rn umulhi
 """)
 LANGUAGE = MATH | name_set("""
-    tensor tuple tensor_descriptor dot_scaled map_elementwise
+    constexpr_type tensor tuple tensor_descriptor dot_scaled map_elementwise
     int1 pi32_t int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 float8e4nv float8e5
     PropagateNan add advance arange argmax argmin associative_scan assume atomic_add atomic_and atomic_cas atomic_load
     atomic_max atomic_min atomic_or atomic_store atomic_xchg atomic_xor broadcast broadcast_to cast cat cdiv clamp
@@ -117,7 +118,7 @@ def check_rules(source: KernelSource) -> None:
     """
     require_solved(source)
     for function in source.functions:
-        for line, reason in violations(function):
+        for line, reason in violations(function, source.fields):
             shown = function.line_text(line)
             place = f"{function.place} " if function.place else ""
             raise RefusedSourceError(f"{place}line {line}: {reason}{f'  [{shown}]' if shown else ''}")
@@ -135,8 +136,12 @@ def require_solved(source: KernelSource) -> None:
                 )
 
 
-def violations(function: Function) -> Iterator[tuple[int, str]]:
-    """Yield line and reason of everything that one function may not contain."""
+def violations(function: Function, fields: Collection[str] = ()) -> Iterator[tuple[int, str]]:
+    """Yield line and reason of everything that one function may not contain.
+
+    Args:
+        fields: names of the fields of named tuples.
+    """
     try:
         tree = ast.parse(function.text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -148,18 +153,29 @@ def violations(function: Function) -> Iterator[tuple[int, str]]:
     for parameter in function.parameters:
         if parameter.default is not None and parameter.default.kind not in ("constant", "language"):
             yield function.first_line, f"{parameter.name} has {parameter.default.value}"
-    yield from _Reader(function, tree.body[0]).all()
+    yield from _Reader(function, tree.body[0], fields).all()
 
 
 class _Reader:
-    def __init__(self, function: Function, node: ast.FunctionDef) -> None:
+    def __init__(self, function: Function, node: ast.FunctionDef, fields: Collection[str]) -> None:
         self._function = function
         self._node = node
+        self._fields = fields
         self._texts = _messages(node)
         self._bound = set(_bound_in_comprehensions(node))
         stored = {one.id for one in _stored(node) if id(one) not in self._bound}
         self._local = {*stored, *(one.name for one in function.parameters)}
         self._optional = self._of_constant_branches()
+        self._paths = {id(one): path for one in ast.walk(node) if (path := self._path(one))}
+        paths = (one for one in ast.walk(node) if id(one) in self._paths)
+        self._known = {id(part) for one in paths for part in ast.walk(one) if part is not one}
+        calls = (one for one in ast.walk(node) if isinstance(one, ast.Call))
+        self._spread = {id(one) for call in calls for one in call.args if _is_spread(one)}
+
+    def _path(self, node: ast.AST) -> str:
+        """Return the path of a name in another module, "" for other expressions."""
+        path = dotted_path(node) if isinstance(node, ast.Attribute) else ""
+        return path if path in self._function.names and path.partition(".")[0] not in self._local else ""
 
     def all(self) -> Iterator[tuple[int, str]]:
         if getattr(self._node, "type_params", None):
@@ -185,6 +201,8 @@ class _Reader:
         return found
 
     def _reasons(self, node: ast.AST) -> Iterator[str]:
+        if id(node) in self._known or id(node) in self._spread:
+            return  # a part of the name of something in another module
         for one in [*getattr(node, "ops", ()), getattr(node, "op", None)]:  # an operator itself has no line
             if isinstance(one, _FORBIDDEN_OPERATORS):
                 yield f"a kernel has no {type(one).__name__}; {_INSTEAD.get(type(one), 'compare numbers')}"
@@ -232,7 +250,11 @@ class _Reader:
     def _name(self, node: ast.Name) -> Iterator[str]:
         if node.id in self._local or id(node) in self._bound or not isinstance(node.ctx, ast.Load):
             return
-        meaning = self._function.names.get(node.id, Name("refused", f"{node.id} is not defined"))
+        yield from self._meant(node, node.id)
+
+    def _meant(self, node: ast.AST, path: str) -> Iterator[str]:
+        """Yield why a name or a name in another module may not be used."""
+        meaning = self._function.names.get(path, Name("refused", f"{path} is not defined"))
         if id(node) in self._optional and meaning.kind in ("refused", "language", "module"):
             return  # language.py refuses its use, if the branch is taken
         if meaning.kind == "refused":
@@ -240,21 +262,24 @@ class _Reader:
         elif meaning.kind == "language":
             module, _, name = str(meaning.value).rpartition(".")
             if name not in _MODULES.get(module, ()):
-                yield f"{node.id} is not interpreted"
+                yield f"{path} is not interpreted"
         elif meaning.kind == "module" and meaning.value not in _MODULES:
-            yield f"{node.id}: {meaning.value} is not interpreted"
-        elif meaning.kind not in ("module", "function", "constant", "python"):
-            yield f"{node.id} is not known"
+            yield f"{path}: {meaning.value} is not interpreted"
+        elif meaning.kind not in ("module", "function", "constant", "record", "python"):
+            yield f"{path} is not known"
 
     def _attribute(self, node: ast.Attribute) -> Iterator[str]:
         if not isinstance(node.ctx, ast.Load):
             yield f".{node.attr} = ...: a kernel sets no attributes"
             return
+        if id(node) in self._paths:
+            yield from self._meant(node, self._paths[id(node)])
+            return
         module = self._module(node.value)
         if module is None:
             if isinstance(node.value, ast.Name) and self._refused(node.value):
                 yield from self._name(node.value)
-            elif node.attr not in _MEMBERS:
+            elif node.attr not in _MEMBERS and (node.attr not in self._fields or node.attr.startswith("_")):
                 yield f".{node.attr} is no attribute of a block that a kernel may use"
         elif node.attr not in _MODULES[module] and (node.attr.startswith("_") or id(node) not in self._optional):
             yield f"{module.replace('triton.language', 'tl')}.{node.attr} is not interpreted"
@@ -268,6 +293,9 @@ class _Reader:
         if isinstance(node, ast.Name) and node.id not in self._local:
             meaning = self._function.names.get(node.id)
             return meaning.value if meaning and meaning.kind == "module" and meaning.value in _MODULES else None
+        if id(node) in self._paths:
+            meaning = self._function.names[self._paths[id(node)]]
+            return meaning.value if meaning.kind == "module" and meaning.value in _MODULES else None
         if isinstance(node, ast.Attribute):
             path = f"{self._module(node.value)}.{node.attr}"
             return path if path in _MODULES else None
@@ -292,6 +320,11 @@ def _bound_in_comprehensions(node: ast.AST) -> Iterator[int]:
             names = {name.id for name in targets}
             inside = (name for name in ast.walk(one.elt) if isinstance(name, ast.Name) and name.id in names)
             yield from (id(name) for name in (*targets, *inside))
+
+
+def _is_spread(argument: ast.expr) -> bool:
+    """Return whether an argument is ``*values``; rewrite.py lets ``values`` be a tuple only."""
+    return isinstance(argument, ast.Starred) and isinstance(argument.value, (ast.Name, ast.Attribute))
 
 
 def _names_in(test: ast.expr) -> set[str]:

@@ -4,60 +4,25 @@ from __future__ import annotations
 
 import ast
 import inspect
-import math
-import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import FunctionType
 from typing import Any
 
 from mlsys_labkit._base.cells import cell_label
 from mlsys_labkit.triton_trace.errors import RefusedSourceError
-
-_EXTRA = "triton.language.extra"
-_MODULES = ("triton", "triton.language", "triton.language.math", _EXTRA, f"{_EXTRA}.cuda")
-_PYTHON = frozenset(("range", "min", "max", "len", "print", "int", "float", "isinstance", "getattr", "hasattr"))
-_INSTEAD = {
-    "abs": "tl.abs(x)",
-    "all": "tl.min(x.to(tl.int32), axis=0) == 1",
-    "any": "tl.max(x.to(tl.int32), axis=0) == 1",
-    "bool": "x != 0",
-    "enumerate": "range(n)",
-    "pow": "x * x, or tl.exp2(y * tl.log2(x))",
-    "round": "tl.floor(x + 0.5)",
-    "sorted": "tl.sort(x)",
-    "sum": "tl.sum(x, axis=0)",
-}
-
-
-@dataclass(frozen=True)
-class Name:
-    """The meaning of a global name of a kernel.
-
-    Attributes:
-        kind: "module" (``value``: its dotted name), "language" (a function or type: its dotted name), "function"
-            (another Function: its ``key``), "constant" (the value itself), "python" (a built-in function) or
-            "refused" (why a kernel may not use it).
-    """
-
-    kind: str
-    value: Any
-
-
-@dataclass(frozen=True)
-class WithheldName:
-    """A stand-in for a global name whose value a process must not have: a kernel that uses it is refused.
-
-    Attributes:
-        reason: one line that names it, and says what to do.
-    """
-
-    reason: str
-
-    def __getitem__(self, grid: Any) -> Any:
-        raise RefusedSourceError(self.reason)
+from mlsys_labkit.triton_trace.names import (
+    Name,
+    WithheldName,
+    dotted_path,
+    function_key,
+    is_edited,
+    is_jitted,
+    meanings,
+    value_name,
+)
 
 
 @dataclass(frozen=True)
@@ -79,7 +44,8 @@ class Function:
         key: unique in its KernelSource.
         text: the source from ``def`` on, dedented. Its first line is line ``first_line`` of ``place``.
         place: the cell ("In[3]") or the file's name.
-        names: meanings of its global names.
+        names: meanings of its global names, and of those in other modules ("helpers.f").
+        constant: it is a ``@triton.constexpr_function``, which calculates with constants.
     """
 
     key: str
@@ -89,6 +55,7 @@ class Function:
     first_line: int
     parameters: tuple[TritonParameter, ...]
     names: dict[str, Name]
+    constant: bool = False
 
     def line_text(self, line: int) -> str:
         """Return the text of line ``line`` of ``place``, "" where it is not in this function."""
@@ -102,7 +69,8 @@ class KernelSource:
 
     Attributes:
         kernel: key of the function that is launched.
-        functions: it and the jitted functions that it calls, directly or not.
+        functions: it and the jitted functions that it calls, directly or not, or is given.
+        fields: names of the fields of named tuples.
 
     Example:
         >>> import triton, triton.language as tl
@@ -115,17 +83,26 @@ class KernelSource:
 
     kernel: str
     functions: tuple[Function, ...]
+    fields: tuple[str, ...] = ()
 
     @staticmethod
-    def of(kernel: Any) -> KernelSource:
-        """Return the source of a ``@triton.jit`` function. Raises RefusedSourceError where Python has none."""
+    def of(kernel: Any, arguments: Iterable[Any] = ()) -> KernelSource:
+        """Return the source of a ``@triton.jit`` function. Raises RefusedSourceError where Python has none.
+
+        Args:
+            arguments: of a launch; jitted functions among them become part of the source.
+        """
+        plain(kernel)
         found: dict[str, Function] = {}
-        waiting = [plain(kernel)]
+        fields: set[str] = set()
+        inner = _inner(kernel)
+        waiting = [inner, *_functions_in(arguments, fields)]
         while waiting:
             function = waiting.pop()
-            if _key(function) not in found:
-                found[_key(function)] = _read(function, waiting)
-        return KernelSource(_key(plain(kernel)), tuple(found.values()))
+            if function_key(function) not in found:
+                found[function_key(function)] = one = _read(function, waiting)
+                fields.update(*(name.value for name in one.names.values() if name.kind == "record"))
+        return KernelSource(function_key(inner), tuple(found.values()), tuple(sorted(fields)))
 
     @property
     def entry(self) -> Function:
@@ -145,7 +122,8 @@ class KernelSource:
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> KernelSource:
-        return KernelSource(data["kernel"], tuple(_function(one) for one in data["functions"]))
+        functions = tuple(_function(one) for one in data["functions"])
+        return KernelSource(data["kernel"], functions, tuple(data["fields"]))
 
 
 def layers(kernel: Any) -> Iterator[Any]:
@@ -166,11 +144,24 @@ def plain(kernel: Any) -> FunctionType:
     return inner
 
 
-def _key(function: FunctionType) -> str:
-    return f"{function.__module__}.{function.__qualname__}:{function.__code__.co_firstlineno}"
+def _inner(kernel: Any) -> Any:
+    """Return the innermost object with a function, which ``@triton.jit`` made."""
+    *_, inner, _ = layers(kernel)
+    return inner
 
 
-def _read(function: FunctionType, waiting: list[FunctionType]) -> Function:
+def _functions_in(values: Iterable[Any], fields: set[str]) -> Iterator[Any]:
+    """Yield the jitted functions among the arguments of a launch, and add the fields of named tuples to ``fields``."""
+    for value in values:
+        if isinstance(value, tuple):
+            fields.update(getattr(value, "_fields", ()))
+            yield from _functions_in(value, fields)
+        elif is_jitted(value):
+            yield value
+
+
+def _read(kernel: Any, waiting: list[Any]) -> Function:
+    function = kernel.fn
     try:
         lines, first = inspect.getsourcelines(function)
     except (OSError, TypeError):
@@ -178,19 +169,23 @@ def _read(function: FunctionType, waiting: list[FunctionType]) -> Function:
             f"{function.__name__}: Python cannot find its source; define it in a cell or in a file"
         ) from None
     dedented = textwrap.dedent("".join(lines))
+    if is_edited(kernel):
+        before = next(i for i, line in enumerate(lines) if line.lstrip().startswith("def "))
+        dedented = "\n" * before + kernel.src
     node = ast.parse(dedented).body[0]
     if not isinstance(node, ast.FunctionDef):
         raise RefusedSourceError(f"{function.__name__}: a kernel is a plain function, written with def")
     text = "".join(dedented.splitlines(keepends=True)[node.lineno - 1 :])
     file = function.__code__.co_filename
     return Function(
-        key=_key(function),
+        key=function_key(kernel),
         name=function.__name__,
         text=text,
         place=cell_label(file) or Path(file).name,
         first_line=first + node.lineno - 1,
         parameters=tuple(_parameters(function, node)),
-        names={name: _meaning(name, function, waiting) for name in sorted(_global_names(node))},
+        names=dict(meanings(_global_names(node), function, waiting)),
+        constant=type(kernel).__name__ == "ConstexprFunction",
     )
 
 
@@ -199,13 +194,19 @@ def _parameters(function: FunctionType, node: ast.FunctionDef) -> Iterator[Trito
         raise RefusedSourceError(f"{node.name}: a kernel takes no *args and no **kwargs; name every parameter")
     annotations = {one.arg: one.annotation for one in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
     for name, parameter in inspect.signature(function).parameters.items():
-        given = annotations[name]
-        text = ast.unparse(given).strip("'\"").split(".")[-1] if given else ""
+        text = _annotation(annotations[name], parameter.annotation)
         default = None
         if parameter.default is not parameter.empty:
-            default = _value(parameter.default) or Name("refused", "a default value that is no plain constant")
+            default = value_name(parameter.default) or Name("refused", "a default value that is no plain constant")
         text = "constexpr" if _is_constexpr(parameter.annotation) else text
         yield TritonParameter(name, text == "constexpr", default, parameter.kind is parameter.KEYWORD_ONLY, text)
+
+
+def _annotation(given: ast.expr | None, meant: Any) -> str:
+    """Return an annotation as text: a type of Triton's by its short name."""
+    if type(meant).__name__ == "dtype":
+        return str(meant.name)
+    return ast.unparse(given).strip("'\"").split(".")[-1] if given else ""
 
 
 def _is_constexpr(annotation: Any) -> bool:
@@ -215,94 +216,13 @@ def _is_constexpr(annotation: Any) -> bool:
 
 
 def _global_names(node: ast.FunctionDef) -> set[str]:
-    """Return the names that the function reads and does not bind itself."""
-    names = [one for part in node.body for one in ast.walk(part) if isinstance(one, ast.Name)]
-    bound = {one.id for one in names if not isinstance(one.ctx, ast.Load)}
+    """Return the names that the function reads and does not bind itself, with their attributes: "helpers.f"."""
+    nodes = [one for part in node.body for one in ast.walk(part)]
+    bound = {one.id for one in nodes if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)}
     bound |= {one.arg for one in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
-    return {one.id for one in names} - bound
-
-
-def _meaning(name: str, function: FunctionType, waiting: list[FunctionType]) -> Name:
-    closed = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-    try:
-        value = closed[name].cell_contents if name in closed else function.__globals__[name]
-    except (KeyError, ValueError):
-        if name in _PYTHON:
-            return Name("python", name)
-        instead = f"; Triton does not compile Python's {name}: write {_INSTEAD[name]}" if name in _INSTEAD else ""
-        return Name("refused", f"{name} is not defined in a kernel{instead}" if instead else f"{name} is not defined")
-    if isinstance(value, WithheldName):
-        return Name("refused", value.reason)
-    if isinstance(value, ModuleType):
-        if value.__name__ in _MODULES:
-            return Name("module", value.__name__)
-        if value.__name__ in ("triton.language.core", "triton.language.standard", "triton.language.random"):
-            return Name("module", "triton.language")
-        if value.__name__.startswith(_EXTRA) and value.__name__.endswith("libdevice"):
-            return Name("module", f"{_EXTRA}.libdevice")
-        instead = ": write the number, or float('inf')" if value.__name__ == "math" else ""
-        return Name("refused", f"{name} is the module {value.__name__}; a kernel can only use triton and tl{instead}")
-    known = language_name(value)
-    if known is not None:
-        return known
-    if hasattr(value, "fn") and isinstance(value.fn, FunctionType):
-        waiting.append(value.fn)
-        return Name("function", _key(value.fn))
-    if type(value).__name__ == "constexpr" and type(value).__module__ == "triton.language.core":
-        return _value(value.value) or Name("refused", f"{name} is a tl.constexpr of {type(value.value).__name__}")
-    if isinstance(value, (int, float, str, bool)):
-        return Name("refused", f"{name} is a global variable; write {name} = tl.constexpr({value!r}), or pass it")
-    return Name("refused", f"{name} is a {type(value).__name__}; a kernel cannot use it")
-
-
-def _value(value: Any) -> Name | None:
-    """Return a plain constant as a Name, or None for other values."""
-    if type(value).__name__ == "constexpr":
-        value = value.value
-    if value is None or isinstance(value, (bool, int, str)):
-        return Name("constant", value)
-    if isinstance(value, float):
-        return Name("constant", value if math.isfinite(value) else {"float": str(value)})
-    if isinstance(value, tuple):
-        parts = [_value(part) for part in value]
-        if all(part and part.kind == "constant" for part in parts):
-            return Name("constant", {"tuple": [part.value for part in parts if part]})
-    return language_name(value)
-
-
-def language_name(value: Any) -> Name | None:
-    """Return the public name of an object of triton or triton.language, or None for other objects."""
-    if type(value).__name__ == "dtype" and type(value).__module__ == "triton.language.core":
-        return Name("language", f"triton.language.{_type_name(value.name)}")
-    name = getattr(value, "__name__", None)
-    home = getattr(value, "__module__", None) or ""
-    if home.startswith(_EXTRA) and not isinstance(value, ModuleType):
-        return Name("language", f"{_EXTRA}.{'libdevice' if home.endswith('libdevice') else 'cuda'}.{name}")
-    for module in reversed(_MODULES[:3]):
-        if name and not isinstance(value, ModuleType):
-            found = getattr(sys.modules.get(module), name, None)
-            if found is value:
-                return Name("language", f"{module}.{name}")
-    return None
-
-
-def _type_name(short: str) -> str:
-    for prefix, word in (("fp8", "float8"), ("bf", "bfloat"), ("fp", "float")):
-        if short.startswith(prefix):
-            return word + short.removeprefix(prefix)
-    return short
-
-
-def name_set(text: str) -> frozenset[str]:
-    """Return the names in ``text``, which are separated by white space."""
-    return frozenset(text.split())
-
-
-def constant(value: Any) -> Any:
-    """Return the value of a Name of kind "constant"."""
-    if isinstance(value, dict):
-        return tuple(constant(part) for part in value["tuple"]) if "tuple" in value else float(value["float"])
-    return value
+    inner = {id(one.value) for one in nodes if isinstance(one, ast.Attribute)}
+    paths = {dotted_path(one) for one in nodes if isinstance(one, (ast.Name, ast.Attribute)) and id(one) not in inner}
+    return {path for path in paths if path and path.partition(".")[0] not in bound}
 
 
 def _function(data: dict[str, Any]) -> Function:

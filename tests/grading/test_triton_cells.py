@@ -14,7 +14,8 @@ import triton.language as tl
 from mlsys_grading.examine.triton_cells import TritonCells
 from mlsys_grading.examine.written_values import NotWrittenError, value_of
 from mlsys_labkit.triton_trace import RefusedSourceError
-from mlsys_labkit.triton_trace.source import KernelSource, WithheldName
+from mlsys_labkit.triton_trace.names import WithheldName
+from mlsys_labkit.triton_trace.source import KernelSource
 
 KERNEL = "@triton.jit\ndef kernel(x, B: tl.constexpr = 4):\n    tl.store(x, used(x))\n"
 NAMES = {"math": math, "np": torch, "triton": triton, "tl": tl, "three": tl.constexpr(3), "x": torch.ones(2, 5)}

@@ -48,7 +48,6 @@ ESCAPES = {
     "getattr": "getattr(tl, 'core')",
     "globals": "globals()",
     "builtins name": "__builtins__",
-    "host module": "os.system('true')",
     "numpy": "np.load('x')",
     "module of triton": "core.builtins",
     "semantic": "semantic.TritonSemantic",
@@ -70,6 +69,11 @@ ESCAPES = {
     "generator": "sum(i for i in (1, 2))",
     "dictionary of keywords": "tl.load(**{'pointer': x})",
     "star": "tl.load(*[x])",
+    "star of a call": "tl.load(*tl.arange(0, 8))",
+    "function of another module": "os.system('true')",
+    "private name of another module": "math.__loader__",
+    "module in another module": "os.path.sys.modules",
+    "member of numpy": "np.linalg.linalg.sys",
     "semantic by keyword": "tl.load(x, _semantic=None)",
     "builder's tensor": "tl.tensor(x, tl.int32)",
     "inline assembly": "tl.inline_asm_elementwise('', '=r', [], tl.int32, True, 1)",
@@ -172,8 +176,9 @@ def test_rules_check_helper_functions(tmp_path: Path) -> None:
 
 REASONS = {
     "y = 1\n    z = y @ y": r"line 15: a kernel has no MatMult; use tl\.dot",
-    "y = -math.inf": r"line 14: math is the module math; .*: write the number, or float\('inf'\)",
-    "y = os.path": r"line 14: os is the module os; a kernel can only use triton and tl  ",
+    "y = math": r"line 14: math is the module math; .*: name what you need of it, as math\.pi",
+    "y = math.exp(1.0)": r"line 14: math\.exp is a builtin_function_or_method; a kernel cannot use it",
+    "y = os.path": r"line 14: os\.path is the module posixpath; a kernel can only use triton and tl",
 }
 
 

@@ -22,7 +22,7 @@ import triton.language as tl
 from mlsys_grading.examine.plan import bindings, parsed
 from mlsys_grading.examine.written_values import NotWrittenError, value_of
 from mlsys_labkit.triton_trace.errors import RefusedSourceError
-from mlsys_labkit.triton_trace.source import WithheldName
+from mlsys_labkit.triton_trace.names import WithheldName
 
 _MODULES = ("math", "numpy", "itertools", "torch", "triton", "triton.language", "triton.language.math")
 _DROPPED = ("prune_configs_by", "do_bench", "warmup", "rep", "use_cuda_graph")  # only how configurations are timed

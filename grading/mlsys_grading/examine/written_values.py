@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
-from mlsys_labkit.triton_trace.source import WithheldName, name_set
+from mlsys_labkit.triton_trace.names import WithheldName, name_set
 
 _STEPS, _ITEMS, _BITS, _DEPTH = 20_000, 1_024, 4_096, 20
 _PLAIN = (bool, int, float, str, type(None))

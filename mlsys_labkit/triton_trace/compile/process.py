@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import base64
+import collections
 import contextlib
 import importlib
 import io
@@ -20,6 +21,7 @@ import linecache
 import os
 import sys
 import tempfile
+import types
 from typing import Any
 
 import triton
@@ -79,6 +81,17 @@ class Pointer:
         return self._address
 
 
+def _put(namespace: dict[str, Any], path: list[str], value: Any) -> None:
+    """Give a name a value; that of something in another module, as helpers.f, in a module of its own."""
+    name, *rest = path
+    if not rest:
+        namespace[name] = value
+        return
+    if not isinstance(namespace.get(name), types.ModuleType):
+        namespace[name] = types.ModuleType(name)
+    _put(vars(namespace[name]), rest, value)
+
+
 class JittedFunctions:
     """The jitted functions of a request, defined as in their cells and files."""
 
@@ -91,12 +104,16 @@ class JittedFunctions:
         for function in source["functions"]:
             options = jit_options if function["key"] == source["kernel"] else {}
             namespace, made = self._define(function)
-            self._jitted[function["key"]] = triton.jit(made, **options) if options else triton.jit(made)
+            if function["constant"]:
+                self._jitted[function["key"]] = triton.constexpr_function(made)
+            else:
+                self._jitted[function["key"]] = triton.jit(made, **options) if options else triton.jit(made)
             namespaces.append(namespace)
         for function, namespace in zip(source["functions"], namespaces, strict=True):
             # The compiler has its own meanings of min, max, ...; a global of that name would hide them.
             names = {name: meaning for name, meaning in function["names"].items() if meaning["kind"] != "python"}
-            namespace.update({name: self.value(meaning) for name, meaning in names.items()})
+            for name, meaning in names.items():
+                _put(namespace, name.split("."), self.value(meaning))
         self.entry = self._jitted[source["kernel"]]
 
     def value(self, meaning: dict[str, Any]) -> Any:
@@ -107,6 +124,8 @@ class JittedFunctions:
             return language(value)
         if kind == "function":
             return self._jitted[value]
+        if kind == "record":
+            return collections.namedtuple("Record", value)
         return triton.language.constexpr(plain(value))
 
     def place(self, text: str | None, line: int) -> tuple[str, int]:

@@ -10,7 +10,8 @@ import numpy as np
 
 from mlsys_labkit.triton_trace.errors import TritonArgumentError
 from mlsys_labkit.triton_trace.launch.arguments import OPTIONS, bind, wrapped
-from mlsys_labkit.triton_trace.source import Function, Name, name_set
+from mlsys_labkit.triton_trace.names import Name, name_set
+from mlsys_labkit.triton_trace.source import Function
 
 _POINTEE = name_set("""
     i1 i8 i16 i32 i64 u8 u16 u32 u64 fp16 bf16 fp32 fp64 fp8e4nv fp8e5 fp8e4b15 fp8e4b8 fp8e5b16

@@ -34,8 +34,8 @@ from mlsys_labkit.triton_trace.interpret.private import (
 from mlsys_labkit.triton_trace.interpret.run import InterpreterRun, Refused
 from mlsys_labkit.triton_trace.interpret.scaled import scaled_numbers
 from mlsys_labkit.triton_trace.interpret.undefined import follow as follow_undefined, loaded, require_defined
+from mlsys_labkit.triton_trace.names import name_set
 from mlsys_labkit.triton_trace.recorder import Kind
-from mlsys_labkit.triton_trace.source import name_set
 
 Array = NDArray[Any]
 

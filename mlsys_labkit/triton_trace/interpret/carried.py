@@ -10,7 +10,7 @@ import triton.language as tl
 
 from mlsys_labkit.triton_trace.interpret.blocks import shape_of
 from mlsys_labkit.triton_trace.interpret.run import CompilerRefusal
-from mlsys_labkit.triton_trace.source import language_name
+from mlsys_labkit.triton_trace.names import language_name
 
 COMPILER = "Triton's compiler refuses that"
 CONSTANTS = (bool, int, float, str)  # assigned numbers are tensors: a variable with one of these is the compiler's

@@ -14,10 +14,12 @@ from mlsys_labkit.triton_trace.interpret.handles import dtype_of, handle_of
 from mlsys_labkit.triton_trace.interpret.language import Language
 from mlsys_labkit.triton_trace.interpret.memory import LaunchMemory
 from mlsys_labkit.triton_trace.interpret.private import Handle
+from mlsys_labkit.triton_trace.interpret.records import ConstantTuple, record
 from mlsys_labkit.triton_trace.interpret.run import InterpreterRun
+from mlsys_labkit.triton_trace.names import Name, constant
 from mlsys_labkit.triton_trace.recorder import Argument, Program, Recorder, TracedLaunch
 from mlsys_labkit.triton_trace.rules import check_rules
-from mlsys_labkit.triton_trace.source import KernelSource, Name, constant
+from mlsys_labkit.triton_trace.source import KernelSource
 
 
 class Interpreter:
@@ -25,6 +27,7 @@ class Interpreter:
 
     def __init__(self) -> None:
         self._builder = Builder()
+        self._functions: dict[str, Any] = {}
         self._language = Language(self._builder)
 
     def launch(
@@ -56,7 +59,8 @@ class Interpreter:
             recorder.begin(TracedLaunch(source.entry.name, grid, arrays))
         try:
             with np.errstate(all="ignore"):  # a GPU does not report overflow and NaN either
-                kernel = self._language.functions(source, run.places)[source.kernel]
+                self._functions = self._language.functions(source, run.places)
+                kernel = self._functions[source.kernel]
                 values = {name: self._argument(value) for name, value in arguments.items()}
                 for done, index in enumerate(range(grid[0] * grid[1] * grid[2]) if order is None else order):
                     program = index % grid[0], index // grid[0] % grid[1], index // grid[0] // grid[1]
@@ -74,8 +78,13 @@ class Interpreter:
             return value
         if "language" in value:
             return self._language.meaning(Name("language", value["language"]))
+        if "function" in value:
+            return self._functions[value["function"]]
         if "tuple" in value:
-            return tl.tuple([self._argument(part) for part in value["tuple"]])
+            parts = (self._argument(part) for part in value["tuple"])
+            if value.get("constant") and not value["fields"]:
+                return ConstantTuple(parts)
+            return record(value["fields"], parts) if value.get("fields") else tuple(parts)
         if "float" in value:
             return constant(value)
         if "pointer" in value:

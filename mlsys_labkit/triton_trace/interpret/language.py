@@ -7,27 +7,27 @@ from __future__ import annotations
 
 import inspect
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import FunctionType, SimpleNamespace
+from collections.abc import Callable, Iterator, Sequence
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import libdevice
 
 from mlsys_labkit.triton_trace import rules
-from mlsys_labkit.triton_trace.errors import TritonKernelError
 from mlsys_labkit.triton_trace.interpret.blocks import plain, reduce, scan, shape_of
 from mlsys_labkit.triton_trace.interpret.branches import Branches, is_one, unmarked
 from mlsys_labkit.triton_trace.interpret.builder import Builder
 from mlsys_labkit.triton_trace.interpret.carried import carried, variables
 from mlsys_labkit.triton_trace.interpret.private import Handle, TritonSemantic, on_library_call, speak_through
+from mlsys_labkit.triton_trace.interpret.public_modules import Absent, attribute_of, is_instance, public_modules
+from mlsys_labkit.triton_trace.interpret.records import ConstantTuple, attribute, like, record_class, spread
 from mlsys_labkit.triton_trace.interpret.rewrite import compiled
-from mlsys_labkit.triton_trace.interpret.run import Refused
+from mlsys_labkit.triton_trace.interpret.run import Refused, StaticAssertionError
 from mlsys_labkit.triton_trace.interpret.undefined import require_defined
-from mlsys_labkit.triton_trace.libdevice_names import LIBDEVICE
-from mlsys_labkit.triton_trace.source import Function, KernelSource, Name, constant
+from mlsys_labkit.triton_trace.names import Name, constant
+from mlsys_labkit.triton_trace.source import Function, KernelSource
 
 
 class Language:
@@ -58,7 +58,10 @@ class Language:
         tl.tensor.__getitem__ = _checked_item(tl.tensor.__getitem__)
         tl.tensor.__bool__ = lambda tensor: True  # Triton's own code tests "if mask:" for the presence of a mask
         on_library_call(self._library_function)
-        self._modules = _public_modules(self.semantic)
+        for name in rules.MATH:  # x.exp() and its like, whose own functions ask for Triton's compiler
+            if hasattr(tl.tensor, name):
+                setattr(tl.tensor, name, _member(getattr(tl.math, name)))
+        self._modules = public_modules(self.semantic)
 
     def _mapped(self, function: Any, *blocks: Any, pack: int = 1) -> Any:
         """Call a function of scalars on each element, or on ``pack`` elements in a row."""
@@ -90,13 +93,20 @@ class Language:
             file = f"<kernel {index}>"
             places[file] = function.place
             space = spaces[function.key] = {"__builtins__": {}, **self._python}
-            exec(compiled(function.text, file, function.first_line), space)
+            paths = {path: f"_lk_path_{i}" for i, path in enumerate(function.names) if "." in path}
+            constants = function.constant
+            code = compiled(
+                function.text, file, function.first_line, of_constants=constants, paths=paths, fields=source.fields
+            )
+            exec(code, space)
+            if constants:
+                space["range"] = range
             made[function.key] = space[function.name]
             self._give_defaults(made[function.key], function)
         for function in source.functions:
-            for name, meaning in function.names.items():
-                known = meaning.kind == "function"
-                spaces[function.key][name] = made[meaning.value] if known else self._named(name, meaning)
+            for i, (name, meaning) in enumerate(function.names.items()):
+                value = made[meaning.value] if meaning.kind == "function" else self._named(name, meaning)
+                spaces[function.key][f"_lk_path_{i}" if "." in name else name] = value
         return made
 
     def _named(self, name: str, meaning: Name) -> Any:
@@ -105,12 +115,12 @@ class Language:
         check_rules lets a refused name pass in a branch that constants choose, which is perhaps not taken.
         """
         if meaning.kind == "refused":
-            return _Absent(str(meaning.value))
+            return Absent(str(meaning.value))
         module, _, short = str(meaning.value).rpartition(".")
         if meaning.kind == "language" and short not in rules.names_of(module):
-            return _Absent(f"{name} is not interpreted")
+            return Absent(f"{name} is not interpreted")
         if meaning.kind == "module" and meaning.value not in self._modules:
-            return _Absent(f"{name}: {meaning.value} is not interpreted")
+            return Absent(f"{name}: {meaning.value} is not interpreted")
         return self.meaning(meaning)
 
     def meaning(self, name: Name) -> Any:
@@ -119,6 +129,8 @@ class Language:
             return constant(name.value)
         if name.kind == "python":
             return self._python[name.value]
+        if name.kind == "record":
+            return record_class(name.value)
         if name.value in self._modules:
             return self._modules[name.value]
         module, _, attribute = name.value.rpartition(".")
@@ -144,8 +156,10 @@ class Language:
 
     def _assigned(self, value: Any) -> Any:
         """Return a value as an assignment stores it: numbers, and those in a tuple, as tensors."""
+        if isinstance(value, ConstantTuple):
+            return value
         if isinstance(value, (tuple, list)):
-            return tuple(self._assigned(one) for one in value)
+            return like(value, (self._assigned(one) for one in value))
         return unmarked(self.semantic.to_tensor(value, False))
 
     def _decided(self, condition: Any) -> bool:
@@ -201,6 +215,8 @@ class Language:
             "_lk_turn": self._branches.turn,
             "_lk_assert": asserted,
             "_lk_variables": variables,
+            "_lk_attribute": attribute,
+            "_lk_spread": spread,
             "_lk_carried": carried,
             "range": counted,
             "min": chosen(min, "minimum"),
@@ -208,105 +224,11 @@ class Language:
             "len": len,
             "int": int,
             "float": float,
-            "isinstance": _is_instance,
-            "getattr": _attribute,
-            "hasattr": lambda value, name: _attribute(value, name, None) is not None,
+            "isinstance": is_instance,
+            "getattr": attribute_of,
+            "hasattr": lambda value, name: attribute_of(value, name, None) is not None,
             "print": lambda *values, **options: tl.device_print(*values, **options),
         }
-
-
-def _public_modules(semantic: Any) -> dict[str, Any]:
-    def public(module: Any, names: Iterable[str]) -> SimpleNamespace:
-        return _Module("tl", {name: getattr(module, name) for name in names if hasattr(module, name)})
-
-    mathematics = public(tl.math, rules.MATH)
-    language = public(tl, rules.LANGUAGE)
-    language.math = mathematics
-    language.random = language
-    for name in rules.KINDS:
-        setattr(language, name, _Kind(getattr(tl, name)))
-    language.tuple = _Tuple(tl.tuple)
-    language.constexpr = plain
-    extra = _extra_modules(semantic)
-    language.extra = extra["triton.language.extra"]
-    top = SimpleNamespace(
-        language=language, cdiv=_for_constants(triton.cdiv), next_power_of_2=_for_constants(triton.next_power_of_2)
-    )
-    return {"triton": top, "triton.language": language, "triton.language.math": mathematics, **extra}
-
-
-class _Module(SimpleNamespace):
-    """Public names of a module; it refuses the others by name."""
-
-    def __init__(self, name: str, members: dict[str, Any]) -> None:
-        super().__init__(**members)
-        self._name = name
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name in rules.KNOWN:
-            raise AttributeError(name)
-        raise Refused(f"{self._name}.{name} is not interpreted")
-
-
-class _Kind:
-    """A class of Triton's, for isinstance only: a kernel must not make a block of anything that it likes."""
-
-    def __init__(self, kind: type) -> None:
-        self.kinds = (kind, tuple) if kind is tl.tuple else (kind,)
-
-
-class _Tuple(_Kind):
-    """``tl.tuple``, which a kernel may also make."""
-
-    def __call__(self, values: Any) -> Any:
-        return tl.tuple(list(values))
-
-
-class _Absent:
-    """A stand-in for a name that is not interpreted."""
-
-    def __init__(self, reason: str) -> None:
-        self._reason = reason
-
-    def __getattr__(self, name: str) -> Any:
-        raise Refused(self._reason)
-
-    def __call__(self, *args: Any, **options: Any) -> Any:
-        raise Refused(self._reason)
-
-
-def _extra_modules(semantic: Any) -> dict[str, Any]:
-    """Return ``tl.extra`` for NVIDIA: libdevice, and what a launch after another one waits with."""
-
-    def bound(function: Any) -> Callable[..., Any]:
-        return lambda *operands: function(*operands, _semantic=semantic)
-
-    library = SimpleNamespace(**{name: bound(one) for name, one in vars(libdevice).items() if name in LIBDEVICE})
-    cuda = SimpleNamespace(libdevice=library, **dict.fromkeys(rules.DEPENDENT_LAUNCH, lambda: None))
-    extra = SimpleNamespace(libdevice=library, cuda=cuda)
-    place = "triton.language.extra"
-    return {place: extra, f"{place}.cuda": cuda, f"{place}.libdevice": library, f"{place}.cuda.libdevice": library}
-
-
-def _is_instance(value: Any, kind: Any) -> bool:
-    """Return whether ``value`` is of a kind; constants of compile time are plain values here."""
-    if kind is plain:
-        return not isinstance(value, tl.tensor)
-    if isinstance(kind, tuple):
-        return any(_is_instance(value, one) for one in kind)
-    return isinstance(value, kind.kinds if isinstance(kind, _Kind) else kind)
-
-
-_NOTHING = object()
-
-
-def _attribute(value: Any, name: str, default: Any = _NOTHING) -> Any:
-    """Return a public attribute of a module or a block, as a kernel may write it after a point."""
-    if not isinstance(name, str) or name not in rules.ATTRIBUTES:
-        if default is not _NOTHING:
-            return default
-        raise Refused(f"getattr: {name} is no attribute that a kernel may use")
-    return getattr(value, name) if default is _NOTHING else getattr(value, name, default)
 
 
 def _with_constant_stride(describe: Callable[..., Any]) -> Callable[..., Any]:
@@ -337,6 +259,11 @@ def _with_formats(dot: Callable[..., Any]) -> Callable[..., Any]:
     return create
 
 
+def _member(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of ``tl.math`` as a method of blocks."""
+    return lambda block, *operands, **options: function(block, *operands, **options)
+
+
 def _checked_item(item: Callable[..., Any]) -> Callable[..., Any]:
     """Return ``tensor[...]`` for new axes, with advice for any other index."""
 
@@ -345,17 +272,14 @@ def _checked_item(item: Callable[..., Any]) -> Callable[..., Any]:
         if all(one is None or (isinstance(one, slice) and one == slice(None)) for one in parts):
             return item(tensor, index, **options)
         if tensor.dtype.is_ptr():
-            raise Refused("a pointer has no []; load with tl.load(pointer + i, mask=...), and store with tl.store")
-        raise Refused("a block has [] for new axes only, as in [:, None]; load the elements that you need from memory")
-
-    return checked
-
-
-def _for_constants(function: Any) -> Callable[..., Any]:
-    def checked(*values: Any) -> Any:
-        if any(isinstance(value, tl.tensor) for value in values):
-            raise Refused(f"triton.{function.__name__} takes constants in a kernel; for others there is tl.cdiv")
-        return function(*map(plain, values))
+            raise Refused(
+                "unsupported tensor index: a pointer has no []; load with tl.load(pointer + i, mask=...), and store "
+                "with tl.store"
+            )
+        raise Refused(
+            "unsupported tensor index: a block has [] for new axes only, as in [:, None]; load the elements that you "
+            "need from memory"
+        )
 
     return checked
 
@@ -397,4 +321,4 @@ def _static_range(start: Any, stop: Any = None, step: Any = None, **options: Any
 
 def _static_assert(condition: Any, message: str = "") -> None:
     if not condition:
-        raise TritonKernelError(f"tl.static_assert does not hold{f': {message}' if message else ''}")
+        raise StaticAssertionError(f"tl.static_assert does not hold{f': {message}' if message else ''}")

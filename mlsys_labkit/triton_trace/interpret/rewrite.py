@@ -11,20 +11,55 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterable
-from types import CodeType
+from collections.abc import Collection, Iterable, Mapping
+from types import CodeType, MappingProxyType
 
+from mlsys_labkit.triton_trace.names import dotted_path
+
+_OF_CONSTANTS = frozenset(("type", "value"))  # constants are numbers here, which have neither
 _OF_THE_GRID = frozenset(("program_id", "num_programs"))
 
 
-class _Rewriter(ast.NodeTransformer):
+class _Names(ast.NodeTransformer):
+    """A transformer of attributes and of the head of a function; ``paths`` and ``attributes`` are to be replaced."""
+
+    def __init__(self, paths: Mapping[str, str], attributes: Collection[str]) -> None:
+        self._paths = paths
+        self._attributes = attributes
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        if path := self._paths.get(dotted_path(node)):
+            return ast.copy_location(ast.Name(path, ast.Load()), node)
+        self.generic_visit(node)
+        if node.attr not in self._attributes:
+            return node
+        return ast.copy_location(_call("_lk_attribute", node.value, ast.Constant(node.attr)), node)
+
+    def visit_Starred(self, node: ast.Starred) -> ast.AST:
+        self.generic_visit(node)
+        node.value = _call("_lk_spread", node.value)
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        self.generic_visit(node)
+        node.decorator_list = []
+        node.returns = None
+        for one in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
+            one.annotation = None
+        return node
+
+
+class _Rewriter(_Names):
     """A transformer of one function; ``checks`` is False for Triton's own functions.
+
+    ``paths`` and ``fields`` are those of ``compiled``.
 
     Attributes:
         branches: a function for each branch of each ``if``.
     """
 
-    def __init__(self, file: str, checks: bool) -> None:
+    def __init__(self, file: str, checks: bool, paths: Mapping[str, str], fields: Collection[str]) -> None:
+        super().__init__(paths, _OF_CONSTANTS.union(fields) if checks else frozenset())
         self._file = file
         self._checks = checks
         self._count = 0
@@ -137,13 +172,9 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         self._returns = self._checks and any(isinstance(one, ast.If) and _returns(one) for one in ast.walk(node))
-        self.generic_visit(node)
+        super().visit_FunctionDef(node)
         if self._returns:
             node.body.insert(0, ast.Assign([ast.Name("_lk_kinds", ast.Store())], ast.List([], ast.Load())))
-        node.decorator_list = []
-        node.returns = None
-        for one in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
-            one.annotation = None
         return node
 
 
@@ -208,17 +239,35 @@ def _lazy(value: ast.expr) -> ast.expr:
     return ast.Lambda(nothing, value)
 
 
-def compiled(text: str, file: str, first_line: int, *, keep_defaults: bool = False) -> CodeType:
-    """Compile a module that defines the function of ``text``, with the student's ``file`` and lines."""
+def compiled(
+    text: str,
+    file: str,
+    first_line: int,
+    *,
+    keep_defaults: bool = False,
+    of_constants: bool = False,
+    paths: Mapping[str, str] = MappingProxyType({}),
+    fields: Collection[str] = (),
+) -> CodeType:
+    """Compile a module that defines the function of ``text``, with the student's ``file`` and lines.
+
+    Args:
+        of_constants: the function is one of Python's on constants, whose statements stay as they are.
+        paths: names in other modules, as "helpers.f", and the global names that replace them.
+        fields: names of the fields of named tuples.
+    """
     tree = ast.parse(text)
     node = tree.body[0]
     assert isinstance(node, ast.FunctionDef)
     if not keep_defaults:
         node.args.defaults = []
         node.args.kw_defaults = [None] * len(node.args.kwonlyargs)
-    rewriter = _Rewriter(file, checks=not keep_defaults)
-    rewritten = rewriter.visit(tree)
-    rewritten.body.extend(rewriter.branches)
+    if of_constants:
+        rewritten = _Names(paths, _OF_CONSTANTS.union(fields)).visit(tree)
+    else:
+        rewriter = _Rewriter(file, not keep_defaults, paths, fields)
+        rewritten = rewriter.visit(tree)
+        rewritten.body.extend(rewriter.branches)
     ast.fix_missing_locations(rewritten)
     code: CodeType = compile(ast.increment_lineno(rewritten, first_line - 1), file, "exec")
     return code

@@ -39,6 +39,12 @@ class Refused(Exception):
     """An operation that the interpreter cannot carry out exactly."""
 
 
+class StaticAssertionError(TritonKernelError):
+    """A ``tl.static_assert`` that does not hold."""
+
+    refusal = "CompileTimeAssertionFailure"
+
+
 class CompilerRefusal(Refused):
     """Variables whose types Triton's compiler refuses."""
 
@@ -149,12 +155,14 @@ class InterpreterRun:
         where = f"{line}: " if line.number else ""
         code = self._source.line_text(*line) if line.number else ""
         shown = f"  [{code}]" if code else ""
-        return TritonKernelError(
+        told = TritonKernelError(
             f"{where}{text or 'this does not hold'}, in program {self.program}{shown}",
             line.place,
             line.number,
             self.program,
         )
+        told.refusal = getattr(error, "refusal", "CompilationError")  # what is no error of ours, Triton's rules raised
+        return told
 
     def _reach(self, kind: Kind, addresses: Addresses, mask: Mask, itemsize: int, value: NDArray[Any] | None) -> Reach:
         """Check an access, report it to the recorder, and return the memory that it reaches."""

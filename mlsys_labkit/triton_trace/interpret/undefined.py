@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from mlsys_labkit.triton_trace.interpret.private import Handle
 from mlsys_labkit.triton_trace.interpret.run import InterpreterRun
+from mlsys_labkit.triton_trace.names import name_set
 from mlsys_labkit.triton_trace.recorder import Line
-from mlsys_labkit.triton_trace.source import name_set
 
 _KEY = "labkit undefined"
 _OTHER = "give the load other=..., or choose with tl.where first"

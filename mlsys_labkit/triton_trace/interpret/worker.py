@@ -70,7 +70,8 @@ def _answer(
     except RefusedSourceError as error:
         return {"refused": str(error)}, {}
     except TritonKernelError as error:
-        return {"failed": str(error), "place": error.place, "line": error.line, "program": error.program}, {}
+        said = {"failed": str(error), "refusal": error.refusal, "cause": str(error.__cause__ or "")}
+        return {**said, "place": error.place, "line": error.line, "program": error.program}, {}
     except Exception as error:
         return {"broken": f"{type(error).__name__}: {error}"}, {}
     finally:

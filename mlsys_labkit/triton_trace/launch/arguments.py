@@ -9,15 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlsys_labkit.triton_trace.errors import TritonArgumentError, TritonLaunchError
+from mlsys_labkit.triton_trace.errors import TritonArgumentError, TritonLaunchError, TritonOverflowError
 from mlsys_labkit.triton_trace.interpret.memory import DISTANCE, MemoryRegion
+from mlsys_labkit.triton_trace.names import constant, function_key, is_jitted, language_name, name_set
 from mlsys_labkit.triton_trace.recorder import Argument
-from mlsys_labkit.triton_trace.source import Function, constant, language_name, layers, name_set
+from mlsys_labkit.triton_trace.source import Function, layers
 
 # Keywords that Triton takes beside the parameters: choices of code generation that do not change the results.
 OPTIONS = name_set("""
     num_warps num_stages num_ctas maxnreg enable_fp_fusion launch_cooperative_grid launch_pdl debug sanitize_overflow
-    arch cluster_dims warp_size instrumentation_mode ir_override
+    arch cluster_dims warp_size instrumentation_mode ir_override extern_libs enable_reflect_ftz ptx_options ptx_version
+    clc
 """)
 _TYPES = {
     "bool": "u1",
@@ -155,7 +157,10 @@ def pack(function: Function, bound: dict[str, Any], reachable: Sequence[Any] = (
 
 def _packed(name: str, value: Any, spans: list[ArraySpan], annotation: str = "") -> Any:
     if isinstance(value, tuple):
-        return {"tuple": [_packed(f"{name}[{i}]", part, spans) for i, part in enumerate(value)]}
+        parts = [_packed(f"{name}[{i}]", part, spans) for i, part in enumerate(value)]
+        return {"tuple": parts, "fields": getattr(value, "_fields", ())}
+    if is_jitted(value):
+        return {"function": function_key(value)}
     if type(value).__name__ == "TensorWrapper" and hasattr(value, "base"):  # triton.reinterpret(tensor, dtype)
         spans.append(replace(_span(name, value.base), dtype=_short(name, value.dtype)))
         return {"pointer": spans[-1].dtype, "address": len(spans) - 1}
@@ -203,7 +208,7 @@ def _integer_type(name: str, value: int) -> str:
     for kind, low, high in (("i32", -(2**31), 2**31), ("i64", -(2**63), 2**63), ("u64", 0, 2**64)):
         if low <= value < high:
             return kind
-    raise TritonArgumentError(f"{name}: {value} does not fit into 64 bits")
+    raise TritonOverflowError(f"{name}: {value} does not fit into 64 bits")
 
 
 def _constant(name: str, value: Any) -> Any:
@@ -218,7 +223,10 @@ def _constant(name: str, value: Any) -> Any:
     if hasattr(value, "kind") and value.kind == "language":
         return {"language": value.value}
     if isinstance(value, tuple):
-        return {"tuple": [_constant(name, part) for part in value]}
+        parts = [_constant(name, part) for part in value]
+        return {"tuple": parts, "fields": getattr(value, "_fields", ()), "constant": True}
+    if is_jitted(value):
+        return {"function": function_key(value)}
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     raise TritonArgumentError(

@@ -25,6 +25,7 @@ from mlsys_labkit.errors import MissingExtraError
 from mlsys_labkit.triton_trace.errors import RefusedSourceError, TritonKernelError, TritonTraceError, TritonWorkerError
 from mlsys_labkit.triton_trace.interpret import channel
 from mlsys_labkit.triton_trace.launch.arguments import Packed
+from mlsys_labkit.triton_trace.launch.tritons_errors import also_tritons
 from mlsys_labkit.triton_trace.source import KernelSource
 
 Order = Literal["ascending", "reversed"] | int
@@ -106,12 +107,17 @@ class TritonWorker:
                 del shared
                 os.ftruncate(self._file, 0)
         if "refused" in answer:
-            raise RefusedSourceError(answer["refused"])
+            refused = RefusedSourceError(answer["refused"])
+            also_tritons(refused)
+            raise refused
         if "failed" in answer:
             program = answer["program"]
-            raise TritonKernelError(
+            error = TritonKernelError(
                 answer["failed"], answer["place"], answer["line"], tuple(program) if program else None
             )
+            if answer["refusal"]:
+                also_tritons(error, answer["refusal"], answer["cause"])
+            raise error
         if "broken" in answer:
             raise TritonTraceError(f"the interpreter cannot run this kernel: {answer['broken']}")
         return LaunchOutcome(answer["report"], arrays, output, answer["seconds"])
@@ -159,7 +165,9 @@ class TritonWorker:
                     return message, arrays, output
         except (EOFError, ConnectionError, BrokenPipeError):
             raise TritonWorkerError(f"{self._obituary()}; {_GO_ON}") from None
-        except KeyboardInterrupt:
+        except TritonWorkerError:
+            raise
+        except BaseException:  # an interrupt, or an alarm of the caller's: the worker must not go on without its memory
             self._end(kill=True)
             raise
         finally:

@@ -10,12 +10,14 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from mlsys_labkit.triton_trace.errors import TritonArgumentError
+from mlsys_labkit.triton_trace.errors import RefusedSourceError, TritonArgumentError
 from mlsys_labkit.triton_trace.launch.arguments import bind, grid_of, pack, wrapped
 from mlsys_labkit.triton_trace.launch.client import LaunchOutcome, Order, TritonWorker
 from mlsys_labkit.triton_trace.launch.driver import StandInDriver
 from mlsys_labkit.triton_trace.launch.gpu import LaunchArguments
 from mlsys_labkit.triton_trace.launch.handle import LaunchHandle
+from mlsys_labkit.triton_trace.launch.tritons_errors import also_tritons
+from mlsys_labkit.triton_trace.names import is_jitted
 from mlsys_labkit.triton_trace.rules import check_rules
 from mlsys_labkit.triton_trace.source import KernelSource
 
@@ -87,8 +89,8 @@ class TritonLauncher:
 
     def launch(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LaunchOutcome:
         """Launch once. Raises what TritonWorker.launch raises, TritonArgumentError and TritonLaunchError."""
-        check_rules(self.source)
-        function = self.source.entry
+        source = self._with_functions(args, kwargs)
+        function = source.entry
         names = [one.name for one in function.parameters]
         positional = dict(zip(names, args, strict=False))
 
@@ -109,13 +111,26 @@ class TritonLauncher:
 
         bound = bind(function, args, wrapped(self._kernel, positional, kwargs, configure))
         return TritonWorker.current().launch(
-            self.source,
+            source,
             grid_of(grid, bound),
             pack(function, bound, _reachable.get()),
             recorder=self._recorder,
             order=self._order,
             timeout_s=self._timeout_s,
         )
+
+    def _with_functions(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> KernelSource:
+        """Return the source with the jitted functions among the arguments. Raises RefusedSourceError."""
+        values = (*args, *kwargs.values())
+        try:
+            found = self.source
+            if any(isinstance(one, tuple) or is_jitted(one) for one in values):
+                found = KernelSource.of(self._kernel, values)
+            check_rules(found)
+        except RefusedSourceError as error:
+            also_tritons(error)
+            raise
+        return found
 
 
 @functools.cache
