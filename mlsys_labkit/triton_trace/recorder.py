@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Kind = Literal["load", "store", "atomic"]
+Severity = Literal["error", "performance", "information"]
 Program = tuple[int, int, int]
 Report = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 
@@ -96,11 +97,13 @@ class Recorder(Protocol):
     def arithmetic(self, operations: dict[str, int]) -> None:
         """Record, after the last program, the operations outside ``tl.dot`` by Triton's floating-point type."""
 
-    def misuse(self, kind: str, line: Line, program: Program, message: str, other: Line, count: int) -> None:
+    def misuse(
+        self, finding: tuple[str, Severity], line: Line, program: Program, message: str, other: Line, count: int
+    ) -> None:
         """Record a use of an operation whose result no GPU promises.
 
         Args:
-            kind: of the finding. line: of its cause. other: where it shows. count: elements concerned.
+            finding: its kind and its severity. line: of its cause. other: where it shows. count: elements concerned.
         """
 
     def end(self) -> Report:

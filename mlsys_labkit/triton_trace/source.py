@@ -46,6 +46,7 @@ class Function:
         place: the cell ("In[3]") or the file's name.
         names: meanings of its global names, and of those in other modules ("helpers.f").
         constant: it is a ``@triton.constexpr_function``, which calculates with constants.
+        in_file: it is written in a file, not in a cell.
     """
 
     key: str
@@ -56,6 +57,7 @@ class Function:
     parameters: tuple[TritonParameter, ...]
     names: dict[str, Name]
     constant: bool = False
+    in_file: bool = False
 
     def line_text(self, line: int) -> str:
         """Return the text of line ``line`` of ``place``, "" where it is not in this function."""
@@ -186,6 +188,7 @@ def _read(kernel: Any, waiting: list[Any]) -> Function:
         parameters=tuple(_parameters(function, node)),
         names=dict(meanings(_global_names(node), function, waiting)),
         constant=type(kernel).__name__ == "ConstexprFunction",
+        in_file=not cell_label(file) and Path(file).is_file(),
     )
 
 

@@ -346,3 +346,18 @@ def made_kernel(times: int) -> Any:
 
 def test_kernel_reads_its_closure() -> None:
     assert ran(made_kernel(5), np.full(1, 4, np.int32))[0] == 20
+
+
+@triton.jit
+def annotated(out, n):
+    left: tl.int32 = 0
+    size: tl.constexpr = 2
+    while left < n:
+        left = left + size if left > 1 else left + 1
+    tl.store(out, left)
+
+
+def test_annotated_number_is_one_of_run_time() -> None:
+    out = np.zeros(1, np.int32)
+    annotated[1,](out, 5)
+    assert out[0] == 6

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsys_labkit.triton_trace.interpret.memory import DISTANCE, region_number
-from mlsys_labkit.triton_trace.recorder import Kind, Line, Program, RawAccess, Report, TracedLaunch
+from mlsys_labkit.triton_trace.recorder import Kind, Line, Program, RawAccess, Report, Severity, TracedLaunch
 
 
 class _Shape:
@@ -72,9 +72,12 @@ class CountingRecorder:
     def arithmetic(self, operations: dict[str, int]) -> None:
         self._operations = operations
 
-    def misuse(self, kind: str, line: Line, program: Program, message: str, other: Line, count: int) -> None:
-        row = {"kind": kind, "line": line, "program": program, "message": message, "other": other, "count": 0}
-        self._misuses.setdefault((kind, line), row)["count"] += count
+    def misuse(
+        self, finding: tuple[str, Severity], line: Line, program: Program, message: str, other: Line, count: int
+    ) -> None:
+        kind, severity = finding
+        row = {"kind": kind, "severity": severity, "line": line, "program": program, "message": message}
+        self._misuses.setdefault((kind, line), {**row, "other": other, "count": 0})["count"] += count
 
     def end(self) -> Report:
         shapes = list(self._shapes.values())

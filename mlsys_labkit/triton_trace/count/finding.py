@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-from mlsys_labkit.triton_trace.recorder import Line, Program
-
-Severity = Literal["error", "performance", "information"]
+from mlsys_labkit.triton_trace.recorder import Line, Program, Severity
 
 
 @dataclass(frozen=True)

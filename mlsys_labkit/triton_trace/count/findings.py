@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsys_labkit.triton_trace.count.allocation_units import Board
-from mlsys_labkit.triton_trace.count.finding import AccessFinding, Severity
+from mlsys_labkit.triton_trace.count.finding import AccessFinding
 from mlsys_labkit.triton_trace.count.log import AccessLog
 from mlsys_labkit.triton_trace.count.races import races
 from mlsys_labkit.triton_trace.count.repeats import repeats
 from mlsys_labkit.triton_trace.interpret.memory import region_number
-from mlsys_labkit.triton_trace.recorder import Argument, Line
+from mlsys_labkit.triton_trace.recorder import Argument, Line, Severity
 from mlsys_labkit.triton_trace.source import KernelSource
 
 _VERB = {"load": "reads", "store": "writes", "atomic": "updates"}
@@ -46,7 +46,7 @@ class _Findings:
             at: dict[str, Any] = {"program": program, "count": row["count"]}
             if other != line:
                 at |= {"other_line": other, "other_source_line": self._source.line_text(*other)}
-            yield AccessFinding(row["kind"], "error", message, line, text, **at)
+            yield AccessFinding(row["kind"], row["severity"], message, line, text, **at)
 
     def strays(self) -> Iterator[AccessFinding]:
         """Find accesses outside every array.

@@ -281,14 +281,14 @@ class Builder(DescriptorOperations, BuilderBase):  # type: ignore[misc]
                 f"({_total(lanes)}compute offsets in tl.int32 or tl.int64)",
             )
 
-    def _load(self, pointers: Any, mask: Any, other: Any, kind: Kind = "load", padded: bool = False) -> Any:
+    def _load(self, pointers: Any, mask: Any, other: Any, kind: Kind = "load") -> Any:
         self._check_offsets(pointers, mask)
         dtype = pointers.get_element_ty()
         form = NARROW.get(dtype.name)
         filler = storage_dtype(dtype).type(0) if other is None else other.data  # 0, as in NVIDIA's registers
         nan = None if form is None else form.nan
         values = self.running.load(pointers.data, _mask(mask, pointers), np.asarray(filler), nan, kind)
-        return loaded(self.running, Handle(values, dtype), pointers, mask, other, padded)
+        return loaded(self.running, Handle(values, dtype), pointers, mask, other)
 
     def _store(self, pointers: Any, value: Any, mask: Any, kind: Kind = "store") -> None:
         self._check_offsets(pointers, mask)

@@ -109,7 +109,7 @@ class DescriptorOperations:
     def create_tensor_pointer_load(self, pointer: Any, checked: Any, padding: Any, *policy: Any) -> Any:
         block = Descriptor(pointer.base, pointer.shape, pointer.strides, pointer.block_shape, padding, checked)
         pointers, mask = block.pointers(pointer.offsets)
-        return self._load(pointers, mask, None if padding is None else block.filling(), padded=True)
+        return self._load(pointers, mask, block.filling())  # 0 without padding, as in NVIDIA's registers
 
     def create_tensor_pointer_store(self, pointer: Any, value: Any, checked: Any, *policy: Any) -> None:
         block = Descriptor(pointer.base, pointer.shape, pointer.strides, pointer.block_shape, None, checked)

@@ -74,7 +74,11 @@ class _Rewriter(_Names):
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
         self.generic_visit(node)
-        return ast.copy_location(ast.Assign([node.target], node.value) if node.value else ast.Pass(), node)
+        if node.value is None:
+            return ast.copy_location(ast.Pass(), node)
+        constant = ast.unparse(node.annotation).strip("'\"").endswith("constexpr")
+        value = node.value if constant else _call("_lk_to_tensor", node.value)
+        return ast.copy_location(ast.Assign([node.target], value), node)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
         self.generic_visit(node)

@@ -16,7 +16,7 @@ from mlsys_labkit.triton_trace.errors import TritonKernelError
 from mlsys_labkit.triton_trace.interpret.atomics import atomic
 from mlsys_labkit.triton_trace.interpret.memory import LaunchMemory, MemoryRegion, Reach
 from mlsys_labkit.triton_trace.interpret.narrow_floats import Narrow
-from mlsys_labkit.triton_trace.recorder import Argument, Kind, Line, Program, RawAccess, Recorder
+from mlsys_labkit.triton_trace.recorder import Argument, Kind, Line, Program, RawAccess, Recorder, Severity
 from mlsys_labkit.triton_trace.source import KernelSource
 
 Addresses = NDArray[np.uint64]
@@ -33,6 +33,9 @@ _WORDS = {
     "bool": "a constant",
     "str": "a constant",
 }
+
+
+_NOTED: set[Line] = set()
 
 
 class Refused(Exception):
@@ -73,6 +76,7 @@ class InterpreterRun:
         self.program: Program = (0, 0, 0)
         self.places: dict[str, str] = {}
         self._source = source
+        self._files = {one.place for one in source.functions if one.in_file}
         self._memory = memory
         self._arguments = arguments
         self._recorder = recorder
@@ -111,16 +115,29 @@ class InterpreterRun:
         if dtype.startswith(("fp", "bf")):
             self._arithmetic[dtype] = self._arithmetic.get(dtype, 0) + operations
 
-    def misuse(self, kind: str, message: str, cause: Line | None = None, count: int = 1) -> None:
-        """Report an operation whose result no GPU promises. Without a recorder it ends the launch.
+    def misuse(
+        self, kind: str, message: str, cause: Line | None = None, count: int = 1, severity: Severity = "error"
+    ) -> None:
+        """Report an operation whose result no GPU promises. Without a recorder, an error ends the launch.
+
+        An undefined value ends it in kernels that are written in cells only.
 
         Args:
             cause: the line that is to be changed, unless it is the one that runs. count: elements concerned.
         """
-        if self._recorder is None:
+        if self._recorder is not None:
+            here = self.line()
+            self._recorder.misuse((kind, severity), cause or here, self.program, message, here, count)
+        elif kind == "undefined_value" and (cause or self.line()).place in self._files:
+            self._note(cause or self.line(), message)
+        elif severity == "error":
             raise TritonKernelError(f"it {message}")
-        here = self.line()
-        self._recorder.misuse(kind, cause or here, self.program, message, here, count)
+
+    def _note(self, line: Line, message: str) -> None:
+        """Print once what a kernel of a file does: such kernels rely on the 0 that NVIDIA's GPUs have there."""
+        if line not in _NOTED:
+            _NOTED.add(line)
+            self.print(f"Note: {line} {message}; it is 0 here, as on NVIDIA's GPUs\n")
 
     def line(self) -> Line:
         """Return the student's line that is being interpreted."""

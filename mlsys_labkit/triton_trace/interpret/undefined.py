@@ -5,6 +5,9 @@ error while such a lane is not stored, as in ``tl.store(out + i, tl.load(x + i, 
 handle carries the lanes that depend on such a value. A sum of a block depends on all its lanes. ``tl.where`` ends the
 trail in the lanes that take the other value, and so do ``&`` with False and ``|`` with True.
 
+Triton promises as little outside a block pointer without ``padding_option``. Public kernels rely on the 0 that NVIDIA's
+GPUs have there, so that is not followed.
+
 Reference: Triton, ``triton.language.load``: "If mask[idx] is false, do not load the data; return other[idx]".
 """
 
@@ -24,8 +27,6 @@ from mlsys_labkit.triton_trace.names import name_set
 from mlsys_labkit.triton_trace.recorder import Line
 
 _KEY = "labkit undefined"
-_OTHER = "give the load other=..., or choose with tl.where first"
-_PADDING = 'give the load padding_option="zero", or choose with tl.where first'
 _MOVED = name_set("reshape trans expand_dims broadcast splat unsplat join cat split")
 _UNFOLLOWED = name_set("""
     load store masked_load masked_store atomic_cas atomic_rmw atomic_load atomic_store tensor_pointer_load
@@ -41,12 +42,11 @@ class Undefined:
     """The lanes of a block that depend on a value that no GPU promises.
 
     Attributes:
-        lanes: bool, of the block's shape. line: of the load. advice: what to write instead.
+        lanes: bool, of the block's shape. line: of the load.
     """
 
     lanes: Lanes
     line: Line
-    advice: str = _OTHER
 
 
 def undefined_in(handle: Any) -> Undefined | None:
@@ -55,11 +55,10 @@ def undefined_in(handle: Any) -> Undefined | None:
     return found
 
 
-def loaded(run: InterpreterRun, result: Any, pointers: Any, mask: Any, other: Any, padded: bool) -> Any:
+def loaded(run: InterpreterRun, result: Any, pointers: Any, mask: Any, other: Any) -> Any:
     """Note in the result of a load the lanes that it leaves undefined, and return it.
 
-    Args:
-        other: the value of masked-off lanes, or None. padded: the load is one of a block pointer.
+    ``other`` is the value of masked-off lanes, or None.
     """
     shape = result.data.shape
     on = None if mask is None else np.broadcast_to(mask.data, shape)
@@ -68,7 +67,7 @@ def loaded(run: InterpreterRun, result: Any, pointers: Any, mask: Any, other: An
         return result
     lanes = np.zeros(shape, np.bool_) if on is None or other is not None else ~on
     if not sources:
-        sources = [Undefined(lanes, run.line(), _PADDING if padded else _OTHER)]
+        sources = [Undefined(lanes, run.line())]
     address, masked, filling = (undefined_in(each) for each in (pointers, mask, other))
     if address:
         lanes = lanes | (address.lanes if on is None else address.lanes & on)
@@ -94,13 +93,12 @@ def require_defined(run: InterpreterRun, what: str, mask: Any, *operands: Any) -
     if masked:
         lanes = lanes | masked.lanes
     if count := int(lanes.sum()):
-        first = (*found, masked)[0]
-        assert first is not None
+        first = _main([one for one in (*found, masked) if one])
         total = f"{count:,} elements in all; " if count > 1 else ""
         run.misuse(
             "undefined_value",
             f"{what} a value that depends on a lane which tl.load masks off in line {first.line.number}; a GPU has any "
-            f"value there ({total}{first.advice})",
+            f"value there ({total}give the load other=..., or choose with tl.where first)",
             cause=first.line,
             count=count,
         )
@@ -133,16 +131,20 @@ def stitched(one: Any, two: Any, join: Callable[[NDArray[Any], NDArray[Any]], ND
 def _passing(operation: Callable[..., Any], rule: Callable[..., Lanes]) -> Callable[..., Any]:
     def create(self: Any, *args: Any) -> Any:
         result = operation(self, *args)
-        for one in args:
-            if type(one) is Handle and one.attr and (found := one.attr.get(_KEY)):
-                lanes = rule(operation, self, args, result)
-                for made, part in zip(result, lanes, strict=True) if isinstance(result, tuple) else ((result, lanes),):
-                    _noted(made, part, found)
-                break
+        found = [one.attr[_KEY] for one in args if type(one) is Handle and one.attr and _KEY in one.attr]
+        if found:
+            lanes = rule(operation, self, args, result)
+            for made, part in zip(result, lanes, strict=True) if isinstance(result, tuple) else ((result, lanes),):
+                _noted(made, part, _main(found))
         return result
 
     create.__name__ = getattr(operation, "__name__", "create")
     return create
+
+
+def _main(found: list[Undefined]) -> Undefined:
+    """Return the one of several causes that concerns most lanes."""
+    return max(found, key=lambda one: float(one.lanes.mean()))
 
 
 def _noted(handle: Any, lanes: Lanes, found: Undefined) -> Any:
