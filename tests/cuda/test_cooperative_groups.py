@@ -225,7 +225,6 @@ __global__ void f(int* out) {{
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        ("cg::this_cluster();", "thread block clusters"),
         ("cg::tiled_partition<64>(cg::this_thread_block()).sync();", "more than one warp"),
         ("cg::tiled_partition<3>(cg::this_thread_block()).sync();", "power of two"),
     ],

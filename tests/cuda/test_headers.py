@@ -149,8 +149,6 @@ def test_printf_and_std_printf_take_builtin_variables(capfd):
         ("__global__ void f() { threadIdx.x = 3; }", "read-only"),
         ("__global__ void f(int* a) { __shared__ int n = 0; a[0] = n; }", "a __shared__ variable has no initializer"),
         ("__global__ void f(float* a, cudaTextureObject_t t) { a[0] = tex2D<float>(t, 0, 0); }", "^line 1: textures: left out"),
-        ("#include <cooperative_groups.h>\n__global__ void f() { cooperative_groups::this_cluster().sync(); }",
-         "^line 2: thread block clusters: left out"),
         ('__global__ void f() { asm volatile("tcgen05.fence;"); }', "^line 1: inline PTX tcgen05.fence: left out"),
         ("__global__ void f();\n__global__ void g() { f<<<1, 1>>>(); }\n__global__ void f() {}", "launched from Python"),
     ],

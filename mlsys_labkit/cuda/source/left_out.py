@@ -28,7 +28,6 @@ _FEATURES = (
     (r"\bcudaMemcpy3DPeer\w*", "several GPUs"),
     (r"\bcudaMemPoolCreate\b|\bcudaMallocFromPoolAsync\b", "memory pools of one's own"),
     (r"\bcuda(?:Graphics|GL|EGL|Import|External)\w+", "graphics interoperability"),
-    (r"\b__cluster_dims__\b|\bcudaLaunchKernelEx\w*|\bcluster_group\b|\bthis_cluster\b", "thread block clusters"),
 )
 _HEADERS = (
     (r"cufft(?!\.h)", "cuFFT's part beyond cufft.h"),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from mlsys_labkit.cuda.source.ptx_async import bulk, bulk_reduction
 from mlsys_labkit.cuda.source.ptx_operands import TYPES, Operands
 from mlsys_labkit.cuda.source.ptx_text import Instruction
 
-_SPACES = ("global", "shared", "shared::cta", "const", "local", "param")
+_SPACES = ("global", "shared", "shared::cta", "shared::cluster", "const", "local", "param")
 _ATOMICS = {
     "add": "atomicAdd", "min": "atomicMin", "max": "atomicMax", "exch": "atomicExch", "cas": "atomicCAS",
     "and": "atomicAnd", "or": "atomicOr", "xor": "atomicXor", "inc": "atomicInc", "dec": "atomicDec",
@@ -91,10 +92,14 @@ def _is_space(one: Instruction, operands: Operands) -> str:
 def _copy(one: Instruction, operands: Operands) -> str:
     """Translate cp.async and its waits."""
     parts = one.modifiers
+    if parts[0] == "reduce":
+        return bulk_reduction(one, operands)
     if parts[:1] != ["async"]:
         return ""
     if parts[1] == "bulk":
-        return _bulk(one)
+        return bulk(one, operands)
+    if parts[1] == "mbarrier":
+        return ""
     if parts[1] == "commit_group":
         return "__pipeline_commit();"
     if parts[1] == "wait_all":
@@ -110,11 +115,6 @@ def _copy(one: Instruction, operands: Operands) -> str:
     size = f"(unsigned)({sizes[0]})"
     left = f"lk::ptx::zeros_of({size}, {sizes[1]})" if len(sizes) > 1 else "0"
     return f"lk::ptx::copy_async({to}, {source}, {size}, {left});"
-
-
-def _bulk(one: Instruction) -> str:
-    """Translate the waits for bulk copies: each copy is done when it is started, so that none is left."""
-    return "(void)0;" if one.modifiers[2:3] in (["commit_group"], ["wait_group"]) else ""
 
 
 def _policy(one: Instruction, operands: Operands) -> str:

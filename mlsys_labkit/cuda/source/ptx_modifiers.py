@@ -30,7 +30,7 @@ _COMPARISON = (
     ),
     *("and", "or", "xor", "ftz"),
 )
-_SPACE = ("global", "shared", "shared::cta", "const", "local", "param")
+_SPACE = ("global", "shared", "shared::cta", "shared::cluster", "const", "local", "param")
 _ACCESS = (
     *_SPACE,
     *("weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "mmio", "cta", "cluster", "gpu", "sys"),

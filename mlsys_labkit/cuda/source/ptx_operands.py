@@ -38,8 +38,12 @@ SPECIAL_REGISTERS = {
     "globaltimer": "lk_global_timer()",
     "globaltimer_lo": "(unsigned)lk_global_timer()",
     "globaltimer_hi": "(unsigned)(lk_global_timer() >> 32)",
-    "cluster_ctarank": "0u",
-    "cluster_nctarank": "1u",
+    "cluster_ctarank": "lk_cluster_rank()",
+    "cluster_nctarank": "lk_cluster_size()",
+    **{f"cluster_nctaid.{axis}": f"lk_cluster_extent().{axis}" for axis in "xyz"},
+    **{f"cluster_ctaid.{axis}": f"(blockIdx.{axis} % lk_cluster_extent().{axis})" for axis in "xyz"},
+    **{f"clusterid.{axis}": f"(blockIdx.{axis} / lk_cluster_extent().{axis})" for axis in "xyz"},
+    **{f"nclusterid.{axis}": f"(gridDim.{axis} / lk_cluster_extent().{axis})" for axis in "xyz"},
 }
 """The value of each special register."""
 
@@ -105,10 +109,14 @@ class Operands:
         inside = text.strip()
         if not (inside.startswith("[") and inside.endswith("]")):
             raise Unknown(inside.replace("$", ""))
-        base, _, offset = inside[1:-1].replace("+ -", "+-").partition("+")
+        return self.pointer(inside[1:-1], space)
+
+    def pointer(self, text: str, space: str) -> str:
+        """Return the ``void*`` for ``register + offset`` in a state space."""
+        base, _, offset = text.replace("+ -", "+-").partition("+")
         added = f", {self.value(offset)}" if offset.strip() else ""
-        kind = "shared_address" if space.startswith("shared") else "address"
-        return f"lk::ptx::{kind}({self.value(base)}{added})"
+        kinds = {"shared::cluster": "cluster_address", "shared": "shared_address", "shared::cta": "shared_address"}
+        return f"lk::ptx::{kinds.get(space, 'address')}({self.value(base)}{added})"
 
 
 def _variable(name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from mlsys_labkit.cuda.source.ptx_async import ASYNC
 from mlsys_labkit.cuda.source.ptx_memory import MEMORY
 from mlsys_labkit.cuda.source.ptx_modifiers import unknown_modifiers
 from mlsys_labkit.cuda.source.ptx_operands import TYPES, Operands, Unknown
@@ -269,6 +270,7 @@ _TABLE: dict[str, Translator] = {
     "nanosleep": _sleep,
     **MEMORY,
     **WARP,
+    **ASYNC,
 }
 KNOWN = frozenset(("exit", "ret", "trap", "brkpt", "bra"))
 """The opcodes that are PTX even without a type."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from mlsys_labkit.cuda.source.ptx_async import cluster_barrier, fence
 from mlsys_labkit.cuda.source.ptx_operands import TYPES, Operands
 from mlsys_labkit.cuda.source.ptx_text import Instruction
 
@@ -125,6 +126,8 @@ def _elect(one: Instruction, operands: Operands) -> str:
 
 def _barrier(one: Instruction, operands: Operands) -> str:
     """Translate the block's barrier 0. Others, and those of a part of the block, are left out."""
+    if one.modifiers[:1] == ["cluster"]:
+        return cluster_barrier(one)
     parts = [part for part in one.modifiers if part not in ("cta", "aligned")]
     if parts == ["warp", "sync"]:
         return f"lk_warp_barrier({operands.get(one.operands[0], 'u32')});"
@@ -136,8 +139,8 @@ def _barrier(one: Instruction, operands: Operands) -> str:
 
 
 def _fence(one: Instruction, operands: Operands) -> str:
-    if one.opcode == "fence" and one.modifiers[:1] == ["proxy"]:
-        return "(void)0;"
+    if one.opcode == "fence" and one.modifiers[:1] in (["proxy"], ["mbarrier_init"]):
+        return fence(one) or "(void)0;"
     is_block = "cta" in one.modifiers
     return "__threadfence_block();" if is_block else "__threadfence();"
 

@@ -6,11 +6,13 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from mlsys_labkit.cuda.cache import digest
 from mlsys_labkit.cuda.kernel.gcc.flags import INCLUDES
 from mlsys_labkit.cuda.kernel.gcc.headers import included_first
 from mlsys_labkit.cuda.program.rewrite import find_kernels, rewrite as rewrite_launches
+from mlsys_labkit.cuda.source.clusters import cluster_dimensions, exported_clusters
 from mlsys_labkit.cuda.source.includes import included_files, redirected
 from mlsys_labkit.cuda.source.rewrite import rewrite
 from mlsys_labkit.cuda.source.shared import SYMBOL, dynamic_arrays
@@ -62,7 +64,7 @@ class Unit:
         before = included_first([*sources, *beside])
         before += [f"#define {name} {value}" for name, value in self.defines]
         dynamic = dict.fromkeys(name for one in sources for name in dynamic_arrays(one))
-        behind = module_exports(self.kernels, tuple(dynamic))
+        behind = module_exports(self.kernels, tuple(dynamic), cluster_dimensions(sources))
         names = {name: f"header{number}.h" for number, (name, _) in enumerate(self.headers)}
         main, *headers = self._rewritten(sources, names)
         lines = [*before, f'#line 1 "{self.name}"', main, f'#line 1 "{EXPORTS}"', *behind, ""]
@@ -77,9 +79,12 @@ class Unit:
             yield redirected(rewrite(launched), beside, names, INCLUDES if self.hosted else ())
 
 
-def module_exports(kernels: Sequence[str], dynamic: Sequence[str]) -> list[str]:
+def module_exports(
+    kernels: Sequence[str], dynamic: Sequence[str], clusters: Mapping[str, str] = MappingProxyType({})
+) -> list[str]:
     """Return the lines behind a source, which export its kernels and bind its dynamic shared arrays to the only one."""
     exports = [f"LK_EXPORT({number}, {kernel})" for number, kernel in enumerate(kernels)]
+    exports += exported_clusters(kernels, clusters)
     return [*exports, f"LK_EXPORT_MODULE({len(kernels)})", _dynamic_shared(dynamic)]
 
 

@@ -16,6 +16,11 @@ from mlsys_labkit.cuda.kernel.simulator.decode import (
     find_array,
     read_records,
 )
+from mlsys_labkit.cuda.kernel.simulator.explain_copies import (
+    MESSAGES as MESSAGES_OF_COPIES,
+    unfinished,
+    without_consequences,
+)
 from mlsys_labkit.cuda.kernel.simulator.indices import index_finding, without_known_indices
 from mlsys_labkit.cuda.source.returns import may_have_returned
 from mlsys_labkit.cuda.source.source import Source
@@ -25,8 +30,9 @@ KINDS = (
     "out_of_bounds", "shared_out_of_bounds", "uninitialized_shared", "shared_race", "global_race", "divergent_barrier",
     "exited_before_barrier", "absent_lane", "division_by_zero", "stack_overflow", "timeout", "assertion", "trap",
     "illegal_address", "misaligned", "unfinished_copy", "uninitialized_global",
-    "index_out_of_bounds",
+    "index_out_of_bounds", *MESSAGES_OF_COPIES,
 )  # fmt: skip
+_IN_SHARED = frozenset(MESSAGES_OF_COPIES) | {"unfinished_copy"}
 _REACH_BYTES = 1 << 34  # reach of a wrong int as an index: an address further away comes from another pointer
 _PAGE_BYTES = 4096
 _VERBS = ("reads", "writes", "updates", "updates", "reads", "writes", "writes", "updates")
@@ -83,7 +89,7 @@ def decode_findings(result: RecordedLaunch, context: LaunchContext) -> list[Kern
                 int(record["count"]),
             )
         )
-    findings = without_known_indices(findings)
+    findings = without_consequences(without_known_indices(findings))
     return _merged(sorted(findings, key=lambda finding: (finding.line, finding.other_line, finding.kind)))
 
 
@@ -113,7 +119,7 @@ class _Case:
             self.other_block == self.block and int(record["thread"]) // 32 == int(record["other_thread"]) // 32
         )
         self.kind = KINDS[record["kind"] - 1]
-        self.is_shared = "shared" in self.kind or self.kind == "unfinished_copy"
+        self.is_shared = "shared" in self.kind or self.kind in _IN_SHARED
         self.is_shared |= self.kind == "misaligned" and bool(record["values"][0])
         self.bytes = int(record["bytes"])
         address = int(record["address"])
@@ -240,6 +246,8 @@ def _race(case: _Case) -> str:
     remedy = "no __syncthreads() orders them"
     if case.other_block not in (None, case.block):
         remedy = "nothing orders the blocks of a launch: use an atomic, or a second launch"
+        if case.is_shared:
+            remedy = "no cluster.sync() orders them"
     elif case.same_warp:
         remedy = "no __syncwarp() or __syncthreads() orders them"
     if own == other and case.line == case.other_line:
@@ -299,6 +307,8 @@ def _misaligned(case: _Case) -> str:
 
 
 def _unfinished_copy(case: _Case) -> str:
+    if case.record["values"][1]:
+        return unfinished(case)
     copy = f"its own asynchronous copy at line {case.other_line}"
     if case.other_thread != case.thread:
         copy = f"the asynchronous copy by {case.other} at line {case.other_line}"
@@ -326,4 +336,5 @@ _MESSAGES: dict[str, Callable[[_Case], str]] = {
     "illegal_address": _illegal_address,
     "misaligned": _misaligned,
     "unfinished_copy": _unfinished_copy,
+    **MESSAGES_OF_COPIES,
 }

@@ -17,7 +17,16 @@ _FLAGS = ("-std=c++17", "-O2", "-fPIC", "-pthread")
 # g++ spends more on the standard headers than on most of these files, so it gets them in four translation units that
 # take about as long as each other, the longest first. Names in their unnamed namespaces must therefore differ.
 _UNITS = {
-    "check": ("copies", "findings", "order", "record", "record_check", "shadow_global", "shadow_shared"),
+    "check": (
+        "async_checks",
+        "copies",
+        "findings",
+        "order",
+        "record",
+        "record_check",
+        "shadow_global",
+        "shadow_shared",
+    ),
     "profile": ("counts", "device_memory", "module", "record_profile", "request_cost", "symbols", "touched"),
     "engine": (),  # and all that is not listed
     "conversation": ("channel", "main"),  # with a notebook: programs with a main of their own go without

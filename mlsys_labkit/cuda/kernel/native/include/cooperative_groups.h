@@ -4,6 +4,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "lk/groups/cluster.h"
 #include "lk/groups/tile.h"
 
 namespace cooperative_groups {

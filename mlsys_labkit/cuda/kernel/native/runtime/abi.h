@@ -39,6 +39,36 @@ void lk_yield();
 void lk_release(const void* object);
 void lk_acquire(const void* object);
 
+// Barriers of Hopper's kind (mbarrier), in shared memory of the cluster. An arrival returns the number of the phase under way,
+// which a wait takes. may_give_up: try_wait, which returns 0 when nothing else in the cluster can go on.
+void lk_mbarrier_init(void* at, unsigned arrivals);
+void lk_mbarrier_invalidate(void* at);
+unsigned lk_mbarrier_arrive(void* at, unsigned arrivals, unsigned long long bytes, int drops);
+unsigned lk_mbarrier_phase(const void* at);
+void lk_mbarrier_expect(void* at, unsigned long long bytes);
+void lk_mbarrier_complete(void* at, unsigned long long bytes);
+int lk_mbarrier_wait(const void* at, unsigned phase, int may_give_up);
+int lk_mbarrier_wait_parity(const void* at, unsigned parity, int may_give_up);
+
+// Bulk copies (TMA). A load goes to shared memory of the cluster, from global memory or from the block's own shared memory, and
+// tells the mbarrier there; a store belongs to a bulk group of its thread. combine: a reduction in place of a copy.
+void lk_bulk_load(void* to, const void* from, unsigned long bytes, void* barrier);
+void lk_bulk_multicast(void* to, const void* from, unsigned long bytes, void* barrier, unsigned ranks);
+void lk_bulk_store(void* to, const void* from, unsigned long bytes, void (*combine)(char*, const char*, unsigned long));
+void lk_bulk_commit();
+void lk_bulk_wait(unsigned left);
+void lk_proxy_fence();
+
+// Blocks of a cluster.
+unsigned lk_cluster_rank();
+unsigned lk_cluster_size();
+struct lk_uint3 lk_cluster_extent();
+void* lk_cluster_map(const void* address, unsigned rank);
+unsigned lk_cluster_rank_of(const void* address);
+void* lk_cluster_address(unsigned low);  // of 32 bits of it
+void lk_cluster_arrive();
+void lk_cluster_wait();
+
 // Warp operations. Lanes named in mask that have not exited must all call the same one with the same mask.
 void lk_warp_barrier(unsigned mask);
 unsigned lk_ballot(unsigned mask, int predicate);

@@ -1,6 +1,7 @@
 // block.cpp: the threads of one block, warp after warp, from barrier to barrier.
 #include <algorithm>
 
+#include "cluster.h"
 #include "scheduler.h"
 
 namespace lk {
@@ -99,18 +100,6 @@ void wake_waiting(Block& block) {
     });
 }
 
-// Nobody can go on, and no other block can help.
-void report_deadlock(Block& block) {
-    if (report_stuck_operation(block)) return;
-    constexpr u32 kNone = ~0u;
-    u32 first = kNone;
-    u32 other = kNone;
-    each_thread(block, [](const Warp& warp) { return warp.at_block_barrier; }, [&](u32 thread) { first = std::min(first, thread); });
-    each_thread(block, [](const Warp& warp) { return live(warp) & ~warp.at_block_barrier; }, [&](u32 thread) { other = std::min(other, thread); });
-    if (first == kNone) std::swap(first, other);
-    report_two_threads(block, FindingKind::divergent_barrier, first, other == kNone ? first : other);
-}
-
 void run_warps(Block& block) {
     u32 rotation = block.shuffled() ? block.random.next() % block.warp_count : 0;
     u32 flip = block.shuffled() ? block.random.next() & 1 : 0;
@@ -124,13 +113,28 @@ void run_warps(Block& block) {
 bool watches_shared_memory(Block& block) {
     bool all = true;
     each_thread(block, [](const Warp& warp) { return warp.waiting; }, [&](u32 thread) {
-        u64 word = reinterpret_cast<u64>(block.threads[thread].watched);
-        all = all && word - block.shared_begin < block.shared_end - block.shared_begin;
+        const u64 word = reinterpret_cast<u64>(block.threads[thread].watched);
+        const bool is_shared = word - block.shared_begin < block.shared_end - block.shared_begin;
+        all = all && (is_shared || block.threads[thread].awaited || block.threads[thread].in_cluster);
     });
     return all;
 }
 
 }  // namespace
+
+void report_deadlock(Block& block) {
+    for (Block* peer : block.cluster->blocks) {
+        if (!peer->ended && (report_stuck_operation(*peer) || report_stuck_barrier(*peer))) return;
+    }
+    if (report_stuck_cluster(*block.cluster)) return;
+    constexpr u32 kNone = ~0u;
+    u32 first = kNone;
+    u32 other = kNone;
+    each_thread(block, [](const Warp& warp) { return warp.at_block_barrier; }, [&](u32 thread) { first = std::min(first, thread); });
+    each_thread(block, [](const Warp& warp) { return live(warp) & ~warp.at_block_barrier; }, [&](u32 thread) { other = std::min(other, thread); });
+    if (first == kNone) std::swap(first, other);
+    report_two_threads(block, FindingKind::divergent_barrier, first, other == kNone ? first : other);
+}
 
 void start_block(Block& block, u64 number) {
     const Launch& launch = *block.launch;
@@ -144,21 +148,39 @@ void start_block(Block& block, u64 number) {
         warp = Warp{};
         warp.lanes = warp.ready = lanes;
     }
+    for (Thread& thread : block.threads) {
+        thread.awaited = nullptr;
+        thread.in_cluster = false;
+        thread.gave_up_at = 0;
+        thread.bulk_groups = thread.cluster_arrivals = 0;
+    }
+    block.mbarriers.clear();
+    block.begun = block.ended = false;
+    block.events_seen = 0;
+    block.done = 0;
+    if (block.cluster->checks) block.cluster->checks->begin_block(block.rank);
     if (block.recorder) block.recorder->begin_block(number);
 }
 
 Outcome run_block(Block& block) {
     u32 idle_passes = 0;
+    block.begun = true;
     for (;;) {
         u32 done_before = block.done;
         run_warps(block);
+        if (!stopped(block)) make_copies(*block.cluster);
         if (stopped(block)) return Outcome::stopped;
+        complete_cluster_barrier(*block.cluster);
         wake_waiting(block);
         ThreadCounts counts = count(block);
         block.done = counts.done;
         u32 alive = block.thread_count - counts.done;
         if (!alive) {
             if (block.recorder) block.recorder->end_block();
+            end_copies(block);
+            block.ended = true;
+            block.cluster->events++;
+            complete_cluster_barrier(*block.cluster);
             return Outcome::finished;
         }
         if (counts.ready) {
@@ -176,7 +198,9 @@ Outcome run_block(Block& block) {
             return Outcome::at_grid_barrier;
         } else if (counts.waiting && !watches_shared_memory(block)) {
             return Outcome::spinning;
-        } else {
+        } else if (block.cluster->blocks.size() > 1) {
+            return Outcome::waiting;
+        } else if (!give_up_waits(block)) {
             report_deadlock(block);
             block.launch->stopped = true;
             return Outcome::stopped;

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #define LK_WORKER
@@ -39,6 +40,8 @@ struct Trace;
 struct LaneTrace;
 struct Worker;
 struct Block;
+struct Cluster;
+struct Mbarrier;
 
 // A loaded kernel.so.
 struct Module {
@@ -63,6 +66,13 @@ struct Thread {
     const unsigned* watched = nullptr;       // until *watched != watched_value
     unsigned watched_value = 0;
     u32 patience = 0;                        // how often others were let go from a meeting before it
+    const Mbarrier* awaited = nullptr;       // whose phase it watches
+    bool in_cluster = false;                 // it watches barrier.cluster
+    bool may_give_up = false;                // try_wait
+    bool gave_up = false;
+    u64 gave_up_at = 0;                      // 1 + events of the cluster by then
+    u32 bulk_groups = 0;                     // committed
+    u32 cluster_arrivals = 0;
 };
 
 // Which lanes are in which state; each lane that exists is in exactly one.
@@ -88,6 +98,7 @@ struct Launch {
     void** arguments = nullptr;
     lk_uint3 grid{1, 1, 1};
     lk_uint3 block{1, 1, 1};
+    lk_uint3 cluster{1, 1, 1};     // blocks
     u32 shared_bytes = 0;          // dynamic
     Mode mode = Mode::run;
     u64 seed = 0;                  // 0: threads, warps and blocks in their natural order
@@ -108,6 +119,7 @@ struct Launch {
 
     u32 thread_count() const { return block.x * block.y * block.z; }
     u64 block_count() const { return u64(grid.x) * grid.y * grid.z; }
+    u32 cluster_size() const { return cluster.x * cluster.y * cluster.z; }
 };
 
 // One block while it is resident on an OS thread.
@@ -147,12 +159,21 @@ struct Block {
     std::vector<char> shared_image;     // its contents while another block of this OS thread runs
     bool at_grid_barrier = false;
     u64 grid_generation = 0;            // which one
+
+    Cluster* cluster = nullptr;         // of one block, where the launch has none
+    u32 rank = 0;                       // in it
+    bool begun = false;                 // in this cluster
+    bool ended = false;
+    u64 events_seen = 0;                // of the cluster when the block could not go on; 0: it can
+    std::unordered_map<u64, Mbarrier> mbarriers;  // by offset in shared memory
 };
 
 // The block that runs on this OS thread, or nullptr outside kernels (static initialisers, host code).
 extern thread_local Block* current_block __attribute__((tls_model("initial-exec")));
 inline Block* current() { return current_block; }
 
+// Why the launch cannot have its cluster; nullptr where it can.
+const char* wrong_cluster(const Launch& launch);
 // Runs the launch on the pool and returns when all blocks are done, or it was stopped. One launch at a time.
 void run_launch(Launch& launch);
 // How many OS threads take blocks: the CPUs that this process may use, or LK_CUDA_THREADS.

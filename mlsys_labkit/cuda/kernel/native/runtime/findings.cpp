@@ -10,7 +10,8 @@ namespace {
 
 // Which of two racing accesses is met first depends on the schedule: the report does not.
 FindingRecord in_order(FindingRecord finding) {
-    const bool roles_differ = finding.kind == static_cast<uint32_t>(FindingKind::unfinished_copy);
+    const auto kind = static_cast<FindingKind>(finding.kind);
+    const bool roles_differ = kind == FindingKind::unfinished_copy || kind > FindingKind::index_out_of_bounds;
     if (roles_differ || finding.other_pc == 0 || finding.pc <= finding.other_pc) return finding;
     std::swap(finding.pc, finding.other_pc);
     std::swap(finding.op, finding.other_op);

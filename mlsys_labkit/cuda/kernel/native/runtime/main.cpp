@@ -131,6 +131,8 @@ void launch(Channel& channel, const std::vector<LoadedModule>& modules, const pr
     launch.arguments = arguments.data();
     launch.grid = {request.grid[0], request.grid[1], request.grid[2]};
     launch.block = {request.block[0], request.block[1], request.block[2]};
+    launch.cluster = loaded.kernels.at(request.kernel).cluster;
+    if (const char* why = wrong_cluster(launch)) throw std::runtime_error(why);
     launch.shared_bytes = request.shared_bytes;
     launch.mode = static_cast<Mode>(request.mode);
     launch.seed = request.seed;

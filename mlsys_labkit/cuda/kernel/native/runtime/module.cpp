@@ -84,11 +84,18 @@ LoadedModule load_module(const std::string& path) {
     loaded.module.instrumented = std::any_of(symbols.begin(), symbols.end(), [](const Symbol& each) {
         return !each.defined && each.name == "__sanitizer_cov_trace_pc";
     });
+    loaded.description.bulk_copies = std::any_of(symbols.begin(), symbols.end(), [](const Symbol& each) {
+        return !each.defined && each.name.rfind("lk_bulk_", 0) == 0;
+    });
     const int count = symbol<int (*)()>(handle, "lk_kernel_count")();
     for (int i = 0; i < count; ++i) {
         const std::string number = std::to_string(i);
+        lk_uint3 cluster{1, 1, 1};
+        if (void* clustered = dlsym(handle, ("lk_cluster_" + number).c_str())) {
+            reinterpret_cast<void (*)(unsigned*)>(clustered)(&cluster.x);
+        }
         loaded.kernels.push_back({symbol<void (*)(void**)>(handle, "lk_run_" + number),
-                                  symbol<const char* (*)()>(handle, "lk_describe_" + number)()});
+                                  symbol<const char* (*)()>(handle, "lk_describe_" + number)(), cluster});
     }
     return loaded;
 }

@@ -11,6 +11,7 @@ namespace lk {
 struct Kernel {
     void (*run)(void** arguments);
     const char* description;
+    lk_uint3 cluster;
 };
 
 struct LoadedModule {

@@ -158,6 +158,7 @@ void BlockOrder::begin_block(uint64_t block) {
     std::fill(early_reads_.begin(), early_reads_.end(), 0);
     block_barrier();
     first_ = floor_;
+    cluster_floor_ = 0;
     std::fill(fences_.begin(), fences_.end(), Fence{});
 }
 
@@ -169,6 +170,8 @@ void BlockOrder::block_barrier() {
     if (acquired_) objects_.share_with_block(block_, static_cast<uint32_t>(warps_.size()));
     acquired_ = false;
 }
+
+void BlockOrder::cluster_barrier() { cluster_floor_ = segments_.next(); }
 
 // A full clock starts again at 0 in a new segment, which orders all earlier accesses of the warp. A race with an access from
 // before the reset is missed. It takes 127 barriers of parts of a warp, with no barrier of the block between them.

@@ -15,6 +15,7 @@
 // too early is not found.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <mutex>
@@ -110,6 +111,7 @@ public:
 
     void begin_block(uint64_t block);
     void block_barrier();
+    void cluster_barrier();  // after that of the block
     void warp_barrier(uint32_t warp, uint32_t mask);
     void fence(uint32_t thread);
     // An atomic or volatile store after a fence publishes; an atomic or volatile load reads what was published.
@@ -127,6 +129,11 @@ public:
     }
     uint32_t floor() const { return floor_; }  // segments of this block below are ordered before now
     uint32_t first() const { return first_; }  // segments below are not of this block
+    // Of a launch with clusters: what blocks of this one did in segments below is ordered before now.
+    uint32_t cluster_floor() const { return cluster_floor_; }
+    bool clusters_met() const { return cluster_floor_ != 0; }
+    bool same_cluster(uint64_t block) const { return std::find(cluster_.begin(), cluster_.end(), block) != cluster_.end(); }
+    void join(std::vector<uint64_t> blocks_of_cluster) { cluster_ = std::move(blocks_of_cluster); }
     const WarpClock& clock(uint32_t warp) const { return warps_[warp].clock; }
     uint32_t warp_floor(uint32_t warp) const { return warps_[warp].floor; }
     Objects& objects() const { return objects_; }
@@ -149,6 +156,8 @@ private:
     uint32_t segment_ = 0;  // 0: made when it is asked for
     uint32_t floor_ = 1;
     uint32_t first_ = 1;
+    uint32_t cluster_floor_ = 0;  // 0: no barrier of the cluster yet
+    std::vector<uint64_t> cluster_;
     bool acquired_ = false;
     std::vector<Warp> warps_;
     std::vector<Fence> fences_;  // the last one of each thread

@@ -53,6 +53,15 @@ Recorder::~Recorder() {
     launch.warp_barriers += state_->warp_barriers;
 }
 
+void Recorder::join(AsyncChecks* checks, uint32_t rank, const std::vector<Peer>& peers) {
+    state_->checks = checks;
+    state_->rank = rank;
+    state_->peers = peers.size() > 1 ? peers : std::vector<Peer>{};
+    std::vector<uint64_t> numbers;
+    for (const Peer& peer : state_->peers) numbers.push_back(peer.number);
+    state_->order.join(std::move(numbers));
+}
+
 void Recorder::begin_block(uint64_t block) {
     state_->blocks_run++;
     state_->order.begin_block(block);
@@ -80,13 +89,17 @@ void Recorder::block_barrier() {
     if (state_->doubt.address) state_->settle();
     state_->block_barriers++;
     state_->order.block_barrier();
+    if (state_->checks) state_->checks->block_barrier(state_->rank);
 }
 
 void Recorder::warp_barrier(uint32_t warp, uint32_t mask) {
     if (state_->doubt.address) state_->settle();
     state_->warp_barriers++;
     state_->order.warp_barrier(warp, mask);
+    if (state_->checks) state_->checks->warp_barrier(state_->rank, warp);
 }
+
+void Recorder::cluster_barrier() { state_->order.cluster_barrier(); }
 
 void Recorder::fence(uint32_t thread) { state_->order.fence(thread); }
 

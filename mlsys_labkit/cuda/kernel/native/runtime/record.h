@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "address_range.h"
+#include "async_checks.h"
 #include "findings.h"
 #include "records.h"
 
@@ -23,6 +24,7 @@ struct SharedArray {
 struct LaunchDescription {
     bool check = false;    // races, bounds, uninitialised reads
     bool profile = false;  // counts
+    bool bulk_copies = false;  // the code has some
     uint64_t blocks_total = 0;
     uint32_t threads_per_block = 0;
     uint64_t object_address = 0;            // where kernel.so is loaded: pc - object_address crosses to Python
@@ -48,6 +50,16 @@ struct Request {
 };
 
 class LaunchRecord;
+class Recorder;
+struct Block;
+
+// Of a block of the cluster: where its shared memory is when another one runs.
+struct Peer {
+    AddressRange image;
+    Recorder* recorder;
+    const Block* block;
+    uint64_t number;  // of the block
+};
 
 // Of one block while it is resident; used again for the next one. (Blocks of a grid barrier share an operating-system thread.)
 class Recorder {
@@ -58,6 +70,8 @@ public:
     Recorder(const Recorder&) = delete;
     Recorder& operator=(const Recorder&) = delete;
 
+    // The blocks of the cluster, by rank; checks: nullptr in profile. Before begin_block.
+    void join(AsyncChecks* checks, uint32_t rank, const std::vector<Peer>& peers);
     void begin_block(uint64_t block);
     void end_block();
 
@@ -77,6 +91,12 @@ public:
     void warp_barrier(uint32_t warp, uint32_t mask);
     // __threadfence and its kin, by one thread.
     void fence(uint32_t thread);
+    // All blocks of the cluster have arrived; after block_barrier of each of them.
+    void cluster_barrier();
+    // A bulk copy, started by the thread, reads the block's shared memory, or writes that of a block of the cluster.
+    void read_by_copy(uint32_t thread, uint64_t address, uint32_t bytes, uint64_t pc);
+    // looks: whether races with what was there before are looked for here: copies before it are for AsyncChecks.
+    void filled_by_copy(Recorder& home, const Actor& by, uint64_t offset, uint32_t bytes, bool looks);
     // cuda::barrier: what a thread did before release(object) happened before what follows an acquire(object).
     void release(uint32_t thread, uint64_t object);
     void acquire(uint32_t thread, uint64_t object);

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "device_memory.h"
+#include "engine.h"
 #include "fiber.h"
 #include "recorder_state.h"
 #include "unset_memory.h"
@@ -37,29 +38,51 @@ Verdict Recorder::State::access(uint32_t thread, uint64_t address, uint32_t byte
     now.cell.width = kOneLane;
     if (op == Op::load) recent_reads.add(thread, address, now.cell.site);
     if (op == Op::compare) recent_reads.recheck(thread, address, launch.sites);
-    const bool is_shared = address - shared_begin < shared_bytes;
+    uint64_t offset;
+    State* const home = home_of(address, &offset);
+    const bool is_shared = home != nullptr;
     if (bytes <= 16 && (bytes & (bytes - 1)) == 0 && address % bytes != 0) {
-        FindingRecord found = finding(FindingKind::misaligned, now, is_shared ? address - shared_begin : address, bytes, pc);
+        FindingRecord found = finding(FindingKind::misaligned, now, is_shared ? offset : address, bytes, pc);
         found.values[0] = is_shared;
         launch.report(found);
         return Verdict::stop;
     }
-    if (is_shared) return access_shared(now, address, bytes, pc);
+    if (is_shared) return access_shared(now, *home, offset, bytes, pc);
     return access_global(now, address, bytes, pc);
 }
 
-Verdict Recorder::State::access_shared(const Present& now, uint64_t address, uint32_t bytes, uint64_t pc) {
-    const uint64_t offset = address - shared_begin;
+Recorder::State* Recorder::State::home_of(uint64_t address, uint64_t* offset) {
+    *offset = address - shared_begin;
+    if (*offset < shared_bytes) return this;
+    for (const Peer& peer : peers) {
+        *offset = address - peer.image.begin;
+        if (*offset < shared_bytes && peer.recorder->state_.get() != this) return peer.recorder->state_.get();
+    }
+    return nullptr;
+}
+
+// home: of the block whose shared memory it is, by offset.
+Verdict Recorder::State::access_shared(const Present& now, State& home, uint64_t offset, uint32_t bytes, uint64_t pc) {
+    const uint64_t address = shared_begin + offset;  // that it would have in this block
     const std::vector<uint16_t>& owner = launch.shared_owner;
     const uint64_t last = offset + bytes - 1;
     if (last >= owner.size() || owner[offset] == 0 || owner[offset] != owner[last]) {
         launch.report(finding(FindingKind::shared_out_of_bounds, now, offset, bytes, pc));
         return last < owner.size() ? Verdict::proceed : Verdict::stop;
     }
-    if (is_atomic(now.op)) order.atomic(now.cell.thread, address, writes(now.op), reads(now.op));
-    const AsyncCopy* copy = copies.find(offset, bytes);
+    if (is_atomic(now.op)) order.atomic(now.cell.thread, address + home.rank * kRankStride, writes(now.op), reads(now.op));
+    if (&home != this) look_for_peer(home, now, offset, bytes, pc);
+    const AsyncCopy* copy = home.copies.find(offset, bytes);
     if (copy) copy_under_way(*copy, now, address, bytes, pc);
-    const Clash clash = shared.access(now, offset, bytes, launch.sites);
+    bool filled = false;
+    if (launch.description.bulk_copies && checks) {
+        const Actor by{rank, now.cell.thread, pc};
+        const Conflict conflict = checks->access(by, home.rank, offset, bytes, writes(now.op), &filled);
+        if (conflict.kind != Conflict::none) return beside_copy(conflict, now, offset, bytes, pc), Verdict::proceed;
+    }
+    const Neighbourhood around{peers.empty() ? 0 : home.order.first()};
+    Clash clash = home.shared.access(now, offset, bytes, launch.sites, around);
+    clash.uninitialized &= !filled;
     if (clash.any() && !copy) judge(clash, now, true, address, bytes, pc);
     return Verdict::proceed;
 }
@@ -85,12 +108,79 @@ Verdict Recorder::State::access_global(const Present& now, uint64_t address, uin
     return Verdict::proceed;
 }
 
+// A block of the cluster surely runs only between the first barrier of the cluster and the last.
+void Recorder::State::look_for_peer(State& home, const Present& now, uint64_t offset, uint32_t bytes, uint64_t pc) {
+    const bool ended = peers[home.rank].block->ended;
+    if (order.clusters_met() && !ended) return;
+    FindingRecord found = finding(FindingKind::cluster_peer, now, offset, bytes, pc);
+    found.other_block = peers[home.rank].number;
+    found.end = ended;
+    repeat_or(found, now, 0, [&](const FindingRecord& each) { launch.report(each); });
+}
+
+void Recorder::State::beside_copy(const Conflict& conflict, const Present& now, uint64_t offset, uint32_t bytes, uint64_t pc) {
+    const bool reads_source = conflict.kind == Conflict::in_use;
+    FindingRecord found = finding(reads_source ? FindingKind::source_in_use : FindingKind::unfinished_copy, now, offset, bytes, pc);
+    found.other_op = static_cast<uint32_t>(Op::store);
+    found.other_pc = conflict.other.pc;
+    found.other_block = peers.empty() ? order.block() : peers[conflict.other.rank].number;
+    found.other_thread = conflict.other.thread;
+    found.values[0] = conflict.committed;
+    found.values[1] = 1;
+    repeat_or(found, now, launch.sites.number(conflict.other.pc, Op::store), [&](const FindingRecord& each) { launch.report(each); });
+}
+
 void Recorder::State::note_unset(const Present& now, uint64_t address, uint32_t bytes, uint64_t pc) {
     if (reads(now.op) && now.op != Op::exchange && is_unset(address, bytes)) {
         repeat_or(finding(FindingKind::uninitialized_global, now, address, bytes, pc), now, 0,
                   [&](const FindingRecord& found) { launch.unwritten.report(found); });
     }
     if (writes(now.op)) set_in_part(address, bytes);
+}
+
+namespace {
+// What one part of a copy is, as an access of the thread that started it.
+Present part_of_copy(BlockOrder& order, uint32_t thread, uint32_t site, Op op) {
+    Present now{order, {}, op};
+    now.cell.segment = order.segment();
+    now.cell.thread = thread;
+    now.cell.clock = order.clock(thread / kWarpLanes).of(thread % kWarpLanes);
+    now.cell.site = site;
+    now.cell.width = kOneLane;
+    return now;
+}
+}  // namespace
+
+// The copy reads what the block has written before: a write that nothing orders before its start is a race.
+void Recorder::read_by_copy(uint32_t thread, uint64_t address, uint32_t bytes, uint64_t pc) {
+    State& own = *state_;
+    if (own.doubt.address) own.settle();
+    const Present now = part_of_copy(own.order, thread, own.launch.sites.number(pc, Op::load), Op::load);
+    const Neighbourhood around{own.peers.empty() ? 0 : own.order.first()};
+    Clash clash = own.shared.access(now, address - own.shared_begin, bytes, own.launch.sites, around);
+    clash.uninitialized = false;
+    if (clash.any()) own.judge(clash, now, true, address, bytes, pc);
+    own.shared.forget_reads(address - own.shared_begin, bytes);
+}
+
+void Recorder::filled_by_copy(Recorder& home, const Actor& by, uint64_t offset, uint32_t bytes, bool looks) {
+    State& own = *state_;
+    if (own.doubt.address) own.settle();
+    const uint64_t pc = by.pc;
+    const Present now = part_of_copy(own.order, by.thread, own.launch.sites.number(pc, Op::store), Op::store);
+    const Neighbourhood around{own.peers.empty() ? 0 : home.state_->order.first()};
+    const uint64_t last = offset + bytes - 1;
+    const std::vector<uint16_t>& owner = own.launch.shared_owner;
+    if (last >= owner.size() || owner[offset] == 0 || owner[offset] != owner[last]) {
+        own.launch.report(own.finding(FindingKind::shared_out_of_bounds, now, offset, bytes, pc));
+    }
+    Clash clash = home.state_->shared.access(now, offset, bytes, own.launch.sites, around);
+    if (looks && clash.with_read) {
+        own.launch.report(own.race(now, true, own.shared_begin + offset, bytes, pc, clash.read));
+    } else if (looks && clash.with_write) {
+        own.launch.report(own.race(now, true, own.shared_begin + offset, bytes, pc, clash.write));
+    }
+    home.state_->shared.forget(offset, bytes);
 }
 
 void Recorder::State::judge(const Clash& clash, const Present& now, bool in_shared, uint64_t address, uint32_t bytes,
@@ -183,7 +273,7 @@ FindingRecord Recorder::State::race(const Present& now, bool in_shared, uint64_t
     found.other_op = static_cast<uint32_t>(launch.sites.op(past.site));
     found.other_pc = launch.sites.pc(past.site);
     const bool itself = past.width != kOneLane && past.thread == now.cell.thread;  // the group's known member
-    found.other_block = in_shared ? order.block() : order.segments().block_of(past.segment);
+    found.other_block = in_shared && peers.empty() ? order.block() : order.segments().block_of(past.segment);
     found.other_thread = itself && found.other_block == order.block() ? kNobody : past.thread;
     if (found.other_thread == kNobody) found.other_block = kNobody;
     if (const Buffer* buffer = in_shared ? nullptr : device_memory().find(address)) {

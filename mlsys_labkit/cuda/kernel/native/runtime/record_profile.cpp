@@ -44,7 +44,8 @@ void Recorder::State::request_global(const Request& request, uint32_t mask) {
         if (!last_touched || !last_touched->holds(address, request.bytes)) {
             TouchedBuffer* found = find_range(launch.touched, address);
             if (!found || !found->holds(address, request.bytes)) {
-                if (!writes(request.op) && is_constant(launch.description, address, request.bytes)) counted &= ~(1u << lane);
+                if (uint64_t offset; home_of(address, &offset)) counted &= ~(1u << lane);  // of another block of the cluster
+                else if (!writes(request.op) && is_constant(launch.description, address, request.bytes)) counted &= ~(1u << lane);
                 else if (!in_heap(reinterpret_cast<void*>(address))) out_of_bounds(request, lane);
                 continue;
             }

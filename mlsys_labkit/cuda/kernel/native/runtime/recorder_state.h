@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "async_checks.h"
 #include "copies.h"
 #include "counts.h"
 #include "device_heap.h"
@@ -20,6 +21,7 @@
 namespace lk {
 
 constexpr uint64_t kNothing = 0;  // no address
+constexpr uint64_t kRankStride = uint64_t{1} << 40;  // between the same variable of two blocks, as objects that order
 
 inline bool writes(Op op) { return !is_load(op); }
 inline bool reads(Op op) { return op != Op::store && op != Op::volatile_store && op != Op::atomic_store; }
@@ -88,7 +90,11 @@ struct Recorder::State {
     };
 
     Verdict access(uint32_t thread, uint64_t address, uint32_t bytes, Op op, uint64_t pc);
-    Verdict access_shared(const Present& now, uint64_t address, uint32_t bytes, uint64_t pc);
+    Verdict access_shared(const Present& now, State& home, uint64_t offset, uint32_t bytes, uint64_t pc);
+    // The recording of the block whose shared memory holds the address, or nullptr.
+    State* home_of(uint64_t address, uint64_t* offset);
+    void look_for_peer(State& home, const Present& now, uint64_t offset, uint32_t bytes, uint64_t pc);
+    void beside_copy(const Conflict& conflict, const Present& now, uint64_t offset, uint32_t bytes, uint64_t pc);
     Verdict access_global(const Present& now, uint64_t address, uint32_t bytes, uint64_t pc);
     void note_unset(const Present& now, uint64_t address, uint32_t bytes, uint64_t pc);
     void judge(const Clash& clash, const Present& now, bool shared, uint64_t address, uint32_t bytes, uint64_t pc);
@@ -112,6 +118,9 @@ struct Recorder::State {
     const uint64_t shared_bytes;
     BlockOrder order;
     SharedShadow shared;
+    AsyncChecks* checks = nullptr;
+    uint32_t rank = 0;
+    std::vector<Peer> peers;  // empty where the block is alone
     AsyncCopies copies;
     Counts counts;
     RecentReads recent_reads;

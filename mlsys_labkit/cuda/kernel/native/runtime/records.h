@@ -45,6 +45,16 @@ enum class FindingKind : uint32_t {
     unfinished_copy,
     uninitialized_global,
     index_out_of_bounds,
+    early_overwrite,      // a bulk copy starts into what others may still read, or another copy still writes
+    source_in_use,        // a write to what a bulk copy may still read
+    missing_proxy_fence,  // values[0]: what is not visible to a copy, 0 an mbarrier, else data
+    misaligned_copy,      // values: 1 destination, 2 source, 3 size; and the rest
+    byte_count,           // values: bytes expected, and beyond them; begin: the phase
+    stuck_barrier,        // values: arrivals and bytes that are missing; begin: the phase; end: all arrivals; bytes: all bytes
+    unset_barrier,
+    surplus_arrival,      // values[0]: arrivals of a phase
+    abandoned_copy,       // values: whether it is committed, whether it is a store
+    cluster_peer,         // values: a rank that is not there, and how many are; 0, 0: a block that has ended or not begun
 };
 
 constexpr uint32_t kNamedOnly = 1;  // bytes of absent_lane: the mask names the lane, and no value of it is read

@@ -5,6 +5,8 @@
 // storage behind __shared__, so its contents are swapped with them.
 #include "residency.h"
 
+#include "cluster.h"
+
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -18,6 +20,8 @@ namespace {
 // Blocks that only spin: more of them than a GPU keeps resident need not be waited for.
 constexpr size_t kMostSpinning = 64;
 constexpr u32 kMostSpinningThreads = 16384;
+// Blocks of resident clusters run so often before another cluster starts, which they may wait for.
+constexpr u32 kTurnsOfClusters = 64;
 
 class Residency {
 public:
@@ -51,15 +55,34 @@ private:
             all_at_barrier = all_at_barrier && block->at_grid_barrier;
         }
         u64 number;
+        if (launch_.cluster_size() > 1 && !all_at_barrier && turns_++ % kTurnsOfClusters) {
+            if (Block* block = next_spinning()) return block;
+        }
         if ((all_at_barrier || room) && grid_.take(&number)) return start(number);
         if (all_at_barrier) {
             if (!resident_.empty()) grid_.wait_for_barrier(resident_[0]->grid_generation);
             return nullptr;
         }
-        // Those that spin, in turn.
+        if (Block* block = next_spinning()) return block;
+        // Blocks wait for others of their clusters, and no such other can go on.
+        for (Block* block : resident_) {
+            if (!block->at_grid_barrier && give_up_waits(*block)) return block;
+        }
+        for (Block* block : resident_) {
+            if (block->at_grid_barrier) continue;
+            report_deadlock(*block);
+            launch_.stopped = true;
+            break;
+        }
+        return nullptr;
+    }
+
+    // Of those that spin or have something to hope for, the next in turn.
+    Block* next_spinning() {
         for (size_t i = 0; i < resident_.size(); i++) {
             next_spinning_ = (next_spinning_ + 1) % resident_.size();
-            if (!resident_[next_spinning_]->at_grid_barrier) return resident_[next_spinning_];
+            Block* block = resident_[next_spinning_];
+            if (!block->at_grid_barrier && block->events_seen != block->cluster->events + 1) return block;
         }
         return nullptr;
     }
@@ -73,13 +96,56 @@ private:
         return &block;
     }
 
+    // Starts all blocks of a cluster; returns the first.
     Block* start(u64 number) {
-        if (free_.empty()) make_block();
-        Block* block = free_.back();
+        if (free_.empty()) make_cluster();
+        Cluster* cluster = free_.back();
         free_.pop_back();
-        resident_.push_back(block);
-        start_block(*block, number);
-        return block;
+        const lk_uint3& size = launch_.cluster;
+        const u64 across = launch_.grid.x / size.x;
+        const u64 down = launch_.grid.y / size.y;
+        const u64 first[] = {number % across * size.x, number / across % down * size.y, number / across / down * size.z};
+        std::vector<u64> numbers;
+        start_cluster(*cluster);
+        for (Block* block : cluster->blocks) {
+            const u64 x = first[0] + block->rank % size.x;
+            const u64 y = first[1] + block->rank / size.x % size.y;
+            const u64 z = first[2] + block->rank / size.x / size.y;
+            resident_.push_back(block);
+            if (cluster->blocks.size() > 1) block->shared_image.resize(launch_.module->shared_bytes);
+            numbers.push_back(x + launch_.grid.x * (y + launch_.grid.y * z));
+        }
+        if (launch_.record) introduce(*cluster, numbers);
+        for (Block* block : cluster->blocks) start_block(*block, numbers[block->rank]);
+        return cluster->blocks[0];
+    }
+
+    // Tells the recorders where the blocks of their cluster keep shared memory.
+    void introduce(Cluster& cluster, const std::vector<u64>& numbers) {
+        std::vector<Peer> peers;
+        for (Block* block : cluster.blocks) {
+            const u64 image = reinterpret_cast<u64>(block->shared_image.data());
+            peers.push_back({{image, image + block->shared_image.size()}, block->recorder.get(), block, numbers[block->rank]});
+        }
+        for (Block* block : cluster.blocks) block->recorder->join(cluster.checks.get(), block->rank, peers);
+    }
+
+    void make_cluster() {
+        auto cluster = std::make_unique<Cluster>();
+        cluster->extent = launch_.cluster;
+        if (launch_.mode == Mode::check) {
+            cluster->checks = std::make_unique<AsyncChecks>(launch_.cluster_size(), launch_.thread_count(),
+                                                            launch_.module->shared_bytes);
+        }
+        for (u32 rank = 0; rank < launch_.cluster_size(); rank++) {
+            make_block();
+            Block& block = *blocks_.back();
+            block.cluster = cluster.get();
+            block.rank = rank;
+            cluster->blocks.push_back(&block);
+        }
+        free_.push_back(cluster.get());
+        clusters_.push_back(std::move(cluster));
     }
 
     void make_block() {
@@ -99,7 +165,6 @@ private:
         block->shared_begin = shared_begin_;
         block->shared_end = shared_begin_ + launch_.module->shared_bytes;
         if (launch_.record) block->recorder = std::make_unique<Recorder>(*launch_.record, shared_begin_);
-        free_.push_back(block.get());
         blocks_.push_back(std::move(block));
     }
 
@@ -112,20 +177,34 @@ private:
         in_memory_ = &block;
     }
 
+    void finish(Block& block) {
+        resident_.erase(std::find(resident_.begin(), resident_.end(), &block));
+        Cluster& cluster = *block.cluster;
+        if (cluster.blocks.size() > 1) {  // what others still read, although they should not
+            const char* memory = reinterpret_cast<char*>(shared_begin_);
+            std::copy(memory, memory + launch_.module->shared_bytes, block.shared_image.begin());
+        }
+        in_memory_ = nullptr;
+        cluster.running = nullptr;
+        if (std::all_of(cluster.blocks.begin(), cluster.blocks.end(), [](const Block* each) { return each->ended; })) {
+            make_copies(cluster);
+            for (Block* each : cluster.blocks) each->shared_image.clear();
+            free_.push_back(&cluster);
+        }
+        grid_.finish_block();
+    }
+
     void run(Block& block) {
         load_shared_memory(block);
+        block.cluster->running = &block;
+        block.events_seen = 0;
         lk_block_index = block.index;
         current_block = &block;
         Outcome outcome = run_block(block);
         current_block = nullptr;
         switch (outcome) {
-            case Outcome::finished:
-                resident_.erase(std::find(resident_.begin(), resident_.end(), &block));
-                free_.push_back(&block);
-                block.shared_image.clear();
-                in_memory_ = nullptr;
-                grid_.finish_block();
-                break;
+            case Outcome::finished: finish(block); break;
+            case Outcome::waiting: block.events_seen = block.cluster->events + 1; break;
             case Outcome::at_grid_barrier:
                 block.at_grid_barrier = true;
                 block.grid_generation = grid_.arrive();
@@ -148,10 +227,12 @@ private:
     Grid& grid_;
     u64 shared_begin_;
     std::vector<std::unique_ptr<Block>> blocks_;
-    std::vector<Block*> free_;
+    std::vector<std::unique_ptr<Cluster>> clusters_;
+    std::vector<Cluster*> free_;
     std::vector<Block*> resident_;
     Block* in_memory_ = nullptr;
     size_t next_spinning_ = 0;
+    u32 turns_ = 0;
 };
 
 // A number that shares no factor with count, so that its multiples visit every block.
@@ -172,8 +253,9 @@ char* Module::shared_segment() const {
     return static_cast<char*>(segment);
 }
 
-Grid::Grid(Launch& launch) : launch_(launch), total_(launch.block_count()) {
-    count_ = launch.sample_blocks ? std::min(launch.sample_blocks, total_) : total_;
+Grid::Grid(Launch& launch) : launch_(launch), total_(launch.block_count() / launch.cluster_size()) {
+    const u64 size = launch.cluster_size();
+    count_ = launch.sample_blocks ? std::min((launch.sample_blocks + size - 1) / size, total_) : total_;
     if (!launch.seed) return;
     Random random(launch.seed);
     stride_ = random_stride(random, count_);
@@ -205,7 +287,7 @@ u64 Grid::arrive() {
 }
 
 void Grid::open_if_complete() {
-    if (!waiting_ || waiting_ + finished_ < count_) return;
+    if (!waiting_ || waiting_ + finished_ < count_ * launch_.cluster_size()) return;
     waiting_ = 0;
     if (launch_.record) launch_.record->grid_barrier();
     generation_.fetch_add(1, std::memory_order_release);

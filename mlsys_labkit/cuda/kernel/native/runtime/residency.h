@@ -13,7 +13,7 @@ class Grid {
 public:
     explicit Grid(Launch& launch);
 
-    // The next block to run, by its linear number; false when all have been taken.
+    // The next block to run, or the next cluster, by its linear number; false when all have been taken.
     bool take(u64* number);
     bool exhausted() const { return next_.load(std::memory_order_relaxed) >= count_; }
 
@@ -28,7 +28,7 @@ private:
     void open_if_complete();
 
     Launch& launch_;
-    u64 total_;    // blocks of the grid
+    u64 total_;    // clusters of the grid (blocks, where there are none)
     u64 count_;    // that are run: all, or the sample
     u64 stride_ = 1;  // the order in which blocks are taken: i * stride_ + start_, modulo count_
     u64 start_ = 0;

@@ -21,12 +21,15 @@ struct Worker {
     std::atomic<u64> turns{0};   // counts them, for the monitor
 };
 
-enum class Outcome { finished, at_grid_barrier, spinning, stopped };
+// waiting: for other blocks of its cluster.
+enum class Outcome { finished, at_grid_barrier, spinning, waiting, stopped };
 
 // block.cpp
 void start_block(Block& block, u64 number);
 // Runs a block until it is done or cannot go on without other blocks.
 Outcome run_block(Block& block);
+// Reports why no thread of the block can go on, and no other block can help.
+void report_deadlock(Block& block);
 
 // warp.cpp
 // Runs a warp until no lane of it can go on, or its turn is over.

@@ -58,6 +58,7 @@ inline bool is_load(Op op) { return op == Op::load || op == Op::volatile_load; }
 
 // Where the accesses of one block are looked at: all of them in shared memory.
 struct SameBlock {
+    static constexpr bool kOneCluster = false;
     static constexpr bool kVolatileIsAtomic = false;  // code of the time before __syncwarp
     const BlockOrder& order;
     bool live(const Cell& cell) const { return cell.segment >= order.first(); }
@@ -66,6 +67,7 @@ struct SameBlock {
 };
 
 struct AnyBlock {
+    static constexpr bool kOneCluster = false;
     static constexpr bool kVolatileIsAtomic = true;  // a flag
     const BlockOrder& order;
     bool live(const Cell& cell) const { return cell.segment >= order.segments().floor(); }
@@ -73,12 +75,22 @@ struct AnyBlock {
     uint64_t block(const Cell& cell) const { return order.segments().block_of(cell.segment); }
 };
 
+// Where blocks of a cluster share the memory of one of them, whose first segment is `first`.
+struct SameCluster : AnyBlock {
+    uint32_t first;
+    static constexpr bool kOneCluster = true;
+    static constexpr bool kVolatileIsAtomic = false;
+    bool live(const Cell& cell) const { return cell.segment >= first; }
+};
+
 // Whether the present access is ordered after the access (or all accesses of the group) in a live cell by barriers alone.
 template <class Where>
 bool ordered_by_barriers(const Where& where, const Cell& past, const Present& now) {
-    if (past.width == kGridWide) return false;
     const BlockOrder& order = now.order;
-    if (past.segment != now.cell.segment && !where.same_block(past)) return false;
+    if (past.width == kGridWide) return Where::kOneCluster && past.segment < order.cluster_floor();
+    if (past.segment != now.cell.segment && !where.same_block(past)) {
+        return past.segment < order.cluster_floor() && order.same_cluster(where.block(past));
+    }
     if (past.segment < order.floor()) return true;
     if (past.width == kBlockWide) return false;
     if (past.width == kOneLane && past.thread == now.cell.thread) return true;
@@ -112,6 +124,7 @@ template <class Where>
 Cell joined(const Where& where, const Cell& past, const Present& now) {
     if (!where.live(past) || ordered(where, past, now)) return now.cell;
     Cell group = past;
+    if (Where::kOneCluster) group.segment = now.cell.segment;
     if (past.width == kGridWide) return group;
     if (past.segment != now.cell.segment && !where.same_block(past)) {
         group.width = kGridWide;

@@ -43,12 +43,13 @@ void SharedShadow::unite(uint64_t word) {
     if (std::all_of(bytes, bytes + 4, same)) words_[word] = bytes[0];
 }
 
-Clash SharedShadow::access(const Present& now, uint64_t offset, uint32_t bytes, const Sites& sites) {
-    const SameBlock where{now.order};
+Clash SharedShadow::access(const Present& now, uint64_t offset, uint32_t bytes, const Sites& sites, Neighbourhood around) {
     Clash clash;
     atomics_seen_ |= is_atomic(now.op);
+    const auto seen = [this] { return atomics_seen_; };
     const auto look_at = [&](Cells& cells) {
-        look(where, PlainCells{cells.plane}, now, sites, [this] { return atomics_seen_; }, clash);
+        if (around.first) look(SameCluster{{now.order}, around.first}, PlainCells{cells.plane}, now, sites, seen, clash);
+        else look(SameBlock{now.order}, PlainCells{cells.plane}, now, sites, seen, clash);
     };
     const uint64_t end = offset + bytes;
     for (uint64_t word = offset / 4; word * 4 < end; word++) {
@@ -62,6 +63,17 @@ Clash SharedShadow::access(const Present& now, uint64_t offset, uint32_t bytes, 
         if (whole) unite(word);
     }
     return clash;
+}
+
+void SharedShadow::forget(uint64_t offset, uint64_t bytes) {
+    for (uint64_t word = offset / 4; word * 4 < offset + bytes; word++) words_[word] = Cells{};
+}
+
+void SharedShadow::forget_reads(uint64_t offset, uint64_t bytes) {
+    for (uint64_t word = offset / 4; word * 4 < offset + bytes; word++) {
+        if (is_split(word)) unite(word);
+        if (!is_split(word)) words_[word].plane[kReads] = words_[word].plane[kSecondReads] = 0;
+    }
 }
 
 }  // namespace lk

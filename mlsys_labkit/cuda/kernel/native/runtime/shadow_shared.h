@@ -10,12 +10,21 @@
 namespace lk {
 
 // One per resident block. A word has one set of cells until its bytes are accessed apart; then each byte has its own.
+// first: the first segment of the block whose shared memory it is, where other blocks of its cluster access it, too; else 0.
+struct Neighbourhood {
+    uint32_t first;
+};
+
 class SharedShadow {
 public:
     explicit SharedShadow(uint64_t bytes);
 
     // offset: from the start of the thread-local segment; the range lies within it.
-    Clash access(const Present& now, uint64_t offset, uint32_t bytes, const Sites& sites);
+    Clash access(const Present& now, uint64_t offset, uint32_t bytes, const Sites& sites, Neighbourhood around);
+    // A copy has written the bytes: what it is ordered with is known elsewhere.
+    void forget(uint64_t offset, uint64_t bytes);
+    // A copy reads them, which ends when its bulk group is waited for.
+    void forget_reads(uint64_t offset, uint64_t bytes);
 
 private:
     struct Cells {

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <algorithm>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -132,13 +133,34 @@ void write_down(const std::string& name, const lk::Configuration& configuration,
 
 void hold_text(const char* text, size_t bytes) { context().hold_output(text, bytes); }
 
-Outcome run(const lk::Configuration& configuration, void (*body)(void**), void** frame) {
+std::map<std::string, dim3>& declared_clusters() {
+    static std::map<std::string, dim3> clusters;
+    return clusters;
+}
+
+dim3 cluster_of(const std::string& kernel, const lk::Configuration& configuration) {
+    if (configuration.cluster.x) return configuration.cluster;
+    const std::string name = kernel.substr(0, kernel.find('<'));
+    const size_t scope = name.rfind(':');
+    const auto found = declared_clusters().find(scope == std::string::npos ? name : name.substr(scope + 1));
+    return found == declared_clusters().end() ? dim3(1, 1, 1) : found->second;
+}
+
+const char* wrong_cluster_of(const dim3& cluster, const lk::Configuration& configuration) {
+    lk::Launch launch;
+    launch.cluster = {cluster.x, cluster.y, cluster.z};
+    launch.grid = {configuration.grid.x, configuration.grid.y, configuration.grid.z};
+    return lk::wrong_cluster(launch);
+}
+
+Outcome run(const lk::Configuration& configuration, const dim3& cluster, void (*body)(void**), void** frame) {
     lk::Launch launch;
     launch.module = &program().module;
     launch.run = body;
     launch.arguments = frame;
     launch.grid = {configuration.grid.x, configuration.grid.y, configuration.grid.z};
     launch.block = {configuration.block.x, configuration.block.y, configuration.block.z};
+    launch.cluster = {cluster.x, cluster.y, cluster.z};
     launch.shared_bytes = static_cast<uint32_t>(configuration.shared_bytes);
     launch.mode = settings().mode;
     launch.seed = settings().seed;
@@ -150,6 +172,10 @@ Outcome run(const lk::Configuration& configuration, void (*body)(void**), void**
 
 }  // namespace
 
+extern "C" void lk_program_cluster(const char* kernel, unsigned x, unsigned y, unsigned z) {
+    declared_clusters()[kernel] = dim3(x, y, z);
+}
+
 extern "C" cudaError_t lk_program_launch(const char* name, const void* kernel, const lk::Configuration* configuration,
                                          void (*body)(void**), void** frame) {
     if (in_kernel()) return cudaErrorNotSupported;
@@ -159,17 +185,20 @@ extern "C" cudaError_t lk_program_launch(const char* name, const void* kernel, c
     stop_at_limit();
     ++launches;
     const std::string label = kernel_name(name, kernel);
-    const cudaError_t refused = refusal(*configuration, kernel);
+    const dim3 cluster = cluster_of(label, *configuration);
+    const char* const wrong = wrong_cluster_of(cluster, *configuration);
+    cudaError_t refused = refusal(*configuration, kernel);
+    if (refused == cudaSuccess && wrong) refused = cudaErrorInvalidClusterSize;
     if (refused != cudaSuccess) {
         write_down(label, *configuration, arguments, {}, refused);
         if (*name) {  // cudaLaunchKernel, which has none, returns the error itself
             context().refuse("the launch of " + label + " at line " + std::to_string(configuration->line) + " failed (" +
-                             cudaGetErrorName(refused) + ": " + reason(*configuration) + ") and never ran");
+                             cudaGetErrorName(refused) + ": " + (wrong ? wrong : reason(*configuration)) + ") and never ran");
         }
         return context().finish(refused);
     }
     lk::print_text = hold_text;
-    const Outcome outcome = run(*configuration, body, frame);
+    const Outcome outcome = run(*configuration, cluster, body, frame);
     write_down(label, *configuration, arguments, outcome, outcome.error);
     if (outcome.error != cudaSuccess) {
         context().fault(outcome.error);

@@ -127,6 +127,15 @@ LK_UNRECORDED __attribute__((always_inline)) inline void lk_run(void (*)(Paramet
         return lk_text.lk_characters;                                    \
     }
 
+// The cluster that a kernel is declared with.
+#define LK_CLUSTER(lk_number, ...)                                         \
+    LK_VISIBLE void lk_cluster_##lk_number(unsigned* lk_extents) {         \
+        const unsigned lk_given[] = {__VA_ARGS__};                         \
+        for (unsigned lk_i = 0; lk_i < 3; lk_i++) {                        \
+            lk_extents[lk_i] = lk_i < sizeof lk_given / sizeof *lk_given ? lk_given[lk_i] : 1; \
+        }                                                                  \
+    }
+
 // Behind the last kernel: how many there are, and where dynamic shared memory begins. build/unit.py defines the array.
 #define LK_EXPORT_MODULE(lk_kernels)                                                                             \
     extern "C" __attribute__((__visibility__("hidden"))) thread_local char lk_dynamic_shared[];                  \

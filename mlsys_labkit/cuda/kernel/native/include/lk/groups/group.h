@@ -21,7 +21,7 @@ LK_INLINE unsigned long long grid_blocks() {
 
 LK_INLINE unsigned lanes_below(unsigned mask) { return mask & ((1u << lk_lane()) - 1); }
 
-enum class GroupKind { block, grid, lanes };
+enum class GroupKind { block, cluster, grid, lanes };
 
 }  // namespace lk
 
@@ -99,11 +99,10 @@ private:
 
 LK_INLINE grid_group this_grid() { return {}; }
 
-__attribute__((error("thread block clusters are not simulated; a GPU is needed"))) int this_cluster();
-
 LK_INLINE unsigned long long thread_group::size() const {
     switch (lk_kind) {
         case lk::GroupKind::block: return thread_block::size();
+        case lk::GroupKind::cluster: return lk_cluster_size() * lk::block_threads();
         case lk::GroupKind::grid: return grid_group::size();
         default: return __builtin_popcount(lk_mask);
     }
@@ -112,6 +111,7 @@ LK_INLINE unsigned long long thread_group::size() const {
 LK_INLINE unsigned long long thread_group::thread_rank() const {
     switch (lk_kind) {
         case lk::GroupKind::block: return thread_block::thread_rank();
+        case lk::GroupKind::cluster: return lk_cluster_rank() * lk::block_threads() + lk::thread_number();
         case lk::GroupKind::grid: return grid_group::thread_rank();
         default: return __builtin_popcount(lk::lanes_below(lk_mask));
     }
@@ -120,6 +120,7 @@ LK_INLINE unsigned long long thread_group::thread_rank() const {
 LK_INLINE void thread_group::sync(int site) const {
     switch (lk_kind) {
         case lk::GroupKind::block: return lk_block_barrier(site);
+        case lk::GroupKind::cluster: return lk_cluster_arrive(), lk_cluster_wait();
         case lk::GroupKind::grid: return lk_grid_barrier();
         default: return lk_warp_barrier(lk_mask);
     }

@@ -4,3 +4,5 @@
 #include "lk/ptx/arithmetic.h"
 #include "lk/ptx/memory.h"
 #include "lk/ptx/warp.h"
+#include "lk/sync/bulk.h"
+#include "lk/sync/mbarrier.h"

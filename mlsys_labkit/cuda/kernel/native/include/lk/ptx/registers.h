@@ -100,6 +100,21 @@ LK_INLINE void* shared_address(Register base, long long offset = 0) {
     return window + int(unsigned(base) - unsigned(reinterpret_cast<size_t>(window))) + offset;
 }
 
+// In shared memory of any block of the cluster; a 64-bit register holds the generic address.
+template <class Register>
+LK_INLINE void* cluster_address(Register base, long long offset = 0) {
+    if constexpr (sizeof(Register) == 8 && !std::is_same_v<Register, long long>) {
+        if (base >> 32) return address(base, offset);
+    }
+    return static_cast<char*>(hidden(lk_cluster_address(unsigned(base)))) + offset;
+}
+
+// An address as mapa gives it.
+template <class Register>
+LK_INLINE Register address_bits(const void* pointer) {
+    return Register(reinterpret_cast<unsigned long long>(pointer));
+}
+
 template <class Register>
 LK_INLINE unsigned long long generic_of_shared(Register base) {
     return reinterpret_cast<unsigned long long>(shared_address(base));

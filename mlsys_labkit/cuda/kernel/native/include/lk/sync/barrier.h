@@ -8,7 +8,7 @@
 
 #include "lk/groups/aligned_size.h"
 #include "lk/groups/copy.h"
-#include "lk/synchronize.h"
+#include "lk/sync/mbarrier.h"
 #include "lk/sync/scope.h"
 
 namespace lk {
@@ -68,6 +68,10 @@ LK_INLINE void await_phase_after(const Counter* counter, unsigned phase) {
     }
 }
 
+}  // namespace lk
+
+namespace lk {
+struct TokenAccess;
 }  // namespace lk
 
 namespace cuda {
@@ -159,6 +163,53 @@ private:
     LK_OPAQUE unsigned lk_phase() const { return __atomic_load_n(&lk_counter.phase, __ATOMIC_SEQ_CST); }
 
     Counter lk_counter;
+};
+
+// In shared memory: Hopper's own barrier, which inline PTX and cuda::ptx may use through its native handle, too.
+template <>
+class alignas(8) barrier<thread_scope_block, lk::NothingOnCompletion> {
+public:
+    class arrival_token {
+        friend class barrier;
+        friend struct lk::TokenAccess;
+        unsigned lk_phase;
+    };
+
+    barrier() = default;
+    LK_INLINE explicit barrier(ptrdiff_t expected, lk::NothingOnCompletion = {}) { lk_start(expected); }
+    barrier(const barrier&) = delete;
+    barrier& operator=(const barrier&) = delete;
+
+    static constexpr ptrdiff_t max() noexcept { return (1 << 20) - 1; }
+
+    [[nodiscard]] LK_INLINE arrival_token arrive(ptrdiff_t update = 1) {
+        arrival_token token;
+        token.lk_phase = lk::mbarrier_arrive(&lk_word, unsigned(update));
+        return token;
+    }
+
+    LK_INLINE void wait(arrival_token&& token) const { lk_wait(token.lk_phase); }
+    LK_INLINE void arrive_and_wait() { lk_wait(lk::mbarrier_arrive(&lk_word)); }
+    LK_INLINE void arrive_and_drop() { lk::mbarrier_arrive(&lk_word, 1, 0, true); }
+    LK_INLINE void wait_parity(bool parity) const { lk::mbarrier_wait_parity(&lk_word, parity, false); }
+    LK_INLINE bool try_wait(arrival_token&& token) const { return lk::mbarrier_wait(&lk_word, token.lk_phase, true); }
+    LK_INLINE bool try_wait_parity(bool parity) const { return lk::mbarrier_wait_parity(&lk_word, parity, true); }
+
+    // Of a copy that this barrier waits for; its threads make it themselves.
+    LK_INLINE lk::CopyEnd lk_copy_end() const {
+        if constexpr (lk::recording) {
+            return {&lk_word, lk_mbarrier_phase(&lk_word)};
+        }
+        return {};
+    }
+
+    LK_INLINE void lk_start(ptrdiff_t expected) { lk::mbarrier_init(&lk_word, unsigned(expected)); }
+    LK_INLINE uint64_t* lk_handle() { return &lk_word; }
+
+private:
+    LK_INLINE void lk_wait(unsigned phase) const { lk::mbarrier_wait(&lk_word, phase, false); }
+
+    mutable uint64_t lk_word;
 };
 
 template <thread_scope Scope, class Completion>

@@ -24,6 +24,7 @@ struct Configuration {
     bool cooperative;
     const char* file;
     int line;
+    dim3 cluster = dim3(0, 0, 0);  // 0: the one that the kernel is declared with, else none
 };
 
 // Launches a kernel with the arguments that lie at these addresses.
@@ -37,6 +38,7 @@ struct KeptArgument {
 }  // namespace lk
 
 extern "C" {
+void lk_program_cluster(const char* kernel, unsigned x, unsigned y, unsigned z);
 // body(frame) runs one thread of the kernel. kernel may be nullptr where only a call of it can be written down.
 cudaError_t lk_program_launch(const char* name, const void* kernel, const lk::Configuration* configuration,
                               void (*body)(void**), void** frame);
@@ -49,6 +51,12 @@ const void* lk_program_argument(const void* pointer, int number, size_t element_
 }
 
 namespace lk {
+
+// The cluster that a kernel is declared with, __cluster_dims__.
+inline bool declare_cluster(const char* kernel, unsigned x, unsigned y = 1, unsigned z = 1) {
+    lk_program_cluster(kernel, x, y, z);
+    return true;
+}
 
 // A pointer that the host passes to a kernel must be one that a GPU can follow.
 template <class T>
@@ -300,4 +308,87 @@ inline cudaError_t cudaLaunchCooperativeKernel(const void* kernel, dim3 grid, di
                                                size_t shared_bytes = 0, cudaStream_t stream = 0,
                                                const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
     return lk::launch_known(kernel, {grid, block, shared_bytes, stream, true, file, line}, arguments);
+}
+
+// cudaLaunchKernelEx: a launch with attributes, of which the cluster and the cooperative launch are honoured.
+enum cudaLaunchAttributeID {
+    cudaLaunchAttributeIgnore = 0,
+    cudaLaunchAttributeAccessPolicyWindow = 1,
+    cudaLaunchAttributeCooperative = 2,
+    cudaLaunchAttributeSynchronizationPolicy = 3,
+    cudaLaunchAttributeClusterDimension = 4,
+    cudaLaunchAttributeClusterSchedulingPolicyPreference = 5,
+    cudaLaunchAttributeProgrammaticStreamSerialization = 6,
+    cudaLaunchAttributePriority = 8,
+};
+
+enum cudaClusterSchedulingPolicy {
+    cudaClusterSchedulingPolicyDefault = 0,
+    cudaClusterSchedulingPolicySpread = 1,
+    cudaClusterSchedulingPolicyLoadBalancing = 2,
+};
+
+union cudaLaunchAttributeValue {
+    char pad[64];
+    int cooperative;
+    struct {
+        unsigned x, y, z;
+    } clusterDim;
+    cudaClusterSchedulingPolicy clusterSchedulingPolicyPreference;
+    int programmaticStreamSerializationAllowed;
+    int priority;
+};
+
+struct cudaLaunchAttribute {
+    cudaLaunchAttributeID id;
+    cudaLaunchAttributeValue val;
+};
+
+struct cudaLaunchConfig_t {
+    dim3 gridDim = dim3(1, 1, 1);
+    dim3 blockDim = dim3(1, 1, 1);
+    size_t dynamicSmemBytes = 0;
+    cudaStream_t stream = nullptr;
+    cudaLaunchAttribute* attrs = nullptr;
+    unsigned int numAttrs = 0;
+};
+
+namespace lk {
+
+inline Configuration with_attributes(const cudaLaunchConfig_t& config, const char* file, int line) {
+    Configuration configuration = {config.gridDim, config.blockDim, config.dynamicSmemBytes, config.stream, false, file, line};
+    for (unsigned i = 0; i < config.numAttrs; i++) {
+        const cudaLaunchAttribute& one = config.attrs[i];
+        if (one.id == cudaLaunchAttributeCooperative) configuration.cooperative = one.val.cooperative != 0;
+        if (one.id == cudaLaunchAttributeClusterDimension) {
+            configuration.cluster = dim3(one.val.clusterDim.x, one.val.clusterDim.y, one.val.clusterDim.z);
+        }
+    }
+    return configuration;
+}
+
+}  // namespace lk
+
+template <class... Parameters, class... Arguments>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...), Arguments&&... arguments) {
+    const lk::Configuration configuration = lk::with_attributes(*config, __builtin_FILE(), __builtin_LINE());
+    return lk::TypedLaunch<Parameters...>("", kernel, configuration)(static_cast<Parameters>(arguments)...);
+}
+
+inline cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* kernel, void** arguments,
+                                       const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    return lk::launch_known(kernel, lk::with_attributes(*config, file, line), arguments);
+}
+
+template <class Kernel>
+cudaError_t cudaOccupancyMaxPotentialClusterSize(int* blocks, Kernel, const cudaLaunchConfig_t*) {
+    *blocks = 8;  // what every GPU with clusters has
+    return cudaSuccess;
+}
+
+template <class Kernel>
+cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, Kernel, const cudaLaunchConfig_t* config) {
+    const dim3 size = lk::with_attributes(*config, "", 0).cluster;
+    *clusters = int(132 / (size.x ? size.x * size.y * size.z : 1));
+    return cudaSuccess;
 }

@@ -1,0 +1,126 @@
+"""Bulk copies, mbarriers and clusters: results, counts, and the bugs that check names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mlsys_labkit import cuda
+from mlsys_labkit.cuda.nvidia import nvrtc
+from tests.cuda.hopper_kernels import BUGS, CLUSTER, INCLUDES, MULTICAST, PTX, RING, STORE, Planted
+from tests.cuda.nvrtc_helpers import NEEDS_NVRTC
+from tests.cuda.program_helpers import run
+
+TILES = 7
+KERNELS = {"ring": RING, "store": STORE, "reduce": CLUSTER, "multicast": MULTICAST, "exchange": PTX}
+SHAPES = {"ring": (1, 96), "store": (1, 64), "reduce": (8, 32), "multicast": (4, 64), "exchange": (4, 64)}
+SEEDS = range(4)
+
+
+def arguments(name: str) -> tuple[Any, ...]:
+    if name == "ring":
+        return np.arange(TILES * 128, dtype=np.float32), np.zeros(64, np.float32), TILES
+    if name == "store":
+        return np.arange(768, dtype=np.int32), 3
+    size = 2 if name == "reduce" else 256
+    return np.arange(256, dtype=np.int32), np.zeros(size, np.int32)
+
+
+def expected(name: str) -> np.ndarray:
+    if name == "ring":
+        return arguments(name)[0].reshape(2 * TILES, 64).sum(0)
+    if name == "store":
+        return np.arange(768) + 1
+    if name == "reduce":
+        return np.arange(256).reshape(2, 128).sum(1)
+    if name == "exchange":
+        tiles = np.arange(256).reshape(4, 64)
+        return (tiles + np.tile(tiles[[1, 0, 3, 2], :32], 2)).reshape(-1)
+    pairs = [128 * (block // 2) + part + np.arange(64) for block in range(4) for part in (0, 64)]
+    return np.concatenate([pairs[2 * block] + pairs[2 * block + 1] for block in range(4)])
+
+
+def result(name: str, given: tuple[Any, ...]) -> np.ndarray:
+    return given[0] if name == "store" else given[1]
+
+
+def check(bug: Planted, seed: int) -> list[Any]:
+    name = next(name for name in KERNELS if f" {name}(" in bug.kernel)
+    assert bug.kernel.count(bug.old) == 1
+    kernel = cuda.compile(INCLUDES + bug.kernel.replace(bug.old, bug.new), name, backend="simulator")
+    launch = kernel.check.seeded(seed) if seed else kernel.check
+    return launch[SHAPES[name]](*arguments(name))
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_correct_kernel_has_its_result_and_no_finding_in_any_order(name: str) -> None:
+    kernel = cuda.compile(INCLUDES + KERNELS[name], name, backend="simulator")
+    for seed in SEEDS:
+        plain, checked = arguments(name), arguments(name)
+        (kernel.seeded(seed) if seed else kernel)[SHAPES[name]](*plain)
+        np.testing.assert_array_equal(result(name, plain), expected(name))
+        launch = kernel.check.seeded(seed) if seed else kernel.check
+        assert launch[SHAPES[name]](*checked) == []
+        np.testing.assert_array_equal(result(name, checked), expected(name))
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_planted_bug_is_named_with_its_line(name: str) -> None:
+    bug = BUGS[name]
+    found = check(bug, 0)
+    assert {one.kind for one in found} == {bug.kind}, found
+    assert all(bug.marker in one.source_line for one in found), found
+    assert bug.words in found[0].message
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_planted_bug_is_found_in_other_orders(name: str) -> None:
+    assert all(check(BUGS[name], seed) for seed in SEEDS if seed)
+
+
+@NEEDS_NVRTC
+@pytest.mark.parametrize("name", KERNELS)
+def test_nvidias_compiler_takes_the_kernel(name: str) -> None:
+    assert nvrtc.check(INCLUDES + KERNELS[name], name) == ()
+
+
+def test_bulk_copies_are_counted_as_the_sectors_they_move() -> None:
+    kernel = cuda.compile(INCLUDES + STORE, "store", backend="simulator")
+    profile = kernel.profile[1, 64](*arguments("store"))
+    counts = {one.op: (one.sectors, one.lanes * one.bytes_per_lane) for one in profile.lines if one.space == "global"}
+    assert counts == {"load": (96, 3072), "store": (96, 3072)}
+    assert (profile.bytes_read, profile.bytes_written) == (3072, 3072)
+
+
+def test_a_copy_that_is_not_waited_for_arrives_late_in_a_plain_run() -> None:
+    text = STORE.replace("bar.wait(std::move(token));  // wait", "")
+    kernel = cuda.compile(INCLUDES + text, "store", backend="simulator")
+    given = arguments("store")
+    kernel[1, 64](*given)
+    assert (given[0] != expected("store")).any()
+
+
+def test_deadlock_of_a_plain_run_is_named() -> None:
+    bug = BUGS["too many bytes are expected"]
+    kernel = cuda.compile(INCLUDES + bug.kernel.replace(bug.old, bug.new), "ring", backend="simulator")
+    with pytest.raises(cuda.CudaKernelError, match="16 of 528 expected bytes"):
+        kernel[1, 96](*arguments("ring"))
+
+
+@pytest.mark.parametrize(
+    ("grid", "dims", "words"), [(6, "4", "multiple of the cluster"), (32, "32", "at most 16"), (4, "1, 2", "multiple")]
+)
+def test_grid_that_cannot_have_the_cluster_is_refused(grid: int, dims: str, words: str) -> None:
+    kernel = cuda.compile(f"__global__ void __cluster_dims__({dims}) f(int* p) {{ *p = 1; }}", backend="simulator")
+    with pytest.raises(cuda.CudaError, match=words):
+        kernel[grid, 32](np.zeros(1, np.int32))
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_program_launches_with_a_cluster_of_its_own_and_a_declared_one(check: bool) -> None:
+    program = run(Path(__file__).with_name("cluster_histogram.cu").read_text(), check=check)
+    assert program.stdout.split("\n")[:3] == ["no error", "bad 0 fixed 20 21 20 21", "cudaErrorInvalidClusterSize"]
+    assert (program.findings, program.notes) == ((), ())
