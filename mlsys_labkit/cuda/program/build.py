@@ -13,6 +13,7 @@ from pathlib import Path
 from mlsys_labkit.cuda.cache import Cache, digest
 from mlsys_labkit.cuda.errors import CudaCompileError, CudaError
 from mlsys_labkit.cuda.kernel.gcc import compiler
+from mlsys_labkit.cuda.kernel.gcc.copies import with_copy_parts
 from mlsys_labkit.cuda.kernel.gcc.diagnostics import compile_error, linker_diagnostics, read_diagnostics
 from mlsys_labkit.cuda.kernel.gcc.flags import INCLUDES, RUNTIME, Build, compile_flags, link_flags
 from mlsys_labkit.cuda.kernel.gcc.headers import PROGRAM_PRELUDE, headers_identity, included_first, precompile
@@ -205,7 +206,8 @@ def _compile(
     if "-fsanitize=thread" in flags:
         for unit in units:
             assembly = folder / f"{unit[:-4]}.s"
-            assembly.write_text(with_red_zones(_text(assembly)), encoding="utf-8", errors="surrogateescape")
+            text = with_red_zones(with_copy_parts(_text(assembly)))
+            assembly.write_text(text, encoding="utf-8", errors="surrogateescape")
 
 
 def _text(assembly: Path) -> str:

@@ -76,6 +76,8 @@ _INSTRUMENTED = (
     "-fsanitize=bounds",
     # A value that nobody set is none that happens to be right.
     "-ftrivial-auto-var-init=pattern",
+    # Says in the assembly how memory is aligned, for the parts of a struct's copy (gcc/copies.py).
+    "-dP",
 )
 
 _AARCH64 = (

@@ -10,6 +10,7 @@ from typing import Any
 
 from mlsys_labkit.cuda.cache import Cache, digest
 from mlsys_labkit.cuda.kernel.gcc import compiler
+from mlsys_labkit.cuda.kernel.gcc.copies import with_copy_parts
 from mlsys_labkit.cuda.kernel.gcc.diagnostics import compile_error, linker_diagnostics, read_diagnostics
 from mlsys_labkit.cuda.kernel.gcc.flags import Build, compile_flags, hosted_flags, link_flags
 from mlsys_labkit.cuda.kernel.gcc.graded import check_module, check_text
@@ -95,7 +96,7 @@ def _compile(unit: Unit, flags: list[str], folder: Path, toolchain: Toolchain) -
         assembly = folder / "unit.s"
         if "-fsanitize=thread" in flags:
             text = assembly.read_text(encoding="utf-8", errors="surrogateescape")
-            assembly.write_text(with_red_zones(text), encoding="utf-8", errors="surrogateescape")
+            assembly.write_text(with_red_zones(with_copy_parts(text)), encoding="utf-8", errors="surrogateescape")
         said = compiler.run(toolchain, [*link_flags(), *drop, "unit.s", "-o", "kernel.so"], folder)
         if unit.graded:
             check_module(folder / "kernel.so", assembly.read_text(encoding="utf-8", errors="surrogateescape"))

@@ -13,19 +13,26 @@ namespace {
 // The widest access of a GPU.
 constexpr u64 kWidest = 16;
 
-// The parts in which a GPU would make an access of this size, aligned as its address and its size allow.
-u64 part_of(u64 address, u64 bytes) {
-    u64 largest = kWidest | address | bytes;
+// The parts in which a GPU would make an access of this size, aligned as its address, its size and its type allow.
+u64 part_of(u64 address, u64 bytes, u64 alignment) {
+    u64 largest = kWidest | address | bytes | alignment;
     return largest & (~largest + 1);
 }
 
 }  // namespace
 
-void record_range(u64 address, u64 bytes, Op op, u64 pc) {
+void record_range(u64 address, u64 bytes, Op op, u64 pc, u64 alignment) {
     Block* block = current();
     if (!block || !bytes) return;
-    u64 part = part_of(address, bytes);
+    u64 part = part_of(address, bytes, block->trace ? alignment : kWidest);
     for (u64 end = address + bytes; address < end; address += part) record_access(*block, address, u8(part), op, pc);
+}
+
+// So many bytes of a struct that is aligned to fewer.
+static void record_parts(void* address, u8 bytes, u64 part, Op op, u64 pc) {
+    Block* block = current();
+    if (block && block->trace) record_range(reinterpret_cast<u64>(address), bytes, op, pc, part);
+    else record_here(address, bytes, op, pc);
 }
 
 void end_turn(Block& block, u64 pc, u64 depth) {
@@ -82,6 +89,34 @@ void __tsan_read_range(void* address, unsigned long bytes) {
 void __tsan_write_range(void* address, unsigned long bytes) {
     record_range(reinterpret_cast<u64>(address), bytes, Op::store, HOOK_PC);
 }
+
+// Copies of structs whose types are aligned to so many bytes: nvcc copies as many at once (kernel/gcc/copies.py).
+#define COPY_HOOKS(bytes, part)                                                                                        \
+    void __tsan_read##bytes##_by##part(void* address) { record_parts(address, bytes, part, Op::load, HOOK_PC); }       \
+    void __tsan_write##bytes##_by##part(void* address) { record_parts(address, bytes, part, Op::store, HOOK_PC); }
+
+#define RANGE_HOOKS(part)                                                                                              \
+    void __tsan_read_range_by##part(void* address, unsigned long bytes) {                                              \
+        record_range(reinterpret_cast<u64>(address), bytes, Op::load, HOOK_PC, part);                                  \
+    }                                                                                                                  \
+    void __tsan_write_range_by##part(void* address, unsigned long bytes) {                                             \
+        record_range(reinterpret_cast<u64>(address), bytes, Op::store, HOOK_PC, part);                                 \
+    }
+
+COPY_HOOKS(16, 8)
+COPY_HOOKS(16, 4)
+COPY_HOOKS(16, 2)
+COPY_HOOKS(16, 1)
+COPY_HOOKS(8, 4)
+COPY_HOOKS(8, 2)
+COPY_HOOKS(8, 1)
+COPY_HOOKS(4, 2)
+COPY_HOOKS(4, 1)
+COPY_HOOKS(2, 1)
+RANGE_HOOKS(8)
+RANGE_HOOKS(4)
+RANGE_HOOKS(2)
+RANGE_HOOKS(1)
 
 void __tsan_init() {}
 void __tsan_func_entry(void*) {}
@@ -164,7 +199,7 @@ void lk_copy_started(const void* to, unsigned long bytes, const void* barrier, u
     Recorder* recorder = checker();
     if (!recorder) return;
     u64 at = reinterpret_cast<u64>(to);
-    u64 part = part_of(at, bytes);
+    u64 part = part_of(at, bytes, kWidest);
     for (u64 end = at + bytes; at < end; at += part) {
         recorder->copy_started(current()->thread_number, at, u32(part), HOOK_PC, reinterpret_cast<u64>(barrier), phase);
     }

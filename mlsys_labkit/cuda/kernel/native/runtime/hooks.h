@@ -38,8 +38,8 @@ inline void record_volatile(void* address, u8 bytes, Op op, u64 pc) {
     record_access(*block, reinterpret_cast<u64>(address), bytes, op, pc);
 }
 
-// Any size; in parts of 16 bytes or less.
-void record_range(u64 address, u64 bytes, Op op, u64 pc);
+// Any size; in parts of 16 bytes or less. A profile has them no wider than the type is aligned, as nvcc's.
+void record_range(u64 address, u64 bytes, Op op, u64 pc, u64 alignment = 16);
 
 // The current thread's turn is over: returns at its next one.
 void end_turn(Block& block, u64 pc, u64 depth);
