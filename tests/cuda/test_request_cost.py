@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings, strategies as st
 
 from mlsys_labkit import cuda
@@ -61,6 +62,9 @@ patterns = st.one_of(
     st.lists(st.integers(-1, 7), min_size=32, max_size=32),
     st.tuples(st.integers(0, 31), st.integers(0, 7), st.integers(1, 2**32 - 1)).map(
         lambda p: [p[0] + lane * p[1] if p[2] >> lane & 1 else -1 for lane in range(32)]
+    ),
+    st.tuples(st.lists(st.integers(0, ELEMENTS - 1), min_size=32, max_size=32), st.sampled_from([1, 2, 3, 4])).map(
+        lambda p: [p[0][lane & ~p[1]] for lane in range(32)]  # neighbours share
     ),
 ).filter(lambda index: max(index) >= 0)
 types = st.sampled_from(sorted(TYPES))
@@ -122,6 +126,45 @@ def test_shared_loads(name: str, index: list[int]) -> None:
     assert load.wavefronts == oracle.wavefronts(lanes, size)
     assert load.worst == max(oracle.passes(group, size) for group in oracle.groups(lanes, size))
     assert load.ideal_wavefronts == len(oracle.groups(lanes, size))
+
+
+WIDE_LOADS = [
+    ("lanes side by side", list(range(32)), 2, 4),
+    ("one address", [5] * 32, 1, 2),
+    ("pairs n, n ^ 1", [lane // 2 for lane in range(32)], 1, 2),
+    ("pairs n, n ^ 2", [lane // 4 * 2 + lane % 2 for lane in range(32)], 1, 2),
+    ("pairs n, n ^ 4", [lane // 8 * 4 + lane % 4 for lane in range(32)], 2, 4),
+    ("16 lanes on one address, 16 on another", [lane // 16 for lane in range(32)], 1, 2),
+    ("one pair is broken", [lane // 2 if lane else 12 for lane in range(32)], 2, 4),
+    ("every other lane", [lane // 2 if lane % 2 else -1 for lane in range(32)], 1, 2),
+]
+
+
+@pytest.mark.parametrize(
+    ("index", "of_8", "of_16"), [row[1:] for row in WIDE_LOADS], ids=[row[0] for row in WIDE_LOADS]
+)
+def test_wide_loads_of_neighbours_with_one_address(index: list[int], of_8: int, of_16: int) -> None:
+    """LDS.128 takes four passes, and two if lanes n and n ^ 1, or n and n ^ 2, share their addresses; LDS.64 half.
+
+    Reference: NVIDIA developer forums, "Unexpected shared memory bank conflict" (77228), answer by NVIDIA.
+    """
+    for name, expected in (("float", 1), ("double", of_8), ("float4", of_16)):
+        size = TYPES[name]
+        profile = kernel(f"from_shared<{name}>").profile[1, 32](np.array(index, np.int32), raw(1, size), raw(32, size))
+        load = count_of(profile, "shared", "load", line_of("= s[i]"))
+        assert (load.wavefronts, load.worst) == (expected, 1), name
+
+
+def test_wide_stores_are_not_served_in_pairs() -> None:
+    source = """
+__global__ void k(float4* out) {
+    __shared__ float4 s[32];
+    s[threadIdx.x / 2] = make_float4(1, 2, 3, threadIdx.x / 2);
+    __syncthreads();
+    out[threadIdx.x] = s[threadIdx.x / 2];
+}"""
+    profile = cuda.compile(source, backend="simulator").profile[1, 32](raw(32, 16))
+    assert (profile.shared_store_wavefronts, profile.shared_load_wavefronts) == (4, 2)
 
 
 @settings(max_examples=60, deadline=None)

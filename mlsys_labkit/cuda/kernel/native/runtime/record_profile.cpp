@@ -18,7 +18,7 @@ void Recorder::State::request_shared(const Request& request, uint32_t mask) {
         const uint32_t lane = static_cast<uint32_t>(__builtin_ctz(lanes));
         offsets[lane] = request.addresses[lane] - shared_begin;
     }
-    counts.add_shared(request, {mask, request.bytes, is_atomic(request.op), offsets}, order.block());
+    counts.add_shared(request, {mask, request.bytes, is_atomic(request.op), is_load(request.op), offsets}, order.block());
 }
 
 void Recorder::State::request_global(const Request& request, uint32_t mask) {
@@ -55,7 +55,7 @@ void Recorder::State::request_global(const Request& request, uint32_t mask) {
         run_end = address + request.bytes;
     }
     mark_run();
-    if (counted) counts.add_global(request, {counted, request.bytes, is_atomic(request.op), request.addresses}, order.block());
+    if (counted) counts.add_global(request, {counted, request.bytes, is_atomic(request.op), is_load(request.op), request.addresses}, order.block());
 }
 
 void Recorder::State::out_of_bounds(const Request& request, uint32_t lane) {

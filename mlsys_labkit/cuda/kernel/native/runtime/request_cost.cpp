@@ -80,6 +80,16 @@ private:
     uint64_t words_[kBanks][kMostWords];
 };
 
+// Whether no active lane n has another address than lane n ^ distance, if that is active.
+bool in_pairs(const WarpAccess& access, uint32_t distance) {
+    for (uint32_t lanes = access.mask; lanes; lanes &= lanes - 1) {
+        const uint32_t lane = static_cast<uint32_t>(__builtin_ctz(lanes));
+        const uint32_t other = lane ^ distance;
+        if (access.mask >> other & 1 && access.addresses[other] != access.addresses[lane]) return false;
+    }
+    return true;
+}
+
 uint32_t group_wavefronts(const WarpAccess& access, uint32_t mask) {
     WarpAccess group = access;
     group.mask = mask;
@@ -115,7 +125,8 @@ GlobalCost global_cost(const WarpAccess& access) {
 }
 
 SharedCost shared_cost(const WarpAccess& access) {
-    const uint32_t lanes_together = access.bytes <= 4 ? kLanes : access.bytes <= 8 ? kLanes / 2 : kLanes / 4;
+    uint32_t lanes_together = access.bytes <= 4 ? kLanes : access.bytes <= 8 ? kLanes / 2 : kLanes / 4;
+    if (lanes_together < kLanes && access.loads && (in_pairs(access, 1) || in_pairs(access, 2))) lanes_together *= 2;
     const uint32_t first_group = lanes_together == kLanes ? ~uint32_t{0} : (uint32_t{1} << lanes_together) - 1;
     SharedCost cost{};
     for (uint32_t lane = 0; lane < kLanes; lane += lanes_together) {

@@ -3,7 +3,10 @@
 // The rules are those of NVIDIA's profilers since Volta: a request is one memory instruction of one warp; its sectors are
 // the distinct aligned 32-byte pieces that its lanes touch. Shared memory has 32 banks of 4 bytes; lanes that want different
 // words of one bank take turns, lanes that want the same word share. Accesses of 8 bytes go by half-warps, of 16 bytes by
-// quarter-warps. Atomics on one address take turns, too.
+// quarter-warps. Loads by a warp in which each active lane n has the address of lane n^1, or each that of lane n^2, take
+// twice as many lanes together (a lane beside an inactive one counts as a pair): they return each word to two lanes at once.
+// Atomics on one address take turns, too.
+// Reference: NVIDIA developer forums, "Unexpected shared memory bank conflict" (77228), answer by NVIDIA on LDS.128.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +22,7 @@ struct WarpAccess {
     uint32_t mask;    // active lanes, never 0
     uint32_t bytes;   // a lane, 1 to 16
     bool serialises;  // atomic
+    bool loads;       // and nothing else
     const uint64_t* addresses;  // [32]; those of inactive lanes are not read
 };
 
