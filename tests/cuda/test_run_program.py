@@ -120,8 +120,8 @@ def test_a_function_that_is_never_defined_is_named() -> None:
 @pytest.mark.parametrize(
     ("source", "line", "name"),
     [
-        ("\ntexture<float, 1> t;\nint main() {}", 2, "textures"),
-        ("int main() {\n  cudaGraph_t g;\n}", 2, "CUDA graphs"),
+        ("\ntexture<float, 1> t;\nint main() {}", 2, "texture references are no longer in CUDA"),
+        ("int main() {\n  cudaMipmappedArray_t a;\n}", 2, "mipmapped arrays"),
         ("#include <cuda.h>\nint main() {\n  CUmodule m; cuModuleLoad(&m, 0);\n}", 3, "the driver API"),
         ("#include <cub/nothing.cuh>\nint main() {}", 1, "cub/nothing.cuh"),
         ("#include <cudnn.h>\nint main() {}", 1, "cuDNN"),

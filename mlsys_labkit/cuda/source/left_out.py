@@ -11,14 +11,12 @@ from mlsys_labkit.cuda.source.kernels import read_header
 from mlsys_labkit.cuda.source.shared import initialized_shared
 from mlsys_labkit.cuda.source.source import Source
 
+_LEFT_OUT = ": left out of the simulator; a GPU is needed"
 _FEATURES = (
-    (
-        r"\btexture\s*<|\bcudaTextureObject_t\b|\bcudaBindTexture\w*|\btex[123]D\w*\s*[<(]|\bcudaTextureDesc\b",
-        "textures",
-    ),
-    (r"\bsurface\s*<|\bcudaSurfaceObject_t\b|\bsurf[123]D(?:read|write)\b", "surfaces"),
-    (r"\bcudaArray_t\b|\bcudaMallocArray\b|\bcudaMalloc3DArray\b|\bcudaMemcpy3D\w*\b", "CUDA arrays"),
-    (r"\bcudaGraph\w+|\bcudaStream(?:Begin|End)Capture\b", "CUDA graphs"),
+    (r"\bcuda\w*Mipmapped\w*", "mipmapped arrays"),
+    (r"\bcudaGraph(?:Conditional|Cond|SetConditional)\w*", "conditional nodes of CUDA graphs"),
+    (r"\bcudaGraphDevice\w+|\bcudaGraphInstantiateFlagDeviceLaunch\b", "CUDA graphs launched by a kernel"),
+    (r"\bcudaGraphNodeParams\b|\bcudaGraphAddNode\b", "nodes of CUDA graphs made by cudaGraphAddNode"),
     (
         r"\bcu(?:Module\w+|LaunchKernel\w*|Link\w+|Library\w+|Mem(?:Create|Map|Unmap|SetAccess|Address\w+)|Array\w+)\s*\(",
         "the driver API's modules, arrays and virtual memory",
@@ -28,6 +26,16 @@ _FEATURES = (
     (r"\bcudaMemcpy3DPeer\w*", "several GPUs"),
     (r"\bcudaMemPoolCreate\b|\bcudaMallocFromPoolAsync\b", "memory pools of one's own"),
     (r"\bcuda(?:Graphics|GL|EGL|Import|External)\w+", "graphics interoperability"),
+)
+_REMOVED = (
+    (
+        r"\btexture\s*<|\bcuda(?:Unb|B)indTexture\w*|\btextureReference\b",
+        "texture references are no longer in CUDA (since 12); make an object with cudaCreateTextureObject",
+    ),
+    (
+        r"\bsurface\s*<|\bcudaBindSurface\w*|\bsurfaceReference\b",
+        "surface references are no longer in CUDA (since 12); make an object with cudaCreateSurfaceObject",
+    ),
 )
 _HEADERS = (
     (r"cufft(?!\.h)", "cuFFT's part beyond cufft.h"),
@@ -58,13 +66,10 @@ def left_out(source: Source, file: str = "") -> list[Diagnostic]:
     """Return each use of something left out, with its line, for a source that did not compile.
 
     Example:
-        >>> [str(one) for one in left_out(Source("cudaGraph_t graph;"))]
-        ['line 1: CUDA graphs: left out of the simulator; a GPU is needed: cudaGraph_t graph;']
+        >>> [str(one) for one in left_out(Source("nvrtcCreateProgram(&p);"))]
+        ['line 1: NVRTC: left out of the simulator; a GPU is needed: nvrtcCreateProgram(&p);']
     """
-    return [
-        Diagnostic(line, 0, f"{what}: left out of the simulator; a GPU is needed", shown, file)
-        for line, what, shown in sorted(_uses(source))
-    ]
+    return [Diagnostic(line, 0, what, shown, file) for line, what, shown in sorted(_uses(source))]
 
 
 def launches(source: Source) -> list[Diagnostic]:
@@ -143,7 +148,8 @@ def _uses(source: Source) -> Iterator[tuple[int, str, str]]:
         return line, source.lines[line - 1].strip()
 
     seen = set()
-    for pattern, what in _FEATURES:
+    features = [(pattern, f"{what}{_LEFT_OUT}") for pattern, what in _FEATURES]
+    for pattern, what in (*_REMOVED, *features):
         for found in re.finditer(pattern, code):
             line, shown = at(found.start())
             if (line, what) not in seen:
@@ -153,4 +159,4 @@ def _uses(source: Source) -> Iterator[tuple[int, str, str]]:
         for pattern, what in _HEADERS:
             if re.match(pattern, included[1]):
                 line, shown = at(included.start())
-                yield line, what, shown
+                yield line, f"{what}{_LEFT_OUT}", shown

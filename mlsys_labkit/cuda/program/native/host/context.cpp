@@ -3,6 +3,7 @@
 
 #include <cstdio>
 
+#include "capture.h"
 #include "engine.h"
 
 namespace lk::host {
@@ -51,6 +52,10 @@ cudaError_t Context::take_last() {
 }
 
 cudaError_t Context::peek_last() const { return sticky_ != cudaSuccess ? sticky_ : last_; }
+
+cudaError_t may_wait(cudaError_t during_capture) {
+    return capture_forbids() ? spoil_captures(during_capture) : cudaSuccess;
+}
 
 bool in_kernel() { return current() != nullptr; }
 

@@ -66,10 +66,14 @@ cudaError_t api(Call call) {
     return broken != cudaSuccess ? broken : state.finish(call());
 }
 
+// An error where a stream captures and the calling thread may not wait; the captures are then lost.
+cudaError_t may_wait(cudaError_t during_capture);
+
 // The same for a call that waits for everything issued before it.
 template <class Call>
-cudaError_t api_after_wait(Call call) {
-    return api([&call] {
+cudaError_t api_after_wait(Call call, cudaError_t during_capture = cudaErrorStreamCaptureUnsupported) {
+    return api([&call, during_capture] {
+        if (const cudaError_t refused = may_wait(during_capture)) return refused;
         const cudaError_t error = context().synchronize();
         return error != cudaSuccess ? error : call();
     });

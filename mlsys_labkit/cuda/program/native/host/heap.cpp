@@ -43,10 +43,17 @@ void* Heap::allocate(size_t bytes, Kind kind, uint64_t place) {
     return data;
 }
 
+void* Heap::allocate_for_graph(size_t bytes) {
+    void* data = allocate(bytes, Kind::device);
+    if (data) allocations_[reinterpret_cast<uint64_t>(data)].of_graph = true;
+    return data;
+}
+
 bool Heap::release(void* address, bool pinned) {
     const auto found = allocations_.find(reinterpret_cast<uint64_t>(address));
     if (found == allocations_.end() || found->second.kind == Kind::registered) return false;
     if ((found->second.kind == Kind::pinned) != pinned) return false;
+    if (found->second.of_graph) return true;
     device_memory().release(address);
     used_bytes_ -= found->second.bytes;
     released_[found->first] = found->second.bytes;

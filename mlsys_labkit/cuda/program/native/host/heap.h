@@ -16,12 +16,15 @@ struct Allocation {
     size_t bytes;
     Kind kind;
     uint64_t place;  // in the program's code, behind the call; 0: not known
+    bool of_graph = false;  // a node of a graph allocates it: it stays, since the graph may be launched again
 };
 
 class Heap {
 public:
     // nullptr when the virtual GPU's memory, or this machine's, is used up.
     void* allocate(size_t bytes, Kind kind, uint64_t place = 0);
+    // Device memory that a node of a graph allocates.
+    void* allocate_for_graph(size_t bytes);
     // False when no allocation of this side (device and managed, or pinned) begins at the address.
     bool release(void* address, bool pinned);
     // Host memory that the program made visible to the GPU.

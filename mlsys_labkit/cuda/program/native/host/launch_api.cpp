@@ -11,6 +11,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include "capture.h"
 #include "context.h"
 #include "device_launches.h"
 #include "engine.h"
@@ -53,7 +54,6 @@ struct GivenArguments {
 };
 
 uint64_t launches = 0;
-thread_local GivenArguments given;  // arguments are converted on the thread that launches, before the launch
 
 std::string kernel_name(const char* name, const void* kernel) {
     if (name && *name) return name;
@@ -80,10 +80,31 @@ bool valid_extents(const dim3& grid, const dim3& block) {
     return grid.x > 0 && grid.y > 0 && grid.z > 0 && grid.x <= 0x7fffffffu && grid.y <= 65535 && grid.z <= 65535;
 }
 
+std::map<std::string, dim3>& declared_clusters() {
+    static std::map<std::string, dim3> clusters;
+    return clusters;
+}
+
+dim3 cluster_of(const std::string& kernel, const lk::Configuration& configuration) {
+    if (configuration.cluster.x) return configuration.cluster;
+    const std::string name = kernel.substr(0, kernel.find('<'));
+    const size_t scope = name.rfind(':');
+    const auto found = declared_clusters().find(scope == std::string::npos ? name : name.substr(scope + 1));
+    return found == declared_clusters().end() ? dim3(1, 1, 1) : found->second;
+}
+
+const char* wrong_cluster_of(const lk::Configuration& configuration) {
+    lk::Launch launch;
+    launch.cluster = {configuration.cluster.x, configuration.cluster.y, configuration.cluster.z};
+    launch.grid = {configuration.grid.x, configuration.grid.y, configuration.grid.z};
+    return lk::wrong_cluster(launch);
+}
+
 cudaError_t refusal(const lk::Configuration& configuration, const void* kernel) {
     if (!valid_extents(configuration.grid, configuration.block)) return cudaErrorInvalidConfiguration;
     if (configuration.shared_bytes > allowed_dynamic_shared_bytes(kernel)) return cudaErrorInvalidValue;
     if (configuration.shared_bytes > most_shared_bytes) return cudaErrorInvalidValue;
+    if (wrong_cluster_of(configuration)) return cudaErrorInvalidClusterSize;
     if (!configuration.cooperative) return cudaSuccess;
     const dim3& grid = configuration.grid;
     const dim3& block = configuration.block;
@@ -98,6 +119,7 @@ std::string reason(const lk::Configuration& configuration) {
     const uint64_t threads = uint64_t{block.x} * block.y * block.z;
     if (threads > most_threads) return std::to_string(threads) + " threads in a block, and 1024 are the most";
     if (!valid_extents(configuration.grid, block)) return "the grid or the block has an extent that is 0 or too large";
+    if (const char* const wrong = wrong_cluster_of(configuration)) return wrong;
     if (configuration.cooperative) return "the blocks of a cooperative launch have to be resident together";
     return std::to_string(configuration.shared_bytes) + " bytes of dynamic shared memory are more than the kernel may use";
 }
@@ -133,34 +155,14 @@ void write_down(const std::string& name, const lk::Configuration& configuration,
 
 void hold_text(const char* text, size_t bytes) { context().hold_output(text, bytes); }
 
-std::map<std::string, dim3>& declared_clusters() {
-    static std::map<std::string, dim3> clusters;
-    return clusters;
-}
-
-dim3 cluster_of(const std::string& kernel, const lk::Configuration& configuration) {
-    if (configuration.cluster.x) return configuration.cluster;
-    const std::string name = kernel.substr(0, kernel.find('<'));
-    const size_t scope = name.rfind(':');
-    const auto found = declared_clusters().find(scope == std::string::npos ? name : name.substr(scope + 1));
-    return found == declared_clusters().end() ? dim3(1, 1, 1) : found->second;
-}
-
-const char* wrong_cluster_of(const dim3& cluster, const lk::Configuration& configuration) {
-    lk::Launch launch;
-    launch.cluster = {cluster.x, cluster.y, cluster.z};
-    launch.grid = {configuration.grid.x, configuration.grid.y, configuration.grid.z};
-    return lk::wrong_cluster(launch);
-}
-
-Outcome run(const lk::Configuration& configuration, const dim3& cluster, void (*body)(void**), void** frame) {
+Outcome run(const lk::Configuration& configuration, void (*body)(void**), void** frame) {
     lk::Launch launch;
     launch.module = &program().module;
     launch.run = body;
     launch.arguments = frame;
     launch.grid = {configuration.grid.x, configuration.grid.y, configuration.grid.z};
     launch.block = {configuration.block.x, configuration.block.y, configuration.block.z};
-    launch.cluster = {cluster.x, cluster.y, cluster.z};
+    launch.cluster = {configuration.cluster.x, configuration.cluster.y, configuration.cluster.z};
     launch.shared_bytes = static_cast<uint32_t>(configuration.shared_bytes);
     launch.mode = settings().mode;
     launch.seed = settings().seed;
@@ -170,48 +172,8 @@ Outcome run(const lk::Configuration& configuration, const dim3& cluster, void (*
     return run_and_collect(launch, launches <= settings().profile_limit);
 }
 
-}  // namespace
-
-extern "C" void lk_program_cluster(const char* kernel, unsigned x, unsigned y, unsigned z) {
-    declared_clusters()[kernel] = dim3(x, y, z);
-}
-
-extern "C" cudaError_t lk_program_launch(const char* name, const void* kernel, const lk::Configuration* configuration,
-                                         void (*body)(void**), void** frame) {
-    if (in_kernel()) return cudaErrorNotSupported;
-    const std::lock_guard<std::recursive_mutex> held(context().lock);
-    const GivenArguments arguments = std::exchange(given, {});
-    if (context().broken() != cudaSuccess) return context().broken();
-    stop_at_limit();
-    ++launches;
-    const std::string label = kernel_name(name, kernel);
-    const dim3 cluster = cluster_of(label, *configuration);
-    const char* const wrong = wrong_cluster_of(cluster, *configuration);
-    cudaError_t refused = refusal(*configuration, kernel);
-    if (refused == cudaSuccess && wrong) refused = cudaErrorInvalidClusterSize;
-    if (refused != cudaSuccess) {
-        write_down(label, *configuration, arguments, {}, refused);
-        if (*name) {  // cudaLaunchKernel, which has none, returns the error itself
-            context().refuse("the launch of " + label + " at line " + std::to_string(configuration->line) + " failed (" +
-                             cudaGetErrorName(refused) + ": " + (wrong ? wrong : reason(*configuration)) + ") and never ran");
-        }
-        return context().finish(refused);
-    }
-    lk::print_text = hold_text;
-    const Outcome outcome = run(*configuration, cluster, body, frame);
-    write_down(label, *configuration, arguments, outcome, outcome.error);
-    if (outcome.error != cudaSuccess) {
-        context().fault(outcome.error);
-        if (arguments.host_pointer) journal().note_once("kernel " + label + " was passed a pointer to host memory; a GPU follows "
-                                              "only pointers from cudaMalloc, cudaMallocManaged or cudaHostAlloc");
-    }
-    run_device_launches();
-    return cudaSuccess;
-}
-
-extern "C" const void* lk_program_argument(const void* pointer, int number, size_t element_bytes) {
-    if (in_kernel()) return pointer;
-    const std::lock_guard<std::recursive_mutex> held(context().lock);
+// What a kernel is to receive for a pointer: one that faults where this one is the host's own.
+const void* followed(const void* pointer, int number, size_t element_bytes, GivenArguments& given) {
     if (!pointer) return pointer;
     uint64_t begin = 0;
     const Allocation* allocation = heap().find(pointer, &begin);
@@ -232,4 +194,90 @@ extern "C" const void* lk_program_argument(const void* pointer, int number, size
     given.host_pointer = true;
     given.buffers.push_back({number, moved, moved, element_bytes});
     return reinterpret_cast<const void*>(moved);
+}
+
+GivenArguments checked(const lk::Body& body, void** frame) {
+    GivenArguments given;
+    for (size_t i = 0; i < body.count; ++i) {
+        if (!body.parameters[i].is_pointer) continue;
+        auto& argument = *static_cast<const void**>(frame[i + 1]);
+        argument = followed(argument, static_cast<int>(i), body.parameters[i].element_bytes, given);
+    }
+    return given;
+}
+
+KernelCall made(const char* name, const void* kernel, const lk::Configuration& configuration, void** frame) {
+    KernelCall call{kernel_name(name, kernel), kernel, configuration, frame, {}};
+    call.configuration.cluster = cluster_of(call.label, configuration);
+    return call;
+}
+
+// An error where the launch may not run.
+cudaError_t refused(const KernelCall& call, const char* name, const GivenArguments& arguments) {
+    const cudaError_t error = refusal(call.configuration, call.kernel);
+    if (error == cudaSuccess) return error;
+    stop_at_limit();
+    ++launches;
+    write_down(call.label, call.configuration, arguments, {}, error);
+    if (*name) {  // cudaLaunchKernel, which has none, returns the error itself
+        context().refuse("the launch of " + call.label + " at line " + std::to_string(call.configuration.line) + " failed (" +
+                         cudaGetErrorName(error) + ": " + reason(call.configuration) + ") and never ran");
+    }
+    return error;
+}
+
+void run_child(DeviceLaunch& launch);
+
+cudaError_t run(const KernelCall& call, void (*body)(void**), const GivenArguments& arguments) {
+    stop_at_limit();
+    ++launches;
+    lk::print_text = hold_text;
+    const Outcome outcome = run(call.configuration, body, call.frame);
+    write_down(call.label, call.configuration, arguments, outcome, outcome.error);
+    if (outcome.error != cudaSuccess) {
+        context().fault(outcome.error);
+        if (arguments.host_pointer) {
+            journal().note_once("kernel " + call.label + " was passed a pointer to host memory; a GPU follows "
+                                "only pointers from cudaMalloc, cudaMallocManaged or cudaHostAlloc");
+        }
+    }
+    run_device_launches(run_child);
+    return cudaSuccess;
+}
+
+void run_child(DeviceLaunch& launch) {
+    const KernelCall call = made(launch.name, launch.kernel, launch.configuration, launch.arguments.frame());
+    const GivenArguments arguments = checked(launch.body, call.frame);
+    if (refused(call, launch.name, arguments) == cudaSuccess) run(call, launch.body.run, arguments);
+}
+
+bool is_kept(cudaStream_t stream) {
+    const CUstream_st* state = state_of(stream);
+    return node_in_making || (state && state->capture);
+}
+
+}  // namespace
+
+extern "C" void lk_program_cluster(const char* kernel, unsigned x, unsigned y, unsigned z) {
+    declared_clusters()[kernel] = dim3(x, y, z);
+}
+
+extern "C" cudaError_t lk_program_launch(const char* name, const void* kernel, const lk::Configuration* configuration,
+                                         const lk::Body* body, void** frame) {
+    if (in_kernel()) return launch_later({name, kernel, *configuration, *body, KeptArguments(*body, frame)});
+    const std::lock_guard<std::recursive_mutex> held(context().lock);
+    if (context().broken() != cudaSuccess) return context().broken();
+    const GivenArguments arguments = checked(*body, frame);
+    const auto call = std::make_shared<KernelCall>(made(name, kernel, *configuration, frame));
+    if (const cudaError_t error = refused(*call, name, arguments)) return context().finish(error);
+    if (is_kept(configuration->stream)) call->keep(*body);
+    Work work;
+    work.type = cudaGraphNodeTypeKernel;
+    work.run = [call, run_thread = body->run, arguments] { return run(*call, run_thread, arguments); };
+    work.kernel = call;
+    if (node_in_making) {
+        *node_in_making = std::move(work);
+        return cudaSuccess;
+    }
+    return context().finish(issue(configuration->stream, std::move(work)));
 }

@@ -1,10 +1,10 @@
 // memory_api.cpp: cudaMalloc and its kin, cudaMemcpy and its kin.
-#include <cstring>
-
+#include "capture.h"
 #include "context.h"
 #include "heap.h"
 #include "lk/host/memory.h"
-#include "outcome.h"
+#include "transfers.h"
+#include "work.h"
 
 using namespace lk::host;
 
@@ -31,71 +31,19 @@ cudaError_t release(void* pointer, bool pinned) {
     });
 }
 
-// Whether [pointer, pointer + bytes) may be a copy's end on the device (or, not on_device, on the host).
-bool fits(const void* pointer, size_t bytes, bool on_device) {
-    uint64_t begin = 0;
-    const Allocation* allocation = heap().find(pointer, &begin);
-    if (!allocation) return true;  // host memory, or a variable of the program that a kernel sees too
-    if (allocation->kind == Kind::device && !on_device) return false;
-    if (allocation->kind == Kind::registered) return true;
-    return reinterpret_cast<uint64_t>(pointer) + bytes <= begin + allocation->bytes;
+// A copy or fill that is wrong is refused at once, even where the stream captures.
+template <class Task>
+cudaError_t checked_issue(const Task& task, cudaStream_t stream, Work (*made)(const Task&)) {
+    const cudaError_t error = check(task);
+    return error == cudaSuccess ? issue(stream, made(task)) : error;
 }
 
-bool is_device(const void* pointer) {
-    const Allocation* allocation = heap().find(pointer, nullptr);
-    return allocation && allocation->kind == Kind::device;
+cudaError_t wait_for(const Transfer& transfer) {
+    return api_after_wait([&] { return checked_issue(transfer, nullptr, copying); }, cudaErrorStreamCaptureImplicit);
 }
 
-bool in_program(const void* pointer) { return program().image().holds(reinterpret_cast<uint64_t>(pointer), 1); }
-
-// A plain host pointer where the direction says device. Variables marked __device__ are found through their symbols only.
-bool plainly_host(const void* pointer) { return !heap().find(pointer, nullptr) && !in_program(pointer); }
-
-cudaError_t check_copy(void* to, const void* from, size_t to_bytes, size_t from_bytes, cudaMemcpyKind kind) {
-    if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault) return cudaErrorInvalidMemcpyDirection;
-    if (!to || !from) return cudaErrorInvalidValue;
-    bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
-    bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
-    if (kind == cudaMemcpyDefault) {
-        to_device = is_device(to);
-        from_device = is_device(from);
-    }
-    if (to_device && plainly_host(to)) return cudaErrorInvalidValue;
-    if (from_device && plainly_host(from)) return cudaErrorInvalidValue;
-    const bool good = fits(to, to_bytes, to_device) && fits(from, from_bytes, from_device);
-    return good ? cudaSuccess : cudaErrorInvalidValue;
-}
-
-cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
-    if (bytes == 0) return cudaSuccess;
-    const cudaError_t error = check_copy(to, from, bytes, bytes, kind);
-    if (error != cudaSuccess) return error;
-    const Opened open;
-    memmove(to, from, bytes);
-    return cudaSuccess;
-}
-
-cudaError_t copy_rows(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height,
-                      cudaMemcpyKind kind) {
-    if (width == 0 || height == 0) return cudaSuccess;
-    if (width > to_pitch || width > from_pitch) return cudaErrorInvalidPitchValue;
-    const size_t to_bytes = to_pitch * (height - 1) + width;
-    const size_t from_bytes = from_pitch * (height - 1) + width;
-    const cudaError_t error = check_copy(to, from, to_bytes, from_bytes, kind);
-    if (error != cudaSuccess) return error;
-    const Opened open;
-    for (size_t row = 0; row < height; ++row) {
-        memmove(static_cast<char*>(to) + row * to_pitch, static_cast<const char*>(from) + row * from_pitch, width);
-    }
-    return cudaSuccess;
-}
-
-cudaError_t fill(void* pointer, int value, size_t bytes) {
-    if (bytes == 0) return cudaSuccess;
-    if (!pointer || plainly_host(pointer) || !fits(pointer, bytes, true)) return cudaErrorInvalidValue;
-    const Opened open;
-    memset(pointer, value, bytes);
-    return cudaSuccess;
+cudaError_t wait_for(const Fill& fill) {
+    return api_after_wait([&] { return checked_issue(fill, nullptr, filling); }, cudaErrorStreamCaptureImplicit);
 }
 
 // Hints are for managed memory, or for a variable marked __managed__.
@@ -121,8 +69,16 @@ extern "C" cudaError_t cudaMalloc(void** pointer, size_t bytes) {
     return allocate(pointer, bytes, Kind::device, __builtin_return_address(0));
 }
 
-extern "C" cudaError_t cudaMallocAsync(void** pointer, size_t bytes, cudaStream_t) {
-    return allocate(pointer, bytes, Kind::device, __builtin_return_address(0));
+// In a graph, memory is there from its capture on.
+extern "C" cudaError_t cudaMallocAsync(void** pointer, size_t bytes, cudaStream_t stream) {
+    CUstream_st* state = state_of(stream);
+    if (!state || !state->capture) return allocate(pointer, bytes, Kind::device, __builtin_return_address(0));
+    return api([=] {
+        Work work;
+        work.type = cudaGraphNodeTypeMemAlloc;
+        *pointer = heap().allocate_for_graph(bytes);
+        return *pointer ? issue(stream, work) : cudaErrorMemoryAllocation;
+    });
 }
 
 extern "C" cudaError_t cudaMallocHost(void** pointer, size_t bytes) { return allocate(pointer, bytes, Kind::pinned); }
@@ -150,7 +106,15 @@ extern "C" cudaError_t cudaMalloc3D(cudaPitchedPtr* pitched, cudaExtent extent) 
 
 extern "C" cudaError_t cudaFree(void* pointer) { return release(pointer, false); }
 
-extern "C" cudaError_t cudaFreeAsync(void* pointer, cudaStream_t) { return release(pointer, false); }
+extern "C" cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
+    CUstream_st* state = state_of(stream);
+    if (!state || !state->capture) return release(pointer, false);
+    return api([=] {
+        Work work;
+        work.type = cudaGraphNodeTypeMemFree;
+        return issue(stream, work);
+    });
+}
 
 extern "C" cudaError_t cudaFreeHost(void* pointer) { return release(pointer, true); }
 
@@ -200,59 +164,61 @@ extern "C" cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
 }
 
 extern "C" cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
-    return api_after_wait([=] { return copy(to, from, bytes, kind); });
+    return wait_for(plain_transfer(to, from, bytes, kind));
 }
 
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t) {
-    return api([=] { return copy(to, from, bytes, kind); });
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+    return api([=] { return checked_issue(plain_transfer(to, from, bytes, kind), stream, copying); });
 }
 
 extern "C" cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width_bytes,
                                     size_t height, cudaMemcpyKind kind) {
-    return api_after_wait([=] { return copy_rows(to, to_pitch, from, from_pitch, width_bytes, height, kind); });
+    return wait_for(plane_transfer(to, to_pitch, from, from_pitch, width_bytes, height, kind));
 }
 
 cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width_bytes,
-                              size_t height, cudaMemcpyKind kind, cudaStream_t) {
-    return api([=] { return copy_rows(to, to_pitch, from, from_pitch, width_bytes, height, kind); });
+                              size_t height, cudaMemcpyKind kind, cudaStream_t stream) {
+    return api([=] {
+        return checked_issue(plane_transfer(to, to_pitch, from, from_pitch, width_bytes, height, kind), stream, copying);
+    });
 }
 
 extern "C" cudaError_t cudaMemset(void* pointer, int value, size_t bytes) {
-    return api_after_wait([=] { return fill(pointer, value, bytes); });
+    return wait_for(Fill{static_cast<char*>(pointer), bytes, static_cast<unsigned>(value), 1, bytes, 1});
 }
 
-cudaError_t cudaMemsetAsync(void* pointer, int value, size_t bytes, cudaStream_t) {
-    return api([=] { return fill(pointer, value, bytes); });
+cudaError_t cudaMemsetAsync(void* pointer, int value, size_t bytes, cudaStream_t stream) {
+    return api([=] {
+        const Fill fill{static_cast<char*>(pointer), bytes, static_cast<unsigned>(value), 1, bytes, 1};
+        return checked_issue(fill, stream, filling);
+    });
 }
 
 extern "C" cudaError_t cudaMemset2D(void* pointer, size_t pitch, int value, size_t width_bytes, size_t height) {
-    return api_after_wait([=] {
-        for (size_t row = 0; row < height; ++row) {
-            const cudaError_t error = fill(static_cast<char*>(pointer) + row * pitch, value, width_bytes);
-            if (error != cudaSuccess) return error;
-        }
-        return cudaSuccess;
+    return wait_for(Fill{static_cast<char*>(pointer), pitch, static_cast<unsigned>(value), 1, width_bytes, height});
+}
+
+cudaError_t cudaMemset2DAsync(void* pointer, size_t pitch, int value, size_t width_bytes, size_t height, cudaStream_t stream) {
+    return api([=] {
+        const Fill fill{static_cast<char*>(pointer), pitch, static_cast<unsigned>(value), 1, width_bytes, height};
+        return checked_issue(fill, stream, filling);
     });
 }
 
 extern "C" cudaError_t lk_copy_to_symbol(const void* symbol, size_t symbol_bytes, const void* from, size_t bytes,
-                                         size_t offset, cudaMemcpyKind) {
-    return api_after_wait([=] {
-        if (!from || offset > symbol_bytes || bytes > symbol_bytes - offset) return cudaErrorInvalidValue;
-        const Opened open;
-        memmove(static_cast<char*>(const_cast<void*>(symbol)) + offset, from, bytes);
-        return cudaSuccess;
-    });
+                                         size_t offset, cudaMemcpyKind, lk::Waits waits) {
+    if (!from || offset > symbol_bytes || bytes > symbol_bytes - offset) return api([] { return cudaErrorInvalidValue; });
+    void* to = static_cast<char*>(const_cast<void*>(symbol)) + offset;
+    if (waits.waits) return wait_for(plain_transfer(to, from, bytes, cudaMemcpyDefault));
+    return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, waits.stream);
 }
 
 extern "C" cudaError_t lk_copy_from_symbol(void* to, const void* symbol, size_t symbol_bytes, size_t bytes,
-                                           size_t offset, cudaMemcpyKind) {
-    return api_after_wait([=] {
-        if (!to || offset > symbol_bytes || bytes > symbol_bytes - offset) return cudaErrorInvalidValue;
-        const Opened open;
-        memmove(to, static_cast<const char*>(symbol) + offset, bytes);
-        return cudaSuccess;
-    });
+                                           size_t offset, cudaMemcpyKind, lk::Waits waits) {
+    if (!to || offset > symbol_bytes || bytes > symbol_bytes - offset) return api([] { return cudaErrorInvalidValue; });
+    const void* from = static_cast<const char*>(symbol) + offset;
+    if (waits.waits) return wait_for(plain_transfer(to, from, bytes, cudaMemcpyDefault));
+    return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, waits.stream);
 }
 
 cudaError_t cudaMemPrefetchAsync(const void* pointer, size_t, int, cudaStream_t) { return accept_hint(pointer); }

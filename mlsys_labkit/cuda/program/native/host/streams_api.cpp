@@ -2,22 +2,13 @@
 #include <chrono>
 #include <set>
 
+#include "capture.h"
 #include "context.h"
-#include "lk/host/streams.h"
 #include "journal.h"
+#include "lk/host/streams.h"
 
 using namespace lk::host;
 using Clock = std::chrono::steady_clock;
-
-struct CUstream_st {
-    int priority;
-};
-
-struct CUevent_st {
-    bool timed;
-    bool recorded;
-    Clock::time_point time;
-};
 
 namespace {
 
@@ -33,27 +24,72 @@ std::set<cudaEvent_t>& events() {
     return live;
 }
 
-bool known(cudaStream_t stream) {
-    return !stream || stream == cudaStreamLegacy || stream == cudaStreamPerThread || streams().count(stream);
-}
+bool known(cudaStream_t stream) { return state_of(stream) != nullptr; }
 
-cudaError_t with_stream(cudaStream_t stream) { return known(stream) ? cudaSuccess : cudaErrorInvalidResourceHandle; }
+CUstream_st legacy_stream;
+CUstream_st stream_of_thread;
+
+cudaError_t wait_for(cudaStream_t handle) {
+    return api([=] {
+        CUstream_st* stream = state_of(handle);
+        if (!stream) return cudaErrorInvalidResourceHandle;
+        if (stream->capture) return spoil(*stream->capture, cudaErrorStreamCaptureUnsupported);
+        if (is_legacy(stream) && capture_blocks_legacy()) return spoil_captures(cudaErrorStreamCaptureImplicit);
+        return context().synchronize();
+    });
+}
 
 cudaError_t with_event(cudaEvent_t event) {
     return events().count(event) ? cudaSuccess : cudaErrorInvalidResourceHandle;
 }
 
+cudaError_t wait_for(cudaEvent_t event) {
+    return api([=] {
+        if (with_event(event) != cudaSuccess) return cudaErrorInvalidResourceHandle;
+        if (event->capture) return is_live(event->capture) ? spoil(*event->capture, cudaErrorCapturedEvent) : cudaErrorCapturedEvent;
+        return context().synchronize();
+    });
+}
+
+cudaError_t record(cudaEvent_t event) {
+    event->recorded = true;
+    event->time = Clock::now();
+    return cudaSuccess;
+}
+
+Work event_work(cudaGraphNodeType type, cudaEvent_t event) {
+    Work work;
+    work.type = type;
+    work.run = [=] {
+        if (with_event(event) != cudaSuccess) return cudaErrorInvalidResourceHandle;
+        return type == cudaGraphNodeTypeEventRecord ? record(event) : cudaSuccess;
+    };
+    return work;
+}
+
 }  // namespace
 
+CUstream_st* lk::host::state_of(cudaStream_t stream) {
+    if (!stream || stream == cudaStreamLegacy) return &legacy_stream;
+    if (stream == cudaStreamPerThread) return &stream_of_thread;
+    return streams().count(stream) ? stream : nullptr;
+}
+
+bool lk::host::is_legacy(const CUstream_st* stream) { return stream == &legacy_stream; }
+
+lk::host::Work lk::host::recording(cudaEvent_t event) { return event_work(cudaGraphNodeTypeEventRecord, event); }
+
+lk::host::Work lk::host::waiting(cudaEvent_t event) { return event_work(cudaGraphNodeTypeWaitEvent, event); }
+
 // A kernel's streams order what it launches, and that runs in the order of the launches.
-extern "C" cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned int, int priority) {
+extern "C" cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned int flags, int priority) {
     if (in_kernel()) {
         *stream = cudaStreamLegacy;
         return cudaSuccess;
     }
     return api([=] {
         if (!stream) return cudaErrorInvalidValue;
-        *stream = new CUstream_st{priority};
+        *stream = new CUstream_st{priority, (flags & cudaStreamNonBlocking) == 0};
         streams().insert(*stream);
         return cudaSuccess;
     });
@@ -70,7 +106,7 @@ extern "C" cudaError_t cudaStreamCreate(cudaStream_t* stream) {
 extern "C" cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
     return api([=] {
         if (!known(stream)) return cudaErrorInvalidResourceHandle;
-        *priority = streams().count(stream) ? stream->priority : 0;
+        *priority = state_of(stream)->priority;
         return cudaSuccess;
     });
 }
@@ -79,18 +115,15 @@ extern "C" cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     if (in_kernel()) return cudaSuccess;
     return api([=] {
         if (streams().erase(stream) == 0) return cudaErrorInvalidResourceHandle;
+        if (stream->capture) leave(*stream);
         delete stream;
         return cudaSuccess;
     });
 }
 
-extern "C" cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-    return api_after_wait([=] { return with_stream(stream); });
-}
+extern "C" cudaError_t cudaStreamSynchronize(cudaStream_t stream) { return wait_for(stream); }
 
-extern "C" cudaError_t cudaStreamQuery(cudaStream_t stream) {
-    return api_after_wait([=] { return with_stream(stream); });
-}
+extern "C" cudaError_t cudaStreamQuery(cudaStream_t stream) { return wait_for(stream); }
 
 extern "C" cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void* data,
                                              unsigned int) {
@@ -100,9 +133,7 @@ extern "C" cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCall
 }
 
 extern "C" cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
-    const cudaError_t error = cudaStreamSynchronize(stream);
-    if (error == cudaSuccess) function(data);
-    return error;
+    return api([=] { return issue(stream, calling(function, data)); });
 }
 
 extern "C" cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
@@ -113,14 +144,25 @@ extern "C" cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greates
     });
 }
 
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int) {
-    return api([=] { return known(stream) ? with_event(event) : cudaErrorInvalidResourceHandle; });
+cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned int flags) {
+    return api([=] {
+        CUstream_st* stream = state_of(handle);
+        if (!stream || with_event(event) != cudaSuccess) return cudaErrorInvalidResourceHandle;
+        if (flags == cudaEventWaitExternal) return issue(handle, waiting(event));
+        if (event->capture) {
+            if (!is_live(event->capture)) return cudaErrorCapturedEvent;
+            return join(*stream, *event->capture, event->nodes);
+        }
+        // What it waits for is no part of the capture.
+        return stream->capture && event->recorded ? spoil(*stream->capture, cudaErrorStreamCaptureIsolation) : cudaSuccess;
+    });
 }
 
 extern "C" cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int flags) {
     return api([=] {
         if (!event) return cudaErrorInvalidValue;
-        *event = new CUevent_st{(flags & cudaEventDisableTiming) == 0, false, {}};
+        *event = new CUevent_st;
+        (*event)->timed = (flags & cudaEventDisableTiming) == 0;
         events().insert(*event);
         return cudaSuccess;
     });
@@ -136,24 +178,24 @@ extern "C" cudaError_t cudaEventDestroy(cudaEvent_t event) {
     });
 }
 
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) { return cudaEventRecordWithFlags(event, handle); }
+
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t handle, unsigned int flags) {
     return api([=] {
-        if (!known(stream) || with_event(event) != cudaSuccess) return cudaErrorInvalidResourceHandle;
-        event->recorded = true;
-        event->time = Clock::now();
+        CUstream_st* stream = state_of(handle);
+        if (!stream || with_event(event) != cudaSuccess) return cudaErrorInvalidResourceHandle;
+        event->capture = nullptr;
+        if (!stream->capture || flags == cudaEventRecordExternal) return issue(handle, recording(event));
+        if (!stream->capture->valid) return cudaErrorStreamCaptureInvalidated;
+        event->capture = stream->capture;
+        event->nodes = stream->capture->last[stream];
         return cudaSuccess;
     });
 }
 
-cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned int) {
-    return cudaEventRecord(event, stream);
-}
+extern "C" cudaError_t cudaEventSynchronize(cudaEvent_t event) { return wait_for(event); }
 
-extern "C" cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-    return api_after_wait([=] { return with_event(event); });
-}
-
-extern "C" cudaError_t cudaEventQuery(cudaEvent_t event) { return api_after_wait([=] { return with_event(event); }); }
+extern "C" cudaError_t cudaEventQuery(cudaEvent_t event) { return wait_for(event); }
 
 extern "C" cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
     return api_after_wait([=] {

@@ -6,8 +6,8 @@
 
 #include <cstddef>
 #include <map>
+#include <memory>
 #include <mutex>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -27,27 +27,38 @@ struct Configuration {
     dim3 cluster = dim3(0, 0, 0);  // 0: the one that the kernel is declared with, else none
 };
 
-// Launches a kernel with the arguments that lie at these addresses.
-using LaunchByAddress = cudaError_t (*)(const void* kernel, const Configuration& configuration, void** arguments);
-
-struct KeptArgument {
-    const void* address;
+// A parameter as it reaches a kernel: its bytes are copied. element_bytes: of what a pointer points to; 0 for void.
+struct Parameter {
     size_t bytes;
+    bool is_pointer;
+    size_t element_bytes;
+};
+
+template <class T>
+constexpr Parameter parameter() {
+    if constexpr (std::is_pointer_v<T>) {
+        using Element = std::remove_pointer_t<T>;
+        if constexpr (std::is_void_v<Element>) return {sizeof(T), true, 0};
+        else if constexpr (!std::is_function_v<Element>) return {sizeof(T), true, sizeof(Element)};
+    }
+    return {sizeof(T), false, 0};
+}
+
+// run(frame) runs one thread of a kernel: frame[0] leads to what is called, and the rest to its arguments.
+struct Body {
+    void (*run)(void** frame);
+    size_t called_bytes;  // of what frame[0] leads to; 0: frame[0] is the kernel itself
+    const Parameter* parameters;
+    size_t count;
 };
 
 }  // namespace lk
 
 extern "C" {
 void lk_program_cluster(const char* kernel, unsigned x, unsigned y, unsigned z);
-// body(frame) runs one thread of the kernel. kernel may be nullptr where only a call of it can be written down.
+// kernel may be nullptr where only a call of it can be written down. name is a literal, or empty.
 cudaError_t lk_program_launch(const char* name, const void* kernel, const lk::Configuration* configuration,
-                              void (*body)(void**), void** frame);
-// What a kernel launches begins when the kernel has ended (device_launches.cpp): until then its arguments are kept.
-bool lk_program_in_kernel();
-cudaError_t lk_program_launch_later(const void* kernel, const lk::Configuration* configuration,
-                                    lk::LaunchByAddress launch, const lk::KeptArgument* arguments, size_t count);
-// What the kernel is to receive for its parameter `number`: a pointer that faults when this one is the host's own.
-const void* lk_program_argument(const void* pointer, int number, size_t element_bytes);
+                              const lk::Body* body, void** frame);
 }
 
 namespace lk {
@@ -58,24 +69,9 @@ inline bool declare_cluster(const char* kernel, unsigned x, unsigned y = 1, unsi
     return true;
 }
 
-// A pointer that the host passes to a kernel must be one that a GPU can follow.
 template <class T>
-void check_argument(T& argument, int number) {
-    if constexpr (std::is_pointer_v<T>) {
-        using Element = std::remove_pointer_t<T>;
-        if constexpr (!std::is_function_v<Element>) {
-            size_t element_bytes = 0;
-            if constexpr (!std::is_void_v<Element>) element_bytes = sizeof(Element);
-            const void* address = const_cast<const void*>(static_cast<const volatile void*>(argument));
-            argument = static_cast<T>(const_cast<void*>(lk_program_argument(address, number, element_bytes)));
-        }
-    }
-}
-
-template <class... Arguments>
-void check_arguments(Arguments&... arguments) {
-    int number = 0;
-    (check_argument(arguments, number++), ...);
+void* untyped(T& argument) {
+    return const_cast<void*>(static_cast<const volatile void*>(std::addressof(argument)));
 }
 
 // How one parameter reaches a kernel. CUDA copies the bytes of an argument and runs no constructor or destructor for the
@@ -114,43 +110,22 @@ public:
         : name_(name), kernel_(kernel), configuration_(configuration) {}
 
     cudaError_t operator()(Parameters... arguments) const {
-        if (lk_program_in_kernel()) {
-            const KeptArgument kept[] = {{&name_, sizeof name_}, {&arguments, sizeof arguments}...};
-            return lk_program_launch_later(reinterpret_cast<const void*>(kernel_), &configuration_, later, kept,
-                                           1 + sizeof...(Parameters));
-        }
-        check_arguments(arguments...);
-        Frame frame{kernel_, {&arguments...}};
-        return lk_program_launch(name_, reinterpret_cast<const void*>(kernel_), &configuration_, run,
-                                 reinterpret_cast<void**>(&frame));
+        void* frame[] = {reinterpret_cast<void*>(kernel_), untyped(arguments)...};
+        return lk_program_launch(name_, reinterpret_cast<const void*>(kernel_), &configuration_, &body, frame);
     }
 
 private:
-    struct Frame {
-        void (*kernel)(Parameters...);
-        std::tuple<typename Passed<Parameters>::Stored...> arguments;
-    };
-
-    static cudaError_t later(const void* kernel, const Configuration& configuration, void** kept) {
-        const auto typed = reinterpret_cast<void (*)(Parameters...)>(const_cast<void*>(kernel));
-        const TypedLaunch launch(*static_cast<const char**>(kept[0]), typed, configuration);
-        return launch.with(kept + 1, std::index_sequence_for<Parameters...>());
-    }
+    LK_UNRECORDED static void run(void** frame) { call(frame, std::index_sequence_for<Parameters...>()); }
 
     template <size_t... I>
-    cudaError_t with(void** kept, std::index_sequence<I...>) const {
-        return (*this)(*static_cast<std::remove_reference_t<Parameters>*>(kept[I])...);
-    }
-
-    LK_UNRECORDED static void run(void** context) {
-        call(reinterpret_cast<Frame*>(context), std::index_sequence_for<Parameters...>());
-    }
-
-    template <size_t... I>
-    LK_UNRECORDED __attribute__((always_inline)) static inline void call(Frame* frame, std::index_sequence<I...>) {
+    LK_UNRECORDED __attribute__((always_inline)) static inline void call(void** frame, std::index_sequence<I...>) {
         using Kernel = void (*)(typename Passed<Parameters>::Type...);
-        reinterpret_cast<Kernel>(frame->kernel)(Passed<Parameters>(std::get<I>(frame->arguments)).get()...);
+        reinterpret_cast<Kernel>(frame[0])(
+            Passed<Parameters>(static_cast<typename Passed<Parameters>::Stored>(frame[I + 1])).get()...);
     }
+
+    static constexpr Parameter parameters[] = {parameter<std::remove_reference_t<Parameters>>()..., {}};
+    static constexpr Body body = {run, 0, parameters, sizeof...(Parameters)};
 
     const char* name_;
     void (*kernel_)(Parameters...);
@@ -166,42 +141,21 @@ public:
 
     template <class... Arguments>
     cudaError_t operator()(Arguments... arguments) const {
-        if (lk_program_in_kernel()) {
-            const KeptArgument kept[] = {{this, sizeof *this}, {&arguments, sizeof arguments}...};
-            return lk_program_launch_later(nullptr, &configuration_, later<Arguments...>, kept, 1 + sizeof...(Arguments));
-        }
-        check_arguments(arguments...);
-        Frame<Arguments...> frame{&call_, {&arguments...}};
-        return lk_program_launch(name_, nullptr, &configuration_, run<Arguments...>, reinterpret_cast<void**>(&frame));
+        static constexpr Parameter parameters[] = {parameter<Arguments>()..., {}};
+        static constexpr Body body = {run<Arguments...>, sizeof(Call), parameters, sizeof...(Arguments)};
+        void* frame[] = {untyped(call_), untyped(arguments)...};
+        return lk_program_launch(name_, nullptr, &configuration_, &body, frame);
     }
 
 private:
     template <class... Arguments>
-    struct Frame {
-        const Call* call;
-        std::tuple<Arguments*...> arguments;
-    };
-
-    template <class... Arguments>
-    static cudaError_t later(const void*, const Configuration&, void** kept) {
-        return static_cast<const DeducedLaunch*>(kept[0])->with<Arguments...>(kept + 1,
-                                                                             std::index_sequence_for<Arguments...>());
+    LK_UNRECORDED static void run(void** frame) {
+        invoke<Arguments...>(frame, std::index_sequence_for<Arguments...>());
     }
 
     template <class... Arguments, size_t... I>
-    cudaError_t with(void** kept, std::index_sequence<I...>) const {
-        return (*this)(*static_cast<Arguments*>(kept[I])...);
-    }
-
-    template <class... Arguments>
-    LK_UNRECORDED static void run(void** context) {
-        invoke(reinterpret_cast<Frame<Arguments...>*>(context), std::index_sequence_for<Arguments...>());
-    }
-
-    template <class... Arguments, size_t... I>
-    LK_UNRECORDED __attribute__((always_inline)) static inline void invoke(Frame<Arguments...>* frame,
-                                                                           std::index_sequence<I...>) {
-        (*frame->call)(*std::get<I>(frame->arguments)...);
+    LK_UNRECORDED __attribute__((always_inline)) static inline void invoke(void** frame, std::index_sequence<I...>) {
+        (*static_cast<const Call*>(frame[0]))(*static_cast<Arguments*>(frame[I + 1])...);
     }
 
     const char* name_;
@@ -215,6 +169,8 @@ cudaError_t launch_with_addresses(void (*kernel)(Parameters...), const Configura
                                   std::index_sequence<I...>) {
     return TypedLaunch<Parameters...>("", kernel, configuration)(*static_cast<std::remove_reference_t<Parameters>*>(arguments[I])...);
 }
+
+using LaunchByAddress = cudaError_t (*)(const void* kernel, const Configuration& configuration, void** arguments);
 
 // The kernels whose address was cast to void*, and how to launch each: cudaLaunchKernel gets nothing else of them.
 class KnownKernels {

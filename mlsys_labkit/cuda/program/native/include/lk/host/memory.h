@@ -74,6 +74,16 @@ struct cudaExtent {
     size_t depth;
 };
 
+namespace lk {
+
+// Whether a copy is done when its call returns, or is work of a stream.
+struct Waits {
+    bool waits;
+    cudaStream_t stream;
+};
+
+}  // namespace lk
+
 extern "C" {
 cudaError_t cudaMalloc(void** pointer, size_t bytes);
 cudaError_t cudaMallocHost(void** pointer, size_t bytes);
@@ -98,9 +108,9 @@ cudaError_t cudaMemset(void* pointer, int value, size_t bytes);
 cudaError_t cudaMemset2D(void* pointer, size_t pitch, int value, size_t width_bytes, size_t height);
 
 cudaError_t lk_copy_to_symbol(const void* symbol, size_t symbol_bytes, const void* from, size_t bytes, size_t offset,
-                              cudaMemcpyKind kind);
+                              cudaMemcpyKind kind, lk::Waits waits);
 cudaError_t lk_copy_from_symbol(void* to, const void* symbol, size_t symbol_bytes, size_t bytes, size_t offset,
-                                cudaMemcpyKind kind);
+                                cudaMemcpyKind kind, lk::Waits waits);
 }
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream = 0);
@@ -110,6 +120,8 @@ cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int f
 cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width_bytes,
                               size_t height, cudaMemcpyKind kind, cudaStream_t stream = 0);
 cudaError_t cudaMemsetAsync(void* pointer, int value, size_t bytes, cudaStream_t stream = 0);
+cudaError_t cudaMemset2DAsync(void* pointer, size_t pitch, int value, size_t width_bytes, size_t height,
+                              cudaStream_t stream = 0);
 cudaError_t cudaMemPrefetchAsync(const void* pointer, size_t bytes, int device, cudaStream_t stream = 0);
 cudaError_t cudaMemPrefetchAsync(const void* pointer, size_t bytes, cudaMemLocation location, unsigned int flags,
                                  cudaStream_t stream = 0);
@@ -176,25 +188,25 @@ cudaError_t cudaHostGetDevicePointer(T** device, void* host, unsigned int flags)
 template <class T>
 cudaError_t cudaMemcpyToSymbol(const T& symbol, const void* from, size_t bytes, size_t offset = 0,
                                cudaMemcpyKind kind = cudaMemcpyHostToDevice) {
-    return lk_copy_to_symbol(&symbol, sizeof(T), from, bytes, offset, kind);
+    return lk_copy_to_symbol(&symbol, sizeof(T), from, bytes, offset, kind, {true, nullptr});
 }
 
 template <class T>
 cudaError_t cudaMemcpyToSymbolAsync(const T& symbol, const void* from, size_t bytes, size_t offset = 0,
-                                    cudaMemcpyKind kind = cudaMemcpyHostToDevice, cudaStream_t = 0) {
-    return lk_copy_to_symbol(&symbol, sizeof(T), from, bytes, offset, kind);
+                                    cudaMemcpyKind kind = cudaMemcpyHostToDevice, cudaStream_t stream = 0) {
+    return lk_copy_to_symbol(&symbol, sizeof(T), from, bytes, offset, kind, {false, stream});
 }
 
 template <class T>
 cudaError_t cudaMemcpyFromSymbol(void* to, const T& symbol, size_t bytes, size_t offset = 0,
                                  cudaMemcpyKind kind = cudaMemcpyDeviceToHost) {
-    return lk_copy_from_symbol(to, &symbol, sizeof(T), bytes, offset, kind);
+    return lk_copy_from_symbol(to, &symbol, sizeof(T), bytes, offset, kind, {true, nullptr});
 }
 
 template <class T>
 cudaError_t cudaMemcpyFromSymbolAsync(void* to, const T& symbol, size_t bytes, size_t offset = 0,
-                                      cudaMemcpyKind kind = cudaMemcpyDeviceToHost, cudaStream_t = 0) {
-    return lk_copy_from_symbol(to, &symbol, sizeof(T), bytes, offset, kind);
+                                      cudaMemcpyKind kind = cudaMemcpyDeviceToHost, cudaStream_t stream = 0) {
+    return lk_copy_from_symbol(to, &symbol, sizeof(T), bytes, offset, kind, {false, stream});
 }
 
 template <class T>

@@ -5,12 +5,16 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "lk/host/arrays.h"
 #include "lk/host/device.h"
 #include "lk/host/errors.h"
 #include "lk/host/functions.h"
+#include "lk/host/graphs.h"
 #include "lk/host/launch.h"
 #include "lk/host/memory.h"
 #include "lk/host/streams.h"
+#include "lk/host/textures.h"
+#include "lk/surface.h"
 
 // The include guards of CUDA's own headers, which nvcc reads before any source: programs ask which API they may use by them.
 #define __CUDA_RUNTIME_H__

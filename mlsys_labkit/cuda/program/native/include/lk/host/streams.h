@@ -19,7 +19,9 @@ constexpr unsigned int cudaEventBlockingSync = 1;
 constexpr unsigned int cudaEventDisableTiming = 2;
 constexpr unsigned int cudaEventInterprocess = 4;
 constexpr unsigned int cudaEventRecordDefault = 0;
+constexpr unsigned int cudaEventRecordExternal = 1;
 constexpr unsigned int cudaEventWaitDefault = 0;
+constexpr unsigned int cudaEventWaitExternal = 1;
 
 #define cudaStreamLegacy (reinterpret_cast<cudaStream_t>(1))
 #define cudaStreamPerThread (reinterpret_cast<cudaStream_t>(2))

@@ -1,0 +1,72 @@
+// work.cpp: see work.h.
+#include "work.h"
+
+#include "capture.h"
+#include "context.h"
+
+namespace lk::host {
+
+Work copying(const Transfer& transfer) {
+    Work work;
+    work.type = cudaGraphNodeTypeMemcpy;
+    work.run = [transfer] { return transfer.empty() ? cudaSuccess : carry_out(transfer); };
+    work.copy.srcPtr = {transfer.from.data, transfer.from.pitch, transfer.width, transfer.height};
+    work.copy.dstPtr = {transfer.to.data, transfer.to.pitch, transfer.width, transfer.height};
+    work.copy.extent = {transfer.width, transfer.height, transfer.depth};
+    work.copy.kind = transfer.kind;
+    return work;
+}
+
+cudaError_t copying(const cudaMemcpy3DParms& parameters, Work& work) {
+    Transfer transfer;
+    cudaError_t error = read_parameters(parameters, transfer);
+    if (error == cudaSuccess) error = check(transfer);
+    if (error != cudaSuccess) return error;
+    work = copying(transfer);
+    work.copy = parameters;
+    return cudaSuccess;
+}
+
+Work filling(const Fill& fill) {
+    Work work;
+    work.type = cudaGraphNodeTypeMemset;
+    work.run = [fill] { return carry_out(fill); };
+    work.fill = {fill.data, fill.pitch, fill.value, fill.element_bytes, fill.width, fill.height};
+    return work;
+}
+
+cudaError_t filling(const cudaMemsetParams& parameters, Work& work) {
+    const unsigned int size = parameters.elementSize;
+    if (size != 1 && size != 2 && size != 4) return cudaErrorInvalidValue;
+    const Fill fill{static_cast<char*>(parameters.dst), parameters.pitch, parameters.value, size, parameters.width, parameters.height};
+    const cudaError_t error = check(fill);
+    if (error != cudaSuccess) return error;
+    work = filling(fill);
+    work.fill = parameters;
+    return cudaSuccess;
+}
+
+Work calling(cudaHostFn_t function, void* data) {
+    Work work;
+    work.type = cudaGraphNodeTypeHost;
+    work.run = [=] {
+        const cudaError_t error = context().synchronize();
+        if (error == cudaSuccess) function(data);
+        return error;
+    };
+    work.host = {function, data};
+    return work;
+}
+
+cudaError_t launching(const cudaKernelNodeParams& parameters, const GraphKernel& how, Work& work) {
+    if (!parameters.func) return cudaErrorInvalidDeviceFunction;
+    if (!parameters.kernelParams || parameters.extra) return cudaErrorInvalidValue;
+    const Configuration configuration = {parameters.gridDim, parameters.blockDim, parameters.sharedMemBytes, nullptr, false,
+                                         how.file, how.line};
+    node_in_making = &work;
+    const cudaError_t error = how.launch(parameters.func, configuration, parameters.kernelParams);
+    node_in_making = nullptr;
+    return error;
+}
+
+}  // namespace lk::host
