@@ -155,3 +155,23 @@ def test_a_limit_of_launches_is_kept_by_the_simulator(nvcc: Path) -> None:
     assert not nvcc.exists()
     with pytest.raises(CudaError, match="launch_limit need the simulator"):
         run_program(source, launch_limit=3, backend="gpu")
+
+
+def test_stacks_of_one_cpu_serve_another_in_the_next_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LK_CUDA_THREADS", "2")
+    monkeypatch.setenv("LK_CUDA_STACKS", "20000")
+    # Whoever takes block 0 is held up by it, so that the other CPU has 17 blocks at the barrier: 17,408 stacks.
+    source = """#include <cooperative_groups.h>
+#include <cstdio>
+__global__ void meet(int* p) {
+  for (int i = 0; blockIdx.x == 0 && i < 3000; i++) atomicAdd(p, 1);
+  cooperative_groups::this_grid().sync();
+}
+int main() {
+  int* p; cudaMalloc(&p, 4);
+  void* arguments[] = {&p};
+  for (int i = 0; i < 6; i++) cudaLaunchCooperativeKernel((void*)meet, dim3(18), dim3(1024), arguments, 0, 0);
+  std::puts(cudaGetErrorName(cudaDeviceSynchronize()));
+}"""
+    result = run(source)
+    assert (result.stdout, result.notes) == ("cudaSuccess\n", ())

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 
@@ -27,9 +28,12 @@ constexpr size_t kOpenedAtOnce = 1'000;
 
 std::mutex stacks_mutex;
 size_t made = 0;
+std::vector<Fiber*> shared;
 
 bool reserve_stacks() {
+    const char* wanted = getenv("LK_CUDA_STACKS");
     for (size_t count : kReservations) {
+        if (wanted) count = std::min(count, size_t(atol(wanted)));
         void* start = mmap(nullptr, count * kStride, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (start == MAP_FAILED) continue;
         stacks_begin = reinterpret_cast<uint64_t>(start);
@@ -131,6 +135,12 @@ void reset_fiber(Fiber* fiber, void (*entry)()) {
 
 Fiber* make_fiber(void (*entry)()) {
     std::lock_guard lock(stacks_mutex);
+    if (!shared.empty()) {
+        Fiber* fiber = shared.back();
+        shared.pop_back();
+        reset_fiber(fiber, entry);
+        return fiber;
+    }
     if (!stacks_begin && !reserve_stacks()) return nullptr;
     if ((made + 1) * kStride > stacks_bytes) return nullptr;
     char* start = reinterpret_cast<char*>(stacks_begin) + made * kStride;
@@ -144,6 +154,13 @@ Fiber* make_fiber(void (*entry)()) {
     auto* fiber = new Fiber{nullptr, top, low};
     reset_fiber(fiber, entry);
     return fiber;
+}
+
+void share_fibers(std::vector<Fiber*>& free_fibers, size_t kept) {
+    if (free_fibers.size() <= kept) return;
+    std::lock_guard lock(stacks_mutex);
+    shared.insert(shared.end(), free_fibers.begin() + ptrdiff_t(kept), free_fibers.end());
+    free_fibers.resize(kept);
 }
 
 bool in_stack_guard(uint64_t address) {

@@ -1,7 +1,9 @@
 // fiber.h: a stack and the registers to go on with it. Switching costs a few nanoseconds and no system call.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace lk {
 
@@ -19,9 +21,11 @@ inline bool is_local(uint64_t address) { return address - stacks_begin < stacks_
 // Saves the running context in *from and goes on with `to`.
 extern "C" void lk_switch(void** from, void* to);
 
-// A fiber that will run entry(), which never returns. nullptr when addresses or memory run out. Not thread-safe by itself:
-// each OS thread keeps its own free list and comes here only when that is empty; a lock inside serves them.
+// A fiber that will run entry(), which never returns. nullptr when addresses or memory run out. Each OS thread keeps a free list
+// of its own and comes here only when that is empty; a lock inside serves them.
 Fiber* make_fiber(void (*entry)());
+// Takes back what a free list has beyond so many: the next launch may need it on another OS thread.
+void share_fibers(std::vector<Fiber*>& free_fibers, size_t kept);
 // Forgets what the fiber was doing: it will run entry() again.
 void reset_fiber(Fiber* fiber, void (*entry)());
 // True when a fault at this address means that a stack overflowed.

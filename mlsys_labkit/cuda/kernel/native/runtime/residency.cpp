@@ -22,6 +22,8 @@ constexpr size_t kMostSpinning = 64;
 constexpr u32 kMostSpinningThreads = 16384;
 // Blocks of resident clusters run so often before another cluster starts, which they may wait for.
 constexpr u32 kTurnsOfClusters = 64;
+// Fibers that the OS threads keep between launches, all together: stacks beyond what a full device needs (fiber.cpp).
+constexpr size_t kMostKept = 8192;
 
 class Residency {
 public:
@@ -304,6 +306,7 @@ void run_blocks(Worker& worker, Launch& launch, Grid& grid) {
     lk_grid_extent = launch.grid;
     worker.turn = kLongTurn;
     Residency(worker, launch, grid).run();
+    share_fibers(worker.free_fibers, std::min<size_t>(kMaxThreads, kMostKept / pool_size()));
 }
 
 }  // namespace lk
