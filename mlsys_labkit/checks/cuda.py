@@ -55,6 +55,11 @@ _PLAIN: dict[str, _Counter] = {
     "worst_bank_conflict": _Counter(*_WAVEFRONTS, "worst", "shared", _OPS),
     "barriers": _Counter("each block counts once for every __syncthreads() it passes", _BARRIER),
     "warp_barriers": _Counter("each warp counts once for every __syncwarp() it passes", _BARRIER),
+    "bulk_copies": _Counter("bulk copies that were started", "one thread starts each copy: which threads do?"),
+    "bulk_bytes_in_flight": _Counter(
+        "the most bytes that a block had started to copy and no thread had waited for",
+        "start the copies of later tiles before you wait for this one",
+    ),
     "simt_efficiency": _Counter("lanes stand idle while others of their warp work", "branch by warp and not by lane"),
     "flops": _Counter("a multiply-add is two operations", "count loop iterations times operations in each"),
     "bytes_read": _Counter(_BYTES, "is every input element read?", "sectors", "global", ("load",)),

@@ -82,6 +82,8 @@ class Counters:
     samples: tuple[RequestSample, ...] = ()
     barriers: int = 0
     warp_barriers: int = 0
+    bulk_copies: int = 0
+    bulk_bytes_in_flight: int = 0
     steps: int = 0
     active_lanes: int = 0
     blocks_run: int = 0

@@ -19,6 +19,8 @@ class Profile(Counters):
         kernel, source, grid, block, shared_bytes: what was launched.
         lines: the counts, by line. samples: a few requests of each line.
         barriers: block-wide barriers, summed over blocks. warp_barriers: those of warps.
+        bulk_copies: bulk copies (TMA) that were started. bulk_bytes_in_flight: the most bytes that were being copied
+            into one block's shared memory and that no thread had waited for.
         steps, active_lanes: basic blocks that warps executed, and lanes that were active in them.
         blocks_run, blocks_total: fewer were run than the grid has when the profile was sampled. Nothing is scaled up.
         flops: floating-point operations: an FMA is two, a math function one.

@@ -121,6 +121,9 @@ def _totals(profile: Counters) -> Iterable[str]:
             f"global memory: {si(asked, 'B')} in sectors ({_a_request(profile)}); "
             f"distinct bytes: {si(profile.bytes_read, 'B')} read, {si(profile.bytes_written, 'B')} written"
         )
+    if profile.bulk_copies:
+        flying = si(profile.bulk_bytes_in_flight, "B")
+        yield f"{profile.bulk_copies:,} bulk copies, at most {flying} in flight into one block"
     if profile.worst_bank_conflict:
         worst = f", worst {profile.worst_bank_conflict}-way" if profile.bank_conflicts else ""
         yield (

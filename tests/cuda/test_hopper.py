@@ -93,6 +93,13 @@ def test_bulk_copies_are_counted_as_the_sectors_they_move() -> None:
     counts = {one.op: (one.sectors, one.lanes * one.bytes_per_lane) for one in profile.lines if one.space == "global"}
     assert counts == {"load": (96, 3072), "store": (96, 3072)}
     assert (profile.bytes_read, profile.bytes_written) == (3072, 3072)
+    assert (profile.bulk_copies, profile.bulk_bytes_in_flight) == (6, 1024)
+    assert "6 bulk copies, at most 1.02 kB in flight into one block" in str(profile)
+
+
+def test_bytes_in_flight_are_those_of_all_stages() -> None:
+    profile = cuda.compile(INCLUDES + RING, "ring", backend="simulator").profile[1, 96](*arguments("ring"))
+    assert (profile.bulk_copies, profile.bulk_bytes_in_flight) == (TILES, 3 * 512)
 
 
 def test_a_copy_that_is_not_waited_for_arrives_late_in_a_plain_run() -> None:

@@ -31,7 +31,8 @@ class Violation:
 _CUDA_HEADERS = """
 cuda.h cuda_runtime.h cuda_runtime_api.h device_launch_parameters.h vector_types.h vector_functions.h cuda_fp16.h
 cuda_bf16.h mma.h cooperative_groups.h math_constants.h cooperative_groups/reduce.h cooperative_groups/scan.h
-cooperative_groups/memcpy_async.h cuda_pipeline.h cuda_pipeline_primitives.h cuda/barrier cuda/pipeline cuda/ptx cuda/atomic cuda/std/utility
+cooperative_groups/memcpy_async.h cuda_pipeline.h cuda_pipeline_primitives.h
+cuda/barrier cuda/pipeline cuda/ptx cuda/atomic cuda/std/utility
 """
 _STANDARD_HEADERS = """
 assert.h float.h limits.h math.h stddef.h stdint.h stdio.h cassert cfloat climits cmath cstddef cstdint cstdio limits

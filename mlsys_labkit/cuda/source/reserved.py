@@ -8,7 +8,8 @@ _RESERVED = re.compile(r"__|_[A-Z]|\w*__")
 
 # CUDA C++ programming guide, "C++ language extensions", and CUDA math API, "Intrinsics".
 _CUDAS = re.compile(
-    r"""__(?:global|device|host|shared|constant|managed|grid_constant|cluster_dims|launch_bounds|maxnreg|forceinline|noinline|inline_hint
+    r"""__(?:global|device|host|shared|constant|managed|grid_constant|cluster_dims
+            |launch_bounds|maxnreg|forceinline|noinline|inline_hint
            |align|restrict|func|FUNCTION|LINE|FILE)__
       | __restrict
       | __syncthreads(?:_count|_and|_or)? | __syncwarp | __barrier_sync(?:_count)?

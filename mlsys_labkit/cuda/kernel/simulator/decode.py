@@ -57,8 +57,8 @@ TOTALS = np.dtype(
     [
         (name, "<u8")
         for name in (
-            "blocks_run", "blocks_total", "block_barriers", "warp_barriers", "steps", "active_lanes", "bytes_read",
-            "bytes_written",  "findings_dropped", "buffers",
+            "blocks_run", "blocks_total", "block_barriers", "warp_barriers", "bulk_copies", "bulk_bytes_in_flight",
+            "steps", "active_lanes", "bytes_read", "bytes_written", "findings_dropped", "buffers",
         )
     ]
 )  # fmt: skip
@@ -177,6 +177,8 @@ def decode_profile(result: RecordedLaunch, context: LaunchContext) -> Profile:
         samples=tuple(_samples(read_records(result.samples, "samples"), context)),
         barriers=int(totals["block_barriers"]),
         warp_barriers=int(totals["warp_barriers"]),
+        bulk_copies=int(totals["bulk_copies"]),
+        bulk_bytes_in_flight=int(totals["bulk_bytes_in_flight"]),
         steps=int(totals["steps"]),
         active_lanes=int(totals["active_lanes"]),
         blocks_run=int(totals["blocks_run"]),

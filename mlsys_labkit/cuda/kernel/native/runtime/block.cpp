@@ -155,6 +155,7 @@ void start_block(Block& block, u64 number) {
         thread.bulk_groups = thread.cluster_arrivals = 0;
     }
     block.mbarriers.clear();
+    block.flying = 0;
     block.begun = block.ended = false;
     block.events_seen = 0;
     block.done = 0;

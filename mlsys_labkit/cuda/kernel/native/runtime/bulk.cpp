@@ -131,6 +131,9 @@ void start_load(Block& block, void* to, const void* from, u64 bytes, void* barri
         record_global(block, reinterpret_cast<u64>(from), bytes, Op::load);
     }
     check_load(block, *copy.to_home, copy.to_offset, bytes, copy.barrier, until);
+    until.flying += bytes;
+    copy.to_home->flying += bytes;
+    if (block.recorder) block.recorder->bulk_copy(copy.to_home->flying);
     block.cluster->under_way.push_back(copy);
 }
 
@@ -205,6 +208,7 @@ void lk_bulk_store(void* to, const void* from, unsigned long bytes, void (*combi
     copy.combine = combine;
     record_global(block, reinterpret_cast<u64>(to), bytes, combine ? Op::atomic : Op::store);
     check_source(block, copy.from_offset, bytes, true);
+    if (block.recorder) block.recorder->bulk_copy(block.flying);
     block.cluster->under_way.push_back(copy);
 }
 

@@ -19,6 +19,8 @@ struct Mbarrier {
     i64 bytes = 0;        // expected and not copied in this phase
     i64 told = 0;         // expected in this phase
     i64 told_before = 0;  // in the phase before
+    u64 flying = 0;       // bytes of copies that were started in this phase
+    u64 landed = 0;       // in phases that have ended and that no thread has waited for
     // check
     Actor maker;
     u64 made = 0;         // when

@@ -166,6 +166,7 @@ struct Block {
     bool ended = false;
     u64 events_seen = 0;                // of the cluster when the block could not go on; 0: it can
     std::unordered_map<u64, Mbarrier> mbarriers;  // by offset in shared memory
+    u64 flying = 0;                     // bytes of copies into its shared memory that no thread has waited for
 };
 
 // The block that runs on this OS thread, or nullptr outside kernels (static initialisers, host code).

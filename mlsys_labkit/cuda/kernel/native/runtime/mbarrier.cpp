@@ -33,6 +33,8 @@ void end_phase_if_complete(Cluster& cluster, Mbarrier& barrier) {
     barrier.pending = barrier.expected;
     barrier.told_before = barrier.told;
     barrier.told = 0;
+    barrier.landed += barrier.flying;
+    barrier.flying = 0;
     barrier.phase++;
 }
 
@@ -53,6 +55,8 @@ void expect(Mbarrier& barrier, i64 bytes) {
 
 // The phase has ended for this thread.
 void learn_phase(Block& block, Block& home, u64 offset, Mbarrier& barrier, unsigned phase) {
+    home.flying -= barrier.landed;
+    barrier.landed = 0;
     if (!block.cluster->checks) return;
     block.recorder->barrier_awaited(block.shared_begin + offset, phase);
     const Clocks& known = barrier.phase - phase <= kKept ? barrier.ended[phase % kKept] : barrier.ended[barrier.phase % kKept];

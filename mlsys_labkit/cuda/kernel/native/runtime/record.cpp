@@ -51,6 +51,8 @@ Recorder::~Recorder() {
     launch.blocks_run += state_->blocks_run;
     launch.block_barriers += state_->block_barriers;
     launch.warp_barriers += state_->warp_barriers;
+    launch.bulk_copies += state_->bulk_copies;
+    launch.bulk_in_flight = std::max(launch.bulk_in_flight, state_->bulk_in_flight);
 }
 
 void Recorder::join(AsyncChecks* checks, uint32_t rank, const std::vector<Peer>& peers) {
@@ -97,6 +99,11 @@ void Recorder::warp_barrier(uint32_t warp, uint32_t mask) {
     state_->warp_barriers++;
     state_->order.warp_barrier(warp, mask);
     if (state_->checks) state_->checks->warp_barrier(state_->rank, warp);
+}
+
+void Recorder::bulk_copy(uint64_t in_flight) {
+    state_->bulk_copies++;
+    state_->bulk_in_flight = std::max(state_->bulk_in_flight, in_flight);
 }
 
 void Recorder::cluster_barrier() { state_->order.cluster_barrier(); }
@@ -180,6 +187,8 @@ std::vector<unsigned char> LaunchRecord::totals() const {
     totals.blocks_total = state.description.blocks_total;
     totals.block_barriers = state.block_barriers;
     totals.warp_barriers = state.warp_barriers;
+    totals.bulk_copies = state.bulk_copies;
+    totals.bulk_bytes_in_flight = state.bulk_in_flight;
     totals.findings_dropped = state.findings.dropped();
     for (const StepCount& step : steps()) {
         totals.steps += step.steps;

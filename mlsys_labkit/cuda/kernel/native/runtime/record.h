@@ -101,6 +101,8 @@ public:
     void release(uint32_t thread, uint64_t object);
     void acquire(uint32_t thread, uint64_t object);
 
+    // A bulk copy starts; in_flight: the bytes that the block has started to load and not waited for.
+    void bulk_copy(uint64_t in_flight);
     // Asynchronous copies, see copies.h.
     void copy_started(uint32_t thread, uint64_t to, uint32_t bytes, uint64_t pc, uint64_t barrier, uint32_t phase);
     void copies_committed(uint32_t thread);

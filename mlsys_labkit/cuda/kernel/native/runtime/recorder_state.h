@@ -64,6 +64,8 @@ struct LaunchRecord::State {
     uint64_t blocks_run = 0;
     uint64_t block_barriers = 0;
     uint64_t warp_barriers = 0;
+    uint64_t bulk_copies = 0;
+    uint64_t bulk_in_flight = 0;  // most of one block
     // Where the thread of the operating system behind each Recorder is about to store in global memory.
     std::vector<const std::atomic<uint64_t>*> storing;
 };
@@ -132,6 +134,8 @@ struct Recorder::State {
     uint64_t blocks_run = 0;
     uint64_t block_barriers = 0;
     uint64_t warp_barriers = 0;
+    uint64_t bulk_copies = 0;
+    uint64_t bulk_in_flight = 0;  // most of one block
 };
 
 }  // namespace lk

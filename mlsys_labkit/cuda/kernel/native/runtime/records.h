@@ -126,6 +126,8 @@ struct Totals {
     uint64_t blocks_total;
     uint64_t block_barriers;
     uint64_t warp_barriers;
+    uint64_t bulk_copies;
+    uint64_t bulk_bytes_in_flight;  // most that one block had started to load and not waited for
     uint64_t steps;  // basic blocks, counted once a warp
     uint64_t active_lanes;
     uint64_t bytes_read;  // distinct bytes of global memory
