@@ -97,6 +97,13 @@ def test_bulk_copies_are_counted_as_the_sectors_they_move() -> None:
     assert "6 bulk copies, at most 1.02 kB in flight into one block" in str(profile)
 
 
+def test_graded_kernels_may_have_clusters_and_copies() -> None:
+    for name in ("reduce", "store"):
+        kernel = cuda.compile(INCLUDES + KERNELS[name], name, backend="simulator", graded=True)
+        assert kernel.check[SHAPES[name]](*arguments(name)) == []
+        kernel.profile[SHAPES[name]](*arguments(name))
+
+
 def test_bytes_in_flight_are_those_of_all_stages() -> None:
     profile = cuda.compile(INCLUDES + RING, "ring", backend="simulator").profile[1, 96](*arguments("ring"))
     assert (profile.bulk_copies, profile.bulk_bytes_in_flight) == (TILES, 3 * 512)

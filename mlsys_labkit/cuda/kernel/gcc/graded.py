@@ -16,7 +16,7 @@ from mlsys_labkit.cuda.source.source import Source
 
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b.*$", re.MULTILINE)
 _MARKER = re.compile(r'^# (\d+) "([^"]*)"')
-_OURS = re.compile(r"lk_(?:run_\d+|describe_\d+|kernel_count|shared_anchor|dynamic_shared)")
+_OURS = re.compile(r"lk_(?:run_\d+|describe_\d+|cluster_\d+|kernel_count|shared_anchor|dynamic_shared)")
 _RESERVED = re.compile(r"_*(?:lk|tsan|ubsan|sanitizer|sancov)_|__(?:cyg_profile|mcount|fentry)|_start$|main$")
 # Symbols that a module may import: the simulator, the loader, the mathematical functions that take and return
 # numbers, and what gcc itself calls for arithmetic and for copies of structs (their accesses are recorded before).
