@@ -46,6 +46,8 @@ REQUESTS = {
     "column": [128 * lane for lane in range(32)],
     "padded": [132 * lane for lane in range(32)],
     "broadcast": [64] * 32,
+    "pairs": [16 * (lane // 2) for lane in range(32)],
+    "pairs two apart": [16 * (lane & ~2) if lane != 5 else None for lane in range(32)],
     "before the buffer": [4 * lane - 20 for lane in range(32)],
     "half idle": [16 * lane if lane % 2 else None for lane in range(32)],
     "all idle": [None] * 32,
@@ -102,7 +104,8 @@ def _calls() -> list[twins.Call]:
         names = ("sectors", "distinctBytes", "idealSectors", "efficiency", "wavefronts")
         calls += [("warp", name, [lanes, size]) for name in names]
         calls += [("warp", "wavefronts", [lanes, size, True]), ("warp", "sameAddress", [lanes])]
-        calls += [("warp", "bankDepths", [lanes, size, which]) for which in range(32 // warp.phase_lanes(size))]
+        calls += [("warp", "wavefronts", [lanes, size, False, True]), ("warp", "phaseLanes", [lanes, size, True])]
+        calls += [("warp", "bankDepths", [lanes, size, which]) for which in range(32 // warp.phase_lanes(lanes, size))]
     texts = [*FORMULAS, *(values[1] for values in PRESETS.values())]
     calls += [("warp", "places", [text, {"i": i, "k": k}]) for text in texts for i, k in ((0, 1), (3, 5))]
     for n, tile in itertools.product((1, 7, 64, 1000), (1, 2, 16, 64, 128)):
@@ -180,8 +183,8 @@ def test_wavefronts_of_a_request_equal_theory(pattern: str, size: int, wavefront
 
 HARNESS = """
 #include "request_cost.h"
-extern "C" void cost(uint32_t mask, uint32_t bytes, bool atomic, const uint64_t* addresses, uint32_t* out) {
-    const lk::WarpAccess access{mask, bytes, atomic, addresses};
+extern "C" void cost(uint32_t mask, uint32_t bytes, bool atomic, bool loads, const uint64_t* addresses, uint32_t* out) {
+    const lk::WarpAccess access{mask, bytes, atomic, loads, addresses};
     const lk::GlobalCost global = lk::global_cost(access);
     const lk::SharedCost shared = lk::shared_cost(access);
     const uint32_t all[] = {global.sectors, global.ideal_sectors, global.same_address,
@@ -208,24 +211,31 @@ def simulator_cost(tmp_path_factory: pytest.TempPathFactory) -> Any:
     subprocess.run(command, cwd=folder, check=True)
     cost = ctypes.CDLL(str(folder / "cost.so")).cost
 
-    def call(lanes: list[int | None], size: int, atomic: bool) -> list[int]:
+    def call(lanes: list[int | None], size: int, op: str) -> list[int]:
         mask = sum(1 << lane for lane, at in enumerate(lanes) if at is not None)
         addresses = (ctypes.c_uint64 * 32)(*[4096 + (at or 0) for at in lanes])
         found = (ctypes.c_uint32 * 6)()
-        cost(mask, size, ctypes.c_bool(atomic), addresses, found)
+        cost(mask, size, ctypes.c_bool(op == "atomic"), ctypes.c_bool(op == "load"), addresses, found)
         return list(found)
 
     return call
 
 
-@given(offsets(0), st.sampled_from([1, 2, 4, 8, 16]), st.sampled_from([1, 2, 4, 32]), st.booleans())
+@given(
+    offsets(0),
+    st.sampled_from([1, 2, 4, 8, 16]),
+    st.sampled_from([1, 2, 4, 32]),
+    st.sampled_from(["load", "store", "atomic"]),
+    st.sampled_from([0, 1, 2, 3]),  # the lanes that differ by these bits have one address
+)
 def test_a_request_costs_what_the_simulator_counts(
-    simulator_cost: Any, places: list[int | None], size: int, stride: int, atomic: bool
+    simulator_cost: Any, places: list[int | None], size: int, stride: int, op: str, shared: int
 ) -> None:
+    places = [places[lane & ~shared] for lane in range(32)]
     lanes = [None if place is None else place // stride * stride * size for place in places]
     assume(any(at is not None for at in lanes))
-    waves = warp.wavefronts(lanes, size, atomic)
-    assert simulator_cost(lanes, size, atomic) == [
+    waves = warp.wavefronts(lanes, size, op == "atomic", op == "load")
+    assert simulator_cost(lanes, size, op) == [
         len(warp.sectors(lanes, size)),
         warp.ideal_sectors(lanes, size),
         warp.same_address(lanes),

@@ -120,21 +120,21 @@ def _recorded(profile: Any, line: int | None) -> tuple[list[State], list[list[An
     return [dict(zip(fields, key, strict=True)) for key in sites], ordered[:MOST_SAMPLES], first
 
 
-def _request(state: State) -> tuple[str, list[int | None], int, str, bool]:
-    """Return the name, lanes, bytes per lane, space and atomicity of the request that is shown."""
+def _request(state: State) -> tuple[str, list[int | None], int, str, str]:
+    """Return the name, lanes, bytes per lane, space and operation of the request that is shown."""
     if state["pattern"] == RECORDED:
         site = state["sites"][state["site"]]
         mine = [sample for sample in state["samples"] if sample[0] == state["site"]]
         _, where, lanes = mine[min(state["request"], len(mine) - 1)]
         name = f"Line {site['line']}, {site['op']} of {site['array'] or 'memory'}, {where}"
-        return name, lanes, site["size"], site["space"], site["op"] == "atomic"
+        return name, lanes, site["size"], site["space"], site["op"]
     spots = model.places(state["formula"], {"i": state["request"], "k": state["k"]})
     name = f"Element {state['formula']} of each lane (i = {state['request']}, k = {state['k']})"
-    return name, [spot * state["size"] for spot in spots], state["size"], state["space"], False
+    return name, [spot * state["size"] for spot in spots], state["size"], state["space"], "load"
 
 
 def _static(state: State) -> str:
-    name, lanes, size, space, atomic = _request(state)
+    name, lanes, size, space, op = _request(state)
     if space == "global":
         found = model.sectors(lanes, size)
         facts = (
@@ -142,7 +142,7 @@ def _static(state: State) -> str:
             f"{plain(100 * model.efficiency(lanes, size))} % of the bytes fetched were asked for."
         )
     else:
-        waves = model.wavefronts(lanes, size, atomic)
+        waves = model.wavefronts(lanes, size, op == "atomic", op == "load")
         facts = f"{sum(waves)} wavefronts, at best {sum(wave > 0 for wave in waves)}."
     rows = [
         [f"lane {lane}", at, at // model.SECTOR_BYTES, at // model.WORD_BYTES % model.BANKS]

@@ -20,11 +20,19 @@ export function efficiency(lanes, size) {
   const fetched = SECTOR * sectors(lanes, size).length;
   return fetched ? distinctBytes(lanes, size) / fetched : 0;
 }
-export const phaseLanes = (size) => (size <= WORD ? WARP : size <= 2 * WORD ? WARP / 2 : WARP / 4);
-export const phase = (lanes, size, which) => lanes.slice(which * phaseLanes(size), (which + 1) * phaseLanes(size));
-export function bankDepths(lanes, size, which = 0) {
+const inPairs = (lanes, distance) =>
+  lanes.every((at, lane) => at === null || lanes[lane ^ distance] === null || at === lanes[lane ^ distance]);
+export function phaseLanes(lanes, size, loads = false) {
+  const width = size <= WORD ? WARP : size <= 2 * WORD ? WARP / 2 : WARP / 4;
+  return width < WARP && loads && (inPairs(lanes, 1) || inPairs(lanes, 2)) ? 2 * width : width;
+}
+export function phase(lanes, size, which, loads = false) {
+  const width = phaseLanes(lanes, size, loads);
+  return lanes.slice(which * width, (which + 1) * width);
+}
+export function bankDepths(lanes, size, which = 0, loads = false) {
   const depths = Array(BANKS).fill(0);
-  for (const word of units(phase(lanes, size, which), size, WORD)) depths[((word % BANKS) + BANKS) % BANKS] += 1;
+  for (const word of units(phase(lanes, size, which, loads), size, WORD)) depths[((word % BANKS) + BANKS) % BANKS] += 1;
   return depths;
 }
 export function sameAddress(lanes) {
@@ -34,9 +42,9 @@ export function sameAddress(lanes) {
   });
   return Math.max(0, ...counts.values());
 }
-export const wavefronts = (lanes, size, atomic = false) =>
-  Array.from({ length: WARP / phaseLanes(size) }, (_, which) =>
-    Math.max(...bankDepths(lanes, size, which), atomic ? sameAddress(phase(lanes, size, which)) : 0),
+export const wavefronts = (lanes, size, atomic = false, loads = false) =>
+  Array.from({ length: WARP / phaseLanes(lanes, size, loads) }, (_, which) =>
+    Math.max(...bankDepths(lanes, size, which, loads), atomic ? sameAddress(phase(lanes, size, which, loads)) : 0),
   );
 
 const LEVEL = { "|": 1, "^": 2, "&": 3, "<<": 4, ">>": 4, "+": 5, "-": 5, "*": 6, "/": 6, "%": 6 };

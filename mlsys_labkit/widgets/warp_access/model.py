@@ -1,7 +1,8 @@
 """One request of a warp: addresses of 32 lanes, sectors fetched, bank conflicts; the twin of ``model.js``.
 
 Global memory moves in sectors of 32 bytes. Shared memory has 32 banks of 4-byte words and serves one word per bank in a
-wavefront; lanes of 8 bytes go by half-warps, lanes of 16 bytes by quarter-warps.
+wavefront; lanes of 8 bytes go by half-warps, lanes of 16 bytes by quarter-warps, and loads by twice as many lanes if
+neighbours (n and n ^ 1, or n and n ^ 2) have one address.
 Reference: NVIDIA, "CUDA C++ Programming Guide", sections on device memory accesses and shared memory.
 """
 
@@ -51,25 +52,35 @@ def efficiency(lanes: Lanes, size: int) -> float:
     return distinct_bytes(lanes, size) / fetched if fetched else 0.0
 
 
-def phase_lanes(size: int) -> int:
-    """Return the lanes that shared memory serves together: 32 up to 4 bytes per lane, 16 up to 8, 8 beyond."""
-    return WARP if size <= WORD_BYTES else WARP // 2 if size <= 2 * WORD_BYTES else WARP // 4
+def phase_lanes(lanes: Lanes, size: int, loads: bool = False) -> int:
+    """Return how many lanes shared memory serves together: 32 up to 4 bytes per lane, 16 up to 8, 8 beyond.
+
+    Of a load, twice as many if neighbours have one address.
+    """
+    width = WARP if size <= WORD_BYTES else WARP // 2 if size <= 2 * WORD_BYTES else WARP // 4
+    return 2 * width if width < WARP and loads and (_in_pairs(lanes, 1) or _in_pairs(lanes, 2)) else width
 
 
-def phase(lanes: Lanes, size: int, which: int) -> Lanes:
+def _in_pairs(lanes: Lanes, distance: int) -> bool:
+    return all(
+        at == lanes[lane ^ distance] for lane, at in enumerate(lanes) if None not in (at, lanes[lane ^ distance])
+    )
+
+
+def phase(lanes: Lanes, size: int, which: int, loads: bool = False) -> Lanes:
     """Return the lanes of one phase."""
-    width = phase_lanes(size)
+    width = phase_lanes(lanes, size, loads)
     return lanes[which * width : (which + 1) * width]
 
 
-def bank_depths(lanes: Lanes, size: int, which: int = 0) -> list[int]:
+def bank_depths(lanes: Lanes, size: int, which: int = 0, loads: bool = False) -> list[int]:
     """Return the distinct words that a phase asks of each bank; the largest is the phase's wavefronts.
 
     Example:
         >>> bank_depths([128 * lane for lane in range(32)], size=4)[:3]  # a column of a row-major 32 x 32 tile
         [32, 0, 0]
     """
-    words = Counter(word % BANKS for word in _units(phase(lanes, size, which), size, WORD_BYTES))
+    words = Counter(word % BANKS for word in _units(phase(lanes, size, which, loads), size, WORD_BYTES))
     return [words[bank] for bank in range(BANKS)]
 
 
@@ -78,11 +89,11 @@ def same_address(lanes: Lanes) -> int:
     return max(Counter(at for at in lanes if at is not None).values(), default=0)
 
 
-def wavefronts(lanes: Lanes, size: int, atomic: bool = False) -> list[int]:
+def wavefronts(lanes: Lanes, size: int, atomic: bool = False, loads: bool = False) -> list[int]:
     """Return the wavefronts of each phase: 1 without a conflict, n for an n-way conflict, 0 without active lanes."""
-    phases = range(WARP // phase_lanes(size))
-    turns = [same_address(phase(lanes, size, which)) if atomic else 0 for which in phases]
-    return [max(*bank_depths(lanes, size, which), turns[which]) for which in phases]
+    phases = range(WARP // phase_lanes(lanes, size, loads))
+    turns = [same_address(phase(lanes, size, which, loads)) if atomic else 0 for which in phases]
+    return [max(*bank_depths(lanes, size, which, loads), turns[which]) for which in phases]
 
 
 # --- formulas --------------------------------------------------------------------------------------------------------

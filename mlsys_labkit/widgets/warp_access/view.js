@@ -126,6 +126,7 @@ export function render({ model, el }) {
           size: get("size"),
           space: get("space"),
           atomic: false,
+          loads: true,
           where: "",
         };
       } catch (error) {
@@ -134,6 +135,7 @@ export function render({ model, el }) {
           size: get("size"),
           space: get("space"),
           atomic: false,
+          loads: true,
           where: `Formula: ${/** @type {Error} */ (error).message}. `,
         };
       }
@@ -145,12 +147,13 @@ export function render({ model, el }) {
       size: one.size,
       space: one.space,
       atomic: one.op === "atomic",
+      loads: one.op === "load",
       where: `Line ${one.line}, ${where}: `,
     };
   }
 
   function paint(width) {
-    const { lanes, size: bytes, space: kind, atomic, where } = shown(),
+    const { lanes, size: bytes, space: kind, atomic, loads, where } = shown(),
       global = kind === "global",
       chosen = get("lane");
     const words = new Map();
@@ -167,16 +170,17 @@ export function render({ model, el }) {
       high = drawn.length > 12 ? 16 : 22;
     const head = 62,
       text = cell >= 17,
-      waves = wavefronts(lanes, bytes, atomic),
-      group = Math.floor(chosen / phaseLanes(bytes)),
-      depth = bankDepths(lanes, bytes, group);
+      waves = wavefronts(lanes, bytes, atomic, loads),
+      together = phaseLanes(lanes, bytes, loads),
+      group = Math.floor(chosen / together),
+      depth = bankDepths(lanes, bytes, group, loads);
     const X = (i) => left + i * cell,
       Y = (i) => head + i * high,
       foot = Y(drawn.length) + 8,
       height = foot + (global ? 4 : 62);
     const at = lanes[chosen],
       word = at === null ? null : Math.floor(at / 4);
-    const inPhase = (lane) => global || Math.floor(lane / phaseLanes(bytes)) === group;
+    const inPhase = (lane) => global || Math.floor(lane / together) === group;
 
     /** @type {SVGElement[]} */
     const top = [s("text", { class: "soft", x: 0, y: 14 }, "lane")];
@@ -278,7 +282,7 @@ export function render({ model, el }) {
                 : null,
             ),
           ];
-    const said = where + tell(lanes, bytes, global, found, waves, atomic);
+    const said = where + tell(lanes, bytes, global, found, waves, atomic, loads);
     const many = lines.length - drawn.length;
     plot.replaceChildren(picture({ width, height, "aria-label": said }, top, column, map, link, bars));
     more.textContent =
@@ -291,7 +295,7 @@ export function render({ model, el }) {
     report(lanes, bytes, global, found, waves, atomic);
   }
 
-  function tell(lanes, bytes, global, found, waves, atomic) {
+  function tell(lanes, bytes, global, found, waves, atomic, loads) {
     const active = lanes.filter((at) => at !== null).length;
     if (!active) return "No lane is active.";
     const turns = atomic && sameAddress(lanes) > 1 ? ` ${sameAddress(lanes)} atomics on one address take turns.` : "";
@@ -309,10 +313,10 @@ export function render({ model, el }) {
     }
     const total = waves.reduce((a, b) => a + b, 0),
       least = waves.filter(Boolean).length,
-      conflict = Math.max(...waves.map((_, which) => Math.max(...bankDepths(lanes, bytes, which))));
+      conflict = Math.max(...waves.map((_, which) => Math.max(...bankDepths(lanes, bytes, which, loads))));
     return (
       `${who}${total} wavefront${total > 1 ? "s" : ""}` +
-      (least > 1 ? ` in ${least} phases of ${phaseLanes(bytes)} lanes` : "") +
+      (least > 1 ? ` in ${least} phases of ${phaseLanes(lanes, bytes, loads)} lanes` : "") +
       ". " +
       (conflict > 1
         ? `A ${conflict}-way bank conflict: ${conflict} different words in one bank.`
