@@ -9,7 +9,7 @@ from typing import Literal
 from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.work import Work
 
-Space = Literal["global", "shared"]
+Space = Literal["global", "shared", "local", "constant"]
 Op = Literal["load", "store", "atomic"]
 SECTOR_BYTES = 32
 # In the order of native/runtime/records.h.
@@ -25,12 +25,15 @@ class LineCount:
     Attributes:
         line: from 1; 0 for code that is not the student's.
         function: as the source calls it, such as "matmul<16>".
-        space: "global" or "shared"; op: "load", "store" or "atomic"; bytes_per_lane: 1, 2, 4, 8 or 16.
+        space: "global", "shared", "local" (a local array with an index known only at run time) or "constant" (a
+            ``__constant__`` variable); op: "load", "store" or "atomic"; bytes_per_lane: 1, 2, 4, 8 or 16.
         requests: warp-wide memory instructions. lanes: active lanes, summed over requests.
-        sectors: distinct 32-byte sectors of global memory; ideal_sectors: as many as the distinct bytes would fill.
+        sectors: distinct 32-byte sectors of global or local memory; ideal_sectors: as many as the distinct bytes would
+            fill.
         wavefronts: passes over the banks of shared memory; ideal_wavefronts: one for each group of lanes that is
-            served together. Of a global atomic: the most lanes on one address.
-        worst: most sectors (global) or wavefronts (shared) in one request.
+            served together. Of a global atomic: the most lanes on one address. Of constant memory: distinct addresses,
+            which its cache serves one after the other.
+        worst: most sectors (global, local) or wavefronts (shared, constant) in one request.
         executed: lanes that passed the line, summed over the basic block of it that ran most.
     """
 
@@ -180,6 +183,36 @@ class Counters:
     def shared_store_wavefronts(self) -> int:
         """Passes over the banks that stores to shared memory took."""
         return self.total("shared", "store", "wavefronts")
+
+    @property
+    def local_load_requests(self) -> int:
+        """Warp-wide loads from local arrays whose index is known only at run time: registers have no addresses."""
+        return self.total("local", "load", "requests")
+
+    @property
+    def local_load_sectors(self) -> int:
+        """32-byte sectors of local memory that loads asked for: 4 if all lanes use the same index, else up to 32."""
+        return self.total("local", "load", "sectors")
+
+    @property
+    def local_store_requests(self) -> int:
+        """As ``local_load_requests``, of stores."""
+        return self.total("local", "store", "requests")
+
+    @property
+    def local_store_sectors(self) -> int:
+        """As ``local_load_sectors``, of stores."""
+        return self.total("local", "store", "sectors")
+
+    @property
+    def constant_load_requests(self) -> int:
+        """Warp-wide loads from ``__constant__`` variables."""
+        return self.total("constant", "load", "requests")
+
+    @property
+    def constant_load_wavefronts(self) -> int:
+        """Passes over the constant cache: one for each distinct address of a request."""
+        return self.total("constant", "load", "wavefronts")
 
     @property
     def bank_conflicts(self) -> int:

@@ -13,7 +13,8 @@ class Profile(Counters):
     """Counters of one launch, by a source-level model of an NVIDIA GPU: nothing in it was measured on one.
 
     Lanes of a warp run in lockstep, one basic block at a time. Every access of the source counts, as the compiler for
-    the CPU left it: a GPU compiler may merge neighbouring ones. No cache is modelled.
+    the CPU left it: a GPU compiler may merge neighbouring ones. No cache is modelled: loads by ``__ldg`` or of a
+    ``const __restrict__`` pointer are loads from global memory, which take the same path on a GPU.
 
     Attributes:
         kernel, source, grid, block, shared_bytes: what was launched.
@@ -31,6 +32,11 @@ class Profile(Counters):
         gpu, gpu_seconds: the GPU that ran the same launch as a whole, and its time by events, without the host's work;
             empty and None where it was not measured. It is one launch, whose arrays may be in the L2 cache, because
             they were copied just before; ``lk.bench`` times many with a cold cache.
+
+    In Nsight Compute: requests and sectors are ``l1tex__t_requests_pipe_lsu_mem_global_op_ld`` and
+    ``l1tex__t_sectors_pipe_lsu_mem_global_op_ld`` (``local`` for local memory, ``st`` for stores), wavefronts of shared
+    memory ``l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld``. A load of a constant at an index that is known when
+    compiling is part of an arithmetic instruction there and counts here.
 
     Reference: NVIDIA, "Nsight Compute Documentation", Kernel Profiling Guide, for requests, sectors and wavefronts.
     """

@@ -25,11 +25,12 @@ _HEADINGS = (
     "source",
 )
 _NUMERIC = range(3, 10)
+_IN_SECTORS = ("global", "local")
 _NOTE = {
     "bytes": "per lane",
     "lanes": "active, per request",
     "sectors": "of 32 bytes, per request",
-    "wavefronts": "passes over the banks, per request",
+    "wavefronts": "passes over the banks or the constant cache, per request",
     "least": "sectors or wavefronts that the bytes need, per request",
     "worst": "most in one request",
 }
@@ -82,7 +83,7 @@ def _rows(profile: Counters) -> list[tuple[str, ...]]:
             str(count.bytes_per_lane),
             f"{count.requests:,}",
             plain(count.lanes / count.requests),
-            plain(count.sectors / count.requests) if count.space == "global" else "",
+            plain(count.sectors / count.requests) if count.space in _IN_SECTORS else "",
             plain(count.wavefronts / count.requests) if count.wavefronts else "",
             plain(_least(count) / count.requests),
             str(count.worst),
@@ -93,11 +94,11 @@ def _rows(profile: Counters) -> list[tuple[str, ...]]:
 
 
 def _least(count: LineCount) -> int:
-    return count.ideal_sectors if count.space == "global" else count.ideal_wavefronts
+    return count.ideal_sectors if count.space in _IN_SECTORS else count.ideal_wavefronts
 
 
 def _excessive(count: LineCount) -> bool:
-    return (count.sectors if count.space == "global" else count.wavefronts) > _least(count)
+    return (count.sectors if count.space in _IN_SECTORS else count.wavefronts) > _least(count)
 
 
 def _title(profile: Counters) -> str:
@@ -130,6 +131,13 @@ def _totals(profile: Counters) -> Iterable[str]:
             f"shared memory: {profile.total('shared', None, 'wavefronts'):,} wavefronts, "
             f"{profile.bank_conflicts:,} of them bank conflicts{worst}"
         )
+    if local := profile.total("local", None, "requests"):
+        yield (
+            f"local memory: {local:,} requests, {si(SECTOR_BYTES * profile.total('local', None, 'sectors'), 'B')} in "
+            "sectors, of arrays with an index that is known only at run time"
+        )
+    if loads := profile.constant_load_requests:
+        yield f"constant memory: {loads:,} loads, {profile.constant_load_wavefronts:,} passes over its cache"
     yield (
         f"{profile.barriers:,} block barriers; SIMT efficiency {100 * profile.simt_efficiency:.1f} %; "
         f"{si(work.flops, 'FLOP')}" + (f", {plain(work.intensity)} FLOP/B" if work.bytes_moved else "")

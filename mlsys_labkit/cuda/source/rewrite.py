@@ -5,10 +5,11 @@ from __future__ import annotations
 from mlsys_labkit.cuda.source.alignment import aligned_struct_edits, alignment_edits
 from mlsys_labkit.cuda.source.assembly import assembly_edits
 from mlsys_labkit.cuda.source.braces import brace_edits
+from mlsys_labkit.cuda.source.local_arrays import local_array_edits
 from mlsys_labkit.cuda.source.source import Source
 from mlsys_labkit.cuda.source.unroll import unroll_edits
 
-_PASSES = (unroll_edits, alignment_edits, assembly_edits, brace_edits, aligned_struct_edits)
+_PASSES = (unroll_edits, alignment_edits, assembly_edits, brace_edits, aligned_struct_edits, local_array_edits)
 
 
 def rewrite(source: Source) -> str:

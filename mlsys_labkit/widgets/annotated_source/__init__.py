@@ -55,7 +55,7 @@ def annotated_source(
     counts = [
         [value for field, value in asdict(count).items() if field not in ("function", "executed")]
         for count in profile.lines
-        if count.requests and 1 <= count.line <= len(code)  # 0: code that is not the student's
+        if count.space in ("global", "shared") and 1 <= count.line <= len(code)  # 0: code that is not the student's
     ]
     heat = heat or max(model.PER_REQUEST, key=lambda metric: model.most_excess(counts, metric))
     steps: dict[int, int] = {}

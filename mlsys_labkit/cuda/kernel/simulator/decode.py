@@ -21,7 +21,7 @@ from mlsys_labkit.errors import LabkitError
 
 NOBODY = 2**64 - 1
 DYNAMIC = "dynamic shared memory"  # name of the extern __shared__ array where no other is known
-SPACES = ("global", "shared")
+SPACES = ("global", "shared", "local", "constant")
 OPS = ("load", "store", "atomic", "atomic", "load", "store", "atomic", "atomic")  # of records.h
 
 FINDING = np.dtype(

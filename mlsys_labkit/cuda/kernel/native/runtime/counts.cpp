@@ -90,6 +90,26 @@ void Counts::add_shared(const Request& request, const WarpAccess& access, uint64
     sample(at, request, access, block);
 }
 
+void Counts::add_local(const Request& request, const WarpAccess& access) {
+    const GlobalCost cost = local_cost(access);
+    SiteCount& count = site(request.pc, Space::local, request.op, request.bytes).count;
+    count.requests++;
+    count.lanes += lanes_of(access.mask);
+    count.sectors += cost.sectors;
+    count.ideal_sectors += cost.ideal_sectors;
+    count.worst = std::max(count.worst, cost.sectors);
+}
+
+void Counts::add_constant(const Request& request, const WarpAccess& access) {
+    const uint32_t addresses = distinct_addresses(access);
+    SiteCount& count = site(request.pc, Space::constant, request.op, request.bytes).count;
+    count.requests++;
+    count.lanes += lanes_of(access.mask);
+    count.wavefronts += addresses;
+    count.ideal_wavefronts++;
+    count.worst = std::max(count.worst, addresses);
+}
+
 void Counts::add_step(uint64_t pc, uint32_t mask) {
     const uint64_t offset = pc - text_.begin;
     uint32_t& index = step_[offset < step_.size() ? offset : step_.size() - 1];

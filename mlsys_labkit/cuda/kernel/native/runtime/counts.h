@@ -17,6 +17,8 @@ public:
     // The lanes of access.mask, all in one space. block: where it happened, for the samples.
     void add_global(const Request& request, const WarpAccess& access, uint64_t block);
     void add_shared(const Request& request, const WarpAccess& access, uint64_t block);
+    void add_local(const Request& request, const WarpAccess& access);
+    void add_constant(const Request& request, const WarpAccess& access);
     void add_step(uint64_t pc, uint32_t mask);
     void add(const Counts& other);
 

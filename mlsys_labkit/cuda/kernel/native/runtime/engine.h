@@ -73,6 +73,7 @@ struct Thread {
     u64 gave_up_at = 0;                      // 1 + events of the cluster by then
     u32 bulk_groups = 0;                     // committed
     u32 cluster_arrivals = 0;
+    std::vector<AddressRange> local_arrays;  // profile: on its stack, which a GPU would keep in local memory
 };
 
 // Which lanes are in which state; each lane that exists is in exactly one.

@@ -19,6 +19,11 @@ u64 part_of(u64 address, u64 bytes, u64 alignment) {
     return largest & (~largest + 1);
 }
 
+bool counting() {
+    Block* block = current();
+    return block && block->trace;
+}
+
 }  // namespace
 
 void record_range(u64 address, u64 bytes, Op op, u64 pc, u64 alignment) {
@@ -127,11 +132,11 @@ void __tsan_vptr_read(void**) {}
 // Atomic operations that the source spells in C++'s own way.
 #define ATOMIC_HOOKS(bits, Word)                                                                                       \
     Word __tsan_atomic##bits##_load(const volatile Word* address, int) {                                               \
-        record_here(const_cast<Word*>(address), sizeof(Word), Op::atomic, HOOK_PC);                                    \
+        record_here(const_cast<Word*>(address), sizeof(Word), counting() ? Op::load : Op::atomic, HOOK_PC);            \
         return __atomic_load_n(address, __ATOMIC_SEQ_CST);                                                             \
     }                                                                                                                  \
     void __tsan_atomic##bits##_store(volatile Word* address, Word value, int) {                                        \
-        record_here(const_cast<Word*>(address), sizeof(Word), Op::atomic_store, HOOK_PC);                              \
+        record_here(const_cast<Word*>(address), sizeof(Word), counting() ? Op::store : Op::atomic_store, HOOK_PC);     \
         __atomic_store_n(address, value, __ATOMIC_SEQ_CST);                                                            \
     }                                                                                                                  \
     Word __tsan_atomic##bits##_exchange(volatile Word* address, Word value, int) {                                     \
@@ -179,8 +184,13 @@ void __tsan_atomic_signal_fence(int) {}
 // What headers say of accesses that the compiler's own calls do not show.
 void lk_atomic(void* address, int bytes) { record_range(reinterpret_cast<u64>(address), u64(bytes), Op::atomic, HOOK_PC); }
 
+// A load or a store on a GPU, too, and counted as one.
+void lk_atomic_load(void* address, int bytes) {
+    record_range(reinterpret_cast<u64>(address), u64(bytes), counting() ? Op::load : Op::compare, HOOK_PC);
+}
+
 void lk_atomic_store(void* address, int bytes) {
-    record_range(reinterpret_cast<u64>(address), u64(bytes), Op::atomic_store, HOOK_PC);
+    record_range(reinterpret_cast<u64>(address), u64(bytes), counting() ? Op::store : Op::atomic_store, HOOK_PC);
 }
 
 void lk_exchange(void* address, int bytes) { record_range(reinterpret_cast<u64>(address), u64(bytes), Op::exchange, HOOK_PC); }
@@ -193,6 +203,17 @@ void lk_read(const void* address, unsigned long bytes) {
 
 void lk_write(void* address, unsigned long bytes) {
     record_range(reinterpret_cast<u64>(address), bytes, Op::store, HOOK_PC);
+}
+
+void lk_local(void* array, unsigned long bytes, int is_set) {
+    Block* block = current();
+    if (!block || !block->trace) return;
+    const u64 begin = reinterpret_cast<u64>(array);
+    auto& arrays = block->thread->local_arrays;
+    const auto overlaps = [&](const AddressRange& other) { return begin < other.end && other.begin < begin + bytes; };
+    arrays.erase(std::remove_if(arrays.begin(), arrays.end(), overlaps), arrays.end());
+    arrays.push_back({begin, begin + bytes});
+    if (is_set) record_range(begin, bytes, Op::store, HOOK_PC);
 }
 
 void lk_copy_started(const void* to, unsigned long bytes, const void* barrier, unsigned phase) {

@@ -12,8 +12,21 @@ inline bool is_own(const Block& block, u64 address) {
     return address >= reinterpret_cast<u64>(fiber.low) && address < reinterpret_cast<u64>(fiber.top);
 }
 
+// An access to the thread's own variables: counted in arrays that a GPU would keep in local memory, not in its registers.
+inline void record_local(Block& block, u64 address, u8 bytes, Op op, u64 pc) {
+    for (const AddressRange& array : block.thread->local_arrays) {
+        if (!array.holds(address, bytes)) continue;
+        const u64 offset = address - reinterpret_cast<u64>(block.thread->fiber->low);
+        block.trace->push({kLocalMemory + offset, u32(pc - block.launch->module->text.begin), bytes, op, Kind::access});
+        return;
+    }
+}
+
 inline void record_access(Block& block, u64 address, u8 bytes, Op op, u64 pc) {
-    if (is_local(address) && is_own(block, address)) return;
+    if (is_local(address) && is_own(block, address)) {
+        if (block.trace) record_local(block, address, bytes, op, pc);
+        return;
+    }
     if (LaneTrace* trace = block.trace) {
         trace->push({address, u32(pc - block.launch->module->text.begin), bytes, op, Kind::access});
         return;

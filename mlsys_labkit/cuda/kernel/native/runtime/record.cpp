@@ -31,6 +31,15 @@ std::vector<AddressRange> device_variables(const LaunchDescription& launch) {
     return parts;
 }
 
+uint32_t local_lanes(const Request& request) {
+    uint32_t local_mask = 0;
+    for (uint32_t lanes = request.mask; lanes; lanes &= lanes - 1) {
+        const uint32_t lane = static_cast<uint32_t>(__builtin_ctz(lanes));
+        if (request.addresses[lane] & kLocalMemory) local_mask |= 1u << lane;
+    }
+    return local_mask;
+}
+
 }  // namespace
 
 Recorder::Recorder(LaunchRecord& launch, uint64_t shared_segment)
@@ -82,7 +91,10 @@ Verdict Recorder::access(uint32_t thread, uint64_t address, uint32_t bytes, Op o
 void Recorder::request(const Request& request) {
     const uint32_t shared_mask = state_->shared_lanes(request);
     if (shared_mask) state_->request_shared(request, shared_mask);
-    if (request.mask & ~shared_mask) state_->request_global(request, request.mask & ~shared_mask);
+    const uint32_t local_mask = local_lanes(request);
+    if (local_mask) state_->counts.add_local(request, {local_mask, request.bytes, false, false, request.addresses});
+    const uint32_t global_mask = request.mask & ~shared_mask & ~local_mask;
+    if (global_mask) state_->request_global(request, global_mask);
 }
 
 void Recorder::step(uint64_t pc, uint32_t mask) { state_->counts.add_step(pc, mask); }

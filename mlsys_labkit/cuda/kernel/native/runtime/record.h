@@ -31,10 +31,13 @@ struct LaunchDescription {
     AddressRange text;                      // its code, absolute
     AddressRange data;                      // its variables, absolute
     AddressRange constants;                 // what the compiler made constant
-    std::vector<AddressRange> constant_variables;  // __constant__: read through a cache of their own, and not counted
+    std::vector<AddressRange> constant_variables;  // __constant__: read through a cache of their own
     uint64_t shared_segment_bytes = 0;      // the kernel's thread-local segment
     std::vector<SharedArray> shared_arrays;  // static ones, and the dynamic one with the bytes of this launch
 };
+
+// Added to an offset in a thread's stack, where an array is that a GPU would keep in local memory.
+constexpr uint64_t kLocalMemory = uint64_t{1} << 62;
 
 // Whether the access may be carried out. stop: it would harm the worker; the engine ends the launch.
 enum class Verdict { proceed, stop };
@@ -46,7 +49,7 @@ struct Request {
     Op op;
     uint32_t mask;  // never 0
     uint32_t warp;  // in the block
-    uint64_t addresses[32];  // of the lanes in mask
+    uint64_t addresses[32];  // of the lanes in mask; kLocalMemory + the offset in the stack of a lane
 };
 
 class LaunchRecord;

@@ -23,6 +23,7 @@ void Recorder::State::request_shared(const Request& request, uint32_t mask) {
 
 void Recorder::State::request_global(const Request& request, uint32_t mask) {
     uint32_t counted = mask;
+    uint32_t constant = 0;  // lanes that read __constant__ variables
     uint64_t run_begin = 0;  // neighbours are marked together
     uint64_t run_end = 0;
     const auto mark_run = [&] {
@@ -44,9 +45,12 @@ void Recorder::State::request_global(const Request& request, uint32_t mask) {
         if (!last_touched || !last_touched->holds(address, request.bytes)) {
             TouchedBuffer* found = find_range(launch.touched, address);
             if (!found || !found->holds(address, request.bytes)) {
-                if (uint64_t offset; home_of(address, &offset)) counted &= ~(1u << lane);  // of another block of the cluster
-                else if (!writes(request.op) && is_constant(launch.description, address, request.bytes)) counted &= ~(1u << lane);
-                else if (!in_heap(reinterpret_cast<void*>(address))) out_of_bounds(request, lane);
+                if (uint64_t offset; home_of(address, &offset)) {  // of another block of the cluster
+                    counted &= ~(1u << lane);
+                } else if (!writes(request.op) && is_constant(launch.description, address, request.bytes)) {
+                    counted &= ~(1u << lane);
+                    if (is_constant_variable(launch.description, address, request.bytes)) constant |= 1u << lane;
+                } else if (!in_heap(reinterpret_cast<void*>(address))) out_of_bounds(request, lane);
                 continue;
             }
             last_touched = found;
@@ -55,6 +59,7 @@ void Recorder::State::request_global(const Request& request, uint32_t mask) {
         run_end = address + request.bytes;
     }
     mark_run();
+    if (constant) counts.add_constant(request, {constant, request.bytes, false, true, request.addresses});
     if (counted) counts.add_global(request, {counted, request.bytes, is_atomic(request.op), is_load(request.op), request.addresses}, order.block());
 }
 

@@ -26,9 +26,13 @@ constexpr uint64_t kRankStride = uint64_t{1} << 40;  // between the same variabl
 inline bool writes(Op op) { return !is_load(op); }
 inline bool reads(Op op) { return op != Op::store && op != Op::volatile_store && op != Op::atomic_store; }
 
-inline bool is_constant(const LaunchDescription& launch, uint64_t address, uint64_t bytes) {
+inline bool is_constant_variable(const LaunchDescription& launch, uint64_t address, uint64_t bytes) {
     const auto holds = [&](const AddressRange& range) { return range.holds(address, bytes); };
-    return holds(launch.constants) || std::any_of(launch.constant_variables.begin(), launch.constant_variables.end(), holds);
+    return std::any_of(launch.constant_variables.begin(), launch.constant_variables.end(), holds);
+}
+
+inline bool is_constant(const LaunchDescription& launch, uint64_t address, uint64_t bytes) {
+    return launch.constants.holds(address, bytes) || is_constant_variable(launch, address, bytes);
 }
 
 struct LaunchRecord::State {

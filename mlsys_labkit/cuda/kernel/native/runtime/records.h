@@ -11,7 +11,7 @@ namespace lk {
 
 constexpr uint64_t kNobody = ~uint64_t{0};
 
-enum class Space : uint32_t { global = 0, shared = 1 };
+enum class Space : uint32_t { global = 0, shared = 1, local = 2, constant = 3 };
 
 // compare: an atomic that may leave the word as it is (compare-and-swap, minimum, maximum). atomic_store: one that does not
 // ask what was there.
@@ -84,11 +84,11 @@ struct SiteCount {
     uint32_t space;
     uint32_t op;
     uint32_t bytes_per_lane;
-    uint32_t worst;  // most sectors (global) or wavefronts (shared) in one request
+    uint32_t worst;  // most sectors (global, local) or wavefronts (shared, constant) in one request
     uint64_t requests;
     uint64_t lanes;
-    uint64_t sectors;     // global: distinct 32-byte sectors, summed over requests
-    uint64_t wavefronts;  // shared: passes over the banks; global atomics: most lanes on one address
+    uint64_t sectors;     // global, local: distinct 32-byte sectors, summed over requests
+    uint64_t wavefronts;  // shared: passes over the banks; global atomics: most lanes on one address; constant: addresses
     uint64_t ideal_sectors;
     uint64_t ideal_wavefronts;
 };

@@ -140,4 +140,27 @@ SharedCost shared_cost(const WarpAccess& access) {
     return cost;
 }
 
+GlobalCost local_cost(const WarpAccess& access) {
+    GlobalCost cost{};
+    const uint32_t words = std::max(access.bytes / kBankBytes, uint32_t{1});
+    for (uint32_t word = 0; word < words; word++) {
+        uint64_t at[kLanes];
+        for (uint32_t lanes = access.mask; lanes; lanes &= lanes - 1) {
+            const uint32_t lane = static_cast<uint32_t>(__builtin_ctz(lanes));
+            const uint64_t address = access.addresses[lane] + word * kBankBytes;
+            at[lane] = (address / kBankBytes * kLanes + lane) * kBankBytes + address % kBankBytes;
+        }
+        cost.sectors += global_cost({access.mask, std::min(access.bytes, kBankBytes), false, access.loads, at}).sectors;
+    }
+    const uint32_t bytes = static_cast<uint32_t>(__builtin_popcount(access.mask)) * access.bytes;
+    cost.ideal_sectors = (bytes + kSectorBytes - 1) / kSectorBytes;
+    return cost;
+}
+
+uint32_t distinct_addresses(const WarpAccess& access) {
+    ActiveAddresses active = active_addresses(access);
+    std::sort(active.at, active.at + active.count);
+    return static_cast<uint32_t>(std::unique(active.at, active.at + active.count) - active.at);
+}
+
 }  // namespace lk

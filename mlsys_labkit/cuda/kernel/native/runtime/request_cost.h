@@ -6,6 +6,8 @@
 // quarter-warps. Loads by a warp in which each active lane n has the address of lane n^1, or each that of lane n^2, take
 // twice as many lanes together (a lane beside an inactive one counts as a pair): they return each word to two lanes at once.
 // Atomics on one address take turns, too.
+// Local memory is laid out so that the same word of 32 threads fills 128 bytes. The constant cache serves one address at a
+// time, to all lanes that want it.
 // Reference: NVIDIA developer forums, "Unexpected shared memory bank conflict" (77228), answer by NVIDIA on LDS.128.
 #pragma once
 
@@ -40,5 +42,8 @@ struct SharedCost {
 
 GlobalCost global_cost(const WarpAccess& access);
 SharedCost shared_cost(const WarpAccess& access);
+// Addresses are from the beginning of each lane's own stack.
+GlobalCost local_cost(const WarpAccess& access);
+uint32_t distinct_addresses(const WarpAccess& access);
 
 }  // namespace lk

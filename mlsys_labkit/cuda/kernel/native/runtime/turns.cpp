@@ -74,6 +74,7 @@ void fiber_main() {
         warp.done |= current_bit(block);
         Fiber* self = block.thread->fiber;
         block.thread->fiber = nullptr;
+        block.thread->local_arrays.clear();
         Fiber* next = next_turn(block, self);
         if (next != self) lk_switch(&self->stack_pointer, next ? next->stack_pointer : block.worker->scheduler);
     }
@@ -114,6 +115,7 @@ void abandon_block(Block& block) {
         reset_fiber(thread.fiber, fiber_main);
         block.worker->free_fibers.push_back(thread.fiber);
         thread.fiber = nullptr;
+        thread.local_arrays.clear();
     }
     for (Warp& warp : block.warps) {
         if (warp.trace) give_trace_back(*block.worker, warp);

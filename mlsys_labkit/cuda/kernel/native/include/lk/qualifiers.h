@@ -44,6 +44,13 @@
 #define __maxnreg__(...)
 #define __cluster_dims__(...)  // source/clusters.py reads it
 
+// Behind the declaration of a local array that is indexed by a number known only at run time (source/local_arrays.py).
+#ifdef __SANITIZE_THREAD__
+#define LK_LOCAL(array, is_set) lk_local((void*)&array, sizeof array, is_set);
+#else
+#define LK_LOCAL(array, is_set)
+#endif
+
 // A function of ours that becomes part of its caller: what it reads and writes is recorded as the student's.
 #define LK_INLINE inline __attribute__((always_inline))
 

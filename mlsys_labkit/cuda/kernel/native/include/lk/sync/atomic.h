@@ -47,7 +47,7 @@ struct AtomicOperations {
 
     static LK_INLINE Value load(const Value* at) {
 #ifdef __SANITIZE_THREAD__
-        lk_compare(const_cast<Value*>(at), sizeof(Value));
+        lk_atomic_load(const_cast<Value*>(at), sizeof(Value));
 #endif
         const Value value = load_word(at);
         lk_yield();
