@@ -67,6 +67,7 @@ class RawAccess(NamedTuple):
         mask: False where nothing is accessed; None when every element is.
         value: the bits that are stored (or combined, for an atomic); None for a load.
         outside: True where an access lies outside every argument; None when none does.
+        order: of an atomic among the programs: "acquire", "release", "acq_rel" or, for none, "relaxed".
     """
 
     kind: Kind
@@ -77,6 +78,7 @@ class RawAccess(NamedTuple):
     mask: NDArray[np.bool_] | None
     value: NDArray[Any] | None
     outside: NDArray[np.bool_] | None
+    order: str = "acq_rel"
 
 
 class Recorder(Protocol):

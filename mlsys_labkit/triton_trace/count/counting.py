@@ -32,7 +32,7 @@ class CountingRecorder:
     """A recorder whose report ``log.Log.of`` reads."""
 
     def __init__(self) -> None:
-        self._sites: dict[tuple[Kind, Line, int], int] = {}
+        self._sites: dict[tuple[Kind, Line, int, str], int] = {}
         self._shapes: dict[tuple[int, bytes], _Shape] = {}
         self._recent: dict[int, _Shape] = {}
         self._rows = array("q")
@@ -45,8 +45,8 @@ class CountingRecorder:
         self._launch = launch
 
     def access(self, access: RawAccess) -> None:
-        kind, line, program, itemsize, addresses, inside, value, outside = access
-        site = self._sites.setdefault((kind, line, itemsize), len(self._sites))
+        kind, line, program, itemsize, addresses, inside, value, outside, order = access
+        site = self._sites.setdefault((kind, line, itemsize, order), len(self._sites))
         active = addresses.reshape(-1) if inside is None else addresses[inside]
         masked = addresses.size - active.size
         if outside is not None:

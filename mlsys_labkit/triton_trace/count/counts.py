@@ -69,7 +69,7 @@ def accesses(log: AccessLog) -> tuple[Access, ...]:
     found = []
     for site, region in sorted(set(zip(log.site[active].tolist(), log.region[active].tolist(), strict=True))):
         rows = np.flatnonzero((log.site == site) & (log.region == region))
-        kind, line, size = log.sites[site]
+        kind, line, size, _ = log.sites[site]
         elements = int(log.elements[rows].sum())
         masked = int(log.masked[rows].sum()) + int(idle[site])
         idle[site] = 0  # a block that is masked off completely belongs to no array: count it with the first

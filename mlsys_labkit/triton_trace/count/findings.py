@@ -19,14 +19,18 @@ from mlsys_labkit.triton_trace.recorder import Argument, Line, Severity
 from mlsys_labkit.triton_trace.source import KernelSource
 
 _VERB = {"load": "reads", "store": "writes", "atomic": "updates"}
+_SEVERITIES = ("error", "performance", "information")
 _AGAIN = {"load": ("loaded", "loads"), "store": ("stored", "stores")}
 
 
 def findings(log: AccessLog, source: KernelSource) -> tuple[AccessFinding, ...]:
     """Return errors first, then what costs time, then information."""
     found = _Findings(log, source)
-    kinds = (found.misuses, found.strays, found.gaps, found.races, found.disputes, found.repeats, found.unwritten)
-    return tuple(one for kind in kinds for one in kind())
+    errors = (found.misuses, found.strays, found.gaps, found.races, found.disputes)
+    made = [one for kind in (*errors, found.repeats, found.unwritten) for one in kind()]
+    explained = {one.array for one in made if one.severity == "error"}
+    made += [one for one in found.unread() if one.array not in explained]
+    return tuple(sorted(made, key=lambda one: _SEVERITIES.index(one.severity)))
 
 
 class _Findings:
@@ -121,6 +125,9 @@ class _Findings:
             count = race.bytes // self._size(array)
             total = f" ({count:,} elements in all)" if count > 1 else ""
             message = f"program {first} {does} {array}[{element}], in no order{total}"
+            if race.relaxed >= 0:
+                number = log.sites[log.site[race.relaxed]].line.number
+                message += f"; the atomic of line {number} orders nothing: leave out its sem= and scope="
             sites = int(log.site[race.earlier]), int(log.site[race.later])
             at: dict[str, Any] = {
                 "program": first,
@@ -167,6 +174,22 @@ class _Findings:
                 )
                 at: dict[str, Any] = {"array": one.name, "element": int(left[0]), "count": int(left.size)}
                 yield self._finding("unwritten", "information", message, int(log.site[rows[-1]]), **at)
+
+    def unread(self) -> Iterator[AccessFinding]:
+        """Find elements that no program touches, of arrays that are loaded from."""
+        log = self._log
+        for one in log.arguments:
+            rows = log.rows(region_number(one.start), "load", "store", "atomic")
+            rows = rows[(log.extents[0][rows] < one.stop) & (log.extents[1][rows] > one.start)]
+            loads = rows[log.kind[rows] == "load"]
+            left = self._untouched(one, rows) if loads.size else loads
+            if left.size and not (log.kind[rows] == "store").any():
+                message = (
+                    f"{left.size:,} of {math.prod(one.shape):,} elements of {one.name} are not read, "
+                    f"{one.name}[{left[0]}] the first of them"
+                )
+                at: dict[str, Any] = {"array": one.name, "element": int(left[0]), "count": int(left.size)}
+                yield self._finding("unread", "information", message, int(log.site[loads[-1]]), **at)
 
     def _holes(self, argument: Argument, region: int, kind: Any) -> bool:
         """Return True if accesses of one kind skip elements of an array and touch later ones."""

@@ -17,11 +17,12 @@ Units = NDArray[np.int64]
 
 
 class Site(NamedTuple):
-    """One kind of access of ``itemsize`` bytes per element, on one line."""
+    """One kind of access of ``itemsize`` bytes per element, on one line; ``order`` is that of RawAccess."""
 
     kind: Kind
     line: Line
     itemsize: int
+    order: str = "acq_rel"
 
 
 class Shape:
@@ -89,7 +90,7 @@ class AccessLog:
             kernel=report["kernel"],
             grid=tuple(report["grid"]),
             arguments=tuple(Argument(**one) for one in report["arguments"]),
-            sites=tuple(Site(kind, Line(*line), size) for kind, line, size in report["sites"]),
+            sites=tuple(Site(kind, Line(*line), size, order) for kind, line, size, order in report["sites"]),
             shapes=tuple(Shape(*one) for one in zip(offsets, times, strict=True)),
             site=site,
             shape=shape,

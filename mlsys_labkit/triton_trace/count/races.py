@@ -2,7 +2,8 @@
 
 The interpreter runs one program after the other, so a race changes no result here; on a GPU it may. Two atomics never
 race. Two accesses are ordered when, in this run, the first program passed an atomic on one element after its access and
-the second an atomic on the same element before its own: locks and counters that pick the last program.
+the second an atomic on the same element before its own: locks and counters that pick the last program. The first has
+to release and the second to acquire, as atomics do unless ``sem`` or ``scope`` says otherwise.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from mlsys_labkit.triton_trace.count.allocation_units import Board, unlike
 from mlsys_labkit.triton_trace.count.log import AccessLog
 
 Rows = NDArray[np.int64]
+_Orders = frozenset[str]
+_RELEASES, _ACQUIRES = frozenset(("release", "acq_rel")), frozenset(("acquire", "acq_rel"))
+_ALL = _RELEASES | _ACQUIRES | {"relaxed"}
 _UNORDERED_WITH = {"store": ("store", "load", "atomic"), "atomic": ("load",)}
 
 
@@ -26,6 +30,7 @@ class Race:
     Attributes:
         earlier, later: one pair of them, as rows of the log; ``address`` is a byte that both touch.
         bytes: number of bytes in the race.
+        relaxed: a row of an atomic that would order them, if it were not relaxed; -1 for none.
     """
 
     region: int
@@ -33,6 +38,7 @@ class Race:
     later: int
     address: int
     bytes: int
+    relaxed: int = -1
 
 
 def races(log: AccessLog) -> list[Race]:
@@ -60,7 +66,8 @@ def _races(log: AccessLog, region: int, rows: Rows, order: _Order) -> list[Race]
         for earlier, later, at in zip(*pairs, strict=True):
             if not order.holds(int(earlier), int(later)):
                 amount = board.unit * np.unique(pairs[2]).size
-                found.append(Race(region, int(earlier), int(later), int(board.addresses[at]), amount))
+                relaxed = order.relaxed(int(earlier), int(later))
+                found.append(Race(region, int(earlier), int(later), int(board.addresses[at]), amount, relaxed))
                 break
     return found
 
@@ -133,19 +140,32 @@ class _Order:
             scalar.tolist(), log.program[scalar].tolist(), log.first[scalar].tolist(), strict=True
         ):
             self._passed.setdefault(program, []).append((row, address))
+        self._order = [site.order for site in log.sites]
+        self._site = log.site
         self._known: dict[tuple[int, int], bool] = {}
 
     def holds(self, earlier: int, later: int) -> bool:
         """Return True if ``earlier`` is ordered before ``later``; both are rows, which are in order of time."""
         key = earlier, later
         if key not in self._known:
-            self._known[key] = self._look(earlier, later)
+            self._known[key] = self._look(earlier, later, _RELEASES, _ACQUIRES) is not None
         return self._known[key]
 
-    def _look(self, earlier: int, later: int) -> bool:
+    def relaxed(self, earlier: int, later: int) -> int:
+        """Return the row of an atomic that would order two accesses if it were not relaxed, or -1."""
+        pair = self._look(earlier, later, _ALL, _ALL)
+        if pair is None:
+            return -1
+        released, acquired = pair
+        return acquired if self._order[self._site[acquired]] not in _ACQUIRES else released
+
+    def _look(self, earlier: int, later: int, releases: _Orders, acquires: _Orders) -> tuple[int, int] | None:
+        """Return an atomic after ``earlier`` and one before ``later`` that order the two, or None."""
         released: dict[int, int] = {}
         for row, address in self._passed.get(int(self._program[earlier]), ()):
-            if row > earlier:
+            if row > earlier and self._order[self._site[row]] in releases:
                 released.setdefault(address, row)
-        acquired = self._passed.get(int(self._program[later]), ())
-        return any(row < later and released.get(address, later) < row for row, address in acquired)
+        for row, address in self._passed.get(int(self._program[later]), ()):
+            if row < later and released.get(address, later) < row and self._order[self._site[row]] in acquires:
+                return released[address], row
+        return None

@@ -60,6 +60,8 @@ def is_one(value: Any) -> bool:
 class _Trial(InterpreterRun):
     """A run without memory and without a record, for a branch that is tried."""
 
+    traced = False
+
     def __init__(self, print: Callable[[str], object]) -> None:
         self.print = print
         self.dry = True
@@ -71,7 +73,7 @@ class _Trial(InterpreterRun):
     def store(self, *access: Any) -> None:
         pass
 
-    def atomic(self, name: str, addresses: Any, mask: Any, value: NDArray[Any], *rest: Any) -> NDArray[Any]:
+    def atomic(self, name: str, addresses: Any, mask: Any, value: NDArray[Any], *rest: Any, **more: Any) -> Any:
         return np.zeros(addresses.shape, value.dtype)
 
     def translated(self, addresses: Any) -> Any:

@@ -275,10 +275,11 @@ class Builder(DescriptorOperations, BuilderBase):  # type: ignore[misc]
             return
         lanes = found.lanes if mask is None else found.lanes & mask.data
         if lanes.any():
+            wide = "tl.int64" if found.dtype == "int32" else "tl.int32 or tl.int64"
             self.running.misuse(
                 "integer_overflow",
                 f"uses an offset that overflowed {found.dtype} on the way: {found.exact:,} does not fit "
-                f"({_total(lanes)}compute offsets in tl.int32 or tl.int64)",
+                f"({_total(lanes)}compute offsets in {wide})",
             )
 
     def _load(self, pointers: Any, mask: Any, other: Any, kind: Kind = "load") -> Any:
@@ -311,12 +312,14 @@ class Builder(DescriptorOperations, BuilderBase):  # type: ignore[misc]
         self._check_offsets(pointers, mask)
         require_defined(self.running, "updates an element with", mask, value, pointers)
         on = _mask(mask, pointers)
-        old = self.running.atomic(ATOMICS[operation], pointers.data, on, value.data, None, narrow_of(value))
+        name, order = ATOMICS[operation], _order(sem, scope)
+        old = self.running.atomic(name, pointers.data, on, value.data, None, narrow_of(value), order=order)
         return Handle(old, value.dtype.scalar)
 
     def create_atomic_cas(self, pointers: Any, compare: Any, value: Any, sem: Any, scope: Any) -> Any:
         require_defined(self.running, "updates an element with", None, value, compare, pointers)
-        old = self.running.atomic("cas", pointers.data, None, value.data, compare.data, None)
+        order = _order(sem, scope)
+        old = self.running.atomic("cas", pointers.data, None, value.data, compare.data, None, order=order)
         return Handle(old, value.dtype.scalar)
 
     def create_atomic_load(self, pointers: Any, mask: Any, sem: Any, scope: Any) -> Any:
@@ -346,6 +349,12 @@ class Builder(DescriptorOperations, BuilderBase):  # type: ignore[misc]
     def create_assume(self, condition: Any) -> None:
         if not self.running.dry and not condition.data.all():
             raise TritonKernelError("tl.assume does not hold")
+
+
+def _order(sem: Any, scope: Any) -> str:
+    """Return how an atomic orders other accesses of its program, as RawAccess says it; none within one program."""
+    names = {"ACQUIRE": "acquire", "RELEASE": "release", "RELAXED": "relaxed"}
+    return "relaxed" if scope.name == "CTA" else names.get(sem.name, "acq_rel")
 
 
 def _total(lanes: NDArray[np.bool_]) -> str:

@@ -9,9 +9,12 @@ from typing import Any
 import triton.language as tl
 
 from mlsys_labkit.triton_trace.interpret.blocks import shape_of
-from mlsys_labkit.triton_trace.interpret.run import CompilerRefusal
+from mlsys_labkit.triton_trace.interpret.overflow import overflow_of
+from mlsys_labkit.triton_trace.interpret.run import CompilerRefusal, InterpreterRun
 from mlsys_labkit.triton_trace.names import language_name
 
+_NARROW = ("fp16", "bf16", "int8", "int16")
+_TURNS = "labkit turns"
 COMPILER = "Triton's compiler refuses that"
 CONSTANTS = (bool, int, float, str)  # assigned numbers are tensors: a variable with one of these is the compiler's
 
@@ -33,6 +36,23 @@ def carried(before: dict[str, Any], name: str, now: Any) -> None:
     Reference: Triton, ``CodeGenerator._verify_loop_carried_variable``.
     """
     require_kept(name, before[name], now, place="loop", part="loop", after="a turn")
+
+
+def note_sum(run: InterpreterRun, before: dict[str, Any], name: str, now: Any) -> None:
+    """Report a sum over the turns of a loop that is kept in a narrow type: it loses digits, or it overflows."""
+    dtype = now.dtype.name if isinstance(now, tl.tensor) else ""
+    if dtype not in _NARROW:
+        return
+    overflow = overflow_of(now.handle)
+    wide = "tl.float32" if now.dtype.is_floating() else "tl.int32"
+    if overflow and overflow.lanes.any():
+        message = f"adds up to {overflow.exact:,} in {name}, which does not fit into {dtype}: begin with {wide}"
+        run.misuse("integer_overflow", message)
+    key = f"{_TURNS} {name}"
+    turns = before[key] = before.get(key, 0) + 1
+    if turns == 2:
+        message = f"adds up {name} in {dtype} over the turns of a loop: begin with {wide}, and convert at the end"
+        run.misuse("narrow_accumulator", message, severity="information")
 
 
 def require_kept(name: str, first: Any, now: Any, *, place: str, part: str, after: str) -> None:

@@ -19,7 +19,7 @@ from mlsys_labkit.triton_trace import rules
 from mlsys_labkit.triton_trace.interpret.blocks import plain, reduce, scan, shape_of
 from mlsys_labkit.triton_trace.interpret.branches import Branches, is_one, unmarked
 from mlsys_labkit.triton_trace.interpret.builder import Builder
-from mlsys_labkit.triton_trace.interpret.carried import carried, variables
+from mlsys_labkit.triton_trace.interpret.carried import carried, note_sum, variables
 from mlsys_labkit.triton_trace.interpret.private import Handle, TritonSemantic, on_library_call, speak_through
 from mlsys_labkit.triton_trace.interpret.public_modules import Absent, attribute_of, is_instance, public_modules
 from mlsys_labkit.triton_trace.interpret.records import ConstantTuple, attribute, like, record_class, spread
@@ -169,6 +169,13 @@ class Language:
             require_defined(self._builder.run, "takes a branch by", None, condition.handle)
         return truth
 
+    def _carried(self, before: dict[str, Any], name: str, now: Any, summed: bool) -> None:
+        """Check a variable at the end of a turn of a loop; ``summed``: the turn has added to it."""
+        carried(before, name, now)
+        run = self._builder.run
+        if summed and run and run.traced:
+            note_sum(run, before, name, now)
+
     def _static_print(self, *values: Any, **options: Any) -> None:
         run = self._builder.run
         if run:
@@ -217,7 +224,7 @@ class Language:
             "_lk_variables": variables,
             "_lk_attribute": attribute,
             "_lk_spread": spread,
-            "_lk_carried": carried,
+            "_lk_carried": self._carried,
             "range": counted,
             "min": chosen(min, "minimum"),
             "max": chosen(max, "maximum"),

@@ -1,4 +1,4 @@
-"""Offsets that overflowed a narrow integer, followed from the operation to the access that uses them.
+"""Offsets that overflowed their integers, followed from the operation to the access that uses them.
 
 ``tl.arange(0, 256).to(tl.int16) * 200`` wraps around beyond 32,767, and an address made of it is a wrong one. A handle
 whose numbers are made of such a result carries the lanes concerned. Other results, such as hashes taken modulo a size,
@@ -41,17 +41,17 @@ def overflow_of(handle: Any) -> Overflow | None:
 def follow(builder: Any) -> None:
     """Make the operations of a builder class on integers note and pass on overflows."""
     for name, exact in _EXACT.items():
-        setattr(builder, name, _noting(getattr(builder, name), exact))
+        setattr(builder, name, _noting(getattr(builder, name), exact, name == "create_mul"))
     for name in (f"create_{short}" for short in _KEPT):
         setattr(builder, name, _passing(getattr(builder, name)))
 
 
-def _noting(operation: Callable[..., Any], exact: Callable[..., Any]) -> Callable[..., Any]:
+def _noting(operation: Callable[..., Any], exact: Callable[..., Any], product: bool) -> Callable[..., Any]:
     def create(self: Any, lhs: Any, rhs: Any) -> Any:
         result = operation(self, lhs, rhs)
         if result.data.dtype.kind == "i":
             found = [one for one in (overflow_of(lhs), overflow_of(rhs)) if one]
-            if result.data.itemsize < 4:
+            if result.data.itemsize <= 4 and _may_overflow(lhs.data, rhs.data, product):
                 wide = exact(lhs.data.astype(np.int64), rhs.data.astype(np.int64))
                 wrong = wide != result.data
                 if wrong.any():
@@ -60,6 +60,14 @@ def _noting(operation: Callable[..., Any], exact: Callable[..., Any]) -> Callabl
         return result
 
     return create
+
+
+def _may_overflow(one: NDArray[Any], two: NDArray[Any], product: bool) -> bool:
+    """Return False where the largest numbers show that no result can overflow."""
+    if not one.size or not two.size:
+        return False
+    first, second = (max(int(data.max()), -int(data.min())) for data in (one, two))
+    return (first * second if product else first + second) > np.iinfo(one.dtype).max
 
 
 def _passing(operation: Callable[..., Any]) -> Callable[..., Any]:

@@ -132,30 +132,38 @@ class _Rewriter(_Names):
 
     def visit_While(self, node: ast.While) -> list[ast.stmt]:
         changed = _changed(node.body)
+        summed = _summed(changed)
         self._loops += 1
         self.generic_visit(node)
         self._loops -= 1
         loop = f"{self._file}:{self._next()}"
         node.test = ast.copy_location(_call("_lk_turn", ast.Constant(loop), node.test), node.test)
-        return self._carried(node, changed)
+        return self._carried(node, changed, summed)
 
     def visit_For(self, node: ast.For) -> list[ast.stmt]:
         called = node.iter.func if isinstance(node.iter, ast.Call) else None
         unrolled = "static_range" in (getattr(called, "attr", ""), getattr(called, "id", ""))
         changed = {} if unrolled else _changed(node.body)
+        summed = _summed(changed)
         self._loops += not unrolled
         self.generic_visit(node)
         self._loops -= not unrolled
-        return self._carried(node, changed)
+        return self._carried(node, changed, summed)
 
-    def _carried(self, loop: ast.While | ast.For, changed: dict[str, ast.stmt]) -> list[ast.stmt]:
-        """Add checks to a loop: ``changed`` are the names that its body assigns, each with its last assignment."""
+    def _carried(
+        self, loop: ast.While | ast.For, changed: dict[str, ast.stmt], summed: set[ast.stmt]
+    ) -> list[ast.stmt]:
+        """Add checks to a loop: ``changed`` are the names that its body assigns, each with its last assignment.
+
+        ``summed`` are the assignments that add to the variable.
+        """
         if not changed or not self._checks:
             return [loop]
         before = f"_lk_before_{self._next()}"
         kept = _at(ast.Assign([ast.Name(before, ast.Store())], _call("_lk_variables", _names(changed))), loop)
         for name, statement in changed.items():
-            check = _call("_lk_carried", ast.Name(before, ast.Load()), ast.Constant(name), ast.Name(name, ast.Load()))
+            parts = ast.Name(before, ast.Load()), ast.Constant(name), ast.Name(name, ast.Load())
+            check = _call("_lk_carried", *parts, ast.Constant(statement in summed))
             loop.body.append(_at(ast.If(_is_in(name, before), [ast.Expr(check)], [_forget(name)]), statement))
         return [kept, loop]
 
@@ -195,6 +203,23 @@ def _changed(body: list[ast.stmt], of_branch: bool = False) -> dict[str, ast.stm
         if isinstance(statement, kinds):
             stored = [one for target in targets if target for one in ast.walk(target) if isinstance(one, ast.Name)]
             found |= {one.id: statement for one in stored if isinstance(one.ctx, ast.Store)}
+    return found
+
+
+def _summed(changed: dict[str, ast.stmt]) -> set[ast.stmt]:
+    """Return the assignments that add to the variable: s += x, s = s * y + x, s = tl.dot(x, y, s)."""
+    found = set()
+    for name, statement in changed.items():
+        value = getattr(statement, "value", None)
+        parts: list[ast.expr] = []
+        if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
+            parts = [value.left, value.right]
+            parts += [each for one in parts if isinstance(one, ast.BinOp) for each in (one.left, one.right)]
+        elif isinstance(value, ast.Call) and getattr(value.func, "attr", "") == "dot":
+            parts = [*value.args, *(one.value for one in value.keywords)]
+        added = isinstance(statement, ast.AugAssign) and isinstance(statement.op, ast.Add)
+        if added or any(isinstance(one, ast.Name) and one.id == name for one in parts):
+            found.add(statement)
     return found
 
 

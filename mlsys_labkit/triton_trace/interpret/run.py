@@ -98,9 +98,11 @@ class InterpreterRun:
         value: NDArray[Any],
         compare: NDArray[Any] | None,
         form: Narrow | None,
+        *,
+        order: str = "acq_rel",
     ) -> NDArray[Any]:
-        """Apply an atomic operation and return the values before it."""
-        reach = self._reach("atomic", addresses, mask, value.dtype.itemsize, value)
+        """Apply an atomic operation and return the values before it; ``order`` is that of RawAccess."""
+        reach = self._reach("atomic", addresses, mask, value.dtype.itemsize, value, order)
         return atomic(self._memory, name, reach, value, compare, form)
 
     def translated(self, addresses: Addresses) -> Addresses:
@@ -138,6 +140,11 @@ class InterpreterRun:
         if line not in _NOTED:
             _NOTED.add(line)
             self.print(f"Note: {line} {message}; it is 0 here, as on NVIDIA's GPUs\n")
+
+    @property
+    def traced(self) -> bool:
+        """Return whether the launch is recorded."""
+        return self._recorder is not None
 
     def line(self) -> Line:
         """Return the student's line that is being interpreted."""
@@ -181,14 +188,22 @@ class InterpreterRun:
         told.refusal = getattr(error, "refusal", "CompilationError")  # what is no error of ours, Triton's rules raised
         return told
 
-    def _reach(self, kind: Kind, addresses: Addresses, mask: Mask, itemsize: int, value: NDArray[Any] | None) -> Reach:
+    def _reach(
+        self,
+        kind: Kind,
+        addresses: Addresses,
+        mask: Mask,
+        itemsize: int,
+        value: NDArray[Any] | None,
+        order: str = "acq_rel",
+    ) -> Reach:
         """Check an access, report it to the recorder, and return the memory that it reaches."""
         crooked = (addresses & np.uint64(itemsize - 1)) != 0
         if crooked.any() and (mask is None or (crooked & mask).any()):
             raise TritonKernelError(f"a {kind} of {itemsize} bytes at an address that is no multiple of {itemsize}")
         reach = self._memory.reach(addresses, mask, itemsize)
         if self._recorder:
-            access = RawAccess(kind, self.line(), self.program, itemsize, addresses, mask, value, reach.outside)
+            access = RawAccess(kind, self.line(), self.program, itemsize, addresses, mask, value, reach.outside, order)
             self._recorder.access(access)
         elif reach.outside is not None:
             first = int(addresses[reach.outside].reshape(-1)[0])
