@@ -13,7 +13,7 @@ import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from mlsys_labkit.triton_trace import compile_for
-from mlsys_labkit.triton_trace.errors import TritonLaunchError
+from mlsys_labkit.triton_trace.errors import TritonKernelError, TritonLaunchError
 
 
 @triton.jit
@@ -41,8 +41,9 @@ def test_warmup_compiles_and_tells_the_registers() -> None:
     kernel._init_handles()
     same = compile_for(scaled, "sm_90", x, x, 64, num_stages=2, num_warps=4, BLOCK=64)
     assert kernel.n_regs == same.registers
-    with pytest.raises(TritonLaunchError, match="needs a GPU"):
-        kernel[(1, 1, 1)](x, x, 64, 2, 4, 64)
+    out = torch.zeros(64)
+    kernel[(1, 1, 1)](x, out, 64, 2, 4, 64)
+    assert (out == 2 + 64 * 4).all()
 
 
 def test_a_launch_returns_a_handle_with_registers_and_ptx() -> None:
@@ -109,3 +110,19 @@ def test_cell_that_ends_in_a_launch_displays_nothing() -> None:
     x, out = torch.ones(64), torch.zeros(64)
     data, _ = DisplayFormatter().format(scaled[1,](x, out, 64, num_stages=2, num_warps=8, BLOCK=64))
     assert data == {}
+
+
+@triton.jit
+def sums_behind_pointers(table, out, n, B: tl.constexpr):
+    at = tl.load(table + tl.program_id(0)).to(tl.pointer_type(tl.float32))
+    i = tl.arange(0, B)
+    tl.store(out + tl.program_id(0), tl.sum(tl.load(at + i, mask=i < n, other=0.0), 0))
+
+
+def test_tensors_behind_pointers_are_found() -> None:
+    parts, out = [torch.full((5,), 2.0), torch.ones(8)[:5]], torch.zeros(2)
+    sums_behind_pointers[2,](torch.tensor([one.data_ptr() for one in parts]), out, 5, B=8)
+    assert out.tolist() == [10, 5]
+    inside = torch.tensor([parts[0].data_ptr() + 4, parts[1].data_ptr()])
+    with pytest.raises(TritonKernelError, match=r"pointers in an array need reachable\(arrays\)"):
+        sums_behind_pointers[2,](inside, out, 5, B=8)

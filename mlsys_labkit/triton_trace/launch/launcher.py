@@ -16,6 +16,7 @@ from mlsys_labkit.triton_trace.launch.client import LaunchOutcome, Order, Triton
 from mlsys_labkit.triton_trace.launch.driver import StandInDriver
 from mlsys_labkit.triton_trace.launch.gpu import LaunchArguments
 from mlsys_labkit.triton_trace.launch.handle import LaunchHandle
+from mlsys_labkit.triton_trace.launch.pointed_at import pointed_at
 from mlsys_labkit.triton_trace.launch.tritons_errors import also_tritons
 from mlsys_labkit.triton_trace.names import is_jitted
 from mlsys_labkit.triton_trace.rules import check_rules
@@ -43,6 +44,8 @@ _reachable: ContextVar[tuple[Any, ...]] = ContextVar("_reachable", default=())
 @contextmanager
 def reachable(*arrays: Any) -> Iterator[None]:
     """Name arrays that kernels reach by pointers kept in another array, as grouped kernels do.
+
+    Tensors of torch whose ``data_ptr()`` stands in that array are found without.
 
     Example:
         >>> import numpy as np, triton, triton.language as tl
@@ -113,7 +116,7 @@ class TritonLauncher:
         return TritonWorker.current().launch(
             source,
             grid_of(grid, bound),
-            pack(function, bound, _reachable.get()),
+            pack(function, bound, (*_reachable.get(), *pointed_at(source, bound.values()))),
             recorder=self._recorder,
             order=self._order,
             timeout_s=self._timeout_s,
