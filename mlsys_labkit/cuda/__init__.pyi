@@ -19,6 +19,7 @@ from mlsys_labkit.cuda.kernel.kernel import Kernel as Kernel
 from mlsys_labkit.cuda.nvidia.occupancy import occupancy as occupancy
 from mlsys_labkit.cuda.profile import Profile as Profile
 from mlsys_labkit.cuda.program.run import run_program as run_program
+from mlsys_labkit.cuda.time_model.time_estimate import TimeEstimate as TimeEstimate
 
 # Earlier names of these classes.
 ArgumentError = CudaArgumentError

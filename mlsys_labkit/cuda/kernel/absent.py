@@ -43,7 +43,7 @@ class AbsentKernel(Kernel):
             raise AttributeError(name)
         return AbsentKernel(name, self.source, self._error, self._why)
 
-    def _compiled(self, architecture: str) -> NoReturn:
+    def _compiled(self, architecture: str, options: tuple[str, ...] = ()) -> NoReturn:
         self.fail()
 
     def __repr__(self) -> str:

@@ -17,6 +17,7 @@ from mlsys_labkit.cuda.shape import LaunchShape, launch_shape
 if TYPE_CHECKING:
     from mlsys_labkit.cuda.nvidia.nvrtc import CompiledSource
     from mlsys_labkit.cuda.nvidia.resources import Resources
+    from mlsys_labkit.cuda.time_model.time_estimate import TimeEstimate
 
 Result = TypeVar("Result", covariant=True)
 
@@ -210,10 +211,42 @@ class Kernel:
         compiled = self._compiled(architecture)
         return disassemble(compiled.cubin, compiled.symbol)
 
-    def _compiled(self, architecture: str) -> CompiledSource:
+    def model(self, gpu: str) -> Launcher[TimeEstimate]:
+        """``kernel.model("h100-sxm")[grid, block](...)``: estimate the launch's time on a GPU. A model, no measurement.
+
+        The launch is profiled in the simulator on copies of its arrays; ``.sampled(4)`` profiles four blocks of it.
+
+        Raises CudaError for a GPU without a model, and what ``profile`` raises.
+
+        Example:
+            >>> import numpy as np
+            >>> from mlsys_labkit import cuda
+            >>> double = cuda.compile("__global__ void twice(float* x) { x[threadIdx.x] *= 2; }")
+            >>> double.model("h100-sxm")[1, 32](np.ones(32, np.float32)).bound
+            'latency'
+        """
+        from mlsys_labkit.cuda.time_model import gpus, launch
+
+        machine = gpus.modelled(gpu)
+
+        def run(shape: LaunchShape, arguments: tuple[Any, ...], options: LaunchOptions) -> TimeEstimate:
+            def profile(blocks: int) -> Profile:
+                chosen = replace(options, sample_blocks=blocks or options.sample_blocks)
+                return self._backend.profile(self._index, shape, launch.copies(arguments), chosen)
+
+            def compiled(architecture: str) -> CompiledSource:
+                return self._compiled(architecture, ("--generate-line-info",))
+
+            static = self._backend.static_shared_bytes(self._index)
+            return launch.estimate_launch(profile, compiled, arguments, machine, static)
+
+        return Launcher(self, run, LaunchOptions())
+
+    def _compiled(self, architecture: str, options: tuple[str, ...] = ()) -> CompiledSource:
         from mlsys_labkit.cuda.nvidia.nvrtc import compile
 
-        return compile(self.source, self.name, architecture, defines=dict(self._defines), folder=self._folder)
+        defines = dict(self._defines)
+        return compile(self.source, self.name, architecture, defines=defines, options=options, folder=self._folder)
 
     def _shape(self, key: Any) -> LaunchShape:
         return launch_shape(key, self._backend.static_shared_bytes(self._index))

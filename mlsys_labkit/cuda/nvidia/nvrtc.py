@@ -22,7 +22,8 @@ from mlsys_labkit.cuda.source.includes import included_files
 from mlsys_labkit.cuda.time_limits import compile_seconds
 from mlsys_labkit.errors import MissingExtraError
 
-_FILE = "kernel.cu"
+SOURCE_NAME = "kernel.cu"
+"""Name of the source in messages and in tables of lines."""
 _SUCCESS = "NVRTC_SUCCESS"
 _ROUNDS = 4  # of removing host code: an error in one place can hide errors further on
 _SHOWN = 5
@@ -94,7 +95,7 @@ def compile(
     include = [f"--include-path={folder}" for folder in _include_folders(library, cache)]
     request: dict[str, Any] = {
         "source": source,
-        "file": _FILE,
+        "file": SOURCE_NAME,
         "names": [name] if name else [],
         "headers": headers,
         "options": [*chosen, *include],
@@ -159,7 +160,7 @@ def _compile_device_code(library: Nvrtc, request: dict[str, Any]) -> tuple[dict[
     original = request["source"]
     for _ in range(_ROUNDS):
         reply = _run(library, request)
-        complaints = read_log(reply["log"], _FILE, original)
+        complaints = read_log(reply["log"], SOURCE_NAME, original)
         host = [one.diagnostic for one in complaints if JIT_MODE.search(one.diagnostic.text)]
         if reply["status"] == _SUCCESS or not host:
             break

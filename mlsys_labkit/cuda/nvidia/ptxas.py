@@ -74,8 +74,8 @@ def constant_bytes(cubin: bytes) -> int:
     return sum(size for name, size in _sections(cubin) if name == _USER_CONSTANTS)
 
 
-def disassemble(cubin: bytes, symbol: str) -> str:
-    """Return SASS, the GPU's own instructions, of one kernel.
+def disassemble(cubin: bytes, symbol: str, *, lines: bool = False) -> str:
+    """Return SASS, the GPU's own instructions, of one kernel; with ``lines``, the source line stands before each part.
 
     Raises MissingExtraError without NVIDIA's disassembler, CudaError when it fails.
     """
@@ -83,7 +83,7 @@ def disassemble(cubin: bytes, symbol: str) -> str:
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        command = [str(tool), "--print-code", file.name]
+        command = [str(tool), "--print-code", *["--print-line-info"] * lines, file.name]
         try:
             ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
         except (OSError, subprocess.SubprocessError) as error:
@@ -94,8 +94,8 @@ def disassemble(cubin: bytes, symbol: str) -> str:
     )
     if not listing:
         raise CudaError(f"nvdisasm shows no code of {symbol}")
-    lines = [re.sub(r"\s+/\*[0-9a-fx]+\*/\s*$", "", line).rstrip() for line in listing[0].splitlines()]
-    return "\n".join(line for line in lines if line.strip())
+    code = [re.sub(r"\s+/\*[0-9a-fx]+\*/\s*$", "", line).rstrip() for line in listing[0].splitlines()]
+    return "\n".join(line for line in code if line.strip())
 
 
 def _sections(elf: bytes) -> Iterator[tuple[str, int]]:
