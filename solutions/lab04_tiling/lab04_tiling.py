@@ -1099,7 +1099,8 @@ with lk.picture("What one product asks of global memory (logarithmic scale) and 
 
 # %% [markdown]
 # From the first rung to your last one, the bytes fell by a factor of more than two hundred, and not one multiply-add changed. The next rung, tensor
-# cores, changes the multiply-adds as well: chapter 7 climbs it.
+# cores, changes the multiply-adds as well: chapter 7 climbs it. For an estimate of the time of a rung on an H100, launch it as
+# `kernel.model("h100-sxm")[grid, block](...)` in a new cell. That is a model, not a measurement.
 #
 # ## What to take along
 #
