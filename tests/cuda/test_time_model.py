@@ -100,6 +100,7 @@ def test_chain_of_loads_by_one_warp_takes_their_latencies() -> None:
     chain = replace(from_counters(counters), slots=2000.0, waits={"global": 1000.0})
     time = estimate(CountedLaunch(counters, 200 << 20, 0, 16, 0, chain), H100)
     assert time.parts["latency"] == pytest.approx((1000 * H100.dram_latency + 2000) / H100.spec.clock_hz, rel=0.01)
+    assert time.seconds >= time.parts["latency"]
 
 
 def test_one_block_more_than_there_are_sms_doubles_the_arithmetic() -> None:
@@ -258,6 +259,7 @@ def scale() -> cuda.Kernel:
 
 def check_estimate(time: object, said: str) -> None:
     assert "model, not a measurement" in str(time)
+    assert "model, not a measurement" in repr(time)
     assert "model, not a measurement" in time._repr_html_()  # type: ignore[attr-defined]
     assert said in str(time)
 

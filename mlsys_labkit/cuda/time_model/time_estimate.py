@@ -16,7 +16,7 @@ WITHIN_SM = ("arithmetic", "load-store unit", "latency")
 """Parts that overlap in part, inside an SM; the others, "L2 cache" and "DRAM", overlap with everything."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TimeEstimate:
     """An estimate of one launch's time on one GPU. It is a model, not a measurement, and is never used for marks.
 
@@ -60,6 +60,9 @@ class TimeEstimate:
     def high(self) -> float:
         """Seconds if the model is as fast as it was at worst."""
         return self.seconds / min(1.0, self.errors.lowest_ratio)
+
+    def __repr__(self) -> str:
+        return f"<{self._title()}>"
 
     def __str__(self) -> str:
         longest = max(self.parts.values(), default=0.0) or 1.0
