@@ -59,6 +59,13 @@ class WithheldName:
         raise RefusedSourceError(self.reason)
 
 
+@dataclass(frozen=True)
+class ConstantFunction:
+    """A function under ``@tl.constexpr``, the earlier form of ``@triton.constexpr_function``."""
+
+    fn: FunctionType
+
+
 def is_jitted(value: Any) -> bool:
     """Return whether an object is a function under ``@triton.jit`` or ``@triton.constexpr_function``."""
     return hasattr(value, "fn") and isinstance(value.fn, FunctionType)
@@ -137,6 +144,9 @@ def _meaning(name: str, value: Any, waiting: list[Any]) -> Name:
     if isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields"):
         return Name("record", list(value._fields))
     if type(value).__name__ == "constexpr" and type(value).__module__ == "triton.language.core":
+        if isinstance(value.value, FunctionType):
+            waiting.append(ConstantFunction(value.value))
+            return Name("function", function_key(waiting[-1]))
         return value_name(value.value) or Name("refused", f"{name} is a tl.constexpr of {type(value.value).__name__}")
     if isinstance(value, (int, float, str, bool)):
         return Name("refused", f"{name} is a global variable; write {name} = tl.constexpr({value!r}), or pass it")

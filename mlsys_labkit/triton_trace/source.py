@@ -14,6 +14,7 @@ from typing import Any
 from mlsys_labkit._base.cells import cell_label
 from mlsys_labkit.triton_trace.errors import RefusedSourceError
 from mlsys_labkit.triton_trace.names import (
+    ConstantFunction,
     Name,
     WithheldName,
     dotted_path,
@@ -187,7 +188,7 @@ def _read(kernel: Any, waiting: list[Any]) -> Function:
         first_line=first + node.lineno - 1,
         parameters=tuple(_parameters(function, node)),
         names=dict(meanings(_global_names(node), function, waiting)),
-        constant=type(kernel).__name__ == "ConstexprFunction",
+        constant=isinstance(kernel, ConstantFunction) or type(kernel).__name__ == "ConstexprFunction",
         in_file=not cell_label(file) and Path(file).is_file(),
     )
 

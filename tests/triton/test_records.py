@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+import torch
 import triton
 import triton.language as tl
 
-from mlsys_labkit.triton_trace import RefusedSourceError, TritonKernelError, compile_for
+from mlsys_labkit.triton_trace import RefusedSourceError, TritonKernelError, compile_for, trace
 from tests.triton import helper_module
 
 
@@ -208,3 +209,61 @@ def test_text_of_a_kernel_is_the_updated_one() -> None:
     out = np.zeros(4, np.float32)
     kernel[1,](out, out, None, B=4)
     assert out.tolist() == [7] * 4
+
+
+@tl.constexpr
+def sum_type(dtype):
+    if dtype.value.is_int():
+        return tl.int64
+    return dtype
+
+
+@triton.jit
+def cumulated(x, out, B: tl.constexpr):
+    dtype: tl.constexpr = sum_type(x.type.element_ty)
+    i = tl.arange(0, B)
+    tl.store(out + i, tl.cumsum(tl.load(x + i).to(dtype), 0) * (1 << 20))
+
+
+def test_functions_under_constexpr_calculate_with_types() -> None:
+    x, out = np.full(4, 1 << 12, np.int32), np.zeros(4, np.int64)
+    cumulated[1,](x, out, B=4)
+    assert out.tolist() == [(i + 1) << 32 for i in range(4)]
+
+
+class FlippedView:
+    """A view of a tensor from its last element on, as torch has none."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self._tensor = tensor
+        self.dtype, self.shape, self.device = tensor.dtype, tensor.shape, tensor.device
+        self.untyped_storage, self.element_size, self.numel = (
+            tensor.untyped_storage,
+            tensor.element_size,
+            tensor.numel,
+        )
+
+    def data_ptr(self) -> int:
+        return self._tensor.data_ptr() + (len(self._tensor) - 1) * self._tensor.element_size()
+
+    def stride(self) -> tuple[int, ...]:
+        return (-1,)
+
+
+@triton.jit
+def copied_by_stride(x, out, stride, n, B: tl.constexpr):
+    i = tl.arange(0, B)
+    tl.store(out + i, tl.load(x + i * stride, mask=i < n), mask=i < n)
+
+
+def test_views_with_negative_and_zero_strides_reach_their_storage() -> None:
+    x, out = torch.arange(5.0), torch.zeros(5)
+    copied_by_stride[1,](FlippedView(x), out, -1, 5, B=8)
+    assert out.tolist() == [4, 3, 2, 1, 0]
+    restrided = x[1:].as_strided((4,), (0,))
+    copied_by_stride[1,](restrided, out, 1, 4, B=8)
+    assert out.tolist() == [1, 2, 3, 4, 0]
+    traced = trace(copied_by_stride)[1,](restrided, out, 1, 4, B=8)
+    assert [one.kind for one in traced.findings if one.severity == "error"] == []
+    with pytest.raises(TritonKernelError, match="it reads x"):
+        copied_by_stride[1,](restrided, out, 1, 5, B=8)

@@ -228,6 +228,8 @@ class _Findings:
 
 
 def _has_gaps(argument: Argument) -> bool:
+    if any(step == 0 and length > 1 for length, step in zip(argument.shape, argument.strides, strict=True)):
+        return False  # a view that says less than the elements that belong to it
     return math.prod(argument.shape) * argument.itemsize < argument.stop - argument.start
 
 

@@ -63,6 +63,8 @@ def attribute(value: Any, name: str) -> Any:
             return value
         if name == "type":
             return tl.constexpr_type(value)
+    elif isinstance(value, tl.dtype) and name == "value":
+        return value
     elif isinstance(value, tuple) and name == "type":
         return tuple(attribute(one, name) for one in value)
     elif name == "type" and isinstance(value, tl.tensor) and is_one(value):

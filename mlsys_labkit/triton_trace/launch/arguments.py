@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -263,10 +264,17 @@ def _torch_span(name: str, tensor: Any) -> ArraySpan:
     if dtype is None:
         raise TritonArgumentError(f"{name}: a kernel cannot take a tensor of {tensor.dtype}")
     pointer, itemsize = tensor.data_ptr(), tensor.element_size()
-    steps = [(n - 1) * step * itemsize for n, step in zip(tensor.shape, tensor.stride(), strict=True)]
-    high = pointer + sum(steps) + itemsize if tensor.numel() else pointer
-    root, strides = tensor.untyped_storage().data_ptr(), tuple(step * itemsize for step in tensor.stride())
-    return ArraySpan(name, pointer, pointer, high, root, dtype, itemsize, True, tuple(tensor.shape), strides, tensor)
+    shape, storage = tuple(tensor.shape), tensor.untyped_storage()
+    strides = tuple(step * itemsize for step in tensor.stride())
+    steps = [(n - 1) * step for n, step in zip(shape, strides, strict=True)]
+    low = pointer + sum(step for step in steps if step < 0)  # of an object that is like a tensor, as flipped views are
+    high = pointer + sum(step for step in steps if step > 0) + itemsize
+    if not math.prod(shape):
+        low = high = pointer
+    root = storage.data_ptr()
+    if any(step == 0 and n > 1 for n, step in zip(shape, strides, strict=True)):  # programs index within the storage
+        low, high = root, root + storage.nbytes()
+    return ArraySpan(name, pointer, low, high, root, dtype, itemsize, True, shape, strides, tensor)
 
 
 def _place(spans: list[ArraySpan], packed: Packed) -> None:
