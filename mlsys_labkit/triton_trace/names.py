@@ -66,6 +66,11 @@ class ConstantFunction:
     fn: FunctionType
 
 
+def is_constant(kernel: Any) -> bool:
+    """Return whether an object is a function that calculates with constants."""
+    return isinstance(kernel, ConstantFunction) or type(kernel).__name__ == "ConstexprFunction"
+
+
 def is_jitted(value: Any) -> bool:
     """Return whether an object is a function under ``@triton.jit`` or ``@triton.constexpr_function``."""
     return hasattr(value, "fn") and isinstance(value.fn, FunctionType)
@@ -95,8 +100,12 @@ def dotted_path(node: ast.expr) -> str:
     return ""
 
 
-def meanings(paths: Iterable[str], function: FunctionType, waiting: list[Any]) -> Iterator[tuple[str, Name]]:
-    """Yield the names that a kernel reads, each with its meaning; those in a module of the user's with their path."""
+def meanings(paths: Iterable[str], kernel: Any, waiting: list[Any]) -> Iterator[tuple[str, Name]]:
+    """Yield the names that a kernel reads, each with its meaning; those in a module of the user's with their path.
+
+    A function of constants may read numbers, and call functions that are under no decorator.
+    """
+    function, constant = kernel.fn, is_constant(kernel)
     closed = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
     for root, *attributes in sorted(path.split(".") for path in paths):
         try:
@@ -110,8 +119,11 @@ def meanings(paths: Iterable[str], function: FunctionType, waiting: list[Any]) -
             value = getattr(value, name, _NOTHING) if name[:1] != "_" else _NOTHING
             path = f"{path}.{name}"
         meaning = Name("refused", f"{path} is not defined") if value is _NOTHING else _meaning(path, value, waiting)
-        if "." in path and meaning.kind == "refused" and (known := value_name(value)) and value is not None:
-            meaning = known  # only a global variable of the kernel's own module must be a tl.constexpr
+        if constant and isinstance(value, FunctionType):
+            waiting.append(ConstantFunction(value))
+            meaning = Name("function", function_key(waiting[-1]))
+        elif meaning.kind == "refused" and value is not None and ("." in path or constant):
+            meaning = value_name(value) or meaning  # only a kernel's own global variable must be a tl.constexpr
         yield path, meaning
 
 

@@ -169,6 +169,7 @@ class _Reader:
         self._paths = {id(one): path for one in ast.walk(node) if (path := self._path(one))}
         paths = (one for one in ast.walk(node) if id(one) in self._paths)
         self._known = {id(part) for one in paths for part in ast.walk(one) if part is not one}
+        self._known |= {id(part) for one in _raised_in_branches(node) for part in ast.walk(one)}
         calls = (one for one in ast.walk(node) if isinstance(one, ast.Call))
         self._spread = {id(one) for call in calls for one in call.args if _is_spread(one)}
 
@@ -202,7 +203,7 @@ class _Reader:
 
     def _reasons(self, node: ast.AST) -> Iterator[str]:
         if id(node) in self._known or id(node) in self._spread:
-            return  # a part of the name of something in another module
+            return  # a part of the name of something in another module, or of a raise, which rewrite.py leaves out
         for one in [*getattr(node, "ops", ()), getattr(node, "op", None)]:  # an operator itself has no line
             if isinstance(one, _FORBIDDEN_OPERATORS):
                 yield f"a kernel has no {type(one).__name__}; {_INSTEAD.get(type(one), 'compare numbers')}"
@@ -320,6 +321,14 @@ def _bound_in_comprehensions(node: ast.AST) -> Iterator[int]:
             names = {name.id for name in targets}
             inside = (name for name in ast.walk(one.elt) if isinstance(name, ast.Name) and name.id in names)
             yield from (id(name) for name in (*targets, *inside))
+
+
+def _raised_in_branches(node: ast.AST) -> Iterator[ast.Raise]:
+    """Yield what branches raise: the compiler refuses it only if it reads that branch."""
+    for one in ast.walk(node):
+        if isinstance(one, ast.If):
+            inside = (part for each in (*one.body, *one.orelse) for part in ast.walk(each))
+            yield from (part for part in inside if isinstance(part, ast.Raise))
 
 
 def _is_spread(argument: ast.expr) -> bool:

@@ -14,11 +14,11 @@ from typing import Any
 from mlsys_labkit._base.cells import cell_label
 from mlsys_labkit.triton_trace.errors import RefusedSourceError
 from mlsys_labkit.triton_trace.names import (
-    ConstantFunction,
     Name,
     WithheldName,
     dotted_path,
     function_key,
+    is_constant,
     is_edited,
     is_jitted,
     meanings,
@@ -187,8 +187,8 @@ def _read(kernel: Any, waiting: list[Any]) -> Function:
         place=cell_label(file) or Path(file).name,
         first_line=first + node.lineno - 1,
         parameters=tuple(_parameters(function, node)),
-        names=dict(meanings(_global_names(node), function, waiting)),
-        constant=isinstance(kernel, ConstantFunction) or type(kernel).__name__ == "ConstexprFunction",
+        names=dict(meanings(_global_names(node), kernel, waiting)),
+        constant=is_constant(kernel),
         in_file=not cell_label(file) and Path(file).is_file(),
     )
 

@@ -211,9 +211,13 @@ def test_text_of_a_kernel_is_the_updated_one() -> None:
     assert out.tolist() == [7] * 4
 
 
+def bare(value):
+    return value.value if isinstance(value, tl.constexpr) else value
+
+
 @tl.constexpr
 def sum_type(dtype):
-    if dtype.value.is_int():
+    if bare(dtype).is_int():
         return tl.int64
     return dtype
 
@@ -267,3 +271,23 @@ def test_views_with_negative_and_zero_strides_reach_their_storage() -> None:
     assert [one.kind for one in traced.findings if one.severity == "error"] == []
     with pytest.raises(TritonKernelError, match="it reads x"):
         copied_by_stride[1,](restrided, out, 1, 5, B=8)
+
+
+@triton.jit
+def by_width(x, out, KNOWN: tl.constexpr):
+    if x.dtype.element_ty.primitive_bitwidth == 32:
+        tl.store(out, 1)
+    else:
+        raise ValueError("Unsupported dtype", open)
+    if tl.load(x) > 5 and not KNOWN:
+        raise ValueError(f"{x}")
+
+
+def test_a_raise_is_refused_where_its_branch_is_read() -> None:
+    out = np.zeros(1, np.int32)
+    by_width[1,](np.zeros(1, np.float32), out, True)
+    assert out[0] == 1
+    with pytest.raises(TritonKernelError, match=r"raise ValueError\(.*: the compiler reads this branch"):
+        by_width[1,](np.zeros(1, np.float64), out, True)
+    with pytest.raises(TritonKernelError, match=r"raise ValueError\(.*: the compiler reads this branch"):
+        by_width[1,](np.zeros(1, np.float32), out, False)

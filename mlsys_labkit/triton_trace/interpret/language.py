@@ -24,7 +24,7 @@ from mlsys_labkit.triton_trace.interpret.private import Handle, TritonSemantic, 
 from mlsys_labkit.triton_trace.interpret.public_modules import Absent, attribute_of, is_instance, public_modules
 from mlsys_labkit.triton_trace.interpret.records import ConstantTuple, attribute, like, record_class, spread
 from mlsys_labkit.triton_trace.interpret.rewrite import compiled
-from mlsys_labkit.triton_trace.interpret.run import Refused, StaticAssertionError
+from mlsys_labkit.triton_trace.interpret.run import CompilerRefusal, Refused, StaticAssertionError
 from mlsys_labkit.triton_trace.interpret.undefined import require_defined
 from mlsys_labkit.triton_trace.names import Name, constant
 from mlsys_labkit.triton_trace.source import Function, KernelSource
@@ -221,6 +221,7 @@ class Language:
             "_lk_return": self._branches.returned,
             "_lk_turn": self._branches.turn,
             "_lk_assert": asserted,
+            "_lk_raise": _raise,
             "_lk_variables": variables,
             "_lk_attribute": attribute,
             "_lk_spread": spread,
@@ -324,6 +325,10 @@ def _static_range(start: Any, stop: Any = None, step: Any = None, **options: Any
     if any(isinstance(one, tl.tensor) for one in bounds):
         raise Refused("tl.static_range takes constants (tl.constexpr); use range or tl.range for numbers of run time")
     return range(*bounds)
+
+
+def _raise(text: str) -> None:
+    raise CompilerRefusal(f"{text}: the compiler reads this branch")
 
 
 def _static_assert(condition: Any, message: str = "") -> None:

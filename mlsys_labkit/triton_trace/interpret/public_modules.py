@@ -27,7 +27,7 @@ def public_modules(semantic: Any) -> dict[str, Any]:
     for name in rules.KINDS:
         setattr(language, name, _Kind(getattr(tl, name)))
     language.tuple = _Tuple(tl.tuple)
-    language.constexpr_type = _ConstantType(tl.constexpr_type)
+    language.constexpr_type = _ConstantType(tl.core.constexpr_type)
     language.constexpr = plain
     extra = _extra_modules(semantic)
     language.extra = extra["triton.language.extra"]
@@ -68,7 +68,7 @@ class _ConstantType(_Kind):
     """``tl.constexpr_type``, which a kernel may also make."""
 
     def __call__(self, value: Any) -> Any:
-        return tl.constexpr_type(plain(value))
+        return tl.core.constexpr_type(plain(value))
 
 
 class Absent:

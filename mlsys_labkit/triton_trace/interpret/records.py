@@ -62,13 +62,13 @@ def attribute(value: Any, name: str) -> Any:
         if name == "value":
             return value
         if name == "type":
-            return tl.constexpr_type(value)
+            return tl.core.constexpr_type(value)
     elif isinstance(value, tl.dtype) and name == "value":
         return value
     elif isinstance(value, tuple) and name == "type":
         return tuple(attribute(one, name) for one in value)
     elif name == "type" and isinstance(value, tl.tensor) and is_one(value):
-        return tl.constexpr_type(1)
+        return tl.core.constexpr_type(1)
     if name not in rules.ATTRIBUTES:
         raise Refused(f".{name} is no attribute of a block that a kernel may use")
     return getattr(value, name)

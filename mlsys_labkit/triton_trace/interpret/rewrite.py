@@ -35,6 +35,9 @@ class _Names(ast.NodeTransformer):
             return node
         return ast.copy_location(_call("_lk_attribute", node.value, ast.Constant(node.attr)), node)
 
+    def visit_Raise(self, node: ast.Raise) -> ast.AST:
+        return ast.copy_location(ast.Expr(_call("_lk_raise", ast.Constant(ast.unparse(node)))), node)
+
     def visit_Starred(self, node: ast.Starred) -> ast.AST:
         self.generic_visit(node)
         node.value = _call("_lk_spread", node.value)
