@@ -138,3 +138,39 @@ def test_program_launches_with_a_cluster_of_its_own_and_a_declared_one(check: bo
     program = run(Path(__file__).with_name("cluster_histogram.cu").read_text(), check=check)
     assert program.stdout.split("\n")[:3] == ["no error", "bad 0 fixed 20 21 20 21", "cudaErrorInvalidClusterSize"]
     assert (program.findings, program.notes) == ((), ())
+
+
+PART = """#include <cuda_awbarrier_primitives.h>
+__global__ void part(int* out) {
+    __shared__ int s[64], all[96];
+    __shared__ __mbarrier_t bar;
+    if (threadIdx.x == 0) __mbarrier_init(&bar, 96);
+    if (threadIdx.x >= 32) {
+        int t = threadIdx.x - 32;
+        s[t] = t;
+        asm volatile("bar.sync 1, 64;" ::: "memory");  // sync
+        out[t] = s[63 - t];
+    }
+    __syncthreads();
+    all[threadIdx.x] = threadIdx.x;
+    uint64_t token = __mbarrier_arrive(&bar);
+    while (!__mbarrier_try_wait(&bar, token, 1000)) {}
+    out[64 + threadIdx.x] = all[95 - threadIdx.x];
+}
+"""
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_barrier_of_a_part_of_the_block_and_primitives_of_c(kept: bool) -> None:
+    lines = [line for line in PART.splitlines() if kept or "// sync" not in line]
+    out = np.zeros(160, np.int32)
+    found = cuda.compile("\n".join(lines), "part", backend="simulator").check[1, 96](out)
+    assert {one.kind for one in found} == (set() if kept else {"shared_race"})
+    if kept:
+        np.testing.assert_array_equal(out, [*range(63, -1, -1), *range(95, -1, -1)])
+
+
+def test_barrier_of_a_part_that_some_never_reach_is_a_finding() -> None:
+    text = PART.replace('asm volatile("bar.sync 1, 64;"', 'if (t < 32) asm volatile("bar.sync 1, 64;"')
+    found = cuda.compile(text, "part", backend="simulator").check[1, 96](np.zeros(160, np.int32))
+    assert "divergent_barrier" in {one.kind for one in found}

@@ -125,7 +125,7 @@ def _elect(one: Instruction, operands: Operands) -> str:
 
 
 def _barrier(one: Instruction, operands: Operands) -> str:
-    """Translate the block's barrier 0. Others, and those of a part of the block, are left out."""
+    """Translate barriers of the block, of a part of it, and of the cluster."""
     if one.modifiers[:1] == ["cluster"]:
         return cluster_barrier(one)
     parts = [part for part in one.modifiers if part not in ("cta", "aligned")]
@@ -135,6 +135,9 @@ def _barrier(one: Instruction, operands: Operands) -> str:
         number = operands.value(one.operands[0])
         count = operands.value(one.operands[1]) if len(one.operands) == 2 else "0"
         return f"lk::ptx::block_barrier({number}, {count});"
+    if parts == ["arrive"]:
+        number, count = (operands.value(one.operands[place]) for place in (0, 1))
+        return f"lk_named_barrier((unsigned){number}, (unsigned){count}, 0);"
     return ""
 
 

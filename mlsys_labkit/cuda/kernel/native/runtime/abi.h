@@ -30,6 +30,8 @@ void lk_block_barrier(int site);
 enum { lk_reduce_count = 0, lk_reduce_and = 1, lk_reduce_or = 2 };
 int lk_block_barrier_reduce(int reduction, int predicate, int site);
 void lk_grid_barrier();
+// bar.sync and bar.arrive of some threads of the block: opens when so many have come.
+void lk_named_barrier(unsigned name, unsigned threads, int waits);
 
 // Waits while *word == value; other threads of the block, then other blocks, run meanwhile. What cuda::barrier and named
 // barriers are made of. lk_yield lets others run once (__nanosleep, a spin loop's body).

@@ -110,12 +110,15 @@ void run_warps(Block& block) {
     }
 }
 
+// What it watches is the runtime's own, and no other block can change it but one of its cluster.
+bool is_internal(const Thread& thread) { return thread.awaited || thread.in_cluster || thread.at_named; }
+
 bool watches_shared_memory(Block& block) {
     bool all = true;
     each_thread(block, [](const Warp& warp) { return warp.waiting; }, [&](u32 thread) {
         const u64 word = reinterpret_cast<u64>(block.threads[thread].watched);
         const bool is_shared = word - block.shared_begin < block.shared_end - block.shared_begin;
-        all = all && (is_shared || block.threads[thread].awaited || block.threads[thread].in_cluster);
+        all = all && (is_shared || is_internal(block.threads[thread]));
     });
     return all;
 }
@@ -150,11 +153,12 @@ void start_block(Block& block, u64 number) {
     }
     for (Thread& thread : block.threads) {
         thread.awaited = nullptr;
-        thread.in_cluster = false;
+        thread.in_cluster = thread.at_named = false;
         thread.gave_up_at = 0;
         thread.bulk_groups = thread.cluster_arrivals = 0;
     }
     block.mbarriers.clear();
+    block.named.clear();
     block.flying = 0;
     block.begun = block.ended = false;
     block.events_seen = 0;

@@ -47,6 +47,14 @@ struct BulkCopy {
     void (*combine)(char* to, const char* from, unsigned long bytes) = nullptr;  // a reduction
 };
 
+// bar.sync of a part of the block.
+struct NamedBarrier {
+    unsigned phase = 0;
+    u32 arrived = 0;
+    Clocks arriving;  // check
+    Clocks ended;
+};
+
 struct Cluster {
     std::vector<Block*> blocks;            // by rank
     Block* running = nullptr;              // whose shared memory is in its place

@@ -42,6 +42,7 @@ struct Worker;
 struct Block;
 struct Cluster;
 struct Mbarrier;
+struct NamedBarrier;
 
 // A loaded kernel.so.
 struct Module {
@@ -68,6 +69,7 @@ struct Thread {
     u32 patience = 0;                        // how often others were let go from a meeting before it
     const Mbarrier* awaited = nullptr;       // whose phase it watches
     bool in_cluster = false;                 // it watches barrier.cluster
+    bool at_named = false;                   // it watches a named barrier
     bool may_give_up = false;                // try_wait
     bool gave_up = false;
     u64 gave_up_at = 0;                      // 1 + events of the cluster by then
@@ -167,6 +169,7 @@ struct Block {
     bool ended = false;
     u64 events_seen = 0;                // of the cluster when the block could not go on; 0: it can
     std::unordered_map<u64, Mbarrier> mbarriers;  // by offset in shared memory
+    std::unordered_map<u32, NamedBarrier> named;
     u64 flying = 0;                     // bytes of copies into its shared memory that no thread has waited for
 };
 

@@ -257,3 +257,29 @@ unsigned lk_mbarrier_phase(const void* at) {
     u64 offset = 0;
     return barrier_at(block, at, &home, &offset).phase;
 }
+
+void lk_named_barrier(unsigned name, unsigned threads, int waits) {
+    Block& block = enter_runtime();
+    NamedBarrier& barrier = block.named[name];
+    AsyncChecks* checks = block.cluster->checks.get();
+    if (checks) checks->publish(actor(block), barrier.arriving);
+    lk_release(&barrier);
+    const unsigned phase = barrier.phase;
+    if (++barrier.arrived == threads) {
+        barrier.arrived = 0;
+        barrier.phase++;
+        block.cluster->events++;
+        barrier.ended = barrier.arriving;
+    }
+    if (!waits) return;
+    Thread& thread = *block.thread;
+    while (barrier.phase == phase) {
+        thread.watched = &barrier.phase;
+        thread.watched_value = phase;
+        thread.at_named = true;
+        wait_in(block, &Warp::waiting);
+        thread.at_named = false;
+    }
+    lk_acquire(&barrier);
+    if (checks) checks->learn(actor(block), barrier.ended);
+}

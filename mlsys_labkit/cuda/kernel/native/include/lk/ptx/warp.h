@@ -28,9 +28,7 @@ LK_INLINE unsigned shuffle(int mode, unsigned value, unsigned by, unsigned limit
 
 LK_INLINE void block_barrier(long long number, long long threads, int line = __builtin_LINE()) {
     const unsigned all = blockDim.x * blockDim.y * blockDim.z;
-    if (threads != 0 && threads < all) {
-        lk_assert_fail("bar.sync of a part of the block is left out of the simulator", __FILE__, unsigned(line), __func__);
-    }
+    if (threads != 0 && threads < all) return lk_named_barrier(unsigned(number), unsigned(threads), 1);
     lk_block_barrier(line | int(number & 15) << 20);
 }
 

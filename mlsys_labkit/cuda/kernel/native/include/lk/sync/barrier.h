@@ -70,10 +70,6 @@ LK_INLINE void await_phase_after(const Counter* counter, unsigned phase) {
 
 }  // namespace lk
 
-namespace lk {
-struct TokenAccess;
-}  // namespace lk
-
 namespace cuda {
 
 template <thread_scope Scope, class Completion = lk::NothingOnCompletion>
@@ -169,11 +165,7 @@ private:
 template <>
 class alignas(8) barrier<thread_scope_block, lk::NothingOnCompletion> {
 public:
-    class arrival_token {
-        friend class barrier;
-        friend struct lk::TokenAccess;
-        unsigned lk_phase;
-    };
+    using arrival_token = uint64_t;  // as in CUDA's own
 
     barrier() = default;
     LK_INLINE explicit barrier(ptrdiff_t expected, lk::NothingOnCompletion = {}) { lk_start(expected); }
@@ -182,17 +174,13 @@ public:
 
     static constexpr ptrdiff_t max() noexcept { return (1 << 20) - 1; }
 
-    [[nodiscard]] LK_INLINE arrival_token arrive(ptrdiff_t update = 1) {
-        arrival_token token;
-        token.lk_phase = lk::mbarrier_arrive(&lk_word, unsigned(update));
-        return token;
-    }
+    [[nodiscard]] LK_INLINE arrival_token arrive(ptrdiff_t update = 1) { return lk::mbarrier_arrive(&lk_word, unsigned(update)); }
 
-    LK_INLINE void wait(arrival_token&& token) const { lk_wait(token.lk_phase); }
+    LK_INLINE void wait(arrival_token&& token) const { lk_wait(unsigned(token)); }
     LK_INLINE void arrive_and_wait() { lk_wait(lk::mbarrier_arrive(&lk_word)); }
     LK_INLINE void arrive_and_drop() { lk::mbarrier_arrive(&lk_word, 1, 0, true); }
     LK_INLINE void wait_parity(bool parity) const { lk::mbarrier_wait_parity(&lk_word, parity, false); }
-    LK_INLINE bool try_wait(arrival_token&& token) const { return lk::mbarrier_wait(&lk_word, token.lk_phase, true); }
+    LK_INLINE bool try_wait(arrival_token&& token) const { return lk::mbarrier_wait(&lk_word, unsigned(token), true); }
     LK_INLINE bool try_wait_parity(bool parity) const { return lk::mbarrier_wait_parity(&lk_word, parity, true); }
 
     // Of a copy that this barrier waits for; its threads make it themselves.
