@@ -55,15 +55,15 @@ struct Module {
     char* shared_segment() const;  // the calling OS thread's
 };
 
-struct Thread {
+// What each wait reads and writes lies in its first cache line.
+struct alignas(64) Thread {
     lk_uint3 index{};
+    u32 frame_depth = 0;                     // bytes of stack in use where it waits
     Fiber* fiber = nullptr;                  // nullptr before the thread begins and after it ends
     // Where and for what it waits.
     u64 pc = 0;
-    u32 frame_depth = 0;                     // bytes of stack in use there
-    int barrier_site = 0;
-    bool predicate = false;
     WarpOperation* operation = nullptr;      // lies on the fiber's own stack
+    int barrier_site = 0;
     const unsigned* watched = nullptr;       // until *watched != watched_value
     unsigned watched_value = 0;
     u32 patience = 0;                        // how often others were let go from a meeting before it
@@ -136,6 +136,7 @@ struct Block {
     u64 number = 0;                     // linear, x fastest
     Random random{1};                   // its own: which OS thread runs it is chance, and a seed's order is not
     bool shuffled() const { return launch->seed != 0; }
+    bool in_order = false;              // neither shuffled nor traced
     u32 thread_count = 0;
     u32 warp_count = 0;
     std::vector<Thread> threads;
@@ -152,6 +153,13 @@ struct Block {
     u32 warp = 0;                       // its warp
     u32 lane() const { return thread_number % kWarpSize; }
 
+    struct Arrivals {
+        u32 count = 0;                  // threads at the block barrier
+        u32 yes = 0;                    // with a predicate that is true
+        int site = 0;                   // of the last one
+        bool differ = false;            // not all at the same barrier
+    };
+    Arrivals arrivals;
     u32 barrier_count = 0;              // threads whose predicate was true at the last barrier
     bool barrier_all = false;           // whether all threads' was
     u32 done = 0;                       // threads that have ended

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <new>
 
 namespace lk {
 
@@ -146,12 +147,13 @@ Fiber* make_fiber(void (*entry)()) {
     char* start = reinterpret_cast<char*>(stacks_begin) + made * kStride;
     if (!open_stack(start)) return nullptr;
     char* low = start + kGuardBytes;
-    // Tops at different distances from a page boundary, or all stacks would compete for the same few cache sets.
+    // Tops at different distances from a page boundary, or all stacks would compete for the same few cache sets. The fiber itself
+    // lies above the top, in a line that the next switch has just brought in.
     constexpr size_t kStep = 320;
     constexpr size_t kSteps = 60;
     char* top = low + kStackBytes - 64 - made % kSteps * kStep;
     made++;
-    auto* fiber = new Fiber{nullptr, top, low};
+    auto* fiber = new (top) Fiber{nullptr, top, low};
     reset_fiber(fiber, entry);
     return fiber;
 }

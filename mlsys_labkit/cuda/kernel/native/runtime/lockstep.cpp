@@ -87,7 +87,6 @@ void give_trace_back(Worker& worker, Warp& warp) {
 }
 
 void trace_resume(Block& block) {
-    if (!block.trace) return;
     const Thread& thread = *block.thread;
     u32 pc = u32(thread.pc - block.launch->module->text.begin);
     block.trace->push({place_rank(thread.frame_depth, pc), pc, 0, Op::load, Kind::resume});

@@ -42,7 +42,6 @@ bool report_stuck_operation(Block& block);
 // turns.cpp
 void give_turns(Block& block, u32 warp, u32 lanes);  // from the scheduler: returns when each has run
 void pause(Block& block);                            // from a fiber: until its next turn
-void wait_in(Block& block, u32 Warp::*state);        // from a fiber: no more turns until another thread makes it ready again
 void abandon_block(Block& block);                    // that was stopped: takes its fibers back
 
 // lockstep.cpp
@@ -70,6 +69,16 @@ inline FindingRecord make_finding(const Block& block, FindingKind kind) {
     return make_finding(block, kind, block.thread_number, block.thread->pc);
 }
 u64 file_pc(const Block& block, u64 pc);
+
+// From a fiber: no more turns until another thread makes it ready again.
+__attribute__((always_inline)) inline void wait_in(Block& block, u32 Warp::*state) {
+    Warp& warp = block.warps[block.warp];
+    const u32 bit = 1u << block.thread_number % kWarpSize;
+    warp.ready &= ~bit;
+    warp.*state |= bit;
+    pause(block);
+    if (block.trace) trace_resume(block);
+}
 
 inline u32 current_bit(const Block& block) { return 1u << block.lane(); }
 inline bool stopped(const Block& block) { return block.launch->stopped.load(std::memory_order_relaxed); }

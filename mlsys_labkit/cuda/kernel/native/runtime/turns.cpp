@@ -29,6 +29,22 @@ u32 pick_lane(Block& block, u32 lanes) {
     return (lowest_lane(rotated) + rotation) % kWarpSize;
 }
 
+// In the natural order and without a trace, what follows for the next lane is short.
+inline Thread* next_in_order(Block& block) {
+    return block.turns && block.in_order ? &block.threads[block.warp * kWarpSize + lowest_lane(block.turns)] : nullptr;
+}
+
+inline void turn_to(Block& block, Thread& thread) {
+    block.thread_number = block.warp * kWarpSize + lowest_lane(block.turns);
+    block.turns &= block.turns - 1;
+    block.thread = &thread;
+    block.stack_top = thread.fiber->top;
+    block.countdown = block.worker->turn;
+    lk_thread_index = thread.index;
+    std::atomic<u64>& turns = block.worker->turns;
+    turns.store(turns.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
 // The next lane to run becomes the current thread. `spare` is a fiber that has nothing more to do, or nullptr; it is used
 // for a thread that begins, else left to the free list. nullptr: no lane is left, or there is no stack for it.
 Fiber* next_turn(Block& block, Fiber* spare) {
@@ -65,16 +81,22 @@ Fiber* next_turn(Block& block, Fiber* spare) {
 void fiber_main() {
     for (;;) {
         Block& block = *current_block;
-        block.thread->pc = 0;
-        block.thread->frame_depth = 0;
-        trace_resume(block);
+        Thread& thread = *block.thread;
+        thread.pc = 0;
+        thread.frame_depth = 0;
+        if (block.trace) trace_resume(block);
         block.launch->run(block.launch->arguments);
         Warp& warp = block.warps[block.warp];
         warp.ready &= ~current_bit(block);
         warp.done |= current_bit(block);
-        Fiber* self = block.thread->fiber;
-        block.thread->fiber = nullptr;
-        block.thread->local_arrays.clear();
+        Fiber* self = thread.fiber;
+        thread.fiber = nullptr;
+        thread.local_arrays.clear();
+        if (Thread* begun = next_in_order(block); begun && !begun->fiber) {
+            begun->fiber = self;
+            turn_to(block, *begun);
+            continue;
+        }
         Fiber* next = next_turn(block, self);
         if (next != self) lk_switch(&self->stack_pointer, next ? next->stack_pointer : block.worker->scheduler);
     }
@@ -90,16 +112,13 @@ void give_turns(Block& block, u32 warp, u32 lanes) {
 
 void pause(Block& block) {
     Fiber* self = block.thread->fiber;
+    if (Thread* thread = next_in_order(block); thread && thread->fiber) {
+        turn_to(block, *thread);
+        lk_switch(&self->stack_pointer, thread->fiber->stack_pointer);
+        return;
+    }
     Fiber* next = next_turn(block, nullptr);
     lk_switch(&self->stack_pointer, next ? next->stack_pointer : block.worker->scheduler);
-}
-
-void wait_in(Block& block, u32 Warp::*state) {
-    Warp& warp = block.warps[block.warp];
-    warp.ready &= ~current_bit(block);
-    warp.*state |= current_bit(block);
-    pause(block);
-    trace_resume(block);
 }
 
 void stop_launch(Block& block) {

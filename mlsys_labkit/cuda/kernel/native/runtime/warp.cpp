@@ -73,6 +73,15 @@ void report_named_lane(Block& block, u32 group) {
     block.launch->findings.report(finding);
 }
 
+// A constant size is a move, not a call.
+void copy_value(void* to, const void* from, int size) {
+    switch (size) {
+        case 4: memcpy(to, from, 4); break;
+        case 8: memcpy(to, from, 8); break;
+        default: memcpy(to, from, size_t(size));
+    }
+}
+
 void shuffle(Block& block, u32 group) {
     bool all_present = true;
     for (u32 lanes = group; lanes; lanes &= lanes - 1) {
@@ -80,7 +89,7 @@ void shuffle(Block& block, u32 group) {
         WarpOperation& operation = operation_of(block, lane);
         u32 source = shuffle_source(operation, lane);
         if (group >> source & 1) {
-            memcpy(operation.result, operation_of(block, source).value, size_t(operation.size));
+            copy_value(operation.result, operation_of(block, source).value, operation.size);
             continue;
         }
         memset(operation.result, 0, size_t(operation.size));
