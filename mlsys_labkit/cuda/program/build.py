@@ -27,6 +27,7 @@ from mlsys_labkit.cuda.program.sizes import declares, with_defines
 from mlsys_labkit.cuda.source.clusters import cluster_dimensions, registered_clusters
 from mlsys_labkit.cuda.source.functions import device_functions
 from mlsys_labkit.cuda.source.host_calls import host_calls
+from mlsys_labkit.cuda.source.host_variables import host_variables
 from mlsys_labkit.cuda.source.includes import headers_beside, redirected
 from mlsys_labkit.cuda.source.left_out import explained, kernel_results, left_out, shared_values
 from mlsys_labkit.cuda.source.rewrite import rewrite as rewrite_for_gcc
@@ -190,6 +191,7 @@ def _compile(
     refused = [found for name, one in named for look in looks for found in look(one, name)]
     headers = [one for name, one in source.files[1:] if name not in source.units]  # a unit sees no other unit
     refused += [found for name, one in named for found in host_calls(one, name, headers)]
+    refused += [found for name, one in named for found in host_variables(one, name, headers)]
     if refused:
         raise compile_error(refused, "")
     for name, text in files.items():

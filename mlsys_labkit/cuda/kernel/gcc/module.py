@@ -25,6 +25,7 @@ from mlsys_labkit.cuda.kernel.gcc.red_zones import with_red_zones
 from mlsys_labkit.cuda.kernel.gcc.toolchain import Toolchain
 from mlsys_labkit.cuda.kernel.gcc.unit import Unit
 from mlsys_labkit.cuda.source.host_calls import host_calls
+from mlsys_labkit.cuda.source.host_variables import host_variables
 from mlsys_labkit.cuda.source.left_out import explained, kernel_results, launches, left_out, shared_values
 
 _RUNTIMES_OWN = re.compile(r"^(?:lk_|__tsan_|__sanitizer_cov_|__ubsan_handle_(?:divrem_overflow|out_of_bounds))")
@@ -82,6 +83,7 @@ def _compile(unit: Unit, flags: list[str], folder: Path, toolchain: Toolchain) -
     refused = [found for name, one in named for look in looks for found in look(one, name)]
     everything = [one for _, one in named]
     refused += [found for name, one in named for found in host_calls(one, name, everything)]
+    refused += [found for name, one in named for found in host_variables(one, name, everything)]
     if refused:
         raise compile_error(refused, "")
     files = unit.files()
