@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from mlsys_labkit.cuda import run_program
 
 
@@ -157,3 +159,58 @@ def test_a_textbooks_window_is_a_file(tmp_path: Path) -> None:
     )
     assert run_program(tmp_path / "ray.cu", backend="simulator").returncode == 0
     assert (tmp_path / "bitmap.ppm").read_bytes().startswith(b"P6 2 2 255")
+
+
+def test_thrusts_placeholders_and_memory_pools() -> None:
+    source = """#include <thrust/device_vector.h>
+    #include <thrust/count.h>
+    #include <thrust/transform.h>
+    #include <cstdio>
+    using namespace thrust::placeholders;
+    int main() {
+      thrust::device_vector<float> x(4, 3.0f), y(4, 1.0f);
+      x[1] = 7;
+      thrust::transform(x.begin(), x.end(), y.begin(), y.begin(), 2.0f * _1 - -_2);
+      cudaMemPoolProps properties = {};
+      properties.allocType = cudaMemAllocationTypePinned;
+      properties.location.type = cudaMemLocationTypeDevice;
+      cudaMemPool_t pool;
+      int* p;
+      unsigned long long used;
+      if (cudaMemPoolCreate(&pool, &properties) || cudaMallocFromPoolAsync(&p, 1000, pool, 0)) return 1;
+      cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemCurrent, &used);
+      printf("%g %g %d %d", (float)y[0], (float)y[1], (int)thrust::count_if(x.begin(), x.end(), _1 > 3 && !(_1 == 8)),
+             used >= 1000);
+      return cudaFreeAsync(p, 0) || cudaMemPoolDestroy(pool);
+    }"""
+    result = run_program(source, backend="simulator")
+    assert (result.returncode, result.stdout) == (0, "7 15 1 1")
+
+
+def test_memory_that_many_launches_use_lies_in_huge_pages() -> None:
+    source = """#include <sys/mman.h>
+    #include <cstdio>
+    #include <cstring>
+    __global__ void touch(char* p) { p[blockIdx.x << 12] = 1; }
+    int main() {
+      char* page = (char*)mmap(nullptr, 4 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      page[2 << 20] = 1;
+      char* whole = (char*)(((size_t)page + (2 << 20) - 1) >> 21 << 21);
+      whole[0] = 1;
+      if (madvise(whole, 2 << 20, 25)) return 3;  // MADV_COLLAPSE, which this machine may not have
+      munmap(page, 4 << 20);
+      char* p;
+      cudaMalloc(&p, 16 << 20);
+      for (int i = 0; i < 20; ++i) touch<<<4096, 1>>>(p);
+      long most = 0, kib;
+      char line[256];
+      FILE* maps = fopen("/proc/self/smaps", "r");
+      while (fgets(line, sizeof line, maps)) {
+        if (sscanf(line, "AnonHugePages: %ld", &kib) == 1 && kib > most) most = kib;
+      }
+      return most < 12 << 10;
+    }"""
+    result = run_program(source, backend="simulator")
+    if result.returncode == 3:
+        pytest.skip("no MADV_COLLAPSE: a Linux before 6.1, or huge pages are switched off")
+    assert result.returncode == 0

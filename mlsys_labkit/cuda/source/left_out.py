@@ -24,7 +24,6 @@ _FEATURES = (
     (r"\bnvrtc\w+\s*\(", "NVRTC"),
     (r"\bcudaIpc\w+\s*\(", "sharing memory between processes"),
     (r"\bcudaMemcpy3DPeer\w*", "several GPUs"),
-    (r"\bcudaMemPoolCreate\b|\bcudaMallocFromPoolAsync\b", "memory pools of one's own"),
     (r"\bcuda(?:Graphics|GL|EGL|Import|External)\w+", "graphics interoperability"),
 )
 _REMOVED = (

@@ -12,6 +12,7 @@
 #include "lk/host/graphs.h"
 #include "lk/host/launch.h"
 #include "lk/host/memory.h"
+#include "lk/host/pools.h"
 #include "lk/host/streams.h"
 #include "lk/host/textures.h"
 #include "lk/surface.h"

@@ -6,6 +6,8 @@
 #include <tuple>
 #include <utility>
 
+#include "lk/thrust/placeholders.h"
+
 namespace thrust {
 
 using std::bit_and, std::bit_or, std::bit_xor, std::logical_and, std::logical_not, std::logical_or;
