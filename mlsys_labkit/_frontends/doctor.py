@@ -22,6 +22,7 @@ from typing import Literal
 from mlsys_labkit.errors import LabkitError
 
 GROUP = "mlsys_labkit.doctors"
+COMPILER = "c++ compiler"
 READY = {"": "Ready: every lab can be worked through here.", "hub": "Ready: the Hub can start here."}
 Status = Literal["ok", "absent", "broken"]
 MARKS = {"ok": "✓", "absent": "·", "broken": "✗"}
@@ -108,11 +109,16 @@ def _gpu() -> Iterator[CheckResult]:
 
 
 def _compiler() -> Iterator[CheckResult]:
-    found = next((path for name in ("g++", "c++", "clang++") if (path := shutil.which(name))), None)
-    if found:
-        yield CheckResult("c++ compiler", "ok", found)
+    from mlsys_labkit.cuda.errors import CudaError
+    from mlsys_labkit.cuda.kernel.gcc.toolchain import find_toolchain
+
+    try:
+        found = find_toolchain()
+    except CudaError as error:
+        what, _, mend = str(error).partition("; ")
+        yield CheckResult(COMPILER, "absent", what, mend)
     else:
-        yield CheckResult("c++ compiler", "absent", "none found; needed for the CUDA labs", "install g++ or clang++")
+        yield CheckResult(COMPILER, "ok", f"{' '.join(found.command)} {found.version}")
 
 
 def _kernel() -> Iterator[CheckResult]:
@@ -167,6 +173,8 @@ def report(findings: list[CheckResult], ready: str = READY[""]) -> str:
         if finding.mend:
             lines.append(f"  {'':<{width}}  → {finding.mend}")
     broken = sum(finding.status == "broken" for finding in findings)
+    if any(finding.name == COMPILER and finding.status != "ok" for finding in findings):
+        ready = "Ready, except for the labs with CUDA kernels (03, 04 and 09): they need the compiler."
     lines += ["", f"{broken} to mend: follow the arrows." if broken else ready]
     return "\n".join(lines)
 

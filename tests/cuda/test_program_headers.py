@@ -214,3 +214,41 @@ def test_memory_that_many_launches_use_lies_in_huge_pages() -> None:
     if result.returncode == 3:
         pytest.skip("no MADV_COLLAPSE: a Linux before 6.1, or huge pages are switched off")
     assert result.returncode == 0
+
+
+def test_packed_fp8_numbers_from_pairs_and_doubles() -> None:
+    source = """#include <cuda_fp8.h>
+    #include <cstdio>
+    int main() {
+      __nv_fp8x4_e4m3 a(__floats2half2_rn(1.f, 2.f), __floats2half2_rn(3.f, -4.f)), b(make_double4(1, 2, 3, 500));
+      __nv_fp8x4_e5m2 c(__floats2bfloat162_rn(1.f, 2.f), __floats2bfloat162_rn(3.f, -4.f));
+      float4 x = float4(a), y = float4(b), z = float4(c);
+      printf("%g %g %g %g %g %g %g", x.x, x.w, y.z, y.w, z.y, z.w, float(__nv_fp8_e4m3(short(7))));
+    }"""
+    # 500 is beyond the largest number of e4m3, 448.
+    assert run_program(source, backend="simulator").stdout == "1 -4 3 448 2 -4 7"
+
+
+def test_dynamic_shared_arrays_that_a_macro_names() -> None:
+    source = """#include <cstdio>
+    template <class T> struct Shared;
+    #define BUILD(t, n) \\
+      template <> struct Shared<t> { __device__ t* get() { extern __shared__ t n[]; return n; } }
+    BUILD(int, s_int);
+    BUILD(float, s_float);
+    template <class T> __global__ void reverse(T* out) {
+      T* s = Shared<T>().get();
+      s[threadIdx.x] = threadIdx.x;
+      __syncthreads();
+      out[threadIdx.x] = s[31 - threadIdx.x];
+    }
+    int main() {
+      int* p; float* q;
+      cudaMallocManaged(&p, 128);
+      cudaMallocManaged(&q, 128);
+      reverse<<<1, 32, 128>>>(p);
+      reverse<<<1, 32, 128>>>(q);
+      cudaDeviceSynchronize();
+      printf("%d %g", p[1], q[2]);
+    }"""
+    assert run_program(source, backend="simulator").stdout == "30 29"

@@ -121,3 +121,13 @@ def test_doctor_says_when_free_memory_cannot_be_read(monkeypatch) -> None:
     monkeypatch.setattr("mlsys_labkit._base.limits.memory_free_bytes", lambda: None)  # macOS without psutil
     finding = next(finding for finding in doctor.examine() if finding.name == "memory")
     assert (finding.status, finding.mend) == ("absent", "pip install psutil to see it")
+
+
+def test_doctor_without_a_compiler_says_which_labs_need_it(monkeypatch, capsys):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    findings = {finding.name: finding for finding in doctor.examine()}
+    found = findings["c++ compiler"]
+    assert (found.status, "g++ 12 or newer" in found.detail, "install g++" in found.mend) == ("absent", True, True)
+    assert doctor.report([found]).endswith(
+        "Ready, except for the labs with CUDA kernels (03, 04 and 09): they need the compiler."
+    )

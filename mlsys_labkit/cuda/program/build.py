@@ -199,6 +199,7 @@ def _compile(
     identity = digest(toolchain.identity, toolchain.cpu, headers_identity(), PROGRAM_PRELUDE, *flags)
     header = precompile(f"program-prelude-{identity}", PROGRAM_PRELUDE, flags, toolchain, cache)
     before = ["-include", os.fspath(header), f"-iquote{source.folder}", f"-ffile-prefix-map={folder}=."]
+    before += [f"-I{source.folder / one}" for one in source.include]  # for headers that a macro names
     try:
         units = [name for name in files if name.endswith(".cpp")]
         for unit in units:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from mlsys_labkit.cuda.source.scopes import ANONYMOUS
 from mlsys_labkit.cuda.source.source import Source
-from mlsys_labkit.cuda.source.tokens import Token
+from mlsys_labkit.cuda.source.tokens import Token, split_commas
 
 SYMBOL = "lk_dynamic_shared"  # the one array that all dynamic arrays are names of
+
+_MACRO = re.compile(r"#[ \t]*define[ \t]+(\w+)\(([^)]*)\)(.*)", re.DOTALL)
+_IN_MACRO = re.compile(r"\bextern\b[^;{}]*\b__shared__\b[^;{}]*?(\w+)\s*\[\s*\]")
 
 
 def dynamic_arrays(source: Source) -> tuple[str, ...]:
@@ -24,7 +28,27 @@ def dynamic_arrays(source: Source) -> tuple[str, ...]:
         if token.text == "__shared__" and "extern" in _specifiers(code, index):
             for name in _declarators(source, index):
                 found.update(dict.fromkeys(_mangled((*source.around[index], name))))
+    for index, name in _named_by_macros(source):
+        found.update(dict.fromkeys(_mangled((*source.around[index], name))))
     return tuple(found)
+
+
+def _named_by_macros(source: Source) -> Iterator[tuple[int, str]]:
+    """Yield place and name of each dynamic array that a macro declares with a name that it is given."""
+    places: dict[str, int] = {}
+    for token in source.tokens:
+        macro = _MACRO.match(token.text) if token.kind == "directive" else None
+        declared = _IN_MACRO.search(macro[3]) if macro else None
+        parameters = [one.strip() for one in macro[2].split(",")] if macro else []
+        if macro and declared and declared[1] in parameters:
+            places[macro[1]] = parameters.index(declared[1])
+    code = source.code
+    for index, token in enumerate(code[:-1]):
+        if token.text in places and code[index + 1].text == "(":
+            begin, end = code[index + 1].end, code[source.closing[index + 1]].start
+            given = split_commas(source.masked[begin:end])
+            if places[token.text] < len(given):
+                yield index, given[places[token.text]].strip()
 
 
 def initialized_shared(source: Source) -> tuple[int, ...]:

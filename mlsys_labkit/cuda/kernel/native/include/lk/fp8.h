@@ -95,6 +95,10 @@ LK_INLINE __half2_raw __nv_cvt_fp8x2_to_halfraw2(__nv_fp8x2_storage_t v, __nv_fp
         LK_INLINE explicit Number(double x) : __x(lk::to_fp8(x, __NV_SATFINITE, kind)) {}                                \
         LK_INLINE explicit Number(int x) : Number(double(x)) {}                                                          \
         LK_INLINE explicit Number(unsigned x) : Number(double(x)) {}                                                     \
+        LK_INLINE explicit Number(short x) : Number(double(x)) {}                                                        \
+        LK_INLINE explicit Number(unsigned short x) : Number(double(x)) {}                                               \
+        LK_INLINE explicit Number(long x) : Number(double(x)) {}                                                         \
+        LK_INLINE explicit Number(unsigned long x) : Number(double(x)) {}                                                \
         LK_INLINE explicit Number(long long x) : Number(double(x)) {}                                                    \
         LK_INLINE explicit Number(unsigned long long x) : Number(double(x)) {}                                           \
         LK_INLINE explicit Number(__half x) : Number(float(x)) {}                                                        \
@@ -112,6 +116,8 @@ LK_INLINE __half2_raw __nv_cvt_fp8x2_to_halfraw2(__nv_fp8x2_storage_t v, __nv_fp
         Pair() = default;                                                                                                \
         LK_INLINE explicit Pair(float2 v) : __x(__nv_cvt_float2_to_fp8x2(v, __NV_SATFINITE, kind)) {}                    \
         LK_INLINE explicit Pair(__half2 v) : __x(__nv_cvt_halfraw2_to_fp8x2(v, __NV_SATFINITE, kind)) {}                 \
+        LK_INLINE explicit Pair(double2 v) : Pair(make_float2(float(v.x), float(v.y))) {}                                \
+        LK_INLINE explicit Pair(__nv_bfloat162 v) : Pair(make_float2(float(v.x), float(v.y))) {}                         \
         LK_INLINE explicit operator float2() const {                                                                     \
             return make_float2(lk::from_fp8(__x & 0xff, kind), lk::from_fp8(__x >> 8, kind));                            \
         }                                                                                                                \
@@ -123,6 +129,11 @@ LK_INLINE __half2_raw __nv_cvt_fp8x2_to_halfraw2(__nv_fp8x2_storage_t v, __nv_fp
         LK_INLINE explicit Four(float4 v)                                                                                \
             : __x(unsigned(__nv_cvt_float2_to_fp8x2(make_float2(v.x, v.y), __NV_SATFINITE, kind)) |                      \
                   unsigned(__nv_cvt_float2_to_fp8x2(make_float2(v.z, v.w), __NV_SATFINITE, kind)) << 16) {}              \
+        LK_INLINE explicit Four(double4 v) : Four(make_float4(float(v.x), float(v.y), float(v.z), float(v.w))) {}        \
+        LK_INLINE explicit Four(__half2 low, __half2 high)                                                               \
+            : Four(make_float4(float(low.x), float(low.y), float(high.x), float(high.y))) {}                             \
+        LK_INLINE explicit Four(__nv_bfloat162 low, __nv_bfloat162 high)                                                 \
+            : Four(make_float4(float(low.x), float(low.y), float(high.x), float(high.y))) {}                             \
         LK_INLINE explicit operator float4() const {                                                                     \
             return make_float4(lk::from_fp8(__x & 0xff, kind), lk::from_fp8(__x >> 8 & 0xff, kind),                      \
                                lk::from_fp8(__x >> 16 & 0xff, kind), lk::from_fp8(__x >> 24, kind));                     \

@@ -12,6 +12,7 @@
 #include "lk/host/memory.h"
 #include "lk/host/streams.h"
 
+#define __cuda_cuda_h__  // by which helper_cuda.h knows that there is a driver API
 #define CUDAAPI
 
 typedef int CUdevice;
