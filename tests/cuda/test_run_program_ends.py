@@ -45,6 +45,8 @@ int main() {
 }"""
     result = run(source, timeout=1.5, check=mode == "check", profile=mode == "profile")
     assert result.stdout == "cudaErrorLaunchTimeout\n"
+    assert "stopped after 1.5 s; pass timeout=" in result.stopped
+    assert result.stopped in result.stderr
     assert [finding.kind for finding in result.findings] == ["timeout"]
     assert result.findings[0].line in (2, 3)
 

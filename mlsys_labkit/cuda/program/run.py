@@ -134,7 +134,8 @@ def _result(
 ) -> ProgramResult:
     story = read_story(records, program)
     stopped, stderr = "", finished.stderr
-    if finished.timed_out:
+    # A kernel that is cut off is an error to the program, which may go on, or crash of what the kernel did not compute.
+    if finished.timed_out or any(launch.error == "cudaErrorLaunchTimeout" for launch in story.launches):
         stopped = f"stopped after {timeout:g} s; pass timeout=, or smaller sizes with defines="
     elif launch_limit is not None and finished.returncode == _STOPPED and len(story.launches) >= launch_limit:
         stopped = f"stopped after {launch_limit} launches"
