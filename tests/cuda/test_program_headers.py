@@ -252,3 +252,21 @@ def test_dynamic_shared_arrays_that_a_macro_names() -> None:
       printf("%d %g", p[1], q[2]);
     }"""
     assert run_program(source, backend="simulator").stdout == "30 29"
+
+
+def test_thrusts_vectors_convert_and_its_generators_have_headers_of_their_own() -> None:
+    source = """#include <thrust/device_vector.h>
+    #include <thrust/host_vector.h>
+    #include <thrust/random/linear_congruential_engine.h>
+    #include <thrust/random/normal_distribution.h>
+    #include <thrust/reduce.h>
+    #include <cstdio>
+    int main() {
+      thrust::host_vector<float> h(3, 2.5f);
+      thrust::device_vector<long> d = h;
+      thrust::device_vector<double> e(d);
+      thrust::minstd_rand rng;
+      thrust::random::experimental::normal_distribution<float> normal(5, 0);
+      printf("%ld %g %g", thrust::reduce(d.begin(), d.end()), thrust::reduce(e.begin(), e.end()), normal(rng));
+    }"""
+    assert run_program(source, backend="simulator").stdout == "6 6 5"

@@ -18,6 +18,9 @@ using std::normal_distribution;
 using thrust::default_random_engine;
 using thrust::uniform_int_distribution;
 using thrust::uniform_real_distribution;
+namespace experimental {
+using std::normal_distribution;
+}
 }  // namespace random
 
 }  // namespace thrust

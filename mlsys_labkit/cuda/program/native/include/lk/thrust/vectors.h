@@ -51,7 +51,10 @@ public:
     device_vector(std::initializer_list<T> values) { assign(values.begin(), values.end()); }
     device_vector(const device_vector& other) { assign(other.begin(), other.end()); }
     device_vector(device_vector&& other) noexcept { swap(other); }
-    device_vector(const std::vector<T>& other) { assign(other.begin(), other.end()); }
+    template <class Other>
+    device_vector(const std::vector<Other>& other) { assign(other.begin(), other.end()); }
+    template <class Other>
+    device_vector(const device_vector<Other>& other) { assign(other.begin(), other.end()); }
     template <class Iterator, class = typename std::iterator_traits<Iterator>::iterator_category>
     device_vector(Iterator first, Iterator last) { assign(first, last); }
     ~device_vector() { cudaFree(data_); }
