@@ -17,6 +17,7 @@ from mlsys_labkit.cuda.kernel.simulator.decode import LaunchContext, NamedRange,
 from mlsys_labkit.cuda.kernel.simulator.explain import decode_findings
 from mlsys_labkit.cuda.profile import Profile
 from mlsys_labkit.cuda.program.build import CompiledProgram, ProgramSource
+from mlsys_labkit.cuda.program.ordering import Places, ordering_finding
 from mlsys_labkit.cuda.program.result import Launch
 from mlsys_labkit.cuda.program.rewrite import find_kernels
 
@@ -55,19 +56,26 @@ def read_story(path: Path, program: CompiledProgram) -> Story:
             leaks.append((record["pc"] - 1 - image, record["bytes"]))
         elif record["record"] == "crash":
             crash = _crash(record, image, lines)
+        elif record["record"] == "ordering":
+            places = Places(lines.table, image, program.source.main.lines, program.source.name)
+            _add(findings, [ordering_finding(record, places)])
         else:
             launch = _launch(record)
             launches.append(launch)
             recorded = _recorded(sections, launch.seconds)
             context = lines.context(launch, record["buffers"])
-            for finding in map(lines.own, decode_findings(recorded, context) if recorded.findings else ()):
-                key = (finding.kind, finding.line, finding.other_line, finding.source_line)
-                seen = findings.get(key)
-                findings[key] = replace(seen, count=seen.count + finding.count) if seen else finding
+            _add(findings, map(lines.own, decode_findings(recorded, context) if recorded.findings else ()))
             if program.build is Build.INSTRUMENTED and recorded.totals and recorded.sites + recorded.steps:
                 profiles.append(decode_profile(recorded, context))
     notes += _leaks(leaks, lines)
     return Story(tuple(launches), tuple(findings.values()), tuple(profiles), tuple(notes), crash)
+
+
+def _add(findings: dict[tuple[Any, ...], KernelFinding], more: Iterable[KernelFinding]) -> None:
+    for finding in more:
+        key = (finding.kind, finding.line, finding.other_line, finding.source_line)
+        seen = findings.get(key)
+        findings[key] = replace(seen, count=seen.count + finding.count) if seen else finding
 
 
 def _leaks(leaks: Sequence[tuple[int, int]], lines: _ProgramLines) -> Iterator[str]:

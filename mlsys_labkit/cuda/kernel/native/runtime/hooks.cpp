@@ -8,6 +8,8 @@
 
 namespace lk {
 
+void (*access_outside_kernels)(u64 address, u64 bytes, bool writes, u64 pc) = nullptr;
+
 namespace {
 
 // The widest access of a GPU.

@@ -36,8 +36,15 @@ inline void record_access(Block& block, u64 address, u8 bytes, Op op, u64 pc) {
     if (block.recorder->access(block.thread_number, address, bytes, op, pc) == Verdict::stop) stop_launch(block);
 }
 
+// Of a whole program's host code; nullptr: nobody asks.
+extern void (*access_outside_kernels)(u64 address, u64 bytes, bool writes, u64 pc);
+
 inline void record_here(void* address, u8 bytes, Op op, u64 pc) {
-    if (Block* block = current()) record_access(*block, reinterpret_cast<u64>(address), bytes, op, pc);
+    if (Block* block = current()) {
+        record_access(*block, reinterpret_cast<u64>(address), bytes, op, pc);
+    } else if (access_outside_kernels) {
+        access_outside_kernels(reinterpret_cast<u64>(address), bytes, op == Op::store, pc);
+    }
 }
 
 // Lanes of a warp meet before each volatile access: code of the time before __syncwarp counts on their being in step there.

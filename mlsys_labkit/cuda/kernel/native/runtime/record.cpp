@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "device_memory.h"
 #include "recorder_state.h"
@@ -155,7 +156,7 @@ LaunchRecord::LaunchRecord(const LaunchDescription& description, Findings& findi
     ranges.insert(ranges.end(), buffers.begin(), buffers.end());
     if (heap_begin()) ranges.push_back({heap_begin(), heap_begin() + kDeviceHeapBytes});
     sort_by_address(ranges);
-    if (description.profile) {
+    if (description.profile || description.footprint) {
         for (const AddressRange& range : ranges) state_->touched.push_back(std::make_unique<TouchedBuffer>(range));
     }
     if (description.check) GlobalShadows::instance().begin_launch(ranges, Segments::instance().begin_launch());
@@ -185,6 +186,8 @@ void LaunchRecord::finish() {
     }
     GlobalShadows::instance().end_launch();
 }
+
+std::vector<std::unique_ptr<TouchedBuffer>> LaunchRecord::take_footprint() { return std::exchange(state_->touched, {}); }
 
 std::vector<SiteCount> LaunchRecord::sites() const { return state_->counts.sites(state_->description.object_address); }
 

@@ -12,6 +12,7 @@
 #include "async_checks.h"
 #include "findings.h"
 #include "records.h"
+#include "touched.h"
 
 namespace lk {
 
@@ -25,6 +26,7 @@ struct LaunchDescription {
     bool check = false;    // races, bounds, uninitialised reads
     bool profile = false;  // counts
     bool bulk_copies = false;  // the code has some
+    bool footprint = false;  // check: which bytes of which buffers it touches
     uint64_t blocks_total = 0;
     uint32_t threads_per_block = 0;
     uint64_t object_address = 0;            // where kernel.so is loaded: pc - object_address crosses to Python
@@ -129,6 +131,8 @@ public:
 
     // After every Recorder is gone: reports what could only be decided at the end.
     void finish();
+    // Where the description asks for the footprint. Then totals know nothing of it.
+    std::vector<std::unique_ptr<TouchedBuffer>> take_footprint();
     // After finish. Empty where the launch was not profiled.
     std::vector<SiteCount> sites() const;
     std::vector<StepCount> steps() const;

@@ -103,6 +103,7 @@ Verdict Recorder::State::access_global(const Present& now, uint64_t address, uin
     if (is_atomic(now.op) || is_volatile(now.op)) order.atomic(now.cell.thread, address, writes(now.op), reads(now.op));
     if (address >= shadow->begin + (-shadow->begin & 3)) note_unset(now, address, bytes, pc);
     if (writes(now.op)) storing.store(address);
+    if (launch.description.footprint) note_touched(now.op, address, bytes);
     const Clash clash = shadow->access(now, address, bytes, launch.sites);
     if (clash.with_read || clash.with_write) judge(clash, now, false, address, bytes, pc);
     return Verdict::proceed;
@@ -128,6 +129,13 @@ void Recorder::State::beside_copy(const Conflict& conflict, const Present& now, 
     found.values[0] = conflict.committed;
     found.values[1] = 1;
     repeat_or(found, now, launch.sites.number(conflict.other.pc, Op::store), [&](const FindingRecord& each) { launch.report(each); });
+}
+
+void Recorder::State::note_touched(Op op, uint64_t address, uint32_t bytes) {
+    if (!last_touched || !last_touched->holds(address, bytes)) last_touched = find_range(launch.touched, address);
+    if (!last_touched || !last_touched->holds(address, bytes)) return;
+    if (reads(op)) last_touched->read.set(address - last_touched->begin, bytes);
+    if (writes(op)) last_touched->written.set(address - last_touched->begin, bytes);
 }
 
 void Recorder::State::note_unset(const Present& now, uint64_t address, uint32_t bytes, uint64_t pc) {

@@ -102,6 +102,7 @@ struct Recorder::State {
     void look_for_peer(State& home, const Present& now, uint64_t offset, uint32_t bytes, uint64_t pc);
     void beside_copy(const Conflict& conflict, const Present& now, uint64_t offset, uint32_t bytes, uint64_t pc);
     Verdict access_global(const Present& now, uint64_t address, uint32_t bytes, uint64_t pc);
+    void note_touched(Op op, uint64_t address, uint32_t bytes);
     void note_unset(const Present& now, uint64_t address, uint32_t bytes, uint64_t pc);
     void judge(const Clash& clash, const Present& now, bool shared, uint64_t address, uint32_t bytes, uint64_t pc);
     void copy_under_way(const AsyncCopy& copy, const Present& now, uint64_t address, uint32_t bytes, uint64_t pc);

@@ -37,6 +37,13 @@ uint64_t Bitmap::count() const {
     return count;
 }
 
+bool Bitmap::meets(const Bitmap& other) const {
+    for (uint64_t word = 0; word <= bits_ / 64; word++) {
+        if (words_[word].load(std::memory_order_relaxed) & other.words_[word].load(std::memory_order_relaxed)) return true;
+    }
+    return false;
+}
+
 void Bitmap::append_to(std::vector<unsigned char>& bytes) const {
     for (uint64_t byte = 0; byte < (bits_ + 7) / 8; byte++) {
         bytes.push_back(static_cast<unsigned char>(words_[byte / 8].load(std::memory_order_relaxed) >> 8 * (byte % 8)));

@@ -17,6 +17,9 @@ public:
     // From any thread.
     void set(uint64_t first, uint64_t count);
     uint64_t count() const;
+    bool holds(uint64_t bit) const { return words_[bit / 64].load(std::memory_order_relaxed) >> bit % 64 & 1; }
+    // Whether some bit is set in both; they are as long as each other.
+    bool meets(const Bitmap& other) const;
     // The bytes, with the least significant bit first.
     void append_to(std::vector<unsigned char>& bytes) const;
 

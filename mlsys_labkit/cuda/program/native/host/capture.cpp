@@ -112,7 +112,7 @@ cudaError_t issue(cudaStream_t handle, Work work) {
         return cudaSuccess;
     }
     if (is_legacy(stream) && capture_blocks_legacy()) return spoil_captures(cudaErrorStreamCaptureImplicit);
-    return work.run ? work.run() : cudaSuccess;
+    return run_work(*stream, work);
 }
 
 namespace {

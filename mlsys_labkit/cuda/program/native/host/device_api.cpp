@@ -4,6 +4,7 @@
 
 #include "context.h"
 #include "heap.h"
+#include "ordering.h"
 #include "lk/host/device.h"
 
 using namespace lk::host;
@@ -124,13 +125,19 @@ extern "C" cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
     });
 }
 
-extern "C" cudaError_t cudaDeviceSynchronize() { return api_after_wait([] { return cudaSuccess; }); }
+extern "C" cudaError_t cudaDeviceSynchronize() {
+    return api_after_wait([] {
+        ordering().host_waits_for_all();
+        return cudaSuccess;
+    });
+}
 
 extern "C" cudaError_t cudaDeviceReset() {
     Context& state = context();
     const std::lock_guard<std::recursive_mutex> held(state.lock);
     state.synchronize();
     heap().clear();
+    ordering().forget();
     state.reset();
     return cudaSuccess;
 }

@@ -71,10 +71,10 @@ std::vector<cudaGraphNode_t> in_order(const CUgraph_st& graph) {
     return order;
 }
 
-cudaError_t run_graph(const CUgraph_st& graph) {
+cudaError_t run_graph(const CUgraph_st& graph, CUstream_st& stream) {
     for (const cudaGraphNode_t node : in_order(graph)) {
-        if (!node->enabled || !node->work.run) continue;
-        const cudaError_t error = node->work.run();
+        if (!node->enabled) continue;
+        const cudaError_t error = run_work(stream, node->work);
         if (error != cudaSuccess) return error;
     }
     return cudaSuccess;
@@ -104,7 +104,6 @@ std::string name_of(const CUgraphNode_st& node) {
 Work running(std::shared_ptr<CUgraph_st> child) {
     Work work;
     work.type = cudaGraphNodeTypeGraph;
-    work.run = [child] { return run_graph(*child); };
     work.child = child;
     return work;
 }

@@ -31,7 +31,7 @@ cudaGraphNode_t add_node(CUgraph_st& graph, Work work, const std::vector<cudaGra
 std::shared_ptr<CUgraph_st> clone(const CUgraph_st& graph);
 // Behind those that each depends on; fewer than there are nodes where some wait for each other.
 std::vector<cudaGraphNode_t> in_order(const CUgraph_st& graph);
-cudaError_t run_graph(const CUgraph_st& graph);
+cudaError_t run_graph(const CUgraph_st& graph, CUstream_st& stream);
 // Whether a comes before b, or is b.
 bool comes_before(const CUgraphNode_st* a, const CUgraphNode_st* b);
 std::string name_of(const CUgraphNode_st& node);

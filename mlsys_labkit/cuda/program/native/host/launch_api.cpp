@@ -275,6 +275,7 @@ extern "C" cudaError_t lk_program_launch(const char* name, const void* kernel, c
     work.type = cudaGraphNodeTypeKernel;
     work.run = [call, run_thread = body->run, arguments] { return run(*call, run_thread, arguments); };
     work.kernel = call;
+    work.site = {"kernel " + call->label, configuration->file, configuration->line, 0};
     if (node_in_making) {
         *node_in_making = std::move(work);
         return cudaSuccess;

@@ -8,6 +8,8 @@
 
 using namespace lk::host;
 
+#define LK_CALLER reinterpret_cast<uint64_t>(__builtin_return_address(0))
+
 namespace {
 
 constexpr size_t pitch_alignment = 512;
@@ -20,12 +22,14 @@ cudaError_t allocate(void** pointer, size_t bytes, Kind kind, const void* caller
             return cudaSuccess;
         }
         *pointer = heap().allocate(bytes, kind, reinterpret_cast<uint64_t>(caller));
+        if (kind != Kind::device) ordering().note_shared_memory();
         return *pointer ? cudaSuccess : cudaErrorMemoryAllocation;
     });
 }
 
 cudaError_t release(void* pointer, bool pinned) {
     return api_after_wait([=] {
+        ordering().host_waits_for_all();
         if (!pointer || heap().release(pointer, pinned)) return cudaSuccess;
         return cudaErrorInvalidValue;
     });
@@ -33,17 +37,28 @@ cudaError_t release(void* pointer, bool pinned) {
 
 // A copy or fill that is wrong is refused at once, even where the stream captures.
 template <class Task>
-cudaError_t checked_issue(const Task& task, cudaStream_t stream, Work (*made)(const Task&)) {
+cudaError_t checked_issue(const Task& task, cudaStream_t stream, uint64_t pc, Work (*made)(const Task&, uint64_t)) {
     const cudaError_t error = check(task);
-    return error == cudaSuccess ? issue(stream, made(task)) : error;
+    return error == cudaSuccess ? issue(stream, made(task, pc)) : error;
 }
 
-cudaError_t wait_for(const Transfer& transfer) {
-    return api_after_wait([&] { return checked_issue(transfer, nullptr, copying); }, cudaErrorStreamCaptureImplicit);
+template <class Task>
+cudaError_t issue_and_wait(const Task& task, uint64_t pc, Work (*made)(const Task&, uint64_t)) {
+    return api_after_wait(
+        [&] {
+            const cudaError_t error = checked_issue(task, nullptr, pc, made);
+            ordering().host_waits_for(ordering().before(*state_of(nullptr)));
+            return error;
+        },
+        cudaErrorStreamCaptureImplicit);
 }
 
-cudaError_t wait_for(const Fill& fill) {
-    return api_after_wait([&] { return checked_issue(fill, nullptr, filling); }, cudaErrorStreamCaptureImplicit);
+cudaError_t wait_for(const Transfer& transfer, uint64_t pc) { return issue_and_wait(transfer, pc, copying); }
+
+cudaError_t wait_for(const Fill& fill, uint64_t pc) { return issue_and_wait(fill, pc, filling); }
+
+cudaError_t copy_async(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream, uint64_t pc) {
+    return api([=] { return checked_issue(plain_transfer(to, from, bytes, kind), stream, pc, copying); });
 }
 
 // Hints are for managed memory, or for a variable marked __managed__.
@@ -164,44 +179,47 @@ extern "C" cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
 }
 
 extern "C" cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
-    return wait_for(plain_transfer(to, from, bytes, kind));
+    return wait_for(plain_transfer(to, from, bytes, kind), LK_CALLER);
 }
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
-    return api([=] { return checked_issue(plain_transfer(to, from, bytes, kind), stream, copying); });
+    return copy_async(to, from, bytes, kind, stream, LK_CALLER);
 }
 
 extern "C" cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width_bytes,
                                     size_t height, cudaMemcpyKind kind) {
-    return wait_for(plane_transfer(to, to_pitch, from, from_pitch, width_bytes, height, kind));
+    return wait_for(plane_transfer(to, to_pitch, from, from_pitch, width_bytes, height, kind), LK_CALLER);
 }
 
 cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width_bytes,
                               size_t height, cudaMemcpyKind kind, cudaStream_t stream) {
+    const uint64_t pc = LK_CALLER;
     return api([=] {
-        return checked_issue(plane_transfer(to, to_pitch, from, from_pitch, width_bytes, height, kind), stream, copying);
+        return checked_issue(plane_transfer(to, to_pitch, from, from_pitch, width_bytes, height, kind), stream, pc, copying);
     });
 }
 
 extern "C" cudaError_t cudaMemset(void* pointer, int value, size_t bytes) {
-    return wait_for(Fill{static_cast<char*>(pointer), bytes, static_cast<unsigned>(value), 1, bytes, 1});
+    return wait_for(Fill{static_cast<char*>(pointer), bytes, static_cast<unsigned>(value), 1, bytes, 1}, LK_CALLER);
 }
 
 cudaError_t cudaMemsetAsync(void* pointer, int value, size_t bytes, cudaStream_t stream) {
+    const uint64_t pc = LK_CALLER;
     return api([=] {
         const Fill fill{static_cast<char*>(pointer), bytes, static_cast<unsigned>(value), 1, bytes, 1};
-        return checked_issue(fill, stream, filling);
+        return checked_issue(fill, stream, pc, filling);
     });
 }
 
 extern "C" cudaError_t cudaMemset2D(void* pointer, size_t pitch, int value, size_t width_bytes, size_t height) {
-    return wait_for(Fill{static_cast<char*>(pointer), pitch, static_cast<unsigned>(value), 1, width_bytes, height});
+    return wait_for(Fill{static_cast<char*>(pointer), pitch, static_cast<unsigned>(value), 1, width_bytes, height}, LK_CALLER);
 }
 
 cudaError_t cudaMemset2DAsync(void* pointer, size_t pitch, int value, size_t width_bytes, size_t height, cudaStream_t stream) {
+    const uint64_t pc = LK_CALLER;
     return api([=] {
         const Fill fill{static_cast<char*>(pointer), pitch, static_cast<unsigned>(value), 1, width_bytes, height};
-        return checked_issue(fill, stream, filling);
+        return checked_issue(fill, stream, pc, filling);
     });
 }
 
@@ -209,16 +227,16 @@ extern "C" cudaError_t lk_copy_to_symbol(const void* symbol, size_t symbol_bytes
                                          size_t offset, cudaMemcpyKind, lk::Waits waits) {
     if (!from || offset > symbol_bytes || bytes > symbol_bytes - offset) return api([] { return cudaErrorInvalidValue; });
     void* to = static_cast<char*>(const_cast<void*>(symbol)) + offset;
-    if (waits.waits) return wait_for(plain_transfer(to, from, bytes, cudaMemcpyDefault));
-    return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, waits.stream);
+    if (waits.waits) return wait_for(plain_transfer(to, from, bytes, cudaMemcpyDefault), LK_CALLER);
+    return copy_async(to, from, bytes, cudaMemcpyDefault, waits.stream, LK_CALLER);
 }
 
 extern "C" cudaError_t lk_copy_from_symbol(void* to, const void* symbol, size_t symbol_bytes, size_t bytes,
                                            size_t offset, cudaMemcpyKind, lk::Waits waits) {
     if (!to || offset > symbol_bytes || bytes > symbol_bytes - offset) return api([] { return cudaErrorInvalidValue; });
     const void* from = static_cast<const char*>(symbol) + offset;
-    if (waits.waits) return wait_for(plain_transfer(to, from, bytes, cudaMemcpyDefault));
-    return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, waits.stream);
+    if (waits.waits) return wait_for(plain_transfer(to, from, bytes, cudaMemcpyDefault), LK_CALLER);
+    return copy_async(to, from, bytes, cudaMemcpyDefault, waits.stream, LK_CALLER);
 }
 
 cudaError_t cudaMemPrefetchAsync(const void* pointer, size_t, int, cudaStream_t) { return accept_hint(pointer); }

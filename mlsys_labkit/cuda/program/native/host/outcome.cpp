@@ -1,7 +1,10 @@
 // outcome.cpp: see outcome.h.
 #include "outcome.h"
 
+#include <utility>
+
 #include "journal.h"
+#include "ordering.h"
 
 namespace lk::host {
 
@@ -32,6 +35,18 @@ std::string bytes_of(const std::vector<Record>& records) {
     return std::string(reinterpret_cast<const char*>(records.data()), records.size() * sizeof(Record));
 }
 
+std::vector<std::shared_ptr<const TouchedBuffer>>& footprint() {
+    static std::vector<std::shared_ptr<const TouchedBuffer>> of_last_launch;
+    return of_last_launch;
+}
+
+void keep_footprint(LaunchRecord& record) {
+    footprint().clear();
+    for (auto& buffer : record.take_footprint()) {
+        if (buffer->read.count() + buffer->written.count()) footprint().push_back(std::move(buffer));
+    }
+}
+
 cudaError_t error_of(const Launch& launch) {
     if (launch.failure) return cudaErrorLaunchFailure;
     if (!launch.stopped) return cudaSuccess;
@@ -44,13 +59,17 @@ cudaError_t error_of(const Launch& launch) {
 
 }  // namespace
 
+std::vector<std::shared_ptr<const TouchedBuffer>> take_kernel_footprint() { return std::exchange(footprint(), {}); }
+
 LoadedModule& program() {
     static LoadedModule the_program;
     return the_program;
 }
 
 Outcome run_and_collect(Launch& launch, bool with_counts) {
+    launch.description.footprint = ordering().watches_kernels();
     run_launch(launch);
+    if (launch.description.footprint) keep_footprint(*launch.record);
     Outcome outcome;
     outcome.error = error_of(launch);
     outcome.seconds = launch.seconds;

@@ -1,6 +1,7 @@
 // outcome.h: one launch on the engine, and what it left.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -21,5 +22,8 @@ LoadedModule& program();
 
 // with_counts: a profile's sites, steps, samples and totals too; findings always.
 Outcome run_and_collect(Launch& launch, bool with_counts);
+
+// What the last launch touched, where that was asked for.
+std::vector<std::shared_ptr<const TouchedBuffer>> take_kernel_footprint();
 
 }  // namespace lk::host

@@ -35,6 +35,7 @@ cudaError_t wait_for(cudaStream_t handle) {
         if (!stream) return cudaErrorInvalidResourceHandle;
         if (stream->capture) return spoil(*stream->capture, cudaErrorStreamCaptureUnsupported);
         if (is_legacy(stream) && capture_blocks_legacy()) return spoil_captures(cudaErrorStreamCaptureImplicit);
+        ordering().host_waits_for(ordering().before(*stream));
         return context().synchronize();
     });
 }
@@ -47,6 +48,7 @@ cudaError_t wait_for(cudaEvent_t event) {
     return api([=] {
         if (with_event(event) != cudaSuccess) return cudaErrorInvalidResourceHandle;
         if (event->capture) return is_live(event->capture) ? spoil(*event->capture, cudaErrorCapturedEvent) : cudaErrorCapturedEvent;
+        ordering().host_waits_for(event->clock);
         return context().synchronize();
     });
 }
@@ -91,6 +93,7 @@ extern "C" cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsign
         if (!stream) return cudaErrorInvalidValue;
         *stream = new CUstream_st{priority, (flags & cudaStreamNonBlocking) == 0};
         streams().insert(*stream);
+        ordering().add_stream(**stream);
         return cudaSuccess;
     });
 }
@@ -116,6 +119,7 @@ extern "C" cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     return api([=] {
         if (streams().erase(stream) == 0) return cudaErrorInvalidResourceHandle;
         if (stream->capture) leave(*stream);
+        forget_stream(*stream);
         delete stream;
         return cudaSuccess;
     });
@@ -128,6 +132,7 @@ extern "C" cudaError_t cudaStreamQuery(cudaStream_t stream) { return wait_for(st
 extern "C" cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void* data,
                                              unsigned int) {
     const cudaError_t error = cudaStreamSynchronize(stream);
+    const InCallback inside;
     if (error != cudaErrorInvalidResourceHandle) callback(stream, error, data);
     return error;
 }
@@ -145,6 +150,7 @@ extern "C" cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greates
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned int flags) {
+    const uint64_t pc = reinterpret_cast<uint64_t>(__builtin_return_address(0));
     return api([=] {
         CUstream_st* stream = state_of(handle);
         if (!stream || with_event(event) != cudaSuccess) return cudaErrorInvalidResourceHandle;
@@ -153,6 +159,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
             if (!is_live(event->capture)) return cudaErrorCapturedEvent;
             return join(*stream, *event->capture, event->nodes);
         }
+        if (!stream->capture && event->recorded) join(stream->clock, event->clock);
+        if (!stream->capture && !event->recorded) stream->idle_wait = pc;
         // What it waits for is no part of the capture.
         return stream->capture && event->recorded ? spoil(*stream->capture, cudaErrorStreamCaptureIsolation) : cudaSuccess;
     });
@@ -185,6 +193,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t handle, uns
         CUstream_st* stream = state_of(handle);
         if (!stream || with_event(event) != cudaSuccess) return cudaErrorInvalidResourceHandle;
         event->capture = nullptr;
+        event->clock = ordering().before(*stream);
         if (!stream->capture || flags == cudaEventRecordExternal) return issue(handle, recording(event));
         if (!stream->capture->valid) return cudaErrorStreamCaptureInvalidated;
         event->capture = stream->capture;

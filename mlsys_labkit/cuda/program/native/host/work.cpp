@@ -3,11 +3,39 @@
 
 #include "capture.h"
 #include "context.h"
+#include "outcome.h"
+#include "settings.h"
 
 namespace lk::host {
 
-Work copying(const Transfer& transfer) {
+namespace {
+
+constexpr size_t most_rows = 4096;  // that are compared with what others touch
+
+void add_rows(std::vector<Span>& spans, const Rows& rows, const Transfer& size, bool writes) {
+    if (settings().mode != Mode::check || size.height * size.depth > most_rows) return;
+    for (size_t slice = 0; slice < size.depth; ++slice) {
+        for (size_t row = 0; row < size.height; ++row) {
+            const uint64_t begin = reinterpret_cast<uint64_t>(rows.data) + slice * rows.slice_pitch + row * rows.pitch;
+            spans.push_back({begin, begin + size.width, writes});
+        }
+    }
+}
+
+}  // namespace
+
+cudaError_t run_work(CUstream_st& stream, const Work& work) {
+    if (work.child) return run_graph(*work.child, stream);
+    const cudaError_t error = work.run ? work.run() : cudaSuccess;
+    if (error == cudaSuccess) ordering().add(stream, work.site, {work.spans, take_kernel_footprint()});
+    return error;
+}
+
+Work copying(const Transfer& transfer, uint64_t pc) {
     Work work;
+    work.site = {"the copy", "", 0, pc};
+    add_rows(work.spans, transfer.to, transfer, true);
+    add_rows(work.spans, transfer.from, transfer, false);
     work.type = cudaGraphNodeTypeMemcpy;
     work.run = [transfer] { return transfer.empty() ? cudaSuccess : carry_out(transfer); };
     work.copy.srcPtr = {transfer.from.data, transfer.from.pitch, transfer.width, transfer.height};
@@ -27,8 +55,11 @@ cudaError_t copying(const cudaMemcpy3DParms& parameters, Work& work) {
     return cudaSuccess;
 }
 
-Work filling(const Fill& fill) {
+Work filling(const Fill& fill, uint64_t pc) {
     Work work;
+    work.site = {"the fill", "", 0, pc};
+    const Transfer rows{{}, {}, fill.width * fill.element_bytes, fill.height};
+    add_rows(work.spans, {fill.data, fill.pitch, 0}, rows, true);
     work.type = cudaGraphNodeTypeMemset;
     work.run = [fill] { return carry_out(fill); };
     work.fill = {fill.data, fill.pitch, fill.value, fill.element_bytes, fill.width, fill.height};
@@ -51,7 +82,10 @@ Work calling(cudaHostFn_t function, void* data) {
     work.type = cudaGraphNodeTypeHost;
     work.run = [=] {
         const cudaError_t error = context().synchronize();
-        if (error == cudaSuccess) function(data);
+        if (error == cudaSuccess) {
+            const InCallback inside;
+            function(data);
+        }
         return error;
     };
     work.host = {function, data};

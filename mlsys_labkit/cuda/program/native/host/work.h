@@ -8,6 +8,7 @@
 
 #include "kept_arguments.h"
 #include "lk/host/graphs.h"
+#include "ordering.h"
 #include "transfers.h"
 
 namespace lk::host {
@@ -27,6 +28,8 @@ struct KernelCall {
 struct Work {
     cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
     std::function<cudaError_t()> run;  // under the context's lock
+    Site site;
+    std::vector<Span> spans;
 
     // What a node's parameters are asked for, by its type.
     std::shared_ptr<KernelCall> kernel;
@@ -39,8 +42,9 @@ struct Work {
 // An error where the stream is none, or may not take work now.
 cudaError_t issue(cudaStream_t stream, Work work);
 
-Work copying(const Transfer& transfer);
-Work filling(const Fill& fill);
+// pc: where the program asked for it.
+Work copying(const Transfer& transfer, uint64_t pc = 0);
+Work filling(const Fill& fill, uint64_t pc = 0);
 Work calling(cudaHostFn_t function, void* data);
 Work recording(cudaEvent_t event);
 Work waiting(cudaEvent_t event);
@@ -51,5 +55,8 @@ cudaError_t filling(const cudaMemsetParams& parameters, Work& work);
 
 // The launch of the kernel at an address, not done: what a graph's node does.
 cudaError_t launching(const cudaKernelNodeParams& parameters, const GraphKernel& how, Work& work);
+
+// Runs work that is not captured, for the stream.
+cudaError_t run_work(CUstream_st& stream, const Work& work);
 
 }  // namespace lk::host
