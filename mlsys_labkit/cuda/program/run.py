@@ -27,6 +27,7 @@ from mlsys_labkit.cuda.program.build import CompiledProgram, ProgramSource, comp
 from mlsys_labkit.cuda.program.records import read_story
 from mlsys_labkit.cuda.program.result import ProgramResult
 from mlsys_labkit.cuda.source.volatile import has_volatile_accesses
+from mlsys_labkit.cuda.source.warp_steps import warp_steps
 
 OUTPUT_BYTES = 1 << 20  # of stdout, and of stderr: what a notebook can show
 _STOPPED = 124
@@ -119,7 +120,19 @@ def run_program(
         result = _result(finished, records, program, launch_limit, timeout)
     unset = unset_findings(source.main.text, {one.kernel for one in result.launches}) if check else ()
     idle = tuple(f"-D {name}: the program has no constant {name} to replace" for name in source.unused_defines())
-    return replace(result, findings=(*unset, *result.findings), notes=(*idle, *result.notes))
+    steps = () if check or in_step else _warp_steps(source, {one.kernel.split("<")[0] for one in result.launches})
+    return replace(result, findings=(*unset, *result.findings), notes=(*idle, *steps, *result.notes))
+
+
+def _warp_steps(source: ProgramSource, launched: set[str]) -> tuple[str, ...]:
+    """Return a note for each kernel that was launched and counts on lanes in step: its result may be wrong here."""
+    return tuple(
+        f"{name}:{step.line}: a lane reads {step.array} where another lane of its warp wrote in line {step.written}, and no "
+        "__syncwarp() stands between: lanes need not be in step, and here they are not; check shows which"
+        for name, one in source.files
+        for step in warp_steps(one)
+        if step.kernel in launched
+    )
 
 
 class _Finished:
