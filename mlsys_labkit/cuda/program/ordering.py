@@ -15,7 +15,7 @@ _EVENT = "record an event behind the first and let the second's stream wait for 
 
 @dataclass(frozen=True)
 class Places:
-    """Where addresses of a program's code are in its source.
+    """The source lines behind addresses of a program's code.
 
     Attributes:
         table: of the program.

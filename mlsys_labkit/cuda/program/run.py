@@ -127,8 +127,8 @@ def run_program(
 def _warp_steps(source: ProgramSource, launched: set[str]) -> tuple[str, ...]:
     """Return a note for each kernel that was launched and counts on lanes in step: its result may be wrong here."""
     return tuple(
-        f"{name}:{step.line}: a lane reads {step.array} where another lane of its warp wrote in line {step.written}, and no "
-        "__syncwarp() stands between: lanes need not be in step, and here they are not; check shows which"
+        f"{name}:{step.line}: a lane reads {step.array} where another lane of its warp wrote in line {step.written}, "
+        "and no __syncwarp() stands between: lanes need not be in step, and here they are not; check shows which"
         for name, one in source.files
         for step in warp_steps(one)
         if step.kernel in launched

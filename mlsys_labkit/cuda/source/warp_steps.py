@@ -1,4 +1,4 @@
-"""Code that counts on the lanes of a warp being in step: a lane reads what another one wrote, and nothing orders the two."""
+"""Code that counts on the lanes of a warp being in step: one reads what another one wrote, and nothing orders them."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def warp_steps(source: Source) -> list[WarpStep]:
     Only plain branches such as ``if (t < 32)`` are read, and indices that are ``t``, ``t + 8`` or a number.
 
     Example:
-        >>> text = "__global__ void k(float* a) { __shared__ float s[64]; int t = threadIdx.x; s[t] = a[t]; __syncthreads();"
-        >>> text += "\\n if (t < 32) { s[t] += s[t + 32]; s[t] += s[t + 16]; } a[t] = s[0]; }"
+        >>> text = "__global__ void k(float* a) { __shared__ float s[64]; int t = threadIdx.x;"
+        >>> text += " s[t] = a[t]; __syncthreads();\\n if (t < 32) { s[t] += s[t + 32]; s[t] += s[t + 16]; } }"
         >>> [(one.kernel, one.array, one.line) for one in warp_steps(Source(text))]
         [('k', 's', 2)]
 
@@ -114,12 +114,11 @@ def _read_of_others(
                     for one in re.finditer(r"\b(\w+)\s*\[([^\[\]]*)\]\s*([-+*/|&^]?=(?!=))?", piece[0])
                     if one[1] in arrays
                 ]
-                for array, index, _operator, place in accesses:
+                for array, index, _, place in accesses:
                     if array in written and _is_anothers(index, thread, lanes, only, loops):
                         return array, place, written[array]
-                for array, index, operator, place in accesses:
-                    if operator and not only and re.fullmatch(thread, index):
-                        written[array] = place
+                own = (one for one in accesses if one[2] and not only and re.fullmatch(thread, one[1]))
+                written |= {array: place for array, _, _, place in own}
     return None
 
 
