@@ -72,11 +72,16 @@ std::vector<cudaGraphNode_t> in_order(const CUgraph_st& graph) {
 }
 
 cudaError_t run_graph(const CUgraph_st& graph, CUstream_st& stream) {
+    ordering().add_stream(stream);
+    const StreamClock start = ordering().before(stream);
     for (const cudaGraphNode_t node : in_order(graph)) {
+        node->lane.clock = start;
+        for (const cudaGraphNode_t before : node->before) join(node->lane.clock, before->lane.clock);
         if (!node->enabled) continue;
-        const cudaError_t error = run_work(stream, node->work);
+        const cudaError_t error = run_work(node->lane, node->work);
         if (error != cudaSuccess) return error;
     }
+    for (const auto& node : graph.nodes) join(stream.clock, node->lane.clock);
     return cudaSuccess;
 }
 

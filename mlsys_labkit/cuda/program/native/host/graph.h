@@ -6,13 +6,18 @@
 #include <string>
 #include <vector>
 
+#include "stream_state.h"
 #include "work.h"
 
 struct CUgraphNode_st {
+    CUgraphNode_st() { lane.blocking = false; }
+    ~CUgraphNode_st() { lk::host::forget_stream(lane); }
+
     CUgraph_st* graph = nullptr;
     lk::host::Work work;
     std::vector<CUgraphNode_st*> before;  // in the same graph
     bool enabled = true;
+    CUstream_st lane;  // it runs in a stream of its own, as far as the order is concerned
 };
 
 struct CUgraph_st {

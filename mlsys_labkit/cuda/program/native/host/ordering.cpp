@@ -185,6 +185,7 @@ void Ordering::add(CUstream_st& stream, const Site& site, Footprint footprint) {
         low_ = std::min(low_, buffer->begin);
         high_ = std::max(high_, buffer->end);
     }
+    if (footprint.spans.empty() && footprint.kernel.empty()) return;
     past_.push_back({stream.number, number, site, std::move(footprint)});
     if (low_ < high_) access_outside_kernels = on_host_access;
 }
