@@ -7,6 +7,7 @@
 #include "lk/host/errors.h"
 #include "lk/host/launch.h"
 #include "lk/host/memory.h"
+#include "lk/host/pools.h"
 #include "lk/host/streams.h"
 
 struct CUgraph_st;
@@ -52,20 +53,6 @@ struct cudaHostNodeParams {
     void* userData;
 };
 
-struct cudaMemPoolProps {
-    int allocType;
-    int handleTypes;
-    cudaMemLocation location;
-    void* win32SecurityAttributes;
-    size_t maxSize;
-    unsigned char reserved[56];
-};
-
-struct cudaMemAccessDesc {
-    cudaMemLocation location;
-    int flags;
-};
-
 struct cudaMemAllocNodeParams {
     cudaMemPoolProps poolProps;
     const cudaMemAccessDesc* accessDescs;
@@ -73,10 +60,6 @@ struct cudaMemAllocNodeParams {
     size_t bytesize;
     void* dptr;
 };
-
-constexpr int cudaMemAllocationTypePinned = 1;
-constexpr int cudaMemHandleTypeNone = 0;
-constexpr int cudaMemAccessFlagsProtReadWrite = 3;
 
 enum cudaStreamCaptureMode {
     cudaStreamCaptureModeGlobal = 0,

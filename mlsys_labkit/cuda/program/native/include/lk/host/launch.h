@@ -13,6 +13,7 @@
 
 #include "lk/host/errors.h"
 #include "lk/host/streams.h"
+#include "lk/vectors.h"
 
 namespace lk {
 
