@@ -244,6 +244,16 @@ def test_loads_that_only_gcc_repeats_do_not_count() -> None:
     assert executed(LOOP, counters).waits["global"] == pytest.approx(100, rel=0.1)
 
 
+def test_code_without_floats_runs_as_often_as_its_line() -> None:
+    """A loop of integers, on line 5 of the source: 6,400 lanes passed it, so 200 warps did."""
+    listing = LOOP.replace("line 7", "line 5").replace("line 8", "line 5")
+    for name in ("LDG.E.128", "FFMA", "BAR.SYNC.DEFER_BLOCKING"):
+        listing = listing.replace(name, "IADD3")
+    line = LineCount(5, "k", "", "", 0, 0, 0, 0, 0, 0, 0, 0, 6400)
+    counters = replace(counted(1, 1), lines=(line,))
+    assert executed(listing, counters).pipes["integer"] == pytest.approx(200 * 6)
+
+
 def test_accesses_that_inlining_moved_to_another_line_are_found() -> None:
     count, sample = access(3, "load", 800, range(0, 128, 4))
     assert executed(LOOP, counted(1, 1, (count, sample))).waits["global"] == pytest.approx(100)

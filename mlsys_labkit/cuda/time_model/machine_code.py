@@ -49,11 +49,12 @@ _WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
 
 @dataclass
 class _Block:
-    """A basic block of machine code: all its instructions, those of each pipe, and the widths of its accesses."""
+    """A basic block of machine code: its instructions, those of each pipe, its source lines, the widths of accesses."""
 
     slots: int = 0
     flops: int = 0
     barriers: int = 0
+    lines: set[int] = field(default_factory=set)
     pipes: Counter[str] = field(default_factory=Counter)
     widths: dict[Access, list[int]] = field(default_factory=dict)
 
@@ -95,7 +96,7 @@ def executed(listing: str, counters: Counters) -> Executed:
     """Estimate the instructions that a launch executes, from ``nvdisasm --print-line-info`` of its kernel.
 
     The counters are those of the simulator for the same launch. A block of code without accesses, FP32 operations and
-    barriers is taken to run never: on the kernels that were compared, such blocks are prologues.
+    barriers is taken to run as often as warps passed the least visited of its source lines.
     """
     blocks = list(_blocks(listing))
     runs = _runs(blocks, counters)
@@ -144,7 +145,7 @@ def _runs(blocks: list[_Block], counters: Counters) -> npt.NDArray[np.float64]:
     """
     wanted = _wanted(blocks, counters)
     if not wanted or not blocks:
-        return np.zeros(len(blocks))
+        return _passed(blocks, counters)
     static = np.array([[block.amount(key) / total for key, total in wanted.items()] for block in blocks])
     trusted = static * [_TRUST_IN_LOADS if operation == "load" else 1.0 for _, operation, _ in wanted]
     runs: npt.NDArray[np.float64] = static.sum(axis=1)
@@ -153,7 +154,16 @@ def _runs(blocks: list[_Block], counters: Counters) -> npt.NDArray[np.float64]:
         predicted = runs @ static
         correction = trusted @ np.divide(1.0, predicted, out=np.zeros_like(predicted), where=predicted > 0)
         runs = runs * np.divide(correction, weight, out=np.zeros_like(weight), where=weight > 0)
-    return runs
+    return np.where(weight > 0, runs, _passed(blocks, counters))
+
+
+def _passed(blocks: list[_Block], counters: Counters) -> npt.NDArray[np.float64]:
+    """Return how often warps passed the least visited source line of each block."""
+    lanes: dict[int, int] = {}
+    for count in counters.lines:
+        lanes[count.line] = max(lanes.get(count.line, 0), count.executed)
+    visits = [min((lanes[line] for line in block.lines if line in lanes), default=0) for block in blocks]
+    return np.array(visits) / WARP_THREADS / (counters.simt_efficiency or 1)
 
 
 def _wanted(blocks: list[_Block], counters: Counters) -> dict[Access, float]:
@@ -192,6 +202,7 @@ def _blocks(listing: str) -> Iterator[_Block]:
             if name == "NOP":
                 continue
             block.slots += 1
+            block.lines.add(line)
             if name in _MEMORY:
                 access = (*_MEMORY[name], line)
                 block.widths.setdefault(access, []).append(_width(modifiers))
