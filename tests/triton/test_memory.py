@@ -358,5 +358,7 @@ def test_reachable_arrays_are_read_through_pointers() -> None:
     assert out.tolist() == [10.0, 21.0]
     with reachable(a, b), pytest.raises(TritonKernelError, match=r"it reads reachable\[0\]\[5\]"):
         through_pointers[2,](pointers, sizes + 1, out, BLOCK=8)
+    one, two = np.arange(5, dtype=np.float32), np.arange(7, dtype=np.float32)  # which Python does not list
+    of_numpy = torch.tensor([one.ctypes.data, two.ctypes.data])
     with pytest.raises(TritonKernelError, match=r"of no argument; pointers in an array need reachable\(arrays\)"):
-        through_pointers[2,](pointers, sizes, out, BLOCK=8)
+        through_pointers[2,](of_numpy, sizes, out, BLOCK=8)
