@@ -18,9 +18,12 @@ typedef enum cufftResult_t {
     CUFFT_SETUP_FAILED = 0x7,
     CUFFT_INVALID_SIZE = 0x8,
     CUFFT_UNALIGNED_DATA = 0x9,
+    CUFFT_INCOMPLETE_PARAMETER_LIST = 0xA,  // this and two more until CUDA 12: a program's names of errors list them
     CUFFT_INVALID_DEVICE = 0xB,
+    CUFFT_PARSE_ERROR = 0xC,
     CUFFT_NO_WORKSPACE = 0xD,
     CUFFT_NOT_IMPLEMENTED = 0xE,
+    CUFFT_LICENSE_ERROR = 0xF,
     CUFFT_NOT_SUPPORTED = 0x10,
 } cufftResult;
 
