@@ -75,3 +75,27 @@ int main() {
     result = run(source)
     assert result.returncode == 25  # the host's launch, and 24 levels
     assert any("24 levels" in note for note in result.notes)
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_memory_from_a_kernel_goes_to_its_child(check: bool) -> None:
+    source = """#include <cstdio>
+struct Line { int* points; };
+__global__ void fill(int* p) { p[threadIdx.x] = threadIdx.x + 1; }
+__global__ void parent(Line* line) {
+  cudaMalloc((void**)&line->points, 32 * sizeof(int));
+  fill<<<1, 32>>>(line->points);
+}
+__global__ void finish(Line* line, int* sum) {
+  for (int i = 0; i < 32; ++i) *sum += line->points[i];
+  cudaFree(line->points);
+}
+int main() {
+  Line* line; int* sum;
+  cudaMalloc(&line, sizeof(Line)); cudaMallocManaged(&sum, sizeof(int)); *sum = 0;
+  parent<<<1, 1>>>(line);
+  finish<<<1, 1>>>(line, sum);
+  printf("%s %d", cudaGetErrorString(cudaDeviceSynchronize()), *sum);
+}"""
+    result = run(source, check=check)
+    assert (result.stdout, result.findings) == ("no error 528", ())

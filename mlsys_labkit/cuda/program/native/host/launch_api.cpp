@@ -13,6 +13,7 @@
 
 #include "capture.h"
 #include "context.h"
+#include "device_heap.h"
 #include "device_launches.h"
 #include "engine.h"
 #include "functions_api.h"
@@ -183,6 +184,7 @@ const void* followed(const void* pointer, int number, size_t element_bytes, Give
         return pointer;
     }
     const uint64_t address = reinterpret_cast<uint64_t>(pointer);
+    if (lk::in_heap(pointer)) return pointer;  // from malloc in a kernel, which launches another one with it
     if (program().image().holds(address, 1)) return pointer;
     const uint64_t moved = (address & host_pointer_mask) | host_pointer_base;
     uint64_t end = 0;

@@ -80,7 +80,12 @@ cudaError_t the_only_pool(cudaMemPool_t* pool, int device) {
 
 }  // namespace
 
+// In a kernel cudaMalloc and cudaFree are malloc and free (CUDA C++ programming guide, "Device-side memory allocation").
 extern "C" cudaError_t cudaMalloc(void** pointer, size_t bytes) {
+    if (in_kernel()) {
+        *pointer = lk_malloc(bytes);
+        return *pointer ? cudaSuccess : cudaErrorMemoryAllocation;
+    }
     return allocate(pointer, bytes, Kind::device, __builtin_return_address(0));
 }
 
@@ -119,7 +124,11 @@ extern "C" cudaError_t cudaMalloc3D(cudaPitchedPtr* pitched, cudaExtent extent) 
     return cudaMallocPitch(&pitched->ptr, &pitched->pitch, extent.width, extent.height * extent.depth);
 }
 
-extern "C" cudaError_t cudaFree(void* pointer) { return release(pointer, false); }
+extern "C" cudaError_t cudaFree(void* pointer) {
+    if (!in_kernel()) return release(pointer, false);
+    lk_free(pointer);
+    return cudaSuccess;
+}
 
 extern "C" cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
     CUstream_st* state = state_of(stream);
