@@ -72,3 +72,12 @@ def test_without_check_nothing_is_said_of_order() -> None:
     )
     result = run(source + 'k<<<1, 1>>>(m); std::printf("%d", *m); }')
     assert (result.stdout, result.findings) == ("3", ())
+
+
+def test_after_a_fault_the_host_is_not_told_to_wait() -> None:
+    source = """__global__ void k(int* p) { p[99] = 3; }
+int main() {
+  int *d, *p; cudaMalloc(&d, 4); cudaMallocHost(&p, 4); cudaMemset(d, 0, 4);
+  cudaMemcpyAsync(p, d, 4, cudaMemcpyDeviceToHost); k<<<1, 1>>>(d); cudaDeviceSynchronize(); return p[0];
+}"""
+    assert [one.kind for one in run(source, check=True).findings] == ["out_of_bounds"]

@@ -208,6 +208,8 @@ void Ordering::host_waits_for_all() {
 void Ordering::host_access(uint64_t address, uint64_t bytes, bool writes, uint64_t pc) {
     if (address >= high_ || address + bytes <= low_) return;
     const std::lock_guard<std::recursive_mutex> held(context().lock);
+    // After a fault no call waits for anything.
+    if (context().broken() != cudaSuccess || context().unnoticed_fault() != cudaSuccess) return;
     const Footprint touched{{{address, address + bytes, writes}}, {}};
     for (auto past = past_.begin(); past != past_.end(); ++past) {
         const Meeting clash = meet(past->footprint, touched);
