@@ -20,6 +20,7 @@ from mlsys_labkit.cuda.kernel.gcc.headers import PROGRAM_PRELUDE, headers_identi
 from mlsys_labkit.cuda.kernel.gcc.red_zones import with_red_zones
 from mlsys_labkit.cuda.kernel.gcc.toolchain import Toolchain
 from mlsys_labkit.cuda.kernel.gcc.unit import EXPORTS, module_exports
+from mlsys_labkit.cuda.kernel.gcc.vectors import with_vectors
 from mlsys_labkit.cuda.kernel.simulator import runtime
 from mlsys_labkit.cuda.program import libraries
 from mlsys_labkit.cuda.program.rewrite import find_kernels, rewrite
@@ -209,7 +210,7 @@ def _compile(
     if "-fsanitize=thread" in flags:
         for unit in units:
             assembly = folder / f"{unit[:-4]}.s"
-            text = with_red_zones(with_copy_parts(_text(assembly)))
+            text = with_red_zones(with_copy_parts(with_vectors(_text(assembly))))
             assembly.write_text(text, encoding="utf-8", errors="surrogateescape")
 
 

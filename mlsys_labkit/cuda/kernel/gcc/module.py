@@ -24,6 +24,7 @@ from mlsys_labkit.cuda.kernel.gcc.headers import (
 from mlsys_labkit.cuda.kernel.gcc.red_zones import with_red_zones
 from mlsys_labkit.cuda.kernel.gcc.toolchain import Toolchain
 from mlsys_labkit.cuda.kernel.gcc.unit import Unit
+from mlsys_labkit.cuda.kernel.gcc.vectors import with_vectors
 from mlsys_labkit.cuda.source.host_calls import host_calls
 from mlsys_labkit.cuda.source.host_variables import host_variables
 from mlsys_labkit.cuda.source.left_out import explained, kernel_results, launches, left_out, shared_values
@@ -98,7 +99,9 @@ def _compile(unit: Unit, flags: list[str], folder: Path, toolchain: Toolchain) -
         assembly = folder / "unit.s"
         if "-fsanitize=thread" in flags:
             text = assembly.read_text(encoding="utf-8", errors="surrogateescape")
-            assembly.write_text(with_red_zones(with_copy_parts(text)), encoding="utf-8", errors="surrogateescape")
+            assembly.write_text(
+                with_red_zones(with_copy_parts(with_vectors(text))), encoding="utf-8", errors="surrogateescape"
+            )
         said = compiler.run(toolchain, [*link_flags(), *drop, "unit.s", "-o", "kernel.so"], folder)
         if unit.graded:
             check_module(folder / "kernel.so", assembly.read_text(encoding="utf-8", errors="surrogateescape"))

@@ -97,6 +97,13 @@ void __tsan_write_range(void* address, unsigned long bytes) {
     record_range(reinterpret_cast<u64>(address), bytes, Op::store, HOOK_PC);
 }
 
+// width: of the vector that is counted, 0 for none.
+static void record_member(void* address, u8 bytes, u8 width, Op op, u64 pc) {
+    Block* block = current();
+    if (!block || !block->trace) record_here(address, bytes, op, pc);
+    else if (width) record_access(*block, reinterpret_cast<u64>(address), width, op, pc);
+}
+
 // Copies of structs whose types are aligned to so many bytes: nvcc copies as many at once (kernel/gcc/copies.py).
 #define COPY_HOOKS(bytes, part)                                                                                        \
     void __tsan_read##bytes##_by##part(void* address) { record_parts(address, bytes, part, Op::load, HOOK_PC); }       \
@@ -124,6 +131,30 @@ RANGE_HOOKS(8)
 RANGE_HOOKS(4)
 RANGE_HOOKS(2)
 RANGE_HOOKS(1)
+
+// Members of a struct that nvcc loads or stores at once: one stands for all of them, if they are counted (gcc/vectors.py).
+#define MEMBER_HOOKS(bytes)                                                                                            \
+    void __tsan_read##bytes##_joined(void* address) { record_member(address, bytes, 0, Op::load, HOOK_PC); }           \
+    void __tsan_write##bytes##_joined(void* address) { record_member(address, bytes, 0, Op::store, HOOK_PC); }
+
+#define VECTOR_HOOKS(bytes, width)                                                                                     \
+    void __tsan_read##bytes##_in##width(void* address) { record_member(address, bytes, width, Op::load, HOOK_PC); }    \
+    void __tsan_write##bytes##_in##width(void* address) { record_member(address, bytes, width, Op::store, HOOK_PC); }
+
+MEMBER_HOOKS(1)
+MEMBER_HOOKS(2)
+MEMBER_HOOKS(4)
+MEMBER_HOOKS(8)
+VECTOR_HOOKS(1, 2)
+VECTOR_HOOKS(1, 4)
+VECTOR_HOOKS(1, 8)
+VECTOR_HOOKS(1, 16)
+VECTOR_HOOKS(2, 4)
+VECTOR_HOOKS(2, 8)
+VECTOR_HOOKS(2, 16)
+VECTOR_HOOKS(4, 8)
+VECTOR_HOOKS(4, 16)
+VECTOR_HOOKS(8, 16)
 
 void __tsan_init() {}
 void __tsan_func_entry(void*) {}
