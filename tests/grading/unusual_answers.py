@@ -2446,3 +2446,280 @@ UNUSUAL["lab09_flash_attention: in torch"] = {
             return o
     """,
 }
+
+UNUSUAL["lab10_asynchronous_hopper"] = {
+    "in_flight": """
+        def in_flight(bandwidth, latency_ns, sms, stage_bytes):
+            from fractions import Fraction
+            from math import ceil
+            exact = Fraction(bandwidth) * Fraction(latency_ns, 1_000_000_000)
+            return [ceil(exact), ceil(exact / sms), ceil(exact / (sms * stage_bytes))]
+    """,
+    "reverse_tile": """
+        %%cuda reverse_tile
+        #include <cooperative_groups.h>
+        #include <cuda/barrier>
+        #include <cuda/ptx>
+        namespace cg = cooperative_groups;
+        namespace ptx = cuda::ptx;
+        using Barrier = cuda::barrier<cuda::thread_scope_block>;
+
+        __global__ void reverse_tile(const float* x, float* y)
+        {
+            extern __shared__ float unused[];
+            __shared__ alignas(16) float tile[256];
+            __shared__ Barrier bar;
+            auto block = cg::this_thread_block();
+            if (block.thread_rank() == 255) {
+                init(&bar, block.size());
+                ptx::fence_mbarrier_init(ptx::sem_release, ptx::scope_cluster);
+            }
+            block.sync();
+            Barrier::arrival_token token;
+            const float* from = x + 256 * blockIdx.x;
+            if (block.thread_rank() == 255) {
+                cuda::device::barrier_expect_tx(bar, sizeof tile);
+                ptx::cp_async_bulk(ptx::space_cluster, ptx::space_global, tile, from, sizeof tile,
+                                   cuda::device::barrier_native_handle(bar));
+            }
+            token = bar.arrive();
+            bar.wait(std::move(token));
+            y[256 * blockIdx.x + 255 - threadIdx.x] = tile[threadIdx.x];
+        }
+    """,
+    "ring": """
+        def ring(i, stages):
+            round_, stage = divmod(i, stages)
+            return (stage, round_ & 1, ~round_ & 1)
+    """,
+    "reverse_two": """
+        %%cuda reverse_two
+        #include <cuda/ptx>
+        namespace ptx = cuda::ptx;
+
+        __device__ void start(float* to, const float* from, uint64_t* bar)
+        {
+            ptx::mbarrier_arrive_expect_tx(ptx::sem_release, ptx::scope_cta, ptx::space_shared, bar, 1024);
+            ptx::cp_async_bulk(ptx::space_cluster, ptx::space_global, to, from, 1024, bar);
+        }
+
+        __global__ void reverse_two(const float* x, float* y, int tiles)
+        {
+            __shared__ alignas(128) float even[256], odd[256];
+            __shared__ uint64_t bars[2];
+            float* stages[] = {even, odd};
+            if (threadIdx.x == 0) {
+                ptx::mbarrier_init(bars, 1);
+                ptx::mbarrier_init(bars + 1, 1);
+                ptx::fence_proxy_async();
+                for (int i = 0; i < min(tiles, 2); ++i) start(stages[i], x + 256 * i, bars + i);
+            }
+            __syncthreads();
+            unsigned parity = 0;
+            for (int i = 0; i < tiles; ++i) {
+                float* tile = stages[i & 1];
+                while (!ptx::mbarrier_try_wait_parity(bars + (i & 1), parity)) {}
+                const float mine = tile[255 - threadIdx.x];
+                __syncthreads();
+                if (threadIdx.x == 0 && i + 2 < tiles) start(tile, x + 256 * (i + 2), bars + (i & 1));
+                y[256 * i + threadIdx.x] = mine;
+                parity ^= i & 1;
+            }
+        }
+    """,
+    "reverse_ring": """
+        %%cuda reverse_ring reverse_ring<4>
+        #include <cuda/barrier>
+        #include <cuda/ptx>
+        using barrier = cuda::barrier<cuda::thread_scope_block>;
+
+        template <int S>
+        struct Stages {
+            alignas(128) float tile[S][256];
+            barrier full[S];
+        };
+
+        template <int S>
+        __global__ void reverse_ring(const float* x, float* y, int tiles)
+        {
+            __shared__ Stages<S> stages;
+            const int last = blockDim.x - 1, t = threadIdx.x;
+            if (t == last) {
+                for (auto& each : stages.full) init(&each, 1);
+                cuda::ptx::fence_proxy_async(cuda::ptx::space_shared);
+            }
+            __syncthreads();
+            int next = blockIdx.x, fill = 0;
+            auto load = [&] {
+                if (next >= tiles) return;
+                if (t == last) {
+                    auto& bar = stages.full[fill];
+                    (void)cuda::device::barrier_arrive_tx(bar, 1, 1024);
+                    const float* from = x + 256 * next;
+                    cuda::device::memcpy_async_tx(stages.tile[fill], from, cuda::aligned_size_t<16>(1024), bar);
+                }
+                next += gridDim.x;
+                fill = fill + 1 == S ? 0 : fill + 1;
+            };
+            #pragma unroll
+            for (int i = 0; i < S; ++i) load();
+            bool parity = false;
+            for (int tile = blockIdx.x, stage = 0; tile < tiles; tile += gridDim.x) {
+                stages.full[stage].wait_parity(parity);
+                y[256 * tile + 255 - t] = stages.tile[stage][t];
+                __syncthreads();
+                load();
+                if (++stage == S) stage = 0, parity = !parity;
+            }
+        }
+    """,
+    "specialised": """
+        %%cuda specialised
+        #include <cuda/barrier>
+        #include <cuda/ptx>
+        using barrier = cuda::barrier<cuda::thread_scope_block>;
+
+        __global__ void specialised(const float* x, float* y, int tiles)
+        {
+            __shared__ alignas(128) float s[3][256];
+            __shared__ barrier full[3], empty[3];
+            const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+            if (warp == 0 && lane < 3) {
+                init(full + lane, 1);
+                init(empty + lane, 8);  // a warp arrives as one, after __syncwarp
+                cuda::ptx::fence_proxy_async(cuda::ptx::space_shared);
+            }
+            __syncthreads();
+            int stage = 0;
+            bool parity = false;
+            for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+                if (warp == 0) {
+                    if (lane == 0) {
+                        empty[stage].wait_parity(!parity);
+                        (void)cuda::device::barrier_arrive_tx(full[stage], 1, 1024);
+                        for (int half = 0; half < 2; ++half) {
+                            cuda::device::memcpy_async_tx(s[stage] + 128 * half, x + 256 * tile + 128 * half,
+                                                          cuda::aligned_size_t<16>(512), full[stage]);
+                        }
+                    }
+                } else {
+                    const int t = threadIdx.x - 32;
+                    full[stage].wait_parity(parity);
+                    y[256 * tile + t] = s[stage][255 - t];
+                    __syncwarp();
+                    if (lane == 0) (void)empty[stage].arrive();
+                }
+                if (++stage == 3) {
+                    stage = 0;
+                    parity = !parity;
+                }
+            }
+        }
+    """,
+    "scale_copies": """
+        %%cuda scale_copies
+        #include <cuda/barrier>
+        #include <cuda/ptx>
+        namespace ptx = cuda::ptx;
+        using barrier = cuda::barrier<cuda::thread_scope_block>;
+
+        __global__ void scale_copies(float* x, float factor, int tiles)
+        {
+            __shared__ alignas(128) float in[2][256], out[2][256];  // a place of its own for the way back
+            __shared__ barrier full[2];
+            const int t = threadIdx.x;
+            if (t == 0) {
+                init(full, 1);
+                init(full + 1, 1);
+                ptx::fence_proxy_async(ptx::space_shared);
+                for (int i = 0; i < 2 && i < tiles; ++i) {
+                    cuda::device::memcpy_async_tx(in[i], x + 256 * i, cuda::aligned_size_t<16>(1024), full[i]);
+                    (void)cuda::device::barrier_arrive_tx(full[i], 1, 1024);
+                }
+            }
+            __syncthreads();
+            for (int i = 0; i < tiles; ++i) {
+                const int now = i & 1;
+                full[now].wait_parity(i >> 1 & 1);
+                if (t == 0) ptx::cp_async_bulk_wait_group_read(ptx::n32_t<1>());  // the copy before the last one
+                __syncthreads();
+                out[now][t] = factor * in[now][t];
+                ptx::fence_proxy_async();
+                __syncthreads();
+                if (t == 0) {
+                    ptx::cp_async_bulk(ptx::space_global, ptx::space_shared, x + 256 * i, out[now], 1024);
+                    ptx::cp_async_bulk_commit_group();
+                    if (i + 2 < tiles) {
+                        (void)cuda::device::barrier_arrive_tx(full[now], 1, 1024);
+                        const float* from = x + 256 * (i + 2);
+                        cuda::device::memcpy_async_tx(in[now], from, cuda::aligned_size_t<16>(1024), full[now]);
+                    }
+                }
+            }
+            if (t == 0) ptx::cp_async_bulk_wait_group(ptx::n32_t<0>());
+        }
+    """,
+    "cluster_sum": """
+        %%cuda cluster_sum
+        #include <cooperative_groups.h>
+        namespace cg = cooperative_groups;
+
+        __global__ void __cluster_dims__(4) cluster_sum(const float* x, float* sums)
+        {
+            __shared__ float whole;  // of the cluster, in its last block
+            auto cluster = cg::this_cluster();
+            if (threadIdx.x == 0) whole = 0;
+            cluster.sync();
+            float v = x[cluster.num_threads() * (blockIdx.x / 4) + cluster.thread_rank()];
+            for (int d = 16; d; d >>= 1) v += __shfl_xor_sync(~0u, v, d);
+            if (threadIdx.x % 32 == 0) atomicAdd(cluster.map_shared_rank(&whole, 3), v);
+            cluster.sync();
+            if (cluster.block_rank() == 3 && threadIdx.x == 17) sums[blockIdx.x / cluster.num_blocks()] = whole;
+        }
+    """,
+    "debug_async": """
+        %%cuda debug_async
+        #include <cuda/barrier>
+        #include <cuda/ptx>
+        using barrier = cuda::barrier<cuda::thread_scope_block>;
+
+        __global__ void sums(const float* x, float* out, int tiles)
+        {
+            __shared__ alignas(128) float s[64];
+            __shared__ barrier full;
+            if (threadIdx.x == 0) {
+                init(&full, 1);
+                cuda::ptx::fence_proxy_async(cuda::ptx::space_shared);
+            }
+            for (int i = 0; i < tiles; ++i) {
+                __syncthreads();  // one stage, and all meet before it is filled again
+                if (threadIdx.x == 0) {
+                    (void)cuda::device::barrier_arrive_tx(full, 1, sizeof s);
+                    cuda::device::memcpy_async_tx(s, x + 64 * i, cuda::aligned_size_t<16>(sizeof s), full);
+                }
+                full.wait_parity(i & 1);
+                if (threadIdx.x == 0) {
+                    float sum = 0;
+                    for (float each : s) sum += each;
+                    out[i] = sum;
+                }
+            }
+        }
+
+        __global__ void join(const float* a, const float* b, float* y)
+        {
+            __shared__ alignas(128) float both[2][128];
+            __shared__ barrier bars[2];
+            const int t = threadIdx.x, at = 128 * blockIdx.x;
+            if (t < 2) {
+                init(bars + t, 1);
+                cuda::ptx::fence_proxy_async(cuda::ptx::space_shared);
+                cuda::device::memcpy_async_tx(both[t], (t ? b : a) + at, cuda::aligned_size_t<16>(512), bars[t]);
+                (void)cuda::device::barrier_arrive_tx(bars[t], 1, 512);
+            }
+            __syncthreads();
+            for (auto& each : bars) each.wait_parity(0);
+            y[at + t] = both[0][t] + both[1][t];
+        }
+    """,
+}

@@ -51,7 +51,7 @@ def test_a_lab_has_at_most_twenty_screens(browser: Any, tmp_path: Path) -> None:
             print(f"{path.stem:24}{screens[path.stem]:6.1f} screens", flush=True)
             page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
             page.close()
-    assert len(screens) == 10
+    assert len(screens) == 11
     assert {name: count for name, count in screens.items() if count > MOST_SCREENS} == {}
 
 
@@ -82,7 +82,7 @@ def shows_something(cell: Cell) -> bool:
 
 def test_the_first_result_comes_after_at_most_400_words() -> None:
     labs = read_labs(ROOT)
-    assert len(labs) == 10
+    assert len(labs) == 11
     words = {lab.name: words_before_the_first_result(lab) for lab in labs}
     print(words)
     assert {name: count for name, count in words.items() if count > MOST_WORDS} == {}

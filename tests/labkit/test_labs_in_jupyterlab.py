@@ -1,4 +1,4 @@
-"""The ten labs in a real JupyterLab, cell by cell as a student runs them: empty, and solved."""
+"""The eleven labs in a real JupyterLab, cell by cell as a student runs them: empty, and solved."""
 
 from __future__ import annotations
 

@@ -172,7 +172,7 @@ def test_the_image_has_what_the_labs_import(root: Path) -> None:
     required = itertools.chain(project["dependencies"], *extras)
     there = {Requirement(need).name.replace("-", "_") for need in required} | {"IPython"}  # the kernel's own
     labs = sorted((root / "labs").glob("*/*.ipynb"))
-    assert len(labs) == 10
+    assert len(labs) == 11
     assert {lab.stem: imported(lab) - there for lab in labs} == {lab.stem: set() for lab in labs}
 
 

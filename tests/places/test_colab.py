@@ -77,7 +77,7 @@ def install_cell(root: Path) -> str:
 
 
 def test_each_lab_starts_with_the_same_cell(root: Path) -> None:
-    assert len(notebooks(root)) == 10
+    assert len(notebooks(root)) == 11
     install_cell(root)
     for path in notebooks(root):
         first, second, *_ = code_cells(path)
