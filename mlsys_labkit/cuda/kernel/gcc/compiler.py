@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 _running: set[subprocess.Popen[str]] = set()
 
 
-@dataclass(frozen=True)
+@dataclass
 class CompilerFailed(Exception):
     """A failure of g++; ``text`` is all its output."""
 

@@ -1,4 +1,5 @@
 // memory_api.cpp: cudaMalloc and its kin, cudaMemcpy and its kin.
+#include "abi.h"
 #include "capture.h"
 #include "context.h"
 #include "heap.h"
