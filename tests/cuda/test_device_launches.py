@@ -95,7 +95,8 @@ int main() {
   cudaMalloc(&line, sizeof(Line)); cudaMallocManaged(&sum, sizeof(int)); *sum = 0;
   parent<<<1, 1>>>(line);
   finish<<<1, 1>>>(line, sum);
-  printf("%s %d", cudaGetErrorString(cudaDeviceSynchronize()), *sum);
+  const char* said = cudaGetErrorString(cudaDeviceSynchronize());
+  printf("%s %d", said, *sum);
 }"""
     result = run(source, check=check)
     assert (result.stdout, result.findings) == ("no error 528", ())

@@ -148,7 +148,7 @@ def test_printf_and_std_printf_take_builtin_variables(capfd):
         ("__global__ void f(float4* a) { a[0] = __shfl_sync(~0u, a[1], 0); }", "__shfl_sync"),
         ("__global__ void f() { threadIdx.x = 3; }", "read-only"),
         ("__global__ void f(int* a) { __shared__ int n = 0; a[0] = n; }", "a __shared__ variable has no initializer"),
-        ("__global__ void f(float* a, cudaTextureObject_t t) { a[0] = tex2D<float>(t, 0, 0); }", "^line 1: textures: left out"),
+        ("__global__ void f(float* a, cudaTextureObject_t t) { a[0] = tex2D<float>(t, 0, 0); }", "^line 1: textures and surfaces are for whole programs"),
         ('__global__ void f() { asm volatile("tcgen05.fence;"); }', "^line 1: inline PTX tcgen05.fence: left out"),
         ("__global__ void f();\n__global__ void g() { f<<<1, 1>>>(); }\n__global__ void f() {}", "launched from Python"),
     ],

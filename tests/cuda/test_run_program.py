@@ -285,7 +285,7 @@ int main() { for (int i = 0; i < 1000; ++i) { cudaError_t e = (cudaError_t)i;
 
 def test_a_call_of_the_runtime_inside_a_kernel_fails_at_once() -> None:
     source = """#include <cstdio>
-__host__ __device__ int ask(void** p) { return cudaMalloc(p, 4); }
+__host__ __device__ int ask(void** p) { return cudaMallocManaged(p, 4); }
 __global__ void k(int* error) { void* p; *error = ask(&p); }
 int main() { int* e; cudaMallocManaged(&e, 4); k<<<1, 1>>>(e); cudaDeviceSynchronize();
 puts(cudaGetErrorName((cudaError_t)*e)); }"""

@@ -22,7 +22,7 @@ from mlsys_labkit.cuda.nvidia.device import the_gpu, why_no_gpu
 from mlsys_labkit.cuda.source.host_code import without_host_code_in
 from mlsys_labkit.cuda.source.includes import headers_beside
 from mlsys_labkit.cuda.source.kernels import KernelDefinition, choose_kernels
-from mlsys_labkit.cuda.source.left_out import launches
+from mlsys_labkit.cuda.source.left_out import of_programs
 from mlsys_labkit.cuda.source.source import Source
 from mlsys_labkit.cuda.source.stub import stub_line
 
@@ -245,7 +245,7 @@ def _simulated(request: _Request, chosen: tuple[str, ...], may_drop: bool) -> Si
         try:
             return _compiled(request, chosen, may_drop, hosted=True)
         except CudaCompileError as whole:
-            if launches(request.source):  # what the first attempt says of them hides the cause
+            if of_programs(request.source):  # what the first attempt says of them hides the cause
                 raise whole from None
         raise error from None
 

@@ -36,6 +36,17 @@ _REMOVED = (
         "surface references are no longer in CUDA (since 12); make an object with cudaCreateSurfaceObject",
     ),
 )
+_OF_PROGRAMS = (
+    (
+        "<<<",
+        "kernels of this source are launched from Python, kernel[grid, block](...); "
+        "a program that launches its own is for run_program or %%cu",
+    ),
+    (
+        r"\bcuda(?:Texture|Surface)Object_t\b|\btex(?:[123]D|Cube)\w*\s*[<(]|\bsurf(?:[123]D|Cube)\w+\s*[<(]",
+        "textures and surfaces are for whole programs, which make them: run_program or %%cu",
+    ),
+)
 _HEADERS = (
     (r"cufft(?!\.h)", "cuFFT's part beyond cufft.h"),
     (r"cusparse(?!(?:_v2)?\.h)", "cuSPARSE's part beyond cusparse.h"),
@@ -71,19 +82,16 @@ def left_out(source: Source, file: str = "") -> list[Diagnostic]:
     return [Diagnostic(line, 0, what, shown, file) for line, what, shown in sorted(_uses(source))]
 
 
-def launches(source: Source) -> list[Diagnostic]:
-    """Return each ``<<<``, for a source of kernels alone that did not compile.
+def of_programs(source: Source) -> list[Diagnostic]:
+    """Return what only whole programs may have, for a source of kernels alone that did not compile.
 
     Example:
-        >>> [one.line for one in launches(Source("int main() {\\n  k<<<1, 32>>>();\\n}"))]
+        >>> [one.line for one in of_programs(Source("int main() {\\n  k<<<1, 32>>>();\\n}"))]
         [2]
     """
-    what = (
-        "kernels of this source are launched from Python, kernel[grid, block](...); "
-        "a program that launches its own is for run_program or %%cu"
-    )
-    lines = [number for number, line in enumerate(source.masked.split("\n"), 1) if "<<<" in line]
-    return [Diagnostic(number, 0, what, source.lines[number - 1].strip()) for number in lines]
+    lines = enumerate(source.masked.split("\n"), 1)
+    found = [(number, what) for number, line in lines for word, what in _OF_PROGRAMS if re.search(word, line)]
+    return [Diagnostic(number, 0, what, source.lines[number - 1].strip()) for number, what in found]
 
 
 def shared_values(source: Source, file: str = "") -> list[Diagnostic]:

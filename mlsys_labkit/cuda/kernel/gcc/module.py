@@ -27,7 +27,7 @@ from mlsys_labkit.cuda.kernel.gcc.unit import Unit
 from mlsys_labkit.cuda.kernel.gcc.vectors import with_vectors
 from mlsys_labkit.cuda.source.host_calls import host_calls
 from mlsys_labkit.cuda.source.host_variables import host_variables
-from mlsys_labkit.cuda.source.left_out import explained, kernel_results, launches, left_out, shared_values
+from mlsys_labkit.cuda.source.left_out import explained, kernel_results, left_out, of_programs, shared_values
 
 _RUNTIMES_OWN = re.compile(r"^(?:lk_|__tsan_|__sanitizer_cov_|__ubsan_handle_(?:divrem_overflow|out_of_bounds))")
 
@@ -111,7 +111,7 @@ def _compile(unit: Unit, flags: list[str], folder: Path, toolchain: Toolchain) -
         said = failed.text
         diagnostics = read_diagnostics(said, unit.name, unit.source.text) or linker_diagnostics(said)
         known = [found for name, one in named for found in left_out(one, name)]
-        known += [] if unit.hosted else launches(unit.source)
+        known += [] if unit.hosted else of_programs(unit.source)
         raise compile_error(explained(known, diagnostics), said) from None
     undefined = [one for one in linker_diagnostics(said) if not _RUNTIMES_OWN.match(one.text)]
     if undefined:

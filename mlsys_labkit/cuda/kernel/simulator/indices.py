@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from mlsys_labkit.cuda.finding import Index, KernelFinding
+from mlsys_labkit.cuda.source.rewrite import rewrite
+from mlsys_labkit.cuda.source.source import Source
 
 _KIND = "index_out_of_bounds"
 _PLACES = ("out_of_bounds", "shared_out_of_bounds")
@@ -21,7 +23,7 @@ def index_finding(
     Such an index may be meant: ``tile[0][i]`` runs through all rows. Hooks report it if it leaves the array.
     """
     (line, text), (block, thread) = place, who
-    name, before = _indexed(text, int(record["bytes"]))
+    name, before = _indexed(_as_compiled(source, line, text), int(record["bytes"]))
     type_name = bytes(record["text"]).split(b"\0")[0].decode(errors="replace").strip("'")
     index = int(record["address"].astype("int64")) if int(record["address"]) >> 63 else int(record["address"])
     declared = bool(name) and bool(re.search(rf"[\w>*&]\s+{name}\s*\[", source))
@@ -44,6 +46,13 @@ def index_finding(
         array=name,
         count=int(record["count"]),
     )
+
+
+def _as_compiled(source: str, line: int, text: str) -> str:
+    """Return the line as g++ got it, whose columns it tells: words may have been put into it."""
+    if text not in source.splitlines()[line - 1 : line]:
+        return text  # of a header
+    return rewrite(Source(source)).splitlines()[line - 1]
 
 
 def without_known_indices(findings: Sequence[KernelFinding]) -> list[KernelFinding]:
