@@ -291,9 +291,9 @@ def test_cuda_s_own_words_and_g_plus_plus_s() -> None:
 
 
 def test_strict_refuses_what_only_nvidia_s_compiler_refuses() -> None:
-    source = "int host = 3;\n__global__ void f(int* x) { x[0] = host; }"
+    source = "__global__ void f(int* x) { register int kept = 3; x[0] = kept; }"
     assert cuda.compile(source, backend="simulator")
-    with pytest.raises(cuda.CudaCompileError, match="host"):
+    with pytest.raises(cuda.CudaCompileError, match="register"):
         cuda.compile(source, strict=True, backend="simulator")
 
 

@@ -66,7 +66,10 @@ class Forked:
     def wait_until_there(self) -> Forked:
         """Wait until the process has started. Raises ForkServerError when it cannot be made."""
         if not self._pid:
-            word, _, number = self._lines.readline().partition(" ")
+            try:
+                word, _, number = self._lines.readline().partition(" ")
+            except OSError:  # a server that was killed resets its connections
+                word = ""
             if word != "pid":
                 self._connection.close()
                 raise ForkServerError("the fork server forked nothing; its own error output says why")
@@ -82,7 +85,7 @@ class Forked:
         """Wait for the end of the process."""
         try:
             words = self._lines.readline().split() if self.pid else []
-        except ForkServerError:
+        except (ForkServerError, OSError):  # a server that was killed resets its connections
             words = []
         return Ended(int(words[1]), " ".join(words[2:])) if words else Ended(-1, "lost")
 

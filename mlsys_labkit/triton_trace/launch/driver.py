@@ -5,11 +5,14 @@ It answers as one H100 whose tensors are on the CPU: the interpreter follows tha
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 from mlsys_labkit.errors import require
 from mlsys_labkit.triton_trace.errors import TritonLaunchError
 
+Interpret = Callable[[Any, Any, tuple[Any, ...], dict[str, Any]], Any]
 _PROPERTIES = {
     "max_shared_mem": 232448,
     "max_num_regs": 65536,
@@ -43,19 +46,27 @@ _BEFORE_ARGUMENTS = 6  # stream, function, two kinds of metadata, two hooks
 class _Launcher:
     """The function that would start a compiled kernel. It interprets the kernel."""
 
-    def __init__(self, source: Any, metadata: Any) -> None:
-        self.launch_cooperative_grid = False
+    launch_cooperative_grid = False
+
+    def __init__(self, interpret: Interpret, source: Any, metadata: Any) -> None:
+        self._interpret = interpret
         self._kernel = source.fn
 
     def __call__(self, x: int, y: int, z: int, *rest: Any) -> None:
-        self._kernel[x, y, z](*rest[_BEFORE_ARGUMENTS:])
+        self._interpret(self._kernel, (x, y, z), rest[_BEFORE_ARGUMENTS:], {})
 
 
 class StandInDriver:
-    """Triton's driver where no GPU is: its target is sm_90, and its tensors are on the CPU."""
+    """Triton's driver where no GPU is: its target is sm_90, and its tensors are on the CPU.
+
+    Args:
+        interpret: runs a kernel with a grid, arguments and options.
+    """
 
     utils = _Utilities()
-    launcher_cls = _Launcher
+
+    def __init__(self, interpret: Interpret) -> None:
+        self.launcher_cls = functools.partial(_Launcher, interpret)
 
     def get_current_target(self) -> Any:
         from triton.backends.compiler import GPUTarget

@@ -156,12 +156,20 @@ def has_gpu() -> bool:
     return True
 
 
+def _interpret(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if through := _through.get():
+        with launching(None):  # launches by ``through`` itself are not sent to it again
+            through(kernel, grid, args, kwargs)
+    else:
+        TritonLauncher(kernel).launch(grid, args, kwargs)
+
+
 def _give_driver() -> None:
     """Let ``triton.runtime.driver.active`` be a stand-in on a machine without a GPU."""
     from triton.runtime import driver
 
     if driver._active is None and not any(Path(file).exists() for file in _DEVICE_FILES):
-        driver.set_active(StandInDriver())
+        driver.set_active(StandInDriver(_interpret))
 
 
 def install() -> None:
@@ -182,16 +190,10 @@ def install() -> None:
 
     @functools.wraps(compiled)
     def choose(kernel: Any, grid: Any) -> Any:
-        through = _through.get()
-
         def launch(*args: Any, **kwargs: Any) -> Any:
-            if through:
-                with launching(None):  # launches by ``through`` itself are not sent to it again
-                    through(kernel, grid, args, kwargs)
-            elif has_gpu() and not LaunchArguments(args, kwargs).on_host:
+            if not _through.get() and has_gpu() and not LaunchArguments(args, kwargs).on_host:
                 return compiled(kernel, grid)(*args, **kwargs)
-            else:
-                TritonLauncher(kernel).launch(grid, args, kwargs)
+            _interpret(kernel, grid, args, kwargs)
             return LaunchHandle(kernel, args, kwargs)
 
         return launch
