@@ -60,6 +60,8 @@ KINDS = name_set("tensor tensor_descriptor")  # which a kernel may ask about, bu
 KNOWN = frozenset().union(*_MODULES.values())
 ATTRIBUTES = KNOWN | _MEMBERS
 
+_COMPILED = name_set("language math random extra cuda libdevice gdc_wait gdc_launch_dependents globaltimer smid")
+
 _ALLOWED = tuple(
     getattr(ast, name)
     for name in name_set("""
@@ -124,6 +126,31 @@ def check_rules(source: KernelSource) -> None:
             raise RefusedSourceError(f"{place}line {line}: {reason}{f'  [{shown}]' if shown else ''}")
 
 
+def check_compiled(source: KernelSource) -> None:
+    """Raise RefusedSourceError if compiling a function could run Python other than Triton's own.
+
+    Triton's compiler calls what it finds: ``tl.core.builtins.open`` would open a file.
+    """
+    import triton.language as tl
+
+    public = {name for name in dir(tl) if type(getattr(tl, name)).__name__ != "module"}
+    allowed = {one for one in ATTRIBUTES.union(public, source.fields, _COMPILED) if not one.startswith("_")}
+    for function in source.functions:
+        node = ast.parse(function.text).body[0]
+        paths = {path for path in function.names if "." in path}
+        parts = [one for part in getattr(node, "body", []) for one in ast.walk(part)]
+        known = {id(each) for one in parts if dotted_path(one) in paths for each in ast.walk(one)}  # type: ignore[arg-type]
+        for one in parts:
+            name = one.attr if isinstance(one, ast.Attribute) and id(one) not in known else None
+            if isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id in ("getattr", "hasattr"):
+                given = one.args[1] if len(one.args) > 1 else None
+                name = str(given.value) if isinstance(given, ast.Constant) else "a computed name"
+            imports = function.constant and isinstance(one, (ast.Import, ast.ImportFrom))
+            if imports or (name is not None and name not in allowed):
+                line = function.first_line + getattr(one, "lineno", 1) - 1
+                raise RefusedSourceError(f"{function.place} line {line}: .{name} is nothing that a kernel may use")
+
+
 def require_solved(source: KernelSource) -> None:
     """Raise TritonUnsolvedError if a function still says ``raise NotImplementedError``."""
     for function in source.functions:
@@ -186,7 +213,8 @@ class _Reader:
             line = getattr(node, "lineno", None)
             for reason in self._reasons(node):
                 yield (line or 1) + self._function.first_line - 1, reason
-        for name in {one.id for one in _stored(self._node)} | self._local:
+        used = {one.id for one in ast.walk(self._node) if isinstance(one, ast.Name)}
+        for name in used | self._local | {self._function.name}:
             if name.startswith(("_lk_", "__")):
                 yield self._function.first_line, f"{name}: choose a name that does not begin with {name[:2]}"
 

@@ -178,7 +178,7 @@ def _read(kernel: Any, waiting: list[Any]) -> Function:
     node = ast.parse(dedented).body[0]
     if not isinstance(node, ast.FunctionDef):
         raise RefusedSourceError(f"{function.__name__}: a kernel is a plain function, written with def")
-    text = "".join(dedented.splitlines(keepends=True)[node.lineno - 1 :])
+    text = b"".join(dedented.encode().splitlines(keepends=True)[node.lineno - 1 :]).decode()  # not at form feeds
     file = function.__code__.co_filename
     return Function(
         key=function_key(kernel),

@@ -96,7 +96,7 @@ def test_tracing_times_launches_on_gpu(launched: list[tuple[Any, ...]]) -> None:
 
 
 def test_a_launch_goes_where_its_arrays_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beside a GPU, arrays in the CPU's memory are interpreted; Triton itself gets the others (here its driver is a stand-in)."""
+    """Beside a GPU, arrays in the CPU's memory are interpreted; Triton itself gets the others."""
     monkeypatch.setattr(launcher, "has_gpu", lambda: True)
     for ones in (torch.ones(100), np.ones(100, np.float32)):
         out = ones * 0

@@ -186,3 +186,33 @@ REASONS = {
 def test_refusal_names_line_and_remedy(body: str, tmp_path: Path) -> None:
     with pytest.raises(RefusedSourceError, match=REASONS[body]):
         kernel_of(tmp_path, body)[1,](np.zeros(8, np.int32), np.zeros(8, np.int32))
+
+
+def test_compiler_calls_nothing_but_triton(tmp_path: Path) -> None:
+    compiled = importlib.import_module("mlsys_labkit.triton_trace.compile.compiled")
+    file = tmp_path / "opened"
+    kernel = kernel_of(tmp_path, f"tl.core.builtins.open({str(file)!r}, 'w')")
+    with pytest.raises(RefusedSourceError):
+        compiled.compile_for(kernel, "sm_90", np.zeros(8, np.int32), np.zeros(8, np.int32))
+    assert not file.exists()
+
+
+def test_default_behind_form_feed_is_not_run(tmp_path: Path) -> None:
+    process = importlib.import_module("mlsys_labkit.triton_trace.compile.process")
+    text = f"def kernel(x,  # \x0c{'p' * 99}\n    n=print(1)):\n    pass\n"
+    default = {"kind": "constant", "value": None}
+    parameters = [{"name": "x", "default": None, "constexpr": False}]
+    parameters.append({"name": "n", "default": default, "constexpr": False})
+    assert "print" not in process.bare({"text": text, "parameters": parameters})[0]
+
+
+@pytest.mark.parametrize("body", ["tl.cdiv[(7,)](4, 2)"])
+def test_kernel_launches_no_kernel(body: str, tmp_path: Path) -> None:
+    with pytest.raises(TritonTraceError, match="launches no kernel"):
+        kernel_of(tmp_path, body)[1,](np.zeros(8, np.int32), np.zeros(8, np.int32))
+
+
+def test_helpers_of_rewriter_cannot_be_replaced(tmp_path: Path) -> None:
+    kernel = kernel_of(tmp_path, "y = 1\n    if LIMIT:\n        z = _lk_carried")
+    with pytest.raises(RefusedSourceError, match="_lk_carried"):
+        kernel[1,](np.zeros(8, np.int32), np.zeros(8, np.int32))

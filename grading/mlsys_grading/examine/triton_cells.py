@@ -58,10 +58,11 @@ class TritonCells:
         """Take over one cell of the student's. A cell that is no Python binds nothing."""
         try:
             tree, text = parsed(source)
-        except SyntaxError:
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
             return
         self._share()
-        linecache.cache[place] = (len(text), None, text.splitlines(keepends=True), place)
+        lines = [each.decode() for each in text.encode().splitlines(keepends=True)]  # as Python counts them
+        linecache.cache[place] = (len(text), None, lines, place)
         for name, statement in _statements(tree.body):
             if name == "*":
                 self._import_all(statement)
@@ -187,8 +188,8 @@ class TritonCells:
                     layers.append(self._heuristics(node))
         except NotWrittenError as error:
             return WithheldName(f"{statement.name}: {_ADVICE}; write constants in its decorators, not {error}")
-        kernel = triton.jit(self._function(statement, place), **options)
         try:
+            kernel = triton.jit(self._function(statement, place), **options)
             for layer in reversed(layers):
                 kernel = layer(kernel)
         except Exception as error:  # what Triton refuses it refuses in the notebook, too

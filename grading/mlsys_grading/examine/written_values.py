@@ -219,6 +219,10 @@ class _Evaluation:
             raise NotWrittenError("a triton.Config with a pre_hook")
         if function is itertools.product and keywords:
             raise NotWrittenError("itertools.product with repeat")
+        given = [*args, *keywords.values()]
+        _require_plain(given)
+        if function is math.prod and not all(isinstance(one, (int, float)) for one in _sequence(args[0])):
+            raise NotWrittenError("math.prod of something else than numbers")
         found = function(*args, **keywords)
         lazy = isinstance(found, (enumerate, zip, itertools.product))
         return list(itertools.islice(found, _ITEMS + 1)) if lazy else found
@@ -247,6 +251,26 @@ class _Evaluation:
         found = self.value(body[0].value, {**names, **inner})
         self._depth -= 1
         return found
+
+
+def _require_plain(values: Any) -> None:
+    """Raise NotWrittenError for arrays: what a kernel computes from their elements it has to load."""
+    if any(_is_array(one) for one in _leaves(values)):
+        raise NotWrittenError("the elements of an array")
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """Yield what nested sequences hold. Raises NotWrittenError for many values: lists may share their parts."""
+    waiting, seen = [value], 0
+    while waiting:
+        one = waiting.pop()
+        seen += 1
+        if seen > _STEPS:
+            raise NotWrittenError("too long a sequence")
+        if isinstance(one, (list, tuple, set)):
+            waiting += one
+        elif type(one).__name__ != "range":
+            yield one
 
 
 def _is_text(statement: ast.stmt) -> bool:
@@ -324,4 +348,7 @@ def _bounded(value: Any) -> Any:
         raise NotWrittenError("too large a number")
     if isinstance(value, (list, tuple, dict, set, str, range)) and len(value) > _ITEMS:
         raise NotWrittenError("too long a sequence")
+    if isinstance(value, (list, tuple)):
+        for _ in _leaves(value):
+            pass
     return value

@@ -25,7 +25,7 @@ from mlsys_labkit.triton_trace.compile.stages import Lines, lines_of
 from mlsys_labkit.triton_trace.errors import RefusedSourceError, TritonCompileError, TritonTraceError
 from mlsys_labkit.triton_trace.launch.client import require_triton
 from mlsys_labkit.triton_trace.recorder import Line
-from mlsys_labkit.triton_trace.rules import require_solved
+from mlsys_labkit.triton_trace.rules import check_compiled, require_solved
 from mlsys_labkit.triton_trace.source import KernelSource
 
 Stage = Literal["ttir", "ttgir", "llir", "ptx"]
@@ -155,6 +155,7 @@ def compile_for(
     source = KernelSource.of(kernel)
     require_solved(source)
     _require_names(source)
+    check_compiled(source)
     chosen = {"num_warps": num_warps, "num_stages": num_stages}
     given = kwargs | {name: value for name, value in chosen.items() if value is not None}
     arguments, options = arguments_of(kernel, source.entry, args, given, signature=signature, config=config)

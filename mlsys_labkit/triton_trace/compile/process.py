@@ -186,7 +186,7 @@ def bare(function: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     replaced += [(annotation, "lk_constexpr" if constant else "None") for annotation, constant in annotated]
     if node.returns:
         replaced.append((node.returns, "None"))
-    lines = [line.encode() for line in function["text"].splitlines(keepends=True)]
+    lines = function["text"].encode().splitlines(keepends=True)  # as Python counts them: not at form feeds
     for expression, name in sorted(replaced, key=lambda one: (one[0].lineno, one[0].col_offset), reverse=True):
         first, last = expression.lineno - 1, (expression.end_lineno or expression.lineno) - 1
         head, tail = lines[first][: expression.col_offset], lines[last][expression.end_col_offset :]

@@ -70,6 +70,11 @@ def speak_through(builder: Any, semantic: Any) -> None:
 
 def on_library_call(call: Callable[..., Any]) -> None:
     """Run Triton's own jitted functions (tl.sum, tl.sort, ...) as ``call(python_function)(*arguments)``."""
+
+    def refuse(function: Any, grid: Any) -> Any:
+        raise TypeError("a kernel launches no kernel")
+
+    theirs.InterpretedFunction.__getitem__ = refuse
     theirs.InterpretedFunction.__call__ = lambda function, *args, **kwargs: call(function.fn)(*args, **kwargs)
 
 
