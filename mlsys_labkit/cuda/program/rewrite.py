@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from mlsys_labkit.cuda.source.kernels import read_header, template_parameters
+from mlsys_labkit.cuda.source.kernels import kernel_headers, template_parameters
 from mlsys_labkit.cuda.source.source import Edit, Source
 from mlsys_labkit.cuda.source.tokens import Token, closing_brackets, split_commas
 
@@ -51,11 +51,8 @@ def find_kernels(sources: Iterable[Source]) -> KernelNames:
     for source in sources:
         code = source.words
         closing = closing_brackets(code)
-        for index, token in enumerate(code):
-            header = read_header(code, closing, index) if token.text == "__global__" else None
-            if header is None:
-                continue
-            name, parameters = code[header[0]].text, source.masked[code[header[1]].end : code[closing[header[1]]].start]
+        for index, named, opening in kernel_headers(code, closing):
+            name, parameters = code[named].text, source.masked[code[opening].end : code[closing[opening]].start]
             parameters_of[name] = parameters
             template = template_parameters(source.masked, code, index)
             if template is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from mlsys_labkit.cuda.source.kernels import read_header, template_parameters
+from mlsys_labkit.cuda.source.kernels import kernel_headers, template_parameters
 from mlsys_labkit.cuda.source.source import Source
 from mlsys_labkit.cuda.source.tokens import closing_brackets
 
@@ -25,21 +25,18 @@ def cluster_dimensions(sources: Iterable[Source]) -> dict[str, str]:
     for source in sources:
         code = source.words
         closing = closing_brackets(code)
-        for index, token in enumerate(code):
-            header = read_header(code, closing, index) if token.text == "__global__" else None
-            if header is None:
-                continue
+        for index, name, _ in kernel_headers(code, closing):
             begin = index
             while begin and code[begin - 1].text not in (";", "{", "}"):
                 begin -= 1
-            for at in range(begin, header[0]):
+            for at in range(begin, name):
                 if code[at].text == "__cluster_dims__" and code[at + 1].text == "(":
                     words = [one.text for one in code[at + 2 : closing[at + 1]]]
                     template = template_parameters(source.masked, code, index) or ""
                     dependent = any(
                         re.search(rf"\b{re.escape(word)}\b", template) for word in words if word.isidentifier()
                     )
-                    found[code[header[0]].text] = DEPENDENT if dependent else " ".join(words).replace(" ,", ",")
+                    found[code[name].text] = DEPENDENT if dependent else " ".join(words).replace(" ,", ",")
     return found
 
 

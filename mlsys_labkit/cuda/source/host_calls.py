@@ -137,9 +137,7 @@ def _own_host_functions(sources: Sequence[Source]) -> frozenset[str]:
     host: set[str] = set()
     other: set[str] = set()
     for source in sources:
-        for token in source.tokens:
-            if token.kind == "directive":
-                other.update(re.findall(r"#[ \t]*define[ \t]+(\w+)", token.text))
+        other |= source.macros
         code, index, first = source.code, 0, 0
         while index < len(code):
             text = code[index].text

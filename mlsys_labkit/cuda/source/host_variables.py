@@ -62,9 +62,7 @@ def _host_variables(sources: Sequence[Source]) -> frozenset[str]:
     host: set[str] = set()
     other: set[str] = set()
     for source in sources:
-        for token in source.tokens:
-            if token.kind == "directive":
-                other.update(re.findall(r"#[ \t]*define[ \t]+(\w+)", token.text))
+        other |= source.macros
         code, statement = source.code, list[Token]()
         for index in _top_level(source):
             if code[index].text in (";", "{", "}"):

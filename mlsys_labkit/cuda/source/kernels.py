@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mlsys_labkit.cuda.errors import CudaCompileError
@@ -49,19 +49,13 @@ def read_kernels(
     ``code`` is the text's code, ``closing`` its brackets and ``around`` its namespaces, as ``Source`` has them.
     """
     found: dict[str, KernelDefinition] = {}
-    index = 0
-    while index < len(code):
-        header = read_header(code, closing, index) if code[index].text == "__global__" else None
-        if header:
-            name, opening = header
-            end = closing[opening]
-            if name == opening - 1 and end + 1 < len(code) and code[end + 1].text == "{":
-                qualified = "::".join([*filter(None, around[index]), code[name].text])
-                parameters = text[code[opening].end : code[end].start]
-                template = template_parameters(text, code, index) or ""
-                found.setdefault(qualified, KernelDefinition(qualified, code[name].line, parameters, template))
-                index = end
-        index += 1
+    for index, name, opening in kernel_headers(code, closing):
+        end = closing[opening]
+        if name == opening - 1 and end + 1 < len(code) and code[end + 1].text == "{":
+            qualified = "::".join([*filter(None, around[index]), code[name].text])
+            parameters = text[code[opening].end : code[end].start]
+            template = template_parameters(text, code, index) or ""
+            found.setdefault(qualified, KernelDefinition(qualified, code[name].line, parameters, template))
     return tuple(found.values())
 
 
@@ -115,8 +109,15 @@ def _an_instance(template: KernelDefinition) -> str:
     return f"{template.name}<{', '.join(values)}>"
 
 
-def read_header(code: Sequence[Token], closing: Sequence[int], index: int) -> tuple[int, int] | None:
-    """Return the indices of the name and of the opening parenthesis in the header that ``__global__`` is part of."""
+def kernel_headers(code: Sequence[Token], closing: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """Yield the indices of ``__global__``, of the name and of the opening parenthesis of each kernel."""
+    for index, token in enumerate(code):
+        header = _read_header(code, closing, index) if token.text == "__global__" else None
+        if header:
+            yield index, *header
+
+
+def _read_header(code: Sequence[Token], closing: Sequence[int], index: int) -> tuple[int, int] | None:
     while index < len(code):
         text = code[index].text
         following = code[index + 1].text if index + 1 < len(code) else ""

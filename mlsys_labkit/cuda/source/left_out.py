@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from mlsys_labkit.cuda.errors import Diagnostic
-from mlsys_labkit.cuda.source.kernels import read_header
+from mlsys_labkit.cuda.source.kernels import kernel_headers
 from mlsys_labkit.cuda.source.shared import initialized_shared
 from mlsys_labkit.cuda.source.source import Source
 
@@ -116,16 +116,13 @@ def kernel_results(source: Source, file: str = "") -> list[Diagnostic]:
     Reference: CUDA C++ programming guide, "__global__".
     """
     code, found = source.code, []
-    for index, token in enumerate(code):
-        header = read_header(code, source.closing, index) if token.text == "__global__" else None
-        if header is None:
-            continue
+    for index, name, _ in kernel_headers(code, source.closing):
         first = index
         while first and code[first - 1].text not in (";", "{", "}", ">"):
             first -= 1
-        words = [one.text for one in code[first : header[0]]]
+        words = [one.text for one in code[first:name]]
         if "void" not in words and "auto" not in words and any(word in _RESULTS for word in words):
-            line = code[header[0]].line
+            line = code[name].line
             what = "a __global__ function must have a void return type"
             found.append(Diagnostic(line, 0, what, source.lines[line - 1].strip(), file))
     return found

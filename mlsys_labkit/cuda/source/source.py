@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -70,6 +71,12 @@ class Source:
     def kernels(self) -> tuple[KernelDefinition, ...]:
         """Every kernel that the source defines, once, in the order of the lines."""
         return read_kernels(self.text, self.code, self.closing, self.around)
+
+    @cached_property
+    def macros(self) -> frozenset[str]:
+        """The names that ``#define`` gives a meaning."""
+        found = (re.match(r"#[ \t]*define[ \t]+(\w+)", one.text) for one in self.tokens if one.kind == "directive")
+        return frozenset(one[1] for one in found if one)
 
     @cached_property
     def masked(self) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mlsys_labkit.cuda.source.kernels import read_header
+from mlsys_labkit.cuda.source.kernels import kernel_headers
 from mlsys_labkit.cuda.source.source import Source
 from mlsys_labkit.cuda.source.tokens import closing_brackets
 
@@ -48,13 +48,12 @@ def warp_steps(source: Source) -> list[WarpStep]:
     found = []
     code = source.code
     closing = closing_brackets(code)
-    for index, token in enumerate(code):
-        header = read_header(code, closing, index) if token.text == "__global__" else None
-        behind = closing[header[1]] + 1 if header else len(code)
-        if header is None or behind >= len(code) or code[behind].text != "{":
+    for _, name, opening in kernel_headers(code, closing):
+        behind = closing[opening] + 1
+        if behind >= len(code) or code[behind].text != "{":
             continue
         begin, end = code[behind].end, code[closing[behind]].start
-        step = next(_steps(source, code[header[0]].text, begin, end), None)
+        step = next(_steps(source, code[name].text, begin, end), None)
         if step:
             found.append(step)
     return found

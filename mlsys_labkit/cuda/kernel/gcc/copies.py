@@ -8,11 +8,12 @@ hook (``-dP``) says how the type is aligned. It is read between gcc and the asse
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+
+from mlsys_labkit.cuda.kernel.gcc.described import COMMENT, instructions
 
 _HOOK = re.compile(r"\b__tsan_(read|write)(_range|16|8|4|2)\b")
 _CALL = re.compile(r"^\s+(?:callq?|bl)\s")
-_COMMENT = ("#(", "# ", "//(", "// ")
 # (mem:SI ADDRESS [6 *_4+0 S4 A32]): 4 bytes, aligned to 32 bits. Spilled registers have no name before S.
 _MEMORY = r"\(mem[/\w]*:\w+ (?:(?!\(mem|\(set).)*?\[\d+ [^ \n][^\n]*? S(\d+) A(\d+)"
 _STORE = re.compile(r"\(set " + _MEMORY, re.DOTALL)
@@ -34,7 +35,7 @@ def with_copy_parts(assembly: str) -> str:
     lines = assembly.split("\n")
     kept = []
     for number, line in enumerate(lines):
-        if line.startswith(_COMMENT):
+        if line.startswith(COMMENT):
             continue
         if _CALL.match(line) and (hook := _HOOK.search(line)):
             part = _part(lines, number, hook[1] == "read", 0 if hook[2] == "_range" else int(hook[2]))
@@ -51,7 +52,7 @@ def _part(lines: Sequence[str], number: int, reads: bool, size: int) -> int:
     0 if the hook does not say it.
     """
     loaded = (0, _WIDEST)
-    for text in _instructions(lines, number, calls=0 if reads else 1):
+    for text in instructions(lines, number, calls=0 if reads else 1):
         if (load := _LOAD.search(text)) and not (reads and loaded[0]) and size in (0, int(load[1])):
             loaded = _bytes(load)
         if (store := _STORE.search(text)) and size in (0, int(store[1])):
@@ -71,25 +72,3 @@ def _bytes(memory: re.Match[str]) -> tuple[int, int]:
 
 def _narrow(size: int, alignment: int) -> int:
     return alignment if alignment < min(size, _WIDEST) else 0
-
-
-def _instructions(lines: Sequence[str], number: int, calls: int) -> Iterator[str]:
-    """Yield gcc's description of each instruction behind a line, without its notes, up to a call or a jump.
-
-    ``calls`` are passed: a store's hook stands before the load's. The call for a shared array's address is none.
-    """
-    text: list[str] = []
-    for line in lines[number + 1 :]:
-        if line.startswith(_COMMENT):
-            text.append(line.lstrip("#/ "))
-        elif text:
-            said = "\n".join(text).split("(expr_list", 1)[0]
-            text.clear()
-            if said.startswith("(call_insn") and "tls" not in said.lower():
-                calls -= 1
-                if calls < 0:
-                    return
-            elif said.startswith("(jump_insn"):
-                return
-            else:
-                yield said

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from mlsys_labkit.cuda.kernel.gcc.described import instructions
 
 _HOOK = re.compile(r"\b__tsan_(read|write)([1248])\b")
 _CALL = re.compile(r"^\s+(?:callq?|bl)\s+(\S+)")
 _LABEL = re.compile(r"^\.L\d+:")
-_COMMENT = ("#(", "# ", "//(", "// ")
 _MEMORY = re.compile(r"(\(set )?\(mem[/\w]*:\w+ ((?:(?!\(mem|\(set).)*?)\[\d+ ([^ \n][^\n]*?) S(\d+) A(\d+)", re.DOTALL)
 _BASE = re.compile(r"\b(?:(\w+?)?_\d+(?:\(D\))?)(?=->|\]|\.| \+|\))")
 _PART = re.compile(r"->|\.\w+\+")  # a member of a struct: other members are other memory
@@ -90,7 +91,7 @@ def _fills(members: Sequence[_Member], leader: _Member, width: int, op: str) -> 
 
 def _member(lines: Sequence[str], number: int, op: str, size: int) -> tuple[_Member | None, str]:
     """Return the access behind a hook's call, if it goes to a fixed distance from a pointer, and gcc's name for it."""
-    for text in _instructions(lines, number):
+    for text in instructions(lines, number):
         for memory in _MEMORY.finditer(text):
             stores, address, name, nbytes, bits = memory.groups()
             if bool(stores) == (op == "write") and int(nbytes) == size and "%sfp" not in name:
@@ -109,17 +110,3 @@ def _located(number: int, op: str, size: int, address: str, name: str, alignment
         return None
     constant = re.search(r"\(const_int (-?\d+)", address)
     return _Member(number, op, base[0], int(constant[1]) if constant else 0, size, alignment)
-
-
-def _instructions(lines: Sequence[str], number: int) -> Iterator[str]:
-    """Yield gcc's description of each instruction behind a line, without its notes, up to a call or a jump."""
-    text: list[str] = []
-    for line in lines[number + 1 :]:
-        if line.startswith(_COMMENT):
-            text.append(line.lstrip("#/ "))
-        elif text:
-            said = "\n".join(text).split("(expr_list", 1)[0]
-            text.clear()
-            if said.startswith(("(call_insn", "(jump_insn")):
-                return
-            yield said
