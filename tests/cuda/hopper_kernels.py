@@ -76,6 +76,9 @@ BUGS = {
         RING, "ptx::mbarrier_init(&full[i], 1);  // init full", "", "unset_barrier",
         "ptx::mbarrier_arrive_expect_tx", "full",
     ),
+    "nothing orders a barrier's first use after its init": Planted(
+        RING, "    __syncthreads();\n", "", "unset_barrier", "// wait full", "nothing orders the two",
+    ),
     "no thread makes the barrier visible to the copy": Planted(
         STORE, "ptx::fence_proxy_async(ptx::space_shared);  // fence init", "",
         "missing_proxy_fence", "// load", "which thread (0, 0, 0) initialises",

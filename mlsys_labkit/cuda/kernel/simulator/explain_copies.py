@@ -96,14 +96,15 @@ def unfinished(case: Case) -> str:
     if case.bytes > 16 or case.line == case.other_line:
         return (
             f"{case.who} starts a bulk copy with {_place(case)}, which the bulk copy of {case.other} at line "
-            f"{case.other_line} may still be writing: no wait for the phase of its barrier comes before"
+            f"{case.other_line} may still be writing: wait first for the phase that ends that copy, or for the barrier "
+            f"on which its readers arrive{'; or let one thread alone start it' if case.line == case.other_line else ''}"
         )
     return (
         f"{case.who} {case.access} {case.element}, which the bulk copy by {case.other} at line "
         f"{case.other_line} may still be "
         "writing: this thread has not waited for the phase of its barrier that ends the copy (a wait for "
         "the other parity "
-        "returns at once)"
+        "returns at once), or the copy starts before all have read what was there"
     )
 
 
@@ -172,10 +173,15 @@ def stuck_barrier(case: Case) -> str:
 
 
 def unset_barrier(case: Case) -> str:
-    """Return the sentence for the use of a barrier that no thread has initialised."""
+    """Return the sentence for the use of a barrier that no thread has initialised, or that another one just did."""
+    if case.other_line:
+        return (
+            f"{case.who} uses {_barrier(case)}, which {case.other} initialises at line {case.other_line}: nothing "
+            "orders the two; a __syncthreads() has to come between"
+        )
     return (
         f"{case.who} uses {_barrier(case)} as an mbarrier, which no thread of its block has initialised "
-        "in shared memory"
+        "in shared memory; after init, a __syncthreads() has to come before other threads use it"
     )
 
 

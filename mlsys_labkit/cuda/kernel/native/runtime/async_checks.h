@@ -50,6 +50,9 @@ public:
     void proxy_fence(const Actor& by) { fences_[place(by)] = ++now_; }
     bool fenced_since(uint64_t when, const Actor& writer, const Actor& copier) const;
     uint64_t now() const { return now_; }
+    uint32_t clock(const Actor& by) const { return time_[warp(by)]; }
+    // Whether something orders what `later` does now after what `earlier` did when its warp's clock was `then`.
+    bool comes_after(const Actor& later, const Actor& earlier, uint32_t then) const { return knows(warp(later), warp(earlier), then); }
 
     // A copy into shared memory of block `rank` that ends with a phase of the mbarrier at `barrier` there.
     Conflict start_load(const Actor& by, uint32_t rank, uint64_t offset, uint64_t bytes, uint64_t barrier, uint32_t phase);

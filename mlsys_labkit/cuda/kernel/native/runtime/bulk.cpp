@@ -103,21 +103,11 @@ void make(const BulkCopy& copy) {
     if (copy.barrier_home) complete_bytes(*copy.barrier_home, copy.barrier, copy.phase, i64(copy.bytes), copy.by);
 }
 
-Mbarrier& barrier_for(Block& block, const void* at, Block** home, u64* offset) {
-    *home = home_of(block, reinterpret_cast<u64>(at), offset);
-    const auto found = *home ? (*home)->mbarriers.find(*offset) : decltype((*home)->mbarriers.begin()){};
-    if (*home && found != (*home)->mbarriers.end()) return found->second;
-    FindingRecord finding = make_finding(block, FindingKind::unset_barrier);
-    finding.address = *home ? *offset : 0;
-    block.launch->findings.report(finding);
-    stop_launch(block);
-}
-
 void start_load(Block& block, void* to, const void* from, u64 bytes, void* barrier) {
     BulkCopy copy;
     copy.bytes = bytes;
     copy.by = actor(block);
-    Mbarrier& until = barrier_for(block, barrier, &copy.barrier_home, &copy.barrier);
+    Mbarrier& until = barrier_at(block, barrier, &copy.barrier_home, &copy.barrier);
     copy.phase = until.phase;
     copy.to_home = &shared_side(block, reinterpret_cast<u64>(to), bytes, Op::store, &copy.to_offset);
     u64 offset;

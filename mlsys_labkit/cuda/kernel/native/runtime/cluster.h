@@ -24,6 +24,8 @@ struct Mbarrier {
     // check
     Actor maker;
     u64 made = 0;         // when
+    u32 made_clock = 0;   // of its warp
+    bool unordered = false;  // reported: used by a thread that nothing orders after its maker
     Clocks arriving;      // what this phase's arrivals publish, and all before them
     Clocks ended[4];      // by phase: what is known when it has ended
     std::vector<unsigned> waited;  // by warp of the block: 1 + the phase of its last wait by parity
@@ -82,6 +84,8 @@ bool complete_cluster_barrier(Cluster& cluster);
 bool report_stuck_cluster(Cluster& cluster);
 
 // mbarrier.cpp
+// The mbarrier at an address, and the block and the offset of it. Where no thread has made one, the launch ends.
+Mbarrier& barrier_at(Block& block, const void* at, Block** home, u64* offset);
 void complete_bytes(Block& home, u64 barrier, unsigned phase, i64 bytes, const Actor& by);
 // Lets threads go on without the phase that they wait for: try_wait may give up. False when that has led to nothing.
 bool give_up_waits(Block& block);

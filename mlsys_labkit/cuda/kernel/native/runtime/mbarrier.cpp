@@ -16,15 +16,17 @@ FindingRecord barrier_finding(Block& block, FindingKind kind, const Actor& by, u
     return finding;
 }
 
-// Where no thread has made one, the launch ends.
-Mbarrier& barrier_at(Block& block, const void* at, Block** home, u64* offset) {
-    *home = home_of(block, reinterpret_cast<u64>(at), offset);
-    if (*home) {
-        const auto found = (*home)->mbarriers.find(*offset);
-        if (found != (*home)->mbarriers.end()) return found->second;
-    }
-    block.launch->findings.report(barrier_finding(block, FindingKind::unset_barrier, actor(block), *home ? *offset : 0));
-    stop_launch(block);
+// Another thread may use a barrier once something orders it after the thread that made the barrier.
+void check_maker(Block& block, u64 offset, Mbarrier& barrier) {
+    const AsyncChecks* checks = block.cluster->checks.get();
+    const Actor by = actor(block);
+    if (!checks || barrier.unordered || checks->comes_after(by, barrier.maker, barrier.made_clock)) return;
+    barrier.unordered = true;
+    FindingRecord finding = barrier_finding(block, FindingKind::unset_barrier, by, offset);
+    finding.other_block = block.cluster->blocks[barrier.maker.rank]->number;
+    finding.other_thread = barrier.maker.thread;
+    finding.other_pc = file_pc(block, barrier.maker.pc);
+    block.launch->findings.report(finding);
 }
 
 void end_phase_if_complete(Cluster& cluster, Mbarrier& barrier) {
@@ -106,6 +108,19 @@ void note_wait(Block& block, Mbarrier& barrier, bool at_once) {
 
 }  // namespace
 
+Mbarrier& barrier_at(Block& block, const void* at, Block** home, u64* offset) {
+    *home = home_of(block, reinterpret_cast<u64>(at), offset);
+    if (*home) {
+        const auto found = (*home)->mbarriers.find(*offset);
+        if (found != (*home)->mbarriers.end()) {
+            check_maker(block, *offset, found->second);
+            return found->second;
+        }
+    }
+    block.launch->findings.report(barrier_finding(block, FindingKind::unset_barrier, actor(block), *home ? *offset : 0));
+    stop_launch(block);
+}
+
 void complete_bytes(Block& home, u64 offset, unsigned phase, i64 bytes, const Actor& by) {
     const auto found = home.mbarriers.find(offset);
     if (found == home.mbarriers.end()) return;
@@ -175,6 +190,7 @@ void lk_mbarrier_init(void* at, unsigned arrivals) {
     if (AsyncChecks* checks = block.cluster->checks.get()) {
         barrier.maker = actor(block);
         barrier.made = checks->now();
+        barrier.made_clock = checks->clock(barrier.maker);
     }
     const u64 word = u64{arrivals} << 32 | arrivals;  // something that is not what was there
     memcpy(at, &word, sizeof word);
