@@ -192,3 +192,20 @@ def test_a_race_in_a_graph_is_found_at_its_launch() -> None:
 def test_conditional_nodes_are_left_out_by_name() -> None:
     with pytest.raises(CudaCompileError, match="conditional nodes of CUDA graphs: left out"):
         run("int main() { cudaGraphConditionalHandle handle; }")
+
+
+@pytest.mark.parametrize("mode", ["Global", "Relaxed"])
+def test_a_call_of_a_library_is_no_part_of_a_graph_and_says_so(mode: str) -> None:
+    result = run(f"""#include <cstdio>
+#include <cublas_v2.h>
+int main() {{
+  float* d; cudaMalloc(&d, 64); cudaMemset(d, 0, 64);
+  cudaStream_t s; cudaStreamCreate(&s);
+  cublasHandle_t blas; cublasCreate(&blas); cublasSetStream(blas, s);
+  cudaGraph_t graph; float two = 2;
+  cudaStreamBeginCapture(s, cudaStreamCaptureMode{mode});
+  std::printf("%d ", cublasSscal(blas, 16, &two, d, 1) == CUBLAS_STATUS_SUCCESS);
+  std::printf("%s", cudaGetErrorName(cudaStreamEndCapture(s, &graph)));
+}}""")
+    assert result.stdout == "0 cudaErrorStreamCaptureInvalidated"
+    assert any("cannot be captured" in note for note in result.notes)

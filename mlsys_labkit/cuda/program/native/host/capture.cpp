@@ -39,6 +39,8 @@ bool is_joined(const Capture& capture) {
 
 }  // namespace
 
+bool is_capturing() { return !captures().empty(); }
+
 bool capture_forbids() {
     if (mode_of_thread == cudaStreamCaptureModeRelaxed) return false;
     const auto forbids = [](const std::unique_ptr<Capture>& one) {

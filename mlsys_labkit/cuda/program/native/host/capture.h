@@ -22,6 +22,8 @@ struct Capture {
     unsigned long long number = 0;
 };
 
+// Whether any stream captures.
+bool is_capturing();
 // Whether some capture forbids the calling thread what is no stream's work: cudaMalloc, cudaDeviceSynchronize.
 bool capture_forbids();
 // Whether a stream captures that would wait for the legacy stream.

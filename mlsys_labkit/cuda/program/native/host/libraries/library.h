@@ -1,8 +1,10 @@
 // library.h: the shape of a library's call: it waits for the device, says once that it is a stand-in, and opens device memory.
+// No graph can keep it.
 #pragma once
 
 #include <cstdint>
 
+#include "capture.h"
 #include "context.h"
 #include "heap.h"
 #include "journal.h"
@@ -12,6 +14,11 @@ namespace lk::host {
 template <class Status, class Body>
 Status library_call(Status failed, const char* note, Body body) {
     const std::lock_guard<std::recursive_mutex> held(context().lock);
+    if (is_capturing()) {  // its stream is not known here, and it runs at once
+        spoil_captures(cudaErrorStreamCaptureUnsupported);
+        journal().note_once("a call of a library cannot be captured in a CUDA graph here, and was left out");
+        return failed;
+    }
     if (context().synchronize() != cudaSuccess) return failed;
     journal().note_once(note);
     const Opened open;

@@ -3,9 +3,7 @@
 
 #include <random>
 
-#include "context.h"
-#include "heap.h"
-#include "journal.h"
+#include "library.h"
 
 using namespace lk::host;
 
@@ -18,18 +16,12 @@ namespace {
 template <class T, class Distribution>
 curandStatus_t fill(curandGenerator_t generator, T* to, size_t count, Distribution distribution) {
     if (!generator) return CURAND_STATUS_NOT_INITIALIZED;
-    const std::lock_guard<std::recursive_mutex> held(context().lock);
-    if (context().synchronize() != cudaSuccess) return CURAND_STATUS_LAUNCH_FAILURE;
-    uint64_t begin = 0;
-    const Allocation* allocation = heap().find(to, &begin);
-    if (allocation && reinterpret_cast<uint64_t>(to) + count * sizeof(T) > begin + allocation->bytes) {
-        journal().note_once("a cuRAND call was to write past the end of its array, and was left out");
-        return CURAND_STATUS_LAUNCH_FAILURE;
-    }
-    journal().note_once("cuRAND's host generators stand in with the standard library's: other numbers, the same distribution");
-    const Opened open;
-    for (size_t i = 0; i < count; ++i) to[i] = static_cast<T>(distribution(generator->engine));
-    return CURAND_STATUS_SUCCESS;
+    return library_call(CURAND_STATUS_LAUNCH_FAILURE,
+                        "cuRAND's host generators stand in with the standard library's: other numbers, the same distribution", [&] {
+        if (!fits(to, count * sizeof(T))) return CURAND_STATUS_LAUNCH_FAILURE;
+        for (size_t i = 0; i < count; ++i) to[i] = static_cast<T>(distribution(generator->engine));
+        return CURAND_STATUS_SUCCESS;
+    });
 }
 
 // In (0, 1], as cuRAND's: 0 is out, 1 is in.
