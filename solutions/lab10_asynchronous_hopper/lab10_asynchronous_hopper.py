@@ -13,14 +13,14 @@
 # %% [markdown]
 # # Lab 10 · Copies that nobody waits for: asynchronous Hopper
 #
-# In lab 04 every thread carried its own floats into shared memory, and then all of them waited. On an H100 one thread asks a copy engine for a whole
-# tile and goes on. The hardware counts the bytes that arrive, and the threads that need them wait for that count. This is how the fastest kernels of
+# In lab 04 every thread carried its own floats into shared memory, and then all of them waited. On an H100 one thread asks a copy engine, the *tensor memory
+# accelerator* (TMA), for a whole tile and goes on. The hardware counts the bytes that arrive, and the threads that need them wait for that count. This is how the fastest kernels of
 # today feed tensor cores. It also brings mistakes of its own, which this lab lets you make, and find.
 #
 # **You will be able to**
 #
 # - say how many bytes have to be in flight to keep a memory busy;
-# - start a bulk copy (TMA), and wait for it at a barrier that counts bytes;
+# - start a bulk copy, and wait for it at a barrier that counts bytes;
 # - keep stages, phases and parities apart in a ring of buffers of any depth;
 # - give warps different roles: one loads, the others compute;
 # - store by bulk copies, and add up over the blocks of a cluster;
@@ -64,8 +64,8 @@ smoke = False  # True: a quick run through
 seed = 0
 
 # %% [markdown]
-# Here is the kernel of lab 04's kind that the whole lab improves on. It turns tiles of 256 floats round. Run both cells: the profile shows what a warp
-# does for each tile.
+# Here is the kernel of lab 04's kind that the whole lab improves on. It turns tiles of 256 floats round. Run both cells: the profile shows what all
+# warps do for all eight tiles.
 
 # %%
 # %%cuda reverse_lab04
@@ -97,7 +97,8 @@ print(reverse_lab04.profile[1, 256](x, y, 8))
 # ### Task 1 · Bytes in flight
 # *8 points · 12 minutes · ●○○○*
 #
-# How many bytes must be in flight, how many for each SM, and how many stages of `stage_bytes` must an SM have under way at once?
+# A *stage* is one buffer that a copy fills. How many bytes must be in flight, how many for each SM, and how many stages of `stage_bytes` must an SM have under
+# way at once?
 
 # %%
 lk.predict("in_flight")
@@ -106,7 +107,8 @@ lk.predict("in_flight")
 def in_flight(bandwidth, latency_ns, sms, stage_bytes):
     """Bytes in flight that keep a memory of `bandwidth` bytes per second busy: (in all, per SM, stages per SM).
 
-    All three are whole numbers, each rounded up from the exact value. latency_ns is a whole number of nanoseconds,
+    All three are whole numbers, each rounded up from the exact value: use whole-number arithmetic, since a float may
+    round up by one. latency_ns is a whole number of nanoseconds,
     bandwidth a whole number of bytes per second.
 
     >>> in_flight(3_350_000_000_000, 600, 132, 8192)
@@ -151,12 +153,19 @@ print("in_flight: right for a share that is no whole number.")
 # | you write | what happens |
 # |---|---|
 # | `init(&bar, 1)` | each phase of `bar` needs one arrival |
-# | `cuda::ptx::fence_proxy_async(cuda::ptx::space_shared)` | what this thread wrote to shared memory, the barrier too, becomes visible to the copy engine; `fence_mbarrier_init` does it for barriers alone |
+# | `cuda::ptx::fence_proxy_async(cuda::ptx::space_shared)` | what this thread wrote to shared memory, the barrier too, becomes visible to the copy engine |
 # | `cuda::device::memcpy_async_tx(s, x, cuda::aligned_size_t<16>(bytes), bar)` | a copy starts; it tells `bar` each byte that has come |
 # | `(void)cuda::device::barrier_arrive_tx(bar, 1, bytes)` | one arrival, and `bytes` more to expect |
-# | `bar.wait_parity(p)` | returns when the phase whose number has the last bit `p` is over |
+# | `bar.wait_parity(p)` | returns when the last phase with parity `p` is over (part 3); for the first tile, `p` is 0 |
 #
-# The addresses and the size are multiples of 16 bytes. Phases are numbered from 0, so the first one has parity 0.
+# The addresses and the size are multiples of 16 bytes. Phases are numbered from 0, so the first one has parity 0. The copy and the arrival may come in either
+# order.
+#
+# **One thread** calls `init` and the fence. Then comes a `__syncthreads()`, before any other thread touches `bar`.
+#
+# The copy engine reaches memory by a path of its own, the *async proxy*. A *proxy fence* orders what was written before it ahead of what the copy engine does.
+# Some published examples omit the fence after `init`, or write `cuda::ptx::fence_mbarrier_init(cuda::ptx::sem_release, cuda::ptx::scope_cluster)`, which does it
+# for barriers alone. `check` asks for one of the two.
 #
 # In the simulator a copy arrives late, on purpose: whoever does not wait sees what was there before.
 
@@ -251,7 +260,10 @@ def ring(i, stages):
     ### END SOLUTION
 
 # %% nbgrader={"grade": true, "grade_id": "ring_test", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
-lk.checks.expect_equal([tuple(ring(i, 3)) for i in range(7)], [(0, 0, 1), (1, 0, 1), (2, 0, 1), (0, 1, 0), (1, 1, 0), (2, 1, 0), (0, 0, 1)], name="tiles 0 to 6 in 3 stages")
+stages, full, empty = zip(*(ring(i, 3) for i in range(7)), strict=True)
+lk.checks.expect_equal(list(stages), [0, 1, 2, 0, 1, 2, 0], name="the stages of tiles 0 to 6 in 3 stages")
+lk.checks.expect_equal(list(full), [0, 0, 0, 1, 1, 1, 0], name="the parities of full of tiles 0 to 6 in 3 stages")
+lk.checks.expect_equal(list(empty), [1, 1, 1, 0, 0, 0, 1], name="the parities of empty of tiles 0 to 6 in 3 stages")
 lk.checks.expect_equal([tuple(ring(i, 1)) for i in range(3)], [(0, 0, 1), (0, 1, 0), (0, 0, 1)], name="one stage: the parity turns each time")
 print("ring: right for three stages and for one.")
 
@@ -360,7 +372,8 @@ print("reverse_two: two tiles are in flight, each copied once.")
 # *14 points · 25 minutes · ●●●○*
 #
 # `S` stages, and a *persistent* grid: the launch has as many blocks as fit on the machine, and block $b$ takes tiles $b$, $b + \text{gridDim}$, ... The ring
-# goes on from tile to tile: stage and parity follow from how many tiles this block has had, not from the tile's number.
+# goes on from tile to tile: stage and parity follow from how many tiles this block has had, not from the tile's number. The first line of the cell,
+# `%%cuda reverse_ring reverse_ring<4>`, compiles the template for `S = 4`.
 
 # %%
 lk.predict("reverse_ring")
@@ -540,7 +553,7 @@ print("specialised: one barrier of the block, and three tiles in flight.")
 #
 # A bulk copy from shared to global memory has no barrier. The thread that starts it gathers its copies in *groups*: `cp_async_bulk_commit_group()` closes a
 # group, and `cp_async_bulk_wait_group_read(n)` waits until at most the last `n` groups still *read* shared memory. Only then may the stage be written again. Before the copy starts,
-# every thread that wrote the data has to make its writes visible to the copy engine, with the proxy fence, and then all have to meet.
+# what the threads wrote has to become visible to the copy engine. The usual way: every thread that wrote calls the proxy fence, and then all meet.
 
 # %% [markdown]
 # ### Task 7 · In and out by copies
@@ -639,7 +652,7 @@ print("scale_copies: eight copies in and eight out, and nothing besides.")
 #
 # A *cluster* is a group of blocks that run at the same time on neighbouring SMs. A thread may read and write the shared memory of the other blocks, and no byte of that
 # goes through global memory. `cg::this_cluster()` gives the group: `block_rank()`, `sync()`, and `map_shared_rank(&variable, rank)`, the address of the
-# same variable in block `rank`.
+# same variable in block `rank`. A kernel declares the size of its clusters: `__cluster_dims__(4, 1, 1)`.
 #
 # Two rules. Before the first `sync()` another block may not have begun. And a block must not end while others still use its memory.
 

@@ -36,6 +36,9 @@
 # %% wrong={"grade_id": "reverse_tile", "name": "no_fence", "misconception": "the barrier is in shared memory, so that all see it", "keeps": 4}
 #-        cuda::ptx::fence_proxy_async(cuda::ptx::space_shared);
 
+# %% wrong={"grade_id": "reverse_tile", "name": "nobody_meets_after_init", "misconception": "a barrier can be used as soon as it is declared", "keeps": 4}
+#-    __syncthreads();
+
 # %% wrong={"grade_id": "reverse_tile", "name": "expects_floats", "misconception": "a size is a number of elements", "keeps": 0}
 #-        (void)cuda::device::barrier_arrive_tx(bar, 1, sizeof s);
 #+        (void)cuda::device::barrier_arrive_tx(bar, 1, 256);
@@ -64,6 +67,9 @@
 # %% wrong={"grade_id": "ring", "name": "same_parity_for_empty", "misconception": "both waits are for the same phase", "keeps": 0}
 #-    return i % stages, parity, 1 - parity
 #+    return i % stages, parity, parity
+
+# %% wrong={"grade_id": "reverse_two", "name": "nobody_meets_after_init", "misconception": "a barrier can be used as soon as it is declared", "keeps": 4}
+#-    __syncthreads();
 
 # %% wrong={"grade_id": "reverse_two", "name": "parity_of_the_tile", "misconception": "the parity turns with every tile", "keeps": 0}
 #-        full[stage].wait_parity(i / 2 % 2);
@@ -120,6 +126,9 @@
 #-        __syncthreads();
 #-        load(k + S);
 #+        load(k + S);
+
+# %% wrong={"grade_id": "specialised", "name": "nobody_meets_after_init", "misconception": "a barrier can be used as soon as it is declared", "keeps": 4}
+#-    __syncthreads();
 
 # %% wrong={"grade_id": "specialised", "name": "releases_before_it_reads", "misconception": "an arrival says that the tile has come", "keeps": 4}
 #-            y[256 * tile + t] = s[stage][255 - t];
