@@ -14,7 +14,7 @@ SOURCE, KERNELS = planted_kernels()
 
 @pytest.mark.parametrize(("name", "kind", "block", "empty", "line"), KERNELS, ids=[case[0] for case in KERNELS])
 def test_planted_bug_in_a_kernel_is_found(name: str, kind: str, block: int, empty: bool, line: int) -> None:
-    kernel = cuda.compile(SOURCE, name, backend="simulator")
+    kernel = cuda.compile_all(SOURCE, backend="simulator")[name]
     a, b = np.ones(64, np.float32), np.arange(64, dtype=np.int32)
     arrays = (cuda.empty(64), cuda.empty(64, np.int32)) if empty else (cuda.to_device(a), cuda.to_device(b))
     found = kernel.check[1, block, 256](*arrays, 64)
