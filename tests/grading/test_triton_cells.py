@@ -65,6 +65,9 @@ ATTACKS = (
     "triton.Config({}, pre_hook=print)",
     "1 / 0",
     "x if x else 1",
+    "float(sum(x))",
+    "max([x])",
+    "len(math.prod([[0], 1000]))",
 )
 
 
@@ -127,3 +130,28 @@ def test_lines_of_a_cell_are_those_of_the_student() -> None:
     assert (source.entry.place, source.entry.first_line) == ("cell softmax", 5)
     assert source.line_text("cell softmax", 6) == "tl.store(x, used(x))"
     assert [one.default and one.default.value for one in source.entry.parameters] == [None, 4]
+
+
+# Texts that no Triton takes, or that are deep: they must not end the examiner.
+TEXTS = (
+    "@triton.jit(do_not_specialize=3)\ndef kernel(x): pass",
+    "@triton.jit\ndef kernel(x):\n    nonlocal zz",
+    "@triton.jit\ndef \\\nkernel(x): pass",
+    "a = " + "-" * 20_000 + "1",
+    "a = x" + ".T" * 5_000,
+)
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
+def test_no_text_of_a_cell_raises(text: str) -> None:
+    cells = TritonCells(NAMES)
+    cells.read("cell 1", text)
+    assert not hasattr(cells.kernel("kernel"), "fn")
+
+
+def test_lists_are_bounded_by_all_that_they_hold() -> None:
+    lines = [f"{name}0 = [1]" for name in "ab"]
+    lines += [f"{name}{i} = [{name}{i - 1}, {name}{i - 1}]" for i in range(1, 19) for name in "ab"]
+    cells = TritonCells(NAMES)
+    cells.read("cell 1", "\n".join([*lines, "c = a18 == b18"]))
+    assert isinstance(cells.globals["c"], WithheldName)

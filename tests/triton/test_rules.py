@@ -216,3 +216,10 @@ def test_helpers_of_rewriter_cannot_be_replaced(tmp_path: Path) -> None:
     kernel = kernel_of(tmp_path, "y = 1\n    if LIMIT:\n        z = _lk_carried")
     with pytest.raises(RefusedSourceError, match="_lk_carried"):
         kernel[1,](np.zeros(8, np.int32), np.zeros(8, np.int32))
+
+
+def test_a_long_error_is_cut_off(tmp_path: Path) -> None:
+    kernel = kernel_of(tmp_path, "tl.static_assert(False, 'a' * 1_000_000)")
+    with pytest.raises(TritonTraceError) as raised:
+        kernel[1,](np.zeros(8, np.int32), np.zeros(8, np.int32))
+    assert len(str(raised.value)) < 10_000

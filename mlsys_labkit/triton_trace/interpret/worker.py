@@ -26,6 +26,7 @@ from mlsys_labkit.triton_trace.source import KernelSource
 
 _PROGRESS_SECONDS = 0.25
 _OUTPUT_BYTES = 1 << 16
+_ERROR_CHARACTERS = 4_000
 
 
 def main() -> None:
@@ -68,16 +69,23 @@ def _answer(
         )
         report, arrays = recorder.end() if recorder else ({}, {})
     except RefusedSourceError as error:
-        return {"refused": str(error)}, {}
+        return {"refused": _beginning(error)}, {}
     except TritonKernelError as error:
-        said = {"failed": str(error), "refusal": error.refusal, "cause": str(error.__cause__ or "")}
+        said = {"failed": _beginning(error), "refusal": error.refusal, "cause": _beginning(error.__cause__ or "")}
         return {**said, "place": error.place, "line": error.line, "program": error.program}, {}
     except Exception as error:
-        return {"broken": f"{type(error).__name__}: {error}"}, {}
+        return {"broken": f"{type(error).__name__}: {_beginning(error)}"}, {}
     finally:
         output.finish()
     stored = [region.stored for region in regions]
     return {"report": report, "stored": stored, "seconds": time.monotonic() - started}, arrays
+
+
+def _beginning(error: object) -> str:
+    """Return the error's text, or its beginning where the kernel made it long."""
+    text = str(error)
+    left = len(text) - _ERROR_CHARACTERS
+    return text if left <= 0 else f"{text[:_ERROR_CHARACTERS]} [{left:,} characters more]"
 
 
 def _recorder(spec: str | None) -> Recorder | None:
