@@ -31,9 +31,10 @@ STEPS = (
         "smoke", 120, 1, "tools and versions, the first kernel, faults, lab 03 cell by cell: the places where it breaks"
     ),
     Step("kernels", 240, 8, "the kernels and programs of the tests against their oracles"),
+    Step("exercises", 240, 3, "the tests of the CUDA labs with their kernels launched on the GPU"),
     Step("speed", 420, 1, "lab 04's ladder, Triton, W4A16, paged decode and lab 09 against libraries and copies"),
-    Step("labs", 480, 1, "the solutions of all labs, executed, with their sections for a GPU"),
-    Step("marks", 480, 1, "the marks of every solution and wrong answer, with the GPU and without"),
+    Step("labs", 480, 4, "the solutions of all labs, executed, with their sections for a GPU"),
+    Step("marks", 480, 4, "the marks of every solution and wrong answer, with the GPU and without"),
     Step("counters", 240, 1, "the simulator's counters beside Nsight Compute's, kernel by kernel"),
     Step("sanitizer", 420, 4, "check beside compute-sanitizer on planted bugs and on correct programs"),
     Step("clocks", 240, 1, "bench of equal code, of a planted 10 %, and the host's share of short kernels"),

@@ -204,7 +204,7 @@ def test_words_choose_steps_in_the_order_of_the_plan() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["smok"], "gpu: there is no step 'smok'; there are: smoke, kernels, speed"),
+        (["smok"], "gpu: there is no step 'smok'; there are: smoke, kernels, exercises"),
         (["--budget", "soon", "smoke"], "'soon' is no number of seconds; give one such as 540"),
         (["--python", "/none/python", "smoke"], "gpu: [Errno 2] No such file or directory: '/none/python'"),
         (["--out", "/proc/none", "smoke"], "gpu: [Errno 2] No such file or directory: '/proc/none'"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,7 +26,27 @@ def test_cases_have_names_of_their_own_and_fit_in_their_step() -> None:
         assert len(set(names)) == len(names) > 0, step.name
         assert not any("\n" in name for name in names)
         assert max(case.seconds for case in cases) <= step.seconds, step.name
-        assert step.workers == 1 or step.name in ("kernels", "sanitizer"), "cases that measure time run alone"
+        assert step.workers == 1 or step.name not in ("speed", "clocks", "engine"), "cases that measure time run alone"
+
+
+def test_graded_kernels_are_launched_on_the_gpu_by_every_door() -> None:
+    """Each door writes the caller's arrays with the GPU's kernel, and the counters are the simulator's."""
+    from benchmarks.gpu.steps.exercises import LaunchesOnGpu
+
+    def fake(number: int) -> Any:
+        def launch(out: list[int]) -> str:
+            out.append(number)
+            return f"by {number}"
+
+        shapes: dict[Any, Any] = {(1, 32): launch}
+        return SimpleNamespace(name="k", profile=shapes, check=shapes, shapes=shapes)
+
+    gpu, simulator = fake(1), fake(2)
+    kernel, out = LaunchesOnGpu(gpu.shapes, simulator), list[int]()
+    kernel[1, 32](out)
+    assert kernel.check[1, 32](out) == ()
+    assert kernel.profile[1, 32](out) == "by 2"
+    assert (kernel.name, out) == ("k", [1, 1, 1])
 
 
 def test_labs_are_all_in_the_order() -> None:
