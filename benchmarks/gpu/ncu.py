@@ -90,8 +90,8 @@ def measure(group: str, metrics: tuple[str, ...]) -> Measured:
         text = log.read_text(errors="replace") if log.exists() else ""
         ends = _ends(report.read_text() if report.exists() else "")
     found = rows(text)
-    if not found:
-        said = f"{text} {said}"
+    told = [line for line in text.splitlines() if not found or line.startswith(("==ERROR==", "==WARNING=="))]
+    said = " ".join([*told, said])
     said = " ".join(said.split())[-400:]
     failures = {name: error for name, error in ends.items() if error}
     failures |= {launch.name: f"never launched: {said}" for launch in wanted if launch.name not in ends}

@@ -42,7 +42,17 @@ EXPLAINED = {
         ("shared_load",),
         "four of a tile's loads are one LDS.128: 4 LDS.128 and 16 LDS where the source has 32",
     ),
-    "matmul_registers": (("shared_load",), "neighbouring loads are one LDS.128"),
+    **dict.fromkeys(
+        (
+            "matmul_registers",
+            "matrix/tiled_matmul",
+            "matrix/submatrix_matmul",
+            "matrix/sgemm_1d<32, 32, 8, 4>",
+            "matrix/sgemm_2d_vectorized<32, 32, 8, 4, 4>",
+            "neural/attention_row<16>",
+        ),
+        (("shared_load",), "neighbouring loads are one LDS.128"),
+    ),
     "flash_wmma": (
         ("global_load", "shared_"),
         "copies are LDGSTS, which the load and store units count apart; fragments are loaded by LDSM",
