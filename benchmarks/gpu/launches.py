@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-# Of the corpus: known races, waits for other blocks, loops of compare-and-swap (an atomic add of floats in shared memory
-# is one), and memory from the device's allocator.
+# Of the corpus: known races, waits for other blocks, memory from the device's allocator, and loops of compare-and-swap,
+# which an atomic add of floats in shared memory is, too.
 NOT_DETERMINISTIC = {
     "reduce_last_warp_volatile<128>", "max_reduce", "rmsnorm", "bfs_level", "lookback_packed", "lookback_volatile",
     "persistent_squares", "counted_under_lock", "message", "from_new",
@@ -138,7 +138,7 @@ def arguments(name: str) -> tuple[Any, ...]:
     def square(n: int) -> tuple[Any, ...]:
         return f(n, n), f(n, n), f(n, n), n, n, n
 
-    return {
+    made: dict[str, Callable[[], tuple[Any, ...]]] = {
         "hello": lambda: (np.zeros(12, np.int32),),
         "vector_add": lambda: (f(1024), f(1024), f(1024), 1024),
         "saxpy": lambda: (4096, 2.0, f(4096), f(4096)),
@@ -168,4 +168,5 @@ def arguments(name: str) -> tuple[Any, ...]:
         "cluster_sum": lambda: (f(2048), f(2)),
         "sums": lambda: (f(576), f(9), 9),
         "join": lambda: (f(384), f(384), f(384)),
-    }.get(name, lambda: square(64))()
+    }
+    return made[name]() if name in made else square(64)

@@ -53,6 +53,11 @@ EXPLAINED = {
         ),
         (("shared_load",), "neighbouring loads are one LDS.128"),
     ),
+    "irregular/odd_even_sort_block": (("shared_",), "two neighbours are one LDS.64 and one STS.64"),
+    "irregular/spmv_csr_scalar": (
+        ("global_load",),
+        "the loop is unrolled, 89 LDG where the source has 5 loads: lanes with longer rows are in other copies of it",
+    ),
     "flash_wmma": (
         ("global_load", "shared_"),
         "copies are LDGSTS, which the load and store units count apart; fragments are loaded by LDSM",
@@ -93,7 +98,7 @@ def compared(name: str, mine: Mapping[str, float], theirs: Mapping[str, float | 
 
     ``verdict`` is ``equal``, ``within 2 %``, ``explained``, ``missed``, or ``no figures`` where ncu had none.
     """
-    both = {key: [mine[key], theirs[key]] for key in mine if theirs.get(key) is not None}
+    both = {key: [mine[key], figure] for key, figure in theirs.items() if key in mine and figure is not None}
     counted = {key: pair for key, pair in both.items() if COUNTED.fullmatch(key)}
     differ = {key: pair for key, pair in counted.items() if pair[0] != pair[1]}
     far = [key for key, pair in differ.items() if not near(*pair)]
