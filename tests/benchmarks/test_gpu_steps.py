@@ -13,8 +13,7 @@ import pytest
 from benchmarks.gpu.cells import cuda_cells, lab_path, read_cells, run_cells
 from benchmarks.gpu.machine import machine
 from benchmarks.gpu.plan import STEPS
-from benchmarks.gpu.steps import counters, labs, marks, sanitizer
-from mlsys_labkit.cuda.profile import Profile
+from benchmarks.gpu.steps import labs, marks, sanitizer
 from tests.cuda.stand_in_driver import REASON
 
 
@@ -99,39 +98,6 @@ def test_cuda_cells_have_their_options_and_their_source() -> None:
 
 
 # --- Reports of other tools ------------------------------------------------------------------------------------------
-
-NCU = """==PROF== Connected to process 7
-"ID","Kernel Name","l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum","launch__registers_per_thread"
-"","","","register/thread"
-"0","vector_add(const float *, int)","1,064","16"
-==PROF== Disconnected
-"""
-
-
-def test_ncu_page_is_read_behind_its_units() -> None:
-    (row,) = counters.rows(NCU)
-    assert row["Kernel Name"] == "vector_add(const float *, int)"
-    assert counters.number(row[counters.METRICS["global_load_requests"]]) == 1064
-    assert counters.number("n/a") is None
-    assert counters.rows("==ERROR== no permission") == []
-
-
-def test_counters_are_attributes_of_a_profile() -> None:
-    missing = {name for name in counters.METRICS if not hasattr(Profile, name)}
-    assert missing == {"lanes_per_instruction", "dram_bytes_read", "registers"}, "from simt_efficiency; the GPU's alone"
-
-
-def test_difference_of_counters_is_a_miss_unless_machine_code_explains_it() -> None:
-    mine = {"global_load_requests": 32, "shared_load_requests": 8, "lanes_per_instruction": 30.0}
-    theirs: dict[str, Any] = {"global_load_requests": 16.0, "shared_load_requests": 8.0, "lanes_per_instruction": 29.0}
-    found = counters.compared("alternate_slow", mine, theirs | {"registers": 12.0})
-    assert found["ok"]
-    assert found["differ"] == {"global_load_requests": [32, 16.0]}
-    assert "ptxas joins the loads" in found["explanation"]
-    assert found["gpu_alone"] == {"registers": 12.0}
-    assert not counters.compared("alternate", mine, theirs)["ok"]
-    assert not counters.compared("alternate_slow", mine, theirs | {"shared_load_requests": 4.0})["ok"]
-    assert not counters.compared("alternate", mine, dict.fromkeys(theirs))["ok"], "nothing was measured"
 
 
 def test_sanitizer_reports_are_read() -> None:
