@@ -1,7 +1,7 @@
-"""Step ``faults``: twenty planted faults in one Jupyter kernel. Each has to end in an error, and the next cell has to run.
+"""Step ``faults``: twenty planted faults in one Jupyter kernel. Each ends in an error, and the next cell has to run.
 
-The cells go to a real ipykernel over its protocol, as those of a notebook do. The kernel is lost when it stops answering
-or ends: "0 notebooks lost" is the bar.
+The cells go to a real ipykernel over its protocol, as those of a notebook do. The kernel is lost when it stops
+answering or ends.
 """
 
 from __future__ import annotations
