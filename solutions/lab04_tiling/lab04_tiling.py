@@ -1138,11 +1138,10 @@ A, B, C = whole(rng, m, k), whole(rng, k, n), np.full((m, n), np.nan, np.float32
 launch = ((n // 256, m // 128), 256)
 findings = matmul_pipelined.check[launch](A, B, C, m, n, k)
 assert not findings and np.array_equal(C, A @ B)
-fmas = m * n * k // 32  # instructions of a warp
-for each, shape in ((matmul_registers, ((n // 64, m // 64), (16, 16))), (matmul_pipelined, launch)):
-    seen = each.profile[shape](A, B, C, m, n, k)
-    loads = seen.total("shared", "load", "requests")
-    print(f"{each.name:17} {loads:6,} shared load requests, {loads / fmas:.3f} for each multiply-add")
+with lk.picture("Load requests to shared memory in the last rung and in task 5."):
+    for each, shape in ((matmul_pipelined, launch), (matmul_registers, ((n // 64, m // 64), (16, 16)))):
+        loads = each.profile[shape](A, B, C, m, n, k).total("shared", "load", "requests")
+        print(f"{each.name}: {loads:,} requests, {loads * 32 / (m * n * k):.3f} for each multiply-add of a warp")
 
 # %% [markdown]
 # ## On your GPU
