@@ -1034,9 +1034,119 @@ for n in (100, 128, 1):
 print("prefix_sum: right, and all threads come to every barrier.")
 
 # %% [markdown]
+# ## The last rung
+#
+# *Not graded: read, run, compare.* The last kernel is given. It is written for an H100, where `matmul_registers` of the solution reaches 55 % of the
+# speed of NVIDIA's library, cuBLAS ($n = 4096$, FP32, measured on 2026-11-27). Three things change from task 5 to here:
+#
+# - **128 outputs a thread.** For each $p$, a thread reads 8 + 16 floats from shared memory and makes 128 multiply-adds: 1.33 for each byte. Task 5
+#   makes 0.5.
+# - **Four floats at once.** Six `float4`, as in task 6, load the 24 floats. $A$ is turned on its way into shared memory, so that four rows of
+#   a column lie side by side.
+# - **Copies that overlap with arithmetic.** There are two buffers. While the block multiplies one tile, the next is on its way to the other buffer.
+#   `__pipeline_memcpy_async` starts a copy of 16 bytes from global to shared memory, and `__pipeline_wait_prior(0)` waits until all copies of the
+#   thread have arrived. Two buffers also save one of the two barriers.
+#
+# The kernel has no edges: `m`, `n` and `k` must be multiples of 128, 256 and 8.
+
+# %%
+# %%cuda matmul_pipelined
+#include <cuda_pipeline.h>
+
+constexpr int ROWS = 128, COLUMNS = 256, DEPTH = 8;  // a block's tile of C, its step along k
+
+// Copies four floats by one instruction.
+__device__ void copy4(float* to, const float* from)
+{
+    *reinterpret_cast<float4*>(to) = *reinterpret_cast<const float4*>(from);
+}
+
+// C[m, n] = A[m, k] B[k, n], row-major; m, n and k are multiples of 128, 256 and 8.
+// Blocks of 256 threads, each block a 128 x 256 tile of C, each thread 8 x 16 outputs of it.
+__global__ void __launch_bounds__(256) matmul_pipelined(
+    const float* __restrict__ A, const float* __restrict__ B, float* __restrict__ C,
+    int m, int n, int k)
+{
+    __shared__ alignas(16) float a[2][DEPTH][ROWS + 4];  // [buffer][p][row]; + 4: no conflict
+    __shared__ alignas(16) float b[2][DEPTH][COLUMNS];   // [buffer][p][column]
+    A += blockIdx.y * ROWS * k;
+    B += blockIdx.x * COLUMNS;
+    C += blockIdx.y * ROWS * n + blockIdx.x * COLUMNS;
+    int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
+
+    // The copies of one step: a thread moves four floats of A and eight of B.
+    int a_row = thread / 2, a_p = thread % 2 * 4;
+    int b_p = thread / 64, b_column = thread % 64 * 4;
+    alignas(16) float moving[4];
+    auto start_copies = [&](int from, int buffer) {
+        copy4(moving, &A[a_row * k + from + a_p]);
+        for (int p = 0; p < DEPTH; p += 4) {
+            const float* source = &B[(from + b_p + p) * n + b_column];
+            __pipeline_memcpy_async(&b[buffer][b_p + p][b_column], source, 16);
+        }
+        __pipeline_commit();
+    };
+    auto finish_copies = [&](int buffer) {
+        for (int i = 0; i < 4; ++i) a[buffer][a_p + i][a_row] = moving[i];
+        __pipeline_wait_prior(0);
+        __syncthreads();  // the only barrier of a step: nobody reads what others overwrite
+    };
+
+    // Warps share the tile as 4 x 2 parts, lanes a part as 4 x 8 squares of 4 x 4 outputs,
+    // 2 x 4 times. Two sets of operands: one is multiplied while the other is loaded.
+    int y = warp / 2 * 32 + lane / 8 * 4, x = warp % 2 * 128 + lane % 8 * 4;
+    alignas(16) float left[2][8], right[2][16], sum[8][16] = {};
+    auto load_operands = [&](int buffer, int p, int set) {
+        for (int i = 0; i < 2; ++i) copy4(&left[set][4 * i], &a[buffer][p][y + 16 * i]);
+        for (int j = 0; j < 4; ++j) copy4(&right[set][4 * j], &b[buffer][p][x + 32 * j]);
+    };
+
+    int now = 0;
+    start_copies(0, now);
+    finish_copies(now);
+    load_operands(now, 0, 0);
+    for (int from = 0; from < k; from += DEPTH) {
+        int next = from + DEPTH;
+        if (next < k) start_copies(next, 1 - now);
+#pragma unroll
+        for (int p = 0; p < DEPTH; ++p) {
+            if (p < DEPTH - 1) {
+                load_operands(now, p + 1, (p + 1) % 2);
+            } else if (next < k) {
+                now = 1 - now;
+                finish_copies(now);
+                load_operands(now, 0, 0);
+            }
+            for (int i = 0; i < 8; ++i) {
+                for (int j = 0; j < 16; ++j) sum[i][j] += left[p % 2][i] * right[p % 2][j];
+            }
+        }
+    }
+    for (int i = 0; i < 8; ++i) {
+        float* row = &C[(y + i / 4 * 16 + i % 4) * n + x];
+        for (int j = 0; j < 4; ++j) copy4(&row[32 * j], &sum[i][4 * j]);
+    }
+}
+
+# %% [markdown]
+# Now compare its counters with those of task 5, for the same product. A request is one load instruction of a warp.
+
+# %%
+m, n, k = 128, 256, 32
+rng = np.random.default_rng(seed)
+A, B, C = whole(rng, m, k), whole(rng, k, n), np.full((m, n), np.nan, np.float32)
+launch = ((n // 256, m // 128), 256)
+findings = matmul_pipelined.check[launch](A, B, C, m, n, k)
+assert not findings and np.array_equal(C, A @ B)
+with lk.picture("Load requests to shared memory in the last rung and in task 5."):
+    for each, shape in ((matmul_pipelined, launch), (matmul_registers, ((n // 64, m // 64), (16, 16)))):
+        loads = each.profile[shape](A, B, C, m, n, k).total("shared", "load", "requests")
+        print(f"{each.name}: {loads:,} requests, {loads * 32 / (m * n * k):.3f} for each multiply-add of a warp")
+
+# %% [markdown]
 # ## On your GPU
 #
-# Not graded. Where there is a GPU, the next cell times your products at 2,048 against the library's. Elsewhere it says why it does nothing.
+# Not graded. Where there is a GPU, the next cell times four rungs at 4,096 against the library's product. Elsewhere it says why it does nothing.
 
 # %% jupyter={"source_hidden": true}
 device = lk.detect()
@@ -1045,13 +1155,22 @@ if device.kind != "cuda" or device.virtual:
 else:
     import torch
 
-    size = 2048
+    size = 4096
+    assert size % 256 == 0, "matmul_pipelined needs whole tiles of 128 x 256"
     A, B, C = (torch.randn(size, size, device="cuda") for _ in range(3))
-    library = lk.bench(torch.matmul, A, B, name="torch.matmul")
-    print(library)
-    for each, launch in ((matmul_tiled, ((128, 128), (16, 16))), (matmul_registers, ((32, 32), (16, 16)))):
-        timing = lk.bench(each[launch], A, B, C, size, size, size, name=each.name)
-        print(timing, f"  {library.median / timing.median:.0%} of the library's speed", sep="\n")
+    expected = torch.matmul(A, B)
+    library = lk.bench(torch.matmul, A, B, name="torch.matmul").median
+    print(f"{'torch.matmul':17} {2 * size**3 / library / 1e12:5.1f} TFLOP/s")
+    for each, launch in (
+        (matmul_lab03, ((size // 32, size // 8), (32, 8))),
+        (matmul_tiled, ((size // 16, size // 16), (16, 16))),
+        (matmul_registers, ((size // 64, size // 64), (16, 16))),
+        (matmul_pipelined, ((size // 256, size // 128), 256)),
+    ):
+        C.fill_(torch.nan)
+        seconds = lk.bench(each[launch], A, B, C, size, size, size, name=each.name).median
+        right = "" if torch.allclose(C, expected, rtol=1e-3, atol=1e-2) else ", and a wrong result"
+        print(f"{each.name:17} {2 * size**3 / seconds / 1e12:5.1f} TFLOP/s, {library / seconds:4.0%} of the library's speed{right}")
 
 # %% [markdown]
 # ## Before you hand in

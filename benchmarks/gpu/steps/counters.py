@@ -53,6 +53,10 @@ EXPLAINED = {
         ),
         (("shared_load",), "neighbouring loads are one LDS.128"),
     ),
+    "matmul_pipelined": (
+        ("global_load", "shared_"),
+        "copies are LDGSTS, which the load and store units count apart; before a group stand three @!PT LDS",
+    ),
     "irregular/odd_even_sort_block": (("shared_",), "two neighbours are one LDS.64 and one STS.64"),
     "irregular/spmv_csr_scalar": (
         ("global_load",),
