@@ -6,7 +6,7 @@
               at least 5 times the tokens a second of one request at a time over the contiguous cache
     trace     64 requests, prompts of 200 tokens on average and answers of 64, both with long tails, 16 at a time
               at least 2 times the tokens a second of transformers' generate, 16 a batch in the order of arrival
-    decode    on a GPU, the Triton kernel at batch 32 over 4,096 tokens each: at least 70 % of a copy's bandwidth
+    decode    on a GPU, the Triton kernel at batch 32 over 4,096 tokens each: at least 85 % of a copy's bandwidth
     waste     the same lengths arriving at random, virtual time: under 4 % of the slots in used blocks unfilled
 
 Only tokens that were asked for count; a padded batch goes on until its longest answer is done. transformers gets the
@@ -28,7 +28,7 @@ from typing import Any
 import torch
 import transformers
 from record import write_result
-from triton_kernels import on_gpu
+from triton_kernels import Copies, copy_rates, on_gpu
 
 from mlsys_labkit import lm, serving
 from mlsys_labkit.lm.checkpoint import WEIGHTS
@@ -159,8 +159,9 @@ def decode_on_gpu(
     length: int = 4096,
     shape: tuple[int, int, int, int] = (32, 32, 8, 128),
     launches: Sequence[tuple[int, ...]] = LAUNCHES,
+    copies: Copies = copy_rates,
 ) -> dict[str, Any]:
-    """Measure bytes of keys and values per second, in the shapes of an 8-billion-parameter Llama, and of a copy."""
+    """Measure bytes of keys and values per second, in the shapes of an 8-billion-parameter Llama, and of copies."""
     from mlsys_labkit.serving.decode_kernel import decode
 
     batch, heads, kv_heads, width = shape
@@ -173,9 +174,8 @@ def decode_on_gpu(
     own = page[tables[0]].transpose(0, 1).flatten(1, 2)  # what one sequence attends to, gathered
     keys, values = (part.float().repeat_interleave(heads // kv_heads, 0) for part in own.split(kv_heads))
     expected = torch.nn.functional.scaled_dot_product_attention(queries[0].float()[:, None], keys, values).flatten()
-    source, target = (torch.zeros(page.numel(), dtype=page.dtype, device=place) for _ in range(2))
-    copy = clock(lambda: target.copy_(source), "copy", 1.0).median
-    figures: dict[str, Any] = {"copy_gb_per_s": 2 * source.nbytes / copy / 1e9, "configurations": {}}
+    rates = copies(page.nbytes)
+    figures: dict[str, Any] = {"copy_gb_per_s": max(rates.values()), "copies": rates, "configurations": {}}
     for tile, warps, stages, splits in launches:
         launch = {"TILE": tile, "num_warps": warps, "num_stages": stages}
         actual = decode(queries, page, tables, lengths, splits, **launch)
@@ -226,7 +226,7 @@ def main() -> int:
     result["decode_on_gpu"] = "not measured"
     if torch.version.cuda and torch.cuda.is_available():
         result["decode_on_gpu"] = decode_on_gpu()
-        bars["decode, % of a copy"] = (result["decode_on_gpu"]["percent_of_copy"], 70.0)
+        bars["decode, % of a copy"] = (result["decode_on_gpu"]["percent_of_copy"], 85.0)
     else:
         print("decode on a GPU         not measured: no NVIDIA GPU here")
     for name, (figure, bar) in bars.items():

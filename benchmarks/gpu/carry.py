@@ -1,4 +1,7 @@
-"""Bytes that travel to a machine without a network: the working tree and the wheelhouse, against the limit of both."""
+"""Bytes that travel to a machine without a network: the working tree and the wheelhouse, against the limit of both.
+
+Files are counted as a tar archive holds them: in blocks of 512 bytes, behind a header of one block.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +32,12 @@ class Load:
 
 def load(root: Path, wheelhouse: Path) -> Load:
     """Measure what a transfer of the checkout with its wheelhouse carries."""
-    wheels = [path.stat().st_size for path in wheelhouse.glob("*.whl")]
-    return Load(sum(path.stat().st_size for path in _files(root)), sum(wheels), len(wheels))
+    wheels = [_packed(path) for path in wheelhouse.glob("*.whl")]
+    return Load(sum(map(_packed, _files(root))), sum(wheels), len(wheels))
+
+
+def _packed(path: Path) -> int:
+    return 512 + -(-path.stat().st_size // 512) * 512
 
 
 def _files(root: Path) -> list[Path]:

@@ -32,6 +32,7 @@ STEPS = (
     ),
     Step("kernels", 240, 8, "the kernels and programs of the tests against their oracles"),
     Step("exercises", 240, 3, "the tests of the CUDA labs with their kernels launched on the GPU"),
+    Step("faults", 300, 1, "twenty planted faults in one Jupyter kernel, which has to answer after each"),
     Step("speed", 420, 1, "lab 04's ladder, Triton, W4A16, paged decode and lab 09 against libraries and copies"),
     Step("labs", 480, 4, "the solutions of all labs, executed, with their sections for a GPU"),
     Step("marks", 480, 4, "the marks of every solution and wrong answer, with the GPU and without"),

@@ -102,6 +102,8 @@ def launches(name: str) -> Iterator[tuple[Any, tuple[Any, ...], dict[str, Any]]]
         a = of(half, 4096, 4096)
         for config in bench.MATMUL:
             yield home.matmul_grouped, (a, a, a, 4096, 4096, 4096), config
+        for config in bench.PERSISTENT:
+            yield home.matmul_persistent, (*bench.described(a, a, a, config), 4096, 4096, 4096), config
     elif name == "softmax":
         for dtype, config in itertools.product((single, half), bench.SOFTMAX):
             x = of(dtype, 8192, 4096)

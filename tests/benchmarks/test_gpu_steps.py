@@ -13,7 +13,8 @@ import pytest
 from benchmarks.gpu.cells import cuda_cells, lab_path, read_cells, run_cells
 from benchmarks.gpu.machine import machine
 from benchmarks.gpu.plan import STEPS
-from benchmarks.gpu.steps import labs, marks, sanitizer
+from benchmarks.gpu.steps import labs, marks, sanitizer, speed
+from tests.conftest import ROOT
 from tests.cuda.stand_in_driver import REASON
 
 
@@ -50,6 +51,13 @@ def test_graded_kernels_are_launched_on_the_gpu_by_every_door() -> None:
 
 def test_labs_are_all_in_the_order() -> None:
     assert set(labs.ORDER) == labs.lab_names()
+
+
+def test_ragged_matmul_passes_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("triton", reason="needs Triton, which has wheels for Linux; run: pip install triton")
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    found = speed.check_ragged_matmul(136, 264, 72, "cpu")
+    assert found["ok"], found
 
 
 def test_machine_is_described_without_its_name() -> None:

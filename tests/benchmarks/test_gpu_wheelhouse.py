@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -80,8 +81,12 @@ def test_load_counts_the_tree_and_the_wheels_once(wheels: Path) -> None:
     (tree / "build" / "ignored").write_bytes(b"x" * 5000)
     subprocess.run(["git", "init", "-q"], cwd=tree, check=True)
     found = carry.load(tree, wheels)
-    assert (found.tree, found.count) == (1000 + len("/build/\n"), 2)
-    assert found.wheels == sum(path.stat().st_size for path in wheels.glob("*.whl"))
+    with tarfile.open(tree / "build" / "all.tar", "w", format=tarfile.GNU_FORMAT) as archive:
+        archive.add(tree / "kept.txt", "kept.txt")
+        archive.add(tree / ".gitignore", ".gitignore")
+        for path in wheels.glob("*.whl"):
+            archive.add(path, path.name)
+        assert (found.tree + found.wheels, found.count) == (archive.offset, 2)
     assert found.fits
     assert not carry.Load(carry.LIMIT, 1, 1).fits
     assert "2 wheels of 0.0 MiB" in str(found)

@@ -27,7 +27,10 @@ F = np.float32
 
 @dataclass(frozen=True)
 class Case:
-    """One launch: ``arguments`` are the inputs, ``expected`` the outputs by position."""
+    """One launch: ``arguments`` are the inputs, ``expected`` the outputs by position.
+
+    Of a tuple of outputs each element has to be in one of them.
+    """
 
     shape: tuple[Any, ...]
     arguments: tuple[Any, ...]
@@ -211,6 +214,7 @@ def neural() -> dict[str, Case]:
     attention = product(softmax(product(q, k.T) * 0.25), v)
     h, g = X.astype(np.float16), Y.astype(np.float16)
     third = np.float16(0.3)
+    fused = (h.astype(float) * float(third) + g).astype(np.float16)
     pairs = (h.astype(F) + g.astype(F)).astype(np.float16)
     brain = X.astype(ml_dtypes.bfloat16)
     a, b = rng().integers(-128, 128, (2, 24, 24)).astype(np.int8)
@@ -229,7 +233,8 @@ def neural() -> dict[str, Case]:
         "rmsnorm": Case((5, 64), (ROWS, weight, zeros, 70, 1e-5), {2: rms}, 1e-4),
         "cross_entropy": Case((1, 32), (ROWS, labels, np.zeros(1, F), 5, 70), {2: [loss]}, 1e-4),
         "attention_row<16>": Case((12, 16), (q, k, v, np.zeros_like(q), 12, 0.25), {3: attention}, 1e-4),
-        "half_axpy": Case(FLAT, (N, third, h, g), {3: (third * h).astype(np.float16) + g}, 0),
+        # ptxas joins __hmul and __hadd to one HFMA, which rounds once: on a GPU an element is one or the other.
+        "half_axpy": Case(FLAT, (N, third, h, g), {3: ((third * h).astype(np.float16) + g, fused)}, 0),
         "half2_add": Case((4, 128), (h, g, np.zeros(N, np.float16), N // 2), {2: pairs}, 0),
         "bf16_to_float": Case(FLAT, (brain.view(np.uint16), OUT, N), {1: brain.astype(F) * 2}, 0),
         "rope": Case((7, 8), (x, 7, 12), {0: rotated(x)}, 1e-4),
@@ -335,7 +340,12 @@ def fresh(case: Case) -> tuple[Any, ...]:
 def compare(case: Case, arguments: tuple[Any, ...]) -> None:
     for place, expected in case.expected.items():
         got = np.asarray(arguments[place], float)
-        wanted = np.asarray(expected, float).reshape(got.shape)
+        wanted, *others = (
+            np.asarray(each, float).reshape(got.shape)
+            for each in (expected if isinstance(expected, tuple) else (expected,))
+        )
+        for other in others:
+            wanted = np.where(got == other, other, wanted)
         np.testing.assert_allclose(got, wanted, rtol=case.rtol, atol=case.rtol)
 
 

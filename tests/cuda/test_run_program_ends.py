@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 from mlsys_labkit.cuda import run_program
 from mlsys_labkit.cuda.errors import CudaError
+from mlsys_labkit.cuda.program.build import sample_headers
 from tests.cuda.program_helpers import HELLO, run
 
 
@@ -147,6 +149,26 @@ def test_nvcc_links_the_libraries_whose_headers_a_program_includes(nvcc: Path) -
     assert nvcc.read_text().split()[-2:] == ["-lcublas", "-lcurand"]
     run_program("#include <curand_kernel.h>\nint main() {}")
     assert not any(word.startswith("-l") for word in nvcc.read_text().split())
+
+
+def test_nvcc_finds_the_headers_of_samples_behind_those_of_the_program(nvcc: Path, tmp_path: Path) -> None:
+    """On an H100 nvcc refused a program that the simulator runs: ``helper_cuda.h`` is in no toolkit."""
+    tool = nvcc.with_name("nvcc")
+    tool.write_text(tool.read_text().replace("printf", f"cp -r headers {tmp_path}/seen\nprintf", 1))
+    run_program("#include <helper_cuda.h>\nint main() {}")
+    folders = [word for word in nvcc.read_text().split() if word.startswith("-I")]
+    assert folders[-1].endswith("/headers")
+    assert {"helper_cuda.h", "helper_math.h", "book.h"} <= {path.name for path in (tmp_path / "seen").iterdir()}
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
+def test_nvcc_takes_every_header_of_samples(tmp_path: Path) -> None:
+    for path in sample_headers():
+        source = tmp_path / "one.cu"
+        source.write_text(f'#include "{path}"\nint main() {{}}')
+        command = ["nvcc", "-std=c++17", f"-I{path.parent}", "-c", "-o", "one.o", source]
+        built = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert built.returncode == 0, f"{path.name}: {built.stderr[:500]}"
 
 
 def test_a_limit_of_launches_is_kept_by_the_simulator(nvcc: Path) -> None:

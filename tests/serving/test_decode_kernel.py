@@ -119,11 +119,15 @@ def test_decode_benchmark_checks_results_before_timing(monkeypatch: pytest.Monke
         calls.append(name)
         return SimpleNamespace(median=1.0)
 
-    figures = benchmark.decode_on_gpu("cpu", no_clock, 64, (2, 4, 2, 16), [(32, 4, 2, 1), (64, 4, 2, 2)])
-    assert calls == ["copy", "decode", "decode"]
+    def copies(nbytes: int) -> dict[str, float]:
+        return {"slow": nbytes / 1e9, "fast": 2 * nbytes / 1e9}  # in a second, read and written
+
+    shape = (2, 4, 2, 16)
+    figures = benchmark.decode_on_gpu("cpu", no_clock, 64, shape, [(32, 4, 2, 1), (64, 4, 2, 2)], copies)
+    assert calls == ["decode", "decode"]
     kv_bytes = 2 * 64 * 2 * 2 * 16 * 2  # sequences, tokens, keys and values, heads, width, bytes
     assert figures["gb_per_s"] == kv_bytes / 1e9
     assert figures["percent_of_copy"] == 50  # a copy reads and writes as many bytes
     monkeypatch.setattr("mlsys_labkit.serving.decode_kernel.decode", lambda queries, *_, **__: queries.flatten(1))
     with pytest.raises(AssertionError, match="not close"):
-        benchmark.decode_on_gpu("cpu", no_clock, 64, (2, 4, 2, 16), [(32, 4, 2, 1)])
+        benchmark.decode_on_gpu("cpu", no_clock, 64, shape, [(32, 4, 2, 1)], copies)

@@ -55,25 +55,47 @@ def test_benchmark_kernels_compile_for_sm_90_and_fit(benchmark: Any, tmp_path: P
 
     half, x = of(torch.float16, 4096, 4096), of(torch.float16, 8192, 4096)
     layer = of(torch.uint8, 8192, 4096), of(torch.float16, 8192, 64), of(torch.float16, 8192), of(torch.float32, 8192)
+    config = benchmark.PERSISTENT[0]
+    walked = compile_for(
+        home.matmul_persistent, "sm_90", *benchmark.described(half, half, half, config), 4096, 4096, 4096, **config
+    )
     product = compile_for(home.matmul_grouped, "sm_90", half, half, half, 4096, 4096, 4096, **benchmark.MATMUL[0])
     rows = compile_for(home.softmax, "sm_90", x, x, 4096, 4096, 4096, BLOCK=4096, **benchmark.SOFTMAX[1])
     narrow = compile_for(home.w4a16, "sm_90", *layer, 8192, IN=8192, GROUP=128, **benchmark.W4A16[8])
-    assert "wgmma" in product.ptx
-    assert [one.spills for one in (product, rows, narrow)] == [0, 0, 0]
+    assert all("wgmma" in one.ptx for one in (walked, product))
+    assert "cp.async.bulk.tensor" in walked.ptx  # the TMA unit computes the addresses
+    assert [one.spills for one in (walked, product, rows, narrow)] == [0, 0, 0, 0]
+    assert walked.shared_bytes <= 227 * 1024
     for config in benchmark.MATMUL:  # an H100 gives a block 227 KiB: CUDA C++ Programming Guide, compute capability 9.0
         assert config["num_stages"] * (config["BM"] + config["BN"]) * config["BK"] * 2 <= 227 * 1024
 
 
 def test_benchmark_launches_pass_their_checks_on_small_shapes(benchmark: Any, tmp_path: Path) -> None:
     home = benchmark.load(tmp_path, benchmark.source())
-    for name in ("MATMUL", "SOFTMAX", "W4A16"):
+    for name in ("MATMUL", "PERSISTENT", "SOFTMAX", "W4A16"):
         setattr(benchmark, name, getattr(benchmark, name)[:2])
-    assert benchmark.matmul(home, no_clock, "cpu", 80)["percent_of_peer"] == 200
+    product = benchmark.matmul(home, no_clock, "cpu", 80)
+    assert product["percent_of_peer"] == product["grouped"]["percent_of_peer"] == 200
     assert benchmark.w4a16(home, no_clock, "cpu", 36, 128, 64)["times_as_fast"] == 2
-    # 4 KiB in a second against 8 KiB in two
-    for dtype, size in ((torch.float32, 4), (torch.float16, 2)):
-        result = benchmark.softmax(home, no_clock, dtype, "cpu", (10, 100), 2 * 10 * 100 * size)
-        assert result["percent_of_copy"] == pytest.approx(100)
+    for dtype, size in ((torch.float32, 4), (torch.float16, 2)):  # so many bytes read and as many written, in a second
+        result = benchmark.softmax(
+            home, no_clock, dtype, "cpu", (10, 100), lambda n: {"slow": n / 2e9, "fast": n / 1e9}
+        )
+        assert result["gb_per_s"] == pytest.approx(2 * 1000 * size / 1e9)
+        assert result["percent_of_copy"] == pytest.approx(200)
+
+
+def test_copies_are_timed_at_each_size_and_kind(benchmark: Any) -> None:
+    def clock(seconds: float) -> Callable[..., Any]:
+        return lambda call, name, spent: call() is None or SimpleNamespace(median=seconds)
+
+    rates = benchmark.copy_rates(3 << 20, "cpu", {"in a graph": clock(2.0), "launched": clock(1.0)}, (1 << 20, 3 << 20))
+    assert rates == {
+        "copy of 1 MiB, in a graph": (1 << 20) / 1e9,
+        "copy of 1 MiB, launched": (2 << 20) / 1e9,
+        "copy of 3 MiB, in a graph": (3 << 20) / 1e9,
+        "copy of 3 MiB, launched": (6 << 20) / 1e9,
+    }
 
 
 def test_benchmark_does_not_time_a_wrong_result(benchmark: Any, tmp_path: Path) -> None:

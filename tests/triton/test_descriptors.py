@@ -39,6 +39,32 @@ def test_descriptors_gather_and_scatter_rows() -> None:
 
 
 @triton.jit
+def walked(a, b, c, M, N, K, SIDE: tl.constexpr):
+    across = tl.cdiv(N, SIDE)
+    for tile in tl.range(tl.program_id(0), tl.cdiv(M, SIDE) * across, tl.num_programs(0), flatten=True):
+        i, j = tile // across * SIDE, tile % across * SIDE
+        sums = tl.zeros((SIDE, SIDE), tl.float32)
+        for k in range(0, K, SIDE):
+            sums = tl.dot(a.load([i, k]), b.load([k, j]), sums)
+        c.store([i, j], sums.to(c.dtype))
+
+
+def test_programs_that_walk_over_tiles_touch_only_what_their_descriptors_bound() -> None:
+    generator = torch.Generator().manual_seed(4)
+    a, b = torch.randn(40, 24, generator=generator).half(), torch.randn(24, 56, generator=generator).half()
+    whole = torch.full((48, 64), float("nan")).half()
+    c = whole[:40, :56]
+    traced = trace(walked)[(5,)](
+        *(TensorDescriptor.from_tensor(each, [16, 16]) for each in (a, b, c)), 40, 56, 24, SIDE=16
+    )
+    torch.testing.assert_close(c.double(), a.double() @ b.double(), rtol=2**-10, atol=1e-5)
+    assert whole[40:].isnan().all()
+    assert whole[:, 56:].isnan().all()
+    assert not [one for one in traced.findings if one.severity == "error"]
+    assert traced.work.bytes_moved >= 2 * (40 * 24 + 24 * 56 + 40 * 56)
+
+
+@triton.jit
 def reduced(target, x, KIND: tl.constexpr, N: tl.constexpr):
     block = tl.load(x + tl.arange(0, N)[:, None] * N + tl.arange(0, N)[None, :])
     getattr(target, KIND)([2, 0], block)

@@ -88,8 +88,8 @@ PAIRS: dict[str, tuple[Callable[[Any], tuple[Callable[[], Any], Callable[[], Any
 }
 
 
-def judge_pair(name: str, seconds: float = 30.0) -> dict[str, Any]:
-    """Compare a pair again and again for half a minute, and count the verdicts."""
+def judge_pair(name: str, seconds: float = 12.0) -> dict[str, Any]:
+    """Compare a pair again and again, and count the verdicts."""
     import mlsys_labkit as lk
 
     torch = torch_on_gpu()

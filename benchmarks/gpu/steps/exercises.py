@@ -58,7 +58,7 @@ def run_exercises(lab: str) -> dict[str, Any]:
     """Run the cells of one solution, and return the cells that fail and the kernels that the GPU ran."""
     kit_on_gpu()
     launched: list[str] = []
-    checks = importlib.import_module("mlsys_labkit.checks")
+    checks: Any = importlib.import_module("mlsys_labkit.checks")
     compilation = importlib.import_module("mlsys_labkit.cuda.kernel.compilation")
     graded_kernel = checks.graded_kernel
 

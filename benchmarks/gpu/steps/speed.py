@@ -22,19 +22,18 @@ LADDER: dict[str, tuple[str, Callable[[int], tuple[Any, Any]]]] = {
 }
 BARS = {("matmul_pipelined", 4096): 90.0}  # percent of cuBLAS
 KERNELS = {"lab05_triton": ("bias_gelu",)}
+# With whole rows, programs that run at the same time work on neighbouring memory: the grid's first dimension is rows.
 GELU = [
     {"ROWS": rows, "COLUMNS": columns, "num_warps": warps}
-    for rows, columns in ((1, 1024), (4, 256), (4, 1024))
-    for warps in (4, 8)
+    for rows, columns, both in ((1, 1024, (4, 8)), (4, 256, (4, 8)), (4, 1024, (4, 8)), (1, 8192, (8, 16)))
+    for warps in both
 ]
 
 
 def cases() -> list[Case]:
     ladder = [Case(f"ladder/{size}/{name}", partial(climb, name, size), 90) for size in (2048, 4096) for name in LADDER]
-    rows = {
-        "8192 rows": 8192,
-        "65,536 rows": 65536,
-    }  # 8,192 rows of FP16 take 30 us, of which the start of a graph takes 3
+    # With 8,192 rows (64 or 128 MiB) a part of what is written stays in the 50 MB of L2; 65,536 rows show the DRAM.
+    rows = {"8192 rows": 8192, "65,536 rows": 65536}
     softmax = [
         Case(f"softmax/{dtype}, {label}", partial(compare_softmax, dtype, count), 90)
         for dtype in ("float32", "float16")
@@ -44,6 +43,7 @@ def cases() -> list[Case]:
     return [
         Case("copy", copy),
         Case("matmul", compare_matmul, 120),
+        Case("matmul/ragged", check_ragged_matmul, 60),
         *softmax,
         Case("gelu", compare_gelu, 90),
         Case("w4a16", compare_w4a16, 120),
@@ -69,9 +69,12 @@ def _more(known: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
 
 
 def copy() -> dict[str, Any]:
-    torch = torch_on_gpu()
-    source, target = torch.randn(1 << 30, device="cuda"), torch.empty(1 << 30, device="cuda")
-    return {"gb_per_s": 2 * source.nbytes / warm_seconds(lambda: target.copy_(source)) / 1e9}
+    """Measure copies of 4 GiB and of the sizes with which the kernels are compared."""
+    torch_on_gpu()
+    from triton_kernels import copy_rates
+
+    rates = copy_rates(2**32)
+    return {"gb_per_s": max(rates.values()), "copies": rates}
 
 
 def _judged(found: dict[str, Any], figure: str, bar: float) -> dict[str, Any]:
@@ -79,10 +82,27 @@ def _judged(found: dict[str, Any], figure: str, bar: float) -> dict[str, Any]:
 
 
 def compare_matmul() -> dict[str, Any]:
-    """Compare Triton's product of 4096 x 4096 in FP16 with cuBLAS: 80 % of its speed."""
+    """Compare Triton's product of 4096 x 4096 in FP16 with cuBLAS: 95 % of its speed."""
     torch_on_gpu()
     bench, home = triton_kernels()
-    return _judged(bench.matmul(home, bench.on_gpu), "percent_of_peer", 80)
+    return _judged(bench.matmul(home, bench.on_gpu), "percent_of_peer", 95)
+
+
+def check_ragged_matmul(m: int = 1000, n: int = 1048, k: int = 520, place: str = "cuda") -> dict[str, Any]:
+    """Check the persistent product where no tile divides a side: the bounds of the descriptors replace the masks."""
+    if place == "cuda":
+        torch_on_gpu()
+    import torch
+
+    bench, home = triton_kernels()
+    torch.manual_seed(0)
+    a, b = torch.randn(m, k, device=place).half(), torch.randn(k, n, device=place).half()
+    whole = torch.full((m + 8, n + 8), math.nan, device=place, dtype=torch.float16)
+    c, config = whole[:m, :n], bench.PERSISTENT[0]
+    home.matmul_persistent[(4,)](*bench.described(a, b, c, config), m, n, k, **config)
+    off = float((c.double() - a.double() @ b.double()).abs().max())
+    kept = bool(whole[m:].isnan().all() and whole[:, n:].isnan().all())
+    return {"ok": off < 0.1 and kept, "off_by": off, "nothing_written_outside": kept}
 
 
 def compare_softmax(dtype: str, rows: int) -> dict[str, Any]:
@@ -98,7 +118,7 @@ def compare_gelu(rows: int = 8192, columns: int = 8192) -> dict[str, Any]:
     torch = torch_on_gpu()
     bench, home = triton_kernels()
     x, bias = torch.randn(rows, columns, device="cuda"), torch.randn(columns, device="cuda")
-    out, source, target = torch.empty_like(x), torch.zeros(1 << 29, device="cuda"), torch.zeros(1 << 29, device="cuda")
+    out = torch.empty_like(x)
 
     def launch(config: dict[str, int]) -> None:
         grid = (math.ceil(rows / config["ROWS"]), math.ceil(columns / config["COLUMNS"]))
@@ -109,24 +129,23 @@ def compare_gelu(rows: int = 8192, columns: int = 8192) -> dict[str, Any]:
         torch.testing.assert_close(out[:64].double(), expected, rtol=1e-5, atol=1e-6)
         out.fill_(math.nan)
 
-    found = bench.judged("gelu", GELU, launch, check, lambda: target.copy_(source), bench.on_gpu)
-    moved, copied = 2 * x.nbytes / found["kernel"]["median_s"], 2 * source.nbytes / found["peer"]["median_s"]
-    return _judged(found | {"gb_per_s": moved / 1e9, "percent_of_copy": 100 * moved / copied}, "percent_of_copy", 90)
+    found = bench.against_copies("gelu", GELU, launch, check, x.nbytes)
+    return _judged(found, "percent_of_copy", 90)
 
 
 def compare_w4a16() -> dict[str, Any]:
-    """Compare the product with weights of 4 bits with FP16: twice as fast."""
+    """Compare the product with weights of 4 bits with FP16: 2.5 times as fast."""
     torch_on_gpu()
     bench, home = triton_kernels()
-    return _judged(bench.w4a16(home, bench.on_gpu), "times_as_fast", 2)
+    return _judged(bench.w4a16(home, bench.on_gpu), "times_as_fast", 2.5)
 
 
 def compare_decode() -> dict[str, Any]:
-    """Compare paged decode with a copy: 70 % of its bandwidth."""
+    """Compare paged decode with a copy: 85 % of its bandwidth."""
     torch_on_gpu()
     from serving import decode_on_gpu  # imports transformers, which takes seconds
 
-    return _judged(decode_on_gpu(), "percent_of_copy", 70)
+    return _judged(decode_on_gpu(), "percent_of_copy", 85)
 
 
 def climb(name: str, size: int) -> dict[str, Any]:

@@ -41,6 +41,11 @@ _RUNNER_FLAGS = ("-std=c++17", "-O2", "-g1", "-fPIC", "-pthread", *(f"-I{folder}
 _OPENMP = re.compile(r"#[ \t]*pragma[ \t]+omp\b|#[ \t]*include[ \t]*<omp\.h>")
 
 
+def sample_headers() -> list[Path]:
+    """Return the kit's headers of NVIDIA's samples and of textbooks, which programs include and no toolkit brings."""
+    return [*_TEXTBOOK.parent.glob("helper_*.h"), *_TEXTBOOK.iterdir()]
+
+
 @dataclass(frozen=True)
 class ProgramSource:
     """A program and the headers beside it.

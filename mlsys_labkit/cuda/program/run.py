@@ -23,7 +23,7 @@ from mlsys_labkit.cuda.kernel.gcc.flags import Build
 from mlsys_labkit.cuda.kernel.gcc.toolchain import find_toolchain
 from mlsys_labkit.cuda.kernel.unset_findings import unset_findings
 from mlsys_labkit.cuda.program import libraries
-from mlsys_labkit.cuda.program.build import CompiledProgram, ProgramSource, compile_program, runner
+from mlsys_labkit.cuda.program.build import CompiledProgram, ProgramSource, compile_program, runner, sample_headers
 from mlsys_labkit.cuda.program.records import read_story
 from mlsys_labkit.cuda.program.result import ProgramResult
 from mlsys_labkit.cuda.source.volatile import has_volatile_accesses
@@ -249,7 +249,10 @@ def _gpu_is_here() -> bool:
 
 
 def _run_on_gpu(source: ProgramSource, args: Sequence[object], timeout: float, echo: bool) -> ProgramResult:
-    """Compile and run with nvcc. Sizes are replaced in the text, as for the simulator; nothing else is."""
+    """Compile and run with nvcc, which also finds the kit's headers of samples and textbooks, behind the program's own.
+
+    Sizes are replaced in the text, as for the simulator; nothing else is.
+    """
     nvcc = shutil.which("nvcc")
     if nvcc is None or not _gpu_is_here():
         missing = "nvcc is not installed" if nvcc is None else "there is no NVIDIA GPU"
@@ -259,7 +262,11 @@ def _run_on_gpu(source: ProgramSource, args: Sequence[object], timeout: float, e
         (Path(folder) / source.name).write_text(text, encoding="utf-8", errors="surrogateescape")
         texts = "\n".join(one.text for _, one in source.files)
         libraries = sorted({f"-l{name}" for name in _LIBRARY.findall(texts)})
-        folders = [f"-I{source.folder}", *(f"-I{source.folder / one}" for one in source.include)]
+        headers = Path(folder) / "headers"
+        headers.mkdir()
+        for path in sample_headers():
+            shutil.copy(path, headers)
+        folders = [f"-I{source.folder}", *(f"-I{source.folder / one}" for one in source.include), f"-I{headers}"]
         files = [source.name, *(os.fspath(source.folder / one) for one in source.units)]
         command = [nvcc, "-O2", "-arch=native", *folders, "-o", "program", *files, *libraries]
         built = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)

@@ -4,7 +4,11 @@
 #include <cmath>
 #include <type_traits>
 
+#if __has_include("lk/prelude.h")
 #include "lk/prelude.h"
+#else  // nvcc itself
+#define LK_INLINE __host__ __device__ inline
+#endif
 
 typedef unsigned int uint;
 typedef unsigned short ushort;
