@@ -120,24 +120,28 @@ def one_block(kernel: cuda.Kernel, n: int, tile: int, threads: Any) -> Counters:
     return counters
 
 
-def along(small: float, large: float) -> float:
-    """Return the value at n = SIZE of a straight line through those at n = SMALL and n = LARGE."""
-    return small + (large - small) / (LARGE - SMALL) * (SIZE - SMALL)
+def along(small: float, large: float, sizes: tuple[int, int] = (SMALL, LARGE)) -> float:
+    """Return the value at n = SIZE of a straight line through those at the two ``sizes``."""
+    return small + (large - small) / (sizes[1] - sizes[0]) * (SIZE - sizes[0])
 
 
-def extrapolated(small: Counters, large: Counters, grid: tuple[int, int, int]) -> Counters:
+def extrapolated(
+    small: Counters, large: Counters, grid: tuple[int, ...], sizes: tuple[int, int] = (SMALL, LARGE)
+) -> Counters:
     """Return one block's counters at the published size, as a sample of a launch of ``grid``."""
 
     def line(one: LineCount, other: LineCount) -> LineCount:
         names = ("requests", "lanes", "sectors", "wavefronts", "ideal_sectors", "ideal_wavefronts")
-        return replace(other, **{name: round(along(getattr(one, name), getattr(other, name))) for name in names})
+        return replace(other, **{name: round(along(getattr(one, name), getattr(other, name), sizes)) for name in names})
 
     def number(name: str) -> int:
-        return round(along(getattr(small, name), getattr(large, name)))
+        return round(along(getattr(small, name), getattr(large, name), sizes))
 
     before = {(each.line, each.space, each.op): each for each in small.lines}
     lines = [line(before[each.line, each.space, each.op], each) for each in large.lines if each.requests]
-    instructions = {kind: round(along(small.instructions[kind], total)) for kind, total in large.instructions.items()}
+    instructions = {
+        kind: round(along(small.instructions[kind], total, sizes)) for kind, total in large.instructions.items()
+    }
     names = ("barriers", "warp_barriers", "steps", "active_lanes", "flops", "bytes_read", "bytes_written")
     return replace(
         large,

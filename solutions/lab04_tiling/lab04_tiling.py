@@ -1036,18 +1036,19 @@ print("prefix_sum: right, and all threads come to every barrier.")
 # %% [markdown]
 # ## The last rung
 #
-# *Not graded: read, run, compare.* The last kernel is given. It is written for an H100, where `matmul_registers` of the solution reaches 55 % of the
-# speed of NVIDIA's library, cuBLAS ($n = 4096$, FP32, measured on 2026-11-27). Three things change from task 5 to here:
+# Not graded: read, run, compare. On an H100, the `matmul_registers` of our solution reaches 55 % of the speed of NVIDIA's library, cuBLAS
+# ($n = 4096$, FP32, measured on 2026-11-27). An SM makes four multiply-adds of a warp per clock, and one wavefront of shared memory. A kernel with
+# more than 0.25 wavefronts for each multiply-add therefore waits for shared memory. The source of task 5 has 0.5. (On the H100 it has
+# 0.375, because NVIDIA's compiler joins some loads.) The kernel below is given. It changes three things:
 #
-# - **128 outputs a thread.** For each $p$, a thread reads 8 + 16 floats from shared memory and makes 128 multiply-adds: 1.33 for each byte. Task 5
-#   makes 0.5.
-# - **Four floats at once.** Six `float4`, as in task 6, load the 24 floats. $A$ is turned on its way into shared memory, so that four rows of
-#   a column lie side by side.
-# - **Copies that overlap with arithmetic.** There are two buffers. While the block multiplies one tile, the next is on its way to the other buffer.
-#   `__pipeline_memcpy_async` starts a copy of 16 bytes from global to shared memory, and `__pipeline_wait_prior(0)` waits until all copies of the
-#   thread have arrived. Two buffers also save one of the two barriers.
+# - **128 outputs a thread.** For each $p$, a thread reads 8 + 16 floats from shared memory and makes 128 multiply-adds: 1.33 for each byte. In
+#   task 5 it makes 0.5. The tile of 128 × 256 also gives 42.7 FLOP for each byte read from global memory.
+# - **Four floats at once.** As in task 6, each load from shared memory is a `float4`. For this, the tile of $A$ is transposed on its way there.
+# - **Copies that overlap with arithmetic.** There are two buffers. While the block multiplies one tile, the next one is on its way to the
+#   other. `__pipeline_memcpy_async` starts a copy of 16 bytes from global to shared memory, and `__pipeline_wait_prior(0)` waits until all
+#   copies of the thread have arrived. With two buffers, one barrier a step is enough.
 #
-# The kernel has no edges: `m`, `n` and `k` must be multiples of 128, 256 and 8.
+# The kernel has no code for edges: `m`, `n` and `k` must be multiples of 128, 256 and 8.
 
 # %%
 # %%cuda matmul_pipelined
@@ -1129,24 +1130,26 @@ __global__ void __launch_bounds__(256) matmul_pipelined(
 }
 
 # %% [markdown]
-# Now compare its counters with those of task 5, for the same product. A request is one load instruction of a warp.
+# The next cell checks the kernel, and compares its loads from shared memory with those of task 5 for the same product.
 
 # %%
 m, n, k = 128, 256, 32
 rng = np.random.default_rng(seed)
 A, B, C = whole(rng, m, k), whole(rng, k, n), np.full((m, n), np.nan, np.float32)
 launch = ((n // 256, m // 128), 256)
-findings = matmul_pipelined.check[launch](A, B, C, m, n, k)
-assert not findings and np.array_equal(C, A @ B)
-with lk.picture("Load requests to shared memory in the last rung and in task 5."):
+assert not matmul_pipelined.check[launch](A, B, C, m, n, k)
+assert np.array_equal(C, A @ B)
+with lk.picture("Loads from shared memory for each multiply-add of a warp."):
     for each, shape in ((matmul_pipelined, launch), (matmul_registers, ((n // 64, m // 64), (16, 16)))):
-        loads = each.profile[shape](A, B, C, m, n, k).total("shared", "load", "requests")
-        print(f"{each.name}: {loads:,} requests, {loads * 32 / (m * n * k):.3f} for each multiply-add of a warp")
+        seen = each.profile[shape](A, B, C, m, n, k)
+        requests, wavefronts = (seen.total("shared", "load", what) * 32 / (m * n * k) for what in ("requests", "wavefronts"))
+        print(f"{each.name}: {requests:.3f} requests and {wavefronts:.3f} wavefronts for each multiply-add")
 
 # %% [markdown]
 # ## On your GPU
 #
-# Not graded. Where there is a GPU, the next cell times four rungs at 4,096 against the library's product. Elsewhere it says why it does nothing.
+# Not graded. Where there is a GPU, the next cell times four kernels of this lab at $n = 4096$ against the library. Elsewhere it says
+# why it does nothing.
 
 # %% jupyter={"source_hidden": true}
 device = lk.detect()
@@ -1156,7 +1159,7 @@ else:
     import torch
 
     size = 4096
-    assert size % 256 == 0, "matmul_pipelined needs whole tiles of 128 x 256"
+    assert size % 256 == 0, f"{size} is no multiple of 256: matmul_pipelined needs whole tiles of 128 x 256"
     A, B, C = (torch.randn(size, size, device="cuda") for _ in range(3))
     expected = torch.matmul(A, B)
     library = lk.bench(torch.matmul, A, B, name="torch.matmul").median
@@ -1184,42 +1187,43 @@ lk.progress()
 # %% [markdown]
 # ## The ladder
 #
-# One product, one number of multiply-adds, and four kernels that feed them. You built the last two. The hatched bar is the least that
-# any kernel reads: each matrix once. FLOP/B counts the bytes read, without those written.
+# One product, one number of multiply-adds, and five kernels that feed them. You built the third and the fourth. The hatched bar is the least
+# that any kernel reads: each matrix once. FLOP/B counts the bytes read, without those written.
 
 # %% jupyter={"source_hidden": true}
 with lk.picture("What one product asks of global memory (logarithmic scale) and of shared memory."):
     import plotly.graph_objects as go
     from plotly.subplots import make_subplots
 
-    n = 64 if smoke else 128
-    A, B, C = (np.ones((n, n), np.float32) for _ in range(3))
+    n, k = 256, 32 if smoke else 128
+    A, B, C = (np.ones(shape, np.float32) for shape in ((n, k), (k, n), (n, n)))
     launches = {
         "lanes down a column (lab 03)": matmul_lab03.profile[(n, n // 32), (1, 32)],
         "lanes along a row (lab 03)": matmul_lab03.profile[(n // 32, n // 8), (32, 8)],
         "tiles of 16 (task 2)": matmul_tiled.profile[(n // 16, n // 16), (16, 16)],
         "tiles of 64, 16 outputs a thread (task 5)": matmul_registers.profile[(n // 64, n // 64), (16, 16)],
+        "tiles of 128 x 256, 128 outputs a thread (given)": matmul_pipelined.profile[(n // 256, n // 128), 256],
     }
-    rungs = {label: launch(A, B, C, n, n, n) for label, launch in launches.items()}
-    asked = [seen.work.bytes_read for seen in rungs.values()] + [2 * n**2 * 4]
+    rungs = {label: launch(A, B, C, n, n, k) for label, launch in launches.items()}
+    asked = [seen.work.bytes_read for seen in rungs.values()] + [A.nbytes + B.nbytes]
     shared = [seen.total("shared", "load", "requests") for seen in rungs.values()] + [0]
     labels = [
-        f"{label}<br>{size / 1e6:.3g} MB, {2 * n**3 / size:.2g} FLOP/B; {loads:,} shared loads"
+        f"{label}<br>{size / 1e6:.3g} MB, {2 * n * n * k / size:.3g} FLOP/B; {loads:,} shared loads"
         for label, size, loads in zip([*rungs, "each matrix once"], asked, shared)
     ]
     figure = make_subplots(1, 2, shared_yaxes=True, subplot_titles=["bytes read, global", "load requests, shared"])
     for place, sizes in enumerate((asked, shared), start=1):
-        bars = go.Bar(x=sizes, y=labels, orientation="h", marker_pattern_shape=["", "", "", "", "/"])
+        bars = go.Bar(x=sizes, y=labels, orientation="h", marker_pattern_shape=["", "", "", "", "", "/"])
         figure.add_trace(bars, 1, place)
     figure.update_xaxes(type="log", row=1, col=1)
-    figure.update_layout(height=360, showlegend=False, margin={"l": 10, "r": 10, "t": 30, "b": 30})
+    figure.update_layout(height=430, showlegend=False, margin={"l": 10, "r": 10, "t": 30, "b": 30})
     figure.update_yaxes(autorange="reversed", ticks="outside", ticklen=8, tickcolor="rgba(0,0,0,0)")  # a gap before the bars
     lk.show(figure, summary="; ".join(labels).replace("<br>", ": "))
 
 # %% [markdown]
-# From the first rung to your last one, the bytes fell by a factor of more than two hundred, and not one multiply-add changed. The next rung, tensor
-# cores, changes the multiply-adds as well: chapter 7 climbs it. For an estimate of the time of a rung on an H100, launch it as
-# `kernel.model("h100-sxm")[grid, block](...)` in a new cell. That is a model, not a measurement.
+# From the first rung to your last one, the bytes fell by a factor of more than two hundred, and by seven hundred to the given one. Not one
+# multiply-add changed. Chapter 7 has the times of all rungs on an H100. Tensor cores, its next rung, change the multiply-adds as well. For an
+# estimate of the time of a rung on an H100, launch it as `kernel.model("h100-sxm")[grid, block](...)` in a new cell. That is a model, not a measurement.
 #
 # ## What to take along
 #

@@ -8,9 +8,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from benchmarks.gpu.cells import cuda_cells, lab_path, read_cells, run_cells
+from benchmarks.gpu.cells import cuda_cells, lab_kernels, lab_path, read_cells, run_cells
 from benchmarks.gpu.machine import machine
 from benchmarks.gpu.plan import STEPS
 from benchmarks.gpu.steps import labs, marks, sanitizer, speed
@@ -51,6 +52,16 @@ def test_graded_kernels_are_launched_on_the_gpu_by_every_door() -> None:
 
 def test_labs_are_all_in_the_order() -> None:
     assert set(labs.ORDER) == labs.lab_names()
+
+
+def test_ladder_launches_compute_the_whole_product() -> None:
+    n = 256  # one tile of matmul_pipelined is 128 x 256
+    A, B = (np.random.default_rng(seed).integers(-9, 10, (n, n)).astype(np.float32) for seed in (0, 1))
+    for name, (lab, shape) in speed.LADDER.items():
+        C = np.full((n, n), np.nan, np.float32)
+        lab_kernels(lab, "simulator", name)[name][shape(n)](A, B, C, n, n, n)
+        assert np.array_equal(C, A @ B), name
+    assert {name for name, _ in speed.BARS} <= set(speed.LADDER)
 
 
 def test_ragged_matmul_passes_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
