@@ -1051,13 +1051,14 @@ if device.kind != "cuda" or device.virtual:
 else:
     import torch
 
-    size = 2048
-    A, B, C = (torch.randn(size, size, device="cuda") for _ in range(3))
-    roof = lk.Roofline.of(device)
-    for each, launch in ((matmul_naive, ((2048, 64), (1, 32))), (matmul_coalesced, ((64, 256), 256))):
-        timing = lk.bench(each[launch], A, B, C, size, size, size, name=each.name)
-        work = lk.Work(flops=2 * size**3, bytes_read=8 * size**2, bytes_written=4 * size**2, name=each.name)
-        print(timing, roof.place(work.with_seconds(timing.median)).verdict, sep="\n  ")
+    with lk.picture("Your two products on this GPU, under its roof."):
+        size = 2048
+        A, B, C = (torch.randn(size, size, device="cuda") for _ in range(3))
+        roof = lk.Roofline.of(device)
+        for each, launch in ((matmul_naive, ((2048, 64), (1, 32))), (matmul_coalesced, ((64, 256), 256))):
+            timing = lk.bench(each[launch], A, B, C, size, size, size, name=each.name)
+            work = lk.Work(flops=2 * size**3, bytes_read=8 * size**2, bytes_written=4 * size**2, name=each.name)
+            print(timing, roof.place(work.with_seconds(timing.median)).verdict, sep="\n  ")
 
 # %% [markdown]
 # ## Before you hand in

@@ -1584,23 +1584,24 @@ else:
         torch.empty(4096, device="cuda"),
     )
     compiled_chain = torch.compile(bias_gelu_chain)
-    for name, call in {
-        "softmax, yours": lambda: softmax[(4096,)](x, out, 8192, 8192, 8192, BLOCK=8192, num_warps=8),
-        "softmax, torch": lambda: torch.softmax(x, 1),
-        "bias + GELU, yours": lambda: bias_gelu[(1024, 32)](x, bias, out, 4096, 8192, ROWS=4, COLUMNS=256),
-        "bias + GELU, torch in eager mode": lambda: bias_gelu_chain(x, bias),
-        "bias + GELU, torch.compile": lambda: compiled_chain(x, bias),
-        "cross-entropy, yours": lambda: token_loss[(4096,)](x, labels, each, 8192, 8192, BLOCK=2048, num_warps=8),
-        "cross-entropy, torch": lambda: torch.nn.functional.cross_entropy(x, labels, reduction="none"),
-    }.items():
-        call()
-        timing = lk.bench(call, name=name, device="cuda")
-        moved = x.nbytes if name.startswith("cross-entropy") else 2 * x.nbytes
-        print(
-            timing,
-            f"  {moved / timing.median / 1e9:,.0f} GB/s, counting {'once in' if moved == x.nbytes else 'x once in and once out'}",
-            sep="\n",
-        )
+    with lk.picture("Your kernels beside torch's, on this GPU."):
+        for name, call in {
+            "softmax, yours": lambda: softmax[(4096,)](x, out, 8192, 8192, 8192, BLOCK=8192, num_warps=8),
+            "softmax, torch": lambda: torch.softmax(x, 1),
+            "bias + GELU, yours": lambda: bias_gelu[(1024, 32)](x, bias, out, 4096, 8192, ROWS=4, COLUMNS=256),
+            "bias + GELU, torch in eager mode": lambda: bias_gelu_chain(x, bias),
+            "bias + GELU, torch.compile": lambda: compiled_chain(x, bias),
+            "cross-entropy, yours": lambda: token_loss[(4096,)](x, labels, each, 8192, 8192, BLOCK=2048, num_warps=8),
+            "cross-entropy, torch": lambda: torch.nn.functional.cross_entropy(x, labels, reduction="none"),
+        }.items():
+            call()
+            timing = lk.bench(call, name=name, device="cuda")
+            moved = x.nbytes if name.startswith("cross-entropy") else 2 * x.nbytes
+            print(
+                timing,
+                f"  {moved / timing.median / 1e9:,.0f} GB/s, counting {'once in' if moved == x.nbytes else 'x once in and once out'}",
+                sep="\n",
+            )
 
 # %% jupyter={"source_hidden": true}
 if not on_gpu:
@@ -1623,13 +1624,14 @@ else:
         except triton.runtime.errors.OutOfResources:
             return math.inf
 
-    few = [tiles for tiles in space if tiles.bk == 64 and tiles.stages in (3, 4) and tiles.group == 8]
-    known = "H100" in torch.cuda.get_device_name()  # the bounds are an H100's; of another GPU nothing is promised
-    best, seconds = search(few, fits, roofline_bound if known else lambda tiles: 0.0, measured)
-    library = lk.bench(torch.matmul, a, b, name="torch.matmul")
-    print(
-        f"{best}: {2 * n**3 / seconds / 1e12:.0f} TFLOP/s, {library.median / seconds:.0%} of torch.matmul's speed"
-    )
+    with lk.picture("The search, by measured times."):
+        few = [tiles for tiles in space if tiles.bk == 64 and tiles.stages in (3, 4) and tiles.group == 8]
+        known = "H100" in torch.cuda.get_device_name()  # the bounds are an H100's; of another GPU nothing is promised
+        best, seconds = search(few, fits, roofline_bound if known else lambda tiles: 0.0, measured)
+        library = lk.bench(torch.matmul, a, b, name="torch.matmul")
+        print(
+            f"{best}: {2 * n**3 / seconds / 1e12:.0f} TFLOP/s, {library.median / seconds:.0%} of torch.matmul's speed"
+        )
 
 # %%
 if not on_gpu:
@@ -1696,29 +1698,29 @@ else:
     programs = torch.cuda.get_device_properties(0).multi_processor_count
     tiles = {"BM": 128, "BN": 256, "BK": 64}
     made = descriptors(a, b, c, **tiles)
-    found = {"BM": best.bm, "BN": best.bn, "BK": best.bk, "GROUP": best.group}
-    grid = (triton.cdiv(n, best.bm) * triton.cdiv(n, best.bn),)
-    for name, call in {
-        "torch.matmul": lambda: torch.matmul(a, b, out=c),
-        "matmul_grouped": lambda: matmul_grouped[grid](
-            a, b, c, n, n, n, **found, num_stages=best.stages, num_warps=best.warps
-        ),
-        "matmul_persistent": lambda: matmul_persistent[(programs,)](
-            *made, n, n, n, **tiles, GROUP=8, num_stages=3, num_warps=8
-        ),
-    }.items():
-        c.fill_(math.nan)
-        try:
-            call()
-        except triton.runtime.errors.OutOfResources as error:  # the tiles are those of an H100
-            print(f"{name}: {error}")
-            continue
-        torch.testing.assert_close(c.float(), exact, rtol=2**-10, atol=1e-2)
-        graph = torch.cuda.CUDAGraph()  # replayed without Python, whose launch takes a good part of such a time
-        with torch.cuda.graph(graph):
-            call()
-        timing = lk.bench(graph.replay, name=name, device="cuda")
-        print(timing, f"  {2 * n**3 / timing.median / 1e12:.0f} TFLOP/s", sep="\n")
+    grid = (triton.cdiv(n, tiles["BM"]) * triton.cdiv(n, tiles["BN"]),)
+    with lk.picture("The product with and without descriptors, and the library, on this GPU."):
+        for name, call in {
+            "torch.matmul": lambda: torch.matmul(a, b, out=c),
+            "matmul_grouped": lambda: matmul_grouped[grid](
+                a, b, c, n, n, n, **tiles, GROUP=8, num_stages=3, num_warps=8
+            ),
+            "matmul_persistent": lambda: matmul_persistent[(programs,)](
+                *made, n, n, n, **tiles, GROUP=8, num_stages=3, num_warps=8
+            ),
+        }.items():
+            c.fill_(math.nan)
+            try:
+                call()
+            except triton.runtime.errors.OutOfResources as error:  # the tiles are those of an H100
+                print(f"{name}: {error}")
+                continue
+            torch.testing.assert_close(c.float(), exact, rtol=2**-10, atol=1e-2)
+            graph = torch.cuda.CUDAGraph()  # replayed without Python, whose launch takes a good part of such a time
+            with torch.cuda.graph(graph):
+                call()
+            timing = lk.bench(graph.replay, name=name, device="cuda")
+            print(timing, f"  {2 * n**3 / timing.median / 1e12:.0f} TFLOP/s", sep="\n")
 
 # %% [markdown]
 # ## Before you hand in

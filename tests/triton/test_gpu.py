@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 triton = pytest.importorskip("triton")
 
 from mlsys_labkit.triton_trace import trace, tracing  # noqa: E402
-from mlsys_labkit.triton_trace.errors import TritonArgumentError  # noqa: E402
+from mlsys_labkit.triton_trace.errors import TritonArgumentError, TritonUnsolvedError  # noqa: E402
 from mlsys_labkit.triton_trace.launch import gpu, launcher  # noqa: E402
 from tests.triton import kernels  # noqa: E402
 
@@ -155,3 +155,18 @@ def test_copies_keep_strides_and_shared_storage(copies: str) -> None:
     assert torch.equal(x, left)
     assert torch.equal(y, right)
     assert x.untyped_storage().data_ptr() == y.untyped_storage().data_ptr() != whole.untyped_storage().data_ptr()
+
+
+@triton.jit
+def _stub(x):
+    raise NotImplementedError()
+
+
+def test_a_stub_on_the_gpu_is_unsolved_as_it_is_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On an H100 the cells of unsolved notebooks that time kernels ended with an error of Triton's compiler."""
+    monkeypatch.setattr(launcher, "has_gpu", lambda: True)
+    monkeypatch.setattr(type(_stub), "run", lambda *_, **__: 1 / 0)
+    with pytest.raises(TritonUnsolvedError, match="_stub is not written yet"):
+        _stub[(1,)](OnGpu(torch.ones(4)))
+    with pytest.raises(ZeroDivisionError):  # any other error stays what it is
+        kernels.add[(1,)](OnGpu(torch.ones(4)))

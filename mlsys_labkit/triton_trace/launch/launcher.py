@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from mlsys_labkit.triton_trace.launch.handle import LaunchHandle
 from mlsys_labkit.triton_trace.launch.pointed_at import pointed_at
 from mlsys_labkit.triton_trace.launch.tritons_errors import also_tritons
 from mlsys_labkit.triton_trace.names import is_jitted
-from mlsys_labkit.triton_trace.rules import check_rules
+from mlsys_labkit.triton_trace.rules import check_rules, require_solved
 from mlsys_labkit.triton_trace.source import KernelSource
 
 _DEVICE_FILES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")  # NVIDIA's, WSL's, AMD's
@@ -164,6 +165,11 @@ def _interpret(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, 
         TritonLauncher(kernel).launch(grid, args, kwargs)
 
 
+def _require_solved(kernel: Any) -> None:
+    with contextlib.suppress(RefusedSourceError):
+        require_solved(KernelSource.of(kernel))
+
+
 def _give_driver() -> None:
     """Let ``triton.runtime.driver.active`` be a stand-in on a machine without a GPU."""
     from triton.runtime import driver
@@ -192,7 +198,11 @@ def install() -> None:
     def choose(kernel: Any, grid: Any) -> Any:
         def launch(*args: Any, **kwargs: Any) -> Any:
             if not _through.get() and has_gpu() and not LaunchArguments(args, kwargs).on_host:
-                return compiled(kernel, grid)(*args, **kwargs)
+                try:
+                    return compiled(kernel, grid)(*args, **kwargs)
+                except Exception:
+                    _require_solved(kernel)  # Triton's compiler calls a stub an unsupported statement
+                    raise
             _interpret(kernel, grid, args, kwargs)
             return LaunchHandle(kernel, args, kwargs)
 
