@@ -1074,7 +1074,7 @@ __global__ void __launch_bounds__(256) matmul_pipelined(
     const float* __restrict__ A, const float* __restrict__ B, float* __restrict__ C,
     int m, int n, int k)
 {
-    __shared__ alignas(16) float a[2][DEPTH][ROWS + 4];  // [buffer][p][row]; + 4: no bank conflict
+    __shared__ alignas(16) float a[2][DEPTH][ROWS + 4];  // [buffer][p][row]; + 4: no conflict
     __shared__ alignas(16) float b[2][DEPTH][COLUMNS];   // [buffer][p][column]
     A += blockIdx.y * ROWS * k;
     B += blockIdx.x * COLUMNS;
