@@ -1677,7 +1677,9 @@ def descriptors(a, b, c, BM, BN, BK):
     return [TensorDescriptor.from_tensor(array, block) for array, block in zip((a, b, c), blocks)]
 
 
-with lk.picture("Nine tiles, walked by four programs. Every edge is ragged, and no mask is in the source."):
+with lk.picture(
+    "Nine tiles, four programs, ragged edges, no mask in the source. A program loads some rows and columns again, for its next tile."
+):
     generator = torch.Generator().manual_seed(seed)
     a, b = torch.randn(80, 40, generator=generator).half(), torch.randn(40, 72, generator=generator).half()
     c, tiles = unwritten(80, 72, dtype=torch.float16), {"BM": 32, "BN": 32, "BK": 16}
