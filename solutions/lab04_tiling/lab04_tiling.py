@@ -1037,9 +1037,14 @@ print("prefix_sum: right, and all threads come to every barrier.")
 # ## The last rung
 #
 # Not graded: read, run, compare. On an H100, the `matmul_registers` of our solution reaches 55 % of the speed of NVIDIA's library, cuBLAS
-# ($n = 4096$, FP32, measured on 2026-11-27). An SM makes four multiply-adds of a warp per clock, and one wavefront of shared memory. A kernel with
-# more than 0.25 wavefronts for each multiply-add therefore waits for shared memory. The source of task 5 has 0.5. (On the H100 it has
-# 0.375, because NVIDIA's compiler joins some loads.) The kernel below is given. It changes three things:
+# ($n = 4096$, FP32, measured on 2026-11-27). What does it wait for?
+#
+# In each clock, an SM can make four multiply-adds of a warp and serve one wavefront of shared memory. A kernel with more than 0.25 wavefronts for
+# each multiply-add therefore waits for shared memory. The source of task 5 has 0.5. On the H100 it is 0.375, because NVIDIA's compiler joins some
+# loads.
+
+# %% [markdown]
+# The kernel below is given. It changes three things:
 #
 # - **128 outputs a thread.** For each $p$, a thread reads 8 + 16 floats from shared memory and makes 128 multiply-adds: 1.33 for each byte. In
 #   task 5 it makes 0.5. The tile of 128 × 256 also gives 42.7 FLOP for each byte read from global memory.
@@ -1064,6 +1069,7 @@ __device__ void copy4(float* to, const float* from)
 
 // C[m, n] = A[m, k] B[k, n], row-major; m, n and k are multiples of 128, 256 and 8.
 // Blocks of 256 threads, each block a 128 x 256 tile of C, each thread 8 x 16 outputs of it.
+// __launch_bounds__ tells the compiler how many threads share the registers of an SM.
 __global__ void __launch_bounds__(256) matmul_pipelined(
     const float* __restrict__ A, const float* __restrict__ B, float* __restrict__ C,
     int m, int n, int k)
@@ -1075,7 +1081,7 @@ __global__ void __launch_bounds__(256) matmul_pipelined(
     C += blockIdx.y * ROWS * n + blockIdx.x * COLUMNS;
     int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
 
-    // The copies of one step: a thread moves four floats of A and eight of B.
+    // Copies: in each step a thread moves four floats of A, by a register, and eight of B.
     int a_row = thread / 2, a_p = thread % 2 * 4;
     int b_p = thread / 64, b_column = thread % 64 * 4;
     alignas(16) float moving[4];
@@ -1090,11 +1096,12 @@ __global__ void __launch_bounds__(256) matmul_pipelined(
     auto finish_copies = [&](int buffer) {
         for (int i = 0; i < 4; ++i) a[buffer][a_p + i][a_row] = moving[i];
         __pipeline_wait_prior(0);
-        __syncthreads();  // the only barrier of a step: nobody reads what others overwrite
+        __syncthreads();  // this tile is whole, and the other buffer is free
     };
 
-    // Warps share the tile as 4 x 2 parts, lanes a part as 4 x 8 squares of 4 x 4 outputs,
-    // 2 x 4 times. Two sets of operands: one is multiplied while the other is loaded.
+    // 4 x 2 warps have 32 x 128 outputs each: 2 x 4 pieces of 16 x 32, in which each lane
+    // has a square of 4 x 4. The first begins at (y, x). Of two sets of operands, one is
+    // loaded while the other is multiplied.
     int y = warp / 2 * 32 + lane / 8 * 4, x = warp % 2 * 128 + lane % 8 * 4;
     alignas(16) float left[2][8], right[2][16], sum[8][16] = {};
     auto load_operands = [&](int buffer, int p, int set) {
