@@ -1171,16 +1171,17 @@ else:
     expected = torch.matmul(A, B)
     library = lk.bench(torch.matmul, A, B, name="torch.matmul").median
     print(f"{'torch.matmul':17} {2 * size**3 / library / 1e12:5.1f} TFLOP/s")
-    for each, launch in (
-        (matmul_lab03, ((size // 32, size // 8), (32, 8))),
-        (matmul_tiled, ((size // 16, size // 16), (16, 16))),
-        (matmul_registers, ((size // 64, size // 64), (16, 16))),
-        (matmul_pipelined, ((size // 256, size // 128), 256)),
-    ):
-        C.fill_(torch.nan)
-        seconds = lk.bench(each[launch], A, B, C, size, size, size, name=each.name).median
-        right = "" if torch.allclose(C, expected, rtol=1e-3, atol=1e-2) else ", and a wrong result"
-        print(f"{each.name:17} {2 * size**3 / seconds / 1e12:5.1f} TFLOP/s, {library / seconds:4.0%} of the library's speed{right}")
+    with lk.picture("Four rungs of the ladder, timed on this GPU."):
+        for each, launch in (
+            (matmul_lab03, ((size // 32, size // 8), (32, 8))),
+            (matmul_tiled, ((size // 16, size // 16), (16, 16))),
+            (matmul_registers, ((size // 64, size // 64), (16, 16))),
+            (matmul_pipelined, ((size // 256, size // 128), 256)),
+        ):
+            C.fill_(torch.nan)
+            seconds = lk.bench(each[launch], A, B, C, size, size, size, name=each.name).median
+            right = "" if torch.allclose(C, expected, rtol=1e-3, atol=1e-2) else ", and a wrong result"
+            print(f"{each.name:17} {2 * size**3 / seconds / 1e12:5.1f} TFLOP/s, {library / seconds:4.0%} of the library's speed{right}")
 
 # %% [markdown]
 # ## Before you hand in

@@ -54,19 +54,23 @@ def compare_flushes(megabytes: int) -> dict[str, Any]:
 
 def time_cpu_beside_cuda() -> dict[str, Any]:
     """Time a loop on the CPU while CUDA is up, against the same samples without a wait for the GPU."""
-    import mlsys_labkit as lk
     from mlsys_labkit.timing.clock import CpuClock
 
     def loop() -> int:
         return sum(range(20))
 
     torch_on_gpu().zeros(1, device="cuda")
-    beside = lk.bench(loop, seconds=1.0).median
-    clock = CpuClock()
-    if hasattr(clock, "_finish"):
-        clock._finish = lambda: None
-    plain = sorted(clock.time(loop, 200) for _ in range(300))[150]
-    return {"ok": abs(beside / plain - 1) < 0.05, "bench_ns": 1e9 * beside, "without_wait_ns": 1e9 * plain}
+    waits, plain = CpuClock(), CpuClock()
+    plain._finish = lambda: None
+    calls = round(waits.sample_seconds / waits.time(loop, 1000))
+    pairs = [(waits.time(loop, calls), plain.time(loop, calls)) for _ in range(501)]
+    beside, without = (sorted(times)[250] for times in zip(*pairs, strict=True))
+    return {
+        "ok": abs(beside / without - 1) < 0.05,
+        "with_wait_ns": 1e9 * beside,
+        "without_wait_ns": 1e9 * without,
+        "sample_us": 1e6 * waits.sample_seconds,
+    }
 
 
 def _memory(torch: Any, more: float) -> tuple[Callable[[], Any], Callable[[], Any]]:

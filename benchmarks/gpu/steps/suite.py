@@ -33,7 +33,8 @@ def run_tests(*words: str) -> dict[str, Any]:
         raise NotMeasured("pytest is not installed")
     failed = re.findall(r"^(?:FAILED|ERROR) (\S.{0,200})", ran.stdout, re.MULTILINE)
     last = ran.stdout.strip().rpartition("\n")[2] or ran.stderr.strip()[-200:]
-    return {"ok": ran.returncode == 0, "last": last, "failed": failed[:60]}
+    said = [] if ran.returncode == 0 else ran.stdout.splitlines()[-40:]
+    return {"ok": ran.returncode == 0, "last": last, "failed": failed[:60], "said": said}
 
 
 def _installed(name: str) -> bool:
