@@ -44,14 +44,15 @@ void Context::hold_output(const char* text, size_t bytes) {
 
 void Context::reset() { last_ = pending_ = sticky_ = cudaSuccess; }
 
+// Reading takes even a fault away, until the next call of the API meets it again (an H100 with CUDA 13.0 does so).
 cudaError_t Context::take_last() {
-    const cudaError_t error = peek_last();
+    const cudaError_t error = last_;
     forget_refusal();
     last_ = cudaSuccess;
     return error;
 }
 
-cudaError_t Context::peek_last() const { return sticky_ != cudaSuccess ? sticky_ : last_; }
+cudaError_t Context::peek_last() const { return last_; }
 
 cudaError_t may_wait(cudaError_t during_capture) {
     return capture_forbids() ? spoil_captures(during_capture) : cudaSuccess;

@@ -63,7 +63,7 @@ cudaError_t api(Call call) {
     Context& state = context();
     const std::lock_guard<std::recursive_mutex> held(state.lock);
     const cudaError_t broken = state.broken();
-    return broken != cudaSuccess ? broken : state.finish(call());
+    return state.finish(broken != cudaSuccess ? broken : call());
 }
 
 // An error where a stream captures and the calling thread may not wait; the captures are then lost.

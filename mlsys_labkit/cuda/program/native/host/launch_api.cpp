@@ -268,7 +268,7 @@ extern "C" cudaError_t lk_program_launch(const char* name, const void* kernel, c
                                          const lk::Body* body, void** frame) {
     if (in_kernel()) return launch_later({name, kernel, *configuration, *body, KeptArguments(*body, frame)});
     const std::lock_guard<std::recursive_mutex> held(context().lock);
-    if (context().broken() != cudaSuccess) return context().broken();
+    if (context().broken() != cudaSuccess) return context().finish(context().broken());
     const GivenArguments arguments = checked(*body, frame);
     const auto call = std::make_shared<KernelCall>(made(name, kernel, *configuration, frame));
     if (const cudaError_t error = refused(*call, name, arguments)) return context().finish(error);
