@@ -35,7 +35,7 @@ from mlsys_labkit.lm.checkpoint import WEIGHTS
 from mlsys_labkit.serving import Engine, Limits, Request, StepCost
 
 BATCH, BLOCK_SIZE = 16, 16
-LAUNCHES = list(itertools.product((32, 64), (1, 2, 4), (3,), (1, 2)))  # slots a tile, warps, stages, splits
+LAUNCHES = list(itertools.product((32, 64), (1, 2), (3,), (1, 2)))  # slots a tile, warps, stages, splits
 Texts = dict[str, list[int]]
 MODEL, TOKENIZER = lm.load()
 ATTENTIONS, CACHES = ("sdpa", "eager"), ("dynamic", "static")

@@ -53,11 +53,17 @@ PERSISTENT: list[Config] = [
     for bn, group, stages in ((256, 8, 3), (256, 16, 3), (128, 8, 4))
 ]
 SOFTMAX: list[Config] = [{"num_warps": warps} for warps in (4, 8, 16)]
-W4A16: list[Config] = [{"ROWS": rows, "num_warps": warps} for rows in (4, 8, 16, 32) for warps in (1, 2, 4)]
+W4A16: list[Config] = [{"ROWS": rows, "num_warps": warps} for rows, warps in ((4, 1), (8, 1), (16, 4), (32, 4))]
 WIDE: list[Config] = [
     {"ROWS": rows, "WORDS": words, "AHEAD": ahead, "num_warps": warps}
-    for rows, words, warps in ((8, 128, 1), (8, 256, 2), (8, 256, 4), (8, 512, 4), (4, 256, 2), (4, 128, 1))
-    for ahead in (1, 3)
+    for rows, words, ahead, warps in (
+        (8, 128, 1, 1),
+        (8, 128, 3, 1),
+        (8, 128, 4, 1),
+        (8, 256, 3, 2),
+        (8, 256, 1, 4),
+        (4, 128, 3, 1),
+    )
 ]
 
 

@@ -63,7 +63,7 @@ def test_benchmark_kernels_compile_for_sm_90_and_fit(benchmark: Any, tmp_path: P
     )
     product = compile_for(home.matmul_grouped, "sm_90", half, half, half, 4096, 4096, 4096, **benchmark.MATMUL[0])
     rows = compile_for(home.softmax, "sm_90", x, x, 4096, 4096, 4096, BLOCK=4096, **benchmark.SOFTMAX[1])
-    narrow = compile_for(home.w4a16, "sm_90", *layer, 8192, IN=8192, GROUP=128, **benchmark.W4A16[8])
+    narrow = compile_for(home.w4a16, "sm_90", *layer, 8192, IN=8192, GROUP=128, **benchmark.W4A16[2])
     words = of(torch.int32, 8192, 1024), *layer[1:]
     wide = [
         compile_for(home.w4a16_wide, "sm_90", *words, 8192, IN=8192, GROUP=128, **one) for one in benchmark.WIDE[:2]
