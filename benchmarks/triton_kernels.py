@@ -4,7 +4,7 @@
 
     matmul    4096³ in FP16, matmul_persistent against torch.matmul (cuBLAS): at least 95 % of its speed
     softmax   [8192, 4096] against the fastest copy: at least 90 % of its bandwidth, in FP32 and in FP16
-    w4a16     8192 x 8192 at batch 1, groups of 128, against torch's FP16 product: at least 2.5 times as fast
+    w4a16     8192 x 8192 at batch 1, groups of 128, w4a16_wide against torch's FP16 product: at least 2.5 times as fast
 
 Each kernel's result is checked before it is timed. The best of a few configurations is chosen in short runs, then timed
 again, right after its peer. The copies are those of ``copy_rates``. Prints a table and writes
@@ -35,7 +35,7 @@ import mlsys_labkit as lk
 SOLUTIONS = Path(__file__).parent.parent / "solutions"
 KERNELS = {
     "lab05_triton": ("softmax", "matmul_tile", "tile_of", "matmul_grouped", "matmul_persistent"),
-    "lab06_quantization": ("w4a16",),
+    "lab06_quantization": ("w4a16", "bits_as_float", "w4a16_wide"),
 }
 Config = dict[str, int]
 Call = Callable[[], object]
@@ -54,6 +54,11 @@ PERSISTENT: list[Config] = [
 ]
 SOFTMAX: list[Config] = [{"num_warps": warps} for warps in (4, 8, 16)]
 W4A16: list[Config] = [{"ROWS": rows, "num_warps": warps} for rows in (4, 8, 16, 32) for warps in (1, 2, 4)]
+WIDE: list[Config] = [
+    {"ROWS": rows, "WORDS": words, "AHEAD": ahead, "num_warps": warps}
+    for rows, words, warps in ((8, 128, 1), (8, 256, 2), (8, 256, 4), (8, 512, 4), (4, 256, 2), (4, 128, 1))
+    for ahead in (1, 3)
+]
 
 
 def source(kernels: Mapping[str, Sequence[str]] = KERNELS) -> str:
@@ -252,6 +257,7 @@ def softmax(
 def w4a16(
     home: Any, clock: Clock, place: str = "cuda", out: int = 8192, inner: int = 8192, group: int = 128
 ) -> dict[str, Any]:
+    """Compare ``w4a16_wide`` with torch's FP16 product, and lab 06's graded ``w4a16`` under the key ``narrow``."""
     torch.manual_seed(0)
     packed = torch.randint(0, 256, (out, inner // 2), dtype=torch.uint8, device=place)
     scales = torch.rand(out, inner // group, device=place).half()
@@ -263,15 +269,22 @@ def w4a16(
     expected = torch.cat([(c.double() * s.double()[:, :, None]).flatten(1) @ x.double() for c, s in pieces])
     del nibbles, codes
 
-    def launch(config: Config) -> None:
+    def narrow(config: Config) -> None:
         home.w4a16[(math.ceil(out / config["ROWS"]),)](packed, scales, x, y, out, IN=inner, GROUP=group, **config)
+
+    def wide(config: Config) -> None:
+        words, grid = packed.view(torch.int32), (math.ceil(out / config["ROWS"]),)
+        home.w4a16_wide[grid](words, scales, x, y, out, IN=inner, GROUP=group, **config)
 
     def check() -> None:
         torch.testing.assert_close(y.double(), expected, rtol=1e-4, atol=1e-2)
         y.fill_(math.nan)
 
-    result = judged("w4a16", W4A16, launch, check, lambda: dense @ x, clock)
-    return result | {"times_as_fast": ratio(result)}
+    def compared(name: str, configs: Iterable[Config], launch: Callable[[Config], object]) -> dict[str, Any]:
+        found = judged(name, configs, launch, check, lambda: dense @ x, clock)
+        return found | {"times_as_fast": ratio(found)}
+
+    return compared("w4a16_wide", WIDE, wide) | {"narrow": compared("w4a16", W4A16, narrow)}
 
 
 def main() -> int:
@@ -304,6 +317,8 @@ def main() -> int:
         print(f"peer {peer}, {one['best']}")
     grouped = result["matmul"]["grouped"]
     print(f"matmul_grouped {grouped['percent_of_peer']:6.1f} % of cuBLAS, which has no bar, {grouped['best']}")
+    narrow = result["w4a16"]["narrow"]
+    print(f"lab 06's w4a16 {narrow['times_as_fast']:6.1f} times as fast as FP16, which has no bar, {narrow['best']}")
     write_result("triton_kernels", result)
     return missed
 

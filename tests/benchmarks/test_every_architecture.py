@@ -112,6 +112,9 @@ def launches(name: str) -> Iterator[tuple[Any, tuple[Any, ...], dict[str, Any]]]
         layer = of(torch.uint8, 8192, 4096), of(half, 8192, 64), of(half, 8192), of(single, 8192)
         for config in bench.W4A16:
             yield home.w4a16, (*layer, 8192), {"IN": 8192, "GROUP": 128, **config}
+        for config in bench.WIDE:
+            words = of(torch.int32, 8192, 1024)
+            yield home.w4a16_wide, (words, *layer[1:], 8192), {"IN": 8192, "GROUP": 128, **config}
     elif name == "gelu":
         x = of(single, 8192, 8192)
         for config in speed.GELU:

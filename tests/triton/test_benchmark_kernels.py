@@ -20,6 +20,8 @@ from mlsys_labkit.triton_trace.compile.compiled import compile_for  # noqa: E402
 
 BENCHMARKS = Path(__file__).parent.parent.parent / "benchmarks"
 
+SMALL_WIDE = [{"ROWS": 4, "WORDS": words, "AHEAD": 3, "num_warps": 1} for words in (8, 16)]
+
 
 @pytest.fixture
 def benchmark(monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -62,21 +64,31 @@ def test_benchmark_kernels_compile_for_sm_90_and_fit(benchmark: Any, tmp_path: P
     product = compile_for(home.matmul_grouped, "sm_90", half, half, half, 4096, 4096, 4096, **benchmark.MATMUL[0])
     rows = compile_for(home.softmax, "sm_90", x, x, 4096, 4096, 4096, BLOCK=4096, **benchmark.SOFTMAX[1])
     narrow = compile_for(home.w4a16, "sm_90", *layer, 8192, IN=8192, GROUP=128, **benchmark.W4A16[8])
+    words = of(torch.int32, 8192, 1024), *layer[1:]
+    wide = [
+        compile_for(home.w4a16_wide, "sm_90", *words, 8192, IN=8192, GROUP=128, **one) for one in benchmark.WIDE[:2]
+    ]
+    assert "ld.global.v4.b32" in wide[0].ptx  # 16 bytes a thread
+    assert "cp.async" in wide[1].ptx
     assert all("wgmma" in one.ptx for one in (walked, product))
     assert "cp.async.bulk.tensor" in walked.ptx  # the TMA unit computes the addresses
-    assert [one.spills for one in (walked, product, rows, narrow)] == [0, 0, 0, 0]
+    assert [one.spills for one in (walked, product, rows, narrow, *wide)] == [0] * 6
     assert walked.shared_bytes <= 227 * 1024
     for config in benchmark.MATMUL:  # an H100 gives a block 227 KiB: CUDA C++ Programming Guide, compute capability 9.0
         assert config["num_stages"] * (config["BM"] + config["BN"]) * config["BK"] * 2 <= 227 * 1024
 
 
-def test_benchmark_launches_pass_their_checks_on_small_shapes(benchmark: Any, tmp_path: Path) -> None:
+def test_benchmark_launches_pass_their_checks_on_small_shapes(
+    benchmark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = benchmark.load(tmp_path, benchmark.source())
     for name in ("MATMUL", "PERSISTENT", "SOFTMAX", "W4A16"):
         setattr(benchmark, name, getattr(benchmark, name)[:2])
+    monkeypatch.setattr(benchmark, "WIDE", SMALL_WIDE)
     product = benchmark.matmul(home, no_clock, "cpu", 80)
     assert product["percent_of_peer"] == product["grouped"]["percent_of_peer"] == 200
-    assert benchmark.w4a16(home, no_clock, "cpu", 36, 128, 64)["times_as_fast"] == 2
+    layer = benchmark.w4a16(home, no_clock, "cpu", 38, 128, 64)
+    assert layer["times_as_fast"] == layer["narrow"]["times_as_fast"] == 2
     for dtype, size in ((torch.float32, 4), (torch.float16, 2)):  # so many bytes read and as many written, in a second
         result = benchmark.softmax(
             home, no_clock, dtype, "cpu", (10, 100), lambda n: {"slow": n / 2e9, "fast": n / 1e9}
@@ -98,9 +110,13 @@ def test_copies_are_timed_at_each_size_and_kind(benchmark: Any) -> None:
     }
 
 
-def test_benchmark_does_not_time_a_wrong_result(benchmark: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("right", "wrong"), [("(codes >> 4)", "(codes >> 5)"), ("low >> 8", "low >> 4")])
+def test_benchmark_does_not_time_a_wrong_result(
+    benchmark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, right: str, wrong: str
+) -> None:
+    monkeypatch.setattr(benchmark, "WIDE", SMALL_WIDE)
     text = benchmark.source()
-    assert text.count("(codes >> 4)") == 1
-    wrong = benchmark.load(tmp_path, text.replace("(codes >> 4)", "(codes >> 5)"))
+    assert text.count(right) == 1
+    home = benchmark.load(tmp_path, text.replace(right, wrong))
     with pytest.raises(AssertionError, match="not close"):
-        benchmark.w4a16(wrong, no_clock, "cpu", 36, 128, 64)
+        benchmark.w4a16(home, no_clock, "cpu", 36, 128, 64)
