@@ -1696,6 +1696,8 @@ else:
 #   $2^{49}$. Multiplying by a power of two rounds nothing.
 # - **Signs eight at a time.** This needs codes from 0 to 15. One XOR flips the sign bits of a word's eight codes, which makes each code $c$ into
 #   $u = c + 8$. Then $\sum c\,x = \sum u\,x - 8 \sum x$, and the last sum is the same for all rows.
+#
+# On the same H100 it took 17.6 µs, 2.8 times as fast as FP16.
 
 # %%
 @triton.jit
