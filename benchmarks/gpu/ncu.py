@@ -31,7 +31,7 @@ _SCOPES = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\b(?:\w+::)+")
 
 @dataclass(frozen=True)
 class Measured:
-    """What one run saw: a row for each launch that was measured, the reason for each that was not."""
+    """The outcome of one run: a row for each launch that was measured, the reason for each that was not."""
 
     rows: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     failures: Mapping[str, str] = field(default_factory=dict)

@@ -340,12 +340,9 @@ def fresh(case: Case) -> tuple[Any, ...]:
 def compare(case: Case, arguments: tuple[Any, ...]) -> None:
     for place, expected in case.expected.items():
         got = np.asarray(arguments[place], float)
-        wanted, *others = (
-            np.asarray(each, float).reshape(got.shape)
-            for each in (expected if isinstance(expected, tuple) else (expected,))
-        )
-        for other in others:
-            wanted = np.where(got == other, other, wanted)
+        given = expected if isinstance(expected, tuple) else (expected,)
+        ways = [np.asarray(way, float).reshape(got.shape) for way in given]
+        wanted = np.select([got == way for way in ways], ways, ways[0])
         np.testing.assert_allclose(got, wanted, rtol=case.rtol, atol=case.rtol)
 
 
