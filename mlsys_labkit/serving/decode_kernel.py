@@ -53,10 +53,13 @@ def paged_decode(  # type: ignore[no-untyped-def]
     values = tl.zeros((ROWS, WIDTH), tl.float32)
     table = tables + sequence * table_stride
     half: tl.constexpr = KV_HEADS * BLOCK_SIZE * WIDTH  # a block's keys; its values follow
-    within = (head * BLOCK_SIZE + slot % BLOCK_SIZE)[:, None] * WIDTH + column
+    shift: tl.constexpr = (
+        TILE % BLOCK_SIZE != 0
+    )  # else every tile begins with a block, and `within` is the same for all
     if EARLY:
         block = tl.load(table + (first + slot) // BLOCK_SIZE, mask=first + slot < last, other=0)
         for start in range(first, whole, TILE):
+            within = (head * BLOCK_SIZE + (start * shift + slot) % BLOCK_SIZE)[:, None] * WIDTH + column
             at = page + (block.to(tl.int64) * 2 * half)[:, None] + within
             k, v = tl.load(at), tl.load(at + half)
             place = start + TILE + slot
@@ -65,6 +68,7 @@ def paged_decode(  # type: ignore[no-untyped-def]
     for start in range(whole, last, TILE):
         inside = start + slot < last
         block = tl.load(table + (start + slot) // BLOCK_SIZE, mask=inside, other=0)
+        within = (head * BLOCK_SIZE + (start * shift + slot) % BLOCK_SIZE)[:, None] * WIDTH + column
         at = page + (block.to(tl.int64) * 2 * half)[:, None] + within
         k = tl.load(at, mask=inside[:, None], other=0.0)
         v = tl.load(at + half, mask=inside[:, None], other=0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import sys
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -47,7 +48,7 @@ def by_hand(queries: torch.Tensor, page: torch.Tensor, tables: torch.Tensor, len
 
 @pytest.mark.parametrize(
     ("heads", "kv_heads", "width", "block_size", "splits"),
-    [(8, 4, 32, 16, 1), (4, 4, 16, 16, 2), (6, 2, 64, 8, 3), (32, 1, 16, 32, 1)],
+    [(8, 4, 32, 16, 1), (4, 4, 16, 16, 2), (6, 2, 64, 8, 3), (32, 1, 16, 32, 1), (4, 2, 16, 128, 1), (4, 2, 16, 24, 2)],
 )
 def test_decode_kernel_equals_attention(heads: int, kv_heads: int, width: int, block_size: int, splits: int) -> None:
     inputs = case([1, 17, 64, 150], heads, kv_heads, width, block_size)
@@ -55,14 +56,16 @@ def test_decode_kernel_equals_attention(heads: int, kv_heads: int, width: int, b
     assert (actual - by_hand(*inputs)).abs().max() < 1e-5
 
 
-@pytest.mark.parametrize("splits", [1, 2, 4])
-@pytest.mark.parametrize("tile", [32, 64])
-def test_decode_kernel_in_16_bits_equals_attention(tile: int, splits: int) -> None:
+@pytest.mark.parametrize(
+    ("tile", "splits", "block_size"), [*itertools.product((32, 64), (1, 2, 4), (16,)), (32, 2, 64), (32, 1, 24)]
+)
+def test_decode_kernel_in_16_bits_equals_attention(tile: int, splits: int, block_size: int) -> None:
     """Lengths around whole tiles: the kernel has one loop without masks and another for a split's last tile."""
     lengths = [1, 5, 31, 32, 33, 63, 64, 65, 200]
-    queries, page, tables, seen = case(lengths, 8, 2, 32, 16)
+    queries, page, tables, seen = case(lengths, 8, 2, 32, block_size)
     for table, length in zip(tables.tolist(), lengths, strict=True):
-        page[table[(length - 1) // 16], :, (length - 1) % 16 + 1 :] = torch.nan  # slots that no token has filled
+        last = length - 1
+        page[table[last // block_size], :, last % block_size + 1 :] = torch.nan  # slots that no token has filled
     inputs = queries.bfloat16(), page.bfloat16(), tables, seen
     actual = decode(*inputs, splits=splits, TILE=tile)
     assert actual.dtype == torch.bfloat16
