@@ -95,7 +95,8 @@ def test_planted_bug_is_found_in_other_orders(name: str) -> None:
 @NEEDS_NVRTC
 @pytest.mark.parametrize("name", KERNELS)
 def test_nvidias_compiler_takes_the_kernel(name: str) -> None:
-    assert nvrtc.check(INCLUDES + KERNELS[name], name) == ()
+    # The headers of CUDA 13.0 have the copy to several blocks on sm_90a alone, those of 13.5 on sm_90, too.
+    assert nvrtc.check(INCLUDES + KERNELS[name], name, "sm_90a" if name == "multicast" else "sm_90") == ()
 
 
 def test_bulk_copies_are_counted_as_the_sectors_they_move() -> None:

@@ -11,6 +11,7 @@ from mlsys_labkit._frontends.figures import PLOTLY_MIME, bundle
 from mlsys_labkit.roofline import Roofline
 from mlsys_labkit.work import Work
 
+pytestmark = pytest.mark.browser
 WIDTHS = (560, 760, 1100)  # px of a cell's output: a small laptop to a wide screen
 CROSSED = """() => {
     const roofs = [...document.querySelectorAll(".js-line")].map((path) => {
