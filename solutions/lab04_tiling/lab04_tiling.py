@@ -1086,9 +1086,9 @@ __global__ void __launch_bounds__(256) matmul_pipelined(
     int b_p = thread / 64, b_column = thread % 64 * 4;
     alignas(16) float moving[4];
     auto start_copies = [&](int from, int buffer) {
-        copy4(moving, &A[a_row * k + from + a_p]);
+        copy4(moving, &A[(size_t)a_row * k + from + a_p]);
         for (int p = 0; p < DEPTH; p += 4) {
-            const float* source = &B[(from + b_p + p) * n + b_column];
+            const float* source = &B[(size_t)(from + b_p + p) * n + b_column];
             __pipeline_memcpy_async(&b[buffer][b_p + p][b_column], source, 16);
         }
         __pipeline_commit();
@@ -1118,13 +1118,13 @@ __global__ void __launch_bounds__(256) matmul_pipelined(
         if (next < k) start_copies(next, 1 - now);
 #pragma unroll
         for (int p = 0; p < DEPTH; ++p) {
-            if (p < DEPTH - 1) {
-                load_operands(now, p + 1, (p + 1) % 2);
-            } else if (next < k) {
+            if (p == DEPTH - 1 && next < k) {
                 now = 1 - now;
                 finish_copies(now);
-                load_operands(now, 0, 0);
             }
+            // Outside the `if`, the compiler may put multiply-adds between the barrier and the
+            // loads. The operands that are loaded last of all are not used.
+            load_operands(now, (p + 1) % DEPTH, (p + 1) % 2);
             for (int i = 0; i < 8; ++i) {
                 for (int j = 0; j < 16; ++j) sum[i][j] += left[p % 2][i] * right[p % 2][j];
             }
