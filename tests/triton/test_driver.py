@@ -14,6 +14,9 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from mlsys_labkit.triton_trace import compile_for
 from mlsys_labkit.triton_trace.errors import TritonKernelError, TritonLaunchError
+from mlsys_labkit.triton_trace.launch.launcher import has_gpu
+
+WITHOUT_GPU = pytest.mark.skipif(has_gpu(), reason="there is a GPU, and its own driver answers")
 
 
 @triton.jit
@@ -23,6 +26,7 @@ def scaled(x, out, n, num_stages: tl.constexpr, num_warps: tl.constexpr, BLOCK: 
     tl.store(out + i, v * num_stages + max(n, 1) * num_warps, mask=i < n)
 
 
+@WITHOUT_GPU
 def test_driver_answers_as_an_h100_with_cpu_tensors() -> None:
     active = triton.runtime.driver.active
     device = active.get_active_torch_device()
@@ -35,6 +39,7 @@ def test_driver_answers_as_an_h100_with_cpu_tensors() -> None:
         active.get_benchmarker()
 
 
+@WITHOUT_GPU
 def test_warmup_compiles_and_tells_the_registers() -> None:
     x = torch.ones(64)
     kernel = scaled.warmup(x, x, 64, num_stages=2, num_warps=4, BLOCK=64, grid=(1,))
