@@ -1722,7 +1722,8 @@ def w4a16_wide(
         word = start + tl.arange(0, WORDS)
         group = (start + 4 * tl.arange(0, WORDS // 4)) // (GROUP // 8)  # of each four words
         codes = tl.load(words + rows[:, None] * (IN // 8) + word[None, :], mask=inside, other=0)
-        scale = tl.load(scales + rows[:, None] * (IN // GROUP) + group[None, :], mask=inside, other=0.0).to(tl.float32)
+        at = rows[:, None] * (IN // GROUP) + group[None, :]
+        scale = tl.load(scales + at, mask=inside, other=0.0).to(tl.float32)
         inputs = tl.load(x + 8 * start + tl.arange(0, 8 * WORDS)).to(tl.float32)
         even, odd = tl.split(tl.reshape(inputs, (WORDS, 2, 2, 2)))  # input 8 w + i belongs to word w
         x04, x26 = tl.split(even)
