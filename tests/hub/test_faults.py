@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psutil
 import pytest
 import requests
 
@@ -77,14 +78,59 @@ def test_hub_killed_during_a_start_finds_the_server_again(tmp_path_factory: pyte
     with Hub(tmp_path_factory.mktemp("killed")) as hub, ThreadPoolExecutor(1) as pool:
         ada = hub.log_in("ada")
         pool.submit(ada.session.get, f"{hub.url}/hub/spawn/ada", timeout=PATIENCE_SECONDS)
-        (started,) = until("ada's process", lambda: _servers_of(hub, "ada"))
+        started = until("ada's server, which its process has begun", lambda: _begun(hub, "ada"))
         hub.kill()
         hub.start()
         ada = hub.log_in("ada")
         until("the server is ready", lambda: ada.server.get("ready"))
         ada.start_server()
         assert ada.run("print(6 * 7)").strip() == "42"
-        assert _servers_of(hub, "ada") == [started]
+        assert _servers_of(hub, "ada") == started
+
+
+# Kills the Hub once, in the moment before ada's process is told what to run. It waits for that, so it cannot begin.
+KILLED_EARLY = """
+import os, signal
+from pathlib import Path
+from mlsys_grading.hub.spawner import LabSpawner
+
+remember, mark = LabSpawner._remember, Path({mark!r})
+
+def remember_and_die(self, address):
+    if mark.exists() or {remembered}:
+        remember(self, address)
+    if not mark.exists():
+        mark.write_text(str(self.pid))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+LabSpawner._remember = remember_and_die
+"""
+
+
+@pytest.mark.parametrize("remembered", [False, True], ids=["before", "after"])
+def test_hub_killed_as_it_remembers_a_process_leaves_none(
+    tmp_path_factory: pytest.TempPathFactory, remembered: bool
+) -> None:
+    folder = tmp_path_factory.mktemp("early")
+    mark = folder / "killed"
+    config = KILLED_EARLY.format(mark=str(mark), remembered=remembered)
+    with Hub(folder, config=config) as hub, ThreadPoolExecutor(1) as pool:
+        ada = hub.log_in("ada")
+        pool.submit(ada.session.get, f"{hub.url}/hub/spawn/ada", timeout=PATIENCE_SECONDS)
+        until("the Hub is killed", lambda: hub.process and hub.process.poll() is not None)
+        assert mark.exists(), hub.log[-2000:]
+        hub.start()
+        until("the process has ended", lambda: not psutil.pid_exists(int(mark.read_text())))
+        assert "the Hub ended before it said what to start" in ada.log
+        ada = hub.log_in("ada")
+        until("the Hub knows of no server", lambda: not ada.server.get("pending"))
+        ada.start_server()
+        assert ada.run("print(6 * 7)").strip() == "42"
+
+
+def _begun(hub: Hub, name: str) -> list[int]:
+    """Return ``name``'s server once its process has been told what to run, and has started it."""
+    return [pid for pid in _servers_of(hub, name) if psutil.Process(pid).children()]
 
 
 def _servers_of(hub: Hub, name: str) -> list[int]:

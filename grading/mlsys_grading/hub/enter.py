@@ -79,7 +79,10 @@ def unreachable(paths: Iterable[str]) -> tuple[str, ...]:
 
 
 def main() -> NoReturn:
-    entry = Entry.from_json(sys.stdin.buffer.read())
+    told = sys.stdin.buffer.read()
+    if not told:
+        sys.exit("the Hub ended before it said what to start; start the server again")
+    entry = Entry.from_json(told)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     command = sys.argv[1:]
