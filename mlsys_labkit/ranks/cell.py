@@ -83,8 +83,8 @@ def run_cell(shell: InteractiveShell, line: str, cell: str) -> Run:
     backend, size = chosen_backend(asked.backend, asked.world_size)
     source = "\n" + shell.transform_cell(cell)  # the cell's own line numbers: its first is the magic's
     file = shell.compile.cache(source, _cell_number(shell))
-    compile(source, file, "exec")
-    read, _ = names(source)
+    code = _compiled(source, file)
+    read, assigned = names(source)
     if "get_ipython" in read:
         raise RanksError("ranks have no magics and no ! commands; write those in another cell")
     spaces = _spaces.get((size, backend)) or [{_KEPT: set()} for _ in range(size)]
@@ -98,7 +98,7 @@ def run_cell(shell: InteractiveShell, line: str, cell: str) -> Run:
         fresh = {name: notebook[name] for name in wanted if name not in space[_KEPT]}
         if backend == "local":
             fresh = _copied(fresh)
-        given.append((source, file, space, fresh, backend == "local"))
+        given.append((code, assigned, space, fresh, backend == "local"))
     run = start(run_on_rank, given, backend, asked.timeout_seconds, asked.memory, quiet=False)
     values = run.values if backend == "local" else [_unpacked(value) for value in run.values]
     _spaces[size, backend] = values
@@ -148,7 +148,23 @@ def pull(name: str) -> list[Any]:
     return _last[0][name]
 
 
-def run_on_rank(source: str, file: str, space: dict[str, Any], fresh: Mapping[str, Any], local: bool) -> Any:
+@dataclass(frozen=True)
+class _Code:
+    """The code of a cell; ``last`` is an expression whose value is shown."""
+
+    body: types.CodeType
+    last: types.CodeType | None
+
+
+def _compiled(source: str, file: str) -> _Code:
+    compile(source, file, "exec")  # errors in the order of the lines
+    tree = ast.parse(source, file)
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    value = compile(ast.Expression(last.value), file, "eval") if isinstance(last, ast.Expr) else None
+    return _Code(compile(tree, file, "exec"), value)
+
+
+def run_on_rank(code: _Code, assigned: set[str], space: dict[str, Any], fresh: Mapping[str, Any], local: bool) -> Any:
     """Run the cell on one rank and return the variables it keeps, packed where ranks are processes."""
     import torch.distributed as dist
 
@@ -158,14 +174,12 @@ def run_on_rank(source: str, file: str, space: dict[str, Any], fresh: Mapping[st
     _adopt(space)
     space.update(zip(_ALWAYS, (dist.get_rank(), dist.get_world_size()), strict=True))
     space.update(__name__=_MODULE, __builtins__=builtins)
-    tree = ast.parse(source, file)
-    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-    exec(compile(tree, file, "exec"), space)
-    if isinstance(last, ast.Expr):
-        value = eval(compile(ast.Expression(last.value), file, "eval"), space)
+    exec(code.body, space)
+    if code.last is not None:
+        value = eval(code.last, space)
         if value is not None:
             print(repr(value))
-    space[_KEPT] |= names(source)[1]
+    space[_KEPT] |= assigned
     return space if local else _packed({name: space[name] for name in space[_KEPT] | {_KEPT} if name in space})
 
 

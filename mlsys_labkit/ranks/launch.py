@@ -58,7 +58,9 @@ def run(
         world_size: at most 256 on "local", else 64, and as many as the memory holds.
         backend: "local": threads of this process that take turns, so that a run is the same every time and a missing
             wait or receive shows every time. "gloo": a process per rank. "nccl": a GPU per rank. "auto": "nccl" if
-            there is a GPU for each rank, else "local".
+            there is a GPU for each rank, else "local". On each of them a rank has the globals of the program, and all
+            that they hold, to itself, and the notebook's stay as they are. "local" shares what installed packages keep
+            that do not use ``torch.distributed``, and what cannot be copied: open files, sockets, handles of libraries.
         args: each rank gets a copy of them; of one made by ``each``, its own item.
         memory: trace the tensors that each rank makes and holds (``run.memory``).
         quiet: do not show what the ranks print; it is kept in ``run.outputs`` anyway.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import types
 from collections.abc import Iterator
 
 import pytest
@@ -171,3 +173,17 @@ def test_pull_refuses_a_missing_cell_or_variable(shell: InteractiveShell) -> Non
         ranks.pull("y")
     with pytest.raises(ranks.RanksError, match=r"of a function use run\.values"):
         ranks.run(lambda: 1, 1, "local")["x"]
+
+
+def test_functions_and_modules_of_the_notebook_are_each_ranks_own(shell: InteractiveShell) -> None:
+    module = types.ModuleType("student_parallel")
+    module.RANK, module.SEEN = -1, []  # type: ignore[attr-defined]
+    shell.user_ns["sp"] = sys.modules["student_parallel"] = module
+    try:
+        shell.run_cell("LAST = []\ndef keep(x):\n    LAST.append(x)\n    return LAST")
+        cell = "sp.RANK = rank\nsp.SEEN.append(rank)\nkeep(rank)\ndist.barrier()\nfound = [sp.RANK, sp.SEEN, keep(9)]"
+        shell.run_cell_magic("ranks", "3 run --backend local", cell)
+    finally:
+        del sys.modules["student_parallel"]
+    assert shell.user_ns["run"]["found"] == [[rank, [rank], [rank, 9]] for rank in range(3)]
+    assert (module.RANK, module.SEEN, shell.user_ns["LAST"]) == (-1, [], [])  # type: ignore[attr-defined]

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from mlsys_labkit.errors import RanksError
 from mlsys_labkit.ranks.errors import MismatchError
 from mlsys_labkit.ranks.local.network import poison
 from mlsys_labkit.ranks.local.post import Post
@@ -17,6 +18,7 @@ from mlsys_labkit.ranks.recording.arguments import arguments
 from mlsys_labkit.ranks.recording.group import RecordedGroup
 from mlsys_labkit.ranks.recording.input_watch import InputWatch
 from mlsys_labkit.ranks.recording.python_group import Handle, performs_calls
+from mlsys_labkit.ranks.recording.recorder import running
 
 # gloo and NCCL ignore the strides of these tensors.
 _CONTIGUOUS = frozenset({"send", "recv", "recv_anysource", *torch_private.RENAMED})
@@ -31,7 +33,7 @@ class LocalGroup(RecordedGroup):
         self.scheduler, self.member = scheduler, rank
 
     def perform(self, method: str, args: Sequence[Any], kwargs: dict[str, Any]) -> LocalWork:
-        self.scheduler.check()
+        self._check()
         given = arguments(method, args, kwargs)
         if method in _CONTIGUOUS and not all(tensor.is_contiguous() for tensor in (*given.inputs, *given.outputs)):
             raise ValueError(
@@ -49,6 +51,16 @@ class LocalGroup(RecordedGroup):
             watched = call.asynchronous and call.kind == "collective"
             return LocalWork(self, post, InputWatch(given.inputs if watched else (), contents=True))
 
+    def _check(self) -> None:
+        """Raise RanksError on the thread of another rank, which would wait in this rank's place without end."""
+        here = running()
+        if here is not None and here is not self.recorder:
+            raise RanksError(
+                f"rank {here.rank} uses a group that rank {self.recorder.rank} of this or an earlier run has made; "
+                "a group belongs to one rank and one run, so call dist.new_group on each rank, in the function it runs"
+            )
+        self.scheduler.check()
+
 
 class LocalWork(Handle):
     """A handle of a call on the local backend; the data moves when it is waited for."""
@@ -63,7 +75,7 @@ class LocalWork(Handle):
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         post, group = self.post, self.group
-        group.scheduler.check()
+        group._check()
         if not post.done:
             waits = group.recorder.wait(post.call)
             group.scheduler.wait(group.member, post)
@@ -76,6 +88,7 @@ class LocalWork(Handle):
     def is_completed(self) -> bool:
         """Return whether the call is complete. Other ranks may run meanwhile, so that a loop that polls this ends."""
         if not self.post.done:
+            self.group._check()
             self.group.scheduler.let_others(self.group.member)
             if self.post.ready:
                 self.wait()

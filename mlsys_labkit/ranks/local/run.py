@@ -18,9 +18,9 @@ from mlsys_labkit.ranks.errors import RankError
 from mlsys_labkit.ranks.local.group import LocalGroup
 from mlsys_labkit.ranks.local.interrupts import heard_between_looks
 from mlsys_labkit.ranks.local.output import RankStream
+from mlsys_labkit.ranks.local.own_state import Notebook
 from mlsys_labkit.ranks.local.scheduler import LocalRank, RankScheduler, Released
 from mlsys_labkit.ranks.output_columns import Columns
-from mlsys_labkit.ranks.random_state import RandomState
 from mlsys_labkit.ranks.recording import torch_private
 from mlsys_labkit.ranks.recording.rank_run import run_rank
 from mlsys_labkit.ranks.result import Run
@@ -41,9 +41,9 @@ def run_local(
     with _one_run, ExitStack() as stack:
         columns = Columns(world_size, quiet=quiet)
         stack.callback(columns.close)
-        before = RandomState.capture()
-        stack.callback(before.restore)
-        scheduler = RankScheduler(world_size)
+        notebook = Notebook(fn, arguments)
+        stack.callback(notebook.restore)
+        scheduler = RankScheduler(world_size, notebook)
         store = dist.HashStore()  # type: ignore[attr-defined]
         torch_private.register(_BACKEND, _create)
         stack.enter_context(torch_private.many_worlds(_BACKEND, scheduler.hear_of_group))
@@ -51,7 +51,7 @@ def run_local(
         stack.enter_context(redirect_stderr(RankStream(columns, sys.stderr)))
         for rank, own in zip(scheduler.ranks, arguments, strict=True):
             rank.thread = threading.Thread(
-                target=_live, args=(scheduler, rank, store, fn, own, memory), name=f"rank {rank.number}", daemon=True
+                target=_live, args=(scheduler, rank, store, own, memory), name=f"rank {rank.number}", daemon=True
             )
         if memory:
             importlib.import_module("mlsys_labkit.memory.torch_tracer")  # takes seconds: not the ranks' time
@@ -72,7 +72,11 @@ def run_local(
             raise error
         for rank in scheduler.ranks:
             rank.thread.join()
-    return Run.of([rank.record for rank in scheduler.ranks if rank.record], columns.outputs, "local")
+    records = [rank.record for rank in scheduler.ranks if rank.record]
+    if len(records) != world_size:
+        missing = next(rank.number for rank in scheduler.ranks if not rank.record)
+        raise RanksError(f"rank {missing} ended without a result; restart the kernel, and report this with the program")
+    return Run.of(records, columns.outputs, "local")
 
 
 def _watch(scheduler: RankScheduler, timeout_seconds: float, columns: Columns, ctrl_c: Callable[[], None]) -> None:
@@ -90,9 +94,7 @@ def _watch(scheduler: RankScheduler, timeout_seconds: float, columns: Columns, c
             )
 
 
-def _live(
-    scheduler: RankScheduler, rank: LocalRank, store: Any, fn: Callable[..., Any], args: Sequence[Any], memory: bool
-) -> None:
+def _live(scheduler: RankScheduler, rank: LocalRank, store: Any, args: Sequence[Any], memory: bool) -> None:
     try:
         rank.turn.acquire()
         scheduler.check()
@@ -100,11 +102,13 @@ def _live(
         scheduler.take(rank)
         _creating.scheduler, _creating.rank = scheduler, rank
         dist.init_process_group(_BACKEND, store=store, rank=rank.number, world_size=len(scheduler.ranks))
-        rank.record = run_rank(rank.recorder, fn, args, memory)
+        rank.record = run_rank(rank.recorder, rank.own.fn, args, memory)
     except Released:
         pass
     except BaseException as error:
         line = _last(of_traceback(error))
+        if isinstance(error.__context__, RanksError):  # torch failed as it logged that one
+            error = error.__context__
         failure = RankError(f"rank {rank.number} {raising(error)}{at(line)}", rank.number, line)
         failure.__cause__ = error
         with suppress(Released):

@@ -2,7 +2,7 @@
 
 Exactly one rank runs, until it waits for another or ends. The next rank is the first that can go on, counted from the
 one that stopped, so that a run is the same every time. State that a process has only once (torch's default group, the
-random generators) is saved and restored at each switch.
+program's globals, the random generators) is saved and restored at each switch.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 
 from mlsys_labkit.ranks.errors import DeadlockError, MismatchError
 from mlsys_labkit.ranks.local.network import Network
+from mlsys_labkit.ranks.local.own_state import Notebook, OwnState
 from mlsys_labkit.ranks.local.post import Post
-from mlsys_labkit.ranks.random_state import RandomState
 from mlsys_labkit.ranks.recording import torch_private
 from mlsys_labkit.ranks.recording.recorder import RankRecorder, caller
 from mlsys_labkit.ranks.result import RankResult
@@ -37,11 +37,11 @@ class Released(BaseException):
 class LocalRank:
     """One rank: its thread, its turn, and the state that is saved when it stops running."""
 
-    def __init__(self, number: int, world_size: int, random: RandomState) -> None:
+    def __init__(self, number: int, world_size: int, own: OwnState) -> None:
         self.recorder = RankRecorder(number, world_size)
         self.turn = threading.Semaphore(0)
         self.world: Any = torch_private.RankWorld()
-        self.random = random
+        self.own = own
         self.post: Post | None = None  # the call that the rank waits for
         self.state = "running"
         self.record: RankResult | None = None
@@ -65,9 +65,8 @@ class LocalRank:
 class RankScheduler:
     """The scheduler: it decides which rank runs, and ends the run."""
 
-    def __init__(self, world_size: int) -> None:
-        random = RandomState.capture()
-        self.ranks = [LocalRank(number, world_size, random) for number in range(world_size)]
+    def __init__(self, world_size: int, notebook: Notebook) -> None:
+        self.ranks = [LocalRank(number, world_size, OwnState(notebook)) for number in range(world_size)]
         self.network = Network()
         self.holder = self.ranks[0]
         self.over = threading.Event()
@@ -98,7 +97,7 @@ class RankScheduler:
         if following is None:
             self.fail(DeadlockError(diagnosis([one.told() for one in self.ranks])))
         elif following is not rank:
-            rank.random = RandomState.capture()
+            rank.own.save()
             self._hand_to(following)
             rank.turn.acquire()
             self.take(rank)
@@ -115,7 +114,7 @@ class RankScheduler:
     def take(self, rank: LocalRank) -> None:
         """Make ``rank``, on its own thread, the one that runs."""
         torch_private.enter_world(rank.world)
-        rank.random.restore()
+        rank.own.restore()
 
     def fail(self, error: BaseException) -> None:
         """End the run with ``error``, unless it has already ended with another."""

@@ -183,6 +183,6 @@ def called_elsewhere(blocking: bool) -> Iterator[None]:
         _bound.elsewhere = None
 
 
-def running() -> bool:
-    """Return whether a rank runs on this thread."""
-    return getattr(_bound, "recorder", None) is not None
+def running() -> RankRecorder | None:
+    """Return the recorder of the rank that runs on this thread, or None."""
+    return getattr(_bound, "recorder", None)

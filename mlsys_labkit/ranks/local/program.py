@@ -1,0 +1,253 @@
+"""The program of a run: its modules, functions and classes, found from the function that the ranks call.
+
+Files outside Python's own folders and outside installed packages belong to it, and so do installed packages that use
+``torch.distributed``. Values are copied for a rank only if the program's code names them.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import sys
+import sysconfig
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import EnumMeta
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, Literal
+
+import torch.distributed as dist
+
+from mlsys_labkit.ranks.local.places import Attributes, Closure, Defaults, Modules, Place, Process, Variables
+
+_KIT = ("mlsys_labkit", "mlsys_grading")
+_LIBRARIES = ("torch", "numpy", "IPython", "ipykernel", "pytest", "_pytest")
+_STANDARD = tuple({sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib")})
+_INSTALLED = ("/site-packages/", "/dist-packages/")
+_MOST_ITEMS = 1000  # of a container that is searched for functions: beyond it, it is data
+_CACHES = functools._lru_cache_wrapper
+_READS_GLOBAL = {"LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"}
+_READS_ATTRIBUTE = {"LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "IMPORT_FROM", "LOAD_SUPER_ATTR"}
+
+
+@dataclass
+class Program:
+    """A program's places, and the names in each whose values a rank gets a copy of.
+
+    Attributes:
+        places: in which a rank may change something.
+        needed: the names to copy, for each place.
+        caches: functions with a ``functools`` cache.
+        imports: modules of torch that its code imports.
+    """
+
+    places: list[Place]
+    needed: list[set[str]]
+    caches: list[Any]
+    imports: set[str]
+
+
+def find_program(fn: Any, arguments: Any) -> Program:
+    """Return the program that ``fn``, and the functions in ``arguments`` of modules, belong to."""
+    search = _Search()
+    search.visit([fn])
+    search.executed = False  # code that a rank has executed in variables of its own comes to it as an argument
+    search.visit([arguments])
+    search.follow_names()
+    return search.program()
+
+
+def belongs(module: ModuleType) -> bool:
+    """Return whether a module is part of a program, not of Python, of the kit, or of a library."""
+    kind = _kind(module)
+    return kind == "program" or (kind == "installed" and _uses_dist(module, len(vars(module))))
+
+
+@functools.lru_cache(8192)
+def _uses_dist(module: ModuleType, _size: int) -> bool:
+    return any(value is dist for value in list(vars(module).values()))
+
+
+@functools.lru_cache(8192)
+def _kind(module: ModuleType) -> Literal["program", "installed", "library"]:
+    about = vars(module)  # no attribute: some libraries import more of themselves when one is asked for
+    top = str(about.get("__name__", "")).partition(".")[0]
+    if top == "__main__":
+        return "program"
+    if top in _KIT or top in _LIBRARIES or top in sys.stdlib_module_names:
+        return "library"
+    file = about.get("__file__")
+    if not isinstance(file, str):
+        return "program" if about.get("__spec__") is None else "library"
+    if any(folder in file for folder in _INSTALLED):
+        return "installed"
+    return "library" if file.startswith(_STANDARD) else "program"
+
+
+@dataclass
+class _Search:
+    seen: dict[int, Any] = field(default_factory=dict)  # by id; the object is kept, so that its id stays its own
+    globals: dict[int, dict[str, Any]] = field(default_factory=dict)
+    functions: list[FunctionType] = field(default_factory=list)
+    classes: list[type] = field(default_factory=list)
+    cells: list[CellType] = field(default_factory=list)
+    caches: list[Any] = field(default_factory=list)
+    names: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))  # read as globals, by globals' id
+    attributes: set[str] = field(default_factory=set)
+    imports: set[str] = field(default_factory=set)
+    executed: bool = True  # whether globals may belong to no module
+
+    def __post_init__(self) -> None:
+        modules = [one for one in list(sys.modules.values()) if _is(one, ModuleType)]
+        self.modules = {id(vars(one)): one for one in modules if belongs(one)}
+        for key, module in self.modules.items():
+            self.globals[key] = vars(module)
+
+    def visit(self, roots: Iterable[Any]) -> None:
+        todo = [*roots]
+        while todo:
+            one = todo.pop()
+            if id(one) not in self.seen and not _is(one, (str, bytes, int, float, BuiltinFunctionType)):
+                self.seen[id(one)] = one
+                todo += self._inside(one)
+
+    def _inside(self, one: Any) -> Iterator[Any]:
+        """Yield what functions may hide in."""
+        if _is(one, FunctionType):
+            yield from self._function(one)
+        elif _is(one, type):
+            yield from self._class(one)
+        elif _is(one, CodeType):
+            self.attributes |= names_in(one).attributes
+        elif _is(one, _CACHES):
+            self.caches.append(one)
+            yield one.__wrapped__
+        elif _is(one, MethodType):
+            yield from (one.__func__, one.__self__)
+        elif _is(one, functools.partial):
+            yield from (one.func, *one.args, *one.keywords.values())
+        elif _is(one, (staticmethod, classmethod)):
+            yield one.__func__
+        elif _is(one, property):
+            yield from (each for each in (one.fget, one.fset, one.fdel) if each)
+        elif _is(one, functools.cached_property):
+            yield one.func
+        elif _is(one, dict):
+            yield from list(one.values())[:_MOST_ITEMS]
+        elif _is(one, (list, tuple, set, frozenset)):
+            yield from list(one)[:_MOST_ITEMS]
+        elif not _is(one, ModuleType):
+            yield type(one)
+            yield from _held(one).values()
+
+    def _function(self, one: FunctionType) -> Iterator[Any]:
+        cells = [cell for cell in one.__closure__ or () if id(cell) not in self.seen]
+        self.seen.update((id(cell), cell) for cell in cells)
+        values = [value for cell in cells for value in Closure(cell).read().values()]
+        yield from values  # also of a library's decorator: it holds the program's function
+        if not self._is_of_program(one.__module__, one.__globals__):
+            return
+        self.cells += cells
+        self.functions.append(one)
+        self.globals.setdefault(id(one.__globals__), one.__globals__)
+        read = names_in(one.__code__)
+        self.names[id(one.__globals__)] |= read.globals
+        self.attributes |= read.attributes
+        self.imports |= {name for name in read.imports if name.startswith("torch.")}
+        yield from Defaults(one).read().values()
+
+    def _class(self, one: type) -> Iterator[Any]:
+        module = sys.modules.get(one.__module__)
+        if module is not None and _is(module, ModuleType) and not belongs(module):
+            return
+        self.classes.append(one)
+        yield from (value for name, value in vars(one).items() if not name.startswith("__") or callable(value))
+        yield from one.__bases__
+
+    def _is_of_program(self, module: str | None, variables: dict[str, Any]) -> bool:
+        if id(variables) in self.globals:
+            return True
+        known = sys.modules.get(module or "")
+        return self.executed and (known is None or vars(known) is not variables)
+
+    def follow_names(self) -> None:
+        """Visit what the found functions name, until nothing new is named."""
+        size = -1
+        while len(self.seen) != size:
+            size = len(self.seen)
+            for key, variables in list(self.globals.items()):
+                self.visit([variables[name] for name in self._named(key) if name in variables])
+
+    def _named(self, key: int) -> set[str]:
+        module = self.modules.get(key)
+        by_attribute = module is not None and module.__name__ != "__main__"  # nobody reads a notebook's by attribute
+        return self.names[key] | self.attributes if by_attribute else self.names[key]
+
+    def program(self) -> Program:
+        pairs: list[tuple[Place, set[str]]] = [(Process(), set()), (Modules(belongs), set())]
+        for key, variables in self.globals.items():
+            pairs.append((Variables(variables), {name for name in self._named(key) if name in variables}))
+        for one in self.classes:
+            kept = set() if _is(one, EnumMeta) else {name for name in self.attributes if name in vars(one)}
+            pairs.append((Attributes(one), kept))
+        for function in self.functions:
+            pairs.append((Variables(vars(function)), set(vars(function))))
+            if defaults := Defaults(function).read():
+                pairs.append((Defaults(function), set(defaults)))
+        pairs += [(Closure(cell), {""}) for cell in self.cells]
+        return Program([place for place, _ in pairs], [needed for _, needed in pairs], self.caches, self.imports)
+
+
+def _is(one: Any, kinds: type | tuple[type, ...]) -> bool:
+    """Return whether ``one`` is of ``kinds``, without a question to ``one``: that may run its code."""
+    return issubclass(type(one), kinds)
+
+
+def _held(one: Any) -> dict[str, Any]:
+    try:
+        held = object.__getattribute__(one, "__dict__")
+    except AttributeError:
+        return {}
+    return held if type(held) is dict else {}
+
+
+@dataclass(frozen=True)
+class Names:
+    """The names in a function's code, and in the functions and classes that are defined inside it."""
+
+    globals: frozenset[str]
+    attributes: frozenset[str]
+    imports: frozenset[str]
+
+
+@functools.lru_cache(4096)
+def names_in(code: CodeType) -> Names:
+    """Return the names that ``code`` uses.
+
+    Example:
+        >>> def f():
+        ...     return model.rank
+        >>> found = names_in(f.__code__)
+        >>> sorted(found.globals), sorted(found.attributes)
+        (['model'], ['rank'])
+
+    Reference: Python documentation, ``dis``.
+    """
+    globals_, attributes, imports = set(), set(), set()
+    for one in _all_code(code):
+        for instruction in dis.get_instructions(one):
+            if instruction.opname in _READS_GLOBAL:
+                globals_.add(instruction.argval)
+            elif instruction.opname in _READS_ATTRIBUTE:
+                attributes.add(instruction.argval)
+            elif instruction.opname == "IMPORT_NAME":
+                imports.add(instruction.argval)
+    return Names(frozenset(globals_), frozenset(attributes), frozenset(imports))
+
+
+def _all_code(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from _all_code(const)

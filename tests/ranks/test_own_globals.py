@@ -1,0 +1,211 @@
+"""Ranks of the local backend keep globals, caches and everything else that a process has once, each its own.
+
+What a rank returns is what a process of its own returns: its number. The table runs on gloo, too.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from mlsys_labkit import ranks
+from mlsys_labkit.errors import RanksError
+from tests.ranks import programs_with_state
+from tests.ranks.programs_with_state import TABLE
+from tests.ranks.run_helpers import gloo, line_of, local
+
+
+@pytest.mark.parametrize("program", TABLE, ids=lambda program: program.__name__)
+def test_each_rank_sees_only_what_it_has_set(program: Callable[[], Any]) -> None:
+    before = _state()
+    for _ in range(2):  # a run leaves nothing for the next
+        assert local(program, 3).values == [0, 1, 2]
+    assert _state() == before
+
+
+def _state() -> list[Any]:
+    kept = programs_with_state
+    values = [dict(vars(kept)), dict(vars(kept.Config)), list(kept.SEEN), kept.WEIGHT.item(), kept.MODEL.weight.item()]
+    return [*values, dict(os.environ), list(sys.argv), torch.get_default_dtype()]
+
+
+def all_of_the_table() -> list[Any]:
+    return [program() for program in TABLE]
+
+
+def test_processes_of_their_own_return_the_same() -> None:
+    assert gloo(all_of_the_table, 3).values == [[rank] * len(TABLE) for rank in range(3)]
+
+
+def test_variables_of_an_enclosing_function() -> None:
+    count, seen = -1, []
+
+    def keep() -> tuple[int, list[int]]:
+        nonlocal count
+        count = dist.get_rank()
+        seen.append(count)
+        dist.barrier()
+        return count, seen
+
+    assert local(keep, 3).values == [(rank, [rank]) for rank in range(3)]
+    assert (count, seen) == (-1, [])
+
+
+@pytest.mark.parametrize("kind", ["method", "partial", "object"])
+def test_an_object_that_is_called_is_each_ranks_own(kind: str) -> None:
+    class Called(programs_with_state.Config):
+        def __call__(self) -> int:
+            return self.keep()
+
+    own = Called()
+    fn = {"method": own.keep, "partial": functools.partial(Called.keep, own), "object": own}[kind]
+    assert local(fn, 3).values == [0, 1, 2]
+    assert own.own == -1
+
+
+MODULE = """
+import functools
+import torch.distributed as dist
+RANK, SEEN = -1, []
+class Group:
+    rank = -1
+def set_rank():
+    global RANK
+    RANK = dist.get_rank()
+@functools.cache
+def rank():
+    return dist.get_rank()
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Yield a folder on the path with a module and a package of a student."""
+    (tmp_path / "student_parallel.py").write_text(MODULE)
+    (tmp_path / "student_package").mkdir()
+    (tmp_path / "student_package/__init__.py").write_text("")
+    (tmp_path / "student_package/state.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+def use(module: Any) -> list[int]:
+    module.RANK = dist.get_rank()
+    module.SEEN.append(dist.get_rank())
+    module.Group.rank = dist.get_rank()
+    dist.barrier()
+    set_by_attribute = module.RANK
+    module.set_rank()
+    dist.barrier()
+    return [set_by_attribute, module.RANK, sum(module.SEEN), module.Group.rank, module.rank()]
+
+
+def test_modules_of_the_program(files: Path) -> None:
+    module = importlib.import_module("student_parallel")
+
+    def by_name() -> list[int]:
+        return use(module)
+
+    for _ in range(2):
+        assert local(by_name, 3).values == [[rank] * 5 for rank in range(3)]
+    assert (module.RANK, module.SEEN, module.Group.rank, module.rank.cache_info().currsize) == (-1, [], -1, 0)
+
+
+def test_modules_that_the_ranks_import(files: Path) -> None:
+    def imports() -> list[list[int]]:
+        import student_package.state  # type: ignore[import-not-found]
+        import student_parallel  # type: ignore[import-not-found]
+
+        return [use(student_parallel), use(student_package.state), use(sys.modules["student_package.state"])]
+
+    for _ in range(2):
+        assert local(imports, 3).values == [
+            [[rank] * 5, [rank] * 5, [rank, rank, 2 * rank, rank, rank]] for rank in range(3)
+        ]
+    assert not {"student_parallel", "student_package", "student_package.state"} & set(sys.modules)
+
+
+def test_current_folder(tmp_path: Path) -> None:
+    def changes() -> str:
+        folder = tmp_path / str(dist.get_rank())
+        folder.mkdir()
+        os.chdir(folder)
+        dist.barrier()
+        return Path.cwd().name
+
+    before = Path.cwd()
+    assert local(changes, 3).values == ["0", "1", "2"]
+    assert Path.cwd() == before
+
+
+def test_state_is_restored_after_a_failure() -> None:
+    def fails() -> None:
+        programs_with_state.rebound_global()
+        programs_with_state.list_in_a_global()
+        if dist.get_rank() == 2:
+            raise ValueError
+        dist.barrier()
+
+    def waits() -> None:
+        programs_with_state.rebound_global()
+        dist.recv(torch.zeros(1), 1 - dist.get_rank())
+
+    for program, size, error in ((fails, 3, ranks.RankError), (waits, 2, ranks.DeadlockError)):
+        with pytest.raises(error):
+            local(program, size)
+        assert (programs_with_state.RANK, programs_with_state.SEEN) == (-1, [])
+
+
+def test_an_iterator_for_all_ranks_is_refused_by_name() -> None:
+    def takes() -> int:
+        return next(programs_with_state.ITEMS)
+
+    with pytest.raises(RanksError, match=r"'ITEMS' is one generator for all ranks.*make it on the ranks"):
+        local(takes, 2)
+    assert next(programs_with_state.ITEMS) == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*deprecated:FutureWarning")
+def test_default_arguments_of_torch_hold_no_ranks_group() -> None:
+    """Run the call that hung, and left a wrong result for the run after it."""
+    sys.modules.pop("torch.distributed.nn.functional", None)
+    sys.modules.pop("torch.distributed.nn", None)
+
+    def late() -> float:
+        import torch.distributed.nn.functional as nf
+
+        return float(nf.all_reduce(torch.ones(1)).item())
+
+    for _ in range(2):
+        assert local(late, 4).values == [4.0] * 4
+
+
+def test_a_group_of_another_rank_or_run_is_named() -> None:
+    """Leave a group in a module of torch, which all ranks share."""
+
+    def uses(makes: bool) -> None:
+        if makes and dist.get_rank() == 0:
+            torch.leaked = dist.group.WORLD  # type: ignore[attr-defined]
+        dist.barrier()
+        dist.all_reduce(torch.ones(1), group=torch.leaked)  # type: ignore[attr-defined]
+
+    try:
+        for makes in (True, False):
+            with pytest.raises(ranks.RankError, match="uses a group that rank 0 of this or an earlier run") as caught:
+                local(uses, 3, makes)
+            assert caught.value.line == line_of(uses, "all_reduce")
+    finally:
+        del torch.leaked  # type: ignore[attr-defined]
+    assert local(dist.get_rank, 3).values == [0, 1, 2]
