@@ -12,6 +12,7 @@ from mlsys_labkit._frontends import doctor
 from mlsys_labkit._frontends.progress import command as progress_command
 from mlsys_labkit.cuda.program import command as program_command
 from mlsys_labkit.errors import LabkitError
+from mlsys_labkit.ranks import torchrun
 from mlsys_labkit.serving.server import command as serve_command, load as load_command
 
 GROUP = "mlsys_labkit.commands"
@@ -62,6 +63,7 @@ def _build() -> tuple[argparse.ArgumentParser, argparse._SubParsersAction[argpar
     doctor.add_parser(verbs)
     progress_command.add_parser(verbs)
     program_command.add_parser(verbs)
+    torchrun.add_parser(verbs)
     serve_command.add_parser(verbs)
     load_command.add_parser(verbs)
     for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):

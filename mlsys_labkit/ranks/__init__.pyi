@@ -61,6 +61,7 @@ from mlsys_labkit.ranks.trace.analysis import (
     rank_seconds as rank_seconds,
 )
 from mlsys_labkit.ranks.trace.events import Edge as Edge, Event as Event, RunTrace as RunTrace
+from mlsys_labkit.ranks.whole_program import run_program as run_program
 from mlsys_labkit.work.network_link import Link as Link
 
 # Earlier names of these classes.

@@ -124,12 +124,14 @@ class Modules:
 
 
 class Process:
-    """State that the system and torch keep once: environment variables, command line, current folder, default type."""
+    """State that Python and the system keep once: environment, command line, folder, main module, default dtype."""
 
     def read(self) -> dict[str, Any]:
         return {
             "environment": dict(_environment),
             "arguments": [*sys.argv],
+            "path": [*sys.path],
+            "main": sys.modules["__main__"],
             "folder": _folder(),
             "dtype": torch.get_default_dtype(),
         }
@@ -143,7 +145,8 @@ class Process:
             os.chdir(values["folder"])
         if torch.get_default_dtype() != values["dtype"]:
             torch.set_default_dtype(values["dtype"])
-        sys.argv[:] = values["arguments"]
+        sys.argv[:], sys.path[:] = values["arguments"], values["path"]
+        sys.modules["__main__"] = values["main"]
 
 
 def _folder() -> str:

@@ -185,7 +185,10 @@ class _Search:
         return self.names[key] | self.attributes if by_attribute else self.names[key]
 
     def program(self) -> Program:
-        pairs: list[tuple[Place, set[str]]] = [(Process(), set()), (Modules(belongs), set())]
+        pairs: list[tuple[Place, set[str]]] = [
+            (Process(), set()),
+            (Modules(lambda module: _kind(module) == "program"), set()),
+        ]
         for key, variables in self.globals.items():
             pairs.append((Variables(variables), {name for name in self._named(key) if name in variables}))
         for one in self.classes:

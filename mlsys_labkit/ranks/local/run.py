@@ -47,6 +47,7 @@ def run_local(
         store = dist.HashStore()  # type: ignore[attr-defined]
         torch_private.register(_BACKEND, _create)
         stack.enter_context(torch_private.many_worlds(_BACKEND, scheduler.hear_of_group))
+        stack.enter_context(torch_private.init_finds_group())
         stack.enter_context(redirect_stdout(RankStream(columns, sys.stdout)))
         stack.enter_context(redirect_stderr(RankStream(columns, sys.stderr)))
         for rank, own in zip(scheduler.ranks, arguments, strict=True):

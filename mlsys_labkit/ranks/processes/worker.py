@@ -74,6 +74,7 @@ class Rank:
         import torch
 
         from mlsys_labkit.ranks.processes.process_group import LoggingReporter, join, settings
+        from mlsys_labkit.ranks.recording import torch_private
         from mlsys_labkit.ranks.recording.rank_run import run_rank
         from mlsys_labkit.ranks.recording.recorder import RankRecorder
 
@@ -89,7 +90,8 @@ class Rank:
         recorder.clock = lambda: time.monotonic() - order.began
         try:
             function, args = unpack(order.call)
-            record = run_rank(recorder, function, args, order.memory)
+            with torch_private.init_finds_group():
+                record = run_rank(recorder, function, args, order.memory)
             data = pack(record, "returned or kept", record.value)
             imported = [name for name in sys.modules if name.startswith("torch.") and name not in modules]
             _flush()

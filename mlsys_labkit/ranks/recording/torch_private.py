@@ -88,6 +88,7 @@ class RankWorld(c10d._World):
         super().__init__()
         self.pg_map, self.pg_names, self.pg_group_ranks, self.pg_backend_config = {}, {}, {}, {}
         self.tags_to_pg, self.pg_to_tag, self.group_count = {}, {}, 0
+        self.found = False  # whether the program has asked for its group
 
 
 def enter_world(world: Any) -> None:
@@ -121,6 +122,34 @@ def many_worlds(backend: str, hear: Callable[[str, tuple[int, ...]], None]) -> I
         c10d._world, sys.excepthook = world, hook
         for name, value in globals_.items():
             setattr(c10d, name, value)
+
+
+@contextmanager
+def init_finds_group() -> Iterator[None]:
+    """Let the first ``dist.init_process_group`` of a rank return the group that the kit has made for it.
+
+    The function is exchanged behind its decorators, for the programs that have imported it by name.
+    """
+    outermost: Any = dist.init_process_group
+    cell = outermost.__closure__[outermost.__code__.co_freevars.index("func")]
+    original = cell.cell_contents
+
+    def find_or_make(*args: Any, **kwargs: Any) -> None:
+        world: Any = c10d._world
+        if not dist.is_initialized() or getattr(world, "found", False):
+            original(*args, **kwargs)
+            return
+        asked = inspect.signature(original).bind(*args, **kwargs).arguments
+        for name, here in (("world_size", dist.get_world_size()), ("rank", dist.get_rank())):
+            if asked.get(name, -1) not in (-1, here):
+                raise ValueError(f"init_process_group got {name}={asked[name]}; on this rank it is {here}")
+        world.found = True
+
+    cell.cell_contents = find_or_make
+    try:
+        yield
+    finally:
+        cell.cell_contents = original
 
 
 def forget_groups() -> None:

@@ -1,0 +1,165 @@
+"""Whole programs on many ranks: the same files under torchrun itself, which is the oracle, and under the kit."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed import init_process_group
+
+from mlsys_labkit import ranks
+from mlsys_labkit._frontends.cli import main as labkit
+from mlsys_labkit.errors import RanksError
+from tests.ranks.run_helpers import gloo, local
+
+TRAIN = """
+import argparse, os, sys
+import torch, torch.distributed as dist
+from torch.distributed import init_process_group
+from torch.nn.parallel import DistributedDataParallel
+import student_state
+
+RANK = None
+parser = argparse.ArgumentParser()
+parser.add_argument("--steps", type=int)
+
+def main():
+    global RANK
+    steps = parser.parse_args().steps
+    init_process_group("gloo")
+    RANK = student_state.RANK = dist.get_rank()
+    torch.manual_seed(0)
+    model = DistributedDataParallel(torch.nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    torch.manual_seed(RANK)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = model(torch.randn(8, 4)).square().mean()
+        loss.backward()
+        optimizer.step()
+    names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "ROLE_RANK", "ROLE_WORLD_SIZE")
+    print(RANK, student_state.rank(), f"{loss.item():.5f}", f"{sum(p.sum().item() for p in model.parameters()):.5f}")
+    print([os.environ[name] for name in names], dist.is_torchelastic_launched(), os.path.basename(sys.argv[0]))
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    main()
+"""
+
+MESH = """
+import torch, torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+mesh = init_device_mesh("cpu", (2,))
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+fully_shard(model, mesh=mesh)
+optimizer = torch.optim.AdamW(model.parameters(), 0.01)
+torch.manual_seed(mesh.get_rank())
+for _ in range(3):
+    model(torch.randn(8, 4)).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print(f"{sum(p.full_tensor().double().sum().item() for p in model.parameters()):.5f}")
+dist.destroy_process_group()
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "student_state.py").write_text("RANK = None\ndef rank():\n    return RANK\n")
+    (tmp_path / "train.py").write_text(TRAIN)
+    (tmp_path / "mesh.py").write_text(MESH)
+    return tmp_path
+
+
+@pytest.mark.xdist_group("rank-processes")
+@pytest.mark.parametrize(("file", "arguments"), [("train.py", ("--steps", "4")), ("mesh.py", ())])
+def test_a_program_prints_what_it_prints_under_torchrun(folder: Path, file: str, arguments: tuple[str, ...]) -> None:
+    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    torchrun = subprocess.run([*words, file, *arguments], cwd=folder, capture_output=True, text=True)
+    assert torchrun.returncode == 0, torchrun.stderr
+    expected = sorted(torchrun.stdout.splitlines())
+    for backend in ("local", "gloo"):
+        run = ranks.run_program(folder / file, 2, backend, args=arguments, quiet=True)  # type: ignore[arg-type]
+        assert sorted("".join(run.outputs).splitlines()) == expected
+        assert run.values == [0, 0]
+    assert run.trace.collectives(0)["all_reduce"] + run.trace.collectives(0)["reduce_scatter"] > 0
+
+
+def test_the_notebook_is_as_before(folder: Path) -> None:
+    before = sys.modules["__main__"], list(sys.argv), list(sys.path), set(sys.modules)
+    ranks.run_program(folder / "train.py", 3, "local", args=("--steps", 1), quiet=True)
+    assert (sys.modules["__main__"], sys.argv, sys.path) == before[:3]
+    assert "student_state" not in sys.modules
+
+
+def test_init_process_group_finds_the_group_of_the_run() -> None:
+    def program() -> int:
+        init_process_group("nccl")  # by name, from the time before the run
+        return dist.get_rank()
+
+    for run in (local, gloo):
+        assert run(program, 2).values == [0, 1]
+    with pytest.raises(ranks.RankError, match="world_size=8; on this rank it is 2"):
+        local(lambda: dist.init_process_group("gloo", rank=0, world_size=8), 2)
+    with pytest.raises(ranks.RankError, match="twice"):
+        local(lambda: [dist.init_process_group("gloo") for _ in range(2)], 2)
+
+
+@pytest.mark.parametrize("arguments", [["--nproc-per-node=2"], ["--nproc_per_node", "2", "--standalone", "--nnodes=1"]])
+def test_the_command_takes_torchruns_options(
+    folder: Path, arguments: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ["torchrun", "--backend", "local", "--trace", *arguments, str(folder / "train.py"), "--steps", "1"]
+    assert labkit(words) == 0
+    shown = capfd.readouterr().out
+    assert "0 0 " in shown
+    assert "all_reduce x1" in shown
+
+
+ERRORS = {
+    "def f(:": "program.py, line 1: invalid syntax",
+    "import sys\nsys.exit(3)": "rank 0 called sys.exit(3)",
+    "import torch, torch.distributed as dist\ndist.recv(torch.ones(1), 1 - dist.get_rank())":
+    "rank 0 waits for rank 1 to send (program.py:2",
+    "import flash_attn": "No module named 'flash_attn'",
+    "import torch\ntorch.ones(1).cuda()": "this machine has no GPU; let the program choose its device",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("source", ERRORS, ids=["syntax", "exit", "deadlock", "import", "cuda"])
+def test_a_program_that_fails_ends_in_a_line(source: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    if "cuda" in source and torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    file = tmp_path / "program.py"
+    file.write_text(source)
+    assert labkit(["torchrun", "--nproc", "2", "--backend", "local", str(file)]) == 2
+    assert ERRORS[source] in capfd.readouterr().err
+
+
+def test_messages_that_nobody_received_make_the_command_fail(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "program.py"
+    file.write_text(
+        "import torch, torch.distributed as dist\ndist.init_process_group()\n"
+        "if dist.get_rank() == 0:\n    dist.isend(torch.ones(1), 1)\n"
+    )
+    assert labkit(["torchrun", "--backend", "local", str(file)]) == 1
+    assert "rank 0 sends to rank 1, which never receives it" in capfd.readouterr().out
+
+
+def test_what_cannot_be_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(RanksError, match=r"none\.py cannot be run as a program: .*No such file"):
+        ranks.run_program(tmp_path / "none.py", 2)
+    file = tmp_path / "program.py"
+    file.touch()
+    assert labkit(["torchrun", "--nnodes", "2", str(file)]) == 2
+    assert "all ranks run on this machine" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        labkit(["torchrun", "--nproc", "gpu", str(file)])
+    assert "write one, such as 4" in capsys.readouterr().err
