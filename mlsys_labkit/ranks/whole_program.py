@@ -5,12 +5,13 @@ from __future__ import annotations
 import builtins
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from mlsys_labkit.errors import RanksError
+from mlsys_labkit.errors import RanksError, require
 from mlsys_labkit.ranks.launch import BackendName, run
 from mlsys_labkit.ranks.result import Run
 
@@ -59,12 +60,23 @@ def run_program(
         raise RanksError(f"{file} cannot be run as a program: {error}") from None
     words = [str(word) for word in args]
     whole = {"timeout_seconds": timeout_seconds, "memory": memory, "quiet": quiet}
-    return run(run_file, world_size, backend, args=(str(path), words), **whole)  # type: ignore[arg-type]
+    with on_this_machine():
+        return run(run_file, world_size, backend, args=(str(path), words), **whole)  # type: ignore[arg-type]
+
+
+def on_this_machine() -> AbstractContextManager[None]:
+    """Let CUDA calls act on the CPU where there is no GPU."""
+    require("torch", "torch")
+    from mlsys_labkit.ranks.cuda_on_cpu import cuda_on_cpu
+
+    return cuda_on_cpu()
 
 
 def run_file(path: str, arguments: list[str]) -> int:
     """Run ``path`` as this process's main program. Return 0; raise SystemExit for another status."""
     import torch
+
+    from mlsys_labkit.ranks.cuda_on_cpu import TensorsOnCpu
 
     main = ModuleType("__main__")
     about: dict[str, Any] = {"__file__": path, "__builtins__": builtins, "__annotations__": {}}
@@ -74,12 +86,14 @@ def run_file(path: str, arguments: list[str]) -> int:
     sys.path.insert(0, str(Path(path).parent))
     code = compile(Path(path).read_bytes(), path, "exec", dont_inherit=True)
     try:
-        exec(code, vars(main))
+        with on_this_machine(), nullcontext() if torch.cuda.is_available() else TensorsOnCpu():
+            exec(code, vars(main))
     except SystemExit as ended:
         if ended.code not in (None, 0):
             raise
     except (AssertionError, RuntimeError) as error:
-        if not torch.cuda.is_available() and ("CUDA" in str(error) or "NVIDIA" in str(error)):
-            error.args = (f"{error} (this machine has no GPU; let the program choose its device by what there is)",)
+        if not torch.cuda.is_available() and any(word in str(error) for word in ("CUDA", "NVIDIA", "dummy base class")):
+            why = "this machine has no GPU, and this call no stand-in; skip it where torch.cuda.is_available() is False"
+            error.args = (f"{error} ({why})",)
         raise
     return 0

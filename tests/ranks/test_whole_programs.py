@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch.distributed import init_process_group
+from torch.nn.parallel import DistributedDataParallel
 
 from mlsys_labkit import ranks
 from mlsys_labkit._frontends.cli import main as labkit
@@ -70,6 +71,34 @@ dist.destroy_process_group()
 """
 
 
+# What programs for GPUs say, whether they ask first or not. Its numbers are those of MESH and TRAIN.
+CUDA = """
+import os, torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+rank = int(os.environ["LOCAL_RANK"])
+device = f"cuda:{rank}"
+torch.cuda.set_device(device)
+dist.init_process_group("nccl")
+assert torch.cuda.device_count() == torch.accelerator.device_count() == 2
+assert (torch.cuda.current_device(), torch.accelerator.is_available()) == (rank, True)
+torch.manual_seed(0)
+model = DistributedDataParallel(torch.nn.Linear(4, 1).to(rank), device_ids=[rank])
+torch.manual_seed(rank)
+for data in (torch.randn(8, 4).cuda(), torch.randn(8, 4).pin_memory().to(device, non_blocking=True)):
+    model(data).square().mean().backward()
+dist.all_reduce(torch.zeros(1, device=torch.device("cuda", rank)))
+dist.all_reduce(torch.zeros(1, device=rank))
+torch.save(model.state_dict(), f"{rank}.pt")
+dist.barrier()
+kept = torch.load("0.pt", map_location={"cuda:0": device})
+torch.cuda.synchronize()
+mesh = dist.init_device_mesh("cuda", (2,))
+print(f"{model.module.weight.grad.sum().item() + kept['module.bias'].item():.5f} {mesh.size()}")
+dist.destroy_process_group()
+"""
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "student_state.py").write_text("RANK = None\ndef rank():\n    return RANK\n")
@@ -82,12 +111,14 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(("file", "arguments"), [("train.py", ("--steps", "4")), ("mesh.py", ())])
 def test_a_program_prints_what_it_prints_under_torchrun(folder: Path, file: str, arguments: tuple[str, ...]) -> None:
     words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    words += ["--redirects", "1", "--log-dir", str(folder / "logs")]
     torchrun = subprocess.run([*words, file, *arguments], cwd=folder, capture_output=True, text=True)
     assert torchrun.returncode == 0, torchrun.stderr
-    expected = sorted(torchrun.stdout.splitlines())
+    expected = [path.read_text() for path in sorted(folder.glob("logs/*/attempt_0/*/stdout.log"))]
+    assert len(expected) == 2
     for backend in ("local", "gloo"):
         run = ranks.run_program(folder / file, 2, backend, args=arguments, quiet=True)  # type: ignore[arg-type]
-        assert sorted("".join(run.outputs).splitlines()) == expected
+        assert run.outputs == expected
         assert run.values == [0, 0]
     assert run.trace.collectives(0)["all_reduce"] + run.trace.collectives(0)["reduce_scatter"] > 0
 
@@ -112,6 +143,29 @@ def test_init_process_group_finds_the_group_of_the_run() -> None:
         local(lambda: [dist.init_process_group("gloo") for _ in range(2)], 2)
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+@pytest.mark.xdist_group("rank-processes")
+def test_a_program_for_gpus_runs_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "program.py"
+    file.write_text(CUDA)
+    functions = torch.cuda.set_device, torch.load, DistributedDataParallel.__init__, torch.nn.Module.to
+    shown = [ranks.run_program(file, 2, backend, quiet=True).outputs for backend in ("local", "gloo")]  # type: ignore[arg-type]
+    assert shown[0] == shown[1]
+    assert "no GPU here; what the program puts on CUDA is on the CPU" in shown[0][0]
+
+    torch.manual_seed(0)
+    model = torch.nn.Linear(4, 1)
+    for rank in range(2):
+        torch.manual_seed(rank)
+        for data in (torch.randn(8, 4), torch.randn(8, 4)):
+            (model(data).square().mean() / 2).backward()
+    expected = model.weight.grad.sum().item() + model.bias.item()  # type: ignore[union-attr]
+    assert [float(text.split()[-2]) for text in shown[0]] == pytest.approx([expected] * 2, abs=2e-5)
+    assert not torch.cuda.is_available()
+    assert (torch.cuda.set_device, torch.load, DistributedDataParallel.__init__, torch.nn.Module.to) == functions
+
+
 @pytest.mark.parametrize("arguments", [["--nproc-per-node=2"], ["--nproc_per_node", "2", "--standalone", "--nnodes=1"]])
 def test_the_command_takes_torchruns_options(
     folder: Path, arguments: list[str], capfd: pytest.CaptureFixture[str]
@@ -129,7 +183,7 @@ ERRORS = {
     "import torch, torch.distributed as dist\ndist.recv(torch.ones(1), 1 - dist.get_rank())":
     "rank 0 waits for rank 1 to send (program.py:2",
     "import flash_attn": "No module named 'flash_attn'",
-    "import torch\ntorch.ones(1).cuda()": "this machine has no GPU; let the program choose its device",
+    "import torch\ntorch.cuda.Event().record()": "this machine has no GPU, and this call no stand-in",
 }  # fmt: skip
 
 
