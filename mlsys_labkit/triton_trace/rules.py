@@ -52,7 +52,7 @@ _MODULES = {
     "triton.language.math": MATH,
     "triton.language.random": LANGUAGE,
     _EXTRA: name_set("cuda libdevice"),
-    f"{_EXTRA}.cuda": DEPENDENT_LAUNCH | {"libdevice"},
+    f"{_EXTRA}.cuda": DEPENDENT_LAUNCH | name_set("libdevice num_threads num_warps"),
     f"{_EXTRA}.libdevice": LIBDEVICE,
     f"{_EXTRA}.cuda.libdevice": LIBDEVICE,
 }
@@ -60,7 +60,9 @@ KINDS = name_set("tensor tensor_descriptor")  # which a kernel may ask about, bu
 KNOWN = frozenset().union(*_MODULES.values())
 ATTRIBUTES = KNOWN | _MEMBERS
 
-_COMPILED = name_set("language math random extra cuda libdevice gdc_wait gdc_launch_dependents globaltimer smid")
+_COMPILED = name_set(
+    "language math random extra cuda libdevice gdc_wait gdc_launch_dependents globaltimer smid num_threads num_warps"
+)
 
 _ALLOWED = tuple(
     getattr(ast, name)

@@ -10,6 +10,7 @@ import pytest
 import torch
 import triton
 import triton.language as tl
+from triton.backends.compiler import GPUTarget
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from mlsys_labkit.triton_trace import compile_for
@@ -78,6 +79,55 @@ def copied(x, out):
 def test_compile_for_takes_host_descriptors(padding: Any) -> None:
     x = TensorDescriptor.from_tensor(torch.ones(64, 64), [16, 16], padding)
     assert "cp.async.bulk.tensor.2d" in compile_for(copied, "sm_90", x, x).ptx
+
+
+def test_handle_compiles_for_a_reinterpreted_tensor() -> None:
+    codes = triton.reinterpret(torch.full((64,), 0x38, dtype=torch.uint8), tl.float8e4nv)  # 1.0 in e4m3
+    out = torch.zeros(64)
+    handle = converted[1,](codes, out, BLOCK=64)
+    assert (out == 1).all()
+    assert "tt.ptr<f8E4M3FN>" in handle.asm["ttir"]
+
+
+@triton.jit
+def converted(x, out, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i).to(tl.float32))
+
+
+def test_kernel_from_the_text_of_an_ir_is_refused_by_name(tmp_path: Any) -> None:
+    text = tmp_path / "kernel.ttir"
+    text.write_text("module { tt.func public @kernel(%x: !tt.ptr<i32>) { tt.return } }")
+    with pytest.raises(TritonLaunchError, match="compiled from the text of an IR runs on a GPU only"):
+        triton.compile(str(text), target=GPUTarget("cuda", 90, 32))[1, 1, 1](torch.zeros(1, dtype=torch.int32))
+
+
+@triton.jit
+def filled_by_threads(out):
+    threads: tl.constexpr = tl.extra.cuda.num_threads()
+    tl.store(out + tl.arange(0, threads), tl.extra.cuda.num_warps())
+
+
+def test_a_kernel_is_told_the_warps_of_its_launch() -> None:
+    """A warp of NVIDIA's has 32 threads; Triton launches 4 warps where nothing is said."""
+    for options, warps in (({}, 4), ({"num_warps": 2}, 2)):
+        out = torch.zeros(256, dtype=torch.int32)
+        filled_by_threads[1,](out, **options)
+        assert out.tolist() == [warps] * 32 * warps + [0] * (256 - 32 * warps)
+    out = torch.zeros(256, dtype=torch.int32)
+    triton.autotune([triton.Config({}, num_warps=8)], key=[])(filled_by_threads)[1,](out)
+    assert (out == 8).all()
+
+
+def test_a_constant_that_is_not_to_be_specialized_is_refused() -> None:
+    kernel = triton.jit(do_not_specialize=["n"])(filled.fn)
+    with pytest.raises(triton.CompilationError, match="n marked as constexpr and listed in do_not_specialize"):
+        kernel[1,](torch.zeros(1), 5)
+
+
+@triton.jit
+def filled(x, n: tl.constexpr):
+    tl.store(x, n)
 
 
 PROGRAM = """

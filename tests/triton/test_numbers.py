@@ -250,5 +250,23 @@ def test_arithmetic_in_fp8_is_refused_as_the_compiler_refuses_it(dtype: torch.dt
 
 @pytest.mark.parametrize("dtype", [torch.float8_e4m3fnuz, torch.float8_e5m2fnuz])
 def test_fp8_formats_of_other_vendors_are_refused(dtype: torch.dtype) -> None:
-    with pytest.raises(TritonTraceError, match="only AMD has it"):
+    with pytest.raises(TritonTraceError, match=r"fp8e\db\d+ not supported in this architecture \(only AMD has it\)"):
         plus[1,](torch.zeros(4).to(dtype), torch.zeros(4), BLOCK=4)
+
+
+@triton.jit
+def product(a, b, out, PRECISION: tl.constexpr):
+    i = tl.arange(0, 16)
+    at = i[:, None] * 16 + i
+    tl.store(out + at, tl.dot(tl.load(a + at), tl.load(b + at), input_precision=PRECISION))
+
+
+@pytest.mark.parametrize("precision", ["bf16x3", "bf16x6"])
+def test_products_of_fp32_by_parts_in_bf16_are_taken(precision: str) -> None:
+    """Three products of bf16 keep 16 bits of each factor, six keep all 24."""
+    a, b = (torch.randn(16, 16, generator=torch.Generator().manual_seed(seed)) for seed in (1, 2))
+    out = torch.zeros(16, 16)
+    product[1,](a, b, out, precision)
+    torch.testing.assert_close(out.double(), a.double() @ b.double(), rtol=2**-14, atol=2**-14)
+    with pytest.raises(TritonKernelError, match="input_precision must be one of"):
+        product[1,](a, b, out, "fp8x3")

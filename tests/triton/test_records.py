@@ -291,3 +291,20 @@ def test_a_raise_is_refused_where_its_branch_is_read() -> None:
         by_width[1,](np.zeros(1, np.float64), out, True)
     with pytest.raises(TritonKernelError, match=r"raise ValueError\(.*: the compiler reads this branch"):
         by_width[1,](np.zeros(1, np.float32), out, False)
+
+
+@triton.jit
+def sized_by_a_constant_tuple(out, GIVEN: tl.constexpr):
+    sizes: tl.constexpr = (2, 3)
+    tl.static_assert(sizes.type == tl.constexpr_type((2, 3)))
+    tl.static_assert(GIVEN.type == tl.constexpr_type((2, 3)))
+    tl.static_assert(sizes == GIVEN)
+    first: tl.constexpr = sizes[0]
+    tl.store(out + tl.arange(0, first), sizes[1])
+
+
+def test_a_constant_tuple_has_the_type_of_a_constant() -> None:
+    """Triton: ``constexpr((2, 3)).type == constexpr_type((2, 3))``."""
+    out = np.zeros(2, np.int32)
+    sized_by_a_constant_tuple[1,](out, (2, 3))
+    assert out.tolist() == [3, 3]

@@ -96,6 +96,8 @@ def _json(name: str, value: Any, constant: bool) -> Any:
         raise TritonArgumentError(
             f"{name} is a tl.constexpr: expected a number, a string or a type, got {type(value).__name__}"
         )
+    if type(value).__name__ == "TensorWrapper" and hasattr(value, "base"):  # triton.reinterpret(tensor, dtype)
+        return {**_json(name, value.base, constant), "pointer": str(value.dtype).removeprefix("torch.")}
     if isinstance(value, np.ndarray):
         return {"pointer": value.dtype.name, "address": _offset(value)}
     if hasattr(value, "data_ptr"):

@@ -23,6 +23,7 @@ from mlsys_labkit.triton_trace.interpret.narrow_floats import NARROW
 from mlsys_labkit.triton_trace.interpret.overflow import follow as follow_overflow, overflow_of
 from mlsys_labkit.triton_trace.interpret.private import (
     ATOMICS,
+    DOT_PRECISIONS,
     PROPAGATE_NONE,
     ROUND_NEAREST,
     BuilderBase,
@@ -92,6 +93,7 @@ class Builder(DescriptorOperations, BuilderBase):  # type: ignore[misc]
     Attributes:
         run: the launch that is being interpreted.
         grid_dim, grid_idx: its grid, and the program that runs now.
+        warps: warps of a program.
     """
 
     grid_dim: tuple[int, int, int]
@@ -108,9 +110,10 @@ class Builder(DescriptorOperations, BuilderBase):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         # device_assert is checked; the overflow checks of a debug build are not, because no launch asks for them.
-        self.options = Options(debug=True, sanitize_overflow=False)
+        self.options = Options(debug=True, sanitize_overflow=False, allowed_dot_input_precisions=DOT_PRECISIONS)
         self.codegen_fns = {"min_dot_size": smallest_dot()}
         self.run: InterpreterRun | None = None
+        self.warps = 4
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("create_"):

@@ -45,5 +45,7 @@ def handle_of(numbers: Array, dtype: Any) -> Any:
 def dtype_of(name: str) -> Any:
     """Return the type of Triton's short name ("fp32", "i32", ...). Raises Refused for other vendors' formats."""
     if name in _FOREIGN:
-        raise Refused(f"{name} is not interpreted ({_FOREIGN[name]}); use tl.float8e4nv or tl.float8e5")
+        raise Refused(
+            f"type {name} not supported in this architecture ({_FOREIGN[name]}); use tl.float8e4nv or tl.float8e5"
+        )
     return tl.str_to_ty(name, None)

@@ -38,6 +38,7 @@ class Interpreter:
         arrays: tuple[Argument, ...],
         memory: LaunchMemory,
         *,
+        warps: int,
         recorder: Recorder | None,
         order: Iterable[int] | None,
         print: Callable[[str], object],
@@ -48,12 +49,14 @@ class Interpreter:
         Args:
             arguments: parameter -> JSON, as arguments.py writes it.
             arrays: the arrays among them, for messages and for the recorder.
+            warps: what the kernel is told when it asks for its warps or threads.
             progress: called before each program with the number of programs done.
 
         Raises RefusedSourceError before anything ran, TritonKernelError with the student's line afterwards.
         """
         check_rules(source)
         run = InterpreterRun(source, memory, arrays, recorder, print)
+        self._builder.warps = warps
         self._builder.run, self._builder.grid_dim, self._builder.grid_idx = run, grid, (0, 0, 0)
         if recorder:
             recorder.begin(TracedLaunch(source.entry.name, grid, arrays))

@@ -22,7 +22,7 @@ from mlsys_labkit.triton_trace.interpret.builder import Builder
 from mlsys_labkit.triton_trace.interpret.carried import carried, note_sum, variables
 from mlsys_labkit.triton_trace.interpret.private import Handle, TritonSemantic, on_library_call, speak_through
 from mlsys_labkit.triton_trace.interpret.public_modules import Absent, attribute_of, is_instance, public_modules
-from mlsys_labkit.triton_trace.interpret.records import ConstantTuple, attribute, like, record_class, spread
+from mlsys_labkit.triton_trace.interpret.records import ConstantTuple, attribute, constants, like, record_class, spread
 from mlsys_labkit.triton_trace.interpret.rewrite import compiled
 from mlsys_labkit.triton_trace.interpret.run import CompilerRefusal, Refused, StaticAssertionError
 from mlsys_labkit.triton_trace.interpret.undefined import require_defined
@@ -212,6 +212,7 @@ class Language:
 
         return {
             "_lk_to_tensor": self._assigned,
+            "_lk_constant": constants,
             "_lk_and": lambda *operands: _joined(operands, "logical_and", False),
             "_lk_or": lambda *operands: _joined(operands, "logical_or", True),
             "_lk_not": lambda value: value.__not__() if isinstance(value, tl.tensor) else not value,

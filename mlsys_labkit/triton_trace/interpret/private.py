@@ -21,6 +21,7 @@ from triton.runtime import interpreter as theirs
 
 __all__ = [
     "ATOMICS",
+    "DOT_PRECISIONS",
     "PAD_NAN",
     "PROPAGATE_NONE",
     "ROUND_NEAREST",
@@ -40,6 +41,7 @@ Options = theirs.InterpreterOptions
 PAD_NAN = ir.PADDING_OPTION.PAD_NAN
 PROPAGATE_NONE = ir.PROPAGATE_NAN.NONE
 ROUND_NEAREST = ir.ROUNDING_MODE.RTNE
+DOT_PRECISIONS = nvidia.CUDAOptions.allowed_dot_input_precisions
 ATOMICS = {
     ir.ATOMIC_OP.ADD: "add",
     ir.ATOMIC_OP.FADD: "add",

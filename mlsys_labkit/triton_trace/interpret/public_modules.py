@@ -85,13 +85,14 @@ class Absent:
 
 
 def _extra_modules(semantic: Any) -> dict[str, Any]:
-    """Return ``tl.extra`` for NVIDIA: libdevice, and what a launch after another one waits with."""
+    """Return ``tl.extra`` for NVIDIA: libdevice, what a launch after another one waits with, and its threads."""
 
     def bound(function: Any) -> Callable[..., Any]:
         return lambda *operands: function(*operands, _semantic=semantic)
 
     library = SimpleNamespace(**{name: bound(one) for name, one in vars(libdevice).items() if name in LIBDEVICE})
-    cuda = SimpleNamespace(libdevice=library, **dict.fromkeys(rules.DEPENDENT_LAUNCH, lambda: None))
+    threads = {"num_warps": lambda: semantic.builder.warps, "num_threads": lambda: 32 * semantic.builder.warps}
+    cuda = SimpleNamespace(libdevice=library, **dict.fromkeys(rules.DEPENDENT_LAUNCH, lambda: None), **threads)
     extra = SimpleNamespace(libdevice=library, cuda=cuda)
     place = "triton.language.extra"
     return {place: extra, f"{place}.cuda": cuda, f"{place}.libdevice": library, f"{place}.cuda.libdevice": library}

@@ -27,6 +27,12 @@ class ConstantTuple(tuple[Any, ...]):
     """A tuple among a launch's constants, whose numbers stay constants when they are assigned."""
 
 
+def constants(value: Any) -> Any:
+    """Return what ``name: tl.constexpr = value`` names: of a tuple of constants, its constants."""
+    plain = type(value) is tuple and all(isinstance(one, (*CONSTANTS, type(None))) for one in value)
+    return ConstantTuple(value) if plain else value
+
+
 def record(fields: Iterable[str], values: Iterable[Any]) -> Record:
     """Return a tuple of ``values`` that have the names ``fields``."""
     made = Record(values)
@@ -58,11 +64,11 @@ def attribute(value: Any, name: str) -> Any:
     """
     if isinstance(value, Record) and name in value.fields:
         return value[value.fields.index(name)]
-    if isinstance(value, (*CONSTANTS, type(None))):
+    if isinstance(value, (*CONSTANTS, type(None), ConstantTuple)):
         if name == "value":
             return value
         if name == "type":
-            return tl.core.constexpr_type(value)
+            return tl.core.constexpr_type(tuple(value) if isinstance(value, tuple) else value)
     elif isinstance(value, tl.dtype) and name == "value":
         return value
     elif isinstance(value, tuple) and name == "type":

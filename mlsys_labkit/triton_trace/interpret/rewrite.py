@@ -80,7 +80,7 @@ class _Rewriter(_Names):
         if node.value is None:
             return ast.copy_location(ast.Pass(), node)
         constant = ast.unparse(node.annotation).strip("'\"").endswith("constexpr")
-        value = node.value if constant else _call("_lk_to_tensor", node.value)
+        value = _call("_lk_constant" if constant else "_lk_to_tensor", node.value)
         return ast.copy_location(ast.Assign([node.target], value), node)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:

@@ -62,6 +62,7 @@ def _answer(
             request["arguments"],
             tuple(Argument(**one) for one in request["arrays"]),
             LaunchMemory(regions),
+            warps=request["warps"],
             recorder=recorder,
             order=_order(request["order"], request["grid"]),
             print=output.write,

@@ -71,6 +71,7 @@ class TritonWorker:
         grid: tuple[int, int, int],
         packed: Packed,
         *,
+        warps: int = 4,
         recorder: str | None = None,
         order: Order = "ascending",
         timeout_s: float = 120.0,
@@ -78,6 +79,7 @@ class TritonWorker:
         """Run every program and bring what it stored back into the caller's arrays.
 
         Args:
+            warps: the launch's num_warps, which a kernel can ask for.
             recorder: "module:Class" inside this package, or None.
             order: of the programs: "ascending" (x fastest, as a GPU starts them), "reversed", or a seed to shuffle by.
 
@@ -88,6 +90,7 @@ class TritonWorker:
         request = {
             "source": source.to_json(),
             "grid": grid,
+            "warps": warps,
             "arguments": packed.arguments,
             "arrays": [vars(one) for one in packed.arrays],
             "regions": layout,

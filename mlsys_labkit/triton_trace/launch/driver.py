@@ -50,9 +50,14 @@ class _Launcher:
 
     def __init__(self, interpret: Interpret, source: Any, metadata: Any) -> None:
         self._interpret = interpret
-        self._kernel = source.fn
+        self._kernel = getattr(source, "fn", None)
 
     def __call__(self, x: int, y: int, z: int, *rest: Any) -> None:
+        if self._kernel is None:
+            raise TritonLaunchError(
+                "a kernel that was compiled from the text of an IR runs on a GPU only, and this machine has none; "
+                "launch a function under @triton.jit"
+            )
         self._interpret(self._kernel, (x, y, z), rest[_BEFORE_ARGUMENTS:], {})
 
 

@@ -21,7 +21,7 @@ from mlsys_labkit.triton_trace.launch.pointed_at import pointed_at
 from mlsys_labkit.triton_trace.launch.tritons_errors import also_tritons
 from mlsys_labkit.triton_trace.names import is_jitted
 from mlsys_labkit.triton_trace.rules import check_rules, require_solved
-from mlsys_labkit.triton_trace.source import KernelSource
+from mlsys_labkit.triton_trace.source import KernelSource, layers
 
 _DEVICE_FILES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")  # NVIDIA's, WSL's, AMD's
 
@@ -97,9 +97,12 @@ class TritonLauncher:
         function = source.entry
         names = [one.name for one in function.parameters]
         positional = dict(zip(names, args, strict=False))
+        warps = 4  # Triton's own choice
 
         def configure(configs: list[Any], given: dict[str, Any]) -> dict[str, Any]:
+            nonlocal warps
             config = self._config or configs[0]
+            warps = config.num_warps
             if self._config is None and len(configs) > 1:
                 _say_first_config(function.name, str(config))
             if twice := sorted(config.kwargs.keys() & given.keys()):
@@ -113,11 +116,13 @@ class TritonLauncher:
                 config.pre_hook({**positional, **given, **config.all_kwargs()})
             return given
 
-        bound = bind(function, args, wrapped(self._kernel, positional, kwargs, configure))
+        added = wrapped(self._kernel, positional, kwargs, configure)
+        bound = bind(function, args, added)
         return TritonWorker.current().launch(
             source,
             grid_of(grid, bound),
             pack(function, bound, (*_reachable.get(), *pointed_at(source, bound.values()))),
+            warps=added.get("num_warps") or warps,
             recorder=self._recorder,
             order=self._order,
             timeout_s=self._timeout_s,
@@ -131,10 +136,23 @@ class TritonLauncher:
             if any(isinstance(one, tuple) or is_jitted(one) for one in values):
                 found = KernelSource.of(self._kernel, values)
             check_rules(found)
+            _require_special(self._kernel)
         except RefusedSourceError as error:
             also_tritons(error)
             raise
         return found
+
+
+def _require_special(kernel: Any) -> None:
+    """Raise RefusedSourceError for a constant that is not to be specialized. Reference: CodeGenerator.visit_arg."""
+    *_, jitted, _ = layers(kernel)
+    for one in getattr(jitted, "params", ()):
+        never = one.do_not_specialize or one.do_not_specialize_on_alignment
+        if one.is_constexpr and never:
+            raise RefusedSourceError(
+                f"{one.name} marked as constexpr and listed in do_not_specialize/do_not_specialize_on_alignment: a "
+                "constant is always specialized; leave out one of the two"
+            )
 
 
 @functools.cache
