@@ -23,11 +23,12 @@ LANGUAGE = MATH | name_set("""
     PropagateNan add advance arange argmax argmin associative_scan assume atomic_add atomic_and atomic_cas atomic_load
     atomic_max atomic_min atomic_or atomic_store atomic_xchg atomic_xor broadcast broadcast_to cast cat cdiv clamp
     constexpr cumprod cumsum debug_barrier device_assert device_print dot expand_dims flip full gather histogram
-    interleave join load load_tensor_descriptor make_block_ptr make_tensor_descriptor math max max_constancy
-    max_contiguous maximum min minimum mul multiple_of num_programs pair_uniform_to_normal permute philox philox_impl
-    pointer_type program_id rand rand4x randint randint4x randn randn4x range ravel reduce reduce_or reshape sigmoid
-    softmax sort split squeeze static_assert static_print static_range store store_tensor_descriptor sub sum swizzle2d
-    topk trans uint_to_uniform_float unsqueeze view where xor_sum zeros zeros_like
+    inline_asm_elementwise interleave join load load_tensor_descriptor make_block_ptr make_tensor_descriptor math max
+    max_constancy max_contiguous maximum min minimum mul multiple_of num_programs pair_uniform_to_normal permute
+    philox philox_impl pointer_type program_id rand rand4x randint randint4x randn randn4x range ravel reduce
+    reduce_or reshape sigmoid softmax sort split squeeze static_assert static_print static_range store
+    store_tensor_descriptor sub sum swizzle2d topk trans uint_to_uniform_float unsqueeze view where xor_sum zeros
+    zeros_like
 """)
 TOP = frozenset(("cdiv", "next_power_of_2", "language"))
 

@@ -76,7 +76,6 @@ ESCAPES = {
     "member of numpy": "np.linalg.linalg.sys",
     "semantic by keyword": "tl.load(x, _semantic=None)",
     "builder's tensor": "tl.tensor(x, tl.int32)",
-    "inline assembly": "tl.inline_asm_elementwise('', '=r', [], tl.int32, True, 1)",
     "a def": "def f():\n        return 1",
     "a class": "class A:\n        pass",
     "try": "try:\n        y = 1\n    except Exception:\n        y = 2",

@@ -32,6 +32,7 @@ from mlsys_labkit.triton_trace.interpret.private import (
     smallest_dot,
     storage_dtype,
 )
+from mlsys_labkit.triton_trace.interpret.ptx import inline
 from mlsys_labkit.triton_trace.interpret.run import InterpreterRun, Refused
 from mlsys_labkit.triton_trace.interpret.scaled import scaled_numbers
 from mlsys_labkit.triton_trace.interpret.undefined import follow as follow_undefined, loaded, require_defined
@@ -333,6 +334,11 @@ class Builder(DescriptorOperations, BuilderBase):  # type: ignore[misc]
 
     def create_int_to_ptr(self, source: Any, target: Any) -> Any:
         return Handle(self.running.translated(gpu_arithmetic.unsigned(source.data).astype(np.uint64)), target.scalar)
+
+    def create_inline_asm(
+        self, text: str, constraints: str, operands: Sequence[Any], results: Sequence[Any], pure: bool, pack: int
+    ) -> Any:
+        return inline.evaluate(self.running, text, constraints, operands, results, pack)
 
     # Help with debugging
 

@@ -90,10 +90,12 @@ def _extra_modules(semantic: Any) -> dict[str, Any]:
     def bound(function: Any) -> Callable[..., Any]:
         return lambda *operands: function(*operands, _semantic=semantic)
 
-    library = SimpleNamespace(**{name: bound(one) for name, one in vars(libdevice).items() if name in LIBDEVICE})
+    functions = {name: bound(one) for name, one in vars(libdevice).items() if name in LIBDEVICE}
+    library = _Module("tl.extra.libdevice", functions)
     threads = {"num_warps": lambda: semantic.builder.warps, "num_threads": lambda: 32 * semantic.builder.warps}
-    cuda = SimpleNamespace(libdevice=library, **dict.fromkeys(rules.DEPENDENT_LAUNCH, lambda: None), **threads)
-    extra = SimpleNamespace(libdevice=library, cuda=cuda)
+    waiting = dict.fromkeys(rules.DEPENDENT_LAUNCH, lambda: None)
+    cuda = _Module("tl.extra.cuda", {"libdevice": library, **waiting, **threads})
+    extra = _Module("tl.extra", {"libdevice": library, "cuda": cuda})
     place = "triton.language.extra"
     return {place: extra, f"{place}.cuda": cuda, f"{place}.libdevice": library, f"{place}.cuda.libdevice": library}
 

@@ -13,7 +13,7 @@ Reference: Triton, ``triton.language.load``: "If mask[idx] is false, do not load
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -102,6 +102,18 @@ def require_defined(run: InterpreterRun, what: str, mask: Any, *operands: Any) -
             cause=first.line,
             count=count,
         )
+
+
+def in_groups(results: Sequence[Any], operands: Sequence[Any], size: int) -> Sequence[Any]:
+    """Note in results that each of them depends on all of ``size`` elements in a row of each operand; return them."""
+    found = [one for one in map(undefined_in, operands) if one]
+    for made in results if found else ():
+        lanes = np.zeros(made.data.shape, np.bool_)
+        for one in found:
+            lanes = lanes | one.lanes
+        groups = np.repeat(lanes.reshape(-1, size).any(axis=1), size)
+        _noted(made, groups.reshape(lanes.shape), _main(found))
+    return results
 
 
 def follow(builder: Any) -> None:
