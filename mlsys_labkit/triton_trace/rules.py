@@ -53,7 +53,7 @@ _MODULES = {
     "triton.language.math": MATH,
     "triton.language.random": LANGUAGE,
     _EXTRA: name_set("cuda libdevice"),
-    f"{_EXTRA}.cuda": DEPENDENT_LAUNCH | name_set("libdevice num_threads num_warps"),
+    f"{_EXTRA}.cuda": DEPENDENT_LAUNCH | name_set("libdevice globaltimer num_threads num_warps smid"),
     f"{_EXTRA}.libdevice": LIBDEVICE,
     f"{_EXTRA}.cuda.libdevice": LIBDEVICE,
 }

@@ -294,6 +294,25 @@ def test_undefined_lanes_go_through() -> None:
         assert [one.kind for one in traced.findings if one.severity == "error"] == kinds
 
 
+@triton.jit
+def timed(out, places, clock: tl.constexpr):
+    begin = clock()
+    tl.store(places + tl.program_id(0), tl.extra.cuda.smid())
+    count = tl.inline_asm_elementwise("mov.u32 $0, %nsmid;", "=r", [], dtype=tl.int32, is_pure=True, pack=1)
+    tl.store(out, clock() - begin)
+    tl.store(out + 1, count)
+
+
+def test_special_registers() -> None:
+    """Programs go to the 132 multiprocessors of an H100 in turn, and the time of a GPU does not go back."""
+    out, places = np.zeros(2, np.int64), np.full(140, -1, np.int32)
+    handle = timed[140,](out, places, tl.extra.cuda.globaltimer)
+    assert out[0] >= 0
+    assert out[1] == 132
+    assert places.tolist() == [*range(132), *range(8)]
+    assert handle.asm["ptx"].count("%globaltimer") == 2
+
+
 @pytest.mark.parametrize(
     ("asm", "message"),
     [

@@ -264,7 +264,7 @@ def by_every_name(x, out, n: tl.constexpr, fast: tl.constexpr):
     i = tl.arange(0, n)
     v = tl.load(x + i)
     if fast:
-        v += tl.extra.cuda.smid()
+        v = tl.extra.cuda.convert_custom_float8_sm80(v, tl.float32)
     v = hyperbolic(v) + libdevice.tanh(v) + cuda_functions.tanh(v)
     tl.extra.cuda.gdc_wait()
     tl.store(out + i, v + tl.extra.libdevice.tanh(v) + tl.extra.cuda.libdevice.tanh(v))
@@ -281,7 +281,9 @@ def test_a_function_has_one_meaning_under_all_its_names() -> None:
 
 def test_an_uninterpreted_name_is_refused_in_a_branch_that_is_taken() -> None:
     x, out = np.ones(8, np.float32), np.zeros(8, np.float32)
-    with pytest.raises(TritonKernelError, match=r"line \d+: tl.extra.cuda.smid is not interpreted"):
+    with pytest.raises(
+        TritonKernelError, match=r"line \d+: tl.extra.cuda.convert_custom_float8_sm80 is not interpreted"
+    ):
         by_every_name[1,](x, out, n=8, fast=True)
 
 

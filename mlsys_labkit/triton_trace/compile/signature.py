@@ -10,7 +10,7 @@ import numpy as np
 
 from mlsys_labkit.triton_trace.errors import TritonArgumentError
 from mlsys_labkit.triton_trace.launch.arguments import OPTIONS, bind, wrapped
-from mlsys_labkit.triton_trace.names import Name, name_set
+from mlsys_labkit.triton_trace.names import Name, language_name, name_set
 from mlsys_labkit.triton_trace.source import Function
 
 _POINTEE = name_set("""
@@ -92,6 +92,8 @@ def _json(name: str, value: Any, constant: bool) -> Any:
         return {"tuple": [_json(name, part, constant) for part in value]}
     if type(value).__name__ == "dtype" and hasattr(value, "primitive_bitwidth"):
         return {"dtype": str(value)}
+    if constant and (found := language_name(value)):  # a function of tl
+        return {"language": found.value}
     if constant:
         raise TritonArgumentError(
             f"{name} is a tl.constexpr: expected a number, a string or a type, got {type(value).__name__}"

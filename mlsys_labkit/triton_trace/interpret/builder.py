@@ -8,6 +8,7 @@ operations here, which the compiler may fuse; fp32 ``tl.dot`` is not rounded to 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -40,6 +41,7 @@ from mlsys_labkit.triton_trace.names import name_set
 from mlsys_labkit.triton_trace.recorder import Kind
 
 Array = NDArray[Any]
+_MULTIPROCESSORS = 132  # of an H100, to which programs go in turn
 
 
 def _mask(mask: Any, pointers: Any) -> NDArray[np.bool_] | None:
@@ -338,7 +340,13 @@ class Builder(DescriptorOperations, BuilderBase):  # type: ignore[misc]
     def create_inline_asm(
         self, text: str, constraints: str, operands: Sequence[Any], results: Sequence[Any], pure: bool, pack: int
     ) -> Any:
-        return inline.evaluate(self.running, text, constraints, operands, results, pack)
+        (x, y, z), (columns, rows, _) = self.grid_idx, self.grid_dim
+        special = {
+            "%smid": (x + columns * (y + rows * z)) % _MULTIPROCESSORS,
+            "%nsmid": _MULTIPROCESSORS,
+            "%globaltimer": time.time_ns(),
+        }
+        return inline.evaluate(self.running, text, constraints, operands, results, pack=pack, special=special)
 
     # Help with debugging
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import triton
 import triton.language as tl
+from triton.language.extra import cuda as cuda_functions
 from triton.language.extra.cuda import libdevice
 
 from mlsys_labkit.triton_trace import rules
@@ -85,16 +86,17 @@ class Absent:
 
 
 def _extra_modules(semantic: Any) -> dict[str, Any]:
-    """Return ``tl.extra`` for NVIDIA: libdevice, what a launch after another one waits with, and its threads."""
+    """Return ``tl.extra`` for NVIDIA: libdevice, waiting for an earlier launch, numbers of threads, two registers."""
 
     def bound(function: Any) -> Callable[..., Any]:
         return lambda *operands: function(*operands, _semantic=semantic)
 
     functions = {name: bound(one) for name, one in vars(libdevice).items() if name in LIBDEVICE}
     library = _Module("tl.extra.libdevice", functions)
+    registers = {name: bound(getattr(cuda_functions, name)) for name in ("smid", "globaltimer")}
     threads = {"num_warps": lambda: semantic.builder.warps, "num_threads": lambda: 32 * semantic.builder.warps}
     waiting = dict.fromkeys(rules.DEPENDENT_LAUNCH, lambda: None)
-    cuda = _Module("tl.extra.cuda", {"libdevice": library, **waiting, **threads})
+    cuda = _Module("tl.extra.cuda", {"libdevice": library, **waiting, **threads, **registers})
     extra = _Module("tl.extra", {"libdevice": library, "cuda": cuda})
     place = "triton.language.extra"
     return {place: extra, f"{place}.cuda": cuda, f"{place}.libdevice": library, f"{place}.cuda.libdevice": library}

@@ -223,6 +223,8 @@ def _constant(name: str, value: Any) -> Any:
         return {"language": found.value if found else str(value)}
     if hasattr(value, "kind") and value.kind == "language":
         return {"language": value.value}
+    if found := language_name(value):  # a function of tl
+        return {"language": found.value}
     if isinstance(value, tuple):
         parts = [_constant(name, part) for part in value]
         return {"tuple": parts, "fields": getattr(value, "_fields", ()), "constant": True}

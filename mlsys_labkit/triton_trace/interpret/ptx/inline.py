@@ -5,7 +5,7 @@ Reference: Triton, ``triton.language.inline_asm_elementwise``: elements of less 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -32,12 +32,19 @@ class Results:
 
 
 def evaluate(
-    run: InterpreterRun, text: str, constraints: str, operands: Sequence[Any], results: Sequence[Any], pack: int
+    run: InterpreterRun,
+    text: str,
+    constraints: str,
+    operands: Sequence[Any],
+    results: Sequence[Any],
+    *,
+    pack: int,
+    special: Mapping[str, int],
 ) -> Results:
     """Run the assembly for ``pack`` elements at a time. Raises Refused for what is not interpreted.
 
     Args:
-        operands: handles of one shape. results: types of the results.
+        operands: handles of one shape. results: types of the results. special: values of registers as "%smid".
     """
     shape = np.broadcast_shapes(*(one.data.shape for one in operands)) if operands else (1,)
     size = int(np.prod(shape))
@@ -58,7 +65,8 @@ def evaluate(
         )
     assembly = _read(text)
     names = {f"${i}" for i in range(len(wide_results) + len(wide_operands))}
-    machine = Machine(run, lanes, assembly.registers | names, given)
+    everywhere = {name: np.full(lanes, value, np.uint64) for name, value in special.items()}
+    machine = Machine(run, lanes, assembly.registers | names, everywhere | given)
     machine.execute(assembly)
     made, first = [], 0
     for one, kind, count in zip(results, kinds, counts, strict=True):
