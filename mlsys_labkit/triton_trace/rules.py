@@ -19,7 +19,8 @@ MATH = name_set("""
 """)
 LANGUAGE = MATH | name_set("""
     constexpr_type tensor tuple tensor_descriptor dot_scaled map_elementwise
-    int1 pi32_t int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 float8e4nv float8e5
+    int1 pi32_t int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64
+    float8e4b15 float8e4nv float8e5
     PropagateNan add advance arange argmax argmin associative_scan assume atomic_add atomic_and atomic_cas atomic_load
     atomic_max atomic_min atomic_or atomic_store atomic_xchg atomic_xor broadcast broadcast_to cast cat cdiv clamp
     constexpr cumprod cumsum debug_barrier device_assert device_print dot expand_dims flip full gather histogram

@@ -270,3 +270,22 @@ def test_products_of_fp32_by_parts_in_bf16_are_taken(precision: str) -> None:
     torch.testing.assert_close(out.double(), a.double() @ b.double(), rtol=2**-14, atol=2**-14)
     with pytest.raises(TritonKernelError, match="input_precision must be one of"):
         product[1,](a, b, out, "fp8x3")
+
+
+def test_fp8e4b15_is_converted_as_nvidia_converts_it() -> None:
+    """The format of fp8e4m3 with a bias of 15 and no infinity, up to 1.75. Reference: triton.language.extra.cuda."""
+    codes = np.array([sign + code for sign in (0, 0x80) for code in range(0x7F)], np.uint8)  # 254: no multiple of 4
+    exponents, mantissas = (codes >> 3 & 15).astype(int), (codes & 7) / 8
+    magnitudes = np.where(exponents > 0, (1 + mantissas) * 2.0 ** (exponents - 15), mantissas * 2.0**-14)
+    values = torch.from_numpy(np.where(codes & 0x80, -magnitudes, magnitudes)).float()
+    for dtype in (torch.float16, torch.float32):
+        out = torch.zeros(254, dtype=dtype)
+        convert[1,](triton.reinterpret(torch.from_numpy(codes), tl.float8e4b15), out, 254, BLOCK=256)
+        assert torch.equal(out.float(), values)
+        back = torch.zeros(256, dtype=torch.uint8)
+        above = torch.cat([values.to(dtype), torch.tensor([7.0, -1e4], dtype=dtype)])
+        convert[1,](above, triton.reinterpret(back, tl.float8e4b15), 256, BLOCK=256)
+        assert back.tolist() == [*codes.tolist(), 0x7E, 0xFE]
+    one = torch.zeros(1)
+    convert[1,](triton.reinterpret(torch.full((1,), 0x78, dtype=torch.uint8), tl.float8e4b15), one, 1, BLOCK=1)
+    assert one.item() == 1

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 import triton.language as tl
 from numpy.typing import NDArray
+from triton.language.extra.cuda import convert_custom_float8_sm80
 
 from mlsys_labkit.triton_trace.errors import TritonKernelError
 from mlsys_labkit.triton_trace.interpret import gpu_arithmetic, libdevice
@@ -114,7 +115,7 @@ class Builder(DescriptorOperations, BuilderBase):  # type: ignore[misc]
         super().__init__()
         # device_assert is checked; the overflow checks of a debug build are not, because no launch asks for them.
         self.options = Options(debug=True, sanitize_overflow=False, allowed_dot_input_precisions=DOT_PRECISIONS)
-        self.codegen_fns = {"min_dot_size": smallest_dot()}
+        self.codegen_fns = {"min_dot_size": smallest_dot(), "convert_custom_types": convert_custom_float8_sm80}
         self.run: InterpreterRun | None = None
         self.warps = 4
 

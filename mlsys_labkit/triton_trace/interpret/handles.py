@@ -13,7 +13,7 @@ from mlsys_labkit.triton_trace.interpret.private import Handle, storage_dtype
 from mlsys_labkit.triton_trace.interpret.run import Refused
 
 Array = NDArray[Any]
-_FOREIGN = {"fp8e4b15": "NVIDIA has dropped it", "fp8e4b8": "only AMD has it", "fp8e5b16": "only AMD has it"}
+_FOREIGN = {"fp8e4b8": "only AMD has it", "fp8e5b16": "only AMD has it"}
 
 
 def narrow_of(handle: Any) -> Narrow | None:

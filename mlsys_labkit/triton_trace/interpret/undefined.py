@@ -111,7 +111,8 @@ def in_groups(results: Sequence[Any], operands: Sequence[Any], size: int) -> Seq
         lanes = np.zeros(made.data.shape, np.bool_)
         for one in found:
             lanes = lanes | one.lanes
-        groups = np.repeat(lanes.reshape(-1, size).any(axis=1), size)
+        full = np.pad(lanes.reshape(-1), (0, -lanes.size % size))
+        groups = np.repeat(full.reshape(-1, size).any(axis=1), size)[: lanes.size]
         _noted(made, groups.reshape(lanes.shape), _main(found))
     return results
 

@@ -195,7 +195,7 @@ def _short(name: str, dtype: Any) -> str:
     """Return Triton's short name of a type that ``triton.reinterpret`` was given."""
     short = _TYPES.get(str(dtype).removeprefix("torch."), str(dtype).replace("uint", "u").replace("int", "i"))
     short = {"u1": "i1"}.get(short, short)
-    if short not in {*_TYPES.values(), "i1"}:
+    if short not in {*_TYPES.values(), "i1", "fp8e4b15"}:
         raise TritonArgumentError(f"{name}: a kernel cannot take a pointer to {dtype}")
     return short
 

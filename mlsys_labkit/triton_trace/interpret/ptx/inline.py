@@ -48,13 +48,13 @@ def evaluate(
     """
     shape = np.broadcast_shapes(*(one.data.shape for one in operands)) if operands else (1,)
     size = int(np.prod(shape))
-    if pack < 1 or size % pack:
-        raise Refused(f"tl.inline_asm_elementwise with pack={pack} takes blocks of a multiple of {pack} elements here")
-    lanes = size // pack
+    lanes = -(-size // pack)
     wide_results, wide_operands = widths(constraints)
     given: dict[str, Array] = {}
     for one in operands:
-        for column in _packed(np.broadcast_to(one.data, shape).reshape(lanes, pack)):
+        flat = np.broadcast_to(one.data, shape).reshape(-1)
+        full = np.pad(flat, (0, lanes * pack - size), mode="edge")  # a GPU has any value there
+        for column in _packed(full.reshape(lanes, pack)):
             given[f"${len(wide_results) + len(given)}"] = column
     kinds = [storage_dtype(one.scalar) for one in results]
     counts = [-(-pack // _together(kind, pack)) for kind in kinds]
@@ -71,7 +71,7 @@ def evaluate(
     made, first = [], 0
     for one, kind, count in zip(results, kinds, counts, strict=True):
         columns = [machine.register(f"${i}") for i in range(first, first + count)]
-        data = _unpacked(columns, kind, pack).reshape(shape)
+        data = _unpacked(columns, kind, pack).reshape(-1)[:size].reshape(shape)
         made.append(Handle(data, one.scalar))
         first += count
     return Results(in_groups(made, operands, pack))
