@@ -48,6 +48,7 @@ class Function:
         names: meanings of its global names, and of those in other modules ("helpers.f").
         constant: it is a ``@triton.constexpr_function``, which calculates with constants.
         in_file: it is written in a file, not in a cell.
+        noinline: it is ``@triton.jit(noinline=True)``, which takes no blocks.
     """
 
     key: str
@@ -59,6 +60,7 @@ class Function:
     names: dict[str, Name]
     constant: bool = False
     in_file: bool = False
+    noinline: bool = False
 
     def line_text(self, line: int) -> str:
         """Return the text of line ``line`` of ``place``, "" where it is not in this function."""
@@ -190,6 +192,7 @@ def _read(kernel: Any, waiting: list[Any]) -> Function:
         names=dict(meanings(_global_names(node), kernel, waiting)),
         constant=is_constant(kernel),
         in_file=not cell_label(file) and Path(file).is_file(),
+        noinline=bool(getattr(kernel, "noinline", False)),
     )
 
 

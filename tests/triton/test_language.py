@@ -10,9 +10,11 @@ import torch
 import triton
 import triton.language as tl
 
+from mlsys_labkit.triton_trace import compile_for
 from mlsys_labkit.triton_trace.errors import (
     RefusedSourceError,
     TritonArgumentError,
+    TritonCompileError,
     TritonKernelError,
     TritonLaunchError,
 )
@@ -313,14 +315,25 @@ def test_access_records_its_source_line() -> None:
     ]
 
 
-def test_inline_assembly_and_foreign_functions_are_refused() -> None:
-    with pytest.raises(RefusedSourceError, match=r"tl\.inline_asm_elementwise is not interpreted"):
-        ran(with_assembly)
+@triton.jit(noinline=True)
+def doubled_apart(x, by):
+    return x * by
 
 
 @triton.jit
-def with_assembly(out):
-    tl.store(out, tl.inline_asm_elementwise("", "=r", [], tl.int32, True, 1))
+def calls_apart(x, out, n: tl.constexpr):
+    i = tl.arange(0, n)
+    tl.store(out + i, doubled_apart(tl.load(x + i), by=2))
+
+
+def test_function_under_noinline_takes_no_blocks() -> None:
+    """Triton: UnsupportedLanguageConstruct, "is marked noinline, but was called with non-scalar argument"."""
+    assert ran(calls_apart, np.full(1, 4, np.int32), n=1)[0] == 8
+    x, said = np.ones(8, np.int32), "doubled_apart is marked noinline, but was called with non-scalar argument x"
+    with pytest.raises(triton.CompilationError, match=said):
+        ran(calls_apart, x, n=8)
+    with pytest.raises(TritonCompileError, match=said):
+        compile_for(calls_apart, "sm_90", x, x, n=8)
 
 
 @triton.jit

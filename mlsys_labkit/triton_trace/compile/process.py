@@ -102,7 +102,8 @@ class JittedFunctions:
         self._jitted: dict[str, Any] = {}
         namespaces = []
         for function in source["functions"]:
-            options = jit_options if function["key"] == source["kernel"] else {}
+            options = {"noinline": True} if function.get("noinline") else {}
+            options |= jit_options if function["key"] == source["kernel"] else {}
             namespace, made = self._define(function)
             if function["constant"]:
                 self._jitted[function["key"]] = triton.constexpr_function(made)

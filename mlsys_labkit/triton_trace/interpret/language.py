@@ -103,6 +103,8 @@ class Language:
                 space["range"] = range
             made[function.key] = space[function.name]
             self._give_defaults(made[function.key], function)
+            if function.noinline:
+                made[function.key] = _of_scalars(function, made[function.key])
         for function in source.functions:
             for i, (name, meaning) in enumerate(function.names.items()):
                 value = made[meaning.value] if meaning.kind == "function" else self._named(name, meaning)
@@ -238,6 +240,22 @@ class Language:
             "hasattr": lambda value, name: attribute_of(value, name, None) is not None,
             "print": lambda *values, **options: tl.device_print(*values, **options),
         }
+
+
+def _of_scalars(function: Function, made: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function under ``noinline``, which Triton calls with scalars only. Reference: _check_fn_args."""
+
+    def call(*values: Any, **named: Any) -> Any:
+        names = [one.name for one in function.parameters]
+        for name, value in (*zip(names, values, strict=False), *named.items()):
+            if isinstance(value, tl.tensor) and value.numel.value != 1:
+                raise CompilerRefusal(
+                    f"Function {function.name} is marked noinline, but was called with non-scalar argument {name}: "
+                    "leave out noinline=True, or pass numbers and pointers"
+                )
+        return made(*values, **named)
+
+    return call
 
 
 def _with_constant_stride(describe: Callable[..., Any]) -> Callable[..., Any]:
