@@ -20,7 +20,7 @@ _WIDTHS = {"c": 8, "h": 16, "r": 32, "f": 32, "l": 64, "d": 64}
 
 
 @dataclass(frozen=True)
-class Instruction:
+class PtxInstruction:
     """One instruction, as "@!p setp.lt.s32 q, $1, 5".
 
     Attributes:
@@ -41,13 +41,13 @@ class Instruction:
 class Assembly:
     """A block of inline assembly. ``registers``: names that it declares."""
 
-    instructions: tuple[Instruction, ...]
+    instructions: tuple[PtxInstruction, ...]
     registers: frozenset[str]
 
 
 def parsed(text: str) -> Assembly:
     """Return the instructions of a text. Raises Refused for labels and what is no instruction."""
-    instructions: list[Instruction] = []
+    instructions: list[PtxInstruction] = []
     registers: set[str] = set()
     *statements, rest = (one.strip(_BLANK) for one in _COMMENT.sub(" ", text).replace("$$", "$").split(";"))
     if rest.strip(_BRACES):
@@ -86,7 +86,7 @@ def _names(declared: str) -> Iterator[str]:
         yield from ((f"{match['name']}{i}" for i in range(int(match["count"]))) if match["count"] else (match["name"],))
 
 
-def _instruction(body: str) -> Instruction:
+def _instruction(body: str) -> PtxInstruction:
     guard = _GUARD.match(body)
     rest = body[guard.end() :] if guard else body
     name, _, operands = rest.replace("\n", " ").replace("\t", " ").partition(" ")
@@ -94,4 +94,4 @@ def _instruction(body: str) -> Instruction:
     if not re.fullmatch(r"[a-z]\w*", opcode):
         raise Refused(f"{' '.join(body.split())} in tl.inline_asm_elementwise is not interpreted")
     found = tuple(one.strip() for one in _SEPARATOR.split(operands) if one.strip())
-    return Instruction(guard[1] if guard else "", opcode, tuple(modifiers), found)
+    return PtxInstruction(guard[1] if guard else "", opcode, tuple(modifiers), found)

@@ -18,7 +18,7 @@ from mlsys_labkit.triton_trace.interpret.ptx.arithmetic import (
     flushed,
     saturated,
 )
-from mlsys_labkit.triton_trace.interpret.ptx.assembly import Assembly, Instruction
+from mlsys_labkit.triton_trace.interpret.ptx.assembly import Assembly, PtxInstruction
 from mlsys_labkit.triton_trace.interpret.ptx.types import Type, type_of
 from mlsys_labkit.triton_trace.interpret.run import InterpreterRun, Refused
 
@@ -49,7 +49,7 @@ class Machine:
 
     def execute(self, assembly: Assembly) -> None:
         """Run all instructions. Raises Refused for what is not interpreted."""
-        families: dict[str, Callable[[Instruction, list[Type], tuple[str, ...]], None]] = {
+        families: dict[str, Callable[[PtxInstruction, list[Type], tuple[str, ...]], None]] = {
             "mov": self._move,
             "cvt": self._convert,
             "setp": self._set_predicate,
@@ -75,10 +75,10 @@ class Machine:
         reason = "has no value yet" if name in self._known else "is no register that it declares, and not interpreted"
         raise Refused(f"{name} in tl.inline_asm_elementwise {reason}")
 
-    def _refusal(self, one: Instruction) -> Refused:
+    def _refusal(self, one: PtxInstruction) -> Refused:
         return Refused(f"{one} in tl.inline_asm_elementwise is not interpreted")
 
-    def _require(self, fits: bool, one: Instruction) -> None:
+    def _require(self, fits: bool, one: PtxInstruction) -> None:
         if not fits:
             raise self._refusal(one)
 
@@ -114,7 +114,7 @@ class Machine:
             return kind.register(np.array([float(match["decimal"])]))
         return np.array([int(match["whole"], 0) & (1 << 64) - 1], np.uint64)
 
-    def _move(self, one: Instruction, types: list[Type], modifiers: tuple[str, ...]) -> None:
+    def _move(self, one: PtxInstruction, types: list[Type], modifiers: tuple[str, ...]) -> None:
         """Copy a register; ``{a, b}`` are the parts of one, the lowest first."""
         self._require(len(types) == 1 and not modifiers and len(one.operands) == 2, one)
         target, source = one.operands
@@ -133,7 +133,7 @@ class Machine:
         else:
             self._write(target, types[0].register(self._read(source, types[0])))
 
-    def _convert(self, one: Instruction, types: list[Type], modifiers: tuple[str, ...]) -> None:
+    def _convert(self, one: PtxInstruction, types: list[Type], modifiers: tuple[str, ...]) -> None:
         self._require(len(types) == 2 and conversion.exists(types[0], types[1], modifiers), one)
         target, source = types
         name, *operands = one.operands
@@ -146,7 +146,7 @@ class Machine:
             values = numbers[0]
         self._write(name, conversion.converted(target, source, modifiers, values))
 
-    def _set_predicate(self, one: Instruction, types: list[Type], modifiers: tuple[str, ...]) -> None:
+    def _set_predicate(self, one: PtxInstruction, types: list[Type], modifiers: tuple[str, ...]) -> None:
         """Compare; ``p|q`` are the truth and its opposite, or the truths of two numbers."""
         how = [each for each in modifiers if each != "ftz"]
         self._require(len(types) == 1 and len(how) in (1, 2) and len(one.operands) == 2 + len(how), one)
@@ -167,13 +167,13 @@ class Machine:
         if second:
             self._write(second.strip(), pair[1].astype(np.uint64))
 
-    def _select(self, one: Instruction, types: list[Type], modifiers: tuple[str, ...]) -> None:
+    def _select(self, one: PtxInstruction, types: list[Type], modifiers: tuple[str, ...]) -> None:
         self._require(len(types) == 1 and not modifiers and len(one.operands) == 4, one)
         kind = types[0]
         a, b = (kind.register(self._read(each, kind)) for each in one.operands[1:3])
         self._write(one.operands[0], np.where(self._read(one.operands[3], _PREDICATE), a, b))
 
-    def _calculate(self, one: Instruction, types: list[Type], modifiers: tuple[str, ...]) -> None:
+    def _calculate(self, one: PtxInstruction, types: list[Type], modifiers: tuple[str, ...]) -> None:
         kind, floats = types[0], types[0].floats
         self._require(len(types) == 1 and exists(one.opcode, kind, modifiers), one)
         wide = "wide" in modifiers
@@ -200,7 +200,7 @@ class Machine:
             self._run.arithmetic(name, self._lanes * kind.count * (1 + (one.opcode in ("fma", "mad"))))
         self._write(one.operands[0], (_U32 if one.opcode in ("popc", "clz") else result).register(found))
 
-    def _place(self, one: Instruction, operand: str, modifiers: tuple[str, ...]) -> Array:
+    def _place(self, one: PtxInstruction, operand: str, modifiers: tuple[str, ...]) -> Array:
         """Return the addresses of ``[register + bytes]``."""
         match = _ADDRESS.fullmatch(operand)
         plain = _OF_MEMORY.union(each for each in modifiers if each.startswith(("L1::", "L2::")))
@@ -208,7 +208,7 @@ class Machine:
             raise self._refusal(one)
         return self.register(match[1]) + np.array(int(match[2] or "0", 0), np.int64).view(np.uint64)
 
-    def _load(self, one: Instruction, types: list[Type], modifiers: tuple[str, ...]) -> None:
+    def _load(self, one: PtxInstruction, types: list[Type], modifiers: tuple[str, ...]) -> None:
         self._require(len(types) == 1 and types[0].count == 1 and len(one.operands) == 2, one)
         kind = types[0]
         place = self._place(one, one.operands[1], modifiers)
@@ -218,7 +218,7 @@ class Machine:
             loaded = self._run.load(at, self._active, nothing, None, way)
             self._write(name, kind.register(loaded.view(kind.storage)) if not kind.floats else loaded.astype(np.uint64))
 
-    def _store(self, one: Instruction, types: list[Type], modifiers: tuple[str, ...]) -> None:
+    def _store(self, one: PtxInstruction, types: list[Type], modifiers: tuple[str, ...]) -> None:
         self._require(len(types) == 1 and types[0].count == 1 and len(one.operands) == 2, one)
         kind = types[0]
         place = self._place(one, one.operands[0], modifiers)
