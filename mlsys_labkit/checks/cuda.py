@@ -235,5 +235,7 @@ def _heaviest(profile: Profile, counter: _Counter) -> str:
     if not lines:
         return ""
     most = max(lines, key=lambda line: (_amount(line, counter.field), -line.line))
+    if most.file:
+        return f"most at {most.file}:{most.line}"
     text = profile.source.splitlines()[most.line - 1].strip() if profile.source else ""
     return f"most at line {most.line}: {text}"

@@ -35,6 +35,8 @@ class LineCount:
             which its cache serves one after the other.
         worst: most sectors (global, local) or wavefronts (shared, constant) in one request.
         executed: lanes that passed the line, summed over the basic block of it that ran most.
+        file: the header that ``line`` is in, where no line of the source is known to lead there, as for a kernel that a
+            header defines; else empty. What an inlined helper of a header accesses counts on the line that calls it.
     """
 
     line: int
@@ -50,6 +52,7 @@ class LineCount:
     ideal_wavefronts: int
     worst: int
     executed: int
+    file: str = ""
 
 
 @dataclass(frozen=True)
@@ -117,7 +120,7 @@ class Counters:
 
     def line(self, number: int) -> tuple[LineCount, ...]:
         """Return the counts of one source line: an entry for each kind of access."""
-        return tuple(each for each in self.lines if each.line == number and each.requests)
+        return tuple(each for each in self.lines if each.line == number and each.requests and not each.file)
 
     @property
     def global_load_requests(self) -> int:

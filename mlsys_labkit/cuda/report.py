@@ -77,7 +77,7 @@ def _rows(profile: Counters) -> list[tuple[str, ...]]:
     source = profile.source.splitlines()
     return [
         (
-            str(count.line or "?"),
+            f"{count.file}:{count.line}" if count.file else str(count.line or "?"),
             count.space,
             count.op,
             str(count.bytes_per_lane),
@@ -87,7 +87,7 @@ def _rows(profile: Counters) -> list[tuple[str, ...]]:
             plain(count.wavefronts / count.requests) if count.wavefronts else "",
             plain(_least(count) / count.requests),
             str(count.worst),
-            source[count.line - 1].strip() if 0 < count.line <= len(source) else "",
+            source[count.line - 1].strip() if 0 < count.line <= len(source) and not count.file else "",
         )
         for count in _accesses(profile)
     ]
@@ -179,7 +179,7 @@ def _html_row(count: LineCount, row: Sequence[str]) -> str:
 def _annotated(profile: Counters) -> str:
     """Return every source line, with a bar as long as the share of the busiest line's lanes that passed it."""
     executed: dict[int, int] = {}
-    for count in profile.lines:
+    for count in (one for one in profile.lines if not one.file):
         executed[count.line] = max(executed.get(count.line, 0), count.executed)
     most = max(executed.values(), default=0) or 1
     rows = []

@@ -230,9 +230,21 @@ def test_lines_of_inlined_calls_and_included_files(tmp_path: Path) -> None:
     assert (15, "load") in counted
     assert (10, "store") in counted
     assert counted[10, "store"] == "store"
-    assert (4, "store") in counted, "of the file that is included"
+    assert counted[16, "store"] == "f", "the call of what the included file stores"
+    assert (4, "store") not in counted, "line 4 of the included file is none of the source"
     assert (17, "store") in counted
     np.testing.assert_array_equal(x, [1, 2, 2, 1])
+
+
+def test_lines_of_a_kernel_that_a_header_defines_name_the_header(tmp_path: Path) -> None:
+    (tmp_path / "kernels.h").write_text("// first line\n__global__ void g(float* x)\n{\n    x[0] = 2;\n}\n")
+    (tmp_path / "main.cu").write_text('#include "kernels.h"\n\n\n__global__ void f(float* x) { x[1] = 1; }\n')
+    profile = cuda.compile(tmp_path / "main.cu", "g", backend="simulator").profile[1, 1](np.ones(4, np.float32))
+    assert [(count.file, count.line, count.executed) for count in profile.lines if count.requests] == [
+        ("kernels.h", 4, 1)
+    ]
+    assert profile.line(4) == ()
+    assert "kernels.h:4" in str(profile)
 
 
 def test_a_line_table_holds_included_files(tmp_path: Path) -> None:

@@ -176,7 +176,10 @@ class _ProgramLines:
         if not place.file:
             return place
         first = self._first.get(place.file)
-        return Location(0, place.function) if first is None else replace(place, line=first + place.line, file="")
+        if first is None:
+            return Location(0, place.function)
+        line = first + place.line
+        return Location(line, place.function, source_line=line, source_function=place.function)
 
     def context(self, launch: Launch, buffers: Iterable[Sequence[int]]) -> LaunchContext:
         plain = launch.kernel.split("<")[0].split("::")[-1].strip("() ")

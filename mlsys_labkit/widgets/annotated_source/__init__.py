@@ -53,14 +53,16 @@ def annotated_source(
         raise LabkitError(f"heat is one of {', '.join(HEATS)}, got {heat!r}")
     code = profile.source.expandtabs(4).splitlines()
     counts = [
-        [value for field, value in asdict(count).items() if field not in ("function", "executed")]
+        [value for field, value in asdict(count).items() if field not in ("function", "executed", "file")]
         for count in profile.lines
-        if count.space in ("global", "shared") and 1 <= count.line <= len(code)  # 0: code that is not the student's
+        # line 0: code that is not the student's
+        if count.space in ("global", "shared") and 1 <= count.line <= len(code) and not count.file
     ]
     heat = heat or max(model.PER_REQUEST, key=lambda metric: model.most_excess(counts, metric))
     steps: dict[int, int] = {}
     for count in profile.lines:  # several accesses of one line carry the same steps
-        steps[count.line] = max(steps.get(count.line, 0), count.executed)
+        if not count.file:
+            steps[count.line] = max(steps.get(count.line, 0), count.executed)
     marks: list[State] = [
         {"line": found.line, "other": found.other_line, "kind": found.kind.replace("_", " "), "message": found.message}
         for found in findings

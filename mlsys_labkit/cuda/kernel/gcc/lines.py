@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mlsys_labkit.cuda.errors import CudaError
@@ -26,11 +26,15 @@ class Location:
         line: from 1; 0 when the place is none of the student's.
         function: as the student calls it, such as ``"matmul<16>"``.
         file: of an included file its path, empty for the source itself.
+        source_line, source_function: of the innermost frame in the source itself, which calls the included file; 0 and
+            empty where there is none.
     """
 
     line: int
     function: str = ""
     file: str = ""
+    source_line: int = 0
+    source_function: str = ""
 
 
 class LineTable:
@@ -69,16 +73,21 @@ class LineTable:
             yield address, self._innermost(nest)
 
     def _innermost(self, nest: list[tuple[str, str]]) -> Location:
+        included: Location | None = None
         for function, place in nest:
             found = _FRAME.match(place)
             if not found or found["line"] in ("?", "0"):
                 continue
             file = os.path.normpath(found["file"])
             if file == self.source_name:
-                return Location(int(found["line"]), _plain(function))
-            if not file.startswith((*_KIT, *_SYSTEM)) and Path(file).suffix and not file.startswith(("<", "?")):
-                return Location(int(found["line"]), _plain(function), file)
-        return Location(0, _plain(nest[-1][0]) if nest else "")
+                own = int(found["line"]), _plain(function)
+                if included:
+                    return replace(included, source_line=own[0], source_function=own[1])
+                return Location(*own, source_line=own[0], source_function=own[1])
+            is_kits = file.startswith((*_KIT, *_SYSTEM, "<", "?"))
+            if included is None and not is_kits and Path(file).suffix:
+                included = Location(int(found["line"]), _plain(function), file)
+        return included or Location(0, _plain(nest[-1][0]) if nest else "")
 
 
 def _plain(function: str) -> str:

@@ -203,25 +203,55 @@ def _executed(steps: NDArray[Any], code: Mapping[int, BlockCode]) -> dict[int, i
 def _line_counts(
     sites: NDArray[Any], places: Mapping[int, Any], executed: Mapping[int, int], steps: NDArray[Any]
 ) -> tuple[LineCount, ...]:
-    sums: dict[tuple[int, str, str, str, int], dict[str, int]] = {}
+    sums: dict[tuple[int, str, str, str, str, int], dict[str, int]] = {}
+    passed = _passed(steps, places, executed)
     for site in sites:
-        place = places[int(site["pc"])]
-        key = (place.line, place.function, SPACES[site["space"]], OPS[site["op"]], int(site["bytes_per_lane"]))
+        key = (
+            *_counted_at(places[int(site["pc"])]),
+            SPACES[site["space"]],
+            OPS[site["op"]],
+            int(site["bytes_per_lane"]),
+        )
         numbers = sums.setdefault(key, dict.fromkeys((*COUNTS, "worst"), 0))
         for name in COUNTS:
             numbers[name] += int(site[name])
         numbers["worst"] = max(numbers["worst"], int(site["worst"]))
     counts = [
-        LineCount(line, function, space, op, nbytes, **numbers, executed=executed.get(line, 0))
-        for (line, function, space, op, nbytes), numbers in sums.items()
+        LineCount(line, function, space, op, nbytes, **numbers, executed=passed.get((line, file), 0), file=file)
+        for (line, function, file, space, op, nbytes), numbers in sums.items()
     ]
-    functions = {places[pc].line: places[pc].function for pc in steps["pc"].tolist()}
+    functions = {line: name for line, name, file in map(_counted_at, _of_steps(steps, places)) if not file}
     nothing = dict.fromkeys((*COUNTS, "worst"), 0)
-    quiet = executed.keys() - {count.line for count in counts}
+    quiet = executed.keys() - {count.line for count in counts if not count.file}
     counts += [
-        LineCount(line, functions.get(line, ""), "", "", 0, **nothing, executed=executed[line]) for line in quiet
+        LineCount(line, functions.get(line, ""), "", "", 0, **nothing, executed=executed[line], file="")
+        for line in quiet
     ]
-    return tuple(sorted(counts, key=lambda each: (each.line, each.function, each.space, each.op, each.bytes_per_lane)))
+    return tuple(sorted(counts, key=_place_and_kind))
+
+
+def _place_and_kind(count: LineCount) -> tuple[str, int, str, str, str, int]:
+    return count.file, count.line, count.function, count.space, count.op, count.bytes_per_lane
+
+
+def _counted_at(place: Any) -> tuple[int, str, str]:
+    """Return line, function and file of the counts of a place: the source's own line that leads there, if one does."""
+    if place.source_line:
+        return place.source_line, place.source_function, ""
+    return place.line, place.function, place.file
+
+
+def _of_steps(steps: NDArray[Any], places: Mapping[int, Any]) -> list[Any]:
+    return [places[pc] for pc in steps["pc"].tolist()]
+
+
+def _passed(steps: NDArray[Any], places: Mapping[int, Any], executed: Mapping[int, int]) -> dict[tuple[int, str], int]:
+    """Return the lane-steps of each line, by line and file: ``executed``, and lines whose code is all in a header."""
+    passed: dict[tuple[int, str], int] = {}
+    for place, lanes in zip(_of_steps(steps, places), steps["lanes"].tolist(), strict=True):
+        line, _, file = _counted_at(place)
+        passed[line, file] = max(passed.get((line, file), 0), lanes)
+    return passed | {(line, ""): lanes for line, lanes in executed.items()}
 
 
 def _flops(steps: NDArray[Any], code: Mapping[int, BlockCode]) -> dict[str, int]:
@@ -251,7 +281,7 @@ def _samples(samples: NDArray[Any], context: LaunchContext) -> Iterable[RequestS
         array = find_array(context.shared_arrays if shared else context.arrays, first)
         begin = array.begin if array else 0
         yield RequestSample(
-            line=places[int(each["pc"])].line,
+            line=_sampled_line(places[int(each["pc"])]),
             space=SPACES[each["space"]],
             op=OPS[each["op"]],
             bytes_per_lane=int(each["bytes_per_lane"]),
@@ -260,6 +290,11 @@ def _samples(samples: NDArray[Any], context: LaunchContext) -> Iterable[RequestS
             lanes=tuple(at - begin if on else None for at, on in zip(addresses, active, strict=True)),
             array=array.name if array else "",
         )
+
+
+def _sampled_line(place: Any) -> int:
+    line, _, file = _counted_at(place)
+    return 0 if file else line
 
 
 def find_array(arrays: Sequence[NamedRange], address: int) -> NamedRange | None:
