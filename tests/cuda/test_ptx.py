@@ -238,3 +238,47 @@ def test_check_names_the_line_of_an_instruction(name, shown, kind):
     found = memory(name).check[1, 32](*([given] if name == "early" else []), out)
     assert found
     assert (found[0].kind, shown in MEMORY.split("\n")[found[0].line - 1]) == (kind, True)
+
+
+CONDITIONS = """
+__global__ void f(int* x) {
+  int d;
+  asm volatile(
+      "{\\n"
+#if __CUDACC_VER_MAJOR__ >= 11
+      " add.s32 %0, %1, 5;\\n"
+#else
+      " add.s32 %0, %1, 6;\\n"
+#endif
+      "}\\n"
+      : "=r"(d) : "r"(x[0]));
+  x[0] = d;
+  asm("add.s32 %0, %1, 1;\\n"
+#ifdef TRIPLED
+      " mul.lo.s32 %0, %0, 3;\\n"
+#elif defined(DOUBLED)
+      " shl.b32 %0, %0, 1;\\n"
+#endif
+      : "=r"(d)
+      : "r"(x[1])
+      );
+  x[1] = d;
+}
+"""
+
+
+@pytest.mark.parametrize(("defines", "factor"), [({}, 1), ({"DOUBLED": 1}, 2), ({"TRIPLED": 1}, 3)])
+def test_a_statement_may_have_conditions_inside(defines, factor):
+    x = np.array([10, 20], np.int32)
+    kernel = cuda.compile(CONDITIONS, backend="simulator", defines=defines)
+    profile = kernel.profile[1, 1](x)
+    np.testing.assert_array_equal(x, [15, 21 * factor])
+    lines = {(count.line, count.op) for count in profile.lines if count.requests}
+    assert {(13, "store"), (23, "store")} <= lines, "no line of the source moves"
+
+
+def test_a_condition_that_the_statement_has_no_lines_for_is_refused_by_name():
+    statement = 'asm("add.s32 %0, %0, 1;"\n#ifdef A\n" add.s32 %0, %0, 1;"\n#endif\n: "+r"(x[0]));'
+    source = f"__global__ void f(int* x) {{ {statement} }}"
+    with pytest.raises(cuda.CudaCompileError, match="inline PTX"):
+        cuda.compile(source, backend="simulator", strict=False)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from mlsys_labkit.cuda.source.conditions import conditional_variants
 from mlsys_labkit.cuda.source.ptx_text import PtxText, parse
 from mlsys_labkit.cuda.source.ptx_translation import KNOWN, refusal, translate
 from mlsys_labkit.cuda.source.source import Edit, Source
@@ -55,12 +56,30 @@ def assembly_edits(source: Source) -> Iterator[Edit]:
         if opening >= len(code) or code[opening].text != "(":
             continue
         inside = code[opening + 1 : closing[opening]]
+        begin, end = token.start, code[closing[opening]].end
+        text = source.text[begin:end]
+        branches = conditional_variants(text)
+        if branches and (chosen := _one_of(branches, text.count("\n"))):
+            yield begin, end, chosen
+            continue
         written = _statement(inside)
         if written:
-            begin, end = token.start, code[closing[opening]].end
-            text = source.text[begin:end]
             line_end = "\\\n" if source.is_in_directive(begin) else "\n"
             yield begin, end, written + line_end * text.count("\n")
+
+
+def _one_of(branches: Sequence[tuple[str, str]], line_breaks: int) -> str:
+    """Return the C++ for a statement with conditions inside; "" if it has too few lines for them, or is no PTX."""
+    lines = []
+    for directive, text in branches:
+        variant = Source(text)
+        written = variant.edited(assembly_edits(variant)).rstrip("\n")
+        if written == text:
+            return ""
+        lines += [directive, written]
+    chosen = "\n".join(["", *lines, "#endif"])
+    padding = line_breaks - chosen.count("\n")
+    return chosen + "\n" * padding if padding > 0 else ""
 
 
 def _statement(inside: Sequence[Token]) -> str:
