@@ -10,7 +10,10 @@ from typing import NamedTuple
 
 
 class Access(NamedTuple):
-    """A kind of access on one source line. ``space`` is empty where PTX has a generic address."""
+    """A kind of access on one source line.
+
+    ``space`` is empty where PTX has a generic address, and ``bytes_per_lane`` is 0 where PTX names no width.
+    """
 
     line: int
     space: str
@@ -31,7 +34,9 @@ _FILE = re.compile(r'\s*\.file\s+(\d+)\s+"([^"]*)"')
 _LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)\s+(\d+)(?:.*inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?")
 _FUNCTION = re.compile(r"\s*(?:\.\w+\s+)*\.(?:entry|func)\s+(?:\([^)]*\)\s*)?([\w$]+)")
 _CALL = re.compile(r"\s*call(?:\.uni)?\s+(?:\([^)]*\),\s*)?([\w$]+)")
-_INSTRUCTION = re.compile(r"\s*(?:@!?%\w+\s+)?((?:ldu?|st|atom|red|ldmatrix|cp\.async|wmma\.(?:load|store))\.[\w.:]+)")
+_INSTRUCTION = re.compile(
+    r"\s*(?:@!?%\w+\s+)?((?:ldu?|st|atom|red|ldmatrix|stmatrix|cp\.async|wmma\.(?:load|store))\.[\w.:]+)(.*)"
+)
 _TYPE_BITS = re.compile(r"\.[bsuf](8|16|32|64|128)(?:x2)?\b|\.(?:bf|f)16x2\b|\.bf16\b")
 _SPACES = ("global", "shared", "local", "const", "param")
 
@@ -55,7 +60,7 @@ def read(ptx: str, file: str) -> dict[str, Function]:
             now = functions.setdefault(name[1], Function())
             line = 0
         elif found := _INSTRUCTION.match(text):
-            now.accesses.update(Access(line, *kind) for kind in _kinds(found[1]))
+            now.accesses.update(Access(line, *kind) for kind in _kinds(found[1], found[2]))
         elif called := _CALL.match(text):
             now.calls.add(called[1])
     return functions
@@ -93,18 +98,20 @@ def _line(place: tuple[str, ...], inlined: dict[tuple[str, ...], tuple[str, ...]
     return 0
 
 
-def _kinds(opcode: str) -> Iterator[tuple[str, str, int]]:
+def _kinds(opcode: str, operands: str) -> Iterator[tuple[str, str, int]]:
     parts = opcode.split(".")
     spaces = [part.split("::")[0] for part in parts if part.split("::")[0] in _SPACES]
     space = spaces[0] if spaces else ""
     if space == "param":
         return
     match parts[0]:
-        case "ldmatrix":
-            yield "shared", "load", 4 * int(next(part[1:] for part in parts if re.fullmatch("x[124]", part)))
+        case "ldmatrix" | "stmatrix":  # the address of a lane is that of a row of 16 bytes, whichever lanes get them
+            yield "shared", "load" if parts[0] == "ldmatrix" else "store", 16
         case "cp":
-            yield "global", "load", 0
-            yield "shared", "store", 0
+            size = re.search(r",\s*(\d+)\b", operands.rsplit("]", 1)[-1])
+            if size:  # not cp.async.commit_group and its like
+                yield "global", "load", int(size[1])
+                yield "shared", "store", int(size[1])
         case "wmma":
             yield space, parts[1], 0
         case "atom" | "red":

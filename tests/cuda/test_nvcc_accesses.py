@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from functools import cache
+from types import SimpleNamespace
 
 import pytest
 
+from mlsys_labkit.cuda.counters import LineCount
 from mlsys_labkit.cuda.nvidia import nvrtc
 from mlsys_labkit.cuda.profile import Profile
 from mlsys_labkit.cuda.source.source import Source
@@ -62,21 +64,30 @@ def emitted(file: str, name: str) -> set[Access]:
     return {one for one in found if one.space != "local" or "[" in lines[one.line]}
 
 
-def differences(profile: Profile, theirs: set[Access], source: str) -> set[Access]:
+def differences(profile: Profile | SimpleNamespace, theirs: set[Access], source: str) -> set[Access]:
     """Return the accesses of executed statements that only one side has; a generic address may be in any space."""
     first = statements(source)
     counted = {
         Access(first.get(one.line, one.line), one.space, one.op, one.bytes_per_lane)
         for one in profile.lines
-        if one.requests and one.space != "constant"
+        if one.requests and one.space != "constant" and not one.file
     }
     ran = {first.get(one.line, one.line) for one in profile.lines}
     theirs = {one._replace(line=first.get(one.line, one.line)) for one in theirs}
     theirs = {one for one in theirs if one.line in ran}
+    unstated = {one for one in theirs if not one.bytes_per_lane}
+    loads_tiles = {one for one in counted for tile in unstated if _is_of_tile(one, tile)}
+    missing = {tile for tile in unstated if not any(_is_of_tile(one, tile) for one in counted)}
+    theirs, counted = theirs - unstated, counted - loads_tiles
     generic = {one for one in counted if one._replace(space="") in theirs}
     named = {one for one in theirs if one.space} - generic
     answered = {one._replace(space="") for one in generic}
-    return (counted - generic) ^ named | ({one for one in theirs if not one.space} - answered)
+    return (counted - generic) ^ named | ({one for one in theirs if not one.space} - answered) | missing
+
+
+def _is_of_tile(one: Access, tile: Access) -> bool:
+    """Return whether an access may be one of those that ``wmma.load`` stands for, of which PTX names no width."""
+    return (one.line, one.op) == (tile.line, tile.op) and tile.space in ("", one.space)
 
 
 @NEEDS_NVRTC
@@ -112,10 +123,26 @@ def test_an_access_that_one_side_lacks_is_a_difference() -> None:
 ld.global.v4.f32 {a, b, c, d}, [x];
 .loc 2 90 1, function_name f, inlined_at 1 3 5
 @%p1 st.shared.u8 [c], d;
+.loc 1 4 1
+ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r1, %r2}, [%r3];
+cp.async.cg.shared.global.L2::128B [%r1], [%rd2], 16, %r5;
+cp.async.commit_group;
 .file 1 "kernel.cu"
 .file 2 "header.h"
 """
     assert set(ptx_accesses.kernel(ptx_accesses.read(text, "kernel.cu"), "k")) == {
         Access(3, "global", "load", 16),
         Access(3, "shared", "store", 1),
+        Access(4, "shared", "load", 16),
+        Access(4, "global", "load", 16),
+        Access(4, "shared", "store", 16),
     }
+
+
+def test_a_tile_has_the_width_that_the_simulator_counts() -> None:
+    source = "__global__ void k(half* x) {\n  load_matrix_sync(tile, x, 16);\n}\n"
+    count = LineCount(2, "k", "global", "load", 4, 1, 32, 8, 0, 8, 0, 8, 32)
+    profile = SimpleNamespace(lines=(count,))
+    assert differences(profile, {Access(2, "", "load", 0)}, source) == set()
+    assert differences(profile, {Access(2, "shared", "load", 0)}, source) != set()
+    assert differences(profile, {Access(2, "", "store", 0)}, source) != set()
