@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mlsys_labkit.cuda as cuda
-from mlsys_labkit.cuda.source.host_code import without_host_code
+from mlsys_labkit.cuda.source.host_code import without_absent_in, without_host_code
 from mlsys_labkit.cuda.source.source import Source
 
 SOLUTION = r"""
@@ -147,3 +147,49 @@ __global__ void first(torch::PackedTensorAccessor32<float, 1> x) { x[0] = 1; }
 """
     with pytest.raises(cuda.CudaCompileError, match="PyTorch's C"):
         cuda.compile_all(source, backend="simulator", strict=False)
+
+
+ABSENT = r"""
+#include <cuda.h>
+#include <cudaTypedefs.h>
+#include <nvml.h>
+#define CHECK_DRIVER(call) check_driver((call), #call)
+inline void check_driver(CUresult result, const char* call) { if (result != CUDA_SUCCESS) exit(1); }
+struct Pool {
+  CUmemGenericAllocationHandle handle;
+  void grow(size_t bytes) { CHECK_DRIVER(cuMemCreate(&handle, bytes, nullptr, 0)); }
+};
+struct Status { int* value; __device__ void set(int to) { *value = to; }
+                __host__ int get() { int got; cudaMemcpy(&got, value, 4, cudaMemcpyDeviceToHost); return got; } };
+__global__ void report(int* x) { Status status{x}; status.set(7); }
+int main() {
+  Pool pool;
+  pool.grow(1 << 20);
+  nvmlInit();
+  report<<<1, 1>>>(nullptr);
+}
+"""
+
+
+def test_host_code_may_call_libraries_that_have_no_stand_in():
+    x = np.zeros(1, np.int32)
+    cuda.compile(ABSENT, backend="simulator", strict=False)[1, 1](x)
+    assert x[0] == 7
+
+
+def test_a_kernel_that_takes_what_no_header_declares_is_refused():
+    source = ABSENT.replace("report(int* x)", "report(int* x, CUmemGenericAllocationHandle handle)")
+    with pytest.raises(cuda.CudaCompileError, match="CUmemGenericAllocationHandle"):
+        cuda.compile(source, backend="simulator", strict=False)
+
+
+def test_functions_of_the_source_with_the_names_of_a_library_stay():
+    source = Source(
+        "void cuCheck(int error) {}\n#define cuTimes 3\nvoid go() { cuCheck(cuTimes); }\nvoid gone() { cuMore(); }"
+    )
+    assert [line.split("(")[0] for line in without_absent_in([source], set())[0].text.splitlines()] == [
+        "void cuCheck",
+        "#define cuTimes 3",
+        "void go",
+        " " * len("void gone() { cuMore(); }"),
+    ]

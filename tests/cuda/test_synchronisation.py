@@ -150,3 +150,17 @@ __global__ void f(int* out) {{
 
 def test_nvidias_compiler_takes_the_source() -> None:
     assert nvrtc.check(SOURCE.read_text()) == ()
+
+
+def test_an_atomic_is_read_and_written_through_a_pointer_to_volatile():
+    source = """
+#include <cuda/atomic>
+__global__ void f(int* x) {
+  volatile cuda::atomic<int>* flag = reinterpret_cast<cuda::atomic<int>*>(x);
+  flag->store(5, cuda::memory_order_release);
+  x[1] = flag->load(cuda::memory_order_acquire) + 1;
+}
+"""
+    x = np.zeros(2, np.int32)
+    cuda.compile(source, backend="simulator")[1, 1](x)
+    np.testing.assert_array_equal(x, [5, 6])

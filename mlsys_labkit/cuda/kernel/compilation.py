@@ -6,7 +6,7 @@ import functools
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,12 +14,13 @@ from mlsys_labkit.cuda.errors import CudaCompileError, CudaError, Diagnostic, Gr
 from mlsys_labkit.cuda.kernel.absent import unsolved_kernel
 from mlsys_labkit.cuda.kernel.backends.gpu import GpuBackend
 from mlsys_labkit.cuda.kernel.backends.module import SimulatedModule
+from mlsys_labkit.cuda.kernel.gcc.declared import names_in_headers
 from mlsys_labkit.cuda.kernel.gcc.headers import kit_identity
 from mlsys_labkit.cuda.kernel.gcc.unit import EXPORTS, Unit
 from mlsys_labkit.cuda.kernel.kernel import Backend, Kernel
 from mlsys_labkit.cuda.nvidia import nvrtc
 from mlsys_labkit.cuda.nvidia.device import the_gpu, why_no_gpu
-from mlsys_labkit.cuda.source.host_code import without_host_code_in
+from mlsys_labkit.cuda.source.host_code import without_absent_in, without_host_code_in
 from mlsys_labkit.cuda.source.includes import headers_beside
 from mlsys_labkit.cuda.source.kernels import KernelDefinition, choose_kernels
 from mlsys_labkit.cuda.source.left_out import of_programs
@@ -242,11 +243,13 @@ def _simulated(request: _Request, chosen: tuple[str, ...], may_drop: bool) -> Si
     except CudaCompileError as error:
         if request.graded or request.whole == (request.source, *(header for _, header in request.headers)):
             raise
+        whole = tuple(without_absent_in(request.whole, names_in_headers()))
         try:
-            return _compiled(request, chosen, may_drop, hosted=True)
-        except CudaCompileError as whole:
-            if of_programs(request.source):  # what the first attempt says of them hides the cause
-                raise whole from None
+            return _compiled(replace(request, whole=whole), chosen, may_drop, hosted=True)
+        except CudaCompileError as second:
+            # What the first attempt says of launches and of absent libraries hides the cause.
+            if of_programs(request.source) or whole != request.whole:
+                raise second from None
         raise error from None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from mlsys_labkit.cuda.source.source import Source
@@ -22,6 +22,15 @@ _LIBRARIES = {  # namespaces that only the host uses, most often, and the header
     re.compile(r"#[ \t]*include[ \t]*[<\"](?:torch|ATen|c10|pybind11)/"): ("torch", "at", "c10", "pybind11"),
 }
 _NAMESPACES = {name for names in _LIBRARIES.values() for name in names}
+_LIBRARY_NAME = re.compile(
+    r"CU[a-z_]\w*|PFN_cu\w+|cu(?:da)?[A-Z]\w*|(?:cublas|cufft|cusparse|cusolver|curand|cudnn|nccl|npp|nvml|nvrtc|nvJitLink)[A-Z_]\w*"
+    r"|MPI_\w+"
+)
+_ABSENT_HEADER = re.compile(
+    r"#[ \t]*include[ \t]*[<\"]"
+    r"(?:cudaTypedefs|cudaProfiler|cusolver\w*|cudnn\w*|nccl|npp\w*|nvml|nvrtc|nvJitLink|mpi)\.h[>\"]"
+)
+_Test = Callable[[Sequence[Token], set[str]], bool]
 _DEFINE = re.compile(r"#[ \t]*define[ \t]+(\w+)")
 _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(if|endif|define|include)", re.MULTILINE)
 
@@ -56,37 +65,68 @@ def without_host_code_in(sources: Sequence[Source]) -> list[Source]:
         >>> [one.text.strip() for one in without_host_code_in([source, header])]
         ['', '']
     """
-    names: set[str] = set()
+    names = _closure(sources, set(), _is_host)
+    return [_blanked(source, _declarations_with(source, names, _is_host), _HOST_HEADER) for source in sources]
+
+
+def without_absent_in(sources: Sequence[Source], known: Collection[str]) -> list[Source]:
+    """Return the files of one program without host code that calls what no header declares, and without its headers.
+
+    That are names which look like those of NVIDIA's libraries, and are neither ``known`` nor declared in the files.
+
+    Example:
+        >>> texts = ["void f(CUdevice d) { cuDeviceGet(&d, 0); cuFooBar(d); }", "void g() { cuDeviceGet(0, 0); }"]
+        >>> [one.text.strip()[:6] for one in without_absent_in(list(map(Source, texts)), {"CUdevice", "cuDeviceGet"})]
+        ['', 'void g']
+    """
+    own = {one.name for source in sources for one in _declarations(source, set()) if one.name}
+    there = own.union(known, *(source.macros for source in sources))
+    absent = {
+        token.text
+        for source in sources
+        for token in source.words
+        if _LIBRARY_NAME.fullmatch(token.text) and token.text not in there
+    }
+    names = _closure(sources, absent, _names_one)
+    return [_blanked(source, _declarations_with(source, names, _names_one), _ABSENT_HEADER) for source in sources]
+
+
+def _closure(sources: Sequence[Source], names: set[str], is_left_out: _Test) -> set[str]:
+    """Return the names, those of the declarations that are left out because of them, and so on."""
     known = -1
     while len(names) > known:
         known = len(names)
         for source in sources:
-            names.update(_host_macros(source.tokens, names))
-            _host_declarations(source, names)
-    return [_blanked(source, _host_declarations(source, names)) for source in sources]
+            names.update(_macros_with(source.tokens, names, is_left_out))
+            _declarations_with(source, names, is_left_out)
+    return names
 
 
-def _host_declarations(source: Source, names: set[str]) -> list[tuple[int, int]]:
-    """Return where the declarations for the host begin and end in the text; add what they declare to ``names``."""
+def _names_one(tokens: Sequence[Token], names: set[str]) -> bool:
+    return any(token.kind == "identifier" and token.text in names for token in tokens)
+
+
+def _declarations_with(source: Source, names: set[str], is_left_out: _Test) -> list[tuple[int, int]]:
+    """Return where the declarations to leave out begin and end in the text; add what they declare to ``names``."""
     code = source.code
     waiting = [one for one in _declarations(source, names) if not _has_directives(source, one)]
     waiting = [one for one in waiting if not any(_DEVICE.fullmatch(token.text) for token in _of(code, one))]
     edges: list[tuple[int, int]] = []
-    while found := [one for one in waiting if _is_host(_of(code, one), names)]:
+    while found := [one for one in waiting if is_left_out(_of(code, one), names)]:
         waiting = [one for one in waiting if one not in found]
         names.update(one.name for one in found if one.name)
         edges += [(code[one.first].start, code[one.last].end) for one in found]
     return edges
 
 
-def _blanked(source: Source, edges: list[tuple[int, int]]) -> Source:
+def _blanked(source: Source, edges: list[tuple[int, int]], header: re.Pattern[str]) -> Source:
     """Return the source with spaces in place of ``edges`` and of the includes that only the host needs."""
     tokens = source.tokens
-    edges = edges + [(one.start, one.end) for one in tokens if one.kind == "directive" and _HOST_HEADER.match(one.text)]
+    edges = edges + [(one.start, one.end) for one in tokens if one.kind == "directive" and header.match(one.text)]
     left = [token for token in source.code if not any(a <= token.start < b for a, b in edges)]
-    for header, namespaces in _LIBRARIES.items():
+    for library, namespaces in _LIBRARIES.items():
         if not any(_names_library(left, index, namespaces) for index in range(len(left))):
-            edges += [(one.start, one.end) for one in tokens if one.kind == "directive" and header.match(one.text)]
+            edges += [(one.start, one.end) for one in tokens if one.kind == "directive" and library.match(one.text)]
     blanks = [(start, end, blanked(source.text[start:end])) for start, end in edges]
     return Source(source.edited(blanks)) if blanks else source
 
@@ -103,13 +143,13 @@ def _names_library(code: Sequence[Token], index: int, namespaces: Collection[str
     return [one.text for one in after] == ["::"] or [one.text for one in before] == ["namespace"]
 
 
-def _host_macros(tokens: Sequence[Token], known: Collection[str]) -> set[str]:
+def _macros_with(tokens: Sequence[Token], known: Collection[str], is_left_out: _Test) -> set[str]:
     """Return the macros whose bodies only the host can use, such as the usual one that checks a call."""
     names = set(known)
     for token in tokens:
         if token.kind == "directive" and (defined := _DEFINE.match(token.text)):
             body = Source(re.sub(r"\\[ \t\r]*\n|##", " ", token.text[defined.end() :])).code
-            if _is_host(body, names) and not any(_DEVICE.fullmatch(one.text) for one in body):
+            if is_left_out(body, names) and not any(_DEVICE.fullmatch(one.text) for one in body):
                 names.add(defined[1])
     return names
 

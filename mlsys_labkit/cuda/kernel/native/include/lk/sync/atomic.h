@@ -89,6 +89,7 @@ class AtomicMembers {
     using Difference = typename std::conditional<std::is_pointer<Value>::value, ptrdiff_t, Value>::type;
 
     LK_INLINE Value* at() const { return static_cast<const Derived*>(this)->lk_address(); }
+    LK_INLINE const AtomicMembers& plain() const volatile { return const_cast<const AtomicMembers&>(*this); }
 
 public:
     using value_type = Value;
@@ -96,8 +97,10 @@ public:
 
     LK_INLINE bool is_lock_free() const { return true; }
     LK_INLINE Value load(Order = strictest) const { return Operations::load(at()); }
+    LK_INLINE Value load(Order = strictest) const volatile { return Operations::load(plain().at()); }
     LK_INLINE operator Value() const { return load(); }
     LK_INLINE void store(Value value, Order order = strictest) const { Operations::store(at(), value, order); }
+    LK_INLINE void store(Value value, Order order = strictest) const volatile { Operations::store(plain().at(), value, order); }
     LK_INLINE Value exchange(Value value, Order order = strictest) const {
         return Operations::change(at(), order, [=](Value) LK_UNRECORDED { return value; });
     }
