@@ -127,6 +127,8 @@ ld.global.v4.f32 {a, b, c, d}, [x];
 ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r1, %r2}, [%r3];
 cp.async.cg.shared.global.L2::128B [%r1], [%rd2], 16, %r5;
 cp.async.commit_group;
+.loc 1 5 1
+{ atom.add.noftz.f16x2 %r1,[%rd1],%r2; }
 .file 1 "kernel.cu"
 .file 2 "header.h"
 """
@@ -136,6 +138,7 @@ cp.async.commit_group;
         Access(4, "shared", "load", 16),
         Access(4, "global", "load", 16),
         Access(4, "shared", "store", 16),
+        Access(5, "", "atomic", 4),
     }
 
 
