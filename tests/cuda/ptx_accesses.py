@@ -35,7 +35,7 @@ _LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)\s+(\d+)(?:.*inlined_at\s+(\d+)\s+(\
 _FUNCTION = re.compile(r"\s*(?:\.\w+\s+)*\.(?:entry|func)\s+(?:\([^)]*\)\s*)?([\w$]+)")
 _CALL = re.compile(r"\s*call(?:\.uni)?\s+(?:\([^)]*\),\s*)?([\w$]+)")
 _INSTRUCTION = re.compile(
-    r"[\s{]*(?:@!?%\w+\s+)?((?:ldu?|st|atom|red|ldmatrix|stmatrix|cp\.async|wmma\.(?:load|store))\.[\w.:]+)(.*)"
+    r"[\s{]*(?:@!?%\w+\s+)?((?:ldu?|st|atom|red|ldmatrix|stmatrix|cp\.async|mbarrier\.(?:init|arrive)|wmma\.(?:load|store))\.[\w.:]+)(.*)"
 )
 _TYPE_BITS = re.compile(r"\.[bsuf](8|16|32|64|128)(?:x2)?\b|\.(?:bf|f)16x2\b|\.bf16\b")
 _SPACES = ("global", "shared", "local", "const", "param")
@@ -112,6 +112,8 @@ def _kinds(opcode: str, operands: str) -> Iterator[tuple[str, str, int]]:
             if size:  # not cp.async.commit_group and its like
                 yield "global", "load", int(size[1])
                 yield "shared", "store", int(size[1])
+        case "mbarrier":
+            yield "shared", "store" if parts[1] == "init" else "atomic", 8
         case "wmma":
             yield space, parts[1], 0
         case "atom" | "red":

@@ -129,6 +129,9 @@ cp.async.cg.shared.global.L2::128B [%r1], [%rd2], 16, %r5;
 cp.async.commit_group;
 .loc 1 5 1
 { atom.add.noftz.f16x2 %r1,[%rd1],%r2; }
+mbarrier.init.shared.b64 [%r1], %r2;
+mbarrier.arrive.shared.b64 %rd1, [%r1];
+mbarrier.try_wait.parity.shared.b64 %p1, [%r1], %r2;
 .file 1 "kernel.cu"
 .file 2 "header.h"
 """
@@ -139,6 +142,8 @@ cp.async.commit_group;
         Access(4, "global", "load", 16),
         Access(4, "shared", "store", 16),
         Access(5, "", "atomic", 4),
+        Access(5, "shared", "store", 8),
+        Access(5, "shared", "atomic", 8),
     }
 
 
