@@ -177,6 +177,23 @@ def test_host_code_may_call_libraries_that_have_no_stand_in():
     assert x[0] == 7
 
 
+def test_a_structure_with_a_library_under_a_condition_stays():
+    config = """
+struct Config {
+  int rank;
+#ifdef MANY
+  ncclComm_t comm;
+#endif
+  __host__ int first();
+};
+"""
+    kernel = """
+__global__ void fill(int* x, Config config) { x[0] = config.rank; }
+__host__ int Config::first() { fill<<<1, 1>>>(nullptr, *this); return 0; }
+"""
+    assert cuda.compile(config + kernel, backend="simulator", strict=False).name == "fill"
+
+
 def test_a_kernel_that_takes_what_no_header_declares_is_refused():
     source = ABSENT.replace("report(int* x)", "report(int* x, CUmemGenericAllocationHandle handle)")
     with pytest.raises(cuda.CudaCompileError, match="CUmemGenericAllocationHandle"):

@@ -243,14 +243,27 @@ def _simulated(request: _Request, chosen: tuple[str, ...], may_drop: bool) -> Si
     except CudaCompileError as error:
         if request.graded or request.whole == (request.source, *(header for _, header in request.headers)):
             raise
-        whole = tuple(without_absent_in(request.whole, names_in_headers()))
         try:
-            return _compiled(replace(request, whole=whole), chosen, may_drop, hosted=True)
-        except CudaCompileError as second:
-            # What the first attempt says of launches and of absent libraries hides the cause.
-            if of_programs(request.source) or whole != request.whole:
-                raise second from None
+            return _with_host_code(request, chosen, may_drop)
+        except CudaCompileError as whole:
+            # What the first attempt says of launches, or of host code that stayed, hides the cause.
+            if of_programs(request.source) or len(whole.diagnostics) < len(error.diagnostics):
+                raise whole from None
         raise error from None
+
+
+def _with_host_code(request: _Request, chosen: tuple[str, ...], may_drop: bool) -> SimulatedModule:
+    """Return the module of the source with its host code: all of it, or else without calls of absent libraries."""
+    try:
+        return _compiled(request, chosen, may_drop, hosted=True)
+    except CudaCompileError as error:
+        there = tuple(without_absent_in(request.whole, names_in_headers()))
+        if there == request.whole:
+            raise
+        try:
+            return _compiled(replace(request, whole=there), chosen, may_drop, hosted=True)
+        except CudaCompileError as second:
+            raise min(error, second, key=lambda one: len(one.diagnostics)) from None
 
 
 def _compiled(request: _Request, chosen: tuple[str, ...], may_drop: bool, *, hosted: bool) -> SimulatedModule:
