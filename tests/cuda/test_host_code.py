@@ -210,3 +210,15 @@ def test_functions_of_the_source_with_the_names_of_a_library_stay():
         "void go",
         " " * len("void gone() { cuMore(); }"),
     ]
+
+
+def test_a_kernel_takes_complex_numbers_of_cufft_beside_callbacks():
+    source = """
+#include <cufftXt.h>
+__global__ void turn(cufftComplex* x) { x[0].y = x[0].x; }
+void attach(cufftHandle plan, void** callback) { cufftXtSetCallback(plan, callback, CUFFT_CB_LD_REAL, nullptr); }
+int main() { cufftHandle plan; cufftCreate(&plan); attach(plan, nullptr); turn<<<1, 1>>>(nullptr); }
+"""
+    x = np.array([3, 0], np.float32)
+    cuda.compile(source, backend="simulator", strict=False)[1, 1](x)
+    assert x[1] == 3

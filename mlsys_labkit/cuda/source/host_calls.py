@@ -31,6 +31,7 @@ _NOT_ONLY_HOSTS = frozenset(
     ]
 )
 _HEADERS = Path(__file__).parent.parent / "program" / "native" / "include" / "lk" / "host"
+_DEVICE_MACRO = re.compile(r"#[ \t]*define[ \t]+(\w+)\b.*\b__(?:device|global)__", re.DOTALL)
 _DECLARED = re.compile(r"\b(?:cuda|cublas|cufft|curand|cusparse)[A-Z]\w*(?=[(,])")
 # Declared __device__ as well (cuda_device_runtime_api.h): nvcc takes them, and here they return cudaErrorNotSupported.
 _DEVICES_TOO = re.compile(
@@ -136,6 +137,7 @@ def _own_host_functions(sources: Sequence[Source]) -> frozenset[str]:
     """Return the names of functions of which every declaration is for the host; a macro's name is none."""
     host: set[str] = set()
     other: set[str] = set()
+    not_only_hosts = _NOT_ONLY_HOSTS.union(*map(_device_macros, sources))
     for source in sources:
         other |= source.macros
         code, index, first = source.code, 0, 0
@@ -154,11 +156,17 @@ def _own_host_functions(sources: Sequence[Source]) -> frozenset[str]:
                 behind = source.closing[index] + 1
                 has_body = behind < len(code) and code[behind].text == "{"
                 words = {token.text for token in code[first:index]}
-                is_host = has_body and index - first > 1 and not words & _NOT_ONLY_HOSTS
+                is_host = has_body and index - first > 1 and not words & not_only_hosts
                 (host if is_host and code[index - 1].kind == "identifier" else other).add(code[index - 1].text)
                 index = source.closing[index]
             index += 1
     return frozenset(host - other)
+
+
+def _device_macros(source: Source) -> set[str]:
+    """Return the macros that stand for ``__device__``, such as one for ``__host__ __device__ inline``."""
+    found = (_DEVICE_MACRO.match(one.text) for one in source.tokens if one.kind == "directive")
+    return {one[1] for one in found if one}
 
 
 def _is_redeclared(code: Sequence[Token], begin: int, index: int) -> bool:

@@ -48,7 +48,7 @@ _OF_PROGRAMS = (
     ),
 )
 _HEADERS = (
-    (r"cufft(?!\.h)", "cuFFT's part beyond cufft.h"),
+    (r"cufft(?!\.h|Xt\.h)", "cuFFT's part beyond cufft.h"),
     (r"cusparse(?!(?:_v2)?\.h)", "cuSPARSE's part beyond cusparse.h"),
     (r"cusolver", "cuSOLVER"),
     (r"cudnn", "cuDNN"),
