@@ -30,7 +30,7 @@ ACCEPTED = [
     "__device__ int cudaAddOne(int x) { return x + 1; }  __device__ int g(int x) { return cudaAddOne(x); }",
     "__device__ int n;  void host(int* p) { cudaMemcpy(p, p, 4, cudaMemcpyDefault); }",
     "#define CHECK(x) x\n__device__ float t[2] = {1, 2};  void f() { CHECK(cudaDeviceSynchronize()); }",
-    "#define BOTH __host__ __device__ inline\nBOTH int up(int a) { return a; }  __global__ void k(int* p) { *p = up(1); }",
+    "#define BOTH __host__ __device__ inline\nBOTH int up(int a) { return a; }  __global__ void k(int* p) { up(1); }",
 ]
 MAIN = "\nint main() { k<<<1, 1>>>(nullptr); }"
 
