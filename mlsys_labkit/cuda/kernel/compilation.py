@@ -241,7 +241,8 @@ def _simulated(request: _Request, chosen: tuple[str, ...], may_drop: bool) -> Si
     try:
         return _compiled(request, chosen, may_drop, hosted=False)
     except CudaCompileError as error:
-        if request.graded or request.whole == (request.source, *(header for _, header in request.headers)):
+        has_no_host_code = request.whole == (request.source, *(header for _, header in request.headers))
+        if request.graded or (has_no_host_code and not of_programs(request.source)):
             raise
         try:
             return _with_host_code(request, chosen, may_drop)
