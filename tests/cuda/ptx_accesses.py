@@ -35,7 +35,7 @@ _LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)\s+(\d+)(?:.*inlined_at\s+(\d+)\s+(\
 _FUNCTION = re.compile(r"\s*(?:\.\w+\s+)*\.(?:entry|func)\s+(?:\([^)]*\)\s*)?([\w$]+)")
 _CALL = re.compile(r"\s*call(?:\.uni)?\s+(?:\([^)]*\),\s*)?([\w$]+)")
 _INSTRUCTION = re.compile(
-    r"[\s{]*(?:@!?%\w+\s+)?"
+    r"[\s{]*(?:@!?%?\w+\s+)?"
     r"((?:ldu?|st|atom|red|ldmatrix|stmatrix|cp\.async|mbarrier\.(?:init|arrive)|wmma\.(?:load|store))\.[\w.:]+)(.*)"
 )
 _TYPE_BITS = re.compile(r"\.[bsuf](8|16|32|64|128)(?:x2)?\b|\.(?:bf|f)16x2\b|\.bf16\b")

@@ -136,7 +136,7 @@ ld.global.v4.f32 {a, b, c, d}, [x];
 @%p1 st.shared.u8 [c], d;
 .loc 1 4 1
 ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r1, %r2}, [%r3];
-cp.async.cg.shared.global.L2::128B [%r1], [%rd2], 16, %r5;
+@p cp.async.cg.shared.global.L2::128B [%r1], [%rd2], 16, %r5;}
 cp.async.commit_group;
 .loc 1 5 1
 { atom.add.noftz.f16x2 %r1,[%rd1],%r2; }
