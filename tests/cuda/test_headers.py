@@ -11,7 +11,11 @@ import numpy as np
 import pytest
 
 from mlsys_labkit import cuda
-from mlsys_labkit.cuda.kernel.gcc.flags import INCLUDES
+from mlsys_labkit.cuda.cache import Cache
+from mlsys_labkit.cuda.kernel.gcc import compiler
+from mlsys_labkit.cuda.kernel.gcc.flags import INCLUDES, Build, compile_flags
+from mlsys_labkit.cuda.kernel.gcc.headers import precompiled
+from mlsys_labkit.cuda.kernel.gcc.toolchain import find_toolchain
 from mlsys_labkit.cuda.source.tokens import tokenize
 
 PATHS = {
@@ -94,6 +98,28 @@ def test_macros_of_the_source_change_no_header_of_a_file_beside_it(tmp_path):
     out = np.zeros(1, np.int32)
     cuda.compile(source, backend="simulator")[1, 1](out)
     assert out[0] == 16
+
+
+def test_no_template_of_ours_is_made_again_at_each_compilation(tmp_path):
+    (tmp_path / "unit.cpp").write_text("")
+    flags = compile_flags(Build.FAST, find_toolchain())
+    header = str(precompiled(Build.FAST, find_toolchain(), Cache()))
+    dump = ["-fdump-tree-original=made.txt", "-S", "unit.cpp"]
+    compiler.run(find_toolchain(), [*flags, "-include", header, *dump], tmp_path)
+    made = [line for line in (tmp_path / "made.txt").read_text().splitlines() if line.startswith(";; Function")]
+    assert made  # those of the standard library
+    assert [line for line in made if "lk::" in line or "riemann_zeta" in line] == []
+
+
+def test_special_functions_of_the_standard_library_are_there():
+    out = np.zeros(4)
+    run(
+        "#include <cmath>\nusing std::beta;\n__global__ void f(double* a) { a[0] = std::riemann_zeta(2.0);"
+        " a[1] = beta(2.0, 3.0); a[2] = std::legendre(2, 0.5); a[3] = __cpp_lib_math_special_functions; }",
+        out,
+        threads=1,
+    )
+    np.testing.assert_allclose(out, [np.pi**2 / 6, 1 / 12, -0.125, 201603])
 
 
 def test_macros_of_a_program_change_no_header(tmp_path):

@@ -20,21 +20,31 @@ PRELUDE = '#include "lk/kernel.h"\n'
 PROGRAM_PRELUDE = '#include "lk/prelude.h"\n#include "lk/export.h"\n#include "lk/host/runtime.h"\n'
 HEADER = "labkit.h"
 _INCLUDE = re.compile(r"#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]")
+# Special functions of C++17's <cmath>. In the precompiled headers they would take a third of the time of each compilation.
+# The word beta alone is more often a factor.
+_SPECIAL_MATH = re.compile(
+    r"\b(?:(?:assoc_(?:laguerre|legendre)|(?:comp_)?ellint_[123]|(?:conf_)?hyperg|cyl_bessel_[ijk]|(?:cyl|sph)_neumann|"
+    r"sph_(?:bessel|legendre)|expint|hermite|laguerre|legendre|riemann_zeta|airy_[ab]i)[fl]?\b|beta[fl]?\s*\(|"
+    r"std\s*::\s*beta[fl]?\b)|MATH_SPEC|math_special"
+)
 _NOT_CUDAS = ("helper_", "textbook/")  # headers of samples and books: macros may affect them, as with nvcc
 
 
 def included_first(sources: Iterable[Source]) -> list[str]:
     """Return lines that include, before any of the sources, each header of CUDA's that one of them includes.
 
-    Therefore a student's macro, such as ``#define Value 16``, cannot change one of our headers.
+    Therefore a student's macro, such as ``#define Value 16``, cannot change one of our headers. The special functions
+    of C++17's ``<cmath>`` come with them where a source names one.
 
     Example:
         >>> included_first([Source("#define T float\\n#include <vector>\\n#include <mma.h>\\n// #include <curand.h>")])
         ['#include <mma.h>']
     """
+    sources = list(sources)
     directives = (token.text for source in sources for token in source.tokens if token.kind == "directive")
     names = dict.fromkeys(found[1] for each in directives if (found := _INCLUDE.match(each)))
-    return [
+    special = ['#include "lk/special_math.h"'] if any(_SPECIAL_MATH.search(source.text) for source in sources) else []
+    return special + [
         f"#include <{name}>"
         for name in names
         if any((folder / name).is_file() for folder in INCLUDES) and not name.startswith(_NOT_CUDAS)

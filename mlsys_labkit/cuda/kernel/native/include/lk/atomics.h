@@ -27,7 +27,7 @@ struct WordOf<8> {
 
 // Replaces *address by operation(*address) and returns what was there.
 template <class Value, class Operation>
-LK_UNRECORDED inline Value exchange_by(Value* address, Operation operation) {
+LK_UNRECORDED inline auto exchange_by(Value* address, Operation operation) {
     using Word = typename WordOf<sizeof(Value)>::Type;
     Word* word = reinterpret_cast<Word*>(address);
     Word seen = __atomic_load_n(word, __ATOMIC_RELAXED);
@@ -148,7 +148,7 @@ namespace lk {
 
 // Each member is added atomically; the whole is not one atomic operation, and is one access.
 template <class Vector, int members>
-LK_OPAQUE Vector add_members(Vector* address, Vector value) {
+LK_OPAQUE auto add_members(Vector* address, Vector value) {
     float* numbers = reinterpret_cast<float*>(address);
     const float* more = reinterpret_cast<const float*>(&value);
     Vector old;
@@ -159,7 +159,7 @@ LK_OPAQUE Vector add_members(Vector* address, Vector value) {
 }
 
 template <class Vector, int members>
-LK_INLINE Vector atomic_add_members(Vector* address, Vector value) {
+LK_INLINE auto atomic_add_members(Vector* address, Vector value) {
 #ifdef __SANITIZE_THREAD__
     lk_atomic(address, sizeof(Vector));
 #endif

@@ -78,7 +78,7 @@ namespace lk {
 
 // The sum of products of `count` numbers packed into words; Small is their type.
 template <class Small, class Result>
-LK_INLINE Result dot_packed(unsigned a, unsigned b, Result sum) {
+LK_INLINE auto dot_packed(unsigned a, unsigned b, Result sum) {
     constexpr int bits = 8 * sizeof(Small);
     for (int i = 0; i < 32; i += bits) {
         sum += Result(Small(a >> i)) * Result(Small(b >> i));
@@ -87,7 +87,7 @@ LK_INLINE Result dot_packed(unsigned a, unsigned b, Result sum) {
 }
 
 template <class Word, class Vector>
-LK_INLINE Word word_of(Vector vector) {
+LK_INLINE auto word_of(Vector vector) {
     static_assert(sizeof(Word) == sizeof(Vector), "a vector of one word");
     Word word;
     __builtin_memcpy(&word, &vector, sizeof word);

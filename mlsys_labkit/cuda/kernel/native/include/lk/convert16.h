@@ -8,7 +8,7 @@ namespace lk {
 
 // The neighbour of the nearest value in the asked direction, where the nearest lies on the other side.
 template <class Number>
-LK_INLINE Number directed(double value, int mode) {
+LK_INLINE auto directed(double value, int mode) {
     Number nearest(value);
     const double got = double(float(nearest));
     if (got == value || value != value) {
@@ -28,7 +28,7 @@ LK_INLINE Number directed(double value, int mode) {
 
 // The same for an integer. Beyond 53 bits, the last that a double keeps says whether there was more.
 template <class Number, class Integer>
-LK_INLINE Number from_integer(Integer x, int mode) {
+LK_INLINE auto from_integer(Integer x, int mode) {
     const bool exact = x / (1ll << 53) == 0 || (x & 0x7ff) == 0;
     const double value = exact ? double(x) : double((x & ~Integer(0x7ff)) | 0x800);
     return mode == FE_TONEAREST ? Number(value) : directed<Number>(value, mode);

@@ -11,7 +11,7 @@
 namespace lk {
 
 template <class To, class From>
-LK_INLINE To same_bits(From from) {
+LK_INLINE auto same_bits(From from) {
     static_assert(sizeof(To) == sizeof(From), "both have one size");
     To to;
     __builtin_memcpy(&to, &from, sizeof to);
@@ -20,7 +20,7 @@ LK_INLINE To same_bits(From from) {
 
 // An operation in another rounding mode than the nearest. Opaque, and its operands volatile: gcc takes the mode for fixed.
 template <class Number, class Operation>
-LK_OPAQUE Number rounded(int mode, Number a, Number b, Number c, Operation operation) {
+LK_OPAQUE auto rounded(int mode, Number a, Number b, Number c, Operation operation) {
     volatile Number x = a, y = b, z = c;
     const int before = fegetround();
     fesetround(mode);
@@ -30,7 +30,7 @@ LK_OPAQUE Number rounded(int mode, Number a, Number b, Number c, Operation opera
 }
 
 template <class Number>
-LK_INLINE Number to_integer(Number x, int mode) {
+LK_INLINE auto to_integer(Number x, int mode) {
     switch (mode) {
         case FE_TOWARDZERO: return std::trunc(x);
         case FE_UPWARD: return std::ceil(x);
@@ -41,7 +41,7 @@ LK_INLINE Number to_integer(Number x, int mode) {
 
 // As the GPU converts: what does not fit becomes the nearest that does; NaN becomes 0, or the top bit for 64 bits.
 template <class Integer, class Number>
-LK_INLINE Integer to_saturated(Number x, int mode) {
+LK_INLINE auto to_saturated(Number x, int mode) {
     constexpr Integer least = std::numeric_limits<Integer>::min();
     constexpr Integer most = std::numeric_limits<Integer>::max();
     if (x != x) {
@@ -52,7 +52,7 @@ LK_INLINE Integer to_saturated(Number x, int mode) {
 }
 
 template <class Number, class Wide>
-LK_OPAQUE Number narrowed(int mode, Wide value) {
+LK_OPAQUE auto narrowed(int mode, Wide value) {
     volatile Wide from = value;
     const int before = fegetround();
     fesetround(mode);

@@ -19,11 +19,11 @@ using Float16 = _Float16;
 
 // Integers pass through double, which holds all that half can tell apart.
 template <class Wider>
-LK_INLINE unsigned short half_bits(Wider wider) {
+LK_INLINE auto half_bits(Wider wider) {
     const Float16 value = Float16(wider);
     unsigned short bits;
     __builtin_memcpy(&bits, &value, sizeof bits);
-    return wider != wider ? 0x7fff : bits;  // the GPU's one NaN
+    return wider != wider ? (unsigned short)0x7fff : bits;  // the GPU's one NaN
 }
 
 LK_INLINE float half_value(unsigned short bits) {

@@ -6,12 +6,12 @@
 namespace lk {
 
 template <class Value>
-constexpr LK_INLINE Value smaller_of(Value a, Value b) {
+constexpr LK_INLINE auto smaller_of(Value a, Value b) {
     return b < a ? b : a;
 }
 
 template <class Value>
-constexpr LK_INLINE Value larger_of(Value a, Value b) {
+constexpr LK_INLINE auto larger_of(Value a, Value b) {
     return a < b ? b : a;
 }
 

@@ -7,7 +7,7 @@ namespace lk {
 
 // Applies an operation on ints to the numbers of two words.
 template <class Small, class Operation>
-LK_INLINE unsigned packed_words(unsigned first, unsigned second, Operation operation) {
+LK_INLINE auto packed_words(unsigned first, unsigned second, Operation operation) {
     constexpr int bits = 8 * sizeof(Small);
     unsigned made = 0;
     for (int i = 0; i < 32; i += bits) {
@@ -19,7 +19,7 @@ LK_INLINE unsigned packed_words(unsigned first, unsigned second, Operation opera
 
 // To the ends of what Small holds.
 template <class Small>
-constexpr int clamped(int value) {
+constexpr auto clamped(int value) {
     constexpr int bits = 8 * sizeof(Small);
     constexpr int most = Small(-1) < 0 ? (1 << (bits - 1)) - 1 : (1 << bits) - 1;
     constexpr int least = Small(-1) < 0 ? -most - 1 : 0;
@@ -86,13 +86,13 @@ LK_PACKED_FAMILY(4, signed char, unsigned char)
 namespace lk {
 
 template <class Integer>
-LK_INLINE Integer largest_of(Integer a, Integer b, Integer c) {
+LK_INLINE auto largest_of(Integer a, Integer b, Integer c) {
     const Integer ab = a < b ? b : a;
     return ab < c ? c : ab;
 }
 
 template <class Integer>
-LK_INLINE Integer smallest_of(Integer a, Integer b, Integer c) {
+LK_INLINE auto smallest_of(Integer a, Integer b, Integer c) {
     const Integer ab = b < a ? b : a;
     return c < ab ? c : ab;
 }

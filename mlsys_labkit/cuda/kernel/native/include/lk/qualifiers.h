@@ -51,6 +51,10 @@
 #define LK_LOCAL(array, is_set)
 #endif
 
+// The templates of ours that other functions of ours call return auto: gcc has to make them where they are called to know
+// what they return. It makes any others at the end of a compilation, and not while it precompiles a header: each source
+// that is compiled with the header would make hundreds of them again.
+
 // A function of ours that becomes part of its caller: what it reads and writes is recorded as the student's.
 #define LK_INLINE inline __attribute__((always_inline))
 

@@ -14,6 +14,9 @@
 
 #include "lk/libc.h"  // before anything is compiled that calls these
 
+// <cmath> without std::riemann_zeta and the like (lk/special_math.h): each compilation would make all of their templates anew.
+#undef _GLIBCXX_USE_STD_SPEC_FUNCS
+
 #include <algorithm>
 #include <cassert>
 #include <cfloat>

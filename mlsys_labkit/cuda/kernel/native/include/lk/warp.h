@@ -8,7 +8,7 @@
 namespace lk {
 
 template <class Value>
-LK_INLINE Value shuffle(unsigned mask, Value value, int mode, int argument, int width) {
+LK_INLINE auto shuffle(unsigned mask, Value value, int mode, int argument, int width) {
     static_assert(std::is_trivially_copy_constructible<Value>::value, "a shuffle moves plain values");
     Value result;
     lk_shuffle(mask, &value, &result, sizeof(Value), mode, argument, width);
@@ -24,7 +24,7 @@ using IfShuffled = typename std::enable_if<is_shuffled<Value>, Result>::type;
 
 // Folds the values of the lanes that are present, lowest lane first.
 template <class Value, class Operation>
-LK_OPAQUE Value fold_values(const Value* values, unsigned present, Operation operation) {
+LK_OPAQUE auto fold_values(const Value* values, unsigned present, Operation operation) {
     Value result{};
     bool first = true;
     for (int lane = 0; lane < 32; ++lane) {
@@ -38,7 +38,7 @@ LK_OPAQUE Value fold_values(const Value* values, unsigned present, Operation ope
 
 // The same for the lanes of mask. A report names the line that calls this.
 template <class Value, class Operation>
-LK_INLINE Value fold(unsigned mask, Value value, Operation operation) {
+LK_INLINE auto fold(unsigned mask, Value value, Operation operation) {
     Value values[32];
     const unsigned present = lk_gather(mask, &value, values, sizeof(Value));
     return fold_values(values, present, operation);

@@ -35,7 +35,7 @@ LK_INLINE void copies_awaited(unsigned batches_left) {
 }
 
 template <class Piece>
-LK_INLINE void copy_pieces(unsigned rank, unsigned threads, void* to, const void* from, size_t bytes, CopyEnd end) {
+LK_INLINE auto copy_pieces(unsigned rank, unsigned threads, void* to, const void* from, size_t bytes, CopyEnd end) {
     Piece* pieces = static_cast<Piece*>(to);
     const Piece* source = static_cast<const Piece*>(from);
     for (size_t i = rank; i < bytes / sizeof(Piece); i += threads) {
