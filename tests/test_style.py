@@ -54,3 +54,16 @@ def test_files_are_short() -> None:
     sources = tracked("*.py", "*.js", "*.css", "*.cpp", "*.h", "*.cu")
     lengths = {path: (ROOT / path).read_text(encoding="utf-8").count("\n") for path in sources if not DATA.search(path)}
     assert {path: lines for path, lines in lengths.items() if lines > MOST_LINES} == {}
+
+
+def test_modules_of_tests_import_no_slow_library() -> None:
+    """Each of the five workers imports every module: such a library is imported in the tests that use it."""
+    slow = {"openai", "transformers", "torch._dynamo", "mlsys_labkit.memory.torch_tracer"}
+    found = [
+        f"{path}:{node.lineno}"
+        for path in tracked("tests/*.py")
+        for node in ast.parse((ROOT / path).read_text(encoding="utf-8")).body
+        if (isinstance(node, ast.Import) and not slow.isdisjoint(one.name for one in node.names))
+        or (isinstance(node, ast.ImportFrom) and node.module in slow)
+    ]
+    assert found == []

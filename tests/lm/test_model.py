@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-import transformers
 from hypothesis import given, settings, strategies as st
 
 from mlsys_labkit import lm
@@ -25,6 +24,8 @@ SHAPES: list[dict[str, Any]] = [
 
 def random_llama(folder: Path, **shape: Any) -> Any:
     """Save a Llama of transformers in ``folder``, with weights large enough that every part matters."""
+    import transformers
+
     config = transformers.LlamaConfig(
         vocab_size=97, hidden_size=64, intermediate_size=112, num_hidden_layers=3, max_position_embeddings=64,
         **{"rms_norm_eps": 1e-5, **shape},
@@ -61,6 +62,8 @@ def test_a_checkpoint_in_several_files_is_read_whole(tmp_path: Path) -> None:
 
 
 def test_transformers_reads_the_kits_weights() -> None:
+    import transformers
+
     theirs = transformers.AutoModelForCausalLM.from_pretrained(str(WEIGHTS), dtype=torch.float32)
     ours, tokenizer = lm.load()
     tokens = torch.tensor([tokenizer.encode("The for statement is used to iterate over")])

@@ -16,7 +16,6 @@ from torch.utils.checkpoint import checkpoint
 import mlsys_labkit as lk
 from mlsys_labkit import lm, ranks
 from mlsys_labkit.memory import MemoryTrace
-from mlsys_labkit.memory.torch_tracer import TorchTracer
 from mlsys_labkit.planner import (
     MODELS,
     Layout,
@@ -83,6 +82,8 @@ def one_thread() -> Iterator[None]:
 
 def live(step: Callable[[], None]) -> MemoryTrace:
     """Run ``lk.trace_memory(step)`` without following numpy from line to line."""
+    from mlsys_labkit.memory.torch_tracer import TorchTracer  # two seconds: it imports torch's compiler
+
     trace = MemoryTrace()
     gc.collect()
     with TorchTracer(trace):

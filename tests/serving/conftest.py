@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-import openai
 import pytest
 
 from mlsys_labkit.serving import Engine
@@ -12,6 +12,9 @@ from mlsys_labkit.serving.scheduler import Limits
 from mlsys_labkit.serving.server.job import Served
 from tests.serving.endpoint import CODEC, MODEL
 from tests.serving.running import Running
+
+if TYPE_CHECKING:
+    import openai
 
 
 @pytest.fixture(scope="session")
@@ -23,5 +26,7 @@ def tiny() -> Iterator[Running]:
 
 @pytest.fixture(scope="session")
 def client(tiny: Running) -> Iterator[openai.OpenAI]:
+    import openai
+
     with openai.OpenAI(base_url=f"{tiny.url}/v1", api_key="none", max_retries=0, timeout=600) as client:
         yield client

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import scipy
 import torch
-import transformers
 from hypothesis import given, settings, strategies as st
 
 from mlsys_labkit import lm
@@ -28,6 +27,8 @@ COST = StepCost(1e-3, 1e-5)
 )
 @settings(max_examples=60)
 def test_probabilities_equal_transformers(temperature: float, top_k: int, top_p: float, seed: int) -> None:
+    import transformers
+
     logits = torch.randn(1, 20, generator=torch.Generator().manual_seed(seed)) * 3
     warpers: list[Any] = [transformers.TemperatureLogitsWarper(temperature)]
     if top_k:

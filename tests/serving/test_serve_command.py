@@ -11,8 +11,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import openai
 import pytest
 
 from mlsys_labkit import lm, serving, widgets
@@ -21,12 +21,17 @@ from mlsys_labkit.serving import Recording
 from mlsys_labkit.serving.server.command import _size
 from mlsys_labkit.serving.server.run import is_loopback
 
+if TYPE_CHECKING:
+    import openai
+
 pytestmark = pytest.mark.xdist_group("endpoint")
 
 
 @contextmanager
 def started(*options: str) -> Iterator[tuple[subprocess.Popen[str], list[str], openai.OpenAI]]:
     """Start the command in its own process; return it, the lines it printed until it was ready, and a client."""
+    import openai
+
     command = [str(Path(sys.executable).parent / "labkit"), "serve", "--port", "0", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout

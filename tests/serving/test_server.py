@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import openai
 import pytest
 import torch
 
@@ -15,6 +14,9 @@ from mlsys_labkit.serving.scheduler import Limits
 from mlsys_labkit.serving.server.job import Served
 from tests.serving.endpoint import BYTES, CODEC, PROMPTS, alone, greedy, scripted
 from tests.serving.running import Running, Script, eventually, run
+
+if TYPE_CHECKING:
+    import openai
 
 pytestmark = pytest.mark.xdist_group("endpoint")
 
@@ -153,6 +155,8 @@ def test_stop_string_ends_drawing_for_its_choice() -> None:
 
 
 def test_concurrent_clients_get_the_same_texts_as_alone(tiny: Running) -> None:
+    import openai
+
     steps, tokens = tiny.metric("steps_total"), tiny.metric("output_tokens_total")
 
     async def one(client: openai.AsyncOpenAI, prompt: str, count: int, stream: bool) -> str:
@@ -172,6 +176,8 @@ def test_concurrent_clients_get_the_same_texts_as_alone(tiny: Running) -> None:
 
 
 def test_models_and_health_routes(client: openai.OpenAI, tiny: Running) -> None:
+    import openai
+
     assert [model.id for model in client.models.list()] == ["mlsys-tiny"]
     assert client.models.retrieve("mlsys-tiny").id == "mlsys-tiny"
     with pytest.raises(openai.NotFoundError, match="'gpt-4' is not served here; this server has 'mlsys-tiny'"):
@@ -195,6 +201,8 @@ def test_metrics_route_is_parsed_by_prometheus_client(tiny: Running) -> None:
 
 
 def test_stream_pieces_end_at_character_boundaries() -> None:
+    import openai
+
     text = "né €uro 😀 ж!"
     with scripted([0, *BYTES.encode(text), BYTES.end]) as running:
         client = openai.OpenAI(base_url=f"{running.url}/v1", api_key="none", max_retries=0)
@@ -235,6 +243,8 @@ def test_engine_failure_is_answered_and_the_next_request_served(caplog: pytest.L
 
 
 def test_engine_failure_ends_an_open_stream_with_an_error() -> None:
+    import openai
+
     with scripted([65]) as running:
         running.engine.runner.pace_seconds = 0.01
         client = openai.OpenAI(base_url=f"{running.url}/v1", api_key="none", max_retries=0)
@@ -250,6 +260,8 @@ def test_engine_failure_ends_an_open_stream_with_an_error() -> None:
 
 
 def test_stop_finishes_running_requests_and_refuses_new_ones() -> None:
+    import openai
+
     with scripted([65]) as running:
         running.engine.runner.pace_seconds = 0.01
         client = openai.OpenAI(base_url=f"{running.url}/v1", api_key="none", max_retries=0)
@@ -264,6 +276,8 @@ def test_stop_finishes_running_requests_and_refuses_new_ones() -> None:
 
 
 def test_second_stop_ends_at_once_and_reports_it() -> None:
+    import openai
+
     with scripted([65]) as running:
         running.engine.runner.pace_seconds = 0.01
         client = openai.OpenAI(base_url=f"{running.url}/v1", api_key="none", max_retries=0)

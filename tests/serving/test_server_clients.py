@@ -8,9 +8,8 @@ import random
 import re
 import socket
 import struct
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import openai
 import pytest
 
 from mlsys_labkit.serving import Engine
@@ -19,6 +18,9 @@ from mlsys_labkit.serving.server import app
 from mlsys_labkit.serving.server.job import Served
 from tests.serving.endpoint import BYTES, rest, scripted
 from tests.serving.running import Running, Script, eventually, run
+
+if TYPE_CHECKING:
+    import openai
 
 pytestmark = pytest.mark.xdist_group("endpoint")
 
@@ -73,6 +75,8 @@ def test_wrong_body_is_answered_with_the_expected_form(
 
 
 def test_openai_client_raises_its_own_errors(client: openai.OpenAI) -> None:
+    import openai
+
     with pytest.raises(openai.NotFoundError, match="not served here"):
         client.completions.create(model="gpt-4", prompt="a")
     with pytest.raises(openai.BadRequestError) as caught:
