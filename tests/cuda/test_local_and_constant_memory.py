@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,10 @@ import pytest
 from mlsys_labkit import cuda
 from mlsys_labkit.cuda.nvidia import nvrtc
 from tests.cuda import ptx_accesses
-from tests.cuda.counted_kernels import kernel, line_of, one
+from tests.cuda.counted_kernels import line_of, one
 from tests.cuda.nvrtc_helpers import NEEDS_NVRTC
+
+pytestmark = pytest.mark.usefixtures("checked_kernels")
 
 SOURCE = """
 #include <cuda/atomic>
@@ -63,6 +66,17 @@ LANES = np.arange(32, dtype=np.int32)
 INTS = np.arange(64, dtype=np.int32)
 
 
+@cache
+def kernels() -> cuda.Kernels:
+    return cuda.compile_all(SOURCE, backend="simulator")
+
+
+@cache
+def theirs() -> dict[str, ptx_accesses.Function]:
+    """Return the functions of NVIDIA's PTX by symbol."""
+    return ptx_accesses.read(nvrtc.compile(SOURCE, options=("-lineinfo",)).ptx, "kernel.cu")
+
+
 def local(profile: Any, text: str, op: str) -> tuple[int, int, int]:
     count = one(profile, line_of(SOURCE, text), "local", op)
     return count.requests, count.sectors, count.worst
@@ -70,13 +84,13 @@ def local(profile: Any, text: str, op: str) -> tuple[int, int, int]:
 
 def test_one_index_of_all_lanes_is_four_sectors() -> None:
     """The same word of 32 threads fills 128 bytes."""
-    profile = kernel(SOURCE, "picks").profile[1, 32](INTS, np.zeros(32, np.int32))
+    profile = kernels()["picks"].profile[1, 32](INTS, np.zeros(32, np.int32))
     assert local(profile, "q[i] = x[threadIdx.x + i]", "store") == (8, 8 * 4, 4)
 
 
 def test_different_indices_lie_apart() -> None:
     """Eight neighbouring lanes with eight indices: 32 sectors; lanes with one index: 4."""
-    picks = kernel(SOURCE, "picks")
+    picks = kernels()["picks"]
     y = np.zeros(32, np.int32)
     apart = picks.profile[1, 32](INTS, y)
     assert y.tolist() == [lane + (lane & 7) for lane in range(32)]
@@ -89,7 +103,7 @@ def test_different_indices_lie_apart() -> None:
 def test_an_initial_value_is_stored() -> None:
     """16 integers in four stores of 16 bytes, which fill 16 sectors each; each lane counts two numbers."""
     y = np.zeros(512, np.int32)
-    profile = kernel(SOURCE, "histogram").profile[1, 32](INTS, y, 64)
+    profile = kernels()["histogram"].profile[1, 32](INTS, y, 64)
     assert (y.reshape(32, 16).sum(1) == 2).all()
     assert local(profile, "int bins[16] = {0}", "store") == (4, 4 * 16, 16)
     assert local(profile, "bins[x[i] & 15]++", "load")[0] == local(profile, "bins[x[i] & 15]++", "store")[0] == 2
@@ -97,12 +111,12 @@ def test_an_initial_value_is_stored() -> None:
 
 def test_wide_elements_take_a_sector_for_each_word() -> None:
     x = np.zeros((128, 4), np.float32)
-    profile = kernel(SOURCE, "wide").profile[1, 32](x, x.copy(), 2)
+    profile = kernels()["wide"].profile[1, 32](x, x.copy(), 2)
     assert local(profile, "y[threadIdx.x] = q[n]", "load") == (1, 16, 16)
 
 
 def test_registers_are_no_memory() -> None:
-    profile = kernel(SOURCE, "in_registers").profile[1, 32](np.zeros(128, np.float32), np.zeros(128, np.float32))
+    profile = kernels()["in_registers"].profile[1, 32](np.zeros(128, np.float32), np.zeros(128, np.float32))
     assert profile.total("local", None, "requests") == 0
     assert (profile.global_load_requests, profile.global_store_requests) == (4, 4)
 
@@ -110,18 +124,19 @@ def test_registers_are_no_memory() -> None:
 @NEEDS_NVRTC
 @pytest.mark.parametrize("name", ["picks", "histogram", "in_registers", "wide"])
 def test_nvcc_keeps_the_same_arrays_in_local_memory(name: str) -> None:
-    compiled = nvrtc.compile(SOURCE, name, options=("-lineinfo",))
-    accesses = ptx_accesses.kernel(ptx_accesses.read(compiled.ptx, "kernel.cu"), compiled.symbol)
-    theirs = {(each.line, each.op) for each in accesses if each.space == "local"}
+    (symbol,) = (symbol for symbol in theirs() if symbol.startswith(f"_Z{len(name)}{name}"))
+    accesses = ptx_accesses.kernel(theirs(), symbol)
     x, y = cuda.zeros(1 << 12, np.uint8), cuda.zeros(1 << 12, np.uint8)
     more = {"histogram": (64,), "wide": (2,)}.get(name, ())
-    profile = kernel(SOURCE, name).profile[1, 32](x.address, y.address, *more)
-    assert {(each.line, each.op) for each in profile.lines if each.space == "local"} == theirs
+    profile = kernels()[name].profile[1, 32](x.address, y.address, *more)
+    assert {(each.line, each.op) for each in profile.lines if each.space == "local"} == {
+        (each.line, each.op) for each in accesses if each.space == "local"
+    }
 
 
 @pytest.mark.parametrize(("at", "passes"), [(LANES * 0, 1), (LANES % 2, 2), (LANES // 8, 4), (LANES, 32)])
 def test_constant_cache_serves_one_address_at_a_time(at: Any, passes: int) -> None:
-    profile = kernel(SOURCE, "constants").profile[1, 32](at.astype(np.int32), np.zeros(32, np.float32))
+    profile = kernels()["constants"].profile[1, 32](at.astype(np.int32), np.zeros(32, np.float32))
     assert (profile.constant_load_requests, profile.constant_load_wavefronts) == (1, passes)
     assert (profile.global_load_requests, profile.bytes_read) == (1, 128)
     assert f"constant memory: 1 loads, {passes} passes" in str(profile)
@@ -130,11 +145,11 @@ def test_constant_cache_serves_one_address_at_a_time(at: Any, passes: int) -> No
 def test_loads_and_stores_of_an_atomic_are_loads_and_stores() -> None:
     """ld.relaxed and st.relaxed in PTX; only the addition is an atomic."""
     x = np.zeros(32, np.int32)
-    profile = kernel(SOURCE, "flags").profile[1, 32](x)
+    profile = kernels()["flags"].profile[1, 32](x)
     assert (x == 2).all()
     assert (profile.global_load_requests, profile.global_store_requests, profile.global_atomic_requests) == (1, 1, 1)
 
 
 def test_report_names_local_memory() -> None:
-    text = str(kernel(SOURCE, "picks").profile[1, 32](INTS, np.zeros(32, np.int32)))
+    text = str(kernels()["picks"].profile[1, 32](INTS, np.zeros(32, np.int32)))
     assert "local memory: 9 requests, 2.05 kB in sectors" in text

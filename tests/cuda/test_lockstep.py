@@ -11,9 +11,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
 from mlsys_labkit import cuda
+
+pytestmark = pytest.mark.usefixtures("checked_kernels")
 
 LANES = 32
 WORDS = 4096
