@@ -13,7 +13,8 @@ def instructions(lines: Sequence[str], number: int, calls: int = 0) -> Iterator[
     ``calls`` are passed. The call for a shared array's address is none.
     """
     text: list[str] = []
-    for line in lines[number + 1 :]:
+    for at in range(number + 1, len(lines)):  # a slice would copy the rest of the assembly for each hook in it
+        line = lines[at]
         if line.startswith(COMMENT):
             text.append(line.lstrip("#/ "))
         elif text:
