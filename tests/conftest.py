@@ -43,9 +43,13 @@ LONG_GROUPS = (
     "tests/cuda/test_programs.py",
     "tests/grading/test_prove.py",
     "tests/cuda/test_headers.py",
+    "tests/cuda/test_compile_cache.py",
+    "tests/cuda/test_hopper.py",
+    "tests/cuda/test_program_blas.py",
     "tests/cuda/test_races.py",
     "tests/serving/test_engine.py",
     "tests/ranks/test_planner_memory.py",
+    "tests/labkit/test_memory.py",
 )
 # Without these Chromium looks for updates and sync servers, which a closed network refuses many times a second.
 PAGE_SECONDS = 300
