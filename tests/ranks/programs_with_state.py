@@ -16,8 +16,8 @@ RANK = -1
 SEEN: list[int] = []
 NESTED: dict[str, list[int]] = {"seen": []}
 WEIGHT = torch.zeros(1)
-MODEL = torch.nn.Linear(1, 1, bias=False)
-OPTIMIZER = torch.optim.SGD(MODEL.parameters(), lr=1.0)
+MODEL: torch.nn.Linear
+OPTIMIZER: torch.optim.SGD
 LOCK = threading.Lock()
 NOTHING = object()
 GENERATOR = torch.Generator()
@@ -54,6 +54,13 @@ class Config:
 
 
 CONFIG = Config()
+
+
+def make_model() -> None:
+    """Make the model and its optimizer, which import torch's compiler: only in the processes that use them."""
+    global MODEL, OPTIMIZER
+    MODEL = torch.nn.Linear(1, 1, bias=False)
+    OPTIMIZER = torch.optim.SGD(MODEL.parameters(), lr=1.0)
 
 
 def rebound_global() -> int:

@@ -24,6 +24,11 @@ from tests.ranks.programs_with_state import TABLE
 from tests.ranks.run_helpers import gloo, line_of, local
 
 
+@pytest.fixture(autouse=True, scope="module")
+def model() -> None:
+    programs_with_state.make_model()
+
+
 @pytest.mark.parametrize("program", TABLE, ids=lambda program: program.__name__)
 def test_each_rank_sees_only_what_it_has_set(program: Callable[[], Any]) -> None:
     before = _state()
@@ -39,6 +44,7 @@ def _state() -> list[Any]:
 
 
 def all_of_the_table() -> list[Any]:
+    programs_with_state.make_model()
     return [program() for program in TABLE]
 
 

@@ -20,7 +20,7 @@ PRELUDE = '#include "lk/kernel.h"\n'
 PROGRAM_PRELUDE = '#include "lk/prelude.h"\n#include "lk/export.h"\n#include "lk/host/runtime.h"\n'
 HEADER = "labkit.h"
 _INCLUDE = re.compile(r"#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]")
-# Special functions of C++17's <cmath>. In the precompiled headers they would take a third of the time of each compilation.
+# Special functions of C++17's <cmath>. In the precompiled headers they would take a third of each compilation's time.
 # The word beta alone is more often a factor.
 _SPECIAL_MATH = re.compile(
     r"\b(?:(?:assoc_(?:laguerre|legendre)|(?:comp_)?ellint_[123]|(?:conf_)?hyperg|cyl_bessel_[ijk]|(?:cyl|sph)_neumann|"
