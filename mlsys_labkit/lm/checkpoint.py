@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from mlsys_labkit.errors import require
 from mlsys_labkit.lm.config import Config
@@ -84,9 +85,19 @@ def save(model: LanguageModel, tokenizer: Tokenizer, folder: Path, dtype: torch.
     (folder / "model.safetensors").chmod(0o644)  # safetensors makes it readable by its owner only
 
 
+class _NoRandomNumbers(TorchFunctionMode):
+    """A mode that leaves weights as they are: on the meta device torch would import its compiler to "draw" them."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = kwargs or {}
+        if getattr(func, "__module__", "") == "torch.nn.init":
+            return given["tensor"] if "tensor" in given else args[0]
+        return func(*args, **given)
+
+
 def _load(folder: Path, dtype: torch.dtype, device: torch.device | str) -> tuple[LanguageModel, TextCodec]:
     config = Config.from_llama(_settings(folder))
-    with torch.device("meta"):  # no memory and no random numbers for weights that are read in a moment
+    with torch.device("meta"), _NoRandomNumbers():  # no memory either for weights that are read in a moment
         model = LanguageModel(config)
     tensors = {name: value.to(device, dtype) for name, value in _tensors(folder).items()}
     if config.tied:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -154,3 +156,9 @@ def test_damaged_checkpoint_is_refused_in_one_line(tmp_path: Path, damage: str, 
     with pytest.raises(lm.CheckpointError, match=says) as raised:
         lm.load(tmp_path)
     assert "\n" not in str(raised.value)
+
+
+def test_loading_a_model_imports_no_compiler() -> None:
+    """Load where nothing else has imported it: that alone takes two seconds."""
+    code = "import sys; from mlsys_labkit import lm; lm.load(); sys.exit('torch._dynamo' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
