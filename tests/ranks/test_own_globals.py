@@ -5,10 +5,14 @@ What a rank returns is what a process of its own returns: its number. The table 
 
 from __future__ import annotations
 
+import builtins
 import functools
+import gc
 import importlib
+import logging
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,10 +20,14 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+import torch.nn.functional as F
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
 from mlsys_labkit import ranks
 from mlsys_labkit.errors import RanksError
 from tests.ranks import programs_with_state
+from tests.ranks.programs_that_hide_state import HIDDEN
 from tests.ranks.programs_with_state import TABLE
 from tests.ranks.run_helpers import gloo, line_of, local
 
@@ -29,7 +37,7 @@ def model() -> None:
     programs_with_state.make_model()
 
 
-@pytest.mark.parametrize("program", TABLE, ids=lambda program: program.__name__)
+@pytest.mark.parametrize("program", TABLE + HIDDEN, ids=lambda program: program.__name__)
 def test_each_rank_sees_only_what_it_has_set(program: Callable[[], Any]) -> None:
     before = _state()
     for _ in range(2):  # a run leaves nothing for the next
@@ -40,16 +48,30 @@ def test_each_rank_sees_only_what_it_has_set(program: Callable[[], Any]) -> None
 def _state() -> list[Any]:
     kept = programs_with_state
     values = [dict(vars(kept)), dict(vars(kept.Config)), list(kept.SEEN), kept.WEIGHT.item(), kept.MODEL.weight.item()]
-    return [*values, dict(os.environ), list(sys.argv), torch.get_default_dtype()]
+    process = [dict(os.environ), list(sys.argv), sys.stdout, sys.stderr, print, dist.all_reduce, F.relu, gc.isenabled()]
+    settings = [torch.get_default_dtype(), torch.get_float32_matmul_precision(), list(warnings.filters)]
+    return [*values, *process, *settings, len(logging.getLogger("programs_that_hide_state").handlers)]
+
+
+def _alone(program: Callable[[], Any]) -> Any:
+    exchanged = (builtins, "print"), (F, "relu"), (dist, "all_reduce")
+    before = [getattr(*one) for one in exchanged]
+    try:
+        return program()
+    finally:
+        torch.set_default_dtype(torch.float32)
+        torch.use_deterministic_algorithms(False)
+        for one, value in zip(exchanged, before, strict=True):
+            setattr(*one, value)
 
 
 def all_of_the_table() -> list[Any]:
     programs_with_state.make_model()
-    return [program() for program in TABLE]
+    return [_alone(program) for program in TABLE + HIDDEN]
 
 
 def test_processes_of_their_own_return_the_same() -> None:
-    assert gloo(all_of_the_table, 3).values == [[rank] * len(TABLE) for rank in range(3)]
+    assert gloo(all_of_the_table, 3).values == [[rank] * len(TABLE + HIDDEN) for rank in range(3)]
 
 
 def test_variables_of_an_enclosing_function() -> None:
@@ -215,3 +237,14 @@ def test_a_group_of_another_rank_or_run_is_named() -> None:
     finally:
         del torch.leaked  # type: ignore[attr-defined]
     assert local(dist.get_rank, 3).values == [0, 1, 2]
+
+
+def test_a_mesh_is_of_its_rank() -> None:
+    """Shard unevenly twice: torch keeps the steps between layouts for each mesh, and they differ by rank."""
+
+    def steps() -> list[int]:
+        mesh = init_device_mesh("cpu", (2, 2))
+        shards = distribute_tensor(torch.arange(35.0).view(5, 7), mesh, [Shard(0), Shard(0)])
+        return [int(shards.to_local().sum()), int(shards.redistribute(placements=[Shard(0), Replicate()]).sum())]
+
+    assert local(steps, 4).values == gloo(steps, 4).values

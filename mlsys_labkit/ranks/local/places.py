@@ -6,8 +6,11 @@ rank runs.
 
 from __future__ import annotations
 
+import gc
+import logging
 import os
 import sys
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import CellType, FunctionType, ModuleType
@@ -105,26 +108,87 @@ class Modules:
     """The program's modules that a rank has imported: each rank imports its own."""
 
     def __init__(self, belongs: Callable[[ModuleType], bool]) -> None:
-        self._before = set(sys.modules)
         self._belongs = belongs
-        self._count = len(sys.modules)
-        self._written: dict[str, Any] = {}
+        self._libraries: dict[str, Any] = {}
+        self._seen: dict[str, Any] = {}
+        self._own: dict[str, Any] = {}
 
     def read(self) -> dict[str, Any]:
-        if len(sys.modules) == self._count:
-            return self._written
-        new = {name: module for name, module in list(sys.modules.items()) if name not in self._before}
-        return {name: module for name, module in new.items() if self._belongs(module)}
+        if self._seen != sys.modules:
+            known = self._libraries
+            other = {name: one for name, one in list(sys.modules.items()) if known.get(name, _ABSENT) is not one}
+            self._own = {name: one for name, one in other.items() if self._belongs(one)}
+            known.update((name, one) for name, one in other.items() if name not in self._own)
+            self._seen = dict(sys.modules)
+        return self._own
 
     def write(self, values: Mapping[str, Any]) -> None:
-        for name in self.read():
-            del sys.modules[name]
+        now = self.read()
+        if now == values:
+            return
+        for name in now:
+            if name not in values:
+                del sys.modules[name]
         sys.modules.update(values)
-        self._count, self._written = len(sys.modules), dict(values)
+
+
+@dataclass(frozen=True)
+class Exchanged:
+    """Functions and classes of a library's module that a program may exchange for its own; new names are left alone."""
+
+    held: dict[str, Any]
+    names: tuple[str, ...]
+
+    def read(self) -> dict[str, Any]:
+        return {name: self.held[name] for name in self.names if name in self.held}
+
+    def write(self, values: Mapping[str, Any]) -> None:
+        for name, value in values.items():
+            if self.held.get(name, _ABSENT) is not value:
+                self.held[name] = value
+
+
+class Loggers:
+    """The levels and handlers of Python's loggers, but torch's, which are hundreds."""
+
+    def read(self) -> dict[str, Any]:
+        return {name: {key: _as_kept(vars(one)[key]) for key in _OF_A_LOGGER} for name, one in _loggers()}
+
+    def write(self, values: Mapping[str, Any]) -> None:
+        changed = False
+        for name, one in _loggers():
+            for key, new in values.get(name, _NEW_LOGGER).items():
+                if _as_kept(vars(one)[key]) != new:
+                    vars(one)[key] = [*new] if isinstance(new, tuple) else new
+                    changed = True
+        if changed:
+            logging.root.manager._clear_cache()  # type: ignore[attr-defined]
+
+
+_OF_A_LOGGER = ("level", "handlers", "filters", "propagate", "disabled")
+_NEW_LOGGER = {"level": logging.NOTSET, "handlers": (), "filters": (), "propagate": True, "disabled": False}
+
+
+def _as_kept(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _loggers() -> list[tuple[str, logging.Logger]]:
+    known = list(logging.root.manager.loggerDict.items())
+    found = [(name, one) for name, one in known if name[:6] != "torch." and isinstance(one, logging.Logger)]
+    return [("", logging.root), *found]
+
+
+# What torch keeps once for the process: how it is read and set.
+_SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
+    "dtype": (torch.get_default_dtype, torch.set_default_dtype),
+    "precision": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    "deterministic": (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
+}
 
 
 class Process:
-    """State that Python and the system keep once: environment, command line, folder, main module, default dtype."""
+    """State that Python and the system keep once: environment, command line, folder, main module, streams, settings."""
 
     def read(self) -> dict[str, Any]:
         return {
@@ -133,7 +197,10 @@ class Process:
             "path": [*sys.path],
             "main": sys.modules["__main__"],
             "folder": _folder(),
-            "dtype": torch.get_default_dtype(),
+            "streams": (sys.stdout, sys.stderr),
+            "collector": gc.isenabled(),
+            "warnings": [*warnings.filters],
+            **{name: read() for name, (read, _) in _SETTINGS.items()},
         }
 
     def write(self, values: Mapping[str, Any]) -> None:
@@ -141,10 +208,17 @@ class Process:
             for name in _environment.keys() - values["environment"].keys():
                 del os.environ[os.fsdecode(name)]
             os.environ.update((os.fsdecode(name), os.fsdecode(value)) for name, value in values["environment"].items())
-        if _folder() != values["folder"]:
+        if values["folder"] and _folder() != values["folder"]:
             os.chdir(values["folder"])
-        if torch.get_default_dtype() != values["dtype"]:
-            torch.set_default_dtype(values["dtype"])
+        for name, (read, set_) in _SETTINGS.items():
+            if read() != values[name]:
+                set_(values[name])
+        sys.stdout, sys.stderr = values["streams"]
+        if gc.isenabled() != values["collector"]:
+            (gc.enable if values["collector"] else gc.disable)()
+        if warnings.filters != values["warnings"]:
+            warnings.filters[:] = values["warnings"]  # type: ignore[index]
+            warnings._filters_mutated()  # type: ignore[attr-defined]
         sys.argv[:], sys.path[:] = values["arguments"], values["path"]
         sys.modules["__main__"] = values["main"]
 

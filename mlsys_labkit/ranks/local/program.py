@@ -6,27 +6,55 @@ Files outside Python's own folders and outside installed packages belong to it, 
 
 from __future__ import annotations
 
+import builtins
 import dis
 import functools
+import gc
 import sys
 import sysconfig
-from collections import defaultdict
+import threading
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import EnumMeta
-from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    MappingProxyType,
+    MethodType,
+    ModuleType,
+)
 from typing import Any, Literal
 
+import torch
 import torch.distributed as dist
 
-from mlsys_labkit.ranks.local.places import Attributes, Closure, Defaults, Modules, Place, Process, Variables
+from mlsys_labkit.ranks.local.places import (
+    Attributes,
+    Closure,
+    Defaults,
+    Exchanged,
+    Loggers,
+    Modules,
+    Place,
+    Process,
+    Variables,
+)
 
 _KIT = ("mlsys_labkit", "mlsys_grading")
 _LIBRARIES = ("torch", "numpy", "IPython", "ipykernel", "pytest", "_pytest")
 _STANDARD = tuple({sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib")})
 _INSTALLED = ("/site-packages/", "/dist-packages/")
+_EXCHANGED = (dist, torch.nn.functional)  # exchanging their functions is common
 _MOST_ITEMS = 1000  # of a container that is searched for functions: beyond it, it is data
+_HOLDERS = (deque, MappingProxyType)
 _CACHES = functools._lru_cache_wrapper
+_ANY_GLOBAL = {"globals", "eval", "exec", "locals", "vars"}  # a function that names one may mean any global
+_ANY_ATTRIBUTE = {"getattr", "vars", "attrgetter", "eval", "exec"}
+_NOT_THE_PROGRAMS = {"In", "Out", "exit", "quit", "get_ipython"}  # of a notebook's globals
 _READS_GLOBAL = {"LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"}
 _READS_ATTRIBUTE = {"LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "IMPORT_FROM", "LOAD_SUPER_ATTR"}
 
@@ -40,12 +68,16 @@ class Program:
         needed: the names to copy, for each place.
         caches: functions with a ``functools`` cache.
         imports: modules of torch that its code imports.
+        classes: whose objects it makes.
+        of_thread: the class and the attributes of each ``threading.local`` on this thread, by its id.
     """
 
     places: list[Place]
     needed: list[set[str]]
     caches: list[Any]
     imports: set[str]
+    classes: list[type]
+    of_thread: dict[int, tuple[type, dict[str, Any]]]
 
 
 def find_program(fn: Any, arguments: Any) -> Program:
@@ -62,6 +94,12 @@ def belongs(module: ModuleType) -> bool:
     """Return whether a module is part of a program, not of Python, of the kit, or of a library."""
     kind = _kind(module)
     return kind == "program" or (kind == "installed" and _uses_dist(module, len(vars(module))))
+
+
+def is_library(kind: type) -> bool:
+    """Return whether a class is a library's, but torch's: its objects are copied part by part."""
+    module = sys.modules.get(kind.__module__)
+    return module is not None and kind.__module__.partition(".")[0] != "torch" and not belongs(module)
 
 
 @functools.lru_cache(8192)
@@ -96,6 +134,9 @@ class _Search:
     names: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))  # read as globals, by globals' id
     attributes: set[str] = field(default_factory=set)
     imports: set[str] = field(default_factory=set)
+    of_thread: dict[int, tuple[type, dict[str, Any]]] = field(default_factory=dict)
+    whole: set[int] = field(default_factory=set)  # ids of globals of which any may be meant
+    any_attribute: bool = False  # whether any attribute of a class may be meant
     executed: bool = True  # whether globals may belong to no module
 
     def __post_init__(self) -> None:
@@ -114,6 +155,8 @@ class _Search:
 
     def _inside(self, one: Any) -> Iterator[Any]:
         """Yield what functions may hide in."""
+        if _is(one, (dict, list, tuple, set, frozenset)):
+            yield type(one)
         if _is(one, FunctionType):
             yield from self._function(one)
         elif _is(one, type):
@@ -134,12 +177,18 @@ class _Search:
         elif _is(one, functools.cached_property):
             yield one.func
         elif _is(one, dict):
+            yield from list(one)[:_MOST_ITEMS]
             yield from list(one.values())[:_MOST_ITEMS]
+            yield getattr(one, "default_factory", None) if _is(one, defaultdict) else None
         elif _is(one, (list, tuple, set, frozenset)):
             yield from list(one)[:_MOST_ITEMS]
-        elif not _is(one, ModuleType):
+        elif not _is(one, (ModuleType, FrameType)):
+            if _is(one, threading.local):
+                self.of_thread[id(one)] = type(one), dict(vars(one))
             yield type(one)
             yield from _held(one).values()
+            if _is(one, _HOLDERS) or any("__slots__" in vars(kind) for kind in type(one).__mro__):
+                yield from gc.get_referents(one)[:_MOST_ITEMS]
 
     def _function(self, one: FunctionType) -> Iterator[Any]:
         cells = [cell for cell in one.__closure__ or () if id(cell) not in self.seen]
@@ -147,13 +196,19 @@ class _Search:
         values = [value for cell in cells for value in Closure(cell).read().values()]
         yield from values  # also of a library's decorator: it holds the program's function
         if not self._is_of_program(one.__module__, one.__globals__):
+            self.cells += [
+                cell for cell in cells if any(_is(value, _CACHES) for value in Closure(cell).read().values())
+            ]
             return
         self.cells += cells
         self.functions.append(one)
         self.globals.setdefault(id(one.__globals__), one.__globals__)
         read = names_in(one.__code__)
         self.names[id(one.__globals__)] |= read.globals
-        self.attributes |= read.attributes
+        if read.globals & _ANY_GLOBAL or ("sys" in read.globals and "modules" in read.attributes):
+            self.whole.add(id(one.__globals__))
+        self.any_attribute |= bool(read.globals & _ANY_ATTRIBUTE or "__dict__" in read.attributes)
+        self.attributes |= read.attributes | read.texts
         self.imports |= {name for name in read.imports if name.startswith("torch.")}
         yield from Defaults(one).read().values()
 
@@ -162,8 +217,9 @@ class _Search:
         if module is not None and _is(module, ModuleType) and not belongs(module):
             return
         self.classes.append(one)
-        yield from (value for name, value in vars(one).items() if not name.startswith("__") or callable(value))
+        yield from (value for name, value in vars(one).items() if not name.startswith("__") or _is_called(value))
         yield from one.__bases__
+        yield type(one)
 
     def _is_of_program(self, module: str | None, variables: dict[str, Any]) -> bool:
         if id(variables) in self.globals:
@@ -181,6 +237,8 @@ class _Search:
 
     def _named(self, key: int) -> set[str]:
         module = self.modules.get(key)
+        if key in self.whole:
+            return {name for name in self.globals[key] if not name.startswith("_")} - _NOT_THE_PROGRAMS
         by_attribute = module is not None and module.__name__ != "__main__"  # nobody reads a notebook's by attribute
         return self.names[key] | self.attributes if by_attribute else self.names[key]
 
@@ -188,23 +246,33 @@ class _Search:
         pairs: list[tuple[Place, set[str]]] = [
             (Process(), set()),
             (Modules(lambda module: _kind(module) == "program"), set()),
+            (Loggers(), set()),
+            (Variables(vars(builtins)), set()),
+            (Variables(vars(torch._tensor_str.PRINT_OPTS)), set()),
+            *((Exchanged(vars(one), tuple(vars(one))), set()) for one in _EXCHANGED),
         ]
         for key, variables in self.globals.items():
             pairs.append((Variables(variables), {name for name in self._named(key) if name in variables}))
         for one in self.classes:
-            kept = set() if _is(one, EnumMeta) else {name for name in self.attributes if name in vars(one)}
-            pairs.append((Attributes(one), kept))
+            named = {name for name in vars(one) if not name.startswith("__") and self.any_attribute}
+            named |= {name for name in self.attributes if name in vars(one)}
+            pairs.append((Attributes(one), set() if _is(one, EnumMeta) else named))
         for function in self.functions:
             pairs.append((Variables(vars(function)), set(vars(function))))
             if defaults := Defaults(function).read():
                 pairs.append((Defaults(function), set(defaults)))
         pairs += [(Closure(cell), {""}) for cell in self.cells]
-        return Program([place for place, _ in pairs], [needed for _, needed in pairs], self.caches, self.imports)
+        places, needed = [place for place, _ in pairs], [needed for _, needed in pairs]
+        return Program(places, needed, self.caches, self.imports, self.classes, self.of_thread)
 
 
 def _is(one: Any, kinds: type | tuple[type, ...]) -> bool:
     """Return whether ``one`` is of ``kinds``, without a question to ``one``: that may run its code."""
     return issubclass(type(one), kinds)
+
+
+def _is_called(value: Any) -> bool:
+    return callable(value) or _is(value, (classmethod, staticmethod, property))
 
 
 def _held(one: Any) -> dict[str, Any]:
@@ -222,6 +290,7 @@ class Names:
     globals: frozenset[str]
     attributes: frozenset[str]
     imports: frozenset[str]
+    texts: frozenset[str]  # strings that may be names: getattr(x, "rank")
 
 
 @functools.lru_cache(4096)
@@ -237,8 +306,9 @@ def names_in(code: CodeType) -> Names:
 
     Reference: Python documentation, ``dis``.
     """
-    globals_, attributes, imports = set(), set(), set()
+    globals_, attributes, imports, texts = set(), set(), set(), set()
     for one in _all_code(code):
+        texts |= {const for const in one.co_consts if isinstance(const, str) and const.isidentifier()}
         for instruction in dis.get_instructions(one):
             if instruction.opname in _READS_GLOBAL:
                 globals_.add(instruction.argval)
@@ -246,7 +316,7 @@ def names_in(code: CodeType) -> Names:
                 attributes.add(instruction.argval)
             elif instruction.opname == "IMPORT_NAME":
                 imports.add(instruction.argval)
-    return Names(frozenset(globals_), frozenset(attributes), frozenset(imports))
+    return Names(frozenset(globals_), frozenset(attributes), frozenset(imports), frozenset(texts))
 
 
 def _all_code(code: CodeType) -> Iterator[CodeType]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextvars
+import functools
 import gc
 import importlib
 import sys
@@ -41,6 +43,8 @@ def run_local(
     with _one_run, ExitStack() as stack:
         columns = Columns(world_size, quiet=quiet)
         stack.callback(columns.close)
+        stack.enter_context(redirect_stdout(RankStream(columns, sys.stdout)))
+        stack.enter_context(redirect_stderr(RankStream(columns, sys.stderr)))
         notebook = Notebook(fn, arguments)
         stack.callback(notebook.restore)
         scheduler = RankScheduler(world_size, notebook)
@@ -48,12 +52,9 @@ def run_local(
         torch_private.register(_BACKEND, _create)
         stack.enter_context(torch_private.many_worlds(_BACKEND, scheduler.hear_of_group))
         stack.enter_context(torch_private.init_finds_group())
-        stack.enter_context(redirect_stdout(RankStream(columns, sys.stdout)))
-        stack.enter_context(redirect_stderr(RankStream(columns, sys.stderr)))
         for rank, own in zip(scheduler.ranks, arguments, strict=True):
-            rank.thread = threading.Thread(
-                target=_live, args=(scheduler, rank, store, own, memory), name=f"rank {rank.number}", daemon=True
-            )
+            live = functools.partial(contextvars.copy_context().run, _live, scheduler, rank, store, own, memory)
+            rank.thread = threading.Thread(target=live, name=f"rank {rank.number}", daemon=True)
         if memory:
             importlib.import_module("mlsys_labkit.memory.torch_tracer")  # takes seconds: not the ranks' time
             gc.collect()  # cycles left by earlier code would be freed inside, at a moment of the collector's choice

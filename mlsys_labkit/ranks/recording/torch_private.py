@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed import distributed_c10d as c10d
+from torch.distributed import device_mesh, distributed_c10d as c10d
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map
 
@@ -112,11 +112,21 @@ def many_worlds(backend: str, hear: Callable[[str, tuple[int, ...]], None]) -> I
         bound.arguments["backend"] = dist.Backend(backend)  # new_group(backend="gloo") would wait for real processes
         return helper(*bound.args, **bound.kwargs)
 
+    mesh_class: Any = device_mesh.DeviceMesh
+    make_mesh = mesh_class.__init__
+
+    def of_this_rank(mesh: Any, *args: Any, **kwargs: Any) -> None:
+        make_mesh(mesh, *args, **kwargs)
+        if dist.is_initialized():
+            mesh._thread_id, mesh._hash = dist.get_rank(), None  # or torch's caches give it another rank's shards
+
     _RAW._set_thread_isolation_mode(True)
     c10d._new_process_group_helper = on_this_backend
+    mesh_class.__init__ = of_this_rank
     try:
         yield
     finally:
+        mesh_class.__init__ = make_mesh
         c10d._new_process_group_helper = helper
         _RAW._set_thread_isolation_mode(False)
         c10d._world, sys.excepthook = world, hook
