@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from mlsys_labkit.ranks.local.copying import Copier
-from mlsys_labkit.ranks.local.program import find_program, is_library
+from mlsys_labkit.ranks.local.program import find_program, forget_modules, is_library
 from mlsys_labkit.ranks.random_state import RandomState
 from mlsys_labkit.ranks.recording import torch_private
 
@@ -35,6 +35,7 @@ class Notebook:
     def restore(self) -> None:
         self.write(self.values)
         self.random.restore()
+        forget_modules()
 
     def copied(self) -> tuple[Values, Any]:
         """Return a copy of the values, as another process would have it, and of the function itself."""

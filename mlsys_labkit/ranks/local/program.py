@@ -96,6 +96,12 @@ def belongs(module: ModuleType) -> bool:
     return kind == "program" or (kind == "installed" and _uses_dist(module, len(vars(module))))
 
 
+def forget_modules() -> None:
+    """Forget what kinds of modules there were: the modules of ranks would be kept, with their tensors."""
+    _kind.cache_clear()
+    _uses_dist.cache_clear()
+
+
 def is_library(kind: type) -> bool:
     """Return whether a class is a library's, but torch's: its objects are copied part by part."""
     module = sys.modules.get(kind.__module__)
