@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from pathlib import Path
@@ -130,6 +131,15 @@ def test_the_notebook_is_as_before(folder: Path) -> None:
     assert "student_state" not in sys.modules
 
 
+def test_modules_of_the_ranks_are_freed(folder: Path) -> None:
+    (folder / "student_tensor.py").write_text("import torch\nHELD = torch.zeros(7)\n")
+    (folder / "program.py").write_text("import student_tensor\nprint(id(student_tensor.HELD))\n")
+    run = ranks.run_program(folder / "program.py", 2, "local", quiet=True)
+    gc.collect()
+    left = {id(one) for one in gc.get_objects() if type(one) is torch.Tensor and one.shape == (7,)}
+    assert not left & {int(text) for text in run.outputs}
+
+
 def test_init_process_group_finds_the_group_of_the_run() -> None:
     def program() -> int:
         init_process_group("nccl")  # by name, from the time before the run
@@ -141,6 +151,8 @@ def test_init_process_group_finds_the_group_of_the_run() -> None:
         local(lambda: dist.init_process_group("gloo", rank=0, world_size=8), 2)
     with pytest.raises(ranks.RankError, match="twice"):
         local(lambda: [dist.init_process_group("gloo") for _ in range(2)], 2)
+    with pytest.raises(ranks.RankError, match="init_process_group after destroy_process_group"):
+        local(lambda: [dist.destroy_process_group(), dist.init_process_group("gloo")], 2)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")

@@ -88,6 +88,7 @@ class RankWorld(c10d._World):
         super().__init__()
         self.pg_map, self.pg_names, self.pg_group_ranks, self.pg_backend_config = {}, {}, {}, {}
         self.tags_to_pg, self.pg_to_tag, self.group_count = {}, {}, 0
+        self.made = False  # whether the kit has made the run's group
         self.found = False  # whether the program has asked for its group
 
 
@@ -146,8 +147,13 @@ def init_finds_group() -> Iterator[None]:
 
     def find_or_make(*args: Any, **kwargs: Any) -> None:
         world: Any = c10d._world
+        if getattr(world, "made", False) and not dist.is_initialized():  # it would wait for processes, without end
+            raise RuntimeError(
+                "init_process_group after destroy_process_group: on local a rank joins its run's group once"
+            )
         if not dist.is_initialized() or getattr(world, "found", False):
             original(*args, **kwargs)
+            world.made = isinstance(world, RankWorld)
             return
         asked = inspect.signature(original).bind(*args, **kwargs).arguments
         for name, here in (("world_size", dist.get_world_size()), ("rank", dist.get_rank())):
