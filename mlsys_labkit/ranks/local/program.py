@@ -48,7 +48,7 @@ _KIT = ("mlsys_labkit", "mlsys_grading")
 _LIBRARIES = ("torch", "numpy", "IPython", "ipykernel", "pytest", "_pytest")
 _STANDARD = tuple({sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib")})
 _INSTALLED = ("/site-packages/", "/dist-packages/")
-_EXCHANGED = (dist, torch.nn.functional)  # exchanging their functions is common
+_EXCHANGED = (builtins, dist, torch.nn.functional)  # exchanging their functions is common
 _MOST_ITEMS = 1000  # of a container that is searched for functions: beyond it, it is data
 _HOLDERS = (deque, MappingProxyType)
 _CACHES = functools._lru_cache_wrapper
@@ -215,7 +215,7 @@ class _Search:
             self.whole.add(id(one.__globals__))
         self.any_attribute |= bool(read.globals & _ANY_ATTRIBUTE or "__dict__" in read.attributes)
         self.attributes |= read.attributes | read.texts
-        self.imports |= {name for name in read.imports if name.startswith("torch.")}
+        self.imports |= read.imports
         yield from Defaults(one).read().values()
 
     def _class(self, one: type) -> Iterator[Any]:
@@ -248,14 +248,23 @@ class _Search:
         by_attribute = module is not None and module.__name__ != "__main__"  # nobody reads a notebook's by attribute
         return self.names[key] | self.attributes if by_attribute else self.names[key]
 
+    def _of_libraries(self) -> list[Place]:
+        """Return the places that cost as much at each switch as all others, where the code can reach them."""
+        unknown = not (self.functions or self.attributes)  # a file that the ranks will run
+        places: list[Place] = []
+        for one in _EXCHANGED:
+            reached = [name for name in vars(one) if unknown or self.any_attribute or name in self.attributes]
+            places.append(Exchanged(vars(one), tuple(reached)))
+        if unknown or "logging" in self.imports or any("logging" in names for names in self.names.values()):
+            places.append(Loggers())
+        return places
+
     def program(self) -> Program:
         pairs: list[tuple[Place, set[str]]] = [
             (Process(), set()),
             (Modules(lambda module: _kind(module) == "program"), set()),
-            (Loggers(), set()),
-            (Variables(vars(builtins)), set()),
             (Variables(vars(torch._tensor_str.PRINT_OPTS)), set()),
-            *((Exchanged(vars(one), tuple(vars(one))), set()) for one in _EXCHANGED),
+            *((place, set()) for place in self._of_libraries()),
         ]
         for key, variables in self.globals.items():
             pairs.append((Variables(variables), {name for name in self._named(key) if name in variables}))
@@ -269,7 +278,8 @@ class _Search:
                 pairs.append((Defaults(function), set(defaults)))
         pairs += [(Closure(cell), {""}) for cell in self.cells]
         places, needed = [place for place, _ in pairs], [needed for _, needed in pairs]
-        return Program(places, needed, self.caches, self.imports, self.classes, self.of_thread)
+        of_torch = {name for name in self.imports if name.startswith("torch.")}
+        return Program(places, needed, self.caches, of_torch, self.classes, self.of_thread)
 
 
 def _is(one: Any, kinds: type | tuple[type, ...]) -> bool:
