@@ -222,18 +222,3 @@ int main() { cufftHandle plan; cufftCreate(&plan); attach(plan, nullptr); turn<<
     x = np.array([3, 0], np.float32)
     cuda.compile(source, backend="simulator", strict=False)[1, 1](x)
     assert x[1] == 3
-
-
-def test_a_launch_in_a_function_that_defines_a_macro_need_not_be_left_out():
-    source = """
-__global__ void fill(int* x) { x[0] = WIDTH; }
-int main() {
-  int* x;
-  cudaMalloc(&x, sizeof(int));
-#define WIDTH_IN_BYTES (4 * WIDTH)
-  fill<<<1, 1>>>(x);
-}
-"""
-    x = np.zeros(1, np.int32)
-    cuda.compile(source, backend="simulator", strict=False, defines={"WIDTH": 32})[1, 1](x)
-    assert x[0] == 32

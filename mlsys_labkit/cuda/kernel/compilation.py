@@ -241,8 +241,7 @@ def _simulated(request: _Request, chosen: tuple[str, ...], may_drop: bool) -> Si
     try:
         return _compiled(request, chosen, may_drop, hosted=False)
     except CudaCompileError as error:
-        has_no_host_code = request.whole == (request.source, *(header for _, header in request.headers))
-        if request.graded or (has_no_host_code and not of_programs(request.source)):
+        if request.graded or request.whole == (request.source, *(header for _, header in request.headers)):
             raise
         try:
             return _with_host_code(request, chosen, may_drop)
