@@ -35,7 +35,7 @@ _MOST_TRIES = 1000  # one for each part that cannot be copied
 _WEAKLY_HELD = "weakly held"  # in the memo: copies that a weak reference points to
 
 
-class Refused(Iterator[Any]):
+class SharedIterator(Iterator[Any]):
     """A stand-in for an iterator that all ranks would share; it raises RanksError when a rank asks for an item."""
 
     def __init__(self, name: str, kind: type) -> None:
@@ -85,7 +85,7 @@ class Copier:
                 part = self._culprit(value, error)
             while len(memo) > size:  # half of a copy
                 memo.popitem()
-            memo[id(part)] = Refused(name, type(part)) if isinstance(part, Iterator) else part
+            memo[id(part)] = SharedIterator(name, type(part)) if isinstance(part, Iterator) else part
             size += 1
             memo[_WEAKLY_HELD][id(part)] = part
         raise RanksError(f"{name!r} cannot be copied for each rank; make it on the ranks")
