@@ -248,6 +248,14 @@ def calls_another_collective() -> None:
         dist.all_reduce(torch.ones(3))
 
 
+def broadcasts_from_itself() -> None:
+    dist.broadcast(torch.ones(4), dist.get_rank())
+
+
+def gathers_at_itself() -> None:
+    dist.gather(torch.ones(4), [torch.ones(4), torch.ones(4)], dst=dist.get_rank())
+
+
 @pytest.mark.parametrize(
     ("fn", "says"),
     [
@@ -256,6 +264,8 @@ def calls_another_collective() -> None:
         (reduces_another_size, r"rank 0 calls all_reduce .*\(3,\).* rank 1 calls all_reduce .*\(4,\)"),
         (reduces_otherwise, r"rank 0 calls all_reduce with sum .* rank 1 calls all_reduce with max"),
         (calls_another_collective, "rank 0 calls broadcast .* rank 1 calls all_reduce"),
+        (broadcasts_from_itself, "rank 0 calls broadcast with root 0 .* rank 1 calls broadcast with root 1"),
+        (gathers_at_itself, "rank 0 calls gather with root 0 .* rank 1 calls gather with root 1"),
     ],
 )
 def test_ranks_with_different_calls_are_a_mismatch(fn: Callable[[], None], says: str) -> None:
@@ -311,3 +321,30 @@ def test_timeout_explains_a_wait_inside_cpp() -> None:
     with pytest.raises(ranks.RankError, match="rank 1 did not come to an end") as caught:
         gloo(trains, 2, 1, seconds=25)
     assert any("By then, rank 1 calls all_reduce, and rank 0 never does" in note for note in caught.value.__notes__)
+
+
+@pytest.mark.parametrize("backend", ["local", "gloo"])
+def test_groups_with_a_backend_of_their_own_are_recorded_and_diagnosed(backend: str) -> None:
+    def uses(meets: bool) -> None:
+        pair = dist.new_group([0, 1], backend="gloo")
+        if dist.get_rank() == 0 or (meets and dist.get_rank() == 1):
+            dist.all_reduce(torch.ones(1), group=pair)
+        dist.barrier()
+
+    run = ranks.run(uses, 3, backend, args=(True,), quiet=True, timeout_seconds=300)  # type: ignore[arg-type]
+    assert [run.trace.collectives(rank)["all_reduce"] for rank in range(3)] == [1, 1, 0]
+    with pytest.raises(ranks.DeadlockError, match="rank 0 waits for rank 1 to call all_reduce"):
+        ranks.run(uses, 3, backend, args=(False,), quiet=True, timeout_seconds=300)  # type: ignore[arg-type]
+
+
+def test_ddp_on_uneven_batches_is_named() -> None:
+    """Wait for gradients in C++, where no call of the rank is seen, for a rank that has ended."""
+
+    def trains(batches: int) -> None:
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1))
+        for _ in range(batches):
+            model(torch.ones(4, 2)).sum().backward()
+
+    for backend in ("local", "gloo"):
+        with pytest.raises(ranks.DeadlockError, match="rank 0 waits for rank 1 to call all_reduce"):
+            ranks.run(trains, 2, backend, args=(ranks.each([3, 2]),), timeout_seconds=300, quiet=True)  # type: ignore[arg-type]

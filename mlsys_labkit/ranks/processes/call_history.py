@@ -11,6 +11,7 @@ from mlsys_labkit.ranks.student_lines import at
 from mlsys_labkit.ranks.trace.deadlock import RankState, Waiting
 from mlsys_labkit.ranks.trace.events import Event
 
+_NEED_ALL = frozenset({"all_reduce", "all_gather", "reduce_scatter", "barrier"})
 _SAME_BYTES = frozenset({"send", "recv", "all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "gather"})
 
 
@@ -26,6 +27,7 @@ class CallHistory:
         self._calls: list[list[Call]] = [[] for _ in range(world_size)]
         self._blocked: list[dict[int, Call]] = [{} for _ in range(world_size)]  # what ranks wait for now
         self._ends: dict[str, dict[tuple[int, str], Call]] = defaultdict(dict)  # key -> (rank, kind) -> call
+        self._left_to_cpp: list[list[Call]] = [[] for _ in range(world_size)]  # waited for where nothing is recorded
 
     def feed(self, rank: int, records: Iterable[Sequence[Any]]) -> None:
         """Add the calls that a rank has made."""
@@ -46,6 +48,8 @@ class CallHistory:
                 call.waited_on = None
                 blocked.pop(number, None)
                 self._ends[call.key].setdefault((rank, call.kind), call)
+                if call.asynchronous and call.name in _NEED_ALL:
+                    self._left_to_cpp[rank].append(call)
 
     def states(self, ended: Iterable[int]) -> list[RankState]:
         """Return the state of each rank. A rank with several threads waits for what its last call needs."""
@@ -56,9 +60,20 @@ class CallHistory:
                 states.append(RankState(rank, "ended"))
             elif blocked:
                 states.append(RankState(rank, "waiting", self._waiting(next(reversed(blocked.values())))))
+            elif waiting := self._without_end(rank, over):
+                states.append(RankState(rank, "waiting", waiting))
             else:
                 states.append(RankState(rank, "running"))
         return states
+
+    def _without_end(self, rank: int, over: set[int]) -> Waiting | None:
+        """Return a call that DDP's reducer will wait for, or waits for, and that ranks which have ended never made."""
+        calls = self._left_to_cpp[rank]
+        calls[:] = [
+            call for call in calls if any((one, "collective") not in self._ends[call.key] for one in call.group)
+        ]
+        waits = (self._waiting(call) for call in calls)
+        return next((one for one in waits if one.needs and over.issuperset(one.needs)), None)
 
     def events(self) -> list[tuple[Event, ...]]:
         """Return the calls of every rank, complete or not."""
@@ -110,7 +125,7 @@ def _mismatch(one: Call, other: Call) -> str:
     if one is other:
         return ""
     if one.kind == "collective":
-        if (one.name, one.operation) == (other.name, other.operation) and not _differ(one, other):
+        if (one.name, one.operation, one.root) == (other.name, other.operation, other.root) and not _differ(one, other):
             return ""
         return (
             f"rank {one.rank} calls {_described(one)}, but rank {other.rank} calls {_described(other)}; "
@@ -131,8 +146,9 @@ def _differ(one: Call, other: Call) -> bool:
 
 def _described(call: Call) -> str:
     operation = f" with {call.operation}" if call.operation else ""
+    root = f" with root {call.root}" if call.root >= 0 else ""
     tensor = f" on {_tensor(call)}" if call.dtype else ""
-    return f"{call.name}{operation}{tensor}{at(call.line)}"
+    return f"{call.name}{operation}{root}{tensor}{at(call.line)}"
 
 
 def _tensor(call: Call) -> str:

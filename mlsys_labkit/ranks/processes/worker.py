@@ -90,7 +90,7 @@ class Rank:
         recorder.clock = lambda: time.monotonic() - order.began
         try:
             function, args = unpack(order.call)
-            with torch_private.init_finds_group():
+            with torch_private.init_finds_group(), torch_private.all_groups_on(f"labkit_{birth.backend}"):
                 record = run_rank(recorder, function, args, order.memory)
             data = pack(record, "returned or kept", record.value)
             imported = [name for name in sys.modules if name.startswith("torch.") and name not in modules]

@@ -107,6 +107,7 @@ class RecordedGroup(dist.ProcessGroup):
             peers = () if given.peer is None else (self.ranks[given.peer],)
         call = Call(me, kind, given.name, given.bytes(size), peers, self.ranks, group_name=self.id, tag=given.tag)
         call.operation, call.asynchronous = given.operation, given.asynchronous
+        call.root = self.ranks[given.root] if given.name in ROOTED else -1
         if given.tensor is not None:
             call.dtype, call.shape = str(given.tensor.dtype).removeprefix("torch."), tuple(given.tensor.shape)
         return self.recorder.enter(call)

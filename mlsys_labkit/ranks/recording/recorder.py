@@ -42,6 +42,7 @@ class Call:
     start_seconds: float | None = None
     end_seconds: float | None = None
     waited_on: Line | None = None  # where the rank waits for it now
+    root: int = -1  # of a broadcast, reduce, gather or scatter
 
     def event(self) -> Event:
         """Return the call as an event of the trace."""

@@ -104,14 +104,8 @@ def many_worlds(backend: str, hear: Callable[[str, tuple[int, ...]], None]) -> I
     ``hear`` is called with name and members of each group that a rank makes. After the block torch is as it was
     before.
     """
-    world, hook, helper = c10d._world, sys.excepthook, c10d._new_process_group_helper
+    world, hook = c10d._world, sys.excepthook
     globals_ = {name: getattr(c10d, name) for name in ("_backend", "_default_pg_init_method")}
-
-    def on_this_backend(*args: Any, **kwargs: Any) -> Any:
-        bound = inspect.signature(helper).bind(*args, **kwargs)
-        hear(bound.arguments["group_name"], tuple(bound.arguments["global_ranks_in_group"]))
-        bound.arguments["backend"] = dist.Backend(backend)  # new_group(backend="gloo") would wait for real processes
-        return helper(*bound.args, **bound.kwargs)
 
     mesh_class: Any = device_mesh.DeviceMesh
     make_mesh = mesh_class.__init__
@@ -122,17 +116,37 @@ def many_worlds(backend: str, hear: Callable[[str, tuple[int, ...]], None]) -> I
             mesh._thread_id, mesh._hash = dist.get_rank(), None  # or torch's caches give it another rank's shards
 
     _RAW._set_thread_isolation_mode(True)
-    c10d._new_process_group_helper = on_this_backend
     mesh_class.__init__ = of_this_rank
     try:
-        yield
+        with all_groups_on(backend, hear):
+            yield
     finally:
         mesh_class.__init__ = make_mesh
-        c10d._new_process_group_helper = helper
         _RAW._set_thread_isolation_mode(False)
         c10d._world, sys.excepthook = world, hook
         for name, value in globals_.items():
             setattr(c10d, name, value)
+
+
+@contextmanager
+def all_groups_on(backend: str, hear: Callable[[str, tuple[int, ...]], None] = lambda *_: None) -> Iterator[None]:
+    """Make each new group on ``backend``, also ``new_group(backend="gloo")``, which nobody would record.
+
+    ``hear`` is called with name and members of each.
+    """
+    helper = c10d._new_process_group_helper
+
+    def on_this_backend(*args: Any, **kwargs: Any) -> Any:
+        bound = inspect.signature(helper).bind(*args, **kwargs)
+        hear(bound.arguments["group_name"], tuple(bound.arguments["global_ranks_in_group"]))
+        bound.arguments["backend"] = dist.Backend(backend)
+        return helper(*bound.args, **bound.kwargs)
+
+    c10d._new_process_group_helper = on_this_backend
+    try:
+        yield
+    finally:
+        c10d._new_process_group_helper = helper
 
 
 @contextmanager
