@@ -15,6 +15,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -163,6 +164,24 @@ def test_modules_that_the_ranks_import(files: Path) -> None:
             [[rank] * 5, [rank] * 5, [rank, rank, 2 * rank, rank, rank]] for rank in range(3)
         ]
     assert not {"student_parallel", "student_package", "student_package.state"} & set(sys.modules)
+
+
+def test_other_modules_are_no_part_of_the_program() -> None:
+    """Load one that nobody names, whose variables have the names of the program's attributes."""
+    deep: list[Any] = []
+    for _ in range(5000):
+        deep = [deep]
+    unrelated = ModuleType("unrelated")
+    unrelated.barrier = unrelated.get_rank = deep  # type: ignore[attr-defined]
+    sys.modules["unrelated"] = unrelated
+    try:
+        assert local(programs_with_state.rebound_global, 3).values == [0, 1, 2]
+        with pytest.raises(RanksError, match="'get_rank' is too large or too deeply nested"):
+            local(lambda: (unrelated.get_rank, dist.barrier()), 3)
+    finally:
+        del sys.modules["unrelated"]
+        while deep:
+            deep = deep[0]  # Python frees no list of this depth at once
 
 
 def test_current_folder(tmp_path: Path) -> None:

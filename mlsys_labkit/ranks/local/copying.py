@@ -32,6 +32,7 @@ from mlsys_labkit.errors import RanksError
 _NEVER_COPIED = (ModuleType, FunctionType, type)
 _CONTAINERS = (dict, list, tuple, set, frozenset, collections.deque, types.MethodType, functools.partial)
 _MOST_TRIES = 1000  # one for each part that cannot be copied
+_DEEPEST = 100  # copies inside copies; a RecursionError after fewer is a class's own
 _WEAKLY_HELD = "weakly held"  # in the memo: copies that a weak reference points to
 
 
@@ -79,9 +80,10 @@ class Copier:
         for _ in range(_MOST_TRIES):
             try:
                 return copy.deepcopy(value, memo)
-            except (MemoryError, RecursionError) as error:
-                raise RanksError(f"{name!r} is too large or too deeply nested to be copied for each rank") from error
             except Exception as error:
+                if isinstance(error, MemoryError) or _copies_under_way(error) > _DEEPEST:
+                    why = f"{name!r} is too large or too deeply nested to be copied for each rank"
+                    raise RanksError(why) from error
                 part = self._culprit(value, error)
             while len(memo) > size:  # half of a copy
                 memo.popitem()
@@ -127,6 +129,14 @@ class Copier:
         memo[id(one)] = new
         vars(new).update(copy.deepcopy(self.of_thread[id(one)][1] if id(one) in self.of_thread else {}, memo))
         return new
+
+
+def _copies_under_way(error: Exception) -> int:
+    step, count = error.__traceback__, 0
+    while step is not None:
+        count += step.tb_frame.f_code is copy.deepcopy.__code__
+        step = step.tb_next
+    return count
 
 
 def _streams() -> list[Any]:

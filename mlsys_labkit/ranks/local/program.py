@@ -245,8 +245,12 @@ class _Search:
         module = self.modules.get(key)
         if key in self.whole:
             return {name for name in self.globals[key] if not name.startswith("_")} - _NOT_THE_PROGRAMS
-        by_attribute = module is not None and module.__name__ != "__main__"  # nobody reads a notebook's by attribute
-        return self.names[key] | self.attributes if by_attribute else self.names[key]
+        return self.names[key] | self.attributes if module and self._is_reached(module) else self.names[key]
+
+    def _is_reached(self, module: ModuleType) -> bool:
+        """Return whether the code reads the module's variables by attribute; nobody does so with a notebook's."""
+        name = module.__name__
+        return name != "__main__" and (id(module) in self.seen or name in self.imports)
 
     def _of_libraries(self) -> list[Place]:
         """Return the places that cost as much at each switch as all others, where the code can reach them."""
