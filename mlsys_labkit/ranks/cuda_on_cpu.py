@@ -7,7 +7,6 @@ Streams, events and graphs have no stand-in: torch's own error names them.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import wraps
@@ -69,7 +68,7 @@ class TensorsOnCpu(TorchFunctionMode):
     def _tell(self) -> None:
         self._told = True
         if os.environ.get("RANK") == "0":
-            print("labkit: no GPU here; what the program puts on CUDA is on the CPU", file=sys.stderr)
+            print("labkit: no GPU here; what the program puts on CUDA is on the CPU")
 
 
 def _on_cpu(value: Any) -> Any:

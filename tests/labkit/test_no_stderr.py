@@ -11,6 +11,8 @@ ALLOWED = {
     "_frontends/cli.py": "a terminal",
     "cuda/program/run.py": "what the student's own program writes there",
     "datasets/make_words.py": "a terminal",
+    "ranks/local/copying.py": "not written to: a rank's copies name the stream itself",
+    "ranks/local/places.py": "not written to: each rank has its own redirection",
     "ranks/local/run.py": "what the student's own ranks write there",
     "ranks/processes/host.py": "flushed before a fork",
     "ranks/processes/worker.py": "the stream of a process of its own",
