@@ -6,6 +6,7 @@ Streams, events and graphs have no stand-in: torch's own error names them.
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -34,7 +35,7 @@ def cuda_on_cpu() -> Iterator[None]:
             for name, answer in answers.items():
                 if hasattr(owner, name):
                     replace(owner, name, _answering(answer))
-        replace(DistributedDataParallel, "__init__", _plain_ddp(DistributedDataParallel))
+        replace(DistributedDataParallel, "__init__", _plain_ddp(DistributedDataParallel.__init__))
         replace(torch.nn.Module, "to", _moved(torch.nn.Module.to))
         replace(device_mesh.DeviceMesh, "__init__", _mapped(device_mesh.DeviceMesh.__init__))
         mesh = _mapped(device_mesh.init_device_mesh)
@@ -52,16 +53,16 @@ class TensorsOnCpu(TorchFunctionMode):
         self._told = False
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        new = [_on_cpu(value) for value in args]
+        asked, given = func, kwargs or {}
+        new, named = [_on_cpu(value) for value in args], {name: _on_cpu(value) for name, value in given.items()}
         if func in (torch.Tensor.cuda, torch.Tensor.pin_memory):
-            func, new = torch.Tensor.to, [args[0], "cpu"]
-            kwargs = None
+            func, new, named = torch.Tensor.to, [args[0], "cpu"], {}
         elif func is torch.Tensor.to and len(new) > 1 and type(new[1]) is int:
             new[1] = "cpu"
-        named = {name: _on_cpu(value) for name, value in (kwargs or {}).items()}
         if type(named.get("device")) is int:
             named["device"] = "cpu"
-        if not self._told and any(new is not old for new, old in zip(new, args, strict=False)):
+        changed = map(operator.is_not, (func, *new, *named.values()), (asked, *args, *given.values()))
+        if not self._told and any(changed):
             self._tell()
         return func(*new, **named)
 
@@ -93,9 +94,7 @@ def _moved(to: Callable[..., Any]) -> Callable[..., Any]:
     return on_cpu
 
 
-def _plain_ddp(kind: type[DistributedDataParallel]) -> Callable[..., None]:
-    original = kind.__init__
-
+def _plain_ddp(original: Callable[..., None]) -> Callable[..., None]:
     @wraps(original)
     def without_devices(self: Any, module: Any, device_ids: Any = None, output_device: Any = None, **more: Any) -> None:
         original(self, module, **more)

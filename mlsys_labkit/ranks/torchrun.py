@@ -47,7 +47,7 @@ def _run(chosen: argparse.Namespace) -> int:
     from mlsys_labkit.errors import RanksError
     from mlsys_labkit.ranks.whole_program import run_program
 
-    if chosen.nnodes.partition(":")[2] not in ("", "1") or chosen.nnodes.partition(":")[0] != "1":
+    if set(chosen.nnodes.split(":")) != {"1"}:  # or a range, such as 1:1
         raise RanksError(f"--nnodes {chosen.nnodes}: all ranks run on this machine; give --nproc-per-node instead")
     try:
         run = run_program(

@@ -124,6 +124,18 @@ def test_a_program_prints_what_it_prints_under_torchrun(folder: Path, file: str,
     assert run.trace.collectives(0)["all_reduce"] + run.trace.collectives(0)["reduce_scatter"] > 0
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+@pytest.mark.parametrize("call", ["torch.ones(1, device='cuda')", "torch.ones(1).cuda()", "torch.ones(1).to('cuda:0')"])
+def test_a_line_says_that_cuda_is_the_cpu(call: str, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(f"import torch\nprint({call}.device)")
+    run = ranks.run_program(tmp_path / "program.py", 2, "local", quiet=True)
+    assert run.outputs[0].splitlines() == [
+        "labkit: no GPU here; what the program puts on CUDA is on the CPU",
+        "cpu",
+    ]
+    assert run.outputs[1] == "cpu\n"
+
+
 def test_the_notebook_is_as_before(folder: Path) -> None:
     before = sys.modules["__main__"], list(sys.argv), list(sys.path), set(sys.modules)
     ranks.run_program(folder / "train.py", 3, "local", args=("--steps", 1), quiet=True)
