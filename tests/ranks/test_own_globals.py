@@ -176,7 +176,7 @@ def test_other_modules_are_no_part_of_the_program() -> None:
     sys.modules["unrelated"] = unrelated
     try:
         assert local(programs_with_state.rebound_global, 3).values == [0, 1, 2]
-        with pytest.raises(RanksError, match="'get_rank' is too large or too deeply nested"):
+        with pytest.raises(RanksError, match="'barrier' is too large or too deeply nested"):
             local(lambda: (unrelated.get_rank, dist.barrier()), 3)
     finally:
         del sys.modules["unrelated"]

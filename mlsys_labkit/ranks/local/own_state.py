@@ -45,7 +45,7 @@ class Notebook:
             Copier(program.classes, program.caches, program.of_thread, is_library).ready() as copier,
         ):
             values = [
-                own | {name: copier.copied(name, own[name]) for name in needed if name in own}
+                own | {name: copier.copied(name, own[name]) for name in sorted(needed) if name in own}
                 for own, needed in zip(self.values, program.needed, strict=True)
             ]
             return values, (copier.copied("the function", self.fn), copier.weakly_held())
