@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from mlsys_labkit.planner.attention import LatentAttention
 from mlsys_labkit.planner.layout import Layout
 from mlsys_labkit.planner.transformer import Transformer
 
@@ -31,8 +32,10 @@ def total_bytes(rows: Iterable[Saved]) -> float:
     return sum(row.bytes for row in rows)
 
 
-def layer_activations(model: Transformer, layout: Layout) -> tuple[Saved, ...]:
+def layer_activations(model: Transformer, layout: Layout, dense: bool = False) -> tuple[Saved, ...]:
     """Return the tensors that one layer saves of one micro-batch on one rank.
+
+    ``dense``: one of a mixture's dense layers. With recompute="half", every second layer saves as much as with "none".
 
     Example:
         >>> model, layout = Transformer.gpt(layers=96, width=12288, heads=96), Layout(tensor=8, recompute="selective")
@@ -42,12 +45,18 @@ def layer_activations(model: Transformer, layout: Layout) -> tuple[Saved, ...]:
     """
     if layout.recompute == "full":
         return (Saved("layer's input", "checkpoint", _Sizes(model, layout).residual),)
-    return tuple(_layer(model, layout))
+    return tuple(_layer(model, layout, dense))
+
+
+def kept_layer(model: Transformer, layout: Layout, dense: bool = False) -> float:
+    """Return the bytes that a layer saves, on average over layers that recompute and layers that do not."""
+    saved = total_bytes(layer_activations(model, layout, dense))
+    return (saved + _Sizes(model, layout).residual) / 2 if layout.recompute == "half" else saved
 
 
 def working_layer(model: Transformer, layout: Layout) -> float:
-    """Return the bytes of activations of one layer, which full recomputation restores during backward."""
-    return total_bytes(_layer(model, layout))
+    """Return the bytes of activations of one layer, which recomputation restores during backward."""
+    return max(total_bytes(_layer(model, layout, dense)) for dense in {False, model.dense_layers > 0})
 
 
 def input_activations(model: Transformer, layout: Layout) -> tuple[Saved, ...]:
@@ -94,7 +103,7 @@ def head_activations(model: Transformer, layout: Layout) -> tuple[Saved, ...]:
 class _Sizes:
     """Bytes of the shapes that come again and again."""
 
-    def __init__(self, model: Transformer, layout: Layout) -> None:
+    def __init__(self, model: Transformer, layout: Layout, dense: bool = False) -> None:
         self.item = layout.precision.itemsize
         self.tokens = layout.tokens / (layout.tensor if layout.sequence_parallel else 1)  # where TP does not cut
         self.residual = self.item * self.tokens * model.width
@@ -102,17 +111,23 @@ class _Sizes:
         shares = layout.tensor if model.kv_heads > 1 else 1  # a single key-value head is on every tensor-parallel rank
         self.kv = self.item * layout.tokens * model.kv_width / shares
         self.scores = layout.tokens * layout.sequence * model.heads / layout.tensor  # elements
-        self.hidden = self.item * layout.tokens * model.active_experts * model.hidden / layout.tensor
+        self.value = self.item * layout.tokens * model.value_width / layout.tensor
+        wide = model.dense_hidden if dense else (model.active_experts + model.shared_experts) * model.hidden
+        self.hidden = self.item * layout.tokens * wide / layout.tensor
 
 
-def _layer(model: Transformer, layout: Layout) -> Iterator[Saved]:
-    size = _Sizes(model, layout)
+def _layer(model: Transformer, layout: Layout, dense: bool) -> Iterator[Saved]:
+    size = _Sizes(model, layout, dense)
     mask = size.residual / size.item  # one byte per element
     yield from _norm(model, layout, size, "norm before attention")
     yield Saved("input of attention", "query, key, value projections", size.residual)
+    if model.latent:
+        yield from _latent(model, layout, model.latent, size)
+    elif model.query_key_norm != "none":
+        yield Saved("queries and keys before their norm", "norm", size.query + size.kv)
     yield Saved("queries", "attention", size.query)
     yield Saved("keys", "attention", size.kv)
-    yield Saved("values", "attention", size.kv)
+    yield Saved("values", "attention", size.value if model.latent else size.kv)
     if layout.flash:
         yield Saved("softmax statistics", "attention", 4 * layout.tokens * model.heads / layout.tensor)
     elif layout.recompute == "none":
@@ -120,13 +135,13 @@ def _layer(model: Transformer, layout: Layout) -> Iterator[Saved]:
         if model.biased:
             yield Saved("dropout mask of the probabilities", "dropout", size.scores)
             yield Saved("probabilities after dropout", "product with the values", size.item * size.scores)
-    yield Saved("output of attention", "output projection", size.query)
+    yield Saved("output of attention", "output projection", size.value)
     if model.biased:
         yield Saved("dropout mask after attention", "dropout", mask)
     if not model.parallel:
         yield from _norm(model, layout, size, "norm before MLP")
         yield Saved("input of MLP", "first projections", size.residual)
-    if model.experts > 1:
+    if model.experts > 1 and not dense:
         yield Saved("router's probabilities (float32)", "router", 4 * size.tokens * model.experts)
         yield Saved("tokens sent to experts", "first projections", size.residual * model.active_experts)
         yield Saved("outputs of experts", "weighting by the router", size.residual * model.active_experts)
@@ -138,6 +153,19 @@ def _layer(model: Transformer, layout: Layout) -> Iterator[Saved]:
     yield Saved("input of the last projection", "last projection", size.hidden)
     if model.biased:
         yield Saved("dropout mask after MLP", "dropout", mask)
+
+
+def _latent(model: Transformer, layout: Layout, latent: LatentAttention, size: _Sizes) -> Iterator[Saved]:
+    """Yield the short vectors, which every tensor-parallel rank has, before and after their norms."""
+    bytes_each = size.item * size.tokens
+    for name, rank in (("queries", latent.query_rank), ("keys and values", latent.kv_rank)):
+        if layout.kernels == "fused":
+            yield Saved(f"short vectors of {name}", "norm", bytes_each * rank)
+        else:
+            yield Saved(f"short vectors of {name} (float32)", "norm", (4 if size.item == 4 else 8) * size.tokens * rank)
+            yield Saved(f"normalised short vectors of {name}, before the weight", "weight", bytes_each * rank)
+        yield Saved(f"statistics of the short vectors of {name}", "norm", 4 * size.tokens)
+        yield Saved(f"normalised short vectors of {name}", f"projection to {name}", bytes_each * rank)
 
 
 def _norm(model: Transformer, layout: Layout, size: _Sizes, where: str) -> Iterator[Saved]:

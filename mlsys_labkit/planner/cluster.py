@@ -24,9 +24,13 @@ FABRICS = {
     "nvlink3": Fabric(Link(3.4e-6, 300e9), f"NVIDIA A100 datasheet: NVLink 600 GB/s, both directions; {_NCCL}"),
     "nvlink4": Fabric(Link(3.4e-6, 450e9), f"NVIDIA H100 datasheet: NVLink 900 GB/s, both directions; {_NCCL}"),
     "nvlink5": Fabric(Link(3.4e-6, 900e9), f"NVIDIA HGX B200 datasheet: NVLink 1.8 TB/s, both directions; {_NCCL}"),
+    "nvlink4-h800": Fabric(
+        Link(3.4e-6, 200e9), f"DeepSeek-AI, arXiv:2505.09343, sec. 4.1: NVLink of H800, 400 GB/s, both directions; {_NCCL}"
+    ),
     "pcie4-x16": Fabric(Link(5.7e-6, 31.5e9), f"PCI Express 4.0: 16 GT/s x 16 lanes, 128b/130b; {_NCCL}"),
     "pcie5-x16": Fabric(Link(5.7e-6, 63.0e9), f"PCI Express 5.0: 32 GT/s x 16 lanes, 128b/130b; {_NCCL}"),
     "hdr-200g": Fabric(Link(9.6e-6, 25e9), f"NVIDIA DGX A100 datasheet: a 200 Gb/s HDR InfiniBand port a GPU; {_NCCL}"),
+    "xdr-800g": Fabric(Link(9.6e-6, 100e9), f"NVIDIA GB300 NVL72: an 800 Gb/s ConnectX-8 port a GPU; {_NCCL}"),
     "ndr-400g": Fabric(Link(9.6e-6, 50e9), f"NVIDIA DGX H100 datasheet: a 400 Gb/s NDR InfiniBand port a GPU; {_NCCL}"),
 }
 """Name -> ``Fabric``."""
@@ -38,8 +42,11 @@ class Cluster:
 
     Args:
         device: key of ``mlsys_labkit.specs``, whose datasheet gives FLOP/s, bandwidth and memory.
+        memory_gib: a GPU's memory where it is sold with another amount than its datasheet's.
         intra, inter: the link of a GPU inside a node and to other nodes, one direction.
         host: the link of a GPU to its node's memory.
+        watts: a limit of a GPU's power other than its datasheet's. Products run at that limit, and the clock then
+            follows about the square root of the power.
         host_bytes_per_second: a GPU's share of its host's memory bandwidth, for an optimizer kept there.
 
     Raises PlanError for a size that cannot be or a device without memory on record.
@@ -56,6 +63,8 @@ class Cluster:
     intra: Link = FABRICS["nvlink4"].link
     inter: Link = FABRICS["ndr-400g"].link
     host: Link = FABRICS["pcie5-x16"].link
+    watts: float | None = None
+    memory_gib: float | None = None
     host_bytes_per_second: float = 2 * 307.2e9 / 8  # two Xeon 8480C, 8 x DDR5-4800 each, for 8 GPUs
 
     def __post_init__(self) -> None:
@@ -69,10 +78,20 @@ class Cluster:
 
     @classmethod
     def named(cls, name: str, gpus: int) -> Cluster:
-        """Return a cluster of ``gpus`` GPUs of a kind in ``planner.CLUSTERS``. Raises PlanError for other names."""
+        """Return a cluster of ``gpus`` GPUs of a kind in ``planner.CLUSTERS``. Raises PlanError for other names.
+
+        Of racks of 72 GPUs that they do not fill, jobs use 64, so that powers of two fit.
+
+        Example:
+            >>> Cluster.named("gb200-nvl72", gpus=256).nodes
+            4
+        """
         if name not in CLUSTERS:
             raise PlanError(f"no cluster {name!r}; there are {', '.join(CLUSTERS)}")
-        return replace(CLUSTERS[name], gpus=gpus)
+        cluster = CLUSTERS[name]
+        if gpus > cluster.gpus_per_node and gpus % cluster.gpus_per_node and cluster.gpus_per_node > 64:
+            return replace(cluster, gpus=gpus, gpus_per_node=64)  # eight of a rack's 72 GPUs stay idle
+        return replace(cluster, gpus=gpus)
 
     @property
     def nodes(self) -> int:
@@ -81,11 +100,16 @@ class Cluster:
     @property
     def memory_bytes(self) -> int:
         """Memory of one GPU."""
-        return specs.get(self.device).memory_bytes or 0
+        return round(self.memory_gib * 2**30) if self.memory_gib else specs.get(self.device).memory_bytes or 0
 
     def peak(self, dtype: str) -> float:
         """Return the dense peak of one GPU in FLOP/s."""
         return specs.get(self.device).peak(dtype)
+
+    @property
+    def clock_factor(self) -> float:
+        """The clock under ``watts`` over that under the datasheet's power."""
+        return math.sqrt(self.watts / specs.get(self.device).facts["tdp"].value) if self.watts else 1.0
 
     @property
     def bandwidth(self) -> float:
@@ -122,5 +146,16 @@ CLUSTERS = {
     "dgx-h100": Cluster(8),
     "dgx-h200": Cluster(8, device="h200"),
     "dgx-b200": Cluster(8, device="b200", intra=FABRICS["nvlink5"].link),
+    "h800": Cluster(8, intra=FABRICS["nvlink4-h800"].link),
+    "gb200-nvl72": Cluster(72, 72, device="gb200", intra=FABRICS["nvlink5"].link),
+    "gb300-nvl72": Cluster(
+        72,
+        72,
+        device="gb200",
+        intra=FABRICS["nvlink5"].link,
+        inter=FABRICS["xdr-800g"].link,
+        watts=1400,
+        memory_gib=278,  # 20 TB a rack: nvidia.com/en-us/data-center/gb300-nvl72; the chip's dense rates are GB200's
+    ),
 }
 """Name -> ``Cluster`` of one node."""

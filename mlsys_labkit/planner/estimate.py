@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from mlsys_labkit.planner import activations
+from mlsys_labkit.planner.assumptions import Assumptions
 from mlsys_labkit.planner.cluster import Cluster
+from mlsys_labkit.planner.layer_time import LayerClock, PassSeconds
 from mlsys_labkit.planner.layout import Layout
 from mlsys_labkit.planner.memory import StageMemory, stage_memory, stage_parameters
-from mlsys_labkit.planner.result import Assumptions, Plan, Seconds
+from mlsys_labkit.planner.result import Plan, Seconds
 from mlsys_labkit.planner.traffic import Transfer, transfers
 from mlsys_labkit.planner.transformer import Transformer
 
@@ -56,6 +57,8 @@ def _flops(model: Transformer, layout: Layout) -> tuple[int, int]:
     again = 0
     if layout.recompute == "full":
         again = forward.layers
+    elif layout.recompute == "half":
+        again = forward.layers // 2
     elif layout.recompute == "selective":
         again = forward.attention
     return 3 * forward.total, 3 * forward.total + again
@@ -70,44 +73,63 @@ def _seconds(
     stages: tuple[StageMemory, ...],
 ) -> Seconds:
     m = layout.micro_batches
+    clock = LayerClock(model, cluster, layout, given)
     compute = max(
-        _micro_batch_seconds(model, cluster, layout, given, stage)
-        for stage in {0, layout.pipeline // 2, layout.pipeline - 1}
+        _micro_batch_seconds(clock, stage) for stage in {0, min(1, layout.pipeline - 1), layout.pipeline - 1}
     )
     exposed: dict[str, float] = {}
     for way, part in given.hidden.items():
         each = sum(one.seconds for one in sent if one.way == way and not one.each_step)
         once = sum(one.seconds for one in sent if one.way == way and one.each_step)
-        left = m * max(0.0, each - part * compute) + max(0.0, once - part * compute)
-        if each or once:
-            exposed[way] = left
+        if not each and not once:
+            continue
+        if way == "data":
+            layers = layout.layers(model, min(1, layout.pipeline - 1))
+            left = m * _exposed_shares(clock.layer(), layers, sent, given) if each else 0.0
+            waits = max(0.0, once - part * compute)
+            exposed[way] = left + waits + given.interference * (once - waits)
+        else:
+            waits = max(0.0, each - part * compute)
+            exposed[way] = m * (waits + given.interference * (each - waits)) + max(0.0, once - part * compute)
     busy = m * compute + sum(seconds for way, seconds in exposed.items() if way != "data")
-    update = max(_update_seconds(cluster, layout, stage) for stage in stages)
+    update = max(_update_seconds(cluster, layout, stage, given) for stage in stages)
     return Seconds(compute=m * compute, exposed=exposed, bubble=layout.bubble * busy, optimizer=update)
 
 
-def _micro_batch_seconds(model: Transformer, cluster: Cluster, layout: Layout, given: Assumptions, stage: int) -> float:
-    """Return the seconds of forward and backward of one micro-batch on one rank of a stage.
+def _exposed_shares(layer: PassSeconds, layers: int, sent: tuple[Transfer, ...], given: Assumptions) -> float:
+    """Return the seconds by which ZeRO's gathers and scatters lengthen a micro-batch.
 
-    They follow from the roofline of its matrix products.
+    Those of a layer travel while its neighbour is computed: the gather in forward; a gather and a scatter in backward.
+    The first gather and the last scatter have no neighbour. What is hidden delays the computing all the same.
     """
-    forward = model.forward_flops(layout.micro_batch, layout.sequence)
-    passes = {"none": 3.0, "selective": 3.0, "full": 4.0}[layout.recompute]
-    share = layout.layers(model, stage) / model.layers
-    flops = passes * forward.layers * share
-    if layout.recompute == "selective" and not layout.flash:
-        flops += forward.attention * share
+    gather = sum(one.seconds for one in sent if _of_layers(one) and one.operation == "all_gather") / (2 * layers)
+    scatter = sum(one.seconds for one in sent if _of_layers(one) and one.operation == "reduce_scatter") / layers
+    waits = max(0.0, gather - layer.forward) + max(0.0, gather + scatter - layer.backward)
+    delays = given.interference * (min(gather, layer.forward) + min(gather + scatter, layer.backward))
+    return layers * (waits + delays) + gather + scatter
+
+
+def _of_layers(one: Transfer) -> bool:
+    return one.way == "data" and not one.each_step
+
+
+def _micro_batch_seconds(clock: LayerClock, stage: int) -> float:
+    """Return the seconds of forward and backward of one micro-batch on one rank of a stage."""
+    model, layout = clock.model, clock.layout
+    dense = layout.dense_layers(model, stage)
+    seconds = (layout.layers(model, stage) - dense) * clock.layer().total
+    if dense:
+        seconds += dense * clock.layer(dense=True).total
     if stage == layout.pipeline - 1:
-        flops += 3 * forward.head
-    flops /= layout.tensor * layout.context
-    weights = sum(stage_parameters(model, layout, stage)) * layout.precision.itemsize
-    saved = layout.layers(model, stage) * activations.working_layer(model, layout)
-    moved = passes * weights + 2 * saved  # weights once a pass; what is saved is written once and read once
-    peak = cluster.peak(layout.precision.compute) * given.compute_fraction
-    return max(flops / peak, moved / cluster.bandwidth)
+        seconds += clock.head()
+    # Every micro-batch adds its gradients to the sum, or copies them for the scatter and the weights from the gather.
+    weights, precision = sum(stage_parameters(model, layout, stage)), layout.precision
+    each = 2 * precision.gradient_bytes if layout.zero < 2 else precision.gradient_bytes + precision.parameter_bytes
+    each += 4 * precision.parameter_bytes if layout.zero == 3 else 0
+    return seconds + weights * each / clock.bandwidth
 
 
-def _update_seconds(cluster: Cluster, layout: Layout, stage: StageMemory) -> float:
+def _update_seconds(cluster: Cluster, layout: Layout, stage: StageMemory, given: Assumptions) -> float:
     """Return the seconds of the optimizer step: read its state and the gradients, write its state and the weights.
 
     With offloading it runs on the host, limited by the link and by the host's memory.
@@ -116,5 +138,5 @@ def _update_seconds(cluster: Cluster, layout: Layout, stage: StageMemory) -> flo
     count = (stage.optimizer + stage.host) / layout.precision.optimizer_bytes if layout.precision.optimizer_bytes else 0
     traffic = count * (layout.precision.gradient_bytes + layout.precision.parameter_bytes)
     if layout.offload == "none":
-        return (state + traffic) / cluster.bandwidth
+        return (state + traffic) / (cluster.bandwidth * given.bandwidth_fraction)
     return (state + traffic) / cluster.host_bytes_per_second + traffic / float(cluster.host.bytes_per_second)

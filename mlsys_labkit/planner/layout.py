@@ -9,8 +9,10 @@ from mlsys_labkit.planner.errors import PlanError
 from mlsys_labkit.planner.state import Precision
 from mlsys_labkit.planner.transformer import Transformer
 
-Recompute = Literal["none", "selective", "full"]
+Schedule = Literal["1f1b", "zero-bubble", "dualpipe"]
+Recompute = Literal["none", "selective", "half", "full"]
 _SIZES = ["data", "tensor", "pipeline", "context", "expert", "micro_batch", "global_batch", "sequence", "chunks"]
+_SIZES += ["replicas"]
 
 
 @dataclass(frozen=True)
@@ -21,11 +23,16 @@ class Layout:
         data, tensor, pipeline, context: ranks along each way of cutting.
         expert: ranks that share out a layer's experts; they are taken from the data-parallel ones.
         zero: ZeRO stage over the data and context-parallel ranks: 0 nothing, 1 optimizer, 2 gradients, 3 parameters.
+        replicas: groups of ranks that hold all that ZeRO shares out (HSDP); 1 shares it out among all ranks.
         micro_batch, global_batch: sequences of a micro-batch, and of a step over all ranks.
         sequence: tokens of a sequence.
         chunks: pieces of the model on each pipeline rank (interleaved 1F1B), 1 for plain 1F1B.
+        schedule: of the pipeline: "1f1b", interleaved with ``chunks``; "zero-bubble", gradients of weights fill the gaps;
+            "dualpipe", micro-batches enter at both ends, and every rank holds two stages' weights.
         ends_as_layers: embedding and output layer count as a layer each when layers are dealt out to pipeline stages.
-        recompute: "none"; "selective", the attention scores again in backward; "full", keep only each layer's input.
+        uneven: if the layers do not divide, some stages have one more, those in the middle first.
+        recompute: "none"; "selective", the attention scores again in backward; "half", keep only the input of every
+            second layer; "full", keep only each layer's input.
         offload: "optimizer" keeps the optimizer's state, and does its step, in the host's memory.
         sequence_parallel: what tensor parallel ranks would hold twice is cut along the sequence.
         kernels: "fused", norms, RoPE, gates and loss save as little as they can; "eager", each operation of PyTorch
@@ -46,11 +53,14 @@ class Layout:
     context: int = 1
     expert: int = 1
     zero: int = 0
+    replicas: int = 1
     micro_batch: int = 1
     global_batch: int = 1
     sequence: int = 2048
     chunks: int = 1
+    schedule: Schedule = "1f1b"
     ends_as_layers: bool = False
+    uneven: bool = False
     recompute: Recompute = "none"
     offload: Literal["none", "optimizer"] = "none"
     sequence_parallel: bool = True
@@ -65,12 +75,18 @@ class Layout:
                 raise PlanError(f"{name} must be a whole number from 1 up, got {value!r}")
         for name, known in (
             ("zero", (0, 1, 2, 3)),
-            ("recompute", ("none", "selective", "full")),
+            ("recompute", ("none", "selective", "half", "full")),
             ("offload", ("none", "optimizer")),
+            ("schedule", ("1f1b", "zero-bubble", "dualpipe")),
             ("kernels", ("fused", "eager")),
         ):
             if getattr(self, name) not in known:
                 raise PlanError(f"{name} is one of {', '.join(map(str, known))}; got {getattr(self, name)!r}")
+        if self.data * self.context % self.replicas or (self.replicas > 1 and not self.zero):
+            raise PlanError(
+                f"replicas={self.replicas} must divide the {self.data * self.context} data and context-parallel ranks, "
+                f"and needs ZeRO; got zero={self.zero}"
+            )
         if self.data % self.expert:
             raise PlanError(f"expert={self.expert} must divide data={self.data}: expert ranks are data-parallel ranks")
         if self.global_batch % (self.data * self.micro_batch):
@@ -89,9 +105,14 @@ class Layout:
         return self.data * self.tensor * self.pipeline * self.context
 
     @property
-    def sharded(self) -> int:
+    def averaged(self) -> int:
         """Ranks that average their gradients and, without ZeRO, hold the same weights: data times context."""
         return self.data * self.context
+
+    @property
+    def sharded(self) -> int:
+        """Ranks among which ZeRO shares out: all that average their gradients, or a replica's part of them."""
+        return self.averaged // self.replicas
 
     @property
     def micro_batches(self) -> int:
@@ -105,10 +126,16 @@ class Layout:
 
     @property
     def bubble(self) -> float:
-        """Idle time over the time of useful work: (p - 1)/(m · chunks).
+        """Idle time over the time of useful work, 1F1B: (p - 1)/(m · chunks).
 
-        Reference: Narayanan et al., arXiv:2104.04473, sec. 2.2.
+        The other schedules: with backward for inputs, and for weights, each as long as forward.
+
+        Reference: Narayanan et al., arXiv:2104.04473, sec. 2.2; DeepSeek-AI, arXiv:2412.19437, table 2.
         """
+        if self.schedule == "zero-bubble":
+            return (self.pipeline - 1) / (3 * self.micro_batches)
+        if self.schedule == "dualpipe":
+            return max(0.0, self.pipeline / 2 - 1) * 2 / (3 * self.micro_batches)
         return (self.pipeline - 1) / (self.micro_batches * self.chunks)
 
     def in_flight(self, stage: int) -> float:
@@ -122,17 +149,32 @@ class Layout:
 
         Reference: Korthikanti et al., arXiv:2205.05198, sec. 4.2.3: 1 + (p - 1)/(p · chunks) of all layers on stage 0.
         """
+        if self.schedule == "dualpipe":
+            return min(self.pipeline + 1, self.micro_batches)
         warm = self.pipeline - stage
         if self.chunks > 1:
             warm = 2 * (self.pipeline - stage - 1) + (self.chunks - 1) * self.pipeline + 1
         return min(warm, self.micro_batches * self.chunks) / self.chunks
 
     def layers(self, model: Transformer, stage: int) -> int:
-        """Return the number of layers of a stage."""
-        if not self.ends_as_layers:
-            return model.layers // self.pipeline
-        ends = (stage == 0) + (stage == self.pipeline - 1)
-        return (model.layers + 2) // self.pipeline - ends
+        """Return the number of layers of a stage, those of further predictions included.
+
+        Example:
+            >>> [Layout(pipeline=8, uneven=True).layers(Transformer.named("deepseek-v3"), stage) for stage in range(8)]
+            [7, 8, 8, 8, 8, 8, 7, 7]
+        """
+        ends = ((stage == 0) + (stage == self.pipeline - 1)) * self.ends_as_layers
+        each, rest = divmod(model.layers + model.extra_predictions + 2 * self.ends_as_layers, self.pipeline)
+        place = (stage - 1) % self.pipeline  # the second stage is served first, the first one last
+        return each + (self.uneven and place < rest) - ends
+
+    def dense_layers(self, model: Transformer, stage: int) -> int:
+        """Return how many of a stage's layers are a mixture's first, dense ones."""
+        first = self.layers(model, 0) / self.chunks  # with chunks, the first one of every stage follows
+        before = round(first) if stage else 0
+        before += round((stage - 1) * self.layers(model, min(1, self.pipeline - 1)) / self.chunks) if stage > 1 else 0
+        own = round(self.layers(model, stage) / self.chunks)
+        return max(0, min(own, model.dense_layers - before))
 
     def check(self, model: Transformer, gpus: int | None = None) -> None:
         """Raise PlanError, in one line, if the layout cannot split this model or does not use exactly ``gpus`` GPUs."""
@@ -141,12 +183,19 @@ class Layout:
                 f"data {self.data} x tensor {self.tensor} x pipeline {self.pipeline} x context {self.context} = "
                 f"{self.ranks} ranks, but the cluster has {gpus} GPUs; make the product {gpus}"
             )
-        items = model.layers + 2 * self.ends_as_layers
+        items = model.layers + model.extra_predictions + 2 * self.ends_as_layers
+        if items < self.pipeline:
+            raise PlanError(f"{items} layers leave some of pipeline={self.pipeline} stages empty; use fewer stages")
         for what, count, by, size in (
             ("heads", model.heads, "tensor", self.tensor),
             ("kv_heads", model.kv_heads, "tensor", self.tensor if model.kv_heads > 1 else 1),
             ("hidden", model.hidden, "tensor", self.tensor),
-            ("layers" + " + 2 ends" * self.ends_as_layers, items, "pipeline x chunks", self.pipeline * self.chunks),
+            (
+                "layers" + " + 2 ends" * self.ends_as_layers,
+                items,
+                "pipeline x chunks",
+                1 if self.uneven else self.pipeline * self.chunks,
+            ),
             ("experts", model.experts, "expert", self.expert),
             ("sequence", self.sequence, "context", self.context),
             ("sequence", self.sequence // self.context, "tensor", self.tensor if self.sequence_parallel else 1),
@@ -158,5 +207,6 @@ class Layout:
         sizes = {"DP": self.data, "TP": self.tensor, "PP": self.pipeline, "CP": self.context, "EP": self.expert}
         cut = " x ".join(f"{name} {size}" for name, size in sizes.items() if size > 1 or name == "DP")
         chunks = f", {self.chunks} chunks" if self.chunks > 1 else ""
-        rest = f"ZeRO-{self.zero}, micro-batch {self.micro_batch}, recompute {self.recompute}"
+        groups = f" in {self.replicas} replicas" if self.replicas > 1 else ""
+        rest = f"ZeRO-{self.zero}{groups}, micro-batch {self.micro_batch}, recompute {self.recompute}"
         return f"{cut}{chunks}, {rest}{', optimizer on the host' if self.offload != 'none' else ''}"

@@ -55,14 +55,20 @@ def stage_parameters(model: Transformer, layout: Layout, stage: int) -> tuple[fl
         (8030261248.0, 0.0)
     """
     layers, t = layout.layers(model, stage), layout.tensor
-    whole = (1 if model.parallel else 2) * model.norm_parameters + model.router_parameters
+    dense_layers = layout.dense_layers(model, stage)
+    sparse = layers - dense_layers
     bias = model.width * model.biased  # added after the sum over ranks, so every one has it
+    whole = (1 if model.parallel else 2) * model.norm_parameters
     single = 2 * model.width * model.kv_width if model.kv_heads == 1 else 0  # one key-value head cannot be split
+    if model.latent:
+        single = model.latent.shared(model.width)  # the short vectors are the same for all heads
     attention = (model.attention_parameters - bias - single) / t + bias + single
     mlp = (model.expert_parameters - bias) / t + bias
     dense, expert = layers * (attention + whole), 0.0
     if model.experts > 1:
-        expert = layers * mlp * model.experts / layout.expert
+        expert = sparse * mlp * model.experts / layout.expert
+        dense += sparse * (mlp * model.shared_experts + model.router_parameters)
+        dense += dense_layers * ((model.dense_mlp_parameters - bias) / t + bias)
     else:
         dense += layers * mlp
     first, last = stage == 0, stage == layout.pipeline - 1
@@ -71,6 +77,7 @@ def stage_parameters(model: Transformer, layout: Layout, stage: int) -> tuple[fl
         dense += table + model.positions * model.width
     if last:
         dense += model.norm_parameters
+        dense += model.extra_predictions * (3 * model.norm_parameters + 2 * model.width**2 / t)
         dense += table if not (model.tied and first) else 0
     return dense, expert
 
@@ -110,11 +117,13 @@ def stage_memory(model: Transformer, layout: Layout, stage: int) -> StageMemory:
 
 def _activations(model: Transformer, layout: Layout, stage: int) -> float:
     total = activations.total_bytes
-    each = layout.layers(model, stage) * total(activations.layer_activations(model, layout))
+    dense, layers = layout.dense_layers(model, stage), layout.layers(model, stage)
+    each = (layers - dense) * activations.kept_layer(model, layout)
+    each += dense * activations.kept_layer(model, layout, dense=True) if dense else 0.0
     each += total(activations.stage_activations(model, layout))
     if stage == 0:
         each += total(activations.input_activations(model, layout))
     held = layout.in_flight(stage) * each
     if stage == layout.pipeline - 1:  # its backward follows at once: it holds the loss of one micro-batch
-        held += total(activations.head_activations(model, layout))
+        held += total(activations.head_activations(model, layout)) * (1 + model.extra_predictions)
     return held

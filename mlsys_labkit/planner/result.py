@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from mlsys_labkit._base.units import si
+from mlsys_labkit.planner.assumptions import Assumptions
 from mlsys_labkit.planner.cluster import Cluster
 from mlsys_labkit.planner.layout import Layout
 from mlsys_labkit.planner.memory import StageMemory
@@ -17,34 +18,12 @@ _PARTS = ("parameters", "gradients", "optimizer", "activations", "buffers")
 
 
 @dataclass(frozen=True)
-class Assumptions:
-    """Assumptions of the step time; everything else follows from sizes and datasheets.
-
-    Args:
-        compute_fraction: part of a device's dense peak that its large matrix products reach.
-        link_fraction: part of a link's rate that collectives reach.
-        memory_fraction: part of a device's memory that tensors may fill: the rest is the driver's, NCCL's, fragments.
-        hidden: for each way of cutting, the part of the computing under which its communication can hide. Tensor and
-            expert parallel wait for each other at every block; gradients and ZeRO's gathers travel behind other layers'
-            computing; keys and values travel around the ring behind attention.
-
-    The fractions are calibrated on Narayanan et al. (A100) and Llama 3 (H100); tests/ranks compares.
-    """
-
-    compute_fraction: float = 0.6
-    link_fraction: float = 0.8
-    memory_fraction: float = 0.92
-    hidden: dict[str, float] = field(
-        default_factory=lambda: {"tensor": 0.0, "expert": 0.0, "pipeline": 0.0, "context": 0.1, "data": 0.9}
-    )
-
-
-@dataclass(frozen=True)
 class Seconds:
     """The time of a step on the busiest stage, part by part.
 
     Args:
-        compute: all micro-batches, recomputation included, on the roofline.
+        compute: all micro-batches, recomputation included: products, attention, the operators between them, and what
+            hidden communication delays them.
         exposed: way of cutting -> communication that nothing hides.
         bubble: idle time of the pipeline.
         optimizer: the update of the weights, bound by memory.

@@ -8,12 +8,13 @@ from itertools import product
 from typing import Literal
 
 from mlsys_labkit._base.units import si
+from mlsys_labkit.planner.assumptions import Assumptions
 from mlsys_labkit.planner.cluster import Cluster
 from mlsys_labkit.planner.errors import PlanError
 from mlsys_labkit.planner.estimate import plan
 from mlsys_labkit.planner.layout import Layout, Recompute
 from mlsys_labkit.planner.memory import StageMemory, stage_memory
-from mlsys_labkit.planner.result import Assumptions, Plan
+from mlsys_labkit.planner.result import Plan
 from mlsys_labkit.planner.state import Precision
 from mlsys_labkit.planner.transformer import Transformer
 

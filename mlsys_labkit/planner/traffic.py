@@ -13,6 +13,8 @@ from mlsys_labkit.planner.transformer import Transformer
 
 Way = Literal["tensor", "context", "expert", "pipeline", "data"]
 # Bytes that a rank sends, in parts of (n - 1)/n of the payload as ``Event.bytes`` counts it.
+# Forward, backward, and forward again of all layers or half of them.
+_PASSES = {"none": 2, "selective": 2, "half": 2.5, "full": 3}
 _SENT = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "all_to_all": 1}
 
 
@@ -26,7 +28,7 @@ class Transfer:
         operation: "all_reduce", "all_gather", "reduce_scatter", "all_to_all" or "send".
         group: ranks that take part.
         bytes: payload of one call, as ``Event.bytes`` counts it.
-        calls: in a micro-batch, or in a step where ``each_step``.
+        calls: on average, in a micro-batch, or in a step where ``each_step``.
         sent_bytes: what this rank sends in all calls.
         seconds: of all calls, by latency and bandwidth.
         each_step: once a step, not once a micro-batch.
@@ -37,7 +39,7 @@ class Transfer:
     operation: str
     group: int
     bytes: float
-    calls: int
+    calls: float
     sent_bytes: float
     seconds: float
     each_step: bool = False
@@ -61,7 +63,7 @@ class _Sender:
     ) -> None:
         self.model, self.cluster, self.layout, self.counts = model, cluster, layout, counts
         self.fraction = link_fraction
-        self.layers = max(layout.layers(model, stage) for stage in (0, layout.pipeline // 2))
+        self.layers = max(layout.layers(model, stage) for stage in (0, min(1, layout.pipeline - 1)))
         self.residual = layout.precision.itemsize * layout.tokens * model.width  # of the whole TP group
 
     def all(self) -> Iterator[Transfer]:
@@ -80,7 +82,7 @@ class _Sender:
         group: int,
         stride: int,
         payload: float,
-        calls: int,
+        calls: float,
         each_step: bool = False,
     ) -> Transfer:
         link = self.cluster.link(stride, group)
@@ -116,7 +118,7 @@ class _Sender:
         t, layout = self.layout.tensor, self.layout
         if t == 1:
             return
-        passes = 3 if layout.recompute == "full" else 2  # forward, backward, and forward again
+        passes = _PASSES[layout.recompute]
         blocks = 1 if self.model.parallel else 2
         routed = self.model.active_experts if self.model.experts > 1 else 1  # the MLP sends a token once per expert
         payload = self.residual * (1 + routed) / 2 if blocks == 2 else self.residual
@@ -133,7 +135,7 @@ class _Sender:
             return
         shares = layout.tensor if self.model.kv_heads > 1 else 1
         block = 2 * layout.precision.itemsize * layout.tokens * self.model.kv_width / shares
-        calls = (c - 1) * self.layers * (4 if layout.recompute == "full" else 3)  # backward sends blocks and gradients
+        calls = (c - 1) * self.layers * (1 + _PASSES[layout.recompute])  # backward sends blocks and gradients
         yield self._call(
             "context",
             "keys and values around the ring",
@@ -149,7 +151,7 @@ class _Sender:
         if e == 1:
             return
         payload = self.residual * self.model.active_experts / layout.tensor
-        calls = 2 * self.layers * (3 if layout.recompute == "full" else 2)
+        calls = 2 * self.layers * _PASSES[layout.recompute]
         stride = layout.tensor * layout.context
         yield self._call(
             "expert",
@@ -181,9 +183,21 @@ class _Sender:
         layout, precision, (dense, expert) = self.layout, self.layout.precision, self.counts
         groups = (
             ("dense weights", dense, layout.sharded, layout.tensor),
-            ("experts", expert, layout.sharded // layout.expert, layout.tensor * layout.expert),
+            ("experts", expert, max(1, layout.sharded // layout.expert), layout.tensor * layout.expert),
         )
         for name, count, ranks, stride in groups:
+            if layout.replicas > 1 and count:  # HSDP: after the scatter inside a replica, shares are summed over them
+                share = count * precision.gradient_bytes / ranks
+                yield self._call(
+                    "data",
+                    f"shares of the gradients of {name}, over replicas",
+                    "all_reduce",
+                    group=layout.replicas,
+                    stride=stride * ranks,
+                    payload=share,
+                    calls=1,
+                    each_step=True,
+                )
             if ranks <= 1 or not count:
                 continue
             gradients, parameters = count * precision.gradient_bytes, count * precision.parameter_bytes

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from mlsys_labkit.planner.attention import LatentAttention
 from mlsys_labkit.planner.errors import PlanError
 from mlsys_labkit.planner.models import PUBLISHED
 from mlsys_labkit.work import Work
@@ -53,6 +54,12 @@ class Transformer:
             Without, RMSNorm.
         positions: rows of a learned table of positions, 0 for RoPE.
         experts, active_experts: MLPs of a layer, and how many of them a token visits. One is a dense model.
+        shared_experts: further MLPs of a layer with experts, which every token visits.
+        dense_layers, dense_hidden: the first layers of a mixture that have one MLP instead of experts, and its width.
+        latent: multi-head latent attention (MLA), whose keys and values come from a short vector.
+        query_key_norm: RMSNorm of queries and keys, over each "head" or over the "whole" vector.
+        extra_predictions: further layers at the end that predict further tokens (DeepSeek-V3's MTP), with the same
+            embedding and output layer.
         parallel: attention and MLP read the same normalised input (PaLM), one norm per layer instead of two.
         name, source: of a published model, and where its sizes stand.
 
@@ -82,6 +89,12 @@ class Transformer:
     positions: int = 0
     experts: int = 1
     active_experts: int = 1
+    shared_experts: int = 0
+    dense_layers: int = 0
+    dense_hidden: int = 0
+    latent: LatentAttention | None = None
+    query_key_norm: Literal["none", "head", "whole"] = "none"
+    extra_predictions: int = 0
     parallel: bool = False
     name: str = ""
     source: str = ""
@@ -93,6 +106,17 @@ class Transformer:
                 raise PlanError(f"{size} must be a whole number from 1 up, got {value!r}")
         if self.heads % self.kv_heads:
             raise PlanError(f"heads must be a multiple of kv_heads: got {self.heads} and {self.kv_heads}")
+        for size in ("shared_experts", "dense_layers", "dense_hidden", "extra_predictions"):
+            value = getattr(self, size)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+                raise PlanError(f"{size} must be a whole number from 0 up, got {value!r}")
+        if (self.dense_layers or self.shared_experts) and self.experts == 1:
+            raise PlanError("dense_layers and shared_experts belong to a model with experts; set experts above 1")
+        if self.dense_layers > self.layers or (self.dense_layers and not self.dense_hidden):
+            raise PlanError(
+                f"dense_layers is at most layers={self.layers} and needs dense_hidden, got {self.dense_layers} and "
+                f"dense_hidden={self.dense_hidden}"
+            )
         if self.active_experts > self.experts:
             raise PlanError(
                 f"a token visits at most all {self.experts} experts, got active_experts={self.active_experts}"
@@ -131,24 +155,42 @@ class Transformer:
 
     @property
     def query_width(self) -> int:
-        return self.heads * self.head_width
+        """Width of the queries, all heads."""
+        return self.heads * (self.latent.query_head_width if self.latent else self.head_width)
 
     @property
     def kv_width(self) -> int:
-        """Width of the keys, and of the values."""
-        return self.kv_heads * self.head_width
+        """Width of the keys, and of the values. Latent attention expands them to all heads, values to fewer numbers."""
+        return self.query_width if self.latent else self.kv_heads * self.head_width
+
+    @property
+    def value_width(self) -> int:
+        """Width of what attention hands to the output projection, all heads."""
+        return self.heads * (self.latent.value_width if self.latent else self.head_width)
 
     @property
     def attention_parameters(self) -> int:
-        """Parameters of one layer: the matrices of queries, keys, values and output."""
+        """Parameters of one layer: the matrices of queries, keys, values and output, and their own norms."""
+        normed = {"none": 0, "head": 2 * self.head_width, "whole": self.query_width + self.kv_width}
+        if self.latent:
+            return self.latent.parameters(self.width, self.heads) + normed[self.query_key_norm]
         joint = self.query_width + 2 * self.kv_width
-        return self.width * (joint + self.query_width) + (joint + self.width) * self.biased
+        matrices = self.width * (joint + self.query_width) + (joint + self.width) * self.biased
+        return matrices + normed[self.query_key_norm]
+
+    def _mlp_parameters(self, hidden: int) -> int:
+        into = 2 if self.gated else 1
+        return self.width * hidden * (into + 1) + (into * hidden + self.width) * self.biased
 
     @property
     def expert_parameters(self) -> int:
-        """Parameters of one MLP."""
-        into = 2 if self.gated else 1
-        return self.width * self.hidden * (into + 1) + (into * self.hidden + self.width) * self.biased
+        """Parameters of one MLP; of a mixture, of one expert."""
+        return self._mlp_parameters(self.hidden)
+
+    @property
+    def dense_mlp_parameters(self) -> int:
+        """Parameters of the MLP of one of the ``dense_layers``."""
+        return self._mlp_parameters(self.dense_hidden)
 
     @property
     def router_parameters(self) -> int:
@@ -163,8 +205,17 @@ class Transformer:
     @property
     def layer_parameters(self) -> int:
         """Parameters of one layer with all experts."""
-        norms = (1 if self.parallel else 2) * self.norm_parameters
-        return self.attention_parameters + self.experts * self.expert_parameters + self.router_parameters + norms
+        experts = (self.experts + self.shared_experts) * self.expert_parameters
+        return self._bare_layer + experts + self.router_parameters
+
+    @property
+    def dense_layer_parameters(self) -> int:
+        """Parameters of one of the ``dense_layers``."""
+        return self._bare_layer + self.dense_mlp_parameters
+
+    @property
+    def _bare_layer(self) -> int:
+        return self.attention_parameters + (1 if self.parallel else 2) * self.norm_parameters
 
     @property
     def embedding_parameters(self) -> int:
@@ -172,19 +223,36 @@ class Transformer:
         return (self.vocabulary + self.positions) * self.width
 
     @property
+    def prediction_parameters(self) -> int:
+        """Parameters of the further predictions: each a layer, three norms and a matrix that joins two vectors."""
+        each = self.layer_parameters + 3 * self.norm_parameters + 2 * self.width**2
+        return self.extra_predictions * each
+
+    @property
     def parameters(self) -> int:
         """Parameters of the whole model; a tied output layer counts once."""
         head = 0 if self.tied else self.vocabulary * self.width
-        return self.layers * self.layer_parameters + self.norm_parameters + self.embedding_parameters + head
+        layers = (self.layers - self.dense_layers) * self.layer_parameters
+        layers += self.dense_layers * self.dense_layer_parameters + self.prediction_parameters
+        return layers + self.norm_parameters + self.embedding_parameters + head
 
     @property
     def active_parameters(self) -> int:
         """Parameters that a token uses: all, but of the experts only those it is sent to."""
-        return self.parameters - self.layers * (self.experts - self.active_experts) * self.expert_parameters
+        sparse = self.layers - self.dense_layers + self.extra_predictions
+        return self.parameters - sparse * (self.experts - self.active_experts) * self.expert_parameters
 
     def kv_bytes_per_token(self, itemsize_bytes: int = 2) -> int:
-        """Return the bytes of keys and values of one token in the cache of a serving engine."""
-        return 2 * self.layers * self.kv_width * itemsize_bytes
+        """Return the bytes of keys and values of one token in the cache of a serving engine.
+
+        Latent attention caches its short vector and the turned part of the keys, for all heads together.
+
+        Example:
+            >>> Transformer.named("deepseek-v3").kv_bytes_per_token()       # "70 KB": arXiv:2505.09343, table 1
+            70272
+        """
+        cached = self.latent.cached_width if self.latent else 2 * self.kv_width
+        return self.layers * cached * itemsize_bytes
 
     # --- FLOPs --------------------------------------------------------------------------------------------------------
 
@@ -196,14 +264,20 @@ class Transformer:
             >>> tiny.forward_flops(1, 3)
             Flops(projections=288, attention=144, mlp=576, head=240)
         """
-        tokens = sequences * length
-        joint = 2 * (self.query_width + self.kv_width)
-        mlp = self.active_experts * (3 if self.gated else 2) * self.width * self.hidden + self.router_parameters
+        tokens, extra = sequences * length, self.extra_predictions
+        if self.latent:
+            projections = self.latent.matrices(self.width, self.heads)
+        else:
+            projections = 2 * self.width * (self.query_width + self.kv_width)
+        layers, matrices = self.layers + extra, (3 if self.gated else 2) * self.width
+        visited = (self.active_experts + self.shared_experts) * self.hidden
+        mlp = (layers - self.dense_layers) * (matrices * visited + self.router_parameters)
+        mlp += self.dense_layers * matrices * self.dense_hidden
         return Flops(
-            projections=2 * tokens * self.layers * self.width * joint,
-            attention=4 * tokens * length * self.layers * self.query_width,
-            mlp=2 * tokens * self.layers * mlp,
-            head=2 * tokens * self.width * self.vocabulary,
+            projections=2 * tokens * (layers * projections + extra * 2 * self.width**2),
+            attention=2 * tokens * length * layers * (self.query_width + self.value_width),
+            mlp=2 * tokens * mlp,
+            head=2 * tokens * self.width * self.vocabulary * (1 + extra),
         )
 
     def training_flops_per_token(self, length: int) -> int:

@@ -37,7 +37,7 @@ def passing_bytes(model: Transformer, layout: Layout, stage: int, weights: float
     tables = table * (first + last - (model.tied and first and last))
     boundary = item * layout.tokens * model.width / (layout.tensor if layout.sequence_parallel else 1)
     always = 2 * boundary if layout.pipeline > 1 else 0.0  # one received, one being sent
-    again = activations.working_layer(model, layout) if layout.recompute == "full" else 0.0
+    again = activations.working_layer(model, layout) if layout.recompute in ("half", "full") else 0.0
     work, embedding = again, 0.0
     if layout.zero > 1 and layout.sharded > 1:
         one = (weights - tables) / max(1, layout.layers(model, stage))

@@ -182,7 +182,7 @@ def test_higher_zero_stages_never_hold_more_state(
     model = MODELS[name].resized(layers=8)
     layout = Layout(data, tensor, pipeline, zero=zero, recompute=recompute, global_batch=8 * data, sequence=512)
     cluster = Cluster(gpus=layout.ranks, gpus_per_node=1)
-    if model.heads % tensor:
+    if model.heads % tensor or (model.kv_heads > 1 and model.kv_heads % tensor):
         with pytest.raises(PlanError, match="divisible"):
             plan(model, cluster, layout)
         return
