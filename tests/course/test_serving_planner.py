@@ -12,9 +12,10 @@ from hypothesis import given, strategies as st
 
 from mlsys_labkit import widgets
 from mlsys_labkit.errors import LabkitError
-from mlsys_labkit.widgets.serving_planner import model
+from mlsys_labkit.widgets.serving_planner import model, setup_of
 from tests.conftest import settle
 from tests.labkit import twins
+from tests.labkit.test_widgets import state
 
 SOURCES = {"serving": Path(model.__file__).with_name("model.js")}
 # Round numbers: 10 G parameters, 1 PFLOP/s, 2 TB/s, 100 GB, 1 kB a token.
@@ -23,6 +24,7 @@ ROUND = {
     "active": 10e9,
     "layers": 50,
     "cache": 1000.0,
+    "cuts": 16,
     "peak": 1e15,
     "bandwidth": 2e12,
     "memory": 100e9,
@@ -36,6 +38,7 @@ ROUND = {
 SETUPS = [
     ROUND,
     ROUND | {"users": 777, "gpus": 8, "efficiency": 0.45},
+    ROUND | {"users": 30, "gpus": 72, "cuts": 8},
     ROUND | {"active": 2e9, "users": 7, "bits": 4, "context": 131072},
 ]
 CALLS: list[twins.Call] = [
@@ -74,6 +77,25 @@ def test_cutting_a_model_divides_time_and_adds_two_hops_a_layer() -> None:
     assert model.decode_seconds(ROUND | {"gpus": 4}) == pytest.approx((20e9 + 1e6) / 8e12 + 2 * 50 * 5e-6)
 
 
+def test_gpus_beyond_the_key_value_heads_hold_copies_of_the_cache() -> None:
+    cut = ROUND | {"cuts": 8, "users": 8}
+    held = [model.memory(cut | {"gpus": gpus})["cache"] for gpus in (1, 8, 32)]
+    assert held == [8e6, 1e6, 1e6]
+    assert model.most_users(cut | {"gpus": 32}) == int((32 * 90e9 - 20e9) / 4 // 1e6)
+    read = (model.decode_seconds(cut | {"gpus": 32}) - 2 * 50 * 5e-6) * 32 * 2e12
+    assert read == pytest.approx(20e9 + 4 * 8e6)
+
+
+def test_latent_attention_caches_one_short_vector_and_shares_out_users() -> None:
+    """DeepSeek-AI, arXiv:2505.09343, table 1: 70.272 KB a token for DeepSeek-V3, 327.680 for Qwen2.5 72B (as Llama)."""
+    setups = {name: setup_of(state(widgets.serving_planner(name, "gb200", gpus=72)))
+              for name in ("deepseek-v3", "llama-3-70b")}  # fmt: skip
+    assert {name: setup["cache"] for name, setup in setups.items()} == {"deepseek-v3": 70_272, "llama-3-70b": 327_680}
+    held = {name: model.memory(setup)["cache"] for name, setup in setups.items()}
+    assert held["deepseek-v3"] == pytest.approx(32 * 4096 * 70_272 / 72)
+    assert held["llama-3-70b"] == 32 * 4096 * 327_680 / 8  # eight key-value heads on 72 GPUs
+
+
 @given(st.integers(1, 1000), st.floats(0.01, 1))
 def test_experts_are_read_as_often_as_chance_has_it(tokens: int, share: float) -> None:
     found = model.touched(ROUND | {"active": share * 10e9}, tokens)
@@ -102,6 +124,7 @@ def test_reported_number_of_users_fits_and_one_more_does_not(gpus: int, context:
     [
         ({"model_name": "gpt-9"}, "no model 'gpt-9'"),
         ({"gpus": 3}, "gpus is one of"),
+        ({"gpus": 128}, "72"),
         ({"users": 0}, "users is 1 to 1024"),
         ({"device": "epyc-9654"}, "choose another device"),
     ],

@@ -7,10 +7,10 @@ from typing import Any
 from mlsys_labkit import specs
 from mlsys_labkit._base.units import si
 from mlsys_labkit.errors import LabkitError
-from mlsys_labkit.planner import MODELS, Assumptions, Layout, Transformer
+from mlsys_labkit.planner import Assumptions, Layout, Transformer
 from mlsys_labkit.widgets.base import Kind, State, paragraph, table
 from mlsys_labkit.widgets.memory_bars import model
-from mlsys_labkit.widgets.transformer_sizer.model import shape
+from mlsys_labkit.widgets.transformer_sizer.model import PRESETS, drawable, shape
 
 _LADDERS = {
     "data": [2**power for power in range(11)],
@@ -47,6 +47,8 @@ def memory_bars(
     chosen = Transformer.named(model_name) if isinstance(model_name, str) else model_name
     if not isinstance(chosen, Transformer):
         raise LabkitError(f"expected a name of ranks.MODELS or a ranks.Transformer, got {type(chosen).__name__}")
+    if not drawable(chosen):
+        raise LabkitError(f"{chosen.name or 'the model'} has parts that this figure leaves out; lk.planner.plan knows them")
     if recompute not in ("none", "full") or micro_batches < 2:
         raise LabkitError(
             f"expected recompute none or full, micro_batches from 2; got {recompute!r}, {micro_batches!r}"
@@ -59,13 +61,13 @@ def memory_bars(
     gpus = [spec for spec in known if spec.kind == "gpu" and spec.memory_bytes]
     if device not in {gpu.key for gpu in gpus}:
         raise LabkitError(f"device is one of {', '.join(gpu.key for gpu in gpus)}; got {device!r}")
-    presets = [{"name": name, **shape(one)} for name, one in MODELS.items()]
-    if chosen.name not in MODELS:
+    presets = [{"name": name, **shape(one)} for name, one in PRESETS.items()]
+    if chosen.name not in PRESETS:
         presets.insert(0, {"name": "own model", **shape(chosen)})
     layout = {**sizes, "micro_batches": micro_batches, "sequence": sequence, "recompute": recompute}
     ladders = {name: sorted({*steps, layout[name]}) for name, steps in _LADDERS.items()}
     return KIND.show(
-        name=chosen.name if chosen.name in MODELS else "own model",
+        name=chosen.name if chosen.name in PRESETS else "own model",
         device=device,
         layout=layout,
         view="zero",

@@ -12,8 +12,9 @@ from mlsys_labkit.ranks import MODELS, Transformer
 from mlsys_labkit.widgets.base import Kind, State, paragraph, table
 from mlsys_labkit.widgets.serving_planner import model
 
-DEVICES = ("h100-sxm", "h200", "b200", "a100-sxm-80gb", "l4", "l40s", "mi300x", "rtx4090")
-GPUS = (1, 2, 4, 8, 16)
+DEVICES = ("h100-sxm", "h200", "b200", "gb200", "a100-sxm-80gb", "l4", "l40s", "mi300x", "rtx4090")
+GPUS = (1, 2, 4, 8, 16, 32, 64, 72)  # up to the GPUs of an NVL72
+USERS = 1024
 BITS = (16, 8, 4)
 
 
@@ -31,9 +32,10 @@ def serving_planner(
     """Size a server: memory, time to the first token, time per token, tokens per second, and the price of a million.
 
     ``model_name`` is a name of ``ranks.MODELS``; ``device`` a GPU of ``mlsys_labkit.specs``; the model is cut over
-    ``gpus`` (1 to 16) of them, its weights in ``bits`` (16, 8 or 4) and its cache in 16; ``users`` share the batch with
+    ``gpus`` (1 to 72, an NVL72) of them, its weights in ``bits`` (16, 8 or 4) and its cache in 16; ``users`` share the batch with
     ``context`` tokens each. The sums are those of ``serving_planner.model``: bandwidth or arithmetic, whichever is
-    slower, at a stated part of the peak, and two all-reduces per layer. Nothing is measured.
+    slower, at a stated part of the peak, and two all-reduces per layer. More GPUs than key-value heads hold copies of the
+    cache; under latent attention (DeepSeek-V3) GPUs share out the users instead. Nothing is measured.
     Raises LabkitError for a name or a number that is not on offer.
     Reference: Pope et al., "Efficiently Scaling Transformer Inference", MLSys 2023.
 
@@ -46,7 +48,7 @@ def serving_planner(
     offered = list(dict.fromkeys([device, *devices]))
     if gpus not in GPUS or bits not in BITS:
         raise LabkitError(f"gpus is one of {GPUS} and bits one of {BITS}; got {gpus} and {bits}")
-    if not (1 <= users <= 1024 and 256 <= context <= 131072 and 0 < usd_per_gpu_hour <= 100):
+    if not (1 <= users <= USERS and 256 <= context <= 131072 and 0 < usd_per_gpu_hour <= 100):
         raise LabkitError(
             "users is 1 to 1024, context 256 to 131072 tokens and usd_per_gpu_hour above 0 and at most 100; "
             f"got {users}, {context} and {usd_per_gpu_hour}"
@@ -67,9 +69,9 @@ def serving_planner(
 
 def _model(name: str) -> dict[str, Any]:
     sizes = Transformer.named(name)
-    cache = 2 * 2 * sizes.layers * sizes.kv_heads * sizes.head_width
     counts = {"parameters": sizes.parameters, "active": sizes.active_parameters, "layers": sizes.layers}
-    return {"name": name, **counts, "cache": cache}
+    cuts = USERS if sizes.latent else sizes.kv_heads
+    return {"name": name, **counts, "cache": sizes.kv_bytes_per_token(), "cuts": cuts}
 
 
 def _device(key: str) -> dict[str, Any]:

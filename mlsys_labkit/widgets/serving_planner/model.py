@@ -2,7 +2,8 @@
 
 A set-up is a mapping: ``parameters`` and ``active`` (parameters that a token visits), ``layers``, ``cache`` (bytes a
 token), ``peak`` (FLOP/s) and ``bandwidth`` (B/s) and ``memory`` (B) of a GPU, ``gpus`` that share each layer, ``bits``
-a weight, ``users`` in the batch, ``context`` tokens each, ``efficiency`` (the part of both peaks that is reached) and
+a weight, ``cuts`` (the most parts that heads can cut the cache into: key-value heads; with latent attention the same
+cache serves all heads, and users are shared out instead), ``users`` in the batch, ``context`` tokens each, ``efficiency`` (the part of both peaks that is reached) and
 ``price`` (USD per hour and GPU).
 Reference: Pope et al., "Efficiently Scaling Transformer Inference", MLSys 2023, sec. 2.
 """
@@ -21,7 +22,7 @@ Setup = Mapping[str, float]
 def memory(setup: Setup) -> dict[str, float]:
     """Return the bytes on each GPU: weights, cache, and the rest of the usable nine tenths (negative: does not fit)."""
     weights = setup["parameters"] * setup["bits"] / 8 / setup["gpus"]
-    cache = setup["users"] * setup["context"] * setup["cache"] / setup["gpus"]
+    cache = setup["users"] * setup["context"] * setup["cache"] / min(setup["gpus"], setup["cuts"])
     return {"weights": weights, "cache": cache, "free": USABLE * setup["memory"] - weights - cache}
 
 
@@ -37,7 +38,9 @@ def _hops(setup: Setup) -> float:
 
 def decode_seconds(setup: Setup) -> float:
     """Return the seconds of one step that gives each user one token: time per output token."""
-    read = touched(setup, setup["users"]) * setup["bits"] / 8 + setup["users"] * setup["context"] * setup["cache"]
+    copies = max(1.0, setup["gpus"] / setup["cuts"])  # GPUs beyond the key-value heads read the same cache again
+    cache = setup["users"] * setup["context"] * setup["cache"] * copies
+    read = touched(setup, setup["users"]) * setup["bits"] / 8 + cache
     flops = 2 * setup["active"] * setup["users"]
     speed = setup["gpus"] * setup["efficiency"]
     return max(read / (speed * setup["bandwidth"]), flops / (speed * setup["peak"])) + _hops(setup)
@@ -59,4 +62,5 @@ def usd_per_million(setup: Setup) -> float:
 def most_users(setup: Setup) -> int:
     """Return the users whose caches fit beside the weights."""
     room = USABLE * setup["memory"] * setup["gpus"] - setup["parameters"] * setup["bits"] / 8
-    return max(0, int(room // (setup["context"] * setup["cache"])))
+    copies = max(1.0, setup["gpus"] / setup["cuts"])
+    return max(0, int(room // (setup["context"] * setup["cache"] * copies)))

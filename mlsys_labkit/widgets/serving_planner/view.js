@@ -19,7 +19,7 @@ export function render({ model, el }) {
     put(model, pairs, draw);
   };
   const lists = {
-    gpus: [1, 2, 4, 8, 16],
+    gpus: [1, 2, 4, 8, 16, 32, 64, 72],
     bits: [16, 8, 4],
     users: Array.from({ length: 41 }, (_, i) => Math.max(1, Math.round(2 ** (i / 4)))).filter(
       (v, i, all) => all.indexOf(v) === i,

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
 from mlsys_labkit._base.units import si
 from mlsys_labkit.errors import LabkitError
-from mlsys_labkit.ranks import MODELS, Cluster, Layout, Transformer, layer_activations
+from mlsys_labkit.planner import MODELS, Cluster, Layout, Transformer, layer_activations, plan
 from mlsys_labkit.widgets.base import Kind, State, paragraph, table
 from mlsys_labkit.widgets.training_planner import model
 
 CUTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-EFFICIENCY, LINK = 0.6, 0.8  # what ranks.Assumptions takes products and links to reach
+LINK = 0.8  # what planner.Assumptions takes links to reach
 
 
 def training_planner(
@@ -55,13 +56,14 @@ def training_planner(
     machines = cluster or Cluster.named("dgx-h100", gpus=data * tensor * pipeline)
     dense = [name for name in MODELS if Transformer.named(name).experts == 1]
     if model_name not in dense:
-        raise LabkitError(f"{model_name} has experts, which this figure leaves out; ranks.plan knows them")
+        raise LabkitError(f"{model_name} has experts, which this figure leaves out; lk.planner.plan knows them")
     return KIND.show(
-        models=[_model(name) for name in dense],
+        models=[_model(name, machines, sequence) for name in dense],
         gpu={
             "name": machines.device,
             "peak": machines.peak("bfloat16"),
             "memory": machines.memory_bytes,
+            "bandwidth": machines.bandwidth,
             "intra": LINK * float(machines.intra.bytes_per_second),
             "inter": LINK * float(machines.inter.bytes_per_second),
         },
@@ -75,12 +77,13 @@ def training_planner(
         sequence=sequence,
         recompute=int(recompute),
         tokens=float(tokens),
-        efficiency=EFFICIENCY,
     )
 
 
-def _model(name: str) -> dict[str, Any]:
+def _model(name: str, machines: Cluster, sequence: int) -> dict[str, Any]:
     sizes = Transformer.named(name)
+    cut = next(t for t in (8, 4, 2, 1) if sizes.heads % t == 0 and (sizes.kv_heads % t == 0 or sizes.kv_heads == 1))
+    whole, part = (_efficiency(sizes, machines, sequence, t) for t in (1, cut))
     layout = Layout(sequence=1024)
     saved = [sum(row.bytes for row in layer_activations(sizes, replace(layout, sequence=n))) for n in (1024, 2048)]
     short, long = (sizes.training_flops_per_token(n) for n in (1024, 2048))
@@ -93,7 +96,16 @@ def _model(name: str) -> dict[str, Any]:
         "saved": saved[0] / 1024,  # with FlashAttention the same per token whatever the length
         "flops_base": 2 * short - long,  # attention's share grows with the sequence
         "flops_slope": (long - short) / 1024,
+        "efficiency": whole,
+        "halving": (part / whole) ** (1 / math.log2(cut)) if cut > 1 else 1.0,
     }
+
+
+def _efficiency(sizes: Transformer, machines: Cluster, sequence: int, tensor: int) -> float:
+    """Return the part of the peak that GPUs reach while they compute, the model cut over ``tensor`` of them."""
+    cluster = replace(machines, gpus=tensor, gpus_per_node=8)
+    run = plan(sizes, cluster, Layout(tensor=tensor, global_batch=8, sequence=sequence))
+    return run.flops / run.seconds.compute / tensor / machines.peak("bfloat16")
 
 
 def plan_of(state: State) -> dict[str, float]:

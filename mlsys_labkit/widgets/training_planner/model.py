@@ -3,17 +3,19 @@
 A plan is a mapping: the model's ``parameters``, ``layers``, ``width``, ``vocabulary``, ``saved`` (bytes that a layer
 keeps a token, fused kernels, 16 bits) and ``flops`` (a token, forward and backward); ``data``, ``tensor``, ``pipeline``
 ranks, ``zero`` stage, ``micro_batch`` sequences, ``micro_batches`` of a step, ``sequence`` tokens, ``recompute`` (0 or
-1); a GPU's ``peak`` (FLOP/s), ``memory`` (B), ``intra`` and ``inter`` (B/s inside a node and between nodes), and the
-``efficiency`` of its products. ``mlsys_labkit.ranks.plan`` is more detailed, and this is tested against.
+1); a GPU's ``peak`` (FLOP/s), ``memory`` (B), ``bandwidth`` (B/s), ``intra`` and ``inter`` (B/s inside a node and between nodes), and the
+``efficiency`` of its computing, which ``halving`` multiplies each time that tensor parallel halves the products. ``mlsys_labkit.ranks.plan`` is more detailed, and this is tested against.
 Reference: Narayanan et al., arXiv:2104.04473; Rajbhandari et al., arXiv:1910.02054; Korthikanti, arXiv:2205.05198.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 GPUS_A_NODE = 8
 USABLE = 0.92
+INTERFERENCE, STREAM = 0.4, 0.7  # of hidden messages; of the memory's bandwidth: as in planner.Assumptions
 
 Plan = Mapping[str, float]
 
@@ -39,10 +41,15 @@ def memory(plan: Plan) -> dict[str, float]:
     return {**parts, "free": USABLE * plan["memory"] - sum(parts.values())}
 
 
+def reached(plan: Plan) -> float:
+    """Return the part of the peak that is reached while computing; smaller products reach less."""
+    return float(plan["efficiency"] * plan["halving"] ** math.log2(plan["tensor"]))
+
+
 def seconds(plan: Plan) -> dict[str, float]:
     """Return the seconds of a step: compute, recompute, bubble, and messages that nothing hides."""
     tokens = plan["micro_batch"] * plan["sequence"]
-    speed = plan["tensor"] * plan["pipeline"] * plan["efficiency"] * plan["peak"]
+    speed = plan["tensor"] * plan["pipeline"] * reached(plan) * plan["peak"]
     compute = plan["flops"] * tokens * plan["micro_batches"] / speed
     again = compute / 3 if plan["recompute"] else 0.0
     bubble = (compute + again) * (plan["pipeline"] - 1) / plan["micro_batches"]
@@ -52,16 +59,22 @@ def seconds(plan: Plan) -> dict[str, float]:
     link = plan["intra"] if t <= GPUS_A_NODE else plan["inter"]
     tensor = (6 if plan["recompute"] else 4) * sent * plan["layers"] / plan["pipeline"] * plan["micro_batches"] / link
     own = 2 * plan["parameters"] / t / plan["pipeline"]
-    wire = plan["intra"] if t * d * plan["pipeline"] <= GPUS_A_NODE else plan["inter"]
-    data = (3 if plan["zero"] == 3 else 2) * (d - 1) / d * own / wire
-    hidden = 2 / 3 * compute if plan["zero"] == 3 else 2 / 3 * compute / plan["micro_batches"]
-    return {"compute": compute, "recompute": again, "bubble": bubble, "tensor": tensor, "data": max(0.0, data - hidden)}
+    ports = max(1, GPUS_A_NODE // t)  # a group that spans nodes has the ports of all its ranks in a node
+    wire = plan["intra"] if t * d * plan["pipeline"] <= GPUS_A_NODE else min(plan["intra"], ports * plan["inter"])
+    # ZeRO 3 gathers weights twice and scatters gradients for each micro-batch; 2 scatters for each; else once a step.
+    many = plan["micro_batches"]
+    data = (3 * many if plan["zero"] == 3 else many + 1 if plan["zero"] == 2 else 2) * (d - 1) / d * own / wire
+    behind = compute + again if plan["zero"] >= 2 else (compute + again) / many
+    data = max(0.0, data - behind) + INTERFERENCE * min(data, behind)
+    if plan["zero"] == 3:  # both times, gathered weights of 2 bytes are read and written once more
+        data += 8 * own / 2 * many / (STREAM * plan["bandwidth"])
+    return {"compute": compute, "recompute": again, "bubble": bubble, "tensor": tensor, "data": data}
 
 
 def utilisation(plan: Plan) -> float:
     """Return the model FLOPs utilisation: useful arithmetic over the peak of all GPUs."""
     times = seconds(plan)
-    return times["compute"] * plan["efficiency"] / sum(times.values())
+    return times["compute"] * reached(plan) / sum(times.values())
 
 
 def tokens_per_second(plan: Plan) -> float:

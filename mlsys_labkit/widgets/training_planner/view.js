@@ -69,17 +69,10 @@ export function render({ model, el }) {
       ...sizes,
       ...gpu,
       ...Object.fromEntries(
-        [
-          "data",
-          "tensor",
-          "pipeline",
-          "zero",
-          "micro_batch",
-          "micro_batches",
-          "sequence",
-          "recompute",
-          "efficiency",
-        ].map((name) => [name, model.get(name)]),
+        ["data", "tensor", "pipeline", "zero", "micro_batch", "micro_batches", "sequence", "recompute"].map((name) => [
+          name,
+          model.get(name),
+        ]),
       ),
       flops: sizes.flops_base + sizes.flops_slope * model.get("sequence"),
     };

@@ -8,10 +8,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mlsys_labkit.planner import Layout, Transformer, layer_activations
+from mlsys_labkit.planner import MODELS, Layout, Transformer, layer_activations
 
 Shape = Mapping[str, Any]
-FIELDS = tuple(name for name in Transformer.__dataclass_fields__ if name not in ("context", "name", "source"))
+_LEFT_OUT = ("latent", "shared_experts", "dense_layers", "dense_hidden", "query_key_norm", "extra_predictions")
+FIELDS = tuple(
+    name for name in Transformer.__dataclass_fields__ if name not in ("context", "name", "source", *_LEFT_OUT)
+)
+
+
+def drawable(model: Transformer) -> bool:
+    """Return whether the figures can draw a model: it has none of the parts that they leave out."""
+    return not any(getattr(model, name) not in (None, 0, "none") for name in _LEFT_OUT)
+
+
+PRESETS = {name: model for name, model in MODELS.items() if drawable(model)}
+"""The published models that the figures can draw."""
 
 
 def shape(model: Transformer) -> dict[str, Any]:
