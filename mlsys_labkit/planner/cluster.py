@@ -25,7 +25,8 @@ FABRICS = {
     "nvlink4": Fabric(Link(3.4e-6, 450e9), f"NVIDIA H100 datasheet: NVLink 900 GB/s, both directions; {_NCCL}"),
     "nvlink5": Fabric(Link(3.4e-6, 900e9), f"NVIDIA HGX B200 datasheet: NVLink 1.8 TB/s, both directions; {_NCCL}"),
     "nvlink4-h800": Fabric(
-        Link(3.4e-6, 200e9), f"DeepSeek-AI, arXiv:2505.09343, sec. 4.1: NVLink of H800, 400 GB/s, both directions; {_NCCL}"
+        Link(3.4e-6, 200e9),
+        f"DeepSeek-AI, arXiv:2505.09343, sec. 4.1: NVLink of H800, 400 GB/s, both directions; {_NCCL}",
     ),
     "pcie4-x16": Fabric(Link(5.7e-6, 31.5e9), f"PCI Express 4.0: 16 GT/s x 16 lanes, 128b/130b; {_NCCL}"),
     "pcie5-x16": Fabric(Link(5.7e-6, 63.0e9), f"PCI Express 5.0: 32 GT/s x 16 lanes, 128b/130b; {_NCCL}"),

@@ -11,8 +11,8 @@ from mlsys_labkit.planner.transformer import Transformer
 
 Schedule = Literal["1f1b", "zero-bubble", "dualpipe"]
 Recompute = Literal["none", "selective", "half", "full"]
-_SIZES = ["data", "tensor", "pipeline", "context", "expert", "micro_batch", "global_batch", "sequence", "chunks"]
-_SIZES += ["replicas"]
+_SIZES = ["data", "tensor", "pipeline", "context", "expert", "micro_batch", "global_batch", "sequence"]
+_SIZES += ["chunks", "replicas"]
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class Layout:
         micro_batch, global_batch: sequences of a micro-batch, and of a step over all ranks.
         sequence: tokens of a sequence.
         chunks: pieces of the model on each pipeline rank (interleaved 1F1B), 1 for plain 1F1B.
-        schedule: of the pipeline: "1f1b", interleaved with ``chunks``; "zero-bubble", gradients of weights fill the gaps;
-            "dualpipe", micro-batches enter at both ends, and every rank holds two stages' weights.
+        schedule: of the pipeline: "1f1b", interleaved with ``chunks``; "zero-bubble", gradients of weights fill
+            the gaps; "dualpipe", micro-batches enter at both ends, and every rank holds two stages' weights.
         ends_as_layers: embedding and output layer count as a layer each when layers are dealt out to pipeline stages.
         uneven: if the layers do not divide, some stages have one more, those in the middle first.
         recompute: "none"; "selective", the attention scores again in backward; "half", keep only the input of every

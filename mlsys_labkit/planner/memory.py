@@ -98,10 +98,15 @@ def stage_memory(model: Transformer, layout: Layout, stage: int) -> StageMemory:
     parameters, gradients = state.parameters + experts.parameters, state.gradients + experts.gradients
     optimizer = state.optimizer + experts.optimizer
     held, passing = _activations(model, layout, stage), passing_bytes(model, layout, stage, dense + expert)
+    head = _head_activations(model, layout, stage)
     away = optimizer if layout.offload == "optimizer" else 0.0
     buffers = passing.always + max(passing.loss, passing.layer)
     begins = held + buffers + (gradients if layout.micro_batches > 1 else 0.0)  # backward
     ends = gradients + max(passing.always + passing.layer - passing.again, passing.embedding)
+    # The last layer's experts: what the loss held is gone, and the output layer's gradient is there.
+    table = model.vocabulary * model.width / layout.tensor * precision.gradient_bytes if head else 0.0
+    inside = held - head + passing.always + passing.layer + passing.experts
+    inside += gradients if layout.micro_batches > 1 else table
     return StageMemory(
         stage=stage,
         parameter_count=(dense, expert),
@@ -111,7 +116,7 @@ def stage_memory(model: Transformer, layout: Layout, stage: int) -> StageMemory:
         activations=held,
         buffers=buffers,
         host=away,
-        peak=parameters + optimizer - away + max(begins, ends),
+        peak=parameters + optimizer - away + max(begins, ends, inside if passing.experts else 0.0),
     )
 
 
@@ -124,6 +129,11 @@ def _activations(model: Transformer, layout: Layout, stage: int) -> float:
     if stage == 0:
         each += total(activations.input_activations(model, layout))
     held = layout.in_flight(stage) * each
-    if stage == layout.pipeline - 1:  # its backward follows at once: it holds the loss of one micro-batch
-        held += total(activations.head_activations(model, layout)) * (1 + model.extra_predictions)
-    return held
+    return held + _head_activations(model, layout, stage)
+
+
+def _head_activations(model: Transformer, layout: Layout, stage: int) -> float:
+    """Return what the last stage holds of one micro-batch besides its layers: its backward follows at once."""
+    if stage != layout.pipeline - 1:
+        return 0.0
+    return activations.total_bytes(activations.head_activations(model, layout)) * (1 + model.extra_predictions)

@@ -21,7 +21,9 @@ class Moved(NamedTuple):
 
 
 def layer_bytes(model: Transformer, layout: Layout, dense: bool = False) -> Moved:
-    """Return the bytes that a layer's operators move, without those around its experts. ``dense``: one of a mixture's dense layers.
+    """Return the bytes that a layer's operators move, without those around its experts.
+
+    ``dense``: one of a mixture's dense layers.
 
     Example:
         >>> model, layout = Transformer.named("llama-3-8b"), Layout(sequence=8192)
@@ -95,6 +97,6 @@ def kernel_count(layout: Layout) -> int:
 def expert_kernel_count(model: Transformer, layout: Layout) -> int:
     """Return the kernels that the host launches for the experts of a layer in the forward pass.
 
-    The router and the permutations take about 40. Each expert on the rank has its inputs quantized and multiplied, twice.
+    The router and the permutations take about 40. Each expert on the rank quantizes and multiplies its inputs, twice.
     """
     return 40 + 4 * model.experts // layout.expert

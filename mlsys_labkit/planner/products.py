@@ -1,8 +1,8 @@
 """The matrix products of a layer on one rank, and the time that a device takes for them.
 
-A product is cut into tiles, and the tiles are dealt out to the SMs in waves: the last wave is seldom full. A tile begins
-and ends with work that no product hides. What is left, of the datasheet's peak, is what large products reach on a device
-that runs hot, measured by others (``CEILINGS``).
+A product is cut into tiles, and the tiles are dealt out to the SMs in waves: the last wave is seldom full. A tile
+begins and ends with work that no product hides. The rest of the way to the datasheet's peak is what the largest
+products miss, measured by others (``CEILINGS``).
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ TILE_DEPTH = 160  # of the inner dimension: as long as a tile takes to begin and
 
 
 class Product(NamedTuple):
-    """``count`` products of m x k by k x n."""
+    """``copies`` products of m x k by k x n."""
 
     m: float
     k: float
     n: float
-    count: float = 1
+    copies: float = 1
 
     @property
     def flops(self) -> float:
-        return 2 * self.m * self.k * self.n * self.count
+        return 2 * self.m * self.k * self.n * self.copies
 
     @property
     def backward(self) -> tuple[Product, Product]:
         """The products for the gradients of the input and of the weights."""
-        return Product(self.m, self.n, self.k, self.count), Product(self.k, self.m, self.n, self.count)
+        return Product(self.m, self.n, self.k, self.copies), Product(self.k, self.m, self.n, self.copies)
 
 
 def layer_products(model: Transformer, layout: Layout, dense: bool = False) -> Iterator[Product]:
@@ -116,15 +116,15 @@ def product_seconds(product: Product, device: str, dtype: str, peak: float, band
         >>> round(large.flops / product_seconds(large, "h100-sxm", "bfloat16", 800e12, 3e12) / 1e12)
         761
     """
-    m, k, n, count = product
+    m, k, n, copies = product
     sms = specs.get(device).sms or 1
     part = 0.0
     for rows, columns, near in _TILES:
         tiles = math.ceil(m / rows) * math.ceil(n / columns)
         full = m * n / (tiles * rows * columns)
-        waves = max(1.0, tiles * count / sms)
-        part = max(part, near * full * tiles * count / (math.ceil(waves) * sms))
+        waves = max(1.0, tiles * copies / sms)
+        part = max(part, near * full * tiles * copies / (math.ceil(waves) * sms))
     part *= k / (k + TILE_DEPTH)
     item = 1 if dtype == "float8" else 2
-    moved = count * (item * (m * k + k * n) + 2 * m * n)
+    moved = copies * (item * (m * k + k * n) + 2 * m * n)
     return max(product.flops / (peak * part), moved / bandwidth)

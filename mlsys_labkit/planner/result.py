@@ -117,7 +117,7 @@ class Plan:
         calls = sum(each.calls * (1 if each.each_step else self.layout.micro_batches) for each in self.transfers)
         return Work(
             flops=self.hardware_flops / self.layout.ranks,
-            messages=calls,
+            messages=round(calls),
             message_bytes=sent,
             seconds=self.step_seconds,
             dtype=self.layout.precision.compute,

@@ -13,7 +13,9 @@ class Passing(NamedTuple):
     """Temporary bytes of one rank of a stage, by the time at which they are held.
 
     ``always``: during forward and backward, except at its end. ``loss``: at the beginning of backward. ``layer``:
-    during backward of a layer, of which ``again`` is recomputed. ``embedding``: at the end of backward.
+    during backward of a layer, of which ``again`` is recomputed. ``embedding``: at the end of backward. ``experts``: at
+    the beginning of backward of a layer with experts, the gradients of the rows before and after their weighting, of
+    its input and its output; and with single operations the product that gives the gradient of the weights.
     """
 
     always: float
@@ -21,6 +23,7 @@ class Passing(NamedTuple):
     layer: float
     again: float
     embedding: float
+    experts: float
 
 
 def passing_bytes(model: Transformer, layout: Layout, stage: int, weights: float) -> Passing:
@@ -50,7 +53,9 @@ def passing_bytes(model: Transformer, layout: Layout, stage: int, weights: float
     elif first and layout.kernels == "eager":  # dense, before it is accumulated; tied: two parts
         parts = 2 if model.tied and last else 1 if layout.micro_batches > 1 else 0
         embedding = parts * table * precision.gradient_bytes
-    return Passing(always, _loss(model, layout) if last else 0.0, work, again, embedding)
+    copies = (2 if layout.kernels == "fused" else 3) * model.active_experts + 2
+    sent = copies * boundary if model.experts > 1 else 0.0
+    return Passing(always, _loss(model, layout) if last else 0.0, work, again, embedding, sent)
 
 
 def _loss(model: Transformer, layout: Layout) -> float:

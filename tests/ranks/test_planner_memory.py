@@ -203,8 +203,11 @@ def test_the_ranks_weights_add_up_to_the_model(name: str, tensor: int, pipeline:
     layout = Layout(data=expert, expert=expert, tensor=tensor, pipeline=pipeline, global_batch=2)
     parts = [stage_parameters(model, layout, stage) for stage in range(pipeline)]
     single = 2 * model.width * model.kv_width * (model.kv_heads == 1)
+    if model.latent:
+        single = model.latent.shared(model.width)
     norms = (1 if model.parallel else 2) * model.norm_parameters + 2 * model.width * model.biased
-    whole = 12 * (norms + single + model.router_parameters) + model.norm_parameters + model.positions * model.width
+    routers = (12 - model.dense_layers) * model.router_parameters
+    whole = 12 * (norms + single) + routers + model.norm_parameters + model.positions * model.width
     again = model.vocabulary * model.width if model.tied and pipeline > 1 else 0
     held = sum(tensor * (dense + expert * experts) for dense, experts in parts)
     assert held == pytest.approx(model.parameters + (tensor - 1) * whole + again, rel=1e-12)

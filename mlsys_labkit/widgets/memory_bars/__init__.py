@@ -48,7 +48,9 @@ def memory_bars(
     if not isinstance(chosen, Transformer):
         raise LabkitError(f"expected a name of ranks.MODELS or a ranks.Transformer, got {type(chosen).__name__}")
     if not drawable(chosen):
-        raise LabkitError(f"{chosen.name or 'the model'} has parts that this figure leaves out; lk.planner.plan knows them")
+        raise LabkitError(
+            f"{chosen.name or 'the model'} has parts that this figure leaves out; lk.planner.plan knows them"
+        )
     if recompute not in ("none", "full") or micro_batches < 2:
         raise LabkitError(
             f"expected recompute none or full, micro_batches from 2; got {recompute!r}, {micro_batches!r}"

@@ -32,10 +32,10 @@ def serving_planner(
     """Size a server: memory, time to the first token, time per token, tokens per second, and the price of a million.
 
     ``model_name`` is a name of ``ranks.MODELS``; ``device`` a GPU of ``mlsys_labkit.specs``; the model is cut over
-    ``gpus`` (1 to 72, an NVL72) of them, its weights in ``bits`` (16, 8 or 4) and its cache in 16; ``users`` share the batch with
-    ``context`` tokens each. The sums are those of ``serving_planner.model``: bandwidth or arithmetic, whichever is
-    slower, at a stated part of the peak, and two all-reduces per layer. More GPUs than key-value heads hold copies of the
-    cache; under latent attention (DeepSeek-V3) GPUs share out the users instead. Nothing is measured.
+    ``gpus`` (1 to 72, an NVL72) of them, its weights in ``bits`` (16, 8 or 4) and its cache in 16; ``users`` share the
+    batch with ``context`` tokens each. The sums are those of ``serving_planner.model``: bandwidth or arithmetic,
+    whichever is slower, at a stated part of the peak, and two all-reduces per layer. More GPUs than key-value heads
+    hold copies of the cache; under latent attention (DeepSeek-V3) GPUs share out the users. Nothing is measured.
     Raises LabkitError for a name or a number that is not on offer.
     Reference: Pope et al., "Efficiently Scaling Transformer Inference", MLSys 2023.
 

@@ -2,9 +2,9 @@
 
 A set-up is a mapping: ``parameters`` and ``active`` (parameters that a token visits), ``layers``, ``cache`` (bytes a
 token), ``peak`` (FLOP/s) and ``bandwidth`` (B/s) and ``memory`` (B) of a GPU, ``gpus`` that share each layer, ``bits``
-a weight, ``cuts`` (the most parts that heads can cut the cache into: key-value heads; with latent attention the same
-cache serves all heads, and users are shared out instead), ``users`` in the batch, ``context`` tokens each, ``efficiency`` (the part of both peaks that is reached) and
-``price`` (USD per hour and GPU).
+a weight, ``cuts`` (the most parts that the cache can be cut into: the key-value heads; under latent attention one cache
+serves all heads, and users are shared out instead), ``users`` in the batch, ``context`` tokens each, ``efficiency``
+(the part of both peaks that is reached) and ``price`` (USD per hour and GPU).
 Reference: Pope et al., "Efficiently Scaling Transformer Inference", MLSys 2023, sec. 2.
 """
 

@@ -3,8 +3,9 @@
 A plan is a mapping: the model's ``parameters``, ``layers``, ``width``, ``vocabulary``, ``saved`` (bytes that a layer
 keeps a token, fused kernels, 16 bits) and ``flops`` (a token, forward and backward); ``data``, ``tensor``, ``pipeline``
 ranks, ``zero`` stage, ``micro_batch`` sequences, ``micro_batches`` of a step, ``sequence`` tokens, ``recompute`` (0 or
-1); a GPU's ``peak`` (FLOP/s), ``memory`` (B), ``bandwidth`` (B/s), ``intra`` and ``inter`` (B/s inside a node and between nodes), and the
-``efficiency`` of its computing, which ``halving`` multiplies each time that tensor parallel halves the products. ``mlsys_labkit.ranks.plan`` is more detailed, and this is tested against.
+1); a GPU's ``peak`` (FLOP/s), ``memory`` (B), ``bandwidth`` (B/s), ``intra`` and ``inter`` (B/s inside a node and
+between nodes); and the ``efficiency`` of its computing, which ``halving`` multiplies each time that tensor parallel
+halves the products. ``mlsys_labkit.planner.plan`` is more detailed, and this is tested against it.
 Reference: Narayanan et al., arXiv:2104.04473; Rajbhandari et al., arXiv:1910.02054; Korthikanti, arXiv:2205.05198.
 """
 

@@ -28,7 +28,9 @@ def transformer_sizer(model_name: str | Transformer = "llama-3-8b", batch: int =
     if not isinstance(chosen, Transformer):
         raise LabkitError(f"expected a name of ranks.MODELS or a ranks.Transformer, got {type(chosen).__name__}")
     if not drawable(chosen):
-        raise LabkitError(f"{chosen.name or 'the model'} has parts that this figure leaves out; lk.planner.plan knows them")
+        raise LabkitError(
+            f"{chosen.name or 'the model'} has parts that this figure leaves out; lk.planner.plan knows them"
+        )
     if batch < 1 or sequence < 1:
         raise LabkitError(f"batch and sequence are whole numbers from 1 up, got {batch!r} and {sequence!r}")
     known = [{"name": name, **model.shape(one)} for name, one in PRESETS.items()]
