@@ -4,7 +4,7 @@
     python benchmarks/planner.py --runs      # every run, with its error
     python benchmarks/planner.py --fit       # the error of the fitted runs around the constants
 
-Bar: every run within 20 %, or the assumption that fails is named. Nothing is timed: the figures are the same everywhere.
+Bar: every run within 20 %, or the assumption that fails is named. Nothing is timed: figures are equal everywhere.
 """
 
 from __future__ import annotations

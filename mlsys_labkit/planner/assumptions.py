@@ -1,4 +1,4 @@
-"""What the step time assumes; everything else follows from sizes and datasheets."""
+"""Assumptions of the step time; everything else follows from sizes and datasheets."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def layer_bytes(model: Transformer, layout: Layout, dense: bool = False) -> Move
         >>> model, layout = Transformer.named("llama-3-8b"), Layout(sequence=8192)
         >>> fused = layer_bytes(model, layout)
         >>> round(fused.forward / 1e9, 2), round(fused.backward / 1e9, 2)
-        (1.36, 2.05)
+        (1.41, 2.15)
     """
     item, tokens = layout.precision.itemsize, layout.tokens
     fused = layout.kernels == "fused"
