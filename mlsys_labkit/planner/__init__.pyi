@@ -15,9 +15,9 @@ from mlsys_labkit.planner.memory import (
     stage_memory as stage_memory,
     stage_parameters as stage_parameters,
 )
+from mlsys_labkit.planner.published import PublishedRun as PublishedRun, published_runs as published_runs
 from mlsys_labkit.planner.result import Plan as Plan, Seconds as Seconds
 from mlsys_labkit.planner.searching import search as search
 from mlsys_labkit.planner.state import Precision as Precision, StateBytes as StateBytes, zero_bytes as zero_bytes
 from mlsys_labkit.planner.traffic import Transfer as Transfer
 from mlsys_labkit.planner.transformer import MODELS as MODELS, Flops as Flops, Transformer as Transformer
-from mlsys_labkit.planner.published import PublishedRun as PublishedRun, published_runs as published_runs

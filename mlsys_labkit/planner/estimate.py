@@ -75,7 +75,7 @@ def _seconds(
 ) -> Seconds:
     m = layout.micro_batches
     clock = LayerClock(model, cluster, layout, given)
-    compute = max(_micro_batch_seconds(clock, stage) for stage in {0, min(1, layout.pipeline - 1), layout.pipeline - 1})
+    compute = max(_micro_batch_seconds(clock, stage) for stage in layout.telling_stages(model))
     exposed: dict[str, float] = {}
     for way, part in given.hidden.items():
         each = sum(one.seconds for one in sent if one.way == way and not one.each_step)

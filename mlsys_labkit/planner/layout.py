@@ -176,6 +176,17 @@ class Layout:
         own = round(self.layers(model, stage) / self.chunks)
         return max(0, min(own, model.dense_layers - before))
 
+    def telling_stages(self, model: Transformer) -> set[int]:
+        """Return the stages that can need the most memory or time.
+
+        The first holds the most micro-batches, the last the loss. The second may have a layer more than the first. The
+        first stage after a mixture's dense layers has experts only.
+        """
+        found = {0, min(1, self.pipeline - 1), self.pipeline - 1}
+        if model.dense_layers:
+            found |= set(range(self.pipeline)[: 1 + model.dense_layers])
+        return found
+
     def check(self, model: Transformer, gpus: int | None = None) -> None:
         """Raise PlanError, in one line, if the layout cannot split this model or does not use exactly ``gpus`` GPUs."""
         if gpus is not None and self.ranks != gpus:

@@ -20,6 +20,7 @@ from mlsys_labkit.planner.transformer import Transformer
 
 _MICRO_BATCHES = (1, 2, 4, 8, 16)
 _CHUNKS = (1, 2, 4)
+_DEPTHS = (2, 4, 8, 16, 32)  # of pipelines, also where the layers do not divide
 _LEAST_TOKENS = 4096  # of a sequence on a rank, below which context parallelism has little to compute
 _RECOMPUTE: tuple[Recompute, ...] = ("none", "full")  # with FlashAttention "selective" saves nothing more
 _HOSTS: tuple[Literal["none", "optimizer"], ...] = ("none", "optimizer")
@@ -54,7 +55,9 @@ def search(
     closest: tuple[StageMemory, Layout] | None = None
     for family in _families(model, cluster, global_batch, length, precision or Precision(), offload):
         for layout in family:
-            fullest = max((stage_memory(model, layout, stage) for stage in _telling(layout)), key=lambda one: one.peak)
+            fullest = max(
+                (stage_memory(model, layout, stage) for stage in layout.telling_stages(model)), key=lambda one: one.peak
+            )
             if closest is None or fullest.peak < closest[0].peak:
                 closest = fullest, layout
             if fullest.peak > room:
@@ -76,7 +79,8 @@ def _families(
 ) -> Iterator[Iterator[Layout]]:
     """Yield families of layouts that differ in their micro-batch only, the smallest first."""
     contexts = [c for c in (1, 2, 4, 8, 16, 32) if c == 1 or length // c >= _LEAST_TOKENS]
-    depths = sorted({*_divisors(model.layers), *_divisors(model.layers + 2)})
+    even = {*_divisors(model.layers), *_divisors(model.layers + 2)}
+    depths = sorted(even | {depth for depth in _DEPTHS if depth <= model.layers})
     for tensor, pipeline, context, expert in product(
         _divisors(cluster.gpus_per_node), depths, contexts, _divisors(model.experts)
     ):
@@ -86,7 +90,10 @@ def _families(
         first = Layout(
             data, tensor, pipeline, context, expert, global_batch=batch, sequence=length, precision=precision
         )
-        first = replace(first, ends_as_layers=model.layers % pipeline > 0)
+        if pipeline in even:
+            first = replace(first, ends_as_layers=model.layers % pipeline > 0)
+        else:
+            first = replace(first, uneven=True)
         try:
             first.check(model, cluster.gpus)
         except PlanError:
@@ -96,7 +103,7 @@ def _families(
         deep = pipeline > 1
         stages = range(1 if first.sharded == 1 else 2 if deep else 4)
         for zero, again, host, chunks in product(stages, _RECOMPUTE, _HOSTS[: 1 + offload], _CHUNKS if deep else (1,)):
-            if (model.layers + 2 * first.ends_as_layers) % (pipeline * chunks) == 0:
+            if (first.uneven and chunks == 1) or (model.layers + 2 * first.ends_as_layers) % (pipeline * chunks) == 0:
                 family = replace(first, zero=zero, recompute=again, offload=host)
                 yield _sizes(family, chunks)
 
@@ -106,15 +113,6 @@ def _sizes(family: Layout, chunks: int) -> Iterator[Layout]:
         batches, rest = divmod(family.global_batch, family.data * micro)
         if not rest and (chunks == 1 or batches % family.pipeline == 0):
             yield replace(family, micro_batch=micro, chunks=chunks)
-
-
-def _telling(layout: Layout) -> set[int]:
-    """Return the stages that can need the most memory.
-
-    The first holds the most micro-batches, the last the loss; the second may have one layer more than the first.
-    """
-    second = {1} if layout.ends_as_layers and layout.pipeline > 1 else set()  # has a layer more than the first
-    return {0, layout.pipeline - 1} | second
 
 
 def _divisors(n: int) -> list[int]:

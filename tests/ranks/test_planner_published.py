@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -20,6 +21,7 @@ from mlsys_labkit.planner import (
     Transformer,
     plan,
     published_runs,
+    search,
     stage_memory,
 )
 from mlsys_labkit.planner.layer_time import LayerClock
@@ -41,6 +43,15 @@ def test_every_run_is_within_a_fifth_or_its_failing_assumption_is_named(group: s
         if run.group == group:
             assert abs(run.error) <= 0.2 or run.miss, f"{run.name}: {run.error:+.0%}"
             assert abs(run.error) > 0.2 or not run.miss, f"{run.name} is named as a miss, and is none"
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_the_readme_prints_what_the_benchmark_does(group: str) -> None:
+    errors = [run.error for run in RUNS if run.group == group]
+    close, n = sum(abs(error) <= 0.2 for error in errors), len(errors)
+    ends = f"{100 * min(errors):+.0f} %, {100 * max(errors):+.0f} %"
+    row = f"| {group} | {n} | {close} of {n} | {100 * median(abs(error) for error in errors):.0f} % | {ends} |"
+    assert row in (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 
 
 def test_held_out_runs_are_as_good_as_those_that_were_fitted() -> None:
@@ -299,3 +310,21 @@ def test_a_run_is_read_as_its_source_has_it() -> None:
     assert run.cluster.gpus == 2048
     assert run.layout.data * run.layout.pipeline == 2048
     assert run.model == replace(Transformer.named("deepseek-v3"), extra_predictions=1)
+
+
+def test_the_search_cuts_sixty_one_layers_over_a_rack() -> None:
+    best = search(MODELS["deepseek-v3"], Cluster.named("gb200-nvl72", 256), global_batch=1024, sequence=4096, count=3)
+    assert all(one.fits and one.layout.ranks == 256 for one in best)
+    assert best[0].layout.expert > 1
+
+
+@pytest.mark.parametrize("pipeline", [2, 4, 16, 32])
+@pytest.mark.parametrize("expert", [1, 64])
+def test_the_stages_that_tell_are_the_fullest_and_the_slowest(pipeline: int, expert: int) -> None:
+    model = MODELS["deepseek-v3"]
+    layout = Layout(64, 1, pipeline, expert=expert, zero=1, global_batch=2048, sequence=4096, uneven=True)
+    peaks = [stage_memory(model, layout, stage).peak for stage in range(pipeline)]
+    sparse = [layout.layers(model, stage) - layout.dense_layers(model, stage) for stage in range(pipeline)]
+    told = layout.telling_stages(model)
+    assert max(peaks[stage] for stage in told) == max(peaks)
+    assert max(sparse[stage] for stage in told) == max(sparse)
