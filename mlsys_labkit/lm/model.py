@@ -8,6 +8,7 @@ arXiv:2104.09864; Ainslie et al., "GQA", arXiv:2305.13245; Shazeer, "GLU Variant
 
 from __future__ import annotations
 
+import math
 from typing import cast
 
 import torch
@@ -35,7 +36,12 @@ class RMSNorm(nn.Module):
 def rotary_angles(config: Config, positions: Tensor) -> tuple[Tensor, Tensor]:
     """Return cosines and sines [positions, head width] by which RoPE turns the pairs (i, i + half)."""
     exponent = torch.arange(0, config.head_width, 2, device=positions.device) / config.head_width
-    angles = torch.outer(positions.float(), config.rope_base**-exponent)
+    frequencies = config.rope_base**-exponent
+    if scaling := config.rope_scaling:
+        turns = scaling.original_context * frequencies / (2 * math.pi)
+        kept = ((turns - scaling.low) / (scaling.high - scaling.low)).clamp(0, 1)
+        frequencies = frequencies * (kept + (1 - kept) / scaling.factor)
+    angles = torch.outer(positions.float(), frequencies)
     return torch.cat([angles.cos()] * 2, dim=-1), torch.cat([angles.sin()] * 2, dim=-1)
 
 

@@ -15,6 +15,7 @@ from hypothesis import given, settings, strategies as st
 
 from mlsys_labkit import lm
 from mlsys_labkit.lm.checkpoint import WEIGHTS
+from mlsys_labkit.lm.model import rotary_angles
 
 SHAPES: list[dict[str, Any]] = [
     {"num_attention_heads": 4, "num_key_value_heads": 4, "tie_word_embeddings": True},
@@ -22,6 +23,11 @@ SHAPES: list[dict[str, Any]] = [
     {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16, "tie_word_embeddings": False},
     {"num_attention_heads": 4, "num_key_value_heads": 2, "rope_theta": 500_000.0, "rms_norm_eps": 1e-3},
 ]
+
+# Of the pairs of a head 16 wide, two keep their frequency, two are slowed down gradually, and four by the whole factor.
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+LLAMA3 |= {"original_max_position_embeddings": 32}
+SHAPES.append({"num_attention_heads": 4, "num_key_value_heads": 2, "rope_theta": 500.0, "rope_scaling": LLAMA3})
 
 
 def random_llama(folder: Path, **shape: Any) -> Any:
@@ -51,6 +57,54 @@ def test_logits_equal_those_of_transformers(tmp_path: Path, shape: dict[str, Any
         actual = ours(tokens)
     assert expected.std() > 0.5, "weights too small to tell anything"
     assert (actual - expected).abs().max() <= 1e-5 * expected.abs().max()
+
+
+def test_llama3_rope_equals_that_of_transformers() -> None:
+    """The numbers of Llama 3.1 8B, 3.1 405B, 3.2 1B and a small model, at positions up to the end of the context."""
+    import transformers
+    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+    for factor, original, width, base in (
+        (8.0, 8192, 128, 5e5), (8.0, 8192, 128, 1e4), (32.0, 8192, 64, 5e5), (4.0, 32, 16, 500.0)
+    ):  # fmt: skip
+        told = {**LLAMA3, "factor": factor, "original_max_position_embeddings": original}
+        sizes = {"hidden_size": width, "num_attention_heads": 1, "num_key_value_heads": 1}
+        theirs = transformers.LlamaConfig(
+            **sizes, head_dim=width, max_position_embeddings=131072, rope_parameters={**told, "rope_theta": base}
+        )
+        for told_config in (
+            json.loads(theirs.to_json_string()),
+            {"model_type": "llama", **told_before(theirs, told, base)},
+        ):
+            config = lm.Config.from_llama(told_config)
+            assert config.rope_scaling == lm.RopeScaling(factor, 1.0, 4.0, original)
+            positions = torch.tensor([0, 1, 31, 8191, 8192, 100_000, 131_071])
+            cosine, sine = LlamaRotaryEmbedding(theirs)(torch.zeros(1), positions[None])
+            ours = rotary_angles(config, positions)
+            # A float32 angle of 131,071 has an error of 0.008 by itself.
+            assert torch.allclose(ours[0], cosine[0], rtol=0, atol=0.02)
+            assert torch.allclose(ours[1][:4], sine[0][:4], rtol=0, atol=1e-3)
+            assert lm.Config.from_llama(config.to_llama()) == config
+
+
+def told_before(config: Any, scaling: dict[str, Any], base: float) -> dict[str, Any]:
+    """Return the settings in the form that Meta's own checkpoints have."""
+    kept = {name: value for name, value in config.to_dict().items() if name not in ("rope_parameters", "model_type")}
+    return {**kept, "rope_theta": base, "rope_scaling": scaling}
+
+
+def test_damaged_rope_is_refused_by_name() -> None:
+    settings = lm.Config(40, 24, 1, 4, 2, 6, 32).to_llama()
+    for scaling, says in (
+        ({"rope_type": "yarn", "factor": 4.0}, "rope type = 'yarn'; this model computes default and llama3 only"),
+        ({"type": "linear", "factor": 4.0}, "rope type = 'linear'"),
+        ({k: v for k, v in LLAMA3.items() if k != "factor"}, "and has no 'factor'"),
+        ({**LLAMA3, "factor": "x"}, "rope_scaling is damaged"),
+        ({**LLAMA3, "high_freq_factor": 1.0}, "a scaled RoPE takes factor >= 1, 0 < low < high"),
+        ("llama3", "rope_scaling is no object"),
+    ):
+        with pytest.raises(lm.CheckpointError, match=says):
+            lm.Config.from_llama({**settings, "rope_scaling": scaling})
 
 
 def test_a_checkpoint_in_several_files_is_read_whole(tmp_path: Path) -> None:
