@@ -29,6 +29,7 @@ from mlsys_labkit.serving.records import (
     Recording as Recording,
     Request as Request,
     Scheduled as Scheduled,
+    TokenLogprob as TokenLogprob,
 )
 from mlsys_labkit.serving.runner import Chunk as Chunk, Runner as Runner
 from mlsys_labkit.serving.scheduler import Limits as Limits

@@ -16,11 +16,12 @@ from mlsys_labkit.serving.blocks import BlockPool, Pool
 from mlsys_labkit.serving.cache import Memory, PagedCache
 from mlsys_labkit.serving.clock import EngineClock, RealClock, StepCost, VirtualClock
 from mlsys_labkit.serving.errors import RequestError
+from mlsys_labkit.serving.logprobs import score_prompts, token_logprobs
 from mlsys_labkit.serving.recorder import EngineRecorder
-from mlsys_labkit.serving.records import Output, Recording, Request
+from mlsys_labkit.serving.records import Output, Recording, Request, TokenLogprob
 from mlsys_labkit.serving.runner import Chunk, ModelRunner, Runner
 from mlsys_labkit.serving.scheduler import Limits, Part, Scheduler, Sequence, Status, StepPlan
-from mlsys_labkit.serving.speculative import Draft, Guess, ModelDraft, chunk_of, drawn_tokens
+from mlsys_labkit.serving.speculative import Draft, Guess, ModelDraft, chunk_of, drawn_rows, drawn_tokens
 from mlsys_labkit.serving.tables import BlockTable
 from mlsys_labkit.serving.threads import threads_at_most, threads_for
 
@@ -125,6 +126,7 @@ class Engine:
         if not isinstance(request, Request):
             raise RequestError(f"expected a Request, got {type(request).__name__}; make one by Request(id, prompt)")
         longest = len(request.prompt) + request.max_new_tokens
+        slots = max(len(request.prompt), longest - 1)  # the last token is drawn and needs no slot
         held = self.pool.size * self.block_size
         name = f"request {request.id!r}"
         recorded = self._recorder.tokens if self._recorder else {}
@@ -136,9 +138,9 @@ class Engine:
                 f"{name}: {len(request.prompt)} tokens and {request.max_new_tokens} new ones exceed the model's "
                 f"{self.runner.context} positions; shorten one"
             )
-        if longest - 1 > held:  # the last token is drawn and needs no slot
+        if slots > held:
             raise RequestError(
-                f"{name} needs {longest - 1} slots and the cache has {held}; shorten it or give the engine more blocks"
+                f"{name} needs {slots} slots and the cache has {held}; shorten it or give the engine more blocks"
             )
         if request.samples > self.limits.running:
             raise RequestError(
@@ -148,6 +150,10 @@ class Engine:
             raise RequestError(
                 f"{name}: a token of the prompt is outside 0 to {self.runner.vocabulary - 1}; "
                 "encode it by the model's own tokenizer"
+            )
+        if strangers := [token for token, _ in request.logit_bias if token >= self.runner.vocabulary]:
+            raise RequestError(
+                f"{name}: logit_bias has the token {strangers[0]}, expected 0 to {self.runner.vocabulary - 1}"
             )
 
     def abort(self, request_id: str, reason: Literal["abort", "stop"] = "abort", *, sample: int | None = None) -> bool:
@@ -243,18 +249,20 @@ class Engine:
 
     def _settle(self, parts: list[Part], guesses: list[Guess], chunks: list[Chunk], logits: Tensor) -> list[Output]:
         """Count what was computed, draw tokens, publish full blocks, and end finished sequences."""
-        drawn = drawn_tokens(parts, guesses, chunks, logits)
+        score_prompts(parts, chunks, logits)
+        rows = drawn_rows(parts, guesses, chunks)
+        drawn = drawn_tokens(parts, guesses, rows, logits)
         if self.draft:
             if prompts := [part for part in parts if part.scheduled.phase == "prefill"]:
                 self.draft.follow(prompts)
             self.clock.wait_until(self.clock.now + self.draft.seconds())
         outputs: list[Output] = []
-        for part, tokens in zip(parts, drawn, strict=True):
+        for part, tokens, own_rows in zip(parts, drawn, rows, strict=True):
             sequence = part.sequence
             sequence.table.advance(len(tokens[0]) if part.guesses else part.scheduled.tokens)
             family = self._fork(sequence) if len(tokens) > 1 else [sequence]
             for one, own in zip(family, tokens, strict=True):
-                outputs += self._extend(one, own)
+                outputs += self._extend(one, own, logits[own_rows.start : own_rows.stop])
         return outputs
 
     def _fork(self, sequence: Sequence) -> list[Sequence]:
@@ -265,19 +273,29 @@ class Engine:
             order = (*sequence.order[:2], sample)
             prompt, table = sequence.tokens.copy(), sequence.table.fork()
             twin = Sequence(sequence.request, sample, order, prompt, table, drafted=sequence.drafted)
+            twin.prompt_logprobs = sequence.prompt_logprobs
             self.scheduler.seat(twin)
             family.append(twin)
         return family
 
-    def _extend(self, sequence: Sequence, tokens: list[int]) -> list[Output]:
+    def _extend(self, sequence: Sequence, tokens: list[int], logits: Tensor) -> list[Output]:
+        """Add the tokens that were drawn from ``logits`` [token, vocabulary] to a text, up to its end."""
         request = sequence.request
+        prompt = () if sequence.drawn else tuple(sequence.prompt_logprobs)
         outputs: list[Output] = []
-        for token in tokens:
+        told: list[TokenLogprob | None] = [None] * len(tokens)
+        if request.logprobs is not None:
+            told = [*token_logprobs(logits, tokens, request.logprobs)]
+        for token, logprob in zip(tokens, told, strict=True):
             sequence.tokens.append(token)
             reason = "stop" if token in request.stop else "length" if not sequence.remaining else ""
-            outputs.append(Output(request.id, sequence.sample, token, bool(reason), reason))
+            outputs.append(Output(request.id, sequence.sample, token, bool(reason), reason, logprob, prompt))
+            prompt = ()
             if reason:
                 break
+        if not request.max_new_tokens and not sequence.uncomputed:
+            samples = range(request.samples)
+            outputs = [Output(request.id, sample, None, True, "length", prompt=prompt) for sample in samples]
         known = self.draft.known(sequence) if self.draft else sequence.table.held
         if self.limits.reuse_prefixes:
             sequence.table.publish(sequence.tokens, min(known, len(sequence.tokens) - bool(tokens)))

@@ -37,8 +37,9 @@ class EngineRecorder:
         finished = []
         for output in outputs:
             name = f"{output.request_id}#{output.sample}" if output.sample else output.request_id
-            self.tokens[name].append(output.token)
-            self.seconds[name].append(now)
+            if output.token is not None:
+                self.tokens[name].append(output.token)
+                self.seconds[name].append(now)
             if output.finished:
                 finished.append(name)
         self.steps.append(

@@ -10,11 +10,11 @@ import reprlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from math import inf
+from math import inf, isfinite
 from operator import index
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from mlsys_labkit.serving.errors import RecordError, RequestError
 from mlsys_labkit.serving.files import write_whole
@@ -31,7 +31,7 @@ class Request:
     Args:
         id: its name, unique among the requests in an engine.
         prompt: token numbers, at least one.
-        max_new_tokens: how many tokens to add, from 1 up.
+        max_new_tokens: how many tokens to add; 0 only runs the prompt, for its log-probabilities.
         arrival_seconds: when it arrives, on the engine's clock.
         temperature: 0 takes the likeliest token; above, one is drawn.
         top_k: draw from that many likeliest tokens; 0: from all.
@@ -40,6 +40,14 @@ class Request:
         stop: tokens that end the text, and are part of it.
         samples: continuations drawn from one prompt, whose blocks they share. The first is named ``id``, the
             others ``id#1``, ``id#2``, ...; sample k draws with the seed ``seed + k``.
+        logprobs: a number gives each drawn token its log-probability, and those of so many likeliest tokens; None gives
+            none. They are the model's own: temperature, penalties and bias do not change them.
+        prompt_logprobs: give the tokens of the prompt theirs, too. The first token of a text has none.
+        frequency_penalty, presence_penalty: subtracted from a token's logit, the first as often as the token was drawn
+            in this text, the second once if it was.
+        repetition_penalty: divides the positive logits and multiplies the negative ones of all tokens so far, with the
+            prompt's.
+        logit_bias: pairs of a token and a number that is added to its logit.
 
     Raises:
         RequestError: a value is out of its range.
@@ -59,6 +67,12 @@ class Request:
     seed: int = 0
     stop: tuple[int, ...] = ()
     samples: int = 1
+    logprobs: int | None = None
+    prompt_logprobs: bool = False
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.id, str):
@@ -68,13 +82,21 @@ class Request:
             self._take(name, _tokens, lambda tokens: min(tokens, default=0) >= 0, expected)
         if not self.prompt:
             raise RequestError(f"request {self.id!r} has an empty prompt; give at least one token")
-        self._take("max_new_tokens", index, lambda count: count >= 1, "a whole number from 1 up")
+        self._take("max_new_tokens", index, lambda count: count >= 0, "a whole number from 0 up")
         self._take("samples", index, lambda count: count >= 1, "a whole number from 1 up")
         self._take("arrival_seconds", float, lambda seconds: 0 <= seconds < inf, "seconds from 0 up")
         self._take("temperature", float, lambda value: 0 <= value < inf, "a number from 0 up")
         self._take("top_k", index, lambda count: count >= 0, "a whole number from 0 up; 0 keeps all tokens")
         self._take("seed", index, lambda seed: True, "a whole number")
         self._take("top_p", float, lambda share: 0 < share <= 1, "above 0 and at most 1; 1 keeps all tokens")
+        if self.logprobs is not None:
+            self._take("logprobs", index, lambda count: count >= 0, "a whole number from 0 up, or None")
+        if self.prompt_logprobs and self.logprobs is None:
+            raise RequestError(f"request {self.id!r}: prompt_logprobs needs logprobs, which is None; 0 is enough")
+        for name in ("frequency_penalty", "presence_penalty"):
+            self._take(name, float, isfinite, "a number; 0 changes nothing")
+        self._take("repetition_penalty", float, lambda value: 0 < value < inf, "above 0; 1 changes nothing")
+        self._take("logit_bias", _biases, lambda _: True, "pairs of a token number from 0 up and a number")
 
     def _take(self, name: str, kind: Callable[[Any], Any], holds: Callable[[Any], bool], expected: str) -> None:
         """Convert a field by ``kind``, so that numbers of NumPy and torch become plain ones, and check it."""
@@ -86,6 +108,12 @@ class Request:
         if value is None or isinstance(given, str | bool) or not holds(value):
             raise RequestError(f"request {self.id!r}: {name} is {reprlib.repr(given)}, expected {expected}")
         object.__setattr__(self, name, value)
+
+    @property
+    def shapes_logits(self) -> bool:
+        """Return True if a penalty or a bias changes the logits that tokens are drawn from."""
+        penalties = self.frequency_penalty, self.presence_penalty, self.repetition_penalty - 1
+        return any(penalties) or bool(self.logit_bias)
 
     @property
     def sample_ids(self) -> tuple[str, ...]:
@@ -167,22 +195,35 @@ class EngineStep:
         return Counter(block for blocks in self.block_tables.values() for block in blocks)
 
 
+class TokenLogprob(NamedTuple):
+    """The natural logarithm of the probability that the model gave a token, and ``likeliest`` (token, logarithm)."""
+
+    token: int
+    logprob: float
+    likeliest: tuple[tuple[int, float], ...] = ()
+
+
 @dataclass(frozen=True)
 class Output:
     """One token of one continuation.
 
     Attributes:
         request_id, sample: its continuation.
-        token: its number.
+        token: its number; None at the end of a request that adds no token.
         finished: True for the last token.
         reason: "stop" or "length" for the last token, else "".
+        logprob: its log-probability, if the request asks for it.
+        prompt: of the first output of a continuation: the log-probabilities of the prompt's tokens after the first, if
+            the request asks for them.
     """
 
     request_id: str
     sample: int
-    token: int
+    token: int | None
     finished: bool = False
     reason: str = ""
+    logprob: TokenLogprob | None = None
+    prompt: tuple[TokenLogprob, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -283,6 +324,13 @@ class Recording:
 
 def _tokens(given: Iterable[Any]) -> tuple[int, ...]:
     return tuple(map(index, given))
+
+
+def _biases(given: Iterable[Any]) -> tuple[tuple[int, float], ...]:
+    biases = tuple((index(token), float(bias)) for token, bias in given)
+    if not all(token >= 0 and isfinite(bias) for token, bias in biases):
+        raise ValueError
+    return biases
 
 
 def _step(row: dict[str, Any]) -> EngineStep:

@@ -7,7 +7,8 @@ Reference: Holtzman et al., "The Curious Case of Neural Text Degeneration", arXi
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -54,6 +55,39 @@ def probabilities(logits: Tensor, requests: Sequence[Request]) -> Tensor:
     ordered = ordered.where(ordered.cumsum(-1) - ordered < top_p, 0.0)
     ordered = ordered.where(temperature > 0, (rank == 0).double())
     return torch.zeros_like(ordered).scatter_(-1, tokens, ordered / ordered.sum(-1, keepdim=True))
+
+
+def shape_logits(logits: Tensor, request: Request, tokens: Sequence[int]) -> Tensor:
+    """Return ``logits`` [vocabulary] with a request's bias and penalties; ``tokens`` are its prompt and those drawn.
+
+    Example:
+        >>> asked = Request("a", (0,), frequency_penalty=0.5, presence_penalty=1.0, logit_bias=((2, 9.0),))
+        >>> shape_logits(torch.zeros(3), asked, [0, 1, 1]).tolist()
+        [0.0, -2.0, 9.0]
+
+    Reference: OpenAI, "API reference" (frequency and presence penalties, logit_bias); Keskar et al., "CTRL",
+    arXiv:1909.05858, sec. 4.1 (repetition penalty). Bias first, then repetition, then the others, as in vLLM.
+    """
+    shaped = logits.clone()
+
+    def indices(kind: Iterable[int]) -> Tensor:
+        return torch.tensor(list(kind), dtype=torch.int64, device=logits.device)
+
+    def numbers(kind: Iterable[float]) -> Tensor:
+        return torch.tensor(list(kind), dtype=logits.dtype, device=logits.device)
+
+    if request.logit_bias:
+        biases = dict(request.logit_bias)
+        shaped[indices(biases)] += numbers(biases.values())
+    if request.repetition_penalty != 1:
+        seen = indices(set(tokens))
+        found = shaped[seen]
+        shaped[seen] = torch.where(found > 0, found / request.repetition_penalty, found * request.repetition_penalty)
+    if request.frequency_penalty or request.presence_penalty:
+        counts = Counter(tokens[len(request.prompt) :])
+        penalties = (request.frequency_penalty * count + request.presence_penalty for count in counts.values())
+        shaped[indices(counts)] -= numbers(penalties)
+    return shaped
 
 
 def draw(shares: Tensor, numbers: Sequence[float]) -> list[int]:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.serving.blocks import Pool
-from mlsys_labkit.serving.records import Phase, Preempted, Request, Scheduled
+from mlsys_labkit.serving.records import Phase, Preempted, Request, Scheduled, TokenLogprob
 from mlsys_labkit.serving.tables import BlockTable
 
 
@@ -72,6 +72,7 @@ class Sequence:
         host: contents of its blocks while it is swapped out; ``host_blocks`` of them with ``host_held`` tokens.
         drafted: tokens that have been through the draft model too, if there is one.
         forked: the other samples of its request exist already.
+        prompt_logprobs: those of the prompt's tokens after the first, as far as they are computed.
     """
 
     request: Request
@@ -85,6 +86,7 @@ class Sequence:
     host_held: int = 0
     drafted: int = 0
     forked: bool = False
+    prompt_logprobs: list[TokenLogprob] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -109,6 +111,12 @@ class Sequence:
         return len(self.tokens) - self.table.held - self.host_held
 
     @property
+    def unscored(self) -> int:
+        """Return how many of the prompt's tokens still lack the log-probability that the request asks for."""
+        asked = len(self.request.prompt) - 1 if self.request.prompt_logprobs else 0
+        return asked - len(self.prompt_logprobs)
+
+    @property
     def phase(self) -> Phase:
         """Return "decode" when all but the newest, drawn token have been through the model, else "prefill"."""
         return "decode" if self.uncomputed == 1 and self.drawn else "prefill"
@@ -126,6 +134,24 @@ class Part:
     sequence: Sequence
     scheduled: Scheduled
     guesses: int = 0
+
+    @property
+    def end(self) -> int:
+        """Return how many tokens of the sequence have been through the model after this step, without guesses."""
+        return self.scheduled.cached_tokens + self.scheduled.tokens
+
+    @property
+    def draws(self) -> bool:
+        """Return True if a token is drawn behind this part."""
+        return self.end == len(self.sequence.tokens) and self.sequence.remaining > 0
+
+    @property
+    def scores(self) -> int:
+        """Return how many tokens of the prompt get their log-probability from this part."""
+        if not self.sequence.unscored:
+            return 0
+        scored = min(self.end, len(self.sequence.request.prompt) - 1)
+        return max(0, scored - len(self.sequence.prompt_logprobs))  # recomputed tokens have theirs already
 
 
 @dataclass
@@ -252,7 +278,9 @@ class Scheduler:
 
     def _begin(self, head: Sequence, plan: StepPlan, left: int) -> int:
         """Start a sequence if all its tokens fit beside the others, although it may take them in pieces."""
-        found = head.table.find_prefix(head.tokens) if self.limits.reuse_prefixes else []
+        # A prompt whose own log-probabilities are wanted has to go through the model.
+        reuse = self.limits.reuse_prefixes and not head.unscored
+        found = head.table.find_prefix(head.tokens) if reuse else []
         idle = sum(not self.pool.holders(block) for block in found)
         if -(-len(head.tokens) // self.block_size) - len(found) + idle > self.pool.free:
             return 0

@@ -19,7 +19,7 @@ from mlsys_labkit.serving.cache import PagedCache
 from mlsys_labkit.serving.clock import StepCost
 from mlsys_labkit.serving.records import Scheduled
 from mlsys_labkit.serving.runner import Chunk, Runner
-from mlsys_labkit.serving.sampling import draw, probabilities, uniform
+from mlsys_labkit.serving.sampling import draw, probabilities, shape_logits, uniform
 from mlsys_labkit.serving.scheduler import Part, Sequence
 
 
@@ -90,36 +90,62 @@ def accept(guess: Guess, shares: Tensor, seed: int, place: int) -> list[int]:
 
 
 def chunk_of(part: Part, guess: Guess) -> Chunk:
-    """Return a part's tokens and the guesses behind them, which the model computes and verifies."""
-    sequence, start = part.sequence, part.scheduled.cached_tokens
-    end = start + part.scheduled.tokens
-    wanted = 1 + len(guess.tokens) if end == len(sequence.tokens) else 0
-    return Chunk(sequence.tokens[start:end] + guess.tokens, start, sequence.table.blocks, wanted)
+    """Return a part's tokens and the guesses behind them, which the model computes and verifies.
+
+    Its logits are those of the tokens that score the prompt, if it does, and then those that tokens are drawn from.
+    """
+    sequence, start, end = part.sequence, part.scheduled.cached_tokens, part.end
+    tokens = sequence.tokens[start:end] + guess.tokens
+    wanted = 1 + len(guess.tokens) if part.draws else 0
+    if part.scores:
+        wanted = end - len(sequence.prompt_logprobs)
+    return Chunk(tokens, start, sequence.table.blocks, wanted)
+
+
+def drawn_rows(parts: Items[Part], guesses: Items[Guess], chunks: Items[Chunk]) -> list[range]:
+    """Return for each part the rows of the logits that its tokens are drawn from; none inside a prompt."""
+    rows, end = [], 0
+    for part, guess, chunk in zip(parts, guesses, chunks, strict=True):
+        end += chunk.logits
+        rows.append(range(end - 1 - len(guess.tokens) if part.draws else end, end))
+    return rows
 
 
 def drawn_tokens(
-    parts: Items[Part], guesses: Items[Guess], chunks: Items[Chunk], logits: Tensor
+    parts: Items[Part], guesses: Items[Guess], rows: Items[range], logits: Tensor
 ) -> list[list[list[int]]]:
     """Return the new tokens of each part: a list per sample that begins here, else one list, empty inside a prompt."""
+    logits = _shaped(parts, guesses, rows, logits)
     likeliest: list[int] = logits.argmax(-1).tolist()
     drawn: list[list[list[int]]] = []
-    row = 0
-    for part, guess, chunk in zip(parts, guesses, chunks, strict=True):
-        sequence, first = part.sequence, row
-        row += chunk.logits
-        if not chunk.logits:
+    for part, guess, own in zip(parts, guesses, rows, strict=True):
+        sequence = part.sequence
+        if not own:
             drawn.append([[]])
         elif not sequence.request.temperature:
-            best = likeliest[first:row]
+            best = likeliest[own.start : own.stop]
             stands = 0
             while stands < len(guess.tokens) and guess.tokens[stands] == best[stands]:
                 stands += 1
             drawn.append([best[: stands + 1]] * sequence.seats)
         else:
-            shares = probabilities(logits[first:row], [sequence.request] * chunk.logits)
+            shares = probabilities(logits[own.start : own.stop], [sequence.request] * len(own))
             seeds = range(sequence.seed, sequence.seed + sequence.seats)
             drawn.append([accept(guess, shares, seed, len(sequence.tokens)) for seed in seeds])
     return drawn
+
+
+def _shaped(parts: Items[Part], guesses: Items[Guess], rows: Items[range], logits: Tensor) -> Tensor:
+    """Return the logits that tokens are drawn from: the model's own where no request asks for anything else."""
+    if not any(own and part.sequence.request.shapes_logits for part, own in zip(parts, rows, strict=True)):
+        return logits
+    shaped = logits.to(torch.float32, copy=True)
+    for part, guess, own in zip(parts, guesses, rows, strict=True):
+        request, tokens = part.sequence.request, part.sequence.tokens
+        if request.shapes_logits:
+            for at, row in enumerate(own):
+                shaped[row] = shape_logits(shaped[row], request, [*tokens, *guess.tokens[:at]])
+    return shaped
 
 
 class NgramDraft:

@@ -197,7 +197,7 @@ def test_failed_step_frees_all_memory() -> None:
     ("request_", "says"),
     [
         (lambda: Request("b", (), 4), "request 'b' has an empty prompt"),
-        (lambda: Request("b", (1,), 0), "max_new_tokens is 0, expected a whole number from 1 up"),
+        (lambda: Request("b", (1,), -1), "max_new_tokens is -1, expected a whole number from 0 up"),
         (lambda: Request("b", (1,), temperature=-1.0), "temperature is -1.0"),
         (lambda: Request("b", (1,), temperature=float("nan")), "temperature is nan"),
         (lambda: Request("b", (1,), top_p=0.0), "top_p is 0.0"),

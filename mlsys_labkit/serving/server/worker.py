@@ -144,7 +144,7 @@ class EngineThread:
 
     def _hand_out(self, outputs: list[Output]) -> None:
         self._steps += 1
-        self._output_tokens += len(outputs)
+        self._output_tokens += sum(output.token is not None for output in outputs)
         heard: list[tuple[Listener, Output | RefusedRequest]] = []
         for output in outputs:
             heard.append((self._listeners[output.request_id][1], output))
