@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -14,7 +15,7 @@ from mlsys_labkit.errors import require
 from mlsys_labkit.lm.config import Config
 from mlsys_labkit.lm.errors import CheckpointError
 from mlsys_labkit.lm.model import LanguageModel
-from mlsys_labkit.lm.tokenizer import END_OF_TEXT, Tokenizer
+from mlsys_labkit.lm.tokenizer import END_OF_TEXT, Tokenizer, printed_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,12 +24,18 @@ WEIGHTS = files("mlsys_labkit.lm") / "weights"
 
 
 class TextCodec(Protocol):
-    """The methods of every tokenizer. ``end`` is the token that closes a text, or None."""
+    """The methods of every tokenizer. ``end`` is the token that closes a text, or None.
+
+    ``encode`` takes names of special tokens for text where the kit's own tokenizer wrote the file, ``encode_special``
+    never does. ``token_bytes`` are those of one token in the middle of a text.
+    """
 
     @property
     def end(self) -> int | None: ...
     def encode(self, text: str) -> list[int]: ...
+    def encode_special(self, text: str) -> list[int]: ...
     def decode(self, tokens: Iterable[int]) -> str: ...
+    def token_bytes(self, token: int) -> bytes: ...
 
 
 def load(
@@ -160,6 +167,9 @@ class _ForeignTokenizer:
     def __init__(self, path: Path, end: int | None) -> None:
         self._tokenizer = require("tokenizers", "torch").Tokenizer.from_file(str(path))
         self.end = end
+        data = json.loads(path.read_text(encoding="utf-8"))
+        self._added = {each["id"]: str(each["content"]) for each in data.get("added_tokens") or ()}
+        self._byte_level = '"ByteLevel"' in json.dumps(data.get("decoder"))
 
     def __len__(self) -> int:
         return int(self._tokenizer.get_vocab_size())
@@ -167,8 +177,37 @@ class _ForeignTokenizer:
     def encode(self, text: str) -> list[int]:
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
+    def encode_special(self, text: str) -> list[int]:
+        return self.encode(text)
+
     def decode(self, tokens: Iterable[int]) -> str:
         return str(self._tokenizer.decode(list(tokens), skip_special_tokens=False))
+
+    def token_bytes(self, token: int) -> bytes:
+        name = self._added.get(token)
+        if name is not None:
+            return name.encode()
+        name = str(self._tokenizer.id_to_token(token) or "")
+        if self._byte_level:
+            found = printed_bytes(name)
+            if found is not None:
+                return found
+        if re.fullmatch("<0x[0-9A-F]{2}>", name):  # the fall-back of tokenizers from SentencePiece
+            return bytes([int(name[3:5], 16)])
+        return name.replace("\u2581", " ").encode()
+
+
+def end_tokens(folder: Path, codec: TextCodec) -> tuple[int, ...]:
+    """Return the tokens that end a text by config.json, generation_config.json and the tokenizer.
+
+    A model that was trained on chats ends a turn by another token than a document, and its folder names both.
+    """
+    found = [] if codec.end is None else [codec.end]
+    for name in ("config.json", "generation_config.json"):
+        if (folder / name).is_file():
+            told = json.loads((folder / name).read_text(encoding="utf-8")).get("eos_token_id")
+            found += told if isinstance(told, list) else [] if told is None else [told]
+    return tuple(dict.fromkeys(found))
 
 
 def _tokenizer(folder: Path) -> TextCodec:

@@ -59,10 +59,18 @@ class Tokenizer:
         """Return the tokens of a text. ``END_OF_TEXT`` in it is plain text: append ``end`` to close a document."""
         return [token for word in _WORDS.findall(text) for token in self._encode_word(word)]
 
+    def encode_special(self, text: str) -> list[int]:
+        """Return the tokens of a text in which ``END_OF_TEXT`` stands for the end token."""
+        first, *others = (self.encode(part) for part in text.split(END_OF_TEXT))
+        return first + [token for part in others for token in (self.end, *part)]
+
     def decode(self, tokens: Iterable[int]) -> str:
         """Return the text of tokens; bytes that are no UTF-8 become U+FFFD, and ``end`` becomes ``END_OF_TEXT``."""
-        parts = (END_OF_TEXT.encode() if token == self.end else self._bytes[token] for token in tokens)
-        return b"".join(parts).decode("utf-8", errors="replace")
+        return b"".join(map(self.token_bytes, tokens)).decode("utf-8", errors="replace")
+
+    def token_bytes(self, token: int) -> bytes:
+        """Return the bytes of one token."""
+        return END_OF_TEXT.encode() if token == self.end else self._bytes[token]
 
     def _merge(self, word: str) -> tuple[int, ...]:
         tokens = list(word.encode("utf-8", errors="surrogatepass"))
@@ -187,3 +195,18 @@ def _printable_bytes() -> dict[int, str]:
 
 
 _PRINTABLE = _printable_bytes()
+
+
+def printed_bytes(name: str) -> bytes | None:
+    """Return the bytes that a byte-level tokenizer's file writes as ``name``; None for another kind of name.
+
+    Example:
+        >>> printed_bytes("Ġthe"), printed_bytes("▁the")
+        (b' the', None)
+    """
+    if all(letter in _BYTES for letter in name):
+        return bytes(_BYTES[letter] for letter in name)
+    return None
+
+
+_BYTES = {letter: byte for byte, letter in _PRINTABLE.items()}

@@ -23,20 +23,21 @@ from mlsys_labkit.serving.server.run import Stop, bind, serve
 class Running:
     """An endpoint that runs inside ``with``. The test fails unless the engine ends idle and with all blocks free."""
 
-    def __init__(self, engine: Engine, served: Served, send_buffer_bytes: int = 0) -> None:
+    def __init__(self, engine: Engine, served: Served, send_buffer_bytes: int = 0, api_key: str | None = None) -> None:
         self.engine, self.served = engine, served
         self.sockets = bind("127.0.0.1", 0)
         if send_buffer_bytes:
             self.sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
         self.port = self.sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
+        self._api_key = api_key
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._main()))
 
     async def _main(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), Stop()
         self._ready.set()
-        await serve(self.engine, self.served, self.sockets, self._stop)
+        await serve(self.engine, self.served, self.sockets, self._stop, self._api_key)
 
     def __enter__(self) -> Running:
         self._thread.start()
@@ -57,20 +58,22 @@ class Running:
         assert self.engine.pool.free == self.engine.pool.size
         assert not self.engine.has_work
 
-    def ask(self, path: str, body: object = None, method: str | None = None) -> tuple[int, Any, dict[str, str]]:
+    def ask(
+        self, path: str, body: object = None, method: str | None = None, **headers: str
+    ) -> tuple[int, Any, dict[str, str]]:
         """Return (status, body, headers), the body as JSON where possible."""
         data = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
-        asked = urllib.request.Request(f"{self.url}{path}", data=data, method=method)
+        asked = urllib.request.Request(f"{self.url}{path}", data=data, method=method, headers=headers)
         try:
             with urllib.request.urlopen(asked, timeout=600) as answer:
-                status, raw, headers = answer.status, answer.read(), dict(answer.headers)
+                status, raw, told = answer.status, answer.read(), dict(answer.headers)
         except urllib.error.HTTPError as error:
-            status, raw, headers = error.code, error.read(), dict(error.headers)
-        return status, json.loads(raw) if "json" in headers["Content-Type"] else raw.decode(), headers
+            status, raw, told = error.code, error.read(), dict(error.headers)
+        return status, json.loads(raw) if "json" in told["Content-Type"] else raw.decode(), told
 
     def metric(self, name: str) -> int:
         text = self.ask("/metrics")[1]
-        return int(dict(line.rsplit(" ", 1) for line in text.splitlines() if line[0] != "#")[f"labkit_{name}"])
+        return int(float(dict(line.rsplit(" ", 1) for line in text.splitlines() if line[0] != "#")[f"labkit_{name}"]))
 
     def connect(self, body: dict[str, Any], receive_buffer_bytes: int = 0) -> socket.socket:
         """Return a client that has asked for completions and reads nothing yet."""

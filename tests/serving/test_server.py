@@ -185,18 +185,6 @@ def test_models_and_health_routes(client: openai.OpenAI, tiny: Running) -> None:
     assert tiny.ask("/health")[:2] == (200, {"status": "ok"})
 
 
-def test_metrics_route_is_parsed_by_prometheus_client(tiny: Running) -> None:
-    _, text, headers = tiny.ask("/metrics")
-    assert headers["Content-Type"].startswith("text/plain; version=0.0.4")
-    lines = text.splitlines()
-    names = [line.split()[2] for line in lines if line.startswith("# TYPE")]
-    assert len(names) == len(set(names)) == 8
-    for name in names:
-        assert sum(line.startswith((f"{name} ", f"{name}{{")) for line in lines) >= 1
-    assert tiny.metric("cache_blocks") == 256
-    assert tiny.metric("requests_running") == 0
-
-
 # --- text, ends and failures, with texts written by hand -------------------------------------------------------------
 
 

@@ -7,7 +7,8 @@ import json
 import pytest
 from hypothesis import given, strategies as st
 
-from mlsys_labkit.serving.server.protocol import ApiError, Completion, read_completion
+from mlsys_labkit.serving.server.fields import ApiError
+from mlsys_labkit.serving.server.protocol import Chat, Completion, read_chat, read_completion
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
@@ -33,7 +34,8 @@ def test_any_json_is_read_or_refused_in_one_line(asked: object) -> None:
         return
     assert isinstance(read, Completion)
     assert read.prompts
-    assert (read.max_tokens >= 1, 0 <= read.temperature <= 2, 0 < read.top_p <= 1, read.n >= 1) == (True,) * 4
+    assert read.max_tokens is not None
+    assert (read.max_tokens >= 0, 0 <= read.temperature <= 2, 0 < read.top_p <= 1, read.n >= 1) == (True,) * 4
 
 
 @given(st.binary())
@@ -60,8 +62,11 @@ def test_all_fields_are_read() -> None:
         "ignore_eos": True,
         "user": "me",
         "best_of": 1,
-        "logprobs": None,
+        "logprobs": 3,
         "presence_penalty": 0,
+        "frequency_penalty": -1,
+        "repetition_penalty": 1.5,
+        "logit_bias": {"7": -100, "8": 0.5},
     }
     assert read_completion(json.dumps(asked).encode(), "tiny") == Completion(
         prompts=("a", (1, 2)),
@@ -76,7 +81,68 @@ def test_all_fields_are_read() -> None:
         usage=True,
         echo=True,
         ignore_eos=True,
+        logprobs=3,
+        frequency_penalty=-1.0,
+        repetition_penalty=1.5,
+        logit_bias=((7, -100.0), (8, 0.5)),
     )
+
+
+CHAT = ("messages", "model", "max_completion_tokens", "logprobs", "top_logprobs", "tools", "response_format")
+MESSAGES = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
+
+
+@given(st.dictionaries(st.sampled_from(READ + OTHERS + CHAT), anything), st.just(MESSAGES) | anything)
+def test_any_chat_is_read_or_refused_in_one_line(asked: dict[str, object], messages: object) -> None:
+    try:
+        read = read_chat(json.dumps({**asked, "messages": messages}).encode(), "tiny")
+    except ApiError as error:
+        refused = error
+    else:
+        assert isinstance(read, Chat)
+        assert all(isinstance(each["role"], str) and isinstance(each["content"], str) for each in read.messages)
+        return
+    assert refused.status in (400, 404)
+    assert str(refused)
+    assert "\n" not in str(refused)
+
+
+def test_chat_fields_are_read() -> None:
+    parts = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
+    asked = {
+        "model": "tiny",
+        "messages": [{"role": "user", "content": parts}, {"role": "assistant", "content": None, "tool_calls": [1]}],
+        "max_tokens": 9,
+        "max_completion_tokens": 7,
+        "logprobs": True,
+        "top_logprobs": 2,
+        "tools": [],
+        "response_format": {"type": "text"},
+        "chat_template_kwargs": {"enable_thinking": False},
+    }
+    read = read_chat(json.dumps(asked).encode(), "tiny")
+    assert [each["content"] for each in read.messages] == ["one\ntwo", ""]
+    assert read.messages[1]["tool_calls"] == [1]
+    assert (read.completion.max_tokens, read.completion.logprobs) == (7, 2)
+    assert read.settings == {"add_generation_prompt": True, "enable_thinking": False}
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"messages": []}, "messages is an empty list, expected a list of messages"),
+        ({"messages": [{"content": "a"}]}, "message 0 is .*, expected an object with a role"),
+        ({"messages": [{"role": "user", "content": 5}]}, "the content of message 0 is 5"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "this server takes text only"),
+        ({"tools": [{"type": "function"}]}, "tools is not supported"),
+        ({"response_format": {"type": "json_object"}}, "response_format is not supported"),
+        ({"top_logprobs": 2}, "top_logprobs goes with logprobs=true"),
+        ({"prompt": "a"}, "there is no field 'prompt' in a request for chat completions"),
+    ],
+)
+def test_wrong_chat_is_refused_by_name(fields: dict[str, object], says: str) -> None:
+    with pytest.raises(ApiError, match=says):
+        read_chat(json.dumps({"messages": MESSAGES, **fields}).encode(), "tiny")
 
 
 def test_null_means_the_default() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import re
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from mlsys_labkit.serving.server.job import Served
 
 TINY = "mlsys-tiny"
+KEY_VARIABLE = "LABKIT_API_KEY"
 LEAKED = 1
 DEFAULT_CACHE_BYTES = 256 << 20
 LEAST_STEP_TOKENS = 512
@@ -56,25 +59,36 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser.add_argument(
         "--record", type=Path, metavar="FILE", help="record every step, and write the record to FILE at the end"
     )
+    parser.add_argument(
+        "--api-key",
+        metavar="KEY",
+        help=f"serve only clients that send this key; better in the variable {KEY_VARIABLE}, since other users of the "
+        "machine can read a command's options",
+    )
     parser.set_defaults(run=_run)
 
 
 def _run(chosen: argparse.Namespace) -> int:
     require("tornado", "labs")
+    require("prometheus_client", "labs")
     require("torch", "torch")
-    from mlsys_labkit.serving.server.run import bind, is_loopback
+    from mlsys_labkit.serving.server.run import allow_open_files, bind, is_loopback
 
     if chosen.record and not chosen.record.absolute().parent.is_dir():
         raise LabkitError(f"--record: there is no folder {chosen.record.absolute().parent}; make it first")
+    key = chosen.api_key if chosen.api_key is not None else os.environ.pop(KEY_VARIABLE, None)
+    if key is not None and not (key.isascii() and key.isprintable() and key.strip() == key != ""):
+        raise LabkitError("an API key is one line of ASCII letters, without blanks at its ends; choose another")
+    allow_open_files()
     sockets = bind(chosen.host, chosen.port)  # first, since a model takes longer to load than a port to be taken
     try:
         engine, served, told = _load(chosen)
         host, port = chosen.host, sockets[0].getsockname()[1]
         print(f"labkit: {told}", flush=True)
-        if not is_loopback(host):
-            print(f"labkit: warning: {host} can be reached from other machines, and there is no password", flush=True)
+        if not is_loopback(host) and not key:
+            print(f"labkit: warning: {host} can be reached from other machines, and there is no --api-key", flush=True)
         print(f"labkit: ready at http://{f'[{host}]' if ':' in host else host}:{port}/v1 (Ctrl-C ends it)", flush=True)
-        asyncio.run(_serve(engine, served, sockets))
+        asyncio.run(_serve(engine, served, sockets, key))
     finally:
         for each in sockets:
             each.close()
@@ -87,7 +101,7 @@ def _run(chosen: argparse.Namespace) -> int:
     return LEAKED if kept else 0
 
 
-async def _serve(engine: Engine, served: Served, sockets: list[socket.socket]) -> None:
+async def _serve(engine: Engine, served: Served, sockets: list[socket.socket], key: str | None) -> None:
     from mlsys_labkit.serving.server.run import DRAIN_SECONDS, Stop, serve, stop_on_signals
 
     stop = Stop()
@@ -99,7 +113,7 @@ async def _serve(engine: Engine, served: Served, sockets: list[socket.socket]) -
 
     telling = asyncio.ensure_future(tell())
     try:
-        await serve(engine, served, sockets, stop)
+        await serve(engine, served, sockets, stop, key)
     finally:
         telling.cancel()
         restore()
@@ -110,9 +124,11 @@ def _load(chosen: argparse.Namespace) -> tuple[Engine, Served, str]:
 
     from mlsys_labkit import lm
     from mlsys_labkit._base.units import si
+    from mlsys_labkit.lm.checkpoint import end_tokens
     from mlsys_labkit.serving.engine import Engine
     from mlsys_labkit.serving.scheduler import Limits
     from mlsys_labkit.serving.server.job import Served
+    from mlsys_labkit.serving.server.template import TemplateProcess, find_template
     from mlsys_labkit.serving.speculative import NgramDraft
 
     dtype: torch.dtype = getattr(torch, chosen.dtype)
@@ -146,7 +162,14 @@ def _load(chosen: argparse.Namespace) -> tuple[Engine, Served, str]:
         f"{si(blocks * block_bytes, 'B')}), batches of up to {chosen.max_batch}"
         + (f", CPU threads: {min(engine.threads, torch.get_num_threads())}" if engine.threads else "")
     )
-    return engine, Served(name, codec, config.context, config.vocabulary), told
+    served = Served(name, codec, config.context, config.vocabulary, slots=blocks * chosen.block_size)
+    if folder:
+        served = replace(served, ends=end_tokens(folder, codec))
+        if template := find_template(folder):
+            require("jinja2", "labs")
+            served = replace(served, template=TemplateProcess(template))
+            told += "; with the folder's chat template"
+    return engine, served, told
 
 
 def _blocks(memory_bytes: int | None, block_bytes: int, context_blocks: int) -> int:

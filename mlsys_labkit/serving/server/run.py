@@ -21,7 +21,10 @@ from mlsys_labkit.serving.server.worker import EngineThread
 
 DRAIN_SECONDS = 10.0
 CLOSE_SECONDS = 2.0
-MOST_BODY_BYTES = 4 << 20
+BACKLOG = 4096  # connections that wait to be accepted, if the system allows as many (net.core.somaxconn)
+OPEN_FILES = 16384  # a connection takes one; a shell often allows 1,024
+# A client that is slower than this is disconnected: with the head of a request, or idle before it; with its body.
+HEAD_SECONDS = 30.0
 BODY_SECONDS = 60.0
 
 
@@ -40,7 +43,7 @@ def bind(host: str, port: int) -> list[socket.socket]:
     if not 0 <= port < 1 << 16:  # the system would silently use the lowest 16 bits
         raise LabkitError(f"--port takes 0 to 65535, got {port}")
     try:
-        return bind_sockets(port, host)
+        return bind_sockets(port, host, backlog=BACKLOG)
     except socket.gaierror as error:
         raise LabkitError(f"--host {host} is no address of this machine ({error.strerror}); try 127.0.0.1") from None
     except OSError as error:
@@ -61,11 +64,13 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-async def serve(engine: Engine, served: Served, sockets: Sequence[socket.socket], stop: Stop) -> None:
+async def serve(
+    engine: Engine, served: Served, sockets: Sequence[socket.socket], stop: Stop, api_key: str | None = None
+) -> None:
     """Serve until ``stop`` is called. In every case the engine ends idle with all blocks free."""
     thread = EngineThread(engine)
-    endpoint = Endpoint(thread, served)
-    server = HTTPServer(make_app(endpoint), max_body_size=MOST_BODY_BYTES, body_timeout=BODY_SECONDS)
+    endpoint = Endpoint(thread, served, api_key)
+    server = HTTPServer(make_app(endpoint), idle_connection_timeout=HEAD_SECONDS, body_timeout=BODY_SECONDS)
     server.add_sockets(sockets)
     try:
         await stop.asked.wait()
@@ -77,6 +82,20 @@ async def serve(engine: Engine, served: Served, sockets: Sequence[socket.socket]
         await thread.stop()  # remaining clients get an answer
         await _first(endpoint.idle.wait(), seconds=CLOSE_SECONDS)
         await _first(server.close_all_connections(), seconds=CLOSE_SECONDS)
+        if served.template:
+            await served.template.stop()
+
+
+def allow_open_files(count: int = OPEN_FILES) -> None:
+    """Raise this process's limit of open files to ``count``, or to as many as the user may have."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def stop_on_signals(stop: Stop) -> Callable[[], None]:

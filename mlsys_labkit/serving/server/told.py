@@ -1,0 +1,83 @@
+"""What a client is told about tokens: their texts, and their log-probabilities in the two forms of OpenAI's API."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from mlsys_labkit.lm.checkpoint import TextCodec
+    from mlsys_labkit.serving.records import TokenLogprob
+
+_LEAST = -9999.0  # JSON has no minus infinity
+
+
+class ToldToken(NamedTuple):
+    """A token, the place in the text where it begins, and its log-probability; the first of a prompt has none."""
+
+    token: int
+    offset: int
+    logprob: TokenLogprob | None
+    ends: bool = False
+
+
+@dataclass
+class Piece:
+    """A new piece of a text, with the tokens that the client asked to be told about."""
+
+    text: str
+    tokens: list[ToldToken] = field(default_factory=list)
+
+
+def text_of(codec: TextCodec, token: int) -> str:
+    """Return the text of one token; bytes that are no text of their own are written as OpenAI's API writes them.
+
+    Example:
+        >>> from mlsys_labkit.lm import Tokenizer
+        >>> [text_of(Tokenizer.train(["x"], 257), token) for token in (97, 0xE2)]
+        ['a', 'bytes:\\\\xe2']
+    """
+    raw = codec.token_bytes(token)
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in raw)
+
+
+def completion_logprobs(codec: TextCodec, told: Sequence[ToldToken]) -> dict[str, Any]:
+    """Return ``logprobs`` of a completion: four lists with an item for each token."""
+    return {
+        "tokens": [text_of(codec, each.token) for each in told],
+        "token_logprobs": [_finite(each.logprob.logprob) if each.logprob else None for each in told],
+        "top_logprobs": [_by_text(codec, each.logprob) if each.logprob else None for each in told],
+        "text_offset": [each.offset for each in told],
+    }
+
+
+def chat_logprobs(codec: TextCodec, told: Sequence[ToldToken]) -> dict[str, Any]:
+    """Return ``logprobs`` of a message: an item for each token of its content."""
+    content = []
+    for each in told:
+        if each.logprob and not each.ends:
+            top = [_item(codec, token, logprob) for token, logprob in each.logprob.likeliest]
+            content.append({**_item(codec, each.token, each.logprob.logprob), "top_logprobs": top})
+    return {"content": content, "refusal": None}
+
+
+def _item(codec: TextCodec, token: int, logprob: float) -> dict[str, Any]:
+    return {"token": text_of(codec, token), "logprob": _finite(logprob), "bytes": list(codec.token_bytes(token))}
+
+
+def _by_text(codec: TextCodec, told: TokenLogprob) -> dict[str, float]:
+    """Return text -> log-probability of a token and of the likeliest ones; a text that is taken gets its number."""
+    found = {text_of(codec, told.token): _finite(told.logprob)}
+    for token, logprob in told.likeliest:
+        if token != told.token:
+            text = text_of(codec, token)
+            found[f"token_id:{token}" if text in found else text] = _finite(logprob)
+    return found
+
+
+def _finite(logprob: float) -> float:
+    return max(logprob, _LEAST)
