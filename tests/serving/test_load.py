@@ -110,6 +110,21 @@ def test_load_command_prints_table_and_goodput(capsys: pytest.CaptureFixture[str
     assert "2 of 2 requests (100 %) met TTFT <= 30 s and TPOT <= 30 s" in out
 
 
+def test_load_command_sends_the_key(
+    capsys: pytest.CaptureFixture[str], tmp_path: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = serving.save_requests([Request("a", (5, 6), 3)], f"{tmp_path}/trace.jsonl")
+    plain = scripted()
+    with Running(plain.engine, plain.served, api_key="sesame") as running:
+        options = ["load", f"{running.url}/v1", "--trace", str(path)]
+        assert run(lambda: cli.main(options)) == 2
+        assert "HTTP 401" in capsys.readouterr().err
+        assert run(lambda: cli.main([*options, "--api-key", "sesame"])) == 0
+        monkeypatch.setenv("LABKIT_API_KEY", "sesame")
+        assert run(lambda: cli.main(options)) == 0
+    assert "failed" not in capsys.readouterr().out
+
+
 def test_load_command_without_endpoint_fails_in_one_line(capsys: pytest.CaptureFixture[str], tmp_path: object) -> None:
     path = serving.save_requests([Request("a", (5,), 3)], f"{tmp_path}/trace.jsonl")
     for options, says in (

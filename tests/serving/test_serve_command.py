@@ -96,6 +96,30 @@ def test_sigterm_lets_an_open_stream_end(tmp_path: Path) -> None:
     assert text == alone("import os\n", 200)
 
 
+def test_serve_chats_by_the_folders_template_for_clients_with_the_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import openai
+
+    model, codec = lm.load()
+    lm.save(model, codec, tmp_path / "chatty")
+    (tmp_path / "chatty" / "chat_template.jinja").write_text("{{ messages[0].content }}:")
+    (tmp_path / "json.py").write_text("raise SystemExit('a module of the folder where the server was started')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LABKIT_API_KEY", "sesame")
+    with started(str(tmp_path / "chatty"), "--blocks", "100") as (process, lines, client):
+        assert lines[0].endswith("; with the folder's chat template\n")
+        with pytest.raises(openai.AuthenticationError):
+            client.models.list()
+        answer = client.with_options(api_key="sesame").chat.completions.create(
+            model="chatty", messages=[{"role": "user", "content": "def read(path)"}], max_tokens=9, temperature=0
+        )
+        assert answer.choices[0].message.content == alone("def read(path):", 9)
+        process.send_signal(signal.SIGTERM)
+        said, _ = process.communicate(timeout=600)
+    assert process.returncode == 0, said
+
+
 @pytest.fixture
 def half(tmp_path: Path) -> Path:
     model, codec = lm.load()
@@ -127,6 +151,8 @@ def test_serve_reports_missing_model_in_one_line(half: Path, capsys: pytest.Capt
         (["--device", "toaster"], "--device toaster cannot be used here"),
         (["--memory", "100B"], "hold no block of 65536 bytes"),
         (["--blocks", "99999999"], "are free; give fewer --blocks"),
+        (["--api-key", ""], "an API key is one line of ASCII letters"),
+        (["--api-key", "clé"], "an API key is one line of ASCII letters"),
         (["--record", "/nowhere/at/all/run.jsonl"], "there is no folder /nowhere/at/all"),
     ],
 )

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlsys_labkit.errors import LabkitError, require
+from mlsys_labkit.serving.server.load import KEY_VARIABLE
 
 if TYPE_CHECKING:
     from mlsys_labkit.serving.engine import Engine
     from mlsys_labkit.serving.server.job import Served
 
 TINY = "mlsys-tiny"
-KEY_VARIABLE = "LABKIT_API_KEY"
 LEAKED = 1
 DEFAULT_CACHE_BYTES = 256 << 20
 LEAST_STEP_TOKENS = 512

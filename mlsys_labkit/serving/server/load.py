@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -20,6 +21,7 @@ from mlsys_labkit.serving.metrics import Latency, RunMetrics
 from mlsys_labkit.serving.records import Request
 
 FAILED = 1
+KEY_VARIABLE = "LABKIT_API_KEY"
 _ANSWER_SECONDS = 3600.0
 
 
@@ -47,7 +49,7 @@ class _Answer:
     rest: bytes = b""
 
 
-async def drive(url: str, requests: Sequence[Request]) -> Load:
+async def drive(url: str, requests: Sequence[Request], api_key: str | None = None) -> Load:
     """Send requests to the endpoint at ``url`` (its ``/v1``) at their arrival times, and wait for all answers.
 
     Raises LabkitError when there is no endpoint, or a request asks for several samples.
@@ -57,12 +59,13 @@ async def drive(url: str, requests: Sequence[Request]) -> Load:
 
     if any(request.samples > 1 for request in requests):
         raise LabkitError("a load sends requests of one sample each; give every sample a request of its own")
+    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
     client = SimpleAsyncHTTPClient(force_instance=True, max_clients=max(1, len(requests)))
     try:
-        model = await _model(client, url)
+        model = await _model(client, url, headers)
         loop = asyncio.get_running_loop()
         zero = loop.time()
-        answers = await asyncio.gather(*(_ask(client, url, model, request, zero) for request in requests))
+        answers = await asyncio.gather(*(_ask(client, url, model, request, zero, headers) for request in requests))
         end = loop.time() - zero
     finally:
         client.close()
@@ -79,9 +82,9 @@ async def drive(url: str, requests: Sequence[Request]) -> Load:
     return Load(metrics, tuple(f"{r.id}: {a.failure}" for r, a in zip(requests, answers, strict=True) if a.failure))
 
 
-async def _model(client: Any, url: str) -> str:
+async def _model(client: Any, url: str, headers: dict[str, str]) -> str:
     try:
-        answer = await client.fetch(f"{url}/models")
+        answer = await client.fetch(f"{url}/models", headers=headers)
         return str(json.loads(answer.body)["data"][0]["id"])
     except (OSError, ValueError, KeyError, IndexError, TypeError, _http_error()) as error:
         raise LabkitError(f"no endpoint answers at {url}/models ({error}); start one by: labkit serve") from None
@@ -93,7 +96,7 @@ def _http_error() -> type[Exception]:
     return HTTPError
 
 
-async def _ask(client: Any, url: str, model: str, request: Request, zero: float) -> _Answer:
+async def _ask(client: Any, url: str, model: str, request: Request, zero: float, headers: dict[str, str]) -> _Answer:
     loop = asyncio.get_running_loop()
     answer = _Answer([])
     body: dict[str, Any] = {
@@ -113,6 +116,7 @@ async def _ask(client: Any, url: str, model: str, request: Request, zero: float)
         done = await client.fetch(
             f"{url}/completions",
             method="POST",
+            headers=headers,
             body=json.dumps(body),
             streaming_callback=lambda piece: _hear(answer, piece, loop.time() - zero),
             request_timeout=_ANSWER_SECONDS,
@@ -188,6 +192,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         help="limit of the time to first token; with --tpot: print the goodput under both limits",
     )
     parser.add_argument("--tpot", type=float, metavar="SECONDS")
+    parser.add_argument("--api-key", metavar="KEY", help=f"key to send (default: the variable {KEY_VARIABLE})")
     parser.set_defaults(run=_run)
 
 
@@ -211,7 +216,8 @@ def _run(chosen: argparse.Namespace) -> int:
             seed=chosen.seed,
         )
     )
-    load = asyncio.run(drive(chosen.url.rstrip("/"), requests))
+    key = os.environ.get(KEY_VARIABLE) if chosen.api_key is None else chosen.api_key
+    load = asyncio.run(drive(chosen.url.rstrip("/"), requests, key))
     print(load)
     if bounds:
         print(load.metrics.service_level(*bounds))
