@@ -1,13 +1,14 @@
 """CUDA calls of a whole program on a machine without a GPU: they act on the CPU, and a line says so.
 
 ``torch.cuda.is_available()`` stays False, so that a program that can choose its device chooses the CPU by itself.
-Streams, events and graphs have no stand-in: torch's own error names them.
+A stream does its work at once, and an event keeps the host's time. Graphs have no stand-in: torch's error names them.
 """
 
 from __future__ import annotations
 
 import operator
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import wraps
@@ -42,6 +43,10 @@ def cuda_on_cpu() -> Iterator[None]:
         for owner in (device_mesh, torch.distributed):
             replace(owner, "init_device_mesh", mesh)
         replace(torch, "load", _loaded_on_cpu(torch.load))
+        replace(torch.autocast, "__init__", _mapped(torch.autocast.__init__))
+        replace(torch.Tensor, "record_stream", _answering(lambda: None))
+        replace(torch.cuda, "Stream", _Stream)
+        replace(torch.cuda, "Event", _Event)
         yield
 
 
@@ -118,6 +123,54 @@ def _ranks_here() -> int:
     return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
+class _Stream:
+    """A stream whose work is done when the call returns."""
+
+    def __init__(self, *_: Any, **__: Any) -> None: ...
+
+    def wait_stream(self, stream: Any) -> None: ...
+
+    def wait_event(self, event: Any) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+    def query(self) -> bool:
+        return True
+
+    def record_event(self, event: Any = None) -> Any:
+        event = _Event() if event is None else event
+        event.record(self)
+        return event
+
+    def __enter__(self) -> _Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+class _Event:
+    """An event of a stream that does its work at once: it keeps the host's time."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self._seconds: float | None = None
+
+    def record(self, stream: Any = None) -> None:
+        self._seconds = time.perf_counter()
+
+    def wait(self, stream: Any = None) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+    def query(self) -> bool:
+        return True
+
+    def elapsed_time(self, end: _Event) -> float:
+        """Return the milliseconds between this event and ``end``, on the host's clock."""
+        if self._seconds is None or end._seconds is None:
+            raise ValueError("both events must be recorded before their elapsed time is asked for")
+        return (end._seconds - self._seconds) * 1e3
+
+
 def _answering(answer: Callable[[], Any]) -> Callable[..., Any]:
     """Return a new function: torch's compiler wants one of its own for each name."""
     return lambda *_, **__: answer()
@@ -129,9 +182,13 @@ _STAND_INS: dict[Any, dict[str, Callable[[], Any]]] = {
         **dict.fromkeys(("set_device", "synchronize", "reset_peak_memory_stats"), lambda: None),
         "current_device": _local_rank,
         "device_count": _ranks_here,
+        **dict.fromkeys(("current_stream", "default_stream"), _Stream),
         "get_device_name": lambda: "CPU",
-        "device": nullcontext,
+        "is_bf16_supported": lambda: True,
+        **dict.fromkeys(("device", "stream"), nullcontext),
     },
+    torch.cuda.nvtx: {**dict.fromkeys(("range_push", "range_pop", "mark"), lambda: 0), "range": nullcontext},
+    torch.cuda.profiler: {**dict.fromkeys(("start", "stop"), lambda: None), "profile": nullcontext},
     torch.accelerator: {
         **dict.fromkeys(("set_device_index", "set_device_idx", "synchronize"), lambda: None),
         **dict.fromkeys(("current_device_index", "current_device_idx"), _local_rank),

@@ -61,7 +61,7 @@ def run(
             there is a GPU for each rank, else "local". On each of them a rank has the globals of the program, and all
             that they hold, to itself, and the notebook's stay as they are. "local" shares what installed packages keep
             that do not use ``torch.distributed``, and what cannot be copied: open files, sockets, handles of libraries.
-            A thread that a rank starts there sees the globals of the rank whose turn it is.
+            A thread that a rank starts there sees the globals of the rank whose turn it is; a finding names it.
         args: each rank gets a copy of them; of one made by ``each``, its own item.
         memory: trace the tensors that each rank makes and holds (``run.memory``).
         quiet: do not show what the ranks print; it is kept in ``run.outputs`` anyway.

@@ -58,12 +58,12 @@ class Run:
         return f"Run of {self.trace.world_size} ranks on {self.backend}, {len(self.trace.events)} events"
 
     @staticmethod
-    def of(records: Sequence[RankResult], outputs: Sequence[str], backend: str) -> Run:
-        """Build the run from the records of all ranks."""
+    def of(records: Sequence[RankResult], outputs: Sequence[str], backend: str, findings: Sequence[str] = ()) -> Run:
+        """Build the run from the records of all ranks; ``findings`` are those that no record shows."""
         names = sorted({name for record in records for name in record.snapshots})
         return Run(
             [record.value for record in records],
-            make_trace([record.events for record in records], backend, ended=True),
+            make_trace([record.events for record in records], backend, ended=True, seen=findings),
             list(outputs),
             {name: [list(record.snapshots.get(name, [])) for record in records] for name in names},
             [record.memory for record in records if record.memory],

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import builtins
 import sys
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
@@ -64,12 +64,16 @@ def run_program(
         return run(run_file, world_size, backend, args=(str(path), words), **whole)  # type: ignore[arg-type]
 
 
-def on_this_machine() -> AbstractContextManager[None]:
-    """Let CUDA calls act on the CPU where there is no GPU."""
+@contextmanager
+def on_this_machine() -> Iterator[None]:
+    """Let CUDA calls act on the CPU where there is no GPU, and let a process that a program starts be its rank."""
     require("torch", "torch")
     from mlsys_labkit.ranks.cuda_on_cpu import cuda_on_cpu
+    from mlsys_labkit.ranks.flash_attention import flash_attn_by_torch
+    from mlsys_labkit.ranks.spawning import ranks_are_processes
 
-    return cuda_on_cpu()
+    with cuda_on_cpu(), flash_attn_by_torch(), ranks_are_processes():
+        yield
 
 
 def run_file(path: str, arguments: list[str]) -> int:

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 
+import numpy as np
 import torch
 import torch.distributed as dist
 
@@ -22,6 +23,14 @@ LOCK = threading.Lock()
 NOTHING = object()
 GENERATOR = torch.Generator()
 ITEMS = (number for number in range(100))
+BOARD = np.zeros((4, 3), order="F")
+VIEW = BOARD[::-1, 1]
+CORNER = BOARD[2:, 1:].T
+
+
+@functools.singledispatch
+def described(_: object) -> int:
+    return -1
 
 
 class Color(enum.Enum):
@@ -247,9 +256,24 @@ def generator() -> int:
     )
 
 
+def view_of_an_array() -> int:
+    VIEW[0] = dist.get_rank()
+    dist.barrier()
+    CORNER[0, 0] += 10
+    return int(BOARD[3, 1]) + int(BOARD[2, 1]) - 10
+
+
+def registered_for_a_type() -> int:
+    rank = dist.get_rank()
+    described.register(int, lambda _: rank)
+    dist.barrier()
+    return described(0) + described("") + 1
+
+
 TABLE = (
     rebound_global, by_globals, list_in_a_global, nested_container, tensor_in_a_global, model_in_a_global,
     class_attribute, list_of_a_class, singleton, object_in_a_global, cached_property, cache_of_functools,
     default_argument, default_by_name, cache_in_a_closure, nonlocal_variable, function_attribute, environment,
-    command_line, default_dtype, lock_that_is_held, sentinel, enumeration, generator,
+    command_line, default_dtype, lock_that_is_held, sentinel, enumeration, generator, view_of_an_array,
+    registered_for_a_type,
 )  # fmt: skip

@@ -12,8 +12,11 @@ import importlib
 import logging
 import os
 import sys
+import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -267,3 +270,32 @@ def test_a_mesh_is_of_its_rank() -> None:
         return [int(shards.to_local().sum()), int(shards.redistribute(placements=[Shard(0), Replicate()]).sum())]
 
     assert local(steps, 4).values == gloo(steps, 4).values
+
+
+def test_a_thread_that_runs_on_is_named() -> None:
+    """One that has ended, or waits in a library for work, sees nobody's globals."""
+
+    def leaves_one_running() -> None:
+        over = threading.Event()
+
+        def looks() -> None:
+            while not over.is_set():
+                time.sleep(0.001)  # asks
+
+        thread = threading.Thread(target=looks)
+        thread.start()
+        dist.barrier()
+        over.set()
+        thread.join()
+
+    def leaves_none() -> int:
+        with ThreadPoolExecutor(1) as pool:
+            number = pool.submit(dist.get_rank).result()
+            dist.barrier()
+        return number
+
+    (finding,) = local(leaves_one_running, 2).trace.findings  # rank 1 comes last and does not stop at the barrier
+    assert finding.startswith("a thread of rank 0 runs on while other ranks have their turn")
+    assert "while not over.is_set()" in finding or "# asks" in finding
+    run = local(leaves_none, 3)
+    assert (run.values, run.trace.findings) == ([0, 1, 2], ())

@@ -241,6 +241,20 @@ def _wrapping(one: Any, memo: dict[Any, Any]) -> Any:
     return one if new is one.__func__ else type(one)(new)
 
 
+def _array(one: np.ndarray[Any, Any], memo: dict[Any, Any]) -> np.ndarray[Any, Any]:
+    """Copy an array; views of one array stay views of one."""
+    whole = one
+    while type(whole.base) is np.ndarray:
+        whole = whole.base
+    if whole is one or one.dtype.hasobject or not (whole.flags.c_contiguous or whole.flags.f_contiguous):
+        return one.__deepcopy__(memo)
+    items = copy.deepcopy(whole, memo).ravel("K")
+    offset = one.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
+    new: np.ndarray[Any, Any] = np.ndarray(one.shape, one.dtype, items, offset, one.strides)
+    new.flags.writeable = one.flags.writeable
+    return new
+
+
 def _tensor(one: torch.Tensor, memo: dict[Any, Any]) -> torch.Tensor:
     return _with_hooks(one, one.__deepcopy__(memo), memo)  # type: ignore[no-untyped-call]
 
@@ -270,6 +284,7 @@ _COPIERS: dict[type, Any] = {
     weakref.WeakSet: _weak_set,
     weakref.WeakKeyDictionary: _weak_keys,
     weakref.WeakValueDictionary: _weak_values,
+    np.ndarray: _array,
     torch.Tensor: _tensor,
     torch.nn.Parameter: _parameter,
 }

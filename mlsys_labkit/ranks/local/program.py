@@ -52,6 +52,8 @@ _EXCHANGED = (builtins, dist, torch.nn.functional)  # exchanging their functions
 _MOST_ITEMS = 1000  # of a container that is searched for functions: beyond it, it is data
 _HOLDERS = (deque, MappingProxyType)
 _CACHES = functools._lru_cache_wrapper
+_sample: Any = functools.singledispatch(lambda _: None)
+_DISPATCH = {_sample.dispatch.__code__, _sample.register.__code__}  # they keep what is registered in their closures
 _ANY_GLOBAL = {"globals", "eval", "exec", "locals", "vars"}  # a function that names one may mean any global
 _ANY_ATTRIBUTE = {"getattr", "vars", "attrgetter", "eval", "exec"}
 _NOT_THE_PROGRAMS = {"In", "Out", "exit", "quit", "get_ipython"}  # of a notebook's globals
@@ -203,7 +205,9 @@ class _Search:
         yield from values  # also of a library's decorator: it holds the program's function
         if not self._is_of_program(one.__module__, one.__globals__):
             self.cells += [
-                cell for cell in cells if any(_is(value, _CACHES) for value in Closure(cell).read().values())
+                cell
+                for cell in cells
+                if one.__code__ in _DISPATCH or any(_is(value, _CACHES) for value in Closure(cell).read().values())
             ]
             return
         self.cells += cells

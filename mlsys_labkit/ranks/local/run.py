@@ -51,7 +51,7 @@ def run_local(
         store = dist.HashStore()  # type: ignore[attr-defined]
         torch_private.register(_BACKEND, _create)
         stack.enter_context(torch_private.many_worlds(_BACKEND, scheduler.hear_of_group))
-        stack.enter_context(torch_private.init_finds_group())
+        stack.enter_context(torch_private.init_finds_group(_join))
         for rank, own in zip(scheduler.ranks, arguments, strict=True):
             live = functools.partial(contextvars.copy_context().run, _live, scheduler, rank, store, own, memory)
             rank.thread = threading.Thread(target=live, name=f"rank {rank.number}", daemon=True)
@@ -78,7 +78,7 @@ def run_local(
     if len(records) != world_size:
         missing = next(rank.number for rank in scheduler.ranks if not rank.record)
         raise RanksError(f"rank {missing} ended without a result; restart the kernel, and report this with the program")
-    return Run.of(records, columns.outputs, "local")
+    return Run.of(records, columns.outputs, "local", scheduler.other_threads.findings)
 
 
 def _watch(scheduler: RankScheduler, timeout_seconds: float, columns: Columns, ctrl_c: Callable[[], None]) -> None:
@@ -102,8 +102,8 @@ def _live(scheduler: RankScheduler, rank: LocalRank, store: Any, args: Sequence[
         scheduler.check()
         torch_private.forget_groups()  # groups of an abandoned thread with the same number
         scheduler.take(rank)
-        _creating.scheduler, _creating.rank = scheduler, rank
-        dist.init_process_group(_BACKEND, store=store, rank=rank.number, world_size=len(scheduler.ranks))
+        _creating.scheduler, _creating.rank, _creating.store = scheduler, rank, store
+        _join(dist.init_process_group)
         rank.record = run_rank(rank.recorder, rank.own.fn, args, memory)
     except Released:
         pass
@@ -126,6 +126,13 @@ def _live(scheduler: RankScheduler, rank: LocalRank, store: Any, args: Sequence[
 
 
 _creating = threading.local()
+
+
+def _join(init: Callable[..., None], again: int = 0) -> None:
+    """Make the group of all ranks; ``again`` counts those that the program has destroyed."""
+    scheduler, rank = _creating.scheduler, _creating.rank
+    store = dist.PrefixStore(str(again), _creating.store)  # type: ignore[attr-defined]
+    init(_BACKEND, store=store, rank=rank.number, world_size=len(scheduler.ranks))
 
 
 def _create(options: Any, _: Any) -> dist.ProcessGroup:

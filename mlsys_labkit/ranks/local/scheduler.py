@@ -15,6 +15,7 @@ from typing import Any
 
 from mlsys_labkit.ranks.errors import DeadlockError, MismatchError
 from mlsys_labkit.ranks.local.network import Network
+from mlsys_labkit.ranks.local.other_threads import OtherThreads
 from mlsys_labkit.ranks.local.own_state import Notebook, OwnState
 from mlsys_labkit.ranks.local.post import Post
 from mlsys_labkit.ranks.recording import torch_private
@@ -68,12 +69,17 @@ class RankScheduler:
     def __init__(self, world_size: int, notebook: Notebook) -> None:
         self.ranks = [LocalRank(number, world_size, OwnState(notebook)) for number in range(world_size)]
         self.network = Network()
+        self.other_threads = OtherThreads()
         self.holder = self.ranks[0]
         self.over = threading.Event()
         self.failure: BaseException | None = None
         self.aborting = False
         self._groups: dict[str, tuple[int, tuple[int, ...], str]] = {}  # name -> first maker, members, line
         self.abandoned = False  # a rank that could not be unwound may wake up when the run is long over
+
+    @property
+    def _threads(self) -> set[threading.Thread]:
+        return {rank.thread for rank in self.ranks}
 
     def wait(self, rank: LocalRank, post: Post) -> None:
         """Block ``rank`` until ``post`` can complete."""
@@ -97,6 +103,7 @@ class RankScheduler:
         if following is None:
             self.fail(DeadlockError(diagnosis([one.told() for one in self.ranks])))
         elif following is not rank:
+            self.other_threads.look(rank.number, self._threads)
             rank.own.save()
             self._hand_to(following)
             rank.turn.acquire()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable
 from datetime import timedelta
 from operator import attrgetter
 from pathlib import Path
@@ -45,10 +46,13 @@ class LoggingReporter(Reporter):
         self._log.write(("left", number, call.peers, call.key, call.end_seconds))
 
 
-def join(backend: str, rank: int, world_size: int, store: Path, recorder: RankRecorder) -> None:
+def join(
+    backend: str, rank: int, world_size: int, store: Path, recorder: RankRecorder
+) -> Callable[[Callable[..., None], int], None]:
     """Make the default group of this process: ``backend`` inside, ``recorder`` around it.
 
-    Raises RuntimeError from torch when the others do not come.
+    Return a function that makes it again, by torch's ``init`` and the number of groups before. Raises RuntimeError from
+    torch when the others do not come.
     """
     os.environ.update(settings(backend))
 
@@ -60,12 +64,16 @@ def join(backend: str, rank: int, world_size: int, store: Path, recorder: RankRe
             group.attach("cuda", "nccl", _nccl(place, options.timeout))
         return group
 
+    def make(init: Callable[..., None], again: int = 0) -> None:
+        meeting = dist.FileStore(f"{store}-{again}", world_size)  # type: ignore[attr-defined]
+        init(name, store=meeting, rank=rank, world_size=world_size, timeout=_NEVER)
+
     if backend == "nccl":
         torch.cuda.set_device(rank)
     name = f"labkit_{backend}"
     torch_private.register(name, create)
-    meeting = dist.FileStore(os.fspath(store), world_size)  # type: ignore[attr-defined]
-    dist.init_process_group(name, store=meeting, rank=rank, world_size=world_size, timeout=_NEVER)
+    make(dist.init_process_group)
+    return make
 
 
 def settings(backend: str) -> dict[str, str]:

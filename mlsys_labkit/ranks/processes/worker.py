@@ -39,7 +39,7 @@ class Birth:
 
     @property
     def store(self) -> Path:
-        """The file through which the ranks of one generation find each other."""
+        """The beginning of the names of the files through which the ranks of one generation find each other."""
         return Path(self.folder) / f"{self.generation}-store"
 
     def path(self, what: str) -> Path:
@@ -81,7 +81,7 @@ class Rank:
         birth = self._birth
         torch.set_num_threads(birth.threads)
         recorder = RankRecorder(birth.rank, birth.world_size, LoggingReporter(birth.path("calls")))
-        join(birth.backend, birth.rank, birth.world_size, birth.store, recorder)
+        join_again = join(birth.backend, birth.rank, birth.world_size, birth.store, recorder)
         modules = set(sys.modules)
         self._channel.send("ready")
         order = self._orders.get()
@@ -90,7 +90,7 @@ class Rank:
         recorder.clock = lambda: time.monotonic() - order.began
         try:
             function, args = unpack(order.call)
-            with torch_private.init_finds_group(), torch_private.all_groups_on(f"labkit_{birth.backend}"):
+            with torch_private.init_finds_group(join_again), torch_private.all_groups_on(f"labkit_{birth.backend}"):
                 record = run_rank(recorder, function, args, order.memory)
             data = pack(record, "returned or kept", record.value)
             imported = [name for name in sys.modules if name.startswith("torch.") and name not in modules]

@@ -82,14 +82,20 @@ class RankWorld(c10d._World):
     pg_backend_config: Any = None
     tags_to_pg: Any = None
     pg_to_tag: Any = None
-    group_count: Any = 0
 
     def __init__(self) -> None:
         super().__init__()
         self.pg_map, self.pg_names, self.pg_group_ranks, self.pg_backend_config = {}, {}, {}, {}
-        self.tags_to_pg, self.pg_to_tag, self.group_count = {}, {}, 0
-        self.made = False  # whether the kit has made the run's group
-        self.found = False  # whether the program has asked for its group
+        self.tags_to_pg, self.pg_to_tag, self._made = {}, {}, 0
+
+    @property
+    def group_count(self) -> int:
+        """How many groups have been made: it names them, so it never goes back, as torch's own does."""
+        return self._made
+
+    @group_count.setter
+    def group_count(self, count: int) -> None:
+        self._made = max(self._made, count)
 
 
 def enter_world(world: Any) -> None:
@@ -150,9 +156,10 @@ def all_groups_on(backend: str, hear: Callable[[str, tuple[int, ...]], None] = l
 
 
 @contextmanager
-def init_finds_group() -> Iterator[None]:
+def init_finds_group(join_again: Callable[[Callable[..., None], int], None]) -> Iterator[None]:
     """Let the first ``dist.init_process_group`` of a rank return the group that the kit has made for it.
 
+    After ``destroy_process_group``, ``join_again(init, number)`` makes the rank's next group with torch's own ``init``.
     The function is exchanged behind its decorators, for the programs that have imported it by name.
     """
     outermost: Any = dist.init_process_group
@@ -161,20 +168,22 @@ def init_finds_group() -> Iterator[None]:
 
     def find_or_make(*args: Any, **kwargs: Any) -> None:
         world: Any = c10d._world
-        if getattr(world, "made", False) and not dist.is_initialized():  # it would wait for processes, without end
-            raise RuntimeError(
-                "init_process_group after destroy_process_group: on local a rank joins its run's group once"
-            )
-        if not dist.is_initialized() or getattr(world, "found", False):
-            original(*args, **kwargs)
-            world.made = isinstance(world, RankWorld)
+        joined, there = vars(world).get("joined", 0), dist.is_initialized()
+        if (there and vars(world).get("found", False)) or not (there or joined):
+            original(*args, **kwargs)  # it refuses a second group; or the caller is the kit
+            world.joined = 1
             return
+        if not there:
+            join_again(original, joined)
+            world.joined = joined + 1
+        world.found = True
         asked = inspect.signature(original).bind(*args, **kwargs).arguments
         for name, here in (("world_size", dist.get_world_size()), ("rank", dist.get_rank())):
             if asked.get(name, -1) not in (-1, here):
                 raise ValueError(f"init_process_group got {name}={asked[name]}; on this rank it is {here}")
-        world.found = True
 
+    if dist.is_initialized():
+        c10d._world.joined = 1  # type: ignore[attr-defined]
     cell.cell_contents = find_or_make
     try:
         yield

@@ -11,10 +11,15 @@ from mlsys_labkit.ranks.student_lines import at
 from mlsys_labkit.ranks.trace.events import Event, RunTrace
 
 
-def make_trace(events: Sequence[Sequence[Event]], backend: str, ended: bool = False) -> RunTrace:
-    """Build the trace of all ranks, with findings if the run ended: a failed run leaves calls open anyway."""
+def make_trace(
+    events: Sequence[Sequence[Event]], backend: str, ended: bool = False, seen: Sequence[str] = ()
+) -> RunTrace:
+    """Build the trace of all ranks, with findings if the run ended: a failed run leaves calls open anyway.
+
+    ``seen`` are findings that the events do not show.
+    """
     flat = _with_sources(event for one in events for event in one)
-    return RunTrace(len(events), flat, backend, findings(flat) if ended else ())
+    return RunTrace(len(events), flat, backend, (*findings(flat), *seen) if ended else ())
 
 
 def findings(events: Sequence[Event]) -> tuple[str, ...]:
