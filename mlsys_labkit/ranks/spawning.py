@@ -2,6 +2,7 @@
 
 A program that starts its ranks itself calls ``torch.multiprocessing.spawn(fn, args, nprocs)``, or starts a ``Process``
 a rank in a loop. In a run every rank executes that line: rank r calls ``fn(r, *args)``, and leaves the others alone.
+What a program starts once it has its group are other processes.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import torch.multiprocessing as mp
 
 from mlsys_labkit.errors import RanksError
 from mlsys_labkit.ranks.local.program import belongs
+from mlsys_labkit.ranks.recording import torch_private
 
 _Process = multiprocessing.process.BaseProcess
 # What processes share through the one that starts them; in a run there is none.
@@ -109,7 +111,7 @@ def _spawn(
 def _is_next_rank(process: Any, count: int) -> bool:
     module = sys.modules.get(getattr(process._target, "__module__", None) or "")
     is_numbered = bool(process._args) and type(process._args[0]) is int and process._args[0] == count
-    return is_numbered and module is not None and belongs(module)
+    return is_numbered and module is not None and belongs(module) and not torch_private.has_its_group()
 
 
 def _is_a_rank(process: Any) -> bool:

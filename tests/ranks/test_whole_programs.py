@@ -190,6 +190,8 @@ def test_a_destroyed_group_can_be_made_again() -> None:
                 dist.isend(torch.tensor([float(number)]), 1)
             elif rank == 1 and number == 2:
                 dist.recv(value, 0)
+            if number == 2:
+                dist.barrier()  # gloo cuts off what is on its way when a group is destroyed
             found.append(value.item())
             dist.destroy_process_group()
         return found

@@ -191,6 +191,11 @@ def init_finds_group(join_again: Callable[[Callable[..., None], int], None]) -> 
         cell.cell_contents = original
 
 
+def has_its_group() -> bool:
+    """Return whether the program of this rank has called ``init_process_group``, and not destroyed the group since."""
+    return dist.is_initialized() and vars(c10d._world).get("found", False)
+
+
 def forget_groups() -> None:
     """Empty this thread's registry of groups, because a later thread may get its number and find them there."""
     _RAW._unregister_all_process_groups()
