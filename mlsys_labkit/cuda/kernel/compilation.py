@@ -23,7 +23,7 @@ from mlsys_labkit.cuda.nvidia.device import the_gpu, why_no_gpu
 from mlsys_labkit.cuda.source.host_code import without_absent_in, without_host_code_in
 from mlsys_labkit.cuda.source.includes import headers_beside
 from mlsys_labkit.cuda.source.kernels import KernelDefinition, choose_kernels
-from mlsys_labkit.cuda.source.left_out import of_programs
+from mlsys_labkit.cuda.source.left_out import is_left_out, of_programs
 from mlsys_labkit.cuda.source.source import Source
 from mlsys_labkit.cuda.source.stub import stub_line
 
@@ -221,6 +221,7 @@ def _nvrtc_says(request: _Request, names: tuple[str, ...], refusal: CudaCompileE
     if refusal:
         about_lines = any(one.line for one in refusal.diagnostics) and not isinstance(refusal, GradedError)
         about_lines &= "calling a __host__ function" not in str(refusal)  # NVRTC would only miss the function
+        about_lines &= not any(map(is_left_out, refusal.diagnostics))  # NVRTC would take it, or miss a header
         wanted = about_lines and request.strict is not False and nvrtc.available()
     if not wanted or not names:
         return ()

@@ -262,7 +262,8 @@ def _linked(source: ProgramSource, command: Sequence[str | Path], folder: Path, 
 def _refused(source: ProgramSource, said: str) -> CudaCompileError:
     """Return the compiler's complaints, replaced where the source uses what the simulator leaves out."""
     known = [found for name, one in [("", source.main), *source.files[1:]] for found in left_out(one, name)]
-    complaints = read_diagnostics(said, source.name, source.main.text)
+    headers = {name: one.text for name, one in source.files[1:]}
+    complaints = read_diagnostics(said, source.name, source.main.text, headers)
     return compile_error(explained(known, complaints), said)
 
 

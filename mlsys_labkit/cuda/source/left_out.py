@@ -11,7 +11,7 @@ from mlsys_labkit.cuda.source.kernels import kernel_headers
 from mlsys_labkit.cuda.source.shared import initialized_shared
 from mlsys_labkit.cuda.source.source import Source
 
-_LEFT_OUT = ": left out of the simulator; a GPU is needed"
+_LEFT_OUT = ": left out of the simulator"
 _FEATURES = (
     (r"\bcuda\w*Mipmapped\w*", "mipmapped arrays"),
     (r"\bcudaGraph(?:Conditional|Cond|SetConditional)\w*", "conditional nodes of CUDA graphs"),
@@ -25,7 +25,34 @@ _FEATURES = (
     (r"\bcudaIpc\w+\s*\(", "sharing memory between processes"),
     (r"\bcudaMemcpy3DPeer\w*", "several GPUs"),
     (r"\bcuda(?:Graphics|GL|EGL|Import|External)\w+", "graphics interoperability"),
+    (
+        r"\bCUtensorMap\w*|\bcuTensorMap\w+|\bPFN_cuTensorMap\w+|\bCU_TENSOR_MAP_\w+|\bcp_async_bulk_tensor\w*",
+        "tensor maps",
+    ),
+    (r"\bPFN_cu(?!TensorMap)\w+", "the driver API's entry points"),
+    (
+        r"\bcu(?:Tex|Surf)(?:Object|Ref)\w+\s*\(|\bCUDA_(?:RESOURCE|TEXTURE)\w*_DESC\w*|\bCUtexref\b",
+        "the driver API's textures",
+    ),
+    (
+        r"\bcurandState(?:Scrambled)?Sobol\w+|\bcurandDirectionVectors\w+|\bcurandGet(?:Direction|Scramble)\w+"
+        r"|\bCURAND_(?:SCRAMBLED_)?DIRECTION_\w+",
+        "cuRAND's Sobol generators",
+    ),
+    (r"\bcusparseSpGEMM\w*|\bCUSPARSE_SPGEMM_\w+", "cuSPARSE's products of two sparse matrices (SpGEMM)"),
+    (r"\bcufftXt\w+|\bcuda(?:Lib)?XtDesc\w*|\bCUFFT_(?:XT|CB)_\w+", "cuFFT's callbacks and several GPUs (cufftXt)"),
 )
+# What a kernel or a program can use in place of a feature, where that runs here.
+_INSTEAD = {
+    "inline PTX wgmma.": "mma.sync, or nvcuda::wmma",
+    "inline PTX tcgen05.": "mma.sync, or nvcuda::wmma",
+    "inline PTX cp.async.bulk.tensor": "cp.async.bulk without .tensor",
+    "tensor maps": "cuda::memcpy_async or cp.async.bulk without .tensor",
+    "the driver API's textures": "cudaCreateTextureObject, whose objects are the same",
+    "cuRAND's Sobol generators": "curandState or curandStatePhilox4_32_10_t",
+    "cuSPARSE's products of two sparse matrices (SpGEMM)": "a product with a dense matrix (cusparseSpMM)",
+    "cuFFT's callbacks and several GPUs (cufftXt)": "a plan of cufft.h, and kernels before and behind it",
+}
 _REMOVED = (
     (
         r"\btexture\s*<|\bcuda(?:Unb|B)indTexture\w*|\btextureReference\b",
@@ -43,7 +70,8 @@ _OF_PROGRAMS = (
         "a program that launches its own is for run_program or %%cu",
     ),
     (
-        r"\bcuda(?:Texture|Surface)Object_t\b|\btex(?:[123]D|Cube)\w*\s*[<(]|\bsurf(?:[123]D|Cube)\w+\s*[<(]",
+        r"\b(?:cuda(?:Texture|Surface)Object_t|CU(?:tex|surf)Object)\b"
+        r"|\btex(?:[123]D|Cube)\w*\s*[<(]|\bsurf(?:[123]D|Cube)\w+\s*[<(]",
         "textures and surfaces are for whole programs, which make them: run_program or %%cu",
     ),
 )
@@ -61,6 +89,7 @@ _HEADERS = (
     (r"opencv", "OpenCV"),
     (r"torch/|ATen/", "PyTorch's C++ API"),
     (r"nvrtc", "NVRTC"),
+    (r"cudaTypedefs\.h", "the driver API's entry points"),
 )
 _NAMES = r"(?:cublas|cufft|curand|cusparse|cusolver)[A-Z]\w*|CU(?:BLAS|BLASLT|FFT|RAND|SPARSE|SOLVER)_\w+"
 _UNKNOWN = re.compile(
@@ -70,6 +99,12 @@ _UNKNOWN = re.compile(
 _NO_HEADER = re.compile(r"(\w*(?:cuda/|cub|thrust|cublas|cufft|curand|cusparse|cusolver)[\w/.]*): No such file")
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]", re.MULTILINE)
 _RESULTS = ("int", "unsigned", "char", "bool", "short", "long", "float", "double", "size_t", "half", "__half")
+
+
+def said(what: str) -> str:
+    """Return the sentence that says of a feature, or of an instruction of PTX, that it is left out, and what is not."""
+    other = next((other for name, other in _INSTEAD.items() if what.startswith(name)), "")
+    return f"{what}{_LEFT_OUT}; a GPU is needed" + (f"; what runs here: {other}" if other else "")
 
 
 def left_out(source: Source, file: str = "") -> list[Diagnostic]:
@@ -129,19 +164,70 @@ def kernel_results(source: Source, file: str = "") -> list[Diagnostic]:
 
 
 def explained(known: Sequence[Diagnostic], complaints: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """Return what is known first, and then the compiler's complaints about other lines."""
+    """Return why the compiler complains: only what is left out, once each, where that is on a line of a complaint.
+
+    Otherwise it is what is known, and then the complaints about other lines. The compiler stops at a header that is not
+    there, so that behind it nothing can be compared.
+
+    Example:
+        >>> words = "'{}' was not declared in this scope"
+        >>> complaints = [Diagnostic(1, 0, words.format("CUtensorMap")), Diagnostic(2, 0, words.format("m"))]
+        >>> told = explained(left_out(Source("CUtensorMap m;\\ng(&m);")), complaints)
+        >>> [(one.line, one.text[:11]) for one in told]
+        [(1, 'tensor maps')]
+    """
+    places = {(one.file, one.line) for one in complaints}
+    has_stopped = any("No such file" in one.text for one in complaints)
+    # A header that is there, or in a part that an #if leaves out, is no cause.
+    known = [one for one in known if (one.file, one.line) in places or not one.source_line.startswith("#")]
+    causes = [one for one in known if has_stopped or (one.file, one.line) in places]
+    causes = [one for one in causes if is_left_out(one)]
+    told = [_of_library(one) for one in complaints if (one.file, one.line) not in {(c.file, c.line) for c in causes}]
+    causes += [one for one in told if is_left_out(one)]
+    if causes:
+        return _first_uses(causes)
     lines = {(one.file, one.line) for one in known}
-    return [*known[:3], *(_of_library(one) for one in complaints if (one.file, one.line) not in lines)]
+    return [*known[:3], *(one for one in told if (one.file, one.line) not in lines)]
+
+
+def is_left_out(one: Diagnostic) -> bool:
+    """Return whether the diagnostic is about a feature that cannot work here, whatever else the source says."""
+    return any(words in one.text for words in (_LEFT_OUT, "no longer in CUDA", "are for whole programs"))
+
+
+def _first_uses(causes: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """Return the first use of each feature, with the lines of its other uses in the same file."""
+    first: dict[str, Diagnostic] = {}
+    others: dict[str, dict[int, None]] = {}
+    for one in causes:
+        feature = _family(one.text)
+        if feature not in first:
+            first[feature], others[feature] = one, {}
+        elif one.file == first[feature].file and one.line != first[feature].line:
+            others[feature][one.line] = None
+    return [replace(one, text=one.text + _also(list(others[feature]))) for feature, one in first.items()]
+
+
+def _also(lines: Sequence[int]) -> str:
+    if not lines:
+        return ""
+    shown = ", ".join(map(str, lines[:4])) + (", ..." if len(lines) > 4 else "")
+    return f" (also in line{'s' * (len(lines) > 1)} {shown})"
+
+
+def _family(text: str) -> str:
+    instruction = re.match(r"inline PTX (wgmma|tcgen05|cp\.async\.bulk\.tensor)\b", text)
+    return instruction[1] if instruction else text
 
 
 def _of_library(complaint: Diagnostic) -> Diagnostic:
     """Return a complaint about a name of a library that has a stand-in without this name, as something left out."""
     unknown = _UNKNOWN.search(complaint.text)
     header = _NO_HEADER.search(complaint.text)
-    if not unknown and not header:
+    if (not unknown and not header) or "did you mean" in complaint.text:
         return complaint
     name = f"<{header[1]}>" if header else unknown[1] or f"{unknown[3]}::{unknown[2]}" if unknown else ""
-    return replace(complaint, text=f"{name}: left out of the simulator's stand-ins for libraries; a GPU is needed")
+    return replace(complaint, text=f"{name}{_LEFT_OUT}'s stand-ins for libraries; a GPU is needed")
 
 
 def _uses(source: Source) -> Iterator[tuple[int, str, str]]:
@@ -152,7 +238,7 @@ def _uses(source: Source) -> Iterator[tuple[int, str, str]]:
         return line, source.lines[line - 1].strip()
 
     seen = set()
-    features = [(pattern, f"{what}{_LEFT_OUT}") for pattern, what in _FEATURES]
+    features = [(pattern, said(what)) for pattern, what in _FEATURES]
     for pattern, what in (*_REMOVED, *features):
         for found in re.finditer(pattern, code):
             line, shown = at(found.start())
@@ -163,4 +249,4 @@ def _uses(source: Source) -> Iterator[tuple[int, str, str]]:
         for pattern, what in _HEADERS:
             if re.match(pattern, included[1]):
                 line, shown = at(included.start())
-                yield line, f"{what}{_LEFT_OUT}", shown
+                yield line, said(what), shown

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from mlsys_labkit.cuda.source.left_out import said
 from mlsys_labkit.cuda.source.ptx_async import ASYNC
 from mlsys_labkit.cuda.source.ptx_memory import MEMORY
 from mlsys_labkit.cuda.source.ptx_modifiers import unknown_modifiers
@@ -44,7 +45,7 @@ def translate(body: PtxText, kinds: Mapping[str, str]) -> list[str]:
 
 def refusal(what: str) -> str:
     """Return a statement that does not compile, with the sentence that says why, unless it is never reached."""
-    message = f"{what}: left out of the simulator; a GPU is needed".replace("\\", "/").replace('"', "'")
+    message = said(what).replace("\\", "/").replace('"', "'")
     name = "lk_left_out_" + re.sub(r"\W+", "_", what)
     return f'do {{ __attribute__((error("{message}"))) void {name}(); {name}(); }} while (0)'
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from mlsys_labkit.cuda.errors import CudaCompileError, Diagnostic
 
@@ -30,13 +31,15 @@ _HINTS = (
 )
 
 
-def read_diagnostics(said: str, name: str, source: str) -> tuple[Diagnostic, ...]:
-    """Return g++'s errors about the student's source ``name``, or all of them when there are none.
+def read_diagnostics(
+    said: str, name: str, source: str, headers: Mapping[str, str] = MappingProxyType({})
+) -> tuple[Diagnostic, ...]:
+    """Return g++'s errors about the student's source ``name`` and their ``headers``, or all of them if there are none.
 
-    An error inside a header or a macro is reported for the student's line that included it, made g++ instantiate it, or
-    used the macro.
+    An error inside another header or a macro is reported for the student's line that included it, made g++ instantiate
+    it, or used the macro.
     """
-    lines = source.split("\n")
+    texts = {name: source.split("\n")} | {header: text.split("\n") for header, text in headers.items()}
     found: list[Diagnostic] = []
     via = 0  # the student's line (an #include or an instantiation) that leads to the next message
     for message in said.splitlines():
@@ -48,14 +51,18 @@ def read_diagnostics(said: str, name: str, source: str) -> tuple[Diagnostic, ...
             _apply_note(complaint, name, found)
         elif complaint:
             place = (complaint["file"], int(complaint["line"]), int(complaint["column"] or 0))
-            if place[0] != name and via:
+            if place[0] not in texts and via:
                 place = (name, via, 0)
             found.append(Diagnostic(place[1], place[2], _plain(complaint["text"]), "", place[0]))
             via = 0
     mine = [
-        replace(one, file="", source_line=lines[one.line - 1].strip("\r") if one.line <= len(lines) else "")
+        replace(
+            one,
+            file="" if one.file == name else one.file,
+            source_line=texts[one.file][one.line - 1].strip("\r") if one.line <= len(texts[one.file]) else "",
+        )
         for one in found
-        if one.file == name
+        if one.file in texts
     ]
     return tuple(dict.fromkeys(mine or found))
 

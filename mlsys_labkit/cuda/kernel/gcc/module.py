@@ -109,7 +109,8 @@ def _compile(unit: Unit, flags: list[str], folder: Path, toolchain: Toolchain) -
             used.unlink()
     except compiler.CompilerFailed as failed:
         said = failed.text
-        diagnostics = read_diagnostics(said, unit.name, unit.source.text) or linker_diagnostics(said)
+        headers = {name: one.text for name, one in unit.headers}
+        diagnostics = read_diagnostics(said, unit.name, unit.source.text, headers) or linker_diagnostics(said)
         known = [found for name, one in named for found in left_out(one, name)]
         known += [] if unit.hosted else of_programs(unit.source)
         raise compile_error(explained(known, diagnostics), said) from None

@@ -9,6 +9,7 @@
 
 #include "lk/bfloat16.h"
 #include "lk/half.h"
+#include "lk/passed.h"
 #include "lk/qualifiers.h"
 
 namespace lk {
@@ -105,7 +106,12 @@ constexpr auto lk_describe(void (*)(Parameters...)) {
 template <class... Parameters, size_t... I>
 LK_UNRECORDED __attribute__((always_inline)) inline void call(void (*kernel)(Parameters...), void** arguments,
                                                               std::index_sequence<I...>) {
-    kernel(*static_cast<std::remove_reference_t<Parameters>*>(arguments[I])...);
+    if constexpr ((std::is_same_v<typename Passed<Parameters>::Type, Parameters> && ...)) {
+        kernel(*static_cast<std::remove_reference_t<Parameters>*>(arguments[I])...);
+    } else {
+        reinterpret_cast<void (*)(typename Passed<Parameters>::Type...)>(kernel)(
+            Passed<Parameters>(static_cast<typename Passed<Parameters>::Stored>(arguments[I])).get()...);
+    }
 }
 
 // Runs one thread of the kernel. The kernel is a constant here, so that it becomes part of this function.

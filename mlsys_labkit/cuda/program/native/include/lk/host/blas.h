@@ -25,6 +25,7 @@ typedef enum {
     CUBLAS_STATUS_LICENSE_ERROR = 16,
 } cublasStatus_t;
 
+typedef cudaDataType cublasDataType_t;
 typedef enum { CUBLAS_OP_N = 0, CUBLAS_OP_T = 1, CUBLAS_OP_C = 2 } cublasOperation_t;
 typedef enum { CUBLAS_POINTER_MODE_HOST = 0, CUBLAS_POINTER_MODE_DEVICE = 1 } cublasPointerMode_t;
 typedef enum {

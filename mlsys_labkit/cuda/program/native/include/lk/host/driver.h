@@ -23,6 +23,8 @@ typedef struct CUctx_st* CUcontext;
 typedef CUstream_st* CUstream;
 typedef CUevent_st* CUevent;
 typedef cudaUUID_t CUuuid;
+typedef unsigned long long CUtexObject;  // the runtime's texture and surface objects are the driver's
+typedef unsigned long long CUsurfObject;
 
 typedef enum cudaError_enum {
     CUDA_SUCCESS = 0,

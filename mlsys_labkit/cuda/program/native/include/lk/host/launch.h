@@ -13,6 +13,7 @@
 
 #include "lk/host/errors.h"
 #include "lk/host/streams.h"
+#include "lk/passed.h"
 #include "lk/vectors.h"
 
 namespace lk {
@@ -74,34 +75,6 @@ template <class T>
 void* untyped(T& argument) {
     return const_cast<void*>(static_cast<const volatile void*>(std::addressof(argument)));
 }
-
-// How one parameter reaches a kernel. CUDA copies the bytes of an argument and runs no constructor or destructor for the
-// kernel's copy; a class that has its own would else run host code in every thread. The ABI (Itanium C++, "non-trivial
-// parameters") passes such a class by the address of a copy that the caller makes: ours is made of its bytes.
-template <class Parameter, bool plain = std::is_reference_v<Parameter> ||
-                                       (std::is_trivially_copy_constructible_v<Parameter> &&
-                                        std::is_trivially_move_constructible_v<Parameter> &&
-                                        std::is_trivially_destructible_v<Parameter>)>
-struct Passed {
-    using Type = Parameter;
-    using Stored = std::remove_reference_t<Parameter>*;
-
-    LK_UNRECORDED explicit Passed(Stored argument) : argument_(argument) {}
-    LK_UNRECORDED Parameter get() { return static_cast<Parameter>(*argument_); }
-
-    Stored argument_;
-};
-
-template <class Parameter>
-struct Passed<Parameter, false> {
-    using Type = void*;
-    using Stored = Parameter*;
-
-    LK_UNRECORDED explicit Passed(Stored argument) { __builtin_memcpy(bytes_, argument, sizeof bytes_); }
-    LK_UNRECORDED void* get() { return bytes_; }
-
-    alignas(Parameter) unsigned char bytes_[sizeof(Parameter)];
-};
 
 // A kernel whose parameters are known: arguments convert to them as in a call.
 template <class... Parameters>

@@ -1,0 +1,131 @@
+"""What nvcc takes and the simulator does not: one line with the feature's name, the student's line, and another way."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import mlsys_labkit.cuda as cuda
+from tests.cuda.program_helpers import run
+
+TENSOR_MAP = """#include <cuda.h>
+#include <cstdint>
+__global__ void k(const __grid_constant__ CUtensorMap map) {}
+int main() {
+  CUtensorMap map; cuuint64_t size[1] = {64};
+  cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 1, nullptr, size, nullptr, nullptr, nullptr,
+                         CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_NONE,
+                         CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  k<<<1, 32>>>(map);
+}
+"""
+WGMMA = """#include <cstdint>
+__device__ void fence() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+__global__ void k(float* out) {
+  fence();
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+}
+int main() { k<<<1, 128>>>(nullptr); }
+"""
+SOBOL = """#include <curand_kernel.h>
+__global__ void k(unsigned (*v)[32], curandStateSobol32* s, float* out) {
+  curand_init(v[threadIdx.x], 0, &s[threadIdx.x]);
+  out[threadIdx.x] = curand_uniform(&s[threadIdx.x]);
+}
+int main() { k<<<1, 1>>>(nullptr, nullptr, nullptr); }
+"""
+TEXTURE = """#include <cuda.h>
+int main() {
+  CUtexObject t; CUDA_RESOURCE_DESC r; CUDA_TEXTURE_DESC d;
+  return cuTexObjectCreate(&t, &r, &d, nullptr);
+}
+"""
+SPGEMM = """#include <cusparse.h>
+int main() {
+  cusparseSpGEMMDescr_t d;
+  return cusparseSpGEMM_createDescr(&d);
+}
+"""
+CUFFT_XT = """#include <cufftXt.h>
+int main() {
+  cufftHandle p = 0; cudaLibXtDesc* d;
+  return cufftXtMalloc(p, &d, CUFFT_XT_FORMAT_INPLACE);
+}
+"""
+WAYS = [
+    (TENSOR_MAP, 3, "tensor maps", "cp.async.bulk without .tensor", "5, 6, 7, 8"),
+    (WGMMA, 3, "inline PTX wgmma.fence.sync.aligned", "mma.sync", "7, 8"),
+    (SOBOL, 2, "cuRAND's Sobol generators", "curandStatePhilox4_32_10_t", ""),
+    (TEXTURE, 3, "the driver API's textures", "cudaCreateTextureObject", "4"),
+    (SPGEMM, 3, "cuSPARSE's products of two sparse matrices", "cusparseSpMM", "4"),
+    (CUFFT_XT, 3, "cuFFT's callbacks and several GPUs", "cufft.h", "4"),
+]
+
+
+@pytest.mark.parametrize(("source", "line", "feature", "other", "also"), WAYS)
+def test_feature_is_refused_once_with_its_lines_and_another_way(source, line, feature, other, also):
+    with pytest.raises(cuda.CudaCompileError) as caught:
+        run(source)
+    (only,) = caught.value.diagnostics
+    assert only.line == line
+    assert only.text.startswith(feature)
+    assert ": left out of the simulator; a GPU is needed; what runs here: " in only.text
+    assert other in only.text
+    lines = re.search(r"\(also in lines? ([\d, ]+)\)", only.text)
+    assert (lines[1] if lines else "") == also
+
+
+@pytest.mark.parametrize("source", [TENSOR_MAP, WGMMA, SOBOL])
+def test_kernel_alone_is_refused_in_the_same_words(source: str):
+    with pytest.raises(cuda.CudaCompileError) as caught:
+        cuda.compile(source, "k", backend="simulator")
+    assert [": left out of the simulator; a GPU" in one.text for one in caught.value.diagnostics] == [True]
+
+
+def test_header_that_a_condition_leaves_out_is_not_blamed(tmp_path: Path):
+    (tmp_path / "state.h").write_text("#ifdef WATCHED\n#include <nvml.h>\n#endif\nnothing_like_it state;\n")
+    (tmp_path / "main.cu").write_text('#include "state.h"\n#if 0\n#include <nccl.h>\n#endif\nint main() {}\n')
+    with pytest.raises(cuda.CudaCompileError) as caught:
+        cuda.run_program(tmp_path / "main.cu", backend="simulator")
+    assert [(one.file, one.line) for one in caught.value.diagnostics] == [("state.h", 4)]
+    assert "nothing_like_it" in str(caught.value)
+
+
+def test_slip_of_the_pen_in_a_librarys_name_is_no_feature():
+    with pytest.raises(cuda.CudaCompileError, match="did you mean 'cublasCreate") as caught:
+        run("#include <cublas_v2.h>\nint main() { cublasHandle_t h; cublasCreat(&h); }")
+    assert "left out" not in str(caught.value)
+
+
+def test_names_that_large_programs_use_are_there():
+    result = run("""#include <cuda.h>
+        #include <cublas_v2.h>
+        #include <nvtx3/nvToolsExtCudaRt.h>
+        static cublasDataType_t bias(bool half) { return half ? CUDA_R_16BF : CUDA_R_32F; }
+        __global__ void k(CUtexObject t, float* out) { out[threadIdx.x] = tex1Dfetch<float>(t, threadIdx.x); }
+        int main() {
+          cudaStream_t s; cudaStreamCreate(&s); nvtxNameCudaStreamA(s, "main stream"); nvtxNameCudaDeviceA(0, "mine");
+          float *x, *out; cudaMallocManaged(&x, 128); cudaMallocManaged(&out, 128); x[3] = 5;
+          cudaResourceDesc r = {}; r.resType = cudaResourceTypeLinear; r.res.linear.devPtr = x;
+          r.res.linear.desc = cudaCreateChannelDesc<float>(); r.res.linear.sizeInBytes = 128;
+          cudaTextureDesc d = {}; CUtexObject t; cudaCreateTextureObject(&t, &r, &d, nullptr);
+          k<<<1, 32>>>(t, out); cudaDeviceSynchronize();
+          return bias(true) == CUDA_R_16BF && out[3] == 5 ? 0 : 1; }""")
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_kernel_takes_by_value_a_class_that_manages_memory():
+    source = """struct Buffer {
+      int n; int* data;
+      Buffer(int n) : n(n) { cudaMallocManaged(&data, n * sizeof(int)); }
+      Buffer(const Buffer& other) : n(other.n) { cudaMallocManaged(&data, n * sizeof(int)); }
+      ~Buffer() { cudaFree(data); }
+    };
+    __global__ void fill(Buffer b) { b.data[threadIdx.x] = b.n++; }
+    """
+    assert cuda.compile(source, backend="simulator").signature == "fill(Buffer b)"
