@@ -53,6 +53,43 @@ int main() {
     assert result.findings[0].line in (2, 3)
 
 
+GRID = """__global__ void work(volatile float* p, int stuck) {
+  float sum = 0;
+  for (int i = 0; i < 20000; ++i) {
+    sum += p[threadIdx.x];
+  }
+  while (blockIdx.x == stuck && p[0] == 0) {
+  }
+  p[32 + threadIdx.x] = sum;
+}
+int main(int count, char** arguments) {
+  float* p;
+  cudaMalloc(&p, 256);
+  cudaMemset(p, 0, 256);
+  work<<<1 << 22, 32>>>(p, STUCK);
+  cudaDeviceSynchronize();
+}"""
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_a_grid_that_only_needs_longer_is_no_finding(check: bool) -> None:
+    result = run(
+        GRID.replace("STUCK", "-1").replace("20000", "200").replace("p[32 + threadIdx.x] = sum;", ""),
+        check=check,
+        timeout=3,
+    )
+    assert "stopped after 3 s" in result.stopped
+    assert [finding.kind for finding in result.findings] == []
+    assert any("of its 4194304 blocks: it was slow, not stuck" in note for note in result.notes)
+
+
+def test_one_block_that_is_stuck_is_a_finding_although_others_end() -> None:
+    source = GRID.replace("STUCK", "3").replace("1 << 22", "200").replace("20000", "2")
+    result = run(source, timeout=3)
+    assert [finding.kind for finding in result.findings] == ["timeout"]
+    assert result.findings[0].line in (6, 7)
+
+
 def test_host_code_that_follows_a_device_pointer_crashes_with_its_line() -> None:
     source = "#include <cstdio>\nint main() {\n  float* d;\n  cudaMalloc(&d, 400);\n  d[3] = 1;\n}"
     result = run(source)

@@ -115,6 +115,7 @@ struct Launch {
     std::unique_ptr<LaunchRecord> record;  // check and profile
     const char* failure = nullptr;         // why the engine gave up, where that is no fault of the kernel's
     bool timed_out = false;
+    std::atomic<bool> stuck{false};  // timed out, and some OS thread had long finished no block
     double seconds = 0;
     u64 blocks_run = 0;
     std::atomic<bool> lanes_meet{true};  // before volatile accesses, as long as no thread is held up by it

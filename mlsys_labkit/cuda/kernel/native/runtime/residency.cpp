@@ -10,6 +10,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <numeric>
 
@@ -193,6 +194,8 @@ private:
             for (Block* each : cluster.blocks) each->shared_image.clear();
             free_.push_back(&cluster);
         }
+        finished_++;
+        last_finish_ = std::chrono::steady_clock::now();
         grid_.finish_block();
     }
 
@@ -216,9 +219,18 @@ private:
         }
     }
 
+    // Whether blocks ended one after the other until the time was up: the last one runs no longer than is usual here.
+    bool was_getting_on() const {
+        const auto now = std::chrono::steady_clock::now();
+        if (!finished_) return false;
+        const std::chrono::nanoseconds each = (last_finish_ - begin_) / static_cast<int64_t>(finished_);
+        return now - last_finish_ < std::max<std::chrono::nanoseconds>(4 * each, (now - begin_) / 4);
+    }
+
     // Where the thread that ran last stands.
     void report_timeout() {
         if (resident_.empty()) return;
+        if (!was_getting_on()) launch_.stuck = true;
         bool here = std::find(resident_.begin(), resident_.end(), in_memory_) != resident_.end();
         const Block& block = here ? *in_memory_ : *resident_[0];
         if (block.thread) launch_.findings.report(make_finding(block, FindingKind::timeout));
@@ -235,6 +247,9 @@ private:
     Block* in_memory_ = nullptr;
     size_t next_spinning_ = 0;
     u32 turns_ = 0;
+    u64 finished_ = 0;  // blocks
+    const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+    std::chrono::steady_clock::time_point last_finish_ = begin_;
 };
 
 // A number that shares no factor with count, so that its multiples visit every block.

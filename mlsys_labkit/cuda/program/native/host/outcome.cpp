@@ -1,6 +1,7 @@
 // outcome.cpp: see outcome.h.
 #include "outcome.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "journal.h"
@@ -9,6 +10,8 @@
 namespace lk::host {
 
 namespace {
+
+constexpr double kShortest = 0.5;  // seconds: what a launch begins with after the program's time is up says nothing
 
 // After these CUDA says nothing: the launch's result is wrong, or right by luck.
 bool is_survived(FindingKind kind) {
@@ -57,6 +60,18 @@ cudaError_t error_of(const Launch& launch) {
     return launch.timed_out ? cudaErrorLaunchTimeout : cudaErrorLaunchFailure;
 }
 
+// A kernel that the program's time limit cuts off is at fault only where it was stuck: check takes 30 times as long as a
+// plain run, and a large grid is no error.
+std::vector<FindingRecord> found_in(const Launch& launch) {
+    std::vector<FindingRecord> records = launch.findings.records();
+    if (!launch.timed_out || (launch.stuck && launch.seconds > kShortest)) return records;
+    const auto is_timeout = [](const FindingRecord& one) { return static_cast<FindingKind>(one.kind) == FindingKind::timeout; };
+    records.erase(std::remove_if(records.begin(), records.end(), is_timeout), records.end());
+    journal().note_once("when the time was up, a kernel had run " + std::to_string(launch.blocks_run) + " of its " +
+                        std::to_string(launch.block_count()) + " blocks: it was slow, not stuck");
+    return records;
+}
+
 }  // namespace
 
 std::vector<std::shared_ptr<const TouchedBuffer>> take_kernel_footprint() { return std::exchange(footprint(), {}); }
@@ -74,7 +89,7 @@ Outcome run_and_collect(Launch& launch, bool with_counts) {
     outcome.error = error_of(launch);
     outcome.seconds = launch.seconds;
     if (launch.failure) journal().note_once(launch.failure);
-    outcome.sections.push_back(bytes_of(launch.findings.records()));
+    outcome.sections.push_back(bytes_of(found_in(launch)));
     if (launch.record && with_counts) {
         outcome.sections.push_back(bytes_of(launch.record->sites()));
         outcome.sections.push_back(bytes_of(launch.record->steps()));
