@@ -96,6 +96,13 @@ def test_header_that_a_condition_leaves_out_is_not_blamed(tmp_path: Path):
     assert "nothing_like_it" in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["cuFlushGPUDirectRDMAWrites(1, 2)", "cudaGreenCtx_t g", "CUDA_POOL_ATTACH p"])
+def test_name_of_nvidias_that_no_header_here_has_is_left_out_and_hides_what_follows(name: str):
+    with pytest.raises(cuda.CudaCompileError, match=r"line 2: \w+: left out of the simulator's stand-ins") as caught:
+        run(f"#include <cuda.h>\nint main() {{ {name};\n return g + p; }}")
+    assert len(caught.value.diagnostics) == 1
+
+
 def test_slip_of_the_pen_in_a_librarys_name_is_no_feature():
     with pytest.raises(cuda.CudaCompileError, match="did you mean 'cublasCreate") as caught:
         run("#include <cublas_v2.h>\nint main() { cublasHandle_t h; cublasCreat(&h); }")
@@ -115,6 +122,10 @@ def test_names_that_large_programs_use_are_there():
           r.res.linear.desc = cudaCreateChannelDesc<float>(); r.res.linear.sizeInBytes = 128;
           cudaTextureDesc d = {}; CUtexObject t; cudaCreateTextureObject(&t, &r, &d, nullptr);
           k<<<1, 32>>>(t, out); cudaDeviceSynchronize();
+          CUdeviceptr begin; size_t bytes;
+          if (cuMemGetAddressRange(&begin, &bytes, (CUdeviceptr)(x + 3)) || bytes != 128) return 2;
+          if ((float*)begin != x) return 4;
+          if (cuMemGetAddressRange(&begin, &bytes, (CUdeviceptr)&bytes) != CUDA_ERROR_NOT_FOUND) return 3;
           return bias(true) == CUDA_R_16BF && out[3] == 5 ? 0 : 1; }""")
     assert result.returncode == 0, result.stdout + result.stderr
 

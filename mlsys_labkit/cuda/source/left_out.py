@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from difflib import SequenceMatcher
 
 from mlsys_labkit.cuda.errors import Diagnostic
 from mlsys_labkit.cuda.source.kernels import kernel_headers
@@ -91,7 +92,11 @@ _HEADERS = (
     (r"nvrtc", "NVRTC"),
     (r"cudaTypedefs\.h", "the driver API's entry points"),
 )
-_NAMES = r"(?:cublas|cufft|curand|cusparse|cusolver)[A-Z]\w*|CU(?:BLAS|BLASLT|FFT|RAND|SPARSE|SOLVER)_\w+"
+_A_SLIP = 0.8  # how alike a name and the one that g++ suggests are; others are only the nearest there is
+_NAMES = (
+    r"(?:cu|cuda|cublas|cufft|curand|cusparse|cusolver|cudnn|nccl|nvml)[A-Z]\w*"
+    r"|CU(?:DA|BLAS|BLASLT|FFT|RAND|SPARSE|SOLVER|DNN)?_\w+"
+)
 _UNKNOWN = re.compile(
     rf"'({_NAMES}|(?:cub|thrust)::\w+)' (?:was not|has not been|does not) (?:declared|name)"
     r"|'(\w+)' is not a member of '(cub|thrust)'"
@@ -224,7 +229,8 @@ def _of_library(complaint: Diagnostic) -> Diagnostic:
     """Return a complaint about a name of a library that has a stand-in without this name, as something left out."""
     unknown = _UNKNOWN.search(complaint.text)
     header = _NO_HEADER.search(complaint.text)
-    if (not unknown and not header) or "did you mean" in complaint.text:
+    meant = re.search(r"'(\w+)' was .*did you mean '(\w+)'", complaint.text)
+    if (not unknown and not header) or (meant and SequenceMatcher(None, meant[1], meant[2]).ratio() > _A_SLIP):
         return complaint
     name = f"<{header[1]}>" if header else unknown[1] or f"{unknown[3]}::{unknown[2]}" if unknown else ""
     return replace(complaint, text=f"{name}{_LEFT_OUT}'s stand-ins for libraries; a GPU is needed")

@@ -180,6 +180,15 @@ extern "C" cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attribute
     });
 }
 
+extern "C" cudaError_t lk_program_allocation(const void* pointer, unsigned long long* begin, size_t* bytes) {
+    uint64_t first = 0;
+    const Allocation* allocation = heap().find(pointer, &first);
+    if (!allocation) return cudaErrorInvalidValue;
+    *begin = first;
+    *bytes = allocation->bytes;
+    return cudaSuccess;
+}
+
 extern "C" cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
     return api([=] {
         *free_bytes = heap().free_bytes();

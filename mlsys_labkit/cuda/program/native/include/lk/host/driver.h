@@ -126,6 +126,9 @@ typedef enum CUctx_flags_enum {
     CU_CTX_LMEM_RESIZE_TO_MAX = 16,
 } CUctx_flags;
 
+// The allocation that holds an address.
+extern "C" cudaError_t lk_program_allocation(const void* pointer, unsigned long long* begin, size_t* bytes);
+
 namespace lk {
 
 inline CUresult driver_result(cudaError_t error) { return static_cast<CUresult>(error); }
@@ -221,6 +224,14 @@ inline CUresult cuMemAllocManaged(CUdeviceptr* pointer, size_t bytes, unsigned i
 }
 inline CUresult cuMemAllocHost(void** pointer, size_t bytes) { return lk::driver_result(cudaMallocHost(pointer, bytes)); }
 inline CUresult cuMemFree(CUdeviceptr pointer) { return lk::driver_result(cudaFree(const_cast<void*>(lk::driver_pointer(pointer)))); }
+inline CUresult cuMemGetAddressRange(CUdeviceptr* begin, size_t* bytes, CUdeviceptr pointer) {
+    unsigned long long first = 0;
+    size_t count = 0;
+    const cudaError_t error = lk_program_allocation(lk::driver_pointer(pointer), &first, &count);
+    if (begin) *begin = first;
+    if (bytes) *bytes = count;
+    return error == cudaSuccess ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
 inline CUresult cuMemFreeHost(void* pointer) { return lk::driver_result(cudaFreeHost(pointer)); }
 inline CUresult cuMemcpyHtoD(CUdeviceptr to, const void* from, size_t bytes) {
     return lk::driver_copy(const_cast<void*>(lk::driver_pointer(to)), from, bytes, cudaMemcpyHostToDevice);
