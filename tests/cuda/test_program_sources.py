@@ -245,3 +245,28 @@ def test_host_function_of_another_file_hides_no_function_of_cuda(tmp_path: Path)
 def test_header_of_libcupp_that_is_not_there_is_refused_by_name():
     with pytest.raises(cuda.CudaCompileError, match="line 1: <cuda/iterator>: left out"):
         run("#include <cuda/iterator>\nint main() { return cuda::ceil_div(7, 2) != 4; }")
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_host_and_kernel_share_an_atomic(check: bool):
+    source = r"""
+        #include <cstdio>
+        #include <cuda/atomic>
+        enum State : int { waiting, ready };
+        __global__ void k(cuda::std::atomic<State>* state, cuda::atomic<int>* n) {
+          n->fetch_add(2); state->store(ready, cuda::memory_order_release);
+        }
+        int main() {
+          cuda::std::atomic<State>* state; cuda::atomic<int>* n; int old = 5;
+          cudaMallocHost(&state, sizeof(*state)); cudaMallocManaged(&n, sizeof(*n));
+          state->store(waiting, cuda::memory_order_release); n->store(1); n->fetch_add(4);
+          bool took = n->compare_exchange_strong(old, 6), again = n->compare_exchange_strong(old, 9);
+          k<<<1, 1>>>(state, n);
+          cudaDeviceSynchronize();
+          auto seen = static_cast<volatile cuda::std::atomic<State>*>(state)->load(cuda::memory_order_acquire);
+          std::printf("%d %d %d %d %d\n", seen, n->load(), took, again, old);
+        }
+    """
+    result = run(source, check=check)
+    assert result.stdout == "1 8 1 0 6\n", result.stderr
+    assert not result.findings

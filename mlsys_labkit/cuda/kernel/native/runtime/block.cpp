@@ -251,6 +251,7 @@ void lk_wait_while_equal(const unsigned* word, unsigned value) {
 }
 
 void lk_yield() {
+    if (!current()) return;  // the host's own load of an atomic
     Block& block = enter_runtime();
     block.warp_budget -= block.worker->turn / 4;
     pause(block);
