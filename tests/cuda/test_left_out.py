@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import mlsys_labkit.cuda as cuda
@@ -140,3 +141,27 @@ def test_kernel_takes_by_value_a_class_that_manages_memory():
     __global__ void fill(Buffer b) { b.data[threadIdx.x] = b.n++; }
     """
     assert cuda.compile(source, backend="simulator").signature == "fill(Buffer b)"
+
+
+CUB = """#include <cub/cub.cuh>
+template <typename T> __global__ void total(const T* x, T* sum) {
+  using Reduce = cub::BlockReduce<T, 64>;
+  __shared__ typename Reduce::TempStorage storage;
+  T whole = Reduce(storage).Sum(x[threadIdx.x]);
+  if (threadIdx.x == 0) *sum = whole;
+}
+template <typename T> struct Wider { typedef float type; };
+template <> struct Wider<nv_bfloat16> { typedef double type; };
+"""
+
+
+def test_cub_brings_the_16_bit_formats_and_sums_bfloat16():
+    x, out = np.full(64, 0x3FC0, np.uint16), np.zeros(1, np.uint16)  # 1.5 in bfloat16
+    cuda.compile(CUB, "total<nv_bfloat16>", backend="simulator")[1, 64](x, out)
+    assert out[0] == 0x42C0  # 96
+
+
+def test_error_in_a_source_with_cub_is_told_in_words_about_the_source():
+    with pytest.raises(cuda.CudaCompileError, match="undeclared_name") as caught:
+        cuda.compile(CUB.replace("*sum = whole", "*sum = undeclared_name"), "total<float>", backend="simulator")
+    assert "#error" not in str(caught.value)

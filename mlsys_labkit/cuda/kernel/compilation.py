@@ -29,6 +29,7 @@ from mlsys_labkit.cuda.source.stub import stub_line
 
 BackendName = Literal["auto", "simulator", "gpu"]
 TextOrPath = str | os.PathLike[str]
+_LIBRARY_OF_BOTH = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<(?:cub|thrust)/", re.MULTILINE)  # includes the runtime
 _FILE_NAME = re.compile(r"[^\n{}();]+\.(?:cuh?|cpp|cc|h)")
 
 
@@ -233,7 +234,9 @@ def _nvrtc_says(request: _Request, names: tuple[str, ...], refusal: CudaCompileE
             return ()
         raise
     # NVRTC sees the headers as they were written: with their host code, and only beside the source.
-    misled = any("JIT mode" in one.text or "cannot open source file" in one.text for one in told)
+    # NVRTC refuses CUB's header for all of it by an #error.
+    words = ("JIT mode", "cannot open source file", "#error directive")
+    misled = any(word in one.text for one in told for word in words)
     return () if refusal and misled else told
 
 
@@ -242,7 +245,9 @@ def _simulated(request: _Request, chosen: tuple[str, ...], may_drop: bool) -> Si
     try:
         return _compiled(request, chosen, may_drop, hosted=False)
     except CudaCompileError as error:
-        if request.graded or request.whole == (request.source, *(header for _, header in request.headers)):
+        unchanged = request.whole == (request.source, *(header for _, header in request.headers))
+        needs_host = any(_LIBRARY_OF_BOTH.search(one.text) for one in request.whole)
+        if request.graded or (unchanged and not needs_host):
             raise
         try:
             return _with_host_code(request, chosen, may_drop)

@@ -8,6 +8,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "cuda_bf16.h"  // NVIDIA's CUB brings these two as well
+#include "cuda_fp16.h"
 #include "lk/host/memory.h"
 #include "lk/host/streams.h"
 #include "lk/thrust/execution.h"
