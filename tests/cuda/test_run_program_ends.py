@@ -90,6 +90,21 @@ def test_one_block_that_is_stuck_is_a_finding_although_others_end() -> None:
     assert result.findings[0].line in (6, 7)
 
 
+def test_a_kernel_that_the_host_calls_as_a_function_is_named() -> None:
+    source = """template <class F, class... A> void timed(F f, A... a) { f(a...); }
+__global__ void scale(float* p) {
+  p[0] *= 2;
+}
+int main() {
+  float* d;
+  cudaMalloc(&d, 4);
+  timed(scale, d);
+}"""
+    result = run(source)
+    assert result.returncode == -signal.SIGSEGV
+    assert result.stopped.startswith("program.cu:3: the host calls the kernel scale as a function")
+
+
 def test_host_code_that_follows_a_device_pointer_crashes_with_its_line() -> None:
     source = "#include <cstdio>\nint main() {\n  float* d;\n  cudaMalloc(&d, 400);\n  d[3] = 1;\n}"
     result = run(source)

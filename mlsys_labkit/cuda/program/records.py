@@ -20,6 +20,7 @@ from mlsys_labkit.cuda.program.build import CompiledProgram, ProgramSource
 from mlsys_labkit.cuda.program.ordering import Places, ordering_finding
 from mlsys_labkit.cuda.program.result import Launch
 from mlsys_labkit.cuda.program.rewrite import find_kernels
+from mlsys_labkit.cuda.source.functions import device_functions
 
 _HOST = "host memory "  # marks an argument that points to it
 _FREED = "freed memory "
@@ -125,6 +126,11 @@ def _crash(record: Mapping[str, Any], image: int, lines: _ProgramLines) -> str:
     pc = record["pc"] - image
     place = lines.table.locate([pc])[pc] if image and pc > 0 else Location(0)
     where = f"{place.file or lines.source.name}:{place.line}: " if place.line else ""
+    if kernel := _kernel_at(place, lines.source):
+        return (
+            f"{where}the host calls the kernel {kernel} as a function ({name}); "
+            "launch it with <<<grid, block>>>: without, a GPU runs nothing"
+        )
     if record["memory"]:
         return f"{where}host code follows a pointer to device memory ({name}); copy the data with cudaMemcpy first"
     what = {
@@ -133,6 +139,17 @@ def _crash(record: Mapping[str, Any], image: int, lines: _ProgramLines) -> str:
         "SIGABRT": "the program ended itself (abort, an assertion, an exception that nobody caught)",
     }
     return f"{where}{what.get(name, 'host code crashed')} ({name})"
+
+
+def _kernel_at(place: Location, program: ProgramSource) -> str:
+    """Return the kernel whose body holds the line; "" for none."""
+    for name, source in program.files:
+        if name == (place.file or program.name):
+            for one in device_functions(source):
+                first, last = (source.code[at].line for at in (one.opening, one.closing))
+                if one.kind == "__global__" and first <= place.line <= last:
+                    return one.name
+    return ""
 
 
 def _named(names: Sequence[str], buffers: Iterable[Sequence[int]]) -> list[NamedRange]:
