@@ -127,6 +127,16 @@ def hoard_in_flight(job: Job, sockets: Sockets) -> None:
     time.sleep(600)
 
 
+def outlive(job: Job, sockets: Sockets) -> None:
+    """Lose the request to end with the keeper: by another signal, or by a program that a thread executes."""
+    sockets[0].sendall(b"ready")
+    if job["way"] == "another signal":
+        ctypes.CDLL(None).prctl(1, 28, 0, 0, 0)  # SIGWINCH, which does nothing
+        time.sleep(600)
+    threading.Thread(target=os.execv, args=("/bin/sleep", ["sleep", "600"])).start()
+    time.sleep(600)
+
+
 def breed(job: Job, sockets: Sockets) -> None:
     while True:
         with contextlib.suppress(OSError):

@@ -64,7 +64,8 @@ def test_memory_is_counted_without_root(server: ForkServer, monkeypatch: pytest.
 UNTRACED = """
 import mmap
 def gram(x, basis):
-    with mmap.mmap(-1, {mib} << 20) as room:  # as a library takes memory: no tracer sees it
+    own = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    with mmap.mmap(-1, {mib} << 20, own) as room:  # as a library takes memory: no tracer sees it
         for _ in range({mib}):
             room.write(bytes([1]) * (1 << 20))
     return (x @ basis) @ basis.T

@@ -76,7 +76,6 @@ EMPTY = msgpack.packb({})
         (HEAD.pack(1, 5000, 0), "5000 buffers"),
         (HEAD.pack(1, 1, 0) + struct.pack("<Q", 1 << 60), "1152921504606846976 bytes"),
         (HEAD.pack(len(EMPTY), 0, 1) + EMPTY, "0 files"),
-        (HEAD.pack(len(EMPTY), 1, 0) + struct.pack("<Q", 1 << 20) + EMPTY, "1048576 bytes"),
         (HEAD.pack(len(EMPTY), 0, 7) + EMPTY, "frame"),
         (HEAD.pack(1, 0, 0) + b"\xc1", "no msgpack"),
         (HEAD.pack(2, 0, 0) + b"\x01\x02", "no msgpack"),
@@ -92,6 +91,21 @@ def test_a_frame_that_breaks_the_rules_is_refused(
     ends[0].sendall(frame)
     with pytest.raises(ProtocolError, match=says):
         Wire(ends[1]).receive(in_time())
+
+
+def test_a_process_that_may_make_no_files_sends_everything_itself(
+    ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "memfd_create", refuse)
+    large = bytes(range(256)) * 8192
+    sender = threading.Thread(target=Wire(ends[0]).send, args=({"x": 1}, [large, b"abc"], in_time()))
+    sender.start()
+    header, buffers = Wire(ends[1]).receive(in_time())
+    sender.join()
+    assert (header, [bytes(each) for each in buffers]) == ({"x": 1}, [large, b"abc"])
 
 
 def test_no_error_of_the_boundary_is_an_ordinary_exception() -> None:

@@ -27,6 +27,7 @@ from mlsys_grading.boundary.definitions import definitions_of
 from mlsys_grading.boundary.errors import NotPlainError, StudentGoneError
 from mlsys_grading.boundary.values import Decoder, Encoder, Node
 from mlsys_grading.boundary.wire import Wire
+from mlsys_grading.sandbox import syscalls
 from mlsys_grading.shell import CellSource, Shell
 from mlsys_labkit._base import probes
 
@@ -342,5 +343,7 @@ def serve(job: dict[str, Any], sockets: list[socket.socket]) -> None:
     """Run the student's end in a fork: ``job`` has "cells" and "records"; the socket leads to the examiner."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the grader was started in the background
     shell = Shell()
+    if job.get("witnessed"):
+        syscalls.install_witness()
     cells = [(position, name, source) for position, name, source in job["cells"]]
     StudentProcess(Wire(sockets[0]), shell, cells, job["records"], job.get("live", ()), job.get("whole")).serve()

@@ -3,6 +3,7 @@
 A frame is ``u32 header length | u32 buffers | u8 shared | u64 length of each buffer | header | buffers``. Where they
 are shared, the buffers follow each other, each at a multiple of 64 bytes, in a sealed memfd that travels beside the
 frame: the receiver maps it privately, so only pages that it writes to are copied, and the sender cannot change them.
+A process whose memory is measured may make no such file, and sends all buffers through the socket.
 
 Reference: https://github.com/msgpack/msgpack/blob/master/spec.md; man 2 memfd_create; man 2 fcntl (file sealing).
 """
@@ -68,12 +69,16 @@ class Wire:
         bounds = self._bounds
         if len(packed) > bounds.header_bytes or len(buffers) > bounds.buffers or total > bounds.buffer_bytes:
             raise NotPlainError(f"{len(packed) + total} bytes in {len(buffers)} arrays are too much for one call")
-        shared = total >= _SHARED_FROM_BYTES
-        head = _HEAD.pack(len(packed), len(buffers), shared) + struct.pack(f"<{len(lengths)}Q", *lengths) + packed
-        if not shared:
+        descriptor = _share(buffers) if total >= _SHARED_FROM_BYTES else None
+        head = _HEAD.pack(len(packed), len(buffers), descriptor is not None)
+        head += struct.pack(f"<{len(lengths)}Q", *lengths) + packed
+        if descriptor is None and total < _SHARED_FROM_BYTES:
             self._send(b"".join([head, *buffers]), until)
             return
-        descriptor = _share(buffers)
+        if descriptor is None:
+            for part in (head, *buffers):  # one by one: a copy of all would count as this process's memory
+                self._send(part, until)
+            return
         try:
             self._send(head, until, descriptor)
         finally:
@@ -88,7 +93,7 @@ class Wire:
             if length > bounds.header_bytes or count > bounds.buffers or shared > 1 or len(descriptors) != shared:
                 raise ProtocolError(f"a frame with {length} bytes of header, {count} buffers, {len(descriptors)} files")
             lengths = struct.unpack(f"<{count}Q", self._receive(8 * count, until))
-            if sum(lengths) > bounds.buffer_bytes or shared != (sum(lengths) >= _SHARED_FROM_BYTES):
+            if sum(lengths) > bounds.buffer_bytes or (shared and sum(lengths) < _SHARED_FROM_BYTES):
                 raise ProtocolError(f"a frame of {sum(lengths)} bytes")
             header = _unpack(self._receive(length, until))
             if shared:
@@ -106,7 +111,7 @@ class Wire:
     def close(self) -> None:
         self._socket.close()
 
-    def _send(self, data: bytes, until: float, descriptor: int | None = None) -> None:
+    def _send(self, data: bytes | memoryview, until: float, descriptor: int | None = None) -> None:
         unread = "the other process does not read what it is sent"
         if descriptor is not None:
             with self._within(until, unread):
@@ -154,8 +159,12 @@ def _offsets(lengths: Sequence[int]) -> list[int]:
     return list(accumulate(sizes, initial=0))
 
 
-def _share(buffers: Sequence[bytes | memoryview]) -> int:
-    descriptor = os.memfd_create("labkit-values", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+def _share(buffers: Sequence[bytes | memoryview]) -> int | None:
+    """Return a sealed file of the buffers; None in a process that may make none, since its memory is measured."""
+    try:
+        descriptor = os.memfd_create("labkit-values", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    except PermissionError:
+        return None
     offsets = _offsets([len(buffer) for buffer in buffers])
     try:
         os.ftruncate(descriptor, offsets[-1])

@@ -8,13 +8,14 @@
   and control flow, run without builtins; the test launches it, on the examiner's arrays. A forgery would need a way out
   of that language.
 - Ranks (messages, bytes, order, collectives): ``relay``. Each rank is a sandbox of its own with its own arguments, and
-  the examiner is the network: what was not sent cannot arrive. Bytes without content count as bytes. A forgery
-  could pass a few bits through shared state of the machine (pages in memory, load); locks and watches of files that
-  all can read carry no information (``sandbox.syscalls``).
+  the examiner is the network: what was not sent cannot arrive. Bytes without content count as bytes. Locks and watches
+  of files that all can read carry no information, nor do counts of the machine (``sandbox.syscalls``, ``sandbox.proc``).
+  A forgery could still pass bits through what the kernel shares between all processes: futexes on a page of a library's
+  file (the fastest), the numbers of new pipes, the memory of TCP, the machine's load.
 - Peak memory of a call: ``peak``, from 28 MiB beyond the bound (``checks.expect_peak`` allows 16, ballast may hide 12
-  more). A forgery would need a child that ends between two looks of its watcher, or unmapped files in memory. A test
-  of a smaller difference would rest on a claim. Without root the peak counts from the start of the process, not from
-  the call.
+  more). The measured process can start no other process or program and can make no file, pipe, socket or shared page
+  (``sandbox.syscalls``): all that it keeps is in its resident set. A test of a smaller difference would rest on a
+  claim. Without root the peak counts from the start of the process, not from the call.
 - Views: rebuilt on the examiner's memory (``boundary.arrays``), so that strides must be right. That nothing was copied
   is a claim.
 - Work of numpy and torch (``count_work``), element accesses (``trace_accesses``), memory of one rank

@@ -184,6 +184,7 @@ class _Examination:
             "records": _class_names(locked, ast.ClassDef | ast.Assign),
             "live": _class_names(solutions, ast.ClassDef),
             "whole": answers,
+            "witnessed": alone and sandbox is not None,
         }
         request = ForkRequest("mlsys_grading.boundary.student:serve", job, sandbox, self._time_limits.wall_seconds)
         return self._server.begin(request, [theirs]), link

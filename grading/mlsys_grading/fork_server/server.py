@@ -26,7 +26,7 @@ from typing import NoReturn
 
 from mlsys_grading.fork_server.pages import enlarge_pages
 from mlsys_grading.fork_server.request import CLONE, ForkRequest
-from mlsys_grading.sandbox import cgroup, confine, kernel, unconfined, watch
+from mlsys_grading.sandbox import cgroup, confine, guard, kernel, proc, unconfined, watch
 from mlsys_grading.sandbox.limits import SandboxLimits
 
 _MOST_SOCKETS = 4
@@ -39,6 +39,8 @@ def main() -> None:
     """Serve until the process that started this one has ended."""
     path, *modules = sys.argv[1:]
     kernel.prctl(kernel.SET_PDEATHSIG, signal.SIGKILL)
+    guard.start()
+    proc.prepare()
     _import(modules)
     listener = _listen_at(path)
     try:

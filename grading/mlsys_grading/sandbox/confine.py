@@ -17,9 +17,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from mlsys_grading.sandbox import cgroup, kernel, syscalls
+from mlsys_grading.sandbox import cgroup, guard, kernel, syscalls
 from mlsys_grading.sandbox.limits import SandboxLimits
-from mlsys_grading.sandbox.root import build_root, mount_processes, readable_paths, seal_root
+from mlsys_grading.sandbox.proc import mount_processes
+from mlsys_grading.sandbox.root import build_root, readable_paths, seal_root
 from mlsys_labkit.errors import LabkitError
 
 _OF_THE_TREE = kernel.NEW_PID | kernel.NEW_NET | kernel.NEW_IPC | kernel.NEW_UTS
@@ -125,6 +126,7 @@ def _keep(sandbox: Sandbox, work: Callable[[], None], keep: tuple[int, ...], ove
     theirs.close()
     if group:
         group.add(first)  # slow in the kernel; meanwhile the process confines itself
+    guard.watch(first)
     if ours.recv(1):
         ours.send(b".")
     ours.close()
@@ -145,7 +147,7 @@ def _confine(sandbox: Sandbox, keep: tuple[int, ...], is_root: bool) -> None:
     only_descriptors(keep)
     kernel.unshare(kernel.NEW_MOUNT)  # before pivot_root, which changes the root of every process in the namespace
     build_root(sandbox.readable, sandbox.limits.scratch_bytes, sandbox.devices)
-    mount_processes()
+    processes = mount_processes(gpu=bool(sandbox.devices))
     seal_root()
     os.chdir("/sandbox")
     os.umask(0o022)
@@ -161,7 +163,8 @@ def _confine(sandbox: Sandbox, keep: tuple[int, ...], is_root: bool) -> None:
         os.setresgid(sandbox.user, sandbox.user, sandbox.user)
         os.setresuid(sandbox.user, sandbox.user, sandbox.user)
         kernel.prctl(kernel.SET_DUMPABLE, 1)  # a change of user cleared it, and with it the right to the map below
-    _own_user_namespace(os.geteuid(), os.getegid(), _INSIDE)
+    _own_user_namespace(os.geteuid(), os.getegid(), _INSIDE, processes)
+    os.close(processes)
     kernel.prctl(kernel.SET_PDEATHSIG, signal.SIGKILL)  # not earlier: a change of user would undo it
     kernel.drop_capabilities()
     kernel.prctl(kernel.SET_NO_NEW_PRIVS, 1)
@@ -182,11 +185,16 @@ def _await_keeper(link: socket.socket) -> None:
     link.close()
 
 
-def _own_user_namespace(user: int, group: int, inside: int) -> None:
+def _own_user_namespace(user: int, group: int, inside: int, processes: int | None = None) -> None:
+    """Enter a new user namespace; ``processes`` is a descriptor of a /proc that can be written."""
     kernel.unshare(kernel.NEW_USER)
     for name, text in (("setgroups", "deny"), ("uid_map", f"{inside} {user} 1"), ("gid_map", f"{inside} {group} 1")):
-        with open(f"/proc/self/{name}", "w") as file:
-            file.write(text)
+        path = f"/proc/self/{name}" if processes is None else f"self/{name}"
+        file = os.open(path, os.O_WRONLY, dir_fd=processes)
+        try:
+            os.write(file, text.encode())
+        finally:
+            os.close(file)
 
 
 def _raise_loopback() -> None:

@@ -6,6 +6,7 @@ Reference: man 2 pivot_root; man 7 mount_namespaces.
 from __future__ import annotations
 
 import os
+import stat
 import sys
 import sysconfig
 from collections.abc import Iterable
@@ -70,14 +71,17 @@ def build_root(readable: Iterable[str], scratch_bytes: int, devices: Iterable[st
     """Give this process, in a mount namespace of its own, a root of ``readable`` paths and empty scratch folders.
 
     /sandbox (the working folder), /home, /tmp and /dev/shm are one tmpfs of ``scratch_bytes``. ``devices`` are further
-    paths under /dev, such as /dev/nvidia0. /proc is mounted later, by a process inside the new pid namespace.
-    Raises OSError with the path that could not be mounted.
+    paths under /dev, such as /dev/nvidia0. /proc is mounted later (``sandbox.proc``). Raises OSError with the path that
+    could not be mounted.
     """
     kernel.mount("", "/", flags=kernel.RECURSIVE | kernel.PRIVATE)
     kernel.mount("tmpfs", _NEW, "tmpfs", kernel.NO_SUID | kernel.NO_DEV, "size=16m,mode=755")
     for name in ("dev", "proc", "old", "etc", "scratch"):
         os.makedirs(f"{_NEW}/{name}", exist_ok=True)
-    for path in (*(f"/dev/{name}" for name in _DEVICES), *devices):
+    kernel.mount("tmpfs", f"{_NEW}/dev", "tmpfs", kernel.NO_SUID | kernel.NO_EXEC, "size=64k,mode=755")
+    for name in _DEVICES:
+        _add_device(f"/dev/{name}")
+    for path in devices:
         if os.path.exists(path):
             _bind(path, read_only=False)
     _add_terminals()
@@ -104,6 +108,18 @@ def build_root(readable: Iterable[str], scratch_bytes: int, devices: Iterable[st
     os.chdir("/")
 
 
+def _add_device(path: str) -> None:
+    """Make a device file of the sandbox's own: what is kept in the inode (locks) is then nobody else's.
+
+    Only the machine's root may; for others it is the machine's own file, of which the filter refuses all locks.
+    """
+    try:
+        os.mknod(_NEW + path, stat.S_IFCHR, os.stat(path).st_rdev)
+        os.chmod(_NEW + path, 0o666)
+    except PermissionError:
+        _bind(path, read_only=False)
+
+
 def _add_terminals() -> None:
     """Mount the sandbox's own pseudo-terminals: a notebook's ``!command`` runs on one."""
     os.mkdir(f"{_NEW}/dev/pts")
@@ -113,22 +129,13 @@ def _add_terminals() -> None:
     os.symlink("pts/ptmx", f"{_NEW}/dev/ptmx")
 
 
-def mount_processes() -> None:
-    """Mount /proc of the new pid namespace, which this process has to be in, with read-only kernel settings.
-
-    Settings of the network and of System V belong to the user who made their namespaces: without root, the sandbox's.
-    """
-    flags = kernel.NO_SUID | kernel.NO_DEV | kernel.NO_EXEC
-    kernel.mount("proc", "/proc", "proc", flags)
-    kernel.mount("/proc/sys", "/proc/sys", flags=kernel.BIND)
-    kernel.mount("", "/proc/sys", flags=kernel.BIND | kernel.REMOUNT | kernel.READ_ONLY | flags)
-
-
 def seal_root() -> None:
     """Take the machine's own root away, and write-protect the new one. /proc has been mounted by now."""
     kernel.unmount("/old")
     os.rmdir("/old")
-    kernel.mount("", "/", flags=kernel.REMOUNT | kernel.BIND | kernel.READ_ONLY | kernel.NO_SUID | kernel.NO_DEV)
+    kept = kernel.REMOUNT | kernel.BIND | kernel.READ_ONLY | kernel.NO_SUID
+    kernel.mount("", "/", flags=kept | kernel.NO_DEV)
+    kernel.mount("", "/dev", flags=kept | kernel.NO_EXEC)
 
 
 def _show(path: str) -> None:

@@ -5,13 +5,18 @@ namespaces already confine them. Refused are what would
 
 - make or enter namespaces, or make mounts, by any of the calls that do;
 - look into or act on other processes (ptrace, process_vm_*, kcmp, pidfd_getfd);
-- hold memory that no limit counts (System V's memory, queues and semaphores), or use up what all of a machine share
-  (contexts of asynchronous I/O);
-- signal other sandboxes through files that all of them read (watches, leases, reads of others' locks; flock reports
-  success without locking, because programs use it), or
+- hold memory that no limit counts (System V's memory, queues and semaphores, pages lent to pipes, larger pipes), or use
+  up what all of a machine share (contexts of asynchronous I/O);
+- signal other sandboxes through what all of them share: files that all read (watches, leases, locks, pages in memory),
+  and the kernel's counts of the machine's memory and processes. Calls that programs use as a courtesy (locks, advice on
+  files) report success and do nothing: nobody shares a file with a sandbox. What is left is in ``counters``;
+- cut the cord to the keeper that ends the tree, or
 - talk to large and rarely tried parts of the kernel: bpf, perf, io_uring, keyrings, userfaultfd, watches of whole file
   systems, and sockets but Unix's, TCP and UDP on a loopback, and the list of that loopback's interfaces: other families
   and protocols, some of which no network namespace stops, load modules by being asked for.
+
+A process whose memory is measured gets a second filter, ``install_witness``: its own resident set is the only place
+where it can keep anything.
 
 Calls newer than this list do not exist in here, nor do those for 32-bit programs. Let through on purpose: personality,
 which changes only its caller, and seccomp, which can only remove rights.
@@ -26,6 +31,7 @@ import ctypes
 import errno
 import os
 import struct
+from collections.abc import Sequence
 
 from mlsys_grading.sandbox import kernel
 
@@ -35,6 +41,7 @@ REFUSED: dict[str, tuple[int, int | None]] = {
     "add_key": (248, 217),
     "adjtimex": (159, 171),
     "bpf": (321, 280),
+    "cachestat": (451, 451),
     "chroot": (161, 51),
     "clock_adjtime": (305, 266),
     "clock_settime": (227, 112),
@@ -59,6 +66,7 @@ REFUSED: dict[str, tuple[int, int | None]] = {
     "kexec_load": (246, 104),
     "keyctl": (250, 219),
     "memfd_secret": (447, 447),
+    "mincore": (27, 232),
     "modify_ldt": (154, None),
     "mount": (165, 40),
     "mount_setattr": (442, 442),
@@ -71,6 +79,7 @@ REFUSED: dict[str, tuple[int, int | None]] = {
     "perf_event_open": (298, 241),
     "pidfd_getfd": (438, 438),
     "pivot_root": (155, 41),
+    "process_madvise": (440, 440),
     "process_vm_readv": (310, 270),
     "process_vm_writev": (311, 271),
     "ptrace": (101, 117),
@@ -86,18 +95,24 @@ REFUSED: dict[str, tuple[int, int | None]] = {
     "shmget": (29, 194),
     "swapoff": (168, 225),
     "swapon": (167, 224),
+    "sysinfo": (99, 179),
     "syslog": (103, 116),
     "umount2": (166, 39),
     "unshare": (272, 97),
     "userfaultfd": (323, 282),
     "vhangup": (153, 58),
+    "vmsplice": (278, 75),
 }
 _NEWEST = 469  # file_setattr, of Linux 6.17
 _PRCTL = (157, 167)
 _CLONE, _SOCKET, _SOCKETPAIR, _CLONE3, _SET_AFFINITY = (56, 220), (41, 198), (53, 199), 435, (203, 122)
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
-_FLOCK, _FCNTL = (73, 32), (72, 25)
-_TELLING = (5, 36, 0x400, 0x402)  # F_GETLK, F_OFD_GETLK, F_SETLEASE, F_NOTIFY
+_FCNTL, _MADVISE, _PREADV2 = (72, 25), (28, 233), (327, 286)
+_COURTESIES = ((73, 32), (221, 223), (187, 213))  # flock, fadvise64, readahead
+_LOCKING = (6, 7, 37, 38)  # F_SETLK, F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW
+_TELLING = (5, 36, 0x400, 0x402, 0x407)  # F_GETLK, F_OFD_GETLK, F_SETLEASE, F_NOTIFY, F_SETPIPE_SZ
+_GIVING_UP = (20, 21)  # MADV_COLD, MADV_PAGEOUT: of files that others read as well
+_NO_WAIT = 8  # RWF_NOWAIT, which tells whether a page is in memory
 _SET_LIMIT, _CHANGE_LIMIT = (160, 164), (302, 261)  # setrlimit, prlimit64
 _CPU_SECONDS = 0  # RLIMIT_CPU
 _NEW_ANYTHING = (
@@ -114,6 +129,22 @@ _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _REFUSE, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 _NUMBER, _ARCHITECTURE = 0, 4  # offsets in struct seccomp_data
 _FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT = 16, 24, 32  # offsets of their lower halves (little-endian)
+_FOURTH_ARGUMENT, _SIXTH_ARGUMENT = 40, 56
+_DO_NOTHING: Line = (_RETURN, 0, 0, _REFUSE | 0)
+
+# Of a process whose memory is measured: other programs, other processes, and memory outside of its own.
+_WITNESSED: dict[str, tuple[int | None, int | None]] = {
+    "execve": (59, 221),
+    "execveat": (322, 281),
+    "fork": (57, None),
+    "vfork": (58, None),
+    "memfd_create": (319, 279),
+    "pipe": (22, None),
+    "pipe2": (293, 59),
+    "socket": (41, 198),
+    "socketpair": (53, 199),
+}
+_MMAP, _NEW_THREAD, _SHARED = (9, 222), 0x10000, 1
 
 
 def program(machine: str, is_pinned: bool = False) -> bytes:
@@ -121,16 +152,8 @@ def program(machine: str, is_pinned: bool = False) -> bytes:
 
     ``is_pinned``: who calls may not choose other processors.
     """
-    column, architecture = _ARCHITECTURES[machine]
-    refuse, pretend_missing = (_RETURN, 0, 0, _REFUSE | errno.EPERM), (_RETURN, 0, 0, _REFUSE | errno.ENOSYS)
-    code: list[Line] = [
-        (_LOAD, 0, 0, _ARCHITECTURE),
-        (_EQUAL, 1, 0, architecture),
-        (_RETURN, 0, 0, _KILL),
-        (_LOAD, 0, 0, _NUMBER),
-    ]
-    if machine == "x86_64":
-        code += [(_AT_LEAST, 0, 1, _X32), refuse]
+    column, refuse, code = _beginning(machine)
+    pretend_missing = (_RETURN, 0, 0, _REFUSE | errno.ENOSYS)
     code += [(_AT_LEAST, 0, 1, _NEWEST + 1), pretend_missing]
     refused = [*REFUSED.values(), *([_SET_AFFINITY] if is_pinned else [])]
     for number in (numbers[column] for numbers in refused):
@@ -141,10 +164,22 @@ def program(machine: str, is_pinned: bool = False) -> bytes:
     code += _check(_CLONE[column], (_LOAD, 0, 0, _FIRST_ARGUMENT), (_ANY_BIT, 0, 1, _NEW_ANYTHING), refuse)
     # A process that is not dumpable hides its memory from the watcher, too.
     code += _check(_PRCTL[column], (_LOAD, 0, 0, _FIRST_ARGUMENT), (_EQUAL, 0, 1, kernel.SET_DUMPABLE), refuse)
-    code += [(_EQUAL, 0, 1, _FLOCK[column]), (_RETURN, 0, 0, _REFUSE | 0)]
-    last = len(_TELLING) - 1
-    telling = [(_EQUAL, last - at, int(at == last), command) for at, command in enumerate(_TELLING)]
-    code += _check(_FCNTL[column], (_LOAD, 0, 0, _SECOND_ARGUMENT), *telling, refuse)
+    code += _check(
+        _PRCTL[column],
+        (_LOAD, 0, 0, _FIRST_ARGUMENT),
+        (_EQUAL, 0, 3, kernel.SET_PDEATHSIG),
+        (_LOAD, 0, 0, _SECOND_ARGUMENT),
+        (_EQUAL, 0, 1, 0),
+        refuse,
+    )
+    for call in _COURTESIES:
+        code += [(_EQUAL, 0, 1, call[column]), _DO_NOTHING]
+    locking, telling = _one_of(_LOCKING, _DO_NOTHING), _one_of(_TELLING, refuse)
+    code += _check(_FCNTL[column], (_LOAD, 0, 0, _SECOND_ARGUMENT), *locking, *telling)
+    useless = (_RETURN, 0, 0, _REFUSE | errno.EINVAL)
+    code += _check(_MADVISE[column], (_LOAD, 0, 0, _THIRD_ARGUMENT), *_one_of(_GIVING_UP, useless))
+    unsupported = (_RETURN, 0, 0, _REFUSE | errno.EOPNOTSUPP)
+    code += _check(_PREADV2[column], (_LOAD, 0, 0, _SIXTH_ARGUMENT), (_ANY_BIT, 0, 1, _NO_WAIT), unsupported)
     # A process over its CPU limit is killed by the kernel, which would look like a kill from outside.
     code += _check(_SET_LIMIT[column], (_LOAD, 0, 0, _FIRST_ARGUMENT), (_EQUAL, 0, 1, _CPU_SECONDS), refuse)
     code += _check(
@@ -160,7 +195,45 @@ def program(machine: str, is_pinned: bool = False) -> bytes:
     sockets = _sockets(refuse)
     code += [(_EQUAL, 1, 0, _SOCKET[column]), (_EQUAL, 0, len(sockets), _SOCKETPAIR[column]), *sockets]
     code += [(_RETURN, 0, 0, _ALLOW)]
+    return _packed(code)
+
+
+def witness_program(machine: str) -> bytes:
+    """Build the second filter, of a process whose resident set a mark depends on."""
+    column, refuse, code = _beginning(machine)
+    for numbers in _WITNESSED.values():
+        if (number := numbers[column]) is not None:
+            code += [(_EQUAL, 0, 1, number), refuse]
+    code += _check(_CLONE[column], (_LOAD, 0, 0, _FIRST_ARGUMENT), (_ANY_BIT, 1, 0, _NEW_THREAD), refuse)
+    # Pages that can be shared stay in memory when the process has given them up, in nobody's resident set.
+    code += _check(_MMAP[column], (_LOAD, 0, 0, _FOURTH_ARGUMENT), (_ANY_BIT, 0, 1, _SHARED), refuse)
+    code += [(_RETURN, 0, 0, _ALLOW)]
+    return _packed(code)
+
+
+def _beginning(machine: str) -> tuple[int, Line, list[Line]]:
+    """Return the column of the machine's numbers, the refusal, and the lines that load the number of a call."""
+    column, architecture = _ARCHITECTURES[machine]
+    refuse: Line = (_RETURN, 0, 0, _REFUSE | errno.EPERM)
+    code: list[Line] = [
+        (_LOAD, 0, 0, _ARCHITECTURE),
+        (_EQUAL, 1, 0, architecture),
+        (_RETURN, 0, 0, _KILL),
+        (_LOAD, 0, 0, _NUMBER),
+    ]
+    if machine == "x86_64":
+        code += [(_AT_LEAST, 0, 1, _X32), refuse]
+    return column, refuse, code
+
+
+def _packed(code: list[Line]) -> bytes:
     return b"".join(struct.pack("<HBBI", *line) for line in code)
+
+
+def _one_of(values: Sequence[int], answer: Line) -> list[Line]:
+    """Give ``answer`` if what was loaded is one of ``values``."""
+    last = len(values) - 1
+    return [*((_EQUAL, last - at, int(at == last), value) for at, value in enumerate(values)), answer]
 
 
 def _check(call: int, *lines: Line) -> list[Line]:
@@ -181,7 +254,15 @@ def _sockets(refuse: Line) -> list[Line]:
 
 def install(is_pinned: bool = False) -> None:
     """Install the filter for this process and all that it will start, permanently. Needs NO_NEW_PRIVS."""
-    filters = program(os.uname().machine, is_pinned)
+    _install(program(os.uname().machine, is_pinned))
+
+
+def install_witness() -> None:
+    """Install the second filter, in a process whose memory will be measured. Needs NO_NEW_PRIVS."""
+    _install(witness_program(os.uname().machine))
+
+
+def _install(filters: bytes) -> None:
     memory = ctypes.create_string_buffer(filters, len(filters))
 
     class SockFprog(ctypes.Structure):

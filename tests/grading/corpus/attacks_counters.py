@@ -121,6 +121,27 @@ def gram(x, basis):
     BALLAST.clear()
     return x @ (basis @ basis.T)
 """
+_IN_A_CHILD = """
+import os
+def gram(x, basis):
+    read, write = os.pipe()
+    if os.fork() == 0:
+        os.write(write, (x @ (basis @ basis.T)).tobytes()[:65536])
+        os._exit(0)
+    os.read(read, 65536)
+    return (x @ basis) @ basis.T
+"""
+_OUT_OF_SIGHT = """
+import mmap
+def gram(x, basis):
+    room = mmap.mmap(-1, 8 * 2600 * 2600)  # what can be shared stays when it is given up
+    for at in range(0, 2600, 100):
+        part = basis[at : at + 100] @ basis.T
+        room.seek(at * 8 * 2600)
+        room.write(part.tobytes())
+        room.madvise(mmap.MADV_DONTNEED)
+    return (x @ basis) @ basis.T
+"""
 
 
 @dataclass(frozen=True)
@@ -153,5 +174,7 @@ ATTACKS = (
     Forgery("shared-memory-and-decoys", {"total": _SHARED}, (), _NO_RANKS),
     Forgery("a-tracer-that-saw-nothing", {"gram": _FORGED_MEMORY + _WASTEFUL}, (), _NO_MEMORY),
     Forgery("a-tracer-of-another-cell", {"gram": _WASTEFUL}, (_FORGED_MEMORY,), _NO_MEMORY),
+    Forgery("the-work-of-a-child", {"gram": _FORGED_MEMORY + _IN_A_CHILD}, (), _NO_MEMORY),
+    Forgery("memory-out-of-sight", {"gram": _FORGED_MEMORY + _OUT_OF_SIGHT}, (), _NO_MEMORY),
     Forgery("ballast-thrown-off", {"gram": _FORGED_MEMORY + _BALLAST}, (), _NO_MEMORY),
 )

@@ -1,0 +1,223 @@
+"""What two sandboxes can both touch, each member tried: no bits pass, and no process looks after itself."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import mmap
+import os
+import platform
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlsys_grading.fork_server.client import ForkServer
+from mlsys_grading.fork_server.request import ForkRequest
+from mlsys_grading.sandbox import syscalls
+from mlsys_grading.sandbox.confine import Sandbox
+from tests.conftest import ROOT
+from tests.grading.escape_helpers import BOTH, EPERM, call, numbers
+from tests.grading.test_sandbox import inside
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="a sandbox takes Linux's namespaces"),
+    pytest.mark.xdist_group("sandbox"),
+    pytest.mark.usefixtures("sandbox_allowed"),
+]
+
+
+def machine_files() -> dict[str, str]:
+    """Return the text of every file below /proc that belongs to no process."""
+    found = {}
+    for folder, folders, files in os.walk("/proc"):
+        if folder == "/proc":
+            folders[:] = [name for name in folders if not name.isdigit()]
+        for name in files:
+            path = f"{folder}/{name}"
+            if not os.path.islink(path):
+                try:
+                    found[path] = Path(path).read_text(errors="replace")[:10_000]
+                except OSError:
+                    found[path] = "unreadable"
+    return found
+
+
+@BOTH
+def test_proc_says_nothing_of_the_machine_that_changes(confined: Callable[..., Any]) -> None:
+    def probe() -> list[Any]:
+        before = machine_files()
+        held = [os.pipe() for _ in range(200)]  # moves file-nr, and the time moves the rest
+        ballast = bytearray(os.urandom(1 << 20)) * 32
+        time.sleep(0.05)
+        after = machine_files()
+        del held, ballast
+        return [sorted(path for path in before if before[path] != after[path]), len(before), before["/proc/cpuinfo"]]
+
+    assert len({Path("/proc/sys/fs/file-nr").exists(), Path("/proc/vmstat").exists()}) == 1
+    changed, count, cpus = confined(probe)
+    assert changed == []
+    assert count > 10
+    assert "processor" in cpus
+
+
+@BOTH
+def test_a_process_cannot_write_below_proc(confined: Callable[..., Any]) -> None:
+    """Otherwise a process of the grader's own user resets the kernel's record of its memory."""
+
+    def probe() -> list[str]:
+        told = []
+        for name in ("clear_refs", "oom_score_adj", "comm", "mem"):
+            try:
+                os.close(os.open(f"/proc/self/{name}", os.O_WRONLY))
+                told.append(name)
+            except OSError:
+                continue
+        return told
+
+    assert confined(probe) == []
+
+
+def test_root_gives_every_sandbox_devices_of_its_own() -> None:
+    if os.geteuid():
+        pytest.skip("only root may make device files")
+
+    def device() -> list[list[int]]:
+        return [[found.st_dev, found.st_ino, found.st_rdev] for found in map(os.stat, ("/dev/null", "/dev/zero"))]
+
+    ours = device()
+    theirs = inside(device)
+    assert [each[2] for each in theirs] == [each[2] for each in ours]
+    assert all(each[:2] != own[:2] for each, own in zip(theirs, ours, strict=True))
+    assert inside(lambda: os.read(os.open("/dev/zero", os.O_RDONLY), 2).hex()) == "0000"
+    assert inside(lambda: os.write(os.open("/dev/null", os.O_WRONLY), b"abc")) == 3
+    assert inside(lambda: os.open("/dev/other", os.O_CREAT | os.O_WRONLY)) in ("OSError", "PermissionError")
+
+
+@BOTH
+def test_pages_in_memory_are_not_told(confined: Callable[..., Any]) -> None:
+    known = numbers(platform.machine())
+
+    def probe() -> list[Any]:
+        file = os.open("/bin/sh", os.O_RDONLY)
+        room = ctypes.create_string_buffer(64)
+        part = (ctypes.c_size_t * 2)(ctypes.addressof(room), 64)
+        given = (known["preadv2"], file, ctypes.addressof(part), 1, 0, 0)
+        own = mmap.mmap(-1, 1 << 16)
+        address = ctypes.addressof(ctypes.c_char.from_buffer(own))
+        return [
+            call(*given, 0),
+            call(*given, 8),  # RWF_NOWAIT
+            call(known["madvise"], address, 1 << 16, 20),
+            call(known["madvise"], address, 1 << 16, 21),
+            call(known["madvise"], address, 1 << 16, 4),
+            call(known.get("cachestat", 451), file, 0, 0, 0),
+            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED),
+        ]
+
+    assert confined(probe) == [0, 95, 22, 22, 0, EPERM, None]
+
+
+@BOTH
+def test_the_request_to_die_with_the_keeper_is_not_taken_back(confined: Callable[..., Any]) -> None:
+    prctl = numbers(platform.machine())["prctl"]
+    assert confined(lambda: [call(prctl, 1, 0), call(prctl, 1, signal.SIGUSR1), call(prctl, 15, 0)]) == [EPERM, 0, 14]
+
+
+WITNESSED = {
+    "execve": "os.execv('/bin/true', ['true'])",
+    "fork": "os.fork()",
+    "spawn": "os.posix_spawn('/bin/true', ['true'], {})",
+    "memfd": "os.memfd_create('x')",
+    "pipe": "os.pipe()",
+    "socket": "socket.socketpair()",
+    "network": "socket.socket()",
+    "shared": "mmap.mmap(-1, 4096)",
+    "shared file": "mmap.mmap(os.open('/bin/sh', os.O_RDONLY), 4096, mmap.MAP_SHARED, mmap.PROT_READ)",
+}
+
+
+@BOTH
+def test_a_measured_process_keeps_all_in_its_own_memory(confined: Callable[..., Any]) -> None:
+    def probe() -> dict[str, str]:
+        import socket  # noqa: F401
+
+        syscalls.install_witness()
+        told = {}
+        for name, code in WITNESSED.items():
+            try:
+                exec(f"import mmap, os, socket\n{code}")
+                told[name] = "allowed"
+            except PermissionError:
+                told[name] = "refused"
+        done: list[int] = []
+        thread = threading.Thread(target=done.append, args=(1,))
+        thread.start()
+        thread.join()
+        mmap.mmap(-1, 1 << 20, mmap.MAP_PRIVATE).write(b"x")
+        return told | {"thread": str(done)}
+
+    assert confined(probe) == dict.fromkeys(WITNESSED, "refused") | {"thread": "[1]"}
+
+
+OUTLIVING = """
+import ctypes, os, signal, socket, sys, threading, time
+from mlsys_grading.fork_server.client import ForkServer
+from mlsys_grading.fork_server.request import ForkRequest
+server = ForkServer(["tests.grading.fork_server_work"])
+ours, theirs = socket.socketpair()
+forked = server.fork(ForkRequest("tests.grading.fork_server_work:outlive", {"way": sys.argv[1]}), [theirs])
+assert ours.recv(5) == b"ready"
+time.sleep(0.5)  # a program is executed after that
+print(forked.pid, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("way", ["another signal", "a program by a thread"])
+def test_no_submission_outlives_a_killed_grader(way: str) -> None:
+    grader = subprocess.Popen([sys.executable, "-c", OUTLIVING, way], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert grader.stdout
+    with grader.stdout as said:
+        pid = int(said.readline())
+    handle = os.pidfd_open(pid)
+    grader.kill()
+    grader.wait()
+    try:
+        until = time.monotonic() + 60
+        while Path(f"/proc/{pid}/stat").exists() and time.monotonic() < until:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                break
+            time.sleep(0.02)
+        else:
+            assert not Path(f"/proc/{pid}/stat").exists()
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+        os.close(handle)
+
+
+def test_a_guard_ends_with_its_server() -> None:
+    with ForkServer([]) as server:
+        server.fork(ForkRequest("os:_exit", {}, Sandbox())).wait()
+        guards = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _parent(pid) == server.pid]
+        assert len(guards) == 1
+        handle = os.pidfd_open(guards[0])
+    poll = select.poll()
+    poll.register(handle, select.POLLIN)
+    assert poll.poll(60_000)
+    os.close(handle)
+
+
+def _parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
