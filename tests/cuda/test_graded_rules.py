@@ -81,6 +81,8 @@ FORGERIES: list[tuple[str, str, int]] = [
     ("raw string", KERNEL.format('const char* s = R"(" ; asm("nop"); const char* t = ")"; x[0] = s[0];'), 1),
     ("comment in a raw string", KERNEL.format('const char* s = R"x(/*)x"; asm("nop"); /*)x"*/ x[0] = 1;'), 1),
     ("digit separator as a quote", KERNEL.format("int y = 1'0; asm(\"nop\"); int z = 1'0; x[0] = y + z;"), 1),
+    ("computed goto", KERNEL.format("static void* const at[] = {&&a, &&b}; goto *at[n & 1]; a: x[0] = 1; b: x[1] = 2;"), 1),
+    ("goto by an integer", KERNEL.format("unsigned long at = n;\n goto *(void*)at; a: x[0] = 1;"), 2),
     ("carriage return ends a comment", "// quiet\rasm(\"nop\");\n" + KERNEL.format(BODY), 1),
 ]  # fmt: skip
 
@@ -93,6 +95,16 @@ COMPILED: list[tuple[str, str, str]] = [
     ("inline variable that runs at load", "__device__ float f(float y) { volatile float z = y; return sqrtf(z); }\ninline float a = f(3);\n" + KERNEL.format("x[0] = a;"), "initial value"),
     ("a guarded static, whose end runs at exit", "struct A { float y; A(float z) : y(z) {} ~A() { y = 0; } };\n" + KERNEL.format("static A a(x[0]); x[0] = a.y;"), "guard"),
     ("code that runs at exit", KERNEL.format("quick_exit(0);"), "quick_exit"),
+    ("a function found by its distance", "#include <cstdio>\n" + KERNEL.format("typedef void (*F)(void*, void*, long); ((F)((long)&printf - n))(x, x + n, 64);"), "through a pointer"),
+    ("a function's address", "#include <cstdio>\n" + KERNEL.format("x[0] = (float)((unsigned long)&printf >> n);"), "lk_printf: a graded kernel takes no address"),
+    ("its own function's address", "__device__ __noinline__ float f(float a) { return a * 2; }\n" + KERNEL.format("x[0] = (float)((unsigned long)&f >> n);"), "f(float): a graded kernel takes no address"),
+    ("an integer that is called", KERNEL.format("unsigned long at = *(unsigned long*)x; ((void (*)(float*))at)(x);"), "through a pointer"),
+    ("a table of functions", "__device__ float f(float a) { return a; }\n__device__ float g(float a) { return a + 1; }\ntypedef float (*F)(float);\n__constant__ F table[] = {f, g};\n" + KERNEL.format("x[0] = table[n & 1](x[1]);"), "through a pointer"),
+    ("a pointer to a member", "struct A { float v; __device__ __noinline__ float f() { return v; } __device__ __noinline__ float g() { return v + 1; } };\n" + KERNEL.format("A a{x[0]}; float (A::*m)() = n > 2 ? &A::f : &A::g; x[1] = (a.*m)();"), "through a pointer"),
+    ("one of two library functions", KERNEL.format("float (*m)(float) = n > 2 ? &sinf : &cosf; x[0] = m(x[1]);"), "sinf: a graded kernel takes no address"),
+    ("a virtual function", "struct A { virtual __device__ float f() { return 1; } };\n" + KERNEL.format("x[0] = ((A*)x)->f();"), "through a pointer"),
+    ("address of a label", KERNEL.format("a: x[0] = (float)((unsigned long)&&a >> n);"), "takes no address of a label"),
+    ("a table of labels", KERNEL.format("static void* const at[] = {&&a, &&b}; a: x[0] = (float)(unsigned long)at[n & 1]; b: x[1] = 1;").replace("{&&", "{ (void*)&&"), "takes no address of a label"),
     ("environment", KERNEL.format('x[0] = getenv("HOME") != nullptr;'), "getenv"),
 ]  # fmt: skip
 
@@ -160,6 +172,20 @@ def test_an_ordinary_kernel_is_not_refused() -> None:
     assert np.isfinite(y).all()
 
 
+def test_a_switch_and_functions_known_where_they_are_called_are_ordinary() -> None:
+    cases = " ".join(f"case {at}: x[{at}] = {at * at + 1}; break;" for at in range(12))
+    body = f"switch (n) {{{{ {cases} }}}} float (*m)(float) = f; x[12] = apply([](float a) {{{{ return a + 1; }}}}, m(x[12]));"
+    given = "__device__ float f(float a) { return a * 2; }\n"
+    given += "template <class F> __device__ float apply(F&& g, float a) { return g(a); }\n"
+    kernel = cuda.compile(
+        given + KERNEL.format(body.replace("{{", "{").replace("}}", "}")), "k", graded=True, backend="simulator"
+    )
+    x = np.ones(13, np.float32)
+    kernel[1, 1](x, 7)
+    assert (x[7], x[12]) == (50, 3)
+    assert kernel.profile[1, 1](x, 5).global_store_requests == 2
+
+
 def test_both_builds_are_looked_at() -> None:
     """The instrumented build is compiled at the first profile, under the same rules."""
     source = KERNEL.format("x[0] = sqrtf(x[1]); for (int j = 0; j < n; ++j) x[j] = 0;")
@@ -214,7 +240,8 @@ def test_another_thread_s_local_memory_is_no_cache() -> None:
 
 def test_a_wild_store_while_counting_is_no_profile(tmp_path: Path) -> None:
     """A kernel that writes over the simulator's own memory is stopped before it does."""
-    source = KERNEL.format("auto f = &printf; char* p = *(char**)&f; for (long j = 0; j < n; ++j) p[j * 4096] = 1;")
+    body = "char* p = (char*)&here; for (long j = 1; j <= n; ++j) p[-j * 4096] = 1;"
+    source = "__device__ int here;\n" + KERNEL.format(body)
     kernel = cuda.compile(source, "k", graded=True, backend="simulator")
     with pytest.raises(cuda.CudaKernelError):
         kernel.profile[1, 1](np.ones(4, np.float32), 1)

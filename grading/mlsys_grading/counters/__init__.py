@@ -9,7 +9,7 @@
   of that language.
 - Ranks (messages, bytes, order, collectives): ``relay``. Each rank is a sandbox of its own with its own arguments, and
   the examiner is the network: what was not sent cannot arrive. Bytes without content count as bytes. Locks and watches
-  of files that all can read carry no information, nor do counts of the machine (``sandbox.syscalls``, ``sandbox.proc``).
+  of files that all can read carry no information, nor do counts of the machine (``sandbox``).
   A forgery could still pass bits through what the kernel shares between all processes: futexes on a page of a library's
   file (the fastest), the numbers of new pipes, the memory of TCP, the machine's load.
 - Peak memory of a call: ``peak``, from 28 MiB beyond the bound (``checks.expect_peak`` allows 16, ballast may hide 12

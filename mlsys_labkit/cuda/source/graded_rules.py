@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from mlsys_labkit.cuda.source.reserved import is_cudas, is_reserved
 from mlsys_labkit.cuda.source.source import Source
@@ -81,7 +82,7 @@ def violations(source: Source) -> tuple[Violation, ...]:
     """
     tokens = source.tokens
     code = [token for token in tokens if token.kind not in ("comment", "space")]
-    found = [*_characters(source.text, tokens), *_attributes(code), *_external(code)]
+    found = [*_characters(source.text, tokens), *_attributes(code), *_external(code), *_jumps(code)]
     for token in code:
         if token.kind == "directive":
             found += _directive(token)
@@ -192,6 +193,13 @@ def _attributes(code: Sequence[Token]) -> Iterator[Violation]:
                 yield Violation(
                     code[index].line, f"[[{', '.join(words)}]]: attributes can keep accesses from being counted"
                 )
+
+
+def _jumps(code: Sequence[Token]) -> Iterator[Violation]:
+    """Yield jumps to a computed place. What a pointer is made of, the machine code tells (``gcc.indirect``)."""
+    for token, after in pairwise(code):
+        if token.text == "goto" and after.text == "*":
+            yield Violation(token.line, "goto *: a graded kernel jumps only to labels that it names")
 
 
 def _external(code: Sequence[Token]) -> Iterator[Violation]:

@@ -108,6 +108,11 @@ def hosted_flags(flags: Iterable[str]) -> tuple[str, ...]:
     return (*(flag for flag in flags if flag != "-fno-exceptions"), *own)
 
 
+def graded_flags(flags: Iterable[str]) -> tuple[str, ...]:
+    """Return the flags for graded kernels: a switch is no table of places, so every computed jump is the source's."""
+    return (*flags, "-fno-jump-tables")
+
+
 def link_flags() -> tuple[str, ...]:
     """Return the linker's flags for a module.
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from mlsys_labkit.cuda.errors import Diagnostic, GradedError
 from mlsys_labkit.cuda.kernel.gcc import compiler
+from mlsys_labkit.cuda.kernel.gcc.indirect import computed_calls
 from mlsys_labkit.cuda.kernel.gcc.symbols import demangle, read_symbols
 from mlsys_labkit.cuda.kernel.gcc.toolchain import Toolchain
 from mlsys_labkit.cuda.kernel.gcc.unit import Unit
@@ -67,8 +68,15 @@ def check_module(path: Path, assembly: str) -> None:
     found += [f"{name}: this name belongs to the simulator" for name in sorted(defined)]
     if any(not name.startswith("_sub_I_00099") for name in _INITIALISER.findall(assembly)):
         found.append("a variable whose initial value has to be computed: it would run code before any kernel does")
+    found += [f"{name}{rest}" for name, rest in _readable(computed_calls(assembly))]
     if found:
         raise _refused([Diagnostic(0, 0, text) for text in found])
+
+
+def _readable(told: Iterable[str]) -> Iterable[tuple[str, str]]:
+    """Split each finding into the name that it begins with, as its author wrote it, and the rest."""
+    parts = [each.partition(":") for each in told]
+    return zip(demangle(name for name, _, _ in parts), (colon + rest for _, colon, rest in parts), strict=True)
 
 
 def _expanded(unit: Unit, toolchain: Toolchain, folder: Path) -> str:

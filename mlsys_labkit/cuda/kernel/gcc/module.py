@@ -12,7 +12,7 @@ from mlsys_labkit.cuda.cache import Cache, digest
 from mlsys_labkit.cuda.kernel.gcc import compiler
 from mlsys_labkit.cuda.kernel.gcc.copies import with_copy_parts
 from mlsys_labkit.cuda.kernel.gcc.diagnostics import compile_error, linker_diagnostics, read_diagnostics
-from mlsys_labkit.cuda.kernel.gcc.flags import Build, compile_flags, hosted_flags, link_flags
+from mlsys_labkit.cuda.kernel.gcc.flags import Build, compile_flags, graded_flags, hosted_flags, link_flags
 from mlsys_labkit.cuda.kernel.gcc.graded import check_module, check_text
 from mlsys_labkit.cuda.kernel.gcc.headers import (
     PROGRAM_PRELUDE,
@@ -58,6 +58,8 @@ def compile_module(
     flags = compile_flags(build, toolchain)
     if unit.hosted:
         flags = hosted_flags(flags)
+    if unit.graded:
+        flags = graded_flags(flags)
     name = f"kernel-{digest(unit.identity(), toolchain.identity, toolchain.cpu, kit_identity(), *flags)}"
 
     def make(folder: Path) -> None:
