@@ -15,6 +15,7 @@ import pytest
 
 from mlsys_grading.boundary.allowance import MOST, Allowance
 from mlsys_grading.boundary.errors import StarvedError
+from mlsys_grading.examine import crowding
 from mlsys_grading.examine.plan import make_plan
 from mlsys_grading.examine.run import Examined, examine_submission
 from mlsys_grading.fork_server.client import ForkServer
@@ -193,13 +194,68 @@ def test_looping_ends_when_its_processor_time_is_over_also_where_it_crowds_itsel
     assert (examined.trouble, passed(examined)) == ("", ["halve_test"])
 
 
+# The kernel forgets what children used whose end their parent ignores; the parent waits meanwhile.
+UNSEEN = {
+    "children": """
+    import os, signal, time
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        for _ in range(6):
+            if os.fork() == 0:
+                end = time.monotonic() + 0.05
+                while time.monotonic() < end: pass
+                os._exit(0)
+        end = time.monotonic() + 0.05
+        while time.monotonic() < end: os.sched_yield()
+""",
+    "grandchildren": """
+    import os, signal, time
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    for _ in range(4):
+        if os.fork() == 0:
+            while True:
+                if os.fork() == 0:
+                    end = time.monotonic() + 0.04
+                    while time.monotonic() < end: pass
+                    os._exit(0)
+                time.sleep(0.01)
+    while True: time.sleep(0.0)
+""",
+}
+
+
+@pytest.mark.parametrize("who", UNSEEN)
+def test_time_used_by_processes_that_nobody_waits_for_is_the_students(server: ForkServer, who: str) -> None:
+    """As on a quiet machine: the grader is told that only the tree's own processes are runnable."""
+    where = max(os.sched_getaffinity(0))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(crowding, "all_runnable", lambda: 0)
+        examined = examine(server, slow_double(0, UNSEEN[who]), TimeLimits(1, 60, 100), Sandbox(cpus=(where,)))
+    assert (examined.trouble, passed(examined)) == ("", ["halve_test"])
+
+
+def test_a_submission_is_starved_only_by_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty others that are runnable on one processor, and none."""
+    denied = []
+    for others in (20, 0):
+        monkeypatch.setattr(crowding, "all_runnable", lambda others=others: others + 2)
+        monkeypatch.setattr(crowding, "runnable", lambda roots: 1)
+        with crowding.Crowding(lambda: [1], 1) as record:
+            until = time.monotonic() + 60
+            while not record.own_seconds and time.monotonic() < until:
+                time.sleep(0.05)
+        denied.append(record.denied_seconds / (record.denied_seconds + record.own_seconds))
+    assert denied[0] > 0.9
+    assert denied[1] == 0
+
+
 class Scheduler:
     """A fake source of waiting and running times, which the test sets."""
 
-    def __init__(self, *told: tuple[float, float]) -> None:
+    def __init__(self, *told: tuple[float, ...]) -> None:
         self.told = list(told)
 
-    def __call__(self) -> tuple[float, float]:
+    def __call__(self) -> tuple[float, ...]:
         return self.told.pop(0) if len(self.told) > 1 else self.told[0]
 
 
@@ -212,9 +268,10 @@ class Scheduler:
         ([(0, 0), (0.9, 1.0)], 0),  # it has had its second
         ([(0, 0), (0.5, 0.1), (0.8, 0.2), (0.8, 0.5)], 2),
         ([(9, 9), (0, 0)], 0),  # it has ended
+        ([(0, 0, 0), (0.9, 0.1, 1.0)], 0),  # it has had its second, in processes that left no record
     ],
 )
-def test_an_allowance_grows_by_what_was_waited(told: list[tuple[float, float]], extensions: int) -> None:
+def test_an_allowance_grows_by_what_was_waited(told: list[tuple[float, ...]], extensions: int) -> None:
     allowance = Allowance(1.0, Scheduler(*told))
     allowance.begin()
     assert [allowance.extend() for _ in range(3)].count(True) == extensions

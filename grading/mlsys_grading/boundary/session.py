@@ -43,11 +43,14 @@ class Session:
         call_seconds: how long one call may take.
         interrupt: sends the process a SIGINT; called once a call when it takes too long, before the session dies.
         standing: tells what the process waited for a processor, and used of one: waiting is not taken from its time.
+        ended: called once, when the session dies.
 
     Attributes:
         dead: why nothing more can be asked, or None.
         broken: the contract that was broken since ``broken`` was last set to None.
         printed: what student code printed during calls.
+        interrupted: whether the last call took too long, and was interrupted.
+        ran: how many cells it has been asked to run, and has run; who asks counts.
         scribbles: whether writes to arguments that the contract does not allow are seen here all the same.
         scribbled: what the last of them was, since ``scribbled`` was last set to "".
     """
@@ -60,6 +63,8 @@ class Session:
         call_seconds: float = 10.0,
         interrupt: Callable[[], None] | None = None,
         standing: Standing | None = None,
+        *,
+        ended: Callable[[], None] | None = None,
     ) -> None:
         self.records: dict[str, type] = {} if records is None else records
         self.contract = contract or Contract()
@@ -68,7 +73,8 @@ class Session:
         """The stand-ins of student classes, by name."""
         self.exceptions: dict[str, type[Exception]] = {}
         """The stand-ins of student exceptions, by name."""
-        self.interrupt, self.standing = interrupt, standing
+        self.interrupt, self.standing, self._ended = interrupt, standing, ended
+        self.interrupted, self.ran = False, 0
         self.dead: BoundaryError | None = None
         self.broken: ContractError | None = None
         self.printed = ""
@@ -105,6 +111,7 @@ class Session:
         self.sent_bytes += sum(span.high - span.low for span in sent.spans)
         self._doing = call_name(operation, given)
         self._depth += 1
+        self.interrupted = False
         try:
             if self._depth == 1 and self._wire.ready():
                 self._die(ProtocolError("it spoke without being asked, or has ended"))
@@ -112,6 +119,7 @@ class Session:
             while True:
                 if not self._hears(allowance) and self.interrupt:
                     self.interrupt()  # gently first: what the process has so far is kept
+                    self.interrupted = True
                     allowance = Allowance(_GRACE_SECONDS, self.standing)
                     self._hears(allowance)
                 header, buffers = self._wire.receive(allowance.until)
@@ -143,8 +151,11 @@ class Session:
 
     def end(self, why: BoundaryError) -> None:
         """End the conversation: no further request can be sent."""
+        is_first = self.dead is None
         self.dead = self.dead or why
         self._wire.close()
+        if is_first and self._ended:
+            self._ended()
 
     def seed(self, seeds: Mapping[str, int]) -> None:
         """Pass these seeds to the student's process with the next call."""

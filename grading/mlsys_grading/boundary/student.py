@@ -106,6 +106,7 @@ class StudentProcess:
         records: names of the classes that locked cells define, whose instances cross as records.
         live: names of the classes that solutions define, whose instances stay here.
         whole: names of the cells that run whole, of the others only what they define; None: all.
+        defined: names of cells of which only what they define runs, whatever ``whole`` says: they did not end before.
     """
 
     def __init__(
@@ -116,9 +117,11 @@ class StudentProcess:
         records: list[str],
         live: Sequence[str] = (),
         whole: list[str] | None = None,
+        *,
+        defined: Sequence[str] = (),
     ) -> None:
         self._wire, self._shell, self._cells, self._record_names = wire, shell, cells, records
-        self._live_names, self._whole = live, whole
+        self._live_names, self._whole, self._defined = live, whole, defined
         self._handles: dict[int, object] = {}
         self._numbers: dict[int, int] = {}
         self._printed = _Printed()
@@ -313,7 +316,7 @@ class StudentProcess:
         if not self._cells or self._cells[0][0] > upto:
             return None
         position, name, source = self._cells.pop(0)
-        if self._whole is not None and name not in self._whole:
+        if name in self._defined or (self._whole is not None and name not in self._whole):
             source = definitions_of(source)
         error = (await self._shell.run_in_loop(CellSource(position, name, source)))["error"]
         return [name, f"{error['kinds'][0]}: {error['message']}" if error else None]
@@ -346,4 +349,5 @@ def serve(job: dict[str, Any], sockets: list[socket.socket]) -> None:
     if job.get("witnessed"):
         syscalls.install_witness()
     cells = [(position, name, source) for position, name, source in job["cells"]]
-    StudentProcess(Wire(sockets[0]), shell, cells, job["records"], job.get("live", ()), job.get("whole")).serve()
+    live, whole, defined = job.get("live", ()), job.get("whole"), job.get("defined", ())
+    StudentProcess(Wire(sockets[0]), shell, cells, job["records"], live, whole, defined=defined).serve()

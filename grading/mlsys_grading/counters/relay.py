@@ -38,10 +38,10 @@ class RankRelay:
 
     Args:
         start: starts a process; with True, one that runs the submission's own cells whole.
-        catch_up: has it run the student's cells up to the present one.
+        catch_up: has it run the student's cells up to the present one; returns the process that has: it, or another.
     """
 
-    def __init__(self, start: Callable[[bool], Session], catch_up: Callable[[Session], None]) -> None:
+    def __init__(self, start: Callable[[bool], Session], catch_up: Callable[[Session, bool], Session]) -> None:
         self._start, self._catch_up = start, catch_up
         self._whole = False
         self._seeds: Mapping[str, int] = {}
@@ -107,10 +107,9 @@ class RankRelay:
         for rank in range(count):
             if rank not in self._sessions or self._sessions[rank].dead:
                 self._sessions[rank] = self._start(self._whole)
-        ready = [self._sessions[rank] for rank in range(count)]
-        for session in ready:
-            self._catch_up(session)
-        return ready
+        for rank in range(count):
+            self._sessions[rank] = self._catch_up(self._sessions[rank], self._whole)
+        return [self._sessions[rank] for rank in range(count)]
 
 
 def _names_nothing(error: BaseException | None) -> bool:

@@ -31,6 +31,7 @@ from mlsys_grading.shell import CellSource, Shell
 from mlsys_labkit._base import probes
 
 _TEXT = 2000
+_SLOW_SHARE = 1 / 3  # of a cell's time: as many seconds again for each rank would use up the submission's
 
 
 class Examiner:
@@ -61,13 +62,16 @@ class Examiner:
         self._exceptions: dict[str, type[Exception]] = {}
         self._restarts = 0
         self._credit: float | None = None
-        self._probes = ProbeAnswers(self._link, self._records, self._exceptions, cell_seconds, call_seconds)
         self._cells = list(plan.student)
+        self._probes = ProbeAnswers(
+            self._link, self._records, self._exceptions, cell_seconds, call_seconds, self._hung_cell
+        )
         self._unread = list(plan.student)
         self._kernels: set[str] = set()
         self._triton: Any = None
         self._withheld: dict[str, str] = {}
         self._excused: set[int] = set()
+        self._unbound: set[str] = set()
         self._session = self._meet(link)
 
     def run(self) -> None:
@@ -166,6 +170,7 @@ class Examiner:
     def _run_next(self, position: int) -> None:
         self._running = True
         self._link.report_progress()
+        started = time.monotonic()
         try:
             ran = self._session.ask("run", position, seconds=self._cell_seconds)
         except (ContractError, Exception):  # what a cell raises is part of an honest answer
@@ -176,6 +181,11 @@ class Examiner:
         self._running = False
         name = self._cells[self._ran].name
         self._ran += 1
+        if self._session.interrupted:
+            ran[1] = f"it took more than {self._cell_seconds:g} s, and was interrupted"
+            self._link.report_hung(name)
+        elif time.monotonic() - started > _SLOW_SHARE * self._cell_seconds:
+            self._link.report_slow(name)
         if ran[1] is not None:
             self._link.say({"failed": [name, _clean(ran[1][:_TEXT])]})
 
@@ -195,10 +205,14 @@ class Examiner:
                 raise
 
     def _bind_in_time(self, cell: ExaminerCell) -> None:
+        if cell.name in self._unbound:
+            return
         self._link.report_progress()
         try:
-            with suppress(CellTimeoutError), self._link.deadline(self._cell_seconds):
+            with self._link.deadline(self._cell_seconds):
                 self._bind(cell)
+        except CellTimeoutError:
+            self._unbound.add(cell.name)  # not once more for every process that ends
         except StarvedError as error:
             self._session.end(error)
 
@@ -300,6 +314,11 @@ class Examiner:
             last -= 1
         found = [at for at, cell in enumerate(self._cells[: self._ran + 1]) if cell.index >= 0]
         return next((at for at in reversed(found) if at <= last), found[-1] if found else None)
+
+    def _hung_cell(self, ran: int) -> str:
+        """Return the name of the cell that ended a process which had run ``ran`` of them: never a locked one's."""
+        found = (cell.name for cell in reversed(self._cells[: ran + 1]) if cell.index >= 0)
+        return next(found, "")
 
 
 def _clean(text: str) -> str:

@@ -37,6 +37,7 @@ class GraderLink:
     def __init__(self, control: socket.socket) -> None:
         self.begun = ""
         self._control = control
+        self._others = 0
         self._exchanging = threading.Lock()
 
     def say(self, message: dict[str, Any]) -> None:
@@ -57,8 +58,23 @@ class GraderLink:
         _, descriptors, _, _ = socket.recv_fds(self._control, 1, 1)
         return socket.socket(fileno=descriptors[0]) if descriptors else None
 
-    def start_another(self, whole: bool, alone: bool) -> tuple[socket.socket, int]:
-        """Request another student's process; return it and its resident bytes.
+    def report_slow(self, cell: str) -> None:
+        """Report a student's cell that took long: a process made for one call runs only what the cell defines."""
+        self.say({"slow": cell})
+
+    def report_hung(self, cell: str) -> None:
+        """Report a student's cell that did not end, or ended its process: no further process runs it whole.
+
+        The first report leaves what the cell defines, the second one nothing.
+        """
+        self.say({"hung": cell})
+
+    def end_another(self, number: int) -> None:
+        """Request the end of one of the processes of ``start_another``."""
+        self.say({"end": number})
+
+    def start_another(self, whole: bool, alone: bool) -> tuple[socket.socket, int, int]:
+        """Request another student's process; return it, its resident bytes, and its number.
 
         Args:
             whole: it runs the submission's own cells whole, not only what they define.
@@ -66,18 +82,23 @@ class GraderLink:
         """
         with self._exchange({"another": {"whole": whole, "alone": alone}}):
             answer, descriptors, _, _ = socket.recv_fds(self._control, 8, 1)
-        return socket.socket(fileno=descriptors[0]), int.from_bytes(answer, "little")
+            self._others += 1
+            number = self._others
+        return socket.socket(fileno=descriptors[0]), int.from_bytes(answer, "little"), number
 
     def peak_bytes(self, reset: bool = False) -> int:
         """Return the largest resident set, since the last reset, of the process started last."""
         with self._exchange({"peak": reset}):
             return int.from_bytes(self._control.recv(8), "little")
 
-    def standing(self) -> tuple[float, float]:
-        """Return how many seconds the student's processes have waited for a processor and used one."""
+    def standing(self) -> tuple[float, float, float]:
+        """Return how many seconds the student's processes have waited for a processor and used one.
+
+        Used by the kernel's record, and by their share of what was runnable.
+        """
         with self._exchange({"standing": None}):
-            waited, used = struct.unpack("<2d", self._control.recv(16))
-        return waited, used
+            waited, used, shared = struct.unpack("<3d", self._control.recv(24))
+        return waited, used, shared
 
     @contextmanager
     def deadline(self, seconds: float) -> Iterator[None]:
@@ -101,10 +122,11 @@ class GraderLink:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, previous)
 
-    def _standing_of_both(self) -> tuple[float, float]:
+    def _standing_of_both(self) -> tuple[float, float, float]:
         """Add this process's times to the student's: one of the two always runs, or would."""
-        waited, used = self.standing()
-        return waited + waited_seconds(os.getpid()), used + time.process_time()
+        waited, used, shared = self.standing()
+        own = time.process_time()
+        return waited + waited_seconds(os.getpid()), used + own, shared + own
 
     @contextmanager
     def _exchange(self, question: dict[str, Any]) -> Iterator[None]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mlsys_grading.boundary import proxies
@@ -16,6 +19,7 @@ from mlsys_grading.examine.grader_link import GraderLink
 if TYPE_CHECKING:
     from mlsys_grading.counters.relay import RankRelay
 
+_HUNG_TWICE = 2  # once as a whole, and once reduced to what it defines
 _CALL_TRACED = "mlsys_labkit.memory.call_traced"
 _RUN_RANKS = "mlsys_labkit.checks.ranks.run_ranks"
 
@@ -27,6 +31,7 @@ class ProbeAnswers:
         link: to the grader, which starts processes.
         records, exceptions: the examiner's classes that sessions share.
         cell_seconds, call_seconds: how long a cell, and one call, may take.
+        blamed: returns the name of the student's cell that ended a process which had run so many; "" for none.
 
     Attributes:
         position: of the examiner's cell that runs: other processes run the student's cells up to there.
@@ -40,11 +45,14 @@ class ProbeAnswers:
         exceptions: dict[str, type[Exception]],
         cell_seconds: float,
         call_seconds: float,
+        blamed: Callable[[int], str],
     ) -> None:
         self.position = 0
         self.relay: RankRelay | None = None
         self._link, self._records, self._exceptions = link, records, exceptions
         self._cell_seconds, self._call_seconds = cell_seconds, call_seconds
+        self._blamed_for = blamed
+        self._hung: dict[str, int] = {}
 
     def answer(self, main: Session, name: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Answer a probe by counters outside the student's process, or by its reply; ``main`` is its session."""
@@ -52,7 +60,10 @@ class ProbeAnswers:
         if name == _RUN_RANKS and of_student:
             from mlsys_grading.counters.relay import RankRelay  # with it comes torch.distributed, which one lab needs
 
-            self.relay = self.relay or RankRelay(lambda whole: self._start(whole, Contract())[0], self._catch_up)
+            self.relay = self.relay or RankRelay(
+                lambda whole: self._start(whole, Contract())[0],
+                lambda session, whole: self._catch_up(session, whole, Contract())[0],
+            )
             return self.relay.run(name, args, keywords, main.seeded)
         if name == _CALL_TRACED and of_student and not _has_stand_ins((args[1:], keywords)):
             return self._call_measured(main, name, args, keywords)
@@ -60,8 +71,15 @@ class ProbeAnswers:
 
     def _start(self, whole: bool, contract: Contract, alone: bool = False) -> tuple[Session, int]:
         """Start another student's process; return its session and its resident bytes."""
-        student, resident_bytes = self._link.start_another(whole, alone)
-        session = Session(Wire(student), self._records, contract, self._call_seconds, standing=self._link.standing)
+        student, resident_bytes, number = self._link.start_another(whole, alone)
+        session = Session(
+            Wire(student),
+            self._records,
+            contract,
+            self._call_seconds,
+            standing=self._link.standing,
+            ended=partial(self._link.end_another, number),
+        )
         session.exceptions = self._exceptions
         return session, resident_bytes
 
@@ -72,7 +90,7 @@ class ProbeAnswers:
         while True:
             session, forked = self._start(whole, main.contract, alone=True)
             try:
-                self._catch_up(session)
+                session, forked = self._catch_up(session, whole, main.contract, forked)
                 session.seed(main.seeded)
                 before = self._link.peak_bytes(reset=True)
                 answer = session.probe(name, args, keywords)
@@ -97,12 +115,26 @@ class ProbeAnswers:
                 main.printed += session.printed
                 session.end(BoundaryError("this process is not needed any more"))
 
-    def _catch_up(self, session: Session) -> None:
-        """Run in the new process the cells that the first one has run; that takes none of the test's time."""
+    def _catch_up(self, session: Session, whole: bool, contract: Contract, forked: int = 0) -> tuple[Session, int]:
+        """Run in the new process the cells that the first one has run; that takes none of the test's time.
+
+        A cell that does not end here, or ends the process, is left out of another one. Returns the session that has
+        caught up, and what ``_start`` told of its process (``forked``, for the one that is given).
+        """
         left_seconds, _ = signal.setitimer(signal.ITIMER_REAL, 0)
         try:
-            while session.ask("run", self.position, seconds=self._cell_seconds) is not None:
-                self._link.report_progress()
+            while True:
+                with suppress(BoundaryError):
+                    while session.ask("run", self.position, seconds=self._cell_seconds) is not None:
+                        session.ran += 1
+                        self._link.report_progress()
+                    return session, forked
+                name = self._blamed_for(session.ran)
+                self._hung[name] = self._hung.get(name, 0) + 1
+                if not name or self._hung[name] > _HUNG_TWICE:
+                    raise session.dead or BoundaryError("a cell could not be run again")
+                self._link.report_hung(name)
+                session, forked = self._start(whole, contract, alone=bool(forked))
         finally:
             signal.setitimer(signal.ITIMER_REAL, max(left_seconds, 0.001))
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
+from mlsys_grading.examine.crowding import Crowding
 from mlsys_grading.examine.plan import ExaminerCell, SubmissionPlan, bound_names
 from mlsys_grading.fork_server.client import Ended, Forked, ForkServer
 from mlsys_grading.fork_server.request import ForkRequest
@@ -26,6 +27,7 @@ from mlsys_grading.sandbox.watch import tree
 from mlsys_grading.time_limits import TimeLimits
 
 _GRACE_SECONDS = 10.0
+_HUNG_TWICE = 2  # once as a whole, and once reduced to what it defines
 _BY_A_CELL = ("memory", "processes", "busy")
 
 
@@ -86,20 +88,26 @@ class _Examination:
         self._failed: dict[str, str] = {}
         self._over: dict[str, Any] | None = None
         self._student: Forked | None = None
-        self._others: list[Forked] = []
+        self._others: dict[int, Forked] = {}
         self._trouble = ""
-        self._waited: dict[int, float] = {}
+        self._looking = contextlib.ExitStack()
+        self._crowding: Crowding | None = None
         self._begun = ""
         self._left_out: set[str] = set()
+        self._slow: set[str] = set()
+        self._hung: dict[str, int] = {}
 
     def run(self) -> Examined:
         """Examine until all cells have a mark; an examiner that a cell ends is followed by one without that cell."""
         started = time.monotonic()
         until = started + self._time_limits.wall_seconds
-        trouble = self._examine()
-        while not self._over and not trouble and time.monotonic() < until:
-            self._left_out.add(self._begun)
+        try:
             trouble = self._examine()
+            while not self._over and not trouble and time.monotonic() < until:
+                self._left_out.add(self._begun)
+                trouble = self._examine()
+        finally:
+            self._looking.close()
         return self._examined(trouble, time.monotonic() - started)
 
     def _examine(self) -> str:
@@ -114,7 +122,7 @@ class _Examination:
         }
         sandbox = replace(self._sandbox, user=self._sandbox.user + 1) if self._sandbox else None
         request = ForkRequest("mlsys_grading.examine.examiner:examine", job, sandbox, self._time_limits.wall_seconds)
-        self._begun = ""
+        self._begun, self._started_others = "", 0
         self._cells = [(cell.position, cell.name, cell.source) for cell in self._plan.student]
         try:
             student, link = self._start_student()
@@ -143,25 +151,25 @@ class _Examination:
         return f"the examiner ended early ({ended.why or f'status {ended.code}'})"
 
     def _starved(self) -> str:
-        """Return the machine's trouble if a submission that ran out of time mostly waited for a processor."""
-        waited, wall = sum(self._waited.values()), self._time_limits.wall_seconds
+        """Return the machine's trouble if others had the processors for most of the time of a submission."""
+        waited, wall = self._crowding.denied_seconds if self._crowding else 0.0, self._time_limits.wall_seconds
         return f"the machine is too busy: of {wall:g} s it waited {waited:.3g} s" if waited > wall / 2 else ""
 
     def _abandon_students(self) -> None:
-        for each in (self._student, *self._others):
+        for each in (self._student, *self._others.values()):
             if each:
                 each.abandon()
 
     def _end_students(self) -> None:
         self._abandon_students()
-        for each in (self._student, *self._others):
+        for each in (self._student, *self._others.values()):
             if each:
                 ended = each.wait()
                 each.end()
                 # No process in a sandbox can send this signal to its first process, and a limit would be named.
                 if self._sandbox and ended == Ended(-signal.SIGKILL):
                     self._trouble = "a student's process was killed by something else on this machine"
-        self._student, self._others = None, []
+        self._student, self._others = None, {}
 
     def _start_student(self) -> tuple[Forked, socket.socket]:
         self._end_students()
@@ -180,7 +188,10 @@ class _Examination:
             sandbox = replace(sandbox, limits=replace(sandbox.limits, children=1, scratch_bytes=1 << 20))
         answers = None if whole else [cell.name for cell in self._plan.examiner]
         job = {
-            "cells": cells,
+            "cells": [
+                (at, name, source if self._hung.get(name, 0) < _HUNG_TWICE else "") for at, name, source in cells
+            ],
+            "defined": [*self._hung, *(() if whole else self._slow)],
             "records": _class_names(locked, ast.ClassDef | ast.Assign),
             "live": _class_names(solutions, ast.ClassDef),
             "whole": answers,
@@ -201,9 +212,6 @@ class _Examination:
                     used_before = used_seconds(examiner.pid)
                     for kind, told in json.loads(line).items():
                         getattr(self, f"_on_{kind}")(told, control)
-                    for each in (examiner, self._student):
-                        if each:
-                            self._waited[each.pid] = waited_seconds(each.pid)
                     if self._over is not None or self._trouble:
                         return ""
             except TimeoutError:
@@ -232,6 +240,7 @@ class _Examination:
         if told["left_out"] is not None:
             _, name, _ = self._cells.pop(told["left_out"])
             self._failed[name] = "ended the process, or did not end itself"
+            self._hung[name] = _HUNG_TWICE
         student, link = self._start_student()
         student.wait_until_there()
         socket.send_fds(control, [b"."], [link.fileno()])
@@ -240,16 +249,41 @@ class _Examination:
     def _on_another(self, told: dict[str, Any], control: socket.socket) -> None:
         """Start another process that runs the student's cells, for a rank or a measured call: it shares no memory."""
         other, link = self._fork_student(self._cells, told["whole"], told["alone"])
-        self._others.append(other)
+        self._started_others += 1
+        self._others[self._started_others] = other
         socket.send_fds(control, [other.peak_bytes().to_bytes(8, "little")], [link.fileno()])
         link.close()
 
     def _on_peak(self, reset: bool, control: socket.socket) -> None:
-        control.sendall(self._others[-1].peak_bytes(reset).to_bytes(8, "little"))
+        control.sendall(self._others[self._started_others].peak_bytes(reset).to_bytes(8, "little"))
+
+    def _on_end(self, number: int, control: socket.socket) -> None:
+        if number in self._others:
+            self._others[number].abandon()
+
+    def _on_slow(self, name: str, control: socket.socket) -> None:
+        self._slow.add(name)
+
+    def _on_hung(self, name: str, control: socket.socket) -> None:
+        self._hung[name] = self._hung.get(name, 0) + 1
 
     def _on_standing(self, told: Any, control: socket.socket) -> None:
-        found = [_standing(each.pid) for each in (self._student, *self._others) if each]
-        control.sendall(struct.pack("<2d", *map(sum, zip((0.0, 0.0), *found, strict=True))))
+        found = map(_standing, self._roots())
+        waited, used = map(sum, zip((0.0, 0.0), *found, strict=True))
+        control.sendall(struct.pack("<3d", waited, used, self._look().own_seconds))
+
+    def _look(self) -> Crowding:
+        """Return the record of how the processors were divided; it begins when something has taken a while."""
+        if self._crowding is None:
+            pinned = self._sandbox.cpus if self._sandbox else ()
+            cores = len(pinned or os.sched_getaffinity(0))
+            self._crowding = self._looking.enter_context(Crowding(self._roots, cores))
+        return self._crowding
+
+    def _roots(self) -> list[int]:
+        """Return the first processes of the student's trees that have started."""
+        found = [each.pid_if_started for each in (self._student, *tuple(self._others.values())) if each]
+        return [pid for pid in found if pid]
 
     def _on_starved(self, told: str, control: socket.socket) -> None:
         self._trouble = told

@@ -81,6 +81,11 @@ class Forked:
         """The pid as seen from outside its pid namespace."""
         return self.wait_until_there()._pid
 
+    @property
+    def pid_if_started(self) -> int:
+        """The same, or 0 as long as nobody has waited for the start: for another thread."""
+        return self._pid
+
     def wait(self) -> Ended:
         """Wait for the end of the process."""
         try:

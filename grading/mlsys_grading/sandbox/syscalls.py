@@ -108,7 +108,9 @@ _PRCTL = (157, 167)
 _CLONE, _SOCKET, _SOCKETPAIR, _CLONE3, _SET_AFFINITY = (56, 220), (41, 198), (53, 199), 435, (203, 122)
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 _FCNTL, _MADVISE, _PREADV2 = (72, 25), (28, 233), (327, 286)
-_COURTESIES = ((73, 32), (221, 223), (187, 213))  # flock, fadvise64, readahead
+_ADVICE = ((73, 32), (221, 223), (187, 213))  # flock, fadvise64, readahead
+# setpriority, sched_setparam, sched_setscheduler, sched_setattr: a process that steps back is not starved by others
+_PRIORITIES = ((141, 140), (142, 118), (144, 119), (314, 274))
 _LOCKING = (6, 7, 37, 38)  # F_SETLK, F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW
 _TELLING = (5, 36, 0x400, 0x402, 0x407)  # F_GETLK, F_OFD_GETLK, F_SETLEASE, F_NOTIFY, F_SETPIPE_SZ
 _GIVING_UP = (20, 21)  # MADV_COLD, MADV_PAGEOUT: of files that others read as well
@@ -172,7 +174,7 @@ def program(machine: str, is_pinned: bool = False) -> bytes:
         (_EQUAL, 0, 1, 0),
         refuse,
     )
-    for call in _COURTESIES:
+    for call in (*_ADVICE, *_PRIORITIES):
         code += [(_EQUAL, 0, 1, call[column]), _DO_NOTHING]
     locking, telling = _one_of(_LOCKING, _DO_NOTHING), _one_of(_TELLING, refuse)
     code += _check(_FCNTL[column], (_LOAD, 0, 0, _SECOND_ARGUMENT), *locking, *telling)

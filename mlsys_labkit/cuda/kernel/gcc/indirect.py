@@ -3,8 +3,8 @@
 A call of a pointer reaches whatever the pointer holds: with the address of one function of the simulator's process, and
 the distance to another, that is any function of it, such as a copy that no hook records. Neither the text nor the names
 that a module imports show this; its instructions do. Of a graded kernel, therefore, every call names its target, and no
-address of a function or a label is a value. C++ that needs neither is all that g++ makes of a course's kernels: pointers to functions
-and virtual functions that are known where they are called are calls by name by then.
+address of a function or a label is a value. C++ that needs neither is all that g++ makes of a course's kernels:
+pointers to functions, and virtual functions, that are known where they are called are calls by name by then.
 """
 
 from __future__ import annotations

@@ -1,0 +1,133 @@
+"""A cell that hangs, sleeps, crashes or exits costs its own marks, also where its submission is run again elsewhere.
+
+The source has a test of ranks, each of which is a process of its own, and one of peak memory, which makes another.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from mlsys_grading.examine.plan import make_plan
+from mlsys_grading.examine.run import Examined, examine_submission
+from mlsys_grading.fork_server.client import Forked, ForkServer
+from mlsys_grading.fork_server.request import ForkRequest
+from mlsys_grading.grade.modules import modules_of
+from mlsys_grading.sandbox.confine import Sandbox, refusal
+from mlsys_grading.time_limits import TimeLimits
+from tests.grading.corpus.attacks_counters import SOURCE
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="a sandbox takes Linux's namespaces"),
+    pytest.mark.xdist_group("sandbox"),
+]
+TIME_LIMITS = TimeLimits(60, 5, 600)
+BY_NAME = {cell["metadata"]["nbgrader"]["grade_id"]: cell["source"] for cell in SOURCE}
+DEAF = """
+import time
+while True:
+    try: time.sleep(1)
+    except BaseException: pass
+"""
+ENDS = {
+    "loops": "while True: pass",
+    "sleeps": "import time; time.sleep(600)",
+    "is deaf to interrupts": DEAF,
+    "exits": "import os; os._exit(3)",
+    "crashes": "import ctypes; ctypes.string_at(0)",
+}
+ALONE = """
+import os
+try:
+    for end in os.pipe(): os.close(end)
+except PermissionError:  # a process whose memory is measured
+    {end}
+"""
+
+
+@pytest.fixture(scope="module")
+def server(fork_server: Callable[[Sequence[str]], ForkServer]) -> Iterator[ForkServer]:
+    if reason := refusal():
+        pytest.skip(f"this machine allows no sandbox: {reason}")
+    with fork_server(modules_of(SOURCE)) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def contract(server: ForkServer) -> dict[str, list[str]]:
+    return dict(examine_submission(server, make_plan(SOURCE, SOURCE), None, TIME_LIMITS, Sandbox()).contract)
+
+
+@pytest.fixture
+def jobs(server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Return the jobs of all student's processes that the server starts from now on."""
+    begun: list[dict[str, Any]] = []
+    honest = ForkServer.begin
+
+    def begin(self: ForkServer, request: ForkRequest, sockets: Any = ()) -> Forked:
+        if request.function.endswith("student:serve"):
+            begun.append(request.job)
+        return honest(self, request, sockets)
+
+    monkeypatch.setattr(ForkServer, "begin", begin)
+    return begun
+
+
+def examine(server: ForkServer, contract: dict[str, list[str]], own: str = "", **answers: str) -> Examined:
+    handed_in = [{"cell_type": "code", "metadata": {}, "source": own}]
+    for cell in SOURCE:
+        name = cell["metadata"]["nbgrader"]["grade_id"]
+        handed_in.append({**cell, "source": answers.get(name, cell["source"])})
+    return examine_submission(server, make_plan(SOURCE, handed_in), contract, TIME_LIMITS, Sandbox())
+
+
+def whole_runs(jobs: list[dict[str, Any]], name: str) -> int:
+    """Count the processes that were to run a cell as it is."""
+    count = 0
+    for job in jobs:
+        sources = {cell: source for _, cell, source in job["cells"]}
+        is_whole = job["whole"] is None or name in job["whole"]
+        count += bool(sources.get(name)) and is_whole and name not in job["defined"]
+    return count
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_an_own_cell_costs_no_answer_its_marks(
+    server: ForkServer, contract: dict[str, list[str]], jobs: list[dict[str, Any]], end: str
+) -> None:
+    needed = BY_NAME["gram"].replace("return ", "return 1 * TABLE[0] * ")  # takes a replay of the own cells
+    examined = examine(server, contract, "TABLE = sorted([1])\n" + ENDS[end], gram=needed)
+    assert (examined.trouble, examined.points) == ("", 3.0), [mark.error for mark in examined.marks]
+    assert set(examined.failed_cells) >= {"cell 0"}
+    assert whole_runs(jobs, "cell 0") == 1
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_an_answer_that_does_not_end_loses_no_other_answers_marks(
+    server: ForkServer, contract: dict[str, list[str]], jobs: list[dict[str, Any]], end: str
+) -> None:
+    examined = examine(server, contract, total=BY_NAME["total"] + "\n" + ENDS[end])
+    kept = end in ("loops", "sleeps")  # what it had bound before the interrupt
+    assert (examined.trouble, examined.points) == ("", 5.0 if kept else 2.0), [mark.error for mark in examined.marks]
+    assert whole_runs(jobs, "total") == 1
+
+
+@pytest.mark.parametrize("end", ["while True: pass", "os._exit(0)"])
+def test_a_cell_that_ends_only_a_measured_process_is_left_out_there(
+    server: ForkServer, contract: dict[str, list[str]], jobs: list[dict[str, Any]], end: str
+) -> None:
+    examined = examine(server, contract, gram=BY_NAME["gram"] + ALONE.format(end=end))
+    assert (examined.trouble, examined.points) == ("", 5.0), [mark.error for mark in examined.marks]
+    assert whole_runs(jobs, "gram") == 5  # the first process, three ranks, and the one that was measured
+
+
+def test_a_definition_that_does_not_end_is_left_out_altogether(
+    server: ForkServer, contract: dict[str, list[str]], jobs: list[dict[str, Any]]
+) -> None:
+    endless = BY_NAME["total"] + "\ndef forever():\n    while True: pass\nclass Endless:\n    forever()\n"
+    examined = examine(server, contract, total=endless)
+    assert (examined.trouble, examined.points) == ("", 2.0), [mark.error for mark in examined.marks]
+    assert whole_runs(jobs, "total") == 1
