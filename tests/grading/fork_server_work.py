@@ -7,6 +7,7 @@ import ctypes
 import json
 import mmap
 import os
+import select
 import socket
 import sys
 import tempfile
@@ -17,6 +18,7 @@ from typing import Any
 
 Job = dict[str, Any]
 Sockets = list[socket.socket]
+_UNCOMMITTED = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000  # MAP_NORESERVE
 HOARDS = (
     "hoard_in_children",
     "hoard_in_memory_files",
@@ -24,6 +26,11 @@ HOARDS = (
     "hoard_out_of_sight",
     "hoard_behind_a_dead_thread",
     "hoard_in_flight",
+    "hoard_in_page_tables",
+    "hoard_in_mappings",
+    "hoard_in_pipes",
+    "hoard_in_connections",
+    "hoard_in_watches",
 )
 
 
@@ -124,6 +131,71 @@ def hoard_in_flight(job: Job, sockets: Sockets) -> None:
         socket.send_fds(near, [b"x"], [file])
         os.close(file)
     far.fileno()
+    time.sleep(600)
+
+
+def hoard_in_page_tables(job: Job, sockets: Sockets) -> None:
+    """Read one page of every 2 MiB: each takes a table of 4 KiB for the one page of zeros that all share."""
+    for _ in range(8):
+        if os.fork() == 0:
+            room = mmap.mmap(-1, 64 << 30, _UNCOMMITTED, mmap.PROT_READ)
+            room.madvise(mmap.MADV_NOHUGEPAGE)
+            for start in range(0, len(room), 2 << 20):
+                room[start]
+            time.sleep(600)
+    time.sleep(600)
+
+
+def hoard_in_mappings(job: Job, sockets: Sockets) -> None:
+    """Make as many mappings as a process may have, in each of many processes."""
+    for _ in range(30):
+        if os.fork() == 0:
+            held = [mmap.mmap(-1, 4096, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, 1 + at % 2 * 2) for at in range(60_000)]
+            time.sleep(600)
+            del held
+    time.sleep(600)
+
+
+def hoard_in_pipes(job: Job, sockets: Sockets) -> None:
+    for _ in range(40):
+        if os.fork() == 0:
+            held = []
+            with contextlib.suppress(OSError):
+                while True:
+                    held.append(os.pipe())
+                    os.set_blocking(held[-1][1], False)
+                    os.write(held[-1][1], bytes(1 << 16))
+            time.sleep(600)
+    time.sleep(600)
+
+
+def hoard_in_connections(job: Job, sockets: Sockets) -> None:
+    """Leave data in connections over the loopback that nobody accepts, and whose other end is closed."""
+    for family in (socket.AF_INET, socket.AF_UNIX):
+        listener = socket.socket(family)
+        listener.bind(("127.0.0.1", 0) if family == socket.AF_INET else "/tmp/socket")
+        listener.listen(4000)
+        for _ in range(1200):
+            with socket.socket(family) as near:
+                near.connect(listener.getsockname())
+                near.setblocking(False)
+                with contextlib.suppress(BlockingIOError):
+                    while True:
+                        near.send(bytes(1 << 16))
+        sockets.append(listener)
+    time.sleep(600)
+
+
+def hoard_in_watches(job: Job, sockets: Sockets) -> None:
+    """Have many epolls watch the same hundreds of files."""
+    for _ in range(30):
+        if os.fork() == 0:
+            files = [os.eventfd(0) for _ in range(240)]
+            polls = [select.epoll() for _ in range(240)]
+            for poll in polls:
+                for file in files:
+                    poll.register(file, select.EPOLLIN)
+            time.sleep(600)
     time.sleep(600)
 
 

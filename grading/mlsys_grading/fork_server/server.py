@@ -32,7 +32,6 @@ from mlsys_grading.sandbox.limits import SandboxLimits
 _MOST_SOCKETS = 4
 _LOOK_SECONDS = 0.1
 _MOST_IN_FLIGHT, _LOOKS_IN_FLIGHT = 8, 20
-_MOST_SOCKETS_OPEN = 1000  # each may hold up to 400 KB of unread messages
 
 
 def main() -> None:
@@ -194,14 +193,13 @@ class _Oversight:
         pids = watch.tree(pid)
         if len(pids) > limits.children:
             return "processes"
-        sockets, in_flight = watch.sockets_of(pid, self._given)
-        self._looks_in_flight = self._looks_in_flight + 1 if in_flight else 0
-        hiding = in_flight > _MOST_IN_FLIGHT or self._looks_in_flight > _LOOKS_IN_FLIGHT
-        if hiding or sockets > _MOST_SOCKETS_OPEN:
+        opened = watch.open_files(pid, self._given)
+        self._looks_in_flight = self._looks_in_flight + 1 if opened.in_flight else 0
+        if opened.in_flight > _MOST_IN_FLIGHT or self._looks_in_flight > _LOOKS_IN_FLIGHT:
             return "memory"
         # To count exactly, the kernel walks over every page of torch: 10 ms a look, longer than most cells take.
-        is_much = watch.may_hold_bytes(pids) > limits.memory_bytes / 2
-        return "memory" if is_much and watch.held_bytes(pid) > limits.memory_bytes else ""
+        is_much = watch.may_hold_bytes(pids) + opened.nbytes > limits.memory_bytes / 2
+        return "memory" if is_much and watch.held_bytes(pid) + opened.nbytes > limits.memory_bytes else ""
 
     def _say(self, line: str) -> None:
         with contextlib.suppress(OSError):

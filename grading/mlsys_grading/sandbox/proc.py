@@ -12,6 +12,7 @@ list of refusals instead.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -24,6 +25,7 @@ vm/max_map_count vm/overcommit_memory vm/overcommit_ratio fs/pipe-max-size net/c
 """
 _LINKS = ("self", "thread-self", "mounts", "net")  # into the folder of the process that follows them
 _DRIVERS = "driver"  # what a GPU's libraries read
+_TCP_BYTES = 256 << 10
 _PLACE = "/etc/proc"
 
 
@@ -51,6 +53,9 @@ def mount_processes(gpu: bool = False) -> int:
     """
     flags = kernel.NO_SUID | kernel.NO_DEV | kernel.NO_EXEC
     kernel.mount("proc", "/proc", "proc", flags)
+    for name in ("tcp_rmem", "tcp_wmem"):  # of this network alone; the watcher counts so much for each socket
+        with suppress(FileNotFoundError):
+            Path("/proc/sys/net/ipv4", name).write_text(f"4096 65536 {_TCP_BYTES}")
     writable = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     kernel.mount("/proc", "/proc", flags=kernel.BIND)
     os.mkdir(_PLACE)

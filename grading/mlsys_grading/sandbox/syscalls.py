@@ -114,6 +114,7 @@ _PRIORITIES = ((141, 140), (142, 118), (144, 119), (314, 274))
 _LOCKING = (6, 7, 37, 38)  # F_SETLK, F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW
 _TELLING = (5, 36, 0x400, 0x402, 0x407)  # F_GETLK, F_OFD_GETLK, F_SETLEASE, F_NOTIFY, F_SETPIPE_SZ
 _GIVING_UP = (20, 21)  # MADV_COLD, MADV_PAGEOUT: of files that others read as well
+_SET_OPTION, _SIZES = (54, 208), (7, 8)  # setsockopt: SO_SNDBUF, SO_RCVBUF
 _NO_WAIT = 8  # RWF_NOWAIT, which tells whether a page is in memory
 _SET_LIMIT, _CHANGE_LIMIT = (160, 164), (302, 261)  # setrlimit, prlimit64
 _CPU_SECONDS = 0  # RLIMIT_CPU
@@ -180,6 +181,13 @@ def program(machine: str, is_pinned: bool = False) -> bytes:
     code += _check(_FCNTL[column], (_LOAD, 0, 0, _SECOND_ARGUMENT), *locking, *telling)
     useless = (_RETURN, 0, 0, _REFUSE | errno.EINVAL)
     code += _check(_MADVISE[column], (_LOAD, 0, 0, _THIRD_ARGUMENT), *_one_of(_GIVING_UP, useless))
+    code += _check(
+        _SET_OPTION[column],
+        (_LOAD, 0, 0, _SECOND_ARGUMENT),
+        (_EQUAL, 0, len(_SIZES) + 2, 1),  # SOL_SOCKET
+        (_LOAD, 0, 0, _THIRD_ARGUMENT),
+        *_one_of(_SIZES, _DO_NOTHING),
+    )
     unsupported = (_RETURN, 0, 0, _REFUSE | errno.EOPNOTSUPP)
     code += _check(_PREADV2[column], (_LOAD, 0, 0, _SIXTH_ARGUMENT), (_ANY_BIT, 0, 1, _NO_WAIT), unsupported)
     # A process over its CPU limit is killed by the kernel, which would look like a kill from outside.

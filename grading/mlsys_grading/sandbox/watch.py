@@ -1,4 +1,4 @@
-"""Memory that a tree of processes holds, for machines where no cgroup counts it.
+"""Memory that a tree of processes holds, for machines where no cgroup counts it: theirs, and the kernel's for them.
 
 Every thread is read, because a process may outlive its first thread, whose entries are then empty, and a thread may
 have open files of its own. A process that cannot be read counts as holding unlimited memory; ordinary ones can be.
@@ -11,14 +11,20 @@ from __future__ import annotations
 import os
 from collections.abc import Container, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-_RESIDENT = ("VmRSS:", "VmSwap:", "HugetlbPages:")
+_RESIDENT = ("VmRSS:", "VmSwap:", "HugetlbPages:", "VmPTE:")
+_TABLES = ("VmPTE:",)
 _OWN = ("Private_Clean:", "Private_Dirty:", "Private_Hugetlb:", "Swap:")
 _BLOCK = 512  # of st_blocks
 _HIDDEN = 1 << 62
 _EXITING = 0x4  # PF_EXITING, of the flags in /proc/PID/stat
 _IN_MEMORY = (b"/memfd:", b"/dev/zero (deleted)")  # how maps names files of memfd_create, and shared pages without one
+_AREA_BYTES = 256  # of a mapping, in the kernel
+_PIPE_BYTES, _WATCH_BYTES = 64 << 10, 200
+# What a socket holds unread at most, in both directions: ``sandbox.proc`` bounds TCP's, and the default the others'.
+_SOCKET_BYTES = 512 << 10
 _Files = dict[tuple[int, int], int]
 
 
@@ -64,26 +70,60 @@ def held_bytes(root: int) -> int:
     whether it is in anybody's resident set or not.
     """
     pids = tree(root)
-    return sum(map(_private_bytes, pids)) + _shared_bytes(pids)
+    return sum(map(_private_bytes, pids)) + sum(map(_table_bytes, pids)) + _shared_bytes(pids)
 
 
-def sockets_of(root: int, but: Container[int] = ()) -> tuple[int, int]:
-    """Count the sockets that a tree has open, and the descriptors sent over them and not yet received.
+@dataclass(frozen=True)
+class OpenFiles:
+    """What a tree's open files hold in the kernel, counted nowhere else.
 
-    Both hold memory that is counted nowhere else: data in a socket's buffer, and files that no process has open.
-    ``but`` are inodes of sockets whose other end is trusted.
+    Attributes:
+        nbytes: at most, in pipes, in sockets (also those that no process has open) and in lists of watched files.
+        sockets: of the tree's network.
+        in_flight: descriptors that were sent over sockets and not yet received, of files that may be nobody's.
     """
+
+    nbytes: int
+    sockets: int
+    in_flight: int
+
+
+def open_files(root: int, but: Container[int] = ()) -> OpenFiles:
+    """Measure the open files of a tree; ``but`` are inodes of sockets whose other end is trusted."""
     seen: set[str] = set()
-    in_flight = 0
+    pipes = watches = in_flight = 0
     for place in (place for pid in tree(root) for place in _threads(pid)):
         for name in _names(f"{place}/fd"):
             with suppress(OSError):
-                kind, _, inode = os.readlink(f"{place}/fd/{name}").partition(":")
-                if kind == "socket" and inode not in seen and int(inode[1:-1]) not in but:
-                    seen.add(inode)
+                target = os.readlink(f"{place}/fd/{name}")
+                kind, _, inode = target.partition(":")
+                if kind == "pipe" and target not in seen:
+                    seen.add(target)
+                    pipes += 1
+                elif kind == "socket" and target not in seen and int(inode[1:-1]) not in but:
+                    seen.add(target)
                     lines = Path(f"{place}/fdinfo/{name}").read_text().splitlines()
                     in_flight += sum(int(line.split()[1]) for line in lines if line.startswith("scm_fds:"))
-    return len(seen), in_flight
+                elif target == "anon_inode:[eventpoll]":
+                    watches += Path(f"{place}/fdinfo/{name}").read_text().count("tfd:")
+    sockets = _sockets_used(root)
+    nbytes = pipes * _PIPE_BYTES + watches * _WATCH_BYTES + sockets * _SOCKET_BYTES
+    return OpenFiles(nbytes, sockets, in_flight)
+
+
+def _sockets_used(pid: int) -> int:
+    """Count the sockets of a network: open ones, connections nobody has accepted, closed ones with unsent data."""
+    for place in _threads(pid):
+        with suppress(OSError, IndexError, ValueError):
+            return int(Path(f"{place}/net/sockstat").read_text().split()[2])
+    return 0
+
+
+def _table_bytes(pid: int) -> int:
+    for place in _threads(pid):
+        with suppress(OSError):
+            return _sum(f"{place}/status", _TABLES)
+    return 0
 
 
 def _threads(pid: int) -> list[str]:
@@ -150,7 +190,10 @@ def _open_files(place: str) -> _Files:
 
 
 def _mapped_files(pid: int, places: Sequence[str]) -> _Files:
-    """Measure mapped memory that can be shared: its file may be closed, and its pages not resident."""
+    """Measure mapped memory that can be shared: its file may be closed, and its pages not resident.
+
+    And, by the number of the process, the kernel's own records of the mappings.
+    """
     sizes: _Files = {}
     for place in places:
         try:
@@ -161,6 +204,7 @@ def _mapped_files(pid: int, places: Sequence[str]) -> _Files:
             continue
         if not maps:
             continue  # this thread has ended
+        sizes[-1, pid] = maps.count(b"\n") * _AREA_BYTES
         if any(name in maps for name in _IN_MEMORY):
             for line in maps.splitlines():
                 span, _, _, device, inode, *name = line.split(maxsplit=5)
