@@ -12,6 +12,7 @@ list of refusals instead.
 from __future__ import annotations
 
 import os
+import stat
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -24,6 +25,7 @@ kernel/cap_last_cap kernel/ngroups_max kernel/osrelease kernel/ostype kernel/pid
 vm/max_map_count vm/overcommit_memory vm/overcommit_ratio fs/pipe-max-size net/core/somaxconn
 """
 _LINKS = ("self", "thread-self", "mounts", "net")  # into the folder of the process that follows them
+_CONSTANT = ("cmdline", "config.gz", "consoles", "devices", "dma", "execdomains", "misc")
 _DRIVERS = "driver"  # what a GPU's libraries read
 _TCP_BYTES = 256 << 10
 _PLACE = "/etc/proc"
@@ -68,11 +70,12 @@ def mount_processes(gpu: bool = False) -> int:
         path.parent.mkdir(exist_ok=True, parents=True)
         path.write_text(text)
     kernel.mount("", _PLACE, flags=kernel.REMOUNT | kernel.READ_ONLY | flags, options="size=1m")  # and all its binds
-    shown = {*_LINKS, *([_DRIVERS] if gpu else [])}
+    shown = {*_LINKS, *_CONSTANT, *([_DRIVERS] if gpu else [])}
     with os.scandir("/proc") as entries:
-        others = [(each.name, each.is_dir(follow_symlinks=False)) for each in entries]
-    for name, is_folder in others:
-        if not name.isdigit() and name not in shown:
+        others = [each for each in entries if not each.name.isdigit() and each.name not in shown]
+    for entry in others:
+        name, is_folder = entry.name, entry.is_dir()
+        if is_folder or entry.stat().st_mode & stat.S_IROTH:  # root of the machine alone reads the rest
             copy = f"{_PLACE}/{name}"
             stands = copy if os.path.exists(copy) else f"{_PLACE}/{'nothing' if is_folder else 'hidden'}"
             kernel.mount(stands, f"/proc/{name}", flags=kernel.BIND)
