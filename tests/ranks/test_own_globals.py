@@ -30,6 +30,7 @@ from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
 from mlsys_labkit import ranks
 from mlsys_labkit.errors import RanksError
+from mlsys_labkit.ranks.local import program
 from tests.ranks import programs_with_state
 from tests.ranks.programs_that_hide_state import HIDDEN
 from tests.ranks.programs_with_state import TABLE
@@ -212,9 +213,9 @@ def test_state_is_restored_after_a_failure() -> None:
         programs_with_state.rebound_global()
         dist.recv(torch.zeros(1), 1 - dist.get_rank())
 
-    for program, size, error in ((fails, 3, ranks.RankError), (waits, 2, ranks.DeadlockError)):
+    for run, size, error in ((fails, 3, ranks.RankError), (waits, 2, ranks.DeadlockError)):
         with pytest.raises(error):
-            local(program, size)
+            local(run, size)
         assert (programs_with_state.RANK, programs_with_state.SEEN) == (-1, [])
 
 
@@ -299,3 +300,17 @@ def test_a_thread_that_runs_on_is_named() -> None:
     assert "while not over.is_set()" in finding or "# asks" in finding
     run = local(leaves_none, 3)
     assert (run.values, run.trace.findings) == ([0, 1, 2], ())
+
+
+def test_a_class_that_nobody_can_change_is_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cython keeps its generators' class in a module without a file, which looks like one of a program."""
+    honest = program.belongs
+    monkeypatch.setattr(program, "belongs", lambda module: module.__name__ == "builtins" or honest(module))
+    held, own = type(iter([])), type("Own", (), {"count": 0})
+
+    def use() -> object:
+        return held, own
+
+    found = program.find_program(use, [])
+    assert held not in found.classes
+    assert own in found.classes

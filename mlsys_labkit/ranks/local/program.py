@@ -45,6 +45,7 @@ from mlsys_labkit.ranks.local.places import (
 )
 
 _KIT = ("mlsys_labkit", "mlsys_grading")
+_IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
 _LIBRARIES = ("torch", "numpy", "IPython", "ipykernel", "pytest", "_pytest")
 _STANDARD = tuple({sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib")})
 _INSTALLED = ("/site-packages/", "/dist-packages/")
@@ -225,6 +226,8 @@ class _Search:
     def _class(self, one: type) -> Iterator[Any]:
         module = sys.modules.get(one.__module__)
         if module is not None and _is(module, ModuleType) and not belongs(module):
+            return
+        if one.__flags__ & _IMMUTABLE:  # nobody can change it; Cython keeps such classes in a module without a file
             return
         self.classes.append(one)
         yield from (value for name, value in vars(one).items() if not name.startswith("__") or _is_called(value))
