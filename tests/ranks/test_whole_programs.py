@@ -187,11 +187,13 @@ def test_a_destroyed_group_can_be_made_again() -> None:
             if rank < 2:
                 dist.all_reduce(value, group=pair)
             if rank == 0:
-                dist.isend(torch.tensor([float(number)]), 1)
-            elif rank == 1 and number == 2:
-                dist.recv(value, 0)
-            if number == 2:
-                dist.barrier()  # gloo cuts off what is on its way when a group is destroyed
+                sent = dist.isend(torch.tensor([float(number)]), 1)
+            if number == 2:  # gloo drops what is on its way when a handle or a group ends
+                if rank == 0:
+                    sent.wait()
+                elif rank == 1:
+                    dist.recv(value, 0)
+                dist.barrier()
             found.append(value.item())
             dist.destroy_process_group()
         return found
