@@ -70,13 +70,17 @@ export function stage(m, l, index) {
   const ends = cut ? 2 * (2 * w.tables + first * w.table + (l.micro_batches > 1 ? w.tables / l.data : 0)) : 0;
   const buffers = always + Math.max(last * 2 * a.logits, work),
     begins = held + buffers + (l.micro_batches > 1 ? gradients : 0);
+  // The last layer's experts: the loss is gone; gradients of their rows, weighted and not, of its input and output.
+  const rows = m.experts > 1 ? (2 * m.active_experts + 2) * a.x : 0,
+    stays = l.micro_batches > 1 ? gradients : last * 2 * w.table,
+    inside = rows && held - last * a.head + always + work + rows + stays;
   return [
     parameters,
     gradients,
     optimizer,
     held,
     buffers,
-    parameters + optimizer + Math.max(begins, gradients + Math.max(always + work - again, ends)),
+    parameters + optimizer + Math.max(begins, inside, gradients + Math.max(always + work - again, ends)),
   ];
 }
 export function fullest(m, l) {
