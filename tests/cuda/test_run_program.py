@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -313,3 +314,15 @@ def test_a_launch_too_large_for_the_simulator_states_the_reason() -> None:
     )
     assert result.returncode == 719 % 256  # cudaErrorLaunchFailure, as the shell sees it
     assert "too many threads wait at once" in result.stderr
+
+
+def test_race_in_a_header_is_told_with_the_headers_lines(tmp_path: Path) -> None:
+    (tmp_path / "k.h").write_text("__global__ void k(int* p) {\n  p[0] = threadIdx.x;\n  p[threadIdx.x] += p[0];\n}\n")
+    (tmp_path / "main.cu").write_text(
+        "\n" * 40
+        + '#include "k.h"\nint main() { int* p; cudaMalloc(&p, 256); cudaMemset(p, 0, 256); k<<<1, 64>>>(p); }\n'
+    )
+    findings = run_program(tmp_path / "main.cu", check=True, backend="simulator").findings
+    assert findings
+    for finding in findings:
+        assert {int(one) for one in re.findall(r"lines? (\d+)", finding.message)} <= {2, 3}

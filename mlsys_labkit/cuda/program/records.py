@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -141,6 +142,11 @@ def _crash(record: Mapping[str, Any], image: int, lines: _ProgramLines) -> str:
     return f"{where}{what.get(name, 'host code crashed')} ({name})"
 
 
+def _less(text: str, first: int) -> str:
+    """Return the text with line numbers behind ``first`` counted from there."""
+    return re.sub(r"\d+", lambda one: str(int(one[0]) - first) if int(one[0]) > first else one[0], text)
+
+
 def _kernel_at(place: Location, program: ProgramSource) -> str:
     """Return the kernel whose body holds the line; "" for none."""
     for name, source in program.files:
@@ -226,5 +232,8 @@ class _ProgramLines:
         name = max((name for name, first in self._first.items() if first < finding.line), key=self._first.__getitem__)
         first = self._first[name]
         other = finding.other_line - first if finding.other_line > first else finding.other_line
-        message = f"{finding.message} (in {name})"
+        words = re.sub(
+            r"(?<=\bline )\d+|(?<=\blines )\d+(?: and \d+)?", lambda one: _less(one[0], first), finding.message
+        )
+        message = f"{words} (in {name})"
         return replace(finding, line=finding.line - first, other_line=other, message=message)
