@@ -148,9 +148,20 @@ def test_no_source_of_a_test_is_on_the_page() -> None:
     ],
 )
 def test_every_kind_of_error_has_plain_words(kinds: tuple[str, ...], words: str) -> None:
-    said = reason(CellMark("f_test", 0.0, 1.0, error="why", kinds=kinds))
+    said = reason(CellMark("f_test", 0.0, 1.0, error="why", kinds=kinds), is_quoted=True)
     assert words in said
     assert SECRET not in said
+
+
+def test_kinds_of_errors_carry_no_hidden_input() -> None:
+    """Code can raise one of many kinds by what a hidden test gave it: by its test, its cell, and cells of its own."""
+    pages, names = set(), ("KeyError", "ValueError", "ZeroDivisionError", "OSError", "RecursionError", "MemoryError")
+    for kind in names:
+        marks = [replace(each, points=0.0, error=kind, kinds=(kind, "Exception")) for each in result().marks]
+        marks[0] = result().marks[0]
+        failed = {"halve": f"{kind}: x", "cell 1": f"{kind}: x"}
+        pages.add(page(replace(result(), marks=tuple(marks), failed_cells=failed)))
+    assert len(pages) == 1
 
 
 def test_the_boundarys_errors_all_have_words() -> None:

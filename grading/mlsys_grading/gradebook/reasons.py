@@ -2,7 +2,8 @@
 
 A test's message is made of what student code returned, raised or printed. Once a hidden test has run, that can be the
 hidden test's own input, kept and handed out later. So a message is quoted only for visible tests before the first
-hidden one; later ones, and hidden ones, get words of ours, chosen by the kind of error alone.
+hidden one; later ones, and hidden ones, get words of ours, a few for all kinds of errors. Nor is the kind told that a
+cell raised after a hidden test: code chooses it, and each cell would carry five bits of what it was given.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ _WORDS: Mapping[str, str] = {
     "RefusedSourceError": "The kernel contains something that Triton does not compile, or that the tests cannot use.",
     "SyntaxError": "The code has a syntax error.",
 }
+_CHOSEN = ("MemoryError", "RecursionError")
 _BUILT_IN = frozenset(
     name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, BaseException)
 )
@@ -82,11 +84,12 @@ def explain(lab: RegisteredLab, result: Result) -> Explanation:
     hidden = {mark.name for mark in result.marks if mark.hidden}
     unseen = hidden | {cell.name for cell in lab.cells if cell.hidden}
     failed = result.failed_cells or {}
-    kinds = {name: told_kind(error) for name, error in failed.items()}
+    open_cells = quoted if unseen else quoted | failed.keys()  # the place of an own cell among the tests is not known
+    kinds = {name: told_kind(error) if name in open_cells else "an error" for name, error in failed.items()}
     tests = {}
     for mark in result.marks:
         is_hidden, is_quoted = mark.name in unseen, mark.name in quoted - hidden
-        words = " ".join([reason(mark), *_advice(mark, is_hidden, is_quoted)])
+        words = " ".join([reason(mark, is_quoted), *_advice(mark, is_hidden, is_quoted)])
         quote = one_line(without_controls(mark.error, MAX_PRINTED)) if is_quoted else ""
         printed = without_controls(mark.printed, MAX_PRINTED).strip("\n") if is_quoted else ""
         tests[mark.name] = MarkWords(words, quote, printed, is_hidden)
@@ -97,8 +100,11 @@ def explain(lab: RegisteredLab, result: Result) -> Explanation:
     return Explanation(tests, errors, kinds)
 
 
-def reason(mark: CellMark) -> str:
+def reason(mark: CellMark, is_quoted: bool = False) -> str:
     """Return the reason for missing points, by the kind of error alone; "" for full points.
+
+    Student code can choose among fifty kinds by what it was given. Unless the message may be quoted as well, those that
+    say little to an honest student have one text.
 
     Example:
         >>> reason(CellMark("f_test", 0.0, 2.0, error="AssertionError: 3 is not 4", kinds=("AssertionError",)))
@@ -111,9 +117,9 @@ def reason(mark: CellMark) -> str:
     if not mark.kinds:
         return "The test was not reached." if mark.error else "The test gave no points."
     for kind in mark.kinds:
-        if kind in _WORDS:
+        if kind in _WORDS and (is_quoted or kind not in _CHOSEN):
             return _WORDS[kind]
-    return f"The code raised {told_kind(mark.kinds[0])}."
+    return f"The code raised {told_kind(mark.kinds[0]) if is_quoted else 'an error'}."
 
 
 def told_kind(kind: str) -> str:
