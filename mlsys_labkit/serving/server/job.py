@@ -14,7 +14,7 @@ from mlsys_labkit.serving.records import Output, Request
 from mlsys_labkit.serving.server.fields import ApiError
 from mlsys_labkit.serving.server.protocol import Completion
 from mlsys_labkit.serving.server.text import StopFinder, TextStream
-from mlsys_labkit.serving.server.told import Piece, ToldToken
+from mlsys_labkit.serving.server.told import ToldText, ToldToken
 from mlsys_labkit.serving.server.worker import EngineThread, RefusedRequest
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class Choice:
             self._lead = codec.decode(prompt.tokens) if prompt.text is None else prompt.text
         self._certain = len(self._lead)  # characters before the next token
 
-    def take(self, output: Output) -> Piece:
+    def take(self, output: Output) -> ToldText:
         """Return the text that is certain now. A token that ends the text is no part of it.
 
         With it come the tokens whose log-probabilities were asked for: every token, also one that ends the text, or
@@ -137,7 +137,7 @@ class Choice:
         if self._finder.found or output.finished:
             self.reason = "stop" if self._finder.found else output.reason
         text, self._lead = self._lead + text, ""
-        return Piece(text, told)
+        return ToldText(text, told)
 
     def _prompt_tokens(self, output: Output) -> list[ToldToken]:
         stream, offset, told = TextStream(self._codec), 0, []
@@ -202,7 +202,7 @@ class Job:
     def _hear(self, number: int, what: Output | RefusedRequest) -> None:
         self._heard.put_nowait((number, what))
 
-    async def pieces(self) -> AsyncIterator[tuple[Choice, Piece]]:
+    async def pieces(self) -> AsyncIterator[tuple[Choice, ToldText]]:
         """Yield each new piece of text with its choice, until all choices have ended.
 
         Raises ApiError when the engine refuses or fails, ClientGone when the job was closed meanwhile.

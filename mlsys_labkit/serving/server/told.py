@@ -1,4 +1,4 @@
-"""What a client is told about tokens: their texts, and their log-probabilities in the two forms of OpenAI's API."""
+"""The texts and log-probabilities of tokens for a client, in the two forms of OpenAI's API."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ToldToken(NamedTuple):
 
 
 @dataclass
-class Piece:
+class ToldText:
     """A new piece of a text, with the tokens that the client asked to be told about."""
 
     text: str
