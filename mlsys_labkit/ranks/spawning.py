@@ -79,13 +79,13 @@ def ranks_are_processes() -> Iterator[None]:
 
 
 class _Started(threading.local):
-    """How many processes a rank's program has started for ranks; on local a rank is a thread."""
+    """The number of processes that a rank's program has started for ranks; on local a rank is a thread."""
 
     count = 0
 
 
 class _Ended:
-    """What ``spawn(join=False)`` returns: its processes have ended."""
+    """The answer of ``spawn(join=False)``: its processes have ended."""
 
     def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
         return True

@@ -245,10 +245,10 @@ def test_a_kernel_that_never_ends_is_stopped_and_its_line_named(engine_kernels: 
         "profile": engine_kernels[kernel].profile,
     }[run]
     if run == "check":
-        findings = launcher.within(0.2)[4, 64](ints(64))
+        findings = launcher.within(1.0)[4, 64](ints(64))
     else:
         with pytest.raises(CudaKernelError) as caught:
-            launcher.within(0.2)[4, 64](ints(64))
+            launcher.within(1.0)[4, 64](ints(64))  # on a busy machine the other blocks have ended by then
         findings = list(caught.value.findings)
     timeouts = [finding for finding in findings if finding.kind == "timeout"]
     assert timeouts

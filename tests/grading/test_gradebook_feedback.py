@@ -148,7 +148,7 @@ def test_no_source_of_a_test_is_on_the_page() -> None:
     ],
 )
 def test_every_kind_of_error_has_plain_words(kinds: tuple[str, ...], words: str) -> None:
-    said = reason(CellMark("f_test", 0.0, 1.0, error="why", kinds=kinds), is_quoted=True)
+    said = reason(CellMark("f_test", 0.0, 1.0, error="why", kinds=kinds), with_kind=True)
     assert words in said
     assert SECRET not in said
 

@@ -1,4 +1,4 @@
-"""What two sandboxes can both touch, each member tried: no bits pass, and no process looks after itself."""
+"""All that two sandboxes can both touch, each member tried: no bits pass, and no process looks after itself."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ def _tested(mark: CellMark, standing: CellStanding) -> Tested:
         by_hand = f"in the gradebook it counts {points_text(standing.score)}, by a person"
     if standing.extra_credit:
         by_hand += f"{'; ' if by_hand else 'in the gradebook: '}{points_text(standing.extra_credit)} extra"
-    why = reason(mark) if mark.points < mark.max_points else ""
+    why = reason(mark, with_kind=True) if mark.points < mark.max_points else ""
     return Tested(mark.name, mark.points, mark.max_points, why, mark.error, mark.printed, mark.hidden, by_hand)
 
 

@@ -157,7 +157,7 @@ def _task(task: Task, results: Sequence[Result], answers: Mapping[str, Mapping[s
     why: Counter[tuple[str, str]] = Counter()
     for marks in of.values():
         lost = [mark for mark in marks if mark.points < mark.max_points]
-        why.update({(reason(mark), mark.kinds[0] if mark.kinds else "") for mark in lost})
+        why.update({(reason(mark, with_kind=True), mark.kinds[0] if mark.kinds else "") for mark in lost})
     mean = sum(got) / len(got)
     return TaskReport(
         task.name,

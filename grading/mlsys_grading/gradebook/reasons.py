@@ -100,11 +100,11 @@ def explain(lab: RegisteredLab, result: Result) -> Explanation:
     return Explanation(tests, errors, kinds)
 
 
-def reason(mark: CellMark, is_quoted: bool = False) -> str:
+def reason(mark: CellMark, with_kind: bool = False) -> str:
     """Return the reason for missing points, by the kind of error alone; "" for full points.
 
-    Student code can choose among fifty kinds by what it was given. Unless the message may be quoted as well, those that
-    say little to an honest student have one text.
+    Student code can choose among fifty kinds by what it was given. Those that say little to an honest student have one
+    text, unless ``with_kind``: for instructors, and where the message may be quoted as well.
 
     Example:
         >>> reason(CellMark("f_test", 0.0, 2.0, error="AssertionError: 3 is not 4", kinds=("AssertionError",)))
@@ -117,9 +117,9 @@ def reason(mark: CellMark, is_quoted: bool = False) -> str:
     if not mark.kinds:
         return "The test was not reached." if mark.error else "The test gave no points."
     for kind in mark.kinds:
-        if kind in _WORDS and (is_quoted or kind not in _CHOSEN):
+        if kind in _WORDS and (with_kind or kind not in _CHOSEN):
             return _WORDS[kind]
-    return f"The code raised {told_kind(mark.kinds[0]) if is_quoted else 'an error'}."
+    return f"The code raised {told_kind(mark.kinds[0]) if with_kind else 'an error'}."
 
 
 def told_kind(kind: str) -> str:

@@ -75,7 +75,7 @@ def held_bytes(root: int) -> int:
 
 @dataclass(frozen=True)
 class OpenFiles:
-    """What a tree's open files hold in the kernel, counted nowhere else.
+    """Memory that a tree's open files hold in the kernel, counted nowhere else.
 
     Attributes:
         nbytes: at most, in pipes, in sockets (also those that no process has open) and in lists of watched files.

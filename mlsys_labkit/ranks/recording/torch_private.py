@@ -90,7 +90,7 @@ class RankWorld(c10d._World):
 
     @property
     def group_count(self) -> int:
-        """How many groups have been made: it names them, so it never goes back, as torch's own does."""
+        """The number of groups made so far: it names them, so it never goes back, as torch's own does."""
         return self._made
 
     @group_count.setter

@@ -210,10 +210,13 @@ OUTSIDE = (
         import ctypes, os, subprocess
         libc = ctypes.CDLL(None, use_errno=True)
         for call in (lambda: os.setuid(0), lambda: os.setgroups([0]), lambda: os.chroot("/tmp"), lambda: os.setresuid(0, 0, 0),
-                     lambda: os.mknod("/tmp/sda", 0o60666, os.makedev(8, 0)), lambda: os.nice(-20),
-                     lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(50)),
+                     lambda: os.mknod("/tmp/sda", 0o60666, os.makedev(8, 0)),
                      lambda: __import__("resource").setrlimit(7, (10**6, 10**6))):
             attempt(lambda: (call(), out.append("call")))
+        priority = os.getpriority(0, 0)
+        for call in (lambda: os.nice(-20), lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(50))):
+            attempt(call)  # it may look as if it had worked
+        if os.getpriority(0, 0) < priority or os.sched_getscheduler(0) != os.SCHED_OTHER: out.append("priority")
         for flags in (0x10000000, 0x20000, 0x40000000, 0x20000000, 0x2000000):
             if libc.unshare(flags) == 0: out.append(hex(flags))
         for source, target, kind, flags in (
