@@ -1,4 +1,4 @@
-"""Features that nvcc takes and the simulator does not: one line with the feature's name, the student's line, and another way."""
+"""Features that nvcc takes and the simulator does not: a line with the name, the student's line, and another way."""
 
 from __future__ import annotations
 
