@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from mlsys_labkit.planner.errors import PlanError
+
 
 @dataclass(frozen=True)
 class Assumptions:
@@ -20,15 +22,18 @@ class Assumptions:
         hidden: for each way of cutting, the part of the computing under which its communication can hide. Tensor and
             expert parallel wait for each other at every block; gradients of a whole step travel behind the last
             backward pass; keys and values travel around the ring behind attention. ZeRO's gathers and scatters of a
-            micro-batch hide behind the neighbouring layers and need no entry.
+            micro-batch hide behind the neighbouring layers and need no entry. Of a way without an entry nothing hides.
         interference: part of the time of hidden communication by which it delays the computing that hides it, for it
             takes SMs and bandwidth.
         attention_kernel: "flash-3" for the kernels of Hopper and later (also cuDNN's), "flash-2" and "flash-1" for
             older ones.
         launch_seconds, gap_seconds: of the host for each kernel, and between two kernels on the device.
 
-    ``sustained_fraction``, ``bandwidth_fraction`` and ``interference`` are fitted, to one part of the published runs
-    (``published_runs``); the others are judged. The rest is measured by others or assumed, and fitted to nothing.
+    ``sustained_fraction``, ``bandwidth_fraction``, ``interference`` and ``launch_seconds`` are fitted, to one part of
+    the published runs (``published_runs``); the other runs are held out. The rest is measured by others or assumed, and
+    fitted to nothing.
+
+    Raises PlanError for a way or a kernel that there is not.
     """
 
     compute_fraction: float | None = None
@@ -43,3 +48,11 @@ class Assumptions:
     attention_kernel: Literal["flash-1", "flash-2", "flash-3"] = "flash-3"
     launch_seconds: float = 20e-6
     gap_seconds: float = 2e-6
+
+    def __post_init__(self) -> None:
+        kernels, ways = ("flash-1", "flash-2", "flash-3"), ("tensor", "expert", "pipeline", "context", "data")
+        if self.attention_kernel not in kernels:
+            raise PlanError(f"attention_kernel is one of {', '.join(kernels)}; got {self.attention_kernel!r}")
+        for way in self.hidden:
+            if way not in ways:
+                raise PlanError(f"hidden has an entry for {', '.join(ways)}; got {way!r}")

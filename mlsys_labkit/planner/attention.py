@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mlsys_labkit.planner.errors import PlanError
+
 
 @dataclass(frozen=True)
 class LatentAttention:
@@ -15,6 +17,8 @@ class LatentAttention:
         plain_width, turned_width: numbers of a head's query and key without and with RoPE. The turned part of the key
             is the same for all heads.
         value_width: numbers of a head's value.
+
+    Raises PlanError for a size that cannot be.
 
     Example:
         >>> LatentAttention().cached_width
@@ -29,6 +33,11 @@ class LatentAttention:
     plain_width: int = 128
     turned_width: int = 64
     value_width: int = 128
+
+    def __post_init__(self) -> None:
+        for size, value in vars(self).items():
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise PlanError(f"{size} must be a whole number from 1 up, got {value!r}")
 
     @property
     def query_head_width(self) -> int:

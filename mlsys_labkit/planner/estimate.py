@@ -77,11 +77,10 @@ def _seconds(
     clock = LayerClock(model, cluster, layout, given)
     compute = max(_micro_batch_seconds(clock, stage) for stage in layout.telling_stages(model))
     exposed: dict[str, float] = {}
-    for way, part in given.hidden.items():
+    for way in dict.fromkeys(one.way for one in sent):
+        part = given.hidden.get(way, 0.0)
         each = sum(one.seconds for one in sent if one.way == way and not one.each_step)
         once = sum(one.seconds for one in sent if one.way == way and one.each_step)
-        if not each and not once:
-            continue
         if way == "data":
             layers = layout.layers(model, min(1, layout.pipeline - 1))
             left = m * _exposed_shares(clock.layer(), layers, sent, given) if each else 0.0

@@ -212,7 +212,10 @@ class Layout:
             ("sequence", self.sequence // self.context, "tensor", self.tensor if self.sequence_parallel else 1),
         ):
             if count % size:
-                raise PlanError(f"{what} = {count} is not divisible by {by} = {size}; choose a divisor of {count}")
+                way_out = " or uneven=True" if by == "pipeline x chunks" else ""
+                raise PlanError(
+                    f"{what} = {count} is not divisible by {by} = {size}; choose a divisor of {count}{way_out}"
+                )
 
     def __str__(self) -> str:
         sizes = {"DP": self.data, "TP": self.tensor, "PP": self.pipeline, "CP": self.context, "EP": self.expert}

@@ -22,9 +22,8 @@ class Seconds:
     """The time of a step on the busiest stage, part by part.
 
     Args:
-        compute: all micro-batches, recomputation included: products, attention, the operators between them, and what
-            hidden communication delays them.
-        exposed: way of cutting -> communication that nothing hides.
+        compute: all micro-batches, recomputation included: products, attention, and the operators between them.
+        exposed: way of cutting -> communication that nothing hides, and the delay of the computing that hides the rest.
         bubble: idle time of the pipeline.
         optimizer: the update of the weights, bound by memory.
     """

@@ -110,6 +110,8 @@ class Transformer:
             value = getattr(self, size)
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:
                 raise PlanError(f"{size} must be a whole number from 0 up, got {value!r}")
+        if self.query_key_norm not in ("none", "head", "whole"):
+            raise PlanError(f"query_key_norm is one of none, head, whole; got {self.query_key_norm!r}")
         if (self.dense_layers or self.shared_experts) and self.experts == 1:
             raise PlanError("dense_layers and shared_experts belong to a model with experts; set experts above 1")
         if self.dense_layers > self.layers or (self.dense_layers and not self.dense_hidden):
