@@ -93,8 +93,9 @@ def stage_memory(model: Transformer, layout: Layout, stage: int) -> StageMemory:
     """
     dense, expert = stage_parameters(model, layout, stage)
     precision = layout.precision
-    state = zero_bytes(dense, layout.sharded, layout.zero, precision)
-    experts = zero_bytes(expert, max(1, layout.sharded // layout.expert), layout.zero, precision)
+    stages = 2 if layout.schedule == "dualpipe" else 1  # stages on a rank; another rank has the same two
+    state = zero_bytes(stages * dense, stages * layout.sharded, layout.zero, precision)
+    experts = zero_bytes(stages * expert, stages * max(1, layout.sharded // layout.expert), layout.zero, precision)
     parameters, gradients = state.parameters + experts.parameters, state.gradients + experts.gradients
     optimizer = state.optimizer + experts.optimizer
     held, passing = _activations(model, layout, stage), passing_bytes(model, layout, stage, dense + expert)

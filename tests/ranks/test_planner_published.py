@@ -314,6 +314,16 @@ def test_memory_of_a_rank_of_deepseek_v3_is_what_its_parts_add_up_to() -> None:
     assert sum(stage.parameter_count[0] for stage in held) + experts == model.parameters
 
 
+def test_dualpipe_holds_two_stages_and_one_more_micro_batch() -> None:
+    """DeepSeek-AI, arXiv:2412.19437, table 2: parameters 1 x and 2 x, activations PP and PP + 1."""
+    layout = Layout(data=64, pipeline=16, expert=64, zero=1, global_batch=2048, sequence=4096, uneven=True)
+    one, two = (stage_memory(MODELS["deepseek-v3"], replace(layout, schedule=name), 0) for name in ("1f1b", "dualpipe"))
+    assert two.parameters == 2 * one.parameters
+    assert two.gradients == 2 * one.gradients
+    assert two.optimizer == one.optimizer  # shared out over twice as many ranks
+    assert two.activations == pytest.approx(one.activations * 17 / 16)
+
+
 def test_a_run_is_read_as_its_source_has_it() -> None:
     run = next(run for run in RUNS if run.group == "DeepSeek-V3, H800")
     assert isinstance(run, PublishedRun)
