@@ -43,7 +43,7 @@ class Cluster:
 
     Args:
         device: key of ``mlsys_labkit.specs``, whose datasheet gives FLOP/s, bandwidth and memory.
-        memory_gib: a GPU's memory where it is sold with another amount than its datasheet's.
+        memory_gib, memory_bytes_per_second: a GPU's memory where it is sold with another than its datasheet's.
         intra, inter: the link of a GPU inside a node and to other nodes, one direction.
         host: the link of a GPU to its node's memory.
         watts: a limit of a GPU's power other than its datasheet's. Products run at that limit, and the clock then
@@ -66,13 +66,14 @@ class Cluster:
     host: Link = FABRICS["pcie5-x16"].link
     watts: float | None = None
     memory_gib: float | None = None
+    memory_bytes_per_second: float | None = None
     host_bytes_per_second: float = 2 * 307.2e9 / 8  # two Xeon 8480C, 8 x DDR5-4800 each, for 8 GPUs
 
     def __post_init__(self) -> None:
         for name in ("gpus", "gpus_per_node"):
             if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
                 raise PlanError(f"{name} must be a whole number from 1 up, got {getattr(self, name)!r}")
-        for name in ("watts", "memory_gib"):
+        for name in ("watts", "memory_gib", "memory_bytes_per_second"):
             if getattr(self, name) is not None and not getattr(self, name) > 0:
                 raise PlanError(f"{name} must be above 0, got {getattr(self, name)!r}")
         if self.gpus > self.gpus_per_node and self.gpus % self.gpus_per_node:
@@ -118,7 +119,7 @@ class Cluster:
     @property
     def bandwidth(self) -> float:
         """Bytes per second between one GPU and its memory."""
-        return specs.get(self.device).bandwidth()
+        return self.memory_bytes_per_second or specs.get(self.device).bandwidth()
 
     def link(self, stride: int, size: int) -> Link:
         """Return the link to the next rank in the ring of a group of ``size`` ranks that are ``stride`` apart.

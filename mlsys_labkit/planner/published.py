@@ -20,7 +20,6 @@ from mlsys_labkit.work.network_link import Link
 
 UNITS = ("tokens/s/GPU", "TFLOP/s/GPU", "hardware TFLOP/s/GPU", "s/step")
 _LAYOUT = {each.name for each in fields(Layout)} - {"precision"}
-_MODEL = {"extra_predictions"}
 
 
 @dataclass(frozen=True)
@@ -112,8 +111,6 @@ def _run(
     cuts["data"] = gpus // taken
     if "micro_batches" in values:
         cuts["global_batch"] = cuts["data"] * cuts.get("micro_batch", 1) * values["micro_batches"]
-    if values.get("replicas") == 0:  # one replica per node
-        cuts["replicas"] = gpus // 8
     layout = Layout(**cuts, precision=Precision(**group["precision"]))
     hidden = Assumptions().hidden | group.get("hidden", {})
     assumptions = replace(Assumptions(), hidden=hidden, **group.get("assumptions", {}))
@@ -137,15 +134,13 @@ def _run(
 
 
 def _model(values: Mapping[str, Any], gpts: Mapping[str, Any]) -> Transformer:
-    more = {key: value for key, value in values.items() if key in _MODEL}
     if values["model"] == "gpt":
         return Transformer.gpt(values["layers"], values["width"], values["heads"])
     if values["model"] in gpts:  # no biases, no dropout; a learned position for each token of a sequence
         gpt = gpts[values["model"]]
         made = Transformer.gpt(gpt["layers"], gpt["width"], gpt["heads"], gpt["vocabulary"], values["sequence"])
         return replace(made, biased=False, name=values["model"])
-    model = Transformer.named(values["model"])
-    return replace(model, **more) if more else model
+    return replace(Transformer.named(values["model"]), extra_predictions=values.get("extra_predictions", 0))
 
 
 def _cluster(group: Mapping[str, Any], values: Mapping[str, Any]) -> Cluster:
@@ -153,4 +148,4 @@ def _cluster(group: Mapping[str, Any], values: Mapping[str, Any]) -> Cluster:
     if "port_gigabytes" in values:  # bytes per second of a GPU's share of its node's ports
         slow = Link(FABRICS["ndr-400g"].link.latency_seconds, values["port_gigabytes"] * 1e9)
         cluster = replace(cluster, inter=slow)
-    return replace(cluster, watts=group["watts"]) if "watts" in group else cluster
+    return replace(cluster, **group.get("gpu", {}))

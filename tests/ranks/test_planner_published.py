@@ -33,6 +33,7 @@ from mlsys_labkit.work.network_link import Link
 RUNS = published_runs()
 GROUPS = list(dict.fromkeys(run.group for run in RUNS))
 H100 = CLUSTERS["dgx-h100"]
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 
 
 # --- published runs --------------------------------------------------------------------------------------------------
@@ -52,7 +53,16 @@ def test_the_readme_prints_what_the_benchmark_does(group: str) -> None:
     close, n = sum(abs(error) <= 0.2 for error in errors), len(errors)
     ends = f"{100 * min(errors):+.0f} %, {100 * max(errors):+.0f} %"
     row = f"| {group} | {n} | {close} of {n} | {100 * median(abs(error) for error in errors):.0f} % | {ends} |"
-    assert row in (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    assert row in README
+
+
+def test_the_readme_sums_up_all_fitted_and_held_out_runs() -> None:
+    kinds = [[abs(run.error) for run in RUNS if run.fitted in kind] for kind in ((True, False), (True,), (False,))]
+    close = [str(sum(error <= 0.2 for error in errors)) for errors in kinds]
+    middle = [f"{100 * median(errors):.1f} %" for errors in kinds]
+    assert f"| {len(RUNS)} | {'; '.join(close)} | {'; '.join(middle)} | |" in README
+    assert f"the {len(kinds[1])} to which four constants were fitted; the {len(kinds[2])} held out" in README
+    assert f"{close[0]} of {len(RUNS)}" in README
 
 
 def test_held_out_runs_are_as_good_as_those_that_were_fitted() -> None:
