@@ -55,6 +55,8 @@ class LayerClock:
     def __init__(self, model: Transformer, cluster: Cluster, layout: Layout, given: Assumptions) -> None:
         self.model, self.cluster, self.layout, self.given = model, cluster, layout, given
         self.dtype = layout.precision.compute
+        # Recipes keep the output layer and attention in 16 bits.
+        self.wide_dtype = "bfloat16" if self.dtype == "float8" else self.dtype
         self.bandwidth = cluster.bandwidth * given.bandwidth_fraction
 
     def layer(self, dense: bool = False) -> PassSeconds:
@@ -75,23 +77,21 @@ class LayerClock:
             ahead = self._launched(ahead + self._products(mlp), count)
             back = self._launched(back + self._products(_backward(mlp)), 2 * count)
         early = ahead - self._products(mlp[-1:])  # nothing needs the output of the last product: it is left out
-        again = {"none": 0.0, "selective": 0.0, "half": early / 2, "full": early}[layout.recompute]
-        if layout.recompute == "selective" and not layout.flash:
-            again = attention.forward
-        return PassSeconds(ahead, back + again)
+        scores = 0.0 if layout.flash else attention.forward
+        again = {"none": 0.0, "selective": scores, "half": early / 2, "full": early}
+        return PassSeconds(ahead, back + again[layout.recompute])
 
     def head(self) -> float:
         """Return the seconds of the output layer and the loss, forward and backward."""
         product = Product(self.layout.tokens, self.model.width, self.model.vocabulary / self.layout.tensor)
-        dtype = "bfloat16" if self.dtype == "float8" else self.dtype  # recipes keep the output layer in 16 bits
         times = 1 + self.model.extra_predictions
-        seconds = self._products((product, *product.backward), dtype)
+        seconds = self._products((product, *product.backward), self.wide_dtype)
         return times * (seconds + operators.head_bytes(self.model, self.layout) / self.bandwidth)
 
     def _products(self, products: Iterable[Product], dtype: str = "") -> float:
-        peak = self._rate(dtype or self.dtype)
-        device = self.cluster.device
-        return sum(product_seconds(one, device, dtype or self.dtype, peak, self.bandwidth) for one in products)
+        dtype = dtype or self.dtype
+        peak, device = self._rate(dtype), self.cluster.device
+        return sum(product_seconds(one, device, dtype, peak, self.bandwidth) for one in products)
 
     def _rate(self, dtype: str) -> float:
         part = self.given.compute_fraction or ceiling(self.cluster.device, dtype) * self.given.sustained_fraction
@@ -102,15 +102,14 @@ class LayerClock:
         layers = model.layers + model.extra_predictions
         square = model.forward_flops(layout.micro_batch, layout.sequence).attention / layers
         square /= layout.tensor * layout.context
-        dtype = "bfloat16" if self.dtype == "float8" else self.dtype
+        dtype = self.wide_dtype
         if not layout.flash:
             seconds = square / self._rate(dtype)  # two batched products over the whole square
             return PassSeconds(seconds, 2 * seconds)
-        key = (generation(self.cluster.device), self.given.attention_kernel)
-        if key[1] == "flash-1":
-            key = (key[0], "flash-2")
-        part = _ATTENTION.get(key, _ATTENTION.get((key[0], "flash-2"), _ATTENTION.get((key[0], "flash-3"), 0.4)))
-        part *= 0.5 if self.given.attention_kernel == "flash-1" else 1.0  # "2x faster": arXiv:2307.08691, abstract
+        chip, kernel = generation(self.cluster.device), self.given.attention_kernel
+        asked = [(chip, each) for each in (kernel, "flash-2", "flash-3")]
+        part = next((_ATTENTION[key] for key in asked if key in _ATTENTION), 0.4)
+        part *= 0.5 if kernel == "flash-1" else 1.0  # "2x faster": arXiv:2307.08691, abstract
         causal = 0.5 * square * (1 + _BLOCK / layout.sequence)
         seconds = causal / (self.cluster.peak(dtype) * part * self.given.sustained_fraction * self.cluster.clock_factor)
         return PassSeconds(seconds, 2.5 * seconds)  # backward has five products, one of them the scores again

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 from mlsys_labkit.planner.errors import PlanError
 from mlsys_labkit.planner.state import Precision
@@ -75,9 +75,9 @@ class Layout:
                 raise PlanError(f"{name} must be a whole number from 1 up, got {value!r}")
         for name, known in (
             ("zero", (0, 1, 2, 3)),
-            ("recompute", ("none", "selective", "half", "full")),
+            ("recompute", get_args(Recompute)),
             ("offload", ("none", "optimizer")),
-            ("schedule", ("1f1b", "zero-bubble", "dualpipe")),
+            ("schedule", get_args(Schedule)),
             ("kernels", ("fused", "eager")),
         ):
             if getattr(self, name) not in known:

@@ -56,8 +56,8 @@ def layer_bytes(model: Transformer, layout: Layout, dense: bool = False) -> Move
         forward += (2 if fused else 16) * (q + k)
         backward += (3 if fused else 30) * (q + k)
     backward += 2 * q  # attention's backward begins with the rows' sums of output times gradient
-    forward += (3 if fused else 5) * h if model.gated else 2 * h
-    backward += (5 if fused else 8) * h if model.gated else 3 * h
+    gate = _gate(model, layout)
+    forward, backward = forward + gate.forward * h, backward + gate.backward * h
     if layout.precision.compute == "float8":  # every input of a product and every gradient is read, and written twice
         inputs = (1 if mixture and not h else 2) * r + q + h
         forward, backward = forward + 2 * inputs, backward + 2 * (inputs + 2 * k + h)
@@ -72,15 +72,21 @@ def expert_bytes(model: Transformer, layout: Layout) -> Moved:
 
     Rows are sorted by rank, then by expert, and put back; each step reads and writes them.
     """
-    item, fused = layout.precision.itemsize, layout.kernels == "fused"
+    item, gate = layout.precision.itemsize, _gate(model, layout)
     rows = layout.tokens * model.active_experts
     sent = item * rows * model.width / (layout.tensor if layout.sequence_parallel else 1)
     h = item * rows * model.hidden / layout.tensor
-    forward = 6 * sent + ((3 if fused else 5) if model.gated else 2) * h
-    backward = 6 * sent + ((5 if fused else 8) if model.gated else 3) * h
+    forward, backward = 6 * sent + gate.forward * h, 6 * sent + gate.backward * h
     if layout.precision.compute == "float8":
         forward, backward = forward + 2 * (sent + h), backward + 2 * (sent + 2 * h)
     return Moved(forward, backward)
+
+
+def _gate(model: Transformer, layout: Layout) -> Moved:
+    """Return the bytes that an MLP's activation function moves for each byte of its hidden numbers."""
+    if not model.gated:
+        return Moved(2, 3)
+    return Moved(3, 5) if layout.kernels == "fused" else Moved(5, 8)
 
 
 def head_bytes(model: Transformer, layout: Layout) -> float:

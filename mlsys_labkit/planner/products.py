@@ -99,8 +99,7 @@ def mlp_products(model: Transformer, layout: Layout, dense: bool = False) -> Ite
 
 def generation(device: str) -> str:
     """Return the name in ``CEILINGS`` of the chip on a device of ``mlsys_labkit.specs``."""
-    name = device.replace("gb300", "gb200").replace("b300", "b200").replace("h200", "h100")
-    return name.split("-")[0]
+    return device.replace("h200", "h100").split("-")[0]
 
 
 def ceiling(device: str, dtype: str) -> float:

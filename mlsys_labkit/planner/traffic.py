@@ -12,9 +12,9 @@ from mlsys_labkit.planner.layout import Layout
 from mlsys_labkit.planner.transformer import Transformer
 
 Way = Literal["tensor", "context", "expert", "pipeline", "data"]
-# Bytes that a rank sends, in parts of (n - 1)/n of the payload as ``Event.bytes`` counts it.
 # Forward, backward, and forward again of all layers or half of them.
 _PASSES = {"none": 2, "selective": 2, "half": 2.5, "full": 3}
+# Bytes that a rank sends, in parts of (n - 1)/n of the payload as ``Event.bytes`` counts it.
 _SENT = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "all_to_all": 1}
 
 
