@@ -89,6 +89,8 @@ def test_static_tables_hold_the_numbers() -> None:
         (lambda: widgets.transformer_sizer("gpt-2", batch=0), "from 1 up"),
         (lambda: widgets.memory_bars(42), "ranks.Transformer, got int"),
         (lambda: widgets.memory_bars(device="xeon-8480"), "device is one of"),
+        (lambda: widgets.memory_bars("deepseek-v3"), "deepseek-v3 has parts that this figure leaves out"),
+        (lambda: widgets.transformer_sizer("olmo-2-7b"), "olmo-2-7b has parts that this figure leaves out"),
         (lambda: widgets.memory_bars(tensor=5), "heads = 32 is not divisible by tensor = 5"),
         (lambda: widgets.memory_bars(zero=4), "zero is one of"),
         (lambda: widgets.memory_bars(recompute="some"), "recompute none or full"),

@@ -10,7 +10,7 @@ from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.planner import Assumptions, Layout, Transformer
 from mlsys_labkit.widgets.base import Kind, State, paragraph, table
 from mlsys_labkit.widgets.memory_bars import model
-from mlsys_labkit.widgets.transformer_sizer.model import PRESETS, drawable, shape
+from mlsys_labkit.widgets.transformer_sizer.model import PRESETS, drawn, shape
 
 _LADDERS = {
     "data": [2**power for power in range(11)],
@@ -44,13 +44,7 @@ def memory_bars(
         >>> memory_bars("llama-3-70b", data=64, tensor=8, zero=1)
         <Memory bars>
     """
-    chosen = Transformer.named(model_name) if isinstance(model_name, str) else model_name
-    if not isinstance(chosen, Transformer):
-        raise LabkitError(f"expected a name of ranks.MODELS or a ranks.Transformer, got {type(chosen).__name__}")
-    if not drawable(chosen):
-        raise LabkitError(
-            f"{chosen.name or 'the model'} has parts that this figure leaves out; lk.planner.plan knows them"
-        )
+    chosen = drawn(model_name)
     if recompute not in ("none", "full") or micro_batches < 2:
         raise LabkitError(
             f"expected recompute none or full, micro_batches from 2; got {recompute!r}, {micro_batches!r}"

@@ -32,14 +32,18 @@ def touched(setup: Setup, tokens: float) -> float:
     return setup["parameters"] * float(1 - (1 - share) ** tokens)
 
 
+def _copies(setup: Setup) -> float:
+    """Return how often the cache is held: GPUs beyond the key-value heads hold, and read, the same part again."""
+    return max(1.0, setup["gpus"] / setup["cuts"])
+
+
 def _hops(setup: Setup) -> float:
     return 2 * setup["layers"] * HOP_SECONDS if setup["gpus"] > 1 else 0.0
 
 
 def decode_seconds(setup: Setup) -> float:
     """Return the seconds of one step that gives each user one token: time per output token."""
-    copies = max(1.0, setup["gpus"] / setup["cuts"])  # GPUs beyond the key-value heads read the same cache again
-    cache = setup["users"] * setup["context"] * setup["cache"] * copies
+    cache = setup["users"] * setup["context"] * setup["cache"] * _copies(setup)
     read = touched(setup, setup["users"]) * setup["bits"] / 8 + cache
     flops = 2 * setup["active"] * setup["users"]
     speed = setup["gpus"] * setup["efficiency"]
@@ -62,5 +66,4 @@ def usd_per_million(setup: Setup) -> float:
 def most_users(setup: Setup) -> int:
     """Return the users whose caches fit beside the weights."""
     room = USABLE * setup["memory"] * setup["gpus"] - setup["parameters"] * setup["bits"] / 8
-    copies = max(1.0, setup["gpus"] / setup["cuts"])
-    return max(0, int(room // (setup["context"] * setup["cache"] * copies)))
+    return max(0, int(room // (setup["context"] * setup["cache"] * _copies(setup))))

@@ -8,12 +8,12 @@ from typing import Any
 
 from mlsys_labkit._base.units import si
 from mlsys_labkit.errors import LabkitError
-from mlsys_labkit.planner import MODELS, Cluster, Layout, Transformer, layer_activations, plan
+from mlsys_labkit.planner import MODELS, Assumptions, Cluster, Layout, Transformer, layer_activations, plan
 from mlsys_labkit.widgets.base import Kind, State, paragraph, table
 from mlsys_labkit.widgets.training_planner import model
 
 CUTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-LINK = 0.8  # what planner.Assumptions takes links to reach
+LINK = Assumptions().link_fraction
 
 
 def training_planner(

@@ -14,9 +14,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from mlsys_labkit.planner import Assumptions
+
 GPUS_A_NODE = 8
-USABLE = 0.92
-INTERFERENCE, STREAM = 0.4, 0.7  # of hidden messages; of the memory's bandwidth: as in planner.Assumptions
+USABLE = Assumptions().memory_fraction
+INTERFERENCE, STREAM = Assumptions().interference, Assumptions().bandwidth_fraction
 
 Plan = Mapping[str, float]
 

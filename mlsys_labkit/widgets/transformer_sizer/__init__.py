@@ -10,7 +10,6 @@ from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.planner import Transformer
 from mlsys_labkit.widgets.base import Kind, State, paragraph, table
 from mlsys_labkit.widgets.transformer_sizer import model
-from mlsys_labkit.widgets.transformer_sizer.model import PRESETS, drawable
 
 
 def transformer_sizer(model_name: str | Transformer = "llama-3-8b", batch: int = 1, sequence: int = 4096) -> Any:
@@ -24,17 +23,11 @@ def transformer_sizer(model_name: str | Transformer = "llama-3-8b", batch: int =
         >>> transformer_sizer("gpt-2", batch=8, sequence=1024)
         <Transformer sizer>
     """
-    chosen = Transformer.named(model_name) if isinstance(model_name, str) else model_name
-    if not isinstance(chosen, Transformer):
-        raise LabkitError(f"expected a name of ranks.MODELS or a ranks.Transformer, got {type(chosen).__name__}")
-    if not drawable(chosen):
-        raise LabkitError(
-            f"{chosen.name or 'the model'} has parts that this figure leaves out; lk.planner.plan knows them"
-        )
+    chosen = model.drawn(model_name)
     if batch < 1 or sequence < 1:
         raise LabkitError(f"batch and sequence are whole numbers from 1 up, got {batch!r} and {sequence!r}")
-    known = [{"name": name, **model.shape(one)} for name, one in PRESETS.items()]
-    name = chosen.name if chosen.name in PRESETS else ""
+    known = [{"name": name, **model.shape(one)} for name, one in model.PRESETS.items()]
+    name = chosen.name if chosen.name in model.PRESETS else ""
     return KIND.show(name=name, shape=model.shape(chosen), batch=int(batch), sequence=int(sequence), presets=known)
 
 

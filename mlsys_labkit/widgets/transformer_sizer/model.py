@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.planner import MODELS, Layout, Transformer, layer_activations
 
 Shape = Mapping[str, Any]
@@ -17,13 +18,25 @@ FIELDS = tuple(
 )
 
 
-def drawable(model: Transformer) -> bool:
+def _drawable(model: Transformer) -> bool:
     """Return whether the figures can draw a model: it has none of the parts that they leave out."""
     return not any(getattr(model, name) not in (None, 0, "none") for name in _LEFT_OUT)
 
 
-PRESETS = {name: model for name, model in MODELS.items() if drawable(model)}
+PRESETS = {name: model for name, model in MODELS.items() if _drawable(model)}
 """The published models that the figures can draw."""
+
+
+def drawn(model: str | Transformer) -> Transformer:
+    """Return the model of a name, or the model itself. Raises LabkitError for one that the figures cannot draw."""
+    chosen = Transformer.named(model) if isinstance(model, str) else model
+    if not isinstance(chosen, Transformer):
+        raise LabkitError(f"expected a name of ranks.MODELS or a ranks.Transformer, got {type(chosen).__name__}")
+    if not _drawable(chosen):
+        raise LabkitError(
+            f"{chosen.name or 'the model'} has parts that this figure leaves out; lk.planner.plan knows them"
+        )
+    return chosen
 
 
 def shape(model: Transformer) -> dict[str, Any]:
