@@ -84,9 +84,11 @@ class LayerClock:
     def head(self) -> float:
         """Return the seconds of the output layer and the loss, forward and backward."""
         product = Product(self.layout.tokens, self.model.width, self.model.vocabulary / self.layout.tensor)
-        times = 1 + self.model.extra_predictions
         seconds = self._products((product, *product.backward), self.wide_dtype)
-        return times * (seconds + operators.head_bytes(self.model, self.layout) / self.bandwidth)
+        seconds += operators.head_bytes(self.model, self.layout) / self.bandwidth
+        extra = self.model.extra_predictions
+        join = Product(self.layout.tokens, 2 * self.model.width, self.model.width / self.layout.tensor)
+        return (1 + extra) * seconds + extra * self._products((join, *join.backward))
 
     def _products(self, products: Iterable[Product], dtype: str = "") -> float:
         dtype = dtype or self.dtype

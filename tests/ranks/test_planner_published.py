@@ -187,6 +187,14 @@ def test_a_slow_host_sets_the_pace_of_small_layers_only() -> None:
     assert big.forward == clock(sequence=65_536).layer().forward
 
 
+def test_a_further_prediction_takes_a_second_head_and_the_product_that_joins_two_vectors() -> None:
+    """The join is of 2 x width by width (arXiv:2412.19437, eq. 21): three products of that size in a training step."""
+    models = [replace(MODELS["deepseek-v3"], extra_predictions=extra) for extra in (0, 1)]
+    one, two = (LayerClock(model, H100, Layout(sequence=4096), Assumptions()).head() for model in models)
+    least = 3 * 2 * 4096 * 2 * 7168**2 / (H100.peak("bfloat16") * CEILINGS["h100", "bfloat16"] * 0.9)
+    assert least < two - 2 * one < 1.3 * least
+
+
 def test_power_sets_the_clock_by_its_square_root() -> None:
     run = plan(MODELS["llama-3-8b"], H100, Layout(data=8, global_batch=64, sequence=8192))
     capped = plan(run.model, replace(H100, watts=350), run.layout)
