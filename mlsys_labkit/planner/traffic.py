@@ -63,7 +63,9 @@ class _Sender:
     ) -> None:
         self.model, self.cluster, self.layout, self.counts = model, cluster, layout, counts
         self.fraction = link_fraction
-        self.layers = max(layout.layers(model, stage) for stage in (0, min(1, layout.pipeline - 1)))
+        stages = layout.telling_stages(model)
+        self.layers = max(layout.layers(model, stage) for stage in stages)
+        self.sparse_layers = max(layout.layers(model, stage) - layout.dense_layers(model, stage) for stage in stages)
         self.residual = layout.precision.itemsize * layout.tokens * model.width  # of the whole TP group
 
     def all(self) -> Iterator[Transfer]:
@@ -151,7 +153,7 @@ class _Sender:
         if e == 1:
             return
         payload = self.residual * self.model.active_experts / layout.tensor
-        calls = 2 * self.layers * _PASSES[layout.recompute]
+        calls = 2 * self.sparse_layers * _PASSES[layout.recompute]
         stride = layout.tensor * layout.context
         yield self._call(
             "expert",

@@ -297,6 +297,9 @@ def test_experts_on_more_gpus_of_a_rack_shrink_the_all_to_all_not_at_all() -> No
     ]  # fmt: skip
     rack, nodes = (next(one for one in run.transfers if one.way == "expert") for run in runs)
     assert rack.sent_bytes == nodes.sent_bytes == pytest.approx(4 * 16 * 63 / 64 * 2 * 4096 * 8 * 7168)
+    whole = Layout(data=256, expert=64, zero=1, global_batch=256, sequence=4096)
+    sent = plan(model, Cluster.named("gb200-nvl72", 256), whole).transfers
+    assert next(one.calls for one in sent if one.way == "expert") == 4 * 58  # the three dense layers send nothing
     assert nodes.seconds > 1.8 * rack.seconds  # eight ports of 50 GB/s a node against 900 GB/s of NVLink
 
 
