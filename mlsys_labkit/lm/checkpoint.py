@@ -116,17 +116,17 @@ def _load(folder: Path, dtype: torch.dtype, device: torch.device | str) -> tuple
     return model.eval().requires_grad_(False), _tokenizer(folder)
 
 
-def _settings(folder: Path) -> dict[str, Any]:
+def _settings(folder: Path, name: str = "config.json") -> dict[str, Any]:
     try:
-        settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        settings = json.loads((folder / name).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise CheckpointError(
-            f"there is no config.json in {folder}; name a folder that holds config.json, *.safetensors, tokenizer.json"
+            f"there is no {name} in {folder}; name a folder that holds config.json, *.safetensors, tokenizer.json"
         ) from None
     except ValueError as error:
-        raise CheckpointError(f"{folder / 'config.json'} is not JSON ({error}); fetch it again") from None
+        raise CheckpointError(f"{folder / name} is not JSON ({error}); fetch it again") from None
     if not isinstance(settings, dict):
-        raise CheckpointError(f"{folder / 'config.json'} holds no settings; fetch it again")
+        raise CheckpointError(f"{folder / name} holds no settings; fetch it again")
     return settings
 
 
@@ -205,8 +205,10 @@ def end_tokens(folder: Path, codec: TextCodec) -> tuple[int, ...]:
     found = [] if codec.end is None else [codec.end]
     for name in ("config.json", "generation_config.json"):
         if (folder / name).is_file():
-            told = json.loads((folder / name).read_text(encoding="utf-8")).get("eos_token_id")
+            told = _settings(folder, name).get("eos_token_id")
             found += told if isinstance(told, list) else [] if told is None else [told]
+    if strangers := [token for token in found if not isinstance(token, int)]:
+        raise CheckpointError(f"eos_token_id in {folder} is {strangers[0]!r}, expected token numbers; fetch it again")
     return tuple(dict.fromkeys(found))
 
 

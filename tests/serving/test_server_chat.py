@@ -136,6 +136,10 @@ def test_all_tokens_that_end_a_turn_are_known(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"eos_token_id": [5, 6]}))
     (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": 9}))
     assert end_tokens(tmp_path, CODEC) == (CODEC.end, 5, 6, 9)
+    for damaged, says in (('{"eos', "generation_config.json is not JSON"), ('{"eos_token_id": "</s>"}', "is '</s>'")):
+        (tmp_path / "generation_config.json").write_text(damaged)
+        with pytest.raises(lm.CheckpointError, match=says):
+            end_tokens(tmp_path, CODEC)
 
 
 # --- the route -------------------------------------------------------------------------------------------------------
