@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import signal
 import socket
@@ -33,7 +34,9 @@ def started(*options: str) -> Iterator[tuple[subprocess.Popen[str], list[str], o
     import openai
 
     command = [str(Path(sys.executable).parent / "labkit"), "serve", "--port", "0", *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
     assert process.stdout
     try:
         lines = []
@@ -115,9 +118,10 @@ def test_serve_chats_by_the_folders_template_for_clients_with_the_key(
             model="chatty", messages=[{"role": "user", "content": "def read(path)"}], max_tokens=9, temperature=0
         )
         assert answer.choices[0].message.content == alone("def read(path):", 9)
-        process.send_signal(signal.SIGTERM)
+        os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does
         said, _ = process.communicate(timeout=600)
     assert process.returncode == 0, said
+    assert [line for line in said.splitlines() if not line.startswith("labkit: ")] == []
 
 
 @pytest.fixture

@@ -66,11 +66,10 @@ class TemplateProcess:
     def __init__(self, template: ChatTemplate) -> None:
         self._template = template
         self._process: asyncio.subprocess.Process | None = None
-        self._turn: asyncio.Lock | None = None
+        self._turn = asyncio.Lock()
 
     async def render(self, messages: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> str:
         """Return the text of a chat. Raises ApiError 400 if the template refuses it or cannot be used."""
-        self._turn = self._turn or asyncio.Lock()
         async with self._turn:
             if self._process is None:
                 await self._start()
@@ -90,7 +89,10 @@ class TemplateProcess:
         # -P: a file json.py in the folder where the server was started is none of its modules.
         command = [sys.executable, "-P", "-m", "mlsys_labkit.serving.server.template_process"]
         pipe = asyncio.subprocess.PIPE
-        self._process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, limit=_MOST_LINE_BYTES)
+        # A session of its own: Ctrl-C is for the server, which still answers chats and then ends this process.
+        self._process = await asyncio.create_subprocess_exec(
+            *command, stdin=pipe, stdout=pipe, limit=_MOST_LINE_BYTES, start_new_session=True
+        )
         told = await self._ask({"template": self._template.text, "tokens": dict(self._template.tokens)}, START_SECONDS)
         if "error" in told:
             await self.stop()
