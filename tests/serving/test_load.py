@@ -118,7 +118,7 @@ def test_load_command_sends_the_key(
     with Running(plain.engine, plain.served, api_key="sesame") as running:
         options = ["load", f"{running.url}/v1", "--trace", str(path)]
         assert run(lambda: cli.main(options)) == 2
-        assert "HTTP 401" in capsys.readouterr().err
+        assert f"{running.url}/v1 asks for its API key (HTTP 401); give it by" in capsys.readouterr().err
         assert run(lambda: cli.main([*options, "--api-key", "sesame"])) == 0
         monkeypatch.setenv("LABKIT_API_KEY", "sesame")
         assert run(lambda: cli.main(options)) == 0

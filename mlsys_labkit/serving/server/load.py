@@ -13,6 +13,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from itertools import pairwise
 from typing import Any
 
@@ -84,7 +85,10 @@ async def drive(url: str, requests: Sequence[Request], api_key: str | None = Non
 
 async def _model(client: Any, url: str, headers: dict[str, str]) -> str:
     try:
-        answer = await client.fetch(f"{url}/models", headers=headers)
+        answer = await client.fetch(f"{url}/models", headers=headers, raise_error=False)
+        if answer.code == HTTPStatus.UNAUTHORIZED:
+            raise LabkitError(f"{url} asks for its API key (HTTP 401); give it by --api-key or {KEY_VARIABLE}")
+        answer.rethrow()
         return str(json.loads(answer.body)["data"][0]["id"])
     except (OSError, ValueError, KeyError, IndexError, TypeError, _http_error()) as error:
         raise LabkitError(f"no endpoint answers at {url}/models ({error}); start one by: labkit serve") from None
