@@ -55,6 +55,16 @@ def test_oversized_body_is_answered_with_413_and_no_reset(path: str, chunked: bo
         assert running.ask("/v1/completions", ASK)[0] == 200
 
 
+def test_client_that_hangs_up_on_a_413_is_counted() -> None:
+    with scripted([65]) as running:
+        with socket.create_connection(("127.0.0.1", running.port)) as client:
+            client.settimeout(60)
+            client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (20 << 20))
+            assert client.recv(1 << 16).startswith(b"HTTP/1.1 413 ")
+        name = 'labkit_http_answers_total{route="/v1/completions",status="413"} 1.0'
+        eventually(lambda: name in running.ask("/metrics")[1])
+
+
 def test_client_that_waits_before_its_body_is_answered_at_once() -> None:
     with scripted([65]) as running, socket.create_connection(("127.0.0.1", running.port)) as client:
         client.settimeout(60)
@@ -198,6 +208,8 @@ def test_key_guards_the_routes_of_the_api_only() -> None:
             status, _, headers = running.ask(path, body)
             assert (status, headers["Www-Authenticate"]) == (401, "Bearer")
             assert running.ask(path, body, Authorization="Bearer correct horsé")[0] == 401
+            assert running.ask(path, body, Authorization="correct horse")[0] == 401
+            assert running.ask(path, body, Authorization="bearer correct horse")[0] != 401
             assert running.ask(path, body, Authorization="Bearer correct horse")[0] != 401
         assert running.ask("/v1/chat/completions", {})[0] == 401
         assert running.ask("/health")[0] == running.ask("/metrics")[0] == 200

@@ -7,6 +7,7 @@ import hmac
 import itertools
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 from tornado import iostream, web
@@ -42,8 +43,10 @@ class Endpoint:
 
     def admit(self, authorization: str) -> None:
         """Raise ApiError 401 unless the header has the key, compared in a time that tells nothing about it."""
-        given = authorization.removeprefix("Bearer ").strip().encode(errors="surrogateescape")
-        if self._api_key and not hmac.compare_digest(given, self._api_key):
+        scheme, _, given = authorization.partition(" ")
+        if self._api_key and not (
+            scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), self._api_key)
+        ):
             message = "this server asks for its API key, and the request has another or none; send the right one"
             raise ApiError(401, message, code="invalid_api_key")
 
@@ -258,7 +261,8 @@ class _Chats(_Completions):
     def read(self) -> Chat:
         asked, served = read_chat(self.body, self.endpoint.served.name), self.endpoint.served
         if not served.template:
-            raise ApiError(404, f"{served.name!r} {served.no_template}")
+            without = "is a base model without a chat template; send its text to /v1/completions"
+            raise ApiError(404, f"{served.name!r} {without}")
         return asked
 
     async def prompts(self, asked: Chat) -> tuple[Completion, list[Prompt]]:
@@ -268,7 +272,7 @@ class _Chats(_Completions):
 
         def encode() -> tuple[Completion, list[Prompt]]:
             tokens = tuple(served.codec.encode_special(text))
-            return tokenize(Completion(**{**vars(asked.completion), "prompts": (tokens,)}), served, "messages")
+            return tokenize(replace(asked.completion, prompts=(tokens,)), served, "messages")
 
         return await asyncio.to_thread(encode)
 

@@ -52,6 +52,11 @@ class Handler(web.RequestHandler):
         else:
             self._read += chunk
 
+    def on_connection_close(self) -> None:
+        super().on_connection_close()
+        if self._too_large and not self._finished:  # it read the answer and sends no more: count it, as all others
+            self.finish()
+
     @property
     def body(self) -> bytes:
         return bytes(self._read)
@@ -70,7 +75,7 @@ class Handler(web.RequestHandler):
             await self.flush()
 
     def refuse(self, error: ApiError) -> None:
-        """Answer with an error, unless the client has gone."""
+        """Answer with an error."""
         self.set_status(error.status)
         if error.status == HTTPStatus.SERVICE_UNAVAILABLE:
             self.set_header("Retry-After", "1")

@@ -36,7 +36,6 @@ class Served:
         ends: tokens that end a text; None takes the tokenizer's.
         slots: tokens that the cache holds; None: as many as the model has positions.
         template: makes a text of a chat; None for a base model.
-        no_template: why there is none, for the client that asks for a chat.
     """
 
     name: str
@@ -46,7 +45,6 @@ class Served:
     ends: tuple[int, ...] | None = None
     slots: int | None = None
     template: TemplateProcess | None = None
-    no_template: str = "is a base model without a chat template; send its text to /v1/completions"
 
     @property
     def end_tokens(self) -> tuple[int, ...]:
