@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import sys
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, cast
@@ -38,8 +37,6 @@ class Handler(web.RequestHandler):
 
     async def prepare(self) -> None:
         self._read = bytearray()
-        # tornado's own limit is lifted once for the connection; each request's body is measured here.
-        cast(http1connection.HTTP1Connection, self.request.connection).set_max_body_size(sys.maxsize)
         announced = self.request.headers.get("Content-Length", "0")
         if announced.isdigit() and int(announced) > MOST_BODY_BYTES:
             await self._refuse_body()

@@ -8,6 +8,7 @@ import errno
 import ipaddress
 import signal
 import socket
+import sys
 from collections.abc import Callable, Sequence
 
 from tornado.httpserver import HTTPServer
@@ -70,7 +71,12 @@ async def serve(
     """Serve until ``stop`` is called. In every case the engine ends idle with all blocks free."""
     thread = EngineThread(engine)
     endpoint = Endpoint(thread, served, api_key)
-    server = HTTPServer(make_app(endpoint), idle_connection_timeout=HEAD_SECONDS, body_timeout=BODY_SECONDS)
+    server = HTTPServer(
+        make_app(endpoint),
+        max_body_size=sys.maxsize,  # handlers measure bodies themselves
+        idle_connection_timeout=HEAD_SECONDS,
+        body_timeout=BODY_SECONDS,
+    )
     server.add_sockets(sockets)
     try:
         await stop.asked.wait()
