@@ -201,11 +201,11 @@ def hoard_in_watches(job: Job, sockets: Sockets) -> None:
 
 def outlive(job: Job, sockets: Sockets) -> None:
     """Lose the request to end with the keeper: by another signal, or by a program that a thread executes."""
-    sockets[0].sendall(b"ready")
     if job["way"] == "another signal":
         ctypes.CDLL(None).prctl(1, 28, 0, 0, 0)  # SIGWINCH, which does nothing
-        time.sleep(600)
-    threading.Thread(target=os.execv, args=("/bin/sleep", ["sleep", "600"])).start()
+    sockets[0].sendall(b"ready")
+    if job["way"] == "a program by a thread":
+        threading.Thread(target=os.execv, args=("/bin/sleep", ["sleep", "600"])).start()
     time.sleep(600)
 
 
