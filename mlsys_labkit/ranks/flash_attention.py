@@ -1,7 +1,8 @@
 """A stand-in for the package ``flash_attn``, whose kernels need a GPU: torch computes the same attention anywhere.
 
 Whole programs import its names, and ring attention its inner forward and backward, which take and give the logarithm of
-the softmax's denominator. Dropout, ALiBi, soft caps and paged tables are refused by name.
+the softmax's denominator. Programs read the signatures, too, which are the package's. Dropout, ALiBi, soft caps and
+paged tables are refused by name.
 """
 
 from __future__ import annotations
@@ -20,27 +21,30 @@ import torch
 from torch import Tensor
 
 from mlsys_labkit.errors import RanksError
+from mlsys_labkit.ranks.recording import torch_private
 
-_INTERFACE = "flash_attn.flash_attn_interface"
-_LATER: dict[str, tuple[str, ...]] = {"flash_attn.layers.rotary": ("apply_rotary_emb", "RotaryEmbedding")}
-_LATER |= {"flash_attn.ops.triton.layer_norm": ("layer_norm_fn", "rms_norm_fn"), "flash_attn.bert_padding": ()}
+# Programs import these, and often call none of them.
+_REFUSED = {
+    "flash_attn.layers.rotary": ("apply_rotary_emb", "RotaryEmbedding"),
+    "flash_attn.ops.triton.layer_norm": ("layer_norm_fn", "rms_norm_fn"),
+    "flash_attn.bert_padding": ("index_first_axis", "pad_input", "unpad_input"),
+}
 
 
 @contextmanager
 def flash_attn_by_torch() -> Iterator[None]:
-    """Let ``import flash_attn`` find the stand-in where the package is not installed."""
-    if "flash_attn" in sys.modules or importlib.util.find_spec("flash_attn") is not None:
+    """Let ``import flash_attn`` find the stand-in where there is no GPU and the package is not installed."""
+    if torch.cuda.is_available() or "flash_attn" in sys.modules or importlib.util.find_spec("flash_attn") is not None:
         yield
         return
-    functions = {name: globals()[name] for name in (*_PUBLIC, *_INNER)}
-    modules = {_INTERFACE: _module(_INTERFACE, functions)}
-    for name, missing in _LATER.items():
-        modules[name] = _module(name, {each: _refused(f"{name}.{each}") for each in missing})
-    for name in list(modules):
-        while "." in name:
-            name = name.rpartition(".")[0]
-            modules.setdefault(name, _module(name, {}))
-    vars(modules["flash_attn"]).update({name: functions[name] for name in _PUBLIC}, __version__="2.7.4")
+    public = {one.__name__: one for one in _PUBLIC}
+    members: dict[str, dict[str, Any]] = {
+        "flash_attn": public | {"__version__": "2.7.4"},
+        "flash_attn.flash_attn_interface": public | {one.__name__: one for one in _INNER},
+        **{name: {} for name in ("flash_attn.layers", "flash_attn.ops", "flash_attn.ops.triton")},
+        **{place: {name: _refused(f"{place}.{name}") for name in names} for place, names in _REFUSED.items()},
+    }
+    modules = {name: _module(name, held) for name, held in members.items()}
     for name, module in modules.items():
         above, _, last = name.rpartition(".")
         if above:
@@ -80,7 +84,7 @@ def flash_attn_func(
     Reference: T. Dao, "FlashAttention-2", 2023; https://github.com/Dao-AILab/flash-attention
     """
     _refuse(dropout_p=dropout_p, softcap=softcap, alibi_slopes=alibi_slopes)
-    out, lse = _attend(q, k, v, _How.asked(q, softmax_scale, causal, window_size))
+    out, lse = _attend(q, k, v, _How(softmax_scale, causal, window_size))
     return (out, lse, None) if return_attn_probs else out
 
 
@@ -120,10 +124,8 @@ def flash_attn_varlen_func(
     (heads, tokens), and None. Raises RanksError as ``flash_attn_func`` does.
     """
     _refuse(dropout_p=dropout_p, softcap=softcap, alibi_slopes=alibi_slopes, block_table=block_table)
-    parts = [
-        _attend(*one, _How.asked(q, softmax_scale, causal, window_size))
-        for one in _sequences((q,), (k, v), cu_seqlens_q, cu_seqlens_k)
-    ]
+    how = _How(softmax_scale, causal, window_size)
+    parts = [_attend(q_, k_, v_, how) for q_, k_, v_ in _sequences((q,), (k, v), cu_seqlens_q, cu_seqlens_k)]
     out = torch.cat([each[0] for each, _ in parts])
     return (out, torch.cat([each[0] for _, each in parts], 1), None) if return_attn_probs else out
 
@@ -157,7 +159,8 @@ def _flash_attn_forward(
 ) -> tuple[Tensor, Tensor, None, None]:
     """Return the output, the logarithm of each denominator, and nothing in place of dropout's mask and seed."""
     _refuse(dropout_p=dropout_p, softcap=softcap, alibi_slopes=alibi_slopes)
-    out, lse = _forward(q, k, v, _How(softmax_scale, causal, (window_size_left, window_size_right)))
+    with torch.no_grad():
+        out, lse = _attend(q, k, v, _How(softmax_scale, causal, (window_size_left, window_size_right)))
     return out, lse, None, None
 
 
@@ -212,8 +215,8 @@ def _flash_attn_varlen_forward(
     """Do as ``_flash_attn_forward`` for sequences one after the other; the logarithms are (heads, tokens)."""
     _refuse(dropout_p=dropout_p, softcap=softcap, alibi_slopes=alibi_slopes, block_table=block_table)
     how = _How(softmax_scale, causal, (window_size_left, window_size_right))
-    sequences = _sequences((q,), (k, v), cu_seqlens_q, cu_seqlens_k)
-    parts = [_forward(q_, k_, v_, how) for q_, k_, v_ in sequences]
+    with torch.no_grad():
+        parts = [_attend(q_, k_, v_, how) for q_, k_, v_ in _sequences((q,), (k, v), cu_seqlens_q, cu_seqlens_k)]
     return torch.cat([out[0] for out, _ in parts]), torch.cat([lse[0] for _, lse in parts], 1), None, None
 
 
@@ -257,13 +260,9 @@ def _flash_attn_varlen_backward(
 
 @dataclass(frozen=True)
 class _How:
-    scale: float
+    scale: float | None
     causal: bool
     window: tuple[int, int]
-
-    @staticmethod
-    def asked(q: Tensor, scale: float | None, causal: bool, window: tuple[int, int]) -> _How:
-        return _How(q.shape[-1] ** -0.5 if scale is None else scale, causal, window)
 
     def hidden(self, rows: int, columns: int) -> Tensor | None:
         """Return where a row may not look; the last row and the last column belong together."""
@@ -275,37 +274,12 @@ class _How:
         return (ahead > right if right >= 0 else none) | (ahead < -left if left >= 0 else none)
 
 
-class _Attention(torch.autograd.Function):
-    """Attention whose gradients come from the output and the logarithms, as the kernels' do."""
-
-    @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, how: _How) -> Any:
-        out, lse = _forward(q, k, v, how)
-        ctx.save_for_backward(q, k, v, out, lse)
-        ctx.how = how
-        ctx.mark_non_differentiable(lse)
-        return out, lse
-
-    @staticmethod
-    def backward(ctx: Any, dout: Tensor, _: Any) -> Any:
-        q, k, v, out, lse = ctx.saved_tensors
-        return *_backward(dout, (q, k, v), out, lse, ctx.how)[:3], None
-
-
-_attend: Any = _Attention.apply
-
-
-@torch.no_grad()
-def _forward(q: Tensor, k: Tensor, v: Tensor, how: _How) -> tuple[Tensor, Tensor]:
+def _attend(q: Tensor, k: Tensor, v: Tensor, how: _How) -> tuple[Tensor, Tensor]:
     """Return the output and the logarithm of each denominator, (batch, heads, length); of an empty row 0 and inf."""
     hidden = how.hidden(q.shape[1], k.shape[1])
-    out, lse = torch.empty_like(q), q.new_empty(q.shape[0], q.shape[2], q.shape[1], dtype=torch.float32)
-    for head in range(q.shape[2]):  # one at a time: the scores of all heads at once would be large
-        keys, values = (_of_head(each, head, q) for each in (k, v))
-        scores = _scores(q[:, :, head], keys, how.scale, hidden)
-        lse[:, head] = torch.logsumexp(scores, -1)
-        out[:, :, head] = (torch.exp(scores - lse[:, head, :, None]).nan_to_num(0.0) @ values).to(q.dtype)
-    return out, lse.masked_fill(lse == -math.inf, math.inf)
+    out, lse = torch_private.attention(*_by_head(q, k, v), _bias(hidden, q), how.scale)
+    out = out.transpose(1, 2).contiguous()
+    return out, lse if hidden is None else lse.masked_fill(hidden.all(1), math.inf)
 
 
 @torch.no_grad()
@@ -314,28 +288,21 @@ def _backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the gradients and the row sums of dout times out; ``lse`` may be that of more keys than these."""
     q, k, v = qkv
-    hidden = how.hidden(q.shape[1], k.shape[1])
-    row_sums = (dout.float() * out.float()).sum(-1).transpose(1, 2)
-    dq, dk, dv = (torch.zeros(each.shape, dtype=torch.float32) for each in (q, k, v))
-    for head in range(q.shape[2]):
-        shared = head * k.shape[2] // q.shape[2]
-        keys, values = (_of_head(each, head, q) for each in (k, v))
-        queries, gradient = q[:, :, head].float(), dout[:, :, head].float()
-        weights = torch.exp(_scores(queries, keys, how.scale, hidden) - lse[:, head, :, None])
-        dv[:, :, shared] += weights.transpose(1, 2) @ gradient
-        d_scores = weights * (gradient @ values.transpose(1, 2) - row_sums[:, head, :, None]) * how.scale
-        dq[:, :, head] = d_scores @ keys
-        dk[:, :, shared] += d_scores.transpose(1, 2) @ queries
-    return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype), row_sums
+    bias = _bias(how.hidden(q.shape[1], k.shape[1]), q)
+    found = torch_private.attention_backward(*_by_head(dout), *_by_head(q, k, v), *_by_head(out), lse, bias, how.scale)
+    dq, dk, dv = (each.transpose(1, 2) for each in found)
+    dk, dv = (each.unflatten(2, (k.shape[2], -1)).sum(3) for each in (dk, dv))  # of the heads that share one
+    return dq, dk, dv, (dout.float() * out.float()).sum(-1).transpose(1, 2)
 
 
-def _of_head(one: Tensor, head: int, q: Tensor) -> Tensor:
-    return one[:, :, head * one.shape[2] // q.shape[2]].float()
+def _by_head(*given: Tensor) -> list[Tensor]:
+    """Exchange length and heads, and repeat heads up to the number of the first."""
+    heads = given[0].shape[2]
+    return [one.repeat_interleave(heads // one.shape[2], 2).transpose(1, 2) for one in given]
 
 
-def _scores(queries: Tensor, keys: Tensor, scale: float, hidden: Tensor | None) -> Tensor:
-    scores = queries.float() @ keys.transpose(1, 2) * scale
-    return scores if hidden is None else scores.masked_fill(hidden, -math.inf)
+def _bias(hidden: Tensor | None, q: Tensor) -> Tensor | None:
+    return None if hidden is None else torch.zeros(hidden.shape, dtype=q.dtype).masked_fill(hidden, -math.inf)
 
 
 def _sequences(
@@ -367,16 +334,11 @@ def _module(name: str, members: dict[str, Any]) -> ModuleType:
 
 
 _PUBLIC = (
-    "flash_attn_func",
-    "flash_attn_qkvpacked_func",
-    "flash_attn_kvpacked_func",
-    "flash_attn_varlen_func",
-    "flash_attn_varlen_qkvpacked_func",
-    "flash_attn_varlen_kvpacked_func",
+    flash_attn_func,
+    flash_attn_qkvpacked_func,
+    flash_attn_kvpacked_func,
+    flash_attn_varlen_func,
+    flash_attn_varlen_qkvpacked_func,
+    flash_attn_varlen_kvpacked_func,
 )
-_INNER = (
-    "_flash_attn_forward",
-    "_flash_attn_backward",
-    "_flash_attn_varlen_forward",
-    "_flash_attn_varlen_backward",
-)
+_INNER = (_flash_attn_forward, _flash_attn_backward, _flash_attn_varlen_forward, _flash_attn_varlen_backward)

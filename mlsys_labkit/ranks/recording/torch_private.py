@@ -209,3 +209,20 @@ def unseen() -> AbstractContextManager[Any]:
 def premultiplier(operation: Any) -> Any:
     """Return the factor of a PREMUL_SUM."""
     return operation.factor
+
+
+def attention(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, bias: torch.Tensor | None, scale: float | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the CPU's attention of (batch, heads, length, width), and the logarithm of each row's denominator."""
+    operator = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    out, lse = operator(q, k, v, 0.0, False, attn_mask=bias, scale=scale)
+    return out, lse
+
+
+def attention_backward(*given: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return the gradients of q, k, v by (dout, q, k, v, out, logarithms, bias, scale) of ``attention``."""
+    *tensors, bias, scale = given
+    operator = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+    dq, dk, dv = operator(*tensors, 0.0, False, attn_mask=bias, scale=scale)
+    return dq, dk, dv
