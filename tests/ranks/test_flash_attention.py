@@ -1,4 +1,4 @@
-"""The stand-in for ``flash_attn``: torch's attention by plain products and a softmax is the oracle, with its autograd."""
+"""The stand-in for ``flash_attn``: torch's attention by plain products and a softmax, and its autograd, tell."""
 
 from __future__ import annotations
 

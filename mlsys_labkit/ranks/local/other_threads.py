@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Collection
 
 from mlsys_labkit.ranks.student_lines import at, of_thread
 
 
 class OtherThreads:
-    """The threads that began during a run and are no ranks, looked at whenever the turn passes on.
+    """The threads that began after this object was made, looked at whenever the turn passes on.
 
     Attributes:
         findings: a sentence for each that was inside the program's own code then.
@@ -25,9 +24,9 @@ class OtherThreads:
     def findings(self) -> tuple[str, ...]:
         return tuple(self._told.values())
 
-    def look(self, rank: int, ranks: Collection[threading.Thread]) -> None:
+    def look(self, rank: int) -> None:
         """Look at the threads as ``rank`` stops; those that are new are its own."""
-        others = {*threading.enumerate()} - self._before - {*ranks} - self._told.keys()
+        others = {*threading.enumerate()} - self._before - self._told.keys()
         stacks = sys._current_frames() if others else {}
         for thread in others:
             owner = self._owners.setdefault(thread, rank)

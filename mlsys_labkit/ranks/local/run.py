@@ -19,6 +19,7 @@ from mlsys_labkit.errors import RanksError
 from mlsys_labkit.ranks.errors import RankError
 from mlsys_labkit.ranks.local.group import LocalGroup
 from mlsys_labkit.ranks.local.interrupts import heard_between_looks
+from mlsys_labkit.ranks.local.other_threads import OtherThreads
 from mlsys_labkit.ranks.local.output import RankStream
 from mlsys_labkit.ranks.local.own_state import Notebook
 from mlsys_labkit.ranks.local.scheduler import LocalRank, RankScheduler, Released
@@ -63,6 +64,7 @@ def run_local(
         try:
             for rank in scheduler.ranks:
                 rank.thread.start()
+            scheduler.other_threads = OtherThreads()
             scheduler.ranks[0].turn.release()
             _watch(scheduler, timeout_seconds, columns, ctrl_c)
             error = scheduler.failure

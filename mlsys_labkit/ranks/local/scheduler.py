@@ -69,17 +69,13 @@ class RankScheduler:
     def __init__(self, world_size: int, notebook: Notebook) -> None:
         self.ranks = [LocalRank(number, world_size, OwnState(notebook)) for number in range(world_size)]
         self.network = Network()
-        self.other_threads = OtherThreads()
+        self.other_threads: OtherThreads  # than the ranks', which have to be there first
         self.holder = self.ranks[0]
         self.over = threading.Event()
         self.failure: BaseException | None = None
         self.aborting = False
         self._groups: dict[str, tuple[int, tuple[int, ...], str]] = {}  # name -> first maker, members, line
         self.abandoned = False  # a rank that could not be unwound may wake up when the run is long over
-
-    @property
-    def _threads(self) -> set[threading.Thread]:
-        return {rank.thread for rank in self.ranks}
 
     def wait(self, rank: LocalRank, post: Post) -> None:
         """Block ``rank`` until ``post`` can complete."""
@@ -103,7 +99,7 @@ class RankScheduler:
         if following is None:
             self.fail(DeadlockError(diagnosis([one.told() for one in self.ranks])))
         elif following is not rank:
-            self.other_threads.look(rank.number, self._threads)
+            self.other_threads.look(rank.number)
             rank.own.save()
             self._hand_to(following)
             rank.turn.acquire()
