@@ -277,7 +277,7 @@ class _How:
 def _attend(q: Tensor, k: Tensor, v: Tensor, how: _How) -> tuple[Tensor, Tensor]:
     """Return the output and the logarithm of each denominator, (batch, heads, length); of an empty row 0 and inf."""
     hidden = how.hidden(q.shape[1], k.shape[1])
-    out, lse = torch_private.attention(*_by_head(q, k, v), _bias(hidden, q), how.scale)
+    out, lse = torch_private.attention(_by_head(q, k, v), _bias(hidden, q), how.scale)
     out = out.transpose(1, 2).contiguous()
     return out, lse if hidden is None else lse.masked_fill(hidden.all(1), math.inf)
 
@@ -291,7 +291,7 @@ def _backward(
     bias = _bias(how.hidden(q.shape[1], k.shape[1]), q)
     found = torch_private.attention_backward(*_by_head(dout), *_by_head(q, k, v), *_by_head(out), lse, bias, how.scale)
     dq, dk, dv = (each.transpose(1, 2) for each in found)
-    dk, dv = (each.unflatten(2, (k.shape[2], -1)).sum(3) for each in (dk, dv))  # of the heads that share one
+    dk, dv = (each.reshape(*k.shape[:3], -1, each.shape[3]).sum(3) for each in (dk, dv))  # of the heads that share one
     return dq, dk, dv, (dout.float() * out.float()).sum(-1).transpose(1, 2)
 
 

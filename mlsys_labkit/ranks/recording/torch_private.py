@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -212,11 +212,11 @@ def premultiplier(operation: Any) -> Any:
 
 
 def attention(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, bias: torch.Tensor | None, scale: float | None
+    qkv: Sequence[torch.Tensor], bias: torch.Tensor | None, scale: float | None
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the CPU's attention of (batch, heads, length, width), and the logarithm of each row's denominator."""
+    """Return the CPU's attention of three (batch, heads, length, width), and the logarithm of each row's denominator."""
     operator = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-    out, lse = operator(q, k, v, 0.0, False, attn_mask=bias, scale=scale)
+    out, lse = operator(*qkv, 0.0, False, attn_mask=bias, scale=scale)
     return out, lse
 
 
