@@ -214,7 +214,7 @@ def premultiplier(operation: Any) -> Any:
 def attention(
     qkv: Sequence[torch.Tensor], bias: torch.Tensor | None, scale: float | None
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the CPU's attention of three (batch, heads, length, width), and the logarithm of each row's denominator."""
+    """Return the CPU's attention of (batch, heads, length, width) each, and each row's logarithm of its denominator."""
     operator = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
     out, lse = operator(*qkv, 0.0, False, attn_mask=bias, scale=scale)
     return out, lse
