@@ -119,13 +119,14 @@ def cuda_cell(shell: InteractiveShell, line: str, cell: str) -> None:
     """
     from mlsys_labkit.cuda.errors import CudaCompileError
     from mlsys_labkit.cuda.kernel.absent import broken_kernel
-    from mlsys_labkit.cuda.kernel.cell import cell_name, compile_cell
+    from mlsys_labkit.cuda.kernel.cell import compile_cell
+    from mlsys_labkit.cuda.kernel.cell_line import CellLine
     from mlsys_labkit.cuda.kernel.unset_findings import unset_findings
 
     try:
         name, made = compile_cell(line, cell)
     except CudaCompileError:
-        name = cell_name(line)
+        name = CellLine.read(line).name
         shell.user_ns[name] = broken_kernel(name, cell)
         raise
     shell.user_ns[name] = made

@@ -125,6 +125,31 @@ def test_a_kernel_with_code_for_the_host_is_refused() -> None:
         compile_cell(line.removeprefix("%%cuda "), body)
 
 
+LINES = [
+    ("%%cuda f", "%%cuda f -D N=4 -DT=float", "%%cuda f --graded -D N=4 -D T=float"),
+    ("%%cuda f", "%%cuda f g<16, float>", "%%cuda f --graded g<16, float>"),
+    ("%%cuda f g<8>", "%%cuda f", "%%cuda f --graded g<8>"),
+    ("%%cuda f -D N=8", "%%cuda mine -D N=4 -D M", "%%cuda f --graded -D N=8 -D M"),
+    ("%%cuda f", "%%capture\n%%time\n%%cuda f g", "%%cuda f --graded g"),
+    ("%%cuda f", "%%cuda f --graded -D N=asm(1) -D(=1 -DX=/* -DX=\\ -DX=a;b", "%%cuda f --graded"),
+    ("%%cuda f", "%%cuda f g)boom( --nonsense", "%%cuda f --graded"),
+    ("%%cuda f", "%%cuda f g);boom(", "%%cuda f --graded"),
+]
+
+
+@pytest.mark.parametrize(("reference", "line", "want"), LINES)
+def test_a_cell_keeps_the_macros_and_the_kernel_that_its_author_named(reference: str, line: str, want: str) -> None:
+    assert cuda_cell(reference, f"{line}\nint x;") == f"{want}\nint x;"
+
+
+@pytest.mark.parametrize("macro", ["N=clock64", "__global__=x", "N=__asm__", "lk_x=1"])
+def test_a_macro_s_words_are_checked_like_the_text(macro: str) -> None:
+    line, _, body = cuda_cell("%%cuda f", f"%%cuda f -D {macro}\n__global__ void f(int* x) {{}}").partition("\n")
+    assert macro in line
+    with pytest.raises(GradedError):
+        compile_cell(line.removeprefix("%%cuda "), body)
+
+
 def test_a_link_a_device_and_a_folder_are_no_submissions(tmp_path: Path) -> None:
     (tmp_path / "secret.ipynb").write_text('{"cells": []}')
     (tmp_path / "link.ipynb").symlink_to("secret.ipynb")

@@ -137,13 +137,19 @@ RIGHT = {
     "an if around the definition": TritonAnswer(
         "if torch.__version__:\n" + "".join(f"    {line}\n" for line in (_HEAD + _PLAIN).splitlines())
     ),
+    "a kernel from a function": TritonAnswer(
+        f"def make():\n    'Make it.'\n{''.join(f'    {line}' + chr(10) for line in (_HEAD + _PLAIN).splitlines())}"
+        "    return KERNEL\nKERNEL = make()\n"
+    ),
+    "under %%capture": TritonAnswer("%%capture\n" + _HEAD + _PLAIN),
+    "under %%time and %%capture": TritonAnswer("\n%%time\n%%capture out\n" + _HEAD + _PLAIN),
 }  # fmt: skip
 
 REFUSED = {
-    "a kernel from a function": TritonAnswer(
-        f"def make():\n{''.join(f'    {line}' + chr(10) for line in (_HEAD + _PLAIN).splitlines())}"
-        "    return KERNEL\nKERNEL = make()\n",
-        says="KERNEL = make(): the tests take kernels as text and run no other Python",
+    "a kernel from a function that is told a size": TritonAnswer(
+        f"def make(size):\n{''.join(f'    {line}' + chr(10) for line in (_HEAD + _PLAIN).splitlines())}"
+        "    return KERNEL\nKERNEL = make(64)\n",
+        says="KERNEL = make(64): the tests take kernels as text and run no other Python",
     ),
     "a constant that Python computes": _with(
         "import os\nCOUNT = tl.constexpr(len(os.listdir('/')) * 0 + 1)\n",

@@ -8,6 +8,7 @@ enter the student's process, and only solutions and own cells are taken from a s
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -16,6 +17,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 
 NotebookCell = Mapping[str, Any]
 Kind = Literal["locked", "solution", "test"]
+_WRAPPER = re.compile(r"\s*%%(?:capture|time)\b.*(?:\n|\Z)")
 
 
 @dataclass(frozen=True)
@@ -181,8 +183,22 @@ def parsed(source: str) -> tuple[ast.Module, str]:
     try:
         return ast.parse(source), source
     except SyntaxError:
-        text = TransformerManager().transform_cell(source)
+        inner = unwrapped(source)
+        lines = source[: len(source) - len(inner)].count("\n")
+        text = TransformerManager().transform_cell("#\n" * lines + inner)
         return ast.parse(text), text
+
+
+def unwrapped(source: str) -> str:
+    """Return a cell without the lines ``%%capture`` and ``%%time`` above it: what it binds is the same.
+
+    Example:
+        >>> unwrapped("%%capture\\n%%time\\nx = 1"), unwrapped("%%bash\\nls")
+        ('x = 1', '%%bash\\nls')
+    """
+    while found := _WRAPPER.match(source):
+        source = source[found.end() :]
+    return source
 
 
 def bindings(body: Iterable[ast.stmt]) -> Iterable[tuple[str, ast.AST]]:

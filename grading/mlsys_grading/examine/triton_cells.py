@@ -147,6 +147,8 @@ class TritonCells:
         given = value.args[0] if isinstance(value, ast.Call) and value.args and self._is(value, "jit") else None
         if isinstance(given, ast.Name) and given.id in self._functions:
             return self._kernel(self._functions[given.id], place)
+        if (made := self._made(value)) is not None:
+            return self._kernel(made, place)
         try:
             found = value_of(value, self._names())
         except NotWrittenError:
@@ -157,6 +159,19 @@ class TritonCells:
         of_constexprs = any(isinstance(self.globals.get(each), tl.constexpr) for each in names)
         of_constexprs &= isinstance(value, (ast.BinOp, ast.UnaryOp))
         return tl.constexpr(found) if of_constexprs else found
+
+    def _made(self, value: ast.expr) -> ast.FunctionDef | None:
+        """Return the kernel that a call returns, of a function without arguments that does nothing but define it."""
+        if not isinstance(value, ast.Call) or value.args or value.keywords or not isinstance(value.func, ast.Name):
+            return None
+        match self._functions.get(value.func.id):
+            case ast.FunctionDef(
+                body=[*before, ast.FunctionDef(name=name) as kernel, ast.Return(ast.Name(id=returned))]
+            ):
+                is_kernel = name == returned and any(self._is(each, "jit") for each in kernel.decorator_list)
+                text_only = all(isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant) for each in before)
+                return kernel if is_kernel and text_only else None
+        return None
 
     def _names(self) -> Mapping[str, Any]:
         return {**self.globals, **self._functions}

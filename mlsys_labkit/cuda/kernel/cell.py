@@ -1,20 +1,15 @@
-"""The cell magic ``%%cuda`` without a notebook: its options, and the kernels of a cell."""
+"""The cell magic ``%%cuda`` without a notebook: the kernels of a cell."""
 
 from __future__ import annotations
 
-import argparse
 import re
-from typing import NoReturn
 
-from mlsys_labkit.cuda.errors import CudaError
+from mlsys_labkit.cuda.kernel.cell_line import CellLine
 from mlsys_labkit.cuda.kernel.compilation import Kernels, compile, compile_all
 from mlsys_labkit.cuda.kernel.kernel import Kernel
 from mlsys_labkit.cuda.source.source import Source
 from mlsys_labkit.cuda.source.stub import stub_line
 
-_USAGE = (
-    "write %%cuda name [--graded] [--backend simulator|gpu] [-D SIZE=16] [kernel], such as: %%cuda matmul matmul<16>"
-)
 # An author's cell holds nbgrader's markers; the second way to write them is no C++.
 _MARKER = re.compile(r"^([ \t]*)(#+[ \t]*(?:BEGIN|END) (?:SOLUTION|HIDDEN TESTS))", re.MULTILINE)
 
@@ -29,40 +24,12 @@ def compile_cell(line: str, cell: str) -> tuple[str, Kernel | Kernels]:
         >>> name, kernel.name
         ('twice', 'f')
     """
-    options = _read(line)
+    given = CellLine.read(line)
     source = f"// %%cuda {line}\n" + _MARKER.sub(r"\1// \2", cell)
-    defines = dict(pair.split("=", 1) if "=" in pair else (pair, "1") for pair in options.define)
-    kernel = " ".join(options.kernel)
-    several = not kernel and sum(not one.is_template for one in Source(source).kernels) > 1
+    pairs = (each.partition("=") for each in given.defines)
+    defines = {macro: value if equals else "1" for macro, equals, value in pairs}
+    several = not given.kernel and sum(not one.is_template for one in Source(source).kernels) > 1
     if several and not stub_line(source):
-        return options.name, compile_all(source, backend=options.backend, graded=options.graded, defines=defines)
-    made = compile(source, kernel or None, backend=options.backend, graded=options.graded, defines=defines)
-    return options.name, made
-
-
-def cell_name(line: str) -> str:
-    """Return the variable that a cell with this first line is kept under.
-
-    Example:
-        >>> cell_name("twice --graded")
-        'twice'
-    """
-    return str(_read(line).name)
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise CudaError(f"%%cuda: {message}; {_USAGE}")
-
-
-def _read(line: str) -> argparse.Namespace:
-    parser = _Parser(prog="%%cuda", add_help=False, allow_abbrev=False)
-    parser.add_argument("name")
-    parser.add_argument("--graded", action="store_true")
-    parser.add_argument("--backend", choices=("auto", "simulator", "gpu"), default="auto")
-    parser.add_argument("-D", "--define", action="append", default=[])
-    parser.add_argument("kernel", nargs="*")
-    options = parser.parse_intermixed_args(line.split())
-    if not options.name.isidentifier():
-        parser.error(f"{options.name!r} is no variable name")
-    return options
+        return given.name, compile_all(source, backend=given.backend, graded=given.graded, defines=defines)
+    kernel = given.kernel or None
+    return given.name, compile(source, kernel, backend=given.backend, graded=given.graded, defines=defines)

@@ -8,12 +8,13 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from mlsys_labkit.cuda.errors import CudaCompileError, CudaError, Diagnostic, GradedError
 from mlsys_labkit.cuda.kernel.absent import unsolved_kernel
 from mlsys_labkit.cuda.kernel.backends.gpu import GpuBackend
 from mlsys_labkit.cuda.kernel.backends.module import SimulatedModule
+from mlsys_labkit.cuda.kernel.cell_line import BackendName
 from mlsys_labkit.cuda.kernel.gcc.declared import names_in_headers
 from mlsys_labkit.cuda.kernel.gcc.headers import kit_identity
 from mlsys_labkit.cuda.kernel.gcc.unit import EXPORTS, Unit
@@ -27,7 +28,6 @@ from mlsys_labkit.cuda.source.left_out import is_left_out, of_programs
 from mlsys_labkit.cuda.source.source import Source
 from mlsys_labkit.cuda.source.stub import stub_line
 
-BackendName = Literal["auto", "simulator", "gpu"]
 TextOrPath = str | os.PathLike[str]
 _LIBRARY_OF_BOTH = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<(?:cub|thrust)/", re.MULTILINE)  # includes the runtime
 _FILE_NAME = re.compile(r"[^\n{}();]+\.(?:cuh?|cpp|cc|h)")

@@ -45,7 +45,8 @@ _INITIALISER = re.compile(
 
 def check_text(unit: Unit, toolchain: Toolchain, folder: Path) -> None:
     """Raise GradedError for what a graded kernel may not contain, as it stands and with its macros expanded."""
-    found = [(one.line, one.reason) for one in violations(unit.source)]
+    found = [(1, one.reason) for one in violations(Source(_defines(unit)))]  # line 1 is the cell's first
+    found += [(one.line, one.reason) for one in violations(unit.source)]
     if not found:
         found = [(one.line, one.reason) for one in violations(Source(_expanded(unit, toolchain, folder)))]
     if found:
@@ -81,7 +82,7 @@ def _readable(told: Iterable[str]) -> Iterable[tuple[str, str]]:
 
 def _expanded(unit: Unit, toolchain: Toolchain, folder: Path) -> str:
     """Return the source with its macros expanded, except CUDA's own. Line numbers stay the same."""
-    before = "".join(f"#define {name} {value}\n" for name, value in (*unit.defines, ("__CUDA_ARCH__", "900")))
+    before = f"{_defines(unit)}#define __CUDA_ARCH__ 900\n"
     text = f'{before}#line 1 "{unit.name}"\n' + _INCLUDE.sub("", unit.source.text)
     (folder / "expand.cpp").write_text(text, encoding="utf-8", errors="surrogateescape", newline="")
     try:
@@ -98,6 +99,10 @@ def _expanded(unit: Unit, toolchain: Toolchain, folder: Path) -> str:
                 lines[number] = lines.get(number, "") + line
             number += 1
     return "\n".join(lines.get(at, "") for at in range(1, max(lines, default=0) + 1))
+
+
+def _defines(unit: Unit) -> str:
+    return "".join(f"#define {name} {value}\n" for name, value in unit.defines)
 
 
 def _refused(diagnostics: Sequence[Diagnostic]) -> GradedError:
