@@ -17,7 +17,7 @@ _USAGE = (
 
 @dataclass(frozen=True)
 class CellLine:
-    """What follows ``%%cuda`` on a cell's first line.
+    """The words behind ``%%cuda`` on a cell's first line.
 
     Attributes:
         name: the variable that the kernel is kept under.
