@@ -194,7 +194,7 @@ def compare(folder: Path, rounds: int, submissions: int, peers: int) -> dict[str
         start_of_four = median([each.start_up_seconds for each in paces])
         theirs_in_four = start_of_four + submissions / rate_of_four
         third = len(pace.written) // 3
-        first, last = pace.written[2 * CORES : third], pace.written[-third:]
+        first, last = pace.written[min(2 * CORES, third // 2) : third], pace.written[-third:]
         for name, value in {
             "labkit_per_minute": 60 * pace.rate,
             "labkit_start_up_seconds": pace.start_up_seconds,
@@ -258,6 +258,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help="one round of 40 and 3 submissions, and no result file")
     arguments = parser.parse_args()
+    if arguments.submissions < 12:
+        parser.error("--submissions takes at least 12: the rates are those of the first and the last third")
     rounds, submissions, peers = arguments.rounds, arguments.submissions, arguments.peers
     if arguments.quick:
         rounds, submissions, peers = 1, 40, 3

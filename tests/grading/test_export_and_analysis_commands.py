@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 from mlsys_grading.build.notebook import source_notebook
 from mlsys_grading.examine.notebook import read_cells
 from mlsys_grading.grade.ledger import Ledger
+from mlsys_grading.grade.store import Store
 from mlsys_grading.gradebook.gradebook import Gradebook
 from mlsys_grading.gradebook.registered import register
 from mlsys_grading.lab import Lab, read_lab
@@ -237,6 +239,25 @@ def test_bad_input_is_one_line(
     assert len(said) == 1
     assert line in said[0]
     assert files(course) == before
+
+
+def test_a_folder_s_name_reaches_no_terminal_raw(course: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (course / "submitted" / "eve\n\u202egnp" / LAB).mkdir(parents=True)
+    assert labkit(course, "report", LAB, "--code-only") == 0
+    assert labkit(course, "export", "csv", LAB) == 0
+    said = capsys.readouterr().out
+    assert "\u202e" not in said
+    assert said.count("eve\\n\\u202egnp") == 2
+
+
+def test_explain_tells_a_student_without_marks_from_a_task_that_is_not_there(
+    course: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert labkit(course, "explain", "cy", "scaled", "--lab", LAB) == 2
+    assert f"nothing of cy is graded; run: labkit grade {LAB}" in capsys.readouterr().err
+    Store(course).put(replace(result("cy"), status="infrastructure", why="no memory"))
+    assert labkit(course, "explain", "cy", "scaled") == 2
+    assert f"cy: {LAB} was not graded; run: labkit grade {LAB}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

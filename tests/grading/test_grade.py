@@ -184,6 +184,14 @@ def test_a_lab_whose_solution_fails_is_refused_with_the_cell_and_the_reason(
     assert not (root / "gradebook.db").exists() or scores(root) == {}
 
 
+def called(root: Path, *names: str) -> None:
+    """Give the lab's source the names that an existing course may have."""
+    path = root / "source" / LAB / f"{LAB}.ipynb"
+    for name in names:
+        shutil.copy(path, path.with_stem(name))
+    path.unlink()
+
+
 @pytest.mark.parametrize(
     ("prepare", "options", "line"),
     [
@@ -192,6 +200,8 @@ def test_a_lab_whose_solution_fails_is_refused_with_the_cell_and_the_reason(
         (lambda root: None, ["lab91", "--student", "zoe"], f"zoe has not handed in {LAB}"),
         (lambda root: shutil.rmtree(root / "source"), [LAB], f"say `labkit build {LAB}`"),
         (lambda root: shutil.rmtree(root / "source"), ["--all"], "say `labkit build` first"),
+        (lambda root: called(root, "p1"), [LAB], f"grades one notebook, {LAB}.ipynb; rename it"),
+        (lambda root: called(root, "p1", "p2"), ["--all"], "has p1.ipynb, p2.ipynb, and labkit grades one notebook"),
         (lambda root: (root / "source" / LAB / f"{LAB}.ipynb").write_text("{"), [LAB], "no JSON"),
         (lambda root: None, [LAB, "--engine", "slurm"], "--engine slurm: expected local, dask:ADDRESS"),
         (lambda root: None, [LAB, "--all"], "say which labs to grade"),

@@ -14,6 +14,7 @@ from mlsys_grading.analysis.misconceptions import Profiles, Resemblance, marks_o
 from mlsys_grading.gradebook.counted_scores import CellStanding, Standing
 from mlsys_grading.gradebook.reasons import reason
 from mlsys_grading.gradebook.sheet import points_text
+from mlsys_grading.gradebook.text import printable
 from mlsys_grading.lab import Lab, Task
 from mlsys_grading.result import CellMark, Result
 from mlsys_labkit.errors import LabkitError
@@ -106,7 +107,7 @@ class TaskExplanation:
             lines += ["", _LIKE[like.how].format(like.wrong, like.misconception)]
         if self.oddities:
             lines += ["", "about the whole submission:", *(f"    {oddity}" for oddity in self.oddities)]
-        return "\n".join(_plain(line) for line in lines)
+        return "\n".join(printable(line) for line in lines)
 
 
 def explain(
@@ -197,8 +198,3 @@ def _oddities(result: Result, raised: Mapping[str, str], standing: CellStanding)
 
 def _indented(text: str) -> list[str]:
     return [f"    {line}" for line in text.strip("\n").splitlines()]
-
-
-def _plain(line: str) -> str:
-    """Remove terminal control characters: a student wrote this text."""
-    return "".join(each if each.isprintable() or each == "\t" else "\N{REPLACEMENT CHARACTER}" for each in line)

@@ -20,6 +20,7 @@ from mlsys_grading.grade.graded import GradedLab, labs_of
 from mlsys_grading.grade.progress import Bar
 from mlsys_grading.grade.reference import learn
 from mlsys_grading.grade.store import Store
+from mlsys_grading.gradebook.text import printable
 from mlsys_grading.sandbox.confine import refusal
 from mlsys_labkit._base.limits import usable_cores
 from mlsys_labkit.errors import LabkitError
@@ -34,6 +35,9 @@ def explain_verb(arguments: Namespace) -> int:
         if not labs:
             raise LabkitError(f"{student} has no graded lab {arguments.lab!r}")
     graded = [GradedLab.read(arguments.course, name, arguments.root) for name in labs]
+    if not any(student in each.results for each in graded):
+        trouble = "; ".join(f"{each.lab.name} was not graded" for each in graded)
+        raise LabkitError(f"{student}: {trouble}; run: labkit grade {labs[0]} --course {arguments.course}")
     tasks = [(each, find_task(each.lab, arguments.task)) for each in graded if student in each.results]
     fits = [(each, task) for each, task in tasks if task]
     if not fits:
@@ -59,7 +63,7 @@ def report_verb(arguments: Namespace) -> int:
     write_if_changed(out / "index.html", report_page(report))
     print(f"{out / 'index.html'}: {report.students} students, {report.mean:.1f} of {report.points:g} points on average")
     for student in graded.unmarked:
-        print(f"  no mark yet: {student}")
+        print(f"  no mark yet: {printable(student)}")
     return 0
 
 

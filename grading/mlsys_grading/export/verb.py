@@ -15,6 +15,7 @@ from mlsys_grading.grade.graded import GradedLab
 from mlsys_grading.gradebook.grades_csv import GRADES
 from mlsys_grading.gradebook.scores import Score
 from mlsys_grading.gradebook.sheet import Sheet
+from mlsys_grading.gradebook.text import printable
 from mlsys_labkit.errors import LabkitError
 
 
@@ -27,12 +28,12 @@ def export_verb(arguments: Namespace) -> int:
     export = _filled(arguments, scores, out)
     told = [*export.lines(arguments.dry_run), *(f"  note: {note}" for note in notes)]
     if arguments.dry_run:
-        print("\n".join([*told, f"nothing was written; without --dry-run: {out}"]))
+        print("\n".join([*map(printable, told), f"nothing was written; without --dry-run: {out}"]))
         return 0
     if arguments.into and out.exists() and out.samefile(arguments.into):
         raise LabkitError(f"{out} is their own export; keep it, and name another file with --out")
     written = export.write(out)
-    print("\n".join([*told, f"{out}: {'written' if written else 'unchanged'}"]))
+    print("\n".join([*map(printable, told), f"{out}: {'written' if written else 'unchanged'}"]))
     return 0
 
 

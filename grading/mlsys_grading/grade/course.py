@@ -112,6 +112,8 @@ class CourseFolder:
         if every:
             with_source = sorted(lab for lab in submitted if self._source(lab).is_file())
             if not with_source:
+                if others := sorted(lab for lab in submitted if self._others(lab)):
+                    raise LabkitError(self._others(others[0]))
                 raise LabkitError(
                     f"{self.root}: no submission's lab has a source/LAB/LAB.ipynb; say `labkit build` first"
                 )
@@ -129,9 +131,8 @@ class CourseFolder:
         """Read the instructor's notebook. Raises LabkitError, with the command to run, if there is none."""
         path = self._source(lab)
         if not path.is_file():
-            raise LabkitError(
-                f"there is no {path}; say `labkit build {lab}` in the labs' checkout and copy build/source/{lab} here"
-            )
+            cure = f"say `labkit build {lab}` in the labs' checkout and copy build/source/{lab} here"
+            raise LabkitError(self._others(lab) or f"there is no {path}; {cure}")
         data = path.read_bytes()
         try:
             cells = cells_of(data)
@@ -145,6 +146,18 @@ class CourseFolder:
 
     def _source(self, lab: str) -> Path:
         return self.root / "source" / lab / f"{lab}.ipynb"
+
+    def _others(self, lab: str) -> str:
+        """Advise on an assignment of nbgrader's whose notebooks have names of their own; "" for another."""
+        names = sorted(path.name for path in (self.root / "source" / lab).glob("*.ipynb"))
+        if not names or f"{lab}.ipynb" in names:
+            return ""
+        cure = (
+            f"rename it, and {names[0]} in each folder of submitted/"
+            if len(names) == 1
+            else "make an assignment of each, or grade them by nbgrader autograde"
+        )
+        return f"source/{lab} has {', '.join(names)}, and labkit grades one notebook, {lab}.ipynb; {cure}"
 
     def handed_in(self, lab: str, students: Sequence[str] = ()) -> list[HandedIn]:
         """List the submissions of one lab by student; only those of ``students``, if any are named.

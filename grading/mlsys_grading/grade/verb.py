@@ -27,6 +27,7 @@ from mlsys_grading.grade.store import FOLDER, Store
 from mlsys_grading.gradebook.course import course_settings
 from mlsys_grading.gradebook.gradebook import Gradebook, RecordedMarks
 from mlsys_grading.gradebook.registered import register
+from mlsys_grading.gradebook.text import printable
 from mlsys_grading.report.clock import clock
 from mlsys_grading.result import Result
 from mlsys_grading.sandbox.confine import refusal
@@ -165,15 +166,15 @@ class _Grading:
     def _set_apart(self, what: str, student: str, why: str) -> None:
         self._counts[what] += 1
         self._apart.append(f"{student}: {what}, no mark was written: {why}")
-        self._progress.advance(f"{_shown(student):<{self._width}}  {what}: {why}", graded=False)
+        self._progress.advance(f"{printable(student):<{self._width}}  {what}: {why}", graded=False)
 
     def _say_what_became(self, seconds: float) -> None:
         counted = ", ".join(f"{count} {what}" for what, count in self._counts.items()) or "nothing to grade"
         print(f"{self._source.lab}: {counted}; {clock(seconds)}", flush=True)
         for line in self._apart:
-            print(f"  {_shown(line)}", flush=True)
+            print(f"  {printable(line)}", flush=True)
         for line in self._differences.close(self._counts["graded"]):
-            print(_shown(line), flush=True)
+            print(printable(line), flush=True)
 
 
 def _changes(recorded: RecordedMarks) -> str:
@@ -188,11 +189,6 @@ def _changes(recorded: RecordedMarks) -> str:
 
 def _sum(points: Any) -> float:
     return float(sum(each or 0.0 for each in points))
-
-
-def _shown(text: str) -> str:
-    """Escape what must not reach a terminal: a name can hold newlines and control characters."""
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 @contextmanager

@@ -20,6 +20,16 @@ def one_line(text: str) -> str:
     return " ".join(clean(text, MAX_LINE).split())
 
 
+def printable(line: str) -> str:
+    """Escape what must not reach a terminal: a name can hold newlines, control characters and reversed writing.
+
+    Example:
+        >>> printable("Zoë\\n\\u202egnp"), printable("\\tx = 1")
+        ('Zoë\\\\n\\\\u202egnp', '\\tx = 1')
+    """
+    return "".join(each if each.isprintable() or each == "\t" else ascii(each)[1:-1] for each in line)
+
+
 def without_controls(text: str, limit: int) -> str:
     """Bound a text, and remove terminal control sequences."""
     return clean(_CONTROLS.sub("", text), limit)
