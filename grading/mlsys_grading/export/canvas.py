@@ -54,7 +54,7 @@ def to_canvas(
         >>> print(to_canvas([Score("ada", "lab00", 7.0, 10.0)], roster={"ada": {"Student": "Byron, Ada", "ID": "12"}}))
         1 cells of 1 students change
           ada: lab00: (empty) -> 7
-          note: lab00: a new column, and in Canvas a new assignment of 10 points; to fill an old one: --title 'lab00=NAME'
+          note: lab00: a new column, and in Canvas a new assignment of 10 points; or to fill one: --title 'lab00=NAME'
     """
     roster = roster or {}
     sheet = export or Sheet(_PEOPLE, (("    Points Possible", *[""] * (len(_PEOPLE) - 1)),))
@@ -117,7 +117,7 @@ def _with_columns(
             raise LabkitError(f"{sheet.header[at]} is read only in Canvas; name another column for {key} with titles")
     notes = [
         f"{titles.get(key, key)}: a new column, and in Canvas a new assignment of {points_text(points)} points; "
-        f"to fill an old one: --title '{key}=NAME'"
+        f"or to fill one: --title '{key}=NAME'"
         for key, points in wanted.items()
         if there[key] is None
     ]
