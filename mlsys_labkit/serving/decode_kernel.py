@@ -90,7 +90,8 @@ def decode(queries: Tensor, page: Tensor, tables: Tensor, lengths: Tensor, split
         tables: [sequence, blocks], int64; entries after a sequence's own blocks are not read.
         lengths: [sequence] tokens that each query sees, itself included.
         splits: programs that share one sequence and head.
-        launch: num_warps, num_stages, TILE: how the kernel is compiled; by default what was fastest on an H100.
+        launch: num_warps, num_stages, TILE: how the kernel is compiled; by default what was
+            fastest on an H100 in half precision, and in FP32 what spills no register under triton 3.6 and 3.7.
 
     Example:
         >>> import mlsys_labkit.triton_trace    # so that it runs where there is no GPU
@@ -105,7 +106,7 @@ def decode(queries: Tensor, page: Tensor, tables: Tensor, lengths: Tensor, split
     mixed = torch.empty(splits, sequences, heads, width, device=page.device, dtype=kind)
     sums = torch.empty(splits, sequences, heads, device=page.device)
     early = page.element_size() == 2  # in FP32 the tiles ahead and the products in full precision exceed the registers
-    launch = ({"TILE": 32, "num_warps": 1, "num_stages": 3} if early else {"TILE": 64}) | launch
+    launch = {"TILE": 32, "num_warps": 1 if early else 8, "num_stages": 3} | launch
     tile = launch.pop("TILE")
     slots = -(-tables.shape[1] * block_size // (splits * tile)) * tile  # a split ends where a tile does
     grid, factor = (sequences, kv_heads, splits), width**-0.5 * math.log2(math.e)
