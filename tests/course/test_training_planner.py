@@ -104,5 +104,5 @@ def test_zero_three_chosen_by_keyboard_makes_the_model_fit(browser: Any) -> None
     page.keyboard.press("End")
     assert "it fits" in says.inner_text()
     page.get_by_label("Recompute activations").check()
-    assert "the largest loss is recompute" in says.inner_text()
+    assert "the largest loss: recompute" in says.inner_text()
     page.close()

@@ -1,4 +1,4 @@
-import { h, s, frame, slider, ladder, choice, grid, picture, fit } from "../shared/dom.js";
+import { h, s, colourKeys, frame, slider, ladder, choice, grid, picture, fit } from "../shared/dom.js";
 import { horizontals } from "../shared/axes.js";
 import { si, plain } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
@@ -100,14 +100,7 @@ export function render({ model, el }) {
 
   const plot = h("div", {}),
     facts = h("div", { class: "lk-scroll" });
-  ui.stage.append(
-    plot,
-    h(
-      "p",
-      { class: "lk-keys", "aria-hidden": "true" },
-      PARTS.map((part, i) => h("span", {}, h("i", { class: `q${i}` }), part)),
-    ),
-  );
+  ui.stage.append(plot, colourKeys(PARTS, "q"));
   ui.rest.append(facts);
 
   function bars() {

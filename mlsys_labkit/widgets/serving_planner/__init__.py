@@ -31,7 +31,7 @@ def serving_planner(
 ) -> Any:
     """Size a server: memory, time to the first token, time per token, tokens per second, and the price of a million.
 
-    ``model_name`` is a name of ``ranks.MODELS``; ``device`` a GPU of ``mlsys_labkit.specs``; the model is cut over
+    ``model_name`` is a name of ``planner.MODELS``; ``device`` a GPU of ``mlsys_labkit.specs``; the model is cut over
     ``gpus`` (1 to 72, an NVL72) of them, its weights in ``bits`` (16, 8 or 4) and its cache in 16; ``users`` share the
     batch with ``context`` tokens each. The sums are those of ``serving_planner.model``: bandwidth or arithmetic,
     whichever is slower, at a stated part of the peak, and two all-reduces per layer. More GPUs than key-value heads

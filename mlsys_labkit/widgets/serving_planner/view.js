@@ -1,4 +1,4 @@
-import { h, s, frame, slider, ladder, choice, grid, picture, fit } from "../shared/dom.js";
+import { h, s, colourKeys, frame, slider, ladder, choice, grid, picture, fit } from "../shared/dom.js";
 import { verticals, horizontals, roundNumbers } from "../shared/axes.js";
 import { si, plain, whole } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
@@ -74,9 +74,10 @@ export function render({ model, el }) {
   });
   const board = h("div", { class: "lk-stack" }),
     bars = h("div", {}),
+    keys = colourKeys(["weights", "cache of keys and values"], "part"),
     curve = h("div", {}),
     sums = h("div", {});
-  board.append(bars, curve);
+  board.append(bars, keys, curve);
   ui.stage.append(board);
   ui.rest.append(sums);
   function paint(width) {
@@ -88,8 +89,8 @@ export function render({ model, el }) {
       fits = held.free >= 0;
     /** @type {[string, number, string][]} */
     const parts = [
-      ["weights", held.weights, "weights"],
-      ["cache", held.cache, "cache"],
+      ["weights", held.weights, "part0"],
+      ["cache", held.cache, "part1"],
     ];
     let x = 0;
     bars.replaceChildren(

@@ -170,6 +170,18 @@ export function choice(label, options, value, change) {
 export const button = (label, onclick, extra) => h("button", { ...KEYS, type: "button", onclick, ...extra }, label);
 
 /**
+ * What the colours mean; the widget's style gives each class, "part0" and so on, its colour `--c`.
+ * @param {string[]} names
+ * @param {string} kind
+ */
+export const colourKeys = (names, kind) =>
+  h(
+    "p",
+    { class: "lk-keys", "aria-hidden": "true" },
+    names.map((name, i) => h("span", {}, h("i", { class: `${kind}${i}` }), name)),
+  );
+
+/**
  * A table with a caption, a header row and row headers.
  * @param {string} caption
  * @param {Child[]} head

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from mlsys_labkit import specs
 from mlsys_labkit._base.units import si
 from mlsys_labkit.errors import LabkitError
 from mlsys_labkit.planner import MODELS, Assumptions, Cluster, Layout, Transformer, layer_activations, plan
@@ -13,6 +14,7 @@ from mlsys_labkit.widgets.base import Kind, State, paragraph, table
 from mlsys_labkit.widgets.training_planner import model
 
 CUTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+IN_WORDS = {"bubble": "pipeline bubble", "tensor": "tensor messages", "data": "data messages"}  # and in view.js
 LINK = Assumptions().link_fraction
 
 
@@ -32,9 +34,9 @@ def training_planner(
 ) -> Any:
     """Split a model over data x tensor x pipeline GPUs: memory per rank, time per step, days for ``tokens``.
 
-    ``model_name`` is a name of ``ranks.MODELS``; ``cluster`` gives GPU and links, by default H100 nodes. The formulas
-    are a simplification of those of ``ranks.plan``. Nothing is measured. Raises LabkitError for a name or a number that
-    is not on offer. Reference: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters", SC
+    ``model_name`` is a name of ``planner.MODELS``; ``cluster`` gives GPU and links, by default H100 nodes. The formulas
+    are a simplification of those of ``planner.plan``. Nothing is measured. Raises LabkitError for a name or a number
+    that is not on offer. Reference: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters", SC
     2021.
 
     Example:
@@ -60,7 +62,7 @@ def training_planner(
     return KIND.show(
         models=[_model(name, machines, sequence) for name in dense],
         gpu={
-            "name": machines.device,
+            "name": specs.get(machines.device).name,
             "peak": machines.peak("bfloat16"),
             "memory": machines.memory_bytes,
             "bandwidth": machines.bandwidth,
@@ -120,7 +122,7 @@ def _static(state: State) -> str:
     plan = plan_of(state)
     held, times = model.memory(plan), model.seconds(plan)
     rows = [*((name, si(size, "B")) for name, size in held.items())]
-    rows += [(f"{name} of a step", si(value, "s")) for name, value in times.items()]
+    rows += [(f"{IN_WORDS.get(name, name)}, a step", si(value, "s")) for name, value in times.items()]
     rows += [
         ("model FLOPs utilisation", f"{100 * model.utilisation(plan):.1f} %"),
         ("days", f"{state['tokens'] / model.tokens_per_second(plan) / 86400:.3g}"),

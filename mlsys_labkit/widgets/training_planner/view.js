@@ -1,7 +1,9 @@
-import { h, s, KEYS, frame, logSlider, ladder, choice, grid, picture, fit } from "../shared/dom.js";
+import { h, s, KEYS, colourKeys, frame, logSlider, ladder, choice, grid, picture, fit } from "../shared/dom.js";
 import { si, plain, whole } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
 import { memory, seconds, utilisation, tokensPerSecond } from "./model.js";
+
+const IN_WORDS = { bubble: "pipeline bubble", tensor: "tensor messages", data: "data messages" };
 
 /** @param {import("../shared/state.js").View} view */
 export function render({ model, el }) {
@@ -11,7 +13,7 @@ export function render({ model, el }) {
     el,
     "training",
     "Plan a training run",
-    `Cut the model until it fits, then until nobody waits. Each GPU is a ${gpu.name}.`,
+    `Cut the model until it fits, then until nobody waits. The GPUs: ${gpu.name}.`,
   );
   const set = (pairs) => {
     put(model, pairs, draw);
@@ -83,7 +85,7 @@ export function render({ model, el }) {
     return picture(
       {
         width,
-        height: 64,
+        height: limit ? 64 : 50,
         "aria-label": `${title}: ${parts.map(([name, v]) => `${name} ${show(v)}`).join(", ")}`,
       },
       s("text", { x: 0, y: 12 }, title),
@@ -115,6 +117,7 @@ export function render({ model, el }) {
         ),
     );
   }
+  const namesOf = (parts) => parts.map(([name]) => name);
   function paint(width) {
     const p = plan(),
       held = memory(p),
@@ -124,11 +127,15 @@ export function render({ model, el }) {
       gpus = p.data * p.tensor * p.pipeline,
       mfu = utilisation(p),
       rate = tokensPerSecond(p);
-    const spent = Object.entries(times),
+    const spent = Object.entries(times).map(
+        /** @returns {[string, number]} */ ([name, v]) => [IN_WORDS[name] ?? name, v],
+      ),
       whole_step = spent.reduce((sum, [, v]) => sum + v, 0);
     board.replaceChildren(
       bar(width, "Memory of the fullest rank", parts, Math.max(used, p.memory), (v) => si(v, "B"), 0.92 * p.memory),
+      colourKeys(namesOf(parts), "part"),
       bar(width, "A step's time", spent, whole_step, (v) => (v === 0 ? "0 s" : si(v, "s"))),
+      colourKeys(namesOf(spent), "part"),
     );
     const days = model.get("tokens") / rate / 86400;
     sums.replaceChildren(
@@ -138,7 +145,7 @@ export function render({ model, el }) {
         [
           ...parts.map(([name, v]) => [name, si(v, "B")]),
           ...spent.map(([name, v]) => [
-            `${name} of a step`,
+            `${name}, a step`,
             v === 0 ? "0 s" : v < 1 ? `${plain(v * 1e3)} ms` : `${plain(v)} s`,
           ]),
           ["tokens a step", si(p.data * p.micro_batch * p.micro_batches * p.sequence)],
@@ -152,7 +159,7 @@ export function render({ model, el }) {
       `${whole(gpus)} GPUs: ` +
       (held.free >= 0 ? `it fits, ${si(held.free, "B")} free` : `it does not fit, ${si(-held.free, "B")} too much`) +
       `. ${Math.round(100 * mfu)} % of the peak is useful` +
-      (worst[1] > 0.02 * whole_step ? `; the largest loss is ${worst[0]}` : "") +
+      (worst[1] > 0.02 * whole_step ? `; the largest loss: ${worst[0]}` : "") +
       `. ${plain(days)} days for ${si(model.get("tokens"))} tokens.`;
   }
   const view = fit(board, paint);

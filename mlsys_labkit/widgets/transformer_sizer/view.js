@@ -1,4 +1,4 @@
-import { h, s, frame, slider, ladder, choice, grid, picture, fit } from "../shared/dom.js";
+import { h, s, colourKeys, frame, slider, ladder, choice, grid, picture, fit } from "../shared/dom.js";
 import { si, plain } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
 import {
@@ -100,11 +100,7 @@ export function render({ model, el }) {
   ui.controls.append(preset.el, width.el, layers.el, heads.el, shared.el, hidden.el, words.el, batch.el, length.el);
 
   const plot = h("div", {}),
-    keys = h(
-      "p",
-      { class: "lk-keys", "aria-hidden": "true" },
-      NAMES.map((name, i) => h("span", {}, h("i", { class: `p${i}` }), name)),
-    );
+    keys = colourKeys(NAMES, "p");
   const facts = h("div", { class: "lk-scroll" });
   ui.stage.append(plot, keys);
   ui.rest.append(facts);
