@@ -36,8 +36,8 @@ def training_planner(
 
     ``model_name`` is a name of ``planner.MODELS``; ``cluster`` gives GPU and links, by default H100 nodes. The formulas
     are a simplification of those of ``planner.plan``. Nothing is measured. Raises LabkitError for a name or a number
-    that is not on offer. Reference: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters", SC
-    2021.
+    that is not on offer.
+    Reference: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters", SC 2021.
 
     Example:
         >>> training_planner("llama-3-8b", data=64, tensor=1, zero=3)
