@@ -138,7 +138,11 @@ TEXTS = (
     "@triton.jit\ndef kernel(x):\n    nonlocal zz",
     "@triton.jit\ndef \\\nkernel(x): pass",
     "a = " + "-" * 20_000 + "1",
+    "a = x" + ".T" * 900,
     "a = x" + ".T" * 5_000,
+    "@triton.heuristics({'N': x" + ".T" * 900 + "})\n@triton.jit\ndef kernel(x): pass",
+    "@triton.jit\ndef kernel(x: x" + ".T" * 900 + "): nonlocal zz",
+    "@x" + ".T" * 900 + "\n@triton.jit\ndef kernel(x): nonlocal zz",
 )
 
 

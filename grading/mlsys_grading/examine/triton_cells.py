@@ -152,9 +152,7 @@ class TritonCells:
         try:
             found = value_of(value, self._names())
         except NotWrittenError:
-            shown = ast.unparse(value)
-            shown = shown if len(shown) < 60 else shown[:59] + "…"
-            return WithheldName(f"{name} = {shown}: {_ADVICE}; write the value: {name} = tl.constexpr(...)")
+            return WithheldName(f"{name} = {_shown(value)}: {_ADVICE}; write the value: {name} = tl.constexpr(...)")
         names = [each.id for each in ast.walk(value) if isinstance(each, ast.Name)]
         of_constexprs = any(isinstance(self.globals.get(each), tl.constexpr) for each in names)
         of_constexprs &= isinstance(value, (ast.BinOp, ast.UnaryOp))
@@ -276,7 +274,7 @@ class TritonCells:
                 body = [each.value for each in function.body if isinstance(each, ast.Return) and each.value]
                 rule = ast.Lambda(function.args, body[0]) if len(body) == len(function.body) == 1 else rule
             if not isinstance(key, ast.Constant) or not isinstance(rule, ast.Lambda) or len(rule.args.args) != 1:
-                raise NotWrittenError(ast.unparse(rule))
+                raise NotWrittenError(_shown(rule))
             rules[str(key.value)] = _Heuristic(rule, self._names())
         return triton.heuristics(rules)
 
@@ -292,8 +290,17 @@ class _Heuristic:
         try:
             return value_of(self._rule.body, {**self._names, parameter.arg: dict(arguments)})
         except NotWrittenError as error:
-            shown = ast.unparse(self._rule.body)
+            shown = _shown(self._rule.body)
             raise RefusedSourceError(f"@triton.heuristics, {shown}: {_ADVICE}; it cannot compute {error}") from None
+
+
+def _shown(node: ast.AST) -> str:
+    """Return the beginning of an expression's text; of one that is nested too deeply, nothing."""
+    try:
+        text = ast.unparse(node)
+    except RecursionError:
+        return "…"
+    return text if len(text) < 60 else text[:59] + "…"
 
 
 def _statements(body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.AST]]:
