@@ -140,6 +140,7 @@ TEXTS = (
     "a = " + "-" * 20_000 + "1",
     "a = x" + ".T" * 900,
     "a = x" + ".T" * 5_000,
+    "if a: pass\n" + "elif a: pass\n" * 2_000,
     "@triton.heuristics({'N': x" + ".T" * 900 + "})\n@triton.jit\ndef kernel(x): pass",
     "@triton.jit\ndef kernel(x: x" + ".T" * 900 + "): nonlocal zz",
     "@x" + ".T" * 900 + "\n@triton.jit\ndef kernel(x): nonlocal zz",

@@ -55,15 +55,16 @@ class TritonCells:
         self._from_locked: set[str] = set()
 
     def read(self, place: str, source: str) -> None:
-        """Take over one cell of the student's. A cell that is no Python binds nothing."""
+        """Take over one cell of the student's. A cell that is no Python, or nested too deeply, binds nothing."""
         try:
             tree, text = parsed(source)
+            statements = list(_statements(tree.body))
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return
         self._share()
         lines = [each.decode() for each in text.encode().splitlines(keepends=True)]  # as Python counts them
         linecache.cache[place] = (len(text), None, lines, place)
-        for name, statement in _statements(tree.body):
+        for name, statement in statements:
             if name == "*":
                 self._import_all(statement)
             elif (value := self._value(name, statement, place)) is not None:
