@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 FAILED = 1
 # Options of torchrun that one machine without a rendezvous needs no answer to.
@@ -32,7 +31,8 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser.add_argument("--standalone", action="store_true", help=argparse.SUPPRESS)
     for name in _UNUSED:
         parser.add_argument(name, name[:2] + name[2:].replace("-", "_"), help=argparse.SUPPRESS)
-    parser.add_argument("file", type=Path, help="the program")
+    parser.add_argument("-m", "--module", action="store_true", help="the program is a module, such as package.train")
+    parser.add_argument("file", help="the program")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
     parser.set_defaults(run=_run)
 
@@ -51,7 +51,12 @@ def _run(chosen: argparse.Namespace) -> int:
         raise RanksError(f"--nnodes {chosen.nnodes}: all ranks run on this machine; give --nproc-per-node instead")
     try:
         run = run_program(
-            chosen.file, chosen.nproc_per_node, chosen.backend, args=chosen.arguments, timeout_seconds=chosen.timeout
+            chosen.file,
+            chosen.nproc_per_node,
+            chosen.backend,
+            args=chosen.arguments,
+            timeout_seconds=chosen.timeout,
+            module=chosen.module,
         )
     except SyntaxError as error:
         raise RanksError(f"{error.filename}, line {error.lineno}: {error.msg}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import subprocess
 import sys
@@ -107,9 +108,38 @@ print(f"{model.module.weight.grad.sum().item() + kept['module.bias'].item():.5f}
 dist.destroy_process_group()
 """
 
+PACKAGE = """
+import atexit, os, sys
+import torch, torch.distributed as dist
+from . import state
+
+@atexit.register
+def last():
+    print("last", state.RANK, dist.is_initialized())
+
+def told(*given, end):
+    print("told", *given, end)
+
+dist.init_process_group("gloo")
+state.RANK = dist.get_rank()
+atexit.register(dist.destroy_process_group)
+atexit.register(told, state.RANK, end="!")
+atexit.register(print, "never")
+atexit.unregister(print)
+total = torch.tensor([1.0 + state.RANK])
+dist.all_reduce(total)
+print(state.__name__, __name__, __package__, total.item(), sys.argv[1:], os.path.basename(sys.argv[0]))
+"""
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
+    for name in ("student_package", "student_package/inner"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").touch()
+        (tmp_path / name / "state.py").write_text("RANK = None\n")
+    (tmp_path / "student_package" / "train.py").write_text(PACKAGE)
+    (tmp_path / "student_package" / "inner" / "__main__.py").write_text(PACKAGE)
     (tmp_path / "student_state.py").write_text("RANK = None\ndef rank():\n    return RANK\n")
     (tmp_path / "train.py").write_text(TRAIN)
     (tmp_path / "mesh.py").write_text(MESH)
@@ -117,19 +147,58 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.xdist_group("rank-processes")
-@pytest.mark.parametrize(("file", "arguments"), [("train.py", ("--steps", "4")), ("mesh.py", ())])
-def test_a_program_prints_what_it_prints_under_torchrun(folder: Path, file: str, arguments: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("file", "arguments"),
+    [
+        ("train.py", ("--steps", "4")),
+        ("mesh.py", ()),
+        ("student_package.train", ("a", "--b")),
+        ("student_package.inner", ()),
+    ],
+)
+def test_a_program_prints_what_it_prints_under_torchrun(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, file: str, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(folder)
+    module = not file.endswith(".py")
     words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     words += ["--redirects", "1", "--log-dir", str(folder / "logs")]
-    torchrun = subprocess.run([*words, file, *arguments], cwd=folder, capture_output=True, text=True)
+    words += ["-m"] if module else []
+    torchrun = subprocess.run([*words, file, *arguments], capture_output=True, text=True)
     assert torchrun.returncode == 0, torchrun.stderr
     expected = [path.read_text() for path in sorted(folder.glob("logs/*/attempt_0/*/stdout.log"))]
     assert len(expected) == 2
     for backend in ("local", "gloo"):
-        run = ranks.run_program(folder / file, 2, backend, args=arguments, quiet=True)  # type: ignore[arg-type]
+        run = ranks.run_program(file, 2, backend, args=arguments, module=module, quiet=True)  # type: ignore[arg-type]
         assert run.outputs == expected
         assert run.values == [0, 0]
     assert run.trace.collectives(0)["all_reduce"] + run.trace.collectives(0)["reduce_scatter"] > 0
+
+
+def test_what_a_rank_left_to_its_end_runs_once_and_raises_to_nobody(tmp_path: Path) -> None:
+    file = tmp_path / "program.py"
+    file.write_text("import atexit\natexit.register(print, 'last')\natexit.register(lambda: 1 / 0)\n")
+    kept = atexit.register, atexit._ncallbacks()
+    run = ranks.run_program(file, 2, "local", quiet=True)
+    assert all("ZeroDivisionError" in text and text.endswith("\nlast\n") for text in run.outputs)
+    assert (atexit.register, atexit._ncallbacks()) == kept
+    file.write_text("import atexit\natexit.register(print, 'last')\nraise ValueError('mine')")
+    with pytest.raises(ranks.RankError, match="mine"):
+        ranks.run_program(file, 2, "local", quiet=True)
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [("nothing", "there is no module nothing in"), ("student_package", "there is no module student_package.__main__")],
+)
+def test_a_module_that_is_none_is_one_line(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], module: str, said: str
+) -> None:
+    monkeypatch.chdir(folder)
+    assert labkit(["torchrun", "-m", module]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
