@@ -48,6 +48,7 @@ int main() {
     result = run(source, timeout=1.5, check=mode == "check", profile=mode == "profile")
     assert result.stdout == "cudaErrorLaunchTimeout\n"
     assert "stopped after 1.5 s; pass timeout=" in result.stopped
+    assert result.returncode == 124, "the program returned 0, but of a kernel that was cut off"
     assert result.stopped in result.stderr
     assert [finding.kind for finding in result.findings] == ["timeout"]
     assert result.findings[0].line in (2, 3)
@@ -78,7 +79,7 @@ def test_a_grid_that_only_needs_longer_is_no_finding(check: bool) -> None:
         check=check,
         timeout=3,
     )
-    assert "stopped after 3 s" in result.stopped
+    assert ("stopped after 3 s" in result.stopped, result.returncode) == (True, 124)
     assert [finding.kind for finding in result.findings] == []
     assert any("of its 4194304 blocks: it was slow, not stuck" in note for note in result.notes)
 

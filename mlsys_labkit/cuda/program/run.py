@@ -148,7 +148,8 @@ def _result(
     story = read_story(records, program)
     stopped, stderr = "", finished.stderr
     # A kernel that is cut off is an error to the program, which may go on, or crash of what the kernel did not compute.
-    if finished.timed_out or any(launch.error == "cudaErrorLaunchTimeout" for launch in story.launches):
+    out_of_time = finished.timed_out or any(one.error == "cudaErrorLaunchTimeout" for one in story.launches)
+    if out_of_time:
         stopped = f"stopped after {timeout:g} s; pass timeout=, or smaller sizes with defines="
     elif launch_limit is not None and finished.returncode == _STOPPED and len(story.launches) >= launch_limit:
         stopped = f"stopped after {launch_limit} launches"
@@ -157,7 +158,7 @@ def _result(
     if stopped and stopped not in stderr:
         stderr += f"labkit: {stopped}\n"
     return ProgramResult(
-        returncode=_STOPPED if finished.timed_out else finished.returncode,
+        returncode=_STOPPED if out_of_time else finished.returncode,
         stdout=finished.stdout,
         stderr=stderr,
         launches=story.launches,
