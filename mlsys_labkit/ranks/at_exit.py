@@ -18,7 +18,7 @@ _Left = list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]]
 
 
 class _OfRank(threading.local):
-    """What the program of this thread's rank has registered; None outside of a program."""
+    """The functions that the program of this thread's rank has registered; None outside of a program."""
 
     left: _Left | None = None
 
