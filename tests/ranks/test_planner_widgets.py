@@ -85,9 +85,9 @@ def test_static_tables_hold_the_numbers() -> None:
     ("make", "says"),
     [
         (lambda: widgets.transformer_sizer("llama-9"), "there are gpt-2"),
-        (lambda: widgets.transformer_sizer(42), "ranks.Transformer, got int"),
+        (lambda: widgets.transformer_sizer(42), "planner.Transformer, got int"),
         (lambda: widgets.transformer_sizer("gpt-2", batch=0), "from 1 up"),
-        (lambda: widgets.memory_bars(42), "ranks.Transformer, got int"),
+        (lambda: widgets.memory_bars(42), "planner.Transformer, got int"),
         (lambda: widgets.memory_bars(device="xeon-8480"), "device is one of"),
         (lambda: widgets.memory_bars("deepseek-v3"), "deepseek-v3 has parts that this figure leaves out"),
         (lambda: widgets.transformer_sizer("olmo-2-7b"), "olmo-2-7b has parts that this figure leaves out"),

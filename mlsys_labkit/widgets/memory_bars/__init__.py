@@ -35,9 +35,10 @@ def memory_bars(
 ) -> Any:
     """Draw stacked bars of a rank's parameters, gradients, optimizer, activations and buffers, for ZeRO 0 to 3.
 
-    ``model_name`` is a name of ``ranks.MODELS`` or a ``ranks.Transformer``, ``device`` a GPU of ``mlsys_labkit.specs``;
-    the rest is as in ``ranks.Layout``, ``micro_batches`` being those of a step, two or more. The figures are the
-    planner's: fused kernels, FlashAttention, 2 + 2 + 12 bytes per parameter. Raises LabkitError for what cannot be.
+    ``model_name`` is a name of ``planner.MODELS`` or a ``planner.Transformer``, ``device`` a GPU of
+    ``mlsys_labkit.specs``; the rest is as in ``planner.Layout``, ``micro_batches`` being those of a step, two or more.
+    The figures are the planner's: fused kernels, FlashAttention, 2 + 2 + 12 bytes per parameter. Raises LabkitError for
+    what cannot be.
     Reference: Rajbhandari et al., "ZeRO", arXiv:1910.02054, fig. 1; Korthikanti et al., arXiv:2205.05198.
 
     Example:

@@ -14,7 +14,7 @@ from mlsys_labkit.widgets.base import Kind, State, paragraph, table
 from mlsys_labkit.widgets.training_planner import model
 
 CUTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-IN_WORDS = {"bubble": "pipeline bubble", "tensor": "tensor messages", "data": "data messages"}  # and in view.js
+WORDS = {"bubble": "pipeline bubble", "tensor": "tensor messages", "data": "data messages"}
 LINK = Assumptions().link_fraction
 
 
@@ -69,6 +69,7 @@ def training_planner(
             "intra": LINK * float(machines.intra.bytes_per_second),
             "inter": LINK * float(machines.inter.bytes_per_second),
         },
+        words=WORDS,
         model=model_name,
         data=data,
         tensor=tensor,
@@ -122,7 +123,7 @@ def _static(state: State) -> str:
     plan = plan_of(state)
     held, times = model.memory(plan), model.seconds(plan)
     rows = [*((name, si(size, "B")) for name, size in held.items())]
-    rows += [(f"{IN_WORDS.get(name, name)}, a step", si(value, "s")) for name, value in times.items()]
+    rows += [(f"{state['words'].get(name, name)}, a step", si(value, "s")) for name, value in times.items()]
     rows += [
         ("model FLOPs utilisation", f"{100 * model.utilisation(plan):.1f} %"),
         ("days", f"{state['tokens'] / model.tokens_per_second(plan) / 86400:.3g}"),

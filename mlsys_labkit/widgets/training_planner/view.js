@@ -3,17 +3,16 @@ import { si, plain, whole } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
 import { memory, seconds, utilisation, tokensPerSecond } from "./model.js";
 
-const IN_WORDS = { bubble: "pipeline bubble", tensor: "tensor messages", data: "data messages" };
-
 /** @param {import("../shared/state.js").View} view */
 export function render({ model, el }) {
   const models = model.get("models"),
-    gpu = model.get("gpu");
+    gpu = model.get("gpu"),
+    words = model.get("words");
   const ui = frame(
     el,
     "training",
     "Plan a training run",
-    `Cut the model until it fits, then until nobody waits. The GPUs: ${gpu.name}.`,
+    `Cut the model until it fits, then until nobody waits. GPUs: ${gpu.name}.`,
   );
   const set = (pairs) => {
     put(model, pairs, draw);
@@ -127,9 +126,7 @@ export function render({ model, el }) {
       gpus = p.data * p.tensor * p.pipeline,
       mfu = utilisation(p),
       rate = tokensPerSecond(p);
-    const spent = Object.entries(times).map(
-        /** @returns {[string, number]} */ ([name, v]) => [IN_WORDS[name] ?? name, v],
-      ),
+    const spent = Object.entries(times).map(/** @returns {[string, number]} */ ([name, v]) => [words[name] ?? name, v]),
       whole_step = spent.reduce((sum, [, v]) => sum + v, 0);
     board.replaceChildren(
       bar(width, "Memory of the fullest rank", parts, Math.max(used, p.memory), (v) => si(v, "B"), 0.92 * p.memory),

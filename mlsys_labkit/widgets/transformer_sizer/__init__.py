@@ -15,7 +15,7 @@ from mlsys_labkit.widgets.transformer_sizer import model
 def transformer_sizer(model_name: str | Transformer = "llama-3-8b", batch: int = 1, sequence: int = 4096) -> Any:
     """Size a transformer: 12Nd² + Vd parameters and 9BLd + 2BhL² activations per layer, beside the exact counts.
 
-    ``model_name`` is a name of ``ranks.MODELS`` or a ``ranks.Transformer``; ``batch`` sequences (B) of ``sequence``
+    ``model_name`` is a name of ``planner.MODELS`` or a ``planner.Transformer``; ``batch`` sequences (B) of ``sequence``
     tokens (L). Raises LabkitError for a name that is not there or sizes below 1.
     Reference: Korthikanti et al., arXiv:2205.05198, sec. 4; Kaplan et al., arXiv:2001.08361, sec. 2.1.
 

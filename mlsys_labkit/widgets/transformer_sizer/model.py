@@ -31,7 +31,7 @@ def drawn(model: str | Transformer) -> Transformer:
     """Return the model of a name, or the model itself. Raises LabkitError for one that the figures cannot draw."""
     chosen = Transformer.named(model) if isinstance(model, str) else model
     if not isinstance(chosen, Transformer):
-        raise LabkitError(f"expected a name of ranks.MODELS or a ranks.Transformer, got {type(chosen).__name__}")
+        raise LabkitError(f"expected a name of planner.MODELS or a planner.Transformer, got {type(chosen).__name__}")
     if not _drawable(chosen):
         raise LabkitError(
             f"{chosen.name or 'the model'} has parts that this figure leaves out; lk.planner.plan knows them"
