@@ -59,13 +59,12 @@ def run_program(
 
     Reference: PyTorch, "torchrun (Elastic Launch)", https://docs.pytorch.org/docs/stable/elastic/run.html
     """
-    path = _path_of(str(file)) if module else Path(file).absolute()
+    path, package = _find(str(file)) if module else (Path(file).absolute(), None)
     try:
         compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
     except (OSError, ValueError) as error:
         raise RanksError(f"{file} cannot be run as a program: {error}") from None
     words = [str(word) for word in args]
-    package = _package_of(str(file), path) if module else None
     whole = {"timeout_seconds": timeout_seconds, "memory": memory, "quiet": quiet}
     with on_this_machine():
         return run(run_file, world_size, backend, args=(str(path), words, package), **whole)  # type: ignore[arg-type]
@@ -84,8 +83,8 @@ def on_this_machine() -> Iterator[None]:
         yield
 
 
-def _path_of(module: str) -> Path:
-    """Find a module without importing its packages, which each rank has to import for itself."""
+def _find(module: str) -> tuple[Path, str]:
+    """Find a module's file and its package, without importing packages: each rank has to do that for itself."""
     places: Sequence[str] | None = [os.getcwd(), *sys.path]
     name, spec = "", None
     for part in [*module.split("."), "__main__"]:
@@ -98,11 +97,7 @@ def _path_of(module: str) -> Path:
         places = spec.submodule_search_locations
     if spec is None or spec.origin is None:
         raise RanksError(f"{module} is no module with a file; name one, such as package.train")
-    return Path(spec.origin)
-
-
-def _package_of(module: str, path: Path) -> str:
-    return module if path.stem == "__main__" else module.rpartition(".")[0]
+    return Path(spec.origin), name.rpartition(".")[0]
 
 
 def run_file(path: str, arguments: list[str], package: str | None = None) -> int:

@@ -154,6 +154,7 @@ def folder(tmp_path: Path) -> Path:
         ("mesh.py", ()),
         ("student_package.train", ("a", "--b")),
         ("student_package.inner", ()),
+        ("student_package.inner.__main__", ()),
     ],
 )
 def test_a_program_prints_what_it_prints_under_torchrun(
@@ -182,9 +183,12 @@ def test_what_a_rank_left_to_its_end_runs_once_and_raises_to_nobody(tmp_path: Pa
     run = ranks.run_program(file, 2, "local", quiet=True)
     assert all("ZeroDivisionError" in text and text.endswith("\nlast\n") for text in run.outputs)
     assert (atexit.register, atexit._ncallbacks()) == kept
-    file.write_text("import atexit\natexit.register(print, 'last')\nraise ValueError('mine')")
+    left = tmp_path / "left"
+    touch = f"import atexit, pathlib\natexit.register(pathlib.Path({str(left)!r}).touch)\n"
+    file.write_text(f"{touch}raise ValueError('mine')")
     with pytest.raises(ranks.RankError, match="mine"):
         ranks.run_program(file, 2, "local", quiet=True)
+    assert left.exists()
 
 
 @pytest.mark.parametrize(
