@@ -488,6 +488,41 @@ UNUSUAL: dict[str, dict[str, str]] = {
             }
         """,
     },
+    "lab03_cuda_matmul: options on the first line, and other magics above it": {
+        "vector_add": """
+            %%capture
+            %%cuda vector_add -D INDEX=unsigned -DSIZE=float
+            __global__ void vector_add(const SIZE* a, const SIZE* b, SIZE* c, int n)
+            {
+                const INDEX i = blockIdx.x * blockDim.x + threadIdx.x;
+                if (i < n) c[i] = a[i] + b[i];
+            }
+        """,
+        "saxpy": """
+            %%time
+            %%cuda saxpy second
+            __global__ void first(int n, float alpha, const float* x, float* y) { y[0] = n; }
+
+            __global__ void second(int n, float alpha, const float* x, float* y)
+            {
+                for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+                    y[i] += alpha * x[i];
+            }
+        """,
+        "matmul_naive": """
+            %%time
+            %%capture said
+            %%cuda matmul_naive product<float>
+            template <typename T> __global__ void product(const T* A, const T* B, T* C, int m, int n, int k)
+            {
+                const int column = blockIdx.x * blockDim.x + threadIdx.x, row = blockIdx.y * blockDim.y + threadIdx.y;
+                if (row >= m || column >= n) return;
+                T sum = 0;
+                for (int p = 0; p < k; ++p) sum += A[row * k + p] * B[p * n + column];
+                C[row * n + column] = sum;
+            }
+        """,
+    },
     "lab04_tiling": {
         "tile_traffic": """
             def tile_traffic(m, n, k, tile, bytes_per_element=4):
