@@ -19,11 +19,7 @@ import torch.distributed as dist
 from mlsys_labkit import ranks
 from tests.ranks.run_helpers import line_of, local
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*deprecated:FutureWarning"),  # torch 2.13 has new names for old ones
-    # A rank is released by an exception, again and again; one may land in a callback of the garbage collector.
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:.*deprecated:FutureWarning")  # torch 2.13 has new names for old ones
 
 BACKENDS = ["local", pytest.param("gloo", marks=pytest.mark.xdist_group("rank-processes"))]
 
@@ -147,6 +143,33 @@ def test_ctrl_c_in_a_callback_still_ends_the_run(monkeypatch: pytest.MonkeyPatch
         ranks.run(chatty, 2, "local", timeout_seconds=300)
     assert _rank_threads() == []
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_interrupt_that_python_swallows_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rank that waits is unwound while its object is being deleted: what is raised there goes nowhere."""
+    told: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", told.append)
+
+    class Endless:
+        def __del__(self) -> None:
+            while True:
+                pass
+
+    class Broken:
+        def __del__(self) -> None:
+            raise ValueError("the student's own")
+
+    def one_fails() -> None:
+        if dist.get_rank() == 1:
+            raise RuntimeError("no data")
+        broken, endless = Broken(), Endless()
+        dist.barrier()
+        del broken, endless
+
+    with pytest.raises(ranks.RankError, match="rank 1 raised RuntimeError: no data"):
+        local(one_fails, 2)
+    assert [one.exc_type for one in told] == [ValueError]
+    assert _rank_threads() == []
 
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")

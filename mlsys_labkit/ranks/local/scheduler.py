@@ -8,9 +8,11 @@ program's globals, the random generators) is saved and restored at each switch.
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from mlsys_labkit.ranks.errors import DeadlockError, MismatchError
@@ -153,6 +155,10 @@ class RankScheduler:
 
     def release_all(self) -> list[LocalRank]:
         """Unwind every rank, one after the other; return those that could not be unwound."""
+        with _swallowed_quietly():
+            return self._release_all()
+
+    def _release_all(self) -> list[LocalRank]:
         self.aborting = True
         left = []
         started = [rank for rank in self.ranks if rank.thread.ident is not None]  # the system may refuse a thread
@@ -169,6 +175,25 @@ class RankScheduler:
                 left.append(rank)
         self.abandoned = bool(left)
         return left
+
+
+@contextmanager
+def _swallowed_quietly() -> Iterator[None]:
+    """Print no "Exception ignored in" for an interrupt that lands in ``__del__`` or in the garbage collector.
+
+    Python swallows the exception there. The rank is interrupted again, so nobody needs to know.
+    """
+    before = sys.unraisablehook
+
+    def tell(ignored: sys.UnraisableHookArgs) -> None:
+        if ignored.exc_type is not Released:
+            before(ignored)
+
+    sys.unraisablehook = tell
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
 
 
 def _interrupt(thread: threading.Thread) -> None:
