@@ -31,6 +31,7 @@ nb_execution_cache_path = str(HERE.parent / "build" / "course-cache")
 nb_execution_timeout = 600  # a cell takes seconds; a busy machine needs much longer
 nb_execution_raise_on_error = True
 nb_merge_streams = True
+nb_render_markdown_format = "myst"  # formulas in the answers of exercises
 nb_ipywidgets_js: dict[str, dict[str, str]] = {}
 nb_mime_priority_overrides = [
     ("html", "application/vnd.jupyter.widget-view+json", None),

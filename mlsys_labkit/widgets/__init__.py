@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from mlsys_labkit.widgets.accelerator_map import accelerator_map as accelerator_map
 from mlsys_labkit.widgets.annotated_source import annotated_source as annotated_source
+from mlsys_labkit.widgets.answer import answer as answer
 from mlsys_labkit.widgets.block_table import block_table as block_table
 from mlsys_labkit.widgets.collective_animator import collective_animator as collective_animator
 from mlsys_labkit.widgets.compiled_stages import compiled_stages as compiled_stages

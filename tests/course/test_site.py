@@ -26,7 +26,9 @@ pytestmark = [pytest.mark.xdist_group("site"), pytest.mark.timeout(1200)]
 COURSE = ROOT / "course"
 CHAPTERS = sorted(path.stem for path in (COURSE / "chapters").glob("*.md"))
 MOST_BYTES = 1_500_000
-WORDS = {"04_machines": (1500, 4500)}
+LONG = 4000  # words; a longer chapter says the result of each of its sections
+_LABEL = re.compile(r"\([\w-]+\)=")
+AT_THE_END = {"Exercises", "Words", "Takeaways", "References"}
 
 
 def rows() -> list[dict[str, Any]]:
@@ -75,19 +77,34 @@ def test_chapter_has_all_required_parts(name: str) -> None:
     notebook = jupytext.read(COURSE / f"chapters/{name}.md", fmt="md:myst")
     prose = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    least, most = WORDS.get(name, (1500, 3500))
-    assert least <= len(prose.split()) <= most
+    assert len(prose.split()) >= 1500
+    if len(prose.split()) > LONG:
+        assert not _without_summary(prose), "sections of a long chapter that do not end in a paragraph **In short.**"
     for heading in ("## Exercises", "## Words", "## Takeaways", "## References"):
         assert heading in prose
     drawn = re.findall(r"lk\.widgets\.(\w+)\(", "\n".join(cell.source for cell in code))
     assert "prediction" in drawn
-    assert len([kind for kind in drawn if kind != "prediction"]) >= 2, "two figures that move"
+    assert len([kind for kind in drawn if kind not in ("prediction", "answer")]) >= 2, "two figures that move"
     shown = [cell for cell in code if not {"remove-input", "remove-cell"} & set(cell.metadata.get("tags", ()))]
     assert len(shown) >= 2, "worked numbers in cells that a reader sees"
     assert len(re.findall(r"^\d+\. .*(?:https?://|edition|chapter|Kybernetika|Cambridge)", prose, re.MULTILINE)) >= 4, (
         "references"
     )
     assert not re.search(r"\b(TODO|TBD|FIXME|lorem|placeholder)\b", prose, re.IGNORECASE)
+
+
+def _without_summary(prose: str) -> list[str]:
+    """List the sections whose last paragraph does not begin with "In short."."""
+    sections = [part.strip().split("\n\n") for part in re.split(r"^## ", prose, flags=re.MULTILINE)[1:]]
+    last = {
+        section[0].splitlines()[0]: [part for part in section if not _LABEL.fullmatch(part)][-1] for section in sections
+    }
+    return [name for name, end in last.items() if name not in AT_THE_END and not end.startswith("**In short.**")]
+
+
+def test_long_chapter_without_summaries_is_found() -> None:
+    prose = "# T\n\n(a)=\n## A\n\nText.\n\n**In short.** Yes.\n\n(b)=\n\n## B\n\nText.\n\n## Exercises\n\n1. x"
+    assert _without_summary(prose) == ["B"]
 
 
 @pytest.mark.parametrize("name", CHAPTERS)
