@@ -5,6 +5,7 @@ from mlsys_labkit import (
     cuda as cuda,
     datasets as datasets,
     device as device,
+    drawings as drawings,
     formats as formats,
     lm as lm,
     magics as magics,

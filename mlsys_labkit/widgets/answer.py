@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Answer:
+class WorkedAnswer:
     """Markdown behind a line that unfolds; formulas stand between dollar signs."""
 
     text: str
@@ -24,7 +24,7 @@ class Answer:
         return f'<details class="lk-answer"><summary>{title}</summary>\n\n{self.text}\n\n</details>'
 
 
-def answer(text: str, title: str = "Answer") -> Answer:
+def answer(text: str, title: str = "Answer") -> WorkedAnswer:
     """Return ``text``, in Markdown, folded under ``title``. Common indentation is removed.
 
     Compute the numbers of an answer in the cell that shows it, by an f-string.
@@ -33,4 +33,4 @@ def answer(text: str, title: str = "Answer") -> Answer:
         >>> print(answer(f"The ridge is at {3.35e12 / 67e12:.2f} B/FLOP."))
         Answer: The ridge is at 0.05 B/FLOP.
     """
-    return Answer(textwrap.dedent(text).strip(), title)
+    return WorkedAnswer(textwrap.dedent(text).strip(), title)

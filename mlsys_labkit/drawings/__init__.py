@@ -1,0 +1,50 @@
+"""Drawings of structure, made from data: each function returns a :class:`Drawing`, which a notebook shows as "
+"inline SVG."""
+
+from __future__ import annotations
+
+from mlsys_labkit.drawings.compilation import (
+    block_scaled as block_scaled,
+    compiler_levels as compiler_levels,
+    fusion as fusion,
+)
+from mlsys_labkit.drawings.drawing import Drawing as Drawing
+from mlsys_labkit.drawings.kernels import (
+    banks as banks,
+    copy_pipeline as copy_pipeline,
+    grid as grid,
+    streams as streams,
+    tensor_core_tile as tensor_core_tile,
+    tiled_product as tiled_product,
+    warp_request as warp_request,
+)
+from mlsys_labkit.drawings.machine import (
+    gpu_chip as gpu_chip,
+    memory_hierarchy as memory_hierarchy,
+    node as node,
+    rack as rack,
+    streaming_multiprocessor as streaming_multiprocessor,
+)
+from mlsys_labkit.drawings.model import (
+    attention_tiles as attention_tiles,
+    shared_heads as shared_heads,
+    training_memory as training_memory,
+    transformer_block as transformer_block,
+)
+from mlsys_labkit.drawings.serving import (
+    disaggregation as disaggregation,
+    input_pipeline as input_pipeline,
+    kv_cache as kv_cache,
+    paged_cache as paged_cache,
+    prefix_tree as prefix_tree,
+    serving_path as serving_path,
+)
+from mlsys_labkit.drawings.training import (
+    expert_exchange as expert_exchange,
+    networks as networks,
+    pipeline_stages as pipeline_stages,
+    ring_all_reduce as ring_all_reduce,
+    ring_of_sequences as ring_of_sequences,
+    sharded_states as sharded_states,
+    tensor_parallel as tensor_parallel,
+)

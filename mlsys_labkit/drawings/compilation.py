@@ -1,0 +1,86 @@
+"""Drawings of what compilers and number formats do to a program."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from mlsys_labkit.drawings.drawing import Drawing
+from mlsys_labkit.drawings.parts import Arrow, Box, Label, Part, column, row
+
+
+def compiler_levels() -> Drawing:
+    """Return the representations between a PyTorch function and machine code."""
+    texts = [
+        ("Python function", "what to compute"),
+        ("graph of operators (FX, HLO, StableHLO)", "shapes, types; fuse, choose layouts"),
+        ("loops and tiles (Inductor, Linalg, Triton IR)", "order of work, tile sizes, memories"),
+        ("GPU program (TritonGPU, NVVM, LLVM IR)", "warps, barriers, registers"),
+        ("PTX", "virtual instructions, no registers yet"),
+        ("machine code (SASS)", "what the GPU runs"),
+    ]
+    boxes = column(20, 14, 330, 300, [name for name, _ in texts], "compute", gap=22)
+    parts: list[Part] = [*boxes]
+    parts += [Arrow([first.bottom, second.top]) for first, second in pairwise(boxes)]
+    parts += [Label(370, box.left[1] + 5, said, "start") for box, (_, said) in zip(boxes, texts, strict=True)]
+    return Drawing(
+        "From a Python function to machine code",
+        " Then ".join(f"{name}: {said}." for name, said in texts),
+        "Each level decides what the level above left open, and can no longer see what that level knew.",
+        328,
+        parts,
+    )
+
+
+def fusion() -> Drawing:
+    """Return the traffic of a chain of three operators, unfused and fused."""
+    parts: list[Part] = []
+    for y, name in ((40, "unfused: 6 passes over memory"), (190, "fused: 2 passes")):
+        parts.append(Label(20, y - 14, name, "start", bold=True))
+        parts.append(Box(20, y + 66, 600, 30, "HBM", "memory"))
+    for at, name in enumerate(("bias", "GELU", "scale")):
+        box = Box(60 + 190 * at, 40, 120, 36, name, "compute")
+        parts += [box, Arrow([(box.x + 30, 106), (box.x + 30, 76)]), Arrow([(box.x + 90, 76), (box.x + 90, 106)])]
+    boxes = row(150, 190, 340, 36, ["bias", "GELU", "scale"], "compute", gap=40)
+    parts += [*boxes, Arrow([boxes[0].right, boxes[1].left]), Arrow([boxes[1].right, boxes[2].left])]
+    parts += [Arrow([(boxes[0].top[0], 256), boxes[0].bottom]), Arrow([boxes[2].bottom, (boxes[2].top[0], 256)])]
+    parts.append(Label(320, 248, "between them: registers"))
+    return Drawing(
+        "Three operators, unfused and fused",
+        "Unfused, each of bias, GELU and scale reads its input from memory and writes its result: three reads "
+        "and three writes. Fused, the data are read once and written once.",
+        "The arithmetic is the same. For operators bound by memory, a third of the traffic is a third of the time.",
+        298,
+        parts,
+    )
+
+
+def block_scaled() -> Drawing:
+    """Return a block of an MXFP4 and of an NVFP4 tensor.
+
+    Sources: Open Compute Project, "Microscaling Formats (MX) Specification", 2023; NVIDIA, "Introducing NVFP4", 2025.
+    """
+    parts: list[Part] = []
+    for y, name, count, scale, bits in (
+        (36, "MXFP4", 32, "one of 8 bits, a power of two", 4.25),
+        (146, "NVFP4", 16, "one of 8 bits in FP8 (E4M3), and one in FP32 for the whole tensor", 4.5),
+    ):
+        parts.append(Label(20, y - 12, f"{name}: {bits} bits for each number", "start", bold=True))
+        parts += row(20, y, 15 * count + 4, 26, [""] * count, "compute", gap=2)
+        parts.append(Box(40 + 15 * count, y, 30, 26, "8", "control"))
+        parts.append(
+            Label(
+                20,
+                y + 48,
+                f"{count} numbers of 4 bits: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and negatives\nscale: {scale}",
+                "start",
+            )
+        )
+    return Drawing(
+        "Numbers of 4 bits that share a scale",
+        "MXFP4: 32 numbers of 4 bits share a scale of 8 bits that is a power of two, together 4.25 bits per "
+        "number. NVFP4: 16 numbers of 4 bits share a scale in FP8, together 4.5 bits "
+        "per number, and the whole tensor has one scale in FP32.",
+        "A smaller block follows the data more closely, and a scale with a fraction wastes less of the range.",
+        224,
+        parts,
+    )

@@ -1,0 +1,174 @@
+"""Drawings of models: a transformer block, heads that share keys, attention in tiles, and what training keeps."""
+
+from __future__ import annotations
+
+from mlsys_labkit.drawings.drawing import Drawing
+from mlsys_labkit.drawings.parts import Arrow, Box, Label, Part, Role, row
+
+
+def transformer_block() -> Drawing:
+    """Return one block of Llama 3 8B with the parameters of each part.
+
+    Source: "The Llama 3 Herd of Models", arXiv 2407.21783, 2024.
+    """
+    width, inner, heads = 4096, 14336, 8 * 128
+    attention, mlp = (2 * width * width + 2 * width * heads) / 1e6, 3 * width * inner / 1e6
+    texts: list[tuple[str, Role]] = [
+        ("RMSNorm", "control"),
+        (f"attention: Q, K, V, output\n{attention:.0f} million parameters", "compute"),
+        ("RMSNorm", "control"),
+        (f"MLP: gate, up, down\n{mlp:.0f} million parameters", "compute"),
+    ]
+    heights, y, boxes = (28, 48, 28, 48), 46.0, list[Box]()
+    for at, ((text, role), height) in enumerate(zip(texts, heights, strict=True)):
+        box = Box(150, y, 270, height, text, role)
+        boxes.append(box)
+        y += height + (20 if at % 2 == 0 else 48)
+    norm1, attend, norm2, feed = boxes
+    adds = [Label(285, attend.y + 75, "+", bold=True), Label(285, feed.y + 75, "+", bold=True)]
+    parts: list[Part] = [
+        *boxes,
+        *adds,
+        Label(285, 16, "4,096 numbers for each token"),
+        Arrow([(285, 22), norm1.top]),
+        Arrow([norm1.bottom, attend.top]),
+        Arrow([attend.bottom, (285, attend.y + 62)]),
+        Arrow([(285, attend.y + 80), norm2.top]),
+        Arrow([norm2.bottom, feed.top]),
+        Arrow([feed.bottom, (285, feed.y + 62)]),
+        Arrow([(285, 32), (90, 32), (90, attend.y + 70), (276, attend.y + 70)], "link"),
+        Arrow([(285, attend.y + 84), (90, attend.y + 84), (90, feed.y + 70), (276, feed.y + 70)], "link"),
+        Arrow([(285, feed.y + 80), (285, feed.y + 98)]),
+        Label(285, feed.y + 114, "to the next of 32 blocks"),
+        Label(440, attend.y + 20, "mixes tokens: reads the", "start"),
+        Label(440, attend.y + 37, "keys and values of all before", "start"),
+        Label(440, feed.y + 20, "works on each token", "start"),
+        Label(440, feed.y + 37, "alone", "start"),
+        Label(16, attend.y - 16, "residual", "start", "link"),
+    ]
+    return Drawing(
+        "One block of Llama 3 8B",
+        f"From top to bottom: RMSNorm, attention with {attention:.0f} million parameters, an addition, "
+        f"RMSNorm, an MLP with {mlp:.0f} million parameters, "
+        "and an addition. Two residual lines lead around the attention and around the MLP to the additions.",
+        f"32 such blocks have {32 * (attention + mlp) / 1e3:.1f} billion of the model's 8.0 billion "
+        "parameters; tables of words hold the rest.",
+        feed.y + 124,
+        parts,
+    )
+
+
+def shared_heads() -> Drawing:
+    """Return how query heads share keys and values, with the bytes of cache per token and layer.
+
+    Sources: Shazeer, "Fast Transformer Decoding", arXiv 1911.02150, 2019; Ainslie and others, "GQA", arXiv 2305.13245,
+    2023; "DeepSeek-V2", arXiv 2405.04434, 2024.
+    """
+    parts: list[Part] = []
+    cases = (("multi-head", 8), ("grouped-query", 2), ("multi-query", 1))
+    for at, (name, kv) in enumerate(cases):
+        left = 12 + 158 * at
+        queries = row(left, 44, 142, 30, ["Q"] * 8, "compute", gap=2)
+        shared = row(left, 130, 142, 34, ["K\nV"] * kv, "memory", gap=2)
+        parts += [Label(left + 71, 24, name, bold=True), *queries, *shared]
+        parts += [Arrow([box.bottom, shared[head * kv // 8].top], heads="none") for head, box in enumerate(queries)]
+        parts.append(Label(left + 71, 188, f"{2 * kv * 128 * 2:,} B"))
+    queries = row(486, 44, 142, 30, ["Q"] * 8, "compute", gap=2)
+    up = Box(486, 92, 142, 26, "expand", "control")
+    latent = Box(516, 136, 82, 28, "latent", "memory")
+    parts += [Label(557, 24, "latent (MLA)", bold=True), *queries, up, latent, Arrow([latent.top, up.bottom])]
+    parts += [Arrow([box.bottom, (box.top[0], up.y)], heads="none") for box in queries]
+    parts += [
+        Label(557, 188, "1,152 B"),
+        Label(
+            320,
+            214,
+            "bytes of cache for each token and layer, in 16 bits; heads of 128 numbers",
+        ),
+    ]
+    return Drawing(
+        "Heads that share keys and values",
+        "Four designs with eight query heads. Multi-head attention has keys and values for each head: 4,096 "
+        "bytes per token and layer. Grouped-query attention with two groups "
+        "has 1,024 bytes. Multi-query attention has 512. Latent attention keeps one short vector, from which "
+        "keys and values are expanded: 1,152 bytes in DeepSeek-V3, for 128 heads.",
+        "The latent of DeepSeek-V3 serves 128 heads. Multi-head attention would keep 65,536 bytes there.",
+        224,
+        parts,
+    )
+
+
+def attention_tiles() -> Drawing:
+    """Return attention in tiles with a running maximum and sum.
+
+    Source: Dao and others, "FlashAttention", arXiv 2205.14135, 2022.
+    """
+    keys = row(150, 40, 470, 36, [f"K, V tile {at}" for at in range(4)], "memory")
+    query = Box(20, 100, 110, 90, "tile of Q:\nstays", "memory")
+    scores = row(
+        150,
+        110,
+        470,
+        70,
+        ["scores\nof tile 0", "scores\nof tile 1", "scores\nof tile 2", "scores\nof tile 3"],
+        "compute",
+    )
+    states = row(150, 222, 470, 54, ["m, l, O"] * 4, "control")
+    parts: list[Part] = [*keys, query, *scores, *states]
+    for at in range(4):
+        parts += [Arrow([keys[at].bottom, scores[at].top]), Arrow([scores[at].bottom, states[at].top])]
+        if at:
+            parts.append(Arrow([states[at - 1].right, states[at].left], "control"))
+    parts += [
+        Arrow([query.right, scores[0].left]),
+        Label(385, 24, "one tile at a time, from HBM to shared memory"),
+        Label(20, 246, "largest score m,", "start"),
+        Label(20, 263, "sum l, output O", "start"),
+        Label(385, 302, "new m: scale the old l and O by exp(old m − new m), then add the tile's part"),
+        Label(385, 324, "at the end: O / l. No row of scores was ever in HBM."),
+    ]
+    return Drawing(
+        "Attention in tiles",
+        "A tile of Q stays. Tiles of K and V arrive one after another. For each, scores are computed, and the "
+        "running maximum m, sum l and output O are brought up to date. "
+        "After the last tile the output is divided by the sum.",
+        "Each score exists only in registers. The running maximum makes the sum of exponentials safe before "
+        "all scores are known.",
+        334,
+        parts,
+    )
+
+
+def training_memory() -> Drawing:
+    """Return the 16 bytes that each parameter needs in mixed-precision training with Adam.
+
+    Source: Rajbhandari and others, "ZeRO", arXiv 1910.02054, 2019.
+    """
+    kinds = (
+        ("weight\nBF16", 2),
+        ("gradient\nBF16", 2),
+        ("weight\nFP32", 4),
+        ("momentum\nFP32", 4),
+        ("variance\nFP32", 4),
+    )
+    parts: list[Part] = []
+    x = 20.0
+    for at, (name, size) in enumerate(kinds):
+        parts.append(Box(x, 50, size * 37 - 4, 60, name, "compute" if at < 2 else "memory"))
+        parts.append(Label(x + size * 18.5 - 2, 130, f"{size} B"))
+        x += size * 37
+    parts += [
+        Label(20 + 72, 34, "used by each pass", role="compute"),
+        Label(20 + 148 + 222, 34, "used by the optimiser only", role="memory"),
+        Label(
+            320, 164, f"16 bytes × 8.03 billion parameters of Llama 3 8B = {16 * 8.03:.0f} GB, before any activation"
+        ),
+    ]
+    return Drawing(
+        "Bytes of one parameter in training",
+        "A parameter needs 2 bytes of weight and 2 of gradient in BF16, and 4 each for the weight, the "
+        "momentum and the variance in FP32: 16 bytes.",
+        "Three quarters of it are needed once per step. ZeRO spreads that part over the ranks first.",
+        176,
+        parts,
+    )
