@@ -9,6 +9,11 @@ from mlsys_labkit.drawings.compilation import (
     fusion as fusion,
 )
 from mlsys_labkit.drawings.drawing import Drawing as Drawing
+from mlsys_labkit.drawings.foundations import (
+    matrix_vector as matrix_vector,
+    projection as projection,
+    system_stack as system_stack,
+)
 from mlsys_labkit.drawings.kernels import (
     banks as banks,
     copy_pipeline as copy_pipeline,

@@ -52,7 +52,8 @@ def gpu_chip() -> Drawing:
     return Drawing(
         "An H100 from above",
         f"Eight clusters of 16 or 18 multiprocessors stand around one L2 cache of {l2:.0f} MB. Three stacks of "
-        "HBM stand on the left and two on the right; a sixth place is not in use. Below the chip are NVLink and PCIe.",
+        "HBM stand on the left and two on the right; a sixth place is not in use. Below the chip are NVLink "
+        "and PCIe.",
         "Every byte from HBM passes through L2, which all multiprocessors share. The links leave the package below.",
         376,
         [chip, *clusters, cache, *links, *stacks, *outside, above],
