@@ -21,7 +21,7 @@ author = "The mlsys-labkit authors"
 copyright = "The mlsys-labkit authors"
 language = "en"
 
-extensions = ["myst_nb", "sphinx_copybutton", "access", "mathml", "notebooks", "plans", "slides"]
+extensions = ["myst_nb", "sphinx_copybutton", "access", "chapter_list", "mathml", "notebooks", "plans", "slides"]
 exclude_patterns = ["README.md", "_ext"]
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
@@ -43,6 +43,7 @@ html_theme = "furo"
 html_title = "Machine-learning systems"
 html_static_path = ["_static"]
 html_css_files = ["course.css"]
+html_js_files = ["progress.js"]
 html_show_sourcelink = False
 html_copy_source = False
 # Opened from a folder, a page may not fetch its neighbours, which the summaries below a search result are made from.

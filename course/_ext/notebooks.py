@@ -1,9 +1,8 @@
-"""Notebooks of the chapters, written beside the pages and linked from each page."""
+"""Notebooks of the chapters, written beside the pages."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import jupytext
 import nbformat
@@ -25,14 +24,6 @@ def _write(app: Sphinx, error: Exception | None) -> None:
         (folder / f"{source.stem}.ipynb").write_text(nbformat.writes(notebook) + "\n", "utf-8")
 
 
-def _link(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
-    if page.startswith("chapters/"):
-        address = f"../{FOLDER}/{page.removeprefix('chapters/')}.ipynb"
-        link = f'<p class="as-notebook"><a href="{address}" download>This chapter as a notebook</a></p>'
-        context["body"] = context["body"].replace("</h1>", f"</h1>{link}", 1)
-
-
 def setup(app: Sphinx) -> dict[str, bool]:
-    app.connect("html-page-context", _link)
     app.connect("build-finished", _write)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

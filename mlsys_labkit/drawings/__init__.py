@@ -13,6 +13,7 @@ from mlsys_labkit.drawings.foundations import (
     matrix_vector as matrix_vector,
     projection as projection,
     system_stack as system_stack,
+    two_times as two_times,
 )
 from mlsys_labkit.drawings.kernels import (
     banks as banks,
@@ -42,6 +43,7 @@ from mlsys_labkit.drawings.serving import (
     kv_cache as kv_cache,
     paged_cache as paged_cache,
     prefix_tree as prefix_tree,
+    price_of_token as price_of_token,
     serving_path as serving_path,
 )
 from mlsys_labkit.drawings.training import (

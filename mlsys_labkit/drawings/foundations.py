@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mlsys_labkit import specs
 from mlsys_labkit.drawings.drawing import Drawing
 from mlsys_labkit.drawings.parts import Arrow, Box, Label, Part, Role, column
 
@@ -75,6 +76,41 @@ def matrix_vector() -> Drawing:
         "A times one number of x is added to all of y: a weighted sum of columns.",
         "Both readings compute the same numbers. They fetch A in different orders, which is what a memory notices.",
         216,
+        parts,
+    )
+
+
+def two_times() -> Drawing:
+    """Return the times of arithmetic and of memory for three intensities on an H100."""
+    h100 = specs.get("h100-sxm")
+    ridge = h100.peak("bfloat16") / h100.bandwidth()
+    parts: list[Part] = []
+    for at, (name, intensity) in enumerate(
+        (("decode, 1 user", 1.0), ("at the ridge", ridge), ("large product", 2 * ridge))
+    ):
+        y, scale = 34 + 78 * at, 190 if at else 380
+        arithmetic = max(scale * intensity / ridge, 2.0)
+        parts += [
+            Label(16, y + 24, name, "start", bold=True),
+            Label(16, y + 41, f"{intensity:,.0f} FLOP/B", "start"),
+            Box(150, y, arithmetic, 24, "", "compute"),
+            Box(150, y + 28, scale, 24, "", "memory"),
+            Label(
+                160 + arithmetic,
+                y + 17,
+                f"arithmetic: {intensity / ridge:.1%} of the time" if at == 0 else "arithmetic",
+                "start",
+            ),
+            Label(160 + scale, y + 45, "memory", "start"),
+        ]
+    parts.append(Label(150, 276, "The longer bar is the time: both run at once. Bars of a row are to scale.", "start"))
+    return Drawing(
+        "Time of the arithmetic beside time of the memory",
+        "Three programs on an H100 in BF16. Decoding for one user does 1 FLOP per byte: memory takes all of "
+        f"the time and arithmetic is busy for {1 / ridge:.1%} of it. At the ridge, {ridge:.0f} FLOP "
+        "per byte, both take equally long. A large product at twice that waits for arithmetic.",
+        "A roofline is this picture for all intensities at once.",
+        286,
         parts,
     )
 

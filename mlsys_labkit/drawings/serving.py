@@ -186,3 +186,40 @@ def input_pipeline() -> Drawing:
         170,
         parts,
     )
+
+
+def price_of_token() -> Drawing:
+    """Return the chain from the price of a GPU to the price of a token."""
+    boxes = column(
+        20,
+        14,
+        270,
+        296,
+        [
+            "price of the GPU and its share\nof the building",
+            "dollars per GPU-hour",
+            "dollars per token,\nall hours busy",
+            "dollars per million tokens sold",
+        ],
+        "memory",
+        gap=30,
+    )
+    said = (
+        ("÷ hours of its life that it is rented out,", "+ watts × price of energy × overhead"),
+        ("÷ 3,600 s, ÷ tokens per second", "at the batch that the latency limit allows"),
+        ("÷ share of the hour with enough requests", "(utilisation)"),
+    )
+    parts: list[Part] = [*boxes]
+    for (above, below), lines in zip(pairwise(boxes), said, strict=True):
+        y = above.bottom[1]
+        parts.append(Arrow([above.bottom, below.top], "link"))
+        parts += [Label(310, y + 10 + 17 * at, line, "start") for at, line in enumerate(lines)]
+    return Drawing(
+        "From the price of a GPU to the price of a token",
+        "The price of a GPU is divided by the hours that it is rented out, and energy is added: dollars per "
+        "hour. Divided by the tokens per second that its memory bandwidth and the latency limit allow, "
+        "and by the utilisation, it becomes dollars per million tokens.",
+        "The batch and the utilisation move the result most.",
+        324,
+        parts,
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from html import escape
 from importlib.resources import files
 
@@ -32,6 +33,13 @@ def draw(title: str, description: str, height: float, parts: Sequence[Part]) -> 
             "</svg>",
         ]
     )
+
+
+def without_words(height: float, parts: Sequence[Part]) -> str:
+    """Return an ``<svg>`` element of the shapes alone: an ornament, which screen readers skip."""
+    shapes = (_shape(replace(part, text="") if isinstance(part, Box) else part) for part in parts)
+    kept = "".join(shape for shape, part in zip(shapes, parts, strict=True) if not isinstance(part, Label))
+    return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" aria-hidden="true">{kept}</svg>'
 
 
 def _shape(part: Part) -> str:
