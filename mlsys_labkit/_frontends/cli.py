@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib.metadata import entry_points
 
 from mlsys_labkit import __version__
-from mlsys_labkit._frontends import doctor
+from mlsys_labkit._frontends import doctor, facts
 from mlsys_labkit._frontends.progress import command as progress_command
 from mlsys_labkit.cuda.program import command as program_command
 from mlsys_labkit.errors import LabkitError
@@ -61,6 +61,7 @@ def _build() -> tuple[argparse.ArgumentParser, argparse._SubParsersAction[argpar
     parser.add_argument("--version", action="version", version=f"labkit {__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB")
     doctor.add_parser(verbs)
+    facts.add_parser(verbs)
     progress_command.add_parser(verbs)
     program_command.add_parser(verbs)
     torchrun.add_parser(verbs)

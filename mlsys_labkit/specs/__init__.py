@@ -48,6 +48,7 @@ class Figure:
     """One number of a datasheet: ``value`` in SI ``unit``, with its source and the condition under which it holds.
 
     ``flop_per_clock`` is FLOP per clock and SM; ``clock_hz`` the clock it is rated at (None: the device's boost clock).
+    ``secondary`` is empty for a primary source; otherwise it says why no primary source is named.
     """
 
     value: float
@@ -58,6 +59,7 @@ class Figure:
     condition: str
     flop_per_clock: float | None = None
     clock_hz: float | None = None
+    secondary: str = ""
 
 
 @dataclass(frozen=True)
@@ -258,4 +260,5 @@ def _figure(row: dict[str, Any], unit: str, entry: dict[str, Any], sources: dict
         condition=row.get("condition", entry["condition"]),
         flop_per_clock=row.get("per_clock"),
         clock_hz=row["clock"] * 1e9 if "clock" in row else None,
+        secondary=source.get("secondary", ""),
     )

@@ -5,7 +5,8 @@
     gpus.column("bandwidth")                 # {"H100 SXM5": 3.35e12, ...}, rows without the number left out
 
 A file has ``title``, ``columns`` (name -> unit; "text" for words, "1" for pure numbers), ``sources`` (key -> title,
-url, date) and ``rows``, each with a ``name`` and, for every number, a value, a source and perhaps a condition.
+url, date, and ``secondary`` if it is no primary source) and ``rows``, each with a ``name`` and, for every number, a
+value, a source and perhaps a condition.
 """
 
 from __future__ import annotations
@@ -27,11 +28,16 @@ class TableError(LabkitError):
 
 @dataclass(frozen=True)
 class Citation:
-    """The source of a number: title, address, and the date on which it was read."""
+    """The source of a number: title, address, and the day on which it was read there.
+
+    ``secondary`` is empty for a primary source (vendor, paper, standard, measurement). Otherwise it says which primary
+    source was looked for and why it does not do.
+    """
 
     title: str
     url: str
     date: str
+    secondary: str = ""
 
 
 @dataclass(frozen=True)
@@ -140,7 +146,7 @@ def of_devices(dtype: str = "float16", names: Sequence[str] = ()) -> Table:
         facts |= {"memory": device.facts.get("memory"), "power": device.facts.get("tdp")}
         year = Value(float(device.year), Citation(device.document, device.document_url, ""), "announced")
         values = {
-            name: Value(float(fact.value), Citation(fact.source, fact.url, fact.date), fact.condition)
+            name: Value(float(fact.value), Citation(fact.source, fact.url, fact.date, fact.secondary), fact.condition)
             for name, fact in facts.items()
             if fact is not None
         }
