@@ -244,6 +244,7 @@ def test_inheritance_changes_only_what_it_states() -> None:
     h100, h200 = specs.get("h100-sxm"), specs.get("h200")
     assert h200.peak("bfloat16") == h100.peak("bfloat16")
     assert h200.memory_bytes == 141 * 2**30
+    assert (h200.l2_bytes, h100.l2_bytes) == (60 * 2**20, 50 * 2**20)
     assert h100.memory_bytes == 80 * 2**30
     assert h200.names == ("NVIDIA H200",)
     assert h200.sms == h100.sms == 132
