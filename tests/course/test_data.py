@@ -20,6 +20,7 @@ PRIMARY = (  # vendors, papers and standards, public bodies, and projects that p
     *("nvidia.com", "amd.com", "intel.com", "apple.com", "micron.com", "tenstorrent.com", "hailo.ai", "lightmatter.co"),
     *("cerebras.ai", "graphcore.ai", "groq.com", "cloud.google.com", "blog.google", "aws.amazon.com", "ai.meta.com"),
     *("awsdocs-neuron.readthedocs-hosted.com", "arxiv.org", "doi.org", "top500.org", "epoch.ai"),
+    "prnewswire.com",  # releases of the firms themselves
     *("github.com/NVIDIA/", "github.com/meta-llama/"),
 )
 ENCYCLOPAEDIAS = ("wiki", "grokipedia", "pedia.", "movatter", "dbpedia", "britannica", "kiwix", "encyclop", "wikimili")
