@@ -37,6 +37,15 @@ from mlsys_labkit.drawings.model import (
     training_memory as training_memory,
     transformer_block as transformer_block,
 )
+from mlsys_labkit.drawings.requests import (
+    adapters as adapters,
+    agent_turns as agent_turns,
+    cache_tiers as cache_tiers,
+    engine_processes as engine_processes,
+    littles_law as littles_law,
+    speculation as speculation,
+    token_mask as token_mask,
+)
 from mlsys_labkit.drawings.serving import (
     disaggregation as disaggregation,
     input_pipeline as input_pipeline,
