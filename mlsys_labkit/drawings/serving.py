@@ -197,17 +197,17 @@ def price_of_token() -> Drawing:
         296,
         [
             "price of the GPU and its share\nof the building",
-            "dollars per GPU-hour",
-            "dollars per token,\nall hours busy",
-            "dollars per million tokens sold",
+            "dollars per hour sold",
+            "dollars per step",
+            "dollars per million tokens",
         ],
         "memory",
         gap=30,
     )
     said = (
-        ("÷ hours of its life that it is rented out,", "+ watts × price of energy × overhead"),
-        ("÷ 3,600 s, ÷ tokens per second", "at the batch that the latency limit allows"),
-        ("÷ share of the hour with enough requests", "(utilisation)"),
+        ("as equal yearly payments with interest, plus", "power and people, ÷ hours that are sold"),
+        ("÷ 3,600, × seconds per step: the bytes that", "a step reads, ÷ bandwidth"),
+        ("÷ tokens per step: the users of a batch,", "whom the cache's memory and latency limit"),
     )
     parts: list[Part] = [*boxes]
     for (above, below), lines in zip(pairwise(boxes), said, strict=True):
@@ -216,10 +216,9 @@ def price_of_token() -> Drawing:
         parts += [Label(310, y + 10 + 17 * at, line, "start") for at, line in enumerate(lines)]
     return Drawing(
         "From the price of a GPU to the price of a token",
-        "The price of a GPU is divided by the hours that it is rented out, and energy is added: dollars per "
-        "hour. Divided by the tokens per second that its memory bandwidth and the latency limit allow, "
-        "and by the utilisation, it becomes dollars per million tokens.",
-        "The batch and the utilisation move the result most.",
+        "The price of a GPU becomes yearly payments with interest. With power and people, divided by the hours sold, it is "
+        "dollars per hour. Times the seconds of a step, dollars per step. Divided by the tokens of a step, dollars per token.",
+        "The hours sold and the users of a batch move the result most.",
         324,
         parts,
     )
