@@ -216,8 +216,10 @@ def price_of_token() -> Drawing:
         parts += [Label(310, y + 10 + 17 * at, line, "start") for at, line in enumerate(lines)]
     return Drawing(
         "From the price of a GPU to the price of a token",
-        "The price of a GPU becomes yearly payments with interest. With power and people, divided by the hours sold, it is "
-        "dollars per hour. Times the seconds of a step, dollars per step. Divided by the tokens of a step, dollars per token.",
+        "The price of a GPU becomes yearly payments with interest. With power and people, divided by the "
+        "hours sold, it is "
+        "dollars per hour. Times the seconds of a step, dollars per step. Divided by the tokens of a step, "
+        "dollars per token.",
         "The hours sold and the users of a batch move the result most.",
         324,
         parts,
