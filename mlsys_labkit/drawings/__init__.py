@@ -7,6 +7,7 @@ from mlsys_labkit.drawings.compilation import (
     block_scaled as block_scaled,
     compiler_levels as compiler_levels,
     fusion as fusion,
+    rotation as rotation,
 )
 from mlsys_labkit.drawings.drawing import Drawing as Drawing
 from mlsys_labkit.drawings.foundations import (
@@ -34,6 +35,7 @@ from mlsys_labkit.drawings.machine import (
 from mlsys_labkit.drawings.model import (
     attention_tiles as attention_tiles,
     shared_heads as shared_heads,
+    sparse_attention as sparse_attention,
     training_memory as training_memory,
     transformer_block as transformer_block,
 )

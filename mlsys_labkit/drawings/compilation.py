@@ -84,3 +84,57 @@ def block_scaled() -> Drawing:
         224,
         parts,
     )
+
+
+def rotation() -> Drawing:
+    """Return sixteen features with one outlier, before and after a Hadamard rotation, with the step of int4.
+
+    Source: Ashkboos and others, "QuaRot", arXiv 2404.00456, 2024.
+    """
+    before = [1.0, -2.0, 0.5, 1.5, -1.0, 60.0, 2.0, -0.5, 1.0, -1.5, 0.0, 2.5, -2.0, 1.0, -0.5, 1.5]
+    after = _rotated(before)
+    parts: list[Part] = []
+    for left, name, values in ((20, "before", before), (340, "rotated", after)):
+        largest = max(map(abs, values))
+        parts.append(
+            Label(left, 20, f"{name}: largest {largest:.0f}, step of int4 {largest / 7:.1f}", "start", bold=True)
+        )
+        for at, value in enumerate(values):
+            height = max(1.5 * abs(value), 2)
+            parts.append(
+                Box(
+                    left + 17 * at,
+                    126 - height if value > 0 else 128,
+                    13,
+                    height,
+                    "",
+                    "compute" if abs(value) < 50 else "memory",
+                )
+            )
+        parts.append(Arrow([(left, 127), (left + 270, 127)], heads="none"))
+    parts += [
+        Label(20, 176, "15 features vanish in one step", "start"),
+        Label(340, 176, "all features use several steps", "start"),
+    ]
+    return Drawing(
+        "Sixteen features before and after a rotation",
+        "Before: fifteen features between minus 2 and 2.5 and one outlier of 60, so a shared scale of four "
+        "bits has steps of 8.6. After a Hadamard rotation all features lie within "
+        f"{max(map(abs, after)):.0f}, and the "
+        f"step is {max(map(abs, after)) / 7:.1f}.",
+        "The rotation changes no length and no product: (X R)(Rᵀ W) = X W.",
+        186,
+        parts,
+    )
+
+
+def _rotated(values: list[float]) -> list[float]:
+    """Return the fast Walsh-Hadamard transform of ``values``, scaled to keep the length."""
+    size, turned = len(values), list(values)
+    step = 1
+    while step < size:
+        for start in range(0, size, 2 * step):
+            for at in range(start, start + step):
+                turned[at], turned[at + step] = turned[at] + turned[at + step], turned[at] - turned[at + step]
+        step *= 2
+    return [value / size**0.5 for value in turned]

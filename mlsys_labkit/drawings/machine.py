@@ -20,7 +20,7 @@ def gpu_chip() -> Drawing:
     sms, l2 = h100.facts["sms"].value, h100.facts["l2"].value / _MIB
     chip = Box(70, 46, 500, 268, f"H100 SXM: {sms:.0f} multiprocessors in use", "plain", holds=True)
     clusters = [
-        Box(86 + 120 * across, 76 + down * 168, 108, 52, "cluster\n16 or 18 SMs", "compute")
+        Box(86 + 120 * across, 76 + down * 168, 108, 52, "GPC\n16 or 18 SMs", "compute")
         for down in (0, 1)
         for across in range(4)
     ]
@@ -51,7 +51,8 @@ def gpu_chip() -> Drawing:
     above = Label(320, 26, f"Five stacks of memory on the same package: {si(h100.bandwidth(), 'B/s')} together")
     return Drawing(
         "An H100 from above",
-        f"Eight clusters of 16 or 18 multiprocessors stand around one L2 cache of {l2:.0f} MB. Three stacks of "
+        "Eight graphics processing clusters (GPCs) of 16 or 18 multiprocessors stand around one L2 cache of "
+        f"{l2:.0f} MB. Three stacks of "
         "HBM stand on the left and two on the right; a sixth place is not in use. Below the chip are NVLink "
         "and PCIe.",
         "Every byte from HBM passes through L2, which all multiprocessors share. The links leave the package below.",

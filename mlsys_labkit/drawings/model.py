@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from mlsys_labkit.drawings.drawing import Drawing
 from mlsys_labkit.drawings.parts import Arrow, Box, Label, Part, Role, row
 
@@ -170,5 +172,45 @@ def training_memory() -> Drawing:
         "momentum and the variance in FP32: 16 bytes.",
         "Three quarters of it are needed once per step. ZeRO spreads that part over the ranks first.",
         176,
+        parts,
+    )
+
+
+def sparse_attention() -> Drawing:
+    """Return what one query reads of a long context in native sparse attention.
+
+    Source: Yuan and others, "Native Sparse Attention", arXiv 2502.11089, 2025.
+    """
+    context = 65_536
+    kinds: tuple[tuple[str, str, Callable[[int], bool], Role], ...] = (
+        ("compressed", f"every 16 tokens one entry: {context // 16:,}", lambda at: True, "control"),
+        ("selected", "16 blocks of 64 tokens: 1,024", lambda at: at in (5, 6, 17, 30, 39), "compute"),
+        ("window", "the last 512 tokens", lambda at: at >= 45, "link"),
+    )
+    parts: list[Part] = [Label(130, 20, f"context of {context:,} tokens", "start", bold=True)]
+    parts += [Box(130 + 10 * at, 30, 8, 22, "", "memory") for at in range(48)]
+    for row_at, (name, said, read, role) in enumerate(kinds):
+        y = 78 + 54 * row_at
+        parts += [Label(16, y + 16, name, "start", bold=True), Label(130, y + 38, said, "start")]
+        height = 8 if name == "compressed" else 22
+        parts += [
+            Box(130 + 10 * at, y + 22 - height, 8, height, "", role if read(at) else "absent") for at in range(48)
+        ]
+    total = context // 16 + 16 * 64 + 512
+    parts.append(
+        Label(
+            130,
+            252,
+            f"together {total:,} of {context:,}: {context / total:.1f} times fewer; all tokens stay in the cache",
+            "start",
+        )
+    )
+    return Drawing(
+        "What one query reads of a long context",
+        f"A context of {context:,} tokens. The compressed branch reads one entry for every 16 tokens, the "
+        f"selected branch 16 blocks of 64 tokens, the window the last 512: {total:,} in all.",
+        "Learnt gates add the outputs of the three. Whole blocks are chosen because contiguous rows are "
+        "read at full bandwidth.",
+        262,
         parts,
     )

@@ -54,7 +54,8 @@ def _shape(part: Part) -> str:
 
 
 def _box(box: Box) -> str:
-    rect = f'<rect x="{box.x:g}" y="{box.y:g}" width="{box.width:g}" height="{box.height:g}" rx="4"/>'
+    corner = 4 if min(box.width, box.height) > 24 else 2
+    rect = f'<rect x="{box.x:g}" y="{box.y:g}" width="{box.width:g}" height="{box.height:g}" rx="{corner}"/>'
     lines = box.text.count("\n") + 1
     x, middle = box.top[0], box.left[1]
     first = box.y + 18 if box.holds else middle + 5 - (lines - 1) * LINE / 2
