@@ -8,6 +8,8 @@ from mlsys_labkit.drawings.compilation import (
     compiler_levels as compiler_levels,
     fusion as fusion,
     rotation as rotation,
+    thread_layout as thread_layout,
+    who_decides as who_decides,
 )
 from mlsys_labkit.drawings.drawing import Drawing as Drawing
 from mlsys_labkit.drawings.foundations import (
@@ -24,6 +26,7 @@ from mlsys_labkit.drawings.kernels import (
     tensor_core_tile as tensor_core_tile,
     tiled_product as tiled_product,
     warp_request as warp_request,
+    waves as waves,
 )
 from mlsys_labkit.drawings.machine import (
     gpu_chip as gpu_chip,
@@ -59,6 +62,7 @@ from mlsys_labkit.drawings.serving import (
 )
 from mlsys_labkit.drawings.training import (
     expert_exchange as expert_exchange,
+    expert_load as expert_load,
     networks as networks,
     pipeline_stages as pipeline_stages,
     ring_all_reduce as ring_all_reduce,

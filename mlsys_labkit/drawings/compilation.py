@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 from mlsys_labkit.drawings.drawing import Drawing
@@ -138,3 +139,67 @@ def _rotated(values: list[float]) -> list[float]:
                 turned[at], turned[at + step] = turned[at] + turned[at + step], turned[at] - turned[at + step]
         step *= 2
     return [value / size**0.5 for value in turned]
+
+
+def who_decides() -> Drawing:
+    """Return what eight kernel languages decide for the programmer in a softmax, and what they leave to him."""
+    heads = ("tile size", "layout", "shared memory", "barriers", "masks")
+    table = (
+        ("Helion", "ccccc"),
+        ("cuTile", "ycccc"),
+        ("Triton", "ycccy"),
+        ("TileLang", "ycycy"),
+        ("Gluon", "yyyyy"),
+        ("ThunderKittens", "yyyyy"),
+        ("CuTe DSL", "yyyyy"),
+        ("Mojo", "yyyyy"),
+    )
+    parts: list[Part] = [Label(184 + 96 * at, 18, head) for at, head in enumerate(heads)]
+    for at, (name, kinds) in enumerate(table):
+        y = 28 + 28 * at
+        parts.append(Label(16, y + 17, name, "start", bold=True))
+        for box, kind in zip(row(136, y, 480, 24, [""] * 5, gap=6), kinds, strict=True):
+            parts.append(replace(box, role="compute" if kind == "c" else "memory"))
+    parts.append(Label(136, 272, "blue: the compiler or its library decides. orange: you do", "start"))
+    return Drawing(
+        "Who decides in eight kernel languages",
+        "Helion's compiler decides all five of tile size, layout, shared memory, barriers and masks. cuTile "
+        "leaves the tile size, Triton also the masks, and TileLang also the place in shared memory. "
+        "Gluon, ThunderKittens, CuTe DSL and Mojo leave all five to the programmer, except in reductions of "
+        "their libraries.",
+        "Higher rows are shorter to write. Lower rows can say what an asynchronous pipeline needs.",
+        282,
+        parts,
+    )
+
+
+def thread_layout() -> Drawing:
+    """Return how a blocked layout spreads 1,024 columns over registers, lanes and warps.
+
+    Source: the Triton project, documentation of TritonGPU's ``#ttg.blocked`` encoding.
+    """
+    columns = row(16, 34, 608, 26, [str(at) for at in range(16)], "memory", gap=4)
+    lanes = row(16, 100, 608, 30, [f"lane {at}" for at in (0, 1, 2, 3)] + ["…", "lane 31"], "control")
+    warps = row(16, 172, 608, 30, [f"warp {at}" for at in range(4)] * 2, "compute")
+    parts: list[Part] = [*columns, *lanes, *warps]
+    parts += [
+        Label(
+            16,
+            22,
+            "columns 0 to 15: four in a row belong to one lane, and load with one instruction",
+            "start",
+            bold=True,
+        ),
+        Label(624, 90, "128 columns: 32 lanes of a warp", "end", bold=True),
+        Label(16, 162, "1,024 columns: four warps, twice", "start", bold=True),
+        *[Arrow([columns[4 * at + 2].bottom, lanes[at].top], heads="none") for at in range(2)],
+        Label(16, 226, "each lane holds 2 × 4 = 8 numbers of the row in registers", "start"),
+    ]
+    return Drawing(
+        "A row of 1,024 columns in a blocked layout",
+        "Four neighbouring columns belong to one lane. The 32 lanes of a warp hold 128 columns, four warps "
+        "hold 512, and the pattern repeats once for 1,024. Each lane holds eight numbers.",
+        "sizePerThread = 4, threadsPerWarp = 32, warpsPerCTA = 4. Triton chooses such a layout; in Gluon you write it.",
+        236,
+        parts,
+    )

@@ -260,3 +260,31 @@ def streams() -> Drawing:
         248,
         parts,
     )
+
+
+def waves() -> Drawing:
+    """Return a butterfly reduction on 64 lanes that was written for 32.
+
+    Source: AMD, "HIP programming guide", warp size.
+    """
+    parts: list[Part] = []
+    for y, name, groups in (
+        (34, "64 lanes, hops of 16, 8, 4, 2, 1: two maxima, of 32 lanes each", 2),
+        (128, "64 lanes, hops of 32, 16, 8, 4, 2, 1: one maximum of all", 1),
+    ):
+        parts.append(Label(16, y - 12, name, "start", bold=True))
+        for lane in range(64):
+            role: Role = "compute" if lane < 64 // groups else "memory"
+            parts.append(Box(16 + 9.5 * lane, y, 8, 22, "", role))
+        hop = 32 // groups
+        for start in (0, 64 - 2 * hop) if groups == 2 else (0,):
+            left, right = 20 + 9.5 * start, 20 + 9.5 * (start + hop)
+            parts.append(Arrow([(left, y + 24), (left, y + 42), (right, y + 42), (right, y + 24)], heads="both"))
+    return Drawing(
+        "A reduction on 64 lanes that was written for 32",
+        "Above, 64 lanes exchange with hops from 16 down to 1: lanes 0 to 31 hold one sum and lanes 32 to "
+        "63 another. Below, the first hop is 32, and all 64 lanes hold one maximum.",
+        "Write the first hop as half of warpSize, which is 64 on CDNA and 32 on gfx1250 and on NVIDIA's GPUs.",
+        180,
+        parts,
+    )

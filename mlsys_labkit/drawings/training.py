@@ -261,3 +261,42 @@ def ring_of_sequences() -> Drawing:
         286,
         parts,
     )
+
+
+def expert_load() -> Drawing:
+    """Return tokens per expert of an uneven router, with a capacity.
+
+    Source: Fedus and others, "Switch Transformers", arXiv 2101.03961, 2021.
+    """
+    loads, capacity = (9, 31, 14, 6, 22, 11, 16, 19), 20
+    mean = sum(loads) / len(loads)
+    floor, scale = 190.0, 4.6
+    parts: list[Part] = []
+    for at, load in enumerate(loads):
+        x, kept = 40 + 60 * at, min(load, capacity)
+        parts.append(Box(x, floor - scale * kept, 44, scale * kept, str(load), "compute"))
+        if load > capacity:
+            parts.append(Box(x, floor - scale * load, 44, scale * (load - capacity), "", "absent"))
+        parts.append(Label(x + 22, floor + 18, f"E{at}"))
+    dropped = sum(max(load - capacity, 0) for load in loads)
+    parts += [
+        Arrow([(30, floor - scale * mean), (530, floor - scale * mean)], "link", "none", dashed=True),
+        Label(538, floor - scale * mean + 5, f"mean {mean:g}", "start", "link"),
+        Arrow([(30, floor - scale * capacity), (530, floor - scale * capacity)], "control", "none"),
+        Label(538, floor - scale * capacity + 5, f"capacity {capacity}", "start", "control"),
+        Label(
+            40,
+            floor + 42,
+            f"busiest: {max(loads) / mean:.1f} times the mean. Capacity {capacity / mean:.2f} drops "
+            f"{dropped} of {sum(loads)}.",
+            "start",
+        ),
+    ]
+    return Drawing(
+        "Tokens per expert, with a capacity",
+        f"Eight experts receive {', '.join(map(str, loads))} tokens; the mean is {mean:g}. A capacity of "
+        f"{capacity} cuts off what two experts receive beyond it: {dropped} of {sum(loads)} tokens.",
+        "The busiest expert sets the pace of the layer. A capacity bounds it and drops tokens.",
+        246,
+        parts,
+    )
