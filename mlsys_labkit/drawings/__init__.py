@@ -8,6 +8,7 @@ from mlsys_labkit.drawings.compilation import (
     compiler_levels as compiler_levels,
     fusion as fusion,
     rotation as rotation,
+    softmax_graph as softmax_graph,
     thread_layout as thread_layout,
     who_decides as who_decides,
 )

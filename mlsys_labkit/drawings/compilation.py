@@ -203,3 +203,32 @@ def thread_layout() -> Drawing:
         236,
         parts,
     )
+
+
+def softmax_graph() -> Drawing:
+    """Return the five operators of a softmax as a graph, with what each reads and writes."""
+    top, side = 60, 44
+    x, shifted, powers, result = row(16, top, 608, side, ["x", "x − max", "exp", "÷ sum"], "compute", gap=92)
+    x = replace(x, role="memory")
+    largest = Box(shifted.x - 66, 156, 90, 40, "max of a row", "control")
+    total = Box(result.x - 66, 156, 90, 40, "sum of a row", "control")
+    parts: list[Part] = [x, shifted, powers, result, largest, total]
+    parts += [Arrow([a.right, b.left]) for a, b in pairwise([x, shifted, powers, result])]
+    parts += [
+        Arrow([x.bottom, (x.bottom[0], 176), largest.left]),
+        Arrow([(largest.right[0], 176), (shifted.bottom[0], 176), shifted.bottom]),
+        Arrow([powers.bottom, (powers.bottom[0], 176), total.left]),
+        Arrow([(total.right[0], 176), (result.bottom[0], 176), result.bottom]),
+        Label(16, 30, "five operators, each a kernel: reads of 5 tables, writes of 3", "start", bold=True),
+        Label(16, 226, "8 passes over the table where 2 would do: x in, the result out", "start"),
+    ]
+    return Drawing(
+        "A softmax as a graph of five operators",
+        "x goes to the maximum of each row and to a subtraction; its result goes to exp; that goes to the "
+        "sum of each row and to a division. As five kernels they read a whole table five times and write "
+        "one three "
+        "times.",
+        "The two reductions give one number per row. Everything else is a table as large as x.",
+        236,
+        parts,
+    )
