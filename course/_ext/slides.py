@@ -1,4 +1,4 @@
-"""Slides made from the chapters' pages: one slide per section, one per figure, with the prose as notes.
+"""Slides made from the chapters' pages: one or more per section, one per figure, with the prose as notes.
 
 reveal.js travels with the site, out of the wheel of sphinx-revealjs: no other host is asked, and no node is needed.
 Reference: https://revealjs.com/markup/
@@ -26,6 +26,9 @@ _STYLE = Path(__file__).parents[1] / "_static/slides.css"
 _SENTENCE = re.compile(r"(?<=[.?!])\s+(?=[A-Z0-9“\"(]|$)")
 _ASKS_FOR_SLIDES = re.compile(r"^slides: true$", re.MULTILINE)
 _SHOWN = ("ul", "ol", "table", "dl", "blockquote", "figure", "pre")
+
+_MOST = 1000  # characters on a slide: some 14 lines of 85, and the space between blocks
+_LINES = 20  # of code and output on a slide; longer ones are set smaller
 
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -65,20 +68,66 @@ def deck(page: str, chapter: str) -> str:
 
 
 def _slides(section: Tag) -> Iterator[str]:
-    """Yield one slide with the section's main sentences, and one for each of its cells."""
+    """Yield slides with the section's main sentences, as many as they need, and one for each of its cells."""
     heading = section.find(re.compile("h[1-3]"), recursive=False)
     children = section.find_all([*_SHOWN, "p", "div"], recursive=False)
     said = [child for child in children if not _is_cell(child)]
-    paragraphs = [child for child in said if child.name == "p"]
     least = 3 if len(said) == 1 else 1
-    shown = "".join(_gist(child, least) if child.name == "p" else str(child) for child in said)
     named = heading.decode_contents()
     level = "h1" if heading.name == "h1" else "h2"
     name = str(section.get("id", ""))
-    yield _slide(f"<{level}>{named}</{level}>", shown, "".join(map(str, paragraphs)), name)
+    blocks = [
+        (child, _gist(child, least)) if child.name == "p" else (part, str(part))
+        for child in said
+        for part in _parts(child)
+    ]
+    for number, group in enumerate(_groups(blocks)):
+        shown = "".join(text for _, text in group)
+        notes = "".join(str(child) for child, _ in group if child.name == "p")
+        head = f'<h2 class="again">{named}</h2>' if number else f"<{level}>{named}</{level}>"
+        yield _slide(head, shown, notes, f"{name}-{number}-more" if number else name)
     for number, cell in enumerate(filter(_is_cell, children), 1):
         before = cell.find_previous_sibling("p") or ""
-        yield _slide(f'<h2 class="again">{named}</h2>', str(cell), str(before), f"{name}-{number}-figure")
+        lines = sum(listing.get_text().count("\n") for listing in cell.find_all("pre"))
+        scale = max(_LINES / lines, 0.5) if lines > _LINES else 1
+        body = f'<div style="--code-scale: {scale:.2f}">{cell}</div>'
+        yield _slide(f'<h2 class="again">{named}</h2>', body, str(before), f"{name}-{number}-figure")
+
+
+def _parts(block: Tag) -> list[Tag]:
+    """Return a long list as several lists that count on, and any other block alone."""
+    items = block.find_all("li", recursive=False)
+    if block.name not in ("ul", "ol") or len(block.get_text()) <= _MOST or len(items) < 2:
+        return [block]
+    groups = _groups([(item, str(item)) for item in items])
+    first, lists = int(str(block.get("start", 1))), []
+    for group in groups:
+        start = f' start="{first}"' if block.name == "ol" else ""
+        text = f"<{block.name}{start}>{''.join(text for _, text in group)}</{block.name}>"
+        lists.append(BeautifulSoup(text, "html.parser").find(block.name))
+        first += len(group)
+    return lists
+
+
+def _groups(blocks: list[tuple[Tag, str]]) -> list[list[tuple[Tag, str]]]:
+    """Return the blocks in groups that fit a screen each."""
+    groups: list[list[tuple[Tag, str]]] = [[]]
+    filled = 0
+    for block, text in blocks:
+        size = _size(block, text)
+        if groups[-1] and filled + size > _MOST:
+            groups.append([])
+            filled = 0
+        groups[-1].append((block, text))
+        filled += size
+    return groups
+
+
+def _size(block: Tag, text: str) -> int:
+    """Return the room that a block takes, in characters of running text."""
+    rows = len(block.find_all(["tr", "li", "dt"])) or 1
+    lines = text.count("\n") if block.name == "pre" or block.find("pre") else 0
+    return len(BeautifulSoup(text, "html.parser").get_text()) + 45 * rows + 60 * lines
 
 
 def _is_cell(element: Tag) -> bool:

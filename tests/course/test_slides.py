@@ -60,7 +60,11 @@ def test_deck_list_is_complete(site: Site) -> None:
 def test_every_section_and_every_cell_has_a_slide(site: Site, name: str) -> None:
     headings, cells = parts(name)
     slides = soup(site, f"slides/{name}").select(".slides > section")
-    assert len(slides) == len(headings) + cells
+    figures = [slide for slide in slides if slide["id"].endswith("-figure")]
+    more = [slide for slide in slides if slide["id"].endswith("-more")]
+    assert len(figures) == cells
+    assert len(slides) - len(figures) - len(more) == len(headings), "the first slide of each section"
+    assert all(slide.select_one("h2.again") for slide in more)
     ids = [slide["id"] for slide in slides]
     assert len(set(ids)) == len(ids)
 
@@ -123,11 +127,11 @@ def turn(page: Any, key: str, to: int) -> None:
 
 @pytest.mark.browser
 @pytest.mark.parametrize("name", DECKS)
-def test_the_keyboard_goes_through_a_deck(shows: Any, name: str) -> None:
+def test_the_keyboard_goes_through_a_deck(shows: Any, site: Site, name: str) -> None:
     page, trouble = shows(name)
-    headings, cells = parts(name)
-    assert page.evaluate("Reveal.getTotalSlides()") == len(headings) + cells
-    for number in range(len(headings) + cells):
+    slides = len(soup(site, f"slides/{name}").select(".slides > section"))
+    assert page.evaluate("Reveal.getTotalSlides()") == slides
+    for number in range(slides):
         if number:
             turn(page, "ArrowRight", number)
         settle(page)
