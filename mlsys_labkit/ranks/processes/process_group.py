@@ -55,11 +55,16 @@ def join(
     torch when the others do not come.
     """
     os.environ.update(settings(backend))
+    # DDP may hold the last reference to a group. It then frees the group with the interpreter's lock held, gloo waits
+    # for its threads, and such a thread may wait for the lock to free a finished call.
+    kept: list[Any] = []
 
     def create(options: Any, _: Any) -> dist.ProcessGroup:
         group = RecordedGroup(recorder, options, backend)
         place = (options.store, options.group_rank, options.group_size)
-        group.attach("cpu", "gloo", _gloo(place, options.timeout))
+        gloo = _gloo(place, options.timeout)
+        kept.append(gloo)
+        group.attach("cpu", "gloo", gloo)
         if backend == "nccl":
             group.attach("cuda", "nccl", _nccl(place, options.timeout))
         return group
