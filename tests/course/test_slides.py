@@ -85,7 +85,11 @@ def test_the_prose_is_in_the_notes(site: Site, name: str) -> None:
 @pytest.mark.parametrize("name", DECKS)
 def test_tables_and_formulas_are_on_the_slides(site: Site, name: str) -> None:
     page, deck = soup(site, f"chapters/{name}"), soup(site, f"slides/{name}")
-    for what in ("section > .table-wrapper table, section > table", "section > div.math", "section > ul, section > ol"):
+    for what in (
+        "section > .table-wrapper table, section > table",
+        "section > div.math",
+        "section > ul > li, section > ol > li",
+    ):
         on_page = [words(each.get_text()) for each in page.select("article " + what.replace(", ", ", article "))]
         shown = words(" ".join(body.get_text() for body in deck.select(".body")))
         assert not [text for text in on_page if text not in shown], what
