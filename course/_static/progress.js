@@ -19,8 +19,9 @@ function remember(page) {
 
 addEventListener("DOMContentLoaded", () => {
   const pages = read();
-  for (const card of document.querySelectorAll(".card[data-page]"))
-    card.querySelector(".done").hidden = !pages.has(card.dataset.page);
+  /** @type {NodeListOf<HTMLElement>} */
+  const cards = document.querySelectorAll(".card[data-page]");
+  for (const card of cards) card.querySelector(".done")?.toggleAttribute("hidden", !pages.has(card.dataset.page));
   const page = location.pathname.match(/chapters\/(\w+)\.html$/)?.[1];
   const end = document.querySelector("#references, #takeaways");
   if (page && end)
