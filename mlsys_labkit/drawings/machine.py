@@ -187,7 +187,7 @@ def rack() -> Drawing:
     one = Box(340, 30, 280, 150, "one of 18 compute trays", holds=True)
     inside = [
         *row(352, 58, 256, 34, ["Grace CPU"] * 2, "control"),
-        *row(352, 104, 256, 50, ["B200\n192 GB"] * 4, "compute"),
+        *row(352, 104, 256, 50, ["B200\n186 GB"] * 4, "compute"),
     ]
     switch = Box(340, 214, 280, 86, "one of 9 switch trays", holds=True)
     chips = row(352, 242, 256, 42, ["NVSwitch chip"] * 2, "link")

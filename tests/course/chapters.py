@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import jupytext
 
@@ -53,6 +55,11 @@ class Part:
     def shows(self) -> bool:
         """Tell whether there is a table, a listing, or a paragraph long enough for an explanation."""
         return self.teaches or self.words >= 80 or re.search(r"^\||^```", self.text, re.MULTILINE) is not None
+
+
+def rows() -> list[dict[str, Any]]:
+    """Return the rows of the coverage: subjects, and where each is treated."""
+    return list(tomllib.loads((COURSE / "coverage.toml").read_text("utf-8"))["row"])
 
 
 def source(name: str) -> str:

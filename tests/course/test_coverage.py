@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import collections
-import tomllib
 from functools import cache
 from typing import Any
 
-from tests.course.chapters import COURSE, Part, parts
+from tests.course.chapters import COURSE, Part, parts, rows
 
 LEVELS = {"taught", "shown", "named"}
-
-
-def rows() -> list[dict[str, Any]]:
-    return list(tomllib.loads((COURSE / "coverage.toml").read_text("utf-8"))["row"])
 
 
 @cache

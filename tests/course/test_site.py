@@ -20,19 +20,14 @@ from mlsys_grading.lab import read_labs
 from mlsys_grading.release.hidden import hidden_lines
 from mlsys_grading.release.search import search
 from tests.conftest import ROOT
+from tests.course.chapters import COURSE, NAMES as CHAPTERS, rows
 from tests.course.conftest import Site
 
 pytestmark = [pytest.mark.xdist_group("site"), pytest.mark.timeout(1200)]
-COURSE = ROOT / "course"
-CHAPTERS = sorted(path.stem for path in (COURSE / "chapters").glob("*.md"))
 MOST_BYTES = 1_500_000
 LONG = 4000  # words; a longer chapter says the result of each of its sections
 _LABEL = re.compile(r"\([\w-]+\)=")
 AT_THE_END = {"Exercises", "Words", "Takeaways", "References"}
-
-
-def rows() -> list[dict[str, Any]]:
-    return list(tomllib.loads((COURSE / "coverage.toml").read_text("utf-8"))["row"])
 
 
 # --- what stands in it ------------------------------------------------------------------------------------------------
