@@ -55,7 +55,7 @@ test-places: $(VENV)/.hub-ready
 	$(BIN)/python -m pytest -n auto --dist loadgroup -m 'places and not soak' $(ARGS)
 
 site: $(VENV)/.ready
-	$(BIN)/python -m sphinx -W --keep-going -q -b html -d build/doctrees course build/site && echo "build/site/index.html"
+	$(BIN)/python -m sphinx -j 2 -W --keep-going -q -b html -d build/doctrees course build/site && echo "build/site/index.html"
 
 soak: $(VENV)/.hub-ready
 	$(BIN)/python benchmarks/soak.py $(ARGS)

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def build(course: Path, out: Path, *options: str) -> float:
     start = time.perf_counter()
-    command = [sys.executable, "-m", "sphinx", "-W", "-q", "-b", "html", "-d", out / "doctrees", *options]
+    command = [sys.executable, "-m", "sphinx", "-j", "2", "-W", "-q", "-b", "html", "-d", out / "doctrees", *options]
     subprocess.run([*command, course, out / "html"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return time.perf_counter() - start
 

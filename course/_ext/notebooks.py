@@ -6,6 +6,8 @@ from pathlib import Path
 
 import jupytext
 import nbformat
+from jupyter_cache import get_cache
+from jupyter_cache.cache.db import create_db
 from sphinx.application import Sphinx
 
 FOLDER = "notebooks"
@@ -24,6 +26,13 @@ def _write(app: Sphinx, error: Exception | None) -> None:
         (folder / f"{source.stem}.ipynb").write_text(nbformat.writes(notebook) + "\n", "utf-8")
 
 
+def _make_cache(app: Sphinx) -> None:
+    # Two processes that read chapters at once would both create the tables of a cache that is not there yet.
+    if app.config.nb_execution_mode == "cache":
+        create_db(get_cache(app.config.nb_execution_cache_path).path)
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("builder-inited", _make_cache)
     app.connect("build-finished", _write)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

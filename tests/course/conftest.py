@@ -76,7 +76,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
     """Build the site with warnings as errors; executed cells are kept in build/, as `make site` keeps them."""
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-d", folder / "doctrees"]
-    done = subprocess.run([*command, ROOT / "course", folder / "html"], capture_output=True, text=True, timeout=900)
+    command = [sys.executable, "-m", "sphinx", "-j", "2", "-W", "--keep-going", "-q", "-b", "html"]
+    done = subprocess.run(
+        [*command, "-d", folder / "doctrees", ROOT / "course", folder / "html"],
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
     return Site(folder / "html", done.stdout + done.stderr)
