@@ -98,7 +98,7 @@ def _step(lab: Lab) -> str:
     subject = lab.title.split("·")[1].strip()
     return (
         f'<li><a href="labs.html#{lab.name}">{escape(subject)}</a>'
-        f'<span class="small">{len(lab.tasks)} tasks, {points} points, {hours(lab.minutes)} h</span></li>'
+        f'<span class="small">{len(lab.tasks)} tasks, {points} points, {hours(lab.head_minutes)} h</span></li>'
     )
 
 

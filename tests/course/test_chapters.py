@@ -48,3 +48,10 @@ def test_counts_of_a_chapter_with_mistakes() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_code_that_a_reader_sees_fits_a_narrow_column(name: str) -> None:
     assert [line for line in chapters.shown_code(source(name)) if len(line) > MOST_COLUMNS] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_cell_begins_a_line_of_its_own(name: str) -> None:
+    """A fence behind a sentence makes no cell: Markdown prints the code that follows, and nothing runs."""
+    lines = source(name).splitlines()
+    assert [line for line in lines if "```" in line and not line.lstrip().startswith("```")] == []
