@@ -40,7 +40,7 @@ for check in (False, True):
 endef
 export FIRST_KERNEL
 
-.PHONY: run test test-places lab hub site soak bench wheelhouse gpu lint lint-js build clean
+.PHONY: run test test-places lab hub site screens soak bench wheelhouse gpu lint lint-js build clean
 .DEFAULT_GOAL := run
 
 run: $(VENV)/.ready
@@ -56,6 +56,10 @@ test-places: $(VENV)/.hub-ready
 
 site: $(VENV)/.ready
 	$(BIN)/python -m sphinx -j 2 -W --keep-going -q -b html -d build/doctrees course build/site && echo "build/site/index.html"
+
+# Sixty pictures of the site and of a lab, for eyes: build/screens/index.html.
+screens: site
+	$(BIN)/python benchmarks/screens.py $(ARGS)
 
 soak: $(VENV)/.hub-ready
 	$(BIN)/python benchmarks/soak.py $(ARGS)

@@ -39,6 +39,7 @@ _PAGE = """<!doctype html>
 <link rel="stylesheet" href="reveal/reset.css">
 <link rel="stylesheet" href="reveal/reveal.css">
 <link rel="stylesheet" href="../_static/pygments.css">
+<link rel="stylesheet" href="../_static/fonts.css">
 <style>{style}</style>
 </head>
 <body>
