@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 Index = tuple[int, int, int]
 
@@ -56,3 +57,10 @@ class KernelFinding:
         if self.other_line and self.other_line != self.line:
             lines.append(f"  line {self.other_line}: {self.other_source_line.strip()}")
         return "\n".join(lines)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Print the sentence where a notebook shows a finding, or a list of them, as a cell's last value."""
+        for at, line in enumerate(str(self).splitlines()):
+            if at:
+                printer.break_()
+            printer.text(line)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
+from IPython.lib.pretty import pretty
 
 from mlsys_labkit import cuda
 from mlsys_labkit._base.light_dark_colours import COLOURS
@@ -132,6 +133,15 @@ MESSAGES = {
     "assertion": ("assert(i < 7);", "thread (7, 0, 0) of block (0, 0, 0) fails assert(i < 7)"),
     "trap": ("if (i == 3) __trap();", "thread (3, 0, 0) of block (0, 0, 0) calls __trap()"),
 }
+
+
+def test_a_notebook_shows_a_list_of_findings_as_sentences() -> None:
+    lines = {"line": 4, "source_line": "x = s[t + 1];", "other_line": 5, "other_source_line": "s[t] = x;"}
+    found = KernelFinding("shared_race", "s[1] is read and written", **lines)  # type: ignore[arg-type]
+    first, *others = "shared race: s[1] is read and written\n  line 4: x = s[t + 1];\n  line 5: s[t] = x;".splitlines()
+    assert pretty(found) == "\n".join([first, *others])
+    assert pretty([found]) == "[" + "\n ".join([first, *others]) + "]"
+    assert pretty([]) == "[]"
 
 
 def test_out_of_bounds_tells_how_far_a_wide_access_reaches() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from IPython.lib.pretty import pretty
 
 triton = pytest.importorskip("triton")
 import triton.language as tl  # noqa: E402
@@ -270,3 +271,8 @@ def test_findings_are_empty_for_correct_kernels() -> None:
     x, out = ones(33, 50), ones(33, 50)
     assert trace(kernels.softmax)[(33,)](x, x, 50, 50, 50, BLOCK=64).findings == ()  # in place
     assert trace(kernels.bias_gelu)[(3, 4)](x, ones(50), out, 33, 50, BM=16, BN=16).findings == ()
+
+
+def test_a_notebook_shows_findings_as_sentences() -> None:
+    found = AccessFinding("out_of_bounds", "error", "reads x[6]; x has 6 elements", None, "")
+    assert pretty((found,)) == "(out of bounds: reads x[6]; x has 6 elements,)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from mlsys_labkit.triton_trace.recorder import Line, Program, Severity
 
@@ -50,3 +51,10 @@ class AccessFinding:
         if self.other_line and self.other_line != self.line:
             lines.append(f"  {self.other_line}: {self.other_source_line}")
         return "\n".join(lines)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Print the sentence where a notebook shows a finding, or a list of them, as a cell's last value."""
+        for at, line in enumerate(str(self).splitlines()):
+            if at:
+                printer.break_()
+            printer.text(line)
