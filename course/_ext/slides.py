@@ -69,30 +69,31 @@ def deck(page: str, chapter: str) -> str:
 
 
 def _slides(section: Tag) -> Iterator[str]:
-    """Yield slides with the section's main sentences, as many as they need, and one for each of its cells."""
+    """Yield the slides of a section in its order: main sentences, formulas, lists, cells, as many as a screen holds."""
     heading = section.find(re.compile("h[1-3]"), recursive=False)
     children = section.find_all([*_SHOWN, "p", "div"], recursive=False)
-    said = [child for child in children if not _is_cell(child)]
-    least = 3 if len(said) == 1 else 1
-    named = heading.decode_contents()
+    least = 3 if sum(not _is_cell(child) for child in children) == 1 else 1
+    named, name = heading.decode_contents(), str(section.get("id", ""))
     level = "h1" if heading.name == "h1" else "h2"
-    name = str(section.get("id", ""))
     blocks = [
-        (child, _gist(child, least)) if child.name == "p" else (part, str(part))
-        for child in said
+        (part, _gist(part, least) if part.name == "p" else _cell(part) if _is_cell(part) else str(part))
+        for child in children
         for part in _parts(child)
     ]
     for number, group in enumerate(_groups(blocks)):
-        shown = "".join(text for _, text in group)
-        notes = "".join(str(child) for child, _ in group if child.name == "p")
+        notes = [child for child, _ in group if child.name == "p"]
+        if group and not notes:
+            notes = group[0][0].find_all_previous("p", limit=1)
         head = f'<h2 class="again">{named}</h2>' if number else f"<{level}>{named}</{level}>"
-        yield _slide(head, shown, notes, f"{name}-{number}-more" if number else name)
-    for number, cell in enumerate(filter(_is_cell, children), 1):
-        before = cell.find_previous_sibling("p") or ""
-        lines = sum(listing.get_text().count("\n") for listing in cell.find_all("pre"))
-        scale = max(_LINES / lines, 0.5) if lines > _LINES else 1
-        body = f'<div style="--code-scale: {scale:.2f}">{cell}</div>'
-        yield _slide(f'<h2 class="again">{named}</h2>', body, str(before), f"{name}-{number}-figure")
+        shown = "".join(text for _, text in group)
+        yield _slide(head, shown, "".join(map(str, notes)), f"{name}-{number}-more" if number else name)
+
+
+def _cell(cell: Tag) -> str:
+    """Return a cell as a slide shows it: a long one in smaller type."""
+    lines = sum(listing.get_text().count("\n") for listing in cell.find_all("pre"))
+    scale = max(_LINES / lines, 0.5) if lines > _LINES else 1
+    return f'<div style="--code-scale: {scale:.2f}">{cell}</div>'
 
 
 def _parts(block: Tag) -> list[Tag]:
@@ -125,10 +126,16 @@ def _groups(blocks: list[tuple[Tag, str]]) -> list[list[tuple[Tag, str]]]:
 
 
 def _size(block: Tag, text: str) -> int:
-    """Return the room that a block takes, in characters of running text."""
+    """Return the room that a block takes, in characters of running text. A living figure takes the whole slide."""
+    if block.select_one(".lk-drawing"):
+        return 560
+    if block.select_one(".output.text_html"):
+        return _MOST
+    listings = [block] if block.name == "pre" else block.find_all("pre")
+    if listings:
+        return 100 + 65 * sum(listing.get_text().count("\n") for listing in listings)
     rows = len(block.find_all(["tr", "li", "dt"])) or 1
-    lines = text.count("\n") if block.name == "pre" or block.find("pre") else 0
-    return len(BeautifulSoup(text, "html.parser").get_text()) + 45 * rows + 60 * lines
+    return len(BeautifulSoup(text, "html.parser").get_text()) + 45 * rows
 
 
 def _is_cell(element: Tag) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from importlib.resources import files
+from itertools import pairwise
 from typing import Any
 
 import jupytext
@@ -60,13 +61,30 @@ def test_deck_list_is_complete(site: Site) -> None:
 def test_every_section_and_every_cell_has_a_slide(site: Site, name: str) -> None:
     headings, cells = parts(name)
     slides = soup(site, f"slides/{name}").select(".slides > section")
-    figures = [slide for slide in slides if slide["id"].endswith("-figure")]
     more = [slide for slide in slides if slide["id"].endswith("-more")]
-    assert len(figures) == cells
-    assert len(slides) - len(figures) - len(more) == len(headings), "the first slide of each section"
+    assert sum(len(slide.select("div.cell")) for slide in slides) == cells
+    assert len(slides) - len(more) == len(headings), "the first slide of each section"
     assert all(slide.select_one("h2.again") for slide in more)
     ids = [slide["id"] for slide in slides]
     assert len(set(ids)) == len(ids)
+
+
+@pytest.mark.parametrize("name", DECKS)
+def test_cells_stand_where_the_text_speaks_of_them(site: Site, name: str) -> None:
+    """The order is the chapter's: a sentence that ends in a colon and the cell behind it are not torn apart."""
+    seen = [
+        "cell" if "cell" in each.get("class", ()) else words(each.get_text())
+        for each in soup(site, f"chapters/{name}").select("article section > p, article section > div.cell")
+    ]
+    asked = [text for text, after in pairwise(seen) if text.endswith(":") and after == "cell"]
+    deck = soup(site, f"slides/{name}")
+    shown = [(words(part.get_text()), part) for part in deck.select(".body > p")]
+    for text in asked:
+        last = re.split(r"(?<=[.?!]) ", text)[-1]
+        told = [part for words_, part in shown if words_.endswith(last)]
+        for part in told:
+            behind = part.find_next(["p", "div"])
+            assert behind.select_one("div.cell"), text
 
 
 @pytest.mark.parametrize("name", DECKS)
