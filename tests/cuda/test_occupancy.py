@@ -20,8 +20,8 @@ HEADER = Path(sysconfig.get_path("purelib")) / "nvidia" / "cu13" / "include" / "
 RUNTIME = HEADER.with_name("cuda_runtime_api.h")
 VERSION = int(re.findall(r"CUDART_VERSION +(\d+)", RUNTIME.read_text())[0]) if RUNTIME.exists() else 0
 
-# The device is described with numbers of its own: threads an SM and shared memory an SM, as the CUDA C++ Programming
-# Guide tabulates them. Granularities, blocks an SM and barriers an SM are the header's.
+# The device is described with numbers of its own: threads an SM and shared memory an SM, as the CUDA Programming
+# Guide tabulates them (7.0: its edition 12.9). Granularities, blocks an SM and barriers an SM are the header's.
 GUIDE = {  # warps an SM, shared memory an SM in KiB, the most a block may have in KiB
     "sm_70": (64, 96, 96),
     "sm_75": (32, 64, 64),
