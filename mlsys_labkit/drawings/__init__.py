@@ -13,11 +13,17 @@ from mlsys_labkit.drawings.compilation import (
     who_decides as who_decides,
 )
 from mlsys_labkit.drawings.drawing import Drawing as Drawing
+from mlsys_labkit.drawings.exchanges import node_limited_dispatch as node_limited_dispatch, ulysses as ulysses
 from mlsys_labkit.drawings.foundations import (
     matrix_vector as matrix_vector,
     projection as projection,
     system_stack as system_stack,
     two_times as two_times,
+)
+from mlsys_labkit.drawings.hopper import (
+    mbarrier_phases as mbarrier_phases,
+    swizzle as swizzle,
+    warp_roles as warp_roles,
 )
 from mlsys_labkit.drawings.kernels import (
     banks as banks,
@@ -52,6 +58,7 @@ from mlsys_labkit.drawings.requests import (
     speculation as speculation,
     token_mask as token_mask,
 )
+from mlsys_labkit.drawings.schedules import dual_pipe as dual_pipe, rl_placements as rl_placements
 from mlsys_labkit.drawings.serving import (
     disaggregation as disaggregation,
     input_pipeline as input_pipeline,
