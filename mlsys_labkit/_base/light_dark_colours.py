@@ -1,6 +1,7 @@
 """The colours of widgets, pages, slides, the roofline's SVG and plotly figures, on light and on dark pages.
 
-A style sheet uses a colour as ``var(--lk-NAME)``, and :func:`inlined` declares the colours that it uses.
+A style sheet uses a colour as ``var(--lk-NAME)``, and :func:`inlined` declares the colours that it uses. For a part of
+another page, :func:`themed` also follows that page's theme.
 """
 
 from __future__ import annotations
@@ -50,6 +51,11 @@ COLOURS |= {
     "roofline-above-roof": COLOURS["red"],
 }
 FIGURE_GRID = "rgba(128,128,128,0.28)"
+_THEME = (
+    "{root}{{color-scheme:light dark}}"
+    '[data-jp-theme-light="true"] {root},[data-theme="light"] {root}{{color-scheme:light}}'
+    '[data-jp-theme-light="false"] {root},[data-theme="dark"] {root}{{color-scheme:dark}}'
+)
 _USE = re.compile(r"var\(--lk-([a-z-]+)")
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 
@@ -64,3 +70,11 @@ def inlined(css: str, root: str) -> str:
     used = [name for name in dict.fromkeys(_USE.findall(css)) if name in COLOURS]
     values = "".join(f"--lk-{name}:light-dark({COLOURS[name].light},{COLOURS[name].dark});" for name in used)
     return f"{root}{{{values}}}{' '.join(_COMMENT.sub('', css).split())}"
+
+
+def themed(css: str, root: str) -> str:
+    """Return what :func:`inlined` returns, and the rules by which ``root`` follows the page that it is a part of.
+
+    JupyterLab and the course's site say which theme they have; elsewhere the reader's system does.
+    """
+    return _THEME.format(root=root) + inlined(css, root)

@@ -15,7 +15,7 @@ from mlsys_labkit.drawings.parts import Arrow, Box, Label, Part
 WIDTH = 640
 LINE = 17.0  # from one line of text to the next, in px
 _HEAD = 7.0
-STYLE = light_dark_colours.inlined(files(__package__).joinpath("svg.css").read_text(encoding="utf-8"), ".lk-drawing")
+STYLE = light_dark_colours.themed(files(__package__).joinpath("svg.css").read_text(encoding="utf-8"), ".lk-drawing")
 
 
 def draw(title: str, description: str, height: float, parts: Sequence[Part]) -> str:

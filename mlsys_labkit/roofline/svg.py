@@ -20,7 +20,7 @@ from mlsys_labkit.work import Work
 WIDTH, HEIGHT = 860.0, 500.0
 LEFT, TOP, RIGHT, BOTTOM = 76.0, 66.0, 640.0, 446.0  # the plot; right of it stand the names of the compute ceilings
 
-STYLE = light_dark_colours.inlined(files(__package__).joinpath("svg.css").read_text(encoding="utf-8"), ".lk-roofline")
+STYLE = light_dark_colours.themed(files(__package__).joinpath("svg.css").read_text(encoding="utf-8"), ".lk-roofline")
 
 
 def draw(

@@ -62,7 +62,7 @@ class Kind:
     def css(self) -> str:
         """Return the styles of the widget, with the colours that they use."""
         styles = _bundle("shared_style.css") + _bundle(f"{self.folder}.css")
-        return light_dark_colours.inlined(styles, ".lk")
+        return light_dark_colours.themed(styles, ".lk")
 
     @cached_property
     def _script(self) -> str:

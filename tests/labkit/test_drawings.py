@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from mlsys_labkit import drawings
+from mlsys_labkit._base.light_dark_colours import COLOURS
 from mlsys_labkit.drawings import svg
 from mlsys_labkit.drawings.parts import Box, Label, Part
 
@@ -92,3 +93,28 @@ def test_texts_that_overlap_or_leave_their_box_are_found(browser: Any) -> None:
         'A drawing with mistakes: "two" and "one" overlap',
     ]
     opened.close()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    ("page_theme", "side"),
+    [
+        ('data-theme="dark"', "dark"),
+        ('data-theme="light"', "light"),
+        ('data-jp-theme-light="false"', "dark"),
+        ('data-jp-theme-light="true"', "light"),
+    ],
+)
+def test_drawing_follows_the_theme_of_its_page(browser: Any, page_theme: str, side: str) -> None:
+    """The reader's system prefers the other side; without a theme of the page, the drawing follows the system."""
+    other = {"dark": "light", "light": "dark"}[side]
+    opened = browser.new_page(color_scheme=other)
+    shown = drawings.swizzle()._repr_html_()
+    opened.set_content(f"<!doctype html><body><div>{shown}</div><div {page_theme}>{shown}</div></body>")
+    inks = opened.evaluate('[...document.querySelectorAll("figure")].map(f => getComputedStyle(f).color)')
+    assert inks == [_rgb(getattr(COLOURS["ink"], one)) for one in (other, side)]
+    opened.close()
+
+
+def _rgb(colour: str) -> str:
+    return f"rgb({', '.join(str(int(colour[at : at + 2], 16)) for at in (1, 3, 5))})"
