@@ -7,8 +7,15 @@ from mlsys_labkit._base.units import si
 from mlsys_labkit.cuda.time_model.gpus import modelled
 from mlsys_labkit.drawings.drawing import Drawing
 from mlsys_labkit.drawings.parts import Arrow, Box, Label, Part, column, row
+from mlsys_labkit.planner.cluster import CLUSTERS
+from mlsys_labkit.work.network_link import Link
 
 _KIB, _MIB, _GIB = 1024, 1024**2, 1024**3
+_DGX = CLUSTERS["dgx-h100"]
+
+
+def _rate(link: Link) -> str:
+    return si(float(link.bytes_per_second), "B/s")
 
 
 def gpu_chip() -> Drawing:
@@ -17,8 +24,8 @@ def gpu_chip() -> Drawing:
     Source: NVIDIA, "NVIDIA H100 Tensor Core GPU Architecture", 2022.
     """
     h100 = specs.get("h100-sxm")
-    sms, l2 = h100.facts["sms"].value, h100.facts["l2"].value / _MIB
-    chip = Box(70, 46, 500, 268, f"H100 SXM: {sms:.0f} multiprocessors in use", "plain", holds=True)
+    sms, l2, stack = h100.sms, h100.facts["l2"].value / _MIB, h100.facts["memory"].value / 5 / _GIB
+    chip = Box(70, 46, 500, 268, f"H100 SXM: {sms} multiprocessors in use", "plain", holds=True)
     clusters = [
         Box(86 + 120 * across, 76 + down * 168, 108, 52, "GPC\n16 or 18 SMs", "compute")
         for down in (0, 1)
@@ -31,8 +38,8 @@ def gpu_chip() -> Drawing:
         for y1, y2 in ((128, 150), (222, 244))
     ]
     stacks = [
-        *column(4, 60, 54, 240, ["HBM\n16 GB"] * 3, "memory"),
-        *column(582, 60, 54, 156, ["HBM\n16 GB"] * 2, "memory"),
+        *column(4, 60, 54, 240, [f"HBM\n{stack:.0f} GB"] * 3, "memory"),
+        *column(582, 60, 54, 156, [f"HBM\n{stack:.0f} GB"] * 2, "memory"),
         Box(582, 230, 54, 70, "not\nin use", "absent"),
     ]
     outside: list[Part] = [
@@ -41,10 +48,10 @@ def gpu_chip() -> Drawing:
             330,
             220,
             36,
-            "NVLink: 450 GB/s each way",
+            f"NVLink: {_rate(_DGX.intra)} each way",
             "link",
         ),
-        Box(334, 330, 220, 36, "PCIe 5: 63 GB/s each way", "link"),
+        Box(334, 330, 220, 36, f"PCIe 5: {_rate(_DGX.host)} each way", "link"),
         Arrow([(196, 314), (196, 330)], "link", "both"),
         Arrow([(444, 314), (444, 330)], "link", "both"),
     ]
@@ -125,8 +132,13 @@ def memory_hierarchy() -> Drawing:
             f"{model.dram_latency:.0f} cycles",
             si(h100.bandwidth(), "B/s"),
         ),
-        ("other GPUs (NVLink)", "7 × 80 GiB", "microseconds", "450 GB/s each way"),
-        ("the host (PCIe)", "terabytes", "microseconds", "63 GB/s each way"),
+        (
+            "other GPUs (NVLink)",
+            f"7 × {h100.facts['memory'].value / _GIB:.0f} GiB",
+            "microseconds",
+            f"{_rate(_DGX.intra)} each way",
+        ),
+        ("the host (PCIe)", "terabytes", "microseconds", f"{_rate(_DGX.host)} each way"),
     ]
     heads = ((100, "where"), (285, "holds"), (410, "answers after"), (556, "delivers"))
     parts: list[Part] = [Label(x, 22, head, bold=True) for x, head in heads]
@@ -163,15 +175,16 @@ def node() -> Drawing:
     parts += [Arrow([gpu.top, switch.bottom], "link", "none") for gpu in gpus for switch in switches]
     parts += [Arrow([gpu.bottom, card.top], "plain", "both") for gpu, card in zip(gpus, cards, strict=True)]
     parts += [
-        Label(320, 24, "NVLink: each GPU 450 GB/s each way to any other, at the same time"),
+        Label(320, 24, f"NVLink: each GPU {_rate(_DGX.intra)} each way to any other, at the same time"),
         Label(320, 229, "PCIe"),
-        Label(320, 320, "InfiniBand or Ethernet: 50 GB/s each way for each GPU, to other nodes"),
+        Label(320, 320, f"InfiniBand or Ethernet: {_rate(_DGX.inter)} each way for each GPU, to other nodes"),
     ]
     return Drawing(
         "A node of eight GPUs",
         "Eight GPUs in a row. Each is wired to all four NVSwitch chips above, and by PCIe to a network card "
         "of its own below.",
-        "Inside the node a GPU sends nine times as fast as to another node.",
+        f"Inside the node a GPU sends {_DGX.intra.bytes_per_second / _DGX.inter.bytes_per_second:.0f} times as fast "
+        "as to another node.",
         332,
         parts,
     )
@@ -182,12 +195,15 @@ def rack() -> Drawing:
 
     Source: NVIDIA, "GB200 NVL72" product page and "DGX GB200 User Guide".
     """
+    gpus, links = 72, 18
+    both_ways = 2 * float(CLUSTERS["gb200-nvl72"].intra.bytes_per_second)
+    memory = specs.get("gb200").facts["memory"].value / _GIB
     trays = [Box(20, 30 + 24 * at, 250, 20, "", "compute") for at in range(10)]
     switches = [Box(20, 280 + 24 * at, 250, 20, "", "link") for at in range(4)]
     one = Box(340, 30, 280, 150, "one of 18 compute trays", holds=True)
     inside = [
         *row(352, 58, 256, 34, ["Grace CPU"] * 2, "control"),
-        *row(352, 104, 256, 50, ["B200\n186 GB"] * 4, "compute"),
+        *row(352, 104, 256, 50, [f"B200\n{memory:.0f} GB"] * 4, "compute"),
     ]
     switch = Box(340, 214, 280, 86, "one of 9 switch trays", holds=True)
     chips = row(352, 242, 256, 42, ["NVSwitch chip"] * 2, "link")
@@ -202,8 +218,8 @@ def rack() -> Drawing:
         Arrow([(270, 40), (340, 60)], heads="none", dashed=True),
         Arrow([(270, 290), (340, 240)], heads="none", dashed=True),
         Label(145, 22, "GB200 NVL72, one rack", bold=True),
-        Label(340, 328, "72 GPUs, each 18 links of 100 GB/s:", "start"),
-        Label(340, 345, "1.8 TB/s both ways, 130 TB/s in all", "start"),
+        Label(340, 328, f"{gpus} GPUs, each {links} links of {si(both_ways / links, 'B/s')}:", "start"),
+        Label(340, 345, f"{si(both_ways, 'B/s')} both ways, {si(gpus * both_ways, 'B/s')} in all", "start"),
         Label(340, 372, "any GPU reaches any other at full rate", "start"),
     ]
     return Drawing(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from mlsys_labkit.drawings.drawing import Drawing
 from mlsys_labkit.drawings.parts import Arrow, Box, Label, Part, Role, row
+from mlsys_labkit.planner.transformer import Transformer
 
 
 def transformer_block() -> Drawing:
@@ -13,8 +14,8 @@ def transformer_block() -> Drawing:
 
     Source: "The Llama 3 Herd of Models", arXiv 2407.21783, 2024.
     """
-    width, inner, heads = 4096, 14336, 8 * 128
-    attention, mlp = (2 * width * width + 2 * width * heads) / 1e6, 3 * width * inner / 1e6
+    model = Transformer.named("llama-3-8b")
+    attention, mlp = model.attention_parameters / 1e6, 3 * model.width * model.hidden / 1e6
     texts: list[tuple[str, Role]] = [
         ("RMSNorm", "control"),
         (f"attention: Q, K, V, output\n{attention:.0f} million parameters", "compute"),
@@ -31,7 +32,7 @@ def transformer_block() -> Drawing:
     parts: list[Part] = [
         *boxes,
         *adds,
-        Label(285, 16, "4,096 numbers for each token"),
+        Label(285, 16, f"{model.width:,} numbers for each token"),
         Arrow([(285, 22), norm1.top]),
         Arrow([norm1.bottom, attend.top]),
         Arrow([attend.bottom, (285, attend.y + 62)]),
@@ -41,7 +42,7 @@ def transformer_block() -> Drawing:
         Arrow([(285, 32), (90, 32), (90, attend.y + 70), (276, attend.y + 70)], "link"),
         Arrow([(285, attend.y + 84), (90, attend.y + 84), (90, feed.y + 70), (276, feed.y + 70)], "link"),
         Arrow([(285, feed.y + 80), (285, feed.y + 98)]),
-        Label(285, feed.y + 114, "to the next of 32 blocks"),
+        Label(285, feed.y + 114, f"to the next of {model.layers} blocks"),
         Label(440, attend.y + 20, "mixes tokens: reads the", "start"),
         Label(440, attend.y + 37, "keys and values of all before", "start"),
         Label(440, feed.y + 20, "works on each token", "start"),
@@ -53,7 +54,8 @@ def transformer_block() -> Drawing:
         f"From top to bottom: RMSNorm, attention with {attention:.0f} million parameters, an addition, "
         f"RMSNorm, an MLP with {mlp:.0f} million parameters, "
         "and an addition. Two residual lines lead around the attention and around the MLP to the additions.",
-        f"32 such blocks have {32 * (attention + mlp) / 1e3:.1f} billion of the model's 8.0 billion "
+        f"{model.layers} such blocks have {model.layers * (attention + mlp) / 1e3:.1f} billion of the model's "
+        f"{model.parameters / 1e9:.1f} billion "
         "parameters; tables of words hold the rest.",
         feed.y + 124,
         parts,
@@ -66,6 +68,8 @@ def shared_heads() -> Drawing:
     Sources: Shazeer, "Fast Transformer Decoding", arXiv 1911.02150, 2019; Ainslie and others, "GQA", arXiv 2305.13245,
     2023; "DeepSeek-V2", arXiv 2405.04434, 2024.
     """
+    v3 = Transformer.named("deepseek-v3")
+    latent_bytes = v3.kv_bytes_per_token() // v3.layers
     parts: list[Part] = []
     cases = (("multi-head", 8), ("grouped-query", 2), ("multi-query", 1))
     for at, (name, kv) in enumerate(cases):
@@ -81,7 +85,7 @@ def shared_heads() -> Drawing:
     parts += [Label(557, 24, "latent (MLA)", bold=True), *queries, up, latent, Arrow([latent.top, up.bottom])]
     parts += [Arrow([box.bottom, (box.top[0], up.y)], heads="none") for box in queries]
     parts += [
-        Label(557, 188, "1,152 B"),
+        Label(557, 188, f"{latent_bytes:,} B"),
         Label(
             320,
             214,
@@ -93,8 +97,9 @@ def shared_heads() -> Drawing:
         "Four designs with eight query heads. Multi-head attention has keys and values for each head: 4,096 "
         "bytes per token and layer. Grouped-query attention with two groups "
         "has 1,024 bytes. Multi-query attention has 512. Latent attention keeps one short vector, from which "
-        "keys and values are expanded: 1,152 bytes in DeepSeek-V3, for 128 heads.",
-        "The latent of DeepSeek-V3 serves 128 heads. Multi-head attention would keep 65,536 bytes there.",
+        f"keys and values are expanded: {latent_bytes:,} bytes in DeepSeek-V3, for {v3.heads} heads.",
+        f"The latent of DeepSeek-V3 serves {v3.heads} heads. Multi-head attention would keep "
+        f"{2 * 2 * v3.heads * v3.head_width:,} bytes there.",
         224,
         parts,
     )
@@ -153,6 +158,7 @@ def training_memory() -> Drawing:
         ("momentum\nFP32", 4),
         ("variance\nFP32", 4),
     )
+    count = Transformer.named("llama-3-8b").parameters / 1e9
     parts: list[Part] = []
     x = 20.0
     for at, (name, size) in enumerate(kinds):
@@ -163,7 +169,9 @@ def training_memory() -> Drawing:
         Label(20 + 72, 34, "used by each pass", role="compute"),
         Label(20 + 148 + 222, 34, "used by the optimiser only", role="memory"),
         Label(
-            320, 164, f"16 bytes × 8.03 billion parameters of Llama 3 8B = {16 * 8.03:.0f} GB, before any activation"
+            320,
+            164,
+            f"16 bytes × {count:.2f} billion parameters of Llama 3 8B = {16 * count:.0f} GB, before any activation",
         ),
     ]
     return Drawing(

@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from itertools import pairwise
 
+from mlsys_labkit import specs
 from mlsys_labkit.drawings.drawing import Drawing
 from mlsys_labkit.drawings.parts import Arrow, Box, Label, Part, Role, column, row
+from mlsys_labkit.planner.cluster import CLUSTERS
+from mlsys_labkit.planner.transformer import Transformer
 
 
 def littles_law() -> Drawing:
@@ -51,33 +55,42 @@ def littles_law() -> Drawing:
 
 def cache_tiers() -> Drawing:
     """Return the places where a cache of keys and values can wait, by bandwidth."""
+    dgx, h100, model = CLUSTERS["dgx-h100"], specs.get("h100-sxm"), Transformer.named("llama-3-8b")
+    host, port = float(dgx.host.bytes_per_second), float(dgx.inter.bytes_per_second)
     tiers: tuple[tuple[str, str, float, Role], ...] = (
-        ("HBM of the GPU", "3,350 GB/s", 350, "compute"),
-        ("host memory, PCIe 5", "63 GB/s", 228, "memory"),
-        ("another node, 400 Gb/s", "50 GB/s", 216, "memory"),
-        ("NVMe drive", "15.75 GB/s", 160, "memory"),
-        ("object store, 10 Gb/s", "1.25 GB/s", 50, "control"),
+        ("HBM of the GPU", "HBM", h100.bandwidth(), "compute"),
+        ("host memory, PCIe 5", "host memory", host, "memory"),
+        ("another node, 400 Gb/s", "another node", port, "memory"),
+        ("NVMe drive, PCIe 5 x4", "an NVMe drive", host / 4, "memory"),  # the host's link has 16 lanes
+        ("object store, 10 Gb/s", "an object store", 10e9 / 8, "control"),
     )
+    reached = 0.6 * h100.peak("bfloat16")  # by prefill, as chapter 11 assumes
+    limit = model.kv_bytes_per_token() * reached / (2 * model.parameters)
+    least, left = tiers[-1][2], 180.0
+
+    def width(rate: float) -> float:
+        return 50 + 90 * math.log10(rate / least)
+
     parts: list[Part] = []
-    for at, (name, rate, width, role) in enumerate(tiers):
-        y = 22 + 40 * at
+    for at, (name, _, rate, role) in enumerate(tiers):
+        y, wide = 22 + 40 * at, width(rate)
         parts += [
             Label(16, y + 20, name, "start"),
-            Box(180, y, width, 30, "", role),
-            Label(max(190 + width, 290), y + 20, rate, "start"),
+            Box(left, y, wide, 30, "", role),
+            Label(max(left + 10 + wide, 290), y + 20, f"{rate / 1e9:,.6g} GB/s", "start"),
         ]
-    limit = 180 + 100.0
+    edge = left + width(limit)
     parts += [
-        Arrow([(limit, 10), (limit, 226)], "link", "none", dashed=True),
-        Label(limit + 6, 236, "4.8 GB/s: below it, computing again is faster", "start", "link"),
+        Arrow([(edge, 10), (edge, 226)], "link", "none", dashed=True),
+        Label(edge + 6, 236, f"{limit / 1e9:.1f} GB/s: below it, computing again is faster", "start", "link"),
         Label(16, 260, "bars are logarithmic; Llama 3 8B on an H100", "start"),
     ]
     return Drawing(
         "Places where a cache can wait",
-        "Bandwidths from high to low: HBM 3,350 GB/s, host memory 63, another node 50, an NVMe drive 15.75, "
-        "an object store 1.25. The break-even of Llama 3 8B on an H100 is 4.8 GB/s: all but the object "
-        "store "
-        "are faster than computing the cache again.",
+        "Bandwidths in GB/s from high to low: "
+        + ", ".join(f"{said} {rate / 1e9:,.6g}" for _, said, rate, _ in tiers)
+        + f". The break-even of Llama 3 8B on an H100 is {limit / 1e9:.1f} GB/s: all but the object store are "
+        "faster than computing the cache again.",
         "The break-even depends on the model's cache per token and on the GPU's arithmetic, not on the length.",
         270,
         parts,
@@ -161,6 +174,10 @@ def adapters() -> Drawing:
 
     Source: Chen and others, "Punica", arXiv 2310.18547, 2023.
     """
+    model, rank = Transformer.named("llama-3-8b"), 16
+    width, inner, keys = model.width, model.hidden, model.kv_width
+    sides = 2 * (width + model.query_width) + 2 * (width + keys) + 3 * (width + inner)  # of a layer's seven matrices
+    size = 2 * rank * sides * model.layers
     users = column(16, 40, 110, 168, ["row 0: A", "row 1: B", "row 2: A", "row 3: C"], gap=8)
     roles: tuple[Role, ...] = ("link", "control", "link", "memory")
     users = [replace(box, role=role) for box, role in zip(users, roles, strict=True)]
@@ -173,14 +190,20 @@ def adapters() -> Drawing:
     parts += [
         Arrow([(370, 124), (440, 124)], heads="none"),
         Label(405, 112, "+"),
-        Label(560, 70, "16-wide,", "start"),
-        Label(560, 87, "84 MB each", "start"),
-        Label(16, 238, "an adapter of rank 16 for Llama 3 8B takes the place of 640 tokens of cache", "start"),
+        Label(560, 70, f"{rank}-wide,", "start"),
+        Label(560, 87, f"{size / 1e6:.0f} MB each", "start"),
+        Label(
+            16,
+            238,
+            f"an adapter of rank {rank} for Llama 3 8B takes the place of {size / model.kv_bytes_per_token():.0f} "
+            "tokens of cache",
+            "start",
+        ),
     ]
     return Drawing(
         "Rows of one batch with different adapters",
         "Four rows share one product with the base matrix. Rows 0 and 2 also use adapter A, row 1 adapter "
-        "B, row 3 adapter C. An adapter of rank 16 has 84 MB.",
+        f"B, row 3 adapter C. An adapter of rank {rank} has {size / 1e6:.0f} MB.",
         "The arithmetic of the adapters is small. What grows with their number is the reading.",
         248,
         parts,

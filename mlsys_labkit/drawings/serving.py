@@ -7,6 +7,10 @@ from itertools import pairwise
 
 from mlsys_labkit.drawings.drawing import Drawing
 from mlsys_labkit.drawings.parts import Arrow, Box, Label, Part, Role, column, row
+from mlsys_labkit.planner.cluster import CLUSTERS
+from mlsys_labkit.planner.transformer import Transformer
+
+_LLAMA, _KIB, _MIB = Transformer.named("llama-3-8b"), 1024, 1024**2
 
 
 def kv_cache() -> Drawing:
@@ -25,7 +29,13 @@ def kv_cache() -> Drawing:
     parts += [
         Label(110, 26, "blue: computed in this step", "start", "compute"),
         Label(330, 26, "orange: read from the cache", "start", "memory"),
-        Label(16, 244, "Llama 3 8B: 2 × 32 layers × 8 heads × 128 numbers × 2 bytes = 128 KiB for each token", "start"),
+        Label(
+            16,
+            244,
+            f"Llama 3 8B: 2 × {_LLAMA.layers} layers × {_LLAMA.kv_heads} heads × {_LLAMA.head_width} numbers × 2 bytes "
+            f"= {_LLAMA.kv_bytes_per_token() / _KIB:.0f} KiB for each token",
+            "start",
+        ),
     ]
     return Drawing(
         "Prefill and decode with a cache",
@@ -119,6 +129,8 @@ def disaggregation() -> Drawing:
 
     Source: Zhong and others, "DistServe", arXiv 2401.09670, 2024.
     """
+    tokens, port = 2048, float(CLUSTERS["dgx-h100"].inter.bytes_per_second)
+    size = tokens * _LLAMA.kv_bytes_per_token()
     router = Box(16, 108, 96, 60, "router", "control")
     prefill = column(180, 40, 150, 196, ["prefill GPU\nbound by arithmetic"] * 2, "compute", gap=40)
     decode = column(470, 20, 154, 236, ["decode GPU\nbound by bandwidth"] * 3, "memory", gap=16)
@@ -127,7 +139,12 @@ def disaggregation() -> Drawing:
     parts += [Arrow([a.right, b.left], "link") for a in prefill for b in decode]
     parts += [
         Label(400, 30, "KV cache", role="link", bold=True),
-        Label(320, 286, "2,048 tokens of Llama 3 8B: 256 MiB of cache, 5 ms at 50 GB/s"),
+        Label(
+            320,
+            286,
+            f"{tokens:,} tokens of Llama 3 8B: {size / _MIB:.0f} MiB of cache, {size / port * 1e3:.0f} ms at "
+            f"{port / 1e9:.0f} GB/s",
+        ),
     ]
     return Drawing(
         "Prefill and decode on different GPUs",

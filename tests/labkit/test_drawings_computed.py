@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import random
+import re
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
+from mlsys_labkit import drawings
 from mlsys_labkit.drawings import schedules
 from mlsys_labkit.drawings.exchanges import node_limited_experts, sequence_bytes
 from mlsys_labkit.drawings.hopper import Mbarrier, WarpPlan, swizzle_128
@@ -99,3 +102,9 @@ def test_steps_of_the_placements_take_what_the_formulas_say() -> None:
     x, reward, weights = 0.6, 1, 0.5
     split = 4 / x + 2 / (1 - x) + reward + weights
     assert paces == [{4 + 2 + reward + weights}, {round(split, 6)}, {max(3 / x, 2 / (1 - x))}]
+
+
+def test_rates_of_links_and_memories_are_read_from_the_tables() -> None:
+    folder = Path(drawings.__file__).parent
+    written = {path.name: re.findall(r"\d+ ?[GT]B/s", path.read_text(encoding="utf-8")) for path in folder.glob("*.py")}
+    assert {name: rates for name, rates in written.items() if rates} == {}
