@@ -56,7 +56,15 @@ let made = 0;
 export const unique = (stem) => `${stem}-${Date.now().toString(36)}-${(made += 1)}`;
 
 /**
- * The frame of every widget: a title, controls, the picture, and the conclusion in words, spoken when it changes.
+ * A part that a reader unfolds; without content it is not shown.
+ * @param {string} name
+ * @param {HTMLElement} content
+ */
+const fold = (name, content) => h("details", { class: "lk-fold" }, h("summary", { ...KEYS }, name), content);
+
+/**
+ * The frame of every widget: a title, the picture, the conclusion in words beside it, spoken when it changes, at most
+ * four controls, and folded the other controls and the numbers.
  * @param {HTMLElement} el
  * @param {string} name
  * @param {string} title
@@ -65,9 +73,10 @@ export const unique = (stem) => `${stem}-${Date.now().toString(36)}-${(made += 1
 export function frame(el, name, title, lead) {
   const heading = unique("lk-title");
   const parts = {
-    controls: h("div", { class: "lk-controls" }),
     stage: h("div", { class: "lk-stage" }),
     says: h("p", { class: "lk-says", "aria-live": "polite" }),
+    controls: h("div", { class: "lk-controls" }),
+    more: h("div", { class: "lk-controls" }),
     rest: h("div", { class: "lk-rest" }),
   };
   const root = h(
@@ -75,10 +84,10 @@ export function frame(el, name, title, lead) {
     { class: `lk lk-${name}`, "aria-labelledby": heading },
     h("h3", { class: "lk-title", id: heading }, title),
     lead && h("p", { class: "lk-lead" }, lead),
-    parts.controls,
     parts.stage,
     parts.says,
-    parts.rest,
+    parts.controls,
+    h("div", { class: "lk-folds" }, fold("More settings", parts.more), fold("Numbers", parts.rest)),
   );
   el.replaceChildren(root);
   return { root, ...parts };

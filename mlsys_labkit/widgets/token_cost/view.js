@@ -1,4 +1,5 @@
 import { h, s, frame, slider, grid, picture, fit } from "../shared/dom.js";
+import { handle, held } from "../shared/handle.js";
 import { verticals, horizontals, roundNumbers } from "../shared/axes.js";
 import { plain, whole } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
@@ -13,7 +14,7 @@ export function render({ model, el }) {
     "cost",
     "What does a token cost?",
     "The bar is an hour that was sold, by what it pays for. Empty hours have to be paid by full " +
-      "ones: move that slider first.",
+      "ones: drag the dot to the left.",
   );
   const set = (pairs) => {
     put(model, pairs, draw);
@@ -40,12 +41,44 @@ export function render({ model, el }) {
     show: plain,
     input: (v) => set({ rent: v }),
   });
-  ui.controls.append(...names.map((name) => fields[name].el), rent.el);
+  const SEEN = ["price", "years", "tokens_per_second", "usd_per_kwh"];
+  ui.controls.append(...SEEN.map((name) => fields[name].el));
+  ui.more.append(...names.filter((name) => !SEEN.includes(name)).map((name) => fields[name].el), rent.el);
   const board = h("div", { class: "lk-stack" }),
     bar = h("div", {}),
     curve = h("div", {}),
     sums = h("div", {});
-  board.append(bar, curve);
+  const [, sold, soldLeast, soldMost, soldStep] = knobs.find(([name]) => name === "utilisation");
+  const cost = () => Object.values(hour(business())).reduce((sum, v) => sum + v, 0);
+  const result = () => {
+    const over = model.get("rent") - cost();
+    return `${plain(million(business()))} USD a million tokens, ${over >= 0 ? "a margin" : "a loss"} of ${plain(Math.abs(over))} USD an hour`;
+  };
+  // What a picture's width stands for; set by each drawing.
+  let dollars = 1,
+    plotted = [0, 1];
+  const spot = handle(sold, {
+    range: () => [[Math.round(soldLeast / soldStep), Math.round(soldMost / soldStep)]],
+    now: () => [Math.round(model.get("utilisation") / soldStep)],
+    at: (x) => [(x - plotted[0]) / plotted[1] / soldStep],
+    move: (step) => set({ utilisation: Number((step * soldStep).toFixed(4)) }),
+    say: () => `${show.utilisation(model.get("utilisation"))} of the hours sold: ${result()}`,
+  });
+  const asking = handle("Asked for an hour, USD", {
+    range: () => [[2, Math.floor(Math.min(12, dollars) * 10)]],
+    now: () => [Math.round(model.get("rent") * 10)],
+    at: (x) => [(x / bar.clientWidth) * dollars * 10],
+    move: (step) => set({ rent: step / 10 }),
+    say: () => `${plain(model.get("rent"))} USD an hour: ${result()}`,
+  });
+  const machine = handle("Price of the machine", {
+    range: () => [[5, 80]],
+    now: () => [Math.round(model.get("price") / 1000)],
+    at: (x) => [((x / bar.clientWidth) * dollars * model.get("price")) / hour(business()).machine / 1000],
+    move: (step) => set({ price: 1000 * step }),
+    say: () => `${whole(model.get("price"))} USD a GPU: ${result()}`,
+  });
+  board.append(held(bar, machine, asking), held(curve, spot));
   ui.stage.append(board);
   ui.rest.append(sums);
   const business = (more) => ({ ...Object.fromEntries(names.map((name) => [name, model.get(name)])), ...more });
@@ -54,14 +87,15 @@ export function render({ model, el }) {
       paid = hour(b),
       total = Object.values(paid).reduce((sum, v) => sum + v, 0),
       asked = model.get("rent"),
-      top = Math.max(total, asked) * 1.04,
-      at = (v) => (v / top) * width;
+      at = (v) => Math.min(1, v / dollars) * width;
+    // A round scale, which stays while the rent is dragged and jumps as rarely as it can while costs are.
+    dollars = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024].find((v) => v >= 1.3 * total) || 1.3 * total;
     let x = 0;
     bar.replaceChildren(
       picture(
         {
           width,
-          height: 76,
+          height: 92,
           "aria-label": `An hour costs ${plain(total)} USD: ${Object.entries(paid)
             .map(([name, v]) => `${name} ${plain(v)}`)
             .join(", ")}; asked ${plain(asked)}`,
@@ -74,28 +108,30 @@ export function render({ model, el }) {
             {},
             s(
               "rect",
-              { class: name, x: from, y: 18, width: Math.max(0, at(x) - from - 1), height: 30 },
+              { class: name, x: from, y: 28, width: Math.max(0, at(x) - from - 1), height: 34 },
               s("title", {}, `${name}: ${plain(usd)} USD`),
             ),
-            at(x) - from > 7 * (name.length + 8) &&
-              s("text", { class: "lk-on-bar", x: from + 6, y: 37 }, `${name} ${plain(usd)}`),
+            at(x) - from > 7 * (name.length + 8) + 14 &&
+              s("text", { class: "lk-on-bar", x: from + 6, y: 49 }, `${name} ${plain(usd)}`),
           );
         }),
-        s("line", { class: "lk-limit", x1: at(asked), x2: at(asked), y1: 10, y2: 58 }),
+        s("line", { class: "lk-limit", x1: at(asked), x2: at(asked), y1: 20, y2: 76 }),
         s(
           "text",
           {
             class: "soft",
-            x: Math.min(width, Math.max(0, at(asked))),
-            y: 72,
+            x: at(asked) + (at(asked) > width / 2 ? -18 : 18),
+            y: 82,
             "text-anchor": at(asked) > width / 2 ? "end" : "start",
           },
           `asked ${plain(asked)} USD`,
         ),
-        s("text", { x: 0, y: 11 }, `cost ${plain(total)} USD an hour`),
+        s("text", { x: 0, y: 14 }, `cost ${plain(total)} USD an hour`),
       ),
     );
-    const tall = 210,
+    machine.put(at(paid.machine), 45);
+    asking.put(at(asked), 77);
+    const tall = 200,
       pad = { l: 66, r: 12, t: 10, b: 34 },
       many = Array.from({ length: 20 }, (_, i) => {
         const utilisation = 0.05 * (i + 1);
@@ -118,7 +154,6 @@ export function render({ model, el }) {
           class: "way",
           points: many.map((p) => `${px(p.utilisation).toFixed(1)},${py(p.usd).toFixed(1)}`).join(" "),
         }),
-        s("circle", { class: "lk-spot", cx: px(b.utilisation), cy: py(million(b)), r: 7 }),
         s(
           "text",
           { class: "soft halo", x: width - pad.r, y: pad.t + 12, "text-anchor": "end" },
@@ -126,6 +161,8 @@ export function render({ model, el }) {
         ),
       ),
     );
+    plotted = [pad.l, width - pad.l - pad.r];
+    spot.put(px(b.utilisation), py(million(b)));
     sums.replaceChildren(
       grid(
         "In numbers",
@@ -147,10 +184,9 @@ export function render({ model, el }) {
     ui.says.textContent =
       `An hour costs ${plain(total)} USD and is rented for ${plain(asked)}: ` +
       (margin >= 0 ? `a margin of ${Math.round(100 * margin)} %` : `a loss of ${plain(total - asked)} USD`) +
-      ". " +
       (years && years > 0 && years < 50
-        ? `Without interest the machine is paid for after ${plain(years)} years.`
-        : "At this rent the machine is never paid for.");
+        ? `; without interest the machine is paid for after ${plain(years)} years.`
+        : "; at this rent the machine is never paid for.");
   }
   const view = fit(board, paint);
   function draw() {

@@ -1,0 +1,93 @@
+/** Handles: marks on a picture that a pointer drags and that the keys move. */
+import { h, s, KEYS } from "./dom.js";
+
+const STEPS = {
+  ArrowRight: [1, 0],
+  ArrowLeft: [1, 0, -1],
+  ArrowUp: [1, 1],
+  ArrowDown: [1, 1, -1],
+  PageUp: [10, 0],
+  PageDown: [10, 0, -1],
+  Home: [Infinity, 0, -1],
+  End: [Infinity, 0],
+};
+const ARROWS = { x: "M10 10l-4 4 4 4M18 10l4 4-4 4", y: "M10 10l4-4 4 4M10 18l4 4 4-4" };
+
+/**
+ * A handle that moves by whole steps along one axis of a picture, or along two.
+ *
+ * `now` and `at` return one number for each axis, `range` the least and the greatest; `at` takes a point of the picture
+ * and may return parts of a step. `move` is called with the new steps alone. `put` places the handle and is part of each
+ * drawing; `say` is what the handle stands for then, with what follows from it.
+ * @param {string} label
+ * @param {{
+ *   axis?: "x" | "y" | "xy",
+ *   range: () => [number, number][],
+ *   now: () => number[],
+ *   at: (x: number, y: number) => number[],
+ *   move: (...steps: number[]) => void,
+ *   say: () => string,
+ * }} options
+ */
+export function handle(label, { axis = "x", range, now, at, move, say }) {
+  const arrows = axis === "xy" ? ARROWS.x + ARROWS.y : ARROWS[axis];
+  const drawing = { width: 28, height: 28, "aria-hidden": "true" };
+  const el = h(
+    "div",
+    { ...KEYS, class: "lk-grip", "data-axis": axis, role: "slider", tabindex: 0, "aria-label": label },
+    s("svg", drawing, s("circle", { cx: 14, cy: 14, r: 13 }), s("path", { d: arrows })),
+  );
+  const go = (/** @type {number[]} */ to) => {
+    const next = range().map(([low, high], i) => Math.round(Math.min(high, Math.max(low, to[i]))));
+    if (next.some((step, i) => step !== now()[i])) move(...next);
+  };
+  el.addEventListener("keydown", (event) => {
+    const [size, which, sign = 1] = STEPS[event.key] || [];
+    if (!size) return;
+    event.preventDefault();
+    const along = Math.min(which, range().length - 1);
+    go(now().map((step, i) => (i === along ? step + sign * size : step)));
+  });
+  // The pointer keeps its distance from the middle of the handle, so that a press alone moves nothing.
+  /** @type {number[] | null} */
+  let grip = null;
+  el.addEventListener("pointerdown", (event) => {
+    const box = el.getBoundingClientRect();
+    grip = [event.clientX - box.left - box.width / 2, event.clientY - box.top - box.height / 2];
+    el.setPointerCapture(event.pointerId);
+    el.focus();
+    event.preventDefault();
+    event.stopPropagation();
+  });
+  el.addEventListener("pointermove", (event) => {
+    if (!grip) return;
+    const box = /** @type {HTMLElement} */ (el.parentElement).getBoundingClientRect();
+    go(at(event.clientX - grip[0] - box.left, event.clientY - grip[1] - box.top));
+  });
+  const release = () => {
+    grip = null;
+  };
+  el.addEventListener("pointerup", release);
+  el.addEventListener("pointercancel", release);
+  const put = (/** @type {number} */ x, /** @type {number} */ y) => {
+    const [low, high] = range()[0];
+    el.style.left = `${x}px`;
+    el.style.top = `${y}px`;
+    for (const [name, value] of Object.entries({ min: low, max: high, now: now()[0], text: say() }))
+      el.setAttribute(`aria-value${name}`, String(value));
+  };
+  return { el, put };
+}
+
+/**
+ * A picture's box with the handles above it; their places are counted from its top left corner.
+ * @param {HTMLElement} plot
+ * @param {{ el: HTMLElement }[]} handles
+ */
+export const held = (plot, ...handles) =>
+  h(
+    "div",
+    { class: "lk-held" },
+    plot,
+    handles.map((one) => one.el),
+  );

@@ -1,0 +1,133 @@
+"""Handles of the widgets: a pointer and the keys move them, and the drawing agrees with the model afterwards."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from mlsys_labkit import widgets
+from mlsys_labkit._base.units import si
+from mlsys_labkit.widgets.token_cost import model as token_cost
+from tests.conftest import settle
+from tests.labkit import every_widget
+
+pytestmark = pytest.mark.browser
+State = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Grip:
+    """One handle, the field that it sets, and what its text has to say by the model in Python."""
+
+    make: Callable[[], Any]
+    label: str
+    field: str
+    expected: Callable[[State], str]
+    drag: tuple[int, int] = (40, 0)
+    key: str = "ArrowLeft"
+
+
+def plain(value: float) -> str:
+    """Return three significant digits as the widgets write them."""
+    return si(value) if abs(value) >= 1e4 else f"{float(f'{value:.3g}'):.15g}"
+
+
+GRIPS = [
+    Grip(widgets.token_cost, label, field, lambda state: f"{plain(token_cost.million(state))} USD a million", drag)
+    for label, field, drag in [
+        ("Hours that are sold", "utilisation", (80, 0)),
+        ("Price of the machine", "price", (60, 0)),
+    ]
+]
+GRIPS += [
+    Grip(
+        widgets.token_cost,
+        "Asked for an hour, USD",
+        "rent",
+        lambda state: f"{plain(abs(state['rent'] - sum(token_cost.hour(state).values())))} USD an hour",
+        (-60, 0),
+    )
+]
+
+# Draws a view over a stand-in for the widget's model, whose fields the test reads.
+MOUNT = """async ([esm, css, state]) => {
+  const view = (await import(URL.createObjectURL(new Blob([esm], { type: "text/javascript" })))).default;
+  window.own = state;
+  const model = { get: (name) => state[name], set: (name, value) => { state[name] = value; }, save_changes() {},
+    on() {}, off() {} };
+  const style = document.createElement("style"), el = document.createElement("div");
+  style.textContent = css;
+  document.querySelector("main").replaceChildren(style, el);
+  await view.render({ model, el });
+}"""
+
+
+@pytest.fixture
+def page(browser: Any) -> Any:
+    context = browser.new_context(offline=True, viewport={"width": 900, "height": 900})
+    page = context.new_page()
+    page.set_content("<!doctype html><html lang=en><title>t</title><main></main>")
+    yield page
+    context.close()
+
+
+def mount(page: Any, kind: Any, state: State) -> None:
+    page.evaluate(MOUNT, [kind.esm, kind.css, dict(state)])
+    settle(page)
+
+
+def drag(page: Any, grip: Any, by: tuple[int, int]) -> None:
+    grip.scroll_into_view_if_needed()
+    box = grip.bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + by[0], y + by[1], steps=4)
+    page.mouse.up()
+    settle(page)
+
+
+@pytest.mark.parametrize("one", GRIPS, ids=lambda one: f"{one.field}-{one.label}".replace(" ", "_"))
+def test_pointer_and_keys_move_a_handle_and_the_model_agrees(page: Any, one: Grip) -> None:
+    kind, state = every_widget.shown_by(one.make)
+    mount(page, kind, state)
+    grip = page.locator(f'.lk-stage [role=slider][aria-label="{one.label}"]')
+    box = grip.bounding_box()
+    assert min(box["width"], box["height"]) >= 24
+    seen = [state[one.field]]
+    for move in (lambda: drag(page, grip, one.drag), lambda: grip.press(one.key)):
+        said = grip.get_attribute("aria-valuetext")
+        move()
+        now = page.evaluate("window.own")
+        assert now[one.field] != seen[-1], "the value changes"
+        seen.append(now[one.field])
+        told = grip.get_attribute("aria-valuetext")
+        assert told != said, "the text says what changed"
+        assert one.expected(now) in told
+        assert page.evaluate("document.activeElement.getAttribute('aria-label')") == one.label, "the focus stays"
+    text = page.locator("section.lk").inner_text()
+    mount(page, kind, now)
+    assert page.locator("section.lk").inner_text() == text, "a drawing of the state as it is now"
+
+
+@pytest.mark.parametrize("one", GRIPS, ids=lambda one: f"{one.field}-{one.label}".replace(" ", "_"))
+def test_home_and_end_reach_the_ends(page: Any, one: Grip) -> None:
+    kind, state = every_widget.shown_by(one.make)
+    mount(page, kind, state)
+    grip = page.locator(f'.lk-stage [role=slider][aria-label="{one.label}"]')
+    for key, end in (("End", "max"), ("Home", "min")):
+        grip.press(key)
+        assert grip.get_attribute("aria-valuenow") == grip.get_attribute(f"aria-value{end}")
+
+
+def test_no_lead_asks_to_move_what_does_not_move(page: Any) -> None:
+    """A lead that asks to drag belongs to a widget with a handle."""
+    for folder, (kind, state) in every_widget.by_folder().items():
+        mount(page, kind, state)
+        lead = page.locator(".lk-lead")
+        asks = lead.count() and re.search(r"\b([Dd]rag|[Mm]ove|[Tt]urn)\b", lead.inner_text())
+        assert not asks or page.locator(".lk-stage [role=slider]").count(), (folder, lead.inner_text())
