@@ -1,4 +1,5 @@
 import { h, s, frame, ladder, choice, picture, fit } from "../shared/dom.js";
+import { handle, held } from "../shared/handle.js";
 import { verticals } from "../shared/axes.js";
 import { plain, whole } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
@@ -13,8 +14,8 @@ export function render({ model, el }) {
     el,
     "energy",
     "Where does the energy go?",
-    "Choose an operation and a rung to fetch its operand from. Then use each word more often, " +
-      "and see when arithmetic becomes the larger part.",
+    "Drag the mark to the rung that the operand is fetched from. Then drag the edge of the lower bar: use each word " +
+      "more often until arithmetic is the larger part.",
   );
   const set = (pairs) => {
     put(model, pairs);
@@ -31,34 +32,61 @@ export function render({ model, el }) {
   };
   const often = ladder("Uses of each word", uses, nearest(model.get("uses")), whole, (v) => set({ uses: v }));
   ui.controls.append(fields.operation.el, fields.place.el, often.el);
-  const board = h("div", {});
+  const rungsBox = h("div", {}),
+    ratio = h("div", {}),
+    ROW = 24;
+  const chosen = () => {
+    const [, arithmetic, bits] = computed.find(([name]) => name === model.get("operation")),
+      [, joules, wide] = places.find(([name]) => name === model.get("place"));
+    return { arithmetic, bits, move: word(joules, wide, bits) };
+  };
+  const part = () => {
+    const { arithmetic, move } = chosen(),
+      parts = operation(arithmetic, move, model.get("uses"));
+    return `${Math.round((100 * parts.movement) / (parts.arithmetic + parts.movement))} % of the energy is movement`;
+  };
+  const source = handle("Rung to fetch from", {
+    axis: "y",
+    range: () => [[0, places.length - 1]],
+    now: () => [places.length - 1 - places.findIndex(([name]) => name === model.get("place"))],
+    at: (x, y) => [places.length - (y - ROW / 2) / ROW],
+    move: (step) => set({ place: places[places.length - 1 - step][0] }),
+    say: () => `${model.get("place")}: ${part()}`,
+  });
+  const edge = handle("Edge between arithmetic and movement", {
+    range: () => [[0, uses.length - 1]],
+    now: () => [uses.indexOf(nearest(model.get("uses")))],
+    at: (x) => {
+      const { arithmetic, move } = chosen(),
+        share = Math.min(0.9999, Math.max(1e-4, x / ratio.clientWidth));
+      return [uses.indexOf(nearest((move * share) / (arithmetic * (1 - share))))];
+    },
+    move: (step) => set({ uses: uses[step] }),
+    say: () => `each word used ${whole(model.get("uses"))} times: ${part()}`,
+  });
+  const board = h("div", {}, held(rungsBox, source), held(ratio, edge));
   ui.stage.append(board);
   const pj = (v) => (v >= 1e-9 ? `${plain(v * 1e9)} nJ` : `${plain(v * 1e12)} pJ`);
   function paint(width) {
-    const [, arithmetic, bits] = computed.find(([name]) => name === model.get("operation")),
+    const { arithmetic, bits, move } = chosen(),
       list = [["the operation", arithmetic], ...places.map(([name, e, b]) => [name, word(e, b, bits)])];
     const low = Math.floor(Math.log10(Math.min(...list.map(([, v]) => v)))),
       high = Math.ceil(Math.log10(Math.max(...list.map(([, v]) => v)))),
       name = Math.min(210, width * 0.38),
-      row = 26,
+      row = ROW,
       tall = list.length * row + 26;
-    const at = (v) => name + ((Math.log10(v) - low) / (high - low)) * (width - name - 74),
+    const at = (v) => name + ((Math.log10(v) - low) / (high - low)) * (width - name - 88),
       decades = Array.from({ length: high - low + 1 }, (_, i) => 10 ** (low + i));
-    const move = word(
-        places.find(([n]) => n === model.get("place"))[1],
-        places.find(([n]) => n === model.get("place"))[2],
-        bits,
-      ),
-      parts = operation(arithmetic, move, model.get("uses")),
+    const parts = operation(arithmetic, move, model.get("uses")),
       all = parts.arithmetic + parts.movement,
       even = balance(arithmetic, move),
       share = (v) => (v / all) * width;
     const said =
       `${model.get("operation")} on a word from ${model.get("place")}, used ` +
       (model.get("uses") === 1 ? "once" : `${whole(model.get("uses"))} times`) +
-      `: ${Math.round((100 * parts.movement) / all)} % of ${pj(all)} is movement. Both are equal ` +
+      `: ${Math.round((100 * parts.movement) / all)} % of ${pj(all)} is movement; both are equal ` +
       `at ${plain(even)} uses.`;
-    board.replaceChildren(
+    rungsBox.replaceChildren(
       picture(
         {
           width,
@@ -85,10 +113,12 @@ export function render({ model, el }) {
               height: row - 8,
               rx: 2,
             }),
-            s("text", { class: "soft halo", x: at(v) + 5, y: i * row + 17 }, pj(v)),
+            s("text", { class: "soft halo", x: at(v) + (n === model.get("place") ? 19 : 5), y: i * row + 17 }, pj(v)),
           ),
         ),
       ),
+    );
+    ratio.replaceChildren(
       picture(
         { width, height: 54, "aria-label": said },
         s("text", { x: 0, y: 12 }, "one operation"),
@@ -99,6 +129,8 @@ export function render({ model, el }) {
           s("text", { class: "lk-on-bar", x: width - 6, y: 37, "text-anchor": "end" }, "movement"),
       ),
     );
+    source.put(at(move), (list.findIndex(([n]) => n === model.get("place")) + 0.5) * row);
+    edge.put(Math.min(width - 10, Math.max(10, share(parts.arithmetic))), 33);
     ui.says.textContent = said;
   }
   const view = fit(board, paint);

@@ -1,5 +1,6 @@
 import { h, s, unique, frame, choice, picture, fit } from "../shared/dom.js";
-import { verticals, horizontals, roundNumbers } from "../shared/axes.js";
+import { handle, held } from "../shared/handle.js";
+import { verticals, horizontals, labeller, roundNumbers } from "../shared/axes.js";
 import { si, plain } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
 import { trend, doubling, roof } from "./model.js";
@@ -16,7 +17,7 @@ export function render({ model, el }) {
     el,
     "hardware",
     model.get("title"),
-    "Choose what to plot, and two machines to compare: click a point, or use the lists.",
+    "Choose what to plot, and drag the two handles to the machines to compare.",
   );
   const say = (value, key) =>
     value === null ? "–" : unit[key] === "year" ? String(value) : si(value, unit[key] === "1" ? "" : unit[key]);
@@ -32,11 +33,30 @@ export function render({ model, el }) {
     second: choice("Second machine", machines, model.get("second"), (v) => set({ second: v })),
   };
   ui.controls.append(...Object.values(fields).map((field) => field.el));
+  /** @type {{ name: string, x: number, y: number }[]} the machines in the plot, from left to right */
+  let places = [];
+  const pointer = (label, field) =>
+    handle(label, {
+      axis: "xy",
+      range: () => [[0, places.length - 1]],
+      now: () => [places.findIndex((one) => one.name === model.get(field))],
+      at: (x, y) => {
+        const far = (one) => Math.hypot(one.x - x, one.y - y);
+        return [places.reduce((best, one, i) => (far(one) < far(places[best]) ? i : best), 0)];
+      },
+      move: (at) => set({ [field]: places[at].name }),
+      say: () => `${model.get(field)}: ${ratios()}`,
+    });
+  const pointers = {
+    first: pointer("First machine on the plot", "first"),
+    second: pointer("Second machine on the plot", "second"),
+  };
   const has = "peak" in place && "bandwidth" in place,
     board = h("div", { class: "lk-beside" }),
     left = h("div", {}),
     right = h("div", {});
-  board.append(left, ...(has ? [right] : []));
+  const plot = held(left, pointers.first, pointers.second);
+  board.append(plot, ...(has ? [right] : []));
   ui.stage.append(board);
   const of = (name, key) => rows[names.indexOf(name)][place[key]];
 
@@ -57,9 +77,9 @@ export function render({ model, el }) {
   function paint(width) {
     const narrow = width < 640 || !has,
       w = narrow ? width : Math.floor(width * 0.58),
-      tall = 330,
+      tall = narrow ? 210 : 300,
       pad = { l: 80, r: 12, t: 10, b: 36 };
-    left.style.width = `${w}px`;
+    plot.style.width = `${w}px`;
     right.style.width = `${narrow ? width : width - w - 24}px`;
     const x = model.get("x"),
       y = model.get("y"),
@@ -68,6 +88,7 @@ export function render({ model, el }) {
         .filter((p) => p.x > 0 && p.y > 0);
     const pair = [model.get("first"), model.get("second")],
       isYear = unit[x] === "year";
+    places = [];
     if (points.length) {
       const across = axis(
           points.map((p) => p.x),
@@ -93,7 +114,11 @@ export function render({ model, el }) {
       const line =
         found &&
         [across.low, across.high].map((v) => 2 ** (found[2] + found[0] * ((isYear ? v : Math.log2(v)) - found[1])));
-      const clip = unique("lk-clip");
+      const clip = unique("lk-clip"),
+        clear = labeller();
+      places = points
+        .map((p) => ({ name: p.name, x: across.at(p.x), y: up.at(p.y) }))
+        .sort((a, b) => a.x - b.x || b.y - a.y);
       const told = years
         ? `${label[y]} ${years > 0 ? "doubles" : "halves"} every ${plain(Math.abs(years))} years.`
         : found
@@ -147,23 +172,20 @@ export function render({ model, el }) {
           points
             .filter((p) => pair.includes(p.name))
             .map((p) =>
-              s(
-                "text",
-                {
-                  class: "halo",
-                  x: Math.min(w - 8, Math.max(pad.l, across.at(p.x))),
-                  y: up.at(p.y) - 11,
-                  "text-anchor": across.at(p.x) > w * 0.6 ? "end" : "start",
-                },
-                p.name,
-              ),
+              s("text", { class: "halo", ...clear(p.name, around(p.name, across.at(p.x), up.at(p.y), w)) }, p.name),
             ),
         ),
         h("p", { class: "lk-note" }, told),
       );
+      for (const [field, one] of Object.entries(pointers)) {
+        const spot = places.find((each) => each.name === model.get(field));
+        one.el.hidden = !spot;
+        if (spot) one.put(spot.x, spot.y);
+      }
     } else left.replaceChildren(h("p", { class: "lk-note" }, `No machine here has both ${label[x]} and ${label[y]}.`));
     if (has) {
-      const rw = narrow ? width : width - w - 24,
+      const deep = tall,
+        rw = narrow ? width : width - w - 24,
         both = pair
           .map((name) => ({ name, peak: of(name, "peak"), bandwidth: of(name, "bandwidth") }))
           .filter((m) => m.peak && m.bandwidth);
@@ -171,17 +193,18 @@ export function render({ model, el }) {
         high = Math.max(1, ...both.map((m) => m.peak)),
         low = Math.min(high / 1e5, ...both.map((m) => roof(m.peak, m.bandwidth, 0.1)));
       const rx = (v) => 52 + ((Math.log10(v) + 1) / 5) * (rw - 62),
-        ry = (v) => 330 - 36 - ((Math.log10(v) - Math.log10(low)) / (Math.log10(high * 2) - Math.log10(low))) * 284;
+        ry = (v) =>
+          deep - 36 - ((Math.log10(v) - Math.log10(low)) / (Math.log10(high * 2) - Math.log10(low))) * (deep - 46);
       const decades = [];
       for (let e = Math.ceil(Math.log10(low)); 10 ** e <= high * 2; e += 1) decades.push(10 ** e);
       right.replaceChildren(
         picture(
           {
             width: rw,
-            height: 330,
+            height: deep,
             "aria-label": `Rooflines of ${both.map((m) => m.name).join(" and ")}`,
           },
-          verticals([0.1, 1, 10, 100, 1000, 10000], rx, 10, 294, String),
+          verticals([0.1, 1, 10, 100, 1000, 10000], rx, 10, deep - 36, String),
           horizontals(decades, ry, 52, rw - 10, si, 4),
           both.map((m) =>
             s("polyline", {
@@ -189,11 +212,23 @@ export function render({ model, el }) {
               points: steps.map((v) => `${rx(v).toFixed(1)},${ry(roof(m.peak, m.bandwidth, v)).toFixed(1)}`).join(" "),
             }),
           ),
-          s("text", { class: "soft", x: rw - 10, y: 326, "text-anchor": "end" }, "FLOP/B"),
+          s("text", { class: "soft", x: rw - 10, y: deep - 4, "text-anchor": "end" }, "FLOP/B"),
         ),
         h("p", { class: "lk-note" }, "Attainable FLOP/s over intensity; first machine solid, second dashed."),
       );
     }
+    ui.says.textContent = ratios();
+  }
+  // Places for a machine's name beside its handle and within the picture.
+  function around(name, x, y, w) {
+    const half = 3.7 * name.length,
+      middle = Math.min(w - half, Math.max(half + 4, x));
+    /** @type {[number, number][]} */
+    const found = [-20, 28, -35, 43].map((down) => [middle, y + down]);
+    return found.filter(([, v]) => v > 10);
+  }
+  function ratios() {
+    const pair = [model.get("first"), model.get("second")];
     const times = model
       .get("offered")
       .filter((key) => unit[key] !== "year")
@@ -203,11 +238,10 @@ export function render({ model, el }) {
     const ridge = has
       ? pair.map((name) => [of(name, "peak"), of(name, "bandwidth")]).map(([p, b]) => (p && b ? plain(p / b) : null))
       : [];
-    ui.says.textContent =
-      pair[0] === pair[1]
-        ? `${pair[0]}, beside itself.`
-        : `${pair[1]} has ${times.map(ratio).join(", ") || "nothing in common"} of ${pair[0]}.` +
-          (ridge[0] && ridge[1] ? ` Ridges: ${ridge[0]} and ${ridge[1]} FLOP/B.` : "");
+    return pair[0] === pair[1]
+      ? `${pair[0]}, beside itself.`
+      : `${pair[1]} has ${times.map(ratio).join(", ") || "nothing in common"} of ${pair[0]}` +
+          (ridge[0] && ridge[1] ? `; ridges: ${ridge[0]} and ${ridge[1]} FLOP/B.` : ".");
   }
   const view = fit(board, paint);
   function draw() {

@@ -1,4 +1,5 @@
 import { h, s, unique, frame, slider, button, picture, fit, whileHeld } from "../shared/dom.js";
+import { handle, held } from "../shared/handle.js";
 import { plain } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
 import { error, gradient, best, level, largest_rate } from "./model.js";
@@ -11,7 +12,7 @@ export function render({ model, el }) {
       el,
       "fit",
       "Find f",
-      "Move the line until the misses are short. The map shows the error of every line there is: " +
+      "Drag an end of the line until the misses are short. The map shows the error of every line there is: " +
         "you are the dot, and training walks downhill.",
     );
   const [m, b] = best(x, y),
@@ -90,26 +91,63 @@ export function render({ model, el }) {
     stop();
     to(...start);
   });
-  ui.controls.append(slope.el, intercept.el, pace.el, h("div", { class: "lk-buttons" }, once, go, again));
+  ui.controls.append(pace.el, once, go, again);
+  ui.more.append(slope.el, intercept.el);
 
   const board = h("div", { class: "lk-beside" }),
     left = h("div", {}),
     right = h("div", {});
-  board.append(left, right);
+  let place = { w: 1, tall: 1 };
+  const FINE = 200;
+  const part = (name) => Math.round(((model.get(name) - range[name][0]) / (range[name][1] - range[name][0])) * FINE);
+  const value = (name, step) => range[name][0] + (step / FINE) * (range[name][1] - range[name][0]);
+  const fitted = () =>
+    `slope ${plain(model.get("slope"))}, intercept ${plain(model.get("intercept"))}: mean squared error ` +
+    plain(error(x, y, model.get("slope"), model.get("intercept")));
+  const you = handle("Your line on the map", {
+    axis: "xy",
+    range: () => [
+      [0, FINE],
+      [0, FINE],
+    ],
+    now: () => [part("slope"), part("intercept")],
+    at: (u, v) => [(u / place.w) * FINE, (1 - v / place.tall) * FINE],
+    move: (a, c) => {
+      stop();
+      to(value("slope", a), value("intercept", c));
+    },
+    say: fitted,
+  });
+  const [x0, x1, y0, y1] = [Math.min(...x), Math.max(...x), Math.min(...y), Math.max(...y)],
+    pad = (y1 - y0) * 0.15 || 1;
+  const on = (v) => model.get("slope") * v + model.get("intercept");
+  const height = (v) => ((v - y0 + pad) / (y1 - y0 + 2 * pad)) * FINE;
+  const end = (label, here, there) =>
+    handle(label, {
+      axis: "y",
+      range: () => [[0, FINE]],
+      now: () => [Math.round(Math.min(FINE, Math.max(0, height(on(here)))))],
+      at: (u, v) => [(1 - (v - 8) / (place.tall - 16)) * FINE],
+      // The other end stays where it is.
+      move: (step) => {
+        stop();
+        const up = y0 - pad + (step / FINE) * (y1 - y0 + 2 * pad),
+          slope = (up - on(there)) / (here - there);
+        to(slope, up - slope * here);
+      },
+      say: fitted,
+    });
+  const ends = [end("Left end of the line", x0, x1), end("Right end of the line", x1, x0)];
+  board.append(held(left, ...ends), held(right, you));
   ui.stage.append(board);
-  /** @type {{ w: number, tall: number } | undefined} */
-  let place;
   function paint(width) {
     const narrow = width < 560,
       w = narrow ? width : (width - 24) / 2,
-      tall = Math.min(300, w * 0.85);
+      tall = Math.min(300, w * (narrow ? 0.6 : 0.85));
     const at = [model.get("slope"), model.get("intercept")],
       now = error(x, y, ...at);
-    const [x0, x1, y0, y1] = [Math.min(...x), Math.max(...x), Math.min(...y), Math.max(...y)],
-      pad = (y1 - y0) * 0.15 || 1;
     const px = (v) => 8 + ((v - x0) / (x1 - x0)) * (w - 16),
-      py = (v) => tall - 8 - ((v - y0 + pad) / (y1 - y0 + 2 * pad)) * (tall - 16),
-      on = (v) => at[0] * v + at[1];
+      py = (v) => tall - 8 - ((v - y0 + pad) / (y1 - y0 + 2 * pad)) * (tall - 16);
     const said =
       `Slope ${plain(at[0])}, intercept ${plain(at[1])}: mean squared error ${plain(now)}, least ` +
       `possible ${plain(least)}.`;
@@ -156,17 +194,18 @@ export function render({ model, el }) {
           s("polyline", { class: "path", points: points(path) }),
           path.slice(0, -1).map(([a, c]) => s("circle", { class: "step", cx: mx(a), cy: my(c), r: 2 })),
           s("circle", { class: "goal", cx: mx(m), cy: my(b), r: 4 }),
-          s("circle", { class: "lk-spot", cx: mx(at[0]), cy: my(at[1]), r: 6 }),
         ),
         s("rect", { class: "rule", x: 0.5, y: 0.5, width: w - 1, height: tall - 1, rx: 6 }),
         s("text", { class: "soft halo", x: w - 6, y: tall - 8, "text-anchor": "end" }, "slope"),
         s("text", { class: "soft halo", x: 8, y: 16 }, "intercept"),
       ),
     );
-    ui.says.textContent = path.length > 1 ? `${said} ${path.length - 1} steps.` : said;
+    const inside = (v, most) => Math.min(most - 8, Math.max(8, v));
+    you.put(inside(mx(at[0]), w), inside(my(at[1]), tall));
+    ends.forEach((one, i) => one.put(px([x0, x1][i]) + [6, -6][i], inside(py(on([x0, x1][i])), tall)));
+    ui.says.textContent = path.length > 1 ? `${said.slice(0, -1)}; ${path.length - 1} steps.` : said;
   }
   whileHeld(right, (event) => {
-    if (!place) return;
     stop();
     const box = right.getBoundingClientRect(),
       a = (event.clientX - box.left) / place.w,

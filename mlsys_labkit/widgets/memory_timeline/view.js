@@ -1,4 +1,5 @@
 import { h, s, unique, frame, slider, button, grid, picture, fit, whileHeld } from "../shared/dom.js";
+import { handle, held } from "../shared/handle.js";
 import { horizontals } from "../shared/axes.js";
 import { si, plain } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
@@ -15,7 +16,7 @@ export function render({ model, el }) {
     el,
     "memory",
     "Memory timeline",
-    `Live bytes after each allocation and free. Move the cursor to see which ${many} hold the ` +
+    `Live bytes after each allocation and free. Drag the cursor to see which ${many} hold the ` +
       "memory, and the line that made them.",
   );
   const events = model.get("events"),
@@ -42,13 +43,9 @@ export function render({ model, el }) {
   cursor.el.classList.add("lk-wide");
   ui.controls.append(
     cursor.el,
-    h(
-      "div",
-      { class: "lk-buttons" },
-      button("Go to the peak", () => go(top)),
-      button("Previous event", () => go(model.get("cursor") - 1)),
-      button("Next event", () => go(model.get("cursor") + 1)),
-    ),
+    button("Go to the peak", () => go(top)),
+    button("Previous event", () => go(model.get("cursor") - 1)),
+    button("Next event", () => go(model.get("cursor") + 1)),
   );
 
   // Colour and pattern both name a category: neither alone has to be seen.
@@ -143,6 +140,7 @@ export function render({ model, el }) {
     point = () => {
       const at = model.get("cursor"),
         said = tell(at);
+      grip.put((X(at) + X(at + 1)) / 2, low);
       here.style.transform = `translate(${(X(at) + X(at + 1)) / 2}px)`;
       dot.setAttribute("cy", String(Y(sum(rows[at]))));
       svg.setAttribute("aria-label", `Live bytes by category over ${events.length} events. ${said}`);
@@ -172,13 +170,13 @@ export function render({ model, el }) {
         ),
       ),
     );
-    const held = alive(events, at),
-      rest = held.slice(SHOWN);
+    const kept = alive(events, at),
+      rest = kept.slice(SHOWN);
     list.replaceChildren(
       grid(
-        `Alive after event ${at + 1}: ${held.length} ${held.length === 1 ? one : many}, largest first`,
+        `Alive after event ${at + 1}: ${kept.length} ${kept.length === 1 ? one : many}, largest first`,
         [one, "bytes", "category", "made at"],
-        held
+        kept
           .slice(0, SHOWN)
           .map(([id, size, c, line]) => [
             names[id] || `#${id}`,
@@ -199,10 +197,17 @@ export function render({ model, el }) {
         : "",
     );
   }
+  const grip = handle("Cursor", {
+    range: () => [[0, final]],
+    now: () => [model.get("cursor")],
+    at: (x) => [((x - left) / (right - left)) * (final + 1) - 0.5],
+    move: go,
+    say: () => tell(model.get("cursor")),
+  });
   const legend = h("ul", { class: "lk-legend", "aria-label": "Live bytes by category at the cursor" });
   const plot = h("div", { class: "lk-plot" }),
     list = h("div", { class: "lk-scroll" });
-  ui.stage.append(legend, plot);
+  ui.stage.append(legend, held(plot, grip));
   ui.rest.append(list);
   const view = fit(plot, paint);
   whileHeld(plot, (event) => {

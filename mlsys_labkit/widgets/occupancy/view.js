@@ -1,4 +1,5 @@
 import { h, s, frame, ladder, choice, grid, picture, fit } from "../shared/dom.js";
+import { handle, held } from "../shared/handle.js";
 import { plain, whole } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
 import { occupancy } from "./model.js";
@@ -12,7 +13,7 @@ export function render({ model, el }) {
     el,
     "occupancy",
     "Occupancy of a streaming multiprocessor",
-    "How many blocks are resident on one SM at once, and which resource stops the next one.",
+    "How many blocks are resident on one SM at once, and which resource stops the next one. Drag a dot.",
   );
   const get = (name) => model.get(name),
     table = new Map(get("architectures")),
@@ -40,20 +41,38 @@ export function render({ model, el }) {
   const fields = Object.keys(lists).map((key) =>
     ladder(names[key], lists[key], get(key), show[key], (value) => set({ [key]: value })),
   );
-  ui.controls.append(architecture.el, ...fields.map((field) => field.el));
+  ui.controls.append(architecture.el);
+  ui.more.append(...fields.map((field) => field.el));
   const at = (changed) => {
     const now = { threads: get("threads"), registers: get("registers"), shared: get("shared"), ...changed };
     return occupancy(limits(), now.threads, now.registers, now.shared);
   };
   const share = (result) => (100 * result.warps) / limits().warps_per_sm;
 
+  const shownOf = (key) => lists[key].filter((v) => key !== "shared" || v <= limits().shared_per_block);
+  const frames = Object.fromEntries(Object.keys(lists).map((key) => [key, [0, 1]]));
+  const dots = Object.fromEntries(
+    Object.keys(lists).map((key) => [
+      key,
+      handle(names[key], {
+        range: () => [[0, shownOf(key).length - 1]],
+        now: () => [Math.max(0, shownOf(key).indexOf(get(key)))],
+        at: (x) => [((x - frames[key][0]) / frames[key][1]) * (shownOf(key).length - 1)],
+        move: (step) => set({ [key]: shownOf(key)[step] }),
+        say: () => {
+          const result = at({});
+          return `${show[key](get(key))}: ${result.blocks} blocks, ${plain(share(result))} % occupancy`;
+        },
+      }),
+    ]),
+  );
   function curve(key, width) {
-    const height = 132,
+    const height = 126,
       left = 38,
-      right = width - 8,
-      top = 8,
+      right = width - 14,
+      top = 14,
       low = height - 34,
-      values = lists[key].filter((v) => key !== "shared" || v <= limits().shared_per_block);
+      values = shownOf(key);
     const first = values[0],
       last = values[values.length - 1],
       X = (v) => left + ((Math.min(v, last) - first) / (last - first)) * (right - left),
@@ -67,6 +86,8 @@ export function render({ model, el }) {
       .slice(0, 12)
       .map(([value, percent]) => `${plain(percent)} % from ${show[key](value)}`)
       .join(", ")}.`;
+    frames[key] = [left, right - left];
+    dots[key].put(X(get(key)), Y(share(at({}))));
     return picture(
       { width, height, "aria-label": said },
       [0, 50, 100].map((percent) => [
@@ -79,7 +100,6 @@ export function render({ model, el }) {
       ]),
       s("path", { class: "lk-curve", d: path }),
       s("line", { class: "lk-here", x1: X(get(key)), x2: X(get(key)), y1: top, y2: low }),
-      s("circle", { class: "lk-spot", cx: X(get(key)), cy: Y(share(at({}))), r: 5 }),
       s("text", { class: "soft", x: left, y: low + 16 }, show[key](first)),
       s("text", { class: "soft", x: right, y: low + 16, "text-anchor": "end" }, show[key](last)),
       s(
@@ -97,7 +117,7 @@ export function render({ model, el }) {
       gap = 2,
       cell = Math.min(46, (width - 2) / across),
       rows = Math.ceil(all / across),
-      high = 20;
+      high = width < 520 ? 16 : 20;
     const cells = Array.from({ length: all }, (_, i) => {
       const block = i < result.warps ? Math.floor(i / each) : -1,
         x = (i % across) * cell,
@@ -125,7 +145,7 @@ export function render({ model, el }) {
       better = lists[key].filter((value) => value < get(key) && at({ [key]: value }).blocks > now).pop();
     return better === undefined
       ? ""
-      : ` At ${show[key](better)}${units[key]} it would be ${at({ [key]: better }).blocks} blocks.`;
+      : `; at ${show[key](better)}${units[key]} it would be ${at({ [key]: better }).blocks} blocks`;
   }
   function sentence() {
     const result = at({}),
@@ -133,20 +153,21 @@ export function render({ model, el }) {
     if (!result.blocks)
       return (
         `No block fits: one block asks for more ${result.limits.map(named).join(" and ")} than ` +
-        `${get("architecture")} has. The launch fails.`
+        `${get("architecture")} has, so the launch fails.`
       );
     const head =
       `${result.blocks} block${result.blocks > 1 ? "s" : ""} of ${each} warp${each > 1 ? "s" : ""} ` +
       `fill ${result.warps} of ${limits().warps_per_sm} warp slots: ${plain(share(result))} % ` +
-      `occupancy. The limit: ${result.limits.map(named).join(" and ")}.`;
+      `occupancy; the limit: ${result.limits.map(named).join(" and ")}`;
     const waste =
-      get("threads") % 32 ? ` ${32 - (get("threads") % 32)} lanes of each block's last warp never work.` : "";
+      get("threads") % 32 ? `; ${32 - (get("threads") % 32)} lanes of each block's last warp never work` : "";
     return (
       head +
       (result.limits.length > 1
         ? ""
         : relief({ registers: "registers", "shared memory": "shared" }[result.limits[0]])) +
-      waste
+      waste +
+      "."
     );
   }
   function paint(width) {
@@ -154,7 +175,7 @@ export function render({ model, el }) {
     sm.replaceChildren(slots(Math.min(width, 16 * 46)));
     const columns = width >= 620 ? 3 : 1,
       wide = Math.floor((width - (columns - 1) * 18) / columns);
-    curves.replaceChildren(...Object.keys(lists).map((key) => curve(key, wide)));
+    Object.keys(lists).forEach((key) => plots[key].replaceChildren(curve(key, wide)));
     facts.replaceChildren(
       grid(
         "How many blocks each resource would allow",
@@ -169,7 +190,12 @@ export function render({ model, el }) {
     ui.says.textContent = sentence();
   }
   const sm = h("div", { class: "lk-sm" }),
-    curves = h("div", { class: "lk-curves" }),
+    plots = Object.fromEntries(Object.keys(lists).map((key) => [key, h("div", {})])),
+    curves = h(
+      "div",
+      { class: "lk-curves" },
+      Object.keys(lists).map((key) => held(plots[key], dots[key])),
+    ),
     facts = h("div", { class: "lk-scroll" }),
     box = h(
       "div",

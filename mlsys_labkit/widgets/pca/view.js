@@ -1,4 +1,5 @@
 import { h, s, KEYS, unique, frame, slider, button, picture, fit, whileHeld } from "../shared/dom.js";
+import { handle, held } from "../shared/handle.js";
 import { plain } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
 import { covariance, direction, kept, total, tail, principal } from "./model.js";
@@ -13,7 +14,7 @@ export function render({ model, el }) {
     el,
     "pca",
     "Which direction keeps the most?",
-    "Turn the line. Each point casts a shadow on it: the spread of the shadows is kept, the rest " +
+    "Drag the end of the line. Each point casts a shadow on it: the spread of the shadows is kept, the rest " +
       `is the reconstruction error.${note ? ` ${note}` : ""}`,
   );
   const mean = points[0].map((_, j) => points.reduce((a, p) => a + p[j], 0) / points.length);
@@ -62,11 +63,9 @@ export function render({ model, el }) {
     show: (v) => `${v} of ${spectrum.length}`,
     input: (v) => set({ k: v }),
   });
-  ui.controls.append(
-    angle.el,
-    ...(dims === 3 ? [tilt.el, turn.el] : []),
-    h("div", { class: "lk-buttons" }, h("label", { class: "lk-check" }, tick, "Reveal the principal axes"), best),
-  );
+  const reveal = h("label", { class: "lk-check" }, tick, "Reveal the principal axes");
+  ui.controls.append(angle.el, ...(dims === 3 ? [tilt.el] : [reveal]), count.el, best);
+  if (dims === 3) ui.more.append(turn.el, reveal);
 
   // 3-D is seen from a little above; in 2-D this is the plane itself.
   const look = (p) => {
@@ -76,12 +75,47 @@ export function render({ model, el }) {
       y = p[0] * Math.sin(a) + p[1] * Math.cos(a);
     return [x, p[2] * 0.9 + y * 0.436];
   };
-  let heart = [0, 0];
+  let heart = [0, 0],
+    side = 1, // the end of the line that the handle is at
+    ends = (/** @type {number} */ angle) => [angle, 0];
+  const tip = handle("End of the line", {
+    axis: "xy",
+    range: () => [[0, 179]],
+    now: () => [model.get("angle")],
+    // The end nearest to the pointer, of all directions with this tilt.
+    at: (x, y) => {
+      let best = [Infinity, 0, 1];
+      for (let i = 0; i < 360; i += 1) {
+        const end = i < 180 ? 1 : -1,
+          [u, v] = ends(i % 180).map((part, j) => heart[j] + end * (part - heart[j])),
+          near = Math.abs(Math.atan2(v - heart[1], u - heart[0]) - Math.atan2(y - heart[1], x - heart[0]));
+        const gap = Math.min(near, 2 * Math.PI - near);
+        if (gap < best[0]) best = [gap, i % 180, end];
+      }
+      side = best[2];
+      return [best[1]];
+    },
+    move: (angle) => set({ angle }),
+    say: () => {
+      const held = kept(cov, direction(model.get("angle"), model.get("tilt"), dims));
+      return `${degrees(model.get("angle"))}: keeps ${plain((100 * held) / Math.max(1e-300, all))} % of the variance`;
+    },
+  });
+  const cut = handle("Eigenvalues kept", {
+    range: () => [[0, spectrum.length]],
+    now: () => [model.get("k")],
+    at: (x) => [(x / Math.max(1, pieces.bars.clientWidth)) * spectrum.length],
+    move: (k) => set({ k }),
+    say: () => {
+      const share = 1 - tail(spectrum, model.get("k")) / spread;
+      return `${model.get("k")} of ${spectrum.length} components: ${plain(100 * share)} % kept`;
+    },
+  });
   function paint(width) {
     const narrow = width < 560,
-      side = Math.min(380, narrow ? width : width * 0.55),
-      half = side / 2,
-      r = half - 10;
+      square = Math.min(320, narrow ? Math.min(width, 270) : width * 0.5),
+      half = square / 2,
+      r = half - 18;
     heart = [half, half];
     const at = (p) => {
       const [x, y] = look(p);
@@ -89,12 +123,12 @@ export function render({ model, el }) {
     };
     const u = direction(model.get("angle"), model.get("tilt"), dims),
       along = (p) => u.reduce((sum, x, j) => sum + x * p[j], 0);
-    const held = kept(cov, u),
-      lost = Math.max(0, all - held);
+    const keeps = kept(cov, u),
+      lost = Math.max(0, all - keeps);
     // Rounded so that the two printed parts add up to the printed total.
     const places = Math.min(12, Math.max(0, 2 - Math.floor(Math.log10(Math.max(all, 1e-10))))),
       fix = (v) => v.toFixed(places);
-    const [heldText, allText] = [fix(held), fix(all)],
+    const [heldText, allText] = [fix(keeps), fix(all)],
       lostText = fix(Math.abs(Number(allText) - Number(heldText)));
     const ray = (axis, length) => {
       const [a, b] = [at(axis.map((x) => -x * length)), at(axis.map((x) => x * length))];
@@ -122,19 +156,19 @@ export function render({ model, el }) {
           );
         })
       : [];
-    const share = plain((100 * held) / Math.max(1e-300, all)),
+    const share = plain((100 * keeps) / Math.max(1e-300, all)),
       limit = plain((100 * values[0]) / Math.max(1e-300, all));
     const said =
       `This direction keeps ${share} % of the variance and loses ${plain(100 - Number(share))} %; ` +
       `the best direction keeps ${limit} %.`;
     const scatter = picture(
       {
-        width: side,
-        height: side,
+        width: square,
+        height: square,
         class: "lk-cloud",
         "aria-label": `${points.length} points and a line through their mean. ${said}`,
       },
-      s("rect", { class: "rule", x: 0.5, y: 0.5, width: side - 1, height: side - 1, rx: 6 }),
+      s("rect", { class: "rule", x: 0.5, y: 0.5, width: square - 1, height: square - 1, rx: 6 }),
       s("path", { class: "miss", d: misses }),
       s("line", { class: "line", ...ray(u, reach) }),
       s("path", { class: "foot", d: spots(foot) }),
@@ -142,7 +176,7 @@ export function render({ model, el }) {
       shown,
     );
 
-    const w = narrow ? width : width - side - 28,
+    const w = narrow ? width : width - square - 28,
       bar = (v) => (v / Math.max(1e-300, all)) * w;
     const edge = bar(values[0]);
     const sumBar = picture(
@@ -160,8 +194,8 @@ export function render({ model, el }) {
           s("path", { class: "hatch", d: "M-1,1 l2,-2 M0,6 l6,-6 M5,7 l2,-2" }),
         ),
       ),
-      s("rect", { class: "keep", x: 0, y: 22, width: bar(held), height: 24 }),
-      s("rect", { class: "lose", x: bar(held), y: 22, width: bar(lost), height: 24, fill: `url(#${hatch})` }),
+      s("rect", { class: "keep", x: 0, y: 22, width: bar(keeps), height: 24 }),
+      s("rect", { class: "lose", x: bar(keeps), y: 22, width: bar(lost), height: 24, fill: `url(#${hatch})` }),
       s("line", { class: "limit", x1: edge, x2: edge, y1: 15, y2: 52 }),
       s(
         "text",
@@ -179,7 +213,7 @@ export function render({ model, el }) {
 
     const k = model.get("k"),
       n = spectrum.length,
-      tall = 110,
+      tall = 84,
       gap = n > 60 ? 0 : 2,
       each = w / n,
       high = Math.max(1e-300, spectrum[0]);
@@ -204,6 +238,10 @@ export function render({ model, el }) {
       s("text", { class: "soft", x: w, y: tall + 14, "text-anchor": "end" }, "smallest"),
     );
     const left = tail(spectrum, k);
+    ends = (angle) => at(direction(angle, model.get("tilt"), dims).map((x) => x * reach));
+    const [endX, endY] = ends(model.get("angle"));
+    tip.put(heart[0] + side * (endX - heart[0]), heart[1] + side * (endY - heart[1]));
+    cut.put(Math.min(w - 8, Math.max(8, k * each)), tall);
     pieces.scatter.replaceChildren(scatter);
     pieces.sum.replaceChildren(sumBar, sum);
     pieces.bars.replaceChildren(bars);
@@ -222,8 +260,8 @@ export function render({ model, el }) {
   const board = h(
     "div",
     { class: "lk-beside" },
-    pieces.scatter,
-    h("div", { class: "lk-side" }, pieces.sum, h("h4", {}, "Spectrum"), pieces.bars, count.el, pieces.rest),
+    held(pieces.scatter, tip),
+    h("div", { class: "lk-side" }, pieces.sum, h("h4", {}, "Spectrum"), held(pieces.bars, cut), pieces.rest),
   );
   ui.stage.append(board);
   const view = fit(board, paint);

@@ -1,4 +1,5 @@
 import { h, s, frame, slider, choice, grid, picture, fit } from "../shared/dom.js";
+import { handle, held } from "../shared/handle.js";
 import { si, plain } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
 import { range, bars, bubble, idle, live } from "./model.js";
@@ -33,9 +34,9 @@ export function render({ model, el }) {
     traced ? "Ranks in time" : "Pipeline schedule",
     traced
       ? "A row is a rank. Arrows are messages, from the call that sent to where they were received; " +
-          "red is the critical path, the chain that sets the time."
+          "red is the critical path, the chain that sets the time. Drag the time."
       : "A row is a stage, a bar one micro-batch's forward or backward on it. Empty is idle: the " +
-          "bubble. Below each row, how many micro-batches' activations the stage holds.",
+          "bubble. Drag the time; below each row, how many micro-batches' activations the stage holds.",
   );
   const set = (values) => {
     const next = {
@@ -67,12 +68,12 @@ export function render({ model, el }) {
     number("micro_batches", "Micro-batches, m", 1, 32);
     number("chunks", "Chunks a stage, v", 1, 4);
     number("backward", "Backward, in forwards", 0.5, 3, 0.5);
-    ui.controls.append(which.el);
+    ui.controls.append(which.el, fields.stages.el, fields.micro_batches.el, fields.chunks.el);
+    ui.more.append(fields.backward.el);
   }
   const tell = (t) => (traced ? si(t, "s") : `${plain(t)} F`);
   number("cursor", "Time", 0, MOST, 1, (at) => tell((at / MOST) * length));
-  fields.cursor.el.classList.add("lk-wide");
-  ui.controls.append(...Object.values(fields).map((field) => field.el));
+  ui.more.append(fields.cursor.el);
 
   const name = (bar) => (traced ? (bar[1].length === 1 ? bar[1] + bar[2] : bar[2]) : bar[1] + bar[2]);
   let made = "",
@@ -86,10 +87,10 @@ export function render({ model, el }) {
     const p = get("stages"),
       left = width < 520 ? 44 : 56,
       right = width - 6,
-      held = range(p).map((r) => live(drawn, r)),
-      most = Math.max(1, ...held.flat().map((one) => one[1]));
+      lives = range(p).map((r) => live(drawn, r)),
+      most = Math.max(1, ...lives.flat().map((one) => one[1]));
     const bar = 24,
-      strip = held.some((row) => row.length) ? 14 : 0,
+      strip = lives.some((row) => row.length) ? 14 : 0,
       pitch = bar + strip + (arrows.length ? 22 : 8),
       X = (t) => left + (t / length) * (right - left),
       Y = (r) => 4 + r * pitch,
@@ -104,10 +105,10 @@ export function render({ model, el }) {
       s("rect", { class: "lk-lane", x: left, y: Y(r), width: right - left, height: bar }),
       s("path", {
         class: "lk-held",
-        d: held[r]
+        d: lives[r]
           .map(([t, n], i) => {
             const x = X(t),
-              to = X(i + 1 < held[r].length ? held[r][i + 1][0] : t),
+              to = X(i + 1 < lives[r].length ? lives[r][i + 1][0] : t),
               tall = (n / most) * (strip - 3);
             return n && to > x ? block(x, Y(r) + bar + strip - tall, to - x, tall) : "";
           })
@@ -154,15 +155,16 @@ export function render({ model, el }) {
       step = [1, 2, 5].map((k) => k * unit).find((k) => length / k <= (width < 520 ? 5 : 9)) ?? 10 * unit,
       ticks = range(Math.floor(length / step + 1e-9) + 1);
     const said = sentence(),
-      cursor = s("line", { class: "lk-cursor", y1: 0, y2: low });
+      cursor = s("line", { class: "lk-cursor", y1: 0, y2: low + 4 });
     move = () => {
       const at = (get("cursor") / MOST) * length;
       cursor.style.transform = `translate(${X(at)}px)`;
-      report(p, held, at);
+      time.put(X(at), low + 14);
+      report(p, lives, at);
     };
     plot.replaceChildren(
       picture(
-        { width, height: low + 20, "aria-label": said },
+        { width, height: low + 44, "aria-label": said },
         rows,
         boxes,
         lines,
@@ -170,7 +172,7 @@ export function render({ model, el }) {
         ticks.map((k) =>
           s(
             "text",
-            { class: "soft", x: Math.min(X(k * step), right - 14), y: low + 15, "text-anchor": "middle" },
+            { class: "soft", x: Math.min(X(k * step), right - 14), y: low + 42, "text-anchor": "middle" },
             tell(k * step),
           ),
         ),
@@ -220,7 +222,7 @@ export function render({ model, el }) {
       exact = Math.abs(bubbles - theory) < 1e-9;
     return (
       `${NAMES[by]}: the bubble is ${plain(100 * bubbles)} % of all time; ${FORMULA[by]} = ` +
-      `${plain(100 * theory)} %${exact ? "" : ", which holds for m ≥ p and W ≤ F"}. ` +
+      `${plain(100 * theory)} %${exact ? "" : ", which holds for m ≥ p and W ≤ F"}; ` +
       `${plain(length)} forwards in all.`
     );
   }
@@ -261,7 +263,18 @@ export function render({ model, el }) {
   const legend = h("ul", { class: "lk-legend", "aria-label": "Colours" }),
     plot = h("div", { class: "lk-plot" }),
     facts = h("div", { class: "lk-scroll" });
-  ui.stage.append(legend, plot);
+  const time = handle("Time", {
+    range: () => [[0, MOST]],
+    now: () => [get("cursor")],
+    at: (x) => [((x - scale[0]) / (scale[1] - scale[0])) * MOST],
+    move: (cursor) => set({ cursor }),
+    say: () => {
+      const at = (get("cursor") / MOST) * length,
+        busy = drawn.filter((one) => one[1] !== "call" && one[3] <= at && at < one[4]).length;
+      return `${tell(at)}: ${busy} of ${get("stages")} ${traced ? "ranks" : "stages"} compute`;
+    },
+  });
+  ui.stage.append(legend, held(plot, time));
   ui.rest.append(facts);
   const view = fit(plot, paint);
   const drag = (event) => {

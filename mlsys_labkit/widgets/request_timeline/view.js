@@ -1,4 +1,5 @@
 import { h, s, unique, frame, slider, ladder, picture, fit } from "../shared/dom.js";
+import { handle, held } from "../shared/handle.js";
 import { plain, si, whole } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
 import { ttft, tpot, missed, goodput, span, ticks } from "./model.js";
@@ -12,7 +13,7 @@ export function render({ model, el }) {
     el,
     "requests",
     "Requests over time",
-    "A row a request, from its arrival to its last token. Move the bounds to see who would have been served in time.",
+    "A row a request, from its arrival to its last token. Drag the bound to see which would have been served in time.",
   );
   const get = (name) => model.get(name),
     rows = get("rows"),
@@ -182,6 +183,9 @@ export function render({ model, el }) {
       if (at) set({ row: Number(at.getAttribute("data-row")) });
     });
     plot.replaceChildren(svg);
+    const own = rows[get("row")];
+    scale = { left, wide: right - left, from, extent, arrival: own[1] };
+    bound.put(X(own[1] + get("ttft")), 8 + (get("row") - top + 0.5) * tall);
   }
   const swatch = (name, body) => h("li", {}, s("svg", { width: 18, height: 14, "aria-hidden": "true" }, body), name);
   const bar = (kind) => [
@@ -215,7 +219,22 @@ export function render({ model, el }) {
     swatch("TTFT bound", s("path", { class: "lk-deadline", d: "M9,0 V14" })),
   );
   const plot = h("div", { class: "lk-plot" });
-  ui.stage.append(legend, plot);
+  let scale = { left: 0, wide: 1, from: 0, extent: 1, arrival: 0 };
+  const bound = handle("Bound of the first token", {
+    range: () => [[0, get("ttfts").length - 1]],
+    now: () => [get("ttfts").indexOf(get("ttft"))],
+    at: (x) => {
+      const seconds = scale.from + ((x - scale.left) / scale.wide) * scale.extent - scale.arrival,
+        gap = (i) => Math.abs(get("ttfts")[i] - seconds);
+      return [get("ttfts").reduce((best, _, i) => (gap(i) < gap(best) ? i : best), 0)];
+    },
+    move: (step) => set({ ttft: get("ttfts")[step] }),
+    say: () => {
+      const [met] = goodput(rows, get("ttft"), get("tpot"), get("seconds"));
+      return `${seconds(get("ttft"))}: ${met} of ${rows.length} requests in time`;
+    },
+  });
+  ui.stage.append(legend, held(plot, bound));
   const notes = [
     rows.length > PAGE && `${PAGE} of ${rows.length} requests are in sight; the slider Request moves on.`,
     get("stride") > 1 && `The strips show the largest of every ${get("stride")} steps.`,
@@ -229,7 +248,7 @@ export function render({ model, el }) {
     const [met, rate] = goodput(rows, get("ttft"), get("tpot"), get("seconds"));
     ui.says.textContent =
       `${met} of ${rows.length} requests (${plain((100 * met) / rows.length)} %) are served in ` +
-      `time: goodput ${plain(rate)} requests/s. ${told(get("row"))}`;
+      `time: goodput ${plain(rate)} requests/s; ${told(get("row"))}`;
     view.draw();
   }
   return follow(model, ["ttft", "tpot", "row"], draw, view.stop);

@@ -1,5 +1,6 @@
 import { h, s, frame, slider, choice, grid, picture, fit, whileHeld } from "../shared/dom.js";
-import { verticals, horizontals, roundNumbers } from "../shared/axes.js";
+import { handle, held } from "../shared/handle.js";
+import { verticals, horizontals, labeller, roundNumbers } from "../shared/axes.js";
 import { si, plain } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
 import { ITEM_BYTES, ridge, attainable, bound, leastSeconds, matmul } from "./model.js";
@@ -14,7 +15,7 @@ export function render({ model, el }) {
     el,
     "roofline",
     "Roofline explorer",
-    "How fast can this code run at best, and which of the two roofs stops it? Drag the point, or use the sliders.",
+    "How fast can this code run at best, and which of the two roofs stops it? Drag the point.",
   );
   const machines = model.get("machines"),
     works = model.get("works");
@@ -63,16 +64,8 @@ export function render({ model, el }) {
       input: (power) => set(sized({ [name]: 2 ** power })),
     }),
   );
-  ui.controls.append(
-    first.el,
-    second.el,
-    dtype.el,
-    level.el,
-    mode.el,
-    flops.el,
-    bytes.el,
-    ...sides.map((side) => side.el),
-  );
+  ui.controls.append(first.el, flops.el, bytes.el, ...sides.map((side) => side.el));
+  ui.more.append(second.el, dtype.el, level.el, mode.el);
 
   // In matmul mode the sizes decide FLOPs and bytes.
   function sized(values = {}) {
@@ -127,6 +120,7 @@ export function render({ model, el }) {
       s("text", { class: "soft", x: 4, y: 12 }, "FLOP/s"),
     ];
 
+    const clear = labeller();
     const roofs = ready.map((machine) => {
       const { peak, bandwidth, which, origin } = machine,
         corner = ridge(peak, bandwidth);
@@ -135,9 +129,18 @@ export function render({ model, el }) {
         slope = [X(from), Y(from * bandwidth)];
       const path = `M${slope} L${X(corner)},${Y(peak)} L${right},${Y(peak)}`;
       const angle = (Math.atan2(Y(peak) - slope[1], X(corner) - slope[0]) * 180) / Math.PI;
-      const mid = from ** 0.72 * corner ** 0.28,
+      const along = Math.log(intensity() / from) / Math.log(corner / from) > 0.55 ? 0.42 : 0.72; // not under the point
+      const mid = from ** (1 - along) * corner ** along,
         up = which ? 17 : -8;
-      const tag = tagOf(machine, ready);
+      const tag = tagOf(machine, ready),
+        tilt = (angle * Math.PI) / 180;
+      for (let i = -3; i <= 3; i += 1)
+        clear("ww", [
+          [
+            X(mid) + 13 * i * Math.cos(tilt) - up * Math.sin(tilt),
+            Y(mid * bandwidth) + 13 * i * Math.sin(tilt) + up * Math.cos(tilt),
+          ],
+        ]);
       return s(
         "g",
         { class: `lk-roof lk-m${which}` },
@@ -154,19 +157,21 @@ export function render({ model, el }) {
           { class: "halo", x: right - 2, y: Y(peak) + up, "text-anchor": "end" },
           `${tag}${si(peak, "FLOP/s")}`,
         ),
-        s(
-          "text",
-          {
-            class: "halo",
-            "text-anchor": "middle",
-            transform: `translate(${X(mid)},${Y(mid * bandwidth)}) rotate(${angle}) translate(0,${up})`,
-          },
-          `${tag}${si(bandwidth, "B/s")}`,
-        ),
+        // Without a label where the slope is shorter than one: it would leave the picture.
+        Math.hypot(X(corner) - slope[0], Y(peak) - slope[1]) > 130 &&
+          s(
+            "text",
+            {
+              class: "halo",
+              "text-anchor": "middle",
+              transform: `translate(${X(mid)},${Y(mid * bandwidth)}) rotate(${angle}) translate(0,${up})`,
+            },
+            `${tag}${si(bandwidth, "B/s")}`,
+          ),
       );
     });
 
-    const own = works.map((work, i) => {
+    const own = works.map((work) => {
       const where = work.flops / work.bytes,
         main = ready[0];
       const speed = work.achieved || (main ? attainable(where, main.peak, main.bandwidth) : null);
@@ -176,9 +181,21 @@ export function render({ model, el }) {
         "g",
         { class: `lk-work${work.achieved ? " full" : ""}` },
         s("path", { d: `M${x},${y - 6} l6,6 l-6,6 l-6,-6 z` }),
-        s("text", { class: "halo", x: x + 9, y: y + 18 + (i % 2 ? 12 : 0) }, work.name),
+        s("text", { class: "halo", ...clear(work.name, around(work.name, x, y)) }, work.name),
       );
     });
+    function around(name, x, y) {
+      const side = 12 + 3.65 * name.length;
+      /** @type {[number, number][]} */
+      const places = [18, -10, 32, -24, 46, -38, 4].flatMap(
+        (down) =>
+          /** @type {[number, number][]} */ ([
+            [x + side, y + down],
+            [x - side, y + down],
+          ]),
+      );
+      return places.filter(([middle]) => middle - side > left - 12 && middle + side < right + 20);
+    }
     const here = ready.map((machine) => {
       const y = Y(attainable(intensity(), machine.peak, machine.bandwidth)),
         x = X(intensity());
@@ -186,12 +203,15 @@ export function render({ model, el }) {
         "g",
         { class: `lk-point lk-m${machine.which}` },
         s("line", { class: "drop", x1: x, x2: x, y1: y, y2: bottom }),
-        machine.which ? s("rect", { x: x - 7, y: y - 7, width: 14, height: 14 }) : s("circle", { cx: x, cy: y, r: 8 }),
+        machine.which ? s("rect", { x: x - 7, y: y - 7, width: 14, height: 14 }) : s("circle", { cx: x, cy: y, r: 15 }),
       );
     });
     const said = sentence();
     const svg = picture({ width, height, "aria-label": said, class: "lk-plot" }, marks, roofs, own, here);
     plot.replaceChildren(svg);
+    const [main] = ready;
+    spot.el.hidden = !main;
+    if (main) spot.put(X(intensity()), Y(attainable(intensity(), main.peak, main.bandwidth)));
     ui.says.textContent = said;
     report();
   }
@@ -199,22 +219,22 @@ export function render({ model, el }) {
   function sentence() {
     const at = `${si(get("flops"), "FLOP")} over ${si(get("bytes"), "B")} is ${plain(intensity())} FLOP/B`;
     return (
-      `${at}. ` +
+      `${at}: ` +
       picks()
         .map((machine) => {
           if (!whole(machine))
             return (
               `${machine.name} states no ` +
-              (machine.peak ? `bandwidth for ${get("level")}` : `peak for ${get("dtype")}`) +
-              "."
+              (machine.peak ? `bandwidth for ${get("level")}` : `peak for ${get("dtype")}`)
             );
           const most = attainable(intensity(), machine.peak, machine.bandwidth);
           return (
             `${machine.name} is ${bound(intensity(), machine.peak, machine.bandwidth)} bound: at most ` +
-            `${si(most, "FLOP/s")}, ${plain((100 * most) / machine.peak)} % of its ${get("dtype")} peak.`
+            `${si(most, "FLOP/s")}, ${plain((100 * most) / machine.peak)} % of its ${get("dtype")} peak`
           );
         })
-        .join(" ")
+        .join("; ") +
+      "."
     );
   }
   function report() {
@@ -246,12 +266,24 @@ export function render({ model, el }) {
   }
 
   const plot = h("div", {});
-  ui.stage.append(plot);
+  const dragged = (step) => set({ mode: "free", flops: fromLog(step + toLog(get("bytes"))) });
+  const spot = handle("Intensity of the work", {
+    range: () => [[Math.max(x0 * FINE, -toLog(get("bytes"))), x1 * FINE]],
+    now: () => [toLog(intensity())],
+    at: (x) => [FINE * (x0 + ((x - left) / (right - left)) * (x1 - x0))],
+    move: dragged,
+    say: () => {
+      const [main] = picks().filter(whole);
+      const most = main && attainable(intensity(), main.peak, main.bandwidth);
+      return `${plain(intensity())} FLOP/B: ${main ? `at most ${si(most, "FLOP/s")}` : "no roof"}`;
+    },
+  });
+  ui.stage.append(held(plot, spot));
   const view = fit(plot, paint);
   whileHeld(plot, (event) => {
     const box = plot.getBoundingClientRect();
     const part = Math.min(1, Math.max(0, (event.clientX - box.left - left) / (right - left)));
-    set({ mode: "free", flops: fromLog(toLog(Math.max(1, 10 ** (x0 + part * (x1 - x0)) * get("bytes")))) });
+    dragged(Math.max(-toLog(get("bytes")), toLog(10 ** (x0 + part * (x1 - x0)))));
   });
 
   function draw() {

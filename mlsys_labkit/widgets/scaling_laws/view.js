@@ -1,4 +1,5 @@
 import { h, s, unique, frame, slider, logSlider, button, grid, picture, fit } from "../shared/dom.js";
+import { handle, held } from "../shared/handle.js";
 import { verticals, horizontals, roundNumbers } from "../shared/axes.js";
 import { si, plain } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
@@ -12,7 +13,7 @@ export function render({ model, el }) {
     "scaling",
     "How large, on how many tokens?",
     "Each curve is one budget of arithmetic, spent on small models and many tokens (left) or " +
-      "large ones and few (right). Move the dot along yours; then let the model be used.",
+      "large ones and few (right). Drag the dot along yours; then let the model be used.",
   );
   const set = (pairs) => {
     put(model, pairs, draw);
@@ -48,17 +49,25 @@ export function render({ model, el }) {
   });
   ui.controls.append(
     flops.el,
-    size.el,
     served.el,
-    h(
-      "div",
-      { class: "lk-buttons" },
-      button("Best for this training budget", () => set({ parameters: bestParameters(law, model.get("flops")) })),
-    ),
+    button("Best for this training budget", () => set({ parameters: bestParameters(law, model.get("flops")) })),
   );
+  ui.more.append(size.el);
   const board = h("div", {}),
     sums = h("div", { class: "lk-scroll" });
-  ui.stage.append(board);
+  let across = [0, 1];
+  const spot = handle("Parameters", {
+    range: () => [[350, 650]],
+    now: () => [Math.round(50 * Math.log10(model.get("parameters")))],
+    at: (x) => [50 * (7 + (6 * (x - across[0])) / across[1])],
+    move: (step) => set({ parameters: 10 ** (step / 50) }),
+    say: () => {
+      const n = model.get("parameters"),
+        d = model.get("flops") / 6 / n;
+      return `${si(n)} parameters on ${si(d)} tokens: loss ${loss(law, n, d).toFixed(3)}`;
+    },
+  });
+  ui.stage.append(held(board, spot));
   ui.rest.append(sums);
   // The size with the least arithmetic over a life, at the loss of the dot.
   function thrifty(target) {
@@ -117,7 +126,7 @@ export function render({ model, el }) {
         s(
           "text",
           { class: "soft halo", x: pad.l + 6, y: py(law.floor) - 5 },
-          `${law.floor}: what no model of this family gets below`,
+          width < 520 ? `least: ${law.floor}` : `${law.floor}: what no model of this family gets below`,
         ),
         s(
           "g",
@@ -132,7 +141,8 @@ export function render({ model, el }) {
             }).join(" "),
           }),
           s("polyline", { class: "mine", points: curve(C) }),
-          budgets.map((flops) => {
+          budgets.map((flops, i) => {
+            if (width < 520 && i % 2) return null;
             const n = bestParameters(law, flops);
             return s(
               "text",
@@ -140,12 +150,13 @@ export function render({ model, el }) {
               exp(flops).replace(".0", ""),
             );
           }),
-          s("circle", { class: "lk-spot", cx: px(N), cy: py(L), r: 7 }),
         ),
         s("text", { class: "soft", x: width - pad.r, y: tall - 4, "text-anchor": "end" }, "parameters"),
         s("text", { class: "soft halo", x: pad.l + 6, y: pad.t + 12 }, "loss"),
       ),
     );
+    across = [pad.l, width - pad.l - pad.r];
+    spot.put(px(N), Math.max(pad.t, py(L)));
     const rows = [["this model", si(N), si(D), plain(D / N), exp(lifetime(N, D, model.get("served")))]],
       thrift = thrifty(L);
     if (thrift.n)

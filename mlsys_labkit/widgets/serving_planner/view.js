@@ -1,4 +1,5 @@
 import { h, s, colourKeys, frame, slider, ladder, choice, grid, picture, fit } from "../shared/dom.js";
+import { handle, held } from "../shared/handle.js";
 import { verticals, horizontals, roundNumbers } from "../shared/axes.js";
 import { si, plain, whole } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
@@ -12,8 +13,8 @@ export function render({ model, el }) {
     el,
     "serving",
     "Which set-up for which model?",
-    "Choose model and machine. Then move the users: memory fills, the price of a token falls, " +
-      "and everybody waits longer.",
+    "Choose model and machine. Then drag the dot to more users: memory fills, the price of a token falls, " +
+      "and every user waits longer.",
   );
   const set = (pairs) => {
     put(model, pairs, draw);
@@ -63,7 +64,9 @@ export function render({ model, el }) {
       input: (v) => set({ efficiency: v }),
     }),
   };
-  ui.controls.append(...Object.values(fields).map((field) => field.el));
+  const SEEN = ["model", "device", "gpus", "bits"];
+  ui.controls.append(...SEEN.map((name) => fields[name].el));
+  ui.more.append(...["users", "context", "price", "efficiency"].map((name) => fields[name].el));
   const setup = (more) => ({
     ...models.find((each) => each.name === model.get("model")),
     ...devices.find((each) => each.key === model.get("device")),
@@ -77,20 +80,42 @@ export function render({ model, el }) {
     keys = colourKeys(["weights", "cache of keys and values"], "part"),
     curve = h("div", {}),
     sums = h("div", {});
-  board.append(bars, keys, curve);
+  /** @type {[number, number][]} */
+  let dots = [];
+  const userStep = () => lists.users.indexOf(nearest(lists.users, model.get("users")));
+  const spot = handle("Users in the batch", {
+    range: () => [[0, lists.users.length - 1]],
+    now: () => [userStep()],
+    // The nearest dot of the curve: it may turn back where more users no longer make a token cheaper.
+    at: (x, y) => [
+      dots.reduce(
+        (best, [a, b], i) => (Math.hypot(a - x, b - y) < Math.hypot(dots[best][0] - x, dots[best][1] - y) ? i : best),
+        0,
+      ),
+    ],
+    move: (step) => set({ users: lists.users[step] }),
+    say: () => {
+      const q = setup();
+      return (
+        `${q.users} users: ${plain(1e3 * decodeSeconds(q))} ms a token, ${plain(usdPerMillion(q))} USD a million` +
+        (memory(q).free >= 0 ? "" : "; does not fit")
+      );
+    },
+  });
+  board.append(bars, keys, held(curve, spot));
   ui.stage.append(board);
   ui.rest.append(sums);
   function paint(width) {
     const q = setup(),
-      held = memory(q),
-      top = Math.max(q.memory, held.weights + held.cache),
+      { weights, cache, free } = memory(q),
+      top = Math.max(q.memory, weights + cache),
       w = width,
       at = (v) => (v / top) * (w - 2) + 1,
-      fits = held.free >= 0;
+      fits = free >= 0;
     /** @type {[string, number, string][]} */
     const parts = [
-      ["weights", held.weights, "part0"],
-      ["cache", held.cache, "part1"],
+      ["weights", weights, "part0"],
+      ["cache", cache, "part1"],
     ];
     let x = 0;
     bars.replaceChildren(
@@ -99,8 +124,8 @@ export function render({ model, el }) {
           width: w,
           height: 62,
           "aria-label":
-            `Memory of each GPU: weights ${si(held.weights, "B")}, cache ${si(held.cache, "B")}, ` +
-            (fits ? `${si(held.free, "B")} free` : `${si(-held.free, "B")} too much`),
+            `Memory of each GPU: weights ${si(weights, "B")}, cache ${si(cache, "B")}, ` +
+            (fits ? `${si(free, "B")} free` : `${si(-free, "B")} too much`),
         },
         s("rect", { class: "rule", x: 1, y: 8, width: at(q.memory) - 1, height: 26 }),
         parts.map(([name, size, kind]) => {
@@ -116,8 +141,8 @@ export function render({ model, el }) {
         s("line", { class: "lk-limit", x1: at(0.9 * q.memory), x2: at(0.9 * q.memory), y1: 2, y2: 40 }),
         s(
           "text",
-          { class: "soft", x: Math.min(w, at(0.9 * q.memory)), y: 54, "text-anchor": "end" },
-          `usable of ${si(q.memory, "B")} on each GPU`,
+          { class: "soft", x: at(0.9 * q.memory), y: 54, "text-anchor": at(0.9 * q.memory) > w / 2 ? "end" : "start" },
+          `usable of ${si(q.memory, "B")}`,
         ),
       ),
     );
@@ -126,7 +151,7 @@ export function render({ model, el }) {
       const each = setup({ users });
       return { users, ms: 1e3 * decodeSeconds(each), usd: usdPerMillion(each), fits: memory(each).free >= 0 };
     });
-    const tall = 250,
+    const tall = 220,
       pad = { l: 70, r: 14, t: 12, b: 36 },
       logs = (list) => [Math.log10(Math.min(...list)) - 0.08, Math.log10(Math.max(...list)) + 0.08];
     const [x0, x1] = logs(many.map((p) => p.ms)),
@@ -159,16 +184,12 @@ export function render({ model, el }) {
             ),
           ),
         ),
-        s("circle", {
-          class: "lk-spot",
-          cx: px(Math.min(10 ** x1, Math.max(10 ** x0, here.ms))),
-          cy: py(Math.min(10 ** y1, Math.max(10 ** y0, here.usd))),
-          r: 7,
-        }),
         s("text", { class: "soft", x: w - pad.r, y: tall - 4, "text-anchor": "end" }, "ms a token, for each user"),
         s("text", { class: "soft halo", x: w - pad.r, y: pad.t + 12, "text-anchor": "end" }, "USD a million tokens"),
       ),
     );
+    dots = many.map((p) => [px(p.ms), py(p.usd)]);
+    spot.put(px(Math.min(10 ** x1, Math.max(10 ** x0, here.ms))), py(Math.min(10 ** y1, Math.max(10 ** y0, here.usd))));
     const rate = q.users / decodeSeconds(q);
     sums.replaceChildren(
       grid(
@@ -186,8 +207,8 @@ export function render({ model, el }) {
     ui.says.textContent = fits
       ? `${q.users} users write ${plain(1000 / here.ms)} tokens a second each, ${plain(rate)} ` +
         `together, at ${plain(here.usd)} USD a million.`
-      : `It does not fit: ${si(-held.free, "B")} too much on each GPU. At most ${mostUsers(q)} ` +
-        "users; or fewer bits, more GPUs, less context.";
+      : `It does not fit: ${si(-free, "B")} too much on each GPU; take at most ${mostUsers(q)} ` +
+        "users, fewer bits, more GPUs or less context.";
   }
   const view = fit(board, paint);
   function draw() {

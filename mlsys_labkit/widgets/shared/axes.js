@@ -1,23 +1,55 @@
 /** Axes of a plot: rules across it, and numbers beside them. */
 import { s } from "./dom.js";
 
+const WIDE = 6.8; // pixels of a character
+/** Keep the texts that a row has room for: each is `text(value)` around `x(value)`. */
+const roomy = (
+  /** @type {number[]} */ values,
+  /** @type {(value: number) => number} */ x,
+  /** @type {(value: number) => string} */ text,
+) => {
+  let end = -Infinity;
+  return values.map((v) => {
+    const half = (WIDE * text(v).length) / 2;
+    if (x(v) - half < end) return "";
+    end = x(v) + half + 2;
+    return text(v);
+  });
+};
+
 /**
- * Vertical rules at `values`, with the numbers below.
+ * Vertical rules at `values`, with the numbers below; a number that would touch the one before it is left out.
  * @param {number[]} values
  * @param {(value: number) => number} x
  * @param {number} top
  * @param {number} bottom
  * @param {(value: number) => string} text
  */
-export const verticals = (values, x, top, bottom, text) =>
-  values.map((v) =>
+export const verticals = (values, x, top, bottom, text) => {
+  const shown = roomy(values, x, text);
+  return values.map((v, i) =>
     s(
       "g",
       {},
       s("line", { class: "rule", x1: x(v), x2: x(v), y1: top, y2: bottom }),
-      s("text", { class: "soft", x: x(v), y: bottom + 16, "text-anchor": "middle" }, text(v)),
+      shown[i] && s("text", { class: "soft", x: x(v), y: bottom + 16, "text-anchor": "middle" }, shown[i]),
     ),
   );
+};
+
+/** Return a function that takes the first of several places of a label's middle where it touches no label before it. */
+export function labeller() {
+  /** @type {[number, number, number][]} */
+  const taken = [];
+  const touches = (/** @type {number} */ x, /** @type {number} */ y, /** @type {number} */ half) =>
+    taken.some(([u, v, other]) => Math.abs(u - x) < half + other && Math.abs(v - y) < 14);
+  return (/** @type {string} */ text, /** @type {[number, number][]} */ places) => {
+    const half = (text.length * (WIDE + 0.5)) / 2 + 2,
+      [x, y] = places.find((place) => !touches(...place, half)) || places[0];
+    taken.push([x, y, half]);
+    return { x, y, "text-anchor": "middle" };
+  };
+}
 
 /**
  * Horizontal rules at `values`, with the numbers on the left.

@@ -1,4 +1,5 @@
 import { h, s, frame, slider, ladder, button, grid, picture, fit } from "../shared/dom.js";
+import { handle, held } from "../shared/handle.js";
 import { player } from "../shared/player.js";
 import { si, plain } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
@@ -14,7 +15,7 @@ export function render({ model, el }) {
     el,
     "tiles",
     "A tiled matrix product, step by step",
-    "C = A·B. A block owns one tile of C; tiles of A and B march along k through shared memory.",
+    "C = A·B. Drag the tile of C that a block owns: tiles of A and B march along k through shared memory.",
   );
   const get = (name) => model.get(name),
     item = get("item");
@@ -79,20 +80,30 @@ export function render({ model, el }) {
     return { block: Math.floor(at / count), step: at % count };
   };
   const play = player(el, PACE, () => set(moved(1)), draw);
-  ui.controls.append(
+  const on = button("Next step", () => halt(moved(1)));
+  ui.controls.append(tile.el, step.el, on, play.button);
+  ui.more.append(
     n.el,
-    tile.el,
     register.el,
     block.el,
-    step.el,
-    h(
-      "div",
-      { class: "lk-buttons" },
-      button("Previous step", () => halt(moved(-1))),
-      button("Next step", () => halt(moved(1))),
-      play.button,
-    ),
+    button("Previous step", () => halt(moved(-1))),
   );
+  // Where C and one of its tiles are in the picture.
+  let corner = [0, 0],
+    wide = 1;
+  const owned = handle("Tile of C", {
+    axis: "xy",
+    range: () => [
+      [0, across() - 1],
+      [1 - across(), 0],
+    ],
+    now: () => [get("block") % across(), -Math.floor(get("block") / across())],
+    at: (x, y) => [(x - corner[0]) / wide - 0.5, 0.5 - (y - corner[1]) / wide],
+    move: (column, row) => halt({ block: column - row * across(), step: 0 }),
+    say: () =>
+      `row ${Math.floor(get("block") / across())}, column ${get("block") % across()} of ${across()}: ` +
+      `${si(sharedBytes(get("tile"), item), "B")} in shared memory`,
+  });
 
   function paint(width) {
     const N = get("n"),
@@ -102,7 +113,7 @@ export function render({ model, el }) {
       [a, b, c] = walk(N, T, get("block"), get("step"));
     const label = 22,
       gap = 26,
-      side = Math.floor(Math.min(250, (width - label - gap - 6) / 2)),
+      side = Math.floor(Math.min(width < 520 ? 150 : 172, (width - label - gap - 6) / 2)),
       px = side / N,
       x0 = label,
       x1 = x0 + side + gap,
@@ -156,6 +167,10 @@ export function render({ model, el }) {
       if (row >= 0 && col >= 0 && row < count && col < count) halt({ block: row * count + col, step: 0 });
     });
     plot.replaceChildren(svg);
+    corner = [x1, y1];
+    wide = T * px;
+    const inside = (v, from) => Math.min(from + side, Math.max(from, v));
+    owned.put(inside(x1 + (right + T / 2) * px, x1), inside(y1 + (down + T / 2) * px, y1));
     play.draw();
     if (!play.plays()) ui.says.textContent = sentence();
     report();
@@ -174,7 +189,11 @@ export function render({ model, el }) {
     return s(
       "g",
       {},
-      s("text", { class: "soft", x: x + 5, y: y - 6 }, `one tile of C: ${wide} x ${wide} threads`),
+      s(
+        "text",
+        { class: "soft", x: x + 5, y: y - 6 },
+        x < 0 || side < 160 ? `${wide} x ${wide} threads` : `one tile of C: ${wide} x ${wide} threads`,
+      ),
       s("rect", { class: "lk-close", x, y, width: side, height: side }),
       lines,
       s("rect", { class: "lk-thread", x, y, width: Math.max(3, R * unit), height: Math.max(3, R * unit) }),
@@ -186,28 +205,28 @@ export function render({ model, el }) {
       R = get("register"),
       count = across(),
       load = loadedBytes(N, T, item);
-    const head = `Block ${get("block")} of ${count * count}, step ${get("step") + 1} of ${count}. `;
+    const head = `Block ${get("block")} of ${count * count}, step ${get("step") + 1} of ${count}: `;
     if (T === 1)
       return (
-        `${head}A tile of 1 is the naive kernel: every multiply-add loads both of its operands from ` +
+        `${head}a tile of 1 is the naive kernel, and every multiply-add loads both of its operands from ` +
         `global memory, ${si(load, "B")} in all.`
       );
     return (
-      `${head}Each element that the block loads serves ${T} multiply-adds: ${si(load, "B")} loaded ` +
-      `instead of ${si(loadedBytes(N, 1, item), "B")}, ${plain(intensity(N, T, item))} FLOP/B. ` +
-      `${warning(T, R)}`
+      `${head}each element that the block loads serves ${T} multiply-adds, ${si(load, "B")} loaded ` +
+      `instead of ${si(loadedBytes(N, 1, item), "B")}, ${plain(intensity(N, T, item))} FLOP/B` +
+      `${warning(T, R)}.`
     );
   }
   function warning(T, R) {
     const count = threads(T, R);
     if (count > MOST_THREADS)
-      return `${count} threads are more than the ${MOST_THREADS} a block may have: give each thread more elements.`;
+      return `; ${count} threads are more than the ${MOST_THREADS} a block may have: give each thread more elements`;
     if (sharedBytes(T, item) > STATIC_SHARED)
       return (
-        `${si(sharedBytes(T, item), "B")} of shared memory are more than the 48 KiB of a static ` +
-        "array: it takes dynamic shared memory, or a tile less deep along k."
+        `; ${si(sharedBytes(T, item), "B")} of shared memory are more than the 48 KiB of a static ` +
+        "array: it takes dynamic shared memory, or a tile less deep along k"
       );
-    return count < 32 ? `${count} thread${count > 1 ? "s do" : " does"} not fill a warp of 32.` : "";
+    return count < 32 ? `; ${count} thread${count > 1 ? "s do" : " does"} not fill a warp of 32` : "";
   }
   function report() {
     const N = get("n"),
@@ -240,7 +259,8 @@ export function render({ model, el }) {
   }
   const plot = h("div", { class: "lk-plot" }),
     facts = h("div", { class: "lk-scroll" });
-  ui.stage.append(h("div", { class: "lk-halves" }, plot, facts));
+  ui.stage.append(held(plot, owned));
+  ui.rest.append(facts);
   const view = fit(plot, paint);
   function draw() {
     const count = across();

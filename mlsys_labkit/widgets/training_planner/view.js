@@ -1,4 +1,6 @@
 import { h, s, KEYS, colourKeys, frame, logSlider, ladder, choice, grid, picture, fit } from "../shared/dom.js";
+import { handle, held } from "../shared/handle.js";
+import { cutPicture } from "./cut_picture.js";
 import { si, plain, whole } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
 import { memory, seconds, utilisation, tokensPerSecond } from "./model.js";
@@ -12,7 +14,7 @@ export function render({ model, el }) {
     el,
     "training",
     "Plan a training run",
-    `Cut the model until it fits, then until nobody waits. GPUs: ${gpu.name}.`,
+    `Drag the cuts until the model fits, then until no GPU waits. GPUs: ${gpu.name}.`,
   );
   const set = (pairs) => {
     put(model, pairs, draw);
@@ -56,12 +58,37 @@ export function render({ model, el }) {
   const tick = h("input", { ...KEYS, type: "checkbox", onchange: () => set({ recompute: Number(tick.checked) }) });
   ui.controls.append(
     pick.el,
-    ...Object.values(steps).map((field) => field.el),
-    tokens.el,
-    h("div", { class: "lk-buttons" }, h("label", { class: "lk-check" }, tick, "Recompute activations")),
+    steps.zero.el,
+    steps.micro_batches.el,
+    h("label", { class: "lk-check" }, tick, "Recompute activations"),
   );
-  const board = h("div", { class: "lk-stack" }),
+  ui.more.append(...["data", "tensor", "pipeline", "micro_batch", "sequence"].map((name) => steps[name].el), tokens.el);
+  const cuts = h("div", {}),
+    bars = h("div", { class: "lk-stack" }),
     sums = h("div", {});
+  const verdict = () => {
+    const { free } = memory(plan());
+    return free >= 0 ? `it fits, ${si(free, "B")} free` : `it does not fit, ${si(-free, "B")} too much`;
+  };
+  /** @type {import("./cut_picture.js").Places} */
+  let places;
+  const cut = (label, name, axis, say) => {
+    const list = lists[name];
+    return handle(label, {
+      axis,
+      range: () => [[0, list.length - 1]],
+      now: () => [list.indexOf(nearest(list, model.get(name)))],
+      at: (x, y) => [places[name].step(axis === "y" ? y : x)],
+      move: (step) => set({ [name]: list[step] }),
+      say: () => `${say(model.get(name))}: ${verdict()}`,
+    });
+  };
+  const grips = {
+    pipeline: cut("Cut between layers", "pipeline", "y", (n) => `${n} pipeline stage${n > 1 ? "s" : ""}`),
+    tensor: cut("Cut through layers", "tensor", "x", (n) => `each layer on ${n} GPU${n > 1 ? "s" : ""}`),
+    data: cut("Copies of the model", "data", "x", (n) => `${whole(n)} cop${n > 1 ? "ies" : "y"}`),
+  };
+  const board = h("div", { class: "lk-stack" }, held(cuts, ...Object.values(grips)), bars);
   ui.stage.append(board);
   ui.rest.append(sums);
   const plan = () => {
@@ -84,7 +111,7 @@ export function render({ model, el }) {
     return picture(
       {
         width,
-        height: limit ? 64 : 50,
+        height: limit ? 66 : 50,
         "aria-label": `${title}: ${parts.map(([name, v]) => `${name} ${show(v)}`).join(", ")}`,
       },
       s("text", { x: 0, y: 12 }, title),
@@ -119,16 +146,20 @@ export function render({ model, el }) {
   const namesOf = (parts) => parts.map(([name]) => name);
   function paint(width) {
     const p = plan(),
-      held = memory(p),
+      shares = memory(p),
       times = seconds(p),
-      parts = Object.entries(held).filter(([name]) => name !== "free"),
+      parts = Object.entries(shares).filter(([name]) => name !== "free"),
       used = parts.reduce((sum, [, v]) => sum + v, 0),
       gpus = p.data * p.tensor * p.pipeline,
       mfu = utilisation(p),
       rate = tokensPerSecond(p);
     const spent = Object.entries(times).map(/** @returns {[string, number]} */ ([name, v]) => [words[name] ?? name, v]),
       whole_step = spent.reduce((sum, [, v]) => sum + v, 0);
-    board.replaceChildren(
+    const { svg, ...drawn } = cutPicture(p, width, used / (0.92 * p.memory), gpus);
+    places = drawn;
+    cuts.replaceChildren(svg);
+    Object.entries(grips).forEach(([name, grip]) => grip.put(places[name].middle[0], places[name].middle[1]));
+    bars.replaceChildren(
       bar(width, "Memory of the fullest rank", parts, Math.max(used, p.memory), (v) => si(v, "B"), 0.92 * p.memory),
       colourKeys(namesOf(parts), "part"),
       bar(width, "A step's time", spent, whole_step, (v) => (v === 0 ? "0 s" : si(v, "s"))),
@@ -153,11 +184,9 @@ export function render({ model, el }) {
     );
     const worst = spent.slice(1).reduce((a, b) => (b[1] > a[1] ? b : a));
     ui.says.textContent =
-      `${whole(gpus)} GPUs: ` +
-      (held.free >= 0 ? `it fits, ${si(held.free, "B")} free` : `it does not fit, ${si(-held.free, "B")} too much`) +
-      `. ${Math.round(100 * mfu)} % of the peak is useful` +
+      `${whole(gpus)} GPU${gpus > 1 ? "s" : ""}: ${verdict()}; ${Math.round(100 * mfu)} % of the peak is useful` +
       (worst[1] > 0.02 * whole_step ? `; the largest loss: ${worst[0]}` : "") +
-      `. ${plain(days)} days for ${si(model.get("tokens"))} tokens.`;
+      `; ${plain(days)} days for ${si(model.get("tokens"))} tokens.`;
   }
   const view = fit(board, paint);
   function draw() {

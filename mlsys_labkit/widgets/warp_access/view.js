@@ -1,4 +1,5 @@
 import { h, s, frame, slider, choice, button, grid, picture, fit } from "../shared/dom.js";
+import { handle, held } from "../shared/handle.js";
 import { plain } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
 import {
@@ -15,7 +16,7 @@ import {
 
 const RECORDED = "recorded",
   ROW = 128,
-  MOST_ROWS = 40,
+  MOST_ROWS = 16,
   LAST = 31;
 
 /** @param {import("../shared/state.js").View} view */
@@ -101,21 +102,14 @@ export function render({ model, el }) {
   const last = () => (recorded() ? mine().length - 1 : LAST);
   const step = (by) => set({ request: Math.min(last(), Math.max(0, get("request") + by)) });
   [pattern, site].forEach((field) => field.el.classList.add("lk-two"));
-  ui.controls.append(
-    pattern.el,
-    site.el,
+  ui.controls.append(pattern.el, site.el, stride.el, request.el);
+  ui.more.append(
     typed,
-    stride.el,
     size.el,
     space.el,
-    request.el,
     lane.el,
-    h(
-      "div",
-      { class: "lk-buttons" },
-      button("Previous request", () => step(-1)),
-      button("Next request", () => step(1)),
-    ),
+    button("Previous request", () => step(-1)),
+    button("Next request", () => step(1)),
   );
 
   function shown() {
@@ -168,7 +162,7 @@ export function render({ model, el }) {
       left = width < 520 ? 46 : 62,
       cell = (width - left - 2) / 32,
       high = drawn.length > 12 ? 16 : 22;
-    const head = 62,
+    const head = 66,
       text = cell >= 17,
       waves = wavefronts(lanes, bytes, atomic, loads),
       together = phaseLanes(lanes, bytes, loads),
@@ -252,7 +246,7 @@ export function render({ model, el }) {
         ? null
         : s("path", {
             class: "lk-link",
-            d: `M${X(chosen) + cell / 2},20 L${X(((word % 32) + 32) % 32) + cell / 2},${Y(row) + 2}`,
+            d: `M${X(chosen) + cell / 2},40 L${X(((word % 32) + 32) % 32) + cell / 2},${Y(row) + 2}`,
           });
     const most = Math.max(...depth),
       bars = global
@@ -282,16 +276,18 @@ export function render({ model, el }) {
                 : null,
             ),
           ];
+    detail.textContent = about(chosen, at, bytes, global, group, waves);
     const said = where + tell(lanes, bytes, global, found, waves, atomic, loads);
     const many = lines.length - drawn.length;
     plot.replaceChildren(picture({ width, height, "aria-label": said }, top, column, map, link, bars));
+    row0 = [left, cell];
+    arm.put(X(chosen) + cell / 2, 26);
     more.textContent =
       `${many ? `${many} more rows of 128 B are not drawn. ` : ""}A row is 128 bytes from the byte ` +
       "on its left" +
       (text ? "; a number names the lane that asks for the word, ×2 that two lanes do" : "") +
       `${global ? "; framed sectors are fetched whole" : ""}.`;
     ui.says.textContent = said;
-    detail.textContent = about(chosen, at, bytes, global, group, waves);
     report(lanes, bytes, global, found, waves, atomic);
   }
 
@@ -357,12 +353,20 @@ export function render({ model, el }) {
     );
   }
 
+  let row0 = [0, 1];
+  const arm = handle("Lane in the warp", {
+    range: () => [[0, LAST]],
+    now: () => [get("lane")],
+    at: (x) => [(x - row0[0]) / row0[1] - 0.5],
+    move: (lane) => set({ lane }),
+    say: () => detail.textContent,
+  });
   const plot = h("div", {}),
     detail = h("p", { class: "lk-detail mono" }),
     more = h("p", { class: "lk-note" }),
     facts = h("div", { class: "lk-scroll" });
-  ui.stage.append(detail, plot, more);
-  ui.rest.append(facts);
+  ui.stage.append(detail, held(plot, arm));
+  ui.rest.append(facts, more);
   const view = fit(plot, paint);
   function draw() {
     const own = recorded();
