@@ -1,4 +1,5 @@
 import { h, s, KEYS, unique, frame, slider, button, picture, fit } from "../shared/dom.js";
+import { handle, held } from "../shared/handle.js";
 import { player } from "../shared/player.js";
 import { plain, si, whole } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
@@ -17,7 +18,7 @@ export function render({ model, el }) {
     el,
     "blocks",
     "Blocks of a paged cache, step by step",
-    "Each square is a physical block. A request's table maps its tokens, in order, to blocks anywhere in the pool.",
+    "Each square is a physical block. A request's table maps its tokens, in order, to blocks anywhere in the pool. Drag the time.",
   );
   const get = (name) => model.get(name),
     size = get("size"),
@@ -40,7 +41,6 @@ export function render({ model, el }) {
     show: (at) => `${at + 1} of ${steps.length}`,
     input: (at) => halt(at),
   });
-  cursor.el.classList.add("lk-wide");
   const play = player(el, PACE, () => go(get("step") + 1), draw);
   const halt = (at) => {
     play.pause();
@@ -48,14 +48,41 @@ export function render({ model, el }) {
   };
   ui.controls.append(
     cursor.el,
-    h(
-      "div",
-      { class: "lk-buttons" },
-      button("Previous step", () => halt(get("step") - 1)),
-      button("Next step", () => halt(get("step") + 1)),
-      play.button,
-    ),
+    button("Previous step", () => halt(get("step") - 1)),
+    button("Next step", () => halt(get("step") + 1)),
+    play.button,
   );
+  // The blocks in use over the run, with the present time on it.
+  const use = steps.map((_, at) => counts(pool(tables(steps, at), size), size)[0]);
+  const strip = h("div", {}),
+    END = 16,
+    HIGH = 40;
+  const along = (width, at) => END + (at / Math.max(1, final)) * (width - 2 * END);
+  const time = handle("Time of the run", {
+    range: () => [[0, final]],
+    now: () => [get("step")],
+    at: (x) => [((x - END) / Math.max(1, strip.clientWidth - 2 * END)) * final],
+    move: (at) => halt(at),
+    say: () => `${get("step") + 1} of ${steps.length}: ${use[get("step")]} of ${total} blocks in use`,
+  });
+  let stripe = "";
+  function drawStrip(width) {
+    const rise = (n) => HIGH - 8 - (n / Math.max(1, total)) * (HIGH - 16),
+      said = `Blocks in use over the run, at most ${Math.max(...use)} of ${total}`;
+    if (stripe !== String(width))
+      strip.replaceChildren(
+        picture(
+          { width, height: HIGH, "aria-label": said },
+          s("line", { class: "axis", x1: END, x2: width - END, y1: HIGH - 8, y2: HIGH - 8 }),
+          s("path", {
+            class: "lk-use",
+            d: use.map((n, at) => `${at ? "L" : "M"}${along(width, at).toFixed(1)},${rise(n).toFixed(1)}`).join(""),
+          }),
+        ),
+      );
+    stripe = String(width);
+    time.put(along(width, get("step")), HIGH - 14);
+  }
 
   const hue = (owner) => `lk-o${get("hues")[owner]}`;
   const marked = (now) => {
@@ -106,7 +133,7 @@ export function render({ model, el }) {
       used = pool(now, size),
       kept = new Set(cached(steps, at)),
       chosen = marked(now);
-    const side = Math.max(15, Math.min(46, Math.floor(Math.sqrt((width * 320) / shown.length)))),
+    const side = Math.max(15, Math.min(46, Math.floor(Math.sqrt((width * 300) / shown.length)))),
       across = Math.max(1, Math.floor(width / side));
     const height = Math.ceil(shown.length / across) * side + 2;
     const svg = picture(
@@ -140,6 +167,7 @@ export function render({ model, el }) {
     svg.addEventListener("pointerleave", () => point(-1));
     svg.addEventListener("click", (event) => pin(ownerAt(event)));
     plot.replaceChildren(svg);
+    drawStrip(width);
     const small = (entry, isCached) => cell(-1, 1, 1, 18, entry, isCached, null);
     legend.replaceChildren(
       legendItem("a request's", small, [1, size, now[0]?.[0] ?? 0]),
@@ -264,7 +292,7 @@ export function render({ model, el }) {
     legend = h("ul", { class: "lk-legend", "aria-label": "What the squares mean" });
   const chips = h("ul", { class: "lk-legend lk-chips", "aria-label": "Requests that hold blocks" }),
     table = h("div", { class: "lk-table" });
-  ui.stage.append(facts, legend, plot);
+  ui.stage.append(facts, legend, plot, held(strip, time));
   const notes = [
     total > shown.length && `${whole(total - shown.length)} blocks that the run never touched are left out.`,
     stride > 1 && `Every ${stride}th step of the run is shown; events in between are told with the step after them.`,

@@ -14,8 +14,8 @@ export function ringPicture(round, width, moved) {
     lines = lone ? 1 : p;
   const wide = slot * p,
     high = tall * lines,
-    rx = (width - wide) / 2 - 16,
-    ry = Math.max(p > 4 ? (width < 440 ? 190 : 150) : 105, (high + 28) / 0.7),
+    rx = Math.min(330, (width - wide) / 2 - 16),
+    ry = Math.max(p > 4 ? (width < 440 ? 170 : 135) : 90, (high + 28) / 0.74),
     height = 2 * ry + high + 34;
   const place = range(p).map((r) => {
     const a = (2 * Math.PI * r) / p - Math.PI / 2;
@@ -48,7 +48,7 @@ export function ringPicture(round, width, moved) {
               width: slot - 1,
               height: tall - 1,
             }),
-            slot > 8
+            slot > 8 && tall >= 12
               ? s(
                   "text",
                   {

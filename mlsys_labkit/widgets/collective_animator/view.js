@@ -1,4 +1,5 @@
-import { h, frame, slider, ladder, choice, button, grid, fit } from "../shared/dom.js";
+import { h, s, frame, slider, ladder, choice, button, grid, picture, fit } from "../shared/dom.js";
+import { handle, held } from "../shared/handle.js";
 import { player } from "../shared/player.js";
 import { si } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
@@ -30,7 +31,7 @@ export function render({ model, el }) {
     "collective",
     "A collective, round by round",
     "A box is a rank's tensor, a row one of its chunks; a coloured slot says that this rank's " +
-      "contribution is in it. A round: one message out, one in.",
+      "contribution is in it. A round: one message out, one in. Drag the time.",
   );
   const get = (name) => model.get(name),
     kind = () => get("collective"),
@@ -60,25 +61,42 @@ export function render({ model, el }) {
   });
   const next = () => set({ step: get("step") < count() ? get("step") + 1 : 0 });
   const play = player(el, PACE, next, () => (play.plays() ? next() : draw()));
-  ui.controls.append(
-    which.el,
-    way.el,
-    ranks.el,
+  ui.controls.append(which.el, way.el, ranks.el, play.button);
+  ui.more.append(
     step.el,
-    h(
-      "div",
-      { class: "lk-buttons" },
-      button("Previous round", () => jump({ step: get("step") - 1 })),
-      button("Next round", () => jump({ step: get("step") + 1 })),
-      play.button,
-    ),
+    button("Previous round", () => jump({ step: get("step") - 1 })),
+    button("Next round", () => jump({ step: get("step") + 1 })),
   );
+  const track = h("div", {}),
+    END = 16;
+  const along = (width, at) => END + (at / Math.max(1, count())) * (width - 2 * END);
+  const time = handle("Time in messages", {
+    range: () => [[0, count()]],
+    now: () => [get("step")],
+    at: (x) => [((x - END) / Math.max(1, track.clientWidth - 2 * END)) * count()],
+    move: (step) => jump({ step }),
+    say: () => `after ${get("step")} of ${count()} rounds: ${sentence(round())}`,
+  });
+  function drawTrack(width) {
+    const text = `Time: ${count()} rounds`;
+    track.replaceChildren(
+      picture(
+        { width, height: 30, "aria-label": `${text}, and the present one, ${get("step")}` },
+        s("line", { class: "axis", x1: END, x2: width - END, y1: 15, y2: 15 }),
+        range(count() + 1).map((at) =>
+          s("line", { class: "axis", x1: along(width, at), x2: along(width, at), y1: 10, y2: 20 }),
+        ),
+      ),
+    );
+    time.put(along(width, get("step")), 15);
+  }
 
   const round = () => roundOf(kind(), by(), get("ranks"), get("step"));
   function paint(width) {
     const here = round();
     plot.replaceChildren(ringPicture(here, width, moved));
     moved = false;
+    drawTrack(width);
     play.draw();
     if (!play.plays()) ui.says.textContent = sentence(here);
   }
@@ -136,9 +154,10 @@ export function render({ model, el }) {
     facts = h("div", {}),
     holds = h("ul", {}),
     chart = h("div", {}),
-    verdict = h("p", { class: "lk-says" });
-  ui.stage.append(h("div", { class: "lk-halves" }, plot, h("div", {}, facts)));
+    verdict = h("p", { class: "lk-note" });
+  ui.stage.append(plot, held(track, time));
   ui.rest.append(
+    facts,
     h("details", {}, h("summary", {}, "What each rank holds, in words"), holds),
     h("h4", {}, "How long it takes on a cluster"),
     h(

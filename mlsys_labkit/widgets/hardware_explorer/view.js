@@ -222,7 +222,7 @@ export function render({ model, el }) {
   // Places for a machine's name beside its handle and within the picture.
   function around(name, x, y, w) {
     const half = 3.7 * name.length,
-      middle = Math.min(w - half, Math.max(half + 4, x));
+      middle = Math.min(w - half, Math.max(half + 84, x));
     /** @type {[number, number][]} */
     const found = [-20, 28, -35, 43].map((down) => [middle, y + down]);
     return found.filter(([, v]) => v > 10);

@@ -1,4 +1,5 @@
 import { h, s, colourKeys, frame, slider, ladder, choice, grid, picture, fit } from "../shared/dom.js";
+import { handle, held } from "../shared/handle.js";
 import { horizontals } from "../shared/axes.js";
 import { si, plain } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
@@ -13,7 +14,8 @@ export function render({ model, el }) {
     el,
     "bars",
     "Does it fit? Memory of one rank",
-    "What a GPU holds while a transformer is trained, under ZeRO, tensor and pipeline parallelism.",
+    "What a GPU holds while a transformer is trained. Drag the top of a bar: down to more data parallel ranks, sideways " +
+      "to another ZeRO stage.",
   );
   const get = (name) => model.get(name),
     presets = get("presets"),
@@ -84,23 +86,30 @@ export function render({ model, el }) {
   const micro = field("Micro-batch, sequences", "micro_batch"),
     many = field("Micro-batches a step", "micro_batches"),
     length = field("Tokens a sequence", "sequence");
-  ui.controls.append(
-    name.el,
-    gpu.el,
-    shown.el,
-    again.el,
-    data.el,
-    tensor.el,
-    pipeline.el,
-    zero.el,
-    micro.el,
-    many.el,
-    length.el,
-  );
+  ui.controls.append(name.el, gpu.el, tensor.el, pipeline.el);
+  ui.more.append(shown.el, again.el, data.el, zero.el, micro.el, many.el, length.el);
 
   const plot = h("div", {}),
     facts = h("div", { class: "lk-scroll" });
-  ui.stage.append(plot, colourKeys(PARTS, "q"));
+  const peakOf = (cut) => stage(m(), cut, fullest(m(), cut))[5];
+  let scale = { left: 0, step: 1, Y: (/** @type {number} */ bytes) => bytes };
+  const top = handle("Top of the bar", {
+    axis: "xy",
+    range: () => [
+      [0, 3],
+      [1 - ladders.data.length, 0],
+    ],
+    now: () => [l().zero, -ladders.data.indexOf(l().data)],
+    at: (x, y) => {
+      const z = Math.min(3, Math.max(0, Math.floor((x - scale.left) / scale.step))),
+        far = (ranks) => Math.abs(scale.Y(peakOf({ ...l(), zero: z, data: ranks })) - y);
+      const nearest = ladders.data.reduce((best, ranks) => (far(ranks) < far(best) - 0.5 ? ranks : best), l().data);
+      return [z, -ladders.data.indexOf(nearest)];
+    },
+    move: (z, ranks) => change({ zero: z, data: ladders.data[-ranks] }),
+    say: () => `ZeRO-${l().zero}, ${l().data} data parallel ranks: ${si(peakOf(l()), "B")} of ${si(limit(), "B")}`,
+  });
+  ui.stage.append(held(plot, top), colourKeys(PARTS, "q"));
   ui.rest.append(facts);
 
   function bars() {
@@ -122,11 +131,11 @@ export function render({ model, el }) {
     const list = bars(),
       left = 62,
       right = wide - 8,
-      top = 34,
+      high = 34,
       bottom = 262,
       height = 300;
     const most = Math.max(room() * 1.12, ...list.map((bar) => bar.values[5])) * 1.02,
-      Y = (v) => bottom - (v / most) * (bottom - top);
+      Y = (v) => bottom - (v / most) * (bottom - high);
     const step = (right - left) / list.length,
       thick = Math.min(84, step * 0.62),
       raw = most / 5,
@@ -154,7 +163,7 @@ export function render({ model, el }) {
           {
             class: over ? "halo over" : "halo",
             x: Math.max(left + 26, x),
-            y: Y(Math.max(at, values[5])) - 6,
+            y: Y(Math.max(at, values[5])) - (on && get("view") === "zero" ? 18 : 6),
             "text-anchor": "middle",
           },
           text,
@@ -166,6 +175,9 @@ export function render({ model, el }) {
         ),
       );
     });
+    scale = { left, step, Y };
+    top.el.hidden = get("view") !== "zero";
+    top.put(left + (l().zero + 0.5) * step, Y(peakOf(l())));
     plot.replaceChildren(
       picture(
         {
@@ -203,7 +215,7 @@ export function render({ model, el }) {
     return (
       `${get("name")} on ${gpus} GPU${gpus > 1 ? "s" : ""} with ZeRO-${l().zero}: ${si(peak, "B")} ` +
       `on the fullest rank${l().pipeline > 1 ? ` (stage ${fullest(m(), l())})` : ""}; that ` +
-      `${verdict} the ${si(limit(), "B")} that tensors may fill on ${device()[1]}. The largest part is ` +
+      `${verdict} the ${si(limit(), "B")} that tensors may fill on ${device()[1]}; the largest part is ` +
       `${largest}.`
     );
   }

@@ -19,6 +19,7 @@ const ARROWS = { x: "M10 10l-4 4 4 4M18 10l4 4-4 4", y: "M10 10l4-4 4 4M10 18l4 
  * `now` and `at` return one number for each axis, `range` the least and the greatest; `at` takes a point of the picture
  * and may return parts of a step. `move` is called with the new steps alone. `put` places the handle and is part of each
  * drawing; `say` is what the handle stands for then, with what follows from it.
+ * With `nudge`, arrow keys call it, where a step of the keys is no step of the pointer.
  * @param {string} label
  * @param {{
  *   axis?: "x" | "y" | "xy",
@@ -27,9 +28,10 @@ const ARROWS = { x: "M10 10l-4 4 4 4M18 10l4 4-4 4", y: "M10 10l4-4 4 4M10 18l4 
  *   at: (x: number, y: number) => number[],
  *   move: (...steps: number[]) => void,
  *   say: () => string,
+ *   nudge?: (sign: number, event: KeyboardEvent) => void,
  * }} options
  */
-export function handle(label, { axis = "x", range, now, at, move, say }) {
+export function handle(label, { axis = "x", range, now, at, move, say, nudge }) {
   const arrows = axis === "xy" ? ARROWS.x + ARROWS.y : ARROWS[axis];
   const drawing = { width: 28, height: 28, "aria-hidden": "true" };
   const el = h(
@@ -43,10 +45,11 @@ export function handle(label, { axis = "x", range, now, at, move, say }) {
   };
   el.addEventListener("keydown", (event) => {
     const [size, which, sign = 1] = STEPS[event.key] || [];
-    if (!size) return;
+    if (!size) return undefined;
     event.preventDefault();
+    if (nudge && size === 1) return nudge(sign, event);
     const along = Math.min(which, range().length - 1);
-    go(now().map((step, i) => (i === along ? step + sign * size : step)));
+    return go(now().map((step, i) => (i === along ? step + sign * size : step)));
   });
   // The pointer keeps its distance from the middle of the handle, so that a press alone moves nothing.
   /** @type {number[] | null} */

@@ -1,4 +1,5 @@
 import { h, KEYS, frame, button, grid } from "../shared/dom.js";
+import { handle, held } from "../shared/handle.js";
 import { follow, put } from "../shared/state.js";
 import {
   prod,
@@ -24,8 +25,8 @@ export function render({ model, el }) {
     el,
     "strides",
     "A tensor is a view of linear memory",
-    "Memory holds 0, 1, 2, … so that each element shows where it lives. Point at an element, or " +
-      "walk with the arrow keys.",
+    "Memory holds 0, 1, 2, … so that each element shows where it lives. Drag the start of the view in memory; " +
+      "point at an element, or walk with the arrow keys.",
   );
   const size = model.get("size"),
     itemsize = model.get("itemsize"),
@@ -122,25 +123,43 @@ export function render({ model, el }) {
       (v) => v.shape.length < 3 && prod(v.shape) * 3 <= MOST,
     ),
   ];
-  ui.controls.append(
-    shape.el,
-    strides.el,
-    offset.el,
-    h(
-      "div",
-      { class: "lk-buttons", role: "group", "aria-label": "Operations that make a new view" },
-      acts.map((a) => a.node),
-      button("Reset", () => {
-        code = named(start);
-        go(start);
-      }),
-    ),
+  ui.controls.append(shape.el, strides.el, offset.el, acts[0].node);
+  ui.more.append(
+    ...acts.slice(1).map((a) => a.node),
+    button("Reset", () => {
+      code = named(start);
+      go(start);
+    }),
   );
 
   const expression = h("code", { class: "lk-code" }),
     formula = h("p", { class: "lk-formula mono" });
   const tensor = h("div", { class: "lk-tensor", role: "group", "aria-label": "The view's elements: arrow keys move" });
   const memory = h("div", { class: "lk-memory" });
+  const middle = (slot) => {
+    const [box, own] = [memory.getBoundingClientRect(), slot.getBoundingClientRect()];
+    return [own.left + own.width / 2 - box.left, own.bottom - box.top - 2];
+  };
+  const origin = handle("Start of the view in memory", {
+    axis: "xy",
+    range: () => [[0, size - 1]],
+    now: () => [Math.min(size - 1, Math.max(0, now().offset))],
+    at: (x, y) => {
+      const far = (slot) => Math.hypot(middle(slot)[0] - x, middle(slot)[1] - y);
+      return [slots.reduce((best, slot, i) => (far(slot) < far(slots[best]) ? i : best), 0)];
+    },
+    move: (offset) => {
+      code = named({ ...now(), offset });
+      go({ ...now(), offset });
+    },
+    say: () => `offset ${now().offset}: ${outside(now(), size)} elements outside memory`,
+  });
+  const beginning = () => {
+    const [x, y] = middle(slots[Math.min(size - 1, Math.max(0, now().offset))]);
+    origin.put(x, y);
+  };
+  const watch = new ResizeObserver(() => slots.length && beginning());
+  watch.observe(memory);
   const facts = h("div", { class: "lk-scroll" });
   ui.stage.append(
     h(
@@ -151,7 +170,11 @@ export function render({ model, el }) {
         "div",
         {},
         h("h4", {}, `Memory, a row a ${LINE}-byte cache line`),
-        h("div", { class: "lk-scroll", tabindex: 0, role: "region", "aria-label": "Linear memory" }, memory),
+        h(
+          "div",
+          { class: "lk-scroll", tabindex: 0, role: "region", "aria-label": "Linear memory" },
+          held(memory, origin),
+        ),
       ),
     ),
     formula,
@@ -296,14 +319,15 @@ export function render({ model, el }) {
         `; ${count} elements, ${distinct} cache ${distinct === 1 ? "line" : "lines"}, ${moves} ` +
         `${moves === 1 ? "move" : "moves"} between lines` +
         (shared ? `; ${shared} elements alias another, so a write to one shows in both` : "") +
-        ". No data moved" +
-        (view.strides.some((n) => n < 0) ? ". NumPy has negative strides, PyTorch does not (flip copies there)" : "") +
+        "; no data moved" +
+        (view.strides.some((n) => n < 0) ? "; NumPy has negative strides, PyTorch does not (flip copies there)" : "") +
         ".";
     light(Math.min(at, count - 1));
+    beginning();
   }
   const go = (view) => {
     at = 0;
     put(model, view, draw);
   };
-  return follow(model, ["shape", "strides", "offset"], draw);
+  return follow(model, ["shape", "strides", "offset"], draw, () => watch.disconnect());
 }

@@ -1,4 +1,5 @@
 import { h, s, colourKeys, frame, slider, ladder, choice, grid, picture, fit } from "../shared/dom.js";
+import { handle, held } from "../shared/handle.js";
 import { si, plain } from "../shared/numbers.js";
 import { follow, put } from "../shared/state.js";
 import {
@@ -33,7 +34,7 @@ export function render({ model, el }) {
     el,
     "sizer",
     "How large is a transformer?",
-    "Rules of thumb beside exact counts. Take a published model, then change one size and see which rule holds.",
+    "Rules of thumb beside exact counts. Drag the corner of the stack of layers and see which rule holds.",
   );
   const get = (name) => model.get(name),
     presets = get("presets"),
@@ -59,13 +60,12 @@ export function render({ model, el }) {
     const { name: known, ...shape } = presets.find((p) => p.name === name) || { name: "", ...m() };
     set({ name: known, shape });
   });
-  const width = ladder("d, width", WIDTHS, m().width, String, (d) =>
-    resize({
-      width: d,
-      head_width: whole1((d / m().width) * m().head_width),
-      hidden: whole1((d / m().width) * m().hidden),
-    }),
-  );
+  const widened = (d) => ({
+    width: d,
+    head_width: whole1((d / m().width) * m().head_width),
+    hidden: whole1((d / m().width) * m().hidden),
+  });
+  const width = ladder("d, width", WIDTHS, m().width, String, (d) => resize(widened(d)));
   const layers = slider("N, layers", {
     min: 1,
     max: Math.max(160, m().layers),
@@ -97,12 +97,57 @@ export function render({ model, el }) {
   const length = ladder("L, tokens of one", withOwn(powers(7, 17), get("sequence")), get("sequence"), String, (v) =>
     set({ sequence: v }),
   );
-  ui.controls.append(preset.el, width.el, layers.el, heads.el, shared.el, hidden.el, words.el, batch.el, length.el);
+  ui.controls.append(preset.el, heads.el, words.el, length.el);
+  ui.more.append(width.el, layers.el, shared.el, hidden.el, batch.el);
 
   const plot = h("div", {}),
     keys = colourKeys(NAMES, "p");
   const facts = h("div", { class: "lk-scroll" });
-  ui.stage.append(plot, keys);
+  const stack = h("div", {}),
+    TALL = 116,
+    DEEPEST = Math.max(160, m().layers);
+  const near = (list, v) =>
+    list.reduce((best, x) => (Math.abs(Math.log(x / v)) < Math.abs(Math.log(best / v)) ? x : best));
+  let room = 1;
+  const down = (n) => 10 + (Math.log(n) / Math.log(DEEPEST)) * (TALL - 26);
+  const rightOf = (i) => 60 + (i / (WIDTHS.length - 1)) * (room - 80);
+  const corner = handle("Width and layers", {
+    axis: "xy",
+    range: () => [
+      [0, WIDTHS.length - 1],
+      [-DEEPEST, -1],
+    ],
+    now: () => [WIDTHS.indexOf(near(WIDTHS, m().width)), -m().layers],
+    at: (x, y) => [
+      ((x - 60) / Math.max(1, room - 80)) * (WIDTHS.length - 1),
+      -(DEEPEST ** Math.max(0, (y - 10) / (TALL - 26))),
+    ],
+    move: (i, n) => {
+      const changed = WIDTHS[i] === near(WIDTHS, m().width) ? {} : widened(WIDTHS[i]);
+      resize({ ...changed, layers: -n });
+    },
+    say: () => `width ${m().width}, ${m().layers} layers: ${si(total())} parameters`,
+  });
+  function drawStack(wide) {
+    room = wide;
+    const [x, y] = [rightOf(widthStep()), down(m().layers)],
+      lines = Array.from({ length: Math.min(60, m().layers) }, (_, i) => ((i + 1) / Math.min(60, m().layers)) * y);
+    stack.replaceChildren(
+      picture(
+        {
+          width: wide,
+          height: TALL,
+          "aria-label": `${m().layers} layers of width ${m().width}, on logarithmic scales`,
+        },
+        s("rect", { class: "lk-layers", x: 0, y: 0, width: x, height: y }),
+        y / lines.length > 3 && lines.map((v) => s("line", { class: "lk-layer", x1: 0, x2: x, y1: v, y2: v })),
+        s("text", { class: "soft", x: 0, y: Math.min(TALL - 2, y + 14) }, `${m().layers} layers of width ${m().width}`),
+      ),
+    );
+    corner.put(x, y);
+  }
+  const widthStep = () => WIDTHS.indexOf(near(WIDTHS, m().width));
+  ui.stage.append(held(stack, corner), plot, keys);
   ui.rest.append(facts);
 
   const total = () => parts(m()).reduce((a, b) => a + b, 0);
@@ -124,6 +169,7 @@ export function render({ model, el }) {
     };
   }
   const view = fit(plot, (wide) => {
+    drawStack(wide);
     const n = numbers(),
       narrow = wide < 560,
       left = narrow ? 0 : 178,
@@ -196,8 +242,8 @@ export function render({ model, el }) {
       share = (100 * (n.kept - n.flash)) / n.kept;
     return (
       `${get("name") || "This model"} has ${si(n.exact)} parameters; 12Nd² + Vd says ${si(n.rule)}, ` +
-      `off by ${off(n.rule, n.exact)}. ` +
-      `A layer saves ${si(n.kept)} elements, ${plain(Math.max(0, share))} % of them attention's ` +
+      `off by ${off(n.rule, n.exact)}; ` +
+      `a layer saves ${si(n.kept)} elements, ${plain(Math.max(0, share))} % of them attention's ` +
       `scores, which FlashAttention does not keep; 9BLd + 2BhL² says ${si(n.elements)}, off by ` +
       `${off(n.elements, n.kept)}.`
     );
@@ -206,8 +252,6 @@ export function render({ model, el }) {
     const one = m(),
       n = numbers();
     preset.select.value = get("name");
-    const near = (list, v) =>
-      list.reduce((best, x) => (Math.abs(Math.log(x / v)) < Math.abs(Math.log(best / v)) ? x : best));
     const show = (field, list, v) => {
       field.put(near(list, v));
       field.output.textContent = String(v);

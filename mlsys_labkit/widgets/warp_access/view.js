@@ -26,7 +26,7 @@ export function render({ model, el }) {
     "warp",
     "One request of a warp",
     "A warp asks for memory once for all its lanes. Global memory answers in sectors of 32 " +
-      "bytes, shared memory one word a bank at a time.",
+      "bytes, shared memory one word a bank at a time. Drag the lane.",
   );
   const presets = model.get("presets"),
     sites = model.get("sites"),
@@ -162,7 +162,7 @@ export function render({ model, el }) {
       left = width < 520 ? 46 : 62,
       cell = (width - left - 2) / 32,
       high = drawn.length > 12 ? 16 : 22;
-    const head = 66,
+    const head = 74,
       text = cell >= 17,
       waves = wavefronts(lanes, bytes, atomic, loads),
       together = phaseLanes(lanes, bytes, loads),
@@ -170,7 +170,8 @@ export function render({ model, el }) {
       depth = bankDepths(lanes, bytes, group, loads);
     const X = (i) => left + i * cell,
       Y = (i) => head + i * high,
-      foot = Y(drawn.length) + 8,
+      many = lines.length - drawn.length,
+      foot = Y(drawn.length) + (many ? 24 : 8),
       height = foot + (global ? 4 : 62);
     const at = lanes[chosen],
       word = at === null ? null : Math.floor(at / 4);
@@ -246,7 +247,7 @@ export function render({ model, el }) {
         ? null
         : s("path", {
             class: "lk-link",
-            d: `M${X(chosen) + cell / 2},40 L${X(((word % 32) + 32) % 32) + cell / 2},${Y(row) + 2}`,
+            d: `M${X(chosen) + cell / 2},48 L${X(((word % 32) + 32) % 32) + cell / 2},${Y(row) + 2}`,
           });
     const most = Math.max(...depth),
       bars = global
@@ -278,10 +279,11 @@ export function render({ model, el }) {
           ];
     detail.textContent = about(chosen, at, bytes, global, group, waves);
     const said = where + tell(lanes, bytes, global, found, waves, atomic, loads);
-    const many = lines.length - drawn.length;
-    plot.replaceChildren(picture({ width, height, "aria-label": said }, top, column, map, link, bars));
+    const below =
+      many && s("text", { class: "soft small", x: left, y: Y(drawn.length) + 14 }, `and ${many} more rows of 128 B`);
+    plot.replaceChildren(picture({ width, height, "aria-label": said }, top, column, map, below, link, bars));
     row0 = [left, cell];
-    arm.put(X(chosen) + cell / 2, 26);
+    arm.put(X(chosen) + cell / 2, 34);
     more.textContent =
       `${many ? `${many} more rows of 128 B are not drawn. ` : ""}A row is 128 bytes from the byte ` +
       "on its left" +
@@ -294,7 +296,7 @@ export function render({ model, el }) {
   function tell(lanes, bytes, global, found, waves, atomic, loads) {
     const active = lanes.filter((at) => at !== null).length;
     if (!active) return "No lane is active.";
-    const turns = atomic && sameAddress(lanes) > 1 ? ` ${sameAddress(lanes)} atomics on one address take turns.` : "";
+    const turns = atomic && sameAddress(lanes) > 1 ? `; ${sameAddress(lanes)} atomics on one address take turns` : "";
     const who = `${active} ${active === 1 ? "lane asks" : "lanes ask"} for ${bytes} B each: `;
     if (global) {
       const least = idealSectors(lanes, bytes),
@@ -302,9 +304,9 @@ export function render({ model, el }) {
       return (
         `${who}${distinctBytes(lanes, bytes)} distinct bytes in ${found.length} sector` +
         `${found.length > 1 ? "s" : ""}, ` +
-        `${fine ? "as few as there can be" : `where ${least} would do`}. ` +
+        `${fine ? "as few as there can be" : `where ${least} would do`}; ` +
         `${plain(100 * efficiency(lanes, bytes))} % of the ${32 * found.length} B fetched were asked ` +
-        `for.${turns}`
+        `for${turns}.`
       );
     }
     const total = waves.reduce((a, b) => a + b, 0),
@@ -313,11 +315,11 @@ export function render({ model, el }) {
     return (
       `${who}${total} wavefront${total > 1 ? "s" : ""}` +
       (least > 1 ? ` in ${least} phases of ${phaseLanes(lanes, bytes, loads)} lanes` : "") +
-      ". " +
+      "; " +
       (conflict > 1
-        ? `A ${conflict}-way bank conflict: ${conflict} different words in one bank.`
-        : "No bank conflict: no bank is asked for two different words at once.") +
-      `${turns}`
+        ? `a ${conflict}-way bank conflict: ${conflict} different words in one bank`
+        : "no bank conflict: no bank is asked for two different words at once") +
+      `${turns}.`
     );
   }
   function about(chosen, at, bytes, global, group, waves) {
